@@ -49,6 +49,12 @@ def free_plan(question, tried):
     return plan
 
 
+def are_blocks_free(question):
+    """Whether plans choose for blocks: what is computed again, or kept in fewer bits unless the question has choices already."""
+    is_chosen = question['begins_with'].keys() & {'blocks', 'checkpoint'}
+    return 'recompute' in question['allow'] or ('narrow' in question['allow'] and not is_chosen)
+
+
 def all_ways(question, free):
     """Every way that must be there: all choices that the question allows, and the plan as it is."""
     allow, base, batch = question['allow'], question['begins_with'], question['batch']
@@ -65,7 +71,8 @@ def all_ways(question, free):
                ('offload', ('offload',), [{'offload': words} for words in OFFLOADS]),
                ('loss-chunk', ('loss',), [{'loss': f'chunked:{n}'} for n in (512, 128)[:1 + (tokens > 128)]]),
                ('in-backward', ('optimizer_in_backward',), [{'optimizer_in_backward': True}]),
-               ('precision', ('dtype',), types), ('narrow', (), [{'narrows': True}])]
+               ('precision', ('dtype',), types),
+               ('narrow', (), [{'narrows': True}] if are_blocks_free(question) else [])]
     lists = [[{}] + (some if word in allow and not any(key in base for key in keys) else [])
              for word, keys, some in choices]
     plans = [dict(free, **{k: v for part in parts for k, v in part.items()}) for parts in itertools.product(*lists)]
@@ -73,7 +80,7 @@ def all_ways(question, free):
         autocast = plan.get('dtype', '').startswith('autocast')
         yield {k: v for k, v in plan.items() if (k, v) != ('attention', 'sdpa')
                and not (k == 'in_place' and autocast and 'in_place' not in base)
-               and not (k in ('blocks', 'checkpoint') and 'recompute' in allow)}
+               and not (k in ('blocks', 'checkpoint') and are_blocks_free(question))}
 
 
 def bound(way, budget, exposed):
@@ -107,7 +114,7 @@ def check_ways(answer):
     free = question['begins_with'] if is_graph else free_plan(question, answer['savings'])
     for way in all_ways(question, free):
         assert way in listed, f'a way was left out: {way}'
-    own = {k: v for k, v in answer['plan'].items() if not (k in ('blocks', 'checkpoint') and 'recompute' in question['allow'])
+    own = {k: v for k, v in answer['plan'].items() if not (k in ('blocks', 'checkpoint') and are_blocks_free(question))
            and not (is_graph and k == 'offload' and 'offload' in question['allow'])}
     assert own in listed, "the plan's own way"
     for plan in (row['plan'] for row in answer['refused']):

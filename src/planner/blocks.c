@@ -1,6 +1,6 @@
 /* blocks.c - what each block keeps: options of one block, and the chain solver over all of them.
  *
- * An option is a list of saved tensors that backward computes again. All blocks are alike, so options are found on
+ * An option is a list of saved tensors that backward computes again, or that are kept in fewer bits. All blocks are alike, so options are found on
  * a model of two: beginning with none, always the tensors whose bytes cost the least time are added, and the lists on
  * the way are the options. What an option keeps and costs is measured there, too, and is right to a few bytes of
  * rounding; what a plan really takes is simulated later.
@@ -16,6 +16,9 @@
 #include "base/memory.h"
 #include "plan/chain.h"
 #include "planner/planner.h"
+
+/* Where tensors may be kept in fewer bits, so many options compute some again and keep all others as they are. */
+enum { WIDE_OPTIONS = 3 };
 
 enum { NAMES = 60, MOST_SETS = 128, SLOTS = 4096, SLOT_BLOCKS = 200000 };
 
@@ -48,6 +51,8 @@ typedef struct chooser {
                  TSR__PLANNER_OPTIONS]; /* of a range of blocks; the first is NULL: keep. Owned */
   option_facts facts[1 + TSR__PLANNER_OPTIONS];
   size_t count;
+  name_set chosen[WIDE_OPTIONS]; /* of the options that compute again, where more may be kept in fewer bits */
+  size_t chosen_count;
   /* Of a block: */
   uint64_t kept_bytes, input_bytes, parameter_bytes;
   double forward_s, backward_s;
@@ -88,12 +93,14 @@ static int list_sets(chooser *c, const tsr_simulate_options *options, tsr_error 
   return 0;
 }
 
-static json_t *fragment_of(const chooser *c, name_set names) {
+/* `rest`: where what is not computed again is kept, as a place of a plan; NULL: as it is. */
+static json_t *fragment_of(const chooser *c, name_set names, const char *rest) {
   json_t *fragment = json_object(), *saved = json_object();
   bool ok = fragment && saved;
-  for (size_t i = 0; ok && i < c->name_count; i++)
-    if (names & (name_set)1 << i)
-      ok = json_object_set_new(saved, c->names[i], json_string("recompute")) == 0;
+  for (size_t i = 0; ok && i < c->name_count; i++) {
+    const char *place = names & (name_set)1 << i ? "recompute" : rest;
+    if (place) ok = json_object_set_new(saved, c->names[i], json_string(place)) == 0;
+  }
   if (ok) ok = json_object_set(fragment, "saved", saved) == 0;
   json_decref(saved);
   if (ok) return fragment;
@@ -181,7 +188,7 @@ static int measure_block(chooser *c, tsr_error *error) {
 static int look_at(chooser *c, set_gain *set, name_set chosen, const option_facts *so_far,
                    option_facts *out, tsr_error *error) {
   bool is_possible;
-  json_t *fragment = fragment_of(c, chosen | set->names);
+  json_t *fragment = fragment_of(c, chosen | set->names, NULL);
   if (!fragment) return tsr__fail_memory(error);
   int status = facts_with(c, fragment, out, &is_possible, error);
   json_decref(fragment);
@@ -231,11 +238,13 @@ static int keep_option(chooser *c, json_t *fragment, const option_facts *facts, 
 static int keep_some(chooser *c, const name_set *sets, const option_facts *facts, size_t count,
                      tsr_error *error) {
   assert(c->count == 1); /* keep */
-  size_t room = TSR__PLANNER_OPTIONS - 1, taken = count < room ? count : room;
+  size_t room = c->way->narrows ? WIDE_OPTIONS : TSR__PLANNER_OPTIONS - 1;
+  size_t taken = count < room ? count : room;
   for (size_t i = 0; i < taken; i++) {
     size_t at = taken > 1 ? i * (count - 1) / (taken - 1) : count - 1;
-    int status = keep_option(c, fragment_of(c, sets[at]), &facts[at], error);
+    int status = keep_option(c, fragment_of(c, sets[at], NULL), &facts[at], error);
     if (status) return status;
+    if (c->way->narrows) c->chosen[c->chosen_count++] = sets[at];
   }
   return 0;
 }
@@ -259,6 +268,29 @@ static int choose_options(chooser *c, tsr_error *error) {
     facts[count++] = with;
   }
   return keep_some(c, sets, facts, count, error);
+}
+
+/* All that is not computed again in fewer bits. It has to be smaller than what it is made of. */
+static int add_narrow(chooser *c, name_set again, const char *place, tsr_error *error) {
+  option_facts facts;
+  bool is_possible;
+  json_t *fragment = fragment_of(c, again, place);
+  if (!fragment) return tsr__fail_memory(error);
+  int status = facts_with(c, fragment, &facts, &is_possible, error);
+  if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
+    return keep_option(c, fragment, &facts, error);
+  json_decref(fragment);
+  return status;
+}
+
+/* 16 and 8 bits, and 8 beside the first choices of what is computed again. */
+static int add_narrows(chooser *c, tsr_error *error) {
+  if (!c->way->narrows) return 0;
+  int status = add_narrow(c, 0, "narrow16", error);
+  if (status == 0) status = add_narrow(c, 0, "narrow8", error);
+  for (size_t i = 0; status == 0 && i < c->chosen_count && i + 1 < WIDE_OPTIONS; i++)
+    status = add_narrow(c, c->chosen[i], "narrow8", error);
+  return status;
 }
 
 /* Attention alone, as a checkpoint. */
@@ -444,8 +476,10 @@ static int list_options(chooser *c, tsr_error *error) {
   options.batch = c->batch;
   status = list_sets(c, &options, error);
   tsr_run_plan_free(plan);
-  if (status == 0) status = choose_options(c, error);
-  return status ? status : add_selective(c, error);
+  bool may = c->planning->allow & TSR_ALLOW_RECOMPUTE;
+  if (status == 0 && may) status = choose_options(c, error);
+  if (status == 0) status = add_narrows(c, error);
+  return status || !may ? status : add_selective(c, error);
 }
 
 static int run_all_again(const chooser *c, tsr_error *error) {
@@ -454,11 +488,32 @@ static int run_all_again(const chooser *c, tsr_error *error) {
   return root && add_candidate(c->way, root, more_s) ? 0 : tsr__fail_memory(error);
 }
 
+/* Where nothing is computed again there is no chain: the first blocks, more and more of them, with each option. */
+static int add_firsts(const chooser *c, size_t option, tsr_error *error) {
+  size_t layers = c->planning->model->layers, most = TSR__PLANNER_CANDIDATES / 2;
+  size_t count = layers < most ? layers : most;
+  for (size_t i = 1; i <= count; i++) {
+    const stretch some = {0, i * layers / count, option, 0};
+    json_t *root = json_deep_copy(c->way->root), *list = json_array();
+    bool ok = root && list && close_stretch(c, &some, list);
+    ok = ok && json_object_set(root, "blocks", list) == 0;
+    json_decref(list);
+    if (!ok) json_decref(root);
+    double more_s = extra_of(c, &some) * (double)c->parts;
+    if (!ok || !add_candidate(c->way, root, more_s)) return tsr__fail_memory(error);
+  }
+  return 0;
+}
+
 static int list_all(chooser *c, tsr_error *error) {
   int status = begin(c, error);
   if (status == 0) status = measure_block(c, error);
   if (status || !c->count) return status; /* blocks that cannot be run again */
   status = list_options(c, error);
+  if (!(c->planning->allow & TSR_ALLOW_RECOMPUTE)) {
+    for (size_t i = 1; status == 0 && i < c->count; i++) status = add_firsts(c, i, error);
+    return status;
+  }
   if (status == 0) status = solve(c, error);
   return status ? status : run_all_again(c, error);
 }
@@ -474,7 +529,8 @@ int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_erro
   bool ok = c && root && add_candidate(way, root, 0);
   int status = ok ? 0 : tsr__fail_memory(error);
   if (c) *c = (chooser){.planning = planning, .way = way};
-  if (status == 0 && planning->allow & TSR_ALLOW_RECOMPUTE) status = list_all(c, error);
+  bool has_options = planning->allow & TSR_ALLOW_RECOMPUTE || way->narrows;
+  if (status == 0 && has_options) status = list_all(c, error);
   for (size_t i = 0; c && i < c->count; i++) json_decref(c->fragments[i]);
   if (c) json_decref(c->root);
   tsr__free(c);

@@ -47,6 +47,33 @@ static void name_key(const char *key, const json_t *value, char *out, size_t roo
     (void)snprintf(out, room, "%s %s", key, word ? word : "");
 }
 
+/* " 4 tensors again, 7 in 8 bits". */
+static void name_saved(json_t *saved, char *out, size_t room) {
+  static const char *const places[][2] = {
+      {"recompute", "again"}, {"narrow16", "in 16 bits"}, {"narrow8", "in 8 bits"}};
+  size_t used = 0;
+  assert(room);
+  out[0] = '\0';
+  for (size_t i = 0; i < sizeof places / sizeof *places && used < room; i++) {
+    const char *key, *last = NULL;
+    json_t *value;
+    size_t count = 0;
+    json_object_foreach(saved, key, value) {
+      if (strcmp(json_string_value(value), places[i][0]) != 0) continue;
+      last = key;
+      count++;
+    }
+    int more = 0;
+    if (count == 1)
+      more =
+          snprintf(out + used, room - used, "%s %s %s", used ? "," : "", last, places[i][1]);
+    else if (count)
+      more = snprintf(out + used, room - used, "%s %zu %s%s", used ? "," : "", count,
+                      used ? "" : "tensors ", places[i][1]);
+    if (more > 0) used += (size_t)more;
+  }
+}
+
 /* "blocks 0-3: computed again". */
 static void name_range(const json_t *range, char *out, size_t room) {
   long long first = json_integer_value(json_object_get(range, "first"));
@@ -60,12 +87,7 @@ static void name_range(const json_t *range, char *out, size_t room) {
     (void)snprintf(out + used, room - (size_t)used, " computed again%s%s",
                    strcmp(checkpoint, "full") == 0 ? "" : ", ",
                    strcmp(checkpoint, "full") == 0 ? "" : checkpoint);
-  size_t count = json_object_size(saved);
-  if (count == 1)
-    (void)snprintf(out + used, room - (size_t)used, " %s again",
-                   json_object_iter_key(json_object_iter(saved)));
-  else if (count)
-    (void)snprintf(out + used, room - (size_t)used, " %zu tensors again", count);
+  if (json_object_size(saved)) name_saved(saved, out + used, room - (size_t)used);
 }
 
 static int add(tsr_planning *p, const json_t *root, tsr_planned *out, tsr_error *error) {

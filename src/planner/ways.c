@@ -154,6 +154,12 @@ static void list_offloads(const tsr_planning *p, dimension *d) {
   choose(d, "{\"offload\":\"optimizer,gradients,parameters,activations\"}");
 }
 
+/* Choices of the plan to begin with are kept, unless others may be made for what is computed again. */
+static bool may_narrow(const tsr_planning *p) {
+  bool has_choices = json_object_get(p->base, "blocks") || json_object_get(p->base, "checkpoint");
+  return p->allow & TSR_ALLOW_NARROW && (p->allow & TSR_ALLOW_RECOMPUTE || !has_choices);
+}
+
 static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
   bool has_loss = json_object_get(p->base, "loss");
   for (size_t i = 0; i < DIMENSIONS; i++) choose(&d[i], "{}");
@@ -166,7 +172,7 @@ static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
   if (p->allow & TSR_ALLOW_IN_BACKWARD && !json_object_get(p->base, "optimizer_in_backward"))
     choose(&d[3], "{\"optimizer_in_backward\":true}");
   for (size_t i = 1; tsr__planner_precision(p, i); i++) choose(&d[4], tsr__planner_precision(p, i));
-  if (p->allow & TSR_ALLOW_NARROW) choose(&d[5], "{\"narrow\":true}");
+  if (may_narrow(p)) choose(&d[5], "{\"narrow\":true}");
 }
 
 /* Time is a sum over blocks, so that of few of them tells that of all. */
@@ -220,7 +226,7 @@ void tsr__way_release(tsr__way *way) {
 static json_t *way_root(const tsr_planning *p, const json_t *plan, tsr_error *error) {
   json_t *root = json_deep_copy(plan), *canonical = NULL;
   tsr_run_plan *parsed = NULL;
-  if (root && p->allow & TSR_ALLOW_RECOMPUTE) {
+  if (root && (p->allow & TSR_ALLOW_RECOMPUTE || may_narrow(p))) {
     (void)json_object_del(root, "checkpoint");
     (void)json_object_del(root, "blocks");
   }

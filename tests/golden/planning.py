@@ -70,6 +70,21 @@ def executes(t):
                 expect(f'{what}: within', end['reserved_bytes'] <= budget, True)
 
 
+def narrows(t):
+    """Saved tensors in fewer bits: what is proposed runs in what was predicted, and its certificate holds."""
+    whole = t.plan('small', '1TiB', *SIZES, '--book', 'own', '--allow', 'none')['as_is']['peak_reserved_bytes']
+    for allow, part in (('narrow', 0.85), ('narrow,recompute', 0.8)):
+        answer = t.plan('small', f'{int(whole * part)}B', *SIZES, '--book', 'own', '--allow', allow)
+        expect(f'{allow}: fits', answer['verdict'], 'fits_with_changes')
+        expect(f'{allow}: bits', 'narrow' in json.dumps(answer['plan']['blocks']), True)
+        expect(f'{allow}: certificate', holds(answer), True)
+        plan = t.work / 'plan.json'
+        plan.write_text(json.dumps(answer['plan']))
+        done = t.run('train', t.models['small'], '--data', t.text, *SIZES, '--book', 'own', '--plan', plan, '--steps', 2, '--json')
+        expect(f'{allow}: executed', json.loads(done.stdout.splitlines()[-1])['peak_bytes'],
+               answer['predicted']['peak_allocated_bytes'])
+
+
 def changed(answer, change):
     other = copy.deepcopy(answer)
     change(other)
@@ -268,7 +283,7 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, certificates, tampered, largest,
+    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, certificates, tampered, largest,
                                                                            front, pastes, documented))
 
 
