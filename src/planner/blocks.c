@@ -51,7 +51,8 @@ typedef struct chooser {
                  TSR__PLANNER_OPTIONS]; /* of a range of blocks; the first is NULL: keep. Owned */
   option_facts facts[1 + TSR__PLANNER_OPTIONS];
   size_t count;
-  name_set chosen[WIDE_OPTIONS]; /* of the options that compute again, where more may be kept in fewer bits */
+  name_set chosen
+      [WIDE_OPTIONS]; /* of the options that compute again, where more may be kept in fewer bits */
   size_t chosen_count;
   /* Of a block: */
   uint64_t kept_bytes, input_bytes, parameter_bytes;

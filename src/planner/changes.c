@@ -65,8 +65,7 @@ static void name_saved(json_t *saved, char *out, size_t room) {
     }
     int more = 0;
     if (count == 1)
-      more =
-          snprintf(out + used, room - used, "%s %s %s", used ? "," : "", last, places[i][1]);
+      more = snprintf(out + used, room - used, "%s %s %s", used ? "," : "", last, places[i][1]);
     else if (count)
       more = snprintf(out + used, room - used, "%s %zu %s%s", used ? "," : "", count,
                       used ? "" : "tensors ", places[i][1]);

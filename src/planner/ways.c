@@ -250,8 +250,8 @@ static const tsr__way *find_way(const tsr_planning *p, const json_t *root, bool 
 static int refuse_way(tsr_planning *p, const tsr__way *way, const tsr_error *why,
                       tsr_error *error) {
   const char *reason = *why->message ? why->message : "the model or another choice excludes it";
-  json_t *row = json_pack("{s:O,s:b,s:s}", "plan", way->root, "narrows", way->narrows, "reason",
-                          reason);
+  json_t *row =
+      json_pack("{s:O,s:b,s:s}", "plan", way->root, "narrows", way->narrows, "reason", reason);
   return row && json_array_append_new(p->refused, row) == 0 ? 0 : tsr__fail_memory(error);
 }
 
