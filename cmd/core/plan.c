@@ -95,7 +95,8 @@ static const tsr_parameter plan_parameters[] = {
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
-     .help = "The card that times are estimated for: " TSR_GPU_WORDS " (default: a100).",
+     .help = "The card that times are estimated for: " TSR_GPU_WORDS
+             " (default: a100, or the card of a step graph).",
      .choices = TSR_GPU_CHOICES},
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
@@ -377,7 +378,9 @@ static tsr_simulate_options options_of(const tsr_params *own) {
                               .sequence = tsr_params_count(own, "seq"),
                               .steps = tsr_params_count(own, "steps")};
   how.gpu = tsr_params_gpu(own);
-  if (!how.gpu) how.gpu = "a100";
+  const tsr_model *model = tsr_params_model(own, "model");
+  bool is_traced = model && tsr_model_is_traced(model); /* has a card of its own */
+  if (!how.gpu && !is_traced) how.gpu = "a100";
   how.book = tsr_params_choice(own, "book") == TSR_BOOK_OWN ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
   return how;
 }

@@ -170,7 +170,7 @@ static void make_change(walker *w, const change *c) {
 /* As the step before has left it. */
 static void begin(walker *w) {
   const tsr__step_graph *g = w->g;
-  w->live_bytes = w->needed_bytes = 2 * rounded(w->how->workspace_bytes);
+  w->live_bytes = w->needed_bytes = w->how->workspace_bytes;
   for (uint32_t i = 0; i < (uint32_t)g->slots.count; i++) {
     w->slots[i].count = w->slots[i].lent = 0;
     w->slots[i].is_released = false;
@@ -316,7 +316,7 @@ static void name_floor(const walker *w, tsr__survey *out) {
 }
 
 static bool list_needs(walker *w, tsr__survey *out) {
-  uint64_t workspaces = 2 * rounded(w->how->workspace_bytes);
+  uint64_t workspaces = w->how->workspace_bytes;
   bool ok = !workspaces || add_need(out, TSR_CATEGORY_WORKSPACE, "", workspaces);
   walk(w, w->floor_at);
   for (uint32_t i = 0; ok && i < (uint32_t)w->g->slots.count; i++) {

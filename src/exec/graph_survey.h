@@ -14,7 +14,7 @@ tsr__cost tsr__cost_of_graph(const tsr__step_graph *graph, const tsr__machine_ra
 
 typedef struct tsr__graph_survey_options {
   const tsr__machine_rates *rates;
-  uint64_t workspace_bytes; /* cuBLAS's, beside the graph's own slots */
+  uint64_t workspace_bytes; /* all of cuBLAS's, as allocated, beside the graph's own slots */
   bool may_recompute, may_offload;
 } tsr__graph_survey_options;
 

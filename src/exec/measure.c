@@ -87,14 +87,11 @@ int tsr__measure_graph_survey(const tsr_model *model, const tsr_simulate_options
   if (!tsr__rates_for(options, gpu, &rates))
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no card for its time");
   int status = tsr__build_graph(model, &own, &built, error);
-  if (status == 0)
-    status =
-        tsr__survey_graph(model->graph,
-                          &(tsr__graph_survey_options){.rates = &rates,
-                                                       .workspace_bytes = built.workspace_bytes,
-                                                       .may_recompute = may_recompute,
-                                                       .may_offload = may_offload},
-                          out, error);
+  tsr__graph_survey_options how = {.rates = &rates,
+                                   .workspace_bytes = built.workspaces * built.workspace_bytes,
+                                   .may_recompute = may_recompute,
+                                   .may_offload = may_offload};
+  if (status == 0) status = tsr__survey_graph(model->graph, &how, out, error);
   tsr__built_graph_release(&built);
   return status;
 }

@@ -249,6 +249,10 @@ bool tsr_gpu_at(size_t i, tsr_gpu *out) {
   return gpu != NULL;
 }
 
+static bool has_flash(const tsr__data_sheet *gpu) {
+  return tsr__card_memory_of(TSR__CARD_FLASH, gpu->capability)->bytes != 0;
+}
+
 /* The card's own kernels and workspaces; without a card, an A100's. */
 static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet **gpu,
                     tsr__run_options *run, tsr__tape *tape, tsr_error *error) {
@@ -258,7 +262,7 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'",
                      options->gpu);
   tape->workspace_bytes = tsr__data_sheet_workspace_bytes(*gpu);
-  if (tsr__card_memory_of(TSR__CARD_FLASH, (*gpu)->capability)->bytes) return 0;
+  if (has_flash(*gpu)) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "flash attention needs compute capability 8.0, and the %s has %u.%u",
@@ -300,8 +304,8 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "
-                   "settings, a fresh process, categories, what modules keep, and the card of the "
-                   "times can be chosen");
+                   "settings, a card, a fresh process, categories, what modules keep and the "
+                   "optimizer's form can be chosen");
 }
 
 /* The graph that is run: with modules rewritten it is another one, in *owned. */
@@ -341,18 +345,34 @@ static int rewritten(const tsr_model *model, const tsr_simulate_options *options
   return status;
 }
 
-static void add_graph_notes(const tsr_simulate_options *options, tsr_simulation *out) {
-  if (options->fresh_process)
-    note(out,
-         "does not contain cuBLAS's workspaces: a graph does not tell when they are allocated");
-  else
-    note(out, "assumes that cuBLAS has allocated its two workspaces before the recording begins");
+static void add_graph_notes(const tsr_simulate_options *options, size_t workspaces,
+                            tsr_simulation *out) {
+  if (!options->fresh_process && workspaces)
+    note(out, "assumes that cuBLAS has allocated its workspaces before the recording begins");
   note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
 }
 
-static uint64_t workspace_of(const tsr__step_graph *graph) {
-  const tsr__data_sheet *gpu = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
-  return gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
+/* cuBLAS's workspace on the card that the step was traced for, or on another one with the same kernels. */
+static int workspace_of(const tsr__step_graph *graph, const char *name, uint64_t *bytes,
+                        tsr_error *error) {
+  const tsr__data_sheet *traced = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
+  const tsr__data_sheet *gpu = name ? tsr__data_sheet_of_name(name) : traced;
+  if (name && !gpu)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'", name);
+  if (gpu && traced && has_flash(gpu) != has_flash(traced) &&
+      tsr__step_graph_needs_kernels(graph, has_flash(traced)))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the step was traced for the %s, and PyTorch chooses other attention kernels "
+                     "on the %s: trace it again with gpu='%s'",
+                     traced->title, gpu->title, gpu->name);
+  *bytes = gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
+  return 0;
+}
+
+const char *tsr__usual_gpu(const tsr_model *model) {
+  const tsr__data_sheet *traced =
+      model->graph ? tsr__data_sheet_of_name(tsr__step_graph_gpu(model->graph)) : NULL;
+  return traced ? traced->name : "a100";
 }
 
 void tsr__built_graph_release(tsr__built_graph *built) {
@@ -363,13 +383,16 @@ void tsr__built_graph_release(tsr__built_graph *built) {
 int tsr__build_graph(const tsr_model *model, const tsr_simulate_options *options,
                      tsr__built_graph *out, tsr_error *error) {
   uint64_t steps = options->steps ? options->steps : 1;
-  *out = (tsr__built_graph){.workspace_bytes = workspace_of(model->graph)};
-  if (options->fresh_process) out->workspace_bytes = 0;
+  uint64_t workspace = 0;
+  *out = (tsr__built_graph){.workspace_bytes = 0};
   int status = check_traced(options, error);
+  if (status == 0) status = workspace_of(model->graph, options->gpu, &workspace, error);
   if (status == 0) status = rewritten(model, options, &out->owned, &out->graph, error);
   if (status) return status;
+  out->workspace_bytes = workspace;
+  out->workspaces = tsr__step_graph_workspaces(out->graph);
   if (!tsr__tape_init(&out->tape, tsr__step_graph_tracer(out->graph)) ||
-      tsr__step_graph_record(out->graph, out->workspace_bytes, &out->tape))
+      tsr__step_graph_record(out->graph, workspace, options->fresh_process, &out->tape))
     return tsr__fail_memory(error);
   if (steps > TSR_SIMULATE_MOST_INSTRUCTIONS / (out->tape.schedule.count + 1))
     return too_long(steps, out->tape.schedule.count, error);
@@ -384,13 +407,11 @@ double tsr__graph_seconds(const tsr__step_graph *graph, const tsr_simulate_optio
 }
 
 /* How long the traced step takes on the card. */
-static int estimate_graph(const tsr__step_graph *graph, const tsr_simulate_options *options,
-                          tsr_simulation *out, tsr_error *error) {
+static void estimate_graph(const tsr__step_graph *graph, const tsr_simulate_options *options,
+                           tsr_simulation *out) {
   const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
-  if (options->gpu && !gpu)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'",
-                     options->gpu);
-  if (!gpu && !options->rates) return 0;
+  assert(gpu || !options->gpu);
+  if (!gpu && !options->rates) return;
   out->gpu_title = options->rates ? "machine of --rates" : gpu->title;
   out->step_seconds = tsr__graph_seconds(graph, options);
   note(out, tsr__step_graph_assumes_work(graph)
@@ -398,7 +419,6 @@ static int estimate_graph(const tsr__step_graph *graph, const tsr_simulate_optio
                   "writing what they allocate: trace it again"
                 : "the time is an estimate from the card's data sheet: 60 % of its operations in "
                   "a second, 80 % of its bandwidth, and 5 us for each op");
-  return 0;
 }
 
 /* A traced step: its own slots and stacks, and what fake tensors cannot show. `batch` and `sequence` mean nothing. */
@@ -413,8 +433,8 @@ static int simulate_graph(const tsr_model *model, const tsr_simulate_options *op
     status = execute(&program, tsr__step_graph_optimizer(built.graph), &how, out, error);
   if (status == 0) {
     out->parameter_count = tsr__step_graph_parameters(built.graph);
-    add_graph_notes(options, out);
-    status = estimate_graph(built.graph, options, out, error);
+    add_graph_notes(options, built.workspaces, out);
+    estimate_graph(built.graph, options, out);
   }
   tsr__built_graph_release(&built);
   return status;

@@ -32,13 +32,16 @@ typedef struct tsr__built_graph {
   tsr__tape tape;
   struct tsr__step_graph *graph; /* the model's own, or `owned` */
   struct tsr__step_graph *owned; /* with modules rewritten, or NULL */
-  uint64_t workspace_bytes;      /* cuBLAS's, of each of two threads */
+  uint64_t workspace_bytes;      /* cuBLAS's, of each */
+  size_t workspaces;             /* how many */
 } tsr__built_graph;
 
 /* Build the step of a step graph as the options rewrite it. As tsr__build, and `model` is a step graph. */
 int tsr__build_graph(const tsr_model *model, const tsr_simulate_options *options,
                      tsr__built_graph *out, tsr_error *error);
 void tsr__built_graph_release(tsr__built_graph *built);
+/* The card that is meant where none is named: the one that a step graph was traced for, else an A100. Static text. */
+const char *tsr__usual_gpu(const tsr_model *model);
 /* Seconds of its step on the card or with the rates that options name; 0 without either. */
 double tsr__graph_seconds(const struct tsr__step_graph *graph, const tsr_simulate_options *options);
 

@@ -181,7 +181,7 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
                       .how = *own.how,
                       .allow = own.allow,
                       .calibration = own.calibration};
-  if (!p->how.gpu && !p->how.rates) p->how.gpu = "a100";
+  if (!p->how.gpu && !p->how.rates) p->how.gpu = tsr__usual_gpu(model);
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = json_loads(own.plan ? tsr_run_plan_text(own.plan) : "{\"version\":1}", 0, NULL);
   p->places = json_object();

@@ -114,9 +114,14 @@ static bool read_stacks(reader *r, const json_t *root) {
   return !r->status;
 }
 
-/* The innermost frame of a stack, which is a place in the chain. */
+/* The innermost frame of a stack, which is a place in the chain; past its end, of a place at which cuBLAS takes a workspace. */
 static uint32_t parent(const tsr__tracer *tracer, uint32_t stack, tsr__trace_frame *frame) {
   const tsr__step_graph *g = (const tsr__step_graph *)tracer;
+  if (stack >= g->chain.count) {
+    *frame = (tsr__trace_frame){
+        .id = (uint32_t)g->frames.count, .name = "at::cuda::getCUDABlasWorkspace", .file = "??"};
+    return stack - (uint32_t)g->chain.count;
+  }
   assert(stack < g->chain.count && g->chain.items[stack] < g->frames.count);
   uint32_t id = g->chain.items[stack];
   const tsr__graph_frame *f = &g->frames.items[id];
@@ -628,9 +633,66 @@ tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph) {
   return &graph->tracer;
 }
 
-int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes,
-                           tsr__tape *tape) {
-  assert(tape->slots.count == 1 && !tape->schedule.count); /* slot 0: none */
+/* ---- what libraries take ---- */
+
+enum { MOST_WORKSPACES = 64 };
+
+/* The first product of a thread on a stream, which takes the workspace. */
+typedef struct product {
+  size_t at; /* instruction */
+  bool is_backward;
+  uint16_t stream;
+} product;
+
+/* Whether cuBLAS runs this op, or an overload of it, as "mm_dtype". */
+static bool is_product(const char *op) {
+  static const char *const ops[] = {
+      "mm",   "addmm", "bmm",        "baddbmm",           "addbmm", "addmv", "mv", "dot",
+      "vdot", "addr",  "_scaled_mm", "_addmm_activation", "_int_mm"};
+  static const char *const overloads[] = {"", "_out", "_dtype", "_dtype_out"};
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+    size_t length = strlen(ops[i]);
+    if (strncmp(op, ops[i], length) != 0) continue;
+    for (size_t k = 0; k < sizeof overloads / sizeof *overloads; k++)
+      if (strcmp(op + length, overloads[k]) == 0) return true;
+  }
+  return false;
+}
+
+static size_t find_products(const tsr__step_graph *graph, product out[MOST_WORKSPACES]) {
+  size_t count = 0;
+  for (size_t i = 0; i < graph->schedule.count && count < MOST_WORKSPACES; i++) {
+    const tsr__tape_instr *instr = &graph->schedule.items[i];
+    if (instr->kind != TSR__INSTR_NEW ||
+        !is_product(tsr__step_graph_op(&graph->tracer, instr->stack)))
+      continue;
+    product one = {i, instr->is_backward, graph->slots.items[instr->subject - 1].stream};
+    size_t k = 0;
+    while (k < count && (out[k].is_backward != one.is_backward || out[k].stream != one.stream)) k++;
+    if (k == count) out[count++] = one;
+  }
+  return count;
+}
+
+size_t tsr__step_graph_workspaces(const tsr__step_graph *graph) {
+  product products[MOST_WORKSPACES];
+  return find_products(graph, products);
+}
+
+bool tsr__step_graph_needs_kernels(const tsr__step_graph *graph, bool had_flash) {
+  const tsr__step_graph *texts = graph->origin ? graph->origin : graph;
+  const char *name =
+      had_flash ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
+  bool is_half = had_flash, has_kernel = false;
+  for (size_t i = 0; i < graph->work.count; i++) is_half |= graph->work.items[i].is_half;
+  for (size_t i = 0; i < texts->ops.count; i++)
+    has_kernel |= texts->ops.items[i] && strcmp(texts->ops.items[i], name) == 0;
+  return is_half && has_kernel;
+}
+
+/* ---- the tape ---- */
+
+static bool add_slots(const tsr__step_graph *graph, tsr__tape *tape) {
   bool ok = true;
   for (size_t i = 0; ok && i < graph->slots.count; i++) {
     tsr__tape_slot slot = graph->slots.items[i];
@@ -643,12 +705,37 @@ int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_byte
                                .dtype = TSR__DTYPE_BOOL};
     if (ok && slot.is_carried) ok = TSR__VECTOR_PUSH(&tape->tensors, holder);
   }
-  for (size_t i = 0; ok && i < graph->schedule.count; i++)
-    ok = TSR__VECTOR_PUSH(&tape->schedule, graph->schedule.items[i]);
-  for (size_t i = 0; ok && workspace_bytes && i < 2; i++) {
-    tsr__tape_slot workspace = {
-        .bytes = workspace_bytes, .category = TSR_CATEGORY_WORKSPACE, .is_static = true};
-    ok = TSR__VECTOR_PUSH(&tape->slots, workspace);
+  return ok;
+}
+
+/* A product's workspace in a fresh process, before what it makes. */
+static bool take_workspace(const tsr__step_graph *graph, size_t at, uint32_t slot,
+                           tsr__tape *tape) {
+  tsr__tape_instr instr = graph->schedule.items[at];
+  instr.kind = TSR__INSTR_NEW_ONCE;
+  instr.subject = slot;
+  instr.stack += (uint32_t)graph->chain.count;
+  return TSR__VECTOR_PUSH(&tape->schedule, instr);
+}
+
+int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, bool is_fresh,
+                           tsr__tape *tape) {
+  product products[MOST_WORKSPACES];
+  size_t count = find_products(graph, products), next = 0;
+  assert(tape->slots.count == 1 && !tape->schedule.count && workspace_bytes); /* slot 0: none */
+  bool ok = add_slots(graph, tape);
+  uint32_t first = (uint32_t)tape->slots.count;
+  for (size_t i = 0; ok && i < count; i++) {
+    tsr__tape_slot slot = {.bytes = workspace_bytes,
+                           .category = TSR_CATEGORY_WORKSPACE,
+                           .stream = products[i].stream,
+                           .is_static = !is_fresh};
+    ok = TSR__VECTOR_PUSH(&tape->slots, slot);
+  }
+  for (size_t i = 0; ok && i < graph->schedule.count; i++) {
+    bool takes = is_fresh && next < count && products[next].at == i;
+    if (takes) ok = take_workspace(graph, i, first + (uint32_t)next++, tape);
+    ok = ok && TSR__VECTOR_PUSH(&tape->schedule, graph->schedule.items[i]);
   }
   return ok ? tsr__tape_finish(tape) : TSR_ERROR_MEMORY;
 }
@@ -657,6 +744,7 @@ const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack) {
   const tsr__step_graph *g = (const tsr__step_graph *)tracer;
   const tsr__step_graph *texts = g->origin ? g->origin : g;
   uint32_t text;
+  if (stack != TSR_NONE && stack >= g->chain.count) stack -= (uint32_t)g->chain.count;
   if (stack == TSR_NONE || g->chain.items[stack] == TSR_NONE) return "";
   text = g->frames.items[g->chain.items[stack]].name;
   const char *op = text < texts->ops.count ? texts->ops.items[text] : NULL;

@@ -29,9 +29,17 @@ void tsr__step_graph_free(tsr__step_graph *graph);
 /* What knows the stacks that the tape's schedule names; the graph's own. */
 tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph);
 /* Add the graph's slots and its schedule to a tape that has just been initialised, and finish it; with what cuBLAS takes
- * for each of its two threads before the step, `workspace_bytes`, unless that is 0. The graph must outlive the tape.
- * Fails with TSR_ERROR_MEMORY. O(size). */
-int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, tsr__tape *tape);
+ * for each workspace, `workspace_bytes`: before the step, or in a fresh process with the first product that needs it. The graph must
+ * outlive the tape. Fails with TSR_ERROR_MEMORY. O(size). */
+int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, bool is_fresh,
+                           tsr__tape *tape);
+/* How many workspaces cuBLAS has: one for each thread, forward's or backward's, and stream that run matrix products. More than 64 are
+ * not counted. O(instructions). */
+size_t tsr__step_graph_workspaces(const tsr__step_graph *graph);
+
+/* Whether PyTorch would choose other attention kernels on a card that has flash attention's, or has not: those of 16 bits. `had_flash`: the
+ * card that it was traced for has them. O(texts and ops). */
+bool tsr__step_graph_needs_kernels(const tsr__step_graph *graph, bool had_flash);
 
 /* The op that the innermost frame of a stack names, such as mm; "" if none. `tracer` is a graph's, and the text lives as long as the
  * graph that was read. */

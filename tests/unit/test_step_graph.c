@@ -12,7 +12,7 @@
   "{\"schema\":\"tessera-step/1\",\"torch\":\"2.15\",\"gpu\":\"h100\",\"parameters\":250," \
   "\"optimizer\":\"Lion\",\"phases\":[\"step\",\"zero_grad\",\"forward\",\"backward\","    \
   "\"optimizer\"],"
-#define TEXTS  "\"texts\":[\"at::_ops::mm::call\",\"??\",\"f\",\"a.py\"],"
+#define TEXTS  "\"texts\":[\"at::_ops::tanh::call\",\"??\",\"f\",\"a.py\"],"
 #define FRAMES "\"frames\":[[0,1,0],[2,3,7]],"
 #define STACKS "\"stacks\":[[0,1]],"
 #define SLOTS                                                                            \
@@ -50,21 +50,61 @@ static void simulated(void **state) {
   assert_int_equal(s->peak.totals.allocated_bytes, 1024 + 2048 + 4096 + 1024);
   assert_int_equal(s->peak.step, 2);
   assert_string_equal(s->peak.phase, "backward");
-  assert_string_equal(s->peak.op, "mm");
+  assert_string_equal(s->peak.op, "tanh");
   assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_OPTIMIZER_STATE], 2000);
   assert_int_equal(s->steps_done, 3);
   tsr_simulation_free(s);
   tsr_model_free(model);
 }
 
-/* The workspaces are those of the graph's card: 32 MiB twice on an H100. */
+/* The workspaces are those of the graph's card, 32 MiB twice on an H100, or of one that is given. Without a product there are
+ * none, and in a fresh process they come with the first. */
 static void workspaces(void **state) {
   (void)state;
-  tsr_model *model = read(whole);
+  static const char products[] =
+      GRAPH("\"texts\":[\"at::_ops::mm_dtype::call\",\"??\",\"f\",\"a.py\"],", FRAMES, STACKS,
+            SLOTS, BEGIN, REST);
+  static const struct {
+    const char *text, *gpu;
+    bool is_fresh;
+    uint64_t before, at_peak;
+  } cases[] = {{whole, NULL, false, 0, 0},
+               {products, NULL, false, 64 << 20, 64 << 20},
+               {products, "t4", false, 2 * 8519680, 2 * 8519680},
+               {products, "h200", true, 0, 64 << 20}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_model *model = read(cases[i].text);
+    tsr_simulation *s = NULL;
+    tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+    options.steps = 2;
+    options.gpu = cases[i].gpu;
+    options.fresh_process = cases[i].is_fresh;
+    assert_int_equal(tsr_simulate(model, &options, &s, NULL), 0);
+    assert_int_equal(s->start_category_bytes[TSR_CATEGORY_WORKSPACE], cases[i].before);
+    assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_WORKSPACE], cases[i].at_peak);
+    tsr_simulation_free(s);
+    tsr_model_free(model);
+  }
+}
+
+/* Flash attention's kernels do not run on a T4. */
+static void other_kernels(void **state) {
+  (void)state;
+  static const char flash[] =
+      GRAPH("\"texts\":[\"at::_ops::_scaled_dot_product_flash_attention::call\",\"??\",\"f\","
+            "\"a.py\"],\"work\":[[0,1,1,16]],",
+            FRAMES, STACKS, SLOTS, BEGIN, REST);
+  tsr_model *model = read(flash);
   tsr_simulation *s = NULL;
-  assert_int_equal(tsr_simulate(model, NULL, &s, NULL), 0);
-  assert_int_equal(s->start_category_bytes[TSR_CATEGORY_WORKSPACE], 64 << 20);
-  tsr_simulation_free(s);
+  tsr_error error = {0};
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.gpu = "t4";
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), TSR_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "trace it again with gpu='t4'"));
+  options.gpu = "t5";
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), TSR_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "no card"));
+  assert_null(s);
   tsr_model_free(model);
 }
 
@@ -388,21 +428,14 @@ static void damaged_forms(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(simulated),
-      cmocka_unit_test(workspaces),
-      cmocka_unit_test(refused_options),
-      cmocka_unit_test(damaged_tables),
-      cmocka_unit_test(damaged_slots),
-      cmocka_unit_test(streams),
-      cmocka_unit_test(damaged_schedules),
-      cmocka_unit_test(rewritten),
-      cmocka_unit_test(refused_rewrites),
-      cmocka_unit_test(planned),
-      cmocka_unit_test(damaged_saves),
-      cmocka_unit_test(damaged_work),
-      cmocka_unit_test(timed),
-      cmocka_unit_test(forms),
-      cmocka_unit_test(refused_forms),
+      cmocka_unit_test(simulated),      cmocka_unit_test(workspaces),
+      cmocka_unit_test(other_kernels),  cmocka_unit_test(refused_options),
+      cmocka_unit_test(damaged_tables), cmocka_unit_test(damaged_slots),
+      cmocka_unit_test(streams),        cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(rewritten),      cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(planned),        cmocka_unit_test(damaged_saves),
+      cmocka_unit_test(damaged_work),   cmocka_unit_test(timed),
+      cmocka_unit_test(forms),          cmocka_unit_test(refused_forms),
       cmocka_unit_test(damaged_forms),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
