@@ -23,7 +23,7 @@ from ._wrap import Autocast, Checkpoint, ChunkedLoss, Forward, Offload, Refusal
 _KEYS = frozenset({
     'version', 'dtype', 'attention', 'gelu', 'loss', 'optimizer', 'optimizer_in_backward', 'accumulate', 'micro_batch',
     'accumulation', 'backward', 'master_weights', 'loss_scale', 'loss_scale_window', 'no_kv_cache', 'clip', 'in_place',
-    'offload', 'checkpoint', 'checkpoint_form', 'blocks'})
+    'offload', 'checkpoint', 'checkpoint_form', 'blocks', 'ranks', 'zero', 'bucket', 'no_overlap'})
 # Models of transformers whose head is followed by nothing but the loss.
 _PLAIN_HEADS = frozenset({'gpt2', 'llama', 'mistral', 'qwen2'})
 _ENABLERS = ('gradient_checkpointing_enable', 'activation_checkpointing_enable')
@@ -494,6 +494,9 @@ _LEFT: Dict[str, str] = {
     'loss_scale_window': 'give it to torch.amp.GradScaler(growth_interval={})',
     'backward': 'call backward once, for the sum of the losses of all parts',
     'accumulation': "is an order of sums that PyTorch's kernels do not have",
+    'zero': 'ZeRO 3 is fully_shard() of FSDP2; DeepSpeed has all stages',
+    'bucket': 'give bucket_cap_mb= to DistributedDataParallel, or reduce_bucket_size to DeepSpeed',
+    'no_overlap': 'is a setting of what wraps the model: of DeepSpeed, overlap_comm',
 }
 
 
@@ -532,6 +535,8 @@ def _apply_rest(applied: Applied, optimizer: Any) -> None:
     for key in ('micro_batch', 'accumulate'):
         if plan.get(key, 0) > (key == 'accumulate'):
             applied.skip(f'{key} {plan[key]}', 'the loop does it: for part, weight in applied.parts(batch)')
+    if plan.get('ranks', 1) > 1:
+        applied.skip(f'ranks {plan["ranks"]}', 'start them with torchrun, and wrap the model: in DistributedDataParallel, or with fully_shard()')
     for key, reason in _LEFT.items():
         if plan.get(key):
             applied.skip(f'{key} {plan[key]}' if plan[key] is not True else key, reason.format(plan[key]))
