@@ -31,10 +31,28 @@ def short(document):
     return {**document, 'texts': texts}
 
 
-def without_lines(document):
-    """All but the stacks, for lines of this folder may move, and what ops compute, which some recorded graphs lack."""
+def settled(document):
+    """Drops that follow each other, sorted: autocast empties its cache of casts in the order of addresses, which are others each time."""
     words = [word if word[0] in ('begin', 'end') else word[:2] for word in document['instructions']]
-    return {**document, 'texts': 0, 'frames': 0, 'stacks': 0, 'instructions': words, 'work': 0}
+    starts, runs = [], []
+    for index, word in enumerate(words):
+        follows = word[0] == 'drop' and index > 0 and words[index - 1][0] == 'drop'
+        starts.append(starts[-1] if follows else index)
+        if follows:
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    unheld = sorted([slot, starts[place - 1] if place and words[place - 1][0] == 'drop' else place]
+                    for slot, place in document.get('unheld', []))
+    return {'instructions': [word for run in runs for word in sorted(run)], 'unheld': unheld}
+
+
+def without_lines(document):
+    """All but the stacks, for lines of this folder may move, and what ops compute, which some recorded graphs lack. Modules have their
+    names for the numbers of these among the texts."""
+    texts = document['texts']
+    modules = [[texts[name], texts[kind], *rest] for name, kind, *rest in document.get('modules', [])]
+    return {**document, 'texts': 0, 'frames': 0, 'stacks': 0, 'work': 0, **settled(document), 'modules': modules}
 
 
 def recorded(name):

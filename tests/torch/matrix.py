@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""matrix.py [--check]: the peaks of PyTorch's training steps in 67 configurations of GPT-2 and Llama models.
+"""matrix.py [--check] [PART...]: the peaks of PyTorch's training steps in 67 configurations of GPT-2 and Llama models.
 
 Needs what ./run test torch installs. Writes tests/golden/matrix.json: for each configuration what to tell transformers and
 `tessera simulate`, and the bytes that are live at the peak of each phase over three steps, as requested, of tensors alone.
-tests/golden/matrix.py simulates them. With --check nothing is written, and the figures must be the recorded ones.
+tests/golden/matrix.py simulates them. With --check nothing is written, and the figures must be the recorded ones. A PART such as
+2/4 is the second of four parts: only its configurations are traced, and the others stay as they are recorded.
 """
 import argparse
 import contextlib
@@ -132,18 +133,33 @@ def row(description, options):
     return {'model': description, 'options': options, 'batch': 2, 'seq': 96, 'peaks': peaks(document)}
 
 
+def part(text):
+    """2/4 as (2, 4)."""
+    which, _, count = text.partition('/')
+    if not (which.isdecimal() and count.isdecimal() and 1 <= int(which) <= int(count)):
+        raise argparse.ArgumentTypeError(f'{text!r} is no part such as 2/4')
+    return int(which), int(count)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--check', action='store_true')
+    parser.add_argument('parts', nargs='*', metavar='PART', type=part, help='only these parts, each as 2/4')
     given = parser.parse_args()
+    hf.logging.set_verbosity_error()
     known = json.loads(OUT.read_text(encoding='utf-8'))['rows'] if OUT.exists() else []
-    rows, wrong = [], 0
-    for description, options in configurations():
+    wanted = list(configurations())
+    rows, traced, wrong = [], 0, 0
+    for number, (description, options) in enumerate(wanted):
+        if given.parts and not any(number % count == which - 1 for which, count in given.parts):
+            rows += [entry for entry in known if (entry['model'], entry['options']) == (description, options)]
+            continue
+        traced += 1
         rows.append(row(description, options))
-        if given.check and rows[-1] not in known:
-            wrong += 1
-            print(f'not ok - {rows[-1]}', flush=True)
-    print(f'# {len(rows)} configurations')
+        is_right = not given.check or rows[-1] in known
+        wrong += not is_right
+        print(f'{"ok" if is_right else "not ok"} - {number + 1} of {len(wanted)}: {rows[-1]}', flush=True)
+    print(f'# {traced} of {len(wanted)} configurations traced')
     if not given.check:
         lines = ',\n'.join(json.dumps(entry) for entry in rows)
         OUT.write_text(f'{{"torch": "{torch.__version__}", "transformers": "{hf.__version__}", "rows": [\n{lines}\n]}}\n',

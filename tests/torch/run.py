@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""run.py --work FOLDER: the tests that need PyTorch, in an environment of their own.
+"""run.py --work FOLDER [PROGRAM.py] [NAME...]: the tests that need PyTorch, in an environment of their own.
 
 Makes the environment in FOLDER, with what requirements.txt names (about 7 GB, from PyPI) and tessera's package, and traces
 again what tests/golden was made of. No GPU and no driver are needed. FOLDER is kept, so that the next run is quick.
+With PROGRAM.py only that one runs; the NAMEs are arguments of its own (of graphs.py without it).
 """
 import argparse
 import hashlib
@@ -14,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = HERE / 'requirements.txt'
-CHECKS = ('graphs.py', 'matrix.py', 'apply.py', 'paste.py', 'ranks.py')
+CHECKS = ('paste.py', 'ranks.py', 'graphs.py', 'rewrites.py', 'apply.py', 'matrix.py')
 
 
 def call(*words, **options):
@@ -39,14 +40,17 @@ def environment(work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--work', required=True, type=lambda text: Path(text).resolve())
-    parser.add_argument('names', nargs='*', metavar='NAME', help='only these programs')
+    parser.add_argument('names', nargs='*', metavar='NAME', help='only this program, such as matrix.py, or only these of its parts')
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     python = environment(given.work)
+    checks, names = CHECKS, given.names
+    if names:
+        checks, names = ((names[0],), names[1:]) if names[0] in CHECKS else (('graphs.py',), names)
     failed = 0
-    for check in CHECKS[:1] if given.names else CHECKS:
+    for check in checks:
         print(f'# {check}', flush=True)
-        failed += subprocess.run([python, '-W', 'ignore', HERE / check, '--check', *given.names], check=False).returncode != 0
+        failed += subprocess.run([python, '-W', 'ignore', HERE / check, '--check', *names], check=False).returncode != 0
     return int(failed > 0)
 
 
