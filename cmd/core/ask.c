@@ -179,6 +179,26 @@ int cli_read_parameters(cli_session *session, size_t skip) {
   return status ? status : load_files(session);
 }
 
+void cli_say_ds_note(void *context, const char *text) {
+  const cli_session *session = context;
+  if (!session->options->quiet) cli_say(NULL, "%s: %s", cli_path_words(session->path), text);
+}
+
+int cli_read_ds_config(cli_session *session, tsr_ds_config_how how) {
+  const char *path = tsr_params_text(session->options->own, "ds_config"), *before = session->path;
+  char *text = NULL;
+  size_t size_bytes = 0;
+  if (!path) return 0;
+  how.context = session;
+  session->path = path;
+  int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
+  if (status == 0)
+    status = tsr_ds_config_apply(text, size_bytes, &how, session->options->own, &session->error);
+  if (status == 0) session->path = before;
+  free(text);
+  return status;
+}
+
 /* ---- The name of the output ---- */
 
 enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN };
@@ -485,7 +505,8 @@ int cli_simulate(cli_session *session) {
                            "standard output carries the answer; -o needs a file for the snapshot");
   const tsr_format *format = cli_format_for_name(options);
   if (!format) return CLI_USAGE;
-  int status = cli_asking_run(session, &asking);
+  int status = cli_read_ds_config(session, (tsr_ds_config_how){.note = cli_say_ds_note});
+  if (status == 0) status = cli_asking_run(session, &asking);
   if (status == 0) status = write_snapshots(session, tsr_answer_snapshot(asking.answer), format);
   if (status == 0) status = cli_write_plan(session);
   if (status == 0) status = print(session, &asking);

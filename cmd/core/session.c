@@ -35,13 +35,13 @@ static bool wants_color(const cli_options *options, bool to_terminal) {
   return to_terminal && terminal && strcmp(terminal, "dumb") != 0;
 }
 
-static const char *path_words(const char *path) {
+const char *cli_path_words(const char *path) {
   if (!path || strcmp(path, "-") == 0) return "standard input";
   return *path ? path : "''";
 }
 
 static const char *shown_path(const cli_session *session) {
-  return path_words(session->path);
+  return cli_path_words(session->path);
 }
 
 /* What the user states in COLUMNS, 0 if that is no number of columns. */
@@ -189,7 +189,7 @@ void cli_warn_of_file(const cli_session *session, const cli_input *input) {
   const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
   if (session->options->quiet) return;
   for (size_t i = 0; i < count; i++)
-    say_warning(path_words(input->heading.path), warnings[i].code, warnings[i].count,
+    say_warning(cli_path_words(input->heading.path), warnings[i].code, warnings[i].count,
                 warnings[i].message);
 }
 

@@ -10,6 +10,7 @@
 #include <tessera/tessera.h>
 #include <tessera/unstable/columns.h>
 #include <tessera/unstable/input.h>
+#include <tessera/unstable/runs.h>
 
 #include "options.h"
 #include "output.h"
@@ -26,6 +27,9 @@ typedef struct cli_session {
   bool is_checkpoint;        /* the model's file has its weights too */
   tsr_error error;
 } cli_session;
+
+/* The file's name as messages have it: "standard input" for "-". */
+const char *cli_path_words(const char *path);
 
 /* Run the command line; returns the exit status. */
 int cli_run(const cli_options *options);
@@ -74,6 +78,11 @@ typedef struct cli_asking {
  * case. */
 int cli_asking_run(cli_session *session, cli_asking *asking);
 void cli_asking_release(cli_asking *asking);
+
+/* Set options that are not given from the file of --ds-config, if there is one; `how` needs no context. The note says which
+ * of its keys have no effect. Returns as a cli_command_fn does. */
+int cli_read_ds_config(cli_session *session, tsr_ds_config_how how);
+void cli_say_ds_note(void *context, const char *text);
 
 /* Take the operands that are parameters, after `skip` others, and read the files that parameters name. Returns as a
  * cli_command_fn does. */

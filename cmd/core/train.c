@@ -907,7 +907,10 @@ int cli_train(cli_session *session) {
   tsr_train_op *ops = NULL;
   how.accepts_other_data = tsr_params_has(options->own, "data"); /* named on the command line */
   find_launcher(&how, &r);
-  int status = read_options(session);
+  const tsr_ds_config_how ds = {
+      .ranks = how.rank_room, .trains = true, .note = r.is_member ? NULL : cli_say_ds_note};
+  int status = cli_read_ds_config(session, ds);
+  if (status == 0) status = read_options(session);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, &format);

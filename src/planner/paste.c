@@ -266,13 +266,29 @@ static int append(const char *text, size_t size_bytes, void *context) {
   return 0;
 }
 
+static json_int_t stage_of(const writer *w) {
+  return json_integer_value(json_object_get(w->root, "zero"));
+}
+
+/* Parameters are on the host only in stage 3. */
+static bool near_stage(writer *w) {
+  if (!is_away(w, "optimizer") || !has(w, "ranks") || stage_of(w) == 3) return true;
+  cannot(w, "stage %lld with parameters on the host; the nearest is stage 3",
+         (long long)stage_of(w));
+  return json_object_set_new(w->root, "zero", json_integer(3)) == 0;
+}
+
 static void say_deepspeed(writer *w) {
   json_t *zero = json_object(), *out;
   bool away = is_away(w, "optimizer");
+  json_int_t bucket = json_integer_value(json_object_get(w->root, "bucket"));
+  json_int_t ranks = json_integer_value(json_object_get(w->root, "ranks"));
   const char *dtype = word(w, "dtype");
   out = json_pack("{s:I,s:I}", "train_micro_batch_size_per_gpu", (json_int_t)micro_of(w),
                   "gradient_accumulation_steps", (json_int_t)parts_of(w));
-  (void)json_object_set_new(zero, "stage", json_integer(away ? 3 : 0));
+  (void)json_object_set_new(zero, "stage", json_integer(away ? 3 : stage_of(w)));
+  if (bucket) (void)json_object_set_new(zero, "reduce_bucket_size", json_integer(bucket));
+  if (ranks) (void)json_object_set_new(zero, "overlap_comm", json_boolean(!has(w, "no_overlap")));
   if (away) {
     (void)json_object_set_new(zero, "offload_optimizer", json_pack("{s:s}", "device", "cpu"));
     (void)json_object_set_new(zero, "offload_param", json_pack("{s:s}", "device", "cpu"));
@@ -287,6 +303,8 @@ static void say_deepspeed(writer *w) {
   if (!out || json_dump_callback(out, append, &w->text, JSON_INDENT(2))) w->text.failed = true;
   tsr__buffer_text(&w->text, "\n");
   json_decref(out);
+  if (ranks)
+    cannot(w, "%lld ranks, which is deepspeed --num_gpus %lld", (long long)ranks, (long long)ranks);
   if (runs_again(w))
     cannot(w, "blocks computed again, which is model.gradient_checkpointing_enable()");
   if (has(w, "no_kv_cache"))
@@ -486,6 +504,7 @@ static int paste(writer *w, size_t target, const tsr_model *model, tsr__buffer *
   w->comment = targets[target].comment;
   if (is_env) how.settings.expandable_segments = true;
   bool ok = is_env || near_plan(w, targets[target].says);
+  if (targets[target].say == say_deepspeed) ok = ok && near_stage(w);
   if (ok) targets[target].say(w);
   if (!ok || w->text.failed || w->cannot.failed) return tsr__fail_memory(error);
   int status = say_cost(w, model, &how, out, error);

@@ -214,6 +214,13 @@ const char *tsr_in_place_word(tsr_in_place which);
        .argument = "FILE",                                                                         \
        .help = "Take the options of this group from FILE, a plan (docs/plan.md), unless they are " \
                "given, and its choices for single blocks."},                                       \
+      {.name = "ds_config",                                                                        \
+       .option = "ds-config",                                                                      \
+       .kind = TSR_PARAMETER_PATH,                                                                 \
+       .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,                                    \
+       .argument = "FILE",                                                                         \
+       .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json), unless they "  \
+               "are given. Keys that have no effect are listed."},                                 \
   {                                                                                                \
     .name = "write_plan", .option = "write-plan", .kind = TSR_PARAMETER_PATH, .is_written = true,  \
     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",                   \
@@ -225,6 +232,21 @@ const char *tsr_in_place_word(tsr_in_place which);
  * tsr_run_plan_free, and has what `*out` points to. Fails as tsr_run_plan_of. */
 int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error);
+
+/* How a DeepSpeed configuration is taken. */
+typedef struct tsr_ds_config_how {
+  uint64_t ranks; /* that a launcher has started; 0: the parameter's, or one */
+  bool trains;    /* the parameters have lr, betas, eps and weight_decay, too */
+  /* Hears of each key without effect, and why: "no effect here: KEY, because ...". May be NULL. */
+  void (*note)(void *context, const char *text);
+  void *context;
+} tsr_ds_config_how;
+
+/* Set parameters that are not given from a DeepSpeed configuration, a JSON object: src/questions/ds_config.c has the table of its
+ * keys. TSR_RUN_PARAMETERS and "batch" must be among the rows of `params`. Fails with TSR_ERROR_FORMAT, whose message names the
+ * key, or TSR_ERROR_MEMORY; some parameters may be set then. */
+int tsr_ds_config_apply(const char *text, size_t size_bytes, const tsr_ds_config_how *how,
+                        tsr_params *params, tsr_error *error);
 
 /* Print what is in memory at the peak: by phase, by block and by saved tensor, `top` rows each (0: all). As
  * JSON it is one line. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
