@@ -347,7 +347,7 @@ static int give_batches(reader *r) {
   bool is_free = !tsr_params_has(r->params, "batch") && !tsr_params_has(r->params, "accumulate");
   if (!ranks) ranks = 1;
   if (all && is_free) {
-    uint64_t known = ranks > LARGEST_COUNT ? 0 : ranks;
+    uint64_t known = ranks;
     if (micro) known = known > UINT64_MAX / micro ? 0 : known * micro;
     if (parts) known = known > UINT64_MAX / parts ? 0 : known * parts;
     if (!known || all % known || (micro && parts && all != known))

@@ -2,9 +2,10 @@
 """Ranks that train together have the weights of one process, to the bit, and take the memory that was predicted.
 Prints TAP.
 
-usage: train.py --tessera PROGRAM --work FOLDER [--count LIBRARY]
+usage: train.py --tessera PROGRAM --work FOLDER [--count LIBRARY | --few]
 
---count: instead, over each MPI that is installed, with that library to count what is sent."""
+--count: instead, over each MPI that is installed, with that library to count what is sent.
+--few: instead, what a sanitizer of threads is to see."""
 import argparse
 import glob
 import json
@@ -255,14 +256,21 @@ def list_tests(runs, library):
     return tests
 
 
+def list_few(runs):
+    return [('3 ranks, small buckets', lambda: same(runs, GPT2, 3, ['--bucket', '1000', '--clip', '0.5']), None),
+            ('2 ranks, with everything elsewhere', lambda: same(runs, GPT2, 2, ['--offload', ALL]), None),
+            ('going on', lambda: resumes(runs), None)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True)
     parser.add_argument('--work', required=True)
     parser.add_argument('--count')
+    parser.add_argument('--few', action='store_true')
     options = parser.parse_args()
     runs = Runs(os.path.abspath(options.tessera), os.path.abspath(options.work))
-    tests = list_tests(runs, options.count and os.path.abspath(options.count))
+    tests = list_few(runs) if options.few else list_tests(runs, options.count and os.path.abspath(options.count))
     print(f'1..{len(tests)}')
     failed = False
     for number, (name, test, mpi) in enumerate(tests, 1):
