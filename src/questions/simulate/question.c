@@ -141,9 +141,10 @@ static int check(const tsr_params *params, tsr_error *error) {
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
   if (status) return status;
-  if (tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
-      tsr_params_count(params, "steps") && tsr_params_count(params, "accumulate"))
-    return 0;
+  bool has_batch = tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
+                   tsr_params_count(params, "accumulate");
+  if (has_batch && tsr_params_count(params, "steps")) return 0;
+  if (has_batch) return tsr_params_fail(params, error, "{steps} must be at least 1");
   return tsr_params_fail(params, error,
                          "{batch}, {seq}, {steps} and {accumulate} must be at least 1");
 }
