@@ -69,6 +69,7 @@ static int put_rows(cli_output *output, const tsr_front *front, uint64_t budget_
       status = put_budget(output, budget_bytes);
       is_marked = true;
     }
+    if (as_is->is_possible && !point->change_count) continue; /* that is the row above */
     const char *change = new_change(point, i ? &front->points[i - 1] : NULL);
     if (status == 0)
       status = put_row(output, &point->with, as_is_s, *change ? change : "fewer changes");
@@ -79,16 +80,21 @@ static int put_rows(cli_output *output, const tsr_front *front, uint64_t budget_
 static int put_text(cli_session *session, const char *name, const tsr_front *front,
                     uint64_t budget_bytes) {
   char line[LINE_BYTES], most[SIZE_BYTES] = "not possible", least[SIZE_BYTES];
-  const tsr_run_plan_cost *as_is = &front->points[0].as_is;
   if (!front->count) {
     (void)snprintf(line, sizeof line, "%.200s: no plan is possible.\n", name);
     return put(&session->output, line);
   }
-  uint64_t lowest = front->points[front->count - 1].with.reserved_bytes;
+  const tsr_run_plan_cost *as_is = &front->points[0].as_is;
+  const tsr_planned *last = &front->points[front->count - 1];
   if (as_is->is_possible) tsr_size_text(as_is->reserved_bytes, most, sizeof most);
-  (void)snprintf(
-      line, sizeof line, "%.200s: %s as it is, and %s with the leanest of %zu plan%s.\n\n", name,
-      most, tsr_size_text(lowest, least, sizeof least), front->count, front->count == 1 ? "" : "s");
+  (void)tsr_size_text(last->with.reserved_bytes, least, sizeof least);
+  if (last->change_count || !as_is->is_possible)
+    (void)snprintf(line, sizeof line,
+                   "%.200s: %s as it is, and %s with the leanest of %zu plan%s.\n\n", name, most,
+                   least, front->count, front->count == 1 ? "" : "s");
+  else
+    (void)snprintf(line, sizeof line, "%.200s: %s as it is; no plan that was found needs less.\n\n",
+                   name, most);
   int status = put(&session->output, line);
   (void)snprintf(line, sizeof line, "  %11s %11s %9s %9s  %s\n", "reserved", "allocated", "a step",
                  "more", "what is new");

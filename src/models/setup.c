@@ -128,7 +128,7 @@ static int check_ranks(const tsr__program *p, tsr_error *error) {
   enum { MOST_RANKS = 1024 };
   if (o->zero > 3) return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO has stages 0 to 3");
   if (o->zero && !o->ranks)
-    return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO spreads state over ranks: their number is missing");
+    return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO spreads state over ranks: say how many (--ranks N)");
   if (o->ranks > MOST_RANKS)
     return REFUSE(TSR_ERROR_LIMIT, "%llu ranks are too many: at most %d",
                   (unsigned long long)o->ranks, MOST_RANKS);

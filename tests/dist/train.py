@@ -162,7 +162,7 @@ def simulated(runs):
 
 
 def refuses(runs):
-    for options, words in ((['--zero', '1'], 'their number is missing'), (['--ranks', '2', '--zero', '4'], 'stages 0 to 3'),
+    for options, words in ((['--zero', '1'], 'say how many'), (['--ranks', '2', '--zero', '4'], 'stages 0 to 3'),
                            (['--ranks', '2000'], '2000'), (['--ranks', '2', '--optimizer-in-backward'], 'in backward')):
         status, _, errors = runs.run(runs.command(GPT2, options))
         assert status == 2 and words in errors and len(errors.splitlines()) <= 3, (options, status, errors)
