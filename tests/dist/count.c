@@ -5,32 +5,45 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef uintptr_t handle;
+
+/* As MPI's header has them, which is not needed to build this. */
+int MPI_Comm_rank(handle world, int *out);
+int MPI_Comm_size(handle world, int *out);
+int MPI_Sendrecv(const void *from, int from_count, handle from_type, int to_rank, int to_tag,
+                 void *to, int to_count, handle to_type, int from_rank, int from_tag, handle world,
+                 uintptr_t status);
+int MPI_Finalize(void);
 
 static uint64_t sent_bytes;
 static int rank, size;
 
-/* MPI's own function: of the library that the program has loaded, whichever it is. */
-static void *real(const char *name) {
+/* MPI's own function, into the pointer at `call`: of the library that the program has loaded, whichever it is. */
+static void find(const char *name, void *call) {
   const char *const libraries[] = {"libmpi.so.40", "libmpich.so.12"};
   for (int i = 0; i < 2; i++) {
     void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
     void *found = library ? dlsym(library, name) : NULL;
-    if (found) return found;
+    if (!found) continue;
+    memcpy(call, &found, sizeof found); /* ISO C has no cast for it */
+    return;
   }
   abort();
 }
 
 int MPI_Comm_rank(handle world, int *out) {
-  int (*call)(handle, int *) = (int (*)(handle, int *))real("MPI_Comm_rank");
+  int (*call)(handle, int *);
+  find("MPI_Comm_rank", &call);
   int failure = call(world, out);
   rank = *out;
   return failure;
 }
 
 int MPI_Comm_size(handle world, int *out) {
-  int (*call)(handle, int *) = (int (*)(handle, int *))real("MPI_Comm_size");
+  int (*call)(handle, int *);
+  find("MPI_Comm_size", &call);
   int failure = call(world, out);
   size = *out;
   return failure;
@@ -40,15 +53,16 @@ int MPI_Sendrecv(const void *from, int from_count, handle from_type, int to_rank
                  void *to, int to_count, handle to_type, int from_rank, int from_tag, handle world,
                  uintptr_t status) {
   int (*call)(const void *, int, handle, int, int, void *, int, handle, int, int, handle,
-              uintptr_t) = (int (*)(const void *, int, handle, int, int, void *, int, handle, int,
-                                    int, handle, uintptr_t))real("MPI_Sendrecv");
+              uintptr_t);
+  find("MPI_Sendrecv", &call);
   sent_bytes += (uint64_t)from_count;
   return call(from, from_count, from_type, to_rank, to_tag, to, to_count, to_type, from_rank,
               from_tag, world, status);
 }
 
 int MPI_Finalize(void) {
-  int (*call)(void) = (int (*)(void))real("MPI_Finalize");
+  int (*call)(void);
+  find("MPI_Finalize", &call);
   fprintf(stderr, "sent %llu\n", (unsigned long long)sent_bytes);
   return call();
 }
