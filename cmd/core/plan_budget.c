@@ -55,9 +55,10 @@ static int put_as_is(cli_session *session, const tsr_planned *planned) {
   return cli_put(session, line);
 }
 
-static int put_verdict(cli_session *session, const char *model, const tsr_planned *p) {
+static int put_verdict(cli_session *session, const char *model, const tsr_planned *p,
+                       uint64_t budget_bytes) {
   char line[LINE_BYTES], budget[SIZE_BYTES], least[SIZE_BYTES], floor[SIZE_BYTES];
-  tsr_size_text(tsr_params_count(session->options->own, "budget"), budget, sizeof budget);
+  tsr_size_text(budget_bytes, budget, sizeof budget);
   double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
   if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     (void)snprintf(line, sizeof line,
@@ -203,6 +204,14 @@ static int put_bound(cli_session *session, const tsr_planned *p) {
   return cli_put(session, line);
 }
 
+int cli_plan_put_found(cli_session *session, const char *name, const tsr_planned *planned) {
+  bool fits = planned->verdict != TSR_PLANNING_DOES_NOT_FIT;
+  int status = put_verdict(session, name, planned, planned->budget_bytes);
+  if (status == 0) status = put_changes(session, planned);
+  if (status == 0 && !fits) status = put_bound(session, planned);
+  return status || !fits ? status : cli_put(session, "\n");
+}
+
 /* Where a step graph was cut. */
 static int put_units(cli_session *session, const tsr_planned *planned) {
   char line[LINE_BYTES];
@@ -230,7 +239,8 @@ static int put_plan(cli_session *session, const tsr_planned *planned) {
 
 static int put_text(cli_session *session, const char *name, const tsr_model *model,
                     const tsr_simulate_options *how, const tsr_planned *planned) {
-  int status = put_verdict(session, name, planned);
+  uint64_t bytes = tsr_params_count(session->options->own, "budget");
+  int status = put_verdict(session, name, planned, bytes);
   if (status == 0) status = put_changes(session, planned);
   if (status == 0) status = put_binding(session, model, how, planned);
   if (status == 0) status = put_bound(session, planned);

@@ -11,6 +11,8 @@
 int cli_plan_search(cli_session *session, const char *name, const tsr_run_plan *plan,
                     const tsr_simulate_options *how);
 
+/* The verdict, the changes, and if nothing fits what proves it. */
+int cli_plan_put_found(cli_session *session, const char *name, const tsr_planned *planned);
 /* --front (plan_front.c): the list, as text or JSON, and in the file of --write-front. With -o, a name that ends in .html
  * or .csv is that of a page or of CSV. */
 bool cli_plan_front_is_file(const char *path);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <tessera/unstable/params.h>
+#include <tessera/unstable/planning.h>
 #include <tessera/unstable/runs.h>
 #include <tessera/unstable/training.h>
 #include <time.h>
@@ -27,6 +28,7 @@
 #include "folder.h"
 #include "session.h"
 #include "textfile.h"
+#include "train_budget.h"
 
 enum { LINES = 20, QUIET_SECONDS = 10, SIZE_BYTES = 32 };
 
@@ -159,7 +161,15 @@ static const tsr_parameter train_parameters[] = {
      .argument = "SIZE",
      .example = "4GiB",
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
-             "more ends where it was predicted to, and prints what the memory was used for."},
+             "more gets the fastest plan that fits, or is refused if none does. With --plan, "
+             "--ranks, --resume or --allow none, it "
+             "ends where it was predicted to, and prints what the memory was used for."},
+    {.name = "allow",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "LIST",
+     .example = "recompute,offload",
+     .help = "With --budget, what may be changed (default: all but offload, precision and "
+             "narrow): " TSR_ALLOW_WORDS "; or all, or none."},
     {.name = "offload_dir",
      .option = "offload-dir",
      .kind = TSR_PARAMETER_PATH,
@@ -923,6 +933,9 @@ int cli_train(cli_session *session) {
     if (!ops) status = TSR_ERROR_MEMORY;
   }
   how.measures = tsr_params_has(options->own, "write_rates");
+  if (status == 0)
+    status = cli_train_plan(session, options->operand_count ? options->operands[0] : "",
+                            how.launch != TSR_TRAIN_ALONE);
   if (status == 0 && !r.is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);

@@ -86,6 +86,32 @@ def narrows(t):
                answer['predicted']['peak_allocated_bytes'])
 
 
+def trains(t):
+    """`train --budget` alone plans and stays within the budget; what cannot fit is refused, with the proof."""
+    common = ('train', t.models['small'], '--data', t.text, *SIZES, '--steps', 2)
+    whole = json.loads(t.run(*common, '--json').stdout.splitlines()[-1])
+    for part in (1.0, 0.7, 0.4):
+        budget = int(whole['reserved_bytes'] * part)
+        done = t.run(*common, '--budget', f'{budget}B', '--json')
+        expect(f'{part}: runs', (done.returncode, done.stderr), (0, ''))
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        end = events[-1]
+        expect(f'{part}: within', end['peak_bytes'] <= end['reserved_bytes'] <= budget, True)
+        expect(f'{part}: as predicted', end['peak_bytes'], end['predicted_peak_bytes'])
+        expect(f'{part}: nothing is on the host', end['host_bytes'], 0)
+        expect(f'{part}: a plan if it does not fit', events[0]['event'] == 'plan', part < 1)
+        if part < 1:
+            expect(f'{part}: the plan', (end['plan_hash'], end['reserved_bytes']),
+                   (events[0]['plan_hash'], events[0]['peak_reserved_bytes']))
+    (small,) = map(json.loads, t.run(*common, '--budget', '1B', '--json').stdout.splitlines())
+    least, bound = small['peak_reserved_bytes'], small['bound_bytes']
+    expect('the least that fits', t.run(*common, '--budget', f'{least}B').returncode, 0)
+    for budget, line in ((least - 1, 'does not fit in '), (bound - 1, 'cannot fit in ')):
+        done = t.run(*common, '--budget', f'{budget}B')
+        expect(line, (done.returncode, line in done.stdout.splitlines()[0], 'step 1/' in done.stdout), (1, True, False))
+    expect('proof', f'every way needs {bound / 2**20:.2f} MiB or more at once' in done.stdout, True)
+
+
 def changed(answer, change):
     other = copy.deepcopy(answer)
     change(other)
@@ -284,7 +310,7 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, certificates, tampered, largest,
+    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, trains, certificates, tampered, largest,
                                                                            front, pastes, documented))
 
 

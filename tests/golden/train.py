@@ -120,7 +120,8 @@ def placed(t):
         f' is predicted, {end["predicted_reserved_bytes"] / 2**20:.2f} MiB reserved.'), True)
     text = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 1, '--memory', 'placed').stdout
     expect('what it says', text.splitlines()[-1].startswith('Placed memory: '), True)
-    done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '512KiB')
+    done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '512KiB',
+                 '--allow', 'none')
     expect('too small', (done.returncode, 'placed memory would be ' in done.stderr), (2, True))
 
 
@@ -691,7 +692,7 @@ def runs_out_of_memory(t):
                                        ('llama', 'torch', 4, '22MiB'), ('gpt2', 'own', 32, '4MiB'),
                                        ('llama', 'own', 32, '4MiB')):
         common = (t.models[model], '--batch', batch, '--seq', 48, '--steps', 3, '--book', book)
-        done = t.run('train', *common, '--data', t.text, '--budget', budget, '--snapshot',
+        done = t.run('train', *common, '--data', t.text, '--budget', budget, '--allow', 'none', '--snapshot',
                      t.work / 'oom.pickle', '-q')
         wanted = json.loads(t.run('simulate', *common, '--capacity', budget, '--json', '-q', '-o',
                                   t.work / 'wanted.pickle').stdout)['devices'][0]
@@ -714,7 +715,7 @@ def ends(t):
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
     expect('a loss that is no number', (done.returncode, 'not a finite number' in done.stderr),
            (1, True))
-    done = t.run(*common, '--book', 'torch', '--budget', '18MiB')
+    done = t.run(*common, '--book', 'torch', '--budget', '18MiB', '--allow', 'none')
     expect('too little memory', (done.returncode, 'out of memory' in done.stderr), (1, True))
     process = subprocess.Popen([t.binary, *map(str, common), '--steps', '900000', '--json'],
                                stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,108 @@
+/* train_budget.c - `tessera train --budget SIZE` without a plan: the run as it is if it fits, else the fastest plan that does. */
+#include <stdio.h>
+#include <string.h>
+#include <tessera/unstable/planning.h>
+#include <tessera/unstable/runs.h>
+
+#include "plan_budget.h"
+#include "train_budget.h"
+
+/* What a common processor does in a second, for comparing plans: 25 GFLOP, 4 GB of what a kernel reads and writes. Kernels that
+ * are not named take what these take. */
+static const char common_rates[] = "{\"copies\":[4e9,1e9],\"kernels\":{\"mm\":[[0.04,0.0],[0.04,0."
+                                   "0]],\"add\":[[0.0,0.25],[0.0,0.25]]},"
+                                   "\"schema\":\"tessera-rates/1\",\"title\":\"a processor\"}";
+
+static int solve(cli_session *session, tsr_planning_options *options, unsigned allow,
+                 tsr_planned *out) {
+  tsr_planning *planning = NULL;
+  uint64_t budget = tsr_params_count(session->options->own, "capacity");
+  options->allow = allow;
+  int status = tsr_planning_new(tsr_params_model(session->options->own, "model"), options,
+                                &planning, &session->error);
+  if (status == 0) status = tsr_planning_solve(planning, budget, out, &session->error);
+  tsr_planning_free(planning);
+  return status;
+}
+
+/* Options go before a plan: what they name is not for a plan to change. */
+static unsigned allowed(const tsr_params *own, unsigned allow) {
+  if (tsr_params_has(own, "checkpoint")) allow &= ~TSR_ALLOW_RECOMPUTE;
+  if (tsr_params_has(own, "attention") || tsr_params_has(own, "optimizer"))
+    allow &= ~TSR_ALLOW_KERNELS;
+  return allow;
+}
+
+static int put_json(cli_session *session, const tsr_planned *p) {
+  static const char *const verdicts[] = {"fits", "fits_with_changes", "does_not_fit"};
+  char line[512];
+  (void)snprintf(line, sizeof line,
+                 "{\"event\":\"plan\",\"verdict\":\"%s\",\"budget_bytes\":%llu,"
+                 "\"plan_hash\":\"%s\",\"peak_allocated_bytes\":%llu,"
+                 "\"peak_reserved_bytes\":%llu,\"bound_bytes\":%llu,\"is_proved\":%s}\n",
+                 verdicts[p->verdict], (unsigned long long)p->budget_bytes,
+                 tsr_run_plan_hash(p->plan), (unsigned long long)p->with.peak_bytes,
+                 (unsigned long long)p->with.reserved_bytes, (unsigned long long)p->bound_bytes,
+                 p->is_proved ? "true" : "false");
+  return cli_put(session, line);
+}
+
+/* Print what was found, and let it be the run's plan. */
+static int take(cli_session *session, const char *name, const tsr_planned *p) {
+  bool is_json = session->options->json;
+  int status = is_json ? put_json(session, p) : cli_plan_put_found(session, name, p);
+  if (status) return status;
+  if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) return CLI_CHECK_FAILED;
+  const char *text = tsr_run_plan_text(p->plan);
+  return tsr_params_set_text(session->options->own, "plan", text, strlen(text), &session->error);
+}
+
+static int find(cli_session *session, const char *name, const tsr_run_plan *plan,
+                const tsr_rates *rates, unsigned allow) {
+  const tsr_params *own = session->options->own;
+  uint64_t steps = tsr_params_count(own, "steps");
+  tsr_simulate_options how = {.struct_bytes = sizeof how,
+                              .batch = tsr_params_count(own, "batch"),
+                              .sequence = tsr_params_count(own, "seq"),
+                              .steps = steps == 2 ? 2 : 3,
+                              .rates = rates};
+  how.book = tsr_params_has(own, "book") && tsr_params_choice(own, "book") == TSR_BOOK_TORCH
+                 ? TSR_BOOK_TORCH
+                 : TSR_BOOK_OWN;
+  tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
+  options.plan = plan;
+  options.how = &how;
+  tsr_planned as_it_is = {.verdict = TSR_PLANNING_FITS}, found = {.verdict = TSR_PLANNING_FITS};
+  int status = solve(session, &options, 0, &as_it_is);
+  bool fits = as_it_is.verdict == TSR_PLANNING_FITS;
+  if (status == 0 && !fits) status = solve(session, &options, allowed(own, allow), &found);
+  if (status == 0 && !fits) status = take(session, name, &found);
+  tsr_planned_release(&as_it_is);
+  tsr_planned_release(&found);
+  return status;
+}
+
+int cli_train_plan(cli_session *session, const char *name, bool is_launched) {
+  const tsr_params *own = session->options->own;
+  const char *words = tsr_params_text(own, "allow");
+  unsigned allow = TSR_ALLOW_DEFAULT & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
+  if (words && tsr_allow_parse(words, &allow, &session->error))
+    return cli_usage_error(session->options->command, "%s", session->error.message);
+  bool is_decided = tsr_params_has(own, "plan") || tsr_params_has(own, "resume") ||
+                    tsr_params_has(own, "ranks") || tsr_params_has(own, "ds_config") ||
+                    is_launched;
+  if (!tsr_params_has(own, "capacity") || is_decided || !allow) return 0;
+  tsr_run_plan *plan = NULL;
+  tsr_rates *rates = NULL;
+  int status = tsr_run_plan_of(own, &plan, &session->error);
+  if (status == 0)
+    status = tsr_rates_parse(common_rates, sizeof common_rates - 1, &rates, &session->error);
+  if (status == 0) status = find(session, name, plan, rates, allow);
+  tsr_rates_free(rates);
+  tsr_run_plan_free(plan);
+  bool is_of_options =
+      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
+  if (is_of_options)
+    return cli_usage_error(session->options->command, "%s", session->error.message);
+  return status;
+}
