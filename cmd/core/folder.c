@@ -31,9 +31,9 @@
 enum { NAME_BYTES = 64 };
 
 /* Options that belong to one invocation, not to the run. */
-static const char *const unsaved[] = {"model",    "save", "save_every", "resume",    "threads",
-                                      "snapshot", "by",   "write_plan", "ds_config", "allow",
-                                      NULL};
+static const char *const unsaved[] = {"model",     "save",     "save_every", "resume",
+                                      "threads",   "snapshot", "by",         "write_plan",
+                                      "ds_config", "allow",    NULL};
 
 /* ---- the options of a run ---- */
 

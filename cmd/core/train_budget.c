@@ -89,8 +89,7 @@ int cli_train_plan(cli_session *session, const char *name, bool is_launched) {
   if (words && tsr_allow_parse(words, &allow, &session->error))
     return cli_usage_error(session->options->command, "%s", session->error.message);
   bool is_decided = tsr_params_has(own, "plan") || tsr_params_has(own, "resume") ||
-                    tsr_params_has(own, "ranks") || tsr_params_has(own, "ds_config") ||
-                    is_launched;
+                    tsr_params_has(own, "ranks") || tsr_params_has(own, "ds_config") || is_launched;
   if (!tsr_params_has(own, "capacity") || is_decided || !allow) return 0;
   tsr_run_plan *plan = NULL;
   tsr_rates *rates = NULL;

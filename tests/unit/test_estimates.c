@@ -9,7 +9,7 @@
 static const double giga = 1e9, gib = 1 << 30, mib = 1 << 20;
 
 static tsr_estimate of(const char *source, const char *what, double parameters, double largest,
-                        uint64_t cards) {
+                       uint64_t cards) {
   tsr_estimate all[TSR_ESTIMATES];
   tsr_estimate_question q = {(uint64_t)parameters, (uint64_t)largest, cards, cards};
   tsr_estimates(&q, all);

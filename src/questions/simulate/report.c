@@ -213,8 +213,8 @@ static void emit_time(tsr__emitter *emitter, const tsr_simulation *s) {
   }
   if (!is_known) return;
   bool is_long = s->step_seconds >= 1;
-  (void)snprintf(text, sizeof text, "about %.3g %s on the %s", s->step_seconds * (is_long ? 1 : 1000),
-                 is_long ? "s" : "ms", s->gpu_title);
+  (void)snprintf(text, sizeof text, "about %.3g %s on the %s",
+                 s->step_seconds * (is_long ? 1 : 1000), is_long ? "s" : "ms", s->gpu_title);
   tsr__emit_field(emitter, NULL, "a step takes", tsr__string(text));
 }
 
