@@ -10,19 +10,6 @@
 #include "test_support.h"
 #include "train/fill.h"
 
-/* Sanitizers make kernels slow: fewer trials then, and none that only compare numbers. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED 0
-#endif
-
 typedef struct training {
   tsr_model *model;
   tsr__tape tape;
