@@ -276,7 +276,7 @@ def _choice(checkpoint: str, saved: Mapping[str, str], applied: Applied) -> _Cho
                      'which keeps the input of each')
         return _Choice('full', frozenset(), False)
     if checkpoint not in ('none', 'full'):
-        raise ArgumentError(f'checkpoint: "{checkpoint}" is none of none, full, selective, every:K, sqrt')
+        raise ArgumentError(f'checkpoint: "{checkpoint}" is not one of "none", "full", "selective", "every:K", "sqrt"')
     if checkpoint == 'full':
         return _Choice('full', frozenset(), False)
     again: Set[str] = set()
@@ -505,7 +505,7 @@ def _dtype(applied: Applied, word: str) -> None:
     is_cast = word.startswith('autocast-')
     name = kinds.get(word[9:] if is_cast else word)
     if name is None:
-        raise ArgumentError(f'dtype: "{word}" is none of fp32, bf16, fp16, autocast-bf16, autocast-fp16')
+        raise ArgumentError(f'dtype: "{word}" is not one of fp32, bf16, fp16, autocast-bf16, autocast-fp16')
     if is_cast:
         applied.wrap('', lambda module, inner: Autocast(module, inner, name),
                      Change('autocast', type(applied.model).__name__, name))

@@ -571,8 +571,8 @@ class _Fake:
                                              for key, value in group.items()})
             missing = [param for param in group['params'] if id(param) not in self._of]
             if missing:
-                raise TraceError(f'the optimizer has a parameter of shape {tuple(missing[0].shape)} that is none of the '
-                                 "model's")
+                raise TraceError(f'the optimizer has a parameter of shape {tuple(missing[0].shape)} that the model does '
+                                 'not have')
             group['params'] = [self._of[id(param)] for param in group['params']]
 
 

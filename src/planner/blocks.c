@@ -17,7 +17,7 @@
 #include "plan/chain.h"
 #include "planner/planner.h"
 
-/* Where tensors may be kept in fewer bits, so many options compute some again and keep all others as they are. */
+/* If tensors may also be narrowed, this many of a block's options are reserved for sets that only recompute. */
 enum { WIDE_OPTIONS = 3 };
 
 enum { NAMES = 60, MOST_SETS = 128, SLOTS = 4096, SLOT_BLOCKS = 200000 };

@@ -176,7 +176,7 @@ static json_t *way_json(const tsr__way *way, uint64_t budget) {
   return NULL;
 }
 
-/* All that were considered, and that of the plan if it is none of them. */
+/* Writes every way that was considered; the plan's own is appended if it was not among them. */
 static int put_ways(tsr_planning *p, const tsr_planned *planned, json_t *root, tsr_error *error) {
   json_t *list = json_array();
   const tsr__way *own;

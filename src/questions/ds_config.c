@@ -165,6 +165,7 @@ static int refuse(reader *r, const char *path, const char *why) {
 
 static void note(reader *r, const char *path, const char *why) {
   char text[2 * KEY_BYTES];
+  assert(path && why);
   if (!r->how->note || r->noted > MOST_NOTES) return;
   (void)snprintf(text, sizeof text, "no effect here: %s, because %s", path, why);
   if (r->noted++ == MOST_NOTES)
@@ -175,6 +176,7 @@ static void note(reader *r, const char *path, const char *why) {
 /* ---- setting parameters ---- */
 
 static int give(reader *r, const char *path, const char *parameter, const char *text) {
+  assert(parameter && text);
   if (tsr_params_has(r->params, parameter)) {
     note(r, path, "the command line says otherwise");
     return 0;
@@ -200,6 +202,7 @@ static int give_flag(reader *r, const char *parameter) {
 
 /* As few digits as are the same number. */
 static void print_number(char text[TEXT_BYTES], double number) {
+  assert(isfinite(number));
   for (int digits = 1; digits <= 17; digits++) {
     (void)snprintf(text, TEXT_BYTES, "%.*g", digits, number);
     if (!(strtod(text, NULL) < number) && !(strtod(text, NULL) > number)) return;
@@ -220,6 +223,7 @@ static int read_count(reader *r, const char *path, const json_t *value, uint64_t
 static int take_count(reader *r, const row *k, const json_t *value) {
   static const wish from_one[] = {ALL_SEQUENCES, MICRO, ACCUMULATE};
   uint64_t count = 0;
+  assert(k->form == COUNT && k->wish < WISHES && (k->wish != DIRECT || k->parameter));
   int status = read_count(r, k->path, value, &count);
   if (status) return status;
   for (size_t i = 0; i < sizeof from_one / sizeof *from_one; i++)
@@ -233,6 +237,7 @@ static int take_count(reader *r, const row *k, const json_t *value) {
 }
 
 static int take_flag(reader *r, const row *k, const json_t *value) {
+  assert(k->form == FLAG && k->wish != DIRECT && k->wish < WISHES);
   if (!json_is_boolean(value)) return refuse(r, k->path, "must be true or false");
   r->has[k->wish] = true;
   r->counts[k->wish] = json_is_true(value);

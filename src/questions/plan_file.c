@@ -71,6 +71,7 @@ static tsr_run_plan *new_plan(tsr_error *error) {
 /* A choice as it is typed: "chunked:64". At most `room` bytes; false if it was cut. */
 static bool choice_text(const tsr_params *params, const tsr_parameter *row, char *out,
                         size_t room) {
+  assert(row->kind == TSR_PARAMETER_CHOICE && tsr_params_choice(params, row->name) >= 0);
   const char *word = row->choices[tsr_params_choice(params, row->name)];
   const char *key = tsr_params_choice_key(params, row->name), *colon = strchr(word, ':');
   int length = colon ? (int)(colon - word) : (int)strlen(word), used;
@@ -176,6 +177,7 @@ static const tsr_parameter *row_of(const char *name) {
 static tsr_simulate_checkpoint checkpoint_of(const tsr_params *params, uint64_t *every) {
   int index = tsr_params_choice(params, "checkpoint");
   *every = tsr_params_choice_number(params, "checkpoint");
+  assert(index <= TSR_CHECKPOINT_SQRT); /* lists of blocks are ranges by now */
   return index < 0 ? TSR_CHECKPOINT_NONE : (tsr_simulate_checkpoint)index;
 }
 
@@ -248,6 +250,7 @@ static void sort_modules(tsr_run_plan *plan) {
   qsort(items, plan->modules.count, sizeof *items, compare_modules);
   for (size_t i = 0; i < plan->modules.count; i++)
     if (!count || compare_modules(&items[count - 1], &items[i]) != 0) items[count++] = items[i];
+  assert(count && count <= plan->modules.count);
   plan->modules.count = count;
 }
 
@@ -580,6 +583,7 @@ int tsr_run_plan_parse(const char *text, size_t size_bytes, tsr_run_plan **out, 
 
 static int copy_range(tsr_run_plan *plan, const tsr_block_choice *from, tsr_error *error) {
   tsr_block_choice copy = *from;
+  assert(from->first <= from->last);
   tsr_saved_choice *saved = tsr__arena_copy(
       &plan->arena, from->saved, from->saved_count * sizeof *saved, _Alignof(tsr_saved_choice));
   if (!saved) return tsr__fail_memory(error);
@@ -595,6 +599,7 @@ static int copy_range(tsr_run_plan *plan, const tsr_block_choice *from, tsr_erro
 static int merge(tsr_run_plan *plan, const tsr_params *params, const tsr_run_plan *base,
                  tsr_error *error) {
   bool has_own = tsr_params_has(params, "checkpoint");
+  assert(!plan->blocks.count && !plan->modules.count);
   int status = has_own ? spread_list(plan, params, error) : 0;
   for (size_t i = 0; status == 0 && i < ROWS; i++) {
     bool is_own = tsr_params_has(params, rows[i].name);
@@ -675,6 +680,7 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->optimizer = (tsr_simulate_optimizer)choice(p, "optimizer");
   out->update_in_backward = tsr_params_flag(p, "optimizer_in_backward");
   out->dtype = (tsr_simulate_dtype)choice(p, "dtype");
+  assert((size_t)choice(p, "attention") < sizeof attentions / sizeof *attentions);
   out->attention = attentions[choice(p, "attention")];
   out->attention_chunk = tsr_params_choice_number(p, "attention");
   out->checkpoint = checkpoint_of(p, &out->checkpoint_every);
@@ -720,6 +726,7 @@ static size_t count_choices(const tsr_run_plan *plan) {
 /* "dtype bf16"; "blocks 0-5: full, gelu narrow16". */
 static void name_choice(const tsr_run_plan *plan, size_t index, char *out, size_t room) {
   char text[WORD_BYTES] = "";
+  assert(index < count_choices(plan) && room);
   for (size_t i = 0; i < ROWS; i++) {
     if (is_default(plan->params, &rows[i]) || index-- > 0) continue;
     if (rows[i].kind == TSR_PARAMETER_TEXT)
@@ -751,6 +758,7 @@ static int take_choices(tsr_run_plan *plan, const tsr_run_plan *from, size_t fir
                         tsr_error *error) {
   size_t at = 0;
   int status = 0;
+  assert(first <= end && end <= count_choices(from));
   for (size_t i = 0; status == 0 && i < ROWS; i++) {
     if (is_default(from->params, &rows[i])) continue;
     if (at >= first && at < end) status = copy_value(plan, &rows[i], from->params, error);

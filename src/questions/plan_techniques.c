@@ -38,6 +38,7 @@ static int measure(const json_t *root, const tsr_model *model, const tsr_simulat
                    tsr_run_plan_cost *out, tsr_error *error) {
   tsr_run_plan *plan = NULL;
   char text[PLAN_BYTES];
+  assert(json_is_object(root));
   size_t size = json_dumpb(root, text, sizeof text, JSON_COMPACT);
   *out = (tsr_run_plan_cost){.is_possible = false};
   if (size > sizeof text)

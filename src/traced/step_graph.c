@@ -498,7 +498,8 @@ static bool read_form_instruction(reader *r, tsr__graph_form *form, uint8_t *sta
       !number(json_array_get(item, 1), form->slot_count, &slot) ||
       (makes && !number(json_array_get(item, 2), r->graph->first.count, &stack)) ||
       state[slot] != (makes ? UNTOUCHED : TAKEN))
-    return wrong(r, "an optimizer's instruction", at, "is none that a form of it could have");
+    return wrong(r, "an optimizer's instruction", at,
+                 "is not a new, once or drop of a slot in the right state");
   state[slot] = which == 0 ? TAKEN : which == 1 ? TAKEN_ONCE : GIVEN_BACK;
   tsr__tape_instr instr = {.kind = kinds[which],
                            .subject = (uint32_t)slot + 1,

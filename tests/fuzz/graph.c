@@ -23,7 +23,7 @@ static void simulate(const tsr_model *model, const char *checkpoint, const char 
   tsr_simulation_free(simulation);
 }
 
-/* What is found for half of what the graph takes is within it, or there is none. */
+/* Plan the graph for 4 MiB: the answer fits in the budget, or says that nothing does. */
 static void plan(const tsr_model *model) {
   tsr_simulate_options how = {.struct_bytes = sizeof how, .steps = 2};
   tsr_planning_options options = {

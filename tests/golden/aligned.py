@@ -5,16 +5,14 @@ The prediction is a golden step graph, simulated. What was measured is the same 
 steps, with other allocator settings (so other addresses and times), in another folder, with lines that have moved and C++ frames that a
 trace on fake tensors does not have. All differences must be found, and nothing else.
 """
-import argparse
 import copy
 import functools
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from support import run_tests
+from support import run_tests, tessera_and_work
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
 
@@ -131,12 +129,7 @@ def compare(tessera, work, name, changes):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     jobs = [(name, title, changes) for name in ('plain-autocast', 't5', 'llama') for title, changes in CHANGES.items()]
     return run_tests((f'{name}: {title}', functools.partial(compare, given.tessera, given.work, name, changes))
                      for name, title, changes in jobs)

@@ -3,16 +3,14 @@
 
 Runs are simulated, of a model and of a step graph, and then changed: another clock, and allocations that the prediction lacks.
 """
-import argparse
 import functools
 import json
 import pickle
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from support import ROOT, expect, run_tests
+from support import ROOT, expect, run_tests, tessera_and_work
 
 sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
@@ -104,12 +102,7 @@ def refusals(tessera, work):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     return run_tests((test.__doc__.splitlines()[0], functools.partial(test, given.tessera, given.work)) for test in (times, memory, refusals))
 
 

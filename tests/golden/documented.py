@@ -3,16 +3,13 @@
 
 A command is a line that begins with $; each line below it must be the beginning of a line of its answer, in that order.
 """
-import argparse
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-from support import ROOT, run_tests
+from support import ROOT, run_tests, tessera_and_work
 
 SECTION = '## Questions that tuning asks'
 
@@ -36,12 +33,7 @@ def check(work, environment, command, lines):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     (given.work / 'tessera').symlink_to(given.tessera)
     environment = {**os.environ, 'PATH': f'{given.work}{os.pathsep}{os.environ["PATH"]}'}
     return run_tests((command, functools.partial(check, given.work, environment, command, lines)) for command, lines in commands())

@@ -4,15 +4,13 @@
 Ten budgets for each, from what the program takes as it is down to the least that a plan reserves, and one below: what is found must
 fit, be what `simulate --plan` says, take no less time and no more memory than for the budget before, and its certificate must hold.
 """
-import argparse
 import functools
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from support import ROOT, expect, run_tests
+from support import ROOT, expect, run_tests, tessera_and_work
 
 sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
@@ -84,12 +82,7 @@ def damaged(tessera, work):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     tests = [(name, functools.partial(check, given.tessera, given.work, name)) for name in GRAPHS]
     return run_tests([*tests, (damaged.__doc__, functools.partial(damaged, given.tessera, given.work))])
 

@@ -7,18 +7,16 @@ the snapshot must be one that other commands read: its stacks the program's, and
 The graph knows what each storage is for. Without being told, tessera must be right about 99 of 100 bytes at the peak, and
 about 97 after every event.
 """
-import argparse
 import csv
 import functools
 import io
 import json
 import pickle
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from support import run_tests
+from support import run_tests, tessera_and_work
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
 
@@ -102,12 +100,7 @@ def check(tessera, work, name, peak_bytes):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     peaks = json.loads((GRAPHS / 'peaks.json').read_text(encoding='utf-8'))
     return run_tests((name, functools.partial(check, given.tessera, given.work, name, known['peak_bytes']))
                      for name, known in sorted(peaks.items()))

@@ -4,15 +4,13 @@
 Each phase of the third step must have the peak that a trace of the rewritten program has (rewrites/peaks.json, which
 tests/torch/rewrites.py made), and the snapshot must be one that other commands read.
 """
-import argparse
 import functools
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from support import run_tests
+from support import run_tests, tessera_and_work
 
 GRAPHS = Path(__file__).resolve().parent / 'rewrites'
 
@@ -44,12 +42,7 @@ def check(tessera, work, case):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     cases = json.loads((GRAPHS / 'peaks.json').read_text(encoding='utf-8'))['cases']
     return run_tests((f'{case["program"]}: {case.get("how", "")} {case.get("modules") or case.get("form") or case["plan"]}', functools.partial(check, given.tessera, given.work, case))
                      for case in cases)

@@ -5,19 +5,17 @@ tests/torch/ranks.py traced them: a transformer under fully_shard(), and in Dist
 PyTorch's FSDPMemTracker counted (graphs/ranks.json); bytes of parameters, gradients and the optimizer those of the formula; and what
 is gathered must be on the streams of PyTorch, prefetched, and of the category 'communication'.
 """
-import argparse
 import csv
 import io
 import json
 import math
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
-from support import run_tests
+from support import run_tests, tessera_and_work
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
 RANKS, WIDTH, LAYERS = 8, 128, 4
@@ -175,12 +173,7 @@ def buckets():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
+    given = tessera_and_work(__doc__)
     run = (given.tessera, given.work)
     known = json.loads((GRAPHS / 'ranks.json').read_text(encoding='utf-8'))
     return run_tests([

@@ -3,8 +3,10 @@ how tests are run and reported.
 
 A test is a title and a function without arguments. It passes unless it raises: Skip, with the reason, or
 anything else, which is a failure."""
+import argparse
 import pathlib
 import pickle
+import shutil
 import sys
 
 sys.dont_write_bytecode = True
@@ -42,6 +44,17 @@ class DataOnly(pickle.Unpickler):
 def load(path):
     with open(path, 'rb') as file:
         return DataOnly(file).load()
+
+
+def tessera_and_work(description):
+    """The program's arguments: `tessera`, the binary, and `work`, a folder, which is emptied. Both are absolute."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    for name in ('--tessera', '--work'):
+        parser.add_argument(name, required=True, type=lambda text: pathlib.Path(text).resolve())
+    given = parser.parse_args()
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    return given
 
 
 def run_tests(tests):

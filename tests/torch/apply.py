@@ -262,7 +262,7 @@ def faults():
             ({'checkpoint': ['GPT2Block'], 'offload': ['*.mlp']}, 'only one of them can be'),
             ({'checkpoint': ['GPT2Block'], 'offload': 'activations'}, 'offload must be a list of modules'),
             ({'blocks': [{'first': 0, 'last': 2, 'checkpoint': 'full'}]}, 'blocks[0].last is 2, but the model has 2 blocks'),
-            ({'checkpoint': 'half'}, 'none of none, full'), ({'dtype': 'int8'}, 'none of fp32')):
+            ({'checkpoint': 'half'}, 'not one of "none", "full"'), ({'dtype': 'int8'}, 'not one of fp32')):
         refused(lambda plan=plan: tessera.apply(model, {**plan, 'version': 1}), message)
         assert not any('forward' in vars(module) for module in model.modules()), plan
     with tessera.apply(model, {'checkpoint': 'full', 'version': 1}):
