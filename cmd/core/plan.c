@@ -92,6 +92,30 @@ static const tsr_parameter plan_parameters[] = {
      .argument = "N",
      .help = "With --compare, cards in each machine (default: all).",
      .least = 1},
+    {.name = "tp",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, cards that share each layer (tensor parallel, default: 1).",
+     .fallback = 1,
+     .least = 1},
+    {.name = "lora_rank",
+     .option = "lora-rank",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, the rank of LoRA's adapters (default: 4).",
+     .fallback = 4,
+     .least = 1},
+    {.name = "parameters",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, a number of parameters instead of a MODEL.",
+     .least = 1},
+    {.name = "largest_layer",
+     .option = "largest-layer",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --parameters, how many of them the largest layer has.",
+     .least = 1},
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
@@ -165,7 +189,7 @@ const cli_command cli_plan_row = {
                    {"tessera plan show plan.json gpt2 --batch 8",
                     "what does it save, and at which price?"}}},
     .operands = "MODEL | show FILE [MODEL]",
-    .operand_min = 1,
+    .operand_min = 0, /* with --parameters */
     .operand_max = 3,
     .answers = true,
     .lacks = "color verbose quiet",
@@ -436,6 +460,10 @@ static int check_alone(const cli_session *session) {
                {"largest", "largest", "budget"},
                {"gpus", "gpus", "compare"},
                {"gpus_per_node", "gpus-per-node", "compare"},
+               {"tp", "tp", "compare"},
+               {"lora_rank", "lora-rank", "compare"},
+               {"parameters", "parameters", "compare"},
+               {"largest_layer", "largest-layer", "parameters"},
                {"write_front", "write-front", "front"}};
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
@@ -458,6 +486,7 @@ static int check_traced(const cli_session *session) {
                                         "explain", "largest", "rates"};
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
+  if (!tsr_params_model(own, "model")) return 0;
   if (!tsr_model_is_traced(tsr_params_model(own, "model"))) return 0;
   for (size_t i = 0; i < sizeof decided / sizeof *decided; i++)
     if (tsr_params_has(own, decided[i]))
@@ -467,11 +496,22 @@ static int check_traced(const cli_session *session) {
   return cli_usage_error(command, "of a step graph, --budget or --front can be asked");
 }
 
+/* A number of parameters is enough for formulas of states. */
+static int check_model(const cli_session *session) {
+  const cli_command *command = session->options->command;
+  bool has_model = tsr_params_has(session->options->own, "model");
+  bool has_parameters = tsr_params_has(session->options->own, "parameters");
+  if (has_model && has_parameters)
+    return cli_usage_error(command, "--parameters is in the place of a MODEL");
+  return has_model || has_parameters ? 0 : cli_usage_error(command, "missing MODEL");
+}
+
 static int list(cli_session *session, const char *model, const tsr_run_plan *plan) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options how = options_of(own);
   tsr_rates *rates = NULL;
   int status = check_alone(session);
+  if (status == 0) status = check_model(session);
   if (status == 0) status = check_together(session);
   if (status == 0) status = check_traced(session);
   if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
@@ -507,7 +547,7 @@ static int take_file(const cli_options *options) {
 
 int cli_plan(cli_session *session) {
   const cli_options *options = session->options;
-  bool is_show = strcmp(options->operands[0], "show") == 0;
+  bool is_show = options->operand_count && strcmp(options->operands[0], "show") == 0;
   size_t before = is_show ? 2 : 0; /* operands before the model */
   int status = is_show ? take_file(options) : 0;
   if (status == 0 && options->operand_count > before + 1)

@@ -47,6 +47,17 @@ const char *tsr_model_config(const tsr_model *model);
 /* Its name, or its model_type if it was read from a description. */
 const char *tsr_model_name(const tsr_model *model);
 
+/* What a description says of a model's shape. */
+typedef struct tsr_model_sizes {
+  uint64_t vocabulary, positions; /* tokens */
+  uint64_t layers, width, inner;  /* inner: width within a block's feed-forward part */
+  uint64_t heads, kv_heads, head_width;
+  bool is_gated; /* that part has a gate: three products instead of two */
+} tsr_model_sizes;
+
+/* False, with `*out` zeroed, for a step graph, which has none. */
+bool tsr_model_sizes_of(const tsr_model *model, tsr_model_sizes *out);
+
 /* ---- How it is trained ---- */
 
 typedef enum tsr_simulate_optimizer {

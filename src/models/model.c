@@ -277,6 +277,22 @@ bool tsr_model_is_traced(const tsr_model *model) {
   return model->graph != NULL;
 }
 
+bool tsr_model_sizes_of(const tsr_model *m, tsr_model_sizes *out) {
+  *out = (tsr_model_sizes){.layers = 0};
+  if (m->graph) return false;
+  *out = (tsr_model_sizes){.vocabulary = m->vocabulary,
+                           .positions = m->positions,
+                           .layers = m->layers,
+                           .width = m->width,
+                           .inner = m->inner,
+                           .heads = m->heads,
+                           .kv_heads = m->kv_heads,
+                           .head_width = m->head_width,
+                           .is_gated = m->activation == TSR__MODEL_SILU};
+  assert(out->layers && out->width && out->heads % out->kv_heads == 0);
+  return true;
+}
+
 const char *tsr_model_config(const tsr_model *model) {
   return model->config;
 }

@@ -56,8 +56,8 @@ PUBLIC = {
     'page': 'view',
     'export': 'allocations formats',
     'models': 'model',
-    'plan': 'estimates rates',
-    'planner': 'planning',
+    'plan': 'rates',
+    'planner': 'estimates planning',
     'exec': 'simulate simulation',
     'train': 'training',
 }

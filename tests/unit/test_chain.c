@@ -210,6 +210,63 @@ static void test_equals_rotor(void **state) {
   }
 }
 
+/* ---- revolve ---- */
+
+/* Passes that it takes to reverse `steps` equal steps with `slots` for states besides the first: the recurrence of Griewank
+ * and Walther. Each step also runs once to be reversed. */
+static uint64_t revolve_passes(uint64_t steps, uint64_t slots) {
+  uint64_t best = steps * (steps - 1) / 2; /* each from the first state */
+  for (uint64_t middle = 1; slots && middle < steps; middle++) {
+    uint64_t right = revolve_passes(steps - middle, slots - 1);
+    uint64_t sum = middle + right + revolve_passes(middle, slots);
+    if (sum < best) best = sum;
+  }
+  return best;
+}
+
+static uint64_t binomial(uint64_t n, uint64_t k) {
+  uint64_t result = 1;
+  for (uint64_t i = 1; i <= k; i++) result = result * (n - k + i) / i;
+  return result;
+}
+
+/* The most that any block runs. */
+static size_t most_runs(const tsr__chain_plan *plan) {
+  size_t runs[BLOCKS] = {0}, most = 0;
+  for (size_t i = 0; i < plan->count; i++) {
+    size_t *of = &runs[plan->steps[i].block];
+    if (plan->steps[i].kind != TSR__CHAIN_BACKWARD && ++*of > most) most = *of;
+  }
+  return most;
+}
+
+/* Equal blocks of which only one can be run with what it saves, so that each but the last is passed before: binomial checkpointing.
+ * Beside that block and `slots` states, the first among them, two states live: what it makes, and a gradient. Up to
+ * C(slots + times, slots) steps, none is passed more than `times` times: 10 for three slots and two. */
+static void test_equals_revolve(void **state) {
+  enum { SAVED = 100 };
+  (void)state;
+  const tsr__chain_option option = {.saved_bytes = SAVED, .forward_s = 1, .backward_s = 0};
+  tsr__chain_block blocks[BLOCKS];
+  for (size_t i = 0; i < BLOCKS; i++)
+    blocks[i] =
+        (tsr__chain_block){.input_bytes = 1, .pass_s = 1, .options = &option, .option_count = 1};
+  for (size_t steps = 2; steps <= BLOCKS; steps++)
+    for (uint64_t slots = 1; slots <= 4; slots++) {
+      tsr__chain chain = {blocks, steps, 1, 0};
+      tsr__chain_plan plan = {0};
+      tsr__chain_answer answer;
+      uint64_t budget = SAVED + slots + 2, times = 1;
+      while (binomial(slots + times, slots) < steps) times++;
+      assert_int_equal(tsr__chain_solve(&chain, budget, SAVED * 10, &answer, &plan, NULL), 0);
+      assert_int_equal(answer, TSR__CHAIN_FITS);
+      assert_int_equal((uint64_t)plan.time_s, revolve_passes(steps, slots - 1) + steps);
+      assert_int_equal(most_runs(&plan), times + 1);
+      tsr__chain_plan_release(&plan);
+    }
+  assert_int_equal(binomial(3 + 2, 3), 10);
+}
+
 /* ---- plans that are easy to see ---- */
 
 /* The longest row of passes that are run again as one. */
@@ -330,6 +387,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_equals_exhaustive_search),
       cmocka_unit_test(test_equals_rotor),
+      cmocka_unit_test(test_equals_revolve),
       cmocka_unit_test(test_takes_what_is_fast_where_there_is_room),
       cmocka_unit_test(test_less_memory_never_takes_less_time),
       cmocka_unit_test(test_rounds_up),

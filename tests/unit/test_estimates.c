@@ -11,7 +11,10 @@ static const double giga = 1e9, gib = 1 << 30, mib = 1 << 20;
 static tsr_estimate of(const char *source, const char *what, double parameters, double largest,
                        uint64_t cards) {
   tsr_estimate all[TSR_ESTIMATES];
-  tsr_estimate_question q = {(uint64_t)parameters, (uint64_t)largest, cards, cards};
+  tsr_estimate_question q = {.parameters = (uint64_t)parameters,
+                             .largest_layer = (uint64_t)largest,
+                             .cards = cards,
+                             .cards_a_node = cards};
   tsr_estimates(&q, all);
   for (size_t i = 0; i < TSR_ESTIMATES; i++)
     if (strcmp(all[i].source, source) == 0 && strcmp(all[i].what, what) == 0) return all[i];
@@ -82,12 +85,49 @@ static void test_others(void **state) {
   same(of("DeepSpeed", "buckets of ZeRO-1 and 2", 1e9, 0, 8).device_bytes / giga, 9, 1);
 }
 
+/* GPT-3's shape, for which Korthikanti et al. give 34 + 80 and, with 8 cards for each layer, 23 and 14.25. */
+static void test_activations(void **state) {
+  tsr_estimate all[TSR_ESTIMATES];
+  tsr_estimate_question q = {.parameters = 1,
+                             .cards = 8,
+                             .cards_a_node = 8,
+                             .sizes = {.vocabulary = 50257,
+                                       .layers = 96,
+                                       .width = 12288,
+                                       .inner = 4 * 12288,
+                                       .heads = 96,
+                                       .kv_heads = 96,
+                                       .head_width = 128},
+                             .batch = 1,
+                             .sequence = 2048,
+                             .tensor_cards = 8,
+                             .adapter_rank = 4};
+  const double unit = 2048.0 * 12288 * 96, expected[] = {114, 34, 23, 14.25, 13, 4.25, 2};
+  size_t found = 0;
+  (void)state;
+  tsr_estimates(&q, all);
+  for (size_t i = 0; i < TSR_ESTIMATES; i++) {
+    assert_true(all[i].device_bytes > 0 || all[i].host_bytes > 0);
+    if (strcmp(all[i].source, "Megatron paper") == 0)
+      same(all[i].device_bytes / unit, expected[found++], 1e-9);
+  }
+  assert_int_equal(found, 7);
+  q.tensor_cards = 0; /* nothing is divided, and four rows are gone */
+  q.adapter_rank = 0; /* one more */
+  tsr_estimates(&q, all);
+  size_t absent = 0;
+  for (size_t i = 0; i < TSR_ESTIMATES; i++)
+    absent += !(all[i].device_bytes > 0) && !(all[i].host_bytes > 0);
+  assert_int_equal(absent, 4 + 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_zero),
       cmocka_unit_test(test_deepspeed),
       cmocka_unit_test(test_deepspeed_small),
       cmocka_unit_test(test_others),
+      cmocka_unit_test(test_activations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
