@@ -262,7 +262,9 @@ static int save_plan(cli_session *session, const tsr_planned *planned) {
 
 static int allow_of(cli_session *session, unsigned *allow) {
   const char *words = tsr_params_text(session->options->own, "allow");
+  bool is_model = tsr_params_choice(session->options->own, "largest") == TSR_LARGEST_MODEL;
   *allow = TSR_ALLOW_DEFAULT;
+  if (is_model) *allow &= ~TSR_ALLOW_OFFLOAD; /* on a host without end, any model would fit */
   if (!words || tsr_allow_parse(words, allow, &session->error) == 0) return 0;
   return cli_usage_error(session->options->command, "%s", session->error.message);
 }
@@ -301,27 +303,81 @@ static int put_answer(cli_session *session, const char *name, const tsr_model *m
   return status ? status : fits ? CLI_ANSWERED : CLI_CHECK_FAILED;
 }
 
-static int put_largest(cli_session *session, const char *name, const tsr_largest *found) {
-  static const char *const things[] = {"batch of %llu sequences", "sequence of %llu tokens"};
-  char line[LINE_BYTES], size[64] = "", as_is[64];
-  bool is_json = session->report.format == TSR_REPORT_JSON;
-  if (is_json)
-    (void)snprintf(
-        line, sizeof line,
-        "{\"schema\":\"tessera/1\",\"command\":\"plan\",\"largest\":\"%s\",\"size\":%llu,"
-        "\"size_as_is\":%llu,\"answer\":%s",
-        (const char *const[]){"batch", "seq"}[found->what], (unsigned long long)found->size,
-        (unsigned long long)found->as_is, found->size ? "" : "null}\n");
-  else {
-    (void)snprintf(size, sizeof size, things[found->what], (unsigned long long)found->size);
-    (void)snprintf(as_is, sizeof as_is, "%llu", (unsigned long long)found->as_is);
-    (void)snprintf(line, sizeof line, "%.200s: a %s %s (%s as it is).\n", name, size,
-                   found->is_models_limit ? "fits, the model's limit" : "is the largest that fits",
-                   found->as_is ? as_is : "none");
-    if (!found->size)
-      (void)snprintf(line, sizeof line, "%.200s: not even the smallest fits.\n", name);
-  }
+static const char *const largest_things[] = {"batch of %llu sequences", "sequence of %llu tokens",
+                                             "model of %llu parameters"};
+
+/* What it would be without changes; of a model, after its shape, on a line of its own. */
+static int put_as_it_is(cli_session *session, const tsr_largest *found) {
+  char line[LINE_BYTES], as_is[64] = "none";
+  tsr_model_sizes sizes;
+  if (found->as_is) (void)snprintf(as_is, sizeof as_is, "%llu", (unsigned long long)found->as_is);
+  if (found->model && tsr_model_sizes_of(found->model, &sizes))
+    (void)snprintf(line, sizeof line,
+                   ".\n  %llu layers of width %llu, %llu heads; %s parameters as it is\n",
+                   (unsigned long long)sizes.layers, (unsigned long long)sizes.width,
+                   (unsigned long long)sizes.heads, as_is);
+  else
+    (void)snprintf(line, sizeof line, " (%s as it is).\n", as_is);
   return cli_put(session, line);
+}
+
+/* A config.json on one line: its lines begin with blanks, and no text in it has an end of line. */
+static int put_config(cli_session *session, const char *config) {
+  char line[LINE_BYTES];
+  int status = 0;
+  while (status == 0 && *config) {
+    config += strspn(config, " \n");
+    int length = (int)strcspn(config, "\n");
+    if (length >= LINE_BYTES) length = LINE_BYTES - 1;
+    (void)snprintf(line, sizeof line, "%.*s", length, config);
+    status = cli_put(session, line);
+    config += length;
+  }
+  return status;
+}
+
+static int put_largest_json(cli_session *session, const tsr_largest *found) {
+  static const char *const names[] = {"batch", "seq", "model"};
+  char line[LINE_BYTES];
+  (void)snprintf(line, sizeof line,
+                 "{\"schema\":\"tessera/1\",\"command\":\"plan\",\"largest\":\"%s\",\"size\":%llu,"
+                 "\"size_as_is\":%llu,",
+                 names[found->what], (unsigned long long)found->size,
+                 (unsigned long long)found->as_is);
+  int status = cli_put(session, line);
+  if (status == 0 && found->model) status = cli_put(session, "\"model\":");
+  if (status == 0 && found->model) status = put_config(session, tsr_model_config(found->model));
+  if (status == 0 && found->model) status = cli_put(session, ",");
+  return status ? status : cli_put(session, found->size ? "\"answer\":" : "\"answer\":null}\n");
+}
+
+static int put_largest(cli_session *session, const char *name, const tsr_largest *found) {
+  char line[LINE_BYTES], size[64];
+  if (session->report.format == TSR_REPORT_JSON) return put_largest_json(session, found);
+  (void)snprintf(size, sizeof size, largest_things[found->what], (unsigned long long)found->size);
+  if (!found->size)
+    (void)snprintf(line, sizeof line, "%.200s: not even the smallest fits.\n", name);
+  else
+    (void)snprintf(line, sizeof line, "%.200s: a %s %s", name, size,
+                   found->is_models_limit ? "fits, the model's limit" : "is the largest that fits");
+  int status = cli_put(session, line);
+  return status || !found->size ? status : put_as_it_is(session, found);
+}
+
+/* The config.json of a model that was found: after the answer, and in the file of --write-model. */
+static int save_model(cli_session *session, const tsr_largest *found) {
+  cli_output output = {.path = tsr_params_text(session->options->own, "write_model")};
+  if (!found->model) return 0;
+  const char *text = tsr_model_config(found->model);
+  bool is_text = session->report.format != TSR_REPORT_JSON;
+  if (is_text && !tsr_params_has(session->options->own, "for")) {
+    int status = cli_put(session, "\nmodel\n");
+    if (status == 0) status = cli_put(session, text);
+    if (status) return status;
+  }
+  if (!output.path) return 0;
+  int status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+  return cli_finish_aside(session, &output, status);
 }
 
 static int largest(cli_session *session, const char *name, const tsr_model *model,
@@ -330,13 +386,19 @@ static int largest(cli_session *session, const char *name, const tsr_model *mode
   tsr_largest found = {.size = 0};
   tsr_largest_what what = (tsr_largest_what)tsr_params_choice(own, "largest");
   uint64_t bytes = cli_plan_budget_of(session, options->calibration);
+  if (what != TSR_LARGEST_MODEL && tsr_params_has(own, "write_model"))
+    return cli_usage_error(session->options->command,
+                           "option '--write-model' needs --largest model");
   int status = tsr_planning_largest(model, options, what, bytes, &found, &session->error);
   if (status) return status;
   status = put_largest(session, name, &found);
   if (status == 0 && found.size) {
-    status = put_answer(session, name, model, &found.how, found.planning, &found.planned);
+    const tsr_model *of = found.model ? found.model : model;
+    status = put_answer(session, name, of, &found.how, found.planning, &found.planned);
     if (status >= 0 && session->report.format == TSR_REPORT_JSON && cli_put(session, "}\n"))
       status = TSR_ERROR_WRITE;
+    int saved = status == CLI_ANSWERED ? save_model(session, &found) : 0;
+    if (saved) status = saved;
   } else if (status == 0) {
     status = CLI_CHECK_FAILED;
   }

@@ -12,7 +12,13 @@
 
 struct tsr__program;
 
+/* The keys of sizes; NULL for one that the family does not have. */
+typedef struct tsr__model_keys {
+  const char *layers, *width, *inner, *heads, *kv_heads;
+} tsr__model_keys;
+
 typedef struct tsr__model_family {
+  const tsr__model_keys *keys;
   /* Read the keys of a description of this family. Failures go to the config. */
   void (*read)(tsr__config *config, tsr_model *model);
   /* Declare parameters and buffers, in the order of the modules. */

@@ -182,7 +182,11 @@ static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
   return tsr__scope_leave(t, normal);
 }
 
-const tsr__model_family tsr__gpt2_family = {.read = read_config,
+static const tsr__model_keys size_keys = {
+    .layers = "n_layer", .width = "n_embd", .inner = "n_inner", .heads = "n_head"};
+
+const tsr__model_family tsr__gpt2_family = {.keys = &size_keys,
+                                            .read = read_config,
                                             .declare = declare,
                                             .body = body,
                                             .block = block,

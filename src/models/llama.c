@@ -227,7 +227,14 @@ static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
   return tsr__scope_leave(t, normal);
 }
 
-const tsr__model_family tsr__llama_family = {.read = read_config,
+static const tsr__model_keys size_keys = {.layers = "num_hidden_layers",
+                                          .width = "hidden_size",
+                                          .inner = "intermediate_size",
+                                          .heads = "num_attention_heads",
+                                          .kv_heads = "num_key_value_heads"};
+
+const tsr__model_family tsr__llama_family = {.keys = &size_keys,
+                                             .read = read_config,
                                              .declare = declare,
                                              .body = body,
                                              .block = block,

@@ -56,6 +56,12 @@ struct tsr_model {
   size_t module_count;
 };
 
+/* The same description with other numbers of layers and heads. The width of a head, and the queries for each head of keys, stay; width and
+ * that within the feed-forward part are in proportion, rounded to multiples of what the model's are (up to 64) where that does not divide.
+ * `heads` is a multiple of those queries. The caller owns `*out`. Fails as tsr_model_read does if a size is too large. */
+int tsr__model_resized(const tsr_model *model, uint64_t layers, uint64_t heads, tsr_model **out,
+                       tsr_error *error);
+
 /* Fails with TSR_ERROR_UNSUPPORTED if the model's memory can be predicted but its numbers cannot be computed. */
 int tsr__model_check_computed(const tsr_model *model, tsr_error *error);
 

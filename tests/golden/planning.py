@@ -243,6 +243,41 @@ def largest(t):
     expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
 
 
+def larger(config, layers=0, heads=0):
+    """One layer or one head more, of the same width a head."""
+    width = config['n_embd'] // config['n_head']
+    heads += config['n_head']
+    return {**config, 'n_layer': config['n_layer'] + layers, 'n_head': heads, 'n_embd': heads * width, 'n_inner': 4 * heads * width}
+
+
+def largest_model(t):
+    """It fits, and with a layer or a head more it does not. `train` of that model and plan stays within the budget."""
+    files = t.work / 'model.json', t.work / 'model-plan.json'
+    budget, more = ('--budget', '60MiB', *SIZES, '--book', 'own'), t.work / 'larger.json'
+    search = 'kernels,loss-chunk,accumulate,recompute,in-backward'
+    done = t.run('plan', t.models['small'], '--largest', 'model', *budget, '--json', '--write-model', files[0], '--write-plan', files[1])
+    expect('plan', done.returncode, 0)
+    found = json.loads(done.stdout)
+    config = json.loads(files[0].read_text())
+    expect('the model', found['model'], config)
+    expect('changes help', found['size'] > found['size_as_is'] > 0, True)
+    expect('the certificate holds', holds(found['answer']), True)
+    expect('nothing is on the host', 'offload' in found['answer']['question']['allow'], False)
+    expect('proportions', (config['n_embd'] // config['n_head'], config['n_inner'] // config['n_embd']), (32, 4))
+    for model, status in ((config, 0), (larger(config, layers=1), 1), (larger(config, heads=1), 1)):
+        more.write_text(json.dumps(model))
+        expect(f'{model}', t.run('plan', more, *budget, '--allow', search).returncode, status)
+    done = t.run('train', files[0], '--data', t.text, '--plan', files[1], *budget, '--steps', 3, '--json')
+    expect('train', (done.returncode, done.stderr), (0, ''))
+    end = json.loads(done.stdout.splitlines()[-1])
+    expect('executed', end['peak_bytes'], found['answer']['predicted']['peak_allocated_bytes'])
+    expect('within', end['peak_bytes'] <= end['reserved_bytes'] <= 60 << 20, True)
+    done = t.run('train', files[0], '--data', t.text, *budget, '--steps', 1)
+    expect('train finds a plan, too', done.returncode, 0)
+    done = t.run('plan', t.models['llama'], '--largest', 'model', '--budget', '20MiB')
+    expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
+
+
 def front(t):
     """Less memory takes more time; each plan is the one for its own budget; both files have all of them."""
     files = t.work / 'front.csv', t.work / 'front.html'
@@ -310,7 +345,7 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, trains, certificates, tampered, largest,
+    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, trains, certificates, tampered, largest, largest_model,
                                                                            front, pastes, documented))
 
 

@@ -5,6 +5,7 @@
 #include <tessera/unstable/planning.h>
 
 #include "exec/survey.h"
+#include "models/model.h"
 #include "test_support.h"
 
 /* Under a sanitizer every 11th budget, and the first and the last case. */
@@ -193,6 +194,37 @@ static void test_bounds_time(void **state) {
   assert_true(tsr__survey_extra(&survey, 899) < 0);
 }
 
+/* Proportions are kept, and all that is no size. Where heads do not divide a width, it is a multiple of 64 as it was. */
+static void test_resizes_models(void **state) {
+  static const struct {
+    const char *model;
+    uint64_t layers, heads, width, inner, kv_heads, head_width;
+  } rows[] = {{"gpt2", 20, 25, 1600, 6400, 25, 64},
+              {"llama-2-7b", 30, 33, 4224, 11328, 33, 128},
+              {"llama-3-8b", 43, 36, 4608, 16128, 9, 128},
+              {"llama-3.2-1b", 4, 4, 256, 1024, 1, 64}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tsr_model *model = model_named(rows[i].model), *other = NULL;
+    tsr_model_sizes before, after;
+    tsr_error error;
+    assert_int_equal(tsr__model_resized(model, rows[i].layers, rows[i].heads, &other, &error), 0);
+    assert_true(tsr_model_sizes_of(model, &before) && tsr_model_sizes_of(other, &after));
+    assert_int_equal(after.layers, rows[i].layers);
+    assert_int_equal(after.heads, rows[i].heads);
+    assert_int_equal(after.width, rows[i].width);
+    assert_int_equal(after.inner, rows[i].inner);
+    assert_int_equal(after.kv_heads, rows[i].kv_heads);
+    assert_int_equal(after.head_width, rows[i].head_width);
+    assert_int_equal(after.vocabulary, before.vocabulary);
+    assert_int_equal(after.positions, before.positions);
+    assert_int_equal(model->is_tied, other->is_tied);
+    tsr_model_free(other);
+    assert_true(tsr__model_resized(model, 5000, rows[i].heads, &other, &error) != 0);
+    tsr_model_free(model);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_less_memory_takes_no_less_time),
@@ -200,6 +232,7 @@ int main(void) {
       cmocka_unit_test(test_finds_what_is_free),
       cmocka_unit_test(test_reads_what_is_allowed),
       cmocka_unit_test(test_bounds_time),
+      cmocka_unit_test(test_resizes_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,20 +146,24 @@ int tsr_planning_write_json(tsr_planning *planning, const tsr_planned *planned, 
 /* ---- The largest that fits ---- */
 
 typedef enum tsr_largest_what {
-  TSR_LARGEST_BATCH,   /* sequences, without micro-batches: in parts of one, any batch fits */
-  TSR_LARGEST_SEQUENCE /* tokens, a multiple of 64 */
+  TSR_LARGEST_BATCH,    /* sequences, without micro-batches: in parts of one, any batch fits */
+  TSR_LARGEST_SEQUENCE, /* tokens, a multiple of 64 */
+  /* Parameters. Heads, width and layers in the proportions of the model, vocabulary and all else as they are; then layers are added. With
+   * parameters on the host only the largest block has to fit. */
+  TSR_LARGEST_MODEL
 } tsr_largest_what;
 
 typedef struct tsr_largest {
   tsr_largest_what what;
   uint64_t size, as_is;   /* with changes, and without; 0: not even one */
   bool is_models_limit;   /* one more is too many for the model, whatever the memory */
+  tsr_model *model;       /* TSR_LARGEST_MODEL: of that size; else NULL. Owned */
   tsr_planning *planning; /* of that size; NULL if no size fits. Owned, as the following */
   tsr_planned planned;
   tsr_simulate_options how;
 } tsr_largest;
 
-/* Find the largest size for which a plan fits; that of options->how is not read. `*out` must stay where it is until it is
+/* Find the largest size for which a plan fits; options->how's own is not read. `*out` must stay where it is until it is
  * released with tsr_largest_release. Fails as tsr_planning_new. It
  * may miss a size for which only a plan fits that is not the leanest of its way. One search, and some hundred simulations. */
 int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *options,

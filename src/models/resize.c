@@ -1,0 +1,61 @@
+/* resize.c - a description with other sizes, of the same proportions. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "models/family.h"
+#include <assert.h>
+
+/* What a size is a multiple of, up to 64: so is what it becomes, as kernels like it. */
+static uint64_t grain_of(uint64_t size) {
+  uint64_t grain = 1;
+  while (grain < 64 && size % (2 * grain) == 0) grain *= 2;
+  return grain;
+}
+
+/* `size` times `to` / `from`, to the nearest multiple of the grain. */
+static uint64_t in_proportion(uint64_t size, uint64_t to, uint64_t from) {
+  uint64_t grain = grain_of(size);
+  assert(from && size && to);
+  uint64_t grains = (2 * size * to + from * grain) / (2 * from * grain);
+  return grains ? grains * grain : grain;
+}
+
+/* As many numbers for each head, if they are as many. */
+static uint64_t width_of(const tsr_model *m, uint64_t heads) {
+  bool divides = m->width % m->heads == 0;
+  return divides ? m->width / m->heads * heads : in_proportion(m->width, heads, m->heads);
+}
+
+static uint64_t inner_of(const tsr_model *m, uint64_t width) {
+  bool divides = m->inner % m->width == 0;
+  return divides ? m->inner / m->width * width : in_proportion(m->inner, width, m->width);
+}
+
+static bool set(json_t *root, const char *key, uint64_t value) {
+  return !key || json_object_set_new(root, key, json_integer((json_int_t)value)) == 0;
+}
+
+static int read_again(const json_t *root, tsr_model **out, tsr_error *error) {
+  size_t size = json_dumpb(root, NULL, 0, 0);
+  char *text = size ? tsr__realloc(NULL, size, 1) : NULL;
+  if (!text || json_dumpb(root, text, size, 0) != size) {
+    tsr__free(text);
+    return tsr__fail_memory(error);
+  }
+  int status = tsr_model_read(text, size, out, error);
+  tsr__free(text);
+  return status;
+}
+
+int tsr__model_resized(const tsr_model *m, uint64_t layers, uint64_t heads, tsr_model **out,
+                       tsr_error *error) {
+  const tsr__model_keys *keys = tsr__model_class_row_of(m->class)->family->keys;
+  uint64_t group = m->heads / m->kv_heads, width = width_of(m, heads);
+  assert(!m->graph && layers && heads && heads % group == 0);
+  json_t *root = json_loads(m->config, 0, NULL);
+  bool ok = root && set(root, keys->layers, layers) && set(root, keys->heads, heads) &&
+            set(root, keys->kv_heads, heads / group) && set(root, keys->width, width) &&
+            set(root, keys->inner, inner_of(m, width));
+  int status = ok ? read_again(root, out, error) : tsr__fail_memory(error);
+  json_decref(root);
+  return status;
+}
