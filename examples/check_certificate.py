@@ -70,9 +70,10 @@ def all_ways(question, free):
     choices = [('accumulate', ('micro_batch', 'backward'), [{'micro_batch': size} for size in sizes]),
                ('offload', ('offload',), [{'offload': words} for words in OFFLOADS]),
                ('loss-chunk', ('loss',), [{'loss': f'chunked:{n}'} for n in (512, 128)[:1 + (tokens > 128)]]),
-               ('in-backward', ('optimizer_in_backward',), [{'optimizer_in_backward': True}]),
+               ('in-backward', ('optimizer_in_backward', 'ranks'), [{'optimizer_in_backward': True}]),
                ('precision', ('dtype',), types),
-               ('narrow', (), [{'narrows': True}] if are_blocks_free(question) else [])]
+               ('narrow', (), [{'narrows': True}] if are_blocks_free(question) else []),
+               ('zero', ('zero',), [{'zero': stage} for stage in (1, 2, 3)] if base.get('ranks', 0) > 1 else [])]
     lists = [[{}] + (some if word in allow and not any(key in base for key in keys) else [])
              for word, keys, some in choices]
     plans = [dict(free, **{k: v for part in parts for k, v in part.items()}) for parts in itertools.product(*lists)]
@@ -86,9 +87,9 @@ def all_ways(question, free):
 def bound(way, budget, exposed):
     """The least time of any schedule of the way's kernels within the budget; None: no schedule fits."""
     def step(kernels, copies):
-        if 'activations' in way['plan'].get('offload', ''):
-            return kernels  # what is made again is not copied
-        return max(kernels, copies) + exposed * min(kernels, copies)
+        copies = 0 if 'activations' in way['plan'].get('offload', '') else copies  # what is made again is not copied
+        least = max(kernels, copies) + exposed * min(kernels, copies) + way['waited_us']
+        return max(least, way['links_us'])  # computing more may hide what ranks send, but ends no step sooner
     if 'floor' not in way:  # left out, because it is slower than the plan without any further change
         return step(way['kernels_us'], way['copies_us'])
     items = way['could_be_made_again']
@@ -117,6 +118,14 @@ def check_ways(answer):
     own = {k: v for k, v in answer['plan'].items() if not (k in ('blocks', 'checkpoint') and are_blocks_free(question))
            and not (is_graph and k == 'offload' and 'offload' in question['allow'])}
     assert own in listed, "the plan's own way"
+    rows = [row for row in answer['ways'] if row['plan'] == own and 'floor' in row]
+    assert rows or own in [row['plan'] for row in answer['refused']], "the plan's own way was left out"
+    for way in rows:
+        assert way['floor']['bytes'] <= answer['predicted']['peak_allocated_bytes'], 'a peak below its own floor'
+        more = answer['predicted']['sent_bytes'] - way['sent_bytes']  # stage 3 gathers what is run again once more
+        assert more == 0 or more > 0 and own.get('zero') == 3, 'what is sent'
+    is_stage = f"ZeRO stage {own.get('zero')}" in [change['technique'] for change in answer['changes']]
+    assert is_stage == ('zero' in own.keys() - question['begins_with'].keys()), 'stage'
     for plan in (row['plan'] for row in answer['refused']):
         together = plan.keys() & {'micro_batch', 'accumulate', 'clip'} or 'fp16' in plan.get('dtype', '')
         assert plan.get('optimizer_in_backward') and together or answer['as_is'] is None, 'a way was refused'

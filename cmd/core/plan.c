@@ -90,7 +90,9 @@ static const tsr_parameter plan_parameters[] = {
     {.name = "gpus",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "With --compare, cards in all (default: 1).",
+     .help = "Cards that train together, each with a batch of its own: --ranks of simulate and "
+             "train. ZeRO's stage is chosen with the rest, unless --zero has one. With --compare, "
+             "cards that formulas count (default: 1).",
      .fallback = 1,
      .least = 1},
     {.name = "gpus_per_node",
@@ -134,6 +136,7 @@ static const tsr_parameter plan_parameters[] = {
      .argument = "FILE",
      .help = "What a machine does in a second, as train --write-rates measured it: times are those "
              "there."},
+    TSR_RUN_LINK,
     {.name = "from",
      .kind = TSR_PARAMETER_PATH,
      .argument = "SNAPSHOT",
@@ -164,6 +167,7 @@ static const tsr_parameter plan_parameters[] = {
      .fallback = 3,
      .least = 1},
     TSR_RUN_PARAMETERS,
+    TSR_DS_CONFIG_PARAMETER,
 };
 
 const cli_command cli_plan_row = {
@@ -184,7 +188,8 @@ const cli_command cli_plan_row = {
                              "tessera plan show FILE MODEL also simulates MODEL without it, with "
                              "each of its choices alone, and "
                              "with the choices one after another. (A model's folder that is called "
-                             "show is ./show.)",
+                             "show is ./show.) With --ds-config, a DeepSpeed configuration "
+                             "is the plan, and FILE is left out.",
               CLI_PARAMETERS(plan_parameters),
               .examples =
                   {{"tessera plan gpt2 --batch 4 --gpu t4 --budget 3GiB",
@@ -423,12 +428,21 @@ static int explained(cli_session *session, int status) {
                        : status;
 }
 
+static int find_link(cli_session *session, const tsr_run_plan *plan, tsr_simulate_options *how) {
+  tsr_simulate_options whole = *how;
+  tsr_run_plan_options(plan, &whole);
+  int status = tsr_params_link(session->options->own, &whole, &session->error);
+  how->link_bytes_per_s = whole.link_bytes_per_s;
+  return explained(session, status);
+}
+
 static int show(cli_session *session, const char *model, const tsr_run_plan *plan) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options how = options_of(own);
+  int status = find_link(session, plan, &how);
+  if (status) return status;
   tsr_run_plan_effects *effects = calloc(1, sizeof *effects);
   if (!effects) return TSR_ERROR_MEMORY;
-  int status = 0;
   if (model)
     status = explained(session, tsr_run_plan_explain(plan, tsr_params_model(own, "model"), &how,
                                                      effects, &session->error));
@@ -466,7 +480,6 @@ static int check_alone(const cli_session *session) {
   } needs[] = {{"write_plan", "write-plan", "budget"},
                {"largest", "largest", "budget"},
                {"write_model", "write-model", "largest"},
-               {"gpus", "gpus", "compare"},
                {"gpus_per_node", "gpus-per-node", "compare"},
                {"tp", "tp", "compare"},
                {"lora_rank", "lora-rank", "compare"},
@@ -490,8 +503,8 @@ static int check_alone(const cli_session *session) {
 
 /* Of a traced step, the program has decided the rest. */
 static int check_traced(const cli_session *session) {
-  static const char *const decided[] = {"batch",   "seq",     "book", "compare",
-                                        "explain", "largest", "rates"};
+  static const char *const decided[] = {"batch",   "seq",   "book", "compare", "explain",
+                                        "largest", "rates", "gpus", "link",    "ds_config"};
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
   if (!tsr_params_model(own, "model")) return 0;
@@ -523,6 +536,7 @@ static int list(cli_session *session, const char *model, const tsr_run_plan *pla
   if (status == 0) status = check_together(session);
   if (status == 0) status = check_traced(session);
   if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
+  if (status == 0) status = find_link(session, plan, &how);
   how.rates = rates;
   bool compares = tsr_params_flag(own, "compare");
   bool is_search =
@@ -553,11 +567,28 @@ static int take_file(const cli_options *options) {
   return status ? cli_params_error(options->command, status, &error) : 0;
 }
 
+/* --gpus is --ranks: users count cards, and a plan counts ranks, of which each has a card. One card is a process alone. */
+static int take_cards(const cli_options *options) {
+  tsr_params *own = options->own;
+  tsr_error error = {.status = TSR_OK};
+  if (!tsr_params_has(own, "gpus") || tsr_params_flag(own, "compare")) return 0;
+  uint64_t cards = tsr_params_count(own, "gpus");
+  if (tsr_params_has(own, "ranks") && tsr_params_count(own, "ranks") != cards)
+    return cli_usage_error(options->command,
+                           "--gpus and --ranks both say how many cards there are");
+  int status = tsr_params_set_integer(own, "ranks", cards > 1 ? (int64_t)cards : 0, &error);
+  return status ? cli_params_error(options->command, status, &error) : 0;
+}
+
 int cli_plan(cli_session *session) {
   const cli_options *options = session->options;
   bool is_show = options->operand_count && strcmp(options->operands[0], "show") == 0;
-  size_t before = is_show ? 2 : 0; /* operands before the model */
-  int status = is_show ? take_file(options) : 0;
+  bool has_file = is_show && !tsr_params_has(options->own, "ds_config");
+  size_t before = (size_t)is_show + has_file; /* operands before the model */
+  int status = has_file ? take_file(options) : 0;
+  if (status == 0) status = take_cards(options);
+  if (status == 0)
+    status = cli_read_ds_config(session, (tsr_ds_config_how){.note = cli_say_ds_note});
   if (status == 0 && options->operand_count > before + 1)
     status =
         cli_usage_error(options->command, "unexpected operand '%s'", options->operands[before + 1]);

@@ -38,6 +38,26 @@ int cli_put_words(cli_session *session, const char *label, size_t indent, const 
 
 /* ---- the verdict ---- */
 
+int cli_plan_put_ranks(cli_session *session, const tsr_run_plan *plan) {
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  char line[LINE_BYTES];
+  tsr_run_plan_options(plan, &options);
+  (void)snprintf(line, sizeof line, "  on each of %llu ranks, with a batch of its own\n",
+                 (unsigned long long)options.ranks);
+  return options.ranks > 1 ? cli_put(session, line) : 0;
+}
+
+/* What they cost each other. */
+static int put_sent(cli_session *session, const tsr_planned *planned) {
+  char line[LINE_BYTES], sent[SIZE_BYTES], time[SIZE_BYTES];
+  if (!planned->with.sent_bytes) return 0;
+  (void)snprintf(line, sizeof line, "%sEach rank sends %s in a step, for which kernels wait %s.\n",
+                 planned->is_proved ? "\n" : "",
+                 tsr_size_text(planned->with.sent_bytes, sent, sizeof sent),
+                 cli_time_text(planned->with.stall_seconds, time, sizeof time));
+  return cli_put(session, line);
+}
+
 static int put_as_is(cli_session *session, const tsr_planned *planned) {
   char line[LINE_BYTES], reserved[SIZE_BYTES], peak[SIZE_BYTES], time[SIZE_BYTES];
   (void)snprintf(line, sizeof line, "  as it is   %11s reserved  %11s allocated  %9s a step\n",
@@ -66,7 +86,7 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
                    model, budget, 100 * fabs(more), more < 0 ? "less" : "more");
   else if (p->verdict == TSR_PLANNING_FITS)
     (void)snprintf(line, sizeof line,
-                   "%.200s: fits in %s as it is, and nothing that may be changed is faster.\n",
+                   "%.200s: fits in %s as it is; nothing that may be changed is faster.\n",
                    model, budget);
   else if (p->verdict == TSR_PLANNING_FITS_WITH_CHANGES && !p->as_is.is_possible)
     (void)snprintf(line, sizeof line, "%.200s: fits in %s with these changes.\n", model, budget);
@@ -83,6 +103,7 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
                    "%.200s: does not fit in %s: the least that a plan reserves is %s.\n", model,
                    budget, tsr_size_text(p->with.reserved_bytes, least, sizeof least));
   int status = cli_put(session, line);
+  if (status == 0) status = cli_plan_put_ranks(session, p->plan);
   return status ? status : put_as_is(session, p);
 }
 
@@ -244,6 +265,7 @@ static int put_text(cli_session *session, const char *name, const tsr_model *mod
   if (status == 0) status = put_changes(session, planned);
   if (status == 0) status = put_binding(session, model, how, planned);
   if (status == 0) status = put_bound(session, planned);
+  if (status == 0) status = put_sent(session, planned);
   if (status == 0) status = put_units(session, planned);
   if (status == 0 && planned->calibration)
     status = cli_plan_put_calibration(session, planned->calibration);
@@ -265,8 +287,11 @@ static int allow_of(cli_session *session, unsigned *allow) {
   bool is_model = tsr_params_choice(session->options->own, "largest") == TSR_LARGEST_MODEL;
   *allow = TSR_ALLOW_DEFAULT;
   if (is_model) *allow &= ~TSR_ALLOW_OFFLOAD; /* on a host without end, any model would fit */
-  if (!words || tsr_allow_parse(words, allow, &session->error) == 0) return 0;
-  return cli_usage_error(session->options->command, "%s", session->error.message);
+  int status = words ? tsr_allow_parse(words, allow, &session->error) : 0;
+  if (status) return cli_usage_error(session->options->command, "%s", session->error.message);
+  /* --zero 0 is a choice as well, though plans do not write it. */
+  if (tsr_params_has(session->options->own, "zero")) *allow &= ~TSR_ALLOW_ZERO;
+  return 0;
 }
 
 /* A target that cannot say all of the plan may not keep the budget, which is 0 if none was given. */

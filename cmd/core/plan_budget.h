@@ -13,6 +13,8 @@ int cli_plan_search(cli_session *session, const char *name, const tsr_run_plan *
 
 /* The verdict, the changes, and if nothing fits what proves it. */
 int cli_plan_put_found(cli_session *session, const char *name, const tsr_planned *planned);
+/* A line that names the plan's ranks, if it has two at least. */
+int cli_plan_put_ranks(cli_session *session, const tsr_run_plan *plan);
 /* --front (plan_front.c): the list, as text or JSON, and in the file of --write-front. With -o, a name that ends in .html
  * or .csv is that of a page or of CSV. */
 bool cli_plan_front_is_file(const char *path);

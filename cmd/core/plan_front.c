@@ -90,14 +90,15 @@ static int put_text(cli_session *session, const char *name, const tsr_front *fro
   (void)tsr_size_text(last->with.reserved_bytes, least, sizeof least);
   if (last->change_count || !as_is->is_possible)
     (void)snprintf(line, sizeof line,
-                   "%.200s: %s as it is, and %s with the leanest of %zu plan%s.\n\n", name, most,
+                   "%.200s: %s as it is, and %s with the leanest of %zu plan%s.\n", name, most,
                    least, front->count, front->count == 1 ? "" : "s");
   else
-    (void)snprintf(line, sizeof line, "%.200s: %s as it is; no plan that was found needs less.\n\n",
+    (void)snprintf(line, sizeof line, "%.200s: %s as it is; no plan that was found needs less.\n",
                    name, most);
   int status = put(&session->output, line);
-  (void)snprintf(line, sizeof line, "  %11s %11s %9s %9s  %s\n", "reserved", "allocated", "a step",
-                 "more", "what is new");
+  if (status == 0) status = cli_plan_put_ranks(session, last->plan);
+  (void)snprintf(line, sizeof line, "\n  %11s %11s %9s %9s  %s\n", "reserved", "allocated",
+                 "a step", "more", "what is new");
   if (status == 0) status = put(&session->output, line);
   return status ? status : put_rows(&session->output, front, budget_bytes);
 }

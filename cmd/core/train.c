@@ -935,7 +935,7 @@ int cli_train(cli_session *session) {
   how.measures = tsr_params_has(options->own, "write_rates");
   if (status == 0)
     status = cli_train_plan(session, options->operand_count ? options->operands[0] : "",
-                            how.launch != TSR_TRAIN_ALONE);
+                            how.rank_room, r.is_member);
   if (status == 0 && !r.is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);

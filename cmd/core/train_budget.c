@@ -7,11 +7,12 @@
 #include "plan_budget.h"
 #include "train_budget.h"
 
-/* What a common processor does in a second, for comparing plans: 25 GFLOP, 4 GB of what a kernel reads and writes. Kernels that
- * are not named take what these take. */
-static const char common_rates[] = "{\"copies\":[4e9,1e9],\"kernels\":{\"mm\":[[0.04,0.0],[0.04,0."
-                                   "0]],\"add\":[[0.0,0.25],[0.0,0.25]]},"
-                                   "\"schema\":\"tessera-rates/1\",\"title\":\"a processor\"}";
+/* What a common processor does in a second, for comparing plans: 25 GFLOP, 4 GB of what a kernel reads and writes, and 1 GB that
+ * a rank sends to others, by the same threads. Kernels that are not named take what these take. */
+static const char common_rates[] =
+    "{\"copies\":[4e9,1e9],\"ranks\":1e9,\"kernels\":{\"mm\":[[0.04,0.0],[0.04,0."
+    "0]],\"add\":[[0.0,0.25],[0.0,0.25]]},"
+    "\"schema\":\"tessera-rates/1\",\"title\":\"a processor\"}";
 
 static int solve(cli_session *session, tsr_planning_options *options, unsigned allow,
                  tsr_planned *out) {
@@ -30,6 +31,7 @@ static unsigned allowed(const tsr_params *own, unsigned allow) {
   if (tsr_params_has(own, "checkpoint")) allow &= ~TSR_ALLOW_RECOMPUTE;
   if (tsr_params_has(own, "attention") || tsr_params_has(own, "optimizer"))
     allow &= ~TSR_ALLOW_KERNELS;
+  if (tsr_params_has(own, "zero")) allow &= ~TSR_ALLOW_ZERO;
   return allow;
 }
 
@@ -47,17 +49,18 @@ static int put_json(cli_session *session, const tsr_planned *p) {
   return cli_put(session, line);
 }
 
-/* Print what was found, and let it be the run's plan. */
-static int take(cli_session *session, const char *name, const tsr_planned *p) {
+/* Print what was found, unless another rank does, and let it be the run's plan. */
+static int take(cli_session *session, const char *name, bool is_member, const tsr_planned *p) {
   bool is_json = session->options->json;
-  int status = is_json ? put_json(session, p) : cli_plan_put_found(session, name, p);
+  int status = 0;
+  if (!is_member) status = is_json ? put_json(session, p) : cli_plan_put_found(session, name, p);
   if (status) return status;
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) return CLI_CHECK_FAILED;
   const char *text = tsr_run_plan_text(p->plan);
   return tsr_params_set_text(session->options->own, "plan", text, strlen(text), &session->error);
 }
 
-static int find(cli_session *session, const char *name, const tsr_run_plan *plan,
+static int find(cli_session *session, const char *name, bool is_member, const tsr_run_plan *plan,
                 const tsr_rates *rates, unsigned allow) {
   const tsr_params *own = session->options->own;
   uint64_t steps = tsr_params_count(own, "steps");
@@ -76,27 +79,29 @@ static int find(cli_session *session, const char *name, const tsr_run_plan *plan
   int status = solve(session, &options, 0, &as_it_is);
   bool fits = as_it_is.verdict == TSR_PLANNING_FITS;
   if (status == 0 && !fits) status = solve(session, &options, allowed(own, allow), &found);
-  if (status == 0 && !fits) status = take(session, name, &found);
+  if (status == 0 && !fits) status = take(session, name, is_member, &found);
   tsr_planned_release(&as_it_is);
   tsr_planned_release(&found);
   return status;
 }
 
-int cli_train_plan(cli_session *session, const char *name, bool is_launched) {
-  const tsr_params *own = session->options->own;
+int cli_train_plan(cli_session *session, const char *name, uint64_t ranks, bool is_member) {
+  tsr_params *own = session->options->own;
   const char *words = tsr_params_text(own, "allow");
   unsigned allow = TSR_ALLOW_DEFAULT & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
   if (words && tsr_allow_parse(words, &allow, &session->error))
     return cli_usage_error(session->options->command, "%s", session->error.message);
   bool is_decided = tsr_params_has(own, "plan") || tsr_params_has(own, "resume") ||
-                    tsr_params_has(own, "ranks") || tsr_params_has(own, "ds_config") || is_launched;
+                    tsr_params_has(own, "ds_config");
   if (!tsr_params_has(own, "capacity") || is_decided || !allow) return 0;
   tsr_run_plan *plan = NULL;
   tsr_rates *rates = NULL;
-  int status = tsr_run_plan_of(own, &plan, &session->error);
+  int status = 0;
+  if (ranks) status = tsr_params_set_integer(own, "ranks", (int64_t)ranks, &session->error);
+  if (status == 0) status = tsr_run_plan_of(own, &plan, &session->error);
   if (status == 0)
     status = tsr_rates_parse(common_rates, sizeof common_rates - 1, &rates, &session->error);
-  if (status == 0) status = find(session, name, plan, rates, allow);
+  if (status == 0) status = find(session, name, is_member, plan, rates, allow);
   tsr_rates_free(rates);
   tsr_run_plan_free(plan);
   bool is_of_options =

@@ -100,6 +100,9 @@ typedef struct tsr_simulate_options {
   uint64_t zero;            /* what is spread over ranks: ZeRO's stage, 0 to 3 */
   uint64_t bucket_elements; /* of gradients that ranks sum at once; 0: all of a block's */
   bool no_overlap;          /* backward waits for each of these sums */
+  double
+      link_bytes_per_s; /* what a rank sends to others in a second, for the time of a step; 0: as the card
+                           does by its data sheet, or as `rates` have it */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */

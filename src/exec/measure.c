@@ -22,9 +22,12 @@ static int run_dry(const tsr__built *built, const tsr_simulate_options *options,
                         .reserved_bytes = device.peak_reserved_bytes,
                         .step_flops = built->tape.flops,
                         .recomputed_flops = built->tape.recomputed_flops,
+                        .sent_bytes = tsr__tape_sent_bytes(&built->tape),
                         .is_out_of_memory = device.is_out_of_memory};
-  if (tsr__rates_for(options, built->gpu, &rates))
-    out->step_seconds = tsr__cost_of_tape(&built->tape, &rates).step_s;
+  if (!tsr__rates_for(options, built->gpu, &rates)) return 0;
+  tsr__cost cost = tsr__cost_of_tape(&built->tape, &rates);
+  out->step_seconds = cost.step_s;
+  out->stall_seconds = cost.stalls_s;
   return 0;
 }
 

@@ -9,6 +9,8 @@ typedef struct tsr__figures {
   uint64_t peak_bytes, reserved_bytes;
   uint64_t step_flops, recomputed_flops;
   double step_seconds;   /* 0 without a card and rates */
+  uint64_t sent_bytes;   /* to other ranks, in a step */
+  double stall_seconds;  /* of step_seconds, for ranks */
   bool is_out_of_memory; /* of options->capacity_bytes: the peaks are those until then */
 } tsr__figures;
 

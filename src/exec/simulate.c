@@ -277,6 +277,8 @@ bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *
     *out = *tsr__rates_numbers(options->rates);
   else if (gpu)
     tsr__rates_of_sheet(gpu, out);
+  if ((options->rates || gpu) && options->link_bytes_per_s > 0)
+    out->peer_bytes_per_s = options->link_bytes_per_s;
   return options->rates || gpu;
 }
 

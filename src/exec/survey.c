@@ -310,6 +310,7 @@ int tsr__survey_tape(const tsr__tape *tape, const tsr__machine_rates *rates, tsr
   if (rates) out->cost = tsr__cost_of_tape(tape, rates);
   for (size_t i = 0; i < tape->parameters.count; i++)
     out->parameter_bytes += tsr__tensor_bytes(tape, tape->parameters.items[i]);
+  out->sent_bytes = tsr__tape_sent_bytes(tape);
   classify(&w);
   out->forward_bytes = forward_bytes(&w);
   walk(&w, tape->schedule.count);

@@ -11,6 +11,8 @@
  *             dropped costs the kernel that makes it. The least sum is at least that of the fractional knapsack
  *             over these tensors: the cheapest for their bytes first, the last one in part
  *
+ * Sums over ranks are begun and awaited where the step has them, and what they need until then counts.
+ *
  * Bytes are those of blocks without tails, as they are on the device at least: multiples of 512. */
 #ifndef TSR_EXEC_SURVEY_H
 #define TSR_EXEC_SURVEY_H
@@ -35,6 +37,7 @@ typedef struct tsr__survey {
   tsr__cost cost;           /* zeros without rates */
   uint64_t forward_bytes;   /* made by the step, and live at the end of its first forward */
   uint64_t parameter_bytes; /* on any device */
+  uint64_t sent_bytes;      /* to other ranks */
   uint64_t most_bytes;      /* the most that is live and needed at once */
   uint64_t repeats;         /* backward passes for which that holds, each with tensors of its own */
   uint64_t floor_bytes;

@@ -114,20 +114,25 @@ void tsr__tape_wait(tsr__tape *tape, uint32_t move) {
   tsr__tape_emit(tape, TSR__INSTR_WAIT, move, TSR_NONE);
 }
 
+uint64_t tsr__move_sent_bytes(const tsr__tape *tape, const tsr__tape_move *move) {
+  uint64_t ranks = tape->sharding.ranks;
+  const tsr__tape_slot *slots = tape->slots.items;
+  switch ((tsr__move_kind)move->kind) {
+  case TSR__MOVE_GATHER: return slots[move->to].bytes / ranks * (ranks - 1);
+  case TSR__MOVE_REDUCE: return slots[move->from].bytes / ranks * (ranks - 1);
+  case TSR__MOVE_BROADCAST: return slots[move->to].bytes * (ranks - 1);
+  case TSR__MOVE_COPY:
+  case TSR__MOVE_KIND_COUNT: break;
+  }
+  return 0;
+}
+
 uint64_t tsr__tape_sent_bytes(const tsr__tape *tape) {
-  uint64_t sum = 0, ranks = tape->sharding.ranks;
+  uint64_t sum = 0;
   for (size_t i = 0; i < tape->moves.count; i++) {
     const tsr__tape_move *m = &tape->moves.items[i];
-    if (m->is_once) continue;
-    switch ((tsr__move_kind)m->kind) {
-    case TSR__MOVE_GATHER: sum += tape->slots.items[m->to].bytes / ranks * (ranks - 1); break;
-    case TSR__MOVE_REDUCE: sum += tape->slots.items[m->from].bytes / ranks * (ranks - 1); break;
-    case TSR__MOVE_BROADCAST:
-      if (m->root == tape->sharding.rank) sum += tape->slots.items[m->to].bytes * (ranks - 1);
-      break;
-    case TSR__MOVE_COPY:
-    case TSR__MOVE_KIND_COUNT: break;
-    }
+    bool is_others = m->kind == TSR__MOVE_BROADCAST && m->root != tape->sharding.rank;
+    if (!m->is_once && !is_others) sum += tsr__move_sent_bytes(tape, m);
   }
   return sum;
 }

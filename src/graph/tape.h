@@ -507,6 +507,8 @@ void tsr__units_finish(tsr__tape *tape);
 /* Begin what all ranks make together; returns the move's number, to wait for. */
 uint32_t tsr__tape_start(tsr__tape *tape, const tsr__tape_move *move);
 void tsr__tape_wait(tsr__tape *tape, uint32_t move);
+/* Bytes that a rank sends to others in a move; of a broadcast, what its root sends. 0 for a copy. */
+uint64_t tsr__move_sent_bytes(const tsr__tape *tape, const tsr__tape_move *move);
 /* Bytes that a rank sends to others in a step, after the first. O(moves). */
 uint64_t tsr__tape_sent_bytes(const tsr__tape *tape);
 

@@ -2,7 +2,8 @@
  *
  * Cards: peak rates without sparsity, from NVIDIA's data sheets of the T4, V100 SXM2, L4, A10, A100 (40 and 80
  * GB, SXM), H100 SXM and H200 SXM, and of Ada and Ampere GeForce (whitepapers; 16 bits with sums in fp32). Links
- * are one direction of PCIe as it is measured, about 80 % of its nominal rate. */
+ * are one direction of PCIe as it is measured, about 80 % of its nominal rate. Links between cards: data sheets count both
+ * directions of NVLink, of which half is here, nominal; a card without it, or whose bridge joins only two, has PCIe. */
 #include "plan/cost.h"
 
 #include <assert.h>
@@ -18,18 +19,31 @@
 #define PCIE_3 (12 * GB)
 #define PCIE_4 (25 * GB)
 #define PCIE_5 (50 * GB)
+/* Nominal, of which the rates take a share as of NVLink's. */
+#define PEER_PCIE_3 (15.75 * GB)
+#define PEER_PCIE_4 (31.5 * GB)
 
 static const tsr__data_sheet gpus[] = {
-    {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75},
-    {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70},
-    {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89},
-    {"a10", "NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB, 86},
-    {"a100-40", "NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB, 80},
-    {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80},
-    {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90},
-    {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90},
-    {"rtx3090", "NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86},
-    {"rtx4090", "NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89},
+    {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75, PEER_PCIE_3,
+     "T4 data sheet, 2019: PCIe 3.0 x16"},
+    {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70, 150 * GB,
+     "V100 data sheet, 2020: NVLink, 300 GB/s"},
+    {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89, PEER_PCIE_4,
+     "L4 data sheet, 2023: PCIe 4.0 x16"},
+    {"a10", "NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB, 86, PEER_PCIE_4,
+     "A10 data sheet, 2021: PCIe 4.0 x16"},
+    {"a100-40", "NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB, 80,
+     300 * GB, "A100 data sheet, 2021: NVLink, 600 GB/s"},
+    {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80,
+     300 * GB, "A100 data sheet, 2021: NVLink, 600 GB/s"},
+    {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90, 450 * GB,
+     "H100 data sheet, 2022: NVLink, 900 GB/s"},
+    {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90, 450 * GB,
+     "H200 data sheet, 2023: NVLink, 900 GB/s"},
+    {"rtx3090", "NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86,
+     PEER_PCIE_4, "GA102 whitepaper, 2020: PCIe 4.0 x16"},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89,
+     PEER_PCIE_4, "Ada whitepaper, 2022: PCIe 4.0 x16"},
 };
 
 /* What programs reach. */
@@ -60,7 +74,8 @@ void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) 
   *rates = (tsr__machine_rates){.launch_ns = LAUNCH_NS,
                                 .link_bytes_per_s = gpu->link_bytes_per_s,
                                 .disk_bytes_per_s = DISK,
-                                .host_bytes_per_s = HOST};
+                                .host_bytes_per_s = HOST,
+                                .peer_bytes_per_s = SHARE_OF_BYTES * gpu->peer_bytes_per_s};
   for (size_t k = 0; k < TSR__KERNEL_COUNT; k++) {
     uint8_t work = tsr__kernel_row_of((tsr__kernel)k)->work;
     bool is_product =
@@ -131,23 +146,84 @@ double tsr__cost_step(double kernels_s, double copies_s, double exposed) {
   return is_long ? copies_s + exposed * kernels_s : kernels_s + exposed * copies_s;
 }
 
+/* ---- ranks ---- */
+
+enum { OPEN_MOVES = 64 };
+
+/* Where kernels and the link between ranks are in a step, in seconds. */
+typedef struct link_clock {
+  const tsr__tape *tape;
+  double bytes_per_s;
+  bool is_shared; /* the threads that compute also send: kernels wait for all of it */
+  double now_s;   /* of kernels */
+  double free_s;  /* when the link has sent all that was started */
+  double busy_s, waited_s, stalls_s;
+  struct {
+    uint32_t move;
+    double seconds, started_s, end_s;
+  } open[OPEN_MOVES]; /* started and not awaited, in this order */
+  size_t count;
+} link_clock;
+
+/* Copies have a link of their own. */
+static bool is_sent(const link_clock *c, uint32_t number) {
+  const tsr__tape_move *move = &c->tape->moves.items[number];
+  return move->kind != TSR__MOVE_COPY && !move->is_once && c->bytes_per_s > 0;
+}
+
+static void start_move(link_clock *c, uint32_t number) {
+  const tsr__tape_move *move = &c->tape->moves.items[number];
+  double seconds = (double)tsr__move_sent_bytes(c->tape, move) / c->bytes_per_s;
+  assert(c->count < OPEN_MOVES); /* sums are open one at a time, and gathers one section ahead */
+  c->free_s = (c->free_s > c->now_s ? c->free_s : c->now_s) + seconds;
+  c->busy_s += seconds;
+  if (c->count == OPEN_MOVES) return;
+  c->open[c->count].move = number;
+  c->open[c->count].seconds = seconds;
+  c->open[c->count].started_s = c->now_s;
+  c->open[c->count++].end_s = c->free_s;
+}
+
+/* A move that was started right before has all of its time before it, whatever kernels did until then. */
+static void wait_for_move(link_clock *c, uint32_t number) {
+  size_t i = 0;
+  while (i < c->count && c->open[i].move != number) i++;
+  if (i == c->count) return;
+  double stall_s = c->is_shared ? c->open[i].seconds : c->open[i].end_s - c->now_s;
+  bool is_waited = c->is_shared || c->open[i].started_s >= c->now_s;
+  if (is_waited) c->waited_s += c->open[i].seconds;
+  if (stall_s > 0) c->now_s += stall_s;
+  if (stall_s > 0) c->stalls_s += stall_s;
+  for (c->count--; i < c->count; i++) c->open[i] = c->open[i + 1];
+}
+
 tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates) {
   tsr__cost cost = {.copies_s = cost_of_moves(tape, rates),
                     .exposed = rates->is_measured ? 1 : EXPOSED};
+  link_clock c = {.tape = tape,
+                  .bytes_per_s = tape->sharding.ranks ? rates->peer_bytes_per_s : 0,
+                  .is_shared = rates->is_measured};
   double kernels_s = 0;
   tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
   for (size_t i = 0; i < tape->schedule.count; i++) {
     const tsr__tape_instr *instr = &tape->schedule.items[i];
+    bool is_move = instr->kind == TSR__INSTR_START || instr->kind == TSR__INSTR_WAIT;
     if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__tape_phase)instr->subject;
     if (instr->kind == TSR__INSTR_END) phase = TSR__TAPE_PHASE_STEP;
+    if (is_move && is_sent(&c, instr->subject))
+      (instr->kind == TSR__INSTR_START ? start_move : wait_for_move)(&c, instr->subject);
     if (instr->kind != TSR__INSTR_RUN) continue;
     const tsr__kernel_run *run = &tape->runs.items[instr->subject];
     if (run->is_once) continue;
     double seconds = tsr__cost_of_run(tape, run, rates);
     cost.phase_s[phase] += seconds;
     kernels_s += seconds;
+    c.now_s += seconds;
   }
-  cost.step_s = tsr__cost_step(kernels_s, cost.copies_s, cost.exposed);
+  cost.links_s = c.busy_s;
+  cost.waited_s = c.waited_s;
+  cost.stalls_s = c.stalls_s;
+  cost.step_s = tsr__cost_step(kernels_s, cost.copies_s, cost.exposed) + cost.stalls_s;
   return cost;
 }
 

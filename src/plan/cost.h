@@ -4,6 +4,11 @@
  *   a step    the sum of its runs, which come one after another; copies go beside them, and hide in part: what is
  *             computed and what is copied next wait for one another. A quarter of the shorter is taken as not hidden on
  *             a card, and all of it on processors, whose threads do both (docs/benchmarks.md)
+ *   ranks     what they send goes over a link of its own, one move after another, from the instruction that starts it;
+ *             at the instruction that waits for it, kernels wait until it has arrived
+ *
+ *     kernels   | block 3 | block 2 |wait| block 1 | ...
+ *     link                | sum of 3 ....| sum of 2 ....|
  *
  * Rates come from a vendor's data sheet and a share of it that programs reach (an estimate), or from a run that
  * was measured (tsr__rates_measure): then each kernel has its own. What other processes or the clock of a
@@ -25,6 +30,7 @@ typedef struct tsr__machine_rates {
   tsr__kernel_rate kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS];
   double launch_ns;
   double link_bytes_per_s, disk_bytes_per_s; /* copies to the host and to a disk, one way */
+  double peer_bytes_per_s; /* what a rank sends to others; 0: sending takes no time */
   double
       host_bytes_per_s; /* what the host's processors read and write: an optimizer's step there */
   bool is_measured;
@@ -38,6 +44,9 @@ typedef struct tsr__data_sheet {
   double memory_bytes_per_s, link_bytes_per_s;
   uint64_t memory_bytes; /* of the card */
   uint8_t capability;    /* 80: compute capability 8.0 */
+  double
+      peer_bytes_per_s; /* to other cards of its machine: one direction of all its NVLinks, or of PCIe */
+  const char *peer_source; /* where that is from, and of when */
 } tsr__data_sheet;
 
 /* What cuBLAS allocates on it for each thread's handle (plan/card_memory.h). */
@@ -47,8 +56,8 @@ uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu);
 const tsr__data_sheet *tsr__data_sheet_at(size_t i);
 const tsr__data_sheet *tsr__data_sheet_of_name(const char *name);
 
-/* What programs reach of a card's numbers: 60 % of its operations in products, 80 % of its bandwidth, and
- * 5 us between two kernels. The host reads and writes 40 GB in a second, its disk 2. */
+/* What programs reach of a card's numbers: 60 % of its operations in products, 80 % of its bandwidth and of its link to
+ * other cards, and 5 us between two kernels. The host reads and writes 40 GB in a second, its disk 2. */
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates);
 
 /* From a run of a tape: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
@@ -70,7 +79,12 @@ typedef struct tsr__cost {
   double copies_s; /* from and to other memory, both ways at once, beside the kernels */
   double
       exposed; /* the part of the shorter of kernels and copies that is not hidden by the longer */
-  double step_s; /* tsr__cost_step of all */
+  double
+      links_s; /* that ranks send, one move after another, beside kernels where the tape has these between */
+  double
+      waited_s; /* of links_s, what no kernel can hide: the tape waits for a move that it has just started */
+  double stalls_s; /* that kernels wait for ranks; at least waited_s, at most links_s */
+  double step_s;   /* tsr__cost_step of kernels and copies, and stalls_s */
 } tsr__cost;
 
 /* Seconds of a step: the longer of kernels and copies, and the exposed part of the shorter. */

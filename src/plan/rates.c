@@ -3,7 +3,7 @@
  *   {"copies": [12.5e9, 2e9], "kernels": {"mm": [[0.007, 0], [0.003, 0]], ...}, "schema": "tessera-rates/1",
  *    "title": "AMD EPYC, 2 threads"}
  *
- * A kernel has nanoseconds for an operation and for a byte, of 32 and of 16 bits; copies are bytes in a second to the
+ * "ranks", which may be absent, is what a rank sends to others in a second; 0: that takes no time. A kernel has nanoseconds for an operation and for a byte, of 32 and of 16 bits; copies are bytes in a second to the
  * host and to a disk, 0 where none was made. Kernels that this version does not know are ignored, and those that the
  * file lacks take what others take on average. */
 #include "plan/rates.h"
@@ -68,6 +68,8 @@ static bool write_text(tsr_rates *rates) {
       json_pack("{s:o,s:o,s:s,s:s}", "copies",
                 pair(rates->numbers.link_bytes_per_s, rates->numbers.disk_bytes_per_s), "kernels",
                 kernels_of(&rates->numbers), "schema", SCHEMA, "title", rates->title);
+  if (root && rates->numbers.peer_bytes_per_s > 0)
+    (void)json_object_set_new(root, "ranks", json_real(rates->numbers.peer_bytes_per_s));
   bool ok =
       root && json_dump_callback(root, append, &rates->text, JSON_SORT_KEYS | JSON_COMPACT) == 0;
   json_decref(root);
@@ -137,6 +139,10 @@ static int read(const json_t *root, tsr__machine_rates *numbers, const char **ti
   if (!read_pair(json_object_get(root, "copies"), &numbers->link_bytes_per_s,
                  &numbers->disk_bytes_per_s))
     return wrong(error, "copies");
+  const json_t *ranks = json_object_get(root, "ranks");
+  numbers->peer_bytes_per_s = json_number_value(ranks);
+  if (ranks && !(json_is_number(ranks) && numbers->peer_bytes_per_s >= 0))
+    return wrong(error, "ranks");
   return read_kernels(json_object_get(root, "kernels"), numbers, error);
 }
 

@@ -325,12 +325,16 @@ static void list_chain_options(const chooser *c, tsr__chain_option *out) {
   }
 }
 
-/* Gradients of parameters exist already where they are added up, and hardly at all where they go at once. */
+/* Gradients of parameters exist already where they are added up, and hardly at all where they go at once; of what ranks
+ * keep a part of, that part stays. */
 static uint64_t gradient_bytes(const chooser *c) {
+  json_int_t ranks = json_integer_value(json_object_get(c->root, "ranks"));
+  bool is_spread = json_integer_value(json_object_get(c->root, "zero")) >= 2 && ranks > 0;
   const char *offload = json_string_value(json_object_get(c->root, "offload"));
   bool is_away = offload && strstr(offload, "gradients");
   bool goes = json_is_true(json_object_get(c->root, "optimizer_in_backward"));
-  return is_away || goes || c->parts > 1 ? 0 : c->parameter_bytes;
+  if (is_away || goes || c->parts > 1) return 0;
+  return is_spread ? c->parameter_bytes / (uint64_t)ranks : c->parameter_bytes;
 }
 
 static bool add_range(json_t *list, const json_t *fragment, size_t first, size_t last) {
@@ -400,10 +404,8 @@ static bool add_candidate(tsr__way *way, json_t *root, double more_s) {
       json_decref(root);
       return true;
     }
-  double kernels_s = way->kernels_s + more_s;
-  double copies_s = tsr__way_copies_activations(way) ? 0 : way->copies_s;
   tsr__candidate one = {.root = root,
-                        .estimate_s = tsr__cost_step(kernels_s, copies_s, way->exposed)};
+                        .estimate_s = tsr__planner_step(way, way->kernels_s + more_s)};
   if (root && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
   json_decref(root);
   return false;

@@ -28,9 +28,10 @@ static bool put(json_t *object, const char *key, json_t *value) {
 }
 
 static json_t *cost_json(const tsr_run_plan_cost *cost) {
-  return json_pack("{s:I,s:I,s:o}", "peak_allocated_bytes", (json_int_t)cost->peak_bytes,
+  return json_pack("{s:I,s:I,s:o,s:I,s:o}", "peak_allocated_bytes", (json_int_t)cost->peak_bytes,
                    "peak_reserved_bytes", (json_int_t)cost->reserved_bytes, "step_time_us",
-                   microseconds(cost->step_seconds));
+                   microseconds(cost->step_seconds), "sent_bytes", (json_int_t)cost->sent_bytes,
+                   "stall_time_us", microseconds(cost->stall_seconds));
 }
 
 /* "activation: eager GELU, tanh". */
@@ -139,6 +140,7 @@ static bool put_items(const tsr__survey *s, json_t *way) {
   ok = ok && put(way, "most_bytes", integer(s->most_bytes));
   ok = ok && put(way, "needed_bytes", integer(s->most_bytes - free_bytes));
   ok = ok && put(way, "repeats", integer(s->repeats));
+  ok = ok && put(way, "sent_bytes", integer(s->sent_bytes));
   ok = ok && json_object_set(way, "could_be_made_again", list) == 0;
   json_decref(list);
   return ok;
@@ -166,6 +168,8 @@ static json_t *way_json(const tsr__way *way, uint64_t budget) {
   ok = ok && put(out, "narrows", json_boolean(way->narrows));
   ok = ok && put(out, "kernels_us", microseconds(way->kernels_s));
   ok = ok && put(out, "copies_us", microseconds(way->copies_s));
+  ok = ok && put(out, "waited_us", microseconds(way->waited_s));
+  ok = ok && put(out, "links_us", microseconds(way->links_s));
   if (ok && way->is_surveyed) ok = put_items(&way->survey, out) && put_needs(&way->survey, out);
   if (ok) {
     double bound = way->is_surveyed ? tsr__planner_bound(way, budget) : way->step_s;
@@ -220,6 +224,8 @@ static json_t *question_json(const tsr_planning *p) {
   ok = ok && put(out, "steps", integer(how->steps));
   ok = ok && put(out, "book", json_string(how->book == TSR_BOOK_OWN ? "own" : "torch"));
   ok = ok && put(out, "gpu", how->gpu ? json_string(how->gpu) : json_null());
+  double link = how->link_bytes_per_s;
+  ok = ok && put(out, "link_bytes_per_s", link > 0 ? json_real(link) : json_null());
   ok =
       ok && put(out, "rates", how->rates ? json_string(tsr__rates_title(how->rates)) : json_null());
   ok = ok && json_object_set(out, "begins_with", p->base) == 0;

@@ -10,6 +10,7 @@ static const struct {
   const char *key, *name;                               /* NULL: its value says it */
 } keys[] = {{"master_weights", "weights in fp32, too"}, /* means nothing before dtype */
             {"dtype", NULL},
+            {"zero", NULL},
             {"gelu", "GELU as one kernel"},
             {"attention", "fused attention kernel"},
             {"no_kv_cache", "no key-value cache"},
@@ -37,6 +38,8 @@ static void name_key(const char *key, const json_t *value, char *out, size_t roo
   }
   if (strcmp(key, "loss") == 0 && colon)
     (void)snprintf(out, room, "loss of %s tokens at a time", colon + 1);
+  else if (strcmp(key, "zero") == 0)
+    (void)snprintf(out, room, "ZeRO stage %lld", (long long)json_integer_value(value));
   else if (strcmp(key, "micro_batch") == 0)
     (void)snprintf(out, room, "%lld sequences at a time", (long long)json_integer_value(value));
   else if (strcmp(key, "in_place") == 0)

@@ -26,6 +26,9 @@ enum {
   SAYS_NO_FP16 = 1024,
 };
 
+/* Stages of ZeRO. FSDP keeps parts of all, and gathered parameters until backward (2) or not (3). */
+enum { STAGE_0 = 1, STAGE_2 = 4, STAGE_3 = 8, STAGES = 15 };
+
 typedef struct writer {
   const char *model;
   const tsr_simulate_options *how;
@@ -71,11 +74,21 @@ static unsigned long long micro_of(const writer *w) {
   return micro ? (unsigned long long)micro : batch_of(w);
 }
 
+/* 0: one alone. */
+static json_int_t ranks_of(const writer *w) {
+  json_int_t ranks = json_integer_value(json_object_get(w->root, "ranks"));
+  return ranks > 1 ? ranks : 0;
+}
+
 /* Backward passes in a step. */
 static unsigned long long parts_of(const writer *w) {
   json_int_t batches = json_integer_value(json_object_get(w->root, "accumulate"));
   assert(micro_of(w));
   return batch_of(w) / micro_of(w) * (batches ? (unsigned long long)batches : 1);
+}
+
+static unsigned long long global_batch_of(const writer *w) {
+  return micro_of(w) * parts_of(w) * (unsigned long long)(ranks_of(w) ? ranks_of(w) : 1);
 }
 
 static bool runs_again(const writer *w) {
@@ -206,6 +219,21 @@ static void near_loss(writer *w, unsigned says) {
   (void)json_object_del(w->root, "loss");
 }
 
+static json_int_t stage_of(const writer *w) {
+  return json_integer_value(json_object_get(w->root, "zero"));
+}
+
+/* What ranks keep a part of: `stages` has a bit for each stage of ZeRO that the target can say. The nearest keeps parts of
+ * more, and sends no more unless it is stage 3. */
+static bool near_stage(writer *w, unsigned stages) {
+  json_int_t stage = stage_of(w), nearest = stage;
+  if (!ranks_of(w)) return true;
+  while (nearest < 3 && !(stages >> nearest & 1)) nearest++;
+  if (nearest == stage) return true;
+  cannot(w, "ZeRO stage %lld; the nearest is stage %lld", (long long)stage, (long long)nearest);
+  return json_object_set_new(w->root, "zero", json_integer(nearest)) == 0;
+}
+
 static bool near_plan(writer *w, unsigned says) {
   near_loss(w, says);
   if (has(w, "optimizer_in_backward") && !(says & SAYS_IN_BACKWARD)) {
@@ -228,6 +256,13 @@ static void say_model(writer *w) {
     tsr__buffer_text(&w->text, "model.set_attn_implementation(\"flash_attention_2\")\n");
   if (is_word(w, "dtype", "bf16")) tsr__buffer_text(&w->text, "model.to(torch.bfloat16)\n");
   if (is_word(w, "dtype", "fp16")) tsr__buffer_text(&w->text, "model.to(torch.float16)\n");
+}
+
+/* The launcher knows how many there are. */
+static void say_ranks(writer *w) {
+  if (ranks_of(w))
+    cannot(w, "%lld ranks, which is torchrun --nproc-per-node %lld", (long long)ranks_of(w),
+           (long long)ranks_of(w));
 }
 
 static const char *optimizer_of(const writer *w, const char *fused, const char *foreach,
@@ -258,6 +293,12 @@ static void say_hf(writer *w) {
                        "    gradient_checkpointing=True,\n"
                        "    gradient_checkpointing_kwargs={\"use_reentrant\": %s},\n",
                        is_word(w, "checkpoint_form", "non-reentrant") ? "False" : "True");
+  if (ranks_of(w) && stage_of(w))
+    tsr__buffer_printf(
+        &w->text,
+        "    fsdp=True,\n"
+        "    fsdp_config={\"version\": 2, \"reshard_after_forward\": %s},  # ZeRO stage %lld\n",
+        stage_of(w) == 3 ? "True" : "False", (long long)stage_of(w));
   tsr__buffer_text(&w->text, ")\n");
 }
 
@@ -266,12 +307,8 @@ static int append(const char *text, size_t size_bytes, void *context) {
   return 0;
 }
 
-static json_int_t stage_of(const writer *w) {
-  return json_integer_value(json_object_get(w->root, "zero"));
-}
-
 /* Parameters are on the host only in stage 3. */
-static bool near_stage(writer *w) {
+static bool near_host(writer *w) {
   if (!is_away(w, "optimizer") || !has(w, "ranks") || stage_of(w) == 3) return true;
   cannot(w, "stage %lld with parameters on the host; the nearest is stage 3",
          (long long)stage_of(w));
@@ -359,6 +396,9 @@ static void say_fsdp2(writer *w) {
                      is_gpt2(w) ? "transformer.h" : "model.layers");
   say_checkpoints(w);
   tsr__buffer_text(&w->text, "options = {}\n");
+  if (ranks_of(w))
+    tsr__buffer_printf(&w->text, "options[\"reshard_after_forward\"] = %s  # ZeRO stage %lld\n",
+                       stage_of(w) == 3 ? "True" : "False", (long long)stage_of(w));
   if (casts)
     tsr__buffer_printf(&w->text,
                        "options[\"mp_policy\"] = MixedPrecisionPolicy(\n"
@@ -389,9 +429,10 @@ static void say_fsdp2(writer *w) {
 
 static void say_torchtitan(writer *w) {
   const char *dtype = word(w, "dtype");
+  long long ranks = ranks_of(w);
   tsr__buffer_printf(
       &w->text, "[training]\nlocal_batch_size = %llu\nglobal_batch_size = %llu\nseq_len = %llu\n",
-      micro_of(w), micro_of(w) * parts_of(w),
+      micro_of(w), global_batch_of(w),
       (unsigned long long)(w->how->sequence ? w->how->sequence : 1));
   tsr__buffer_printf(&w->text, "dtype = \"%s\"\nmixed_precision_param = \"%s\"\n",
                      is_word(w, "dtype", "bf16") ? "bfloat16" : "float32",
@@ -408,6 +449,13 @@ static void say_torchtitan(writer *w) {
     cannot(w, "SGD; AdamW's state takes 8 bytes a parameter more");
   tsr__buffer_printf(&w->text, "\n[activation_checkpoint]\nmode = \"%s\"\n",
                      runs_again(w) ? "full" : "none");
+  if (!ranks) return;
+  bool is_spread = stage_of(w) > 0;
+  tsr__buffer_printf(&w->text,
+                     "\n[parallelism]  # ZeRO stage %lld\ndata_parallel_replicate_degree = %lld\n"
+                     "data_parallel_shard_degree = %lld\nfsdp_reshard_after_forward = \"%s\"\n",
+                     (long long)stage_of(w), is_spread ? 1 : ranks, is_spread ? ranks : 1,
+                     stage_of(w) == 3 ? "always" : "never");
 }
 
 /* Arguments of pretrain_gpt.py, one a line. */
@@ -428,12 +476,24 @@ static void say_megatron_blocks(writer *w) {
                                               : 1);
 }
 
+static void say_megatron_ranks(writer *w) {
+  static const char *const strategies[] = {"", "", "optim_grads", "optim_grads_params"};
+  json_int_t stage = stage_of(w);
+  if (!ranks_of(w)) return;
+  if (stage) tsr__buffer_text(&w->text, "--use-distributed-optimizer\n");
+  if (stage >= 2)
+    tsr__buffer_printf(&w->text, "--use-megatron-fsdp\n--data-parallel-sharding-strategy %s\n",
+                       strategies[stage]);
+  if (!has(w, "no_overlap")) tsr__buffer_text(&w->text, "--overlap-grad-reduce\n");
+}
+
 static void say_megatron(writer *w) {
   const char *dtype = word(w, "dtype");
   tsr__buffer_printf(&w->text,
                      "--micro-batch-size %llu\n--global-batch-size %llu\n--seq-length %llu\n",
-                     micro_of(w), micro_of(w) * parts_of(w),
+                     micro_of(w), global_batch_of(w),
                      (unsigned long long)(w->how->sequence ? w->how->sequence : 1));
+  say_megatron_ranks(w);
   if (*dtype) tsr__buffer_printf(&w->text, "--%s\n", strstr(dtype, "bf16") ? "bf16" : "fp16");
   tsr__buffer_printf(&w->text, "--optimizer %s\n", is_word(w, "optimizer", "sgd") ? "sgd" : "adam");
   tsr__buffer_printf(&w->text, "--clip-grad %s\n", has(w, "clip") ? word(w, "clip") : "0.0");
@@ -457,19 +517,19 @@ static void say_tessera(writer *w) {
 
 static const struct {
   const char *name, *comment;
-  unsigned says;
+  unsigned says, stages; /* stages: a bit for each of ZeRO's */
   void (*say)(writer *w);
 } targets[] = {
-    {"hf", "# ", SAYS_AUTOCAST | SAYS_FULL | SAYS_LOSS, say_hf},
-    {"deepspeed", "// ", SAYS_FULL | SAYS_OFFLOAD_STATE, say_deepspeed},
+    {"hf", "# ", SAYS_AUTOCAST | SAYS_FULL | SAYS_LOSS, STAGE_0 | STAGE_2 | STAGE_3, say_hf},
+    {"deepspeed", "// ", SAYS_FULL | SAYS_OFFLOAD_STATE, STAGES, say_deepspeed},
     {"fsdp2", "# ", SAYS_AUTOCAST | SAYS_FULL | SAYS_RANGES | SAYS_OFFLOAD_STATE | SAYS_ACTIVATIONS,
-     say_fsdp2},
+     STAGE_2 | STAGE_3, say_fsdp2},
     {"torchtitan", "# ",
      SAYS_AUTOCAST | SAYS_NO_FP16 | SAYS_FULL | SAYS_OFFLOAD_STATE | SAYS_IN_BACKWARD,
-     say_torchtitan},
-    {"megatron", "# ", SAYS_FULL | SAYS_FIRST | SAYS_SOME | SAYS_OPTIMIZER, say_megatron},
-    {"env", "# ", 0, say_env},
-    {"tessera", "# ", 0, say_tessera},
+     STAGE_0 | STAGE_2 | STAGE_3, say_torchtitan},
+    {"megatron", "# ", SAYS_FULL | SAYS_FIRST | SAYS_SOME | SAYS_OPTIMIZER, STAGES, say_megatron},
+    {"env", "# ", 0, 0, say_env},
+    {"tessera", "# ", 0, 0, say_tessera},
 };
 
 /* ---- all of it ---- */
@@ -504,8 +564,10 @@ static int paste(writer *w, size_t target, const tsr_model *model, tsr__buffer *
   w->comment = targets[target].comment;
   if (is_env) how.settings.expandable_segments = true;
   bool ok = is_env || near_plan(w, targets[target].says);
-  if (targets[target].say == say_deepspeed) ok = ok && near_stage(w);
+  ok = ok && (is_env || near_stage(w, targets[target].stages));
+  if (targets[target].say == say_deepspeed) ok = ok && near_host(w);
   if (ok) targets[target].say(w);
+  if (ok && !is_env && targets[target].say != say_deepspeed) say_ranks(w);
   if (!ok || w->text.failed || w->cannot.failed) return tsr__fail_memory(error);
   int status = say_cost(w, model, &how, out, error);
   if (w->cannot.size) tsr__buffer_append(out, w->cannot.data, w->cannot.size);

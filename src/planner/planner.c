@@ -26,6 +26,7 @@ static const struct {
              {"in-backward", TSR_ALLOW_IN_BACKWARD},
              {"precision", TSR_ALLOW_PRECISION},
              {"narrow", TSR_ALLOW_NARROW},
+             {"zero", TSR_ALLOW_ZERO},
              {"none", 0}, /* the words for several follow */
              {"all", TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW}};
 

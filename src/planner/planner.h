@@ -27,7 +27,8 @@ enum {
 typedef struct tsr__candidate {
   json_t *root; /* owned */
   double
-      estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied */
+      estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied or
+                     kernels wait for ranks */
   bool is_measured;
   tsr_run_plan_cost cost;
 } tsr__candidate;
@@ -38,7 +39,9 @@ typedef struct tsr__way {
   json_t *root;  /* the plan, without choices for blocks; owned */
   double step_s; /* at least, whatever is kept; of kernels and copies: */
   double kernels_s, copies_s, exposed;
-  bool narrows; /* candidates keep tensors in fewer bits, too */
+  double waited_s; /* for ranks, whatever is kept; */
+  double links_s;  /* and with kernels, at least: the tape's clock once it is surveyed */
+  bool narrows;    /* candidates keep tensors in fewer bits, too */
   bool is_surveyed, is_listed;
   tsr__survey survey;
   tsr__candidates candidates; /* the fastest first, by estimate; the last takes the least memory */
@@ -94,6 +97,8 @@ int tsr__planner_own_way(tsr_planning *planning, const tsr_run_plan *plan, const
                          tsr__way *other, tsr_error *error);
 /* Make way->survey, of the whole model. */
 int tsr__planner_survey_way(const tsr_planning *planning, tsr__way *way, tsr_error *error);
+/* Seconds of a step whose kernels take `kernels_s`, at least: copies and ranks take what the way's do. */
+double tsr__planner_step(const tsr__way *way, double kernels_s);
 /* Seconds that no schedule of the way's kernels stays below within the budget; infinite if none fits. */
 double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
 /* Whether what backward needs goes to the host. */

@@ -112,7 +112,7 @@ const char *tsr__planner_precision(const tsr_planning *p, size_t index) {
   return is_turing(p) ? turing[index] : other[index];
 }
 
-enum { CHOICES = 10, KEYS_BYTES = 80, DIMENSIONS = 6 };
+enum { CHOICES = 10, KEYS_BYTES = 80, DIMENSIONS = 7 };
 
 /* One thing to decide, and its choices: keys that are laid over a plan. The first choice changes nothing. */
 typedef struct dimension {
@@ -154,6 +154,15 @@ static void list_offloads(const tsr_planning *p, dimension *d) {
   choose(d, "{\"offload\":\"optimizer,gradients,parameters,activations\"}");
 }
 
+/* What ranks keep a part of. One alone keeps all. */
+static void list_stages(const tsr_planning *p, dimension *d) {
+  bool may = p->allow & TSR_ALLOW_ZERO && !json_object_get(p->base, "zero");
+  if (!may || json_integer_value(json_object_get(p->base, "ranks")) < 2) return;
+  choose(d, "{\"zero\":1}");
+  choose(d, "{\"zero\":2}");
+  choose(d, "{\"zero\":3}");
+}
+
 /* Choices of the plan to begin with are kept, unless others may be made for what is computed again. */
 static bool may_narrow(const tsr_planning *p) {
   bool has_choices = json_object_get(p->base, "blocks") || json_object_get(p->base, "checkpoint");
@@ -169,10 +178,14 @@ static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
     choose(&d[2], "{\"loss\":\"chunked:512\"}");
     if (tokens_of(p) > 128) choose(&d[2], "{\"loss\":\"chunked:128\"}");
   }
-  if (p->allow & TSR_ALLOW_IN_BACKWARD && !json_object_get(p->base, "optimizer_in_backward"))
+  bool has_ranks = json_object_get(
+      p->base, "ranks"); /* then an optimizer in backward has only one rank's gradients */
+  if (p->allow & TSR_ALLOW_IN_BACKWARD && !has_ranks &&
+      !json_object_get(p->base, "optimizer_in_backward"))
     choose(&d[3], "{\"optimizer_in_backward\":true}");
   for (size_t i = 1; tsr__planner_precision(p, i); i++) choose(&d[4], tsr__planner_precision(p, i));
   if (may_narrow(p)) choose(&d[5], "{\"narrow\":true}");
+  list_stages(p, &d[6]);
 }
 
 /* Time is a sum over blocks, so that of few of them tells that of all. */
@@ -192,10 +205,23 @@ bool tsr__way_copies_activations(const tsr__way *way) {
   return offload && strstr(offload, "activations");
 }
 
-static double least_time(const tsr__way *way) {
-  assert(way->kernels_s >= 0 && way->copies_s >= 0);
-  if (tsr__way_copies_activations(way)) return way->kernels_s;
-  return tsr__cost_step(way->kernels_s, way->copies_s, way->exposed);
+/* Computing more may hide what ranks send, but never ends a step sooner. */
+double tsr__planner_step(const tsr__way *way, double kernels_s) {
+  assert(kernels_s >= 0 && way->copies_s >= 0 && way->waited_s >= 0);
+  double copies_s = tsr__way_copies_activations(way) ? 0 : way->copies_s;
+  double step_s = tsr__cost_step(kernels_s, copies_s, way->exposed) + way->waited_s;
+  return fmax(step_s, way->links_s);
+}
+
+/* Of two and three blocks: the link's own time is a sum over blocks; what kernels wait for in between is not. */
+static void extend_cost(tsr__way *way, const tsr__cost *two, const tsr__cost *three,
+                        uint64_t layers) {
+  way->kernels_s = extend(kernels_of(two), kernels_of(three), layers);
+  way->copies_s = extend(two->copies_s, three->copies_s, layers);
+  way->waited_s = extend(two->waited_s, three->waited_s, layers);
+  way->links_s = extend(two->links_s, three->links_s, layers);
+  way->exposed = two->exposed;
+  way->step_s = tsr__planner_step(way, way->kernels_s);
 }
 
 /* What the way takes if all is kept. `why` says why it is not possible. */
@@ -205,10 +231,7 @@ static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr
   if (status || !*is_possible) return status;
   status = tsr__planner_survey(p, way->root, 3, 0, &three, is_possible, why);
   if (status == 0 && *is_possible) {
-    way->kernels_s = extend(kernels_of(&two.cost), kernels_of(&three.cost), p->model->layers);
-    way->copies_s = extend(two.cost.copies_s, three.cost.copies_s, p->model->layers);
-    way->exposed = two.cost.exposed;
-    way->step_s = least_time(way);
+    extend_cost(way, &two.cost, &three.cost, p->model->layers);
     tsr__survey_release(&three);
   }
   tsr__survey_release(&two);
@@ -268,6 +291,8 @@ static int add_way(tsr_planning *p, const json_t *plan, bool narrows, tsr_error 
     is_possible = true;
     way.kernels_s = wide->kernels_s;
     way.copies_s = wide->copies_s;
+    way.waited_s = wide->waited_s;
+    way.links_s = wide->links_s;
     way.exposed = wide->exposed;
     way.step_s = wide->step_s;
   } else if (is_new) {
@@ -359,7 +384,9 @@ int tsr__planner_survey_way(const tsr_planning *p, tsr__way *way, tsr_error *err
   way->kernels_s = kernels_of(&way->survey.cost);
   way->copies_s = way->survey.cost.copies_s;
   way->exposed = way->survey.cost.exposed;
-  way->step_s = least_time(way);
+  way->waited_s = way->survey.cost.waited_s;
+  way->links_s = way->survey.cost.links_s > 0 ? way->kernels_s + way->survey.cost.stalls_s : 0;
+  way->step_s = tsr__planner_step(way, way->kernels_s);
   return 0;
 }
 
@@ -367,9 +394,9 @@ double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes) {
   assert(way->is_surveyed);
   double extra = tsr__survey_extra(&way->survey, budget_bytes);
   if (extra < 0) return INFINITY;
-  if (tsr__way_copies_activations(way)) return way->kernels_s;
-  if (way->narrows) extra = 0; /* a tensor in fewer bits is not made again */
-  return tsr__cost_step(way->kernels_s + extra, way->copies_s, way->exposed);
+  /* A tensor on the host, or in fewer bits, is not made again. */
+  if (tsr__way_copies_activations(way) || way->narrows) extra = 0;
+  return tsr__planner_step(way, way->kernels_s + extra);
 }
 
 int tsr__planner_own_way(tsr_planning *p, const tsr_run_plan *plan, const tsr__way **out,

@@ -783,12 +783,14 @@ int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
   tsr_run_plan_options(plan, &own);
   int status = tsr__measure(model, &own, &figures, error);
   if (status == 0)
-    *out = (tsr_run_plan_cost){true,
-                               figures.peak_bytes,
-                               figures.reserved_bytes,
-                               figures.step_flops,
-                               figures.recomputed_flops,
-                               figures.step_seconds};
+    *out = (tsr_run_plan_cost){.is_possible = true,
+                               .peak_bytes = figures.peak_bytes,
+                               .reserved_bytes = figures.reserved_bytes,
+                               .step_flops = figures.step_flops,
+                               .recomputed_flops = figures.recomputed_flops,
+                               .step_seconds = figures.step_seconds,
+                               .sent_bytes = figures.sent_bytes,
+                               .stall_seconds = figures.stall_seconds};
   return status;
 }
 

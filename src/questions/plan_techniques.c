@@ -12,21 +12,26 @@
 static const struct {
   const char *name, *choice;
   bool is_free;
+  bool needs_ranks; /* two at least */
 } techniques[] = {
-    {"GELU as one kernel", "{\"gelu\":\"fused\"}", true},
-    {"no key-value cache", "{\"no_kv_cache\":true}", true},
-    {"fused attention kernel", "{\"attention\":\"sdpa\"}", true},
-    {"loss of 512 tokens at a time", "{\"loss\":\"chunked:512\"}", true},
-    {"fused optimizer", "{\"optimizer\":\"adamw-fused\"}", true},
-    {"bf16 under autocast", "{\"dtype\":\"autocast-bf16\"}", true},
-    {"bf16 weights, too", "{\"dtype\":\"bf16\"}", true},
-    {"sums in place", "{\"in_place\":\"add\"}", true},
-    {"one sequence at a time", "{\"micro_batch\":1}", false},
-    {"attention computed again", "{\"checkpoint\":\"selective\"}", false},
-    {"optimizer state on the host", "{\"offload\":\"optimizer\"}", false},
-    {"blocks computed again", "{\"checkpoint\":\"full\"}", false},
-    {"and gradients on the host", "{\"offload\":\"optimizer,gradients\"}", false},
-    {"and parameters on the host", "{\"offload\":\"optimizer,gradients,parameters\"}", false},
+    {"GELU as one kernel", "{\"gelu\":\"fused\"}", true, false},
+    {"no key-value cache", "{\"no_kv_cache\":true}", true, false},
+    {"fused attention kernel", "{\"attention\":\"sdpa\"}", true, false},
+    {"loss of 512 tokens at a time", "{\"loss\":\"chunked:512\"}", true, false},
+    {"fused optimizer", "{\"optimizer\":\"adamw-fused\"}", true, false},
+    {"ZeRO stage 1", "{\"zero\":1}", true, true},
+    {"ZeRO stage 2", "{\"zero\":2}", true, true},
+    {"bf16 under autocast", "{\"dtype\":\"autocast-bf16\"}", true, false},
+    {"bf16 weights, too", "{\"dtype\":\"bf16\"}", true, false},
+    {"sums in place", "{\"in_place\":\"add\"}", true, false},
+    {"ZeRO stage 3", "{\"zero\":3}", false, true},
+    {"one sequence at a time", "{\"micro_batch\":1}", false, false},
+    {"attention computed again", "{\"checkpoint\":\"selective\"}", false, false},
+    {"optimizer state on the host", "{\"offload\":\"optimizer\"}", false, false},
+    {"blocks computed again", "{\"checkpoint\":\"full\"}", false, false},
+    {"and gradients on the host", "{\"offload\":\"optimizer,gradients\"}", false, false},
+    {"and parameters on the host", "{\"offload\":\"optimizer,gradients,parameters\"}", false,
+     false},
 };
 enum { COUNT = sizeof techniques / sizeof *techniques };
 static_assert(COUNT <= TSR_TECHNIQUES, "all of them fit");
@@ -82,16 +87,19 @@ static int explain(const json_t *base, json_t *all, const tsr_model *model,
 int tsr_plan_techniques(const tsr_run_plan *plan, const tsr_model *model,
                         const tsr_simulate_options *options, tsr_techniques *out,
                         tsr_error *error) {
-  tsr_techniques found = {.count = COUNT};
+  tsr_techniques found = {.count = 0};
   json_t *base = json_loads(plan ? tsr_run_plan_text(plan) : "{\"version\":1}", 0, NULL);
   json_t *all = json_copy(base);
   int status =
       base && all ? measure(base, model, options, &found.without, error) : tsr__fail_memory(error);
+  bool has_ranks = json_integer_value(json_object_get(base, "ranks")) > 1;
   for (size_t i = 0; status == 0 && i < COUNT; i++) {
-    found.items[i] = (tsr_technique){.name = techniques[i].name,
-                                     .choice = techniques[i].choice,
-                                     .is_free = techniques[i].is_free};
-    status = explain(base, all, model, options, &found.items[i], error);
+    if (techniques[i].needs_ranks && !has_ranks) continue;
+    tsr_technique *t = &found.items[found.count++];
+    *t = (tsr_technique){.name = techniques[i].name,
+                         .choice = techniques[i].choice,
+                         .is_free = techniques[i].is_free};
+    status = explain(base, all, model, options, t, error);
   }
   json_decref(base);
   json_decref(all);

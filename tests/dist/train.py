@@ -26,6 +26,7 @@ DROPPED = {**GPT2, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
 LLAMA = {'model_type': 'llama', 'vocab_size': 256, 'hidden_size': 32, 'intermediate_size': 80,
          'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'max_position_embeddings': 64,
          'tie_word_embeddings': False}
+WIDE = {**GPT2, 'vocab_size': 2000, 'n_positions': 64, 'n_embd': 128, 'n_layer': 4, 'n_head': 4}
 STAGES = (0, 1, 2, 3)
 ALL = 'optimizer,gradients,parameters,activations'
 # What ranks tell each other in a step, besides: its loss, and whether it counts.
@@ -161,6 +162,33 @@ def simulated(runs):
             assert status == 0 and str(peak) in output, errors
 
 
+def planned(runs, mpi=None):
+    """A budget of each rank: the stage is chosen with the rest, and every rank takes what the plan says."""
+    start = {'mpi': mpi, 'ranks': 2} if mpi else {}
+    more = ['--batch', '8', '--seq', '64', *([] if mpi else ['--ranks', '2'])]
+    whole = runs.train(WIDE, more, **start)[0][-1]['reserved_bytes']
+    hashes = []
+    for part, options in ((0.75, []), (0.85, ['--zero', '1'])):
+        budget = int(whole * part)
+        events, _ = runs.train(WIDE, [*more, '--budget', f'{budget}B', *options, '--write-plan', f'{runs.work}/plan.json'], **start)
+        check_ranks(events, 2, f'{budget} {options}')
+        plan, end = events[0], events[-1]
+        assert plan['event'] == 'plan' and plan['peak_reserved_bytes'] <= budget, plan
+        assert [event['event'] for event in events].count('plan') == 1, events
+        assert end['plan_hash'] == plan['plan_hash'], (plan, end)
+        assert [one['peak_bytes'] for one in end['ranks']] == [plan['peak_allocated_bytes']] * 2, (plan, end)
+        with open(f'{runs.work}/plan.json', encoding='utf-8') as file:
+            found = json.load(file)
+        assert found['ranks'] == 2 and (found['zero'] == 1 if options else found['zero'] > 1), found
+        again = runs.train(WIDE, ['--batch', '8', '--seq', '64', '--plan', f'{runs.work}/plan.json'], **start)[0][-1]
+        assert again['ranks'] == end['ranks'], (again, end)
+        hashes.append(end['plan_hash'])
+    status, output, errors = runs.run(runs.command(WIDE, [*more, '--budget', '1B'], **start))
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith('{')]
+    assert status == 1 and len(lines) == 1 and lines[0]['is_proved'], (status, output, errors)
+    return hashes
+
+
 def refuses(runs):
     for options, words in ((['--zero', '1'], 'say how many'), (['--ranks', '2', '--zero', '4'], 'stages 0 to 3'),
                            (['--ranks', '2000'], '2000'), (['--ranks', '2', '--optimizer-in-backward'], 'in backward')):
@@ -232,6 +260,10 @@ def rank_of(launcher, rank):
     raise AssertionError('no such rank')
 
 
+def assert_same(found, wanted):
+    assert found == wanted, (found, wanted)
+
+
 def list_tests(runs, library):
     tests = [(f'{ranks} ranks', lambda ranks=ranks: same(runs, GPT2, ranks, []), None) for ranks in (1, 2, 4, 8)]
     tests += [(f'{ranks} ranks, with everything elsewhere',
@@ -246,11 +278,13 @@ def list_tests(runs, library):
                                  ('placed', GPT2, ['--memory', 'placed', '--offload', 'gradients'])):
         tests.append((name, lambda model=model, options=options: same(runs, model, 2, options), None))
     tests += [(f'what {ranks} ranks send', lambda ranks=ranks: sent(runs, ranks), None) for ranks in (2, 3)]
-    tests += [('simulated ranks', lambda: simulated(runs), None), ('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
+    tests += [('simulated ranks', lambda: simulated(runs), None), ('planned ranks', lambda: planned(runs), None),
+              ('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
     if library:
         tests = []
     for mpi in MPI_OPTIONS if library else ():
         tests += [(f'{mpi}, {ranks} ranks', lambda mpi=mpi, ranks=ranks: over_mpi(runs, mpi, ranks), mpi) for ranks in (2, 4)]
+        tests += [(f'{mpi}, planned', lambda mpi=mpi: assert_same(planned(runs, mpi), planned(runs)), mpi)]
         tests += [(f'{mpi}, counted', lambda mpi=mpi: counted(runs, mpi, 2, library), mpi),
                   (f'{mpi}, killed', lambda mpi=mpi: killed(runs, mpi), mpi)]
     return tests

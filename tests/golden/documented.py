@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""documented.py --tessera PATH --work FOLDER: commands of docs/plan.md's questions answer as documented, as TAP.
+"""documented.py --tessera PATH --work FOLDER: commands of docs/plan.md's questions, and of other sections, answer as documented, as TAP.
 
 A command is a line that begins with $; each line below it must be the beginning of a line of its answer, in that order.
 """
@@ -11,17 +11,18 @@ import sys
 
 from support import ROOT, run_tests, tessera_and_work
 
-SECTION = '## Questions that tuning asks'
+SECTIONS = (('plan.md', '## Questions that tuning asks'), ('distributed.md', '## Which stage?'))
 
 
 def commands():
     """Pairs of a command and the lines that it prints."""
-    text = (ROOT / 'docs' / 'plan.md').read_text(encoding='utf-8')
-    section = text[text.index(SECTION):]
-    for block in re.findall(r'```\n(\$.*?)```', section, re.S):
-        for part in re.split(r'^\$ ', block, flags=re.M)[1:]:
-            command, *lines = part.rstrip('\n').split('\n')
-            yield command, lines
+    for page, heading in SECTIONS:
+        text = (ROOT / 'docs' / page).read_text(encoding='utf-8')
+        section = text[text.index(heading) + len(heading):].partition('\n## ')[0]
+        for block in re.findall(r'```\n(\$.*?)```', section, re.S):
+            for part in re.split(r'^\$ ', block, flags=re.M)[1:]:
+                command, *lines = part.rstrip('\n').split('\n')
+                yield command, lines
 
 
 def check(work, environment, command, lines):

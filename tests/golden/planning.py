@@ -18,6 +18,8 @@ from support import ROOT, expect, run_tests
 sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
 
+STAGES = (0, 1, 2, 3)
+
 SMALL = {'model_type': 'gpt2', 'vocab_size': 2000, 'n_positions': 64, 'n_embd': 128, 'n_layer': 4, 'n_head': 4}
 LLAMA = {'model_type': 'llama', 'vocab_size': 2000, 'hidden_size': 128, 'num_hidden_layers': 4,
          'num_attention_heads': 4, 'intermediate_size': 256}
@@ -190,6 +192,72 @@ TAMPERED = {
 }
 
 
+def shift(answer, stage):
+    """The plan of another stage, signed, and called so."""
+    was = answer['plan'].pop('zero', 0)
+    if stage:
+        answer['plan']['zero'] = stage
+    for change in answer['changes']:
+        if change['technique'] == f'ZeRO stage {was}':
+            change['technique'] = f'ZeRO stage {stage}'
+    sign(answer)
+
+
+SHIFTED = {
+    'another stage': lambda a: (a['plan'].update(zero=1), sign(a)),
+    'another stage, said': lambda a: shift(a, 1),
+    'no stage': lambda a: shift(a, 0),
+    'less that is sent': lambda a: add(a['predicted'], 'sent_bytes', -1),
+    'ways of a stage less': lambda a: a.update(ways=[way for way in a['ways'] if way['plan'].get('zero') != 2]),
+    'ways of all stages less, and their bound': lambda a: without(a, 'zero'),
+    'ranks that wait less': lambda a: [way.update(waited_us=way['waited_us'] / 2, links_us=way['links_us'] / 2)
+                                       for way in a['ways']],
+    'ranks that wait longer': lambda a: [way.update(waited_us=way['waited_us'] * 2) for way in a['ways']],
+    'one rank': lambda a: (a['question']['begins_with'].pop('ranks'), a['plan'].pop('ranks'), sign(a)),
+}
+
+
+def ranks(t):
+    """ZeRO's stage is a way as others are: certificates hold, tampered ones do not, and the plan is simulated and trained as predicted."""
+    sizes = ('--batch', 4, '--gpu', 't4')
+    for cards in (2, 8):
+        for budget, allow in (('8GiB', 'all'), ('2GiB', 'zero,recompute'), ('700MiB', 'all'), ('1MiB', 'zero')):
+            answer = t.plan('gpt2', budget, *sizes, '--gpus', cards, '--allow', allow)
+            expect(f'{cards} {budget} {allow}: certificate', holds(answer), True)
+            expect(f'{cards} {budget} {allow}: ranks', answer['plan']['ranks'], cards)
+    answer = t.plan('gpt2', '2GiB', *sizes, '--gpus', 8)
+    expect('fits, with a stage', (answer['verdict'], answer['plan']['zero']), ('fits_with_changes', 3))
+    for what, change in SHIFTED.items():
+        expect(what, holds(changed(answer, change)), False)
+    for options in (('--gpus', 8, '--zero', 1), ('--ranks', 8, '--zero', 1), ('--gpus', 8, '--zero', 0)):
+        fixed = t.plan('gpt2', '2GiB', *sizes, *options)
+        expect(f'{options}: kept', fixed['plan'].get('zero', 0), options[-1])
+        expect(f'{options}: certificate', holds(fixed), True)
+    found = json.loads(t.run('plan', t.models['small'], '--largest', 'batch', '--budget', '60MiB', '--seq', 64, '--gpus', 4, '--json',
+                             '--allow', 'kernels,zero').stdout)
+    expect('more with more cards', found['size'] > found['size_as_is'] > 0, True)
+    points = json.loads(t.run('plan', t.models['small'], *SIZES, '--gpus', 4, '--front', '--allow', 'zero', '--json').stdout)['front']
+    expect('the front', points[-1]['plan'], {'ranks': 4, 'version': 1, 'zero': 3})
+    slow = t.plan('gpt2', '8GiB', *sizes, '--gpus', 8, '--link', '8Gb/s')
+    fast = t.plan('gpt2', '8GiB', *sizes, '--gpus', 8, '--link', '1GB/s')
+    expect('the link', slow['predicted'], fast['predicted'])
+    expect('a slower link', slow['predicted']['step_time_us'] > answer['predicted']['step_time_us'], True)
+    for book, part, allow in (('own', 0.8, 'zero,recompute'), ('torch', 0.6, 'all')):
+        common = (*SIZES, '--gpus', 2, '--book', book, '--allow', allow)
+        whole = t.plan('small', '1TiB', *common)['as_is']['peak_reserved_bytes']
+        answer = t.plan('small', f'{int(whole * part)}B', *common)
+        expect('fits', answer['verdict'], 'fits_with_changes')
+        path = t.work / 'ranks.json'
+        path.write_text(json.dumps(answer['plan']))
+        peak = json.loads(t.run('simulate', t.models['small'], *SIZES, '--plan', path, '--book', book, '--json').stdout)
+        done = t.run('train', t.models['small'], '--data', t.text, *SIZES, '--plan', path, '--book', book, '--steps', 3, '--json')
+        expect('trained', (done.returncode, done.stderr), (0, ''))
+        took = json.loads(done.stdout.splitlines()[-1])['ranks']
+        expect('simulated', peak['devices'][0]['peak']['allocated_bytes'], answer['predicted']['peak_allocated_bytes'])
+        expect('each rank', [one['peak_bytes'] for one in took], [answer['predicted']['peak_allocated_bytes']] * 2)
+        expect('each sends', took[0]['sent_bytes'], 3 * (answer['predicted']['sent_bytes'] + 16))
+
+
 def sign(answer):
     text = json.dumps(answer['plan'], sort_keys=True, separators=(',', ':')) + '\n'
     answer['plan_hash'] = hashlib.sha256(text.encode()).hexdigest()
@@ -323,6 +391,27 @@ def pastes(t):
         expect('checkpoints', 'gradient_checkpointing=True' in texts['hf'], len(plan) > 0)
 
 
+def said_stages(t):
+    """Each target has the stage of ZeRO, or names the nearest that it has; what it takes is the nearest's."""
+    said = {'hf': {0: 'TrainingArguments(', 2: '"reshard_after_forward": False', 3: '"reshard_after_forward": True'},
+            'deepspeed': {stage: f'"stage": {stage}' for stage in STAGES},
+            'fsdp2': {2: 'options["reshard_after_forward"] = False', 3: 'options["reshard_after_forward"] = True'},
+            'torchtitan': {0: 'data_parallel_replicate_degree = 8', 2: 'fsdp_reshard_after_forward = "never"',
+                           3: 'fsdp_reshard_after_forward = "always"'},
+            'megatron': {0: '--overlap-grad-reduce', 1: '--use-distributed-optimizer', 2: 'strategy optim_grads\n',
+                         3: 'strategy optim_grads_params'}}
+    path = t.work / 'stage.json'
+    for stage in STAGES:
+        path.write_text(json.dumps({'version': 1, 'ranks': 8, 'zero': stage}))
+        for target, words in said.items():
+            text = t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target).stdout
+            nearest = min(one for one in words if one >= stage)
+            expect(f'{target} {stage}: said', words[nearest] in text, True)
+            expect(f'{target} {stage}: the nearest', f'not said: ZeRO stage {stage}; the nearest is stage {nearest}' in text,
+                   nearest != stage)
+            expect(f'{target} {stage}: ranks', ' 8 ranks, which is ' in text, True)
+
+
 def documented(t):
     """Each command of docs/plan.md that has a budget prints the lines that follow it there; its step graphs are too large to be kept."""
     blocks = (ROOT / 'docs' / 'plan.md').read_text().split('```')[1::2]
@@ -345,7 +434,7 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, trains, certificates, tampered, largest, largest_model,
+    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, trains, certificates, tampered, ranks, said_stages, largest, largest_model,
                                                                            front, pastes, documented))
 
 

@@ -28,7 +28,8 @@ GPT2 = {'model_type': 'gpt2', 'n_layer': 3, 'n_embd': 64, 'n_head': 4, 'vocab_si
 PLANS = ({}, {'checkpoint': 'full', 'checkpoint_form': 'non-reentrant', 'clip': '1.0', 'micro_batch': 1, 'optimizer': 'adamw-fused'},
          {'blocks': [{'first': 0, 'last': 1, 'checkpoint': 'full'}], 'loss': 'chunked:64', 'no_kv_cache': True, 'gelu': 'fused'},
          {'dtype': 'autocast-bf16', 'checkpoint': 'every:2', 'offload': 'optimizer'}, {'dtype': 'autocast-fp16', 'checkpoint': 'selective'},
-         {'offload': 'optimizer,gradients,parameters,activations', 'optimizer': 'sgd'}, {'optimizer_in_backward': True, 'attention': 'eager'})
+         {'offload': 'optimizer,gradients,parameters,activations', 'optimizer': 'sgd'}, {'optimizer_in_backward': True, 'attention': 'eager'},
+         {'ranks': 8}, {'ranks': 2, 'zero': 1}, {'ranks': 4, 'zero': 2, 'checkpoint': 'full'}, {'ranks': 4, 'zero': 3})
 
 
 class Skipped(Exception):
@@ -96,7 +97,7 @@ def deepspeed():
     for _, plan, text in texts('deepspeed'):
         config = DeepSpeedConfig(json.loads(''.join(line for line in text.splitlines() if not line.startswith('//'))))
         assert config.train_micro_batch_size_per_gpu == plan.get('micro_batch', 2), text
-        assert config.zero_config.stage == (3 if 'optimizer' in plan.get('offload', '') else 0), text
+        assert config.zero_config.stage == (3 if 'optimizer' in plan.get('offload', '') else plan.get('zero', 0)), text
 
 
 def torchtitan():
@@ -117,7 +118,8 @@ def megatron():
     """Options of pretrain_gpt.py are named as the fields that they set; those of the loop are not in megatron-core."""
     folder = Path(need('megatron.core').origin).parent
     fields = set()
-    for path in ('transformer/transformer_config.py', 'model_parallel_config.py', 'optimizer/optimizer_config.py'):
+    for path in ('transformer/transformer_config.py', 'model_parallel_config.py', 'optimizer/optimizer_config.py',
+                 'distributed/distributed_data_parallel_config.py'):
         for node in ast.walk(ast.parse((folder / path).read_text(encoding='utf-8'))):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 fields.add(node.target.id)

@@ -40,6 +40,7 @@ static void test_cards(void **state) {
     if (cost.step_s > slowest) slowest = cost.step_s;
     if (cost.step_s < fastest) fastest = cost.step_s;
     assert_false(rates.is_measured);
+    assert_true(rates.peer_bytes_per_s > 0.75 * rates.link_bytes_per_s && *gpu->peer_source);
   }
   assert_true(fastest < slowest);
   assert_null(tsr__data_sheet_of_name("abacus"));
@@ -86,11 +87,58 @@ static void test_recomputation(void **state) {
   training_close(&again);
 }
 
+static double kernels_of(const tsr__cost *cost) {
+  double sum = 0;
+  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) sum += cost->phase_s[i];
+  return sum;
+}
+
+static tsr__cost cost_of_ranks(uint64_t zero, bool no_overlap, double bytes_per_s, bool is_measured,
+                               double *sent_bytes) {
+  training t;
+  tsr__run_options run = {.ranks = 4, .zero = zero, .no_overlap = no_overlap};
+  tsr__machine_rates rates;
+  open_step(&t, &run);
+  tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);
+  rates.peer_bytes_per_s = bytes_per_s;
+  rates.is_measured = is_measured;
+  tsr__cost cost = tsr__cost_of_tape(&t.tape, &rates);
+  *sent_bytes = (double)tsr__tape_sent_bytes(&t.tape);
+  training_close(&t);
+  return cost;
+}
+
+/* What ranks send takes its bytes over the link's rate; kernels wait for what they do not hide. */
+static void test_ranks(void **state) {
+  (void)state;
+  for (uint64_t zero = 0; zero <= 3; zero++)
+    for (double rate = 1e6; rate <= 1e14; rate *= 100) {
+      double sent;
+      tsr__cost cost = cost_of_ranks(zero, false, rate, false, &sent);
+      assert_near(cost.links_s, sent / rate);
+      assert_near(cost.step_s, kernels_of(&cost) + cost.stalls_s);
+      assert_true(cost.waited_s > 0 && cost.waited_s <= cost.stalls_s * (1 + 1e-9));
+      assert_true(cost.stalls_s <= cost.links_s * (1 + 1e-9));
+      assert_true(cost.step_s >= cost.links_s);
+      /* What is summed beside the block before is not all waited for. */
+      assert_true(cost.waited_s < cost.links_s);
+      tsr__cost all = cost_of_ranks(zero, false, rate, true, &sent);
+      assert_near(all.stalls_s, all.links_s); /* a processor sends with the same threads */
+      tsr__cost one = cost_of_ranks(zero, true, rate, false, &sent);
+      if (zero < 3) assert_near(one.waited_s, one.links_s); /* parameters are gathered ahead */
+      assert_true(one.step_s >= cost.step_s * (1 - 1e-9));
+    }
+  double sent;
+  tsr__cost none = cost_of_ranks(3, false, 0, false, &sent);
+  assert_true(sent > 0 && none.links_s <= 0 && none.stalls_s <= 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cards),
       cmocka_unit_test(test_measured),
       cmocka_unit_test(test_recomputation),
+      cmocka_unit_test(test_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The planner: what it finds fits, is what simulations say, gets no faster with less memory, and never beats its own
  * bound. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <tessera/unstable/planning.h>
 
@@ -113,6 +114,132 @@ static void test_less_memory_takes_no_less_time(void **state) {
   }
 }
 
+/* The figures of `simulate --plan` are those of every rank: it is not known which of them a card runs. */
+static void check_ranks(const tsr_model *model, const tsr_simulate_options *how,
+                        const tsr_planned *planned) {
+  tsr_simulate_options options = *how;
+  tsr_error error;
+  tsr_run_plan_options(planned->plan, &options);
+  for (uint64_t rank = 1; rank < options.ranks; rank++) {
+    tsr_simulation *simulation = NULL;
+    options.rank = rank;
+    assert_int_equal(tsr_simulate(model, &options, &simulation, &error), 0);
+    assert_int_equal(simulation->peak.totals.allocated_bytes, planned->with.peak_bytes);
+    assert_int_equal(simulation->peak_reserved_bytes, planned->with.reserved_bytes);
+    tsr_simulation_free(simulation);
+  }
+}
+
+enum { RANK_BUDGETS = 20 };
+
+/* ZeRO's stage is one choice more: with less memory, ranks take no less time, and all stages are of use. */
+static void check_cards(const char *name, const char *plan_text, const char *gpu, uint64_t ranks,
+                        unsigned *stages) {
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  char text[128];
+  how.batch = 2;
+  how.sequence = 128;
+  how.steps = 3;
+  how.gpu = gpu;
+  (void)snprintf(text, sizeof text, plan_text, (unsigned long long)ranks);
+  tsr_model *model = model_named(name);
+  tsr_run_plan *plan = plan_of(text);
+  tsr_planning *planning = begin(model, plan, &how, TSR_ALLOW_DEFAULT);
+  tsr_planned before = {.verdict = TSR_PLANNING_DOES_NOT_FIT};
+  uint64_t most = 0;
+  for (size_t i = 0; i < RANK_BUDGETS; i += IS_SANITIZED ? 7 : 1) {
+    tsr_planned now;
+    tsr_error error;
+    uint64_t budget = i ? most - most / RANK_BUDGETS * i : UINT64_MAX;
+    assert_int_equal(tsr_planning_solve(planning, budget, &now, &error), 0);
+    if (i == 0) most = now.as_is.reserved_bytes;
+    check_one(&now, &before);
+    check_simulated(model, &how, &now);
+    if (i % EACH_SIMULATED == 1) check_ranks(model, &how, &now);
+    tsr_simulate_options found = how;
+    tsr_run_plan_options(now.plan, &found);
+    assert_int_equal(found.ranks, ranks);
+    assert_true(now.with.sent_bytes > 0 && now.with.stall_seconds >= 0);
+    *stages |= 1u << found.zero;
+    before = now; /* its plan is gone */
+    tsr_planned_release(&now);
+  }
+  tsr_planning_free(planning);
+  tsr_run_plan_free(plan);
+  tsr_model_free(model);
+}
+
+static void test_chooses_what_ranks_share(void **state) {
+  (void)state;
+  unsigned stages = 0;
+  for (uint64_t ranks = 2; ranks <= 8; ranks += 6) {
+    check_cards("gpt2", "{\"ranks\":%llu,\"version\":1}", "t4", ranks, &stages);
+    if (!IS_SANITIZED)
+      check_cards("llama-3.2-1b", "{\"dtype\":\"bf16\",\"ranks\":%llu,\"version\":1}", "h100",
+                  ranks, &stages);
+  }
+  assert_true(stages & 1u << 3); /* the leanest */
+}
+
+/* A stage that the plan to begin with has is kept, and 0 if none may be chosen. */
+static void test_keeps_the_stage(void **state) {
+  static const struct {
+    const char *plan;
+    unsigned allow;
+    uint64_t stage;
+  } kept[] = {{"{\"ranks\":4,\"version\":1,\"zero\":1}", TSR_ALLOW_DEFAULT, 1},
+              {"{\"ranks\":4,\"version\":1}", TSR_ALLOW_DEFAULT & ~TSR_ALLOW_ZERO, 0},
+              {"{\"ranks\":1,\"version\":1}", TSR_ALLOW_DEFAULT, 0}};
+  (void)state;
+  tsr_model *model = model_named("gpt2-bytes");
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+    tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+    how.batch = 4;
+    how.sequence = 64;
+    tsr_run_plan *plan = plan_of(kept[i].plan);
+    tsr_planning *planning = begin(model, plan, &how, kept[i].allow);
+    tsr_planned planned;
+    tsr_error error;
+    for (uint64_t budget = UINT64_C(1) << 40; budget >= UINT64_C(1) << 20; budget >>= 10) {
+      assert_int_equal(tsr_planning_solve(planning, budget, &planned, &error), 0);
+      tsr_simulate_options found = how;
+      tsr_run_plan_options(planned.plan, &found);
+      assert_int_equal(found.zero, kept[i].stage);
+      tsr_planned_release(&planned);
+    }
+    tsr_planning_free(planning);
+    tsr_run_plan_free(plan);
+  }
+  tsr_model_free(model);
+}
+
+/* A slower link: no stage sends less, so that what takes less memory is not for nothing. */
+static void test_a_slow_link_costs(void **state) {
+  (void)state;
+  tsr_model *model = model_named("gpt2");
+  tsr_run_plan *plan = plan_of("{\"ranks\":8,\"version\":1}");
+  double last_s = 0;
+  for (double rate = 1e12; rate > 1e8; rate /= 10) {
+    tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+    how.batch = 2;
+    how.sequence = 128;
+    how.gpu = "a100";
+    how.link_bytes_per_s = rate;
+    tsr_planning *planning = begin(model, plan, &how, TSR_ALLOW_ZERO);
+    tsr_planned planned;
+    tsr_error error;
+    assert_int_equal(tsr_planning_solve(planning, UINT64_C(1) << 40, &planned, &error), 0);
+    assert_true(planned.with.step_seconds > last_s);
+    assert_true(planned.with.step_seconds >= (double)planned.with.sent_bytes / rate);
+    assert_true(planned.bound_seconds <= planned.with.step_seconds * (1 + 1e-9));
+    last_s = planned.with.step_seconds;
+    tsr_planned_release(&planned);
+    tsr_planning_free(planning);
+  }
+  tsr_run_plan_free(plan);
+  tsr_model_free(model);
+}
+
 /* What fits as it is stays as it is; where nothing may be changed, nothing is. */
 static void test_changes_nothing_without_need(void **state) {
   (void)state;
@@ -166,10 +293,12 @@ static void test_reads_what_is_allowed(void **state) {
   tsr_error error;
   assert_int_equal(tsr_allow_parse("recompute,offload", &allow, &error), 0);
   assert_int_equal(allow, TSR_ALLOW_RECOMPUTE | TSR_ALLOW_OFFLOAD);
+  assert_int_equal(tsr_allow_parse("zero", &allow, &error), 0);
+  assert_int_equal(allow, TSR_ALLOW_ZERO);
   assert_int_equal(tsr_allow_parse("all", &allow, &error), 0);
   assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
   assert_int_equal(tsr_allow_parse("recompute,", &allow, &error), TSR_ERROR_ARGUMENT);
-  assert_int_equal(tsr_allow_parse("zero", &allow, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_allow_parse("fsdp", &allow, &error), TSR_ERROR_ARGUMENT);
   assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
 }
 
@@ -228,6 +357,9 @@ static void test_resizes_models(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_less_memory_takes_no_less_time),
+      cmocka_unit_test(test_chooses_what_ranks_share),
+      cmocka_unit_test(test_keeps_the_stage),
+      cmocka_unit_test(test_a_slow_link_costs),
       cmocka_unit_test(test_changes_nothing_without_need),
       cmocka_unit_test(test_finds_what_is_free),
       cmocka_unit_test(test_reads_what_is_allowed),

@@ -29,13 +29,14 @@ extern "C" {
 #define TSR_ALLOW_IN_BACKWARD 32u  /* the optimizer, parameter by parameter */
 #define TSR_ALLOW_PRECISION   64u  /* numbers of 16 bits: results differ */
 #define TSR_ALLOW_NARROW      128u /* what backward needs in 8 or 16 bits until then: the same */
-#define TSR_ALLOW_DEFAULT     63u
+#define TSR_ALLOW_ZERO        256u /* ranks keep parts: ZeRO's stage, unless the plan has one */
+#define TSR_ALLOW_DEFAULT     (63u | TSR_ALLOW_ZERO)
 /* Read "recompute,offload": the words above; "all" is all of them, "none" none. TSR_ERROR_ARGUMENT, with `*out`
  * untouched, for another word. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 
 #define TSR_ALLOW_WORDS \
-  "kernels, loss-chunk, accumulate, recompute, offload, in-backward, precision and narrow"
+  "kernels, loss-chunk, accumulate, recompute, offload, in-backward, precision, narrow and zero"
 
 /* ---- Calibration: what a recorded run says about a prediction ---- */
 

@@ -47,6 +47,8 @@ typedef struct tsr_run_plan_cost {
   uint64_t step_flops,
       recomputed_flops; /* floating-point operations; those among them that are done again */
   double step_seconds;  /* an estimate, on the card that the options name; else 0 */
+  uint64_t sent_bytes;  /* by each rank to others, in a step */
+  double stall_seconds; /* of step_seconds: kernels wait for ranks */
 } tsr_run_plan_cost;
 
 /* Simulate a model under a plan. `options` has what a plan does not decide. Fails as tsr_simulate does; `*out` is then
@@ -87,7 +89,7 @@ typedef struct tsr_technique {
       so_far; /* with this one and those before it; of two that exclude one another, the later */
 } tsr_technique;
 
-#define TSR_TECHNIQUES 16
+#define TSR_TECHNIQUES 20
 
 typedef struct tsr_techniques {
   tsr_run_plan_cost without; /* the plan as it was given */

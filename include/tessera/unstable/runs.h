@@ -40,6 +40,17 @@ const char *tsr_params_gpu(const tsr_params *params);
  * does. */
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error);
 
+/* A row of an array of tsr_parameter (C only): how fast ranks send, for the time of a step. */
+#define TSR_RUN_LINK                                                                          \
+  {                                                                                           \
+    .name = "link", .kind = TSR_PARAMETER_TEXT, .argument = "RATE", .example = "50GB/s",      \
+    .help = "What each rank sends to others in a second, for the time of a step: 50GB/s, or " \
+            "400Gb/s (default: 80 % of the card's NVLink, or PCIe, by its data sheet)."       \
+  }
+/* Set how->link_bytes_per_s to what such a parameter has, 0 if it was not given: "50GB/s" and "400Gb/s" are the same. Fails with
+ * TSR_ERROR_ARGUMENT, also without ranks in `how`. */
+int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
+
 /* Rows of an array of tsr_parameter (C only); each is a key of plans. The words of a choice are in the order of its
  * enum, except for `attention`. */
 #define TSR_RUN_PARAMETERS                                                                         \
@@ -191,6 +202,15 @@ int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error);
 /* The word of a flag. */
 const char *tsr_in_place_word(tsr_in_place which);
 
+/* A DeepSpeed configuration, of commands that have TSR_RUN_PARAMETERS and "batch" (tsr_ds_config_apply). */
+#define TSR_DS_CONFIG_PARAMETER                                                                \
+  {                                                                                            \
+    .name = "ds_config", .option = "ds-config", .kind = TSR_PARAMETER_PATH,                    \
+    .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",               \
+    .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json), unless they " \
+            "are given. Keys that have no effect are listed."                                  \
+  }
+
 /* Rows that are no part of a plan: the plan that the others are shorthands of, where to write it, a mistake to plant, and what
  * is printed. */
 #define TSR_PLAN_PARAMETERS                                                                        \
@@ -214,14 +234,7 @@ const char *tsr_in_place_word(tsr_in_place which);
        .argument = "FILE",                                                                         \
        .help = "Take the options of this group from FILE, a plan (docs/plan.md), unless they are " \
                "given, and its choices for single blocks."},                                       \
-      {.name = "ds_config",                                                                        \
-       .option = "ds-config",                                                                      \
-       .kind = TSR_PARAMETER_PATH,                                                                 \
-       .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,                                    \
-       .argument = "FILE",                                                                         \
-       .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json), unless they "  \
-               "are given. Keys that have no effect are listed."},                                 \
-  {                                                                                                \
+      TSR_DS_CONFIG_PARAMETER, {                                                                   \
     .name = "write_plan", .option = "write-plan", .kind = TSR_PARAMETER_PATH, .is_written = true,  \
     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",                   \
     .help = "Write the plan of this run to FILE."                                                  \

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "questions/question.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
@@ -64,6 +65,7 @@ static const tsr_parameter parameters[] = {
      .argument = "FILE",
      .help = "What a machine does in a second, as train --write-rates measured it: predict the "
              "time of a step there."},
+    TSR_RUN_LINK,
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -248,6 +250,32 @@ int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error
   return tsr__fail(error, (tsr_status)status, cause.offset, "%.200s: %s", path, cause.message);
 }
 
+int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error) {
+  static const struct {
+    const char *unit;
+    double bytes;
+  } units[] = {{"GB/s", 1e9}, {"Gb/s", 1e9 / 8}};
+  const char *text = tsr_params_text(params, "link");
+  char digits[32];
+  double number = 0;
+  how->link_bytes_per_s = 0;
+  if (!text) return 0;
+  if (how->ranks < 2) return tsr_params_fail(params, error, "{=link} needs {ranks}, 2 at least");
+  size_t length = strspn(text, "0123456789."), unit = 0;
+  const char *after = text + length + strspn(text + length, " ");
+  while (unit < sizeof units / sizeof *units && strcmp(after, units[unit].unit) != 0) unit++;
+  bool is_known = unit < sizeof units / sizeof *units && length && length < sizeof digits;
+  if (is_known) {
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+  }
+  if (!is_known || !tsr__read_real(digits, &number) || !(number > 0 && number <= 1e6))
+    return tsr_params_fail(params, error,
+                           "{=link} takes a rate such as 50GB/s or 400Gb/s, not '%.40s'", text);
+  how->link_bytes_per_s = number * units[unit].bytes;
+  return 0;
+}
+
 static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,
                       tsr_error *error) {
   size_t settings;
@@ -280,6 +308,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   run->top = tsr_params_count(asked->params, "top");
   int status = options_of(asked->params, &plan, &how, error);
   if (status == 0) status = tsr_params_rates(asked->params, &rates, error);
+  if (status == 0) status = tsr_params_link(asked->params, &how, error);
   how.rates = rates;
   if (status == 0)
     status = tsr_simulate(tsr_params_model(asked->params, "model"), &how, &run->simulation, error);
