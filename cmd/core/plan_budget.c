@@ -86,8 +86,8 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
                    model, budget, 100 * fabs(more), more < 0 ? "less" : "more");
   else if (p->verdict == TSR_PLANNING_FITS)
     (void)snprintf(line, sizeof line,
-                   "%.200s: fits in %s as it is; nothing that may be changed is faster.\n",
-                   model, budget);
+                   "%.200s: fits in %s as it is; nothing that may be changed is faster.\n", model,
+                   budget);
   else if (p->verdict == TSR_PLANNING_FITS_WITH_CHANGES && !p->as_is.is_possible)
     (void)snprintf(line, sizeof line, "%.200s: fits in %s with these changes.\n", model, budget);
   else if (p->verdict == TSR_PLANNING_FITS_WITH_CHANGES)
