@@ -2,8 +2,8 @@
  *
  * Cards: peak rates without sparsity, from NVIDIA's data sheets of the T4, V100 SXM2, L4, A10, A100 (40 and 80
  * GB, SXM), H100 SXM and H200 SXM, and of Ada and Ampere GeForce (whitepapers; 16 bits with sums in fp32). Links
- * are one direction of PCIe as it is measured, about 80 % of its nominal rate. Links between cards: data sheets count both
- * directions of NVLink, of which half is here, nominal; a card without it, or whose bridge joins only two, has PCIe. */
+ * are one direction of PCIe as it is measured, about 80 % of its nominal rate. Links between cards are nominal: half of the
+ * data sheet's NVLink, which counts both directions, or PCIe for cards without NVLink, or with a bridge for two only. */
 #include "plan/cost.h"
 
 #include <assert.h>
@@ -161,7 +161,7 @@ typedef struct link_clock {
   struct {
     uint32_t move;
     double seconds, started_s, end_s;
-  } open[OPEN_MOVES]; /* started and not awaited, in this order */
+  } open[OPEN_MOVES]; /* started and not yet awaited, the oldest first */
   size_t count;
 } link_clock;
 
@@ -184,7 +184,7 @@ static void start_move(link_clock *c, uint32_t number) {
   c->open[c->count++].end_s = c->free_s;
 }
 
-/* A move that was started right before has all of its time before it, whatever kernels did until then. */
+/* If no kernel ran since the start, all of the move's time is waited for, in any schedule. */
 static void wait_for_move(link_clock *c, uint32_t number) {
   size_t i = 0;
   while (i < c->count && c->open[i].move != number) i++;

@@ -178,8 +178,7 @@ static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
     choose(&d[2], "{\"loss\":\"chunked:512\"}");
     if (tokens_of(p) > 128) choose(&d[2], "{\"loss\":\"chunked:128\"}");
   }
-  bool has_ranks = json_object_get(
-      p->base, "ranks"); /* then an optimizer in backward has only one rank's gradients */
+  bool has_ranks = json_object_get(p->base, "ranks"); /* their gradients are summed first */
   if (p->allow & TSR_ALLOW_IN_BACKWARD && !has_ranks &&
       !json_object_get(p->base, "optimizer_in_backward"))
     choose(&d[3], "{\"optimizer_in_backward\":true}");

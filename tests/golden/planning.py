@@ -258,6 +258,31 @@ def ranks(t):
         expect('each sends', took[0]['sent_bytes'], 3 * (answer['predicted']['sent_bytes'] + 16))
 
 
+def rank_budgets(t):
+    """Less memory of each card takes no less time; every figure is that of `simulate`, and every certificate holds."""
+    path = t.work / 'budget.json'
+    for model, cards in (('small', 2), ('small', 8), ('llama', 2), ('llama', 8)):
+        common = (*SIZES, '--gpus', cards, '--allow', 'zero,recompute,loss-chunk')
+        before, most = None, t.plan(model, '1TiB', *common)['as_is']['peak_reserved_bytes']
+        for part in range(20):
+            answer = t.plan(model, f'{most - most * part // 20}B', *common)
+            what, found = f'{model} {cards} {part}', answer['predicted']
+            expect(f'{what}: certificate', holds(answer), True)
+            path.write_text(json.dumps(answer['plan']))
+            peak = json.loads(t.run('simulate', t.models[model], *SIZES, '--plan', path, '--gpu', 'a100', '--rank', cards - 1,
+                                    '--json').stdout)['devices'][0]
+            expect(f'{what}: simulated', (peak['peak']['allocated_bytes'], peak['peak_reserved_bytes']),
+                   (found['peak_allocated_bytes'], found['peak_reserved_bytes']))
+            if answer['verdict'] == 'does_not_fit':
+                break
+            expect(f'{what}: within', found['peak_reserved_bytes'] <= answer['budget_bytes'], True)
+            if before:
+                expect(f'{what}: less memory', found['peak_reserved_bytes'] <= before['peak_reserved_bytes'], True)
+                expect(f'{what}: more time', found['step_time_us'] >= before['step_time_us'] - 0.01, True)
+            before = found
+        expect(f'{model} {cards}: several', part > 3, True)
+
+
 def sign(answer):
     text = json.dumps(answer['plan'], sort_keys=True, separators=(',', ':')) + '\n'
     answer['plan_hash'] = hashlib.sha256(text.encode()).hexdigest()
@@ -434,8 +459,9 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, narrows, trains, certificates, tampered, ranks, said_stages, largest, largest_model,
-                                                                           front, pastes, documented))
+    checks = (executes, narrows, trains, certificates, tampered, ranks, rank_budgets, said_stages, largest, largest_model,
+              front, pastes, documented)
+    return run_tests((check.__name__, functools.partial(check, t)) for check in checks)
 
 
 if __name__ == '__main__':

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <tessera/unstable/planning.h>
 
-#include "exec/survey.h"
 #include "models/model.h"
+#include "planner/planner.h"
 #include "test_support.h"
 
 /* Under a sanitizer every 11th budget, and the first and the last case. */
@@ -213,6 +213,44 @@ static void test_keeps_the_stage(void **state) {
   tsr_model_free(model);
 }
 
+/* What few blocks take tells what all take at least; of kernels, copies and the link it tells exactly that. */
+static void check_ways(const char *name, const char *plan_text, double link_bytes_per_s) {
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  how.batch = 4;
+  how.sequence = 128;
+  how.steps = 3;
+  how.gpu = "a100";
+  how.link_bytes_per_s = link_bytes_per_s;
+  tsr_model *model = model_named(name);
+  tsr_run_plan *plan = plan_of(plan_text);
+  tsr_planning *planning = begin(model, plan, &how, TSR_ALLOW_DEFAULT);
+  tsr_error error;
+  assert_int_equal(tsr__planner_list_ways(planning, &error), 0);
+  assert_true(planning->ways.count > 100);
+  for (size_t i = 0; i < planning->ways.count; i += IS_SANITIZED ? 13 : 1) {
+    tsr__way *way = &planning->ways.items[i];
+    double step_s = way->step_s, links_s = way->links_s, waited_s = way->waited_s;
+    assert_int_equal(tsr__planner_survey_way(planning, way, &error), 0);
+    const tsr__cost *cost = &way->survey.cost;
+    assert_true(step_s <= way->step_s * (1 + 1e-6));
+    assert_true(fabs(waited_s - cost->waited_s) <= 1e-6 * cost->waited_s);
+    assert_true(fabs(links_s - cost->links_s) <= 1e-6 * cost->links_s);
+    assert_true(way->step_s <= cost->step_s * (1 + 1e-9));
+  }
+  tsr_planning_free(planning);
+  tsr_run_plan_free(plan);
+  tsr_model_free(model);
+}
+
+static void test_few_blocks_tell_of_all(void **state) {
+  (void)state;
+  for (double rate = 1e9; rate <= 1e12; rate *= 1000) {
+    check_ways("gpt2", "{\"ranks\":8,\"version\":1}", rate);
+    check_ways("llama-3.2-1b", "{\"dtype\":\"bf16\",\"ranks\":3,\"version\":1}", rate);
+    check_ways("gpt2-medium", "{\"clip\":\"1.0\",\"ranks\":2,\"version\":1}", rate);
+  }
+}
+
 /* A slower link: no stage sends less, so that what takes less memory is not for nothing. */
 static void test_a_slow_link_costs(void **state) {
   (void)state;
@@ -359,6 +397,7 @@ int main(void) {
       cmocka_unit_test(test_less_memory_takes_no_less_time),
       cmocka_unit_test(test_chooses_what_ranks_share),
       cmocka_unit_test(test_keeps_the_stage),
+      cmocka_unit_test(test_few_blocks_tell_of_all),
       cmocka_unit_test(test_a_slow_link_costs),
       cmocka_unit_test(test_changes_nothing_without_need),
       cmocka_unit_test(test_finds_what_is_free),
