@@ -413,39 +413,6 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
-/* "out/run.pickle" of rank 3 is "out/rank3_run.pickle", as tessera.record names them; with `ending` in place of ".pickle".
- * The caller frees it. */
-static char *rank_path(const char *path, uint64_t rank, const char *ending) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  const char *dot = ending ? strstr(name, ".pickle") : NULL;
-  size_t folder = (size_t)(name - path), stem = dot ? (size_t)(dot - name) : strlen(name);
-  size_t room = strlen(path) + 64;
-  char *out = malloc(room);
-  if (out)
-    (void)snprintf(out, room, "%.*srank%" PRIu64 "_%.*s%s", (int)folder, path, rank, (int)stem,
-                   name, ending ? ending : "");
-  return out;
-}
-
-/* Which rank a snapshot is of, and where that is among the others, as tessera.record writes it. */
-static int write_sidecar(cli_session *session, uint64_t rank, uint64_t ranks) {
-  char text[1024];
-  char *path = rank_path(session->options->output, rank, ".json");
-  cli_output output = {.path = path};
-  if (!path) return TSR_ERROR_MEMORY;
-  int length = snprintf(text, sizeof text,
-                        "{\"schema\": \"tessera/capture/1\", \"reason\": \"simulated\", "
-                        "\"ranks\": {\"rank\": %" PRIu64 ", \"world_size\": %" PRIu64
-                        ", \"source\": \"simulated\"}, \"mesh\": {\"names\": [\"dp\"], "
-                        "\"sizes\": [%" PRIu64 "], \"coordinates\": [%" PRIu64
-                        "], \"source\": \"simulated\"}}\n",
-                        rank, ranks, ranks, rank);
-  int status = cli_output_write(&output, text, (size_t)length) ? TSR_ERROR_WRITE : 0;
-  status = cli_finish_aside(session, &output, status);
-  free(path);
-  return status;
-}
-
 /* The answer is rank 0's, or of the one that was asked for; each is asked for its own snapshot. */
 static int write_rank(cli_session *session, uint64_t rank, uint64_t ranks,
                       const tsr_format *format) {
@@ -455,14 +422,15 @@ static int write_rank(cli_session *session, uint64_t rank, uint64_t ranks,
   tsr_answer *answer = NULL;
   char number[24];
   int length = snprintf(number, sizeof number, "%" PRIu64, rank);
-  char *path = rank_path(session->options->output, rank, NULL);
+  char *path = cli_rank_path(session->options->output, rank);
   int status = path ? 0 : TSR_ERROR_MEMORY;
   if (status == 0)
     status = tsr_params_set_text(own, "rank", number, (size_t)length, &session->error);
   if (status == 0)
     status = tsr_ask(question, &subject, 1, own, &session->query, &answer, &session->error);
   if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(answer), format, path);
-  if (status == 0 && strstr(path, ".pickle")) status = write_sidecar(session, rank, ranks);
+  if (status == 0)
+    status = cli_rank_sidecar(session, session->options->output, rank, ranks, "simulated");
   tsr_answer_free(answer);
   free(path);
   return status;

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/formats.h>
 #include <unistd.h>
@@ -270,4 +271,43 @@ int cli_export(cli_session *session) {
   const tsr_format *format = format_of(session->options);
   return format->content == TSR_FORMAT_SNAPSHOT ? export_whole(session)
                                                 : export_other(session, format);
+}
+
+/* ---- ranks ---- */
+
+/* With `ending` in place of ".pickle", unless that is NULL. */
+static char *rank_path(const char *path, uint64_t rank, const char *ending) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *dot = ending ? strstr(name, ".pickle") : NULL;
+  size_t folder = (size_t)(name - path), stem = dot ? (size_t)(dot - name) : strlen(name);
+  size_t room = strlen(path) + 64;
+  char *out = malloc(room);
+  if (out)
+    (void)snprintf(out, room, "%.*srank%" PRIu64 "_%.*s%s", (int)folder, path, rank, (int)stem,
+                   name, ending ? ending : "");
+  return out;
+}
+
+char *cli_rank_path(const char *path, uint64_t rank) {
+  return rank_path(path, rank, NULL);
+}
+
+int cli_rank_sidecar(cli_session *session, const char *path, uint64_t rank, uint64_t ranks,
+                     const char *reason) {
+  char text[1024];
+  if (!strstr(path, ".pickle")) return 0;
+  char *name = rank_path(path, rank, ".json");
+  cli_output output = {.path = name};
+  if (!name) return TSR_ERROR_MEMORY;
+  int length =
+      snprintf(text, sizeof text,
+               "{\"schema\": \"tessera/capture/1\", \"reason\": \"%s\", "
+               "\"ranks\": {\"rank\": %" PRIu64 ", \"world_size\": %" PRIu64
+               ", \"source\": \"%s\"}, \"mesh\": {\"names\": [\"dp\"], "
+               "\"sizes\": [%" PRIu64 "], \"coordinates\": [%" PRIu64 "], \"source\": \"%s\"}}\n",
+               reason, rank, ranks, reason, ranks, rank, reason);
+  int status = cli_output_write(&output, text, (size_t)length) ? TSR_ERROR_WRITE : 0;
+  status = cli_finish_aside(session, &output, status);
+  free(name);
+  return status;
 }

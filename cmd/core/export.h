@@ -28,4 +28,11 @@ uint64_t cli_export_warn_of_size(const cli_session *session, const tsr_snapshot 
 int cli_export_snapshot(cli_session *session, const tsr_snapshot *snapshot,
                         const tsr_format *format, cli_output *output);
 
+/* "out/run.pickle" of rank 3 is "out/rank3_run.pickle", as tessera.record names it; the caller's, or NULL when out of memory. */
+char *cli_rank_path(const char *path, uint64_t rank);
+/* Write its sidecar, "out/rank3_run.json", if it is a pickle: which of `ranks` it is of, and where that is among the others. `reason`
+ * says how it was made: "simulated". Returns 0 or a negative tsr_status. */
+int cli_rank_sidecar(cli_session *session, const char *path, uint64_t rank, uint64_t ranks,
+                     const char *reason);
+
 #endif

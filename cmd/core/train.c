@@ -264,7 +264,8 @@ typedef struct run {
   bool is_json, has_failed, is_begun, has_weights, is_over;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
-  tsr_train_rank *ranks; /* what each took; owned */
+  tsr_train_rank *ranks;    /* what each took; owned */
+  tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL for a process alone */
   size_t rank_room;
   bool is_member;       /* another rank than 0: it says nothing */
   const char *products; /* the word for what multiplies matrices; NULL before the first step */
@@ -739,12 +740,34 @@ static int try_outputs(const cli_options *options) {
   return 0;
 }
 
-static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
-                          const tsr_format *format) {
-  cli_output output = {.path = tsr_params_text(session->options->own, "snapshot")};
-  if (!snapshot) return 0;
+static int write_one(cli_session *session, const tsr_snapshot *snapshot, const tsr_format *format,
+                     const char *path) {
+  cli_output output = {.path = path};
   int status = cli_export_snapshot(session, snapshot, format, &output);
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
+}
+
+/* Of one of several ranks, as `simulate` names them. */
+static int write_rank(cli_session *session, const tsr_snapshot *snapshot, const tsr_format *format,
+                      uint32_t rank, uint32_t ranks) {
+  const char *path = tsr_params_text(session->options->own, "snapshot");
+  char *name = cli_rank_path(path, rank);
+  int status = name ? write_one(session, snapshot, format, name) : TSR_ERROR_MEMORY;
+  free(name);
+  return status ? status : cli_rank_sidecar(session, path, rank, ranks, "trained");
+}
+
+/* This process's, and those of the threads that trained with it. */
+static int write_snapshots(cli_session *session, const run *r, const tsr_training *out,
+                           const tsr_format *format) {
+  if (!out->snapshot) return 0;
+  if (out->rank_count < 2)
+    return write_one(session, out->snapshot, format,
+                     tsr_params_text(session->options->own, "snapshot"));
+  int status = write_rank(session, out->snapshot, format, out->rank, out->rank_count);
+  for (uint32_t i = 1; status == 0 && r->snapshots && i < out->rank_count; i++)
+    if (r->snapshots[i]) status = write_rank(session, r->snapshots[i], format, i, out->rank_count);
+  return status;
 }
 
 /* ---- Ranks ---- */
@@ -783,8 +806,10 @@ static int find_ranks(const tsr_simulate_options *options, tsr_train_options *ho
     how->rank_room = options->ranks < 1024 ? (size_t)options->ranks : 1024;
   }
   if (how->launch == TSR_TRAIN_ALONE) return 0;
+  r->rank_room = how->rank_room;
   how->ranks = r->ranks = calloc(how->rank_room, sizeof *r->ranks);
-  return r->ranks ? 0 : TSR_ERROR_MEMORY;
+  how->snapshots = r->snapshots = calloc(how->rank_room, sizeof(tsr_snapshot *));
+  return r->ranks && r->snapshots ? 0 : TSR_ERROR_MEMORY;
 }
 
 /* Train, and print what comes of it. */
@@ -899,8 +924,8 @@ static int write_rates(cli_session *session, const tsr_training *out) {
 
 static int finish(cli_session *session, const run *r, const tsr_training *out,
                   const tsr_format *format) {
-  if (r->is_member) return 0;
-  int status = write_snapshot(session, out->snapshot, format);
+  int status = write_snapshots(session, r, out, format);
+  if (r->is_member) return status;
   if (status == 0) status = write_rates(session, out);
   return status ? status : explain_end(out, session->options->command);
 }
@@ -920,6 +945,8 @@ int cli_train(cli_session *session) {
   const tsr_ds_config_how ds = {
       .ranks = how.rank_room, .trains = true, .note = r.is_member ? NULL : cli_say_ds_note};
   int status = cli_read_ds_config(session, ds);
+  /* Rank 0 refuses it as well, and says why. The launcher would end it first, if this rank failed. */
+  if (status == TSR_ERROR_FORMAT && r.is_member) return 0;
   if (status == 0) status = read_options(session);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
@@ -944,6 +971,8 @@ int cli_train(cli_session *session) {
   if (subject) session->path = subject;
   if (status == 0) status = finish(session, &r, &out, format);
   free(r.ranks);
+  for (size_t i = 0; r.snapshots && i < r.rank_room; i++) tsr_snapshot_free(r.snapshots[i]);
+  free(r.snapshots);
   free(text);
   free(ops);
   cli_folder_release(&r.folder);

@@ -228,9 +228,16 @@ static void check_gradients(tsr__executor *e) {
   }
 }
 
-uint64_t tsr__executed_sent_bytes(const tsr__tape *tape) {
+uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated) {
   uint64_t ranks = tape->sharding.ranks;
-  return ranks ? tsr__tape_sent_bytes(tape) + (ranks - 1) * sizeof(finding) : 0;
+  if (!ranks) return 0;
+  uint64_t sum = tsr__tape_sent_bytes(tape) + (ranks - 1) * sizeof(finding);
+  for (size_t i = 0; i < tape->moves.count && !is_updated; i++) {
+    const tsr__tape_move *m = &tape->moves.items[i];
+    assert(!m->is_update || m->kind != TSR__MOVE_BROADCAST);
+    if (m->is_update && !m->is_once) sum -= tsr__move_sent_bytes(tape, m);
+  }
+  return sum;
 }
 
 /* What one rank has found counts for all. */

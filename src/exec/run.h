@@ -107,8 +107,9 @@ tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tens
 /* Whether all elements are finite numbers; true for layouts with gaps, and for types but fp32, bf16 and fp16. The
  * tensor has data. O(elements). */
 bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
-/* Bytes that a rank sends in a step that updates: the tape's, and what ranks agree on. 0 for one alone. */
-uint64_t tsr__executed_sent_bytes(const tsr__tape *tape);
+/* Bytes that a rank sends in a step: the tape's, and what ranks agree on. A step that updates nothing, because it diverged or
+ * a scaled loss overflowed, shares no parameters. 0 for one alone. O(moves). */
+uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */

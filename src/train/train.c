@@ -288,8 +288,8 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                              step->step == t->run->steps || step->is_diverged || t->data_status};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
   tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
-  if (!step->is_skipped && !step->is_diverged)
-    t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->tape);
+  bool is_updated = !step->is_skipped && !step->is_diverged;
+  t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->tape, is_updated);
   goes_on = end_step(t, goes_on);
   return goes_on && !step->is_diverged && !t->data_status;
 }
@@ -661,7 +661,16 @@ static training *new_training(const tsr_simulate_options *run, const tsr_train_o
 static void run_member(void *context) {
   member *m = context;
   m->status = train(m->t, m->model, &m->error);
-  tsr_snapshot_free(m->t->out.snapshot);
+}
+
+/* The snapshot of a thread goes to the caller, who has room for it. */
+static void give_snapshot(const training *first, uint32_t rank, training *t) {
+  const tsr_train_options *o = first->options;
+  assert(rank);
+  if (o->snapshots && rank < o->rank_room)
+    o->snapshots[rank] = t->out.snapshot;
+  else
+    tsr_snapshot_free(t->out.snapshot);
 }
 
 /* Rank 0 is the caller's thread, and answers for all. */
@@ -680,7 +689,9 @@ static int prepare_members(member *all, uint32_t ranks, training *first, const t
       m->options.subject = NULL;
       m->options.is_said = NULL;
       m->options.rank_room = 0;
-      m->options.is_recorded = m->options.is_profiled = m->options.measures = false;
+      m->options.is_profiled = m->options.measures = false;
+      if (!m->options.snapshots) m->options.is_recorded = false;
+      m->options.snapshots = NULL;
       m->t = new_training(&m->run, &m->options);
     }
     status = m->t ? tsr__threads_comm_new(hub, i, &m->t->comm, error) : tsr__fail_memory(error);
@@ -715,6 +726,7 @@ static int train_threads(training *first, const tsr_model *model, tsr_error *err
   if (is_ready) status = train_members(all, ranks, model, error);
   for (uint32_t i = 0; all && i < ranks; i++) {
     if (!is_ready && all[i].t) tsr__comm_free(all[i].t->comm);
+    if (i && all[i].t) give_snapshot(first, i, all[i].t);
     if (i) tsr__free(all[i].t);
   }
   tsr__free(all);

@@ -217,6 +217,88 @@ def counted(runs, mpi, ranks, library):
         assert totals == sorted(one['sent_bytes'] + around for one in events[-1]['ranks']), (stage, totals, events[-1])
 
 
+def parsed(output):
+    return [json.loads(line) for line in output.splitlines() if line.startswith('{')]
+
+
+def diverges(runs):
+    """A step that updates nothing shares no parameters: what is sent is predicted nevertheless."""
+    for stage in STAGES:
+        for options in (['--lr', '1e30'], ['--dtype', 'fp16', '--master-weights', '--loss-scale', '4000000000']):
+            _, output, _ = runs.run(runs.command(GPT2, ['--ranks', '3', '--zero', str(stage), *options]))
+            end = parsed(output)[-1]
+            assert end['diverged'] or end['steps_skipped'], (stage, options, end)
+            check_ranks([end], 3, f'stage {stage} {options}')
+
+
+def snapshots(runs, mpi=None):
+    """Each rank writes what it recorded, and which rank it is, as simulated ranks are named."""
+    path = f'{runs.work}/trained.pickle'
+    events, _ = runs.train(GPT2, ['--zero', '3', '--snapshot', path, *([] if mpi else ['--ranks', '3'])],
+                           **({'mpi': mpi, 'ranks': 3} if mpi else {}))
+    assert not os.path.exists(path)
+    for rank, took in enumerate(events[-1]['ranks']):
+        name = f'{runs.work}/rank{rank}_trained'
+        with open(f'{name}.json', encoding='utf-8') as file:
+            sidecar = json.load(file)
+        assert sidecar['reason'] == 'trained' and sidecar['ranks']['rank'] == rank, sidecar
+        assert sidecar['mesh'] == {'names': ['dp'], 'sizes': [3], 'coordinates': [rank], 'source': 'trained'}, sidecar
+        status, output, errors = runs.run([runs.program, 'peak', f'{name}.pickle', '--json'])
+        assert status == 0 and json.loads(output)['devices'][0]['peak']['allocated_bytes'] == took['peak_bytes'], (output, errors)
+        os.remove(f'{name}.json')
+        os.remove(f'{name}.pickle')
+
+
+def loses_data(runs):
+    """A thread that fails while the others are in a step: all of them stop at once, and the message names it. Rank 0 speaks for itself."""
+    for stage in STAGES:
+        with open(f'{runs.work}/shrinking', 'wb') as out:
+            out.write(bytes(i * i * 31 % 251 for i in range(200000)))
+        command = runs.command(GPT2, ['--ranks', '3', '--zero', str(stage), '--data', f'{runs.work}/shrinking'], steps=1000000)
+        with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as training:
+            for _ in range(3):
+                training.stdout.readline()
+            os.truncate(f'{runs.work}/shrinking', 1000)
+            began = time.monotonic()
+            _, errors = training.communicate(timeout=HANG_S)
+        why = 'the file has become shorter while it is read'
+        named = any(f'rank {rank} has failed: {why}' in errors for rank in (1, 2)) or f'shrinking: {why}' in errors
+        assert training.returncode == 3 and named and time.monotonic() - began < 10, (stage, training.returncode, errors)
+
+
+def refuses_once(runs, mpi):
+    """Of all ranks, one says what is wrong with a configuration."""
+    path = f'{runs.work}/ds_config.json'
+    with open(path, 'w', encoding='utf-8') as out:
+        json.dump({'zero_optimization': {'stage': 7}}, out)
+    status, output, errors = runs.run(runs.command(GPT2, ['--ds-config', path], mpi=mpi, ranks=3))
+    assert status and not output and errors.count('zero_optimization.stage must be') == 1, (status, output, errors)
+
+
+def interrupted(runs, mpi):
+    """Ctrl-C ends all ranks within ten seconds, and what was saved is whole: the run goes on from it."""
+    command = runs.command(WIDE, ['--zero', '3', '--save-every', '2'], steps=1000000, save='stopped', mpi=mpi, ranks=3)
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                          env={**os.environ, 'HWLOC_COMPONENTS': '-gl'}) as launcher:
+        try:
+            for _ in range(5):
+                launcher.stdout.readline()
+            began = time.monotonic()
+            os.killpg(launcher.pid, signal.SIGINT)  # as a terminal does
+            output, errors = launcher.communicate(timeout=HANG_S)
+        finally:
+            if launcher.poll() is None:
+                os.killpg(launcher.pid, signal.SIGKILL)
+    took = time.monotonic() - began
+    print(f'# {mpi}: ended after {took:.1f} s, with {launcher.returncode}')
+    assert took < 10, (took, output, errors)
+    (steps,) = {int(name[9:-12]) for name in os.listdir(f'{runs.work}/stopped') if name.startswith('training-')
+                and name.endswith('.safetensors')}
+    status, output, errors = runs.run([runs.program, 'train', '--resume', f'{runs.work}/stopped', '--ranks', '0', '--zero', '0',
+                                       '--steps', str(steps + 1), '--json'])
+    assert status == 0 and parsed(output)[-1]['steps_before'] == steps, (status, output, errors)
+
+
 def killed(runs, mpi):
     """A rank that disappears ends the others within ten seconds, with a message."""
     command = runs.command(GPT2, ['--zero', '3'], steps=1000000, mpi=mpi, ranks=3)
@@ -279,6 +361,8 @@ def list_tests(runs, library):
         tests.append((name, lambda model=model, options=options: same(runs, model, 2, options), None))
     tests += [(f'what {ranks} ranks send', lambda ranks=ranks: sent(runs, ranks), None) for ranks in (2, 3)]
     tests += [('simulated ranks', lambda: simulated(runs), None), ('planned ranks', lambda: planned(runs), None),
+              ('steps that update nothing', lambda: diverges(runs), None), ('snapshots', lambda: snapshots(runs), None),
+              ('a rank that fails', lambda: loses_data(runs), None),
               ('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
     if library:
         tests = []
@@ -286,6 +370,10 @@ def list_tests(runs, library):
         tests += [(f'{mpi}, {ranks} ranks', lambda mpi=mpi, ranks=ranks: over_mpi(runs, mpi, ranks), mpi) for ranks in (2, 4)]
         tests += [(f'{mpi}, planned', lambda mpi=mpi: assert_same(planned(runs, mpi), planned(runs)), mpi)]
         tests += [(f'{mpi}, counted', lambda mpi=mpi: counted(runs, mpi, 2, library), mpi),
+                  (f'{mpi}, 8 ranks', lambda mpi=mpi: over_mpi(runs, mpi, 8), mpi),
+                  (f'{mpi}, snapshots', lambda mpi=mpi: snapshots(runs, mpi), mpi),
+                  (f'{mpi}, refused once', lambda mpi=mpi: refuses_once(runs, mpi), mpi),
+                  (f'{mpi}, interrupted', lambda mpi=mpi: interrupted(runs, mpi), mpi),
                   (f'{mpi}, killed', lambda mpi=mpi: killed(runs, mpi), mpi)]
     return tests
 
@@ -293,7 +381,7 @@ def list_tests(runs, library):
 def list_few(runs):
     return [('3 ranks, small buckets', lambda: same(runs, GPT2, 3, ['--bucket', '1000', '--clip', '0.5']), None),
             ('2 ranks, with everything elsewhere', lambda: same(runs, GPT2, 2, ['--offload', ALL]), None),
-            ('going on', lambda: resumes(runs), None)]
+            ('snapshots', lambda: snapshots(runs), None), ('going on', lambda: resumes(runs), None)]
 
 
 def main():

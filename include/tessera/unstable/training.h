@@ -201,6 +201,9 @@ typedef struct tsr_train_options {
       is_said; /* receives whether another rank reports a failure, so that this one need not; or NULL */
   tsr_train_rank *ranks; /* receives what each rank took: as many as there are; or NULL */
   size_t rank_room;      /* of how many there is room */
+  /* Of runs that are recorded: receives the snapshots of the other threads, by their ranks from 1 on, in an array of
+   * `rank_room` zeros; the caller's, also after a failure. NULL: only this rank is recorded. Processes have their own. */
+  tsr_snapshot **snapshots;
   const char *
       *subject; /* receives the name of the file that a failure is about, or NULL; or is NULL */
 } tsr_train_options;
