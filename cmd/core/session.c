@@ -215,8 +215,7 @@ static int explain_write(const cli_session *session) {
   return CLI_FAULT;
 }
 
-/* One line about the library's error; returns the exit status. */
-static int explain(const cli_session *session, int status) {
+int cli_explain(const cli_session *session, int status) {
   const tsr_error *error = &session->error;
   const cli_command *command = session->options->command;
   const char *name = command && command->is_drop_in ? command->about.name : NULL;
@@ -278,7 +277,7 @@ int cli_run(const cli_options *options) {
   int status = run(&session);
   bool complete = status == 0 || status == CLI_CHECK_FAILED;
   if (complete && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
-  if (status < 0) status = explain(&session, status);
+  if (status < 0) status = cli_explain(&session, status);
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);
   free(session.model_path);

@@ -31,6 +31,9 @@ typedef struct cli_session {
 /* The file's name as messages have it: "standard input" for "-". */
 const char *cli_path_words(const char *path);
 
+/* Print one line about the library's error, which session->error explains; returns the exit status. `status` is negative. */
+int cli_explain(const cli_session *session, int status);
+
 /* Run the command line; returns the exit status. */
 int cli_run(const cli_options *options);
 

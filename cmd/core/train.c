@@ -26,6 +26,8 @@
 
 #include "export.h"
 #include "folder.h"
+#include "message.h"
+#include "ranks.h"
 #include "session.h"
 #include "textfile.h"
 #include "train_budget.h"
@@ -261,13 +263,14 @@ typedef struct run {
   uint64_t save_every;
   double started_s, printed_s, last_s; /* seconds of the monotonic clock */
   uint64_t skipped_count;              /* steps whose gradients overflowed */
-  bool is_json, has_failed, is_begun, has_weights, is_over;
+  bool is_json, has_failed, is_begun, has_weights, is_over, was_interrupted;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
   tsr_train_rank *ranks;    /* what each took; owned */
   tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL for a process alone */
   size_t rank_room;
-  bool is_member;       /* another rank than 0: it says nothing */
+  bool is_member;       /* another rank than 0: it prints nothing */
+  cli_ranks *processes; /* that a launcher has started, or NULL */
   const char *products; /* the word for what multiplies matrices; NULL before the first step */
 } run;
 
@@ -390,6 +393,7 @@ static void put_any_step(run *r, const tsr_train_step *step) {
 static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
   put_any_step(r, step);
+  r->was_interrupted |= is_interrupted || step->is_interrupted;
   bool is_end = step->is_last || is_interrupted || r->has_failed;
   bool is_due = r->save_every && step->step % r->save_every == 0;
   if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
@@ -454,7 +458,7 @@ static void put_json_end(run *r, const tsr_training *t) {
       json_number(now_s() - r->started_s, time), t->step_flops,
       json_number(t->steps_done ? t->first_loss : NAN, first),
       json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
-      t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false",
+      t->is_out_of_memory ? "true" : "false", r->was_interrupted ? "true" : "false",
       r->folder.is_saved ? "true" : "false", t->peak_bytes, t->predicted_peak_bytes,
       t->reserved_bytes, t->predicted_reserved_bytes, bound, spaces, quote,
       r->products ? r->products : "null", quote);
@@ -538,7 +542,7 @@ static void put_end(run *r, const tsr_training *t) {
   if (r->skipped_count)
     (void)snprintf(skipped, sizeof skipped, ", %s skipped", count_text(r->skipped_count, number));
   (void)snprintf(line, sizeof line, "%s%s step%s%s: loss from %s to %s. Peak %s, %s%s.\n",
-                 is_interrupted ? "Interrupted after " : "", count_text(t->steps_done, count),
+                 r->was_interrupted ? "Interrupted after " : "", count_text(t->steps_done, count),
                  t->steps_done == 1 ? "" : "s", skipped, loss_text(t->first_loss, first),
                  loss_text(t->last_loss, last), peak,
                  t->peak_bytes == t->predicted_peak_bytes ? "as predicted" : "predicted ",
@@ -772,31 +776,66 @@ static int write_snapshots(cli_session *session, const run *r, const tsr_trainin
 
 /* ---- Ranks ---- */
 
-/* A number that a launcher has put into the environment; -1 if it is not there. */
-static long launched(const char *name) {
-  const char *text = getenv(name);
-  char *end = NULL;
-  long number = text ? strtol(text, &end, 10) : -1;
-  return text && *text && !*end && number >= 0 ? number : -1;
-}
-
 /* Before MPI may end the process. */
 static void say_failure(void *context, uint32_t rank, const char *reason) {
   const run *r = context;
-  cli_say(r->session->options->command->about.name, "rank %" PRIu32 " cannot go on: %s", rank,
+  cli_say(r->session->options->command->about.name, "rank %" PRIu32 " cannot continue: %s", rank,
           reason);
 }
 
-/* Whether a launcher has started this process, and as which rank, is known before MPI is loaded. */
-static void find_launcher(tsr_train_options *how, run *r) {
-  long open_rank = launched("OMPI_COMM_WORLD_RANK"), mpich_rank = launched("PMI_RANK");
-  long size = launched(open_rank >= 0 ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE");
-  if (size < 1 || (open_rank < 0 && mpich_rank < 0)) return;
-  how->launch = open_rank >= 0 ? TSR_TRAIN_OPEN_MPI : TSR_TRAIN_MPICH;
+static bool wants_end(void *context) {
+  (void)context;
+  return is_interrupted;
+}
+
+/* The number of ranks is the launcher's. Options may only repeat it; a saved run's is replaced. */
+static int take_launched(cli_session *session, tsr_train_options *how, run *r) {
+  tsr_params *own = session->options->own;
+  bool is_typed = tsr_params_has(own, "ranks");
+  uint32_t count = cli_ranks_count(r->processes);
+  r->is_member = cli_ranks_rank(r->processes) > 0;
+  if (!r->processes) {
+    /* Alone: without ranks there is no stage, whatever a saved run had. */
+    bool is_alone = is_typed && !tsr_params_count(own, "ranks") && !tsr_params_has(own, "zero");
+    return is_alone ? tsr_params_set_integer(own, "zero", 0, &session->error) : 0;
+  }
+  if (is_typed && tsr_params_count(own, "ranks") != count)
+    return cli_usage_error(session->options->command,
+                           "--ranks is %" PRIu64 ", but the launcher has started %" PRIu32,
+                           tsr_params_count(own, "ranks"), count);
+  how->launch = TSR_TRAIN_PROCESSES;
+  how->processes = cli_ranks_processes(r->processes);
   how->failed = say_failure;
-  how->rank_room = (size_t)size;
-  r->is_member = (open_rank >= 0 ? open_rank : mpich_rank) > 0;
+  how->wants_end = wants_end;
+  how->rank_room = count;
   if (r->is_member) how->step = NULL;
+  return is_typed ? 0 : tsr_params_set_integer(own, "ranks", count, &session->error);
+}
+
+static uint64_t ranks_of_plan(const tsr_params *own) {
+  const tsr_run_plan *plan = tsr_params_plan(own, "plan");
+  tsr_simulate_options options = {.struct_bytes = sizeof options};
+  if (plan) tsr_run_plan_options(plan, &options);
+  return options.ranks;
+}
+
+/* A plan that was given is for its own number of ranks. A saved run may continue with another, and a step is another then. */
+static int compare_ranks(cli_session *session, const run *r, bool is_plan_given) {
+  const tsr_params *own = session->options->own;
+  uint64_t planned = ranks_of_plan(own), before = planned ? planned : 1, now = before;
+  if (tsr_params_has(own, "ranks")) now = tsr_params_count(own, "ranks");
+  if (!now) now = 1;
+  if (now == before) return 0;
+  if (is_plan_given && r->processes && planned)
+    return cli_usage_error(
+        session->options->command,
+        "the plan is for %" PRIu64 " ranks, but the launcher has started %" PRIu64, planned, now);
+  if (tsr_params_has(own, "resume") && !is_plan_given && !session->options->quiet)
+    cli_say(session->options->command->about.name,
+            "the run was saved with %" PRIu64 " rank%s and continues with %" PRIu64
+            ": a step now has the batches of %" PRIu64,
+            before, before == 1 ? "" : "s", now, now);
+  return 0;
 }
 
 /* Threads, if the options name ranks and no launcher has started them; and room for what each takes. */
@@ -821,23 +860,28 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
   if (status) return cli_params_error(session->options->command, status, &session->error);
   if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
-  bool is_said = false;
+  bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   watch_interrupts(before);
   r->started_s = r->last_s = now_s();
   tsr_train_options all = *how;
   all.is_said = &is_said;
+  all.has_begun = &has_begun;
   status = find_ranks(&options, &all, r);
   if (status == 0)
     status = tsr_train(tsr_params_model(own, "model"), &options, &all, out, &session->error);
   unwatch_interrupts(before);
   tsr_run_plan_free(plan);
-  if (status && is_said) return CLI_FAULT;
-  if (status == 0 && r->is_member) return 0;
+  session->is_about_no_input = !*how->subject; /* else the library named one */
+  if (*how->subject) session->path = *how->subject;
   bool is_of_options =
       status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
-  if (is_of_options && !*how->subject)
-    return cli_usage_error(session->options->command, "%s", session->error.message);
+  if (is_of_options && !is_said && !*how->subject)
+    status = cli_usage_error(session->options->command, "%s", session->error.message);
+  if (status && r->processes && !has_begun)
+    return cli_ranks_agree(r->processes, session, is_said ? 0 : status);
+  if (status && is_said) return CLI_FAULT;
+  if (status > 0 || (status == 0 && r->is_member)) return status;
   cli_folder_say(&r->folder, r->is_over);
   if (status || r->save_status) return status ? status : r->save_status;
   if (how->ops) (r->is_json ? put_json_ops : put_ops)(r, out, how->ops);
@@ -930,6 +974,32 @@ static int finish(cli_session *session, const run *r, const tsr_training *out,
   return status ? status : explain_end(out, session->options->command);
 }
 
+/* Everything before the run: options, data and folders. */
+static int get_ready(cli_session *session, tsr_train_options *how, run *r,
+                     const tsr_format **format, char **text) {
+  const cli_options *options = session->options;
+  const tsr_ds_config_how ds = {
+      .ranks = how->rank_room, .trains = true, .note = r->is_member ? NULL : cli_say_ds_note};
+  bool is_plan_given = tsr_params_has(options->own, "plan");
+  int status = cli_read_ds_config(session, ds);
+  if (status == 0) status = read_options(session);
+  if (status == 0 && options->operand_count)
+    status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
+  if (status == 0) status = check(options, format);
+  if (status == 0 && !r->is_member) status = try_outputs(options);
+  if (status == 0) status = read_optimizer(options, how);
+  if (status == 0) status = cli_read_parameters(session, 0);
+  if (status == 0) status = compare_ranks(session, r, is_plan_given);
+  if (status == 0) read_numbers(options, how);
+  how->measures = tsr_params_has(options->own, "write_rates");
+  if (status == 0)
+    status = cli_train_plan(session, options->operand_count ? options->operands[0] : "",
+                            how->rank_room, r->is_member);
+  if (status == 0 && !r->is_member) status = cli_write_plan(session);
+  if (status == 0) status = find_data(session, how, text);
+  return status ? status : find_folders(session, how, r);
+}
+
 int cli_train(cli_session *session) {
   const cli_options *options = session->options;
   tsr_training out = {0};
@@ -941,34 +1011,16 @@ int cli_train(cli_session *session) {
   char *text = NULL;
   tsr_train_op *ops = NULL;
   how.accepts_other_data = tsr_params_has(options->own, "data"); /* named on the command line */
-  find_launcher(&how, &r);
-  const tsr_ds_config_how ds = {
-      .ranks = how.rank_room, .trains = true, .note = r.is_member ? NULL : cli_say_ds_note};
-  int status = cli_read_ds_config(session, ds);
-  /* Rank 0 refuses it as well, and says why. The launcher would end it first, if this rank failed. */
-  if (status == TSR_ERROR_FORMAT && r.is_member) return 0;
-  if (status == 0) status = read_options(session);
-  if (status == 0 && options->operand_count)
-    status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
-  if (status == 0) status = check(options, &format);
-  if (status == 0 && !r.is_member) status = try_outputs(options);
-  if (status == 0) status = read_optimizer(options, &how);
-  if (status == 0) status = cli_read_parameters(session, 0);
-  if (status == 0) read_numbers(options, &how);
-  if (status == 0 && tsr_params_has(options->own, "by")) {
+  int status = cli_ranks_join(session, &r.processes);
+  if (status) return status;
+  if (tsr_params_has(options->own, "by")) {
     how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);
     if (!ops) status = TSR_ERROR_MEMORY;
   }
-  how.measures = tsr_params_has(options->own, "write_rates");
-  if (status == 0)
-    status = cli_train_plan(session, options->operand_count ? options->operands[0] : "",
-                            how.rank_room, r.is_member);
-  if (status == 0 && !r.is_member) status = cli_write_plan(session);
-  if (status == 0) status = find_data(session, &how, &text);
-  if (status == 0) status = find_folders(session, &how, &r);
+  if (status == 0) status = take_launched(session, &how, &r);
+  if (status == 0) status = get_ready(session, &how, &r, &format, &text);
+  status = cli_ranks_agree(r.processes, session, status);
   if (status == 0) status = train(session, &how, &r, &out);
-  session->is_about_no_input = r.started_s > 0 && !subject; /* else the library named one */
-  if (subject) session->path = subject;
   if (status == 0) status = finish(session, &r, &out, format);
   free(r.ranks);
   for (size_t i = 0; r.snapshots && i < r.rank_room; i++) tsr_snapshot_free(r.snapshots[i]);
@@ -979,5 +1031,6 @@ int cli_train(cli_session *session) {
   tsr_snapshot_free(out.snapshot);
   tsr_memory_profile_free(out.profile);
   tsr_rates_free(out.rates);
+  cli_ranks_leave(r.processes);
   return status;
 }

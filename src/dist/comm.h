@@ -16,8 +16,8 @@
  * So a sum over all elements, and its shards summed apart, are equal bit for bit. What moves is the same:
  * a shard's parts go to the rank that keeps it, N (n-1)/n bytes sent by each of n ranks for N bytes.
  *
- * If a rank fails, or ends, operations of all others fail with TSR_ERROR_IO within PATIENCE_S seconds, and the
- * message names the rank. */
+ * If a rank fails (tsr__comm_fail) or ends early, the operations of all others fail with TSR_ERROR_IO, and the message names the
+ * rank. A process that is killed is the launcher's to notice. There is no time limit: a rank may be slow, or stopped by a debugger. */
 #ifndef TSR_DIST_COMM_H
 #define TSR_DIST_COMM_H
 

@@ -28,8 +28,9 @@
 /* What a rank has found in a step, for the others. */
 typedef struct finding {
   double loss;
-  uint32_t has_overflowed, has_diverged;
+  uint16_t has_overflowed, has_diverged, wants_end, unused;
 } finding;
+static_assert(sizeof(finding) == 16, "predictions of sent bytes count these");
 
 struct tsr__executor {
   const tsr__tape *tape;
@@ -53,7 +54,7 @@ struct tsr__executor {
   size_t losses_seen;
   double loss, last_loss; /* of micro-batches before the last, and of the last */
   double gradient_norm;
-  bool has_overflowed, has_diverged, is_checked, is_done;
+  bool has_overflowed, has_diverged, is_checked, is_done, is_interrupted;
   tsr__ticket *tickets;          /* by move, of what ranks make together */
   finding *findings;             /* of all ranks */
   bool has_agreed;               /* in this step */
@@ -244,7 +245,11 @@ uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated) {
 static void agree(tsr__executor *e) {
   tsr__comm *comm = e->options->comm;
   uint32_t ranks = tsr__comm_size(comm);
-  finding mine = {e->loss + e->last_loss, e->has_overflowed, e->has_diverged};
+  const tsr__execute_options *o = e->options;
+  finding mine = {.loss = e->loss + e->last_loss,
+                  .has_overflowed = e->has_overflowed,
+                  .has_diverged = e->has_diverged,
+                  .wants_end = o->wants_end && o->wants_end(o->context)};
   e->has_agreed = true;
   e->findings[tsr__comm_rank(comm)] = mine;
   e->status = tsr__comm_wait(
@@ -256,6 +261,7 @@ static void agree(tsr__executor *e) {
     e->agreed_loss += e->findings[i].loss;
     if (e->findings[i].has_overflowed) e->has_overflowed = true;
     if (e->findings[i].has_diverged) e->has_diverged = true;
+    if (e->findings[i].wants_end) e->is_interrupted = true;
   }
 }
 
@@ -437,6 +443,7 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
                              .loss = loss,
                              .is_skipped = e->has_overflowed,
                              .is_diverged = e->has_diverged,
+                             .is_interrupted = e->is_interrupted,
                              .is_torn = e->has_diverged && e->has_updated,
                              .gradient_norm = e->gradient_norm,
                              .block_bytes = e->arena.block_bytes,

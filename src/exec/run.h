@@ -33,6 +33,7 @@ typedef struct tsr__executed_step {
   /* The loss or a gradient is not a finite number: the optimizer did not run, and parameters and its
    * state are as they were before the step. */
   bool is_diverged;
+  bool is_interrupted; /* a rank wants the run to end */
   bool is_torn; /* it diverged after an optimizer in backward had updated some of the parameters */
   double gradient_norm; /* before clipping; NaN if it was not computed */
   uint64_t block_bytes; /* allocated now: requested */
@@ -77,6 +78,9 @@ typedef struct tsr__execute_options {
   const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);
   /* The run fails, and other ranks have to know it before this rank waits for what it has begun. May be NULL. */
   void (*failed)(void *context, const tsr_error *error);
+  /* With `comm`, after each step on every rank: whether this one wants the run to end. All of them then see is_interrupted. May
+   * be NULL. */
+  bool (*wants_end)(void *context);
   /* A step is done. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr__executor *executor, const tsr__executed_step *step);
 } tsr__execute_options;

@@ -123,9 +123,10 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
 /* Elements of a part that are summed at once, so that staging has no more than the options allow. */
 static uint64_t staged_elements(const tsr__program *p, uint32_t unit) {
   uint64_t part = tsr__unit_part(p->tape, unit), most = p->options->bucket_elements;
-  if (most) most = most / p->options->ranks;
-  if (!most || most > part) return part;
-  return most;
+  if (!most) return part;
+  most /= p->options->ranks;
+  if (!most) return 1; /* less than an element of each rank is not possible */
+  return most < part ? most : part;
 }
 
 static void begin_sum(tsr__program *p, uint32_t unit) {

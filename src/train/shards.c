@@ -6,6 +6,8 @@
 
 #include "base/memory.h"
 
+enum { ROOM_BYTES = 1 << 20 }; /* what a rank needs to help in saving */
+
 typedef enum order { END, GATHER } order;
 
 /* What rank 0 says. */
@@ -48,18 +50,55 @@ static tsr__tensor_id tensor_of(const tsr__tape *tape, tsr__kept kind, uint32_t 
   return 0;
 }
 
-/* All ranks' parts of a unit, which all of them call. */
+/* Of a part, as many elements as let what all ranks send at once fit into ROOM_BYTES. */
+static uint64_t piece_of(uint64_t part, uint64_t each, uint64_t ranks) {
+  uint64_t most = ROOM_BYTES / (each * ranks);
+  if (!most) most = 1;
+  return part < most ? part : most;
+}
+
+/* Copy one piece of each rank's part to its place in the unit. */
+static void put_pieces(char *unit, const char *pieces, uint64_t ranks, uint64_t part_bytes,
+                       uint64_t at_bytes, uint64_t size_bytes) {
+  assert(at_bytes + size_bytes <= part_bytes);
+  for (uint64_t r = 0; r < ranks; r++)
+    memcpy(unit + r * part_bytes + at_bytes, pieces + r * size_bytes, (size_t)size_bytes);
+}
+
+/* All ranks' parts of a unit, for rank 0. All ranks call it; `unit` is NULL on the others. They need little memory, because
+ * parts are sent piece by piece. */
 static int gather(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
-                  tsr__kept kind, uint32_t unit, tsr__gathered *to, tsr_error *error) {
+                  tsr__kept kind, uint32_t unit, char *to, tsr_error *error) {
   tsr__kernel_tensor part = tsr__executor_tensor(executor, tensor_of(tape, kind, unit));
-  uint64_t each = tsr__dtype_bytes(part.dtype), size = tsr__unit_part(tape, unit) * each;
-  assert(part.data);
-  tsr__free(to->data[kind]);
-  to->data[kind] = tsr__calloc((size_t)tape->sharding.ranks, (size_t)size);
-  to->unit[kind] = unit;
-  if (!to->data[kind]) return tsr__fail_memory(error);
+  uint64_t each = tsr__dtype_bytes(part.dtype), ranks = tape->sharding.ranks;
+  uint64_t count = tsr__unit_part(tape, unit), most = piece_of(count, each, ranks), some;
+  assert(part.data && (to != NULL) == (tsr__comm_rank(comm) == 0));
   const char *mine = (const char *)part.data + part.layout.offset * each;
-  return tsr__comm_wait(comm, tsr__comm_all_gather(comm, mine, to->data[kind], size), error);
+  char *pieces = tsr__calloc((size_t)ranks, (size_t)(most * each));
+  int status = pieces ? 0 : tsr__fail_memory(error);
+  for (uint64_t at = 0; status == 0 && at < count; at += some) {
+    some = count - at < most ? count - at : most;
+    status = tsr__comm_wait(comm, tsr__comm_all_gather(comm, mine + at * each, pieces, some * each),
+                            error);
+    if (status == 0 && to) put_pieces(to, pieces, ranks, count * each, at * each, some * each);
+  }
+  tsr__free(pieces);
+  return status;
+}
+
+/* Room for a unit of this kind. Weights are written apart from the optimizer's state, so either is held, never both. */
+static char *room_for(tsr__gathered *gathered, const tsr__tape *tape, tsr__kept kind, uint32_t unit,
+                      uint64_t each) {
+  bool is_weight = kind == TSR__KEPT_PARAMETER;
+  for (size_t i = 0; i < TSR__KEPT_COUNT; i++) {
+    if (i != (size_t)kind && (i == TSR__KEPT_PARAMETER) == is_weight) continue;
+    tsr__free(gathered->data[i]);
+    gathered->data[i] = NULL;
+  }
+  size_t size = (size_t)(tsr__unit_part(tape, unit) * each);
+  gathered->data[kind] = tsr__calloc((size_t)tape->sharding.ranks, size);
+  gathered->unit[kind] = unit;
+  return gathered->data[kind];
 }
 
 static int send(tsr__comm *comm, command *c, tsr_error *error) {
@@ -71,14 +110,15 @@ int tsr__shards_read(tsr__comm *comm, const tsr__tape *tape, const tsr__executor
                      tsr_error *error) {
   const tsr__tape_piece *piece = &tape->sharding.pieces.items[parameter];
   assert(tsr__comm_rank(comm) == 0 && parameter < tape->sharding.pieces.count);
+  uint64_t each = tsr__dtype_bytes(tsr__tensor_dtype(tape, tensor_of(tape, kind, piece->unit)));
   if (!gathered->data[kind] || gathered->unit[kind] != piece->unit) {
     command c = {.order = GATHER, .kind = kind, .unit = piece->unit};
-    int status = send(comm, &c, error);
-    if (status == 0) status = gather(comm, tape, executor, kind, piece->unit, gathered, error);
+    char *room = room_for(gathered, tape, kind, piece->unit, each);
+    int status = room ? send(comm, &c, error) : tsr__fail_memory(error);
+    if (status == 0) status = gather(comm, tape, executor, kind, piece->unit, room, error);
     if (status) return status;
   }
-  tsr__dtype dtype = tsr__tensor_dtype(tape, tensor_of(tape, kind, piece->unit));
-  *out = gathered->data[kind] + piece->first * tsr__dtype_bytes(dtype);
+  *out = gathered->data[kind] + piece->first * each;
   return 0;
 }
 
@@ -89,16 +129,14 @@ int tsr__shards_end(tsr__comm *comm, bool goes_on, tsr_error *error) {
 
 int tsr__shards_serve(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
                       bool *goes_on, tsr_error *error) {
-  tsr__gathered gathered = {0};
   command c = {0};
   int status;
   do {
     status = send(comm, &c, error);
     if (status == 0 && c.order == GATHER)
-      status = gather(comm, tape, executor, (tsr__kept)c.kind, c.unit, &gathered, error);
+      status = gather(comm, tape, executor, (tsr__kept)c.kind, c.unit, NULL, error);
   } while (status == 0 && c.order == GATHER);
   *goes_on = c.goes_on;
-  tsr__gathered_release(&gathered);
   return status;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -29,6 +30,7 @@
 #include "train/batches.h"
 #include "train/fill.h"
 #include "train/ops.h"
+#include "train/processes.h"
 #include "train/products.h"
 #include "train/shards.h"
 #include "train/state.h"
@@ -57,13 +59,14 @@ typedef struct training {
   uint64_t parameters_filled;
   uint64_t predicted_peak_bytes;
   uint64_t *run_ns; /* by run, if ops are wanted */
-  tsr__comm *comm;  /* to the other ranks, or NULL */
+  tsr__comm *comm;  /* to the other ranks, or NULL; of `options->processes`, if there are any */
   char *room;       /* for a parameter of which this rank has a part */
   int rank_status;  /* of what ranks do between steps */
   tsr_error rank_error;
   uint64_t sent_before; /* bytes, when the step began */
   tsr_train_rank took;
-  bool has_failed; /* and other ranks know */
+  bool has_failed;      /* and other ranks know */
+  bool is_not_to_blame; /* another rank could not begin, and has the reason */
   tsr_training out;
 } training;
 
@@ -284,8 +287,9 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .products = t->products.chosen,
                          .products_text = t->products.text,
                          .state = step->is_torn ? NULL : &t->state,
-                         .is_last =
-                             step->step == t->run->steps || step->is_diverged || t->data_status};
+                         .is_interrupted = step->is_interrupted,
+                         .is_last = step->step == t->run->steps || step->is_diverged ||
+                                    t->data_status || step->is_interrupted};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
   tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
   bool is_updated = !step->is_skipped && !step->is_diverged;
@@ -497,17 +501,68 @@ static void fail_rank(void *context, const tsr_error *error) {
   tsr__comm_fail(t->comm, reason);
 }
 
+/* What has to be the same on all ranks: the schedule, the numbers of the optimizer, the data and the saved run. Ranks that differ in it
+ * would wait for each other in vain, or train different models. */
+static uint64_t hash_of_run(const training *t) {
+  const tsr_train_options *o = t->options;
+  const double numbers[] = {o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon};
+  const uint64_t counts[] = {t->run->steps,
+                             t->program.batch,
+                             t->program.sequence,
+                             t->program.accumulate,
+                             t->tape.moves.count,
+                             t->tape.sharding.stage,
+                             t->out.parameter_count,
+                             t->saved.steps,
+                             t->data_hash,
+                             o->seed,
+                             o->warmup_steps,
+                             (uint64_t)o->schedule,
+                             (uint64_t)o->order,
+                             (uint64_t)o->products,
+                             (uint64_t)tsr__isa_best(),
+                             (uint64_t)o->isa};
+  uint64_t hash = tsr__hash_u64(tsr__comm_size(t->comm)), bits;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) hash = tsr__mix(hash, counts[i]);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    memcpy(&bits, &numbers[i], sizeof bits);
+    hash = tsr__mix(hash, bits);
+  }
+  for (size_t i = 0; i < t->tape.moves.count; i++) { /* what ranks do together */
+    const tsr__tape_move *m = &t->tape.moves.items[i];
+    hash = tsr__mix(hash, m->kind);
+    hash = tsr__mix(hash, tsr__move_sent_bytes(&t->tape, m));
+  }
+  return hash;
+}
+
+/* How a rank begins: what it gives to the others. */
+typedef struct beginning {
+  uint64_t hash; /* of its run, if it can begin */
+  int64_t status;
+} beginning;
+
+/* The first rank that cannot begin, or that has another run than rank 0; their number if all can. */
+static uint32_t first_failure(const beginning *all, uint32_t ranks) {
+  uint32_t first = 0;
+  while (first < ranks && !all[first].status) first++;
+  if (first < ranks) return first;
+  first = 0;
+  while (first < ranks && all[first].hash == all[0].hash) first++;
+  return first;
+}
+
 /* Begin together, or not at all: `status` is this rank's. */
 static int agree_to_begin(training *t, int status, tsr_error *error) {
-  uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm), first = 0;
-  int32_t *all = TSR__NEW_ARRAY(int32_t, ranks);
+  uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
+  beginning *all = TSR__NEW_ARRAY(beginning, ranks);
   if (!all) return tsr__fail_memory(error);
-  all[rank] = status;
+  all[rank] = (beginning){status ? 0 : hash_of_run(t), status};
   tsr_error cause = {.offset = TSR_OFFSET_NONE};
   int sent =
       tsr__comm_wait(t->comm, tsr__comm_all_gather(t->comm, &all[rank], all, sizeof *all), &cause);
-  while (first < ranks && !all[first]) first++;
-  bool fails = first < ranks;
+  uint32_t first = first_failure(all, ranks);
+  bool fails = first < ranks, is_other = fails && !all[first].status;
   tsr__free(all);
   t->sent_before = tsr__comm_sent_bytes(t->comm);
   if (sent && !status) {
@@ -515,8 +570,16 @@ static int agree_to_begin(training *t, int status, tsr_error *error) {
     return sent;
   }
   t->has_failed = fails; /* all of them know */
-  if (fails && first != rank && t->options->is_said) *t->options->is_said = true;
+  t->is_not_to_blame = fails && first != rank;
+  if (t->options->has_begun) *t->options->has_begun = !fails;
+  bool is_process = t->options->launch == TSR_TRAIN_PROCESSES;
+  if (t->is_not_to_blame && is_process && t->options->is_said) *t->options->is_said = true;
   if (status || !fails) return status;
+  if (is_other)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "rank %u does not have the run of rank 0: all ranks need the same options, "
+                     "model, data and kind of processor",
+                     first);
   return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "rank %u cannot begin", first);
 }
 
@@ -538,6 +601,11 @@ static int share_results(training *t, tsr_error *error) {
     t->options->ranks[i] = all[i];
   tsr__free(all);
   return status;
+}
+
+static bool wants_end(void *context) {
+  const tsr_train_options *o = ((const training *)context)->options;
+  return o->wants_end && o->wants_end(o->context);
 }
 
 static int execute(training *t, tsr_error *error) {
@@ -570,6 +638,7 @@ static int execute(training *t, tsr_error *error) {
                               .load = load,
                               .restore = t->saved.training_path ? restore : NULL,
                               .batch = batch,
+                              .wants_end = wants_end,
                               .step = see_step};
   int status = tsr__execute(&t->tape, &how, &done, error);
   if (status) return status;
@@ -620,7 +689,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   if (status == 0) status = execute(t, error);
   if (status == 0 && t->comm) status = share_results(t, error);
   if (status) fail_rank(t, error);
-  tsr__comm_free(t->comm);
+  if (!t->options->processes) tsr__comm_free(t->comm);
   tsr__products_release(&t->products);
   tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
@@ -687,7 +756,8 @@ static int prepare_members(member *all, uint32_t ranks, training *first, const t
       m->options.failed = NULL;
       m->options.ops = NULL;
       m->options.subject = NULL;
-      m->options.is_said = NULL;
+      m->options.is_said = m->options.has_begun = NULL;
+      m->options.wants_end = NULL; /* rank 0 ends the run */
       m->options.rank_room = 0;
       m->options.is_profiled = m->options.measures = false;
       if (!m->options.snapshots) m->options.is_recorded = false;
@@ -709,9 +779,12 @@ static int train_members(member *all, uint32_t ranks, const tsr_model *model, ts
   int status = train(all[0].t, model, error);
   for (uint32_t i = 1; i < ranks; i++)
     if (all[i].thread) tsr__os_thread_join(all[i].thread);
-  for (uint32_t i = 1; status == 0 && i < ranks; i++) {
+  bool is_clear = status && !all[0].t->is_not_to_blame;
+  for (uint32_t i = 1; !is_clear && i < ranks; i++) {
+    if (!all[i].status || all[i].t->is_not_to_blame) continue;
+    is_clear = true;
     status = all[i].status;
-    if (status && error) *error = all[i].error;
+    if (error) *error = all[i].error;
   }
   return status;
 }
@@ -737,18 +810,16 @@ static int train_threads(training *first, const tsr_model *model, tsr_error *err
 /* This process is one of them. */
 static int train_process(training *t, tsr_simulate_options *run, const tsr_model *model,
                          tsr_error *error) {
-  bool is_open = t->options->launch == TSR_TRAIN_OPEN_MPI;
-  int status = tsr__mpi_comm_new(is_open ? TSR__MPI_OPEN : TSR__MPI_MPICH, &t->comm, error);
-  if (status) return status;
+  const tsr_processes *processes = t->options->processes;
   uint64_t wanted = run->ranks;
-  run->rank = tsr__comm_rank(t->comm);
-  run->ranks = tsr__comm_size(t->comm);
-  if (!wanted || wanted == run->ranks) return train(t, model, error);
-  if (run->rank && t->options->is_said) *t->options->is_said = true;
-  tsr__comm_free(t->comm);
-  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                   "%llu ranks are asked for, and the launcher has started %llu",
-                   (unsigned long long)wanted, (unsigned long long)run->ranks);
+  run->rank = tsr_processes_rank(processes);
+  run->ranks = tsr_processes_count(processes);
+  if (wanted && wanted != run->ranks)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "%llu ranks are requested, but the launcher has started %llu",
+                     (unsigned long long)wanted, (unsigned long long)run->ranks);
+  t->comm = tsr__processes_comm(processes);
+  return train(t, model, error);
 }
 
 static int train_all(training *t, tsr_simulate_options *run, const tsr_model *model,
@@ -756,8 +827,7 @@ static int train_all(training *t, tsr_simulate_options *run, const tsr_model *mo
   switch (t->options->launch) {
   case TSR_TRAIN_ALONE: break;
   case TSR_TRAIN_THREADS: return train_threads(t, model, error);
-  case TSR_TRAIN_OPEN_MPI:
-  case TSR_TRAIN_MPICH: return train_process(t, run, model, error);
+  case TSR_TRAIN_PROCESSES: return train_process(t, run, model, error);
   }
   return train(t, model, error);
 }
@@ -767,6 +837,9 @@ static int check_launch(const tsr_simulate_options *run, const tsr_train_options
   if (options->launch == TSR_TRAIN_ALONE && run->ranks)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "ranks need to be launched: as threads, or as processes");
+  if ((options->launch == TSR_TRAIN_PROCESSES) != (options->processes != NULL))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "processes belong to TSR_TRAIN_PROCESSES");
   if (options->launch == TSR_TRAIN_THREADS && (!run->ranks || run->ranks > TSR__COMM_RANKS))
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the number of ranks must be 1 to %d, not %llu", TSR__COMM_RANKS,

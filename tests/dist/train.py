@@ -119,6 +119,16 @@ def same(runs, model, ranks, options, stages=STAGES):
     return alone
 
 
+def small_buckets(runs):
+    """A bucket below the number of ranks is the smallest possible, not an unlimited one."""
+    peaks = []
+    for bucket in ([], ['--bucket', '4'], ['--bucket', '1']):
+        events, _ = runs.train(GPT2, ['--ranks', '4', '--zero', '2', '--no-overlap', *bucket])
+        check_ranks(events, 4, f'bucket {bucket}')
+        peaks.append(events[-1]['ranks'][0]['peak_bytes'])
+    assert peaks[0] > peaks[1] == peaks[2], peaks
+
+
 def sent(runs, ranks):
     """What the papers say: twice the gradients, and in stage 3 three times, but for the part that stays."""
     for stage in STAGES:
@@ -213,7 +223,7 @@ def counted(runs, mpi, ranks, library):
         assert status == 0, errors
         events = [json.loads(line) for line in output.splitlines() if line.startswith('{')]
         totals = sorted(int(line.split()[-1]) for line in errors.splitlines() if line.startswith('sent '))
-        around = (4 + 6 * 8) * (ranks - 1)  # who can begin, and what each took
+        around = (4 + 16 + 6 * 8) * (ranks - 1)  # who can read its files, who can begin, and what each took
         assert totals == sorted(one['sent_bytes'] + around for one in events[-1]['ranks']), (stage, totals, events[-1])
 
 
@@ -267,12 +277,42 @@ def loses_data(runs):
 
 
 def refuses_once(runs, mpi):
-    """Of all ranks, one says what is wrong with a configuration."""
-    path = f'{runs.work}/ds_config.json'
-    with open(path, 'w', encoding='utf-8') as out:
+    """What stops a run before it begins ends all ranks, with one message and one status: whether all find it, or rank 0 alone."""
+    folder = f'{runs.work}/full'
+    runs.train(GPT2, [], save='full')
+    with open(f'{runs.work}/wrong.json', 'w', encoding='utf-8') as out:
         json.dump({'zero_optimization': {'stage': 7}}, out)
-    status, output, errors = runs.run(runs.command(GPT2, ['--ds-config', path], mpi=mpi, ranks=3))
-    assert status and not output and errors.count('zero_optimization.stage must be') == 1, (status, output, errors)
+    for options, wanted, words in ((['--save', folder], 2, 'has weights already'), (['--save', '/proc/none'], 4, '/proc/none'),
+                                   (['--snapshot', '/none/x.pickle'], 4, '/none/x.pickle'), (['--data', '/none'], 3, '/none'),
+                                   (['--zero', '5'], 2, 'stages 0 to 3'), (['--ranks', '2'], 2, 'has started 3'),
+                                   (['--ds-config', f'{runs.work}/wrong.json'], 3, 'must be 0, 1, 2 or 3')):
+        status, output, errors = runs.run(runs.command(GPT2, options, mpi=mpi, ranks=3))
+        said = [line for line in errors.splitlines() if line.startswith('tessera')]
+        assert status == wanted and not parsed(output), (options, status, output, errors)
+        assert len(said) == 1 and words in said[0], (options, said)
+
+
+def differs(runs, mpi):
+    """Ranks with different options or data are refused."""
+    with open(f'{runs.work}/other', 'w', encoding='utf-8') as out:
+        out.write('Other words than those that the other rank has. ' * 100)
+    for options in (['--seed', '5'], ['--steps', '2'], ['--zero', '3'], ['--data', f'{runs.work}/other']):
+        first = runs.command(GPT2, ['--zero', '2'], mpi=mpi, ranks=1)
+        second = runs.command(GPT2, ['--zero', '2', *options])
+        status, _, errors = runs.run([*first, ':', '-n', '1', *second])
+        assert status == 2 and errors.count('rank 1 does not have the run of rank 0') == 1, (options, status, errors)
+
+
+def launched_again(runs, mpi):
+    """A run continues with as many ranks as a launcher starts, and alone with as many threads as it had ranks."""
+    runs.train(GPT2, ['--zero', '3'], mpi=mpi, ranks=3, steps=2, save='part')
+    resume = [runs.program, 'train', '--resume', f'{runs.work}/part', '--json', '--steps']
+    for steps, start, count in ((3, [], 3), (4, [f'mpirun.{mpi}', *MPI_OPTIONS[mpi], '-n', '2'], 2)):
+        status, output, errors = runs.run([*start, *resume, str(steps)])
+        assert status == 0 and len(parsed(output)[-1]['ranks']) == count, (count, output, errors)
+        assert ('saved with 3 ranks' in errors) == (count != 3), errors
+    status, output, errors = runs.run([*resume, '5', '--ranks', '0'])
+    assert status == 0 and parsed(output)[-1]['ranks'] is None, (output, errors)
 
 
 def interrupted(runs, mpi):
@@ -360,6 +400,7 @@ def list_tests(runs, library):
                                  ('placed', GPT2, ['--memory', 'placed', '--offload', 'gradients'])):
         tests.append((name, lambda model=model, options=options: same(runs, model, 2, options), None))
     tests += [(f'what {ranks} ranks send', lambda ranks=ranks: sent(runs, ranks), None) for ranks in (2, 3)]
+    tests += [('buckets below the number of ranks', lambda: small_buckets(runs), None)]
     tests += [('simulated ranks', lambda: simulated(runs), None), ('planned ranks', lambda: planned(runs), None),
               ('steps that update nothing', lambda: diverges(runs), None), ('snapshots', lambda: snapshots(runs), None),
               ('a rank that fails', lambda: loses_data(runs), None),
@@ -373,6 +414,8 @@ def list_tests(runs, library):
                   (f'{mpi}, 8 ranks', lambda mpi=mpi: over_mpi(runs, mpi, 8), mpi),
                   (f'{mpi}, snapshots', lambda mpi=mpi: snapshots(runs, mpi), mpi),
                   (f'{mpi}, refused once', lambda mpi=mpi: refuses_once(runs, mpi), mpi),
+                  (f'{mpi}, ranks that differ', lambda mpi=mpi: differs(runs, mpi), mpi),
+                  (f'{mpi}, launched again', lambda mpi=mpi: launched_again(runs, mpi), mpi),
                   (f'{mpi}, interrupted', lambda mpi=mpi: interrupted(runs, mpi), mpi),
                   (f'{mpi}, killed', lambda mpi=mpi: killed(runs, mpi), mpi)]
     return tests

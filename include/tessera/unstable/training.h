@@ -90,7 +90,8 @@ typedef struct tsr_train_step {
   /* During the call; of step - 1 if this one diverged. NULL if it diverged when an optimizer in backward had updated some of
    * the parameters. */
   const tsr_train_state *state;
-  bool is_last; /* the run ends here, whatever the caller returns */
+  bool is_interrupted; /* `wants_end` of this or another rank has returned true */
+  bool is_last;        /* the run ends here, whatever the caller returns */
 } tsr_train_step;
 
 /* What a file of data holds. */
@@ -144,12 +145,32 @@ typedef struct tsr_train_op {
 /* There are never more. */
 #define TSR_TRAIN_OPS 512
 
-/* Where the ranks of tsr_simulate_options are. No result depends on it. */
+/* The processes that a launcher of MPI (mpirun) has started, this one among them. */
+typedef struct tsr_processes tsr_processes;
+
+typedef enum tsr_launcher { TSR_LAUNCHER_OPEN_MPI, TSR_LAUNCHER_MPICH } tsr_launcher;
+
+/* Connect to the other processes: loads the launcher's MPI library and initialises it, which returns once every process has
+ * called it. Once per process, and before anything that may fail on one rank alone. Fails with TSR_ERROR_UNSUPPORTED if the library
+ * cannot be loaded or cannot be called by threads. The caller frees *out. */
+int tsr_processes_new(tsr_launcher launcher, tsr_processes **out, tsr_error *error);
+
+/* This process's number, from 0, and how many there are. */
+uint32_t tsr_processes_rank(const tsr_processes *processes);
+uint32_t tsr_processes_count(const tsr_processes *processes);
+
+/* Exchange a number: all[r] becomes the `mine` of rank r. Every process has to call it; it returns when all have. `all` has
+ * tsr_processes_count() elements. Fails with TSR_ERROR_IO. */
+int tsr_processes_share(tsr_processes *processes, int32_t mine, int32_t *all, tsr_error *error);
+
+/* Finalises MPI, which waits for the other processes. NULL is fine. */
+void tsr_processes_free(tsr_processes *processes);
+
+/* Where the ranks of tsr_simulate_options run. No result depends on it. */
 typedef enum tsr_train_launch {
-  TSR_TRAIN_ALONE,   /* there is one, or none is named */
-  TSR_TRAIN_THREADS, /* threads of this process */
-  TSR_TRAIN_OPEN_MPI, /* processes that a launcher has started, this one among them: their number and its own are the */
-  TSR_TRAIN_MPICH /* launcher's. Once per process */
+  TSR_TRAIN_ALONE,    /* there is one rank, or none is named */
+  TSR_TRAIN_THREADS,  /* as threads of this process */
+  TSR_TRAIN_PROCESSES /* as `processes`: their number and this one's rank are the launcher's */
 } tsr_train_launch;
 
 /* What a rank took. */
@@ -195,8 +216,13 @@ typedef struct tsr_train_options {
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;
   tsr_train_launch launch;
-  /* This rank cannot go on, for that reason; a launcher may end the process when this returns. May be NULL. */
+  tsr_processes *processes; /* of TSR_TRAIN_PROCESSES; borrowed */
+  /* Whether this rank has been asked to end, by a signal for example. Called on every rank after each step; all ranks end after
+   * the step in which one returns true. May be NULL. */
+  bool (*wants_end)(void *context);
+  /* This rank cannot continue, for that reason; a launcher may end the process when this returns. May be NULL. */
   void (*failed)(void *context, uint32_t rank, const char *reason);
+  bool *has_begun; /* receives whether all ranks began the first step; or NULL */
   bool *
       is_said; /* receives whether another rank reports a failure, so that this one need not; or NULL */
   tsr_train_rank *ranks; /* receives what each rank took: as many as there are; or NULL */
