@@ -104,7 +104,17 @@ static void note_out_of_memory(device *v, uint64_t bytes) {
 
 /* ---- memory ---- */
 
-/* 0, TSR_ALLOCATOR_OUT_OF_DEVICE or TSR_ERROR_MEMORY. */
+/* Beside the allocator's. */
+enum { OVER_MOST = 1 << 20 };
+
+static int check_reserved(device *v) {
+  uint64_t most = v->run->options->most_reserved_bytes;
+  if (!most || v->index >= v->run->device_count) return 0;
+  v->out->is_over = tsr_allocator_now(v->allocator).reserved_bytes > most;
+  return v->out->is_over ? OVER_MOST : 0;
+}
+
+/* 0, OVER_MOST, TSR_ALLOCATOR_OUT_OF_DEVICE or TSR_ERROR_MEMORY. */
 static int allocate(dry *d, uint32_t slot, uint32_t stack) {
   const tsr__tape_slot *s = slot_at(d, slot);
   device *v = device_of(d, slot);
@@ -118,6 +128,7 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
   if (status == 0) {
     v->category_bytes[s->category] += s->bytes;
     if (d->is_recording) note_peak(v);
+    status = check_reserved(v);
   } else if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) {
     note_out_of_memory(v, s->bytes);
   }
@@ -238,7 +249,7 @@ static int run(dry *d, uint64_t *steps_done) {
   for (uint32_t i = 0; i < d->place_count; i++)
     d->devices[i].out->peak_reserved_bytes =
         tsr_allocator_peak(d->devices[i].allocator).reserved_bytes;
-  return status == TSR_ALLOCATOR_OUT_OF_DEVICE ? 0 : status;
+  return status == TSR_ALLOCATOR_OUT_OF_DEVICE || status == OVER_MOST ? 0 : status;
 }
 
 /* ---- all of it ---- */

@@ -34,6 +34,7 @@ typedef struct tsr__dry_device {
   tsr__dry_moment phases[TSR__TAPE_PHASE_COUNT]; /* each one's own peak; step 0: never reached */
   tsr__dry_moment ends[TSR__TAPE_PHASE_COUNT];   /* the end of each, in the last step that had it */
   uint64_t peak_reserved_bytes, event_count;
+  bool is_over; /* most_reserved_bytes: the run ended there */
   bool is_out_of_memory;
   tsr__dry_moment out_of_memory;
   uint64_t oom_request_bytes, oom_segment_bytes; /* requested by the program; from the driver */
@@ -78,6 +79,7 @@ static inline uint32_t tsr__dry_place(uint32_t device_count, tsr__memory_space s
 typedef struct tsr__dry_options {
   tsr_allocator_settings settings;   /* of every device */
   uint64_t capacity_bytes;           /* of each; 0: unlimited */
+  uint64_t most_reserved_bytes;      /* end the run once a device reserves more; 0: never */
   uint64_t steps;                    /* 0 = 1 */
   uint32_t device_count;             /* every slot's device is below it; 0 = 1 */
   uint64_t host_bytes, disk_bytes;   /* the capacity of these spaces; 0: unlimited */
@@ -86,7 +88,8 @@ typedef struct tsr__dry_options {
 } tsr__dry_options;
 
 /* Load what exists before the recording, then run the tape's schedule `steps` times. `devices` has room
- * for device_count results. Running out of memory, of a device or of another space, ends the run and is not an error.
+ * for device_count results. Running out of memory, of a device or of another space, ends the run and is not an error;
+ * nor is more than most_reserved_bytes.
  * `*steps_done` counts the complete ones. TSR_ERROR_ARGUMENT for settings that make no sense, or
  * TSR_ERROR_MEMORY. O(instructions * steps), each O(log of the device's blocks). */
 int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dry_device *devices,

@@ -8,10 +8,11 @@
 #include "base/memory.h"
 #include "graph/op.h"
 
-static int run_dry(const tsr__built *built, const tsr_simulate_options *options, tsr__figures *out,
-                   tsr_error *error) {
+static int run_dry(const tsr__built *built, const tsr_simulate_options *options, uint64_t most,
+                   tsr__figures *out, tsr_error *error) {
   tsr__dry_options how = {.settings = options->settings,
                           .capacity_bytes = options->capacity_bytes,
+                          .most_reserved_bytes = most,
                           .steps = options->steps};
   tsr__machine_rates rates;
   tsr__dry_device device;
@@ -23,7 +24,8 @@ static int run_dry(const tsr__built *built, const tsr_simulate_options *options,
                         .step_flops = built->tape.flops,
                         .recomputed_flops = built->tape.recomputed_flops,
                         .sent_bytes = tsr__tape_sent_bytes(&built->tape),
-                        .is_out_of_memory = device.is_out_of_memory};
+                        .is_out_of_memory = device.is_out_of_memory,
+                        .is_over = device.is_over};
   if (!tsr__rates_for(options, built->gpu, &rates)) return 0;
   tsr__cost cost = tsr__cost_of_tape(&built->tape, &rates);
   out->step_seconds = cost.step_s;
@@ -31,11 +33,12 @@ static int run_dry(const tsr__built *built, const tsr_simulate_options *options,
   return 0;
 }
 
-static int measure_graph(const tsr_model *model, const tsr_simulate_options *options,
+static int measure_graph(const tsr_model *model, const tsr_simulate_options *options, uint64_t most,
                          tsr__figures *out, tsr_error *error) {
   tsr__built_graph built;
   tsr__dry_options how = {.settings = options->settings,
                           .capacity_bytes = options->capacity_bytes,
+                          .most_reserved_bytes = most,
                           .steps = options->steps};
   tsr__dry_device device;
   uint64_t done;
@@ -45,17 +48,23 @@ static int measure_graph(const tsr_model *model, const tsr_simulate_options *opt
     *out = (tsr__figures){.peak_bytes = device.peak.totals.allocated_bytes,
                           .reserved_bytes = device.peak_reserved_bytes,
                           .step_seconds = tsr__graph_seconds(built.graph, options),
-                          .is_out_of_memory = device.is_out_of_memory};
+                          .is_out_of_memory = device.is_out_of_memory,
+                          .is_over = device.is_over};
   tsr__built_graph_release(&built);
   return status;
 }
 
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
                  tsr_error *error) {
+  return tsr__measure_within(model, options, 0, out, error);
+}
+
+int tsr__measure_within(const tsr_model *model, const tsr_simulate_options *options,
+                        uint64_t most_reserved_bytes, tsr__figures *out, tsr_error *error) {
   tsr__built built;
-  if (model->graph) return measure_graph(model, options, out, error);
+  if (model->graph) return measure_graph(model, options, most_reserved_bytes, out, error);
   int status = tsr__build(model, options, false, &built, error);
-  if (status == 0) status = run_dry(&built, options, out, error);
+  if (status == 0) status = run_dry(&built, options, most_reserved_bytes, out, error);
   tsr__built_release(&built);
   return status;
 }

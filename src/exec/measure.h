@@ -12,12 +12,17 @@ typedef struct tsr__figures {
   uint64_t sent_bytes;   /* to other ranks, in a step */
   double stall_seconds;  /* of step_seconds, for ranks */
   bool is_out_of_memory; /* of options->capacity_bytes: the peaks are those until then */
+  bool is_over;          /* of the limit: the same */
 } tsr__figures;
 
 /* Run without data, and without stacks and events. Fails as tsr_simulate does, with which it agrees in every
  * figure; the model may be a step graph. A few milliseconds for a model of 12 blocks. */
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
                  tsr_error *error);
+
+/* The same, which ends as soon as more than `most_reserved_bytes` are reserved; 0: never. */
+int tsr__measure_within(const tsr_model *model, const tsr_simulate_options *options,
+                        uint64_t most_reserved_bytes, tsr__figures *out, tsr_error *error);
 
 /* Survey a step (survey.h). `layers`: the number of blocks, in place of the model's own; 0 keeps that. The model is no step
  * graph. The caller releases `*out` unless it fails. */

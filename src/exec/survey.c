@@ -302,6 +302,13 @@ static uint64_t forward_bytes(const walker *w) {
   return live;
 }
 
+static uint64_t fixed_bytes(const walker *w) {
+  uint64_t sum = 0;
+  for (size_t i = 1; i < w->tape->slots.count; i++)
+    if (w->slots[i].class == FIXED) sum += bytes_of(w, (uint32_t)i);
+  return sum;
+}
+
 int tsr__survey_tape(const tsr__tape *tape, const tsr__machine_rates *rates, tsr__survey *out,
                      tsr_error *error) {
   walker w = {.tape = tape, .slots = TSR__NEW_ARRAY(slot_facts, tape->slots.count)};
@@ -313,6 +320,7 @@ int tsr__survey_tape(const tsr__tape *tape, const tsr__machine_rates *rates, tsr
   out->sent_bytes = tsr__tape_sent_bytes(tape);
   classify(&w);
   out->forward_bytes = forward_bytes(&w);
+  out->fixed_bytes = fixed_bytes(&w);
   walk(&w, tape->schedule.count);
   out->most_bytes = w.most_bytes;
   out->floor_bytes = w.floor_bytes;

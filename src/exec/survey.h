@@ -36,6 +36,7 @@ typedef struct tsr__survey_need {
 typedef struct tsr__survey {
   tsr__cost cost;           /* zeros without rates */
   uint64_t forward_bytes;   /* made by the step, and live at the end of its first forward */
+  uint64_t fixed_bytes;     /* there before the step, or made once */
   uint64_t parameter_bytes; /* on any device */
   uint64_t sent_bytes;      /* to other ranks */
   uint64_t most_bytes;      /* the most that is live and needed at once */

@@ -36,21 +36,27 @@ typedef struct option_facts {
   double seconds;
 } option_facts;
 
+/* What can be chosen for a block. It depends on types, kernels and the micro-batch, and not on the loss, the optimizer, or where parameters
+ * are: ways that differ in those alone share it. To find it takes a hundred surveys. */
+struct tsr__block_options {
+  json_t *key; /* what it depends on; owned */
+  char names[NAMES][64];
+  size_t name_count;
+  json_t *fragments[1 + TSR__PLANNER_OPTIONS]; /* of a range; the first is NULL: keep. Owned */
+  size_t count;
+};
+
 typedef struct chooser {
   tsr_planning *planning;
   tsr__way *way;
-  json_t *root;   /* the way's plan, of one micro-batch; owned */
-  uint64_t batch; /* of it */
-  uint64_t parts; /* micro-batches */
-  char names[NAMES][64];
-  size_t name_count;
+  json_t *root;                  /* the way's plan, of one micro-batch; owned */
+  uint64_t batch;                /* of it */
+  uint64_t parts;                /* micro-batches */
+  struct tsr__block_options *of; /* the planning's */
+  option_facts facts[1 + TSR__PLANNER_OPTIONS];
+  /* While they are looked for: */
   set_gain sets[MOST_SETS];
   size_t set_count;
-  json_t
-      *fragments[1 +
-                 TSR__PLANNER_OPTIONS]; /* of a range of blocks; the first is NULL: keep. Owned */
-  option_facts facts[1 + TSR__PLANNER_OPTIONS];
-  size_t count;
   name_set chosen
       [WIDE_OPTIONS]; /* of the options that compute again, where more may be kept in fewer bits */
   size_t chosen_count;
@@ -59,14 +65,21 @@ typedef struct chooser {
   double forward_s, backward_s;
 } chooser;
 
+void tsr__block_options_free(struct tsr__block_options *options) {
+  if (!options) return;
+  for (size_t i = 0; i < options->count; i++) json_decref(options->fragments[i]);
+  json_decref(options->key);
+  tsr__free(options);
+}
+
 /* ---- names ---- */
 
 static size_t number_of(chooser *c, const char *name) {
-  for (size_t i = 0; i < c->name_count; i++)
-    if (strcmp(c->names[i], name) == 0) return i;
-  if (c->name_count == NAMES) return NAMES;
-  (void)snprintf(c->names[c->name_count], sizeof c->names[0], "%s", name);
-  return c->name_count++;
+  for (size_t i = 0; i < c->of->name_count; i++)
+    if (strcmp(c->of->names[i], name) == 0) return i;
+  if (c->of->name_count == NAMES) return NAMES;
+  (void)snprintf(c->of->names[c->of->name_count], sizeof c->of->names[0], "%s", name);
+  return c->of->name_count++;
 }
 
 static void add_set(chooser *c, name_set names) {
@@ -98,9 +111,9 @@ static int list_sets(chooser *c, const tsr_simulate_options *options, tsr_error 
 static json_t *fragment_of(const chooser *c, name_set names, const char *rest) {
   json_t *fragment = json_object(), *saved = json_object();
   bool ok = fragment && saved;
-  for (size_t i = 0; ok && i < c->name_count; i++) {
+  for (size_t i = 0; ok && i < c->of->name_count; i++) {
     const char *place = names & (name_set)1 << i ? "recompute" : rest;
-    if (place) ok = json_object_set_new(saved, c->names[i], json_string(place)) == 0;
+    if (place) ok = json_object_set_new(saved, c->of->names[i], json_string(place)) == 0;
   }
   if (ok) ok = json_object_set(fragment, "saved", saved) == 0;
   json_decref(saved);
@@ -154,23 +167,22 @@ static int facts_with(const chooser *c, const json_t *fragment, option_facts *ou
   return 0;
 }
 
-/* A block is what three have more than two. */
-static int measure_block(chooser *c, tsr_error *error) {
+/* A block is what three have more than two. `*is_possible`: they can be run again. */
+static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
   tsr__survey s[4]; /* of two and of three blocks that keep all, and that are run again */
   size_t count = 0;
   json_t *full = json_pack("{s:s}", "checkpoint", "full");
   int status = full ? 0 : tsr__fail_memory(error);
-  bool is_possible = true;
-  while (status == 0 && is_possible && count < 4) {
-    status = survey_with(c, count < 2 ? NULL : full, 2 + count % 2, &s[count], &is_possible, error);
-    if (status == 0 && is_possible) count++;
+  *is_possible = true;
+  while (status == 0 && *is_possible && count < 4) {
+    status = survey_with(c, count < 2 ? NULL : full, 2 + count % 2, &s[count], is_possible, error);
+    if (status == 0 && *is_possible) count++;
   }
   if (count == 4) {
     double two = 0, three = 0;
     for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) two += s[0].cost.phase_s[i];
     for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) three += s[1].cost.phase_s[i];
     c->facts[0] = (option_facts){s[0].forward_bytes, two};
-    c->count = 1;
     c->kept_bytes = s[1].forward_bytes - s[0].forward_bytes;
     c->input_bytes = s[3].forward_bytes - s[2].forward_bytes;
     c->parameter_bytes = s[1].parameter_bytes - s[0].parameter_bytes;
@@ -229,16 +241,16 @@ static int next_set(chooser *c, name_set chosen, const option_facts *so_far, opt
 
 static int keep_option(chooser *c, json_t *fragment, const option_facts *facts, tsr_error *error) {
   if (!fragment) return tsr__fail_memory(error);
-  assert(c->count && c->count <= TSR__PLANNER_OPTIONS);
-  c->fragments[c->count] = fragment;
-  c->facts[c->count++] = *facts;
+  assert(c->of->count && c->of->count <= TSR__PLANNER_OPTIONS);
+  c->of->fragments[c->of->count] = fragment;
+  c->facts[c->of->count++] = *facts;
   return 0;
 }
 
 /* At most as many as there is room for, evenly spread, with the last. */
 static int keep_some(chooser *c, const name_set *sets, const option_facts *facts, size_t count,
                      tsr_error *error) {
-  assert(c->count == 1); /* keep */
+  assert(c->of->count == 1); /* keep */
   size_t room = c->way->narrows ? WIDE_OPTIONS : TSR__PLANNER_OPTIONS - 1;
   size_t taken = count < room ? count : room;
   for (size_t i = 0; i < taken; i++) {
@@ -315,8 +327,8 @@ static uint64_t less(uint64_t bytes, uint64_t taken) {
 
 static void list_chain_options(const chooser *c, tsr__chain_option *out) {
   uint64_t kept = less(c->kept_bytes, c->input_bytes);
-  assert(c->count && c->forward_s >= 0 && c->backward_s >= 0);
-  for (size_t i = 0; i < c->count; i++) {
+  assert(c->of->count && c->forward_s >= 0 && c->backward_s >= 0);
+  for (size_t i = 0; i < c->of->count; i++) {
     uint64_t saves = less(c->facts[0].forward_bytes, c->facts[i].forward_bytes) / 2;
     out[i] = (tsr__chain_option){
         .saved_bytes = less(kept, saves),
@@ -348,9 +360,9 @@ typedef struct stretch {
 
 static bool close_stretch(const chooser *c, const stretch *s, json_t *list) {
   char word[32];
-  assert(s->first <= s->end && s->option < c->count);
+  assert(s->first <= s->end && s->option < c->of->count);
   if (s->first == s->end) return true;
-  if (!s->segment) return add_range(list, c->fragments[s->option], s->first, s->end - 1);
+  if (!s->segment) return add_range(list, c->of->fragments[s->option], s->first, s->end - 1);
   (void)snprintf(word, sizeof word, s->segment == 1 ? "full" : "every:%zu", s->segment);
   json_t *fragment = json_pack("{s:s}", "checkpoint", word);
   bool ok = fragment && add_range(list, fragment, s->first, s->end - 1);
@@ -358,22 +370,40 @@ static bool close_stretch(const chooser *c, const stretch *s, json_t *list) {
   return ok;
 }
 
-/* Seconds that backward takes longer because of a range: a block of a segment runs once more. */
-static double extra_of(const chooser *c, const stretch *s) {
-  assert(s->first <= s->end && s->option < c->count);
-  double blocks = (double)(s->end - s->first);
-  if (s->segment) return blocks * c->forward_s;
-  return blocks * fmax(c->facts[s->option].seconds - c->facts[0].seconds, 0) / 2;
+/* What choices change of a micro-batch that keeps all, block by block. */
+typedef struct effect {
+  double more_s;        /* of backward */
+  uint64_t saved_bytes; /* at the end of forward */
+  uint64_t kept_bytes;  /* by the blocks so far */
+  uint64_t
+      again_bytes; /* the most that is live once a segment was run again: it, and what blocks before it keep */
+} effect;
+
+/* A block of a segment runs once more, and of a segment its input is kept. */
+static void add_effect(const chooser *c, const stretch *s, effect *to) {
+  assert(s->first <= s->end && s->option < c->of->count);
+  uint64_t blocks = s->end - s->first;
+  if (s->segment) {
+    to->more_s += (double)blocks * c->forward_s;
+    uint64_t inputs = blocks / s->segment * c->input_bytes;
+    uint64_t again = to->kept_bytes + less(inputs, c->input_bytes) + s->segment * c->kept_bytes;
+    if (again > to->again_bytes) to->again_bytes = again;
+    to->saved_bytes += less(blocks * c->kept_bytes, inputs);
+    to->kept_bytes += inputs;
+    return;
+  }
+  const option_facts *option = &c->facts[s->option];
+  to->more_s += (double)blocks * fmax(option->seconds - c->facts[0].seconds, 0) / 2;
+  uint64_t saved = blocks * less(c->facts[0].forward_bytes, option->forward_bytes) / 2;
+  to->saved_bytes += saved;
+  to->kept_bytes += less(blocks * c->kept_bytes, saved);
 }
 
-/* The first visit of each block, in their order: the steps of a chain's plan begin with them. `*more_s`: what a
- * micro-batch takes longer. */
-static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *list,
-                        double *more_s) {
+/* The first visit of each block, in their order: the steps of a chain's plan begin with them. */
+static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *list, effect *all) {
   stretch now = {0, 0, 0, 0};
   size_t block = 0;
   bool ok = true;
-  *more_s = 0;
   for (size_t i = 0; ok && i < plan->count && block < c->planning->model->layers;) {
     const tsr__chain_step *step = &plan->steps[i];
     size_t segment = 0;
@@ -385,27 +415,31 @@ static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *l
     size_t option = segment ? 0 : step->option, length = segment ? segment : 1;
     if (now.segment != segment || now.option != option) {
       ok = close_stretch(c, &now, list);
-      *more_s += extra_of(c, &now);
+      add_effect(c, &now, all);
       now = (stretch){block, block, option, segment};
     }
     now.end += length;
     block += length;
     i += length;
   }
-  *more_s += extra_of(c, &now);
+  add_effect(c, &now, all);
   return ok && close_stretch(c, &now, list);
 }
 
-/* Takes `root` over. `more_s`: what it takes beyond the way's own kernels. Where activations are copied, what is computed
+/* Takes `root` over, which runs so many micro-batches. Where activations are copied, what is computed
  * again need not be, so that copies are no part of the estimate. */
-static bool add_candidate(tsr__way *way, json_t *root, double more_s) {
+static bool add_candidate(tsr__way *way, json_t *root, const effect *changed, uint64_t parts) {
   for (size_t i = 0; root && i < way->candidates.count; i++)
     if (json_equal(root, way->candidates.items[i].root)) {
       json_decref(root);
       return true;
     }
+  double kernels_s = way->kernels_s + changed->more_s * (double)parts;
+  uint64_t forward = less(way->survey.forward_bytes, changed->saved_bytes);
+  uint64_t made = forward > changed->again_bytes ? forward : changed->again_bytes;
   tsr__candidate one = {.root = root,
-                        .estimate_s = tsr__planner_step(way, way->kernels_s + more_s)};
+                        .least_bytes = way->survey.fixed_bytes + made,
+                        .estimate_s = tsr__planner_step(way, kernels_s)};
   if (root && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
   json_decref(root);
   return false;
@@ -413,11 +447,11 @@ static bool add_candidate(tsr__way *way, json_t *root, double more_s) {
 
 static bool add_plan(const chooser *c, const tsr__chain_plan *plan) {
   json_t *root = json_deep_copy(c->way->root), *list = json_array();
-  double more_s = 0;
-  bool ok = root && list && list_ranges(c, plan, list, &more_s);
+  effect all = {0, 0, 0, 0};
+  bool ok = root && list && list_ranges(c, plan, list, &all);
   if (ok && json_array_size(list)) ok = json_object_set(root, "blocks", list) == 0;
   json_decref(list);
-  if (ok) return add_candidate(c->way, root, more_s * (double)c->parts);
+  if (ok) return add_candidate(c->way, root, &all, c->parts);
   json_decref(root);
   return false;
 }
@@ -439,7 +473,7 @@ static int solve(const chooser *c, tsr_error *error) {
                                    .gradient_bytes = gradient_bytes(c),
                                    .pass_s = c->forward_s,
                                    .options = options,
-                                   .option_count = c->count};
+                                   .option_count = c->of->count};
   tsr__chain chain = {blocks, count, c->input_bytes, TSR__PLANNER_SEGMENT};
   uint32_t slots = (uint32_t)(SLOT_BLOCKS / count < SLOTS ? SLOT_BLOCKS / count : SLOTS);
   int status = tsr__chain_front(&chain, most_of(c, count), slots < 64 ? 64 : slots, plans,
@@ -458,16 +492,37 @@ static int solve(const chooser *c, tsr_error *error) {
 /* A micro-batch on its own is what the chain is made of. */
 static int begin(chooser *c, tsr_error *error) {
   const json_t *micro = json_object_get(c->way->root, "micro_batch");
+  const json_t *batches = json_object_get(c->way->root, "accumulate");
   uint64_t batch = c->planning->how.batch ? c->planning->how.batch : 1;
   c->batch = micro ? (uint64_t)json_integer_value(micro) : batch;
   c->parts = c->batch ? batch / c->batch : 1;
+  if (batches) c->parts *= (uint64_t)json_integer_value(batches);
   c->root = json_deep_copy(c->way->root);
   if (!c->root) return tsr__fail_memory(error);
-  const json_t *batches = json_object_get(c->root, "accumulate");
-  if (batches) c->parts *= (uint64_t)json_integer_value(batches);
   (void)json_object_del(c->root, "micro_batch");
   (void)json_object_del(c->root, "accumulate");
   return 0;
+}
+
+/* The plan without keys that say nothing of what a block can keep, and what else that depends on; NULL when out of memory. */
+static json_t *key_of(const chooser *c) {
+  json_t *plan = json_deep_copy(c->root);
+  const char *offload = json_string_value(json_object_get(plan, "offload"));
+  const char *copied = offload ? strstr(offload, "activations") : NULL; /* the last of its words */
+  json_t *activations = copied ? json_string(copied) : json_null();
+  (void)json_object_del(plan, "loss");
+  (void)json_object_del(plan, "optimizer_in_backward");
+  (void)json_object_del(plan, "offload");
+  return json_pack("{s:o,s:o,s:I,s:b}", "plan", plan, "offload", activations, "batch",
+                   (json_int_t)c->batch, "narrows", c->way->narrows);
+}
+
+/* Those of another way that has the same blocks, or none. */
+static struct tsr__block_options *find_options(const chooser *c, const json_t *key) {
+  for (size_t i = 0; i < c->planning->block_options.count; i++)
+    if (json_equal(c->planning->block_options.items[i]->key, key))
+      return c->planning->block_options.items[i];
+  return NULL;
 }
 
 static int list_options(chooser *c, tsr_error *error) {
@@ -487,8 +542,10 @@ static int list_options(chooser *c, tsr_error *error) {
 
 static int run_all_again(const chooser *c, tsr_error *error) {
   json_t *root = tsr__planner_with(c->way->root, "{\"checkpoint\":\"full\"}");
-  double more_s = c->forward_s * (double)c->planning->model->layers * (double)c->parts;
-  return root && add_candidate(c->way, root, more_s) ? 0 : tsr__fail_memory(error);
+  const stretch blocks = {0, c->planning->model->layers, 0, 1};
+  effect all = {0, 0, 0, 0};
+  add_effect(c, &blocks, &all);
+  return root && add_candidate(c->way, root, &all, c->parts) ? 0 : tsr__fail_memory(error);
 }
 
 /* Where nothing is computed again there is no chain: the first blocks, more and more of them, with each option. */
@@ -502,19 +559,47 @@ static int add_firsts(const chooser *c, size_t option, tsr_error *error) {
     ok = ok && json_object_set(root, "blocks", list) == 0;
     json_decref(list);
     if (!ok) json_decref(root);
-    double more_s = extra_of(c, &some) * (double)c->parts;
-    if (!ok || !add_candidate(c->way, root, more_s)) return tsr__fail_memory(error);
+    effect all = {0, 0, 0, 0};
+    add_effect(c, &some, &all);
+    if (!ok || !add_candidate(c->way, root, &all, c->parts)) return tsr__fail_memory(error);
   }
   return 0;
 }
 
+static int find_new_options(chooser *c, json_t *key, tsr_error *error) {
+  c->of = TSR__NEW(struct tsr__block_options);
+  if (!c->of || !TSR__VECTOR_PUSH(&c->planning->block_options, c->of)) {
+    tsr__block_options_free(c->of);
+    return tsr__fail_memory(error);
+  }
+  c->of->count = 1; /* keep */
+  int status = list_options(c, error);
+  if (status == 0) c->of->key = json_incref(key); /* else nobody finds it */
+  return status;
+}
+
+/* Make c->of and c->facts. */
+static int measure_options(chooser *c, tsr_error *error) {
+  json_t *key = key_of(c);
+  if (!key) return tsr__fail_memory(error);
+  c->of = find_options(c, key);
+  bool is_new = !c->of, is_possible = true;
+  int status = is_new ? find_new_options(c, key, error) : 0;
+  json_decref(key);
+  for (size_t i = 1; status == 0 && is_possible && !is_new && i < c->of->count; i++)
+    status = facts_with(c, c->of->fragments[i], &c->facts[i], &is_possible, error);
+  assert(status || is_possible); /* it is for other ways */
+  return status;
+}
+
 static int list_all(chooser *c, tsr_error *error) {
+  bool is_possible = false;
   int status = begin(c, error);
-  if (status == 0) status = measure_block(c, error);
-  if (status || !c->count) return status; /* blocks that cannot be run again */
-  status = list_options(c, error);
+  if (status == 0) status = measure_block(c, &is_possible, error);
+  if (status || !is_possible) return status; /* blocks that cannot be run again */
+  status = measure_options(c, error);
   if (!(c->planning->allow & TSR_ALLOW_RECOMPUTE)) {
-    for (size_t i = 1; status == 0 && i < c->count; i++) status = add_firsts(c, i, error);
+    for (size_t i = 1; status == 0 && i < c->of->count; i++) status = add_firsts(c, i, error);
     return status;
   }
   if (status == 0) status = solve(c, error);
@@ -529,12 +614,11 @@ static int compare_candidates(const void *left, const void *right) {
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   chooser *c = TSR__NEW(chooser);
   json_t *root = json_deep_copy(way->root);
-  bool ok = c && root && add_candidate(way, root, 0);
+  bool ok = c && root && add_candidate(way, root, &(effect){0, 0, 0, 0}, 1);
   int status = ok ? 0 : tsr__fail_memory(error);
   if (c) *c = (chooser){.planning = planning, .way = way};
   bool has_options = planning->allow & TSR_ALLOW_RECOMPUTE || way->narrows;
   if (status == 0 && has_options) status = list_all(c, error);
-  for (size_t i = 0; c && i < c->count; i++) json_decref(c->fragments[i]);
   if (c) json_decref(c->root);
   tsr__free(c);
   if (way->candidates.count)

@@ -116,7 +116,8 @@ static void add_korthikanti(list *to, const tsr_estimate_question *q, double t) 
   double all = (double)(q->batch * q->sequence) * (double)m->width * (double)m->layers;
   double scores = 5 * (double)m->heads * (double)q->sequence / (double)m->width;
   double divided = t > 1 ? all : 0; /* else the same as on one card */
-  add(to, "Megatron paper", "nothing recomputed", (34 + scores) * all, 0, "Korthikanti and others, 2022");
+  add(to, "Megatron paper", "nothing recomputed", (34 + scores) * all, 0,
+      "Korthikanti and others, 2022");
   add(to, "Megatron paper", "selective recomputation", 34 * all, 0, NULL);
   add(to, "Megatron paper", "tensor parallel", (10 + (24 + scores) / t) * divided, 0, NULL);
   add(to, "Megatron paper", "tensor and sequence parallel", (34 + scores) / t * divided, 0, NULL);

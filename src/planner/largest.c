@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "models/model.h"
 #include "planner/planner.h"
+#include "questions/plan_file.h"
 
 /* ---- sizes ---- */
 
@@ -141,8 +142,10 @@ static int compare_lean(const void *left, const void *right) {
 }
 
 static int measure_lean(growth *g, lean_plan *lean, tsr_error *error) {
-  tsr_run_plan_cost cost = {.is_possible = false};
-  int status = tsr_run_plan_measure(lean->plan, g->model, &g->how, &cost, error);
+  tsr_run_plan_cost cost;
+  uint64_t over_bytes;
+  int status = tsr__run_plan_measure_within(lean->plan, g->model, &g->how, g->budget, &cost,
+                                            &over_bytes, error);
   bool is_impossible = is_refused(status) || status == TSR_ERROR_UNSUPPORTED;
   lean->reserved_bytes = cost.is_possible ? cost.reserved_bytes : UINT64_MAX;
   return is_impossible ? 0 : status;
@@ -208,7 +211,8 @@ static int most(growth *g, unsigned allow, size_at *out, tsr_error *error) {
   *out = (size_at){0, 0};
   g->units = 0;
   int status = list_lean(g, allow, &plans, error);
-  bool is_refused_at_all = is_refused(status);
+  /* As it is, the model may need another precision. */
+  bool is_refused_at_all = is_refused(status) || (!allow && status == TSR_ERROR_UNSUPPORTED);
   if (status == 0) status = most_of(g, &plans, &out->units, error);
   if (status == 0 && out->units && g->what == TSR_LARGEST_MODEL) {
     g->units = out->units;

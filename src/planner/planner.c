@@ -3,7 +3,8 @@
  * The answer is the fastest of all candidates of all ways that fit, and of the plan as it is. Nothing is left out that could
  * be faster: ways are tried in the order of the time that they take without recomputation, and one is skipped only
  * if its bound is no less than the time of what was found; of the others a candidate is simulated unless its
- * time, which is known before, is more. */
+ * time, which is known before, is more, or the least that it takes, which is known too, is above the budget. A simulation ends where
+ * the budget does. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "planner/planner.h"
+#include "questions/plan_file.h"
 
 /* ---- words ---- */
 
@@ -94,23 +96,32 @@ static int remember(tsr_planning *p, const char *hash, const tsr_run_plan_cost *
   return tsr__fail_memory(error);
 }
 
-int tsr__planner_measure(tsr_planning *p, const json_t *root, tsr_run_plan_cost *out,
-                         tsr_error *error) {
+int tsr__planner_measure_within(tsr_planning *p, const json_t *root, uint64_t most_bytes,
+                                tsr_run_plan_cost *out, uint64_t *over_bytes, tsr_error *error) {
   tsr_run_plan *plan = NULL;
   int status = tsr__planner_parse(root, &plan, error);
   *out = (tsr_run_plan_cost){.is_possible = false};
+  *over_bytes = 0;
   if (status) return status;
   const char *hash = tsr_run_plan_hash(plan);
   const json_t *place = json_object_get(p->places, hash);
   if (place) {
     *out = p->costs.items[json_integer_value(place)];
   } else {
-    status = is_fault(tsr_run_plan_measure(plan, p->model, &p->how, out, error), error);
-    if (status == 0) status = remember(p, hash, out, error);
+    status = is_fault(
+        tsr__run_plan_measure_within(plan, p->model, &p->how, most_bytes, out, over_bytes, error),
+        error);
     p->tried++;
+    if (status == 0 && !*over_bytes) status = remember(p, hash, out, error);
   }
   tsr_run_plan_free(plan);
   return status;
+}
+
+int tsr__planner_measure(tsr_planning *p, const json_t *root, tsr_run_plan_cost *out,
+                         tsr_error *error) {
+  uint64_t over_bytes;
+  return tsr__planner_measure_within(p, root, 0, out, &over_bytes, error);
 }
 
 int tsr__planner_survey(const tsr_planning *p, const json_t *root, uint64_t layers, uint64_t batch,
@@ -201,6 +212,9 @@ void tsr_planning_free(tsr_planning *p) {
   if (!p) return;
   for (size_t i = 0; i < p->ways.count; i++) tsr__way_release(&p->ways.items[i]);
   TSR__VECTOR_FREE(&p->ways);
+  for (size_t i = 0; i < p->block_options.count; i++)
+    tsr__block_options_free(p->block_options.items[i]);
+  TSR__VECTOR_FREE(&p->block_options);
   json_decref(p->savings);
   json_decref(p->refused);
   json_decref(p->base);
@@ -217,6 +231,9 @@ void tsr_planning_free(tsr_planning *p) {
 /* And the time of a way without recomputation from what three blocks take. */
 #define WAY_ERROR 1e-6
 
+/* How much less than its least a candidate may reserve, which is added up from few blocks: tests compare all of them. */
+enum { LEAST_PARTS = 50 };
+
 /* What was found: a candidate's plan, not owned. */
 typedef struct best {
   const json_t *root;
@@ -230,10 +247,12 @@ static bool is_better(const tsr_run_plan_cost *a, const best *than) {
   return a->reserved_bytes < than->cost.reserved_bytes;
 }
 
-static int measure_candidate(tsr_planning *p, tsr__candidate *c, tsr_error *error) {
+/* `most_bytes`: it is not measured whole if it reserves more; 0: whole. */
+static int measure_candidate(tsr_planning *p, tsr__candidate *c, uint64_t most_bytes,
+                             tsr_error *error) {
   if (c->is_measured) return 0;
-  int status = tsr__planner_measure(p, c->root, &c->cost, error);
-  c->is_measured = status == 0;
+  int status = tsr__planner_measure_within(p, c->root, most_bytes, &c->cost, &c->over_bytes, error);
+  c->is_measured = status == 0 && !c->over_bytes;
   return status;
 }
 
@@ -248,7 +267,12 @@ static int list_candidates(tsr_planning *p, tsr__way *way, tsr_error *error) {
                                        : tsr__planner_list_candidates(p, way, error);
 }
 
-/* Simulate what may be faster than what was found: a candidate's time is known to `ESTIMATE_ERROR` before. */
+static uint64_t least_of(const tsr__candidate *c) {
+  uint64_t least = c->least_bytes - c->least_bytes / LEAST_PARTS;
+  return least > c->over_bytes ? least : c->over_bytes;
+}
+
+/* Simulate what fits, and may be faster than what was found: a candidate's time is known to `ESTIMATE_ERROR` before. */
 static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
                    tsr_error *error) {
   int status = way->is_listed ? 0 : list_candidates(p, way, error);
@@ -256,9 +280,10 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
     tsr__candidate *c = &way->candidates.items[i];
     bool is_slower = found->root && !c->is_measured &&
                      c->estimate_s * (1 - ESTIMATE_ERROR) > found->cost.step_seconds;
-    if (is_slower) continue;
-    status = measure_candidate(p, c, error);
+    if (is_slower || (!c->is_measured && least_of(c) > budget)) continue;
+    status = measure_candidate(p, c, budget, error);
     if (status) return status;
+    if (!c->is_measured) continue;
     note_least(c, least);
     if (!c->cost.is_possible || c->cost.reserved_bytes > budget) continue;
     if (is_better(&c->cost, found)) *found = (best){c->root, c->cost};
@@ -266,7 +291,33 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   return status;
 }
 
-/* Nothing fits: what takes least is of interest, and often of the way with the lowest floor. */
+/* Of the ways that were tried, or one of them, the candidate that may take least and was not simulated to its end; or NULL. */
+static tsr__candidate *next_least(tsr_planning *p, const tsr__way *only) {
+  tsr__candidate *next = NULL;
+  for (size_t i = 0; i < p->ways.count; i++) {
+    tsr__way *way = &p->ways.items[i];
+    if (only && way != only) continue;
+    if (!only && !way->is_tried) continue;
+    for (size_t k = 0; k < way->candidates.count; k++) {
+      tsr__candidate *c = &way->candidates.items[k];
+      if (!c->is_measured && (!next || least_of(c) < least_of(next))) next = c;
+    }
+  }
+  return next;
+}
+
+/* Nothing fits: what takes least is of interest. */
+static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_error *error) {
+  for (;;) {
+    tsr__candidate *c = next_least(p, only);
+    if (!c || (least->root && least_of(c) >= least->cost.reserved_bytes)) return 0;
+    int status = measure_candidate(p, c, 0, error);
+    if (status) return status;
+    note_least(c, least);
+  }
+}
+
+/* What takes least is often of the way with the lowest floor. */
 static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *least,
                        tsr_error *error) {
   tsr__way *leanest = NULL;
@@ -274,7 +325,8 @@ static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *leas
     tsr__way *way = &p->ways.items[i];
     if (!leanest || way->survey.floor_bytes < leanest->survey.floor_bytes) leanest = way;
   }
-  return leanest ? try_way(p, leanest, budget, found, least, error) : 0;
+  int status = leanest ? try_way(p, leanest, budget, found, least, error) : 0;
+  return status || !leanest || found->root ? status : find_least(p, leanest, least, error);
 }
 
 /* A way is left out only if its bound is no less than the time of what was found, or infinite. */
@@ -284,15 +336,18 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
   for (size_t i = 0; status == 0 && i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
     double limit = found->cost.step_seconds * (1 + WAY_ERROR);
+    way->is_tried = false;
     if (found->root && way->step_s > limit) continue;
     status = tsr__planner_survey_way(p, way, error);
     if (status) return status;
     double least_s = tsr__planner_bound(way, budget);
     bool is_left_out = isinf(least_s) || (found->root && least_s > limit);
-    if (!is_left_out) status = try_way(p, way, budget, found, least, error);
+    way->is_tried = !is_left_out;
+    if (way->is_tried) status = try_way(p, way, budget, found, least, error);
   }
-  return status || found->root || least->root ? status
-                                              : try_leanest(p, budget, found, least, error);
+  if (status == 0 && !found->root) status = find_least(p, NULL, least, error);
+  if (status || found->root || least->root) return status;
+  return try_leanest(p, budget, found, least, error);
 }
 
 /* Take back what changes nothing: neither time nor what is reserved. Then the answer's figures are those of the best

@@ -29,6 +29,9 @@ typedef struct tsr__candidate {
   double
       estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied or
                      kernels wait for ranks */
+  uint64_t
+      least_bytes; /* live at the end of a forward, or when a segment was run again: right to 2 % */
+  uint64_t over_bytes; /* it was seen to reserve as much; 0: not simulated */
   bool is_measured;
   tsr_run_plan_cost cost;
 } tsr__candidate;
@@ -43,9 +46,12 @@ typedef struct tsr__way {
   double links_s;  /* and with kernels, at least: the tape's clock once it is surveyed */
   bool narrows;    /* candidates keep tensors in fewer bits, too */
   bool is_surveyed, is_listed;
+  bool is_tried; /* for the budget of this search: its bound did not leave it out */
   tsr__survey survey;
   tsr__candidates candidates; /* the fastest first, by estimate; the last takes the least memory */
 } tsr__way;
+
+struct tsr__block_options; /* blocks.c */
 
 struct tsr_planning {
   const tsr_model *model;
@@ -63,6 +69,7 @@ struct tsr_planning {
   char refusal[256];       /* why */
   bool has_ways;           /* `ways` is complete */
   TSR__VECTOR(tsr__way) ways; /* the fastest first; that of the base is among them */
+  TSR__VECTOR(struct tsr__block_options *) block_options; /* of blocks that ways have; owned */
   size_t tried;
   json_t *places; /* the place in `costs` of each plan that was simulated, by its hash; owned */
   TSR__VECTOR(tsr_run_plan_cost) costs;
@@ -79,6 +86,10 @@ int tsr__planner_parse(const json_t *root, tsr_run_plan **out, tsr_error *error)
 /* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
 int tsr__planner_measure(tsr_planning *planning, const json_t *root, tsr_run_plan_cost *out,
                          tsr_error *error);
+/* The same, which ends once more than `most_bytes` are reserved: `*over_bytes` is what was reserved then, else 0, and `*out` only part of
+ * the figures. */
+int tsr__planner_measure_within(tsr_planning *planning, const json_t *root, uint64_t most_bytes,
+                                tsr_run_plan_cost *out, uint64_t *over_bytes, tsr_error *error);
 /* Survey one step; `*is_possible` as above, and only then is there something to release. `batch`: sequences, 0 as
  * planned. */
 int tsr__planner_survey(const tsr_planning *planning, const json_t *root, uint64_t layers,
@@ -123,6 +134,8 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
 
 /* ---- blocks.c ---- */
 
+/* NULL is fine. */
+void tsr__block_options_free(struct tsr__block_options *options);
 /* Make way->candidates. */
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error);
 

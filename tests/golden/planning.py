@@ -332,6 +332,8 @@ def largest(t):
         expect(f'{batch} with {allow}', done.returncode, status)
     done = t.run('plan', t.models['small'], '--largest', 'seq', *budget[:2])
     expect('a sequence', "a sequence of 64 tokens fits, the model's limit" in done.stdout, True)
+    done = t.run('plan', 'llama-3.2-1b', '--largest', 'seq', '--budget', '20GiB', '--gpu', 'h100', '--allow', 'precision')
+    expect('another precision', (done.returncode, '(none as it is)' in done.stdout), (0, True))
     done = t.run('plan', t.models['small'], '--largest', 'batch', '--budget', '1MiB')
     expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
 

@@ -361,6 +361,58 @@ static void test_bounds_time(void **state) {
   assert_true(tsr__survey_extra(&survey, 899) < 0);
 }
 
+/* What is known of candidates before they are simulated: their time, to 0.1 % (or less, where activations are copied), and what they
+ * reserve at least, to 2 %. */
+static void check_way(tsr_planning *p, const tsr__way *way, size_t *checked) {
+  for (size_t i = 0; i < way->candidates.count; i++) {
+    const tsr__candidate *c = &way->candidates.items[i];
+    tsr_run_plan_cost cost;
+    tsr_error error;
+    if (i % EACH_SIMULATED && i + 1 < way->candidates.count) continue;
+    assert_int_equal(tsr__planner_measure(p, c->root, &cost, &error), 0);
+    if (!cost.is_possible) continue;
+    if (c->least_bytes - c->least_bytes / 50 > cost.reserved_bytes)
+      fail_msg("%llu are not the least of %llu", (unsigned long long)c->least_bytes,
+               (unsigned long long)cost.reserved_bytes);
+    assert_true(c->estimate_s * (1 - 0.001) <= cost.step_seconds);
+    ++*checked;
+  }
+}
+
+static size_t check_ways(size_t at, const char *text) {
+  static const uint64_t budgets[] = {UINT64_C(1) << 40, UINT64_C(3) << 30, UINT64_C(1) << 30};
+  size_t checked = 0;
+  tsr_model *model = model_named(cases[at].model);
+  tsr_run_plan *plan = plan_of(text);
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  how.batch = cases[at].batch;
+  how.sequence = cases[at].sequence;
+  how.steps = 2;
+  how.gpu = cases[at].gpu;
+  tsr_planning *p = begin(model, plan, &how, TSR_ALLOW_DEFAULT | TSR_ALLOW_NARROW);
+  for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
+    tsr_planned planned;
+    tsr_error error;
+    assert_int_equal(tsr_planning_solve(p, budgets[k], &planned, &error), 0);
+    tsr_planned_release(&planned);
+  }
+  for (size_t k = 0; k < p->ways.count; k++)
+    if (p->ways.items[k].is_listed) check_way(p, &p->ways.items[k], &checked);
+  tsr_planning_free(p);
+  tsr_run_plan_free(plan);
+  tsr_model_free(model);
+  return checked;
+}
+
+static void test_knows_candidates(void **state) {
+  const size_t count = sizeof cases / sizeof *cases;
+  size_t checked = check_ways(count - 1, "{\"version\":1,\"ranks\":4}");
+  (void)state;
+  for (size_t i = IS_SANITIZED ? count - 1 : 0; i < count; i++)
+    checked += check_ways(i, cases[i].plan);
+  assert_true(checked > 100 || IS_SANITIZED);
+}
+
 /* Proportions are kept, and all that is no size. Where heads do not divide a width, it is a multiple of 64 as it was. */
 static void test_resizes_models(void **state) {
   static const struct {
@@ -403,6 +455,7 @@ int main(void) {
       cmocka_unit_test(test_finds_what_is_free),
       cmocka_unit_test(test_reads_what_is_allowed),
       cmocka_unit_test(test_bounds_time),
+      cmocka_unit_test(test_knows_candidates),
       cmocka_unit_test(test_resizes_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
