@@ -103,6 +103,9 @@ typedef struct tsr_simulate_options {
   double
       link_bytes_per_s; /* what a rank sends to others in a second, for the time of a step; 0: as the card
                            does by its data sheet, or as `rates` have it */
+  /* Evaluate after every `eval_steps` steps (0: never), without gradients or dropout: batches of `eval_batch` sequences (0 = batch),
+   * each of which replaces the one before, as in a loop over a data loader. */
+  uint64_t eval_steps, eval_batch;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */

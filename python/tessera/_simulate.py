@@ -96,7 +96,8 @@ def _plan(plan: Any) -> 'Optional[tuple[str, str]]':
 
 
 def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = None,
-             steps: Optional[int] = None, accumulate: Optional[int] = None,
+             steps: Optional[int] = None, eval_steps: Optional[int] = None, eval_batch: Optional[int] = None,
+             accumulate: Optional[int] = None,
              optimizer: Optional[str] = None, dtype: Optional[str] = None,
              attention: Optional[str] = None, checkpoint: Optional[str] = None,
              loss: Optional[str] = None, gelu: Optional[str] = None, book: Optional[str] = None,
@@ -122,7 +123,8 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
     """
     described, name = _description(model)
     core, snapshot = _core.ask('simulate', {
-        'model': described, 'batch': batch, 'seq': seq, 'steps': steps, 'accumulate': accumulate,
+        'model': described, 'batch': batch, 'seq': seq, 'steps': steps, 'eval_steps': eval_steps,
+        'eval_batch': eval_batch, 'accumulate': accumulate,
         'optimizer': optimizer, 'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint,
         'loss': loss, 'gelu': gelu, 'book': book, 'micro_batch': micro_batch,
         'accumulation': accumulation,

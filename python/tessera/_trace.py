@@ -12,13 +12,16 @@ What is noted: each storage, with its bytes, from the op that makes it to its la
 autograd node it was made in; what parameters, gradients and the optimizer's state are. docs/step-graph.md describes the
 file.
 
-Two things differ between fake and real tensors, and are put right here. Autograd adds up gradients of a subclass of Tensor
+Some things differ between fake and real tensors, and are put right here. Autograd adds up gradients of a subclass of Tensor
 in new ones; of real tensors, in the first one if nothing else holds its storage (input_buffer.cpp, can_accumulate_inplace).
-And which kernel computes attention depends on the card (sdp_utils.cpp), which fake tensors do not have.
+Which kernel computes attention depends on the card (sdp_utils.cpp), which fake tensors do not have; and where there is none, the mask
+is added to the scores of a subclass in new ones, of real tensors in place (attention.cpp). Some ops are made of others below autograd,
+which PyTorch does not show, or fakes by a decomposition of its own in Python.
 """
 import contextlib
 import copy
 import ctypes
+import functools
 import gc
 import json
 import os
@@ -111,6 +114,7 @@ class _Recorder:
         self.until: Any = None  # code outside of which a stack continues with the frames of `outer`
         self.outer: Tuple[int, ...] = ()
         self.is_over = False
+        self.is_composing = False  # attention of other ops than its kernels
 
     def beside(self) -> '_Recorder':
         """Another one, to which all that is there now is static, and whose stacks are this one's."""
@@ -395,7 +399,7 @@ def _cast(torch: Any, tensor: Any) -> Any:
     return tensor.to(torch.get_autocast_dtype('cuda')) if is_cast else tensor
 
 
-def _attention(torch: Any, card: Card) -> Any:
+def _attention(torch: Any, card: Card, recorder: _Recorder) -> Any:
     """A mode in which attention is that of the card, by whatever name a program calls it."""
     from torch.overrides import TorchFunctionMode
     original = torch.nn.functional.scaled_dot_product_attention
@@ -407,8 +411,12 @@ def _attention(torch: Any, card: Card) -> Any:
         chosen = _attention_of(torch, card, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if chosen:
             return chosen()
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # and no question to the card
-            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        recorder.is_composing = True
+        try:
+            with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # and no question to the card
+                return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        finally:
+            recorder.is_composing = False
 
     class Attention(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -465,6 +473,23 @@ def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
+# Of which C++ makes large temporaries by calling other ops.
+_COMPOSED = ('_safe_softmax', 'binary_cross_entropy_with_logits', 'logsumexp', 'soft_margin_loss', 'soft_margin_loss_backward')
+
+
+def _composed(torch: Any) -> Dict[Any, Callable[..., Any]]:
+    """These ops' C++ code, for tensors of any kind."""
+    ops = [getattr(torch.ops.aten, name).default for name in _COMPOSED if hasattr(torch.ops.aten, name)]
+    key = torch._C.DispatchKey.CompositeExplicitAutograd
+    return {op: functools.partial(op._op_dk, key) for op in ops
+            if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), 'CompositeExplicitAutograd')}
+
+
+def _masked(torch: Any, recorder: _Recorder, func: Any) -> bool:
+    """Whether attention adds its mask to the scores."""
+    return recorder.is_composing and func is torch.ops.aten.add.Tensor
+
+
 def _scalar(dtype: Any, value: float) -> Any:
     return value if dtype.is_floating_point else complex(value) if dtype.is_complex else \
         bool(value) if str(dtype) == 'torch.bool' else int(value)
@@ -476,7 +501,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
     leaves = torch.ops.aten._local_scalar_dense.default
-    work = Work(torch)
+    work, composed = Work(torch), _composed(torch)
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -489,15 +514,19 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                 return NotImplemented
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
+            if func in composed:
+                with self:  # sees what it calls
+                    return composed[func](*args, **(kwargs or {}))
             adds = _is_added_by_autograd(torch, func, args)
             place = len(recorder.events)
-            in_place = adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype
+            masks = _masked(torch, recorder, func)
+            in_place = masks or (adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype)
             result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, func, args, kwargs or {})
             done = work.of(func, args, kwargs or {}, result)
             if done:
                 recorder.work.append((place, *done))
             if in_place:
-                return result
+                return torch.ops.aten.alias.default(result) if masks else result  # autograd gives a tensor of its own a history
             if adds and sole.references is None:
                 sole.references = _references(args[0])
             name, overload = func._schema.name.replace('aten::', ''), func._overloadname
@@ -655,13 +684,14 @@ class _Phases:
         """autocast.__enter__."""
         def enter(region: Any) -> Any:
             result = original(region)
-            self.recorder.autocast.append(bool(region._enabled))
+            if region.device == 'cuda':  # checkpoints enter one for the CPU, too, within that
+                self.recorder.autocast.append(bool(region._enabled))
             return result
         return enter
 
     def leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(region: Any, *error: Any) -> Any:
-            if self.recorder.autocast:
+            if region.device == 'cuda' and self.recorder.autocast:
                 self.recorder.autocast.pop()
             return original(region, *error)
         return leave
@@ -930,7 +960,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     """Within it, 'cuda' is fake and everything on it is recorded. Interrupts the garbage collector, see _process()."""
     from torch._subclasses import fake_tensor
     card, sole = CARDS[gpu], _Sole()
-    attention = _attention(torch, card)
+    attention = _attention(torch, card, recorder)
     phases = _Phases(torch, recorder, attention)
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:

@@ -197,9 +197,24 @@ static int run_instr(dry *d, const tsr__tape_instr *instr) {
   return 0;
 }
 
+/* Whether an evaluation begins that this step does not have. */
+static bool skips(const dry *d, const tsr__tape_instr *instr) {
+  uint64_t interval = d->tape->evaluation_interval;
+  return instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__TAPE_PHASE_EVALUATION &&
+         interval && d->step % interval;
+}
+
+static bool ends_evaluation(const tsr__tape_instr *instr) {
+  return instr->kind == TSR__INSTR_END && instr->subject == TSR__TAPE_PHASE_EVALUATION;
+}
+
 static int run_step(dry *d) {
   const tsr__tape *tape = d->tape;
   for (size_t i = 0; i < tape->schedule.count; i++) {
+    if (skips(d, &tape->schedule.items[i])) {
+      while (!ends_evaluation(&tape->schedule.items[i])) i++;
+      continue;
+    }
     int status = run_instr(d, &tape->schedule.items[i]);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
   }

@@ -285,7 +285,7 @@ static void check_sums(const profiler *p, const tsr_memory_profile *profile) {
 static void add_phases(const profiler *p, const tsr__dry_device *device, tsr_memory_profile *out) {
   static const tsr__tape_phase phases[TSR_MEMORY_PHASES] = {
       TSR__TAPE_PHASE_ZERO_GRAD, TSR__TAPE_PHASE_FORWARD, TSR__TAPE_PHASE_BACKWARD,
-      TSR__TAPE_PHASE_OPTIMIZER};
+      TSR__TAPE_PHASE_OPTIMIZER, TSR__TAPE_PHASE_EVALUATION};
   for (size_t i = 0; i < TSR_MEMORY_PHASES; i++) {
     tsr_memory_phase *phase = &out->phases[i];
     phase->peak.phase = phase->end.phase = tsr__phase_word((uint8_t)phases[i]);

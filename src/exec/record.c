@@ -128,6 +128,7 @@ static bool record_phase(void *context, tsr__tape_phase phase, uint64_t step, bo
     break;
   case TSR__TAPE_PHASE_FORWARD: (void)snprintf(name, sizeof name, "## forward ##"); break;
   case TSR__TAPE_PHASE_BACKWARD: (void)snprintf(name, sizeof name, "## backward ##"); break;
+  case TSR__TAPE_PHASE_EVALUATION: (void)snprintf(name, sizeof name, "## evaluation ##"); break;
   case TSR__TAPE_PHASE_COUNT: assert(false); return false;
   }
   return tsr__builder_annotation(&r->builder, 0, ++r->time_us, name, is_start);

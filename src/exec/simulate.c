@@ -89,10 +89,13 @@ static int explain(const tsr__tape *tape, int status, tsr_error *error) {
 /* ---- from the executor's numbers to the public struct ---- */
 
 const char *tsr__phase_word(uint8_t phase) {
-  static const char *const words[] = {
-      [TSR__TAPE_PHASE_STEP] = "step",           [TSR__TAPE_PHASE_ZERO_GRAD] = "zero_grad",
-      [TSR__TAPE_PHASE_FORWARD] = "forward",     [TSR__TAPE_PHASE_BACKWARD] = "backward",
-      [TSR__TAPE_PHASE_OPTIMIZER] = "optimizer", [TSR__DRY_LOADING] = "loading"};
+  static const char *const words[] = {[TSR__TAPE_PHASE_STEP] = "step",
+                                      [TSR__TAPE_PHASE_ZERO_GRAD] = "zero_grad",
+                                      [TSR__TAPE_PHASE_FORWARD] = "forward",
+                                      [TSR__TAPE_PHASE_BACKWARD] = "backward",
+                                      [TSR__TAPE_PHASE_OPTIMIZER] = "optimizer",
+                                      [TSR__TAPE_PHASE_EVALUATION] = "evaluation",
+                                      [TSR__DRY_LOADING] = "loading"};
   assert(phase < sizeof words / sizeof *words && words[phase]);
   return words[phase];
 }
@@ -121,7 +124,8 @@ static void put_results(const tsr__tape *tape, const tsr__dry_device *device, ts
   static const tsr__tape_phase phases[TSR_SIMULATE_PHASES] = {
       [TSR_SIMULATE_FORWARD] = TSR__TAPE_PHASE_FORWARD,
       [TSR_SIMULATE_BACKWARD] = TSR__TAPE_PHASE_BACKWARD,
-      [TSR_SIMULATE_OPTIMIZER] = TSR__TAPE_PHASE_OPTIMIZER};
+      [TSR_SIMULATE_OPTIMIZER] = TSR__TAPE_PHASE_OPTIMIZER,
+      [TSR_SIMULATE_EVALUATION] = TSR__TAPE_PHASE_EVALUATION};
   out->event_count = device->event_count;
   out->peak = tsr__public_moment(tape, &device->peak);
   for (size_t i = 0; i < TSR_SIMULATE_PHASES; i++)
@@ -186,7 +190,9 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .rank = options->rank,
                             .zero = options->zero,
                             .bucket_elements = options->bucket_elements,
-                            .no_overlap = options->no_overlap};
+                            .no_overlap = options->no_overlap,
+                            .eval_steps = options->eval_steps,
+                            .eval_batch = options->eval_batch};
 }
 
 /* Run the finished tape, and record it. `optimizer`: its class, for the names of phases. */
@@ -301,8 +307,9 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   bool is_chosen = o->book || o->accumulate > 1 || o->optimizer || o->dtype || o->attention ||
                    o->checkpoint || o->loss_chunk || o->gelu_fused || o->no_kv_cache || o->leak ||
                    o->micro_batch || o->accumulation || o->backward_once || o->non_reentrant ||
-                   o->in_place || o->block_count || o->clip_norm > 0 || o->ranks || o->zero ||
-                   away->optimizer || away->gradients || away->parameters || away->activations;
+                   o->in_place || o->block_count || o->clip_norm > 0 || o->eval_steps ||
+                   o->eval_batch || o->ranks || o->zero || away->optimizer || away->gradients ||
+                   away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "

@@ -72,6 +72,7 @@ typedef enum tsr__op_kind {
   TSR__OP_ROTARY,
   TSR__OP_ATTENTION_EFFICIENT, /* one kernel */
   TSR__OP_ATTENTION_FLASH,
+  TSR__OP_ATTENTION_MATH, /* PyTorch's, where no kernel fits */
   TSR__OP_ATTENTION_CHUNKED,
   TSR__OP_ATTENTION_GPT2, /* eager: matmul, softmax, dropout, matmul */
   TSR__OP_ATTENTION_LLAMA,
@@ -115,7 +116,7 @@ typedef enum tsr__op_autocast {
 
 /* ---- Registers ---- */
 
-enum { TSR__OP_TEMPORARIES = 10, TSR__STEP_DONE = 6 };
+enum { TSR__OP_TEMPORARIES = 12, TSR__STEP_DONE = 6 };
 
 enum {
   TSR__REG_NONE,
@@ -235,6 +236,7 @@ extern const tsr__op_row tsr__op_split, tsr__op_cache, tsr__op_repeat, tsr__op_r
     tsr__op_rotary, tsr__op_causal_mask; /* op_heads.c */
 extern const tsr__op_row tsr__op_attention_efficient, tsr__op_attention_flash,
     tsr__op_attention_chunked;                                            /* op_attention.c */
+extern const tsr__op_row tsr__op_attention_math;                          /* op_math.c */
 extern const tsr__op_row tsr__op_attention_gpt2, tsr__op_attention_llama; /* op_eager.c */
 extern const tsr__op_row tsr__op_dropout, tsr__op_add, tsr__op_mul, tsr__op_gelu,
     tsr__op_gelu_fused, tsr__op_silu, tsr__op_cast, tsr__op_scale, tsr__op_mean,

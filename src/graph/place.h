@@ -13,6 +13,7 @@ typedef enum tsr__program_place {
   TSR__PLACE_MAIN,
   TSR__PLACE_TRAIN, /* the loop over batches */
   TSR__PLACE_LOAD_BATCH,
+  TSR__PLACE_EVALUATION,  /* the loop over batches that are not trained on */
   TSR__PLACE_WRAPPER,     /* a model around the model, with added modules: */
   TSR__PLACE_ADDED,       /* one of them, */
   TSR__PLACE_ADDED_MEANS, /* the means of their results, */

@@ -105,7 +105,7 @@ typedef struct tsr__tape_slot {
   bool is_static;  /* there before the recording, and to stay */
   bool is_carried; /* held when the step ends: the next step drops it */
   bool is_leaked;  /* held for good: each step leaves its own behind */
-  bool is_root;    /* a backward pass began here: its value need not be read */
+  bool is_root;    /* a backward pass began here, or the program prints it: its value need not be read */
   /* A unit's parameters, of which each rank keeps a part, in this slot: there only while runs use them (spaces.c). 0: it is
    * like any other. */
   uint32_t shard;
@@ -131,6 +131,7 @@ typedef enum tsr__tape_phase {
   TSR__TAPE_PHASE_FORWARD,
   TSR__TAPE_PHASE_BACKWARD,
   TSR__TAPE_PHASE_OPTIMIZER,
+  TSR__TAPE_PHASE_EVALUATION, /* leaves nothing behind, so that a step may skip it */
   TSR__TAPE_PHASE_COUNT
 } tsr__tape_phase;
 
@@ -405,10 +406,12 @@ typedef struct tsr__tape {
   uint64_t flops, recomputed_flops;
   uint32_t recomputing; /* segments that are being run again */
   uint32_t draws;       /* of random numbers so far */
-  bool has_leaks;       /* some slot is leaked: memory grows with each step */
-  bool is_too_long;     /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
-  tsr__clash clash;     /* why it failed with TSR_ERROR_ARGUMENT */
-  int status;           /* sticky */
+  uint64_t
+      evaluation_interval; /* steps from one evaluation to the next, whose last one has it; 0 = 1 */
+  bool has_leaks;          /* some slot is leaked: memory grows with each step */
+  bool is_too_long;        /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
+  tsr__clash clash;        /* why it failed with TSR_ERROR_ARGUMENT */
+  int status;              /* sticky */
 } tsr__tape;
 
 /* An empty tape. False when out of memory; it must be released either way. `tracer` may be NULL, and

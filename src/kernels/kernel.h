@@ -49,11 +49,12 @@ typedef enum tsr__kernel {
   TSR__KERNEL_SILU_BACKWARD,      /* r0 * its derivative at r1 */
   TSR__KERNEL_SILU_GATE,          /* r0 * sigmoid r0 * r1: the gate, and what passes it */
   TSR__KERNEL_SILU_GATE_BACKWARD, /* r0: gradient, r1: gate, r2: what passes; w0, w1: their gradients */
-  TSR__KERNEL_WHERE, /* r1 where r0 is true, else r2; missing ones are s0, or s0 and s1 */
-  TSR__KERNEL_NE,    /* r0 != r1 */
-  TSR__KERNEL_EQ,    /* r0 == r1 */
-  TSR__KERNEL_AND,   /* r0 and r1, of booleans */
-  TSR__KERNEL_NOT,   /* not r0 */
+  TSR__KERNEL_WHERE,     /* r1 where r0 is true, else r2; missing ones are s0, or s0 and s1 */
+  TSR__KERNEL_NE,        /* r0 != r1 */
+  TSR__KERNEL_EQ,        /* r0 == r1 */
+  TSR__KERNEL_AND,       /* r0 and r1, of booleans */
+  TSR__KERNEL_NOT,       /* not r0 */
+  TSR__KERNEL_IS_NEGINF, /* r0 is -infinity */
   TSR__KERNEL_ATTENDS, /* r0 <= r1, columns against rows; and r0 > r1 - s0 unless s0, a window, is 0 */
   TSR__KERNEL_DROPOUT,          /* w1: random booleans, true with 1 - s0; w0 = r0 * w1 / (1 - s0) */
   TSR__KERNEL_DROPOUT_NOISE,    /* random: 1 / (1 - s0) with 1 - s0, else 0 */
@@ -82,6 +83,8 @@ typedef enum tsr__kernel {
   TSR__KERNEL_SUM_GROUPS, /* r0's heads (dimension 1) summed in groups of neighbours */
   TSR__KERNEL_MEAN,       /* r0's mean to w0's shape */
   TSR__KERNEL_MEAN_DIM,
+  TSR__KERNEL_ALL,  /* whether all of r0's row are true */
+  TSR__KERNEL_TRIL, /* r0, but 0 where the column is beyond the row */
   TSR__KERNEL_CUMSUM,
   TSR__KERNEL_DIFFERENCES, /* each element less the one before; the first is 1 */
   TSR__KERNEL_SOFTMAX,

@@ -79,6 +79,34 @@ void tsr__reference_sum_groups(const tsr__kernel_args *args) {
   }
 }
 
+void tsr__reference_all(const tsr__kernel_args *args) {
+  tsr__strided from = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
+  double numbers[TSR__TILE];
+  assert(to.dim[3] == 1 && tsr__strided_rows(&from) == tsr__strided_rows(&to));
+  for (uint64_t row = 0; row < tsr__strided_rows(&to); row++) {
+    bool are_true = true;
+    TSR__EACH_TILE(column, count, from.dim[3]) {
+      tsr__strided_load_row(&from, tsr__strided_row(&from, row), column, count, numbers);
+      for (size_t i = 0; i < count; i++) are_true &= numbers[i] != 0;
+    }
+    tsr__strided_put(&to, tsr__strided_row(&to, row), are_true);
+  }
+}
+
+void tsr__reference_tril(const tsr__kernel_args *args) {
+  tsr__strided from = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
+  double numbers[TSR__TILE];
+  for (uint64_t row = 0; row < tsr__strided_rows(&to); row++) {
+    uint64_t last = row % to.dim[2];
+    TSR__EACH_TILE(column, count, to.dim[3]) {
+      tsr__strided_load_row(&from, tsr__strided_row(&from, row), column, count, numbers);
+      for (size_t i = 0; i < count; i++)
+        if (column + i > last) numbers[i] = 0;
+      tsr__strided_store_row(&to, tsr__strided_row(&to, row), column, count, numbers);
+    }
+  }
+}
+
 void tsr__reference_cumsum(const tsr__kernel_args *args) {
   tsr__strided from = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
   double numbers[TSR__TILE];

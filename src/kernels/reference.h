@@ -103,7 +103,7 @@ tsr__kernel_fn tsr__reference_add, tsr__reference_mul, tsr__reference_div, tsr__
     tsr__reference_gelu_backward, tsr__reference_silu, tsr__reference_silu_backward,
     tsr__reference_silu_gate, tsr__reference_silu_gate_backward, tsr__reference_drop,
     tsr__reference_where, tsr__reference_ne, tsr__reference_eq, tsr__reference_and,
-    tsr__reference_not, tsr__reference_attends, tsr__reference_dropout,
+    tsr__reference_not, tsr__reference_is_neginf, tsr__reference_attends, tsr__reference_dropout,
     tsr__reference_dropout_noise, tsr__reference_dropout_backward, tsr__reference_masked_fill,
     tsr__reference_lerp, tsr__reference_addcmul, tsr__reference_addcdiv;
 /* ref_copy.c */
@@ -114,8 +114,8 @@ tsr__kernel_fn tsr__reference_copy, tsr__reference_repeat, tsr__reference_cat, t
 tsr__kernel_fn tsr__reference_quantise, tsr__reference_dequantise;
 /* ref_rows.c */
 tsr__kernel_fn tsr__reference_sum, tsr__reference_sum_groups, tsr__reference_mean,
-    tsr__reference_cumsum, tsr__reference_differences, tsr__reference_softmax,
-    tsr__reference_softmax_backward, tsr__reference_log_softmax,
+    tsr__reference_all, tsr__reference_tril, tsr__reference_cumsum, tsr__reference_differences,
+    tsr__reference_softmax, tsr__reference_softmax_backward, tsr__reference_log_softmax,
     tsr__reference_log_softmax_backward, tsr__reference_layer_norm,
     tsr__reference_layer_norm_backward, tsr__reference_rms_norm, tsr__reference_rms_norm_backward,
     tsr__reference_rotate;

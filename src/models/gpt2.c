@@ -68,6 +68,7 @@ static void declare(tsr__program *p) {
 /* A dropout of probability 0 returns its input, which nothing reads afterwards. */
 static tsr__tensor_id dropout(tsr__program *p, tsr__tensor_id x, double probability) {
   tsr__tape *t = p->tape;
+  probability = tsr__program_dropout(p, probability);
   bool is_in_place = probability > 0 && tsr__program_asks_in_place(p, TSR_IN_PLACE_DROPOUT);
   tsr__op_attributes attributes = {
       .dropout = probability, .spent = is_in_place, .is_in_place = is_in_place};
@@ -175,8 +176,7 @@ static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
   tsr__program_mask(p);
   tsr__tensor_id hidden = dropout(p, sum, p->model->embedding_dropout);
   tsr__scope_unbind(t, sum);
-  tsr__tensor_id last = tsr__program_blocks(p, hidden);
-  tsr__scope_unbind(t, hidden);
+  tsr__tensor_id last = tsr__program_blocks(p, hidden, true);
   tsr__tensor_id normal = tsr__program_norm(p, &p->last_norm, last);
   tsr__program_note_hidden(p, normal);
   return tsr__scope_leave(t, normal);

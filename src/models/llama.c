@@ -220,7 +220,7 @@ static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
   tsr__program_positions(p);
   tsr__program_mask(p);
   rotary_table(p);
-  tsr__tensor_id last = tsr__program_blocks(p, hidden);
+  tsr__tensor_id last = tsr__program_blocks(p, hidden, false);
   tsr__tensor_id normal = tsr__program_norm(p, &p->last_norm, last);
   tsr__scope_unbind(t, last);
   tsr__program_note_hidden(p, normal);

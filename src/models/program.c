@@ -170,7 +170,7 @@ static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t in
   tsr__program *p = context;
   const tsr_model *m = p->model;
   tsr__op_attributes attributes = {.chunk = p->query_rows,
-                                   .dropout = m->attention_dropout,
+                                   .dropout = tsr__program_dropout(p, m->attention_dropout),
                                    .window = m->window,
                                    .is_packed = index != 0};
   tsr__tensor_id given[ATTENTION_INPUTS];
@@ -303,7 +303,7 @@ static tsr__tensor_id call_segment(tsr__program *p, uint32_t first, tsr__tensor_
   return block_segment(p, p->tape, first, inputs);
 }
 
-tsr__tensor_id tsr__program_blocks(tsr__program *p, tsr__tensor_id hidden) {
+tsr__tensor_id tsr__program_blocks(tsr__program *p, tsr__tensor_id hidden, bool is_spent) {
   tsr__tape *t = p->tape;
   uint64_t layers = p->model->layers;
   tsr__tensor_id first = hidden;
@@ -318,7 +318,7 @@ tsr__tensor_id tsr__program_blocks(tsr__program *p, tsr__tensor_id hidden) {
     end = tsr__plan_segment_end(&p->plan, i);
     tsr__tensor_id result = call_segment(p, (uint32_t)i, hidden);
     if (end < layers) tsr__program_note_hidden(p, result);
-    if (hidden != first) tsr__scope_unbind(t, hidden);
+    if (hidden != first || is_spent) tsr__scope_unbind(t, hidden);
     hidden = result;
   }
   return hidden;
@@ -395,7 +395,7 @@ static tsr__tensor_id call_model(tsr__program *p) {
   tsr__tensor_id loss;
   tsr__scope_enter(t, TSR__PLACE_MODEL);
   tsr__tensor_id hidden = p->family->body(p, p->ids);
-  if (p->options->loss_chunk) {
+  if (p->options->loss_chunk && !p->is_evaluating) { /* who evaluates looks at logits */
     loss = chunked_loss(p, hidden);
   } else {
     p->logits = tsr__program_linear(p, &p->head, hidden);
@@ -452,7 +452,7 @@ static tsr__tensor_id call_wrapper(tsr__program *p) {
 /* ---- the step ---- */
 
 /* Which tensor of a batch. */
-enum { BATCH_IDS, BATCH_LABELS, BATCH_ATTENTION_MASK };
+enum { BATCH_IDS, BATCH_LABELS, BATCH_ATTENTION_MASK, BATCH_TENSORS };
 
 static tsr__tensor_id to_device(tsr__program *p, int which) {
   tsr__kernel_use use = {.kernel = TSR__KERNEL_BATCH,
@@ -464,24 +464,29 @@ static tsr__tensor_id to_device(tsr__program *p, int which) {
   return tensor;
 }
 
+static void release_batch(tsr__tape *t, const tsr__tensor_id *batch) {
+  for (size_t i = 0; i < BATCH_TENSORS; i++) tsr__tensor_release(t, batch[i]);
+}
+
+/* The next batch takes the place of the last one, of the step before if it is the first. */
 static void load_batch(tsr__program *p) {
   tsr__tape *t = p->tape;
-  tsr__tensor_id last[] = {p->ids, p->labels, p->attention_mask};
+  const tsr__tensor_id last[BATCH_TENSORS] = {p->ids, p->labels, p->attention_mask};
   tsr__trace_at(t, TSR__PLACE_LOAD_BATCH);
   p->ids = to_device(p, BATCH_IDS);
   p->labels = to_device(p, BATCH_LABELS);
   p->attention_mask = p->has_attention_mask ? to_device(p, BATCH_ATTENTION_MASK) : 0;
   tsr__tape_carry_here(t, TSR__CARRY_BATCH);
-  for (size_t i = 0; i < sizeof last / sizeof *last; i++) tsr__tensor_release(t, last[i]);
+  release_batch(t, last);
 }
 
-/* Release the first `count` tensors of a list. */
-static void release_first(tsr__tape *t, tsr__tensor_ids *list, size_t count) {
-  assert(count <= list->count);
-  if (t->status || !count) return;
-  for (size_t i = 0; i < count; i++) tsr__tensor_release(t, list->items[i]);
-  list->count -= count;
-  memmove(list->items, list->items + count, list->count * sizeof *list->items);
+/* Release tensors `from` to `end` - 1 of a list. */
+static void release_some(tsr__tape *t, tsr__tensor_ids *list, size_t from, size_t end) {
+  assert(t->status || (from <= end && end <= list->count));
+  if (t->status || from == end) return;
+  for (size_t i = from; i < end; i++) tsr__tensor_release(t, list->items[i]);
+  memmove(list->items + from, list->items + end, (list->count - end) * sizeof *list->items);
+  list->count -= end - from;
 }
 
 /* ---- leaks ---- */
@@ -530,8 +535,8 @@ static void forward(tsr__program *p) {
   tsr__tensor_id loss = p->model->module_count ? call_wrapper(p) : call_model(p);
   if (p->is_autocast) tsr__tape_autocast_end(t);
   tsr__tape_carry_here(t, TSR__CARRY_OUTPUTS);
-  release_first(t, &p->outputs, outputs);
-  release_first(t, &p->cache, cached);
+  release_some(t, &p->outputs, 0, outputs);
+  release_some(t, &p->cache, 0, cached);
   output(p, loss);
   p->loss = loss;
   if (!TSR__VECTOR_PUSH(&p->losses, loss)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
@@ -588,6 +593,75 @@ static void optimize(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_OPTIMIZER);
 }
 
+/* ---- evaluation ---- */
+
+void tsr__program_swap_modes(tsr__program *p) {
+  tsr__forward_mode other = p->evaluation;
+  p->evaluation = (tsr__forward_mode){.batch = p->batch,
+                                      .uses_cache = p->uses_cache,
+                                      .has_mask = p->has_mask,
+                                      .repeats_heads = p->repeats_heads,
+                                      .attention = p->attention,
+                                      .plan = p->plan};
+  p->batch = other.batch;
+  p->uses_cache = other.uses_cache;
+  p->has_mask = other.has_mask;
+  p->repeats_heads = other.repeats_heads;
+  p->attention = other.attention;
+  p->plan = other.plan;
+  p->is_evaluating = !p->is_evaluating;
+}
+
+/* Tensors that variables of a function hold: what a forward made from these places in the lists on. */
+typedef struct held {
+  size_t outputs, cache;
+} held;
+
+/* A forward of the next batch, whose outputs replace those from `first` on. */
+static void evaluate_batch(tsr__program *p, held first) {
+  tsr__tape *t = p->tape;
+  held last = {p->outputs.count, p->cache.count};
+  load_batch(p);
+  if (p->is_autocast) tsr__tape_autocast_begin(t);
+  tsr__tensor_id loss = p->model->module_count ? call_wrapper(p) : call_model(p);
+  if (p->is_autocast) tsr__tape_autocast_end(t);
+  release_some(t, &p->outputs, first.outputs, last.outputs);
+  release_some(t, &p->cache, first.cache, last.cache);
+  output(p, loss);
+  if (!t->status) t->slots.items[tsr__tensor_at(t, loss)->slot].is_root = true; /* it is printed */
+  tsr__scope_unbind(t, loss);
+}
+
+/* Two batches: the second finds the first one's outputs in memory, and so would each that follows. What the training loop holds
+ * stays: its batch, outputs and gradients. */
+static void evaluate(tsr__program *p) {
+  enum { BATCHES = 2 };
+  tsr__tape *t = p->tape;
+  held first = {p->outputs.count, p->cache.count};
+  const tsr__tensor_id ids = p->ids, labels = p->labels, mask = p->attention_mask,
+                       logits = p->logits;
+  uint64_t flops = t->flops;
+  if (!p->options->eval_steps) return;
+  tsr__tape_begin(t, TSR__TAPE_PHASE_EVALUATION);
+  tsr__scope_enter(t, TSR__PLACE_EVALUATION);
+  t->grad_enabled = false;
+  tsr__program_swap_modes(p);
+  p->ids = p->labels = p->attention_mask = 0;
+  for (int i = 0; i < BATCHES && !t->status; i++) evaluate_batch(p, first);
+  release_some(t, &p->outputs, first.outputs, p->outputs.count);
+  release_some(t, &p->cache, first.cache, p->cache.count);
+  release_batch(t, (const tsr__tensor_id[BATCH_TENSORS]){p->ids, p->labels, p->attention_mask});
+  p->ids = ids;
+  p->labels = labels;
+  p->attention_mask = mask;
+  p->logits = logits;
+  tsr__program_swap_modes(p);
+  t->grad_enabled = true;
+  (void)tsr__scope_leave(t, 0);
+  tsr__tape_end(t, TSR__TAPE_PHASE_EVALUATION);
+  t->flops = flops; /* those of a step */
+}
+
 /* What was to be in place must be somewhere. */
 static void check_in_place(const tsr__program *p) {
   static const struct {
@@ -628,6 +702,7 @@ void tsr__program_step(tsr__program *p) {
     }
   }
   optimize(p);
+  evaluate(p);
   check_in_place(p);
   tsr__tape_end(t, TSR__TAPE_PHASE_STEP);
   tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);

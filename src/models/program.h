@@ -44,6 +44,16 @@ typedef struct tsr__unit_sum {
   bool is_open;
 } tsr__unit_sum;
 
+/* What differs between forwards that train and forwards that evaluate: fields of the program by the same names. transformers
+ * turns the cache off where blocks are recomputed, which they are in training alone; without a cache there may be a mask, and who
+ * attends depends on the mask. */
+typedef struct tsr__forward_mode {
+  uint64_t batch;
+  bool uses_cache, has_mask, repeats_heads;
+  tsr__op_kind attention;
+  tsr__plan plan;
+} tsr__forward_mode;
+
 typedef struct tsr__program {
   const tsr_model *model;
   const tsr__model_family *family;
@@ -66,12 +76,14 @@ typedef struct tsr__program {
   bool is_eager;          /* attention written out */
   tsr__op_kind attention; /* the op that attends */
   tsr__tensor_id
-      attention_weights;   /* eager attention's, while the function that attends runs; or 0 */
-  bool has_mask;           /* transformers makes one */
-  bool has_attention_mask; /* the batch brings one, of ones */
-  bool repeats_heads;      /* keys and values are copied for all heads */
-  tsr__plan plan;          /* for each layer */
-  unsigned in_place;       /* flags of tsr_in_place that some op has met */
+      attention_weights;        /* eager attention's, while the function that attends runs; or 0 */
+  bool has_mask;                /* transformers makes one */
+  bool has_attention_mask;      /* the batch brings one, of ones */
+  bool repeats_heads;           /* keys and values are copied for all heads */
+  tsr__plan plan;               /* for each layer */
+  unsigned in_place;            /* flags of tsr_in_place that some op has met */
+  bool is_evaluating;           /* without gradients, dropout and recomputation */
+  tsr__forward_mode evaluation; /* of forwards that evaluate; of those that train, while one does */
   /* Of the forward that runs. */
   tsr__tensor_id
       loss_sum; /* of the micro-batches so far, if one backward follows them all; bound */
@@ -101,6 +113,9 @@ void tsr__program_step(tsr__program *program);
 /* Run a forward pass alone on the tape, without gradients, of a model without a cache and added modules:
  * program->logits, (batch, sequence, vocabulary), are there when the step is over. */
 void tsr__program_infer(tsr__program *program);
+
+/* The forwards of the program are of the other mode from here on. */
+void tsr__program_swap_modes(tsr__program *program);
 
 /* Whether the plan recomputes whole blocks. */
 static inline bool tsr__program_recomputes_blocks(const tsr__program *program) {
@@ -170,8 +185,13 @@ void tsr__program_positions(tsr__program *program);
  * that is requested. `causal` is the layer's table, if the family has one. (batch, rows, width). */
 tsr__tensor_id tsr__program_attention(tsr__program *program, tsr__tensor_id q, tsr__tensor_id k,
                                       tsr__tensor_id v, tsr__tensor_id causal, bool is_packed);
-/* All blocks, from the model's body; returns the last one's result. */
-tsr__tensor_id tsr__program_blocks(tsr__program *program, tsr__tensor_id hidden);
+/* All blocks, from the model's body; returns the last one's result. is_spent: no variable but the one that blocks
+ * replace holds `hidden`. */
+tsr__tensor_id tsr__program_blocks(tsr__program *program, tsr__tensor_id hidden, bool is_spent);
+/* The probability with which a dropout drops: 0 while the program evaluates. */
+static inline double tsr__program_dropout(const tsr__program *program, double probability) {
+  return program->is_evaluating ? 0 : probability;
+}
 /* Append keys or values to the cache, which holds them. `keys`: those that were or are appended, whose
  * type the cache has. */
 tsr__tensor_id tsr__program_cache(tsr__program *program, tsr__program_place place,

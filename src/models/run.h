@@ -44,6 +44,8 @@ typedef struct tsr__run_options {
   uint64_t zero; /* ZeRO's stage, 0 to 3 */
   uint64_t bucket_elements; /* of gradients that are summed at once; 0: a unit's */
   bool no_overlap;          /* sums end before backward goes on */
+  uint64_t eval_steps,
+      eval_batch; /* evaluate after so many steps (0: never), batches of so many sequences (0 = batch) */
 } tsr__run_options;
 
 #endif

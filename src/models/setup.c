@@ -2,7 +2,7 @@
  * declared that exists before the recording.
  *
  * The order matters: the plan decides whether there is a cache, the cache which attention needs a mask,
- * the mask which kernel attends. */
+ * the mask which kernel attends. Evaluation has choices of its own. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -193,17 +193,14 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   p->attention = TSR__OP_ATTENTION_FLASH;
   if (is_masked && (!is_half || p->has_mask || o->attention == TSR_ATTENTION_EFFICIENT))
     p->attention = TSR__OP_ATTENTION_EFFICIENT;
+  if (p->attention == TSR__OP_ATTENTION_EFFICIENT && is_grouped && !p->has_mask)
+    p->attention = TSR__OP_ATTENTION_MATH; /* the kernel knows no groups */
   if (o->attention == TSR_ATTENTION_CHUNKED) p->attention = TSR__OP_ATTENTION_CHUNKED;
   if (p->is_eager) p->attention = p->family->eager_attention;
   if (o->attention == TSR_ATTENTION_FLASH && !is_half)
     return REFUSE(TSR_ERROR_ARGUMENT, "flash attention works in fp16 and bf16, not in fp32");
   if (p->attention == TSR__OP_ATTENTION_FLASH && m->head_width > 256)
     return REFUSE(TSR_ERROR_UNSUPPORTED, "flash attention takes heads up to 256 wide");
-  if (p->attention == TSR__OP_ATTENTION_EFFICIENT && is_grouped && !p->has_mask)
-    return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "the memory-efficient kernel, which fp32 needs, does not support grouped "
-                  "queries, and the math kernel that PyTorch would choose is not modelled; use "
-                  "eager or chunked attention, or a 16-bit type");
   return 0;
 }
 
@@ -322,6 +319,41 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
   return 0;
 }
 
+static int check_evaluation(const tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  if (!o->eval_steps && o->eval_batch)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "a batch to evaluate needs a number of steps after which that is done");
+  if (o->eval_batch > LARGEST_BATCH)
+    return REFUSE(TSR_ERROR_LIMIT, "a batch of %llu is too large: at most %d",
+                  (unsigned long long)o->eval_batch, LARGEST_BATCH);
+  if (o->eval_steps > or_one(o->steps))
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "a run of %llu steps does not get to an evaluation after %llu",
+                  (unsigned long long)or_one(o->steps), (unsigned long long)o->eval_steps);
+  if (o->eval_steps && p->is_own)
+    return REFUSE(TSR_ERROR_UNSUPPORTED, "evaluation is of PyTorch's ops, not of tessera's own");
+  if (o->eval_steps && (o->ranks || o->offload.parameters))
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "evaluation between steps is not modelled with ranks or offloaded parameters");
+  return 0;
+}
+
+/* Forwards that evaluate recompute nothing, and so have the cache that the model asks for. */
+static int choose_evaluation(tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  int status = check_evaluation(p, error);
+  if (status || !o->eval_steps) return status;
+  p->tape->evaluation_interval = o->eval_steps;
+  p->evaluation.batch = o->eval_batch ? o->eval_batch : p->batch;
+  p->evaluation.uses_cache = p->model->uses_cache && !o->no_kv_cache;
+  if (!tsr__plan_init(&p->evaluation.plan, p->model->layers)) return tsr__fail_memory(error);
+  tsr__program_swap_modes(p);
+  status = choose_attention(p, error);
+  tsr__program_swap_modes(p);
+  return status;
+}
+
 static void declare_workspaces(tsr__program *p) {
   for (size_t i = 0; i < 2 && !p->options->fresh_process && !p->is_own; i++)
     p->tape->workspace[i] = tsr__tensor_declare(
@@ -402,12 +434,14 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);
   if (status == 0) status = choose_attention(p, error);
+  if (status == 0) status = choose_evaluation(p, error);
   if (status == 0) status = declare(p, error);
   return status;
 }
 
 void tsr__program_release(tsr__program *p) {
   tsr__plan_release(&p->plan);
+  tsr__plan_release(&p->evaluation.plan);
   tsr__free(p->layers);
   tsr__free(p->added);
   TSR__VECTOR_FREE(&p->outputs);

@@ -22,6 +22,7 @@ const tsr__rule_book tsr__book_torch = {
             [TSR__OP_ROTARY] = &tsr__op_rotary,
             [TSR__OP_ATTENTION_EFFICIENT] = &tsr__op_attention_efficient,
             [TSR__OP_ATTENTION_FLASH] = &tsr__op_attention_flash,
+            [TSR__OP_ATTENTION_MATH] = &tsr__op_attention_math,
             [TSR__OP_ATTENTION_CHUNKED] = &tsr__op_attention_chunked,
             [TSR__OP_ATTENTION_GPT2] = &tsr__op_attention_gpt2,
             [TSR__OP_ATTENTION_LLAMA] = &tsr__op_attention_llama,

@@ -214,7 +214,7 @@ tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rat
       (instr->kind == TSR__INSTR_START ? start_move : wait_for_move)(&c, instr->subject);
     if (instr->kind != TSR__INSTR_RUN) continue;
     const tsr__kernel_run *run = &tape->runs.items[instr->subject];
-    if (run->is_once) continue;
+    if (run->is_once || phase == TSR__TAPE_PHASE_EVALUATION) continue;
     double seconds = tsr__cost_of_run(tape, run, rates);
     cost.phase_s[phase] += seconds;
     kernels_s += seconds;

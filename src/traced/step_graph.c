@@ -199,9 +199,12 @@ static bool read_slots(reader *r, const json_t *root) {
 /* What has happened to a slot so far. */
 enum { UNTOUCHED, TAKEN, TAKEN_ONCE, GIVEN_BACK };
 
+/* A step graph has no phase of evaluation. */
+enum { PHASES = TSR__TAPE_PHASE_EVALUATION };
+
 typedef struct order {
-  uint8_t *state;                        /* of each slot */
-  uint8_t phases[TSR__TAPE_PHASE_COUNT]; /* that have begun and not ended */
+  uint8_t *state;         /* of each slot */
+  uint8_t phases[PHASES]; /* that have begun and not ended */
   size_t depth;
 } order;
 
@@ -232,10 +235,9 @@ static bool give_back_previous(reader *r, size_t at, uint64_t slot) {
 }
 
 static bool phase(reader *r, order *o, size_t at, uint64_t which, bool begins) {
-  assert(which < TSR__TAPE_PHASE_COUNT && o->depth <= TSR__TAPE_PHASE_COUNT);
+  assert(which < PHASES && o->depth <= PHASES);
   if (begins) {
-    if (o->depth == TSR__TAPE_PHASE_COUNT)
-      return wrong(r, "instruction", at, "begins a phase within all others");
+    if (o->depth == PHASES) return wrong(r, "instruction", at, "begins a phase within all others");
     o->phases[o->depth++] = (uint8_t)which;
     return true;
   }
@@ -261,7 +263,7 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   if (json_array_size(item) != 2 + (size_t)words[i].has_stack)
     return wrong(r, "instruction", at, "has too many or too few operands");
   bool is_phase = words[i].kind == TSR__INSTR_BEGIN || words[i].kind == TSR__INSTR_END;
-  uint64_t subject, stack = 0, end = is_phase ? TSR__TAPE_PHASE_COUNT : r->graph->slots.count;
+  uint64_t subject, stack = 0, end = is_phase ? PHASES : r->graph->slots.count;
   if (!number(json_array_get(item, 1), end, &subject))
     return wrong(r, "instruction", at, "is about something that is not there");
   if (words[i].has_stack && !number(json_array_get(item, 2), r->graph->first.count, &stack))
@@ -468,7 +470,7 @@ static bool read_work(reader *r, const json_t *root) {
 
 /* The phase in which each op runs: the innermost. */
 static void note_phases(tsr__step_graph *g) {
-  tsr__tape_phase stack[TSR__TAPE_PHASE_COUNT + 1] = {TSR__TAPE_PHASE_STEP};
+  tsr__tape_phase stack[PHASES + 1] = {TSR__TAPE_PHASE_STEP};
   size_t depth = 0, next = 0;
   for (size_t i = 0; i <= g->schedule.count; i++) {
     for (; next < g->work.count && g->work.items[next].place == i; next++)
@@ -477,7 +479,7 @@ static void note_phases(tsr__step_graph *g) {
     const tsr__tape_instr *instr = &g->schedule.items[i];
     if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__tape_phase)instr->subject;
     if (instr->kind == TSR__INSTR_END) depth--;
-    assert(depth <= TSR__TAPE_PHASE_COUNT);
+    assert(depth <= PHASES);
   }
   assert(next == g->work.count);
 }

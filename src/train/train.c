@@ -855,6 +855,9 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (status == 0) status = tsr__options_read(options, &own, sizeof own, error);
   if (status) return status;
   if (!own_run.steps) own_run.steps = 1;
+  if (own_run.eval_steps)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "training does not evaluate between steps: only simulate does");
   if (!own.text && !own.data)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
   if (own_run.leak && own.memory == TSR_TRAIN_PLACED)

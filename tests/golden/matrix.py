@@ -25,6 +25,8 @@ def command_of(row, path):
     for key, option in OPTIONS.items():
         if key in options:
             words += [option, str(options[key])]
+    if 'eval_batch' in options:
+        words += ['--eval-steps', '1', '--eval-batch', str(options['eval_batch'])]
     if 'plan' in options:
         plan = path.with_suffix('.plan')
         plan.write_text(json.dumps(options['plan']), encoding='utf-8')
@@ -44,7 +46,7 @@ def check(tessera, path, row):
 
 def title(row):
     model = [key if value is True else f'{key}={value}' for key, value in row['model'].items()
-             if key in ('num_key_value_heads', 'tie_word_embeddings', 'attn_pdrop')]
+             if key in ('num_key_value_heads', 'tie_word_embeddings', 'attn_pdrop', 'attention_dropout')]
     return ' '.join([row['model']['model_type'], *model, *(f'{key}={value}' for key, value in row['options'].items())])
 
 

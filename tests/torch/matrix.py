@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""matrix.py [--check] [PART...]: the peaks of PyTorch's training steps in 67 configurations of GPT-2 and Llama models.
+"""matrix.py [--check] [PART...]: the peaks of PyTorch's training steps in 100 configurations of GPT-2 and Llama models.
 
 Needs what ./run test torch installs. Writes tests/golden/matrix.json: for each configuration what to tell transformers and
 `tessera simulate`, and the bytes that are live at the peak of each phase over three steps, as requested, of tensors alone.
@@ -32,6 +32,11 @@ PLANS = ({'checkpoint': 'full'}, {'checkpoint': 'full', 'checkpoint_form': 'non-
          {'blocks': [{'first': 1, 'last': 1, 'checkpoint': 'full'}], 'checkpoint_form': 'non-reentrant'},
          {'checkpoint': 'full', 'optimizer': 'adamw-fused'}, {'checkpoint': 'full', 'attention': 'eager'},
          {'checkpoint': 'full', 'dtype': 'autocast-bf16'}, {'no_kv_cache': True, 'optimizer': 'adamw-loop'})
+EVALUATED = ((2, {}), (6, {}), (5, {'dtype': 'bf16'}), (2, {'dtype': 'autocast-bf16'}), (3, {'attention': 'eager'}),
+             (2, {'cache': False}), (4, {'checkpoint': 'reentrant'}), (8, {'checkpoint': 'non-reentrant', 'optimizer': 'sgd'}))
+MATH = ({}, {'cache': False}, {'checkpoint': 'reentrant'}, {'checkpoint': 'non-reentrant'}, {'eval_batch': 3})
+# Attention has the peak.
+NARROW = {**GROUPED, 'num_attention_heads': 16, 'vocab_size': 50, 'attention_dropout': 0.1}
 
 
 def configurations():
@@ -59,6 +64,19 @@ def configurations():
         for plan in PLANS:
             yield model, {'plan': {**plan, 'version': 1}, **({'cache': False} if 'no_kv_cache' in plan else {})}
     yield GPT2, {'plan': {'gelu': 'fused', 'no_kv_cache': True, 'version': 1}, 'cache': False}
+    for model in (GPT2, LLAMA):  # evaluated after each step
+        for batch, options in EVALUATED:
+            yield model, {**options, 'eval_batch': batch}
+    yield GROUPED, {'eval_batch': 2, 'dtype': 'bf16'}
+    yield {**GPT2, 'vocab_size': 50}, {'eval_batch': 6}
+    yield {**GPT2, 'vocab_size': 50}, {'eval_batch': 2, 'checkpoint': 'reentrant', 'accumulate': 2}
+    for options in MATH:  # grouped queries in fp32
+        yield GROUPED, options
+        yield NARROW, options
+    yield TIED, {'accumulate': 2}
+    yield MISTRAL, {'optimizer': 'adamw-fused'}
+    yield QWEN2, {'checkpoint': 'reentrant'}
+    yield {**GROUPED, 'num_key_value_heads': 1, 'attention_dropout': 0.1}, {}
 
 
 def built(description, options):
@@ -82,6 +100,16 @@ def optimizer_of(model, name):
     return torch.optim.AdamW(model.parameters(), **{'adamw-fused': {'fused': True}, 'adamw-loop': {'foreach': False}}.get(name, {}))
 
 
+def inputs(options, batch, seq):
+    names = ('input_ids', 'labels', *(('attention_mask',) if options.get('cache') is False else ()))
+    return {name: torch.ones(batch, seq, dtype=torch.long, device='cuda') for name in names}
+
+
+def region(options):
+    is_autocast = options.get('dtype') == 'autocast-bf16'
+    return torch.autocast('cuda', dtype=torch.bfloat16) if is_autocast else contextlib.nullcontext()
+
+
 def step_of(model, optimizer, options, batch, seq):
     kept = {}
     parts = options.get('accumulate', 1)
@@ -89,29 +117,40 @@ def step_of(model, optimizer, options, batch, seq):
     def step():
         optimizer.zero_grad()
         for _ in range(parts):
-            kept['batch'] = [torch.zeros(batch, seq, dtype=torch.long, device='cuda') for _ in range(2)]
-            ids, labels = kept['batch']
-            more = {}
-            if options.get('cache') is False:
-                kept['mask'] = torch.ones(batch, seq, dtype=torch.long, device='cuda')
-                more['attention_mask'] = kept['mask']
-            autocast = torch.autocast('cuda', dtype=torch.bfloat16) if options.get('dtype') == 'autocast-bf16' \
-                else contextlib.nullcontext()
-            with autocast:
-                kept['outputs'] = model(input_ids=ids, labels=labels, **more)
+            kept['batch'] = inputs(options, batch, seq)
+            with region(options):
+                kept['outputs'] = model(**kept['batch'])
             (kept['outputs'].loss if parts == 1 else kept['outputs'].loss / parts).backward()
         optimizer.step()
+        if 'eval_batch' in options:
+            evaluate(model, options, seq)
     return step
 
 
+@torch.no_grad()
+def evaluate(model, options, seq):
+    """As tessera has it: two batches, and the loss of each."""
+    model.eval()
+    for _ in range(2):
+        batch = inputs(options, options['eval_batch'], seq)
+        with region(options):
+            outputs = model(**batch)
+    del outputs
+    model.train()
+
+
 def peaks(document):
-    """Of each phase that allocates, over three steps, in requested bytes."""
+    """Of each phase that allocates, over three steps, in requested bytes. A forward after the optimizer is of an evaluation."""
     sizes, out = document['slots']['bytes'], {}
     live, phases = sum(sizes[:document['static']]), []
     for step in range(3):
+        is_over = False
         for word, subject, *_ in document['instructions']:
             if word == 'begin':
                 phases.append(document['phases'][subject])
+                is_over |= phases[-1] == 'optimizer'
+                if is_over and phases[-1] == 'forward':
+                    phases[-1] = 'evaluation'
             elif word == 'end':
                 phases.pop()
             elif word == 'new' or (word == 'once' and step == 0):
@@ -120,7 +159,7 @@ def peaks(document):
                 live -= sizes[subject]
             if word in ('new', 'once') and phases:
                 out[phases[-1]] = max(out.get(phases[-1], 0), live)
-    return {name: out[name] for name in ('forward', 'backward', 'optimizer') if name in out}
+    return {name: out[name] for name in ('forward', 'backward', 'optimizer', 'evaluation') if name in out}
 
 
 def row(description, options):

@@ -403,9 +403,7 @@ static void programs_are_sound(void **state) {
           int status = tsr_simulate(model, &options, &s, NULL);
           tsr_simulation_free(s);
           tsr_model_free(model);
-          if (is_refused || (m == 2 && status &&
-                             (attention == TSR_ATTENTION_EFFICIENT ||
-                              (dtype == 0 && attention == TSR_ATTENTION_SDPA)))) {
+          if (is_refused) {
             assert_true(status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED);
             continue;
           }
@@ -430,7 +428,11 @@ static void refusals(void **state) {
        {.batch = 1 << 20, .sequence = 1024, .loss_chunk = 1, .dtype = TSR_SIMULATE_BF16},
        TSR_ERROR_LIMIT},
       {"llama-3-8b", {.gelu_fused = true}, TSR_ERROR_ARGUMENT},
-      {"llama-3-8b", {.sequence = 64}, TSR_ERROR_UNSUPPORTED},
+      {"gpt2", {.eval_steps = 2}, TSR_ERROR_ARGUMENT},
+      {"gpt2", {.eval_batch = 2}, TSR_ERROR_ARGUMENT},
+      {"gpt2", {.eval_steps = 1, .eval_batch = 1 << 21}, TSR_ERROR_LIMIT},
+      {"gpt2", {.eval_steps = 1, .book = TSR_BOOK_OWN}, TSR_ERROR_UNSUPPORTED},
+      {"gpt2", {.eval_steps = 1, .ranks = 2}, TSR_ERROR_UNSUPPORTED},
       {"llama-3-8b",
        {.batch = 1 << 20, .sequence = 1 << 24, .dtype = TSR_SIMULATE_BF16},
        TSR_ERROR_LIMIT},

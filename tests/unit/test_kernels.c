@@ -126,6 +126,7 @@ EACH(ne_number, x != s[0])
 EACH(eq, x == y)
 EACH(and, x != 0 && y != 0)
 EACH(not, x == 0)
+EACH(is_neginf, x == -INFINITY)
 EACH(attends, x <= y)
 EACH(attends_window, x <= y && x > y - s[0])
 EACH(dropout_backward, x *y *s[0])
@@ -215,6 +216,18 @@ static void want_sum_groups(const dense *r, dense *w, const double *s) {
   want_all(w, 0);
   FOR4(w)
   for (uint64_t i = 0; i < each; i++) w->v[INDEX(w)] += at4(&r[0], a, b * each + i, c, d);
+}
+static void want_all_true(const dense *r, dense *w, const double *s) {
+  (void)s;
+  FOR4(w) {
+    bool all = true;
+    for (uint64_t i = 0; i < r->dim[3]; i++) all = all && at4(&r[0], a, b, c, i) != 0;
+    w->v[INDEX(w)] = all;
+  }
+}
+static void want_tril(const dense *r, dense *w, const double *s) {
+  (void)s;
+  FOR4(w) w->v[INDEX(w)] = d <= c ? AT(r[0]) : 0;
 }
 static void want_cumsum(const dense *r, dense *w, const double *s) {
   (void)s;
@@ -683,6 +696,7 @@ static const kernel_case cases[] = {
     {K(EQ), R(I(2, 1, 1, 4), I(2, 1, 3, 1)), W(B(2, 1, 3, 4)), .want = want_eq},
     {K(AND), R(B(3, 4), B(2, 1, 3, 4)), W(B(2, 1, 3, 4)), .want = want_and},
     {K(NOT), R(B(3, 4)), W(B(3, 4)), .want = want_not},
+    {K(IS_NEGINF), R(FOUR), W(B(2, 3, 4, 5)), .want = want_is_neginf},
     {K(ATTENDS), R(I(5), I(4, 1)), W(B(4, 5)), N(1, 0), .want = want_attends},
     {K(ATTENDS), R(I(5), I(4, 1)), W(B(4, 5)), N(1, 2), .want = want_attends_window},
     {K(DROPOUT_BACKWARD), R(FOUR, B(2, 3, 4, 5)), W(FOUR), N(1, 2), .want = want_dropout_backward},
@@ -711,6 +725,9 @@ static const kernel_case cases[] = {
     {K(SUM_GROUPS), R(A(2, 6, 3, 5)), W(A(2, 2, 3, 5)), .want = want_sum_groups},
     {K(MEAN), R(FOUR), W(ONE), .want = want_mean},
     {K(MEAN_DIM), R(A(3, 4, 300)), W(A(3, 4, 1)), .want = want_mean},
+    {K(ALL), R(B(2, 40, 2)), W(B(2, 40, 1)), .want = want_all_true},
+    {K(TRIL), R(A(2, 3, 7, 5)), W(A(2, 3, 7, 5)), .want = want_tril},
+    {K(TRIL), R(B(4, 300)), W(B(4, 300)), .want = want_tril},
     {K(CUMSUM), R(B(3, 300)), W(I(3, 300)), .want = want_cumsum},
     {K(DIFFERENCES), R(I(3, 300)), W(I(3, 300)), .want = want_differences},
     {K(SOFTMAX), R(A(4, 300)), W(A(4, 300)), .want = want_softmax},

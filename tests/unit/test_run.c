@@ -307,6 +307,8 @@ static const gradient_case gradient_cases[] = {
      {.attention = TSR_ATTENTION_CHUNKED, .attention_chunk = 2},
      TSR__OP_ATTENTION_FLASH},
     {"Mistral, chunked", mistral, {.attention = TSR_ATTENTION_CHUNKED, .attention_chunk = 2}, 0},
+    {"Qwen2, math", qwen2, {0}, 0},
+    {"Qwen2, math, checkpoints", qwen2, {.checkpoint = TSR_CHECKPOINT_FULL}, 0},
     {"Qwen2, eager", qwen2, {.attention = TSR_ATTENTION_EAGER, .accumulate = 2}, 0},
     {"Qwen2, chunked",
      qwen2,

@@ -43,7 +43,7 @@ typedef struct tsr_memory_phase {
   tsr_simulate_moment peak, end;
 } tsr_memory_phase;
 
-#define TSR_MEMORY_PHASES 4
+#define TSR_MEMORY_PHASES 5
 
 /* All memory of one class and type: what is there from the start, and what one step allocates. */
 typedef struct tsr_memory_type {
@@ -62,8 +62,9 @@ typedef struct tsr_memory_profile {
   uint32_t block_count;
   tsr_simulate_moment peak;
   uint64_t peak_reserved_bytes;
-  tsr_memory_phase phases[TSR_MEMORY_PHASES]; /* zero_grad, forward, backward, optimizer */
-  tsr_memory_type types[TSR_MEMORY_TYPES];    /* type_count of them, by class */
+  tsr_memory_phase
+      phases[TSR_MEMORY_PHASES];           /* zero_grad, forward, backward, optimizer, evaluation */
+  tsr_memory_type types[TSR_MEMORY_TYPES]; /* type_count of them, by class */
   size_t type_count;
 } tsr_memory_profile;
 
@@ -78,6 +79,7 @@ typedef enum tsr_simulate_phase {
   TSR_SIMULATE_FORWARD,
   TSR_SIMULATE_BACKWARD,
   TSR_SIMULATE_OPTIMIZER,
+  TSR_SIMULATE_EVALUATION,
   TSR_SIMULATE_PHASES
 } tsr_simulate_phase;
 

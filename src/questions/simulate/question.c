@@ -44,6 +44,20 @@ static const tsr_parameter parameters[] = {
      .help = "Optimizer steps (default: 3; the first has no optimizer state yet).",
      .fallback = 3,
      .least = 1},
+    {.name = "eval_steps",
+     .option = "eval-steps",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help =
+         "Evaluate after every N steps: without gradients and dropout, batch after batch, while "
+         "gradients and outputs of the training step are still there (default: never).",
+     .least = 1},
+    {.name = "eval_batch",
+     .option = "eval-batch",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Sequences per batch of an evaluation (default: as many as in a forward of training).",
+     .least = 1},
     TSR_RUN_BOOK("torch"),
     TSR_RUN_PARAMETERS,
     TSR_PLAN_PARAMETERS,
@@ -282,6 +296,8 @@ static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulat
   int status = tsr_simulate_options_of(params, plan, how, error);
   if (status) return status;
   how->rank = tsr_params_count(params, "rank");
+  how->eval_steps = tsr_params_count(params, "eval_steps");
+  how->eval_batch = tsr_params_count(params, "eval_batch");
   how->fresh_process = tsr_params_flag(params, "fresh_process");
   how->categories = tsr_params_flag(params, "categories");
   how->gpu = tsr_params_gpu(params);

@@ -119,7 +119,7 @@ static void emit_moment(tsr__emitter *emitter, const char *key, const tsr_simula
 }
 
 static void emit_phases(tsr__emitter *emitter, const tsr_simulation *s) {
-  static const char *const names[] = {"forward", "backward", "optimizer"};
+  static const char *const names[] = {"forward", "backward", "optimizer", "evaluation"};
   static const tsr__column columns[] = {
       {"name", "phase", TSR__LEFT},
       {"allocated_bytes", "its peak", TSR__RIGHT},
