@@ -214,7 +214,7 @@ static void test_keeps_the_stage(void **state) {
 }
 
 /* What few blocks take tells what all take at least; of kernels, copies and the link it tells exactly that. */
-static void check_ways(const char *name, const char *plan_text, double link_bytes_per_s) {
+static void check_bounds(const char *name, const char *plan_text, double link_bytes_per_s) {
   tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
   how.batch = 4;
   how.sequence = 128;
@@ -245,9 +245,9 @@ static void check_ways(const char *name, const char *plan_text, double link_byte
 static void test_few_blocks_tell_of_all(void **state) {
   (void)state;
   for (double rate = 1e9; rate <= 1e12; rate *= 1000) {
-    check_ways("gpt2", "{\"ranks\":8,\"version\":1}", rate);
-    check_ways("llama-3.2-1b", "{\"dtype\":\"bf16\",\"ranks\":3,\"version\":1}", rate);
-    check_ways("gpt2-medium", "{\"clip\":\"1.0\",\"ranks\":2,\"version\":1}", rate);
+    check_bounds("gpt2", "{\"ranks\":8,\"version\":1}", rate);
+    check_bounds("llama-3.2-1b", "{\"dtype\":\"bf16\",\"ranks\":3,\"version\":1}", rate);
+    check_bounds("gpt2-medium", "{\"clip\":\"1.0\",\"ranks\":2,\"version\":1}", rate);
   }
 }
 
