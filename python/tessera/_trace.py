@@ -129,10 +129,14 @@ class _Recorder:
 
     def number_of(self, tensor: Any) -> Optional[int]:
         tensor = getattr(tensor, '_local_tensor', tensor)  # of a DTensor
+        tensor = tensor._values() if tensor.is_sparse else tensor
         return self._of.get(tensor.untyped_storage()._cdata)
 
     def see(self, tensor: Any, op: str, role: str = '') -> None:
         """A tensor that an op returned: note its storage, unless it is known."""
+        if tensor.device.type == 'cuda' and tensor.is_sparse:
+            self.see(tensor._indices(), op, role)
+            self.see(tensor._values(), op, role)
         if tensor.device.type != 'cuda' or tensor.layout != self.torch.strided:
             return
         self.see_storage(tensor.untyped_storage(), op, role)
@@ -399,8 +403,9 @@ def _cast(torch: Any, tensor: Any) -> Any:
     return tensor.to(torch.get_autocast_dtype('cuda')) if is_cast else tensor
 
 
-def _attention(torch: Any, card: Card, recorder: _Recorder) -> Any:
-    """A mode in which attention is that of the card, by whatever name a program calls it."""
+def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Callable[..., Any]]':
+    """A mode in which attention is that of the card, by whatever name a program calls it, and the function that it calls instead: for PyTorch's
+    own modules, in whose functions no mode is active."""
     from torch.overrides import TorchFunctionMode
     original = torch.nn.functional.scaled_dot_product_attention
 
@@ -420,9 +425,10 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> Any:
 
     class Attention(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return (attend if func is original else func)(*args, **(kwargs or {}))
+            is_ours = func is original and not recorder.is_composing
+            return (attend if is_ours else func)(*args, **(kwargs or {}))
 
-    return Attention()
+    return Attention(), attend
 
 
 # ---- Ops ----
@@ -654,6 +660,9 @@ class _Phases:
         recorder, tensor = self.recorder, self.torch.Tensor
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(module).__name__ == 'OptimizedModule':
+                raise TraceError(f'{_program_line(sys._getframe(1))} calls a module of torch.compile: what compiled code allocates is not known. Trace it '
+                                 'without')
             if recorder.phase[-1] != 'step':
                 return original(module, *args, **kwargs)
             recorder.own(module)
@@ -779,6 +788,22 @@ def _finite(torch: Any) -> contextlib.AbstractContextManager[None]:
     def step(_scaler: Any, optimizer: Any, _state: Any, *args: Any, **kwargs: Any) -> Any:
         return optimizer.step(*args, **kwargs)
     return patched(torch.amp.grad_scaler.GradScaler, _maybe_opt_step=step)
+
+
+def _recurrent(torch: Any) -> contextlib.AbstractContextManager[None]:
+    """cuDNN's layers keep a tensor for backward, as large as all their activations, whose size only cuDNN knows."""
+    def refuse(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.backends.cudnn.enabled and args[0].device.type == 'cuda':
+                line = _program_line(sys._getframe(1))
+                raise TraceError(f'{line} calls {original.__name__} of cuDNN, of which PyTorch does not know what it keeps for backward. With '
+                                 'torch.backends.cudnn.enabled = False, PyTorch\'s own kernels can be traced')
+            return original(*args, **kwargs)
+        return call
+
+    names = ('lstm', 'gru', 'rnn_tanh', 'rnn_relu')
+    variable_functions = torch.nn.modules.rnn._VF
+    return patched(variable_functions, **{name: refuse(getattr(variable_functions, name)) for name in names})
 
 
 # ---- What is computed again ----
@@ -960,11 +985,12 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     """Within it, 'cuda' is fake and everything on it is recorded. Interrupts the garbage collector, see _process()."""
     from torch._subclasses import fake_tensor
     card, sole = CARDS[gpu], _Sole()
-    attention = _attention(torch, card, recorder)
+    attention, attend = _attention(torch, card, recorder)
     phases = _Phases(torch, recorder, attention)
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
+                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
                         attention, _finite(torch), _values(torch, value), _explained()):
             stack.enter_context(context)
@@ -1062,6 +1088,9 @@ def _explained() -> Iterator[None]:
         raise TraceError(f'{_line_of(error)} calls {error.func}, of which PyTorch does not know what it makes without '
                          'running it') from error
     except Exception as error:
+        if 'saved tensor hooks' in str(error):
+            raise TraceError(f'{_line_of(error)} calls torch.func.grad, or what uses it, within which PyTorch does not tell what autograd '
+                             'saves') from error
         kernel = _fallback_of(error)
         if kernel is not None:
             raise TraceError(f'{_line_of(error)} calls {kernel}, of which PyTorch does not know what it makes without '
@@ -1078,6 +1107,13 @@ def _fallback_of(error: BaseException) -> Any:
         if frame.f_code.co_name == 'run_fallback_kernel':
             return frame.f_locals.get('func')
     return None
+
+
+def _program_line(frame: Any) -> str:
+    """The program's own line on a stack."""
+    while frame is not None and _is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f'{frame.f_code.co_filename}:{frame.f_lineno}' if frame is not None else 'the step'
 
 
 def _line_of(error: BaseException) -> str:

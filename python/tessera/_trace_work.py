@@ -25,7 +25,9 @@ class Work:
 
     @staticmethod
     def _bytes(tensor: Any) -> int:
-        """Of an expanded tensor, those that are there."""
+        """Of an expanded tensor, those that are there; of a sparse one, its indices and values."""
+        if tensor.is_sparse:
+            return sum(map(Work._bytes, (tensor._indices(), tensor._values())))
         return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
 
     def _flops(self, func: Any, args: Any, kwargs: Any, result: Any) -> int:

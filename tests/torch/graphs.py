@@ -154,11 +154,14 @@ def refused(step, model, optimizer, expected):
 def faults():
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    kept, sizes = [], iter(range(2, 100))
+    kept, sizes, compiled = [], iter(range(2, 100)), torch.compile(model)
 
-    def run(rows=4, device='cuda'):
+    def rows(count, device='cuda'):
+        return torch.randn(count, 8, device=device)
+
+    def run(count=4, device='cuda'):
         optimizer.zero_grad()
-        loss = model(torch.randn(rows, 8, device=device)).sum()
+        loss = model(rows(count, device)).sum()
         loss.backward()
         optimizer.step()
         return loss
@@ -166,7 +169,9 @@ def faults():
     for step, expected in (
             (lambda: run().item(), 'graphs.py:'), (lambda: run().item(), 'needs the value of a tensor'),
             (lambda: run(device='cpu'), "mixes tensors on 'cpu'"), (lambda: kept.append(run()), 'for good'),
-            (lambda: run(next(sizes)), 'differ'), (run, 'nothing')):
+            (lambda: run(next(sizes)), 'differ'), (lambda: compiled(rows(4)), 'torch.compile'),
+            (lambda: torch.nn.LSTM(8, 8, device='cuda')(rows(4)), 'calls lstm of cuDNN'),
+            (lambda: torch.func.grad(torch.sum)(rows(4)), 'torch.func'), (run, 'nothing')):
         yield from refused(step, model, optimizer, expected)
     run_really = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.randn(4, 8)).sum().backward()

@@ -278,6 +278,32 @@ def noise_step(model, optimizer):
     return step
 
 
+class Contrastive(nn.Module):
+    """PyTorch's own encoder layers, whose attention no mode of Python sees; a bag of embeddings, and losses whose ops are made of others."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2, enable_nested_tensor=False)
+        self.words, self.tags, self.match = nn.Embedding(500, 64), nn.EmbeddingBag(500, 64, mode='mean'), nn.Linear(64, 1)
+
+    def forward(self, texts, tags):
+        padding = torch.zeros(texts.shape, dtype=torch.bool, device=texts.device)
+        left = nn.functional.normalize(self.texts(self.words(texts), src_key_padding_mask=padding).mean(1), dim=-1)
+        right = nn.functional.normalize(self.tags(tags), dim=-1)
+        scores = left @ right.t() / 0.07
+        same = torch.eye(len(texts), device=texts.device)
+        matched = nn.functional.binary_cross_entropy_with_logits(self.match(left * right).expand_as(scores), same)
+        return (torch.logsumexp(scores, 1) - scores.diagonal()).mean() + matched
+
+
+def pairs_step(model, optimizer):
+    def step():
+        optimizer.zero_grad()
+        model(torch.zeros(96, 32, dtype=torch.long, device='cuda'), torch.zeros(96, 8, dtype=torch.long, device='cuda')).backward()
+        optimizer.step()
+    return step
+
+
 def trained(model):
     return [param for param in model.parameters() if param.requires_grad]
 
@@ -314,6 +340,7 @@ PROGRAMS = {
     'layers-checkpoint': (lambda: Layers('layer'), adamw, layers_step),
     'layers-selective': (lambda: Layers('attention'), adamw, layers_step),
     'halves-scaled': (lambda: Layers('halves', dropout=0.1), adamw, scaled_step),
+    'contrastive': (Contrastive, adamw, pairs_step),
 }
 # What numbers are that a step asks for: masks are all ones.
 VALUE = 1.0
