@@ -354,6 +354,10 @@ static void say_checkpoints(writer *w) {
   json_t *ranges = json_object_get(w->root, "blocks"), *range;
   size_t i;
   if (!runs_again(w)) return;
+  if (!has(w, "no_kv_cache")) /* as transformers does for checkpoints of its own */
+    tsr__buffer_text(
+        &w->text,
+        "model.config.use_cache = False  # a block that runs again would add to it again\n");
   tsr__buffer_text(&w->text, "again = set()  # blocks that are computed again\n");
   if (is_word(w, "checkpoint", "full"))
     tsr__buffer_text(&w->text, "again.update(range(len(blocks)))\n");

@@ -3,6 +3,7 @@
 
     python tests/torch/llmc.py FOLDER     writes FOLDER/tiny.bin, tiny-bf16.bin and tokens.bin: needs no package
     python tests/torch/llmc.py --losses   prints ten losses: needs torch
+    python tests/torch/llmc.py --check    compares them with those of llmc.txt
 
 Weights and tokens come from a formula. llmc.txt has the losses that llm.c itself printed for these files; its first
 lines say how. tests/golden/train.py trains the same model with tessera.
@@ -15,6 +16,7 @@ POSITIONS, VOCABULARY, LAYERS, HEADS, WIDTH, PADDED = 32, 96, 2, 4, 48, 128
 BATCH, SEQUENCE, STEPS = 4, 16, 10  # as llm.c counts: a sequence has as many tokens as are predicted
 TOKENS = 3 * BATCH * SEQUENCE + 9  # so that the fourth step begins at the start again
 MASK = (1 << 64) - 1
+NEAR = 5e-6  # losses of all versions of PyTorch
 
 
 def uniform(key, i):
@@ -111,12 +113,23 @@ def losses():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        print(f'{loss.item():.6f}')
+        yield loss.item()
+
+
+def check():
+    lines = pathlib.Path(__file__).with_suffix('.txt').read_text(encoding='utf-8').splitlines()
+    known = [float(line.split()[2]) for line in lines if not line.startswith('#')]
+    apart = max(abs(loss - was) for loss, was in zip(losses(), known, strict=True))
+    is_right = apart < NEAR
+    print(f'{"ok" if is_right else "not ok"} - losses of llm.c\'s model: {apart:.2g} apart')
+    return int(not is_right)
 
 
 def main(arguments):
     if arguments == ['--losses']:
-        losses()
+        print(*(f'{loss:.6f}' for loss in losses()), sep='\n')
+    elif arguments == ['--check']:
+        sys.exit(check())
     elif len(arguments) == 1:
         folder = pathlib.Path(arguments[0])
         for name, data in (('tiny.bin', checkpoint()), ('tiny-bf16.bin', checkpoint(5)),

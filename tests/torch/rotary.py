@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Record the rotary frequencies that transformers computes, for tests/unit/test_rotary.c.
+"""rotary.py [--check]: the rotary frequencies that transformers computes, for tests/unit/test_rotary.c.
 
     python tests/torch/rotary.py > tests/torch/rotary.txt
 
-needs torch and transformers 5. Each line: sequence, a config.json, "|", the factor of cosines and sines, the frequencies.
+needs torch and transformers. Each line: sequence, a config.json, "|", the factor of cosines and sines, the frequencies. With
+--check the numbers must be those of rotary.txt.
 """
 import json
+import pathlib
 import sys
 
 import torch
 import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+KNOWN = pathlib.Path(__file__).with_suffix(".txt")
+NEAR = 1e-6  # relative
 SIZES = {"vocab_size": 8, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 
 
@@ -38,14 +42,46 @@ def scalings():
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.5}}
 
 
-def main():
-    print(f"# torch {torch.__version__}, transformers {transformers.__version__}")
+def rotary_keys(parameters, positions=None):
+    """As the version reads them: transformers 5 has one key for what are two before, and takes the model's `positions` for the original
+    ones where these are missing."""
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        return {"rope_parameters": parameters}
+    scaling = {key: value for key, value in parameters.items() if key != "rope_theta"}
+    if scaling.get("rope_type") == "llama3":
+        scaling.setdefault("original_max_position_embeddings", positions)
+    return {**({"rope_theta": parameters["rope_theta"]} if "rope_theta" in parameters else {}), "rope_scaling": scaling}
+
+
+def rows():
+    """What is written into a line before the bar, and the numbers after it."""
     for sequence, keys in scalings():
         keys = {"model_type": "llama", **SIZES, **keys}
-        rotary = LlamaRotaryEmbedding(transformers.LlamaConfig(**json.loads(json.dumps(keys))))
+        given = json.loads(json.dumps(keys))
+        given.update(rotary_keys(given.pop("rope_parameters"), given.get("max_position_embeddings")) if "rope_parameters" in given else {})
+        rotary = LlamaRotaryEmbedding(transformers.LlamaConfig(**given))
         rotary(torch.zeros(1), torch.arange(sequence)[None])
-        numbers = " ".join(f"{number:.9g}" for number in rotary.inv_freq.tolist())
-        print(sequence, json.dumps(keys), "|", f"{rotary.attention_scaling:.12g}", numbers)
+        yield f"{sequence} {json.dumps(keys)}", [rotary.attention_scaling, *rotary.inv_freq.tolist()]
+
+
+def check():
+    known = [line.split(" | ") for line in KNOWN.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    found = list(rows())
+    wrong = [name for name, _ in found] != [name for name, _ in known]
+    for (name, numbers), (_, old) in zip(found, known):
+        apart = max(abs(number - float(was)) / max(abs(float(was)), 1e-12) for number, was in zip(numbers, old.split()))
+        wrong |= apart > NEAR
+        print(f"{'ok' if apart <= NEAR else 'not ok'} - {name}: {apart:.2g} apart")
+    return int(wrong)
+
+
+def main():
+    if sys.argv[1:] == ["--check"]:
+        return check()
+    print(f"# torch {torch.__version__}, transformers {transformers.__version__}")
+    for name, numbers in rows():
+        print(name, "|", f"{numbers[0]:.12g}", " ".join(f"{number:.9g}" for number in numbers[1:]))
+    return 0
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 
 Makes the environment in FOLDER, with what requirements.txt names (about 7 GB, from PyPI) and tessera's package, and traces
 again what tests/golden was made of. No GPU and no driver are needed. FOLDER is kept, so that the next run is quick.
-With PROGRAM.py only that one runs; the NAMEs are arguments of its own (of graphs.py without it).
+With PROGRAM.py only that one runs; the NAMEs are arguments of its own (of graphs.py without it). The last line is
+how many cases passed, failed and were skipped, and the exit status 1 if any failed.
 """
 import argparse
+import collections
 import hashlib
 import os
 import subprocess
@@ -15,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = HERE / 'requirements.txt'
-CHECKS = ('paste.py', 'ranks.py', 'graphs.py', 'rewrites.py', 'apply.py', 'matrix.py')
+CHECKS = ('llmc.py', 'losses.py', 'rotary.py', 'paste.py', 'ranks.py', 'graphs.py', 'rewrites.py', 'apply.py', 'matrix.py')
 
 
 def call(*words, **options):
@@ -37,6 +39,18 @@ def environment(work):
     return python
 
 
+def cases(python, check, names):
+    """Run a program, show what it prints and count its cases. One that ends with an error without a failed case is one."""
+    counts = collections.Counter()
+    with subprocess.Popen([python, '-u', '-W', 'ignore', HERE / check, '--check', *names], stdout=subprocess.PIPE, text=True) as running:
+        for line in running.stdout:
+            print(line, end='', flush=True)
+            counts['skipped' if '# SKIP' in line else 'passed'] += line.startswith('ok ')
+            counts['failed'] += line.startswith('not ok ')
+    counts['failed'] += bool(running.returncode and not counts['failed'])
+    return counts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--work', required=True, type=lambda text: Path(text).resolve())
@@ -47,11 +61,12 @@ def main():
     checks, names = CHECKS, given.names
     if names:
         checks, names = ((names[0],), names[1:]) if names[0] in CHECKS else (('graphs.py',), names)
-    failed = 0
+    counts = collections.Counter()
     for check in checks:
         print(f'# {check}', flush=True)
-        failed += subprocess.run([python, '-W', 'ignore', HERE / check, '--check', *names], check=False).returncode != 0
-    return int(failed > 0)
+        counts += cases(python, check, names)
+    print(f'{counts["passed"]} passed, {counts["failed"]} failed, {counts["skipped"]} skipped')
+    return int(counts['failed'] > 0)
 
 
 if __name__ == '__main__':
