@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What of a plan was not applied, or only nearly, and why."""
+    """What of a plan was not applied, or only approximately, and why."""
     technique: str
     reason: str
 
@@ -64,7 +64,7 @@ def _read(plan: Any) -> Tuple[Dict[str, Any], str]:
         raise ArgumentError(_core.terminal_clean(f'{name}: a plan is one JSON object'))
     unknown = sorted(set(map(str, found)) - _KEYS)
     if found.get('version') != 1 or unknown:
-        what = f'no plan has the key "{unknown[0]}"' if unknown else 'version must be 1'
+        what = f'plans have no key "{unknown[0]}"' if unknown else 'version must be 1'
         raise ArgumentError(_core.terminal_clean(f'{name}: {what}'))
     return found, name
 
@@ -151,7 +151,7 @@ class Applied:
         for technique, detail, targets in _grouped(self.changes):
             lines.extend(_line(technique, f'{_ranges(targets)}{", " + detail if detail else ""}'))
         if self.left:
-            lines.append('Not applied, or only nearly:')
+            lines.append('Not applied, or only approximately:')
             for left in self.left:
                 lines.extend(_line(left.technique, left.reason))
         return '\n'.join(lines)
@@ -181,7 +181,7 @@ class Applied:
 
         def check() -> None:
             if module.__dict__.get('forward') is not ours and not isinstance(module.__dict__.get('forward'), Forward):
-                raise ArgumentError(f"the forward of '{name or type(module).__name__}' was replaced after apply(): undo that first")
+                raise ArgumentError(f"the forward of '{name or type(module).__name__}' was replaced after apply(): undo that replacement first")
         self._checks.append(check)
         self._note(self._place(module.__dict__, 'forward', ours), change)
 
@@ -239,7 +239,7 @@ def parts(batch: Mapping[str, Any], size: int, *, labels: Optional[str] = None, 
     import torch
     rows = {value.shape[0] for value in batch.values() if isinstance(value, torch.Tensor) and value.dim()}
     if len(rows) != 1:
-        raise ArgumentError('the tensors of a batch must have one number of rows')
+        raise ArgumentError('the tensors of a batch must all have the same number of rows')
     count = rows.pop()
     size = size or count
     if count % size:
@@ -272,8 +272,8 @@ def _choice(checkpoint: str, saved: Mapping[str, str], applied: Applied) -> _Cho
     if checkpoint == 'selective':
         return _Choice('part', frozenset({'attention'}), False)
     if checkpoint == 'sqrt' or checkpoint.startswith('every:'):
-        applied.skip(f'checkpoint {checkpoint}', "the model's own loop calls block after block: each is checkpointed on its own, "
-                     'which keeps the input of each')
+        applied.skip(f'checkpoint {checkpoint}', "the model's own loop calls one block after another: each is checkpointed on its own, "
+                     'which keeps the input of every block')
         return _Choice('full', frozenset(), False)
     if checkpoint not in ('none', 'full'):
         raise ArgumentError(f'checkpoint: "{checkpoint}" is not one of "none", "full", "selective", "every:K", "sqrt"')
@@ -292,12 +292,12 @@ def _choice(checkpoint: str, saved: Mapping[str, str], applied: Applied) -> _Cho
         elif place in ('host', 'disk'):
             is_away = True
         elif place != 'keep':
-            applied.skip(f'{key}: {place}', 'PyTorch keeps what it saves in its own type')
+            applied.skip(f'{key}: {place}', 'PyTorch keeps saved tensors in the type that they have')
     if again:
-        applied.skip('single saved tensors', 'the nearest is a selective checkpoint of the block: products and attention are kept, except those '
-                     'that the plan names, and the rest runs again')
+        applied.skip('single saved tensors', 'approximated by a selective checkpoint of the block: products and attention are kept, except those '
+                     'that the plan names, and the rest is recomputed')
     if again and is_away:
-        applied.skip('saved tensors on the host', 'of blocks of which others run again')
+        applied.skip('saved tensors on the host', 'not in blocks where other saved tensors are recomputed')
     return _Choice('part' if again else 'none', frozenset(again - {'pointwise'}), is_away and not again)
 
 
@@ -310,12 +310,12 @@ def _blocks(applied: Applied) -> List[Tuple[str, _Choice]]:
         return []
     names = blocks_of(applied.model)
     if not names:
-        raise ArgumentError(f'no list of blocks was found in {type(applied.model).__name__}: take a plan that names modules')
+        raise ArgumentError(f'no list of blocks was found in {type(applied.model).__name__}: use a plan that names modules')
     said = [_choice(base, {}, applied)] * len(names)
     for i, item in enumerate(ranges):
         first, last = (item.get(key) if isinstance(item, Mapping) else None for key in ('first', 'last'))
         if not isinstance(first, int) or not isinstance(last, int) or not 0 <= first <= last:
-            raise ArgumentError(f'blocks[{i}] must have first and last, numbers of blocks')
+            raise ArgumentError(f'blocks[{i}] must have first and last, which are block numbers')
         if last >= len(names):
             raise ArgumentError(f'blocks[{i}].last is {last}, but the model has {len(names)} blocks')
         choice = _choice(item.get('checkpoint', 'none'), item.get('saved', {}), applied)
@@ -338,7 +338,7 @@ def _offload(applied: Applied, name: str) -> None:
 def _list_of(plan: Mapping[str, Any], key: str) -> List[str]:
     value = plan.get(key, [])
     if not isinstance(value, list):
-        raise ArgumentError(f'{key} must be a list of modules, as the other list of this plan')
+        raise ArgumentError(f'{key} must be a list of modules, like the other list of this plan')
     return value
 
 
@@ -349,7 +349,7 @@ def _apply_modules(applied: Applied) -> None:
     for name in chosen['checkpoint']:
         for other in chosen['offload']:
             if name == other or name.startswith(f'{other}.') or other.startswith(f'{name}.') or not name or not other:
-                raise ArgumentError(f"'{name}' is to be checkpointed and '{other}' to be offloaded: only one of them can be")
+                raise ArgumentError(f"the plan checkpoints '{name}' and offloads '{other}': a module and its submodules can have only one of them")
     for name in chosen['checkpoint']:
         _checkpoint(applied, name, _form(plan))
     for name in chosen['offload']:
@@ -368,12 +368,12 @@ def _apply_blocks(applied: Applied) -> None:
             _offload(applied, name)
     if is_away:
         applied.wrap('', Offload, Change('offload', type(applied.model).__name__, 'saved tensors on the host'))
-        applied.skip('offload activations', 'PyTorch copies saved weights, too, and one tensor after another; the prediction is of tessera train')
+        applied.skip('offload activations', 'PyTorch also copies saved weights, and copies tensors one by one; the prediction is for tessera train')
     for word in offload:
         if word.split(':')[0] != 'activations':
-            applied.skip(f'offload {word}', "needs the optimizer's help: FSDP2 with CPUOffloadPolicy, or DeepSpeed (tessera plan --for)")
+            applied.skip(f'offload {word}', "the optimizer has to do it: use FSDP2 with CPUOffloadPolicy, or DeepSpeed (tessera plan --for)")
         elif word.endswith(':disk'):
-            applied.skip('activations on the disk', 'they are in host memory instead')
+            applied.skip('activations on the disk', 'they go to host memory instead')
 
 
 # ---- The rest of a plan ----
@@ -389,7 +389,7 @@ def _config(applied: Applied, key: str, value: Any, technique: str) -> None:
 def _attention(applied: Applied, word: str) -> None:
     name = {'sdpa': 'sdpa', 'eager': 'eager', 'flash': 'flash_attention_2'}.get(word)
     if name is None:
-        applied.skip(f'attention {word}', 'is chosen by PyTorch for each call, not by a model')
+        applied.skip(f'attention {word}', 'PyTorch chooses this kernel for each call; a model has no setting for it')
         return
     _config(applied, '_attn_implementation_internal' if hasattr(getattr(applied.model, 'config', None), '_attn_implementation_internal')
             else '_attn_implementation', name, 'attention')
@@ -414,7 +414,7 @@ def _loss(applied: Applied, word: str) -> None:
     if not chunk.isdigit() or not int(chunk):
         raise ArgumentError(f'loss: "{word}" is neither full nor chunked:N')
     if kind not in _PLAIN_HEADS or head is None or type(head) is not torch.nn.Linear or head.bias is not None:
-        applied.skip(f'loss {word}', f'the head of {type(model).__name__} is not known: {", ".join(sorted(_PLAIN_HEADS))} with '
+        applied.skip(f'loss {word}', f'the head of {type(model).__name__} is not supported; supported are {", ".join(sorted(_PLAIN_HEADS))} with '
                      'a linear head')
         return
     applied.wrap('', lambda module, inner: ChunkedLoss(module, inner, int(chunk)),
@@ -430,14 +430,14 @@ def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
     """Another form of the same optimizer. Fused ones count their steps on the device."""
     import torch
     if optimizer is None:
-        applied.skip(f'optimizer {word}', 'pass optimizer= to apply() for that')
+        applied.skip(f'optimizer {word}', 'pass optimizer= to apply()')
         return
     if word not in _FORMS or not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
-        applied.skip(f'optimizer {word}', f'the optimizer is {type(optimizer).__name__}: make another one')
+        applied.skip(f'optimizer {word}', f'the optimizer is {type(optimizer).__name__}: create the one that the plan names')
         return
     form = {key: value for key, value in _FORMS[word].items() if key in optimizer.defaults}
     if optimizer.state and bool(form.get('fused')) != bool(optimizer.defaults.get('fused')):
-        applied.skip(f'optimizer {word}', 'the optimizer has made steps already, and counts them elsewhere')
+        applied.skip(f'optimizer {word}', 'the optimizer has made steps already, and the two forms keep their step counts on different devices')
         return
     backs = [applied._place(where, key, value) for where in (optimizer.defaults, *optimizer.param_groups)
              for key, value in form.items()]
@@ -446,7 +446,7 @@ def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
 
     def back() -> None:
         if optimizer.state and form.get('fused'):
-            raise ArgumentError('the optimizer has made fused steps: its state does not suit another form')
+            raise ArgumentError('the optimizer has made fused steps: other forms cannot use its state')
         for one in reversed(backs):
             one()
     applied._note(back, Change('optimizer', type(optimizer).__name__, word))
@@ -455,7 +455,7 @@ def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
 def _in_backward(applied: Applied, optimizer: Any) -> None:
     """Each parameter is updated as soon as its gradient is complete. State and settings are the optimizer's own."""
     if optimizer is None:
-        applied.skip('optimizer in backward', 'pass optimizer= to apply() for that')
+        applied.skip('optimizer in backward', 'pass optimizer= to apply()')
         return
     handles = []
     for index, group in enumerate(optimizer.param_groups):
@@ -488,15 +488,15 @@ class _Update:
 # What a loop does itself, or nobody can to a model that exists.
 _LEFT: Dict[str, str] = {
     'clip': 'call torch.nn.utils.clip_grad_norm_(model.parameters(), {}) before optimizer.step()',
-    'in_place': 'which operands nobody needs is not known of a model',
-    'master_weights': 'the optimizer must have been made of fp32 copies',
-    'loss_scale': 'give it to torch.amp.GradScaler(init_scale={})',
-    'loss_scale_window': 'give it to torch.amp.GradScaler(growth_interval={})',
-    'backward': 'call backward once, for the sum of the losses of all parts',
-    'accumulation': "is an order of sums that PyTorch's kernels do not have",
-    'zero': 'ZeRO 3 is fully_shard() of FSDP2; DeepSpeed has all stages',
-    'bucket': 'give bucket_cap_mb= to DistributedDataParallel, or reduce_bucket_size to DeepSpeed',
-    'no_overlap': 'is a setting of what wraps the model: of DeepSpeed, overlap_comm',
+    'in_place': 'tessera cannot tell which operands a model no longer needs',
+    'master_weights': 'the optimizer must be created with fp32 copies of the parameters',
+    'loss_scale': 'pass it to torch.amp.GradScaler(init_scale={})',
+    'loss_scale_window': 'pass it to torch.amp.GradScaler(growth_interval={})',
+    'backward': 'call backward once, on the sum of the losses of all parts',
+    'accumulation': "PyTorch's kernels cannot add up gradients in this order",
+    'zero': 'use fully_shard() of FSDP2 for stage 3, or DeepSpeed for any stage',
+    'bucket': 'pass bucket_cap_mb= to DistributedDataParallel, or set reduce_bucket_size in DeepSpeed',
+    'no_overlap': 'set it where the model is wrapped, for example with overlap_comm of DeepSpeed',
 }
 
 
@@ -510,9 +510,9 @@ def _dtype(applied: Applied, word: str) -> None:
         applied.wrap('', lambda module, inner: Autocast(module, inner, name),
                      Change('autocast', type(applied.model).__name__, name))
         if name == 'float16':
-            applied.skip('dtype autocast-fp16', 'the loop needs a torch.amp.GradScaler besides')
+            applied.skip('dtype autocast-fp16', 'the training loop also needs a torch.amp.GradScaler')
     elif any(str(parameter.dtype) != f'torch.{name}' for parameter in applied.model.parameters()):
-        applied.skip(f'dtype {word}', f'call model.to(torch.{name}) before the optimizer is made')
+        applied.skip(f'dtype {word}', f'call model.to(torch.{name}) before the optimizer is created')
 
 
 def _apply_rest(applied: Applied, optimizer: Any) -> None:
@@ -534,9 +534,9 @@ def _apply_rest(applied: Applied, optimizer: Any) -> None:
             _config(applied, 'use_cache', False, 'no key-value cache')
     for key in ('micro_batch', 'accumulate'):
         if plan.get(key, 0) > (key == 'accumulate'):
-            applied.skip(f'{key} {plan[key]}', 'the loop does it: for part, weight in applied.parts(batch)')
+            applied.skip(f'{key} {plan[key]}', 'do it in the training loop: for part, weight in applied.parts(batch)')
     if plan.get('ranks', 1) > 1:
-        applied.skip(f'ranks {plan["ranks"]}', 'start them with torchrun, and wrap the model: in DistributedDataParallel, or with fully_shard()')
+        applied.skip(f'ranks {plan["ranks"]}', 'start them with torchrun, and wrap the model with DistributedDataParallel or fully_shard()')
     for key, reason in _LEFT.items():
         if plan.get(key):
             applied.skip(f'{key} {plan[key]}' if plan[key] is not True else key, reason.format(plan[key]))
@@ -550,12 +550,12 @@ def _check(model: Any) -> None:
     for name, module in model.named_modules():
         own = f"'{name}'" if name else 'the model'
         if isinstance(module.__dict__.get('forward'), Forward):
-            raise ArgumentError(f'{own} has a plan already: undo that first')
+            raise ArgumentError(f'{own} has a plan already: undo it first')
         if getattr(module, 'gradient_checkpointing', False) is True:
-            raise ArgumentError(f'{own} is checkpointed already: call model.gradient_checkpointing_disable(), or take a plan without '
+            raise ArgumentError(f'{own} is checkpointed already: call model.gradient_checkpointing_disable(), or use a plan without '
                                 'checkpoints')
         if type(module).__name__ == 'OptimizedModule' or getattr(module, '_compiled_call_impl', None) is not None:
-            raise ArgumentError(f'{own} is compiled: apply the plan first, and compile then')
+            raise ArgumentError(f'{own} is compiled: apply the plan before torch.compile')
         if isinstance(module, torch.jit.ScriptModule):
             raise ArgumentError(f'{own} is a ScriptModule, whose forward cannot be replaced')
 

@@ -74,7 +74,7 @@ def answer_for_driver(torch: Any) -> None:
         if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 10):
             guards[_CUDA] = ctypes.addressof(_guard(root, guards[_META] or 0, functions))
     except (OSError, AttributeError, ValueError) as error:
-        raise TraceError(f'PyTorch {torch.__version__} is not one that can be traced without a driver: {error}') from error
+        raise TraceError(f'PyTorch {torch.__version__} cannot be traced without a driver: {error}') from error
 
 
 def _exchange(root: str, header: str, address: int, names: Iterable[str], functions: Dict[str, int]) -> None:

@@ -165,13 +165,13 @@ def _arguments(words: Optional[List[str]]) -> Any:
         usage='%(prog)s [-h] [-o FILE] [--gpu CARD] [--value X] [--after N] [--optimizer N] [--ranks N] (SCRIPT | -m MODULE) [ARGUMENT...]',
         description='Trace one step of a training script on a machine without a GPU, and write it as a step graph for '
                     '`tessera simulate`. A step lasts from the end of one optimizer.step() to the end of the next.')
-    parser.add_argument('-o', '--output', metavar='FILE', help='the step graph (SCRIPT with .graph in the place of .py)')
-    parser.add_argument('--gpu', choices=sorted(CARDS), default='a100', help='whose kernels are chosen (a100)')
-    parser.add_argument('--value', type=float, metavar='X', help='what loss.item() and other numbers from the GPU are; '
-                        'without, a script that asks for one is refused')
-    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (1; with --ranks up to 4, until two are alike)')
-    parser.add_argument('--optimizer', type=int, default=1, metavar='N', help='whose step() ends a step, where there '
-                        'are several: the N-th that makes one (1)')
+    parser.add_argument('-o', '--output', metavar='FILE', help='the step graph to write (default: SCRIPT with .graph instead of .py)')
+    parser.add_argument('--gpu', choices=sorted(CARDS), default='a100', help='the GPU for which kernels are chosen (default: a100)')
+    parser.add_argument('--value', type=float, metavar='X', help='the value of loss.item() and of other numbers read from the '
+                        'GPU; without it, a script that reads one is refused')
+    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (default: 1; with --ranks up to 4, until two are alike)')
+    parser.add_argument('--optimizer', type=int, default=1, metavar='N', help='with several optimizers, the one '
+                        'whose step() ends a step: the N-th to make one (default: 1)')
     parser.add_argument('--ranks', type=int, metavar='N', help='trace rank 0 of N, without the others and without a network: '
                         'for DistributedDataParallel and fully_shard')
     parser.add_argument('-m', dest='module', action='store_true', help='SCRIPT is the name of a module')
@@ -179,7 +179,7 @@ def _arguments(words: Optional[List[str]]) -> Any:
     parser.add_argument('arguments', nargs=argparse.REMAINDER, metavar='ARGUMENT')
     given = parser.parse_args(words)
     if (given.after is not None and given.after < 1) or given.optimizer < 1:
-        parser.error('--after and --optimizer start at 1')
+        parser.error('--after and --optimizer must be at least 1')
     return given
 
 

@@ -277,7 +277,7 @@ class Snapshot:
         or when a block was allocated or freed: 'cd1000000_1' is its address and the number of
         earlier frees there, and `action` is alloc, free_requested or free_completed."""
         if (event is not None) + (time_us is not None) + (allocation is not None) != 1:
-            raise TypeError('say one of event, time_us and allocation')
+            raise TypeError('pass one of event, time_us and allocation')
         return self._ask('at', _answers.At, device, top, event=event, time_us=time_us,
                          allocation=allocation, action=None if allocation is None else action, **more)
 

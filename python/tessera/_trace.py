@@ -593,7 +593,7 @@ class _Fake:
     def _refer(self, optimizer: Any, undo: contextlib.ExitStack) -> None:
         state = dict(optimizer.state)
         if any('step' not in values or float(values['step']) for values in state.values()):
-            raise TraceError('the optimizer has made steps already: trace() needs one that is new')
+            raise TraceError('the optimizer has made steps already: trace() needs a new one')
         undo.callback(_put_back, optimizer.__dict__, dict(optimizer.__dict__))
         undo.callback(_put_back, optimizer.state, state)
         optimizer.state.clear()
@@ -875,8 +875,8 @@ def _same(recorder: _Recorder) -> None:
     at = next((i for i, (a, b) in enumerate(zip(second, third)) if a != b), min(len(second), len(third)))
     made = [event for event in recorder.calls[-1][:at + 1] if event[0] == '+']
     where = f', near {recorder.line_of(made[-1][2])}' if made else ''
-    raise TraceError(f'the {recorder.ordinal(-2)} and the {recorder.ordinal(-1)} step differ{where}: a trace needs a step that repeats, '
-                     'with batches of one size')
+    raise TraceError(f'the {recorder.ordinal(-2)} and the {recorder.ordinal(-1)} step differ{where}: a trace needs steps that repeat '
+                     'exactly, with batches of the same size')
 
 
 def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, ...]]]:
@@ -916,7 +916,7 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
             freed.add(item[1])
     for item in out.items:
         if item[0] == 'new' and item[1] not in freed:
-            raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
+            raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes forever, made at '
                              f'{recorder.line_of(item[2])}')
     return out
 
@@ -927,7 +927,7 @@ def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number:
         return ['drop', out.slot_of[number]]
     if twin.get(number) in out.slot_of:
         return ['drop_previous', out.slot_of[twin[number]]]
-    raise TraceError(f'a tensor of {recorder.bytes[number]:,} bytes from earlier steps goes in the {recorder.ordinal(-1)}')
+    raise TraceError(f'a tensor of {recorder.bytes[number]:,} bytes from earlier steps is freed in the {recorder.ordinal(-1)}')
 
 
 def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> Dict[str, Any]:
@@ -1004,7 +1004,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
 
 def check_gpu(gpu: str) -> None:
     if gpu not in CARDS:
-        raise TraceError(f'no such GPU: {gpu} (there are {", ".join(CARDS)})')
+        raise TraceError(f'no such GPU: {gpu} (known: {", ".join(CARDS)})')
 
 
 def write(document: Dict[str, Any], path: str) -> None:
@@ -1080,12 +1080,12 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-        what = 'a number, which value=X (--value X) would give' \
+        what = 'a number; value=X (--value X) supplies one' \
             if isinstance(error, fake_tensor.DataDependentOutputException) else 'a size'
         raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not have, '
                          f'for {what}') from error
     except fake_tensor.UnsupportedOperatorException as error:
-        raise TraceError(f'{_line_of(error)} calls {error.func}, of which PyTorch does not know what it makes without '
+        raise TraceError(f'{_line_of(error)} calls {error.func}, whose result PyTorch cannot predict without '
                          'running it') from error
     except Exception as error:
         if 'saved tensor hooks' in str(error):
@@ -1093,11 +1093,11 @@ def _explained() -> Iterator[None]:
                              'saves') from error
         kernel = _fallback_of(error)
         if kernel is not None:
-            raise TraceError(f'{_line_of(error)} calls {kernel}, of which PyTorch does not know what it makes without '
-                             'running it on a card') from error
+            raise TraceError(f'{_line_of(error)} calls {kernel}, whose result PyTorch cannot predict without '
+                             'running it on a GPU') from error
         if 'devices' in str(error) and 'cpu' in str(error):
-            raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model's are on "
-                             "'cuda', and so must those be that the step makes") from error
+            raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model is on "
+                             "'cuda', and the tensors that the step makes must be there, too") from error
         raise
 
 

@@ -184,7 +184,7 @@ def _changes(torch: Any, recorder: Any, count: int) -> 'Iterator[tuple[Any, Dict
 def ranks(torch: Any, recorder: Any, count: int) -> Iterator[None]:
     """Within it this process is rank 0 of `count`."""
     if count < 1:
-        raise TraceError(f'there are no {count} ranks')
+        raise TraceError(f'ranks must be at least 1, not {count}')
     _modules(torch)
     dist, hook = torch.distributed, sys.excepthook
     if dist.is_initialized():

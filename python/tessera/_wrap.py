@@ -133,7 +133,7 @@ class Checkpoint(Forward):
         if not any(tensor.requires_grad for tensor in (*(x for x in args if isinstance(x, torch.Tensor)), *moved)) \
                 and any(parameter.requires_grad for parameter in self.module.parameters()):
             raise ArgumentError(f'{type(self.module).__name__} is called without a tensor that requires gradients, so a reentrant '
-                                "checkpoint would not train it: call model.enable_input_require_grads(), or take a plan whose "
+                                "checkpoint would not train it: call model.enable_input_require_grads(), or use a plan whose "
                                 "checkpoint_form is 'non-reentrant'")
         count = len(args)
 

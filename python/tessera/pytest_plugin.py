@@ -53,7 +53,7 @@ def _size(value: Any) -> str:
 def _limit(size: Any, category: str | None = None, reserved: bool = False) -> tuple[str, str]:
     """("max" or "reserved", text) of one marker's arguments."""
     if category is not None and reserved:
-        raise ValueError("memory is reserved for no category")
+        raise ValueError("reserved memory has no categories")
     if reserved:
         return "reserved", _size(size)
     if category is not None and not re.fullmatch(r"[a-z_]+", category):
@@ -104,7 +104,7 @@ def _split(text: str, path: str) -> dict[str, str]:
         elif name is not None:
             texts[name] += line + "\n"
         elif line and not line.startswith("#"):
-            raise ValueError(f"{path} is no file of locks of tests: it begins with {line[:40]!r}")
+            raise ValueError(f"{path} is not a file of test locks: it begins with {line[:40]!r}")
     return texts
 
 
@@ -181,12 +181,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--memory-lock-update",
         action="store_true",
-        help="write what marked tests hold to the lock instead",
+        help="write the memory of marked tests to the lock instead",
     )
     group.addoption(
         "--memory-tolerance",
         metavar="SHARE|SIZE",
-        help="how far a figure may be off the lock's: a share (0.5%%) or a size (default: 1%%)",
+        help="how far a figure may differ from the lock's: a share (0.5%%) or a size (default: 1%%)",
     )
     group.addoption("--memory-dir", metavar="DIR", help="keep the snapshots of marked tests in DIR")
 
@@ -198,7 +198,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "is allocated at any time than size, as in '18 GiB'; or of a category of it; or is reserved",
     )
     config.addinivalue_line(
-        "markers", "gpu_memory: record the test's GPU memory, and hold it to --memory-lock"
+        "markers", "gpu_memory: record the test's GPU memory, and compare it with --memory-lock"
     )
     if config.getoption("--memory-lock-update") and not config.getoption("--memory-lock"):
         raise pytest.UsageError("--memory-lock-update needs --memory-lock FILE")

@@ -11,7 +11,7 @@ from tessera import _apply
 @pytest.mark.parametrize('plan, message', [
     ({'checkpoint': 'full'}, '<plan>: version must be 1'),
     ({'version': 2}, '<plan>: version must be 1'),
-    ({'version': 1, 'chekpoint': 'full'}, '<plan>: no plan has the key "chekpoint"'),
+    ({'version': 1, 'chekpoint': 'full'}, '<plan>: plans have no key "chekpoint"'),
 ])
 def test_what_is_no_plan(plan, message):
     with pytest.raises(tessera.ArgumentError) as caught:
@@ -54,7 +54,7 @@ def test_how_changes_are_printed():
     applied.changes += [tessera.Change('checkpoint', f'h.{i}', 'reentrant') for i in range(2)]
     applied.left.append(tessera.Left('clip 1.0', 'the loop does it'))
     assert str(applied).splitlines() == [
-        'Model: 2 changes.', '  checkpoint             h.0-1, reentrant', 'Not applied, or only nearly:',
+        'Model: 2 changes.', '  checkpoint             h.0-1, reentrant', 'Not applied, or only approximately:',
         '  clip 1.0               the loop does it']
     with applied:
         assert not applied.is_undone

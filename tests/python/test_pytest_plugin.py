@@ -184,7 +184,7 @@ def test_recording_ends_with_a_test_that_raises(run):
         ('"lots"', "not a size: 'lots'"),
         ('"0"', "not a size: '0'"),
         ('"1 GiB", category="a b"', "not a category"),
-        ('"1 GiB", category="activation", reserved=True', "reserved for no category"),
+        ('"1 GiB", category="activation", reserved=True', "reserved memory has no categories"),
         ("", "missing 1 required positional argument"),
     ],
 )
@@ -307,7 +307,7 @@ def test_what_is_no_lock_is_refused(run, pytester):
     (pytester.path / "memory.lock").write_text("import torch\n")
     result = run(LOCKED, "--memory-lock", "memory.lock")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*is no file of locks of tests: it begins with 'import torch'"])
+    result.stderr.fnmatch_lines(["*is not a file of test locks: it begins with 'import torch'"])
     result = run(LOCKED, "--memory-lock-update")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 

@@ -253,7 +253,7 @@ def test_other_devices_with_the_same_functions(record, tmp_path, device, caplog)
         assert said == [] and len(torch.fake.observers) == 1
     else:  # which has no observer
         assert said == [
-            "PyTorch tells no observer when XPU memory runs out: only the exception will be seen"
+            "PyTorch does not notify observers when XPU memory runs out: only the exception will be seen"
         ]
 
 

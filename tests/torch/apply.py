@@ -258,7 +258,7 @@ def faults():
     model = made('gpt2')
     for plan, message in (
             ({'checkpoint': ['h.0']}, 'checkpoint[0]: the model has no module of the name or class "h.0"'),
-            ({'checkpoint': ['GPT2Block'], 'offload': ['*.mlp']}, 'only one of them can be'),
+            ({'checkpoint': ['GPT2Block'], 'offload': ['*.mlp']}, 'can have only one of them'),
             ({'checkpoint': ['GPT2Block'], 'offload': 'activations'}, 'offload must be a list of modules'),
             ({'blocks': [{'first': 0, 'last': 2, 'checkpoint': 'full'}]}, 'blocks[0].last is 2, but the model has 2 blocks'),
             ({'checkpoint': 'half'}, 'not one of "none", "full"'), ({'dtype': 'int8'}, 'not one of fp32')):

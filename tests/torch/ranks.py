@@ -151,7 +151,7 @@ def refused():
             (wrapped, {'ranks': 8}, 'FSDP1'), (hooked, {'ranks': 8}, 'communication hook'),
             (sharded.fsdp2(offload_policy=CPUOffloadPolicy()), {'ranks': 8}, 'CPUOffloadPolicy'),
             (sharded.fsdp2(), {}, 'ranks=N'), (lambda: None, {'ranks': 8}, 'makes no process group'),
-            (lambda: None, {'ranks': 0}, 'no 0 ranks'), (lambda: None, {'ranks': 8, 'model': model}, 'needs no model')):
+            (lambda: None, {'ranks': 0}, 'at least 1, not 0'), (lambda: None, {'ranks': 8, 'model': model}, 'needs no model')):
         message = 'nothing'
         try:
             tessera.trace(program, **options)

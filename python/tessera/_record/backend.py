@@ -326,7 +326,7 @@ class Observers:
         if backend.attach is None:
             warn_once(
                 "no observer " + backend.name,
-                "PyTorch tells no observer when %s memory runs out: "
+                "PyTorch does not notify observers when %s memory runs out: "
                 "only the exception will be seen",
                 backend.name.upper(),
             )
