@@ -65,7 +65,7 @@ static const tsr_parameter shared[] = {
     {.name = "quiet",
      .letter = 'q',
      .kind = TSR_PARAMETER_FLAG,
-     .help = "Omit warnings about the file, the progress bar, and which file was written."},
+     .help = "Do not print warnings about the file, progress bars, or the names of written files."},
     {.name = "verbose", .letter = 'v', .kind = TSR_PARAMETER_FLAG, .help = "Print more columns."},
     {.name = "strict",
      .kind = TSR_PARAMETER_FLAG,
@@ -73,8 +73,9 @@ static const tsr_parameter shared[] = {
     {.name = "sidecar",
      .kind = TSR_PARAMETER_PATH,
      .argument = "FILE",
-     .help = "Read names of tensors, and the card's memory, from FILE, which tessera.record wrote "
-             "next to the first snapshot (default: found by its name); none for no sidecar."},
+     .help = "Read the names of tensors and the card's memory from FILE, the sidecar that "
+             "tessera.record wrote next to the first snapshot (default: found by its name); none "
+             "ignores it."},
     {.name = "payload",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",

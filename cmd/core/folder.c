@@ -193,8 +193,8 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   bool is_resumed = resumed && is_same_folder(path, resumed);
   if (!is_resumed && cli_folder_has_weights(path))
     return cli_usage_error(command,
-                           "'%s' has weights already: go on from them with --resume %s, or save to "
-                           "another folder",
+                           "'%s' already contains weights: resume their run with --resume %s, or "
+                           "save to another folder",
                            path, path);
   folder->options = options_text(session->options);
   return folder->options ? 0 : TSR_ERROR_MEMORY;
@@ -272,7 +272,7 @@ void cli_folder_say(const cli_folder *folder, bool is_over) {
   const cli_options *options = folder->session->options;
   if (options->quiet) return;
   cli_say(options->command->about.name, "saved %s after step %" PRIu64 "%s%s", folder->path,
-          folder->saved_steps, is_over ? "" : "; go on with: tessera train --resume ",
+          folder->saved_steps, is_over ? "" : "; resume with: tessera train --resume ",
           is_over ? "" : folder->path);
 }
 

@@ -31,11 +31,9 @@ const cli_command cli_report_row = {
     .about = {.name = "report",
               .summary = "one page to attach to a bug report",
               .description = "Writes one page of Markdown or HTML with the verdict, why the run "
-                             "ran out of memory if "
-                             "it did, what held the memory at the peak and what to do about it, "
-                             "the steps, and what "
-                             "the file is. It is what the commands why, peak, steps and info "
-                             "print in a pipe.",
+                             "ran out of memory if it did, what held the memory at the peak and "
+                             "what to do about it, the steps, and what the file is. It contains "
+                             "what the commands why, peak, steps and info print to a pipe.",
               .parameters = report_parameters,
               .parameter_count = sizeof report_parameters / sizeof *report_parameters,
               .examples = {{"tessera report snapshot.pickle", "Markdown, to paste into an issue"},

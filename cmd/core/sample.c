@@ -28,10 +28,10 @@ static const tsr_parameter sample_parameters[] = {
     {.name = "prompt",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "TEXT",
-     .help = "The beginning, which is not printed (default: a line break)."},
+     .help = "The text to continue, which is not printed again (default: a line break)."},
     {.name = "ids",
      .kind = TSR_PARAMETER_FLAG,
-     .help = "TEXT and the output are numbers of tokens, separated by blanks, and not bytes."},
+     .help = "TEXT and the output are token numbers, separated by blanks, instead of bytes."},
     {.name = "tokens",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -42,27 +42,27 @@ static const tsr_parameter sample_parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "T",
      .help =
-         "How bold the choice is: 0 takes the most likely token each time, 1 draws as the model "
+         "The sampling temperature: 0 takes the most likely token each time, 1 draws as the model "
          "predicts (default: 0.8)."},
     {.name = "top_k",
      .option = "top-k",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "K",
-     .help = "Choose among the K most likely tokens (default: all)."},
+     .help = "Draw only from the K most likely tokens (default: all)."},
     {.name = "seed",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "What choices are drawn from (default: 0). The same seed gives the same text."},
+     .help = "The random seed (default: 0). The same seed gives the same text."},
     {.name = "context",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "How many tokens the model looks back at (default: as many as a sequence of its "
-             "training had; "
-             "if that is unknown, its positions, at most 1024)."},
+     .help = "How many tokens the model looks back at (default: the length of its training "
+             "sequences; if that is unknown, the number of its positions, at most 1024)."},
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "Threads that compute (default: one for each processor). No token depends on it."},
+     .help = "The number of threads (default: one per processor). The output does not depend on "
+             "it."},
 };
 
 const cli_command cli_sample_row = {
@@ -71,9 +71,9 @@ const cli_command cli_sample_row = {
          .summary = "continue a text with a model that train has saved",
          .description =
              "Continues a text with a model, in C and without a GPU. DIR is a folder that train "
-             "--save has written, or transformers.\n\nTokens are bytes, as train makes them "
-             "of a text. Tokenizers are not read: for a model that has one, give and get the "
-             "numbers of tokens with --ids.",
+             "--save or transformers has written.\n\n"
+             "Tokens are bytes, as in train. Tokenizers are not read: for a model that has one, "
+             "use --ids, which takes and prints token numbers.",
          .parameters = sample_parameters,
          .parameter_count = sizeof sample_parameters / sizeof *sample_parameters,
          .examples = {{"tessera sample run --prompt 'Once upon a time' --tokens 500",
@@ -160,7 +160,7 @@ static int read_options(const cli_options *options, tsr_sample_options *how) {
   how->temperature = temperature ? strtod(temperature, &end) : 0.8;
   if (temperature &&
       (*end || end == temperature || !(how->temperature >= 0) || !isfinite(how->temperature)))
-    return cli_usage_error(options->command, "--temperature needs a number from 0 on, not '%s'",
+    return cli_usage_error(options->command, "--temperature needs a number of at least 0, not '%s'",
                            temperature);
   uint64_t threads = tsr_params_count(own, "threads");
   how->threads = threads > 1024 ? 1024 : (unsigned)threads;
@@ -188,7 +188,7 @@ static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   if (s->refused < 0) return 0;
   cli_say(options->command->about.name,
           "token %" PRId64
-          " is no byte: the model was trained with a tokenizer; --ids prints numbers",
+          " is not a byte: the model was trained with a tokenizer; --ids prints numbers",
           s->refused);
   return CLI_INPUT;
 }

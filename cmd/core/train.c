@@ -46,20 +46,22 @@ static const tsr_parameter train_parameters[] = {
     {.name = "data",
      .kind = TSR_PARAMETER_PATH,
      .argument = "FILE",
-     .help = "What to learn: any text, whose bytes are the tokens, or a file of tokens. '-' is "
+     .help = "The training data: a text, whose bytes are the tokens, or a file of tokens. '-' is "
              "standard input, for texts up to 64 MiB."},
     {.name = "tokens",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TYPE",
-     .help = "What FILE holds: bytes, u16 or u32 (little-endian numbers), or auto (default): what "
-             "llm.c's header says, else u16 if its name ends in .bin, else bytes.",
+     .help = "The token type of FILE: bytes, u16 or u32 (little-endian numbers), or auto "
+             "(default): the type that llm.c's header specifies if there is one, else u16 if the "
+             "name ends in .bin, else bytes.",
      .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL}},
     {.name = "save",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
      .argument = "DIR",
-     .help = "Save the model to the folder DIR at the end and at Ctrl-C, as transformers loads it, "
-             "with what --resume needs. With --resume, that folder unless another is given."},
+     .help = "Save the model to the folder DIR at the end and at Ctrl-C, in a form that "
+             "transformers loads, with what --resume needs. Default with --resume: the folder of "
+             "the resumed run."},
     {.name = "save_every",
      .option = "save-every",
      .kind = TSR_PARAMETER_COUNT,
@@ -68,14 +70,13 @@ static const tsr_parameter train_parameters[] = {
     {.name = "resume",
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
-     .help = "Go on with the run that was saved in DIR, with the options that it had unless they "
-             "are given again. The result is, bit for bit, that of a run without a break. Data "
-             "that has "
-             "changed is refused, unless --data names it again."},
+     .help = "Resume the run that was saved in DIR. Options that are given again override the "
+             "saved ones. The result is bit for bit the same as without the interruption. Data "
+             "that has changed is refused, unless --data names it again."},
     {.name = "steps",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "Optimizer steps, those before --resume included (default: 100).",
+     .help = "Optimizer steps in total, including those before --resume (default: 100).",
      .fallback = 100,
      .least = 1},
     {.name = "batch",
@@ -97,7 +98,7 @@ static const tsr_parameter train_parameters[] = {
     {.name = "schedule",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "FORM",
-     .help = "constant (default); cosine or linear: the rate falls to 0 until the last step.",
+     .help = "constant (default); cosine or linear: the rate falls to 0 by the last step.",
      .choices = (const char *const[]){"constant", "cosine", "linear", NULL}},
     {.name = "warmup",
      .kind = TSR_PARAMETER_COUNT,
@@ -107,7 +108,7 @@ static const tsr_parameter train_parameters[] = {
      .option = "weight-decay",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NUMBER",
-     .help = "AdamW's decay of weights (default: 0.01)."},
+     .help = "AdamW's weight decay (default: 0.01)."},
     {.name = "betas",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "B1,B2",
@@ -120,14 +121,14 @@ static const tsr_parameter train_parameters[] = {
     {.name = "order",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "ORDER",
-     .help = "Where sequences are in the data. random (default), or sequential: one after the "
-             "other, each beginning with the last token of the one before, and again from the "
-             "start where a batch would go beyond the end.",
+     .help = "Where in the data sequences are taken from: random positions (random, default), or "
+             "one after the other (sequential), each beginning with the last token of the previous "
+             "one. A batch that would go beyond the end starts again at the beginning.",
      .choices = (const char *const[]){"random", "sequential", NULL}},
     {.name = "seed",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "What weights, batches and dropout are drawn from (default: 0). The same seed gives "
+     .help = "The random seed for weights, batches and dropout (default: 0). The same seed gives "
              "the same run."},
     TSR_RUN_BOOK("own"),
     TSR_RUN_PARAMETERS,
@@ -135,27 +136,27 @@ static const tsr_parameter train_parameters[] = {
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "Threads that compute (default: one for each processor). No number depends on it."},
+     .help = "The number of threads (default: one per processor). Results do not depend on it."},
     {.name = "isa",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "SET",
-     .help =
-         "Instructions that kernels use at most: plain, avx2, avx512 or avx512-bf16 (default: all "
-         "that the processor has). Numbers depend on it in their last digits.",
+     .help = "The largest instruction set that kernels may use: plain, avx2, avx512 or avx512-bf16 "
+             "(default: all that the processor has). The last digits of results depend on it.",
      .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL}},
     {.name = "products",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "BY",
-     .help = "What multiplies matrices: own kernels, onednn or openblas, which must be installed, "
-             "or auto "
-             "(default): own, unless a library is clearly faster, which a long run measures first. "
-             "Numbers depend on it in their last digits; a saved run keeps the choice.",
+     .help = "What multiplies matrices: tessera's own kernels (own), onednn or openblas, which "
+             "must be installed, or auto (default): own, unless a library is clearly faster, which "
+             "a long run measures first. The last digits of results depend on it; a saved run "
+             "keeps the choice.",
      .choices = product_words},
     {.name = "memory",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "MODE",
      .help = "caching (default): tensors are where PyTorch's allocator would put them; placed: at "
-             "places chosen before the run, which takes less. No number depends on it.",
+             "addresses planned before the run, which takes less memory. Results do not depend on "
+             "it.",
      .choices = (const char *const[]){"caching", "placed", NULL}},
     {.name = "capacity",
      .option = "budget",
@@ -164,8 +165,8 @@ static const tsr_parameter train_parameters[] = {
      .example = "4GiB",
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
              "more gets the fastest plan that fits, or is refused if none does. With --plan, "
-             "--ranks, --resume or --allow none, it "
-             "ends where it was predicted to, and prints what the memory was used for."},
+             "--ranks, --resume or --allow none, no plan is searched: the run ends where it was "
+             "predicted to run out of memory, and prints what the memory was used for."},
     {.name = "allow",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
@@ -176,7 +177,8 @@ static const tsr_parameter train_parameters[] = {
      .option = "offload-dir",
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
-     .help = "The folder for the file of --offload activations:disk, which is gone after the run."},
+     .help = "The folder for the temporary file of --offload activations:disk, which is deleted "
+             "after the run."},
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHAT",
@@ -187,8 +189,8 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
      .argument = "FILE",
-     .help = "Write what kernels and copies took to FILE, from which simulate and plan predict "
-             "times with --rates."},
+     .help = "Write the measured times of kernels and copies to FILE, from which simulate and plan "
+             "predict times with --rates."},
     {.name = "snapshot",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -203,20 +205,20 @@ const cli_command cli_train_row = {
          .summary = "run the training that simulate predicts, on the CPU",
          .description =
              "Trains a model on a text, in C and without a GPU. Each step allocates exactly what "
-             "simulate predicts for it, and prints the loss, the speed and the memory in "
-             "use.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or a "
-             "name that simulate knows: weights begin random. Or it is a folder with a "
-             "config.json and weights in safetensors files, as transformers saves them, or a "
-             "checkpoint of llm.c, such as gpt2_124M.bin: these are "
-             "trained further. With --resume, MODEL can be left out.\n\nCtrl-C ends the run after "
-             "the current step, and saves it if --save is given. If a loss or gradient "
-             "is no finite number, the run ends and what it saves is the state before that step. "
-             "The exit status is 1 then, and if memory did not suffice.",
+             "simulate predicts for it, and prints the loss, the speed and the memory in use.\n\n"
+             "MODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or one of the "
+             "names that 'tessera help simulate' lists; its weights are initialised at random. It "
+             "can also be a folder with a config.json and weights in safetensors files, as "
+             "transformers saves them, or a checkpoint of llm.c, such as gpt2_124M.bin; training "
+             "then starts from those weights. With --resume, MODEL can be left out.\n\n"
+             "Ctrl-C ends the run after the current step; with --save, the run is saved. If a loss "
+             "or gradient is not finite, the run ends with exit status 1, and --save writes the "
+             "state before that step. The exit status is also 1 if the run runs out of memory.",
          .parameters = train_parameters,
          .parameter_count = sizeof train_parameters / sizeof *train_parameters,
          .examples = {{"tessera train config.json --data book.txt --steps 500 --save run",
                        "learn to predict a book's next byte"},
-                      {"tessera train --resume run", "go on with it after Ctrl-C"},
+                      {"tessera train --resume run", "resume it after Ctrl-C"},
                       {"tessera train gpt2 --data book.txt --steps 3 --snapshot run.pickle",
                        "three steps, and a snapshot of their memory"}}},
     .operands = "[MODEL]",
@@ -469,7 +471,8 @@ static void put_json_end(run *r, const tsr_training *t) {
 static void put_placed(run *r, const tsr_training *t) {
   char line[256], size[SIZE_BYTES], bound[SIZE_BYTES];
   double above = 100 * ((double)t->reserved_bytes / (double)t->bound_bytes - 1);
-  (void)snprintf(line, sizeof line, "Placed memory: %s, %.1f %% above the %s that live at once.\n",
+  (void)snprintf(line, sizeof line,
+                 "Placed memory: %s, %.1f %% more than the %s that are live at once.\n",
                  tsr_size_text(t->reserved_bytes, size, sizeof size), above,
                  tsr_size_text(t->bound_bytes, bound, sizeof bound));
   put(r, line);
@@ -634,7 +637,7 @@ static void put_out_of_memory(run *r, const tsr_training *t, uint64_t budget_byt
     (void)snprintf(line, sizeof line, "Out of memory before the first step:\n");
   put(r, line);
   (void)snprintf(line, sizeof line,
-                 "%s more do not fit into %s, of which %s are reserved and %s allocated.\n",
+                 "%s more do not fit in %s, of which %s are reserved and %s allocated.\n",
                  tsr_size_text(t->oom_request_bytes, asked, sizeof asked),
                  tsr_size_text(budget_bytes, budget, sizeof budget),
                  tsr_size_text(m->totals.reserved_bytes, size, sizeof size),
@@ -712,9 +715,10 @@ static int check(const cli_options *options, const tsr_format **format) {
   const tsr_params *own = options->own;
   const char *ending = "", *path = tsr_params_text(own, "snapshot");
   if (!tsr_params_has(own, "model"))
-    return cli_usage_error(options->command, "MODEL is missing; --resume would know it");
+    return cli_usage_error(options->command,
+                           "MODEL is missing; it can be left out only with --resume");
   if (!tsr_params_has(own, "data"))
-    return cli_usage_error(options->command, "--data is missing: the text to train on");
+    return cli_usage_error(options->command, "--data is missing: the text or tokens to train on");
   if (!tsr_params_count(own, "steps") || !tsr_params_count(own, "batch") ||
       !tsr_params_count(own, "accumulate") || tsr_params_count(own, "seq") < 2)
     return cli_usage_error(options->command,
@@ -779,8 +783,7 @@ static int write_snapshots(cli_session *session, const run *r, const tsr_trainin
 /* Before MPI may end the process. */
 static void say_failure(void *context, uint32_t rank, const char *reason) {
   const run *r = context;
-  cli_say(r->session->options->command->about.name, "rank %" PRIu32 " cannot continue: %s", rank,
-          reason);
+  cli_say(r->session->options->command->about.name, "rank %" PRIu32 " failed: %s", rank, reason);
 }
 
 static bool wants_end(void *context) {
@@ -903,7 +906,8 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   session->path = path;
   if (!is_stream) return 0;
   if (how->tokens > TSR_TRAIN_TOKENS_BYTES)
-    return cli_usage_error(session->options->command, "--tokens needs a file: a stream is bytes");
+    return cli_usage_error(session->options->command,
+                           "--tokens needs a file: standard input is read as bytes");
   int status = cli_read_text(path, CLI_TEXTFILE_ANY, text, &how->text_bytes, &session->error);
   how->data = NULL;
   how->text = *text;

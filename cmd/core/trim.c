@@ -27,15 +27,12 @@ const cli_command cli_trim_row = {
              "Writes the events of a window, with the segments and blocks after the last of them: "
              "a small snapshot that PyTorch's own viewer can open, for example one step of a trace "
              "that is too large for it. Bytes and stacks at a moment are the same in the part and "
-             "the "
-             "whole; steps and categories are inferred from the part alone. Names are kept of "
-             "memory "
-             "that is live at its end or allocated in it.\n\nWith --device the other devices are "
-             "omitted. A device without "
-             "events in the window is written in its state at the end of the trace.\n\nThe format "
-             "follows the name given with -o: .json, or .pickle (also .pkl, .pt and .bin, and "
-             "names "
-             "without an ending).",
+             "the whole; steps and categories are inferred from the part alone. Names are kept for "
+             "memory that is allocated in the window or live at its end.\n\n"
+             "With --device the other devices are omitted. A device without events in the window "
+             "is written in its state at the end of the trace.\n\n"
+             "The format follows the name given with -o: .json, or .pickle (also .pkl, .pt and "
+             ".bin, and names without an ending).",
          .parameters = trim_parameters,
          .parameter_count = sizeof trim_parameters / sizeof *trim_parameters,
          .examples = {{"tessera trim --events 3000..4000 -o step.pickle snapshot.pickle",

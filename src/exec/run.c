@@ -523,7 +523,8 @@ static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const reach
                          uint64_t size) {
   if (tsr__tensor_arena_init(arena, r->first, size)) return 0;
   return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
-                   "the system has no room for %llu bytes of addresses", (unsigned long long)size);
+                   "the system cannot reserve %llu bytes of address space",
+                   (unsigned long long)size);
 }
 
 static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
@@ -531,7 +532,7 @@ static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
   e->file.origin = r->first;
   if (!folder)
     return tsr__fail(e->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "what is kept on a disk needs a folder: --offload-dir");
+                     "offloading to disk needs a folder: --offload-dir");
   int status = tsr__os_scratch_file(folder, size, &e->file_handle, e->error);
   if (status && e->error) {
     tsr_error cause = *e->error;
@@ -592,13 +593,13 @@ static int place(tsr__executor *e, tsr__execution *out) {
   out->bound_bytes = e->placement.bound_bytes;
   if (capacity && total > capacity)
     return tsr__fail(e->error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "the run needs %llu bytes, placed, and may use %llu",
+                     "the run needs %llu bytes of placed memory, and may use %llu",
                      (unsigned long long)total, (unsigned long long)capacity);
   if (tsr__tensor_arena_init(&e->arena, ARENA_ORIGIN, size ? size : GRANULE) &&
       (!total || tsr__tensor_arena_event(&e->arena, &all)))
     return 0;
   return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
-                   "the system has no room for %llu bytes", (unsigned long long)total);
+                   "the system cannot provide %llu bytes", (unsigned long long)total);
 }
 
 static int prepare_ranks(tsr__executor *e) {

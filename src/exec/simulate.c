@@ -358,7 +358,7 @@ static void add_graph_notes(const tsr_simulate_options *options, size_t workspac
                             tsr_simulation *out) {
   if (!options->fresh_process && workspaces)
     note(out, "assumes that cuBLAS has allocated its workspaces before the recording begins");
-  note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
+  note(out, "does not contain what kernels allocate internally, such as cuDNN's workspaces");
 }
 
 /* cuBLAS's workspace on the card that the step was traced for, or on another one with the same kernels. */
@@ -424,7 +424,7 @@ static void estimate_graph(const tsr__step_graph *graph, const tsr_simulate_opti
   out->gpu_title = options->rates ? "machine of --rates" : gpu->title;
   out->step_seconds = tsr__graph_seconds(graph, options);
   note(out, tsr__step_graph_assumes_work(graph)
-                ? "the graph does not contain what its ops compute, so the time is that of "
+                ? "the graph does not contain what its ops compute, so the time covers only "
                   "writing what they allocate: trace it again"
                 : "the time is an estimate from the card's data sheet: 60 % of its operations in "
                   "a second, 80 % of its bandwidth, and 5 us for each op");
@@ -474,7 +474,7 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
       options->optimizer_form)
     return tsr__fail(
         error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-        "modules by name, and the optimizer's form, can only be chosen of a step graph");
+        "modules by name, and the optimizer's form, can only be chosen for a step graph");
   tsr__built built;
   int status = tsr__build(model, options, true, &built, error);
   if (status == 0)

@@ -36,7 +36,7 @@ static int read_sizes(const unsigned char *bytes, tsr__llmc_header *h, tsr_error
     uint32_t number = number_at(bytes, 2 + i);
     if (!number || number > sizes[i].most)
       return tsr__fail(error, TSR_ERROR_FORMAT, 4 * (2 + i),
-                       "the header has %ld for the model's %s, which is no size",
+                       "the header has %ld for the model's %s, which is not a valid size",
                        (long)(int32_t)number, sizes[i].name);
     *sizes[i].to = number;
   }

@@ -254,8 +254,8 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
 int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {
   if (model->graph)
     return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "a step graph says what a step allocates, not what it computes: only simulate "
-                     "takes it");
+                     "a step graph contains what a step allocates, but not how to compute it: it "
+                     "can be simulated, not trained");
   if (model->rotary.type != TSR__ROTARY_UNKNOWN) return 0;
   return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
                    "rotary positions of the type \"%s\" (rope_scaling) are not computed; linear, "

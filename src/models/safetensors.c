@@ -55,8 +55,7 @@ static int read_type(const json_t *value, const char *name, tsr__array *out, tsr
       return 0;
     }
   return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                   "array \"%.100s\" has elements of a type that tessera does not know: %.40s",
-                   name, text);
+                   "array \"%.100s\" has elements of an unknown type: %.40s", name, text);
 }
 
 /* Elements times bytes; UINT64_MAX if that overflows, which no file can have. */
@@ -88,12 +87,13 @@ static int read_offsets(const json_t *value, const char *name, tsr__array *out, 
   const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
   if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
       json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-    return refuse(error, TSR_ERROR_FORMAT, name, "has no two \"data_offsets\" in ascending order");
+    return refuse(error, TSR_ERROR_FORMAT, name,
+                  "must have two \"data_offsets\" in ascending order");
   out->offset_bytes = (uint64_t)json_integer_value(begin);
   out->size_bytes = (uint64_t)json_integer_value(end) - out->offset_bytes;
   if (out->size_bytes != bytes_of(out))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "array \"%.100s\" has %llu bytes, which is not what its shape and type need",
+                     "array \"%.100s\" has %llu bytes, which does not match its shape and type",
                      name, (unsigned long long)out->size_bytes);
   return 0;
 }
@@ -136,7 +136,7 @@ static int check_places(tsr__safetensors *file, uint64_t data_bytes, tsr_error *
   }
   if (at != data_bytes)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "%llu bytes after the last array belong to none",
+                     "%llu bytes after the last array belong to no array",
                      (unsigned long long)(data_bytes - at));
   qsort(file->arrays, file->count, sizeof *file->arrays, compare_names);
   return 0;
@@ -208,7 +208,7 @@ static int open_handle(int handle, uint64_t file_bytes, tsr__safetensors *out, t
   status = tsr__os_read_exactly(handle, 0, header, (size_t)end, error);
   /* The length is read again with the rest: a program that writes to the file at this moment must not fool us. */
   if (!status && memcmp(header, length, LENGTH_BYTES) != 0)
-    status = tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file changes while it is read");
+    status = tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file changed while it was read");
   if (!status) status = tsr__safetensors_parse(header, (size_t)end, file_bytes, out, error);
   tsr__free(header);
   return status;
@@ -322,7 +322,8 @@ static int open_listed(const char *folder, json_t *map, tsr__weight_files *out, 
   json_object_foreach(map, name, value) {
     names[count] = json_string_value(value);
     if (!names[count] || !is_plain(names[count])) {
-      status = refuse(error, TSR_ERROR_FORMAT, name, "is in a file whose name is not a plain one");
+      status =
+          refuse(error, TSR_ERROR_FORMAT, name, "is in a file whose name is not a plain file name");
       break;
     }
     count++;

@@ -24,11 +24,11 @@ static int check_precision(const tsr__program *p, tsr_error *error) {
   bool is_half = o->dtype == TSR_SIMULATE_BF16 || o->dtype == TSR_SIMULATE_FP16;
   bool is_fp16 = o->dtype == TSR_SIMULATE_FP16 || o->dtype == TSR_SIMULATE_AUTOCAST_FP16;
   if (o->master_weights && !is_half)
-    return REFUSE(TSR_ERROR_ARGUMENT, "master weights are of parameters in bf16 or fp16");
+    return REFUSE(TSR_ERROR_ARGUMENT, "master weights need parameters in bf16 or fp16");
   if ((o->loss_scale != 0 || o->loss_scale_window) && !is_fp16)
-    return REFUSE(TSR_ERROR_ARGUMENT, "only losses of fp16 and autocast-fp16 are scaled");
+    return REFUSE(TSR_ERROR_ARGUMENT, "the loss is scaled only with fp16 and autocast-fp16");
   if (o->loss_scale != 0 && !(o->loss_scale > 0 && o->loss_scale <= 0x1p127))
-    return REFUSE(TSR_ERROR_ARGUMENT, "the loss's scale is no number above 0, up to 2^127");
+    return REFUSE(TSR_ERROR_ARGUMENT, "the loss scale must be a number above 0, and at most 2^127");
   return 0;
 }
 
@@ -76,14 +76,14 @@ static int check_sizes(const tsr__program *p, tsr_error *error) {
                   (unsigned long long)p->sequence, (unsigned long long)p->model->positions);
   if (o->clip_norm != 0 && !(o->clip_norm > 0 && isfinite(o->clip_norm)))
     return REFUSE(TSR_ERROR_ARGUMENT,
-                  "the norm to which gradients are clipped is no number above 0");
+                  "the norm to which gradients are clipped must be a number above 0");
   if (o->attention == TSR_ATTENTION_CHUNKED && !o->attention_chunk)
     return REFUSE(TSR_ERROR_ARGUMENT, "chunked attention needs a number of query rows");
   if (o->accumulation == TSR_ACCUMULATION_FLAT && p->accumulate > 1 && !p->tape->book->sums_flat)
     return REFUSE(
         TSR_ERROR_UNSUPPORTED,
-        "PyTorch makes each micro-batch's gradients apart: flat accumulation needs the own "
-        "rule book");
+        "PyTorch computes each micro-batch's gradients separately: flat accumulation needs "
+        "tessera's own ops");
   if (o->checkpoint == TSR_CHECKPOINT_EVERY && !o->checkpoint_every)
     return REFUSE(TSR_ERROR_ARGUMENT, "checkpointing every K blocks needs a K");
   if (o->gelu_fused && p->model->activation == TSR__MODEL_SILU)
@@ -97,7 +97,7 @@ static int split_batch(tsr__program *p, tsr_error *error) {
   if (!micro || micro == p->batch) return 0;
   if (micro > p->batch || p->batch % micro)
     return REFUSE(TSR_ERROR_ARGUMENT,
-                  "a batch of %llu sequences is not a number of micro-batches of %llu",
+                  "a batch of %llu sequences cannot be divided into micro-batches of %llu",
                   (unsigned long long)p->batch, (unsigned long long)micro);
   parts = p->batch / micro;
   p->batch = micro;
@@ -139,8 +139,8 @@ static int check_ranks(const tsr__program *p, tsr_error *error) {
                   (unsigned long long)o->rank);
   if (o->update_in_backward)
     return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "ranks sum gradients before they are used: an optimizer in backward has only one "
-                  "rank's");
+                  "ranks sum gradients before they are used: an optimizer in backward would only "
+                  "see one rank's");
   if (p->model->module_count)
     return REFUSE(TSR_ERROR_UNSUPPORTED, "ranks cannot share added modules");
   return 0;
@@ -259,8 +259,9 @@ static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__
   }
   if (is_found) return 0;
   return REFUSE(TSR_ERROR_ARGUMENT,
-                "the plan names what '%.60s' saves, which is no op of the %s book", choice->name,
-                p->tape->book->name);
+                "the plan chooses what happens to tensors saved by '%.60s', but the %s ops have no "
+                "such op",
+                choice->name, p->tape->book->name);
 }
 
 static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error *error) {
@@ -284,10 +285,11 @@ static int plan_blocks(tsr__program *p, tsr_error *error) {
   for (size_t i = 0; i < o->block_count; i++) {
     const tsr_block_choice *c = &o->blocks[i];
     if (c->first > c->last || c->last >= layers)
-      return REFUSE(TSR_ERROR_ARGUMENT,
-                    "the plan chooses for blocks %llu to %llu, and the model has 0 to %llu",
-                    (unsigned long long)c->first, (unsigned long long)c->last,
-                    (unsigned long long)(layers - 1));
+      return REFUSE(
+          TSR_ERROR_ARGUMENT,
+          "the plan has choices for blocks %llu to %llu, but the model has blocks 0 to %llu",
+          (unsigned long long)c->first, (unsigned long long)c->last,
+          (unsigned long long)(layers - 1));
     if (c->checkpoint == TSR_CHECKPOINT_EVERY && !c->checkpoint_every)
       return REFUSE(TSR_ERROR_ARGUMENT, "checkpointing every K blocks needs a K");
     plan_checkpoints(&p->plan, c->checkpoint, c->checkpoint_every, c->first, c->last + 1);

@@ -204,7 +204,7 @@ int tsr__weights_check_names(const tsr__program *p, const tsr__weight_list *weig
       const char *name = files->files[i].arrays[k].name;
       if (!is_listed(p, weights, name))
         return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                         "array \"%.100s\" is no part of the model", name);
+                         "array \"%.100s\" is not part of the model", name);
     }
   return 0;
 }

@@ -289,7 +289,7 @@ static int take_word(reader *r, const row *k, const json_t *value) {
   bool is_disk = strcmp(word, "nvme") == 0;
   if (!is_disk && strcmp(word, "cpu") != 0 && strcmp(word, "none") != 0)
     return refuse(r, k->path, "must be none, cpu or nvme");
-  if (is_disk) note(r, k->path, "nvme is the host's memory here");
+  if (is_disk) note(r, k->path, "nvme counts as host memory here");
   r->has[k->wish] = true;
   r->counts[k->wish] = strcmp(word, "none") != 0;
   return 0;

@@ -52,8 +52,8 @@ static int open_training(const char *folder, tsr__saved *saved, tsr_error *error
   tsr__buffer path = {0};
   if (!name || !name[0] || strchr(name, '/'))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "the weights there were not saved by a training that could go on; train the "
-                     "folder as MODEL to begin with them");
+                     "the weights there were not saved by a run that can be resumed; to start from "
+                     "them, pass the folder as MODEL");
   tsr__buffer_printf(&path, "%s/%s", folder, name);
   tsr__buffer_append(&path, "", 1);
   if (path.failed) {
@@ -291,8 +291,8 @@ static int check_dropped(const tsr__saved *saved, const tsr__program *p,
   for (size_t i = 0; i < weights->count; i++) needed += states_of(p, &weights->items[i], states);
   if (saved->training.count <= needed) return 0;
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                   "%.80s has %zu arrays, of which this run would go on with %zu; it was trained "
-                   "with another --optimizer or --dtype",
+                   "%.80s has %zu arrays, of which this run would use %zu; it was trained with "
+                   "another --optimizer or --dtype",
                    slash ? slash + 1 : saved->training_path, saved->training.count, needed);
 }
 

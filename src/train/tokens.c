@@ -49,7 +49,7 @@ static int measure(tsr__tokens *tokens, uint64_t file_bytes, tsr_error *error) {
   uint64_t each = token_bytes(tokens->format);
   if (file_bytes % each)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "%llu bytes are no whole number of %llu-byte tokens",
+                     "%llu bytes are not a whole number of %llu-byte tokens",
                      (unsigned long long)file_bytes, (unsigned long long)each);
   tokens->count = file_bytes / each;
   return 0;
@@ -80,7 +80,7 @@ static int examine(tsr__tokens *tokens, const char *path, uint64_t file_bytes, t
 static int check_count(const tsr__tokens *tokens, tsr_error *error) {
   if (tokens->count >= 2) return 0;
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                   "fewer than 2 tokens are too few to train on");
+                   "at least 2 tokens are needed to train on");
 }
 
 int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,

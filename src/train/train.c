@@ -162,8 +162,8 @@ static int open_saved(training *t, tsr_error *error) {
   if (status == 0 && t->saved.steps >= t->run->steps)
     status =
         tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                  "the run in %.200s has made %llu steps, and %llu are asked for in all", o->resume,
-                  (unsigned long long)t->saved.steps, (unsigned long long)t->run->steps);
+                  "the run in %.200s has already made %llu steps; %llu in total are requested",
+                  o->resume, (unsigned long long)t->saved.steps, (unsigned long long)t->run->steps);
   if (status == 0) blame(t, NULL);
   return status;
 }
@@ -183,16 +183,16 @@ static int check_saved(training *t, tsr_error *error) {
 static int check_data(const training *t, tsr_error *error) {
   const tsr__saved *saved = &t->saved;
   uint64_t count = t->batches.tokens.count;
-  const char *remedy = "name it with --data to go on with it";
+  const char *remedy = "to resume with it anyway, name it with --data";
   if (!saved->data_tokens || t->options->accepts_other_data) return 0;
   if (saved->data_tokens != count)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      "not the data of the saved run: %llu tokens instead of %llu; %s",
                      (unsigned long long)count, (unsigned long long)saved->data_tokens, remedy);
   if (saved->data_hash != t->data_hash)
-    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "not the data of the saved run: as many tokens, but different ones; %s",
-                     remedy);
+    return tsr__fail(
+        error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+        "not the data of the saved run: the same number of tokens, but different ones; %s", remedy);
   return 0;
 }
 
@@ -316,7 +316,7 @@ static int predict_placed(training *t, tsr_error *error) {
   if (!capacity || t->out.predicted_reserved_bytes <= capacity) return 0;
   char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
   return tsr__fail(
-      error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "placed memory would be %s, and the run may use %s",
+      error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "placed memory needs %s, and the run may use %s",
       tsr__format_size(t->out.predicted_reserved_bytes, needed), tsr__format_size(capacity, has));
 }
 
@@ -580,7 +580,7 @@ static int agree_to_begin(training *t, int status, tsr_error *error) {
                      "rank %u does not have the run of rank 0: all ranks need the same options, "
                      "model, data and kind of processor",
                      first);
-  return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "rank %u cannot begin", first);
+  return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "rank %u cannot start", first);
 }
 
 /* What each rank took, for all of them. */

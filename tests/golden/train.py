@@ -122,7 +122,7 @@ def placed(t):
     expect('what it says', text.splitlines()[-1].startswith('Placed memory: '), True)
     done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '512KiB',
                  '--allow', 'none')
-    expect('too small', (done.returncode, 'placed memory would be ' in done.stderr), (2, True))
+    expect('too small', (done.returncode, 'placed memory needs ' in done.stderr), (2, True))
 
 
 def sets_of_instructions(t):
@@ -204,14 +204,14 @@ def token_files(t):
            (3, f'tessera: {t.work / "bad.bin"}: token 300 at position 2 is not in the model\'s '
                'vocabulary of 256 tokens (at byte 4)\n'))
     for name, data, why in (
-            ('odd.bin', tokens.tobytes()[1:], f'{2 * len(tokens) - 1} bytes are no whole number of 2-byte tokens'),
+            ('odd.bin', tokens.tobytes()[1:], f'{2 * len(tokens) - 1} bytes are not a whole number of 2-byte tokens'),
             ('long.bin', header.tobytes() + tokens.tobytes()[2:],
              f'the header announces {len(tokens)} tokens, but the file has another length (at byte 8)'),
             ('cut.bin', header.tobytes()[:500],
              f'the header announces {len(tokens)} tokens, but the file has another length (at byte 8)'),
             ('new.bin', array.array('I', [20240520, 9]).tobytes() + header.tobytes()[8:],
              'a token file of llm.c in version 9; tessera reads version 1 (at byte 4)'),
-            ('empty.txt', b'', 'fewer than 2 tokens are too few to train on')):
+            ('empty.txt', b'', 'at least 2 tokens are needed to train on')):
         (t.work / name).write_bytes(data)
         done = t.run('train', t.models['gpt2'], '--data', t.work / name, '--seq', 16)
         expect(name, (done.returncode, done.stdout, done.stderr), (3, '', f'tessera: {t.work / name}: {why}\n'))
@@ -306,7 +306,7 @@ def saves(t):
         expect('an index', (done.stderr, json.loads(done.stdout.splitlines()[0])['loss']),
                ('', first))
     done = t.run('train', t.models['gpt2'], '--data', t.text, '--save', t.work / 'saved-gpt2')
-    expect('a folder with weights is kept', (done.returncode, 'has weights already' in done.stderr),
+    expect('a folder with weights is kept', (done.returncode, 'already contains weights' in done.stderr),
            (2, True))
 
 
@@ -368,7 +368,7 @@ def wrong_weights(t):
     refuses_arrays({key: value for key, value in arrays.items() if key != name},
                    f'there is no array "{name}", which the model needs')
     refuses_arrays(arrays | {'transformer.h.2.ln_1.bias': ('F32', [0], b'')},
-                   'array "transformer.h.2.ln_1.bias" is no part of the model')
+                   'array "transformer.h.2.ln_1.bias" is not part of the model')
     refuses_arrays(arrays | {name: (kind, shape[::-1], data)},
                    f'array "{name}" has the shape [128, 32], and the model needs [32, 128]')
     refuses_arrays(arrays | {name: ('I32', shape, data)},
@@ -389,16 +389,16 @@ def wrong_weights(t):
     file.write_bytes(good[:5])
     refuses_file('model.safetensors: too short for a safetensors file (at byte 0)')
     file.write_bytes(good + b'abc')
-    refuses_file('model.safetensors: 3 bytes after the last array belong to none')
+    refuses_file('model.safetensors: 3 bytes after the last array belong to no array')
     file.write_bytes(struct.pack('<Q', 40) + good[8:])
     refuses_file('model.safetensors: the header is not JSON: premature end of input near \'"tessera_\' '
                  '(at byte 40)')
-    refuses_header({'dtype': 'Q4'}, 'has elements of a type that tessera does not know: Q4')
-    refuses_header({'data_offsets': [9, 3]}, 'has no two "data_offsets" in ascending order')
+    refuses_header({'dtype': 'Q4'}, 'has elements of an unknown type: Q4')
+    refuses_header({'data_offsets': [9, 3]}, 'must have two "data_offsets" in ascending order')
     refuses_header({'data_offsets': [0, 1 << 62]},
-                   f'has {1 << 62} bytes, which is not what its shape and type need')
+                   f'has {1 << 62} bytes, which does not match its shape and type')
     refuses_header({'shape': [1 << 40, 1 << 40]},
-                   'has 16384 bytes, which is not what its shape and type need')
+                   'has 16384 bytes, which does not match its shape and type')
     refuses_header({'shape': [-1]}, 'has a dimension that is not a whole number')
     refuses_header({'shape': [1] * 50}, 'has more than 8 dimensions')
     file.write_bytes(good)
@@ -420,7 +420,7 @@ def wrong_weights(t):
     for text, why in (
             ({}, 'has no "weight_map"'), ({'weight_map': {}}, 'the index names no files'),
             ({'weight_map': {'a': '../wrong/model.safetensors'}},
-             'array "a" is in a file whose name is not a plain one'),
+             'array "a" is in a file whose name is not a plain file name'),
             ({'weight_map': {'a': 'b.safetensors'}},
              'b.safetensors: cannot open: No such file or directory')):
         (index / 'model.safetensors.index.json').write_text(json.dumps(text))
@@ -432,7 +432,7 @@ def wrong_weights(t):
     write_safetensors(file, arrays)
     done = t.run('train', '--resume', folder)
     expect('weights of another program',
-           (done.returncode, 'were not saved by a training that could go on' in done.stderr),
+           (done.returncode, 'were not saved by a run that can be resumed' in done.stderr),
            (3, True))
 
 
@@ -461,7 +461,7 @@ def resumes(t):
                     ['--dtype', 'bf16', '--no-kv-cache']):
         resumed(t, fresh(t, 'whole'), *options)
     done = t.run('train', '--resume', t.work / 'whole')
-    expect('nothing left to do', (done.returncode, 'has made 6 steps' in done.stderr), (2, True))
+    expect('nothing left to do', (done.returncode, 'has already made 6 steps' in done.stderr), (2, True))
     done = t.run('train', '--resume', t.work / 'whole', '--steps', 7, '--book', 'torch',
                  '--optimizer', 'adamw-fused')
     expect('another optimizer',
@@ -476,12 +476,12 @@ def notices_other_data(t):
     kept = [(path, path.read_bytes()) for path in sorted(folder.iterdir())]
     common = ('train', '--resume', folder, '--steps', 2, '--json', '-q')
     for text, why in ((TEXT + 'Amen.', f'{len(TEXT) + 5} tokens instead of {len(TEXT)}'),
-                      (TEXT[:-2] + '!' + TEXT[-1], 'as many tokens, but different ones')):
+                      (TEXT[:-2] + '!' + TEXT[-1], 'the same number of tokens, but different ones')):
         data.write_text(text)
         done = t.run(*common)
         expect(why, (done.returncode, done.stdout, done.stderr),
-               (3, '', f'tessera: {data}: not the data of the saved run: {why}; name it with --data to go '
-                   'on with it\n'))
+               (3, '', f'tessera: {data}: not the data of the saved run: {why}; to resume with it anyway, '
+                   'name it with --data\n'))
         expect('nothing is lost', [(path, path.read_bytes()) for path in sorted(folder.iterdir())], kept)
     data.unlink()
     wide = t.work / 'changing.bin'
@@ -599,7 +599,7 @@ def keeps_the_last_good_state(t):
     done = t.run('train', t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--lr',
                  '1e30', '--steps', 9, '--save', folder)
     expect('diverged', (done.returncode, done.stderr.splitlines()),
-           (1, [f'tessera train: saved {folder} after step 1; go on with: tessera train --resume '
+           (1, [f'tessera train: saved {folder} after step 1; resume with: tessera train --resume '
                 f'{folder}',
                 'tessera train: the loss or a gradient of step 2 is not a finite number; a smaller '
                 '--lr may help']))
@@ -616,7 +616,7 @@ def keeps_the_last_good_state(t):
     steps = [json.loads(line)['step'] for line in out.splitlines()]
     saved, why = err.splitlines()
     expect('shrunk', (process.returncode, saved, why.split(' (at byte')[0]),
-           (3, f'tessera train: saved {folder} after step {steps[-1]}; go on with: tessera train '
+           (3, f'tessera train: saved {folder} after step {steps[-1]}; resume with: tessera train '
                f'--resume {folder}', f'tessera: {data}: the file has become shorter while it is read'))
 
 
@@ -651,7 +651,7 @@ def samples(t):
             (('--prompt', ''), 2, 'the prompt is empty'),
             (('--ids', '--prompt', '256'), 2, 'token 256 of the prompt is not in the model\'s'),
             (('--ids', '--prompt', 'abc'), 2, '--prompt needs numbers of tokens with --ids'),
-            (('--temperature', 'hot'), 2, '--temperature needs a number from 0 on, not \'hot\'')):
+            (('--temperature', 'hot'), 2, '--temperature needs a number of at least 0, not \'hot\'')):
         done = t.run('sample', t.work / 'sampled-llama', *options)
         expect(text, (done.returncode, text in done.stderr), (status, True))
     done = t.run('sample', t.models['gpt2'])
@@ -661,7 +661,7 @@ def samples(t):
     config.write_text(json.dumps(GPT2 | {'vocab_size': 5000, 'initializer_range': 2}))
     t.run('train', config, '--data', t.text, '--seq', 8, '--steps', 1, '--save', large)
     done = t.run('sample', large)
-    expect('no bytes', (done.returncode, 'is no byte: the model was trained with a tokenizer'
+    expect('no bytes', (done.returncode, 'is not a byte: the model was trained with a tokenizer'
                         in done.stderr), (3, True))
     (large / 'model.safetensors').write_bytes(b'short')
     done = t.run('sample', large)

@@ -96,11 +96,11 @@ static void damaged(void **state) {
   check_refused(1, 1, all, fits, TSR_ERROR_UNSUPPORTED,
                 "a checkpoint of llm.c in version 1; tessera reads versions 3 (fp32) and 5 (bf16)");
   check_refused(4, 0, all, fits, TSR_ERROR_FORMAT,
-                "the header has 0 for the model's layers, which is no size");
+                "the header has 0 for the model's layers, which is not a valid size");
   check_refused(4, 5000, all, fits, TSR_ERROR_FORMAT,
-                "the header has 5000 for the model's layers, which is no size");
+                "the header has 5000 for the model's layers, which is not a valid size");
   check_refused(6, UINT32_MAX, all, fits, TSR_ERROR_FORMAT,
-                "the header has -1 for the model's width, which is no size");
+                "the header has -1 for the model's width, which is not a valid size");
   check_refused(5, 3, all, fits, TSR_ERROR_FORMAT,
                 "the header has 3 heads, which do not divide the width 4");
   check_refused(

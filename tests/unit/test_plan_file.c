@@ -253,7 +253,7 @@ static void refuse_for_gpt2(const char *text, const char *message) {
 static void not_for_this_model(void **state) {
   (void)state;
   refuse_for_gpt2("{\"version\":1,\"blocks\":[{\"first\":3,\"last\":12}]}",
-                  "blocks 3 to 12, and the model has 0 to 11");
+                  "blocks 3 to 12, but the model has blocks 0 to 11");
   refuse_for_gpt2("{\"version\":1,\"blocks\":[{\"first\":0,\"last\":1,\"saved\":{\"gellu\":"
                   "\"recompute\"}}]}",
                   "'gellu'");

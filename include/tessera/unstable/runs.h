@@ -17,14 +17,14 @@ extern "C" {
 
 /* A row of an array of tsr_parameter (C only): whose ops run. `standard` is the word that is the command's
  * default, in brackets: a command that is not `simulate` sets it itself. */
-#define TSR_RUN_BOOK(standard)                                                                  \
-  {                                                                                             \
-    .name = "book", .kind = TSR_PARAMETER_CHOICE, .argument = "OPS",                            \
-    .help = "Whose ops run: torch, what PyTorch and transformers allocate; or own, tessera's, " \
-            "which are fused and need less. Under own, --gelu and --no-kv-cache mean nothing, " \
-            "each AdamW is the fused one, and --attention sdpa and efficient are flash "        \
-            "(default: " standard ").",                                                         \
-    .choices = (const char *const[]){"torch", "own", NULL},                                     \
+#define TSR_RUN_BOOK(standard)                                                                   \
+  {                                                                                              \
+    .name = "book", .kind = TSR_PARAMETER_CHOICE, .argument = "OPS",                             \
+    .help = "Whose ops run: those of PyTorch and transformers (torch), or tessera's own (own), " \
+            "which are fused and need less memory. With own, --gelu and --no-kv-cache have no "  \
+            "effect, every AdamW is the fused one, and --attention sdpa and efficient mean "     \
+            "flash (default: " standard ").",                                                    \
+    .choices = (const char *const[]){"torch", "own", NULL},                                      \
   }
 
 /* Of a parameter "gpu": the names of tsr_gpu_at, in its order (C only). */
@@ -64,20 +64,20 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
        .option = "micro-batch",                                                                    \
        .kind = TSR_PARAMETER_COUNT,                                                                \
        .argument = "N",                                                                            \
-       .help = "Split each batch: N sequences at a time, forward and backward, whose gradients "   \
-               "are accumulated (default: the whole batch)."},                                     \
+       .help = "Split each batch into micro-batches of N sequences, each with its own forward "    \
+               "and backward, and accumulate their gradients (default: the whole batch)."},        \
       {.name = "accumulation",                                                                     \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "MODE",                                                                         \
-       .help = "How gradients of several micro-batches become one: grouped, each is made apart "   \
-               "and then added; flat, in the order of one large batch; or auto (default), as "     \
-               "the rule book does.",                                                              \
+       .help = "How the gradients of micro-batches are added up: grouped computes each one "       \
+               "separately and then adds it; flat adds in the order of one large batch; auto "     \
+               "(default) does what the ops of --book do.",                                        \
        .choices = (const char *const[]){"auto", "flat", "grouped", NULL}},                         \
       {.name = "backward",                                                                         \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "WHEN",                                                                         \
-       .help = "each (default): after the forward of each micro-batch; once: after all of them, "  \
-               "of the sum of their losses, which saves no memory.",                               \
+       .help = "When backward runs: after the forward of each micro-batch (each, default), or "    \
+               "after all of them, on the sum of their losses (once), which saves no memory.",     \
        .choices = (const char *const[]){"each", "once", NULL}},                                    \
       {.name = "optimizer",                                                                        \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
@@ -90,14 +90,14 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
        .option = "optimizer-in-backward",                                                          \
        .kind = TSR_PARAMETER_FLAG,                                                                 \
        .help = "Update each parameter in backward, as soon as its gradient is complete, and "      \
-               "free that (register_post_accumulate_grad_hook). Not with clipping, accumulation "  \
-               "or a scaled loss."},                                                               \
+               "free the gradient (register_post_accumulate_grad_hook). Not possible with "        \
+               "clipping, accumulation or a scaled loss."},                                        \
       {.name = "clip",                                                                             \
        .kind = TSR_PARAMETER_TEXT,                                                                 \
        .argument = "NORM",                                                                         \
        .example = "1.0",                                                                           \
        .help = "Clip the gradients of a step to this norm, all together, as "                      \
-               "torch.nn.utils.clip_grad_norm_ does (default: they are not clipped)."},            \
+               "torch.nn.utils.clip_grad_norm_ does (default: no clipping)."},                     \
       {.name = "dtype",                                                                            \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "TYPE",                                                                         \
@@ -115,23 +115,24 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
       {.name = "gelu",                                                                             \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "FORM",                                                                         \
-       .help = "eager (default): eight operations, if the class has them; fused: one kernel.",     \
+       .help = "How GELU runs: as eight operations, if the model's class does that (eager, "       \
+               "default), or as one kernel (fused).",                                              \
        .choices = (const char *const[]){"eager", "fused", NULL}},                                  \
       {.name = "in_place",                                                                         \
        .option = "in-place",                                                                       \
        .kind = TSR_PARAMETER_TEXT,                                                                 \
        .argument = "LIST",                                                                         \
        .example = "add,dropout",                                                                   \
-       .help = "Ops that write their result over an operand: any of add, dropout, gelu, silu and " \
-               "product. Refused where backward or the program still needs that operand, naming "  \
-               "who."},                                                                            \
+       .help = "Ops that write their result over an operand: any of add, dropout, gelu, silu "     \
+               "and product. Refused if backward or the program still needs that operand; the "    \
+               "message names what needs it."},                                                    \
       {.name = "checkpoint",                                                                       \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "WHAT",                                                                         \
        .help =                                                                                     \
-           "What is recomputed in backward: none (default); full, each block; selective, each "    \
-           "attention; every:K, K blocks at a time; sqrt, as many at a time as the root of "       \
-           "their number; or blocks:LIST, these blocks, such as 0-5,8.",                           \
+           "What backward recomputes: nothing (none, default), each block (full), each "           \
+           "attention (selective), K blocks at a time (every:K; with sqrt, K is the square root "  \
+           "of the number of blocks), or only these blocks (blocks:LIST, such as blocks:0-5,8).",  \
        .choices = (const char *const[]){"none", "full", "selective", "every:K", "sqrt",            \
                                         "blocks:KEY", NULL}},                                      \
       {.name = "checkpoint_form",                                                                  \
@@ -149,19 +150,21 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
       {.name = "master_weights",                                                                   \
        .option = "master-weights",                                                                 \
        .kind = TSR_PARAMETER_FLAG,                                                                 \
-       .help = "Of bf16 and fp16: the optimizer updates fp32 copies of the parameters. fp16 also " \
-               "scales the loss then, as PyTorch's GradScaler does."},                             \
+       .help = "With bf16 or fp16: the optimizer keeps and updates fp32 copies of the "            \
+               "parameters. With fp16, the loss is then scaled, too, as PyTorch's GradScaler "     \
+               "does."},                                                                           \
       {.name = "loss_scale",                                                                       \
        .option = "loss-scale",                                                                     \
        .kind = TSR_PARAMETER_COUNT,                                                                \
        .argument = "N",                                                                            \
-       .help = "The first scale of the loss, for fp16 and autocast-fp16 (default: 65536, where "   \
-               "the loss is scaled). It halves at an overflow, which skips the step."},            \
+       .help = "The initial loss scale, for fp16 and autocast-fp16 (default: 65536 if the loss "   \
+               "is scaled). An overflow halves it and skips the step."},                           \
       {.name = "loss_scale_window",                                                                \
        .option = "loss-scale-window",                                                              \
        .kind = TSR_PARAMETER_COUNT,                                                                \
        .argument = "N",                                                                            \
-       .help = "Good steps in a row after which the scale doubles (default: 2000)."},              \
+       .help = "Steps in a row without an overflow after which the loss scale doubles (default: "  \
+               "2000)."},                                                                          \
       {.name = "offload",                                                                          \
        .kind = TSR_PARAMETER_TEXT,                                                                 \
        .argument = "LIST",                                                                         \
@@ -189,7 +192,7 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
        .help = "Backward waits for each sum over ranks, instead of going on."},                    \
   {                                                                                                \
     .name = "no_kv_cache", .option = "no-kv-cache", .kind = TSR_PARAMETER_FLAG,                    \
-    .help = "Do not keep keys and values in a cache, as transformers does even in training."       \
+    .help = "Do not use the key-value cache, which transformers fills even in training."           \
   }
 
 /* Read the words of `offload`: "optimizer,gradients,parameters,activations", each of them optional and perhaps followed by

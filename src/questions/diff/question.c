@@ -12,7 +12,7 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "GROUPING",
      .help = "What to compare: stack (default), category, op or line, whose changes add up to the "
-             "same total; or allocation: each of the last whole step.",
+             "same total; or allocation: each allocation of the last whole step.",
      .advice = "What to compare: stacks (default), categories, operations, or lines of the "
                "program; or the "
                "allocations of the last whole step one by one, such as a predicted run's and a "
@@ -49,17 +49,16 @@ const tsr__question_row tsr__question_diff = {
         {.name = "diff",
          .summary = "what changed between two runs?",
          .description =
-             "Compares what was live at the peaks of two snapshots, stack by stack, and "
-             "lists what was added, removed, grew and shrank, and by how "
-             "much.\n\nStacks match if the functions, files and lines of all their "
-             "frames are equal; of the rest, if the functions and file names are, which "
-             "is reported. Devices with the same number are compared; if each file has "
-             "only one device, these two are, so that two ranks can be "
-             "compared.\n\nWith --by allocation the last whole steps are compared "
-             "instead, in the order in which they allocate. Each allocation that only "
-             "one of them has is listed, with its category, size and stack, and each that "
-             "has another size, or is live at only one of the peaks. So what a "
-             "simulated run lacks, compared with a recorded one, gets a name.",
+             "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
+             "was added, removed, grew and shrank, and by how much.\n\n"
+             "Stacks match if the functions, files and lines of all their frames are equal. The "
+             "remaining stacks match if their functions and file names are equal; this is "
+             "reported. Devices with the same number are compared; if each file has only one "
+             "device, these two are, so that two ranks can be compared.\n\n"
+             "With --by allocation the last whole steps are compared instead, in the order in "
+             "which they allocate. It lists, with category, size and stack, each allocation that "
+             "only one of them has, that differs in size, or that is live at only one of the "
+             "peaks. This shows exactly what a simulated run lacks, compared with a recorded one.",
          .subjects =
              {{"OLD", "old_path",
                "Path of the snapshot to compare with: the earlier run, or the healthy rank."},

@@ -8,9 +8,8 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "GROUPING",
      .help = "What to group the memory by: category (default), annotation, compile-context, rules, "
-             "op, module, line, stack, pool, or metadata: what the program said of it, or "
-             "metadata:KEY, "
-             "a key of that.",
+             "op, module, line, stack, pool, or metadata: the text that the program attached to "
+             "it, or metadata:KEY, the value of a key in that text.",
      .advice = "What to group by: category (default), the open record_function range, the compiled "
                "region, your own rules, the operation or kernel, the nn.Module, the line of the "
                "program, the stack, the allocator's pool, or metadata: the "

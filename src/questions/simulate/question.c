@@ -24,8 +24,8 @@ static const tsr_parameter parameters[] = {
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited). The "
-             "run ends where it is not enough."},
+     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited). A run "
+             "that needs more ends in an oom event."},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -83,25 +83,26 @@ static const tsr_parameter parameters[] = {
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
-     .help = "cuBLAS allocates its workspaces during the recording, because nothing ran before."},
+     .help = "Assume that nothing ran before the recording, so that cuBLAS allocates its "
+             "workspaces during it."},
     {.name = "checkpoint_modules",
      .option = "checkpoint-modules",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NAME",
-     .help = "Of a step graph: checkpoint each call of the modules of this name or class, such as "
-             "model.layers.* or LlamaDecoderLayer, with use_reentrant=False."},
+     .help = "For a step graph: checkpoint each call of the modules with this name or class, such "
+             "as model.layers.* or LlamaDecoderLayer, with use_reentrant=False."},
     {.name = "offload_modules",
      .option = "offload-modules",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NAME",
-     .help = "Of a step graph: keep what these modules save in the host's memory, as "
+     .help = "For a step graph: keep what these modules save for backward in the host's memory, as "
              "torch.autograd.graph.save_on_cpu() does."},
     {.name = "optimizer_form",
      .option = "optimizer-form",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "FORM",
-     .help = "Of a step graph: the optimizer works on lists of tensors (foreach), on one parameter "
-             "after another (loop), or in one kernel (fused).",
+     .help = "For a step graph: whether the optimizer works on lists of tensors (foreach), on one "
+             "parameter after another (loop), or in one kernel (fused).",
      .choices = (const char *const[]){"foreach", "loop", "fused", NULL}},
     {.name = "categories",
      .kind = TSR_PARAMETER_FLAG,
@@ -188,8 +189,8 @@ int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
     size_t length = strcspn(word, ",");
     if (!read_home(word, length, &homes))
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                       "'%.*s' cannot be offloaded: optimizer, gradients, parameters or "
-                       "activations, each perhaps with :host or, activations, :disk",
+                       "'%.*s' cannot be offloaded: choose from optimizer, gradients, parameters "
+                       "and activations; :host may follow each, and :disk activations",
                        (int)(length < 40 ? length : 40), word);
     word += length + (word[length] == ',');
   }
@@ -353,17 +354,17 @@ const tsr__question_row tsr__question_simulate = {
         {.name = "simulate",
          .summary = "what will a training run need, before anything has run?",
          .description =
-             "Runs the training steps of a model without a device, with the same memory "
-             "requests as PyTorch and transformers, byte for byte, and shows the peak, what "
-             "that memory is for, and which moment decides. With -o it writes the snapshot "
-             "that PyTorch would have recorded: every other command, Mosaic and PyTorch's own "
-             "viewer read it.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 "
-             "model, or one of these names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, "
-             "llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
-             "llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes. Or it is a step graph, which "
-             "tessera.trace() in Python writes of any PyTorch program.\n\nWith --capacity, a run "
-             "that does not "
-             "fit ends where PyTorch's would, in an oom event.",
+             "Runs the training steps of a model without a device, with the same memory requests "
+             "as PyTorch and transformers, byte for byte, and shows the peak, when it occurs, and "
+             "what its memory is for. With -o it writes the snapshot that PyTorch would have "
+             "recorded: every other command, Mosaic and PyTorch's own viewer read it.\n\n"
+             "MODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or one of these "
+             "names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, llama-2-13b, llama-2-70b, "
+             "llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, "
+             "gpt2-bytes. It can also be a step graph, which tessera.trace() in Python writes for "
+             "any PyTorch program.\n\n"
+             "With --capacity, a run that does not fit ends where PyTorch's would, in an oom "
+             "event.",
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
                        "what will fine-tuning GPT-2 need?"},

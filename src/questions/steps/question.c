@@ -17,11 +17,12 @@ const tsr__question_row tsr__question_steps = {
                   "Finds the steps of a training run, or the iterations of any other loop, without "
                   "markers: by the phases visible in stacks (forward, backward, the optimizer's "
                   "step); without a backward pass by the outermost loop in the program's Python; "
-                  "without Python by stacks and sizes that repeat. The layers of a model are no "
-                  "steps. Shows the peak of a steady step, how much more warm-up needs, and the "
-                  "peak of each phase.\n\nIf the snapshot has annotations of Optimizer.step or "
-                  "ProfilerStep, it shows how many of them agree. A step that the recording cuts, "
-                  "or that ran out of memory, is shown, but does not count otherwise.",
+                  "without Python by stacks and sizes that repeat. The layers of a model are not "
+                  "taken for steps. Shows the peak of a steady step, how much more warm-up needs, "
+                  "and the peak of each phase.\n\n"
+                  "If the snapshot has annotations of Optimizer.step or ProfilerStep, it shows how "
+                  "many of them agree. A step that is cut off by the recording, or that ran out of "
+                  "memory, is shown, but not used for any figure.",
               TSR__ONE_SUBJECT,
               .examples = {{"tessera steps snapshot.pickle",
                             "the steps, and what a steady one needs"},

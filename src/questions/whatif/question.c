@@ -3,7 +3,7 @@
 
 static const tsr_parameter parameters[] = {
     TSR__SETTINGS_TO_TRY(
-        "Configurations to try, each as PYTORCH_CUDA_ALLOC_CONF has it, such as "
+        "Configurations to try, each in the syntax of PYTORCH_CUDA_ALLOC_CONF, such as "
         "\"expandable_segments:True,max_split_size_mb:128\". Default: the usual ones."),
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
@@ -30,18 +30,20 @@ const tsr__question_row tsr__question_whatif = {
         {.name = "whatif",
          .summary = "what would other settings, or another card, have done?",
          .description =
-             "Gives the recorded requests to a model of PyTorch's caching allocator again, under "
-             "other settings of PYTORCH_CUDA_ALLOC_CONF or with the memory of another card, and "
-             "tells how much each configuration reserves at its peak, what of that it does not "
-             "hand out, and the first request that would run out of memory.\n\nWithout --set it "
-             "tries these: defaults; expandable_segments:True; max_split_size_mb of 128, 256 and "
-             "512; roundup_power2_divisions of 4 and 8; garbage_collection_threshold:0.8, alone "
-             "and with max_split_size_mb:128; and expandable_segments:True with "
-             "roundup_power2_divisions:8. The recorded settings are always among them; how well "
-             "they give the recorded segments back tells how far the rest can be trusted. Memory "
-             "from before the recording keeps its place.\n\nIf the recorded run ran out of memory, "
-             "the request that failed is repeated too. Without --capacity the card then has what "
-             "PyTorch had: what it had reserved and what the driver had free.",
+             "Replays the recorded requests on a model of PyTorch's caching allocator, under other "
+             "settings of PYTORCH_CUDA_ALLOC_CONF or with the memory of another card, and shows "
+             "how much each configuration reserves at its peak, how much of that is not allocated, "
+             "and the first request that would run out of memory.\n\n"
+             "Without --set it tries these: defaults; expandable_segments:True; max_split_size_mb "
+             "of 128, 256 and 512; roundup_power2_divisions of 4 and 8; "
+             "garbage_collection_threshold:0.8, alone and with max_split_size_mb:128; and "
+             "expandable_segments:True with roundup_power2_divisions:8. The recorded settings are "
+             "always replayed, too; how well they reproduce the recorded segments shows how far "
+             "the other results can be trusted. Memory from before the recording keeps its "
+             "place.\n\n"
+             "If the recorded run ran out of memory, the failed request is replayed, too. Without "
+             "--capacity, PyTorch then has as much of the card as it had in that run: what it had "
+             "reserved plus what the driver had free.",
          TSR__ONE_SUBJECT,
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera whatif snapshot.pickle", "the usual configurations, best first"},
