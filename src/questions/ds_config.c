@@ -53,10 +53,10 @@ typedef struct row {
   const char *why;     /* it has no effect */
 } row;
 
-#define UNIT   "each unit is gathered whole"
-#define ORDER  "memory is the same, in whatever order sums are made"
-#define PINNED "the host's memory is counted, however it is made"
-#define SAID   "it says nothing of memory"
+#define UNIT   "each unit is gathered completely"
+#define ORDER  "the order of sums does not change memory"
+#define PINNED "host memory counts the same, pinned or not"
+#define SAID   "it does not affect memory"
 #define ZERO   "zero_optimization."
 #define ROW_FLAG(name, w) \
   { .path = name, .form = FLAG, .wish = w }
@@ -74,17 +74,17 @@ static const row rows[] = {
     {.path = "gradient_clipping", .form = NUMBER, .wish = CLIP},
     ROW_NO("prescale_gradients", ORDER),
     ROW_NO("gradient_predivide_factor", ORDER),
-    ROW_NO("communication_data_type", "ranks send what gradients are"),
+    ROW_NO("communication_data_type", "ranks send gradients in the type that they have"),
     ROW_NO("sparse_gradients", "gradients are dense"),
     ROW_NO("wall_clock_breakdown", SAID),
     ROW_NO("memory_breakdown", SAID),
     ROW_NO("dump_state", SAID),
     ROW_NO("steps_per_print", SAID),
-    ROW_NO("zero_allow_untested_optimizer", "each optimizer here works with each stage"),
-    ROW_NO("zero_force_ds_cpu_optimizer", "an optimizer on the host is tessera's"),
+    ROW_NO("zero_allow_untested_optimizer", "every optimizer here works with every stage"),
+    ROW_NO("zero_force_ds_cpu_optimizer", "on the host, tessera has its own optimizer"),
     ROW_NO("activation_checkpointing",
-           "the program decides what is computed again: --checkpoint, --offload activations"),
-    ROW_NO("scheduler", "--schedule and --warmup of train have the rate"),
+           "other options choose what is recomputed: --checkpoint, --offload activations"),
+    ROW_NO("scheduler", "the learning rate follows --schedule and --warmup of train"),
     ROW_SECTION("fp16"),
     ROW_FLAG("fp16.enabled", FP16),
     {.path = "fp16.loss_scale", .form = COUNT, .wish = SCALE, .is_of_training = true},
@@ -108,10 +108,10 @@ static const row rows[] = {
     ROW_NO(ZERO "cpu_offload_use_pin_memory", PINNED),
     ROW_NO(ZERO "allgather_bucket_size", UNIT),
     ROW_NO(ZERO "allgather_partitions", UNIT),
-    ROW_NO(ZERO "reduce_scatter", "each rank gets its part of each sum"),
+    ROW_NO(ZERO "reduce_scatter", "each rank always gets its part of each sum"),
     ROW_NO(ZERO "contiguous_gradients", "gradients of a unit are contiguous while they are summed"),
     ROW_NO(ZERO "round_robin_gradients", ORDER),
-    ROW_NO(ZERO "sub_group_size", "the optimizer takes a unit at a time"),
+    ROW_NO(ZERO "sub_group_size", "the optimizer updates one unit at a time"),
     ROW_NO(ZERO "stage3_prefetch_bucket_size", UNIT ", before it runs"),
     ROW_NO(ZERO "stage3_param_persistence_threshold", UNIT ", with its small parameters"),
     ROW_NO(ZERO "stage3_max_live_parameters", UNIT ", and freed once it has run"),
@@ -123,16 +123,16 @@ static const row rows[] = {
     ROW_SECTION(ZERO "offload_optimizer"),
     {.path = ZERO "offload_optimizer.device", .form = WORD, .wish = OPTIMIZER_DEVICE},
     ROW_NO(ZERO "offload_optimizer.pin_memory", PINNED),
-    ROW_NO(ZERO "offload_optimizer.nvme_path", "state is in the host's memory"),
-    ROW_NO(ZERO "offload_optimizer.buffer_count", "state is in the host's memory"),
+    ROW_NO(ZERO "offload_optimizer.nvme_path", "optimizer state is kept in host memory"),
+    ROW_NO(ZERO "offload_optimizer.buffer_count", "optimizer state is kept in host memory"),
     ROW_NO(ZERO "offload_optimizer.fast_init", SAID),
     ROW_SECTION(ZERO "offload_param"),
     {.path = ZERO "offload_param.device", .form = WORD, .wish = PARAMETER_DEVICE},
     ROW_NO(ZERO "offload_param.pin_memory", PINNED),
-    ROW_NO(ZERO "offload_param.nvme_path", "parameters are in the host's memory"),
+    ROW_NO(ZERO "offload_param.nvme_path", "parameters are kept in host memory"),
     ROW_NO(ZERO "offload_param.buffer_count", "blocks are fetched one by one"),
     ROW_NO(ZERO "offload_param.buffer_size", "blocks are fetched one by one"),
-    ROW_NO(ZERO "offload_param.max_in_cpu", "parameters are in the host's memory"),
+    ROW_NO(ZERO "offload_param.max_in_cpu", "parameters are kept in host memory"),
     ROW_SECTION("optimizer"),
     {.path = "optimizer.type", .form = WORD, .wish = OPTIMIZER},
     ROW_SECTION("optimizer.params"),
@@ -144,8 +144,8 @@ static const row rows[] = {
      .parameter = "weight_decay",
      .is_of_training = true},
     ROW_FLAG("optimizer.params.torch_adam", TORCH_ADAM),
-    ROW_NO("optimizer.params.adam_w_mode", "AdamW's decay is its own"),
-    ROW_NO("optimizer.params.bias_correction", "AdamW's means are corrected"),
+    ROW_NO("optimizer.params.adam_w_mode", "AdamW always decouples weight decay"),
+    ROW_NO("optimizer.params.bias_correction", "AdamW always corrects its bias"),
 };
 
 typedef struct reader {
@@ -178,7 +178,7 @@ static void note(reader *r, const char *path, const char *why) {
 static int give(reader *r, const char *path, const char *parameter, const char *text) {
   assert(parameter && text);
   if (tsr_params_has(r->params, parameter)) {
-    note(r, path, "the command line says otherwise");
+    note(r, path, "the command line overrides it");
     return 0;
   }
   tsr_error cause = {.offset = TSR_OFFSET_NONE};
@@ -363,7 +363,7 @@ static int give_batches(reader *r) {
     else if (!parts)
       parts = all / known;
   } else if (all) {
-    note(r, "train_batch_size", "the command line says otherwise");
+    note(r, "train_batch_size", "the command line overrides it");
   }
   int status = micro ? give_count(r, "train_micro_batch_size_per_gpu", "batch", micro) : 0;
   if (status == 0 && parts)
@@ -377,7 +377,7 @@ static int give_types(reader *r) {
   if (!r->counts[FP16] && !r->counts[BF16]) return 0;
   const char *path = r->counts[FP16] ? "fp16.enabled" : "bf16.enabled";
   if (tsr_params_has(r->params, "dtype")) {
-    note(r, path, "the command line says otherwise");
+    note(r, path, "the command line overrides it");
     return 0;
   }
   r->is_fp16 = r->counts[FP16] != 0;
@@ -393,7 +393,7 @@ static int note_scale(reader *r) {
               {SCALE_POWER, "fp16.initial_scale_power"},
               {SCALE_WINDOW, "fp16.loss_scale_window"}};
   for (size_t i = 0; r->how->trains && i < sizeof keys / sizeof *keys; i++)
-    if (r->has[keys[i].wish]) note(r, keys[i].path, "losses are scaled in fp16 alone");
+    if (r->has[keys[i].wish]) note(r, keys[i].path, "the loss is scaled only in fp16");
   return 0;
 }
 
@@ -402,7 +402,7 @@ static int give_scale(reader *r) {
   uint64_t scale = r->counts[SCALE];
   if (!r->is_fp16) return note_scale(r);
   if (scale && r->how->trains)
-    note(r, "fp16.loss_scale", "no scale is kept: it halves at an overflow");
+    note(r, "fp16.loss_scale", "the scale is never constant here: an overflow halves it");
   if (!scale && r->has[SCALE_POWER]) scale = (uint64_t)1 << r->counts[SCALE_POWER];
   const char *path = r->counts[SCALE] ? "fp16.loss_scale" : "fp16.initial_scale_power";
   int status = scale ? give_count(r, path, "loss_scale", scale) : 0;
@@ -425,7 +425,7 @@ static int give_stage(reader *r) {
   int status = 0;
   if (!r->has[STAGE]) return 0;
   if (r->counts[STAGE] && !r->how->ranks && !tsr_params_has(r->params, "ranks")) {
-    note(r, ZERO "stage", "there is one rank; --ranks N has more");
+    note(r, ZERO "stage", "there is only one rank: set --ranks N");
     status = give_count(r, ZERO "stage", "ranks", 1);
   }
   return status ? status : give_count(r, ZERO "stage", "zero", r->counts[STAGE]);

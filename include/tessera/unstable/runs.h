@@ -206,12 +206,12 @@ int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error);
 const char *tsr_in_place_word(tsr_in_place which);
 
 /* A DeepSpeed configuration, of commands that have TSR_RUN_PARAMETERS and "batch" (tsr_ds_config_apply). */
-#define TSR_DS_CONFIG_PARAMETER                                                                \
-  {                                                                                            \
-    .name = "ds_config", .option = "ds-config", .kind = TSR_PARAMETER_PATH,                    \
-    .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",               \
-    .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json), unless they " \
-            "are given. Keys that have no effect are listed."                                  \
+#define TSR_DS_CONFIG_PARAMETER                                                                 \
+  {                                                                                             \
+    .name = "ds_config", .option = "ds-config", .kind = TSR_PARAMETER_PATH,                     \
+    .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",                \
+    .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json); options that " \
+            "are given override it. Keys that have no effect are listed."                       \
   }
 
 /* Rows that are no part of a plan: the plan that the others are shorthands of, where to write it, a mistake to plant, and what
@@ -235,8 +235,8 @@ const char *tsr_in_place_word(tsr_in_place which);
       {.name = "plan",                                                                             \
        .kind = TSR_PARAMETER_PLAN,                                                                 \
        .argument = "FILE",                                                                         \
-       .help = "Take the options of this group from FILE, a plan (docs/plan.md), unless they are " \
-               "given, and its choices for single blocks."},                                       \
+       .help = "Take the options of this group, and choices for single blocks, from FILE, a "      \
+               "plan (docs/plan.md); options that are given override it."},                        \
       TSR_DS_CONFIG_PARAMETER, {                                                                   \
     .name = "write_plan", .option = "write-plan", .kind = TSR_PARAMETER_PATH, .is_written = true,  \
     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",                   \
