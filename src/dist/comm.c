@@ -3,7 +3,7 @@
  *   begin ─► queue ─► thread: exchange ─► sum in the order of ranks ─► done += 1
  *                                                     wait ◄────────────┘
  *
- * The queue is a ring: who begins more than it holds waits for the oldest. */
+ * The queue is a ring: an operation that starts while it is full waits for the oldest one to finish. */
 #include "dist/comm.h"
 
 #include <assert.h>
@@ -121,7 +121,7 @@ static uint64_t bytes_of(const tsr__comm *g, const work *w) {
   return 0;
 }
 
-/* The next operation of the queue, once there is one; false if there will be none. Locked. */
+/* Wait for the next operation of the queue; false if there will be no more. Locked. */
 static bool next(tsr__comm *g) {
   while (g->done == g->begun && !g->is_ending) tsr__os_condition_wait(&g->changed, &g->mutex);
   return g->done != g->begun;
@@ -135,7 +135,7 @@ static void make_all(void *context) {
     tsr_error error = {.offset = TSR_OFFSET_NONE};
     int status = g->status;
     tsr__os_mutex_unlock(&g->mutex);
-    bool is_made = status == 0; /* after a failure, the others are not there any more */
+    bool is_made = status == 0; /* after a failure, the other ranks have stopped */
     if (is_made) status = make(g, &w, &error);
     tsr__os_mutex_lock(&g->mutex);
     if (is_made && status) g->status = status, g->error = error;

@@ -8,8 +8,8 @@
  *   tsr__comm_free(comm);
  *
  * All ranks of a communicator call the same operations in the same order; each rank has a thread of its own that
- * makes them one after another. Who begins one promises that its memory is neither written nor read until
- * it has been waited for.
+ * makes them one after another. The caller must not write or read the memory of an operation until it has waited for
+ * it.
  *
  * Sums are made in the order of ranks, 0 first, by the rank that keeps the sum: a library's own sums differ
  * in their last bits between one operation and another, and with the number of ranks that share a machine.
@@ -31,7 +31,7 @@
 enum { TSR__COMM_RANKS = 1024 }; /* at most */
 
 typedef struct tsr__comm tsr__comm;
-/* Of an operation that was begun; they count from 1 on. */
+/* The number of an operation that was started, from 1. */
 typedef uint64_t tsr__ticket;
 
 uint32_t tsr__comm_rank(const tsr__comm *comm);
@@ -63,14 +63,14 @@ int tsr__comm_wait(tsr__comm *comm, tsr__ticket ticket, tsr_error *error);
 /* The last operation that was begun; 0: none was. */
 tsr__ticket tsr__comm_begun(tsr__comm *comm);
 
-/* This rank cannot go on, because of `reason`. The operations of other ranks fail. Call it before tsr__comm_free
- * when a rank ends early. */
+/* Report that this rank has failed, because of `reason`. The operations of other ranks then fail. Call it before
+ * tsr__comm_free when a rank ends early. */
 void tsr__comm_fail(tsr__comm *comm, const char *reason);
 
 /* Bytes that this rank has sent to others, by operations that were waited for. */
 uint64_t tsr__comm_sent_bytes(const tsr__comm *comm);
 
-/* Makes what was begun. NULL is fine. */
+/* Finishes the operations that were started. NULL is fine. */
 void tsr__comm_free(tsr__comm *comm);
 
 /* ---- Back ends ---- */

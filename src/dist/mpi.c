@@ -1,12 +1,12 @@
 /* mpi.c - ranks that are processes which mpirun started. See comm.h.
  *
- * Neither Open MPI nor MPICH is needed to build tessera: what the launcher belongs to is loaded when it is wanted, and
- * its functions are declared here. They are the standard's; what differs is that a handle (of all processes, of the type of a
- * byte) is a pointer in Open MPI and an int in MPICH. Calls pass it as a word: where these libraries run, an int and a
- * pointer are passed in the same place, and of a word that stands for an int only the lower half is read.
+ * Neither Open MPI nor MPICH is needed to build tessera: the launcher's library is loaded when it is needed, and its
+ * functions are declared here. Both libraries have the functions of the MPI standard, but a handle (of all processes,
+ * of the type of a byte) is a pointer in Open MPI and an int in MPICH. Calls pass a handle as a machine word: on the
+ * platforms of these libraries, ints and pointers are passed in the same registers, and a function that takes an int
+ * reads only the lower half of the word.
  *
- * A rank that is killed is noticed by the launcher, which ends the others; a rank that fails ends them with
- * MPI_Abort. */
+ * If a rank is killed, the launcher notices and ends the others; a rank that fails ends them with MPI_Abort. */
 #include <assert.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ typedef struct calls {
 typedef struct process {
   calls mpi;
   handle world, bytes;
-  uintptr_t no_status; /* the address that stands for none */
+  uintptr_t no_status; /* the address that means: no status */
   uint32_t rank, size;
 } process;
 

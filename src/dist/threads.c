@@ -1,7 +1,8 @@
 /* threads.c - ranks that are threads of one process: each reads what it needs from the others' memory.
  *
- * An operation is two meetings of all ranks. At the first each says where its data is; then they copy; after
- * the second that data is its own again. A rank that fails while others copy waits until they have. */
+ * An operation has two barriers. At the first, each rank publishes where its data is; then all ranks copy what they
+ * need; after the second, each rank may change its data again. A rank that fails while others copy waits until they
+ * have finished. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static int explain(const tsr__hub *hub, tsr_error *error) {
                    hub->reason);
 }
 
-/* Wait for all. A meeting that has taken place counts, also if a rank has left since. Locked. */
+/* A barrier: wait for all ranks. Once all have arrived it succeeds, even if a rank leaves afterwards. Locked. */
 static int meet(tsr__hub *hub, tsr_error *error) {
   uint64_t before = hub->meetings;
   if (hub->gone != NOBODY) return explain(hub, error);
@@ -57,20 +58,20 @@ static int meet(tsr__hub *hub, tsr_error *error) {
   return hub->meetings != before ? 0 : explain(hub, error);
 }
 
-/* The first meeting: this rank's data is at `from`. On success it may copy. */
+/* The first barrier: publish that this rank's data is at `from`. On success, the rank may copy. */
 static int show(const member *m, const char *from, uint64_t stride_bytes, tsr_error *error) {
   tsr__hub *hub = m->hub;
   tsr__os_mutex_lock(&hub->mutex);
   hub->places[m->rank] = (place){from, stride_bytes};
   int status = meet(hub, error);
-  /* Others may have failed since: they wait only for those that copy already. */
+  /* Other ranks may have failed since: they wait only for ranks that are already copying. */
   if (status == 0 && hub->gone != NOBODY) status = explain(hub, error);
   if (status == 0) hub->copying++;
   tsr__os_mutex_unlock(&hub->mutex);
   return status;
 }
 
-/* The second. */
+/* The second barrier. */
 static int part(const member *m, tsr_error *error) {
   tsr__hub *hub = m->hub;
   tsr__os_mutex_lock(&hub->mutex);
@@ -119,7 +120,7 @@ static int barrier(void *self, tsr_error *error) {
   return status;
 }
 
-/* The rank has gone, unless another has before; nobody reads its memory when this returns. */
+/* Record that this rank has ended, unless another one was first. When this returns, no rank reads its memory. */
 static void leave(const member *m, const char *reason) {
   tsr__hub *hub = m->hub;
   tsr__os_mutex_lock(&hub->mutex);

@@ -1,10 +1,10 @@
 /* batches.h - which tokens each step of a run trains on.
  *
- * A batch is sequences from random places of the data; or sequences in its order, each beginning with the last
- * token of the one before, so that every token but the first is predicted once. Then a batch that would go
- * beyond the end begins at the start again, as llm.c's does. A place depends on the seed, the step and the sequence
- * alone, so a run that is resumed reads what it would have read, and nothing but the step's number has to be
- * saved. Labels are the same tokens: the model shifts them. */
+ * A batch consists of sequences from random positions in the data, or of consecutive ones, each beginning with the
+ * last token of the previous one, so that every token but the first is predicted once. A consecutive batch that would
+ * go beyond the end starts again at the beginning, as llm.c's does. A position depends only on the seed, the step and
+ * the sequence, so a resumed run reads what an uninterrupted one would have read, and only the step's number has to
+ * be saved. Labels are the same tokens: the model shifts them. */
 #ifndef TSR_TRAIN_BATCHES_H
 #define TSR_TRAIN_BATCHES_H
 
@@ -16,7 +16,7 @@ typedef struct tsr__batches {
   tsr__tokens tokens;
   uint64_t sequence, batch, accumulate; /* tokens; sequences; micro-batches */
   uint64_t ranks, rank;  /* a step's sequences are all ranks', rank 0's first; 0 ranks: 1 */
-  uint64_t key;          /* of places */
+  uint64_t key;          /* of random positions */
   bool is_sequential;    /* in the order of the data */
   uint64_t filled_bytes; /* of `ids`, by the last read */
   int64_t *ids;          /* of the step that was read: accumulate x batch x sequence; owned */

@@ -1,5 +1,5 @@
-/* fill.c - see fill.h. Numbers are made as doubles, some at a time, and rounded once. Each
- * depends on its place alone, so threads share a tensor's pieces. */
+/* fill.c - see fill.h. Numbers are computed as doubles, a piece at a time, and rounded once. Each depends only on its
+ * index, so threads can share the pieces of a tensor. */
 #include "train/fill.h"
 
 #include <assert.h>

@@ -8,7 +8,7 @@
 #include "exec/simulate.h"
 #include "graph/op.h"
 
-/* Rows of the table: ops, then kernels that belong to none; each in every phase. */
+/* Rows of the table: ops, then kernels that belong to no op; each once per phase. */
 enum { OPS = TSR__OP_KIND_COUNT, NAMES = OPS + TSR__KERNEL_COUNT, PHASES = TSR__TAPE_PHASE_COUNT };
 static_assert(2 * NAMES <= TSR_TRAIN_OPS, "hardly any op runs in more than two phases");
 
@@ -22,7 +22,7 @@ static size_t row_of(const tsr__tape *tape, const tsr__kernel_run *run) {
   return tape->ops.items[run->op].kind;
 }
 
-/* By time; then by name, so that there is one order. */
+/* By time; then by name, so that the order is unique. */
 static int compare(const void *a, const void *b) {
   const tsr_train_op *x = a, *y = b;
   if (x->seconds != y->seconds) return x->seconds > y->seconds ? -1 : 1;

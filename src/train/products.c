@@ -1,9 +1,8 @@
 /* products.c - see products.h.
  *
- * Libraries differ from own kernels in last digits, so a choice that changes from run to run would make runs
- * differ. Hence a library is only taken if it is clearly faster, which no noise of the measurement amounts
- * to on a machine that does nothing else; the choice is printed, and kept with a saved run. A run that takes
- * no more than some seconds is not measured at all. */
+ * The last digits of a library's results differ from tessera's, so a choice that varied between runs would make their
+ * results vary. A library is therefore used only if it is clearly faster, by more than the noise of a measurement on
+ * an idle machine; the choice is printed, and saved with the run. Runs of a few seconds are not measured at all. */
 #include "train/products.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* products.h - who multiplies matrices in a run: tessera's own kernels, or a library. */
+/* products.h - what multiplies matrices in a run: tessera's own kernels, or a library. */
 #ifndef TSR_TRAIN_PRODUCTS_H
 #define TSR_TRAIN_PRODUCTS_H
 
@@ -25,8 +25,8 @@ typedef struct tsr__products {
   char text[TSR__PRODUCTS_TEXT]; /* what was measured and chosen; empty if there was no question */
 } tsr__products;
 
-/* Choose. AUTO takes some 100 ms, unless the run is short, and then tessera's own kernels. Fails as
- * tsr__library_open does, if a library is asked for by name. The caller releases `*out`. */
+/* Choose. AUTO measures for about 100 ms; for a short run it chooses tessera's own kernels without measuring. Fails
+ * as tsr__library_open does, if a library is asked for by name. The caller releases `*out`. */
 int tsr__products_choose(const tsr__products_question *question, tsr__products *out,
                          tsr_error *error);
 void tsr__products_release(tsr__products *products);

@@ -4,8 +4,8 @@
  *        ▲                                                                            │ of the last token
  *        └───────────────────────────── the next token ◄─ chosen at random ◄─────────┘
  *
- * A step has a fixed number of places. What the text does not fill yet is filled with token 0 behind it, which no
- * earlier token attends to. When the text is longer, its beginning is left out. */
+ * A step has a fixed number of positions. Positions after the end of the text contain token 0, which no earlier token
+ * attends to. If the text is longer, its beginning is left out. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ typedef struct sampling {
   int64_t *text;  /* prompt and what was added */
   int64_t *batch; /* what a step sees */
   candidate *candidates;
-  uint64_t length, context; /* tokens of the text; places of a step */
+  uint64_t length, context; /* tokens of the text; positions of a step */
   uint64_t key;
 } sampling;
 
@@ -139,7 +139,7 @@ static int check(const tsr_model *model, const tsr_sample_options *o, tsr_error 
   return 0;
 }
 
-/* As many places as the text will fill, if the model sees that many. */
+/* The number of positions: as many as the text will fill, or the longest context if that is less. */
 static uint64_t places(const tsr_model *model, const tsr_sample_options *o) {
   uint64_t most = model->positions < LONGEST_CONTEXT ? model->positions : LONGEST_CONTEXT;
   uint64_t all = o->prompt_count + o->count - 1;
@@ -176,7 +176,7 @@ static int prepare(sampling *s, tsr__run_options *run, tsr_error *error) {
 
 static int execute(sampling *s, tsr_error *error) {
   const tsr_sample_options *o = s->options;
-  tsr__thread_pool *pool = tsr__thread_pool_new(o->threads); /* NULL does, too */
+  tsr__thread_pool *pool = tsr__thread_pool_new(o->threads); /* NULL is allowed */
   tsr__execution done;
   tsr__execute_options how = {.steps = o->count,
                               .pool = pool,

@@ -10,7 +10,7 @@ enum { ROOM_BYTES = 1 << 20 }; /* what a rank needs to help in saving */
 
 typedef enum order { END, GATHER } order;
 
-/* What rank 0 says. */
+/* A command that rank 0 sends to the others. */
 typedef struct command {
   uint32_t order, kind, unit, goes_on;
 } command;
@@ -50,7 +50,7 @@ static tsr__tensor_id tensor_of(const tsr__tape *tape, tsr__kept kind, uint32_t 
   return 0;
 }
 
-/* Of a part, as many elements as let what all ranks send at once fit into ROOM_BYTES. */
+/* How many elements of a part to send at once, so that the pieces of all ranks fit into ROOM_BYTES. */
 static uint64_t piece_of(uint64_t part, uint64_t each, uint64_t ranks) {
   uint64_t most = ROOM_BYTES / (each * ranks);
   if (!most) most = 1;
@@ -65,7 +65,7 @@ static void put_pieces(char *unit, const char *pieces, uint64_t ranks, uint64_t 
     memcpy(unit + r * part_bytes + at_bytes, pieces + r * size_bytes, (size_t)size_bytes);
 }
 
-/* All ranks' parts of a unit, for rank 0. All ranks call it; `unit` is NULL on the others. They need little memory, because
+/* Gather all ranks' parts of a unit into `to` on rank 0. All ranks call this, the others with NULL: they need little memory, because
  * parts are sent piece by piece. */
 static int gather(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
                   tsr__kept kind, uint32_t unit, char *to, tsr_error *error) {

@@ -1,6 +1,7 @@
-/* shards.h - what ranks have parts of, between steps: whole arrays to parts, when a run begins, and back, when it is saved.
+/* shards.h - between steps, converts whole arrays to the parts that ranks keep (when a run starts), and parts to
+ * whole arrays (when it is saved).
  *
- * In between, ranks have nothing to do with files: rank 0 decides what happens after a step, and the others do as it says.
+ * Only rank 0 uses files. It decides what happens after a step, and the other ranks follow its commands.
  *
  *   rank 0      see the step ─► save: GATHER unit 0, GATHER unit 1, ... ─► END, go on or not
  *   the others  serve: gather along until END */
@@ -19,13 +20,13 @@ typedef enum tsr__kept {
   TSR__KEPT_COUNT
 } tsr__kept;
 
-/* Whole units, as far as they were gathered. Zeroed is fine. */
+/* The units that have been gathered. Zeroed is fine. */
 typedef struct tsr__gathered {
   char *data[TSR__KEPT_COUNT];
   uint32_t unit[TSR__KEPT_COUNT];
 } tsr__gathered;
 
-/* Set what fills units up to 0; parameters are there. */
+/* Set the padding of units to 0. Parameters are already in memory. */
 void tsr__shards_clear(const tsr__tape *tape, const tsr__executor *executor);
 /* Copy what this rank keeps of a parameter. `whole`: its elements, without gaps; `part`: the rank's part of the unit. */
 void tsr__shards_put(const tsr__tape *tape, size_t parameter, const tsr__kernel_tensor *whole,
@@ -37,7 +38,7 @@ int tsr__shards_read(tsr__comm *comm, const tsr__tape *tape, const tsr__executor
                      tsr_error *error);
 /* On rank 0: the step is over. */
 int tsr__shards_end(tsr__comm *comm, bool goes_on, tsr_error *error);
-/* On other ranks: do as rank 0 says, until the step is over. */
+/* On other ranks: follow rank 0's commands until the step is over. */
 int tsr__shards_serve(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
                       bool *goes_on, tsr_error *error);
 void tsr__gathered_release(tsr__gathered *gathered);

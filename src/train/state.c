@@ -17,7 +17,7 @@ enum { NAME_BYTES = TSR__WEIGHT_NAME_BYTES + 16, NUMBER_BYTES = 24, PIECE_BYTES 
 #define KEY_UPDATES  "updates"
 #define KEY_NOTES    "notes"
 #define KEY_TOKENS   "data_tokens"
-#define KEY_HASH     "data_hash" /* of them: 16 hexadecimal digits */
+#define KEY_HASH     "data_hash" /* of the tokens: 16 hexadecimal digits */
 
 /* ---- opening ---- */
 
@@ -102,7 +102,7 @@ static tsr__kernel_tensor part_of(const tsr__kernel_tensor *whole, uint64_t firs
   return part;
 }
 
-/* Some elements of a tensor that is read column by column, all of one column. */
+/* Elements `first` on of a tensor that is read column by column; they are all in one column. */
 static tsr__kernel_tensor column_of(const tsr__kernel_tensor *whole, uint64_t first,
                                     uint64_t count) {
   uint64_t rows = whole->layout.shape.dim[0], columns = whole->layout.shape.dim[1];
@@ -112,7 +112,7 @@ static tsr__kernel_tensor column_of(const tsr__kernel_tensor *whole, uint64_t fi
   return part;
 }
 
-/* An array into a tensor without gaps, of the same number of elements; other types are converted. */
+/* Read an array into a tensor without gaps that has as many elements; other types are converted. */
 static int read_array(const tsr__safetensors *file, const tsr__array *array,
                       const tsr__kernel_tensor *to, tsr_error *error) {
   uint64_t total = tsr__shape_elements(to->layout.shape), each = tsr__array_type_bytes(array->type),
@@ -143,7 +143,7 @@ static int read_array(const tsr__safetensors *file, const tsr__array *array,
 typedef struct state_tensor {
   tsr__tensor_id tensor;
   tsr__kept kind;   /* COUNT: one number */
-  size_t parameter; /* of which it is, unless it is one number */
+  size_t parameter; /* the parameter that it belongs to, unless it is one number */
   char name[NAME_BYTES];
 } state_tensor;
 
@@ -153,7 +153,7 @@ static uint64_t elements_of(const tsr__program *p, const state_tensor *state) {
       tsr__tensor_shape(p->tape, p->tape->parameters.items[state->parameter]));
 }
 
-/* An array of the training, which has the state's elements and type. */
+/* Find the array of a state in the training file; its size and type must match. */
 static int find_state(const tsr__saved *saved, const tsr__program *p, const state_tensor *state,
                       const tsr__array **out, tsr_error *error) {
   const char *name = state->name;
@@ -175,7 +175,7 @@ static int find_state(const tsr__saved *saved, const tsr__program *p, const stat
   return 0;
 }
 
-/* Weights that are no numbers would be found in the first loss, which is not their cause. */
+/* Refuse weights that are not finite: otherwise the first loss would show them, without the cause. */
 static int read_weight(const tsr__safetensors *file, const tsr__array *array,
                        const tsr__kernel_tensor *to, tsr_error *error) {
   int status = read_array(file, array, to, error);
@@ -184,10 +184,10 @@ static int read_weight(const tsr__safetensors *file, const tsr__array *array,
                    "array \"%.100s\" has an element that is not a finite number", array->name);
 }
 
-/* Where a whole parameter, or its state, is read to: a rank that has a part of it copies that from there. */
+/* A buffer for a whole parameter, or its state: a rank that keeps only a part copies that part out of it. */
 typedef struct room {
   tsr__kernel_tensor to;
-  void *own; /* memory, if that is not the tensor's; owned */
+  void *own; /* the buffer, if it is not the tensor's own memory; owned */
 } room;
 
 static int open_room(const tsr__program *p, const tsr__executor *executor, tsr__tensor_id tensor,
@@ -250,7 +250,7 @@ static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
   return count;
 }
 
-/* Its number among the parameters. */
+/* The index of a parameter. */
 static size_t number_of(const tsr__program *p, tsr__tensor_id parameter) {
   size_t index = 0;
   while (index < p->tape->parameters.count && p->tape->parameters.items[index] != parameter)
@@ -259,7 +259,7 @@ static size_t number_of(const tsr__program *p, tsr__tensor_id parameter) {
   return index;
 }
 
-/* The same by weight. */
+/* As list_states, for a weight. */
 static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[4]) {
   return list_states(p->tape, number_of(p, weight->tensor), weight->name, out);
 }
@@ -282,7 +282,7 @@ static int check_states(const tsr__saved *saved, const tsr__program *p, const st
   return status;
 }
 
-/* Fails if the training has state that the run would drop without a word: another optimizer's. */
+/* Fails if the training file has state that the run would silently drop, such as another optimizer's. */
 static int check_dropped(const tsr__saved *saved, const tsr__program *p,
                          const tsr__weight_list *weights, tsr_error *error) {
   const char *slash = strrchr(saved->training_path, '/');
@@ -386,7 +386,7 @@ static const state_tensor *state_named(const state_tensors *tensors, const char 
   return &tensors->items[i];
 }
 
-/* Where its elements are: here, or gathered from all ranks. */
+/* Find the elements of a state: in this rank's memory, or gathered from all ranks. */
 static int find_elements(const tsr_train_state *s, const state_tensor *state,
                          tsr__gathered *gathered, const void **out, tsr_error *error) {
   const tsr__tape *tape = s->program->tape;
@@ -400,7 +400,7 @@ static int find_elements(const tsr_train_state *s, const state_tensor *state,
   return 0;
 }
 
-/* The tensors as a file. Their names must not move. */
+/* Write the tensors as a file. Their names must not move. */
 static int write_file(const tsr_train_state *s, const state_tensors *tensors,
                       const char *const *notes, tsr_write_fn *write, void *context,
                       tsr_error *error) {
@@ -444,8 +444,8 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
   return status;
 }
 
-/* A model that was trained in fp32 would else be loaded in the type it was published in. Returns the changed config,
- * which the caller releases, or NULL if the model's own will do. */
+/* Set the type in config.json: otherwise a model that was trained in fp32 would be loaded in the type it was
+ * published in. Returns the changed config, which the caller releases, or NULL if no change is needed. */
 static json_t *retyped_config(const char *before, tsr__dtype dtype) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   const char *name = dtype == TSR__DTYPE_BF16  ? "bfloat16"

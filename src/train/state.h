@@ -19,7 +19,7 @@
 /* What a run begins with. */
 typedef struct tsr__saved {
   tsr__weight_files weights;       /* no files: weights are random */
-  tsr__safetensors training;       /* if a run goes on */
+  tsr__safetensors training;       /* if a run is resumed */
   char *training_path;             /* of it; owned */
   uint64_t steps, updates;         /* that were made; optimizer steps that ran among them */
   uint64_t data_tokens, data_hash; /* how many, and tsr__tokens_hash; 0 tokens: unknown */
@@ -27,9 +27,9 @@ typedef struct tsr__saved {
 
 /* Open the weights of a file or folder. Fails as tsr__weight_files_open does. */
 int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error);
-/* Open a folder to go on from. Fails as above, and with TSR_ERROR_FORMAT if no run was saved there. */
+/* Open a folder to resume from. Fails as above, and with TSR_ERROR_FORMAT if no run was saved there. */
 int tsr__saved_open(const char *folder, tsr__saved *out, tsr_error *error);
-/* The text that was saved with it, which lives as long as `saved`, or "". */
+/* The caller's text that was saved with the run, which lives as long as `saved`, or "". */
 const char *tsr__saved_notes(const tsr__saved *saved);
 /* A zeroed one is fine. */
 void tsr__saved_release(tsr__saved *saved);
@@ -37,7 +37,7 @@ void tsr__saved_release(tsr__saved *saved);
 /* Check that the files have what the program needs, before it runs. */
 int tsr__saved_check(const tsr__saved *saved, const tsr__program *program,
                      const tsr__weight_list *weights, tsr_error *error);
-/* Fill the program's parameters, and a scaler's numbers, which are there. */
+/* Fill the program's parameters, and a scaler's numbers. They are already in memory. */
 int tsr__saved_load(const tsr__saved *saved, const tsr__program *program,
                     const tsr__weight_list *weights, const tsr__executor *executor,
                     tsr_error *error);

@@ -124,7 +124,7 @@ static int read_bytes(const tsr__tokens *tokens, uint64_t first, unsigned char *
   return 0;
 }
 
-/* Without going round: all of it is in the file. */
+/* Read a range that does not wrap around the end of the file. */
 static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int64_t *out,
                     tsr_error *error) {
   unsigned char piece[PIECE_BYTES];
@@ -171,7 +171,7 @@ int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error
   uint64_t each = token_bytes(tokens->format), left = tokens->count < most ? tokens->count : most;
   int64_t numbers[1024];
   if (each < sizeof tokens->vocabulary && tokens->vocabulary >> (8 * each))
-    return 0; /* none can be */
+    return 0; /* no token can be outside */
   for (uint64_t first = 0; first < left;) {
     size_t count = left - first < 1024 ? (size_t)(left - first) : 1024;
     int status = read_run(tokens, first, count, numbers, error);
@@ -181,7 +181,7 @@ int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error
   return 0;
 }
 
-/* The hash of `count` tokens, continuing with that of those before. */
+/* Hash `count` tokens, continuing from the hash of the tokens before them. */
 static int hash_run(const tsr__tokens *tokens, uint64_t first, uint64_t count, uint64_t *hash,
                     tsr_error *error) {
   int64_t numbers[1024];

@@ -1,4 +1,4 @@
-/* tokens.h - what a model trains on: a file of tokens, read where it is asked for.
+/* tokens.h - what a model trains on: a file of tokens, read on demand.
  *
  * Three kinds of file:
  *   bytes   any file; each byte is a token, so a vocabulary of 256 is enough
@@ -42,8 +42,8 @@ int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabu
 /* The bytes of a text in memory, which must outlive `*out`. TSR_ERROR_FORMAT for fewer than 2. */
 int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,
                         tsr_error *error);
-/* Look for a token outside the vocabulary among the first `most`. Fails as tsr__tokens_read does. At once
- * if the format has no such token, else O(most). */
+/* Look for a token outside the vocabulary among the first `most`. Fails as tsr__tokens_read does. O(1) if the format
+ * cannot contain such a token, else O(most). */
 int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error);
 /* Tokens `first` to `first + count`, counted modulo the file's length: after the last comes the first.
  * Fails with TSR_ERROR_IO, or TSR_ERROR_FORMAT for a token outside the vocabulary, which the message

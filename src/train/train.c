@@ -85,7 +85,7 @@ static double rate_of(const training *t, uint64_t step) {
   return full;
 }
 
-/* What it fails about, for the caller's message. */
+/* Set the path that a failure is about, for the caller's message. */
 static void blame(const training *t, const char *path) {
   if (t->options->subject) *t->options->subject = path;
 }
@@ -101,7 +101,7 @@ typedef struct filler {
   const tsr__executor *executor;
 } filler;
 
-/* All of the parameter, and then what this rank has of it. */
+/* Compute the whole parameter, then copy this rank's part of it. */
 static void fill_part(const filler *f, tsr__tensor_id tensor, const tsr__initial_value *initial,
                       uint64_t key) {
   const tsr__tape *tape = &f->t->tape;
@@ -149,7 +149,7 @@ static int restore(void *context, const tsr__executor *executor, tsr__tensor_id 
   return status;
 }
 
-/* Open what it begins with. */
+/* Open the weights or the saved run that training starts from. */
 static int open_saved(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   int status = 0;
@@ -179,7 +179,7 @@ static int check_saved(training *t, tsr_error *error) {
 
 /* ---- data ---- */
 
-/* A run that goes on would end elsewhere with other data. */
+/* Refuse other data: a resumed run would give other results. */
 static int check_data(const training *t, tsr_error *error) {
   const tsr__saved *saved = &t->saved;
   uint64_t count = t->batches.tokens.count;
@@ -374,7 +374,7 @@ static int choose_products(training *t, tsr_error *error) {
   bool is_half = dtype == TSR_SIMULATE_BF16 || dtype == TSR_SIMULATE_AUTOCAST_BF16;
   tsr_train_products wanted = t->options->products;
   if (t->comm && wanted == TSR_TRAIN_PRODUCTS_AUTO)
-    wanted = TSR_TRAIN_PRODUCTS_OWN; /* all the same */
+    wanted = TSR_TRAIN_PRODUCTS_OWN; /* all ranks must use the same */
   return tsr__products_choose(
       &(tsr__products_question){.wanted = wanted,
                                 .is_half = is_half,
@@ -403,7 +403,7 @@ static int prepare(training *t, tsr_error *error) {
     t->run_ns = TSR__NEW_ARRAY(uint64_t, t->tape.runs.count);
     if (!t->run_ns) return tsr__fail_memory(error);
   }
-  t->pool = tsr__thread_pool_new(threads_of(t)); /* NULL does, too */
+  t->pool = tsr__thread_pool_new(threads_of(t)); /* NULL is allowed */
   if (t->tape.sharding.stage == 3) {
     uint64_t most = 0;
     for (size_t i = 0; i < t->tape.sharding.pieces.count; i++)
@@ -423,7 +423,7 @@ static int prepare(training *t, tsr_error *error) {
   return t->recorder ? 0 : tsr__fail_memory(error);
 }
 
-/* An option for which a negative number stands for 0. */
+/* The value of an option: a negative number means 0, and 0 means the default. */
 static double number_or(double given, double fallback) {
   return given < 0 ? 0 : given > 0 ? given : fallback;
 }
@@ -432,7 +432,7 @@ static double speed_of(const tsr__copy_account *copies) {
   return copies->copied_ns ? 1e9 * (double)copies->size_bytes / (double)copies->copied_ns : 0;
 }
 
-/* What was kept elsewhere, and what moving it took. */
+/* Report what was offloaded, and how long copying it took. */
 static void note_spaces(training *t, const tsr__execution *done) {
   t->out.host = tsr__space_peak_of(&done->spaces[0]);
   t->out.disk = tsr__space_peak_of(&done->spaces[1]);
@@ -458,7 +458,7 @@ static int profile(training *t, const tsr__dry_device *executed, tsr_error *erro
   return 0;
 }
 
-/* Bytes in a second that a processor copies, where the run copied none. */
+/* Measure how many bytes per second the processor copies, for runs that copied nothing. */
 static double measure_copies(void) {
   enum { BYTES = 32 << 20 };
   char *from = TSR__NEW_ARRAY(char, BYTES), *to = TSR__NEW_ARRAY(char, BYTES);
@@ -466,7 +466,7 @@ static double measure_copies(void) {
   for (int i = 0; from && to && i < 3; i++) {
     uint64_t before = tsr__os_time_ns();
     memcpy(to, from, BYTES);
-    from[i] = to[BYTES - 1]; /* so that it has to be done */
+    from[i] = to[BYTES - 1]; /* so that the compiler cannot remove the copy */
     uint64_t took = tsr__os_time_ns() - before;
     if (i && took && took < best) best = took; /* the first one touches the memory */
   }
@@ -491,7 +491,7 @@ static int measure(training *t, tsr_error *error) {
   return t->out.rates ? 0 : tsr__fail_memory(error);
 }
 
-/* Tell the others, once. */
+/* Report this rank's failure to the other ranks, once. */
 static void fail_rank(void *context, const tsr_error *error) {
   training *t = context;
   const char *reason = error && error->message[0] ? error->message : "it is out of memory";
@@ -502,7 +502,7 @@ static void fail_rank(void *context, const tsr_error *error) {
 }
 
 /* What has to be the same on all ranks: the schedule, the numbers of the optimizer, the data and the saved run. Ranks that differ in it
- * would wait for each other in vain, or train different models. */
+ * would wait for each other forever, or train different models. */
 static uint64_t hash_of_run(const training *t) {
   const tsr_train_options *o = t->options;
   const double numbers[] = {o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon};
@@ -536,13 +536,13 @@ static uint64_t hash_of_run(const training *t) {
   return hash;
 }
 
-/* How a rank begins: what it gives to the others. */
+/* What each rank tells the others before the first step. */
 typedef struct beginning {
   uint64_t hash; /* of its run, if it can begin */
   int64_t status;
 } beginning;
 
-/* The first rank that cannot begin, or that has another run than rank 0; their number if all can. */
+/* The first rank that cannot start, or that has another run than rank 0; their number if all can. */
 static uint32_t first_failure(const beginning *all, uint32_t ranks) {
   uint32_t first = 0;
   while (first < ranks && !all[first].status) first++;
@@ -552,7 +552,7 @@ static uint32_t first_failure(const beginning *all, uint32_t ranks) {
   return first;
 }
 
-/* Begin together, or not at all: `status` is this rank's. */
+/* Start on all ranks or on none; `status` is this rank's own. */
 static int agree_to_begin(training *t, int status, tsr_error *error) {
   uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
   beginning *all = TSR__NEW_ARRAY(beginning, ranks);
@@ -583,7 +583,7 @@ static int agree_to_begin(training *t, int status, tsr_error *error) {
   return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "rank %u cannot start", first);
 }
 
-/* What each rank took, for all of them. */
+/* Exchange the memory figures of all ranks. */
 static int share_results(training *t, tsr_error *error) {
   uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
   assert(rank < ranks && ranks == t->tape.sharding.ranks);
