@@ -1,6 +1,6 @@
-/* arena.c - see arena.h. In builds with assertions each new block is filled with ones, which are NaN
- * as numbers of any type: a kernel that reads what nothing wrote does not go unnoticed. Large blocks
- * are left alone, because pages are taken when they are touched. */
+/* arena.c - see arena.h. In builds with assertions each new block is filled with ones, which are NaN as numbers of
+ * any type: so a kernel that reads memory that nothing wrote is noticed. Large blocks are not filled, because
+ * touching their pages would occupy them. */
 #include "exec/arena.h"
 
 #include <assert.h>
@@ -10,8 +10,8 @@
 #include "base/os.h"
 #include "tessera/types.h"
 
-/* A chunk is large enough that few are shared by blocks, and small against what is spared. IDLE_MOST of them are too
- * few to look for. */
+/* Chunks are large enough that few of them are shared by several blocks, and small compared with the memory that is
+ * saved. Fewer than IDLE_MOST idle chunks are not worth a search. */
 enum { CHUNK_BYTES = 1 << 16, TOUCHED = 1 << 15, IDLE_MOST = 64 };
 
 #ifndef NDEBUG
@@ -92,9 +92,9 @@ static uint64_t forget(tsr__tensor_arena *arena, uint64_t end, uint64_t most) {
   return end - first;
 }
 
-/* Always from the end on: steps use memory in turn, so giving back what has been idle for longest would give back all of
- * it in each step, just before it is needed, and a fixed order gives back the same few. A little more than must be, so
- * that searches are few. */
+/* Release chunks from the end on. Steps use memory in the same order again and again, so releasing the chunks that
+ * have been idle for longest would release all of them in each step, just before they are needed; a fixed order
+ * always releases the same few. It releases a little more than necessary, so that searches are rare. */
 static void forget_idle(tsr__tensor_arena *arena) {
   for (uint64_t at = arena->chunk_count, passed;
        at > 0 && arena->idle && arena->touched + IDLE_MOST > arena->most_touched; at -= passed) {
@@ -103,7 +103,7 @@ static void forget_idle(tsr__tensor_arena *arena) {
   }
 }
 
-/* A block begins or ends to use its chunks. */
+/* Count a block that starts or stops using its chunks. */
 static void use_chunks(tsr__tensor_arena *arena, const tsr_allocator_event *event, bool begins) {
   uint64_t offset = event->addr - arena->origin, first = offset / CHUNK_BYTES;
   uint64_t end = (offset + event->size + CHUNK_BYTES - 1) / CHUNK_BYTES;

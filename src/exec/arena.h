@@ -1,16 +1,16 @@
 /* arena.h - real memory at the addresses of the allocator model.
  *
- * Addresses are reserved once. A segment that the model gets from the driver is made usable, at the
- * same offset from the first; one that it returns is given back to the system. So what a run occupies
- * is what the model says, and a kernel that leaves its segments is stopped by the processor:
+ * Addresses are reserved once. A segment that the model gets from the driver is made usable, at the same offset from
+ * the first; one that it returns is given back to the system. So a run occupies exactly what the model predicts, and
+ * the processor stops a kernel that reads or writes outside of its segments:
  *
  *   model     origin  | segment |     gap     | segment |            LIMIT
  *   process   base    | usable  |   no access | usable  |  no access  end
  *
  * An allocator keeps segments whose blocks are free, and a process keeps pages that it has touched. With
- * tsr__tensor_arena_keep, pages that no block uses are given back when those touched would be more than the
- * run needs at its peak: what the process occupies is then what its tensors do, not what the allocator keeps. It costs
- * the time to touch them again, and only in runs whose segments have that much room.
+ * tsr__tensor_arena_keep, pages that no block uses are given back when those touched would be more than the run needs
+ * at its peak: what the process occupies is then what its tensors do, not what the allocator keeps. This costs the
+ * time to touch the pages again, but only in runs whose segments have that much free memory.
  *
  * Blocks and segments are counted from the events as well: an account of what was used that does not
  * depend on the model's own totals. */
@@ -45,11 +45,11 @@ bool tsr__tensor_arena_keep(tsr__tensor_arena *arena, uint64_t most_bytes);
 void tsr__tensor_arena_release(tsr__tensor_arena *arena);
 /* Follow the allocator. False if the system refuses memory, or a segment is beyond the reservation. */
 bool tsr__tensor_arena_event(tsr__tensor_arena *arena, const tsr_allocator_event *event);
-/* Count the segments and blocks of an event, and nothing more: what is not in memory. */
+/* Only count the segments and blocks of an event, for tensors that are not in memory. */
 void tsr__tensor_arena_account(tsr__tensor_arena *arena, const tsr_allocator_event *event);
-/* Count the blocks of an event, and nothing more: where the model only keeps the books. */
+/* Only count the blocks of an event, if the allocator model does not decide the addresses. */
 void tsr__tensor_arena_count(tsr__tensor_arena *arena, const tsr_allocator_event *event);
-/* Where an address of the model is. */
+/* The real address of an address of the model. */
 void *tsr__tensor_arena_at(const tsr__tensor_arena *arena, uint64_t address);
 
 #endif

@@ -6,9 +6,9 @@
  *   status = tsr__copier_wait(copier, 3, error);          it has been made
  *   tsr__copier_free(copier);
  *
- * Copies are made one after another, in the order in which they were started. Their result does not depend on timing: who
- * starts one promises that neither side is written, nor its target read, until it has been waited for (graph/validate.h
- * checks that of schedules). Without a thread, a copy is made where it is started. */
+ * Copies are made one after another, in the order in which they were started. Their result does not depend on timing,
+ * because the caller must not write to either side, nor read the target, until it has waited for the copy
+ * (graph/validate.h checks this for schedules). Without a thread, a copy is made where it is started. */
 #ifndef TSR_EXEC_COPIES_H
 #define TSR_EXEC_COPIES_H
 
@@ -29,7 +29,7 @@ typedef struct tsr__copy {
 typedef struct tsr__copy_account {
   uint64_t size_bytes;
   uint64_t copied_ns; /* that the copies took, */
-  uint64_t waited_ns; /* and for which somebody waited for them */
+  uint64_t waited_ns; /* and that callers waited for them */
 } tsr__copy_account;
 
 typedef struct tsr__copier tsr__copier;
@@ -37,7 +37,7 @@ typedef struct tsr__copier tsr__copier;
 /* A thread for up to `most` copies at a time, each with a number below it. `file`: a handle that stays the caller's, or
  * -1. NULL when out of memory. */
 tsr__copier *tsr__copier_new(uint32_t most, int file);
-/* Begin copy number `number`, which is not under way. Called by one thread, as is waiting. */
+/* Start copy number `number`, which must not be under way. Starting and waiting are done by one thread. */
 void tsr__copier_start(tsr__copier *copier, uint32_t number, const tsr__copy *copy);
 /* Wait until it has been made; at once if it was not started. Fails as the file's first read or write that failed,
  * with TSR_ERROR_IO or TSR_ERROR_WRITE. */

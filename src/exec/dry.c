@@ -38,7 +38,7 @@ typedef struct dry {
   tsr__dry_observer observer;
   device *devices; /* and the other spaces after them */
   uint32_t device_count, place_count;
-  tsr__dry_device spaces[TSR__DRY_SPACES]; /* where the caller wants none */
+  tsr__dry_device spaces[TSR__DRY_SPACES]; /* if the caller does not ask for them */
   uint64_t *here, *before;                 /* by slot: address or 0 */
   uint64_t step;
   uint32_t slot, op, stack;
@@ -138,7 +138,7 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
 static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
   const tsr__tape_slot *s = slot_at(d, slot);
   device *v = device_of(d, slot);
-  if (!*address) return; /* no bytes, or there was no step before */
+  if (!*address) return; /* no bytes, or this is the first step */
   d->slot = slot;
   d->stack = stack;
   tsr_allocator_set_owner(v->allocator, stack);

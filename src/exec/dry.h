@@ -1,8 +1,8 @@
 /* dry.h - walking a schedule: every allocation goes to the allocator model, nothing is computed.
  *
- * The result is numbers alone: peaks, what they consist of, whether memory ran out. A caller that
- * needs more (such as a snapshot: record.h; or to compute: run.h) passes an observer; without one no
- * text is made and nothing is kept per event, so that a search can try many schedules.
+ * The result is only numbers: peaks, what they consist of, whether memory ran out. A caller that needs more (such as
+ * a snapshot: record.h; or to compute: run.h) passes an observer; without one no text is made and nothing is kept per
+ * event, so that a search can try many schedules.
  *
  * A schedule may use any number of devices, each with its own allocator, and any number of streams
  * on each: a slot names its own. Slots of the host and of a disk are allocated by the same rules, each space with
@@ -41,7 +41,7 @@ typedef struct tsr__dry_device {
   uint64_t oom_device_free_bytes;                /* that the driver had */
 } tsr__dry_device;
 
-/* Who watches. Any function may be NULL; one that returns false ends the run with TSR_ERROR_MEMORY. */
+/* An observer. Any function may be NULL; one that returns false ends the run with TSR_ERROR_MEMORY. */
 typedef struct tsr__dry_observer {
   void *context;
   bool (*phase)(void *context, tsr__tape_phase phase, uint64_t step, bool is_start);

@@ -1,13 +1,14 @@
 /* graph_survey.c - see graph_survey.h.
  *
- * The step is walked instruction by instruction, as it is from the second one on. A slot counts for
+ * The step (the second one or later) is walked instruction by instruction. In the sum of needed memory, a slot counts
+ * for
  *
  *   all of it          while it is there and the program holds it
  *   all, or its copy   while a node of backward uses what autograd saved of it
  *   nothing            while autograd alone holds it
  *
- * in the sum of what is needed, and for all of it in the sum of what is live. A second walk ends where the first found its maximum, and
- * lists. */
+ * In the sum of live memory it counts with all its bytes. A second walk ends where the first found its maximum, and
+ * makes the lists. */
 #include "exec/graph_survey.h"
 
 #include <assert.h>
@@ -21,12 +22,12 @@
 
 enum { BLOCK_BYTES = 512 }; /* the allocator's smallest */
 
-/* What is known of a slot before the walk, and where the walk is. */
+/* What is known about a slot before the walk, and its state during the walk. */
 typedef struct slot_facts {
   uint32_t made;        /* the instruction, or TSR_NONE */
   uint32_t stack;       /* of it */
-  uint64_t copy_bytes;  /* the least that is saved of it */
-  bool is_saved;        /* it is the step's, and autograd holds it longer than the program */
+  uint64_t copy_bytes;  /* the smallest tensor of it that is saved */
+  bool is_saved;        /* the step makes it, and autograd holds it longer than the program does */
   bool is_used;         /* by a node of backward */
   uint32_t count, lent; /* now: of it, and nodes that use it */
   bool is_released;     /* now: by the program */
@@ -104,7 +105,7 @@ static bool note_change(walker *w, uint32_t at, uint32_t slot, int what) {
 static int compare_changes(const void *left, const void *right) {
   const change *a = left, *b = right;
   if (a->at != b->at) return a->at < b->at ? -1 : 1;
-  if (a->what != b->what) return a->what < b->what ? -1 : 1; /* lent before what is given back */
+  if (a->what != b->what) return a->what < b->what ? -1 : 1; /* LEND before RETURN */
   return (a->slot > b->slot) - (a->slot < b->slot);
 }
 
@@ -139,7 +140,7 @@ static bool is_free(const walker *w, const slot_facts *f) {
          f->count && !f->lent;
 }
 
-/* What is needed of a slot now. */
+/* The bytes of a slot that are needed now. */
 static uint64_t needed(const walker *w, uint32_t slot) {
   const slot_facts *f = &w->slots[slot];
   uint64_t bytes = rounded(w->g->slots.items[slot].bytes), copy = bytes;
@@ -167,7 +168,7 @@ static void make_change(walker *w, const change *c) {
   w->needed_bytes += needed(w, c->slot);
 }
 
-/* As the step before has left it. */
+/* The state that the previous step leaves. */
 static void begin(walker *w) {
   const tsr__step_graph *g = w->g;
   w->live_bytes = w->needed_bytes = w->how->workspace_bytes;
@@ -191,7 +192,7 @@ static void note_most(walker *w, size_t place) {
   }
 }
 
-/* Up to and including the instruction at `end`. What was made once is there, so it is not made again. */
+/* Up to and including the instruction at `end`. What is made once exists already, so it is not made again. */
 static void walk(walker *w, size_t end) {
   const tsr__step_graph *g = w->g;
   size_t next = 0;
@@ -209,7 +210,8 @@ static void walk(walker *w, size_t end) {
 
 /* ---- lists ---- */
 
-/* The op that makes a slot, as an index, or the number of ops: the last that began before. */
+/* The index of the op that makes a slot, which is the last op that began before it; the number of ops if there is
+ * none. */
 static size_t work_of(const walker *w, uint32_t slot) {
   size_t low = 0, high = w->g->work.count;
   while (low < high) {
@@ -222,7 +224,7 @@ static size_t work_of(const walker *w, uint32_t slot) {
   return low ? low - 1 : w->g->work.count;
 }
 
-/* What can be dropped at once: all that an op made. */
+/* Slots that can only be dropped together: all that one op made. */
 typedef struct group {
   uint64_t bytes;
   double copy_rate; /* the least seconds for a byte */
@@ -353,7 +355,7 @@ int tsr__survey_graph(const tsr__step_graph *graph, const tsr__graph_survey_opti
 
 /* ---- parts ---- */
 
-/* What all saves of a slot have in common. */
+/* A slot, with all its saves. */
 typedef struct slot_saves {
   uint32_t first, last, made; /* saves; the instruction that makes it, or TSR_NONE */
   size_t seen;                /* 1 + the last call at which it was met */

@@ -1,8 +1,9 @@
-/* graph_survey.h - what a step graph's step takes, what no other schedule of the same ops does without, and what each of its modules
- * keeps for backward.
+/* graph_survey.h - the time of a step graph's step, the memory that every schedule of its ops needs, and what each of
+ * its modules keeps for backward.
  *
- * A graph says who holds each slot: the program, or autograd alone (docs/step-graph.md). What autograd alone holds, and no node of
- * backward is using, could be dropped and made again, or be on the host. The rest is needed, whatever modules keep. */
+ * A graph contains what holds each slot: the program, or only autograd (docs/step-graph.md). A slot that only
+ * autograd holds, and that no node of backward is using, could be dropped and made again, or be on the host. All
+ * other slots are needed, whatever modules keep. */
 #ifndef TSR_EXEC_GRAPH_SURVEY_H
 #define TSR_EXEC_GRAPH_SURVEY_H
 
@@ -34,7 +35,8 @@ typedef struct tsr__graph_part {
   uint32_t begin, end;     /* instructions */
   uint32_t first_input;    /* the instruction that makes the oldest of its arguments, or TSR_NONE */
   uint64_t input_bytes;    /* of its arguments that the step makes */
-  /* What backward would not find any more if it were checkpointed, or offloaded; and seconds that costs. */
+  /* The bytes that would not be kept for backward if the module were checkpointed, or offloaded; and the seconds that
+   * this costs. */
   uint64_t again_bytes, moved_bytes;
   double again_s, copies_s;
   double forward_s;

@@ -93,7 +93,7 @@ int tsr__measure_graph_survey(const tsr_model *model, const tsr_simulate_options
   tsr__machine_rates rates;
   const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
   tsr_simulate_options own = *options;
-  own.modules = NULL; /* any schedule of the same ops is as long */
+  own.modules = NULL; /* any schedule of the same ops takes the same time */
   own.module_count = 0;
   *out = (tsr__survey){.floor_phase = "", .floor_op = ""};
   if (!tsr__rates_for(options, gpu, &rates))

@@ -1,4 +1,4 @@
-/* measure.h - what a run takes, without recording it: the same figures as tsr_simulate, for searches. */
+/* measure.h - the memory and time of a run, without recording it: the same figures as tsr_simulate, for searches. */
 #ifndef TSR_EXEC_MEASURE_H
 #define TSR_EXEC_MEASURE_H
 
@@ -29,8 +29,8 @@ int tsr__measure_within(const tsr_model *model, const tsr_simulate_options *opti
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
                         uint64_t layers, tsr__survey *out, tsr_error *error);
 
-/* The same for a step graph, without what `options` has for modules (graph_survey.h). TSR_ERROR_ARGUMENT without a card and rates. The
- * caller releases `*out`, also after a failure. */
+/* The same for a step graph, ignoring the options for modules (graph_survey.h). TSR_ERROR_ARGUMENT without a card and
+ * rates. The caller releases `*out`, also after a failure. */
 int tsr__measure_graph_survey(const tsr_model *model, const tsr_simulate_options *options,
                               bool may_recompute, bool may_offload, tsr__survey *out,
                               tsr_error *error);

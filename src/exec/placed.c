@@ -1,8 +1,8 @@
 /* placed.c - see placed.h.
  *
- * Time is the index of an instruction on the circle: of the odd step from 0, of the even one from the length
- * of the schedule. A slot lives from its NEW up to its DROP: what is made by a later instruction may have its
- * place. Invariant of the search: `placed` ascends by offset. */
+ * A time is the index of an instruction on the circle: the odd step's indices start at 0, the even step's at the
+ * length of the schedule. A slot lives from its NEW up to its DROP; a slot that a later instruction makes may use the
+ * same bytes. Invariant of the search: `placed` ascends by offset. */
 #include "exec/placed.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct item {
   uint32_t slot;
   bool is_odd;
   bool is_permanent;
-  uint32_t begin, end; /* of its life on the circle; end <= begin: it goes around */
+  uint32_t begin, end; /* its lifetime on the circle; end <= begin: it goes around */
   uint64_t bytes, offset;
 } item;
 
@@ -67,7 +67,7 @@ static bool list_items(const tsr__tape *tape, const life *lives, items *out) {
     item one = {.slot = (uint32_t)i, .bytes = rounded(slot->bytes)};
     bool is_elsewhere = slot->space != TSR__SPACE_DEVICE;
     if (!slot->bytes || is_elsewhere || (!l.is_permanent && l.made == TSR_NONE)) continue;
-    /* Made twice in a step, or never dropped: as if it were always there. */
+    /* Made twice in a step, or never dropped: treated as if it existed all the time. */
     one.is_permanent = l.is_permanent || l.count != 1 || l.gone == TSR_NONE;
     for (int odd = 1; odd >= (one.is_permanent ? 1 : 0); odd--) {
       uint32_t here = odd ? 0 : length, next = odd ? length : 0;
@@ -90,7 +90,7 @@ static bool find_bound(const items *all, uint32_t circle, uint64_t *bound) {
   uint64_t live = 0;
   for (size_t i = 0; ok && i < all->count; i++) {
     const item *a = &all->items[i];
-    if (a->is_permanent || a->end <= a->begin) live += a->bytes; /* there at time 0 */
+    if (a->is_permanent || a->end <= a->begin) live += a->bytes; /* exists at time 0 */
     if (a->is_permanent) continue;
     begins[a->begin] += a->bytes;
     ends[a->end] += a->bytes;
@@ -108,7 +108,7 @@ static bool find_bound(const items *all, uint32_t circle, uint64_t *bound) {
 
 /* ---- places ---- */
 
-/* What goes around lives long. */
+/* Lifetimes that go around the circle count as the longest. */
 static uint32_t span_of(const item *a) {
   return a->end > a->begin ? a->end - a->begin : UINT32_MAX;
 }
@@ -127,12 +127,12 @@ static bool covers(const item *a, uint32_t time) {
   return a->end > a->begin ? time >= a->begin && time < a->end : time >= a->begin || time < a->end;
 }
 
-/* Whether they are there at the same time: then one is there when the other begins. */
+/* Whether the lifetimes overlap: then one of them contains the beginning of the other. */
 static bool meet(const item *a, const item *b) {
   return a->is_permanent || b->is_permanent || covers(a, b->begin) || covers(b, a->begin);
 }
 
-/* Where it fits with the least left over; after everything if it fits nowhere. */
+/* The offset of the smallest gap that is large enough, or the end if there is no such gap. */
 static uint64_t find_place(const item *placed, size_t count, const item *one) {
   uint64_t end = 0, best = UINT64_MAX, best_left = UINT64_MAX;
   for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* placed.h - where each tensor goes, decided before the run.
+/* placed.h - the address of each tensor, decided before the run.
  *
  * A caching allocator chooses a place when a tensor is made, without knowing the future. A schedule is known
  * from beginning to end, and every step is like the one before: so places can be chosen once, for all steps,
@@ -12,8 +12,8 @@
  *         |------- b (odd) --------|                  carried into the next one
  *   ------|                   |------- b (even) ----- and around
  *
- * Rule: largest first, each where the smallest gap takes it, among what lives at the same time (best fit,
- * decreasing). What lives all the time comes first. */
+ * Rule: tensors are placed largest first, each in the smallest gap that is large enough between those that live at
+ * the same time (best fit, decreasing). Tensors that live all the time come first. */
 #ifndef TSR_EXEC_PLACED_H
 #define TSR_EXEC_PLACED_H
 
@@ -22,7 +22,7 @@
 typedef struct tsr__placement {
   uint64_t *offsets[2]; /* of each slot, in even and in odd steps; owned */
   uint64_t total_bytes; /* of the range that holds all of them */
-  uint64_t bound_bytes; /* the most that lives at once: no placement takes less */
+  uint64_t bound_bytes; /* the most bytes that are live at once: no placement needs less */
 } tsr__placement;
 
 /* Place the slots of a finished tape, at multiples of 512 bytes. Slots without bytes have offset 0. The

@@ -1,6 +1,6 @@
 /* profile.c - see profile.h.
  *
- * The run is walked once more, up to the event at which its peak was, counting what each slot has live:
+ * The run is walked a second time, up to the event of its peak, counting how many allocations each slot has live:
  *
  *   slot        17   18   19 ...
  *   live         1    0    2          2: this step's, and one that the step before still holds
@@ -36,7 +36,7 @@ typedef struct profiler {
   const tsr__tape *tape;
   const tsr__dry_moment *peak;
   origin *origins; /* by slot */
-  uint32_t *live;  /* by slot: how many, at the event that was seen last */
+  uint32_t *live;  /* by slot: how many are live, after the last event seen */
   uint64_t seen;   /* events */
   bool is_there;   /* the peak has been reached: `live` is of it */
 } profiler;
@@ -69,7 +69,7 @@ static void note_layers(const profiler *p) {
   }
 }
 
-/* Gradients and optimizer state are of their parameter's block. */
+/* Gradients and optimizer state belong to the block of their parameter. */
 static void note_parameters(const profiler *p) {
   const tsr__tape *t = p->tape;
   for (size_t i = 0; i < t->parameters.count; i++) {
@@ -165,7 +165,7 @@ static int walk(profiler *p, const tsr__dry_options *dry, uint64_t start_bytes, 
   how.observer = &observer;
   how.spaces = NULL;
   how.steps = p->peak->step ? p->peak->step : 1;
-  uint64_t loaded = 0; /* in the order of slots; not all, if memory ran out */
+  uint64_t loaded = 0; /* in the order of slots; not all of them if memory ran out */
   for (size_t i = 1; i < p->tape->slots.count && loaded < start_bytes; i++) {
     const tsr__tape_slot *slot = &p->tape->slots.items[i];
     p->live[i] = slot->is_static && slot->bytes && slot->space == TSR__SPACE_DEVICE;

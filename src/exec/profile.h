@@ -1,4 +1,5 @@
-/* profile.h - what is in memory at the peak of a run: of which block, made and saved by which ops. */
+/* profile.h - what is in memory at the peak of a run: the block that it belongs to, and the ops that made and saved
+ * it. */
 #ifndef TSR_EXEC_PROFILE_H
 #define TSR_EXEC_PROFILE_H
 

@@ -1,12 +1,12 @@
-/* record.c - from what a dry run does to the rows of a snapshot.
+/* record.c - turns the events of a dry run into the rows of a snapshot.
  *
  *   allocator event ─► builder event, with the slot's category
  *   phase ──────────► annotation, named as the profiler and torch.optim name it
  *   tracer's stack ─► builder's stack, translated once each (`stacks`, `frames`: by the tracer's id)
  *   final heap ─────► segments and blocks
  *
- * Time is invented: a few microseconds for an op and one for an event, so that order and phases can be
- * seen; it says nothing about speed. */
+ * Times are made up: a few microseconds for an op and one for an event, so that the order and the phases are visible.
+ * They are not a prediction of speed. */
 #include "exec/record.h"
 
 #include <assert.h>
@@ -79,7 +79,7 @@ static bool translate(tsr__recorder *r, uint32_t stack, uint32_t *out) {
 
 /* ---- what the run does ---- */
 
-/* PyTorch's viewer fails on categories of which none is "unknown": events of segments are that. */
+/* PyTorch's viewer fails if no event has the category "unknown", so events of segments have it. */
 static uint32_t category_of(const tsr__recorder *r, uint32_t slot, uint8_t action) {
   bool is_block = action == TSR_ACTION_ALLOC || action == TSR_ACTION_FREE_REQUESTED ||
                   action == TSR_ACTION_FREE_COMPLETED;

@@ -22,10 +22,10 @@
 #include "kernels/fast.h"
 #include "kernels/random.h"
 
-/* Of placed memory; any will do but 0. */
+/* The first address of placed memory: any but 0. */
 #define ARENA_ORIGIN (UINT64_C(1) << 32)
 
-/* What a rank has found in a step, for the others. */
+/* What a rank reports about a step to the others. */
 typedef struct finding {
   double loss;
   uint16_t has_overflowed, has_diverged, wants_end, unused;
@@ -36,7 +36,8 @@ struct tsr__executor {
   const tsr__tape *tape;
   const tsr__execute_options *options;
   tsr__tensor_arena arena, host;
-  tsr__tensor_arena file; /* no memory: the account of the disk, and where its addresses begin */
+  tsr__tensor_arena
+      file; /* has no memory: counts the use of the disk, and has the origin of its addresses */
   int file_handle;
   tsr__copier
       *copiers[TSR__DRY_SPACES]; /* between device and host; with the disk. NULL: no moves */
@@ -155,7 +156,7 @@ static double first_number(const tsr__kernel_tensor *tensor) {
   return number;
 }
 
-/* What the run meant, besides its results. */
+/* Note results that the caller needs: the loss, the gradient norm, an overflow. */
 static void note_results(tsr__executor *e, const tsr__kernel_run *run,
                          const tsr__kernel_args *args) {
   const tsr__execute_options *o = e->options;
@@ -175,7 +176,7 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
   }
 }
 
-/* Numbers whose exponent is all ones are infinite or none. */
+/* Numbers whose exponent bits are all ones are infinite or NaN. */
 static bool is_finite_32(const uint32_t *bits, uint64_t count, uint32_t exponent) {
   uint32_t found = 0;
   assert(bits || !count);
@@ -201,7 +202,8 @@ bool tsr__tensor_is_finite(const tsr__kernel_tensor *t) {
   }
 }
 
-/* In backward there is one gradient at a time, which is where it is needed only when a run of its update reads it. */
+/* In backward, gradients are checked one at a time: only when a run of its update reads it is a gradient certain to
+ * be in the right space. */
 static void check_gradient(tsr__executor *e, const tsr__kernel_run *run) {
   const tsr__tensor_id *reads = tsr__run_reads(e->tape, run);
   if (!isfinite(e->loss + e->last_loss)) e->has_diverged = true;
@@ -274,7 +276,7 @@ static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
   return !e->has_overflowed && !e->has_diverged && e->status == 0;
 }
 
-/* What an op has made of state may be replaced by what was saved. */
+/* Let the caller replace the first value of optimizer state by a saved one. */
 static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
   const tsr__execute_options *o = e->options;
   const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
@@ -284,7 +286,7 @@ static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
   return e->status == 0;
 }
 
-/* What functions of the observer see. */
+/* Set what tsr__executor_tensor returns while a function of the observer runs. */
 static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
   e->addresses = addresses;
   if (e->options->is_placed) e->offsets = e->placement.offsets[step & 1];
@@ -358,7 +360,7 @@ static tsr__ticket begin_shared(const tsr__executor *e, const tsr__tape_move *mo
   return 0;
 }
 
-/* What ranks make together. */
+/* Start an operation of all ranks, or wait for it. */
 static int execute_shared(tsr__executor *e, uint32_t index, bool is_start, uint64_t step) {
   const tsr__tape_move *move = &e->tape->moves.items[index];
   assert(e->options->comm);
@@ -507,9 +509,9 @@ static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
   return true;
 }
 
-/* If segments come and go, each step needs as many new addresses as the one before. And which free block suits best
- * may change from step to step, until after many steps one more segment is needed: addresses cost nothing, so as
- * many again are taken. Returns what `steps` need, of which `done` were measured. */
+/* If segments come and go, each step needs as many new addresses as the one before. Also, the best free block for a
+ * request may differ from step to step, and after many steps one more segment may be needed. Addresses cost nothing,
+ * so twice as many are taken. Returns what `steps` need, of which `done` were measured. */
 static uint64_t addresses_of(const reach *r, uint64_t steps, uint64_t done) {
   uint64_t more = 0;
   if (steps > done && done == STEPS_TO_REPEAT)
@@ -611,7 +613,7 @@ static int prepare_ranks(tsr__executor *e) {
   return e->tickets && e->findings ? 0 : tsr__fail_memory(e->error);
 }
 
-/* The threads' last words, and all memory back. */
+/* Stop the copying threads, note their figures, and release all memory. */
 static void close_memory(tsr__executor *e, tsr__execution *out) {
   const tsr__tensor_arena *spaces[] = {&e->host, &e->file};
   for (size_t i = 0; i < TSR__DRY_SPACES; i++) {
@@ -621,7 +623,7 @@ static void close_memory(tsr__executor *e, tsr__execution *out) {
     out->space_usable_bytes[i] = spaces[i]->usable_peak_bytes;
     out->space_block_bytes[i] = spaces[i]->block_peak_bytes;
   }
-  if (e->options->comm) /* nothing is sent from memory that goes */
+  if (e->options->comm) /* no rank may still read memory that is released */
     (void)tsr__comm_wait(e->options->comm, tsr__comm_begun(e->options->comm), NULL);
   out->usable_peak_bytes = e->arena.usable_peak_bytes;
   out->block_peak_bytes = e->arena.block_peak_bytes;

@@ -4,12 +4,12 @@
  * executor watches, keeps memory at the addresses (arena.h), and calls each kernel. So a run's memory
  * is the predicted one by construction, and the arena's own account shows that it is.
  *
- * Host memory is an arena of its own. What is kept on a disk is in one file, reserved before the run and gone after
- * it; addresses of its allocator are offsets in the file. Copies between spaces are made by threads of their own
- * (copies.h), and no result depends on them.
+ * Host memory is an arena of its own. Tensors on a disk are in one temporary file, which is reserved before the run
+ * and deleted after it; addresses of its allocator are offsets in the file. Copies between spaces are made by threads
+ * of their own (copies.h), and no result depends on them.
  *
- * The caller fills the static tensors when they are there, supplies the tokens of each batch, and sees
- * each finished step, with its loss. */
+ * The caller fills the static tensors once they are allocated, supplies the tokens of each batch, and gets each
+ * finished step with its loss. */
 #ifndef TSR_EXEC_RUN_H
 #define TSR_EXEC_RUN_H
 
@@ -49,7 +49,7 @@ typedef struct tsr__execute_options {
   uint64_t host_bytes;            /* the host memory that slots may use; 0: unlimited */
   const char *folder;             /* for the file of slots on a disk; NULL: there must be none */
   uint64_t steps;                 /* 0 = 1 */
-  uint64_t steps_before;          /* of a run that goes on: steps are counted from there, */
+  uint64_t steps_before;          /* of a resumed run: steps are counted from there, */
   uint64_t updates_before;        /* and those in which the optimizer ran */
   uint64_t seed;                  /* of dropout */
   tsr__optimizer_numbers numbers; /* of the first step */
@@ -76,7 +76,8 @@ typedef struct tsr__execute_options {
   /* The tokens of a micro-batch, which stay until the next call: of kind 0 (ids) and 1 (labels). NULL
    * for kind 2, an attention mask of ones. Tokens are below the vocabulary. */
   const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);
-  /* The run fails, and other ranks have to know it before this rank waits for what it has begun. May be NULL. */
+  /* Called when the run fails, so that the caller can inform other ranks before this rank waits for operations that
+   * it has started. May be NULL. */
   void (*failed)(void *context, const tsr_error *error);
   /* With `comm`, after each step on every rank: whether this one wants the run to end. All of them then see is_interrupted. May
    * be NULL. */
@@ -106,7 +107,7 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
 
 /* ---- For the caller's functions ---- */
 
-/* A tensor that is there now, in its own space; no data if it is not, or is on a disk. */
+/* A tensor that is allocated now, in its own space; without data if it is not allocated, or is on a disk. */
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tensor_id tensor);
 /* Whether all elements are finite numbers; true for layouts with gaps, and for types but fp32, bf16 and fp16. The
  * tensor has data. O(elements). */

@@ -288,7 +288,7 @@ bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *
   return options->rates || gpu;
 }
 
-/* How long a step takes on the card. */
+/* The time of a step on the card. */
 static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu,
                           const tsr_simulate_options *options, tsr_simulation *out) {
   tsr__machine_rates rates;
@@ -317,7 +317,7 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
                    "optimizer's form can be chosen");
 }
 
-/* The graph that is run: with modules rewritten it is another one, in *owned. */
+/* The graph to run: the model's own, or a rewritten one, which is in *owned. */
 static int rewritten_modules(const tsr_model *model, const tsr_simulate_options *options,
                              tsr__step_graph **owned, tsr__step_graph **graph, tsr_error *error) {
   const char *checkpoint = options->checkpoint_modules, *offload = options->offload_modules;
@@ -415,7 +415,7 @@ double tsr__graph_seconds(const tsr__step_graph *graph, const tsr_simulate_optio
   return tsr__cost_of_graph(graph, &rates).step_s;
 }
 
-/* How long the traced step takes on the card. */
+/* The time of the traced step on the card. */
 static void estimate_graph(const tsr__step_graph *graph, const tsr_simulate_options *options,
                            tsr_simulation *out) {
   const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;

@@ -113,7 +113,7 @@ static void count(walker *w, uint32_t slot, bool is_counted) {
   *sum += is_counted ? bytes_of(w, slot) : 0 - bytes_of(w, slot);
 }
 
-/* What no schedule does without while this kernel runs. */
+/* The bytes that every schedule needs while this kernel runs. */
 static uint64_t floor_of(walker *w, size_t place, const tsr__kernel_run *run) {
   const tsr__tensor_id *operands = tsr__run_reads(w->tape, run);
   uint64_t sum = w->needed_bytes;
@@ -140,7 +140,7 @@ static void visit_run(walker *w, size_t place, uint32_t index) {
   }
 }
 
-/* Nobody uses them after this place. */
+/* These slots are not used after this place. */
 static void forget_run(walker *w, size_t place, uint32_t index) {
   const tsr__kernel_run *run = &w->tape->runs.items[index];
   const tsr__tensor_id *operands = tsr__run_reads(w->tape, run);
@@ -188,7 +188,7 @@ static const char *kernel_name(const walker *w, uint32_t writer) {
   return tsr__kernel_row_of((tsr__kernel)w->tape->runs.items[writer].kernel)->name;
 }
 
-/* All that the run wrote and that is live is one item, made again by one run of it. */
+/* The live results of one run are one item, because running it once more makes all of them again. */
 static bool add_item(tsr__survey *out, const tsr__survey_item *item) {
   for (size_t i = 0; i < out->items.count; i++) {
     tsr__survey_item *o = &out->items.items[i];

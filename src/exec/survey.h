@@ -1,9 +1,9 @@
-/* survey.h - what one step is made of, read from its tape: how long it takes, what blocks keep, and what no other
- * schedule of the same kernels can do without.
+/* survey.h - what one step consists of, read from its tape: its time, what blocks keep, and the memory that every
+ * schedule of the same kernels needs.
  *
- * A step, as recorded, keeps some tensors until backward. Another schedule may drop any that a kernel of the
- * forward made, and make it again: it then runs that kernel a second time. So two numbers hold for every schedule
- * of these kernels that has each kernel's backward once:
+ * A step, as recorded, keeps some tensors until backward. Another schedule may drop any tensor that a forward kernel
+ * made, and make it again by running that kernel a second time. So two numbers hold for every schedule of these
+ * kernels that has each kernel's backward once:
  *
  *   floor     the most that one moment needs, whatever is dropped: parameters, optimizer state, gradients and
  *             other results of backward that are still to be read, and the operands of the kernel that runs
@@ -19,7 +19,7 @@
 
 #include "exec/simulate.h"
 
-/* What could be made again, at the moment at which most is live; equal ones are one item. */
+/* Tensors that could be dropped and made again, at the moment at which most is live; equal ones are one item. */
 typedef struct tsr__survey_item {
   const char *op, *kernel; /* that makes it; static texts, "" if none */
   uint64_t bytes, count;   /* of one; how many */
