@@ -1,4 +1,4 @@
-/* family.h - model classes and the families they belong to: the one table that knows both.
+/* family.h - the one table of model classes and the families that they belong to.
  *
  * A class is a model_type of config.json. Classes of one family share their code and differ in defaults
  * and biases. A new family is a file with a tsr__model_family, and its classes are rows of the table
@@ -30,8 +30,8 @@ typedef struct tsr__model_family {
   tsr__tensor_id (*block)(struct tsr__program *program, uint32_t layer, tsr__tensor_id hidden);
   tsr__op_kind eager_attention; /* the op that attends when no single kernel does */
   bool has_position_table;      /* no sequence is longer than model->positions */
-  /* Positions and mask are inputs of a recomputed block; otherwise the block finds them, and the
-   * rotary table, where they are, and they live as long as it does. */
+  /* Positions and mask are inputs of a recomputed block. Otherwise the block reads them, and the rotary table, from
+   * the program, and they live as long as the block. */
   bool passes_positions;
 } tsr__model_family;
 

@@ -77,7 +77,7 @@ static tsr__tensor_id dropout(tsr__program *p, tsr__tensor_id x, double probabil
   return tsr__scope_leave(t, x);
 }
 
-/* hidden (batch, rows, width) attends to itself, and to nothing that comes later. */
+/* hidden (batch, rows, width) attends to itself, without later rows. */
 static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
                                 tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
@@ -155,8 +155,8 @@ static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidd
 
 /* ---- the model ---- */
 
-/* Positions of one sequence; by tessera's own book those of each token, so that gradients of positions are
- * added up in the order of tokens, whatever the batch. */
+/* Positions of one sequence. With tessera's own rule book, one position for each token of the batch, so that
+ * gradients of positions are added up in the order of tokens, whatever the batch size. */
 static tsr__tensor_id place_ids(tsr__program *p) {
   tsr__tape *t = p->tape;
   if (!p->is_own || t->status) return p->position_ids;

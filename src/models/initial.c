@@ -1,8 +1,8 @@
-/* initial.c - what is in a model's memory before the first step: as transformers initialises it.
+/* initial.c - the contents of a model's memory before the first step, as transformers initialises it.
  *
- * Weights are random with one standard deviation (initializer_range), biases 0, norms 1. GPT-2
- * divides that of the projections which end in the residual stream by the root of their number
- * (modeling_gpt2.py, _init_weights). Modules added around the model are what nn.Linear makes. */
+ * Weights are random with one standard deviation (initializer_range), biases 0, norms 1. GPT-2 divides the deviation
+ * of projections into the residual stream by the square root of their number (modeling_gpt2.py, _init_weights).
+ * Modules added around the model are initialised as nn.Linear does it. */
 #include <assert.h>
 #include <math.h>
 
@@ -49,7 +49,7 @@ static void set_layer(const setter *s, const tsr__model_layer *layer) {
   set(s, layer->causal, TSR__INITIAL_CAUSAL, 0);
 }
 
-/* nn.Linear's own: uniform up to 1 over the root of the inputs. */
+/* As nn.Linear: uniform, up to 1 / sqrt(inputs). */
 static void set_added(const setter *s, const tsr__model_linear *linear) {
   double bound = 1 / sqrt((double)s->program->model->width);
   set(s, linear->weight, TSR__INITIAL_UNIFORM, bound);

@@ -164,7 +164,7 @@ static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__t
   return tsr__scope_leave(t, down);
 }
 
-/* The same in one op, which needs gate and up at once. */
+/* The same in one op, which needs gate and up at the same time. */
 static tsr__tensor_id fused_mlp(tsr__program *p, const tsr__model_layer *layer, tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_MLP);
@@ -208,7 +208,8 @@ static void rotary_table(tsr__program *p) {
   p->cosine = tsr__op_apply(t, TSR__OP_ROTARY_TABLE, &attributes,
                             (tsr__tensor_id[]){p->position_ids, p->frequencies}, 2, tables);
   p->sine = tables[1];
-  tsr__tensor_hold(t, p->sine); /* a function returns one result: the other is handed over here */
+  tsr__tensor_hold(
+      t, p->sine); /* a function returns one result: the caller takes the other one here */
   p->cosine = tsr__scope_leave(t, p->cosine);
   (void)tsr__scope_bind(t, p->sine);
 }

@@ -105,7 +105,7 @@ static const struct {
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
-/* `size_bytes` is set, and the place in the file moves on by `rows` of the array's width. */
+/* Set `size_bytes`, and advance the offset in the file by `rows` rows of the array's width. */
 static void add(tsr__safetensors *file, tsr__array array, const char *base, uint64_t layer,
                 const char *name, uint64_t bytes_in_file, uint64_t *at) {
   char *text = file->names + file->count * NAME_BYTES;

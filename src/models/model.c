@@ -1,9 +1,8 @@
 /* model.c - models by name, and from the text of a config.json.
  *
- * A name stands for a short description, one of the lines of `named`: what it leaves out is what the
- * class takes by default (transformers' configuration_gpt2.py, _llama.py, _mistral.py, _qwen2.py).
- * So a model that is named and one that is read follow the same rules. What a family's keys mean is
- * in its own file, gpt2.c or llama.c. */
+ * A name stands for a short description, one of the lines of `named`; keys that it leaves out have the defaults of
+ * the class (transformers' configuration_gpt2.py, _llama.py, _mistral.py, _qwen2.py). So named models and
+ * descriptions from files follow the same rules. The keys of a family are read in its own file, gpt2.c or llama.c. */
 #include "models/model.h"
 #include "traced/step_graph.h"
 
@@ -17,7 +16,7 @@
 #include "models/family.h"
 #include "models/llmc.h"
 
-/* Beyond this nothing trains. */
+/* No model that can be trained is larger. */
 enum { MOST_LAYERS = 4096 };
 
 static const struct {
@@ -59,7 +58,7 @@ static const struct {
      "{\"model_type\":\"qwen2\",\"rope_theta\":1000000,\"vocab_size\":152064,\"hidden_size\":3584,"
      "\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
      "\"num_key_value_heads\":4}"},
-    /* Not published by anybody: small enough to learn a text on a laptop, byte by byte. */
+    /* Not a published model: small enough to learn a text on a laptop, byte by byte. */
     {"gpt2-bytes", "{\"model_type\":\"gpt2\",\"vocab_size\":256,\"n_positions\":256,\"n_embd\":128,"
                    "\"n_layer\":4,\"n_head\":4,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0,"
                    "\"bos_token_id\":null,\"eos_token_id\":null}"},
@@ -192,7 +191,7 @@ static int read_checkpoint(const char *bytes, size_t size_bytes, tsr_model **out
   return status;
 }
 
-/* A traced step in the place of a description. */
+/* A traced step instead of a description. */
 static int read_graph(const json_t *root, tsr_model **out, tsr_error *error) {
   tsr_model *model = TSR__NEW(tsr_model);
   if (!model) return tsr__fail_memory(error);

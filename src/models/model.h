@@ -56,9 +56,10 @@ struct tsr_model {
   size_t module_count;
 };
 
-/* The same description with other numbers of layers and heads. The width of a head, and the queries for each head of keys, stay; width and
- * that within the feed-forward part are in proportion, rounded to multiples of what the model's are (up to 64) where that does not divide.
- * `heads` is a multiple of those queries. The caller owns `*out`. Fails as tsr_model_read does if a size is too large. */
+/* The same description with other numbers of layers and heads. The width of a head, and the number of query heads per
+ * key head, stay the same. The model's width and its feed-forward width change in proportion; widths that are not
+ * whole then are rounded to multiples of the power of two (up to 64) that divides the model's. `heads` is a multiple
+ * of the query heads per key head. The caller owns `*out`. Fails as tsr_model_read does if a size is too large. */
 int tsr__model_resized(const tsr_model *model, uint64_t layers, uint64_t heads, tsr_model **out,
                        tsr_error *error);
 

@@ -3,8 +3,8 @@
  * State is made in the first step, parameter by parameter, and never released. What each variant does
  * with a parameter is a row of the op table (src/ops/op_optimizer.c).
  *
- * It updates all parameters at the end of a step or, in backward, each as soon as its gradient is complete: a range
- * of parameters either way.
+ * It updates all parameters at the end of a step or, in backward, each one as soon as its gradient is complete. Both
+ * update a range of parameters.
  *
  * An optimizer whose state is on the host runs there: gradients are copied out, parameters there and back, which
  * the tape adds by itself (graph/spaces.c). */
@@ -37,7 +37,7 @@ static void init_states(tsr__tape *t) {
       tsr__tape_fail(t, TSR_ERROR_MEMORY);
 }
 
-/* What the optimizer works on: the parameter, or its master. */
+/* The tensor that the optimizer updates: the parameter, or its master. */
 static tsr__tensor_id target_of(const tsr__tape *t, size_t parameter) {
   tsr__tensor_id master = t->states.items[parameter].master;
   return master ? master : tsr__tape_updated(t, parameter);
@@ -84,8 +84,8 @@ static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
 
 /* ---- master weights ---- */
 
-/* Gradients in fp32, divided by the loss's scale if there is one. Those of 16 bits go, one after another. `scaler` as
- * unscale has it. */
+/* Convert gradients to fp32, and divide them by the loss scale if there is one. The 16-bit gradients are released one
+ * after another. `scaler`: as in unscale. */
 static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++) {
@@ -116,7 +116,7 @@ static void make_masters(tsr__program *p, range r) {
           make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, tsr__tape_updated(t, i));
 }
 
-/* Parameters become their masters, rounded; the gradients in fp32 go. */
+/* Set parameters to their rounded masters, and release the gradients in fp32. */
 static void store_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++) {
@@ -205,7 +205,7 @@ static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double 
   return use;
 }
 
-/* The norm of each parameter's gradient, of which ranks have parts. */
+/* The norm of each parameter's gradient, whose parts are on different ranks. */
 static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tape *t = p->tape;
   tsr__tensor_id sums = tsr__program_shared_squares(p);
@@ -272,7 +272,7 @@ static tsr__tensor_id total_norm(tsr__program *p) {
   return tsr__scope_leave(t, total);
 }
 
-/* Gradients times most / (norm + 1e-6), if that is less than 1. */
+/* Multiply gradients by most / (norm + 1e-6), if that is less than 1. */
 static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_CLIP_GRADIENTS);
@@ -293,7 +293,8 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* torch.nn.utils.clip_grad_norm_, whose result nobody keeps; of what the optimizer is given, and where that is. */
+/* torch.nn.utils.clip_grad_norm_, whose result the program does not keep; on the gradients that the optimizer uses,
+ * in the space where they are. */
 static void clip(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(p->options->clip_norm > 0);
@@ -332,7 +333,7 @@ static void step(tsr__program *p, range r) {
   t->space = TSR__SPACE_DEVICE;
 }
 
-/* Where gradients are unscaled, clipped and widened. */
+/* The space in which gradients are unscaled, clipped and widened. */
 static uint8_t space_of_gradients(const tsr__program *p) {
   const tsr__homes *homes = &p->tape->homes;
   return p->options->master_weights && homes->optimizer ? homes->optimizer : homes->gradients;

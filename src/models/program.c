@@ -163,8 +163,8 @@ static tsr__tensor_id repeat(tsr__program *p, tsr__tensor_id states) {
   return repeated;
 }
 
-/* inputs: q, k, v, the mask and the layer's causal table, 0 for those that the attention has not;
- * index: whether q, k and v are of one tensor. */
+/* inputs: q, k, v, the mask and the layer's causal table; 0 for inputs that this attention does not have. index:
+ * whether q, k and v are parts of one tensor. */
 static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t index,
                                         const tsr__tensor_id *inputs) {
   tsr__program *p = context;
@@ -235,7 +235,7 @@ tsr__tensor_id tsr__program_leave_attention(tsr__program *p, tsr__tensor_id resu
 
 /* ---- blocks ---- */
 
-/* What blocks refer to besides their input. */
+/* Tensors that blocks use besides their input. */
 typedef struct closure {
   tsr__tensor_id mask, cosine, sine, position_ids;
 } closure;
@@ -251,8 +251,8 @@ static void set_closure(tsr__program *p, closure c) {
   p->position_ids = c.position_ids;
 }
 
-/* Whether a checkpoint itself holds what its function refers to. Else the outputs do: that is as long, for the reentrant form
- * and one forward before each backward. */
+/* Whether a checkpoint itself holds the tensors that its function uses. Otherwise the outputs hold them, which is
+ * equally long for the reentrant form with one forward before each backward. */
 static bool has_closure(const tsr__program *p) {
   return !p->family->passes_positions && (p->options->non_reentrant || p->options->backward_once);
 }
@@ -346,19 +346,19 @@ static tsr__tensor_id full_loss(tsr__program *p, tsr__tensor_id logits) {
   return tsr__scope_leave(t, tsr__scope_leave(t, loss));
 }
 
-/* Of all ranks together: a step's gradient is the mean of theirs. */
+/* Micro-batches of all ranks: a step's gradient is the mean over all of them. */
 static uint64_t micro_batches(const tsr__program *p) {
   return p->accumulate * (p->options->ranks ? p->options->ranks : 1);
 }
 
-/* What a loss of tessera's own book needs to know. */
+/* The attributes of a loss with tessera's own rule book. */
 static tsr__op_attributes loss_attributes(const tsr__program *p) {
   return (tsr__op_attributes){.chunk = p->options->loss_chunk,
                               .repeats = p->divides_loss ? micro_batches(p) : 1,
                               .is_scaled = p->loss_scale || !p->divides_loss};
 }
 
-/* The same in one op, of the logits as they are. */
+/* The same in one op, which reads the logits in their own type. */
 static tsr__tensor_id fused_loss(tsr__program *p, tsr__tensor_id logits) {
   tsr__tape *t = p->tape;
   tsr__shape flat = TSR__SHAPE(p->batch * p->sequence, p->model->vocabulary);
@@ -383,8 +383,8 @@ static tsr__tensor_id chunked_loss(tsr__program *p, tsr__tensor_id hidden) {
   return tsr__scope_leave(t, loss);
 }
 
-/* transformers' outputs have the logits. So that tessera's own loss can put their gradient in their place, its
- * programs hold them only where a mistake to be shown needs them. */
+/* transformers' outputs hold the logits. With tessera's own rule book the loss writes the gradient over the logits,
+ * so programs only hold them if a planted mistake needs them. */
 static bool holds_logits(const tsr__program *p) {
   return !p->is_own || p->options->leak != TSR_LEAK_NONE;
 }
@@ -491,7 +491,7 @@ static void release_some(tsr__tape *t, tsr__tensor_ids *list, size_t from, size_
 
 /* ---- leaks ---- */
 
-/* What the op's node holds: not what is computed again. */
+/* The tensors that the op's node holds, without those that are computed again. */
 static void leak_graph(tsr__tape *t, const tsr__op *op) {
   for (uint32_t k = 0; k < op->saved_count; k++)
     if (!op->holder[k] && !(op->remade & 1u << k)) tsr__tape_leak(t, op->saved[k]);
@@ -499,8 +499,8 @@ static void leak_graph(tsr__tape *t, const tsr__op *op) {
     if (op->pinned & 1u << k) tsr__tape_leak(t, op->in[k]);
 }
 
-/* What the forward pass has made stays, as far as the planted mistake keeps it. `first_op` and `first_frame`: of
- * the pass. */
+/* Keep what the forward pass has made, as far as the planted mistake does. `first_op` and `first_frame`: where the
+ * pass began. */
 static void leak(tsr__program *p, size_t first_op, size_t first_frame) {
   tsr__tape *t = p->tape;
   switch (p->options->leak) {
@@ -582,7 +582,7 @@ static void backward(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
 }
 
-/* Unless backward has done it, or never came: then there are no gradients. */
+/* Unless backward has done it already, or did not run: then there are no gradients. */
 static void optimize(tsr__program *p) {
   tsr__tape *t = p->tape;
   if (p->options->update_in_backward || t->status) return;
@@ -662,7 +662,7 @@ static void evaluate(tsr__program *p) {
   t->flops = flops; /* those of a step */
 }
 
-/* What was to be in place must be somewhere. */
+/* Fail if the program has no op of a class that was to be in place. */
 static void check_in_place(const tsr__program *p) {
   static const struct {
     tsr_in_place which;
@@ -698,7 +698,7 @@ void tsr__program_step(tsr__program *p) {
     if (!p->loss_sum || i + 1 == count) backward(p);
     if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / count) {
       t->is_too_long |= t->status == 0;
-      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* the other micro-batches take as many */
+      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* each of the other micro-batches takes as many */
     }
   }
   optimize(p);
@@ -720,7 +720,7 @@ void tsr__program_step(tsr__program *p) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* Everything goes at the places where a training loop would bind its names again. */
+/* Release everything where a training loop would bind its names again. */
 void tsr__program_infer(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */

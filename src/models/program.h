@@ -1,10 +1,9 @@
 /* program.h - a training program: the model of a description, and a loop around it.
  *
- * program.c has the loop and what all models share: linear layers, attention, recomputation, the
- * loss. gpt2.c and llama.c have the modules of the two families, function by function as
- * transformers has them, because a function's variables decide how long tensors live. The program
- * reports to the tape where it is, as places (graph/place.h); PyTorch's names for them are in
- * src/torch. */
+ * program.c has the loop and what all models share: linear layers, attention, recomputation, the loss. gpt2.c and
+ * llama.c have the modules of the two families, function by function as transformers has them, because a function's
+ * variables decide how long tensors live. The program reports its current place to the tape (graph/place.h);
+ * PyTorch's names for places are in src/torch. */
 #ifndef TSR_MODELS_PROGRAM_H
 #define TSR_MODELS_PROGRAM_H
 
@@ -32,7 +31,7 @@ typedef struct tsr__model_layer {
   tsr__model_norm norm_1, norm_2;
   tsr__model_linear qkv, q, k, v, out; /* qkv: GPT-2's three in one */
   tsr__model_linear up, gate, down;
-  tsr__tensor_id causal; /* GPT-2's table of what may attend to what */
+  tsr__tensor_id causal; /* GPT-2's causal mask as a table */
 } tsr__model_layer;
 
 typedef TSR__VECTOR(tsr__tensor_id) tsr__tensor_ids;
@@ -140,8 +139,8 @@ typedef struct tsr__initial_value {
   uint64_t sequence;         /* for sequences of that many tokens */
 } tsr__initial_value;
 
-/* Call `call` for each parameter, and each buffer that is read, with what transformers fills it with.
- * Tied weights are one. */
+/* Call `call` for each parameter, and each buffer that is read, with the initial value in transformers. Tied weights
+ * are reported once. */
 void tsr__program_initials(const tsr__program *program,
                            void (*call)(void *context, tsr__tensor_id tensor,
                                         const tsr__initial_value *initial),
@@ -170,10 +169,10 @@ tsr__tensor_id tsr__program_linear(tsr__program *program, const tsr__model_linea
 /* The layer or RMS norm of x: LAYER_NORM for one with a bias. */
 tsr__tensor_id tsr__program_norm(tsr__program *program, const tsr__model_norm *norm,
                                  tsr__tensor_id x);
-/* Whether ops of this kind are to write over an operand. */
+/* Whether ops of this kind should write over an operand. */
 bool tsr__program_asks_in_place(tsr__program *program, tsr_in_place which);
-/* a + b. Nothing reads operand `spent`, counted from 1, afterwards (0: both are read), so that the sum may
- * take its memory: by the own book where that is possible, by PyTorch's where it is asked for. */
+/* a + b. Nothing reads operand number `spent` (from 1; 0: both are read) afterwards, so the sum may overwrite it.
+ * With tessera's own rule book that happens whenever it is possible, with PyTorch's if options request it. */
 tsr__tensor_id tsr__program_add(tsr__program *program, tsr__tensor_id a, tsr__tensor_id b,
                                 uint8_t spent);
 /* Rows of a table. */
@@ -210,19 +209,19 @@ void tsr__program_update(void *program, tsr__tensor_id parameter);
 
 /* Put all parameters into units, if the options name ranks. TSR_ERROR_MEMORY. */
 int tsr__program_shard(tsr__program *program, tsr_error *error);
-/* A parameter's gradient is complete: sum its unit's, once it is the last. `program`: a tsr__program; the tape's
- * gradient_complete. */
+/* Called when a parameter's gradient is complete: sums the gradients of its unit if it was the last one. `program`: a
+ * tsr__program; the tape's gradient_complete. */
 void tsr__program_sum_gradient(void *program, tsr__tensor_id parameter);
-/* Backward has ended: so do its sums. */
+/* Backward has ended: wait for its sums. */
 void tsr__program_end_sums(tsr__program *program);
-/* What each rank has updated becomes all ranks'. */
+/* Send the parameters that each rank has updated to all ranks. */
 void tsr__program_share_parameters(tsr__program *program);
 /* `overflow`, a number, becomes the sum over ranks, if each of them has looked at its own gradients. */
 void tsr__program_share_overflow(tsr__program *program, tsr__tensor_id overflow);
 /* The squares of each parameter's gradient, of which ranks have parts, as TSR__KERNEL_NORM_PART sums them; bound to the calling function. */
 tsr__tensor_id tsr__program_shared_squares(tsr__program *program);
 
-/* Keep a hidden state that the model's caller requested. */
+/* Keep a hidden state that the caller of the model requested. */
 void tsr__program_note_hidden(tsr__program *program, tsr__tensor_id hidden);
 
 #endif

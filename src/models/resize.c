@@ -4,7 +4,8 @@
 #include "models/family.h"
 #include <assert.h>
 
-/* What a size is a multiple of, up to 64: so is what it becomes, as kernels like it. */
+/* The largest power of two, up to 64, that divides a size. New sizes are multiples of it, too, because kernels are
+ * faster then. */
 static uint64_t grain_of(uint64_t size) {
   uint64_t grain = 1;
   while (grain < 64 && size % (2 * grain) == 0) grain *= 2;
@@ -19,7 +20,7 @@ static uint64_t in_proportion(uint64_t size, uint64_t to, uint64_t from) {
   return grains ? grains * grain : grain;
 }
 
-/* As many numbers for each head, if they are as many. */
+/* The width of a head stays the same if the heads divide the width. */
 static uint64_t width_of(const tsr_model *m, uint64_t heads) {
   bool divides = m->width % m->heads == 0;
   return divides ? m->width / m->heads * heads : in_proportion(m->width, heads, m->heads);

@@ -15,9 +15,9 @@ typedef enum tsr__rotary_type {
   TSR__ROTARY_DEFAULT,
   TSR__ROTARY_LINEAR,  /* positions are divided by `factor` */
   TSR__ROTARY_DYNAMIC, /* sequences beyond `positions` raise the base */
-  TSR__ROTARY_YARN,    /* slow pairs as in LINEAR, fast ones unscaled, between them a line */
-  TSR__ROTARY_LLAMA3,  /* the same by wavelength */
-  TSR__ROTARY_UNKNOWN  /* memory can be predicted; numbers cannot be computed */
+  TSR__ROTARY_YARN, /* slow pairs as in LINEAR, fast ones unscaled, linear interpolation between them */
+  TSR__ROTARY_LLAMA3, /* the same by wavelength */
+  TSR__ROTARY_UNKNOWN /* memory can be predicted; numbers cannot be computed */
 } tsr__rotary_type;
 
 /* Invariants after tsr__rotary_read: every number is finite, base above 1 unless DEFAULT, factor above 0,

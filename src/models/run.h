@@ -1,7 +1,6 @@
 /* run.h - what the caller of a training run decides: sizes, types, kernels, what is recomputed.
  *
- * The part of tsr_simulate_options that a program depends on; on which device it runs, and how large that
- * is, is the executor's business. */
+ * The part of tsr_simulate_options that a program depends on. The executor handles the device and its size. */
 #ifndef TSR_MODELS_RUN_H
 #define TSR_MODELS_RUN_H
 
@@ -24,7 +23,7 @@ typedef struct tsr__run_options {
   bool master_weights; /* parameters of 16 bits have masters in fp32, which the optimizer updates */
   double loss_scale;   /* of fp16, at first; 0 = 65536, where losses are scaled */
   uint64_t loss_scale_window; /* good steps after which it doubles; 0 = 2000 */
-  tsr_offload offload;        /* what is kept elsewhere than on the device */
+  tsr_offload offload;        /* what is kept outside the device */
   bool gelu_fused;            /* one kernel instead of the eight operations of the model's class */
   bool no_kv_cache;           /* use_cache=False */
   bool fresh_process;         /* cuBLAS allocates its workspaces during the recording, not before */

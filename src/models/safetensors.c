@@ -1,7 +1,7 @@
 /* safetensors.c - see safetensors.h.
  *
- * The header is read by jansson at once. Everything in it is then checked once, in one pass over the
- * arrays sorted by offset; after that a file needs no more checks, except that it may shrink. */
+ * jansson reads the whole header. Its contents are then checked once, in one pass over the arrays sorted by offset.
+ * After that, readers only have to expect that a file has become shorter. */
 #include "models/safetensors.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ static int read_type(const json_t *value, const char *name, tsr__array *out, tsr
                    "array \"%.100s\" has elements of an unknown type: %.40s", name, text);
 }
 
-/* Elements times bytes; UINT64_MAX if that overflows, which no file can have. */
+/* Elements times bytes; UINT64_MAX if that overflows, which is larger than any file. */
 static uint64_t bytes_of(const tsr__array *array) {
   uint64_t bytes = tsr__array_type_bytes(array->type);
   for (uint32_t i = 0; i < array->rank; i++) {
@@ -206,7 +206,7 @@ static int open_handle(int handle, uint64_t file_bytes, tsr__safetensors *out, t
   unsigned char *header = tsr__realloc(NULL, (size_t)end, 1);
   if (!header) return tsr__fail_memory(error);
   status = tsr__os_read_exactly(handle, 0, header, (size_t)end, error);
-  /* The length is read again with the rest: a program that writes to the file at this moment must not fool us. */
+  /* The length is read again with the rest: another program may be writing to the file at this moment. */
   if (!status && memcmp(header, length, LENGTH_BYTES) != 0)
     status = tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file changed while it was read");
   if (!status) status = tsr__safetensors_parse(header, (size_t)end, file_bytes, out, error);
@@ -258,7 +258,7 @@ static int join(const char *folder, const char *name, tsr__buffer *out, tsr_erro
   return out->failed ? tsr__fail_memory(error) : 0;
 }
 
-/* Say in which file of the folder it happened. */
+/* Add the name of the file within the folder to the message. */
 static int name_file(int status, const char *name, tsr_error *error) {
   if (status && status != TSR_ERROR_MEMORY && error) {
     tsr_error cause = *error;
@@ -302,7 +302,7 @@ static int read_text(const char *path, char **out, size_t *size_bytes, tsr_error
   return 0;
 }
 
-/* A plain name: an index may not send us to another folder. */
+/* Whether a name is plain: an index must not refer to other folders. */
 static bool is_plain(const char *name) {
   return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }

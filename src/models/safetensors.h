@@ -5,10 +5,10 @@
  *               ..., "__metadata__": {"format": "pt"}}
  *   the rest    the arrays' bytes, little endian, each in the order of its shape without gaps
  *
- * A file that is opened here is whole: every array has as many bytes as its shape and type say, arrays lie
- * side by side, none overlaps another, and together they are everything after the header. That is the
- * format's own rule, and it leaves nowhere to hide anything. Sizes that a header claims are checked against
- * the file before memory is allocated for them.
+ * A file that was opened here is complete: every array has exactly the bytes of its shape and type, arrays follow
+ * each other without overlaps or gaps, and together they are everything after the header. The format requires this,
+ * so that a file has no hidden contents. Sizes that a header claims are checked against the file before memory is
+ * allocated for them.
  *
  * Rule: github.com/huggingface/safetensors, README, "Format". Names are UTF-8 without zero bytes. */
 #ifndef TSR_MODELS_SAFETENSORS_H
@@ -90,7 +90,7 @@ const tsr__array *tsr__safetensors_find(const tsr__safetensors *file, const char
  * TSR_ERROR_IO, or TSR_ERROR_FORMAT if the file has become shorter since. */
 int tsr__safetensors_read(const tsr__safetensors *file, const tsr__array *array, uint64_t first,
                           void *buffer, size_t size_bytes, tsr_error *error);
-/* Zeroed is fine, and what it is afterwards. */
+/* A zeroed file is fine. Afterwards the file is zeroed. */
 void tsr__safetensors_release(tsr__safetensors *file);
 
 /* ---- the weights of a model: one file, or a folder ---- */

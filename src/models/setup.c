@@ -1,8 +1,8 @@
 /* setup.c - from options to a program that can run: choices resolved and checked, and everything
  * declared that exists before the recording.
  *
- * The order matters: the plan decides whether there is a cache, the cache which attention needs a mask,
- * the mask which kernel attends. Evaluation has choices of its own. */
+ * The order matters: the plan decides whether there is a cache, the cache decides whether attention needs a mask, and
+ * the mask decides which attention kernel runs. Evaluation makes the same choices for itself. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -32,13 +32,14 @@ static int check_precision(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* fp16 has a GradScaler under autocast, with master weights, and where one is asked for. */
+/* With fp16 there is a GradScaler under autocast, with master weights, and if options request one. */
 static bool scales_loss(const tsr__run_options *o) {
   if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
   return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
 }
 
-/* What needs all gradients, or those of all micro-batches, cannot do with one. */
+/* Refuse an optimizer in backward, which sees one gradient at a time, together with what needs all gradients or all
+ * micro-batches. */
 static int check_update(const tsr__program *p, tsr_error *error) {
   const tsr__run_options *o = p->options;
   if (!o->update_in_backward) return 0;
@@ -122,7 +123,7 @@ static tsr__memory_space space_of(tsr_space space) {
   return spaces[space];
 }
 
-/* What ranks can share, and which program they can run. */
+/* Check that ranks can run the program. */
 static int check_ranks(const tsr__program *p, tsr_error *error) {
   const tsr__run_options *o = p->options;
   enum { MOST_RANKS = 1024 };
@@ -146,7 +147,8 @@ static int check_ranks(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* Where things are kept. Kernels work on all but activations in place, which they cannot on a disk. */
+/* Check where tensors are kept. Kernels use all tensors except activations where they are kept, which is not possible
+ * on a disk. */
 static int choose_spaces(tsr__program *p, tsr_error *error) {
   const tsr_offload *o = &p->options->offload;
   p->tape->homes = (tsr__homes){.optimizer = (uint8_t)space_of(o->optimizer),
@@ -161,8 +163,8 @@ static int choose_spaces(tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* tessera's own: flash, or chunked, of which eager is one chunk. No kernel needs a mask, or as many
- * heads of keys as of queries. */
+/* tessera's own attention: flash, or chunked; eager is chunked with one chunk. These kernels need no mask, and no
+ * copies of keys for heads that share them. */
 static void choose_own_attention(tsr__program *p) {
   tsr_simulate_attention attention = p->options->attention;
   p->attention = TSR__OP_ATTENTION_FLASH;
@@ -206,14 +208,14 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
 
 /* ---- the plan ---- */
 
-/* The number whose square is nearest: 3 for 8 and 12, 4 for 13. */
+/* The rounded square root: 3 for 8 and 12, 4 for 13. */
 static uint64_t nearest_root(uint64_t number) {
   uint64_t root = 1;
   while (root * (root + 1) < number) root++;
   return root;
 }
 
-/* What --checkpoint names, for blocks first to end - 1. */
+/* Apply what --checkpoint names to blocks first to end - 1. */
 static void plan_checkpoints(tsr__plan *plan, tsr_simulate_checkpoint checkpoint, uint64_t every,
                              uint64_t first, uint64_t end) {
   switch (checkpoint) {
@@ -278,7 +280,7 @@ static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error
   return 0;
 }
 
-/* What the options choose for ranges of blocks. */
+/* Apply the options' choices for ranges of blocks. */
 static int plan_blocks(tsr__program *p, tsr_error *error) {
   const tsr__run_options *o = p->options;
   uint64_t layers = p->plan.block_count;
@@ -377,7 +379,8 @@ static void keep_norm(tsr__tape *tape, const tsr__model_norm *norm) {
 
 enum { BLOCK_LINEARS = 8 };
 
-/* The parameters of blocks are kept where the options want them; embeddings, the last norm and the head stay. */
+/* Keep the parameters of blocks in the space that the options choose; embeddings, the last norm and the head stay on
+ * the device. */
 static void keep_blocks(tsr__program *p) {
   for (uint64_t i = 0; i < p->model->layers && !p->tape->status; i++) {
     const tsr__model_layer *l = &p->layers[i];

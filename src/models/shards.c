@@ -1,7 +1,8 @@
-/* shards.c - what a program does to train with others: gradients are summed over ranks, and updated parameters shared.
+/* shards.c - training on several ranks: gradients are summed over ranks, and updated parameters are shared.
  *
  * Every rank has a micro-batch of its own, and the same weights. When backward has completed the gradients of a unit
- * (tape.h), they are copied side by side into a bucket, and the ranks sum it, each of them one part.
+ * (tape.h), they are copied next to each other into a bucket, and the ranks sum the buckets; each rank computes one
+ * part of the sum.
  *
  *   stage   the sum ...                                    then the optimizer updates
  *   0       is gathered, and copied back to the gradients  all parameters
@@ -9,8 +10,9 @@
  *   2       is kept in part; the gradients are gone        a part; parts are gathered
  *   3       as in 2                                        a part, which is all that is kept of the parameters
  *
- * A sum is begun when its unit is complete, and awaited when the next one is, or backward ends: ranks send while the
- * block before runs backward. Stages 0 and 1 sum once in a step, after the last micro-batch; 2 and 3 after each. */
+ * A sum is started when its unit is complete, and awaited when the next unit is complete or backward ends. So ranks
+ * send data while the preceding block runs backward. Stages 0 and 1 sum once in a step, after the last micro-batch; 2
+ * and 3 after each. */
 #include <assert.h>
 
 #include "models/program.h"
@@ -153,7 +155,7 @@ static void begin_sum(tsr__program *p, uint32_t unit) {
                                                  .staging = tsr__tensor_at(t, s->staging)->slot});
 }
 
-/* Stage 0: all ranks get all of the sum. */
+/* Stage 0: every rank gets the whole sum. */
 static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
   uint32_t slot = tsr__tensor_at(t, s->bucket)->slot;
   tsr__tape_wait(
@@ -166,7 +168,7 @@ static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
   }
 }
 
-/* The part that was summed is the gradient of what this rank updates, or is added to it. */
+/* The summed part becomes the gradient of the part that this rank updates, or is added to it. */
 static void keep_sum(tsr__tape *t, const tsr__unit_sum *s) {
   tsr__tensor_id owned = tsr__tape_updated(t, s->unit);
   tsr__tensor_id before = tsr__tensor_at(t, owned)->grad;
@@ -245,7 +247,7 @@ void tsr__program_share_overflow(tsr__program *p, tsr__tensor_id overflow) {
   tsr__tensor_release(t, all);
 }
 
-/* Add the squares of what this rank has of a parameter's gradient to those of the ranks before. */
+/* Add the squares of this rank's part of a parameter's gradient to the squares of the ranks before. */
 static void add_squares(tsr__tape *t, size_t parameter, tsr__tensor_id gradient,
                         tsr__tensor_id sums) {
   const tsr__tape_piece *piece = &t->sharding.pieces.items[parameter];

@@ -57,7 +57,7 @@ static bool is_gpt2(const tsr__program *p) {
   return p->model->class == TSR__CLASS_GPT2;
 }
 
-/* Of the model below its head. */
+/* The names in the model below its head. */
 static const char *base_of(const tsr__program *p) {
   return is_gpt2(p) ? "transformer." : "model.";
 }
@@ -181,7 +181,7 @@ static bool ends_with(const char *text, const char *end) {
   return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* Constants, which the model makes itself, and a head that is the embedding. */
+/* Arrays that are ignored: constants, which the model makes itself, and a head that is tied to the embedding. */
 static bool is_known(const tsr__program *p, const char *name) {
   static const char *const buffers[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)

@@ -1,4 +1,4 @@
-/* weights.h - what transformers calls the parameters of a model, and which arrays of a file are they.
+/* weights.h - transformers' names for the parameters of a model, and the arrays of a file that contain them.
  *
  * GPT-2's "transformer.h.0.attn.c_attn.weight" is (inputs, outputs), as its Conv1D has it; the linear layers
  * of the Llama family are (outputs, inputs). The program's parameters have the same shapes, so nothing is
@@ -28,8 +28,8 @@ int tsr__weights_list(const tsr__program *program, tsr__weight_list *out, tsr_er
 int tsr__weights_find(const tsr__program *program, const tsr__weight *weight,
                       const tsr__weight_files *files, const tsr__array **array,
                       const tsr__safetensors **file, tsr_error *error);
-/* Fails with TSR_ERROR_FORMAT if the files have an array that is no part of the model. Buffers that older
- * versions of transformers saved, and a head that is tied, are fine. */
+/* Fails with TSR_ERROR_FORMAT if the files have an array that is not part of the model. Buffers that older versions
+ * of transformers saved, and a head that is tied, are fine. */
 int tsr__weights_check_names(const tsr__program *program, const tsr__weight_list *weights,
                              const tsr__weight_files *files, tsr_error *error);
 
