@@ -56,7 +56,7 @@ static tsr__tensor_id cast_input(tsr__tape *tape, tsr__op_autocast policy, tsr__
   tsr__tensor_hold(tape, cast);
   tsr__scope_unbind(tape, cast);
   if (!is_weight || !cast) return cast;
-  /* Not an activation, although backward may save it: its size does not depend on the batch. */
+  /* A weight's cast is no activation, although backward may save it: its size does not depend on the batch. */
   tsr__tensor_set_category(tape, cast, TSR_CATEGORY_CAST);
   tsr__tensor_hold(tape, cast);
   if (!TSR__VECTOR_PUSH(&tape->casts, (tsr__tape_cast){root, cast}))
@@ -83,7 +83,7 @@ static void note_outputs(tsr__tape *tape, const tsr__op_call *call, tsr__op *op)
     if (op->saved[i]) op->saved_count = (uint8_t)(i + 1);
 }
 
-/* The op has computed what was needed of it: the rest goes. */
+/* The op has computed everything that is needed: release the rest. */
 static void abandon(tsr__op_call *call, const tsr__op *record, const tsr__tensor_id *inputs) {
   for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__tensor_release(call->tape, call->reg[OUT(i)]);
   for (uint32_t i = 0; i < call->input_count; i++)
@@ -119,7 +119,7 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
     return (tsr__tensor_id)tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   call.op = (uint32_t)tape->ops.count - 1;
   tsr__tape_emit(tape, TSR__INSTR_OP, call.op, TSR_NONE);
-  if (tape->status) return 0; /* an input may be absent, if the tape has failed */
+  if (tape->status) return 0; /* if the tape has failed, an input may be absent */
   if (row->run_forward) {
     row->run_forward(&call);
   } else {

@@ -45,7 +45,7 @@ static uint32_t pop_ready(tsr__tape *tape) {
     i = child;
   }
   if (count) heap[i] = last;
-  assert(!count || heap[0] < top); /* the latest first, and each op once */
+  assert(!count || heap[0] < top); /* the latest is at the top, and each op occurs once */
   return top;
 }
 
@@ -89,7 +89,7 @@ tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id t
   return sum;
 }
 
-/* A gradient that one kernel of autograd's own makes of others. */
+/* A gradient that one of autograd's own kernels computes from others. */
 static tsr__tensor_id make_gradient(tsr__tape *tape, tsr__program_place place, tsr__kernel_use use,
                                     tsr__dtype dtype, tsr__layout layout) {
   use.op = TSR_NONE;
@@ -114,7 +114,7 @@ static tsr__tensor_id add_gradients(tsr__tape *tape, tsr__tensor_id old, tsr__te
   return sum;
 }
 
-/* Another view of a gradient that the caller holds; the gradient itself goes. */
+/* Another view of a gradient that the caller holds; the gradient itself is released. */
 static tsr__tensor_id view_gradient(tsr__tape *tape, tsr__tensor_id grad, tsr__layout layout) {
   tsr__tensor_id view = tsr__tensor_view(tape, grad, layout);
   tsr__gradient_is_view(tape, view);
@@ -122,8 +122,8 @@ static tsr__tensor_id view_gradient(tsr__tape *tape, tsr__tensor_id grad, tsr__l
   return view;
 }
 
-/* The gradient of a view, held by the caller, as one of the tensor that it is a view of: the same
- * numbers in that shape. Always possible, because a gradient has the layout of its input. */
+/* Turn the gradient of a view, held by the caller, into a gradient of the tensor under the view: the same numbers in
+ * another shape. Always possible, because a gradient has the layout of its input. */
 static tsr__tensor_id undo_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__tensor_id root,
                                 tsr__tensor_id grad) {
   tsr__layout as_root;
@@ -179,7 +179,7 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   t = tsr__tensor_at(tape, leaf);
   t->grad = grad;
   if (!t->is_parameter) return;
-  /* Whatever it was made for: a loss may make it in forward. */
+  /* Its category was another one if, for example, a loss made it in forward. */
   tape->slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
   tsr__tensor_set_home(tape, grad, (tsr__memory_space)tape->homes.gradients);
   if (!tape->gradient_stored) return;
@@ -205,7 +205,7 @@ void tsr__op_node(tsr__op_call *call, const char *node) {
   call->node = node;
 }
 
-/* Bring a gradient to the shape and type of what it is for. */
+/* Bring a gradient to the shape and type of the tensor that it belongs to. */
 static tsr__tensor_id validate(tsr__tape *tape, tsr__tensor_id grad, tsr__tensor_id input) {
   if (!grad) return 0;
   tsr__shape wanted = tsr__tensor_shape(tape, input), given = tsr__tensor_shape(tape, grad);
@@ -250,7 +250,7 @@ static tsr__op_call begin_call(tsr__tape *tape, uint32_t index) {
   return call;
 }
 
-/* What was added to a gradient that was there is passed on already. */
+/* Gradients that were added to an existing one are passed on already. */
 static void release_joined(tsr__tape *tape, tsr__op_call *call) {
   for (uint32_t i = 0; i < TSR__OP_INPUTS; i++) {
     if (!call->reg[SO_FAR(i)]) continue;
@@ -261,7 +261,7 @@ static void release_joined(tsr__tape *tape, tsr__op_call *call) {
   }
 }
 
-/* What a checkpoint computed again for the op goes when its function returns. */
+/* Tensors that a checkpoint computed again for the op are released when its function returns. */
 static void release_packed(tsr__tape *tape, tsr__op_call *call) {
   for (uint32_t i = 0; i < TSR__OP_SAVED; i++) {
     if (!tape->ops.items[call->op].holder[i]) continue;

@@ -1,4 +1,4 @@
-/* check.c - what must hold of a finished tape. Debug builds check every schedule that is built.
+/* check.c - the invariants of a finished tape. Debug builds check every schedule that is built.
  *
  * Slots, along the schedule:
  *
@@ -8,8 +8,9 @@
  *   NEW ..... (leaked)     exists for good, and the next step makes another one
  *   NEW_ONCE ............  exists from there on, for good
  *
- * A kernel runs on slots that exist, in its own space. A move starts once and is waited for once. Phases nest. Nothing is left over: no variable, no gradient on
- * its way, no op that waits for one; a slot counts as many tensors as are alive on it. */
+ * A kernel runs on slots that exist, in its own space. A move starts once and is waited for once. Phases nest. At the
+ * end no variable is left, no gradient is on its way, no op waits for one, and each slot's count equals the number of
+ * its live tensors. */
 #include <string.h>
 
 #include "graph/tape.h"

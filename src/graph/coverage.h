@@ -1,9 +1,8 @@
 /* coverage.h - which elements of a storage have been written.
  *
- * A storage may have 2^40 elements and be written in slices of views, so neither a bit for each
- * element nor a list of all pieces will do. But views repeat: every third of a packed (batch, rows,
- * 3 * width) tensor is the same piece again and again. A set is therefore a period, which divides the
- * storage, and the pieces within one period:
+ * A storage may have 2^40 elements and be written in slices of views: too many for a bit per element or for a list of
+ * all pieces. But views repeat: every third of a packed (batch, rows, 3 * width) tensor is the same piece again and
+ * again. A set is therefore a period, which divides the storage, and the pieces within one period:
  *
  *   keys in (4, 512, 3 * 768)        period 2304, [768, 1536)
  *   rows 64 to 128 of (4, 512, 768)  period 393216, [49152, 98304)

@@ -1,15 +1,15 @@
 /* in_place.c - ops that write their result over an operand.
  *
- * The program knows which operand no statement reads afterwards (attributes.spent). Whether its memory may be used follows
- * from the tape: nothing else may hold it - not what an op saved for backward, this one or another, and not the program - and
- * the result must have its type and shape. Where the program only allows it, the result is a new tensor otherwise; where
- * it was asked for (attributes.is_in_place) the tape fails, and says who is in the way.
+ * The program knows which operand no statement reads afterwards (attributes.spent). Whether its memory may be used
+ * follows from the tape: nothing else may hold it - not what an op saved for backward, this one or another, and not
+ * the program - and the result must have its type and shape. If that is not possible, the result is a new tensor, or,
+ * if the options require it to be in place (attributes.is_in_place), the tape fails and names what needs the operand.
  *
  *   before the op   held by others, another type    tsr__op_choose_place
  *   after it        saved by the op itself          tsr__op_check_place
  *
- * What was overwritten may still be held, by a variable of a function that has not returned, and does not count any more.
- * What an op computes again for what it saved is never in place: others may need the operand of that. */
+ * An overwritten tensor may still be held by a variable of a function that has not returned; such a holder does not
+ * count. An op that is computed again never runs in place, because other ops may need its operand. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,13 +55,13 @@ static void note_holder(const tsr__op_call *call, uint32_t saver) {
 
 /* ---- before and after an op ---- */
 
-/* How many tensors share the memory, of which somebody may read. */
+/* How many tensors that may still be read share the memory. */
 static uint32_t readable(const tsr__tape *tape, tsr__tensor_id tensor) {
   const tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
   return slot->tensors - slot->overwritten;
 }
 
-/* Whether the result of an op that goes element by element has the operand's type and shape. */
+/* Whether the result of an elementwise op has the operand's type and shape. */
 static bool fits(const tsr__op_call *call, uint32_t operand) {
   tsr__dtype dtype = tsr__op_dtype(call, operand);
   uint64_t elements = tsr__shape_elements(tsr__op_shape(call, operand));
@@ -92,7 +92,7 @@ void tsr__op_choose_place(tsr__op_call *call) {
     tsr__clash_note(tape, (tsr__clash){TSR__CLASH_TYPE, call->op, TSR_NONE, NULL});
 }
 
-/* The op itself is not recorded yet: what it saves is in its registers. */
+/* The op itself is not recorded yet, so its saved tensors are in registers. */
 void tsr__op_check_place(tsr__op_call *call) {
   tsr__tape *tape = call->tape;
   if (!call->over || tape->status) return;

@@ -1,9 +1,9 @@
-/* op.h - the op table: what each op makes, keeps, needs for a moment, and runs.
+/* op.h - the op table: what each op allocates, saves, uses temporarily, and runs.
  *
- * An op is declared in one place, its row: two lists of steps, for forward and backward. A step is
- * one kernel - a multiplication, a softmax, a matrix product - with all tensors that it reads and
- * writes and all numbers that it needs, in PyTorch's order; around it are the steps that keep a
- * tensor for backward, or release one. Everything else is derived from the steps:
+ * An op is declared in one place, its row: two lists of steps, for forward and backward. A step is one kernel - a
+ * multiplication, a softmax, a matrix product - with all tensors that it reads and writes and all numbers that it
+ * needs, in PyTorch's order; around it are the steps that save a tensor for backward, or release one. Everything else
+ * is derived from the steps:
  *
  *   what is allocated, when and for how long    the tape's schedule (tape.h)
  *   what backward keeps                         the SAVE steps
@@ -42,16 +42,16 @@
  * A register that is assigned again releases what it held, after the new tensor is there, as a
  * variable of Python's does. A step whose result is a gradient that nothing needs is omitted.
  *
- * JOIN is how weights' gradients need no temporary: if a gradient of the input has arrived - of another
- * use of it, or of a micro-batch before - and nothing else holds it, GRAD_IN(i) and SO_FAR(i) are that
- * tensor, the kernel adds to it, and nothing is passed on. Otherwise JOIN is a MAKE, SO_FAR(i) stays
- * empty, and a kernel whose operand is missing adds to nothing. REUSE likewise takes a tensor's memory
- * for the result if nothing but this register holds it and it is not kept in another space, which the
- * kernel must allow (in_place), and is a MAKE otherwise.
+ * With JOIN, weights' gradients need no temporary. If a gradient of the input has arrived already (from another use
+ * of it, or from an earlier micro-batch) and nothing else holds it, GRAD_IN(i) and SO_FAR(i) are that tensor, the
+ * kernel adds to it, and nothing is passed on. Otherwise JOIN is a MAKE, SO_FAR(i) stays empty, and a kernel whose
+ * operand is missing adds to nothing. REUSE likewise takes a tensor's memory for the result if nothing but this
+ * register holds it and it is not kept in another space, which the kernel must allow (in_place), and is a MAKE
+ * otherwise.
  *
- * A gradient has the layout of its tensor: with dimensions nested in the same order (what PyTorch
- * calls the gradient layout contract), so that autograd can view them in the shape of what an input
- * is a view of. */
+ * A gradient has the layout of its tensor: its dimensions are nested in the same order (PyTorch calls this the
+ * gradient layout contract). So if an input is a view, autograd can view its gradient in the shape of the viewed
+ * tensor. */
 #ifndef TSR_GRAPH_OP_H
 #define TSR_GRAPH_OP_H
 
@@ -265,7 +265,7 @@ typedef struct tsr__rule_book {
   const char *name;
   bool is_torch; /* the program around the ops is transformers', too: caches, masks, outputs,
                   * workspaces */
-  /* A gradient that is a view keeps what it is a view of, so that no other is added to it in place:
+  /* A gradient that is a view keeps the viewed tensor alive, so that no other gradient is added to it in place:
    * as_view of torch/csrc/autograd/VariableTypeUtils.h notes the base with gradients disabled, too. */
   bool views_keep_bases;
   bool sums_flat; /* kernels can add to gradients that are there, token after token */
@@ -314,9 +314,9 @@ typedef struct tsr__kernel_use {
   uint32_t op, draw; /* as tsr__kernel_run has them */
 } tsr__kernel_use;
 
-/* The gradient of a tensor that has arrived so far, if nothing else holds it, or 0: of other uses in
- * this backward pass or, of a leaf, of passes before. A kernel may add to it in place of handing on
- * another. Not held. */
+/* The gradient of a tensor that has arrived so far, if nothing else holds it, or 0. It comes from other uses in this
+ * backward pass or, for a leaf, from earlier passes. A kernel may add to it instead of passing on another gradient.
+ * Not held. */
 tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id tensor);
 
 /* Note a run of tensors that are there. */
@@ -329,7 +329,7 @@ void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more)
 
 /* Decide whether the op writes its result over an operand; before its steps run. */
 void tsr__op_choose_place(tsr__op_call *call);
-/* Check that nobody needs what was overwritten; after its steps have run. O(ops) where somebody does. */
+/* Check that nothing needs the overwritten tensor; after its steps have run. O(ops) if something does. */
 void tsr__op_check_place(tsr__op_call *call);
 
 /* Keep `tensor` for backward as the op's i-th, as the plan says (saved.c). */

@@ -1,9 +1,8 @@
 /* place.h - the named places of a training program.
  *
- * A program (src/models) reports where it is: in which function, calling which part of the model.
- * Lifetimes need the functions, since a function's variables are released when it returns; plans
- * and stacks (tracer.h) need the parts. The names are the model's own. What PyTorch calls a place,
- * in which file and on which line, is known to src/torch alone. */
+ * A program (src/models) reports where it is: in which function, calling which part of the model. Lifetimes need the
+ * functions, since a function's variables are released when it returns; plans and stacks (tracer.h) need the parts.
+ * The names are the model's own. Only src/torch knows PyTorch's name, file and line of a place. */
 #ifndef TSR_GRAPH_PLACE_H
 #define TSR_GRAPH_PLACE_H
 

@@ -1,4 +1,4 @@
-/* saved.c - what an op saves for backward, and where it is until then.
+/* saved.c - the tensors that an op saves for backward, and where they are until then.
  *
  *   kept        the op holds the tensor itself
  *   elsewhere   the same, and its storage's home is another memory space (spaces.c)
@@ -10,12 +10,13 @@
  *
  * The tape's plan chooses among the first four, for ops outside of checkpoints.
  *
- * An op that may be run again pins those inputs that no op of its block made: they stay alive until its own backward, and so
- * nothing outside of the block is computed again. All who could ask for its results come before that, because backward
- * runs consumers first. Random numbers are the same again: an op draws from its own count.
+ * An op that may run again pins those inputs that no op of its block made: they stay alive until its own backward, so
+ * nothing outside of the block has to be computed again. All ops that may need its results run their backward before
+ * that, because backward runs consumers first. The second run draws the same random numbers, because each op draws
+ * from its own count.
  *
- * Invariants: a bit of op->narrowed, op->remade or a number in op->holder is set for what op->saved names but
- * does not hold as it is; op->pinned has a bit for each input that is held. */
+ * Invariants: a bit of op->narrowed or op->remade, or a number in op->holder, is set for each tensor that op->saved
+ * names without holding the tensor itself; op->pinned has a bit for each input that is held. */
 #include <assert.h>
 
 #include "graph/plan.h"
@@ -27,7 +28,7 @@ static const tsr__tape_slot *slot_of(const tsr__tape *tape, tsr__tensor_id tenso
   return &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
 }
 
-/* What is kept for backward is kept elsewhere; weights and their casts are not. */
+/* Set the home of a tensor that is kept for backward. Weights and their casts stay where they are. */
 static void keep_in(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space) {
   const tsr__tape_slot *slot = slot_of(tape, tensor);
   if (slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static)
@@ -56,7 +57,7 @@ static uint32_t maker_of(const tsr__tape *tape, tsr__tensor_id tensor, uint32_t 
 
 /* ---- computed again ---- */
 
-/* Whether all that the op needs to run again is still there, or made by ops of which that is true. O(ops of a
+/* Whether everything that the op needs to run again is still alive, or made by ops that can run again. O(ops of a
  * block). */
 static bool can_pin(const tsr__tape *tape, uint32_t index) {
   const tsr__op *op = &tape->ops.items[index];
@@ -72,7 +73,7 @@ static bool can_pin(const tsr__tape *tape, uint32_t index) {
   return true;
 }
 
-/* Make sure that the op can be run again, and those that made its inputs. */
+/* Make sure that the op, and the ops that made its inputs, can run again. */
 static void pin(tsr__tape *tape, uint32_t index) {
   tsr__op *op = &tape->ops.items[index];
   if (op->is_pinned) return;
@@ -91,7 +92,7 @@ static void pin(tsr__tape *tape, uint32_t index) {
   }
 }
 
-/* Whether the tensor that the op saves can be computed again; if so, what that takes is pinned. */
+/* Whether the tensor that the op saves can be computed again. If so, the inputs that this takes are pinned. */
 static bool can_remake(tsr__op_call *call, tsr__tensor_id tensor) {
   tsr__tape *tape = call->tape;
   uint32_t block = tape->ops.items[call->op].block, maker = call->op;
@@ -151,7 +152,7 @@ static void keep_outputs(tsr__tape *tape, uint32_t index, const tsr__op_call *ca
   }
 }
 
-/* A root that is gone, made by its op again; held by the caller. */
+/* Make a root that was released again, by running its op. The caller holds it. */
 static tsr__tensor_id remake_root(tsr__tape *tape, tsr__tensor_id root) {
   uint32_t index = tsr__tensor_at(tape, root)->op;
   tsr__op_attributes attributes;
@@ -165,7 +166,7 @@ static tsr__tensor_id remake_root(tsr__tape *tape, tsr__tensor_id root) {
   return again;
 }
 
-/* The tensor, or the same elements again; held by the caller. */
+/* The tensor, or its elements computed again. The caller holds it. */
 static tsr__tensor_id remake(tsr__tape *tape, tsr__tensor_id tensor) {
   tsr__tensor_id root = tsr__tensor_root(tape, tensor);
   if (tape->status) return 0;
@@ -186,7 +187,7 @@ static tsr__tensor_id remake(tsr__tape *tape, tsr__tensor_id tensor) {
   return view;
 }
 
-/* What the op made and saved, again; those of its outputs that are alive are that. */
+/* Compute again what the op made and saved; outputs that are still alive are used. */
 static void remake_internal(tsr__op_call *call) {
   tsr__tape *tape = call->tape;
   uint16_t wanted = tape->ops.items[call->op].internal;
@@ -206,7 +207,7 @@ static void remake_internal(tsr__op_call *call) {
 
 /* ---- narrowed ---- */
 
-/* Rows shorter than that have more bytes of scales than they save. */
+/* For shorter rows, the scales take more bytes than narrowing saves. */
 enum { LEAST_COLUMNS = 16, SCALE_BYTES = 4 };
 
 static bool can_narrow(const tsr__tape *tape, tsr__tensor_id tensor, tsr__dtype to) {
@@ -241,7 +242,7 @@ static tsr__tensor_id dequantise(tsr__tape *tape, uint32_t op, tsr__tensor_id co
                            tsr__layout_like(tsr__tensor_layout(tape, was)));
 }
 
-/* The narrow copy of what several ops save is one. */
+/* Several ops that save the same tensor share one narrow copy. */
 static tsr__tensor_id narrow(tsr__op_call *call, tsr__tensor_id tensor, tsr__dtype to) {
   tsr__tape *tape = call->tape;
   tsr__tensor_id before = tsr__tensor_at(tape, tensor)->narrow;
@@ -267,7 +268,7 @@ static tsr__tensor_id widen(tsr__tape *tape, uint32_t op, tsr__tensor_id tensor)
 
 /* ---- checkpoints ---- */
 
-/* Stand in for a tensor that a checkpoint computes again. */
+/* Create a holder for a tensor that a checkpoint computes again. */
 static void pack(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   tsr__tape *tape = call->tape;
   tsr__tape_frame *frame = &tape->frames.items[tape->packing - 1];
@@ -276,7 +277,7 @@ static void pack(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
     return;
   }
   frame->holder_count++;
-  call->reg[SAVED(i)] = tensor; /* its name, for who checks the tape */
+  call->reg[SAVED(i)] = tensor; /* the tensor's name, for checks of the tape */
   assert(frame->first_holder + frame->holder_count == tape->holders.count);
   tape->ops.items[call->op].holder[i] = (uint32_t)tape->holders.count;
 }
@@ -312,7 +313,7 @@ static void close_holder(tsr__tape *tape, uint32_t number) {
 
 /* ---- saving, and having it back ---- */
 
-/* As the plan says; false if the op shall hold the tensor. */
+/* Follow the plan; false if the op should hold the tensor itself. */
 static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   tsr__tape *tape = call->tape;
   tsr__op *op = &tape->ops.items[call->op];
@@ -343,7 +344,7 @@ static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   return false;
 }
 
-/* Of an op that runs again for some of what it saves. */
+/* For an op that runs again to make some of the tensors that it saves. */
 static void save_again(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   tsr__tape *tape = call->tape;
   if (!(tape->remaking & 1u << i)) return;

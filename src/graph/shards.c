@@ -1,12 +1,12 @@
-/* shards.c - what ranks that train together share: units of parameters, and the moves that all of them make.
+/* shards.c - units of parameters that are spread over ranks, and the moves that all ranks make together.
  *
  *   unit    | weight ......... | bias .. | weight ........ | bias . |
  *   pieces  0                  64 k      64 l              64 m     elements: a multiple of 64 for each rank
  *   parts   | rank 0    | rank 1    | rank 2    | rank 3    |
  *
- * A part begins anywhere within a parameter, but at a multiple of 64 elements of it. From stage 1 on the parameters of a
- * unit are views of one slot, so that a rank's part is a view, too; in stage 3 that slot is there only while runs use it
- * (spaces.c), and the part is a slot of its own. */
+ * A part may begin anywhere within a parameter, at a multiple of 64 elements. From stage 1 on the parameters of a
+ * unit are views of one slot, so that a rank's part is a view, too; in stage 3 that slot is there only while runs use
+ * it (spaces.c), and the part is a slot of its own. */
 #include <assert.h>
 
 #include "graph/tape.h"

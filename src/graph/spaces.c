@@ -1,4 +1,4 @@
-/* spaces.c - copies between memory spaces: kernels run in one space, and what they need is kept in another.
+/* spaces.c - copies between memory spaces, for kernels that run in one space on tensors that are kept in another.
  *
  * A finished schedule has a space for each slot, its home, and one for each run. Where they differ, this file gives the
  * run a copy. Neighbouring runs share it: they are a *visit* of the slot.
@@ -8,16 +8,18 @@
  *   visit of block 3                   NEW START  WAIT run run | clean: DROP
  *                                                              | written to: START ... WAIT, DROP
  *
- * A section is what runs of one block do, or one op of the optimizer. What a visit needs is fetched from the beginning of
- * the section before (prefetch 1), and awaited before its first run. What it wrote is copied home in the section
- * after. So of whatever is moved, two sections are there at a time, and copies have a section to end in.
+ * A section consists of the runs of one block, or of one op of the optimizer. The copy for a visit starts at the
+ * beginning of the previous section (prefetch 1), and is awaited before the visit's first run. Results are copied
+ * home during the next section. So at any time the device has the moved tensors of two sections, and each copy has
+ * the time of a section.
  *
- * A slot whose first visit makes it (an activation, a gradient) begins there, and its home is allocated when it goes.
- * Uses less than three sections apart are one visit: between them there would be no time to be away.
+ * A slot that is made by its first visit (an activation, a gradient) starts there, and its home is allocated when it
+ * is copied home. Uses less than three sections apart are one visit, because there is no time to copy the slot away
+ * and back between them.
  *
- * What ranks keep parts of (tape.h) has no home of its own: a visit is gathered from these parts, and gone after its last
- * run. It lasts as long as its phase at most, so that every unit is gathered once in each forward and once in each
- * backward pass, and once more where a block is computed again long before its backward.
+ * Parameters of which each rank keeps a part (tape.h) have no home: a visit gathers the parts, and its copy is
+ * dropped after its last run. It ends with its phase at the latest. So every unit is gathered once in each forward
+ * and once in each backward pass, and once more if a block is recomputed long before its backward.
  *
  * Invariants, checked by the validator: a run's tensors are in its space; nothing writes what is being copied, nothing
  * reads a copy before its WAIT; a slot is made once and dropped once, a copy like any other. */
@@ -87,8 +89,8 @@ static uint32_t operand_count(const tsr__kernel_run *run) {
   return (uint32_t)run->read_count + run->write_count + run->scratch_count;
 }
 
-/* What cannot be elsewhere stays: outputs that the program holds, what is too small to matter, and memory that is
- * used again within one block. */
+/* Some slots stay: outputs that the program holds, slots that are too small to matter, and memory that is used again
+ * within one block. */
 static void settle_homes(mover *m) {
   for (size_t i = 1; i < m->tape->slots.count; i++) {
     tsr__tape_slot *slot = &m->tape->slots.items[i];
@@ -161,14 +163,14 @@ static void add_move_use(mover *m, uint32_t at, uint32_t slot, bool reads, bool 
   if (m->lives[slot].is_moved) add_use(m, &one, slot);
 }
 
-/* Ranks move what is at home. */
+/* Moves of ranks work on homes. */
 static void add_move_uses(mover *m, uint32_t at, const tsr__tape_move *move) {
   add_move_use(m, at, move->from, true, move->from == move->to);
   if (move->to != move->from) add_move_use(m, at, move->to, false, true);
 }
 
-/* What a run belongs to: its block or, in the optimizer, its op. Autograd's own runs belong to what runs, and so does
- * an optimizer within backward. */
+/* The section of a run: its block or, in the optimizer, its op. Autograd's own runs belong to the current section,
+ * and so does an optimizer within backward. */
 static uint64_t section_of(const tsr__tape *t, const tsr__kernel_run *run, bool is_optimizer,
                            uint64_t current) {
   if (run->op == TSR_NONE) return current;
@@ -322,7 +324,8 @@ static bool is_update(const mover *m, const use *u) {
   return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)m->tape->ops.items[run->op].kind);
 }
 
-/* The uses from `first` on that share a copy: until there is time to be away, or the home changes. */
+/* The uses from `first` on that share a copy: up to a gap that is long enough to copy the slot away and back, or a
+ * change of its home. */
 static visit gather(const mover *m, const use *first) {
   visit v = {.first = first, .last = first, .is_once = true, .is_update = true};
   for (const use *u = first; u; u = next_use(m, u)) {
@@ -358,7 +361,7 @@ static uint32_t begin_of(const mover *m, uint32_t section) {
   return m->sections.items[section];
 }
 
-/* Where what was written by the use is home at the latest: at the end of the next section, or of the phase. */
+/* Where a copy home must have ended after the use: at the end of the next section, or of the phase. */
 static uint32_t home_by(const mover *m, const visit *v) {
   const use *last = v->last;
   uint32_t by = (uint32_t)m->tape->schedule.count - 1;
@@ -372,7 +375,7 @@ static uint32_t home_by(const mover *m, const visit *v) {
   return by;
 }
 
-/* Bring the slot to where it is needed. `settled`: from here on its home has what it should. */
+/* Copy the slot to the space where it is needed. `settled`: from this instruction on its home is up to date. */
 static void fetch(mover *m, const visit *v, uint32_t slot, uint32_t copy, uint32_t settled) {
   uint32_t at = v->first->at, from = begin_of(m, v->first->section ? v->first->section - 1 : 0);
   if (overwrites(m, v, slot)) {
@@ -387,7 +390,7 @@ static void fetch(mover *m, const visit *v, uint32_t slot, uint32_t copy, uint32
   edit_at(m, at, RANK_WAIT, TSR__INSTR_WAIT, move);
 }
 
-/* Bring it home. Returns from where on its home has what was written. */
+/* Copy the slot home. Returns the instruction from which on its home is up to date. */
 static uint32_t bring_home(mover *m, const visit *v, uint32_t slot, uint32_t copy, bool is_first) {
   uint32_t from = v->last->at + 1, by = home_by(m, v);
   assert(by >= from);
@@ -419,7 +422,7 @@ static void place_slot(mover *m, uint32_t slot) {
     }
     visit v = gather(m, u);
     bool goes_home = v.is_written && (v.after || lasts), is_first = !exists;
-    if (is_first && !goes_home) { /* it lives and dies there */
+    if (is_first && !goes_home) { /* it is made and dropped there */
       m->tape->slots.items[slot].space = u->space;
       return;
     }

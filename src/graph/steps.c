@@ -1,9 +1,8 @@
 /* steps.c - running a list of steps (op.h): tensors made, kernels noted, tensors let go.
  *
- * A kernel with several results is a few MAKE steps and the RUN that writes them, perhaps with
- * other kernels between. Loops do not nest. What lists may not do - leave a temporary, name a
- * register that is out of place - is asserted here; whether a program computes is the validator's
- * part. */
+ * A kernel with several results is a few MAKE steps and the RUN that writes them, perhaps with other kernels between.
+ * Loops do not nest. This file asserts that lists are well-formed (no temporary is left, registers are used where
+ * they are allowed); the validator checks that a program can be computed. */
 #include <assert.h>
 
 #include "graph/table.h"
@@ -51,7 +50,7 @@ static void add_to(uint64_t *sum, uint64_t more) {
   *sum = *sum > UINT64_MAX - more ? UINT64_MAX : *sum + more;
 }
 
-/* Append tensors, without those that are missing at the end; their number. */
+/* Append tensors, without the absent ones at the end. Returns their number. */
 static uint8_t push_operands(tsr__tape *tape, const tsr__tensor_id *tensors, uint32_t most) {
   uint8_t count = (uint8_t)most;
   while (count && !tensors[count - 1]) count--;
@@ -169,7 +168,7 @@ static tsr__dtype type_of(const tsr__op_call *call, const tsr__op_step *step) {
   return tsr__op_dtype(call, model);
 }
 
-/* Whose gradient the register is to hold: its input's register, or 0. */
+/* The register of the input whose gradient this register will hold, or 0. */
 static uint32_t input_of(uint32_t reg) {
   return reg >= GRAD_IN(0) && reg < GRAD_IN(TSR__OP_INPUTS) ? reg - GRAD_IN(0) + IN(0) : 0;
 }
@@ -249,7 +248,7 @@ static void run_kernel(tsr__op_call *call, const tsr__op_step *step) {
   if (call->tape->tracer) call->tape->tracer->end_step(call->tape->tracer);
 }
 
-/* Whether a tensor is what the step would make. */
+/* Whether a tensor has the shape, type and layout of the step's result. */
 static bool is_like_made(const tsr__op_call *call, const tsr__op_step *step,
                          tsr__tensor_id tensor) {
   return tsr__tensor_dtype(call->tape, tensor) == type_of(call, step) &&
@@ -257,7 +256,7 @@ static bool is_like_made(const tsr__op_call *call, const tsr__op_step *step,
                              layout_of(call, step, shape_of(call, step)));
 }
 
-/* The gradient that is there, to add to; else a new one. */
+/* The existing gradient, to be added to; otherwise a new one. */
 static void join(tsr__op_call *call, const tsr__op_step *step) {
   uint32_t input = input_of(step->to);
   assert(input && !call->reg[step->to]);
@@ -292,7 +291,7 @@ static void pass(tsr__op_call *call, const tsr__op_step *step) {
   assign(call, step->to, call->reg[step->reads[0]]);
 }
 
-/* A tensor as it is needed: itself, or what the kernel makes of it. */
+/* The tensor in the form that is needed: itself, or the result of the kernel. */
 static void convert(tsr__op_call *call, const tsr__op_step *step, bool is_same) {
   if (is_same)
     pass(call, step);

@@ -210,7 +210,7 @@ tsr__tensor_id tsr__tensor_detach(tsr__tape *tape, tsr__tensor_id tensor, bool r
 
 void tsr__tensor_hold(tsr__tape *tape, tsr__tensor_id tensor) {
   if (!tensor) return;
-  assert(tsr__tensor_at(tape, tensor)->holders); /* nothing comes back to life */
+  assert(tsr__tensor_at(tape, tensor)->holders); /* a released tensor cannot be held again */
   tsr__tensor_at(tape, tensor)->holders++;
 }
 
@@ -340,7 +340,7 @@ void tsr__tape_leak(tsr__tape *tape, tsr__tensor_id tensor) {
   slot->is_leaked = tape->has_leaks = true;
 }
 
-/* Insert the drops of what is held until `point` where that point is. */
+/* At the place of `point`, insert the drops of the tensors that are held until then. */
 static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
   TSR__VECTOR(tsr__tape_instr) drops = {0};
   size_t at = tape->carry_at[point];
@@ -369,7 +369,7 @@ static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
 int tsr__tape_finish(tsr__tape *tape) {
   bool done[TSR__CARRY_COUNT] = {false};
   if (tape->status) return tape->status;
-  for (size_t round = 0; round < TSR__CARRY_COUNT; round++) { /* the last place first */
+  for (size_t round = 0; round < TSR__CARRY_COUNT; round++) { /* from the last place backwards */
     size_t best = TSR__CARRY_COUNT;
     for (size_t i = 0; i < TSR__CARRY_COUNT; i++)
       if (!done[i] && (best == TSR__CARRY_COUNT || tape->carry_at[i] > tape->carry_at[best]))

@@ -1,4 +1,4 @@
-/* tape.h - one training step, recorded op by op, and what it asks of memory.
+/* tape.h - one training step, recorded op by op, and the memory that it needs.
  *
  * A program (src/models) is written the way PyTorch's is: it calls ops on tensors, binds results to
  * the variables of functions, and starts the backward pass. The tape runs it once, without data,
@@ -22,8 +22,8 @@
  * the two differ, tsr__tape_finish adds copies (spaces.c): a copy is a slot of its own, from START to WAIT both are there,
  * and what a kernel wrote to one is copied back.
  *
- * Ranks that train together have the same tape, but for what each of them keeps of a unit (tsr__sharding). Their sums and
- * copies of each other's data are moves, too, from START to WAIT (shards.c).
+ * Ranks that train together have the same tape, except for the part of each unit that they keep (tsr__sharding).
+ * Their sums and copies of each other's data are moves, too, from START to WAIT (shards.c).
  *
  * A slot is dropped with its last tensor, a tensor with its last holder. Variables belong to
  * functions (tsr__scope_enter) and go when these return (tsr__scope_leave), or when the program
@@ -92,7 +92,7 @@ typedef enum tsr__memory_space {
   TSR__SPACE_COUNT
 } tsr__memory_space;
 
-/* A storage. What it is for is known for certain only when the program has ended. */
+/* A storage. Its category is final only when the program has ended. */
 typedef struct tsr__tape_slot {
   uint64_t bytes;
   uint32_t tensors;     /* that share it, */
@@ -465,8 +465,8 @@ tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape
                                    tsr_category category);
 /* Other elements, or the same in another order, of the tensor's storage. */
 tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__layout layout);
-/* Note that autograd made this gradient as a view of another. It has no gradient itself; by the rules of
- * some books, what it is a view of goes on to hold the storage. */
+/* Note that autograd made this gradient as a view of another. The view has no gradient itself; with some rule books,
+ * the viewed gradient continues to hold the storage. */
 void tsr__gradient_is_view(tsr__tape *tape, tsr__tensor_id gradient);
 /* The same elements in another shape, which must not need a copy. */
 tsr__tensor_id tsr__tensor_reshape(tsr__tape *tape, tsr__tensor_id tensor, tsr__shape shape);
@@ -483,10 +483,10 @@ static inline bool tsr__tensor_is_sole(const tsr__tape *tape, tsr__tensor_id ten
   const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
   return t->holders == 1 && !t->has_base && tape->slots.items[t->slot].tensors == 1;
 }
-/* Set what its memory is for, if that is more specific than what is known. */
+/* Set the category of its memory, if it is more specific than the current one. */
 void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_category category);
-/* Keep its storage in that space between uses. An activation that the program holds at the end of the step, or that is
- * not away for at least two sections (spaces.c), stays where it is used. */
+/* Keep its storage in that space between uses. An activation stays where it is used if the program holds it at the
+ * end of the step, or if it would not be away for at least two sections (spaces.c). */
 void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space);
 
 /* ---- Ranks: shards.c ---- */
@@ -552,7 +552,7 @@ uint32_t tsr__trace_stack(tsr__tape *tape, tsr__kernel kernel);
 
 void tsr__tape_begin(tsr__tape *tape, tsr__tape_phase phase);
 void tsr__tape_end(tsr__tape *tape, tsr__tape_phase phase);
-/* Here the step before releases what it held until this point. */
+/* Mark the place at which the previous step releases what it held until this point. */
 void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point);
 /* The program holds the tensor beyond the step, until that point of the next. */
 void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carry_point point);
@@ -571,10 +571,10 @@ int tsr__tape_fail(tsr__tape *tape, int status);
 void tsr__clash_note(tsr__tape *tape, tsr__clash clash);
 /* Say in `out` what clashed; the tape has failed with TSR_ERROR_ARGUMENT. */
 void tsr__clash_describe(const tsr__tape *tape, char *out, size_t room);
-/* The program has ended: put the drops of what is carried in their places, add the copies between memory
- * spaces, and check the result in debug builds. 0 or the sticky status. O(instructions). */
+/* The program has ended: insert the drops of carried slots, add the copies between memory spaces, and check the
+ * result in debug builds. 0 or the sticky status. O(instructions). */
 int tsr__tape_finish(tsr__tape *tape);
-/* Add the copies between memory spaces (spaces.c); part of tsr__tape_finish. 0, TSR_ERROR_LIMIT or
+/* Add the copies between memory spaces (spaces.c). Called by tsr__tape_finish. 0, TSR_ERROR_LIMIT or
  * TSR_ERROR_MEMORY. O(instructions log instructions). */
 int tsr__tape_place_moves(tsr__tape *tape);
 /* Assert what must hold of a finished tape (check.c). 0, or TSR_ERROR_MEMORY when there was no memory

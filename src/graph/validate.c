@@ -20,8 +20,8 @@ typedef enum presence { GONE, THERE, LASTS } presence; /* LASTS: static, or made
 
 typedef struct slot_state {
   uint8_t presence;
-  bool is_gradient; /* backward wrote to it: what forward left there is gone */
-  bool is_scratch;  /* a kernel's room: what it holds has no meaning */
+  bool is_gradient; /* backward wrote to it: forward's contents are overwritten */
+  bool is_scratch;  /* scratch memory of a kernel: its contents have no meaning */
   bool is_once;     /* made in the first step only */
   uint32_t writer;  /* the last write since the last read, as a link, or TSR_NONE */
   uint32_t covered; /* 1 + its set in `sets`; 0: all is written, or nothing is */
@@ -184,8 +184,7 @@ static bool repeats_to(tsr__shape small, tsr__shape large) {
   return true;
 }
 
-/* Rows and columns of an operand as the product takes it: within its last two dimensions, or with all
- * leading ones as rows. */
+/* Rows and columns of an operand of a product: its last two dimensions, or all leading dimensions together as rows. */
 static void matrix_of(tsr__shape shape, bool is_batch, bool is_transposed, uint64_t size[2]) {
   uint64_t columns = tsr__shape_from_end(shape, 0), rows = tsr__shape_from_end(shape, 1);
   if (!is_batch && columns) rows = tsr__shape_elements(shape) / columns;
@@ -264,8 +263,7 @@ static bool is_among(const validator *v, const tsr__tensor_id *list, uint32_t co
   return false;
 }
 
-/* Backward has an op's inputs and outputs only as far as forward saved them; gradients may have taken
- * their memory. */
+/* Backward may only read inputs and outputs that forward saved; gradients may have overwritten others. */
 static void check_saved(validator *v, tsr__tensor_id tensor, uint32_t i) {
   if (!v->is_backward || v->run->op == TSR_NONE) return;
   const tsr__op *op = &v->tape->ops.items[v->run->op];
@@ -447,7 +445,7 @@ static void walk(validator *v, const tsr__tape_instr *instr) {
   case TSR__INSTR_RUN: check_run(v, instr); break;
   case TSR__INSTR_START: start_move(v, &v->tape->moves.items[instr->subject]); break;
   case TSR__INSTR_WAIT: end_move(v, &v->tape->moves.items[instr->subject]); break;
-  case TSR__INSTR_DROP_PREV: /* of the step before: not this one's data */
+  case TSR__INSTR_DROP_PREV: /* data of the previous step */
   case TSR__INSTR_OP:
   case TSR__INSTR_BEGIN:
   case TSR__INSTR_END: break;
@@ -460,7 +458,7 @@ static void check_used(validator *v) {
     const tsr__tape_instr *instr = &tape->schedule.items[v->instr];
     if (instr->kind != TSR__INSTR_RUN || v->is_used[instr->subject]) continue;
     v->run = &tape->runs.items[instr->subject];
-    /* A batch may bring more than is needed, and so may an op that runs again. */
+    /* A batch may have tensors that are not needed, and an op that runs again may make some. */
     if (v->run->kernel == TSR__KERNEL_BATCH || v->run->is_again) continue;
     v->row = tsr__kernel_row_of((tsr__kernel)v->run->kernel);
     v->is_backward = instr->is_backward;

@@ -1,5 +1,4 @@
-/* validate.h - whether a program could be run: every kernel has what it needs, and leaves what others
- * need.
+/* validate.h - checks that a program could be run: every kernel gets what it needs, and writes what others need.
  *
  * The validator walks a finished tape's schedule as an executor would, without data, and checks
  *
@@ -11,8 +10,8 @@
  *   kernels     operands, results and numbers are as many as the kernel's row asks for, shapes fit, and
  *               random numbers have a key
  *
- * Static storage (parameters, buffers) counts as written; what the program holds when the step ends
- * counts as used. It stops at the first violation. */
+ * Static storage (parameters, buffers) counts as written; what the program holds when the step ends counts as used.
+ * The validator stops at the first violation. */
 #ifndef TSR_GRAPH_VALIDATE_H
 #define TSR_GRAPH_VALIDATE_H
 

@@ -1,4 +1,4 @@
-/* graph_data.h - what a step graph is in memory: between step_graph.c, which reads it, and rewrite.c. */
+/* graph_data.h - the representation of a step graph in memory: step_graph.c reads it, rewrite.c changes it. */
 #ifndef TSR_TRACED_GRAPH_DATA_H
 #define TSR_TRACED_GRAPH_DATA_H
 
@@ -57,7 +57,8 @@ struct tsr__step_graph {
   TSR__VECTOR(uint32_t)
   unheld; /* of each slot: before which instruction the program releases it; TSR_NONE: when it is freed */
   TSR__VECTOR(tsr__graph_work) work; /* by place; then what a rewrite adds */
-  bool is_work_assumed; /* the file does not say: each allocation is written, and as much is read */
+  bool
+      is_work_assumed; /* the file lacks it: assume that each allocation is written, and as many bytes are read */
   uint64_t copied_bytes;   /* to the host and back, while nothing else runs */
   TSR__VECTOR(char *) ops; /* owned; by text: of at::_ops::mm::call "mm", else NULL */
   const tsr__step_graph

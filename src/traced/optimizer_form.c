@@ -1,8 +1,9 @@
 /* optimizer_form.c - see rewrite.h.
  *
- * The tracer has run each optimizer in all of its forms, so here the instructions of its phase are exchanged for those of another form. Slots
- * that only the old form makes go, and the rest are numbered again. What refers to places in the schedule - saves and modules -
- * does not fit any more, so this rewrite comes last. */
+ * The tracer has run each optimizer in all of its forms, so this file replaces the instructions of the optimizer's
+ * phase by those of another form. Slots that only the old form makes are removed, and the rest are numbered again.
+ * Afterwards the indices of saves and modules into the schedule are not valid any more, so this rewrite is the last
+ * one. */
 #include <assert.h>
 #include <string.h>
 

@@ -3,12 +3,12 @@
  *   forward        begin ── instructions of the module ── last save ── end        what only its saves held is freed early
  *   backward       ... first use of a save ── the same instructions again, up to the last save ── the node that uses it ...
  *
- * A copy of the graph gets edits: instructions to insert before others, and drops to leave out. Places are numbers of the
- * original's instructions throughout. As PyTorch does, recomputation ends with the last tensor to save; what it has made
- * and has not saved is freed then, and what it has saved when the node that uses it does not need it any more. The
- * arguments of a checkpointed module stay until all that it saved has been used.
+ * A copy of the graph gets edits: instructions to insert before others, and drops to leave out. Places are always
+ * indices of the original's instructions. As in PyTorch, recomputation ends with the last tensor that is saved.
+ * Tensors that it made without saving them are freed then; saved ones are freed when the node that uses them has
+ * finished. The arguments of a checkpointed module stay until everything that it saved has been used.
  *
- * Nothing that a file claims of saves is believed: the result is checked like a file's instructions. */
+ * The file's information about saves is not trusted: the result is checked like the instructions of a file. */
 #include "traced/rewrite.h"
 
 #include <assert.h>
@@ -21,7 +21,8 @@
 #include "base/memory.h"
 #include "traced/graph_data.h"
 
-/* An instruction before the original's `at`; of several there, in the order in which they were noted. */
+/* An instruction to insert before the original's instruction `at`; several are inserted in the order in which they
+ * were noted. */
 typedef struct edit {
   uint32_t at, order;
   tsr__tape_instr instr;
@@ -39,10 +40,11 @@ typedef struct rewriter {
   TSR__VECTOR(selection) selected;
   uint32_t *module_of;          /* by save: a selected module, or TSR_NONE */
   uint32_t *made_at, *freed_at; /* by slot of the original; TSR_NONE: not in this step */
-  uint32_t *held;  /* by slot of the original: until when without the saves of selected modules */
-  uint32_t *clone; /* by slot of the original: its copy in the module under work, or TSR_NONE */
-  uint32_t *released;      /* by slot of the original: when the last save of its copy is */
-  uint32_t *next_backward; /* by instruction: with which backward begins, there or after it */
+  uint32_t *
+      held; /* by slot of the original: how long it is held without the saves of selected modules */
+  uint32_t *clone;    /* by slot of the original: its copy in the module under work, or TSR_NONE */
+  uint32_t *released; /* by slot of the original: when the last save of its copy is */
+  uint32_t *next_backward; /* by instruction: the first instruction of backward at or after it */
   bool *is_left_out;       /* by instruction */
   size_t slot_count, instr_count, work_count; /* of the original */
   size_t root, copy_root; /* in the chain: where recomputation, and copies, are called from */
@@ -210,7 +212,7 @@ static bool is_chosen(const tsr__step_graph *g, const tsr__graph_module *module,
          matches(g->texts.items[module->kind], pattern);
 }
 
-/* The first choice for a call, or `count`; `*is_both` if a later one says something else. */
+/* The first choice for a call, or `count`; `*is_both` if a later choice differs. */
 static size_t choice_of(const tsr__step_graph *g, const tsr__graph_module *module,
                         const tsr__rewrite_choice *choices, size_t count, bool *is_both) {
   size_t first = count;
@@ -273,7 +275,7 @@ const char *tsr__step_graph_obstacle(const tsr__step_graph *g, size_t index) {
   return NULL;
 }
 
-/* What cannot be rewritten, with the name of a module; NULL if nothing. */
+/* The reason why a module cannot be rewritten, with its name; NULL if there is no such module. */
 static const char *obstacle(const rewriter *w, const char **name) {
   uint32_t end = 0;
   for (size_t k = 0; k < w->selected.count; k++) {
@@ -291,7 +293,8 @@ static uint32_t later(uint32_t a, uint32_t b) {
   return a > b ? a : b;
 }
 
-/* When the last save of a module is released. TSR_NONE, if one is not in this step, is later than all. */
+/* When the last save of a module is released; TSR_NONE, which is later than all others, if that is not in this
+ * step. */
 static uint32_t end_of_saves(const rewriter *w, const tsr__graph_module *module) {
   uint32_t end = 0;
   for (uint32_t k = module->first_save; k < module->end_save; k++)
@@ -299,7 +302,7 @@ static uint32_t end_of_saves(const rewriter *w, const tsr__graph_module *module)
   return end;
 }
 
-/* Until when each slot is held without the saves that go. */
+/* How long each slot is held without the saves that are removed. */
 static void find_held(rewriter *w) {
   const tsr__step_graph *g = w->g;
   for (size_t i = 0; i < w->slot_count; i++)
@@ -320,8 +323,8 @@ static void find_held(rewriter *w) {
   }
 }
 
-/* Free each slot when nothing holds it any more, which may be later than before: arguments of checkpoints. What is freed
- * before backward begins is not kept for it, and the other way round. */
+/* Free each slot when nothing holds it any more. That may be later than before, for arguments of checkpoints. Slots
+ * that are freed before backward begins do not count as kept for backward; others do. */
 static bool free_when_unheld(rewriter *w) {
   for (uint32_t i = 0; i < (uint32_t)w->slot_count; i++) {
     uint32_t at = w->held[i] < w->instr_count ? w->held[i] : (uint32_t)w->instr_count;
@@ -371,7 +374,7 @@ static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, u
       if (stack != TSR_NONE && !add_stack(w, instr.stack, &stack)) return false;
       if (!insert(w, use, TSR__INSTR_NEW, w->clone[slot], stack)) return false;
     }
-    /* A drop of the original is where nothing held it: the program had released it by then. */
+    /* Nothing held the slot at the original's drop, so the program had released it by then. */
     bool is_drop = instr.kind == TSR__INSTR_DROP && w->clone[slot_of(&instr)] != TSR_NONE;
     if (!is_drop || w->released[slot_of(&instr)]) continue;
     if (!insert(w, use, TSR__INSTR_DROP, w->clone[slot_of(&instr)], TSR_NONE)) return false;
@@ -380,7 +383,7 @@ static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, u
   return true;
 }
 
-/* Free what is left: what is saved when it has been used, the rest when recomputation stops. */
+/* Free the slots that are left: saved ones when they have been used, the rest when recomputation stops. */
 static bool end_replay(rewriter *w, const tsr__graph_module *module, uint32_t use, uint32_t last) {
   for (uint32_t i = module->begin; i < last; i++) {
     const tsr__tape_instr *instr = &w->g->schedule.items[i];
@@ -419,7 +422,7 @@ static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
 
 /* ---- Offloading ---- */
 
-/* Each tensor that is saved is copied back for the node that uses it. */
+/* Copy each saved tensor back for the node that uses it. */
 static bool offload(rewriter *w, const tsr__graph_module *module) {
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
     const tsr__graph_save save = w->g->saves.items[k];

@@ -1,8 +1,9 @@
-/* rewrite.h - the step of another program, without tracing it: a module is checkpointed, what it saves is kept by the host, or
- * the optimizer has another form.
+/* rewrite.h - changes a traced step without tracing it again: checkpoints modules, offloads what they save to the
+ * host, or gives the optimizer another form.
  *
- * A slot lives as long as the program holds it or autograd has saved it. The graph says which (docs/step-graph.md), so a
- * save that is not made any more can be taken away, and what is left decides when the slot is freed. */
+ * A slot lives as long as the program holds it or autograd has it saved. The graph contains both lifetimes
+ * (docs/step-graph.md), so a save that is no longer made can be removed, and the remaining holders decide when the
+ * slot is freed. */
 #ifndef TSR_TRACED_REWRITE_H
 #define TSR_TRACED_REWRITE_H
 
@@ -22,10 +23,10 @@ typedef struct tsr__rewrite_choice {
 /* Why a call cannot be rewritten, as the end of a sentence about it; NULL if it can. O(its instructions * frames). */
 const char *tsr__step_graph_obstacle(const tsr__step_graph *graph, size_t module);
 
-/* Rewrite all calls in forward of the modules that are chosen; of modules within each other, the outer ones. `*out` is a new graph,
- * the caller's; `graph` stays. TSR_ERROR_ARGUMENT if a pattern matches none, if the graph lacks what it takes, if a module runs
- * backward or is checkpointed itself, or if a module or a part of it is to be both; TSR_ERROR_FORMAT if the graph contradicts itself;
- * TSR_ERROR_MEMORY. O(n log n + modules * choices). */
+/* Rewrite all calls in forward of the modules that are chosen; of modules within each other, the outer ones. `*out`
+ * is a new graph, the caller's; `graph` stays. TSR_ERROR_ARGUMENT if a pattern matches no module, if the graph lacks
+ * the necessary data, if a module runs backward or is checkpointed itself, or if a module or a part of it is to be
+ * both; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n + modules * choices). */
 int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
                             size_t count, tsr__step_graph **out, tsr_error *error);
 

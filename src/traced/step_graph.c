@@ -1,7 +1,8 @@
 /* step_graph.c - see step_graph.h.
  *
- * Arrays of the file become arrays here, checked once; after that indices are valid. Stacks of a snapshot are chains
- * of frames: stack s at depth d has the id first[s] + d, so that a caller's id is the next one. */
+ * Arrays of the file become arrays here, checked once; after that indices are valid. The stacks of a snapshot are
+ * chains of frames: the part of stack s from depth d outwards has the id first[s] + d, so a caller's id is the next
+ * number. */
 #include "traced/step_graph.h"
 
 #include <assert.h>
@@ -19,7 +20,7 @@
 /* Operations or bytes of one op. */
 #define MOST_WORK (UINT64_C(1) << 60)
 
-/* A reader: where it is, and the first thing that is wrong. */
+/* A reader: its position, and the first error. */
 typedef struct reader {
   tsr__step_graph *graph;
   tsr_error *error;
@@ -196,7 +197,7 @@ static bool read_slots(reader *r, const json_t *root) {
 
 /* ---- the schedule ---- */
 
-/* What has happened to a slot so far. */
+/* The state of each slot so far. */
 enum { UNTOUCHED, TAKEN, TAKEN_ONCE, GIVEN_BACK };
 
 /* A step graph has no phase of evaluation. */
@@ -224,7 +225,8 @@ static bool give_back(reader *r, order *o, size_t at, uint64_t slot) {
   return true;
 }
 
-/* The slot's memory of the step before: it must not be given back in its own step, which is checked at the end. */
+/* Free the slot's memory of the previous step. The slot must not be freed in its own step; the end of the reader
+ * checks that. */
 static bool give_back_previous(reader *r, size_t at, uint64_t slot) {
   assert(slot < r->graph->slots.count);
   tsr__tape_slot *s = &r->graph->slots.items[slot];
@@ -287,7 +289,7 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   return ok;
 }
 
-/* At the end of a step: what is left is carried into the next one, or made once. */
+/* At the end of a step: slots that are still live are carried into the next one, or made once. */
 static bool check_ends(reader *r, const order *o) {
   if (o->depth) return wrong(r, "phase", o->phases[o->depth - 1], "does not end");
   for (size_t i = r->graph->static_count; i < r->graph->slots.count; i++) {
@@ -486,7 +488,7 @@ static void note_phases(tsr__step_graph *g) {
 
 /* ---- the forms of optimizers ---- */
 
-/* Each slot is made, for good or to be freed after it. */
+/* Read an instruction: each slot is made, and stays or is freed afterwards. */
 static bool read_form_instruction(reader *r, tsr__graph_form *form, uint8_t *state,
                                   const json_t *item, size_t at) {
   static const char *const words[] = {"new", "once", "drop"};
@@ -699,7 +701,7 @@ static bool add_slots(const tsr__step_graph *graph, tsr__tape *tape) {
   bool ok = true;
   for (size_t i = 0; ok && i < graph->slots.count; i++) {
     tsr__tape_slot slot = graph->slots.items[i];
-    slot.tensors = slot.is_carried; /* what holds it until the next step */
+    slot.tensors = slot.is_carried; /* a carried slot has a holder until the next step */
     ok = TSR__VECTOR_PUSH(&tape->slots, slot);
     tsr__tape_tensor holder = {.layout = tsr__layout_dense(TSR__SHAPE(slot.bytes)),
                                .slot = (uint32_t)tape->slots.count - 1,
