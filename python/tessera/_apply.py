@@ -1,13 +1,14 @@
-"""apply(): a plan, put into effect on a PyTorch model.
+"""apply(): puts a plan into effect on a PyTorch model.
 
     with tessera.apply(model, 'plan.json', optimizer=optimizer) as applied:
         print(applied)
         for part, weight in applied.parts(batch):
             (model(**part).loss * weight).backward()
 
-A plan is a file of docs/plan.md, in either form: what `tessera plan MODEL --write-plan` writes has ranges of blocks, which are
-found in the model; one of a step graph names modules. Nothing is changed before all of the plan is understood. Each change
-notes how it is undone. What cannot be done to a model that exists, or only nearly, is listed with the reason.
+Plans are described in docs/plan.md. The two forms are plans with ranges of blocks, as `tessera plan MODEL --write-plan` writes them,
+whose blocks are found in the model, and plans of step graphs, which name modules. The whole plan is checked before anything is
+changed. Each change notes how to undo it. Parts of a plan that cannot be applied to an existing model, or only approximately, are
+listed with the reason.
 """
 import contextlib
 import json
@@ -30,14 +31,14 @@ _ENABLERS = ('gradient_checkpointing_enable', 'activation_checkpointing_enable')
 
 
 class Change(NamedTuple):
-    """One technique, and what it was applied to: the name of a module, of an attribute, or 'optimizer'."""
+    """One technique, and its target: the name of a module or of an attribute, or 'optimizer'."""
     technique: str
     target: str
     detail: str = ''
 
 
 class Left(NamedTuple):
-    """What of a plan was not applied, or only approximately, and why."""
+    """A part of the plan that was not applied, or only approximately, and why."""
     technique: str
     reason: str
 
@@ -48,7 +49,7 @@ Kind = TypeVar('Kind', bound='Applied')
 # ---- Plans ----
 
 def _read(plan: Any) -> Tuple[Dict[str, Any], str]:
-    """A plan and its name, from a file, or its content. What `tessera plan --json` prints contains one."""
+    """A plan and its name. `plan` is a file, or its content, or the output of `tessera plan --json`, which contains a plan."""
     if isinstance(plan, Mapping):
         found, name = dict(plan), '<plan>'
     else:
@@ -74,7 +75,7 @@ def _is_of_modules(plan: Mapping[str, Any]) -> bool:
 
 
 def _outer(names: Sequence[str]) -> List[str]:
-    """Of modules within each other, the outer ones."""
+    """The names without those of modules inside another module of the list."""
     found = set(names)
     return [name for name in names if not any(name[:i] in found for i, letter in enumerate(name) if letter == '.')
             and not ('' in found and name)]
@@ -97,7 +98,7 @@ def _chosen(model: Any, patterns: Sequence[str], key: str) -> List[str]:
 
 
 def blocks_of(model: Any) -> List[str]:
-    """Names of the model's blocks, in their order: the items of its outermost lists of modules of one class."""
+    """Names of the model's blocks, in order: the items of its longest outermost lists whose modules have one class."""
     import torch
     lists = [(name, module) for name, module in model.named_modules()
              if isinstance(module, torch.nn.ModuleList) and len(module) and len({type(item) for item in module}) == 1]
@@ -110,7 +111,7 @@ def blocks_of(model: Any) -> List[str]:
 # ---- What was done ----
 
 class Applied:
-    """What apply() did. undo() restores the model; so does the end of a `with`."""
+    """The result of apply(). undo() restores the model, and so does the end of a `with`."""
 
     def __init__(self, model: Any, plan: Mapping[str, Any]) -> None:
         self.model, self.plan = model, dict(plan)
@@ -137,8 +138,9 @@ class Applied:
             self._undo.pop()()
 
     def parts(self, batch: Mapping[str, Any], labels: Optional[str] = None) -> Iterator[Tuple[Dict[str, Any], Any]]:
-        """The batch in the plan's micro-batches: each with the weight that its loss gets, so that the sum is the mean over all.
-        `labels` names the labels: the weight is then the part's share of those that are not -100, instead of sequences."""
+        """Split the batch into the plan's micro-batches. Each comes with the weight of its loss, so that the weighted sum is the mean over
+        the batch. If `labels` names the labels, the weight is the part's share of the labels that are not -100 instead of its share of
+        the sequences."""
         return parts(batch, self.plan.get('micro_batch', 0), labels=labels, batches=self.plan.get('accumulate', 1))
 
     def __repr__(self) -> str:
@@ -156,14 +158,14 @@ class Applied:
                 lines.extend(_line(left.technique, left.reason))
         return '\n'.join(lines)
 
-    # ---- changes, each with its end ----
+    # ---- changes, each with its undo function ----
 
     def _note(self, undo: Callable[[], None], change: Change) -> None:
         self._undo.append(undo)
         self.changes.append(change)
 
     def _place(self, where: Dict[str, Any], key: str, value: Any) -> Callable[[], None]:
-        """Put a value into a dict; returns what undoes that."""
+        """Put a value into a dict. Returns a function that undoes it."""
         had, before = key in where, where.get(key)
 
         def back() -> None:
@@ -205,7 +207,7 @@ def _grouped(changes: Sequence[Change]) -> List[Tuple[str, str, List[str]]]:
 
 
 def _follows(last: Sequence[str], name: Sequence[str]) -> int:
-    """Where two names differ, if that is in one number and by one; else -1."""
+    """The index of the only part in which two names differ, if both have numbers there and the second is one more; else -1."""
     places = [i for i, pair in enumerate(zip(last, name)) if pair[0] != pair[1]]
     if len(last) != len(name) or len(places) != 1:
         return -1
@@ -214,7 +216,7 @@ def _follows(last: Sequence[str], name: Sequence[str]) -> int:
 
 
 def _ranges(names: Sequence[str]) -> str:
-    """a.0.b, a.1.b, a.2.b, c as a.0-2.b, c."""
+    """Shorten a list of names: a.0.b, a.1.b, a.2.b, c becomes a.0-2.b, c."""
     out: List[Tuple[List[str], List[str], int]] = []  # first name, last name, where they differ
     for name in (name.split('.') for name in names):
         at = _follows(out[-1][1], name) if out else -1
@@ -234,8 +236,8 @@ def _line(name: str, text: str) -> List[str]:
 
 def parts(batch: Mapping[str, Any], size: int, *, labels: Optional[str] = None, batches: int = 1
           ) -> Iterator[Tuple[Dict[str, Any], Any]]:
-    """Parts of `size` rows of a batch of tensors, each with the weight that its loss gets; 0 is the whole batch. `batches` of
-    them make a step."""
+    """Split a batch of tensors into parts of `size` rows (0: the whole batch), each with the weight of its loss. `batches` is the
+    number of batches per step."""
     import torch
     rows = {value.shape[0] for value in batch.values() if isinstance(value, torch.Tensor) and value.dim()}
     if len(rows) != 1:
@@ -262,8 +264,8 @@ def _form(plan: Mapping[str, Any]) -> bool:
 
 
 class _Choice(NamedTuple):
-    """Of one block."""
-    form: str  # of a checkpoint: none, full, part
+    """The plan's choice for one block."""
+    form: str  # of the checkpoint: none, full, part
     again: 'frozenset[str]'  # of a part, see _wrap.Policy
     is_away: bool
 
@@ -302,7 +304,7 @@ def _choice(checkpoint: str, saved: Mapping[str, str], applied: Applied) -> _Cho
 
 
 def _blocks(applied: Applied) -> List[Tuple[str, _Choice]]:
-    """What a plan with ranges says of each block of the model."""
+    """The choice of a plan with ranges for each block of the model."""
     plan = applied.plan
     ranges = plan.get('blocks', [])
     base = plan.get('checkpoint', 'none')
@@ -325,7 +327,7 @@ def _blocks(applied: Applied) -> List[Tuple[str, _Choice]]:
 
 
 def _checkpoint(applied: Applied, name: str, reentrant: bool, again: 'Optional[frozenset[str]]' = None) -> None:
-    if again is not None:  # there is no reentrant form of it
+    if again is not None:  # selective checkpoints have no reentrant form
         reentrant = False
     detail = ('reentrant' if reentrant else 'non-reentrant') if again is None else 'selective'
     applied.wrap(name, lambda module, inner: Checkpoint(module, inner, reentrant, again), Change('checkpoint', name, detail))
@@ -343,7 +345,7 @@ def _list_of(plan: Mapping[str, Any], key: str) -> List[str]:
 
 
 def _apply_modules(applied: Applied) -> None:
-    """A plan that names modules."""
+    """Apply the checkpoints and offloads of a plan that names modules."""
     plan, model = applied.plan, applied.model
     chosen = {key: _chosen(model, _list_of(plan, key), key) for key in ('checkpoint', 'offload')}
     for name in chosen['checkpoint']:
@@ -357,7 +359,7 @@ def _apply_modules(applied: Applied) -> None:
 
 
 def _apply_blocks(applied: Applied) -> None:
-    """A plan with ranges of blocks."""
+    """Apply the checkpoints and offloads of a plan with ranges of blocks."""
     offload = [word.strip() for word in str(applied.plan.get('offload', '')).split(',') if word.strip()]
     is_away = any(word.split(':')[0] == 'activations' for word in offload)
     choices = _blocks(applied)
@@ -427,7 +429,7 @@ _FORMS: Dict[str, Dict[str, Optional[bool]]] = {
 
 
 def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
-    """Another form of the same optimizer. Fused ones count their steps on the device."""
+    """Switch the optimizer to another form. Fused forms count their steps on the device."""
     import torch
     if optimizer is None:
         applied.skip(f'optimizer {word}', 'pass optimizer= to apply()')
@@ -453,7 +455,7 @@ def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
 
 
 def _in_backward(applied: Applied, optimizer: Any) -> None:
-    """Each parameter is updated as soon as its gradient is complete. State and settings are the optimizer's own."""
+    """Update each parameter as soon as its gradient is complete, with the optimizer's own state and settings."""
     if optimizer is None:
         applied.skip('optimizer in backward', 'pass optimizer= to apply()')
         return
@@ -485,7 +487,7 @@ class _Update:
         parameter.grad = None
 
 
-# What a loop does itself, or nobody can to a model that exists.
+# Choices that the training loop has to make itself, or that cannot be made for an existing model.
 _LEFT: Dict[str, str] = {
     'clip': 'call torch.nn.utils.clip_grad_norm_(model.parameters(), {}) before optimizer.step()',
     'in_place': 'tessera cannot tell which operands a model no longer needs',
@@ -543,7 +545,7 @@ def _apply_rest(applied: Applied, optimizer: Any) -> None:
 
 
 def _check(model: Any) -> None:
-    """Refuse what a plan would not go together with."""
+    """Refuse models to which a plan cannot be applied."""
     import torch
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f'a plan is applied to a torch.nn.Module, not to {type(model).__name__}')
@@ -564,14 +566,14 @@ def apply(model: Any, plan: Union[str, 'os.PathLike[str]', Mapping[str, Any]], *
     """Put a plan into effect on a model of PyTorch.
 
     `plan` is a plan file, its content, or the answer of `tessera plan --json`: with ranges of blocks or with names of modules.
-    `optimizer` takes the plan's form of the optimizer. Returns what was done and what was not; undo() restores everything. If the
-    plan cannot be applied, ArgumentError says why, and nothing has changed.
+    `optimizer` is switched to the plan's form of the optimizer. Returns what was done and what was not; undo() restores everything. If
+    the plan cannot be applied, ArgumentError explains why, and nothing has changed.
     """
     return applied_as(Applied, model, plan, optimizer)
 
 
 def applied_as(kind: Type[Kind], model: Any, plan: Any, optimizer: Any) -> Kind:
-    """apply(), with a class for the answer."""
+    """apply(), with the class of the result as an argument."""
     found, name = _read(plan)
     _check(model)
     applied = kind(model, found)

@@ -2,8 +2,8 @@
 
     tessera.fit(model, optimizer, step, '16GiB')
 
-The step is traced as it is, and if that does not fit, with what costs no time: no cache of keys and values, and a fused optimizer. From that
-graph, `tessera plan` finds a plan that names modules (_planned), without tracing again, and it is applied.
+The step is traced unchanged. If it does not fit, it is traced with the changes that cost no time: no key-value cache, and a fused
+optimizer. From that graph, `tessera plan` finds a plan that names modules (_planned), without tracing again, and the plan is applied.
 """
 import contextlib
 import json
@@ -23,7 +23,7 @@ _STEPS = 3  # from the third on, steps repeat
 
 
 class Prediction(NamedTuple):
-    """What a step takes at its peak."""
+    """The memory of a step at its peak."""
     allocated_bytes: int
     reserved_bytes: int
 
@@ -32,7 +32,7 @@ class Prediction(NamedTuple):
 
 
 class Fitted(Applied):
-    """What fit() did, with the peaks that it predicts: `before`, of the model as it was, and `after`, with the plan."""
+    """The result of fit(), with the predicted peaks: `before`, of the unchanged model, and `after`, with the plan."""
     budget_bytes: int
     before: Prediction
     after: Prediction
@@ -69,7 +69,7 @@ def _planned(graph: Dict[str, Any], budget: int, gpu: str) -> _Found:
 
 
 def _free(model: Any, optimizer: Any) -> Dict[str, Any]:
-    """What takes less memory and no more time."""
+    """The changes that take less memory and no more time."""
     import torch
     plan: Dict[str, Any] = {'version': 1}
     if getattr(getattr(model, 'config', None), 'use_cache', False):
@@ -86,8 +86,8 @@ def fit(model: Any, optimizer: Any, step: Callable[[], Any], budget: Union[int, 
 
     `step` runs one training step, as for trace(): zero_grad, forward, backward, optimizer, with tensors on 'cuda'. It is traced without a
     GPU, a plan is found that reserves no more than `budget` ('16GiB' or bytes), and applied to the model and the optimizer. Returns what
-    was done, as apply() does, with the predicted peaks before and after. If nothing fits, ArgumentError says what the leanest plan
-    needs, and nothing has changed. `gpu` and `value` are trace()'s.
+    was done, as apply() does, with the predicted peaks before and after. If nothing fits, ArgumentError states what the leanest plan
+    needs, and nothing has changed. `gpu` and `value` are passed to trace().
     """
     limit = _core.size(budget)
     if not limit:

@@ -1,8 +1,8 @@
-"""What apply() puts in the place of a module's forward: checkpointing, copies to the host, and a loss in chunks.
+"""The objects with which apply() replaces a module's forward: checkpointing, copies to the host, and a loss in chunks.
 
-Each is an object in the module's own `forward` attribute. Names of parameters, hooks and classes stay as they are. The object knows
-its module by a weak reference, so that a model without other references goes at once, and is copied and pickled with its
-module: the copy of a model calls the copy's blocks.
+Each is stored in the module's own `forward` attribute, so names of parameters, hooks and classes do not change. The object refers to
+its module weakly, so that a model is freed with its last other reference. It is copied and pickled with its module, so that the
+copy of a model calls the copy's blocks.
 """
 import functools
 import inspect
@@ -15,31 +15,31 @@ _CACHES = ('past_key_values', 'past_key_value', 'layer_past', 'use_cache')
 
 
 def _forward_of(module: Any) -> Callable[..., Any]:
-    """What its class has."""
+    """The forward of the module's class."""
     found: Callable[..., Any] = type(module).forward.__get__(module)
     return found
 
 
 def _is_cache(value: Any) -> bool:
-    """Of transformers, by what it does."""
+    """Whether the value is a key-value cache of transformers, judged by its methods."""
     return hasattr(value, 'get_seq_length') and hasattr(value, 'update')
 
 
 class Forward:
-    """In the place of a module's forward. `inner` is what was there: None, for what the class has, or another function."""
+    """Replaces a module's forward. `inner` is the function that it replaces; None stands for the forward of the class."""
 
     def __init__(self, module: Any, inner: Any) -> None:
         self._module = weakref.ref(module)
         self.inner = inner
         forward = _forward_of(module) if inner is None else inner
         self.__name__, self.__doc__ = 'forward', forward.__doc__
-        self.__signature__ = inspect.signature(forward)  # trainers look which arguments a model takes
+        self.__signature__ = inspect.signature(forward)  # trainers inspect which arguments a model takes
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return _again, (type(self), self._module(), self.inner, self.state())
 
     def state(self) -> Dict[str, Any]:
-        """What the constructor is called with besides."""
+        """Further arguments of the constructor, for copies."""
         return {}
 
     @property
@@ -59,7 +59,7 @@ def _again(kind: Any, module: Any, inner: Any, state: Dict[str, Any]) -> Any:
 
 # ---- Checkpoints ----
 
-# What a selective checkpoint keeps: results that take long to compute.
+# Results that a selective checkpoint keeps, because they take long to compute.
 _PRODUCTS = frozenset({'mm', 'addmm', 'bmm', 'baddbmm', 'convolution'})
 _ATTENTION = frozenset({'_scaled_dot_product_flash_attention', '_scaled_dot_product_efficient_attention',
                         '_scaled_dot_product_cudnn_attention', '_scaled_dot_product_flash_attention_for_cpu',
@@ -67,7 +67,7 @@ _ATTENTION = frozenset({'_scaled_dot_product_flash_attention', '_scaled_dot_prod
 
 
 class Policy:
-    """Which results of a block's ops are kept, for torch.utils.checkpoint: products and attention, except those in `again`.
+    """Decides for torch.utils.checkpoint which results of a block's ops are kept: products and attention, except those in `again`.
 
     `again` has 'inputs' for the products before attention (queries, keys, values), 'attention' for its own result, 'inner'
     for those after it (the first product after attention is its projection, which is always kept)."""
@@ -83,7 +83,7 @@ class Policy:
         if name in _ATTENTION or name == '_softmax':
             self.count[again] = 0
             keep = name != '_softmax' and 'attention' not in self.again
-        elif name in ('bmm', 'baddbmm'):  # scores, and what they weigh
+        elif name in ('bmm', 'baddbmm'):  # the products with queries and keys, and with values
             keep = 'attention' not in self.again
         elif name in _PRODUCTS and again not in self.count:
             keep = 'inputs' not in self.again
@@ -99,7 +99,7 @@ def _contexts(again: FrozenSet[str]) -> Any:
 
 
 class Checkpoint(Forward):
-    """Runs the module again in backward. `again`: only a part of it, see Policy."""
+    """Runs the module again in backward. `again` selects the part that is recomputed, see Policy; None recomputes everything."""
 
     def __init__(self, module: Any, inner: Any, reentrant: bool = False, again: Optional[FrozenSet[str]] = None) -> None:
         super().__init__(module, inner)
@@ -116,7 +116,7 @@ class Checkpoint(Forward):
         if not torch.is_grad_enabled() or (is_given and not self.module.training):
             return self.original(*args, **kwargs)
         args = tuple(None if _is_cache(value) else value for value in args)
-        for name in given:  # what runs twice may not add to a cache
+        for name in given:  # a module that runs twice must not add to a cache twice
             kwargs[name] = False if name == 'use_cache' else None
         if self.reentrant:
             return self._reentrant(args, kwargs)
@@ -125,7 +125,7 @@ class Checkpoint(Forward):
         return checkpoint(self.original, *args, use_reentrant=False, context_fn=functools.partial(_contexts, self.again), **kwargs)
 
     def _reentrant(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        """This form passes gradients to positional arguments only, and to the module only if one of them has any."""
+        """A reentrant checkpoint passes gradients only to positional arguments, and to the module only if one of these needs gradients."""
         import torch
         from torch.utils.checkpoint import checkpoint
         names = [name for name, value in kwargs.items() if isinstance(value, torch.Tensor) and value.requires_grad]
@@ -145,7 +145,7 @@ class Checkpoint(Forward):
 # ---- Copies on the host ----
 
 class Offload(Forward):
-    """What the module saves for backward is kept by the host."""
+    """Keeps in host memory what the module saves for backward."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import torch
@@ -175,8 +175,8 @@ class Autocast(Forward):
 
 
 class ChunkedLoss(Forward):
-    """The forward of a causal language model of transformers. With labels, while training, its head passes hidden states on, and
-    its loss is computed from them some tokens at a time; logits are None then."""
+    """The forward of a causal language model of transformers. While training with labels, the head passes on the hidden states, and
+    the loss is computed from them a chunk of tokens at a time; the logits are None then."""
 
     def __init__(self, module: Any, inner: Any, chunk: int) -> None:
         super().__init__(module, inner)
@@ -202,13 +202,13 @@ class ChunkedLoss(Forward):
             model.__dict__.pop('_loss_function')
             if had:
                 model.__dict__['_loss_function'] = before
-        if isinstance(out, tuple):  # return_dict=False: loss, logits, and what else there is
+        if isinstance(out, tuple):  # return_dict=False: loss, logits, and other outputs
             return (out[0], None, *out[2:])
         return type(out)(**{name: value for name, value in out.items() if name != 'logits'})
 
     def loss(self, weight: Any, logits: Any, labels: Any, vocab_size: Any = None, num_items_in_batch: Any = None,
              ignore_index: int = -100, shift_labels: Any = None, **_: Any) -> Any:
-        """What ForCausalLMLoss computes, of hidden states in the place of logits."""
+        """The same loss as ForCausalLMLoss, computed from hidden states instead of logits."""
         import torch
         from torch.nn.functional import pad
         hidden = logits
@@ -227,7 +227,7 @@ _LOSSES: 'list[Any]' = []  # the class below, once it is made
 
 
 def _function() -> Any:
-    """Head and cross-entropy, some tokens at a time: gradients of hidden states and weight are ready after forward."""
+    """Head and cross-entropy, a chunk of tokens at a time. Gradients of hidden states and weight are complete after forward."""
     if _LOSSES:
         return _LOSSES[0]
     import torch
@@ -275,7 +275,7 @@ def _forward(ctx: Any, hidden: Any, weight: Any, targets: Any, items: Any, chunk
 
 
 class Refusal:
-    """In the place of a method that would do again what the plan does."""
+    """Replaces a method that would do the same as the plan a second time."""
 
     def __init__(self, message: str) -> None:
         self.message = message
