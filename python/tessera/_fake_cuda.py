@@ -1,6 +1,6 @@
 """Fake CUDA tensors on a machine without a driver: what PyTorch then asks of a device, answered here.
 
-FakeTensorMode computes shapes and lifetimes of tensors on 'cuda' without memory. Three questions still go to a device:
+FakeTensorMode computes shapes and lifetimes of tensors on 'cuda' without memory. Three kinds of calls still reach for a device:
 
 - autograd asks the CUDA hooks whether a context exists. Where there is no driver, that fails; here the answer is no. The
   hooks are an object in libtorch whose first word points to its table of functions; the place of this one is counted in
@@ -11,7 +11,7 @@ FakeTensorMode computes shapes and lifetimes of tensors on 'cuda' without memory
   something are in C (python/src/guard.c).
 - Python code asks torch.cuda for a capability, for bf16, and for the number of devices. A Card answers, within a `with`.
 
-Where there is a driver nothing is exchanged, and Card answers too, so that a trace says the same everywhere.
+If there is a driver, nothing is exchanged, but a Card still answers, so that traces are the same on every machine.
 """
 import atexit
 import contextlib
@@ -29,7 +29,7 @@ _WORDS = 160  # more than its table has; what lies behind is copied and never us
 
 
 class Card(NamedTuple):
-    """What code may ask of a GPU."""
+    """The properties of a GPU that code may read."""
     name: str
     capability: 'tuple[int, int]'
     memory_bytes: int
@@ -49,7 +49,7 @@ class TraceError(RuntimeError):
 
 
 def _slot_of(header: str, function: str) -> int:
-    """Which entry of a class's table a virtual function has. A destructor takes two."""
+    """The index of a virtual function in its class's vtable. A destructor has two entries."""
     header = re.sub(r'//[^\n]*|/\*.*?\*/', '', header, flags=re.DOTALL)
     names = re.findall(r'virtual\s+[^;{=]*?(~?\w+)\s*\(', header)
     if function not in names:
@@ -160,7 +160,7 @@ _STREAMS = _Streams()
 
 
 def stream_number() -> int:
-    """Of the stream that would now be allocated on; 0 is the default one."""
+    """The number of the current stream; 0 is the default one."""
     return _STREAMS.current.stream_id
 
 
@@ -200,7 +200,7 @@ def _zero(*_: Any, **__: Any) -> int:
 
 
 def _convolution(torch: Any) -> Any:
-    """Which library convolves decides the order of the result in memory. Where the card would be asked, it is cuDNN."""
+    """The library that runs a convolution decides the memory layout of the result. If that depends on the card, it is cuDNN."""
     original, backend = torch._C._select_conv_backend, torch._C._ConvBackend
 
     def select(*args: Any, **kwargs: Any) -> Any:
@@ -212,7 +212,7 @@ def _convolution(torch: Any) -> Any:
 
 
 def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
-    """By module, what its functions are while a card is pretended."""
+    """By module, the functions that replace its own while a card is pretended."""
     nothing = ('synchronize', 'empty_cache', 'ipc_collect', 'set_device', 'reset_peak_memory_stats',
                'reset_accumulated_memory_stats', 'reset_max_memory_allocated', 'reset_max_memory_cached',
                'set_per_process_memory_fraction', 'init')
@@ -249,7 +249,7 @@ def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
 
 @contextlib.contextmanager
 def patched(owner: Any, **names: Any) -> Iterator[None]:
-    """Within it, these attributes of a class or module are others."""
+    """Within it, these attributes of a class or module are replaced."""
     missing = object()
     before = {name: vars(owner).get(name, missing) for name in names}
     try:

@@ -4,9 +4,9 @@ The script runs as __main__ on a machine without a GPU: tensors on 'cuda' are fa
 tensors on the CPU are real, so its data are. Parameters are fake on the CPU too, since a model may be larger than the
 machine. DataLoaders load in this process.
 
-A step lasts from the end of one optimizer.step() to the end of the next, of the same optimizer; where that is within
-backward(), to the end of backward(). The first, with all that precedes it, makes what stays; the last two must be alike,
-and the last is written. Then the script is left, by an exception that `except Exception` does not catch.
+A step lasts from the end of one optimizer.step() to the end of the next one of the same optimizer; if that is within
+backward(), to the end of backward(). The first step, with everything before it, makes the tensors that stay. The last two steps
+must be alike, and the last one is written. Then the script is ended by an exception that `except Exception` does not catch.
 """
 import argparse
 import contextlib
@@ -72,14 +72,14 @@ def _static(recorder: _Recorder) -> List[int]:
 
 
 def _parameters(recorder: _Recorder) -> int:
-    """How many elements the parameters of the modules have that ran."""
+    """The number of elements of the parameters of all modules that ran."""
     found = {id(param): param.numel() for module in list(recorder.modules) for param in module.parameters()}
     return sum(found.values())
 
 
 @contextlib.contextmanager
 def _environment(torch: Any, fake: Any) -> Iterator[None]:
-    """What a script does that a trace does otherwise."""
+    """Replaces functions that a script may call and that a trace has to do differently."""
     original, loader, swap = torch.nn.Parameter.__new__, torch.utils.data.DataLoader.__init__, torch.utils.swap_tensors
 
     def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
@@ -88,7 +88,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
         return original(cls, data, requires_grad)
 
     def swapped(old: Any, new: Any) -> None:
-        """model.to('cuda'). Tensors that weak references lead to are not swapped, and fake ones are remembered by such."""
+        """For model.to('cuda'): tensors with weak references cannot be swapped, and the converter has weak references to fake ones."""
         fake.fake_tensor_converter.meta_converter.tensor_memo.clear()
         swap(old, new)
 
@@ -117,7 +117,7 @@ _LOADER = ('dataset', 'batch_size', 'shuffle', 'sampler', 'batch_sampler', 'num_
 
 @contextlib.contextmanager
 def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) -> Iterator[None]:
-    """Within it, what is saved is noted; not of one rank of several, whose memory is resized."""
+    """Within it, saved tensors are noted; but not with several ranks, whose storages are resized."""
     if ranks is not None:
         yield
         return
@@ -128,7 +128,7 @@ def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) ->
 
 def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: Optional[int] = None,
                   optimizer: int = 1, ranks: Optional[int] = None) -> Dict[str, Any]:
-    """The step graph of what `program()` trains, which makes everything itself. See the head of this file."""
+    """The step graph of `program()`, which makes its model and optimizer and trains. See the top of this file."""
     import torch
     import torch.utils.data
 
@@ -184,7 +184,7 @@ def _arguments(words: Optional[List[str]]) -> Any:
 
 
 def _program(given: Any) -> Callable[[], Any]:
-    """The script, as Python would run it."""
+    """Run the script as Python would."""
     def run() -> None:
         sys.argv = [given.script, *given.arguments]
         if given.module:

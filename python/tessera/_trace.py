@@ -3,20 +3,20 @@
     tessera.trace(step, model=model, optimizer=optimizer, path='step.graph')
 
 `step` runs one training step as the program would: zero_grad, forward, backward, optimizer. It is called three times. The
-first call makes what stays (the optimizer's state); the second and the third have to do the same, and the third is what
-repeats. Tensors on 'cuda' are fake: nothing is computed and no memory is taken, but they have the shapes and lifetimes of
-real ones. Tensors on the CPU are real, so a program's data are what they always are. _script.py does the same with a whole
-script, which it cuts into steps.
+first call makes the tensors that stay (the optimizer's state); the second and the third have to do the same, and the third is
+written as the step that repeats. Tensors on 'cuda' are fake: nothing is computed and no memory is taken, but they have the
+shapes and lifetimes of real ones. Tensors on the CPU are real, so the program's data do not change. _script.py does the same
+with a whole script, which it cuts into steps.
 
-What is noted: each storage, with its bytes, from the op that makes it to its last reference; the Python lines and the
-autograd node it was made in; what parameters, gradients and the optimizer's state are. docs/step-graph.md describes the
-file.
+The trace contains each storage, with its bytes, from the op that makes it to its last reference; the Python lines and the
+autograd node that made it; and which storages are parameters, gradients and optimizer state. docs/step-graph.md describes
+the file.
 
-Some things differ between fake and real tensors, and are put right here. Autograd adds up gradients of a subclass of Tensor
-in new ones; of real tensors, in the first one if nothing else holds its storage (input_buffer.cpp, can_accumulate_inplace).
-Which kernel computes attention depends on the card (sdp_utils.cpp), which fake tensors do not have; and where there is none, the mask
-is added to the scores of a subclass in new ones, of real tensors in place (attention.cpp). Some ops are made of others below autograd,
-which PyTorch does not show, or fakes by a decomposition of its own in Python.
+These differences between fake and real tensors are corrected here. Autograd adds gradients of a subclass of Tensor into a new
+tensor, but real gradients into the first one if nothing else holds its storage (input_buffer.cpp, can_accumulate_inplace).
+The kernel that computes attention depends on the card (sdp_utils.cpp), which fake tensors do not have; where no fused kernel
+fits, the mask is added to real scores in place, but to those of a subclass in a new tensor (attention.cpp). And some ops are
+composed of others below autograd, where PyTorch does not show them, or replaced for fake tensors by a decomposition in Python.
 """
 import contextlib
 import copy
@@ -45,7 +45,7 @@ CAST = 'at::autocast::cached_cast'
 
 
 class _Texts:
-    """Equal things get equal numbers."""
+    """Numbers values; equal values get the same number."""
 
     def __init__(self) -> None:
         self.items: List[Any] = []
@@ -59,7 +59,7 @@ class _Texts:
 
 
 def _is_ours(path: str) -> bool:
-    """Frames of tracing itself, which a real run would not have."""
+    """Whether a frame belongs to tracing itself: a real run would not have it."""
     return path.startswith(HERE) or '/torch/_subclasses/' in path or '/torch/utils/_python_dispatch' in path \
         or '/torch/_ops.py' in path or '/torch/overrides.py' in path or '/torch/utils/_stats.py' in path \
         or '/torch/_prims' in path or '/torch/_decomp' in path or '/torch/_meta_registrations' in path \
@@ -67,12 +67,12 @@ def _is_ours(path: str) -> bool:
 
 
 def _is_wrapper(path: str) -> bool:
-    """Newer versions of PyTorch call a mode through these. Optimizers have them too, around what they do."""
+    """Whether a frame is a wrapper through which newer versions of PyTorch call a mode. Optimizers are wrapped by them, too."""
     return path.endswith('/torch/_compile.py') or path.endswith('/torch/_dynamo/eval_frame.py')
 
 
 def _program_frame(frame: Any) -> Any:
-    """The innermost that is not of tracing itself."""
+    """The innermost frame that does not belong to tracing itself."""
     while frame is not None and (_is_ours(frame.f_code.co_filename) or _is_wrapper(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
@@ -83,7 +83,7 @@ def _is_library(path: str) -> bool:
 
 
 class _Recorder:
-    """Notes storages as they come and go. Not a mode itself: _mode() makes the one that calls it."""
+    """Notes storages as they are made and freed. It is not a mode itself: _mode() creates the mode that calls it."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -117,7 +117,7 @@ class _Recorder:
         self.is_composing = False  # attention of other ops than its kernels
 
     def beside(self) -> '_Recorder':
-        """Another one, to which all that is there now is static, and whose stacks are this one's."""
+        """Another recorder, which shares this one's stacks, and for which all existing storages are static."""
         out = _Recorder(self.torch)
         out.texts, out.frames, out.stacks = self.texts, self.frames, self.stacks
         for key, number in self._of.items():
@@ -133,7 +133,7 @@ class _Recorder:
         return self._of.get(tensor.untyped_storage()._cdata)
 
     def see(self, tensor: Any, op: str, role: str = '') -> None:
-        """A tensor that an op returned: note its storage, unless it is known."""
+        """Note the storage of a tensor that an op returned, unless it is known already."""
         if tensor.device.type == 'cuda' and tensor.is_sparse:
             self.see(tensor._indices(), op, role)
             self.see(tensor._values(), op, role)
@@ -183,11 +183,11 @@ class _Recorder:
             self.events.append(('-', number))
 
     def share(self, tensor: Any, number: int) -> None:
-        """Another storage in the same memory."""
+        """Note another storage in the same memory."""
         self._watch(tensor.untyped_storage(), number)
 
     def resized(self, storage: Any) -> None:
-        """It has other memory now, or none."""
+        """Note that a storage has other memory now, or none."""
         number = self._of.pop(storage._cdata, None)
         self.see_storage(storage, 'resize_')
         if number is not None and not self.dead[number]:
@@ -195,17 +195,17 @@ class _Recorder:
             self.events.append(('-', number))
 
     def is_static(self, number: int) -> bool:
-        """Whether this is there before the step, as far as is known."""
+        """Whether a storage existed before the step, as far as is known."""
         return number < self.static_count or self.roles[number] in ('parameter', 'buffer')
 
     def keep_activations(self) -> None:
-        """Backward begins: what forward left is what it needs."""
+        """Backward begins: storages that forward left are activations."""
         for number in self._of.values():
             if not self.roles[number] and self.born[number][0] == self.call and self.born[number][1] in ('step', 'forward'):
                 self.roles[number] = 'activation'
 
     def keep_inputs(self, tensors: List[Any]) -> None:
-        """Forward begins: what the step has made for it is its batch, and so are tensors that it is called with."""
+        """Forward begins: storages that the step made before it are its batch, and so are the tensors that it is called with."""
         for number in self._of.values():
             if self.is_loading and not self.roles[number] and self.born[number] == (self.call, 'step'):
                 self.roles[number] = 'input'
@@ -227,7 +227,7 @@ class _Recorder:
                         self.mark(value, 'optimizer_state')
 
     def own(self, module: Any) -> None:
-        """The step calls a module: its tensors are the model's."""
+        """The step calls a module, so the module's tensors belong to the model."""
         if module in self.modules:
             return
         self.modules.add(module)
@@ -258,14 +258,14 @@ class _Recorder:
         self.calls.append(self.events)
 
     def ordinal(self, index: int) -> str:
-        """Of one of the calls, for messages."""
+        """The ordinal of one of the calls, for messages."""
         number = len(self.calls) + index + 1
         return {2: 'second', 3: 'third'}.get(number, f'{number}th')
 
     # ---- where the program is ----
 
     def stack(self, op: str) -> int:
-        """Numbers of frames, innermost first: the op, autocast if it casts, the autograd node, and Python's."""
+        """Numbers of the current frames, innermost first: the op, autocast if it casts, the autograd node, and the Python frames."""
         out = [self._frame(f'at::_ops::{op}::call', '??', 0)]
         if self._is_of_autocast(op):
             out.append(self._frame(CAST, '??', 0))
@@ -279,7 +279,7 @@ class _Recorder:
         return self.stacks.number(tuple([*out, *python][:end]))
 
     def _python(self, frame: Any) -> 'tuple[List[int], Optional[int]]':
-        """Frames from one on, and how many of them are on the thread that it is on."""
+        """The frames from one outwards, and how many of them are on its thread."""
         out: List[int] = []
         end = None
         while frame is not None:
@@ -294,7 +294,7 @@ class _Recorder:
         return out, end
 
     def _is_of_autocast(self, op: str) -> bool:
-        """Autocast's kernels exclude themselves while they cast what an op is called with. It is excluded wherever it is off, too."""
+        """Whether autocast is casting the arguments of an op: its kernels exclude themselves then. It is also excluded where it is off."""
         return op == '_to_copy' and bool(self.autocast and self.autocast[-1]) and bool(self.torch._C._dispatch_tls_is_dispatch_key_excluded('AutocastCUDA'))
 
     def is_cast(self, op: str, args: Tuple[Any, ...]) -> bool:
@@ -331,13 +331,13 @@ class _Recorder:
 # ---- Sums of gradients ----
 
 def _references(tensor: Any) -> 'tuple[int, int]':
-    """To the TensorImpl, whose count follows the pointer to its table of functions, and to its storage."""
+    """Reference counts of the TensorImpl (its count follows the pointer to its vtable) and of its storage."""
     count = ctypes.c_uint32.from_address(tensor._cdata + ctypes.sizeof(ctypes.c_void_p)).value
     return count, sys.modules['torch']._C._storage_Use_Count(tensor.untyped_storage()._cdata)
 
 
 def _is_added_by_autograd(torch: Any, func: Any, args: Any) -> bool:
-    """Whether the engine itself adds two gradients: no Python function called, on autograd's thread or in its loop."""
+    """Whether the engine itself is adding two gradients: then no Python function called it, on autograd's thread or in its loop."""
     if func is not torch.ops.aten.add.Tensor or len(args) != 2 or not all(isinstance(arg, torch.Tensor) for arg in args):
         return False
     if torch._C._current_autograd_node() is None or args[0].shape != args[1].shape:
@@ -347,8 +347,8 @@ def _is_added_by_autograd(torch: Any, func: Any, args: Any) -> bool:
 
 
 class _Sole:
-    """How many references a gradient has that nothing but autograd's buffer holds. Depends on the versions of PyTorch
-    and Python, so it is found out: the second of two equal terms is added to the first."""
+    """The reference count of a gradient that only autograd's buffer holds. It depends on the versions of PyTorch and Python,
+    so it is measured: the second of two equal terms is added to the first."""
 
     def __init__(self) -> None:
         self.references: Optional['tuple[int, int]'] = None
@@ -362,7 +362,7 @@ class _Sole:
 def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: Any,
                   gqa: bool) -> Optional[Callable[[], Any]]:
     """The kernel that scaled_dot_product_attention chooses on the card (aten/src/ATen/native/transformers/cuda/
-    sdp_utils.cpp), or None: what it is composed of otherwise."""
+    sdp_utils.cpp), or None if it is composed of other ops."""
     ops = torch.ops.aten
     half = q.dtype in (torch.float16, torch.bfloat16)
     width = q.shape[-1]
@@ -398,14 +398,14 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
 
 
 def _cast(torch: Any, tensor: Any) -> Any:
-    """As autocast does to what attention is called with."""
+    """Cast the arguments of attention as autocast does."""
     is_cast = tensor is not None and tensor.is_floating_point() and tensor.is_cuda and tensor.dtype != torch.float64
     return tensor.to(torch.get_autocast_dtype('cuda')) if is_cast else tensor
 
 
 def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Callable[..., Any]]':
-    """A mode in which attention is that of the card, by whatever name a program calls it, and the function that it calls instead: for PyTorch's
-    own modules, in whose functions no mode is active."""
+    """A mode in which attention runs the card's kernel, whatever function a program calls for it; and the function that it calls
+    instead, for PyTorch's own modules, which no mode sees."""
     from torch.overrides import TorchFunctionMode
     original = torch.nn.functional.scaled_dot_product_attention
 
@@ -434,7 +434,7 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
 # ---- Ops ----
 
 def _fake_mode() -> Any:
-    """What makes fake tensors. While it is active, PyTorch does not initialise CUDA."""
+    """The mode that makes fake tensors. While it is active, PyTorch does not initialise CUDA."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     class Mode(FakeTensorMode):  # type: ignore[misc]
@@ -444,7 +444,7 @@ def _fake_mode() -> Any:
 
 
 def fake_of(torch: Any, fake: Any, tensor: Any, device: str) -> Any:
-    """A fake tensor of the same shape, type and strides."""
+    """Make a fake tensor of the same shape, type and strides."""
     from torch.utils._python_dispatch import _disable_current_modes
     with _disable_current_modes(), fake:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
@@ -464,7 +464,7 @@ def _only_writes(torch: Any, func: Any) -> bool:
 
 
 def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """The op: in fake, if it makes tensors on 'cuda' or has fake ones; otherwise as it is."""
+    """Run the op: on fake tensors if it makes tensors on 'cuda' or has fake arguments, otherwise for real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
@@ -502,7 +502,7 @@ def _scalar(dtype: Any, value: float) -> Any:
 
 
 def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Optional[float] = None) -> Any:
-    """What sees each op, and notes its results. `value` is that of every number that leaves the GPU."""
+    """A mode that sees each op and notes its results. `value` is the value of every number that the program reads from the GPU."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -547,7 +547,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
 # ---- The model, in fake ----
 
 class _Fake:
-    """Puts fake tensors on 'cuda' in the place of a model's, and an optimizer's, within a `with`."""
+    """Within a `with`, replaces the tensors of a model and of an optimizer by fake ones on 'cuda'."""
 
     def __init__(self, torch: Any, mode: Any, model: Any, optimizers: List[Any]) -> None:
         self.torch, self.mode, self.model, self.optimizers = torch, mode, model, optimizers
@@ -573,7 +573,7 @@ class _Fake:
         self._undo.close()
 
     def _fake_of(self, tensor: Any) -> Any:
-        """One for each tensor: tied weights stay tied."""
+        """The fake tensor of a tensor: one for each, so that tied weights stay tied."""
         known = self._of.get(id(tensor))
         if known is None:
             known = fake_of(self.torch, self.mode, tensor, 'cuda')
@@ -618,8 +618,8 @@ def _put_back(where: Dict[Any, Any], what: Dict[Any, Any]) -> None:
 
 @contextlib.contextmanager
 def _process(torch: Any) -> Iterator[None]:
-    """Random numbers go on where they were. The garbage collector runs between the calls of the step only: when it
-    runs depends on what else the process does, and memory that waits for it would go elsewhere in each call."""
+    """Within it, the state of random numbers is preserved, and the garbage collector only runs between the calls of the step. When
+    it runs on its own depends on what else the process does, so memory that waits for it would be freed elsewhere in each call."""
     state, python_state, collects = torch.random.get_rng_state(), random.getstate(), gc.isenabled()
     gc.disable()
     try:
@@ -633,7 +633,7 @@ def _process(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _foreach(fake: type) -> Iterator[None]:
-    """Optimizers choose their foreach form for fake tensors, as for real ones on a GPU."""
+    """Makes optimizers choose their foreach form for fake tensors, as they do for real ones on a GPU."""
     types = sys.modules['torch.optim.optimizer']._foreach_supported_types
     types.append(fake)
     try:
@@ -643,7 +643,7 @@ def _foreach(fake: type) -> Iterator[None]:
 
 
 class _Phases:
-    """Notes what modules, backward and optimizers do as such. A forward is a call of any module by the step itself."""
+    """Notes the phases of a step: calls of modules, backward, and optimizers. A forward is a call of any module by the step itself."""
 
     def __init__(self, torch: Any, recorder: _Recorder, attention: Any) -> None:
         self.torch, self.recorder = torch, recorder
@@ -683,7 +683,7 @@ class _Phases:
         return backward
 
     def engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What PyTorch's functions for backward end in. Those themselves may take modes away again."""
+        """Wraps the function that all of PyTorch's backward functions call. The outer ones may deactivate modes again."""
         def run(*args: Any, **kwargs: Any) -> Any:
             with self.attention:
                 return original(*args, **kwargs)
@@ -733,7 +733,7 @@ class _Phases:
 
     @contextlib.contextmanager
     def recording(self, recorder: _Recorder) -> Iterator[None]:
-        """Within it, another recorder notes what optimizers do, and nothing ends with their steps."""
+        """Within it, another recorder notes what optimizers do, and their steps do not end the traced step."""
         before = self.recorder, self.on_step
         self.recorder = self.ops.recorder = recorder
         self.on_step = lambda optimizer: None
@@ -768,7 +768,7 @@ class _Phases:
 
 @contextlib.contextmanager
 def _values(torch: Any, value: Optional[float]) -> Iterator[None]:
-    """What asks a tensor for all its values, and not through an op."""
+    """Functions that read all values of a tensor without an op."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 
     def numpy(self: Any, **_: Any) -> Any:
@@ -784,7 +784,7 @@ def _values(torch: Any, value: Optional[float]) -> Iterator[None]:
 
 
 def _finite(torch: Any) -> contextlib.AbstractContextManager[None]:
-    """A GradScaler finds gradients finite, and lets the optimizer make its step."""
+    """Makes a GradScaler find all gradients finite, so that the optimizer makes its step."""
     def step(_scaler: Any, optimizer: Any, _state: Any, *args: Any, **kwargs: Any) -> Any:
         return optimizer.step(*args, **kwargs)
     return patched(torch.amp.grad_scaler.GradScaler, _maybe_opt_step=step)
@@ -809,7 +809,7 @@ def _recurrent(torch: Any) -> contextlib.AbstractContextManager[None]:
 # ---- What is computed again ----
 
 def _recomputes(recorder: _Recorder, stack: int) -> bool:
-    """Whether checkpointing runs forward again: its function is called inside of autograd's, not around it."""
+    """Whether checkpointing is running forward again: then its function is called within autograd's, not around it."""
     for number in recorder.stacks.items[stack]:
         name, path, _ = recorder.frames.items[number]
         name, path = recorder.texts.items[name], recorder.texts.items[path]
@@ -821,7 +821,7 @@ def _recomputes(recorder: _Recorder, stack: int) -> bool:
 
 
 def _keep_recomputed(recorder: _Recorder, events: List[Tuple[Any, ...]]) -> None:
-    """What is still there when other work goes on has been computed again for it."""
+    """Give the role 'recomputed' to storages that recomputation made and that still exist when other work continues."""
     made: Dict[int, bool] = {}  # by the recomputation under way
     for event in events:
         if event[0] == '+' and _recomputes(recorder, event[2]):
@@ -841,13 +841,13 @@ def _births(events: List[Tuple[Any, ...]]) -> List[int]:
 
 
 def _kinds(recorder: _Recorder, events: List[Tuple[Any, ...]]) -> List[Tuple[Any, ...]]:
-    """Events as far as they can be compared between calls."""
+    """The parts of events that can be compared between calls."""
     return [('+', recorder.bytes[event[1]], event[2]) if event[0] == '+' else ('-',) if event[0] == '-' else event
             for event in events]
 
 
 class _Instructions:
-    """The step that repeats: slots, and what happens to them. A slot is counted from 0: static ones, then the step's."""
+    """The step that repeats: its slots and instructions. Slots are numbered from 0: static ones, then those that the step makes."""
 
     def __init__(self, recorder: _Recorder, static: List[int]) -> None:
         self.recorder = recorder
@@ -880,7 +880,7 @@ def _same(recorder: _Recorder) -> None:
 
 
 def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, ...]]]:
-    """What only calls before the last two made and what stays, before the i-th event of the last."""
+    """Storages that only earlier calls made and that stay, by the event of the last call before which they were made."""
     import difflib
     known, last = set(static), recorder.calls[-1]
     once: Dict[int, List[Tuple[Any, ...]]] = {}
@@ -894,7 +894,7 @@ def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, .
 
 
 def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
-    """The third call, with what only the first one made at its place."""
+    """The instructions of the third call, with the storages that only the first call made inserted in their places."""
     _same(recorder)
     out = _Instructions(recorder, static)
     second, third = recorder.calls[-2:]
@@ -922,7 +922,7 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
 
 
 def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number: int) -> List[Any]:
-    """The instruction for the end of a storage, of this step or of the one before."""
+    """The instruction that frees a storage, of this step or of the previous one."""
     if number in out.slot_of:
         return ['drop', out.slot_of[number]]
     if twin.get(number) in out.slot_of:
@@ -954,13 +954,13 @@ def _optimizers(torch: Any, fake: Any, recorder: _Recorder, phases: _Phases) -> 
 
 
 def _streams(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
-    """If there are several: PyTorch keeps memory apart for each."""
+    """The stream of each slot, if there are several: PyTorch keeps their memory apart."""
     streams = [recorder.streams[number] for number in made.slots]
     return {'stream': streams} if any(streams) else {}
 
 
 def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
-    """What autograd saves, when the program releases what autograd has, and calls of modules."""
+    """The tensors that autograd saves, when the program releases their storages, and the calls of modules."""
     def place(event: Optional[int]) -> int:
         return -1 if event is None else made.place_of[event]
 
@@ -982,7 +982,7 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
 
 @contextlib.contextmanager
 def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional[float]) -> Iterator[_Phases]:
-    """Within it, 'cuda' is fake and everything on it is recorded. Interrupts the garbage collector, see _process()."""
+    """Within it, 'cuda' is fake and everything on it is recorded. Suspends the garbage collector, see _process()."""
     from torch._subclasses import fake_tensor
     card, sole = CARDS[gpu], _Sole()
     attention, attend = _attention(torch, card, recorder)
@@ -1017,9 +1017,9 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     """Trace one training step of any model, without a GPU, and write it as a step graph.
 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
-    with `model` and `optimizer` (one, or a list) in fake: nothing is computed. Their tensors and settings, and random
-    numbers, are as before afterwards, whatever happens; what else `step` changes stays changed. `gpu` decides which kernels
-    are chosen: t4, v100, a100, h100 or h200. `value`, if given, is that of each number which the step asks a tensor for, as
+    with fake tensors in `model` and `optimizer` (one, or a list): nothing is computed. Their tensors and settings, and the state
+    of random numbers, are restored afterwards in any case; other changes that `step` makes remain. `gpu` decides which kernels
+    are chosen: t4, v100, a100, h100 or h200. `value`, if given, is the value of each number that the step reads from a tensor, as
     `loss.item()` does. The graph is written to `path`, and returned.
 
     Without a `model`, `step` is a whole program: it makes the model and the optimizer itself and trains at least three steps,
@@ -1054,7 +1054,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
 
 
 def _record(torch: Any, recorder: _Recorder, fake: _Fake, step: Callable[[], Any]) -> List[int]:
-    """Run the step CALLS times; returns the storages that are there before."""
+    """Run the step CALLS times. Returns the storages that existed before."""
     for tensor in fake.tensors:
         recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
     for tensor in fake.states:
@@ -1075,7 +1075,7 @@ def _record(torch: Any, recorder: _Recorder, fake: _Fake, step: Callable[[], Any
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """What fake tensors cannot do, as a TraceError that names the program's line."""
+    """Turns the errors of fake tensors into a TraceError that names the program's line."""
     from torch._subclasses import fake_tensor
     try:
         yield
@@ -1124,7 +1124,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def _calibrate(torch: Any) -> None:
-    """A sum of two gradients, of which nothing else holds the first."""
+    """Adds two gradients, the first of which nothing else holds."""
     x = torch.ones(1, device='cuda', requires_grad=True)
     y = x * 2
     (y * 2 + torch.tanh(y)).sum().backward()

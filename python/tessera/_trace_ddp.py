@@ -6,8 +6,8 @@ have. What it allocates follows a few rules, which Reducer below repeats in Pyth
 - A bucket is one tensor of all gradients in it (initialize_buckets). The constructor makes those that it is given: since DDP
   passes no limit unless it looks for unused parameters, all parameters of one type are in one bucket.
 - Before the forward that follows the first backward with hooks the buckets are made again (rebuild_buckets): of about 1 MiB for the
-  first one and bucket_cap_mb, 25 MiB, for others, in the order in which gradients came. The old ones go first. A static graph has its
-  hooks from the second backward on, and who looks for unused parameters keeps the first buckets.
+  first one and bucket_cap_mb, 25 MiB, for others, in the order in which gradients came. The old buckets are freed first. A static graph
+  has its hooks from the second backward on. With find_unused_parameters, the first buckets stay.
 - A gradient that is ready is copied into its bucket (mark_variable_ready_dense). Afterwards the bucket is copied back, or, with
   gradient_as_bucket_view, the gradient becomes a view of it. All-reduce works in the bucket.
 - Buffers of modules are broadcast before forward in flat copies (comm.cpp, broadcast_coalesced).
@@ -23,7 +23,7 @@ _IN_FLIGHT = 2  # broadcast_coalesced
 
 
 class _Bucket:
-    """The gradients of these parameters, one after the other."""
+    """A tensor that contains the gradients of these parameters, one after the other."""
 
     def __init__(self, torch: Any, params: List[Any]) -> None:
         self.contents = torch.empty(sum(param.numel() for param in params), dtype=params[0].dtype, device=params[0].device)
@@ -35,7 +35,7 @@ class _Bucket:
 
 
 class Reducer:
-    """What DistributedDataParallel calls of the C++ class of this name."""
+    """The part of the C++ class of this name that DistributedDataParallel calls."""
 
     def __init__(self, params: List[Any], buckets: List[List[int]], limits: Any, group: Any, is_sparse: List[bool],
                  bucket_bytes: int, finds_unused: bool, is_view: bool, names: Any, first_bytes: int, *more: Any,

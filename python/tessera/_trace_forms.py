@@ -1,8 +1,9 @@
 """The forms of an optimizer: what its step would allocate with foreach, as a loop, or fused.
 
-After the traced step has ended, each optimizer makes two steps in each form that PyTorch has, with gradients like those that it was given:
-the first makes its state, the second is what repeats. So `tessera simulate --optimizer-form` needs no PyTorch, and knows no
-optimizer by name. An optimizer is offered in other forms only if its own, run in this way, does what it did in the step.
+After the traced step has ended, each optimizer makes two steps in each form that PyTorch has, with gradients like those of the step:
+the first makes its state, the second is the step that repeats. So `tessera simulate --optimizer-form` needs neither PyTorch nor
+rules for particular optimizers. Other forms are only recorded if the optimizer's own form, run in this way, repeats what it did in
+the traced step.
 """
 import contextlib
 from collections import defaultdict
@@ -63,7 +64,7 @@ def _as_new(step: Step, make: Callable[[Any], Any]) -> Iterator[List[Any]]:
 
 
 def _choose(optimizer: Any, form: Optional[str]) -> bool:
-    """Whether there is such a form. None: its own."""
+    """Whether the optimizer has the form. None is its own form."""
     foreach, fused = FORMS.get(form or '', (None, None))
     for group in optimizer.param_groups if form else ():
         if 'foreach' not in group or (fused and 'fused' not in group):
@@ -87,7 +88,7 @@ class Forms:
         self.torch, self.recorder_like, self.recording, self.make, self.schedule = torch, recorder_like, recording, make, schedule
 
     def _run(self, step: Step, form: Optional[str]) -> Any:
-        """A recorder with two calls, or None."""
+        """Record two steps. Returns the recorder, or None."""
         recorder, optimizer = self.recorder_like(), step.optimizer
         recorder.outer, recorder.until = step.outer, _call.__code__
         with self.recording(recorder), _as_new(step, self.make) as grads:
@@ -125,7 +126,7 @@ class Forms:
                 'category': [recorder.roles[number] or 'temporary' for number in made.slots[first:]], 'instructions': items}
 
     def of(self, step: Step, events: List[Tuple[Any, ...]], kinds: Callable[[Any, Any], Any], recorder: Any) -> Dict[str, Any]:
-        """The forms of one step; none if it does more than its optimizer. `events`: those of the traced step."""
+        """The forms of one optimizer step; none if the step does more than the optimizer. `events`: the events of the traced step."""
         out: Dict[str, Any] = {'class': type(step.optimizer).__name__, 'forms': {}}
         if not step.is_plain:
             return out

@@ -1,8 +1,9 @@
 """What autograd saves for backward, and in which module: what a step graph needs to be rewritten without tracing again.
 
-A storage lives as long as the program or autograd holds it. To know which of the two, autograd gets a twin of each tensor that it
-saves: another storage, in the same memory. So the end of the first storage is the end of what the program holds, and the end of each
-twin is the end of what autograd saved. Backward gets another one, whose end is the end of the node that uses it. The recorder treats them as one; only when all are gone, the memory is.
+A storage lives as long as the program or autograd holds it. To tell the two apart, autograd gets a twin of each tensor that it
+saves: another storage in the same memory. The original storage is freed when the program releases it, and each twin when autograd
+releases what it saved. Backward gets a further twin, which is freed when the node that uses it ends. The recorder treats them as one
+storage, whose memory is freed with the last of them.
 """
 import contextlib
 import weakref
@@ -10,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 
 class Save:
-    """One tensor that autograd saved. Places are numbers of events in the call of the step that it is in."""
+    """One tensor that autograd saved. Places are indices of events within its call of the step."""
 
     def __init__(self, number: Optional[int], size: int, made: int) -> None:
         self.number, self.bytes, self.made = number, size, made
@@ -29,14 +30,14 @@ class ModuleCall:
 
 
 class _Packed:
-    """What autograd keeps instead of a tensor."""
+    """The object that autograd keeps instead of a tensor."""
 
     def __init__(self, save: Save, tensor: Any) -> None:
         self.save, self.tensor = save, tensor
 
 
 class Saved:
-    """Notes what is saved and called while it is in effect; `recorder` knows storages and events."""
+    """Notes saved tensors and calls of modules while it is in effect. `recorder` has the storages and events."""
 
     def __init__(self, torch: Any, recorder: Any, mode: Any, model: Any) -> None:
         self.torch, self.recorder, self.mode = torch, recorder, mode

@@ -1,12 +1,12 @@
 """One rank of N, traced in one process: DDP and FSDP2 under PyTorch's own fake process group.
 
 A fake process group (torch.testing._internal.distributed.fake_pg) has N ranks and sends nothing. Within ranks() every group that
-the program makes is such a one, this process is rank 0, and the variables that torchrun sets are there. So fully_shard() runs its
-own Python code: its collectives, streams and prefetching are those of the installed PyTorch. What a real run takes in addition,
-NCCL's own buffers, is not PyTorch's memory, and no snapshot has it.
+the program makes is a fake one, this process is rank 0, and the variables that torchrun sets exist. So fully_shard() runs its own
+Python code, with the collectives, streams and prefetching of the installed PyTorch. A real run also has NCCL's buffers, which are not
+PyTorch's memory and are in no snapshot.
 
 FSDP2 frees an unsharded parameter by making its storage empty, and fills it again for backward (_fsdp_param.py, free_storage and
-alloc_storage). That is no op, so the method of storages is watched.
+alloc_storage). Resizing is not an op, so the method of storages is wrapped.
 """
 import contextlib
 import importlib
@@ -31,7 +31,7 @@ def is_elsewhere(types: Any) -> bool:
 
 
 def check_whole(model: Any, count: Optional[int]) -> None:
-    """Refuse what only a whole program makes."""
+    """Refuse a model or optimizer that exists already: with ranks, the program has to make them."""
     whole = 'give trace() the whole program, which makes the process group, the model and the optimizer and trains three steps: ' \
         'tessera.trace(program, ranks=N)'
     if count is not None:
@@ -58,7 +58,7 @@ def _role_of(recorder: Any, stack: int) -> str:
 
 
 def _resizing(recorder: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    """UntypedStorage.resize_: what the storage had goes, and it takes new memory."""
+    """UntypedStorage.resize_: frees the storage's memory, and takes new memory."""
     def resize_(storage: Any, size: int) -> Any:
         before = storage.nbytes()
         result = original(storage, size)
@@ -81,7 +81,7 @@ def _moving(original: Callable[..., Any]) -> Callable[..., Any]:
 # ---- The process group ----
 
 def _variables(count: int) -> Dict[str, str]:
-    """Those of torchrun, for rank 0 of one machine with all ranks."""
+    """The variables that torchrun sets, for rank 0 of one machine with all ranks."""
     return {'RANK': '0', 'LOCAL_RANK': '0', 'WORLD_SIZE': str(count), 'LOCAL_WORLD_SIZE': str(count), 'GROUP_RANK': '0',
             'ROLE_RANK': '0', 'ROLE_WORLD_SIZE': str(count), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29500'}
 
@@ -145,7 +145,7 @@ def _alone(torch: Any) -> Iterator[None]:
 
 
 def _modules(torch: Any) -> None:
-    """Import what is exchanged. PyTorch 2.9 has all of it."""
+    """Import the modules whose functions are replaced. PyTorch 2.9 has all of them."""
     try:
         if not torch.distributed.is_available():
             raise ImportError('it is built without torch.distributed')
@@ -158,7 +158,7 @@ def _modules(torch: Any) -> None:
 
 
 def _changes(torch: Any, recorder: Any, count: int) -> 'Iterator[tuple[Any, Dict[str, Any]]]':
-    """By module or class, what is another while the ranks are pretended."""
+    """By module or class, the attributes that are replaced while the ranks are pretended."""
     dist, c10d, sharding = torch.distributed, torch.distributed.distributed_c10d, torch.distributed.fsdp._fully_shard
     init, new_group = _groups(dist, count)
     names = {'init_process_group': init, 'new_group': new_group}

@@ -1,6 +1,7 @@
 """What each op of a traced step computes: operations, bytes that it reads and writes, and whether its numbers have 16 bits.
 
-Operations are counted as PyTorch's own FlopCounterMode does; ops that it does not know count none, and take the time of their bytes.
+Operations are counted as PyTorch's own FlopCounterMode does. Ops that it does not know count as none, so their time is the time of
+their bytes.
 """
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -25,7 +26,7 @@ class Work:
 
     @staticmethod
     def _bytes(tensor: Any) -> int:
-        """Of an expanded tensor, those that are there; of a sparse one, its indices and values."""
+        """The bytes that are stored: an expanded tensor has fewer than its shape, a sparse one has indices and values."""
         if tensor.is_sparse:
             return sum(map(Work._bytes, (tensor._indices(), tensor._values())))
         return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
