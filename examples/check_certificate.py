@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Check what `tessera plan MODEL --budget SIZE --json` claims, from that file alone.
+"""Check the claims of `tessera plan MODEL --budget SIZE --json`, using only its output.
 
     tessera plan gpt2 --batch 4 --gpu t4 --budget 2GiB --json > answer.json
     python3 examples/check_certificate.py answer.json
 
-The plan is what its hash says; what is live at the peak adds up to it; the ways are all that the question allows, and the
-plan's own; each way's bound is the least that a knapsack of its tensors allows, and the answer's bound is the least
-of all ways. What no file can show is that a kernel takes the time it has here. Exits with 1 if anything does not hold.
+It checks that the plan matches its hash; that what is live at the peak adds up to the peak; that the ways are all ways that the
+question allows, including the plan's own; that each way's bound is the smallest that a knapsack of its tensors allows; and that
+the answer's bound is the smallest of all ways. The times of kernels cannot be checked from the file. Exits with 1 if a check fails.
 """
 import hashlib
 import itertools
@@ -50,7 +50,7 @@ def free_plan(question, tried):
 
 
 def are_blocks_free(question):
-    """Whether plans choose for blocks: what is computed again, or kept in fewer bits unless the question has choices already."""
+    """Whether plans make choices for blocks: to recompute, or to keep in fewer bits unless the question has choices already."""
     is_chosen = question['begins_with'].keys() & {'blocks', 'checkpoint'}
     return 'recompute' in question['allow'] or ('narrow' in question['allow'] and not is_chosen)
 
@@ -108,7 +108,7 @@ def bound(way, budget, exposed):
 
 
 def check_ways(answer):
-    """All of them are there, and none is refused that could be possible."""
+    """All ways are listed, and no possible way is refused."""
     question = answer['question']
     listed = [dict(row['plan'], **({'narrows': True} if row['narrows'] else {})) for row in answer['ways'] + answer['refused']]
     is_graph = question['model']['is_step_graph']

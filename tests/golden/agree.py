@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """agree.py --tessera PATH --work FOLDER [--core PATH]: every interface has the same numbers. Prints TAP.
 
-Of each snapshot, `peak` and `at` are asked once; whatever else shows totals, categories, steps or
+For each snapshot, `peak` and `at` are asked once. All other outputs with totals, categories, steps or
 differences must have the same bytes: the other commands, the page (its columns are decoded here), the
 server, the tools of `mcp`, Python (with --core, the extension module) and the formats for other programs.
 
@@ -49,7 +49,7 @@ def totals(answer):
 
 
 def sums(items, name, value='bytes'):
-    """By name, without what holds nothing."""
+    """Bytes by name, without names that hold nothing."""
     out = {}
     for item in items:
         out[item[name]] = out.get(item[name], 0) + item[value]
@@ -248,7 +248,7 @@ def check_whatif(tessera, path):
 
 
 def compare(tessera, old, new):
-    """What `diff` says of two files is what each says of itself."""
+    """`diff` of two files has the same figures as an answer about each of them."""
     for by in ('stack', 'category', 'op', 'line'):
         for device in tessera.ask('diff', '--by', by, old, new).values():
             deltas = sum(change['delta_bytes'] for change in device['changes'])
@@ -501,7 +501,7 @@ MCP = (('peak', {}), ('info', {}), ('why', {}), ('profile', {'by': 'category'}),
 
 
 def numbers_of(device):
-    """What an answer says in bytes, lists aside, which mcp cuts and folds."""
+    """All byte figures of an answer, without the lists that mcp shortens."""
     if not isinstance(device, dict):
         return device
     return {key: numbers_of(value) for key, value in device.items() if key != 'folded_frames' and not isinstance(value, (list, str))}
@@ -568,13 +568,13 @@ def check_python(tessera, paths):
 # ---- simulated runs ----
 
 def simulate(tessera, name, target):
-    """The run's snapshot, and what `simulate` said of it."""
+    """The run's snapshot, and the answer of `simulate`."""
     return json.loads(tessera.run('simulate', 'gpt2', '--seq', '128', *SIMULATED[name], '--json', '-q', '-o',
                                   target))['devices'][0]
 
 
 def check_simulate(tessera, path, said):
-    """What a run was predicted to need is what its snapshot shows."""
+    """The snapshot of a run shows the predicted memory."""
     device = tessera.peak(path)[0]
     expect('reserved', said['peak_reserved_bytes'], device['maxima']['reserved_bytes'])
     expect('the peak', totals(said['peak']), totals(device['peak']))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """aligned.py --tessera PATH --work FOLDER: `tessera diff --by allocation` of a prediction and of what was measured, as TAP.
 
-The prediction is a golden step graph, simulated. What was measured is the same graph with known differences, run for another number of
+The prediction is a simulated golden step graph. The "measured" run is the same graph with known differences, run for another number of
 steps, with other allocator settings (so other addresses and times), in another folder, with lines that have moved and C++ frames that a
-trace on fake tensors does not have. All differences must be found, and nothing else.
+trace on fake tensors lacks. Exactly these differences must be found.
 """
 import copy
 import functools
@@ -53,7 +53,7 @@ def add(graph):
 
 
 def leave_out(graph):
-    """A temporary less."""
+    """One temporary fewer."""
     at, slot = made(graph, 'temporary', 4096, from_end=True)
     size = graph['slots']['bytes'][slot]
     graph['instructions'] = [item for item in graph['instructions'] if item[0] not in ('new', 'drop') or item[1] != slot]
@@ -86,7 +86,7 @@ def reorder(graph):
 
 
 def keep(graph):
-    """A temporary of forward that is not given back before backward has begun."""
+    """A temporary of forward that is not freed before backward has begun."""
     items = graph['instructions']
     _, slot = made(graph, 'temporary', 4096)
     items.remove(['drop', slot])

@@ -30,7 +30,7 @@ class Run:
         return subprocess.run([str(word) for word in (self.tessera, *words)], capture_output=True, text=True, check=False)
 
     def change(self, factor, extra):
-        """Record it `factor` times as slow, and with a buffer that is never freed."""
+        """Record the run `factor` times slower, with a buffer that is never freed."""
         held = pickle.loads(self.predicted.read_bytes())
         events = held['device_traces'][0]
         begin = events[0]['time_us']
@@ -58,7 +58,7 @@ def runs(tessera, work):
 
 
 def times(tessera, work):
-    """A clock that runs at half the speed: steps take twice as long, and so does what is planned."""
+    """A clock that runs at half the speed: steps take twice as long, and so do the times of plans."""
     for run in runs(tessera, work):
         run.change(1, 0)
         fast = run.plan(1 << 40)
@@ -76,7 +76,7 @@ def times(tessera, work):
 
 
 def memory(tessera, work):
-    """What the prediction lacks has a name, and is taken from the budget."""
+    """Memory that the prediction lacks is listed by name, and subtracted from the budget."""
     for run in runs(tessera, work):
         run.change(1, EXTRA)
         budget = 1 << 40

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """graph_plans.py --tessera PATH --work FOLDER: plans of golden step graphs, as TAP.
 
-Ten budgets for each, from what the program takes as it is down to the least that a plan reserves, and one below: what is found must
-fit, be what `simulate --plan` says, take no less time and no more memory than for the budget before, and its certificate must hold.
+There are ten budgets for each graph, from the peak of the unchanged program down to the smallest that a plan reserves, and one below that. A
+plan must fit, agree with `simulate --plan`, take no less time and no more memory than the plan for the previous budget, and have a valid certificate.
 """
 import functools
 import json

@@ -4,8 +4,8 @@
 Each must have at its peak what PyTorch's own MemTracker counted (graphs/peaks.json; tests/torch/graphs.py made both), and
 the snapshot must be one that other commands read: its stacks the program's, and its replay the simulated run's.
 
-The graph knows what each storage is for. Without being told, tessera must be right about 99 of 100 bytes at the peak, and
-about 97 after every event.
+The graph contains the true category of each storage. Without it, tessera must infer the right category for 99 of 100 bytes at the
+peak, and for 97 of 100 after every event.
 """
 import csv
 import functools
@@ -67,7 +67,7 @@ def without_truth(snapshot):
 
 
 def changes(rows, truth):
-    """After each event, by how much live bytes grow, and those with a wrong category."""
+    """For each event, the growth of live bytes, and of live bytes with a wrong category."""
     out = [[0, 0] for _ in range(len(truth) + 1)]
     for row in rows:
         birth, size = int(row['birth_event']), int(row['requested_bytes'])
@@ -82,7 +82,7 @@ def changes(rows, truth):
 
 
 def shares_right(tessera, snapshot):
-    """Of the live bytes, the share whose inferred category is true: at the peak, and where it is smallest."""
+    """The share of live bytes whose inferred category is true: at the peak, and its minimum."""
     truth = without_truth(snapshot)
     said = subprocess.run([tessera, 'export', '--format', 'csv', snapshot], capture_output=True, check=True, text=True)
     live = wrong = 0

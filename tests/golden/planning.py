@@ -50,7 +50,7 @@ class Tessera:
 
 
 def executes(t):
-    """Five budgets, by both rule books: `train --plan` stays within each, with exactly what was predicted."""
+    """Five budgets with both rule books: `train --plan` stays within each, and uses exactly the predicted memory."""
     for book, models in (('torch', ('small', 'llama')), ('own', ('llama',))):
         for model in models:
             whole = t.plan(model, '1TiB', *SIZES, '--book', book)['as_is']['peak_reserved_bytes']
@@ -73,7 +73,7 @@ def executes(t):
 
 
 def narrows(t):
-    """Saved tensors in fewer bits: what is proposed runs in what was predicted, and its certificate holds."""
+    """Saved tensors in fewer bits: the plan runs in the predicted memory, and its certificate holds."""
     whole = t.plan('small', '1TiB', *SIZES, '--book', 'own', '--allow', 'none')['as_is']['peak_reserved_bytes']
     for allow, part in (('narrow', 0.85), ('narrow,recompute', 0.8)):
         answer = t.plan('small', f'{int(whole * part)}B', *SIZES, '--book', 'own', '--allow', allow)
@@ -320,7 +320,7 @@ def tampered(t):
 
 
 def largest(t):
-    """One more does not fit, and the plan is that of a budget. As it is, one more does not either."""
+    """One more does not fit, and the plan is the one for a budget. Without changes, one more does not fit either."""
     budget = ('--budget', '60MiB', '--seq', 64, '--json')
     found = json.loads(t.run('plan', t.models['small'], '--largest', 'batch', *budget).stdout)
     size, as_is = found['size'], found['size_as_is']

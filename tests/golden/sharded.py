@@ -2,8 +2,8 @@
 """sharded.py --tessera PATH --work FOLDER: step graphs of one rank of 8, simulated, as TAP.
 
 tests/torch/ranks.py traced them: a transformer under fully_shard(), and in DistributedDataParallel. Peaks must be those that
-PyTorch's FSDPMemTracker counted (graphs/ranks.json); bytes of parameters, gradients and the optimizer those of the formula; and what
-is gathered must be on the streams of PyTorch, prefetched, and of the category 'communication'.
+PyTorch's FSDPMemTracker counted (graphs/ranks.json); bytes of parameters, gradients and optimizer state must match the formula; and
+gathered memory must be on PyTorch's streams, prefetched, and have the category 'communication'.
 """
 import csv
 import io
@@ -70,7 +70,7 @@ def allocations(tessera, snapshot):
 
 
 def tensors_at(rows, event):
-    """Bytes of all tensors after an event, each in whole blocks of 512. Workspaces are none, and part of a block can be unused."""
+    """Bytes of all tensors after an event, each in whole blocks of 512. Workspaces do not count as tensors, and a part of a block can be unused."""
     return sum(-int(row['requested_bytes']) // 512 * -512 for row in rows if row['category'] != 'workspace'
                and int(row['birth_event']) <= event < int(row['death_event'] or event + 1))
 

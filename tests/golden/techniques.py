@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The techniques of docs/techniques.md do what it says of them, executed and simulated. Prints TAP.
+"""The techniques of docs/techniques.md have the documented effects, executed and simulated. Prints TAP.
 
 usage: techniques.py --tessera PATH --work FOLDER"""
 import argparse
@@ -44,7 +44,7 @@ def growth(t, path):
 
 
 def leaks(t):
-    """What each planted mistake keeps of a step is what `leaks` says, of a run and of its simulation."""
+    """`leaks` finds exactly what each planted mistake keeps of a step, in a run and in its simulation."""
     losses = [step['loss'] for step in t.train('gpt2', '--steps', STEPS)[0]]
     wanted = {'outputs': LOGITS + CACHE + 4, 'shell': LOGITS, 'batches': 2 * TOKENS * 8, 'none': 0}
     for leak in (*wanted, 'graph'):
@@ -172,7 +172,7 @@ def types(t):
 
 
 def formats(t):
-    """What each format takes of a number: 4, 2, 2 and 1 bytes, the last one with four more for each row."""
+    """The bytes per element of each format: 4, 2, 2 and 1, and four more per row for the last one."""
     sizes = {}
     for place in ('keep', 'narrow16', 'narrow8'):
         plan = t.work / 'format.json'
@@ -223,7 +223,7 @@ def saved_pairs(t):
 
 
 def checkpoint_stacks(t):
-    """What is computed again has the frames of the form of its checkpoint."""
+    """Recomputed memory has the frames of its checkpoint's form."""
     for form, wanted in (('reentrant', {'apply', 'forward', 'backward', 'checkpoint'}),
                          ('non-reentrant', {'checkpoint', 'unpack_hook', '_run_fn_with_dynamo_disabled', 'recompute_fn'})):
         path = t.work / 'stacks.json'
@@ -263,7 +263,7 @@ def build_along(t):
     expect('not 350 M', '1416552448 parameters' in done.stdout, True)
 
 
-# Each changes where numbers are or when they are computed, and none of them.
+# Each changes where tensors are or when they are computed, but no numbers.
 SAME_BITS = (('--checkpoint', 'full'), ('--checkpoint', 'every:2'), ('--checkpoint', 'selective'),
              ('--checkpoint-form', 'non-reentrant'), ('--offload', 'optimizer,gradients'),
              ('--offload', 'parameters'), ('--offload', 'activations:disk'), ('--memory', 'placed'),
@@ -296,7 +296,7 @@ SAME_WEIGHTS = (('--micro-batch', 4), ('--loss', 'chunked:256'), ('--checkpoint'
 
 
 def weights(t, config, batch, rows, *options):
-    """A hash of what a run by tessera's own rules ends with, and its losses."""
+    """A hash of the final weights of a run with tessera's own rule book, and its losses."""
     model, folder = t.work / 'even.json', t.work / 'even'
     model.write_text(json.dumps({**GPT2, 'resid_pdrop': 0, 'embd_pdrop': 0, 'attn_pdrop': 0, 'tie_word_embeddings': False, **config}))
     shutil.rmtree(folder, ignore_errors=True)
@@ -310,7 +310,7 @@ def weights(t, config, batch, rows, *options):
 
 
 def equalities(t):
-    """Parts of a batch, chunks of the loss or of attention, and what only moves or recomputes, in pairs: the same bits."""
+    """Parts of a batch, chunks of the loss or of attention, offloading and recomputation, in pairs: the same bits."""
     wanted = weights(t, {}, 8, 64)[0]
     for number, first in enumerate(SAME_WEIGHTS):
         for second in SAME_WEIGHTS[number:]:

@@ -73,7 +73,7 @@ def repeats(t):
 
 
 def clips(t):
-    """Gradients are clipped to a norm, which is that of no clipping; memory is as predicted, and no thread matters."""
+    """Gradients are clipped, and the printed norm is the norm without clipping. Memory is as predicted, and results do not depend on threads."""
     whole = t.train('gpt2', '--steps', 4)[0]
     expect('not computed', [step['gradient_norm'] for step in whole], [None] * 4)
     wide = t.train('gpt2', '--steps', 4, '--clip', 1e6)[0]
@@ -104,7 +104,7 @@ def clips(t):
 
 
 def placed(t):
-    """Tensors at places chosen before the run: less memory, the same numbers, and what simulate says of a peak."""
+    """Placed memory: less memory, the same numbers, and the peak that simulate predicts."""
     for model in t.models:
         for options in ([], ['--dtype', 'bf16', '--attention', 'eager'], ['--checkpoint', 'full', '--accumulate', 2]):
             steps, end = t.train(model, '--steps', 4, *options)
@@ -266,7 +266,7 @@ def names(config):
 
 
 def fresh(t, name):
-    """A folder that is not there."""
+    """A folder that does not exist yet."""
     shutil.rmtree(t.work / name, ignore_errors=True)
     return t.work / name
 
@@ -454,7 +454,7 @@ def resumed(t, whole, *options):
 
 
 def resumes(t):
-    """Six steps are three and three, bit for bit."""
+    """Six steps are the same as three and three, bit for bit."""
     for options in ([], ['--optimizer', 'adamw-fused', '--accumulate', 2, '--seed', 3],
                     ['--optimizer', 'sgd', '--lr', '0.1', '--checkpoint', 'every:2'],
                     ['--dtype', 'autocast-fp16', '--attention', 'chunked:4'],
@@ -469,7 +469,7 @@ def resumes(t):
 
 
 def notices_other_data(t):
-    """A run goes on with the tokens that it had, in any file; others must be named."""
+    """A run is resumed with the tokens that it had, in any file; other data must be named."""
     folder, data = fresh(t, 'data-changes'), t.work / 'changing.txt'
     data.write_text(TEXT)
     t.train('gpt2', '--data', data, '--steps', 1, '--save', folder, '-q')
@@ -516,8 +516,8 @@ def start(t, *options):
 
 
 def goes_on(t):
-    """A run that was interrupted, terminated or killed goes on where it was saved, and ends as if nothing
-    had happened."""
+    """A run that was interrupted, terminated or killed resumes where it was saved, and ends like an uninterrupted
+    one."""
     common = [t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 600,
               '--schedule', 'cosine', '--warmup', 5, '--save-every', 3]
     whole, parts = fresh(t, 'whole'), fresh(t, 'parts-of-a-run')
@@ -549,8 +549,8 @@ def goes_on(t):
 
 
 def keeps_what_others_save(t):
-    """A folder belongs to one run at a time, what is written at the end is tried at the start, and a run goes
-    on with all of its state or not at all."""
+    """A folder belongs to one run at a time, outputs are checked at the start, and a run is resumed with all
+    of its state or not at all."""
     folder, common = fresh(t, 'taken'), ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
     process = start(t, *common[1:], '--steps', 900000, '--save', folder)
     process.stdout.readline()
@@ -580,7 +580,7 @@ def keeps_what_others_save(t):
 
 
 def names_the_type_of_weights(t):
-    """config.json says what the weights are now, and is otherwise the model's."""
+    """config.json has the type of the saved weights, and is otherwise the model's."""
     config, folder = t.work / 'published.json', fresh(t, 'typed')
     for key, options, name in (('torch_dtype', (), 'float32'), ('dtype', ('--dtype', 'bf16'), 'bfloat16'),
                                ('other', (), 'float16')):
@@ -593,8 +593,8 @@ def names_the_type_of_weights(t):
 
 
 def keeps_the_last_good_state(t):
-    """A loss that is no number ends the run, and what is saved is the state before it; a file of tokens that
-    becomes shorter does too."""
+    """A loss that is not finite ends the run, and the state before it is saved. So does a file of tokens that
+    becomes shorter."""
     folder, whole = fresh(t, 'diverged'), fresh(t, 'whole')
     done = t.run('train', t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--lr',
                  '1e30', '--steps', 9, '--save', folder)
@@ -627,7 +627,7 @@ def sample(t, folder, prompt, *options):
 
 
 def samples(t):
-    """What a model has learnt by heart it can say again, from wherever it begins."""
+    """A model can repeat a text that it has memorized, from any position."""
     for model in t.models:
         folder = fresh(t, f'sampled-{model}')
         heart = t.work / 'heart.txt'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What memory is for, where half of the frames are missing: of simulated runs, whose trace says what is
-true, the C++ frames are taken away, or Python's; checkpointing in both of its forms. Prints TAP.
+"""Categories when half of the frames are missing. From simulated runs, whose traces contain the true categories, the
+C++ frames or the Python frames are removed, with checkpointing in both of its forms. Prints TAP.
 
 usage: truth.py --tessera PATH --work FOLDER
 

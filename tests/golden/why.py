@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What `tessera why` says of runs that failed, checked by doing it. Prints TAP.
+"""The advice of `tessera why` about failed runs, checked by following it. Prints TAP.
 
 usage: why.py --tessera PATH --work FOLDER
 
-Runs are simulated on cards that are too small. Whatever `why --json` calls enough is then simulated on the
-same card, and has to fit; a setting that it says would not have served the rest has to fail. `why` and
-`whatif` see only the snapshot, as they would of a recorded run."""
+Runs are simulated on cards that are too small. Every change that `why --json` calls enough is then simulated on the
+same card, and has to fit; a setting that it calls not enough for the rest of the run has to fail. `why` and
+`whatif` only read the snapshot, as with a recorded run."""
 import argparse
 import json
 import pathlib
@@ -175,7 +175,7 @@ def write(path, snapshot):
 
 
 def check_growth(tessera, work):
-    """64 MiB a step that nobody frees: settings only put off the end."""
+    """64 MiB a step that are never freed: settings only delay the failure."""
     path, cut = work / 'grow.pickle', work / 'cut.pickle'
     subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '1', '--seq', '64', '--steps', '6', '-q',
                     '-o', path], stdout=subprocess.DEVNULL, check=True)

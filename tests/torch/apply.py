@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """apply.py [--check] [NAME..]: tessera.apply and tessera.fit on models of transformers.
 
-On fake tensors: a step that is traced after apply() has the peaks that simulate predicts of the plan, to the byte. On real ones, on the CPU: losses
-and gradients after apply() are those before, to the bit, and undo() leaves nothing behind. Needs what ./run test torch installs; small
-models, and one of the usual size without memory. Nothing is written.
+On fake tensors, a step that is traced after apply() has the peaks that simulate predicts for the plan, to the byte. On real tensors, on the
+CPU, losses and gradients after apply() are the same as before, to the bit, and undo() restores everything. Needs the packages that ./run test torch
+installs. Models are small; one of normal size is traced without memory. Nothing is written.
 """
 import argparse
 import copy
@@ -38,7 +38,7 @@ PLANS = {
     'vit': ({'checkpoint': ['ViTLayer']},),
     't5': ({'checkpoint': ['T5Block']}, {'checkpoint': ['encoder.block.*'], 'offload': ['decoder.block.1']}),
 }
-# Of configurations, for PyTorch and transformers as simulate describes them.
+# Plans of configurations, for PyTorch and transformers as simulate describes them.
 BLOCKS = ({'loss': 'chunked:32'}, {'loss': 'chunked:32', 'checkpoint': 'full', 'gelu': 'fused'})
 
 
@@ -95,7 +95,7 @@ def modules(name):
 
 
 def fitted():
-    """GPT-2 124M without memory: the plan that fit() finds takes what it predicts, reserved as allocated, and less does not fit."""
+    """GPT-2 124M without memory: the plan that fit() finds has the predicted peaks, reserved and allocated, and a smaller budget does not fit."""
     with torch.device('meta'):
         model = hf.GPT2LMHeadModel(hf.GPT2Config())
     optimizer = torch.optim.AdamW(model.parameters())
@@ -114,7 +114,7 @@ def fitted():
 
 
 def blocks():
-    """A plan of a configuration, whose loss is in chunks. tests/torch/matrix.py has others, counted in requested bytes."""
+    """A plan of a configuration with a loss in chunks. tests/torch/matrix.py has other plans, counted in requested bytes."""
     if not torch.__version__.startswith('2.9.') or not hf.__version__.startswith('4.57.'):
         print(f'# blocks are not compared: simulate describes PyTorch 2.9, not {torch.__version__}')
         return
@@ -149,7 +149,7 @@ def near(first, second, most=1e-5):
 
 
 def inside(model):
-    """All that undo() must restore."""
+    """Everything that undo() must restore."""
     hidden = ('_parameters', '_buffers', '_modules')
     return [{key: id(value) if isinstance(value, torch.Tensor) else copy.copy(value) for key, value in vars(module).items()
              if key not in hidden} for module in model.modules()], \
@@ -157,7 +157,7 @@ def inside(model):
 
 
 def numbers(name):
-    """The bits of the run without the plan, also of copies; names, hooks and modes stay; undo() leaves nothing."""
+    """Results are bit for bit those without the plan, also for copies; names, hooks and modes stay; undo() restores everything."""
     model, batch = made(name), batch_of(name, 'cpu')
     before, as_it_was, names = run(model, batch), inside(model), list(model.state_dict())
     form = {'checkpoint': 'full', 'checkpoint_form': 'non-reentrant'}
@@ -181,7 +181,7 @@ def numbers(name):
 
 
 def goes(name, plan=None):
-    """Whether a model goes with its last reference."""
+    """Whether a model is freed with its last reference."""
     model = made(name)
     if plan:
         tessera.apply(model, {**plan, 'version': 1})
@@ -194,7 +194,7 @@ def goes(name, plan=None):
 
 
 def kernels():
-    """What changes numbers does so by rounding: a loss in chunks, with ignored labels, weights that are tied or not; parts of a batch."""
+    """Changes that affect numbers only affect rounding: a loss in chunks, with ignored labels, tied and untied weights; parts of a batch."""
     for name in ('gpt2', 'llama'):
         model, batch = made(name), batch_of(name, 'cpu')
         batch = {**batch, 'labels': batch['labels'].clone()}
@@ -284,7 +284,7 @@ def faults():
 
 
 def caches():
-    """A block that runs twice does not add to a cache twice, also if a call asks for one; without gradients there is a cache."""
+    """A block that runs twice does not add to a cache twice, even if a call requests a cache; without gradients there is a cache."""
     for name in ('gpt2', 'llama'):
         model, batch = made(name), {**batch_of(name, 'cpu'), 'use_cache': True}
         before = run(model, batch)
@@ -295,7 +295,7 @@ def caches():
 
 
 def compiled():
-    """torch.compile after apply() computes what it computes without it."""
+    """torch.compile after apply() gives the same results as without apply()."""
     for plan in ({'checkpoint': ['LlamaDecoderLayer']}, {'offload': ['LlamaMLP']}):
         model, batch = made('llama'), batch_of('llama', 'cpu')
         before = run(torch.compile(model, backend='aot_eager'), batch)

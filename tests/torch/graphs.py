@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """graphs.py [--check] [NAME...]: traces small models into tests/golden/graphs, which tests/golden/graphs.py simulates.
 
-Needs what ./run test torch installs: torch (a wheel for CUDA; no GPU, no driver), transformers and tessera's Python package. Beside the graphs,
-peaks.json says which versions made them, and what PyTorch's own MemTracker counted at the peak of the third step: each
-storage rounded to 512 bytes, as by the allocator. With --check nothing is written: the models are traced again and must
-be the recorded graphs, what cannot be traced must be refused, and a model must be afterwards what it was before.
+Needs the packages that ./run test torch installs: torch (a wheel for CUDA; no GPU, no driver), transformers and tessera's Python package. In
+addition to the graphs it writes peaks.json, with the versions that made them, and what PyTorch's own MemTracker counted at the peak of the third
+step, with each storage rounded to 512 bytes as the allocator does. With --check nothing is written: the models are traced again and must give
+the recorded graphs, programs that cannot be traced must be refused, and a model must be the same afterwards as before.
 """
 import argparse
 import contextlib
@@ -32,7 +32,7 @@ def short(document):
 
 
 def settled(document):
-    """Drops that follow each other, sorted: autocast empties its cache of casts in the order of addresses, which are others each time."""
+    """Sort consecutive drops: autocast empties its cache of casts in the order of addresses, which differ from run to run."""
     words = [word if word[0] in ('begin', 'end') else word[:2] for word in document['instructions']]
     starts, runs = [], []
     for index, word in enumerate(words):
@@ -48,8 +48,8 @@ def settled(document):
 
 
 def without_lines(document):
-    """All but the stacks, for lines of this folder may move, and what ops compute, which some recorded graphs lack. Modules have their
-    names for the numbers of these among the texts."""
+    """The graph without its stacks, because lines of this folder may move, and without what ops compute, which some recorded graphs lack.
+    Modules have names instead of indices of texts."""
     texts = document['texts']
     modules = [[texts[name], texts[kind], *rest] for name, kind, *rest in document.get('modules', [])]
     return {**document, 'texts': 0, 'frames': 0, 'stacks': 0, 'work': 0, **settled(document), 'modules': modules}
@@ -69,7 +69,7 @@ def program(name):
 
 @contextlib.contextmanager
 def hooks_of_trained():
-    """MemTracker asks for hooks of each parameter, and PyTorch refuses those of parameters that are not trained."""
+    """MemTracker registers hooks on every parameter, which PyTorch refuses for parameters that are not trained."""
     names = ('register_hook', 'register_post_accumulate_grad_hook')
     originals = {name: getattr(torch.Tensor, name) for name in names}
     other = torch.ones(1, requires_grad=True)
@@ -84,7 +84,7 @@ def hooks_of_trained():
 
 
 def counted(name):
-    """The peak of the third step, as MemTracker counts it. It holds on to things, so that the step then differs."""
+    """The peak of the third step, as MemTracker counts it. The tracker keeps references, so steps after that differ."""
     from torch.distributed._tools.mem_tracker import MemTracker
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
     model, optimizer, step = program(name)
@@ -96,7 +96,7 @@ def counted(name):
             return step()
         tracker = MemTracker()
         tracker.track_external(model, optimizer, *getattr(step, 'kept', list)())
-        # On top of it once more what adds gradients in place, as PyTorch does to real tensors; and autograd saves tensors
+        # The mode that adds gradients in place, as PyTorch does with real tensors, is on top of it once more; and autograd saves tensors
         # themselves, not twins.
         adding = _get_current_dispatch_mode_stack()[-1]
         themselves = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
@@ -112,7 +112,7 @@ def counted(name):
 
 
 def peak(document):
-    """Of the third step, from the graph, each storage rounded to 512 bytes."""
+    """The peak of the third step, from the graph, with each storage rounded to 512 bytes."""
     sizes = [-(-size // 512) * 512 for size in document['slots']['bytes']]
     live, top = sum(sizes[:document['static']]), 0
     for step in range(3):
@@ -188,8 +188,8 @@ def faults():
 # ---- A script ----
 
 def script(work):
-    """python -m tessera.trace of a script: the same memory as the step that it makes, for its log a value is needed, and what
-    ends too early or is compiled is refused."""
+    """python -m tessera.trace of a script gives the same memory as its step. Its log needs a value. A script that ends too early,
+    or is compiled, is refused."""
     path, out = Path(__file__).resolve().parent / 'train_script.py', Path(work) / 'script.graph'
 
     def run(*words):

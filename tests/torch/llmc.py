@@ -6,7 +6,7 @@
     python tests/torch/llmc.py --check    compares them with those of llmc.txt
 
 Weights and tokens come from a formula. llmc.txt has the losses that llm.c itself printed for these files; its first
-lines say how. tests/golden/train.py trains the same model with tessera.
+lines describe how. tests/golden/train.py trains the same model with tessera.
 """
 import pathlib
 import struct
@@ -14,7 +14,7 @@ import sys
 
 POSITIONS, VOCABULARY, LAYERS, HEADS, WIDTH, PADDED = 32, 96, 2, 4, 48, 128
 BATCH, SEQUENCE, STEPS = 4, 16, 10  # as llm.c counts: a sequence has as many tokens as are predicted
-TOKENS = 3 * BATCH * SEQUENCE + 9  # so that the fourth step begins at the start again
+TOKENS = 3 * BATCH * SEQUENCE + 9  # so that the fourth step starts again at the beginning
 MASK = (1 << 64) - 1
 NEAR = 5e-6  # losses of all versions of PyTorch
 
@@ -53,7 +53,7 @@ def weights():
 
 
 def tokens():
-    """Each is near the one before."""
+    """Random tokens, each close to the previous one."""
     last, made = 0, []
     for i in range(TOKENS):
         last = (last + int((uniform(1000, i) + 1) * 3)) % VOCABULARY

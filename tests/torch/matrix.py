@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """matrix.py [--check] [PART...]: the peaks of PyTorch's training steps in 100 configurations of GPT-2 and Llama models.
 
-Needs what ./run test torch installs. Writes tests/golden/matrix.json: for each configuration what to tell transformers and
-`tessera simulate`, and the bytes that are live at the peak of each phase over three steps, as requested, of tensors alone.
+Needs the packages that ./run test torch installs. Writes tests/golden/matrix.json, which has for each configuration the options of
+transformers and of `tessera simulate`, and the requested bytes of tensors that are live at the peak of each phase over three steps.
 tests/golden/matrix.py simulates them. With --check nothing is written, and the figures must be the recorded ones. A PART such as
-2/4 is the second of four parts: only its configurations are traced, and the others stay as they are recorded.
+2/4 is the second of four parts: only its configurations are traced, and the recorded figures of the others are kept.
 """
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ NARROW = {**GROUPED, 'num_attention_heads': 16, 'vocab_size': 50, 'attention_dro
 
 
 def configurations():
-    """Each a model's description, and options by the names of simulate's."""
+    """Each consists of a model's description, and options with simulate's names."""
     for model in (GPT2, LLAMA):
         for dtype in ('fp32', 'bf16', 'autocast-bf16'):
             for attention in ('sdpa', 'eager'):
@@ -140,7 +140,7 @@ def evaluate(model, options, seq):
 
 
 def peaks(document):
-    """Of each phase that allocates, over three steps, in requested bytes. A forward after the optimizer is of an evaluation."""
+    """The peak of each phase that allocates, over three steps, in requested bytes. A forward after the optimizer belongs to an evaluation."""
     sizes, out = document['slots']['bytes'], {}
     live, phases = sum(sizes[:document['static']]), []
     for step in range(3):

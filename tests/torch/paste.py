@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""paste.py [--check]: what `tessera plan --for` prints, read by the programs that it is for.
+"""paste.py [--check]: the output of `tessera plan --for`, read by the programs that it is for.
 
 transformers reads TrainingArguments, deepspeed its JSON, torchtitan its TOML, megatron-core has the options as fields of its configurations, and
 PyTorch runs the Python for FSDP2, in one process on the CPU (gloo), with a tiny model. Packages that are not installed are
-skipped, with a sentence: ./run test torch installs PyTorch and transformers alone.
+skipped with a message; ./run test torch installs only PyTorch and transformers.
 """
 import argparse
 import ast
@@ -33,7 +33,7 @@ PLANS = ({}, {'checkpoint': 'full', 'checkpoint_form': 'non-reentrant', 'clip': 
 
 
 class Skipped(Exception):
-    """A package is not there."""
+    """A package is not installed."""
 
 
 def need(name):
@@ -63,7 +63,7 @@ def texts(target):
 
 
 def unused(text):
-    """Names that Python code imports and does not use."""
+    """The names that Python code imports without using them."""
     tree = ast.parse(text)
     names = {alias.asname or alias.name.partition('.')[0] for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))
              for alias in node.names}

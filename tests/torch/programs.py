@@ -50,8 +50,8 @@ class Plain(nn.Module):
 
 
 class Layer(nn.Module):
-    """PyTorch's own attention, with its weights. `form` is what is computed again in backward: nothing, the 'attention', the
-    'halves' of the layer one by one, or the 'layer'."""
+    """PyTorch's own attention, with its weights. `form` selects what backward recomputes: nothing, the 'attention', the two
+    'halves' of the layer separately, or the 'layer'."""
 
     def __init__(self, width, heads, form, dropout):
         super().__init__()
@@ -88,7 +88,7 @@ class Layers(nn.Module):
 
 
 class Adapted(nn.Module):
-    """A linear layer that stays, and a product of two small ones beside it (LoRA)."""
+    """A linear layer that is not trained, plus the product of two small ones (LoRA)."""
 
     def __init__(self, base, rank=4, alpha=8, dropout=0.05):
         super().__init__()
@@ -342,5 +342,5 @@ PROGRAMS = {
     'halves-scaled': (lambda: Layers('halves', dropout=0.1), adamw, scaled_step),
     'contrastive': (Contrastive, adamw, pairs_step),
 }
-# What numbers are that a step asks for: masks are all ones.
+# The value of numbers that a step reads from a tensor: masks are all ones.
 VALUE = 1.0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """ranks.py [--check] [NAME...]: traces rank 0 of 8 of the programs of sharded.py into tests/golden/graphs.
 
-As graphs.py does. The independent account is PyTorch's FSDPMemTracker, which ships with it and counts the third step of the same
-program on the same fake tensors: the peaks of all of it, of forward and of backward, which ranks.json has. For DDP it is MemTracker, and
+It works as graphs.py does. The independent reference is PyTorch's own FSDPMemTracker, which counts the third step of the same program on
+the same fake tensors: ranks.json has its peaks of the whole step, of forward and of backward. For DDP the references are MemTracker, and
 the real C++ Reducer on the CPU, whose log has the sizes of its buckets.
 """
 import argparse
@@ -33,7 +33,7 @@ HEADROOM = 512  # what a block is rounded to
 
 @contextlib.contextmanager
 def tracking(found, number, model, optimizer):
-    """The third step, within a tracker, and on top of it once more what adds gradients in place."""
+    """Run the third step within a tracker, with the mode that adds gradients in place on top of it once more."""
     if number != 2:
         yield
         return
@@ -49,7 +49,7 @@ def tracking(found, number, model, optimizer):
 
 
 def counted(name):
-    """Peaks of the third step. The tracker holds on to things, so that the step then differs."""
+    """Peaks of the third step. The tracker keeps references, so steps after that differ."""
     found = []
     sharded.around.append(lambda *step: tracking(found, *step))
     # Newer trackers don't count ops within a fake mode that was not active when they began: those that `adding` takes out of it.
@@ -101,7 +101,7 @@ def peaks(document):
 # ---- Buckets ----
 
 def buckets():
-    """Ours, and those of C++, in bytes."""
+    """The sizes of our buckets, and of the buckets in C++, in bytes."""
     for cap in (None, 0.25, 4):
         original, found = _trace_ddp.Reducer._make, []
 
@@ -119,7 +119,7 @@ def buckets():
 
 
 def of_cpp(cap):
-    """What the C++ Reducer makes on the CPU, of one rank: buckets do not depend on their number."""
+    """The buckets of the C++ Reducer on the CPU, with one rank: they do not depend on the number of ranks."""
     dist.init_process_group('gloo', rank=0, world_size=1, store=dist.HashStore())
     try:
         model = torch.nn.parallel.DistributedDataParallel(sharded.model_of(), bucket_cap_mb=cap)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""rewrites.py [--check] [NAME...]: small models, as they are and with modules that are checkpointed, or keep what they save on the host, and with
+"""rewrites.py [--check] [NAME...]: small models, unchanged, with checkpointed or offloaded modules, and with
 other forms of their optimizers.
 
-Writes tests/golden/rewrites: step graphs of the models as they are, and in peaks.json the peaks of the others, traced.
-tests/golden/rewrites.py compares with them what `tessera simulate` makes of the graphs. Needs what ./run
+Writes tests/golden/rewrites: step graphs of the unchanged models, and in peaks.json the peaks of traces of the others.
+tests/golden/rewrites.py compares these with the rewrites of `tessera simulate`. Needs the packages that ./run
 test torch installs. With --check nothing is written, and the peaks must be the recorded ones.
 """
 import argparse
@@ -43,7 +43,7 @@ CASES = (('bert', 'BertLayer'), ('bert', 'bert.encoder.layer.1'), ('bert-autocas
          ('llama', 'model.layers.0'), ('llama-autocast', 'LlamaMLP'), ('mixtral', 'MixtralSparseMoeBlock'), ('gpt-neox', '*.mlp'))
 
 
-# Program, and a plan (docs/plan.md): modules that are checkpointed, and others that keep what they save on the host.
+# Program, and a plan (docs/plan.md): modules that are checkpointed, and others whose saved tensors are on the host.
 PLANS = (('llama', {'checkpoint': ['model.layers.0'], 'offload': ['model.layers.1.mlp']}),
          ('bert-autocast', {'checkpoint': ['*.layer.1', 'cls'], 'offload': ['bert.encoder.layer.0']}),
          ('t5', {'checkpoint': ['encoder.block.0', 'decoder.block.1.layer.2'], 'offload': ['encoder.block.1.layer.1', 'lm_head']}),

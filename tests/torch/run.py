@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """run.py --work FOLDER [PROGRAM.py] [NAME...]: the tests that need PyTorch, in an environment of their own.
 
-Makes the environment in FOLDER, with what requirements.txt names (about 7 GB, from PyPI) and tessera's package, and traces
-again what tests/golden was made of. No GPU and no driver are needed. FOLDER is kept, so that the next run is quick.
-With PROGRAM.py only that one runs; the NAMEs are arguments of its own (of graphs.py without it). The last line is
-how many cases passed, failed and were skipped, and the exit status 1 if any failed.
+Creates the environment in FOLDER, with the packages of requirements.txt (about 7 GB, from PyPI) and tessera's own package, and
+traces the programs behind tests/golden again. No GPU and no driver are needed. FOLDER is kept, so the next run is quick.
+With PROGRAM.py only that program runs; the NAMEs are its arguments (the arguments of graphs.py without a program). The last line
+has the numbers of cases that passed, failed and were skipped; the exit status is 1 if any failed.
 """
 import argparse
 import collections
