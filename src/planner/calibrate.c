@@ -1,10 +1,11 @@
-/* calibrate.c - what a recorded run says about a prediction: how long its steps took, and what it allocated beside it.
+/* calibrate.c - compares a recorded run with its prediction: the time of its steps, and allocations that are not
+ * predicted.
  *
  *   recorded snapshot ──► steps, phases, by the times of events ──► seconds, and a factor for the rates
  *                    └──► its last step, against the predicted one, allocation by allocation ──► bytes without an explanation
  *
- * Times of events are the host's, when it asked for memory. From one step to the next that is the step's time, as long as the program waits for
- * the device at all; of phases it is an indication. */
+ * Times of events are the times at which the host requested memory. Between two steps, their difference is the time
+ * of a step, if the program waits for the device at some point in each step; for phases it is only an indication. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -129,7 +130,8 @@ static int measure_time(tsr_study *study, tsr_calibration *out, tsr_error *error
   return status;
 }
 
-/* The card's rates, slower or faster by one factor, so that the step takes what it took. Copies stay as they are. */
+/* The card's rates, scaled by one factor so that the predicted step takes the recorded time. The rates of copies do
+ * not change. */
 static int scale_rates(const tsr_simulate_options *how, tsr_calibration *out, tsr_error *error) {
   tsr__machine_rates rates;
   const tsr__data_sheet *gpu = how->gpu ? tsr__data_sheet_of_name(how->gpu) : NULL;
@@ -160,7 +162,7 @@ static int name_change(tsr_study *study, const tsr_allocation_change *change, ui
   return 0;
 }
 
-/* What the recorded run has at its peak beyond the predicted one, the largest first. */
+/* Allocations that the recorded run has at its peak and the predicted run lacks, the largest first. */
 static int list_unexplained(tsr_study *study, const tsr_alignment *aligned, tsr_calibration *out,
                             tsr_error *error) {
   out->recorded_peak_bytes = aligned->sides[1].peak_allocated_bytes;

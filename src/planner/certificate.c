@@ -1,6 +1,6 @@
-/* certificate.c - an answer as JSON, with what proves it: a reader can check every sum (examples/check_certificate.py).
+/* certificate.c - an answer as JSON, with its proof: a reader can check every sum (examples/check_certificate.py).
  *
- * Times are rounded to nanoseconds, and bounds are computed from them again, so that the file is consistent in itself. */
+ * Times are rounded to nanoseconds, and bounds are computed from them again, so that the file is consistent. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -93,7 +93,8 @@ static int add_binding(tsr_planning *p, const tsr_planned *planned, json_t *root
 
 /* ---- the changes, one after another ---- */
 
-/* What is saved, and what it costs, after the plan before; null after none that is possible. */
+/* The memory that a change saves, and the time that it costs, compared with the plan before it; null if no plan
+ * before it is possible. */
 static json_t *change_json(const tsr_planned_change *change, const tsr_run_plan_cost *last) {
   const tsr_run_plan_cost *now = &change->so_far;
   bool has_last = last->is_possible;

@@ -1,11 +1,11 @@
-/* changes.c - what a plan changes, one after another, and what each change does after those before it. */
+/* changes.c - the changes of a plan, in sequence, and the effect of each change after the ones before it. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "planner/planner.h"
 
-/* What changes most of what follows comes first; choices for blocks come last. */
+/* Changes that affect most of the later ones come first; choices for blocks come last. */
 static const struct {
   const char *key, *name;                               /* NULL: its value says it */
 } keys[] = {{"master_weights", "weights in fp32, too"}, /* means nothing before dtype */

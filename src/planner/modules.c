@@ -1,12 +1,13 @@
-/* modules.c - what each module of a step graph keeps: candidates for its plan.
+/* modules.c - candidates for plans of step graphs: what each module keeps for backward.
  *
  *   calls of modules ──► units in sequence ──► chain solver, with options of each unit ──┐
  *                   └──► classes: all of one ────────────────────────────────────────────┴─► lists of modules ──► simulated
  *
- * A unit is a child of a ModuleList or Sequential, by its name (layers.0), outermost first, and what is called beside those: an
- * embedding, a head. Of a unit the solver may checkpoint all, which is a pass of the chain, or offload it, or do either to all parts of a class
- * within it, or keep it. What the solver takes for sums of bytes is simulated afterwards, so that a program whose modules are no chain, as
- * a U-Net's, loses only candidates that would have been better. */
+ * A unit is a child of a ModuleList or Sequential, by its name (layers.0), outermost first, or a module that is
+ * called next to those, such as an embedding or a head. The solver may checkpoint a whole unit (a pass of the chain),
+ * offload it, do either to all parts of one class within it, or keep it. The solver's sums of bytes are only
+ * estimates: its plans are simulated afterwards. So if a program's modules are no chain, as in a U-Net, better
+ * candidates may be missed, but results are right. */
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
@@ -114,7 +115,7 @@ static int list_units(search *s, tsr_error *error) {
   return ok ? 0 : tsr__fail_memory(error);
 }
 
-/* Units that read what another one than their neighbour made: they are no chain. */
+/* Count the units that read results of a unit other than their neighbour: such units are no chain. */
 static size_t count_far(const search *s) {
   size_t count = 0;
   for (size_t i = 2; i < s->units.count; i++) {
@@ -149,7 +150,8 @@ static option sum_of(const search *s, size_t outer, const char *kind, tsr_module
   return sum;
 }
 
-/* Keep options of which no other saves more in less time; the one that saves least for its time goes if there is no room. */
+/* Keep the options for which no other saves more in less time. If there is no room, the one that saves the fewest
+ * bytes per second is removed. */
 static void add_option(unit *u, const option *o) {
   assert(u->option_count && u->options[0].is_keep && u->option_count <= OPTIONS);
   if (!o->saves_bytes) return;
@@ -336,7 +338,7 @@ static int add_kinds(search *s, tsr_error *error) {
   return ok ? 0 : tsr__fail_memory(error);
 }
 
-/* All units offloaded: often the least. */
+/* All units offloaded: often the plan with the least memory. */
 static int add_all_offloaded(search *s, tsr_error *error) {
   if (!may(s, TSR_MODULE_OFFLOAD)) return 0;
   json_t *root = json_deep_copy(s->way->root);

@@ -1,7 +1,7 @@
 /* paste.c - a plan in the words of other programs.
  *
- * Each target can say some keys of a plan. What it cannot say is taken out, or replaced by the nearest that it can; that
- * is the plan whose cost is printed, and each difference is a comment. */
+ * Each target supports some keys of a plan. Other keys are removed, or replaced by the nearest choice that the target
+ * supports; the printed cost belongs to the resulting plan, and each difference is a comment. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "planner/planner.h"
 
-/* What a target says of a plan, as bits. */
+/* The parts of a plan that a target supports, as bits. */
 enum {
   SAYS_RANGES = 1,        /* whole blocks, some of them */
   SAYS_FULL = 2,          /* all blocks */
@@ -111,7 +111,7 @@ static bool set(writer *w, const char *key, const char *value) {
   return json_object_set_new(w->root, key, json_string(value)) == 0;
 }
 
-/* Whether the target has a word for what all blocks do. */
+/* Whether the target has an option for what all blocks do. */
 static bool is_said(const char *checkpoint, unsigned says) {
   if (!*checkpoint || strcmp(checkpoint, "full") == 0 || strcmp(checkpoint, "none") == 0)
     return true;

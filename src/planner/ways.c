@@ -1,5 +1,5 @@
-/* ways.c - ways to run a model, before any block is run again: what is free first, then all combinations of what is
- * not. */
+/* ways.c - ways to run a model before any block is recomputed: first the savings that cost no time, then all
+ * combinations of the others. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "base/memory.h"
 #include "planner/planner.h"
 
-/* What is taken for granted if it costs no time. Of two for one key, the second is tried if the first was not taken. */
+/* Savings that are always applied if they cost no time. Of two for the same key, the second is tried if the first was
+ * not applied. */
 static const struct {
   const char *key, *keys;
   unsigned allow;
@@ -125,7 +126,8 @@ static void choose(dimension *d, const char *keys) {
   (void)snprintf(d->keys[d->count++], KEYS_BYTES, "%s", keys);
 }
 
-/* Halves, as long as that goes, and single sequences. A step of more parts may be too long to be planned. */
+/* Halves of the batch, halves of these and so on, and single sequences. A step of more parts may be too long to be
+ * planned. */
 enum { MOST_PARTS = 256 };
 
 static void list_micro_batches(const tsr_planning *p, dimension *d) {
@@ -198,7 +200,7 @@ static double kernels_of(const tsr__cost *cost) {
   return sum;
 }
 
-/* What is copied for backward need not be, if it is made again: such copies bound nothing. */
+/* A tensor that is recomputed need not be copied for backward, so such copies are no part of the bound. */
 bool tsr__way_copies_activations(const tsr__way *way) {
   const char *offload = json_string_value(json_object_get(way->root, "offload"));
   return offload && strstr(offload, "activations");
