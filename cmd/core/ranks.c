@@ -18,7 +18,7 @@
 struct cli_ranks {
   tsr_processes *processes;
   int32_t *all; /* a number of each rank */
-  FILE *held;   /* what is written to standard error meanwhile, or NULL */
+  FILE *held;   /* messages held back, or NULL */
   int handle;   /* of standard error itself while messages are held back */
 };
 

@@ -282,7 +282,7 @@ def refuses_once(runs, mpi):
     runs.train(GPT2, [], save='full')
     with open(f'{runs.work}/wrong.json', 'w', encoding='utf-8') as out:
         json.dump({'zero_optimization': {'stage': 7}}, out)
-    for options, wanted, words in ((['--save', folder], 2, 'has weights already'), (['--save', '/proc/none'], 4, '/proc/none'),
+    for options, wanted, words in ((['--save', folder], 2, 'already contains weights'), (['--save', '/proc/none'], 4, '/proc/none'),
                                    (['--snapshot', '/none/x.pickle'], 4, '/none/x.pickle'), (['--data', '/none'], 3, '/none'),
                                    (['--zero', '5'], 2, 'stages 0 to 3'), (['--ranks', '2'], 2, 'has started 3'),
                                    (['--ds-config', f'{runs.work}/wrong.json'], 3, 'must be 0, 1, 2 or 3')):
