@@ -1,6 +1,7 @@
 /* plan_budget.c - `tessera plan MODEL --budget SIZE`: what to change so that it fits, and what that costs. */
 #include "plan_budget.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,14 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
                        uint64_t budget_bytes) {
   char line[LINE_BYTES], budget[SIZE_BYTES], least[SIZE_BYTES], floor[SIZE_BYTES];
   tsr_size_text(budget_bytes, budget, sizeof budget);
+  tsr_size_text(p->bound_bytes, floor, sizeof floor);
+  tsr_size_text(p->with.reserved_bytes, least, sizeof least);
+  if (strcmp(budget, p->is_proved ? floor : least) ==
+      0) { /* a difference too small for these units */
+    (void)snprintf(budget, sizeof budget, "%" PRIu64 " B", budget_bytes);
+    (void)snprintf(floor, sizeof floor, "%" PRIu64 " B", p->bound_bytes);
+    (void)snprintf(least, sizeof least, "%" PRIu64 " B", p->with.reserved_bytes);
+  }
   double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
   if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     (void)snprintf(line, sizeof line,
@@ -97,11 +106,11 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
   else if (p->is_proved)
     (void)snprintf(line, sizeof line,
                    "%.200s: cannot fit in %s: every way needs %s or more at once.\n", model, budget,
-                   tsr_size_text(p->bound_bytes, floor, sizeof floor));
+                   floor);
   else
     (void)snprintf(line, sizeof line,
                    "%.200s: does not fit in %s: the least that a plan reserves is %s.\n", model,
-                   budget, tsr_size_text(p->with.reserved_bytes, least, sizeof least));
+                   budget, least);
   int status = cli_put(session, line);
   if (status == 0) status = cli_plan_put_ranks(session, p->plan);
   return status ? status : put_as_is(session, p);

@@ -317,18 +317,17 @@ static const char *loss_text(double loss, char text[SIZE_BYTES]) {
 }
 
 static void put_heading(run *r, const tsr_train_step *step) {
-  char line[512], count[SIZE_BYTES], size[SIZE_BYTES], reserved[SIZE_BYTES];
-  bool has_gaps = step->predicted_reserved_bytes > step->predicted_peak_bytes;
-  char ranks[SIZE_BYTES] = "";
+  char line[512], count[SIZE_BYTES], size[SIZE_BYTES], reserved[2 * SIZE_BYTES] = "";
+  char ranks[2 * SIZE_BYTES] = "", text[SIZE_BYTES];
+  if (step->predicted_reserved_bytes > step->predicted_peak_bytes)
+    (void)snprintf(reserved, sizeof reserved, ", %s reserved",
+                   tsr_size_text(step->predicted_reserved_bytes, text, sizeof text));
   if (step->rank_count > 1)
-    (void)snprintf(ranks, sizeof ranks, ", %" PRIu32 " ranks", step->rank_count);
-  (void)snprintf(
-      line, sizeof line, "%.200s: %s parameters%s%s; a peak of %s%s is predicted%s%s%s.\n",
-      r->model, count_text(step->parameter_count, count), r->has_weights ? "" : ", random", ranks,
-      tsr_size_text(step->predicted_peak_bytes, size, sizeof size), *ranks ? " each" : "",
-      has_gaps ? ", " : "",
-      has_gaps ? tsr_size_text(step->predicted_reserved_bytes, reserved, sizeof reserved) : "",
-      has_gaps ? " reserved" : "");
+    (void)snprintf(ranks, sizeof ranks, ".\n%" PRIu32 " ranks, for each of them", step->rank_count);
+  (void)snprintf(line, sizeof line, "%.200s: %s parameters%s%s a peak of %s is predicted%s.\n",
+                 r->model, count_text(step->parameter_count, count),
+                 r->has_weights ? "" : ", random", *ranks ? ranks : ";",
+                 tsr_size_text(step->predicted_peak_bytes, size, sizeof size), reserved);
   put(r, line);
   if (!*step->products_text) return;
   (void)snprintf(line, sizeof line, "Matrices are multiplied by %s.\n", step->products_text);
@@ -526,8 +525,8 @@ static void put_ranks(run *r, const tsr_training *t) {
     predicted += k->predicted_sent_bytes;
   }
   (void)snprintf(line, sizeof line,
-                 "%" PRIu32 " of %" PRIu32 " ranks took what was predicted. All together sent "
-                 "%s bytes, %s.\n",
+                 "%" PRIu32 " of %" PRIu32 " ranks took what was predicted.\n"
+                 "All together they sent %s bytes, %s.\n",
                  same, t->rank_count, count_text(sent, count),
                  sent == predicted ? "as predicted" : "predicted ");
   if (sent != predicted)

@@ -283,11 +283,10 @@ static int choose_options(chooser *c, tsr_error *error) {
   return keep_some(c, sets, facts, count, error);
 }
 
-/* All that is not computed again in fewer bits. It has to be smaller than what it is made of. */
-static int add_narrow(chooser *c, name_set again, const char *place, tsr_error *error) {
+/* Add an option if it is possible and keeps less than the block as it is. Takes the fragment; NULL is out of memory. */
+static int add_if_less(chooser *c, json_t *fragment, tsr_error *error) {
   option_facts facts;
   bool is_possible;
-  json_t *fragment = fragment_of(c, again, place);
   if (!fragment) return tsr__fail_memory(error);
   int status = facts_with(c, fragment, &facts, &is_possible, error);
   if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
@@ -299,23 +298,10 @@ static int add_narrow(chooser *c, name_set again, const char *place, tsr_error *
 /* 16 and 8 bits, and 8 beside the first choices of what is computed again. */
 static int add_narrows(chooser *c, tsr_error *error) {
   if (!c->way->narrows) return 0;
-  int status = add_narrow(c, 0, "narrow16", error);
-  if (status == 0) status = add_narrow(c, 0, "narrow8", error);
+  int status = add_if_less(c, fragment_of(c, 0, "narrow16"), error);
+  if (status == 0) status = add_if_less(c, fragment_of(c, 0, "narrow8"), error);
   for (size_t i = 0; status == 0 && i < c->chosen_count && i + 1 < WIDE_OPTIONS; i++)
-    status = add_narrow(c, c->chosen[i], "narrow8", error);
-  return status;
-}
-
-/* Attention alone, as a checkpoint. */
-static int add_selective(chooser *c, tsr_error *error) {
-  option_facts facts;
-  bool is_possible;
-  json_t *fragment = json_pack("{s:s}", "checkpoint", "selective");
-  if (!fragment) return tsr__fail_memory(error);
-  int status = facts_with(c, fragment, &facts, &is_possible, error);
-  if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
-    return keep_option(c, fragment, &facts, error);
-  json_decref(fragment);
+    status = add_if_less(c, fragment_of(c, c->chosen[i], "narrow8"), error);
   return status;
 }
 
@@ -537,7 +523,8 @@ static int list_options(chooser *c, tsr_error *error) {
   bool may = c->planning->allow & TSR_ALLOW_RECOMPUTE;
   if (status == 0 && may) status = choose_options(c, error);
   if (status == 0) status = add_narrows(c, error);
-  return status || !may ? status : add_selective(c, error);
+  return status || !may ? status
+                        : add_if_less(c, json_pack("{s:s}", "checkpoint", "selective"), error);
 }
 
 static int run_all_again(const chooser *c, tsr_error *error) {

@@ -41,7 +41,8 @@ static void name_key(const char *key, const json_t *value, char *out, size_t roo
   else if (strcmp(key, "zero") == 0)
     (void)snprintf(out, room, "ZeRO stage %lld", (long long)json_integer_value(value));
   else if (strcmp(key, "micro_batch") == 0)
-    (void)snprintf(out, room, "%lld sequences at a time", (long long)json_integer_value(value));
+    (void)snprintf(out, room, "%lld sequence%s at a time", (long long)json_integer_value(value),
+                   json_integer_value(value) == 1 ? "" : "s");
   else if (strcmp(key, "in_place") == 0)
     (void)snprintf(out, room, "in place: %s", word);
   else if (strcmp(key, "offload") == 0)

@@ -249,6 +249,8 @@ static int take_number(reader *r, const row *k, const json_t *value) {
   double number = json_number_value(value);
   if (!json_is_number(value) || !isfinite(number) || number < 0)
     return refuse(r, k->path, "must be a number of at least 0");
+  if (r->how->trains && k->parameter && strcmp(k->parameter, "lr") == 0 && !(number > 0))
+    return refuse(r, k->path, "must be above 0");
   print_number(text, number);
   if (k->wish == CLIP) return number > 0 ? give(r, k->path, "clip", text) : 0;
   return r->how->trains ? give(r, k->path, k->parameter, text) : 0;
