@@ -916,7 +916,7 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
             freed.add(item[1])
     for item in out.items:
         if item[0] == 'new' and item[1] not in freed:
-            raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes forever, made at '
+            raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
                              f'{recorder.line_of(item[2])}')
     return out
 
