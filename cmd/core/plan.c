@@ -30,7 +30,7 @@ static const tsr_parameter plan_parameters[] = {
      .kind = TSR_PARAMETER_PLAN,
      .argument = "FILE",
      .help = "The plan to begin with, as --write-plan of simulate and train writes it "
-             "(docs/plan.md). Options that are given go before it."},
+             "(docs/plan.md). Options on the command line override it."},
     {.name = "budget",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
@@ -134,8 +134,9 @@ static const tsr_parameter plan_parameters[] = {
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",
-     .help = "What a machine does in a second, as train --write-rates measured it: times are those "
-             "there."},
+     .help = "Estimate times for the machine on which train --write-rates wrote FILE, from its "
+             "measured "
+             "rates."},
     TSR_RUN_LINK,
     {.name = "from",
      .kind = TSR_PARAMETER_PATH,
@@ -514,7 +515,7 @@ static int check_traced(const cli_session *session) {
       return cli_usage_error(command, "option '--%s' does not apply to a step graph: trace another",
                              decided[i]);
   if (tsr_params_has(own, "budget") || tsr_params_has(own, "front")) return 0;
-  return cli_usage_error(command, "of a step graph, --budget or --front can be asked");
+  return cli_usage_error(command, "with a step graph, plan needs --budget or --front");
 }
 
 /* A number of parameters is enough for formulas of states. */
@@ -523,7 +524,7 @@ static int check_model(const cli_session *session) {
   bool has_model = tsr_params_has(session->options->own, "model");
   bool has_parameters = tsr_params_has(session->options->own, "parameters");
   if (has_model && has_parameters)
-    return cli_usage_error(command, "--parameters is in the place of a MODEL");
+    return cli_usage_error(command, "--parameters replaces MODEL: give one of them");
   return has_model || has_parameters ? 0 : cli_usage_error(command, "missing MODEL");
 }
 

@@ -82,8 +82,8 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
   tsr_size_text(budget_bytes, budget, sizeof budget);
   tsr_size_text(p->bound_bytes, floor, sizeof floor);
   tsr_size_text(p->with.reserved_bytes, least, sizeof least);
-  if (strcmp(budget, p->is_proved ? floor : least) ==
-      0) { /* a difference too small for these units */
+  bool is_refused = p->verdict == TSR_PLANNING_DOES_NOT_FIT;
+  if (is_refused && strcmp(budget, p->is_proved ? floor : least) == 0) { /* too close for units */
     (void)snprintf(budget, sizeof budget, "%" PRIu64 " B", budget_bytes);
     (void)snprintf(floor, sizeof floor, "%" PRIu64 " B", p->bound_bytes);
     (void)snprintf(least, sizeof least, "%" PRIu64 " B", p->with.reserved_bytes);
@@ -225,7 +225,8 @@ static int put_bound(cli_session *session, const tsr_planned *p) {
   tsr_size_text(p->bound_bytes, bytes, sizeof bytes);
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT)
     (void)snprintf(line, sizeof line,
-                   "\nThat nothing fits is not proved: %s are needed at once at least.\n", bytes);
+                   "\nIt is not proved that nothing fits: only %s are certainly needed at once.\n",
+                   bytes);
   else
     (void)snprintf(line, sizeof line,
                    "\nNo schedule of these kernels within the budget takes less than %s: this one\n"
@@ -250,11 +251,11 @@ static int put_units(cli_session *session, const tsr_planned *planned) {
                  planned->unit_count);
   int status = cli_put(session, line);
   if (planned->far_count)
-    (void)snprintf(
-        line, sizeof line,
-        ". %zu of them read what others than the\none before made: they are no chain, and "
-        "a better plan may have been missed.\n",
-        planned->far_count);
+    (void)snprintf(line, sizeof line,
+                   ".\n%zu of them read results of other blocks than the one before. The solver "
+                   "assumes\na chain, so it "
+                   "may have missed a better plan.\n",
+                   planned->far_count);
   else
     (void)snprintf(line, sizeof line, ", a chain.\n");
   return status ? status : cli_put(session, line);

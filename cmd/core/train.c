@@ -323,7 +323,7 @@ static void put_heading(run *r, const tsr_train_step *step) {
     (void)snprintf(reserved, sizeof reserved, ", %s reserved",
                    tsr_size_text(step->predicted_reserved_bytes, text, sizeof text));
   if (step->rank_count > 1)
-    (void)snprintf(ranks, sizeof ranks, ".\n%" PRIu32 " ranks, for each of them", step->rank_count);
+    (void)snprintf(ranks, sizeof ranks, ", %" PRIu32 " ranks.\nFor each rank", step->rank_count);
   (void)snprintf(line, sizeof line, "%.200s: %s parameters%s%s a peak of %s is predicted%s.\n",
                  r->model, count_text(step->parameter_count, count),
                  r->has_weights ? "" : ", random", *ranks ? ranks : ";",

@@ -77,8 +77,9 @@ static const tsr_parameter parameters[] = {
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",
-     .help = "What a machine does in a second, as train --write-rates measured it: predict the "
-             "time of a step there."},
+     .help = "Estimate the time of a step for the machine on which train --write-rates wrote FILE, "
+             "from "
+             "its measured rates."},
     TSR_RUN_LINK,
     {.name = "fresh_process",
      .option = "fresh-process",
