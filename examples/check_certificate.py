@@ -25,6 +25,12 @@ def near(a, b):
     return abs(a - b) <= 1e-6 * max(abs(a), abs(b)) + 0.01  # microseconds
 
 
+def sizes(tensors):
+    """The sum of their bytes."""
+    assert all(t['bytes'] >= 0 for t in tensors), 'a size below zero'
+    return sum(t['bytes'] for t in tensors)
+
+
 def free_plan(question, tried):
     """The plan with the free savings: those that take no longer, and no more memory unless they are faster."""
     plan, tried = dict(question['begins_with']), list(tried)
@@ -93,7 +99,8 @@ def bound(way, budget, exposed):
     if 'floor' not in way:  # left out, because it is slower than the plan without any further change
         return step(way['kernels_us'], way['copies_us'])
     items = way['could_be_made_again']
-    assert sum(t['bytes'] for t in way['floor']['tensors']) == way['floor']['bytes'], 'floor: sum'
+    assert sizes(way['floor']['tensors']) == way['floor']['bytes'], 'floor: sum'
+    assert way['needed_bytes'] <= way['floor']['bytes'] <= way['most_bytes'], 'floor: a moment of the way'
     live = way['needed_bytes'] + sum(i['bytes'] * i['count'] for i in items)
     assert live == way['most_bytes'] and all(i['us'] >= 0 for i in items), 'live tensors: sum'
     left, extra = max(live - budget, 0), 0.0
@@ -113,11 +120,13 @@ def check_ways(answer):
     listed = [dict(row['plan'], **({'narrows': True} if row['narrows'] else {})) for row in answer['ways'] + answer['refused']]
     is_graph = question['model']['is_step_graph']
     free = question['begins_with'] if is_graph else free_plan(question, answer['savings'])
-    for way in all_ways(question, free):
+    wanted = list(all_ways(question, free))
+    for way in wanted:
         assert way in listed, f'a way was left out: {way}'
     own = {k: v for k, v in answer['plan'].items() if not (k in ('blocks', 'checkpoint') and are_blocks_free(question))
            and not (is_graph and k == 'offload' and 'offload' in question['allow'])}
     assert own in listed, "the plan's own way"
+    assert all(way in [*wanted, own] for way in listed), 'a way that is not a choice'
     rows = [row for row in answer['ways'] if row['plan'] == own and 'floor' in row]
     assert rows or own in [row['plan'] for row in answer['refused']], "the plan's own way was left out"
     for way in rows:
@@ -135,7 +144,7 @@ def check(answer):
     budget, found, ways, as_is = answer['budget_bytes'], answer['predicted'], answer['ways'], answer['as_is']
     text = json.dumps(answer['plan'], sort_keys=True, separators=(',', ':')) + '\n'
     assert hashlib.sha256(text.encode()).hexdigest() == answer['plan_hash'], 'hash of the plan'
-    live = sum(t['bytes'] for t in answer['binding']['tensors'])
+    live = sizes(answer['binding']['tensors'])
     assert live == found['peak_allocated_bytes'] <= found['peak_reserved_bytes'], 'peak: sum'
     if as_is:
         saved = sum(change['saved_bytes'] for change in answer['changes'])

@@ -457,13 +457,15 @@ static int show(cli_session *session, const char *model, const tsr_run_plan *pla
 static int check_together(const cli_session *session) {
   static const char *const pairs[][2] = {
       {"compare", "budget"}, {"compare", "front"},   {"compare", "for"}, {"explain", "budget"},
-      {"explain", "front"},  {"explain", "compare"}, {"front", "for"}};
+      {"explain", "front"},  {"explain", "compare"}, {"front", "for"},   {"front", "largest"}};
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     if (tsr_params_has(own, pairs[i][0]) && tsr_params_has(own, pairs[i][1]))
       return cli_usage_error(command, "--%s and --%s ask different questions", pairs[i][0],
                              pairs[i][1]);
+  if (tsr_params_has(own, "for") && session->report.format == TSR_REPORT_JSON)
+    return cli_usage_error(command, "--for prints text for another program, and not JSON");
   if (!tsr_params_count(own, "batch") || !tsr_params_count(own, "seq") ||
       !tsr_params_count(own, "steps") || !tsr_params_count(own, "gpus"))
     return cli_usage_error(command, "--batch, --seq, --steps and --gpus must be at least 1");

@@ -292,10 +292,18 @@ static int save_plan(cli_session *session, const tsr_planned *planned) {
   return cli_finish_aside(session, &output, status);
 }
 
+static const char *target_of(const tsr_params *own) {
+  const char *const *targets = TSR_TARGET_CHOICES;
+  return targets[tsr_params_choice(own, "for")];
+}
+
 static int allow_of(cli_session *session, unsigned *allow) {
-  const char *words = tsr_params_text(session->options->own, "allow");
-  bool is_model = tsr_params_choice(session->options->own, "largest") == TSR_LARGEST_MODEL;
+  const tsr_params *own = session->options->own;
+  const char *words = tsr_params_text(own, "allow");
+  bool is_model = tsr_params_choice(own, "largest") == TSR_LARGEST_MODEL;
   *allow = TSR_ALLOW_DEFAULT;
+  if (tsr_params_has(own, "for"))
+    *allow = tsr_target_allows(target_of(own), tsr_params_model(own, "model"));
   if (is_model) *allow &= ~TSR_ALLOW_OFFLOAD; /* on a host without end, any model would fit */
   int status = words ? tsr_allow_parse(words, allow, &session->error) : 0;
   if (status) return cli_usage_error(session->options->command, "%s", session->error.message);
@@ -307,8 +315,7 @@ static int allow_of(cli_session *session, unsigned *allow) {
 /* A target that cannot say all of the plan may not keep the budget, which is 0 if none was given. */
 static int paste(cli_session *session, const tsr_run_plan *plan, const tsr_model *model,
                  const tsr_simulate_options *how, uint64_t budget_bytes) {
-  const char *const *targets = TSR_TARGET_CHOICES;
-  const char *target = targets[tsr_params_choice(session->options->own, "for")];
+  const char *target = target_of(session->options->own);
   char reserved[SIZE_BYTES];
   uint64_t bytes = 0;
   int status = tsr_plan_paste(plan, model, how, target, cli_output_write, &session->output, &bytes,

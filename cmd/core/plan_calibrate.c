@@ -13,6 +13,7 @@
 #include "plan_budget.h"
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
+#define FAR_FACTOR 5.0 /* between a step that was measured and its estimate */
 
 int cli_plan_calibrate(cli_session *session, const tsr_run_plan *plan,
                        const tsr_simulate_options *how, tsr_calibration *out) {
@@ -53,6 +54,10 @@ static int put_times(cli_session *session, const tsr_calibration *c, const char 
                  (unsigned long long)c->steps,
                  cli_time_text(c->predicted_s, estimated, sizeof estimated), c->factor);
   int status = cli_put(session, line);
+  if (status == 0 && (c->factor < 1 / FAR_FACTOR || c->factor > FAR_FACTOR))
+    status = cli_put(
+        session, "That is far from the estimate: is --gpu the card of the recording? A simulated\n"
+                 "snapshot's times are invented.\n");
   for (size_t i = 0; status == 0 && i < TSR_CALIBRATION_PHASES; i++) {
     if (c->phases[i].measured_s <= 0) continue;
     (void)snprintf(line, sizeof line, "  %-12s %9s   estimated %s\n", tsr_calibration_phase(i),

@@ -61,8 +61,13 @@ static int put_budget(cli_output *output, uint64_t budget_bytes) {
 static int put_rows(cli_output *output, const tsr_front *front, uint64_t budget_bytes) {
   const tsr_run_plan_cost *as_is = &front->points[0].as_is;
   double as_is_s = as_is->step_seconds;
-  int status = as_is->is_possible ? put_row(output, as_is, as_is_s, "as it is") : 0;
   bool is_marked = !budget_bytes;
+  int status = 0;
+  if (!is_marked && as_is->is_possible && as_is->reserved_bytes <= budget_bytes) {
+    status = put_budget(output, budget_bytes);
+    is_marked = true;
+  }
+  if (status == 0 && as_is->is_possible) status = put_row(output, as_is, as_is_s, "as it is");
   for (size_t i = 0; status == 0 && i < front->count; i++) {
     const tsr_planned *point = &front->points[i];
     if (!is_marked && point->with.reserved_bytes <= budget_bytes) {

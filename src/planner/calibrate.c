@@ -184,6 +184,28 @@ static int list_unexplained(tsr_study *study, const tsr_alignment *aligned, tsr_
   return 0;
 }
 
+/* In parts of the recorded run: allocations of another size, and of the peak what it lacks. More is another run. */
+enum { MOST_RESIZED = 10, MOST_MISSING = 10 };
+
+/* Another batch or sequence shows in allocations that are predicted with another size, and in a peak that is predicted too high.
+ * Allocations that only the recorded run has are no sign of it. */
+static int check_sizes(const tsr_alignment *aligned, tsr_error *error) {
+  const tsr_aligned_side *recorded = &aligned->sides[1], *predicted = &aligned->sides[0];
+  uint64_t resized = aligned->counts[TSR_ALLOCATION_RESIZED];
+  uint64_t most =
+      tsr__sum_u64(recorded->peak_allocated_bytes, recorded->peak_allocated_bytes / MOST_MISSING);
+  char sizes[2][32];
+  if (resized <= recorded->allocations / MOST_RESIZED && predicted->peak_allocated_bytes <= most)
+    return 0;
+  return tsr__fail(
+      error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+      "the recorded run has other sizes: %llu of the %llu allocations of its last step differ, and "
+      "its peak is %s where %s is predicted. Give the batch, sequence and options that it had",
+      (unsigned long long)resized, (unsigned long long)recorded->allocations,
+      tsr_size_text(recorded->peak_allocated_bytes, sizes[0], sizeof sizes[0]),
+      tsr_size_text(predicted->peak_allocated_bytes, sizes[1], sizeof sizes[1]));
+}
+
 static int compare(const tsr_snapshot *predicted, tsr_study *recorded, tsr_calibration *out,
                    tsr_error *error) {
   tsr_study *study = NULL;
@@ -202,6 +224,7 @@ static int compare(const tsr_snapshot *predicted, tsr_study *recorded, tsr_calib
                        "last step are predicted",
                        (unsigned long long)aligned->same,
                        (unsigned long long)aligned->sides[1].allocations);
+  if (status == 0) status = check_sizes(aligned, error);
   if (status == 0) status = list_unexplained(recorded, aligned, out, error);
   tsr_diff_free(diff);
   tsr_study_free(study);

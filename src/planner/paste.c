@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "models/model.h"
 #include "planner/planner.h"
 
 /* The parts of a plan that a target supports, as bits. */
@@ -536,6 +537,22 @@ static const struct {
     {"tessera", "# ", 0, 0, say_tessera},
 };
 
+unsigned tsr_target_allows(const char *target, const tsr_model *model) {
+  static const struct {
+    unsigned says, allow;
+  } needs[] = {{SAYS_LOSS, TSR_ALLOW_LOSS_CHUNK},
+               {SAYS_IN_BACKWARD, TSR_ALLOW_IN_BACKWARD},
+               {SAYS_OFFLOAD_STATE | SAYS_OPTIMIZER, TSR_ALLOW_OFFLOAD}};
+  unsigned allow = TSR_ALLOW_DEFAULT, says = 0;
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+    if (strcmp(targets[i].name, target) == 0) says = targets[i].says;
+  if (!says) return allow; /* the plan file, or variables, which are no plan */
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+    if (!(says & needs[i].says)) allow &= ~needs[i].allow;
+  if (strstr(tsr_model_name(model), "gpt2")) allow &= ~(unsigned)TSR_ALLOW_LOSS_CHUNK; /* Liger */
+  return allow;
+}
+
 /* ---- all of it ---- */
 
 /* What the target's own plan takes, as a comment. */
@@ -561,6 +578,18 @@ static int say_cost(writer *w, const tsr_model *model, const tsr_simulate_option
   return 0;
 }
 
+/* FSDP gathers the parameters outside of blocks as one unit, the root, where tessera gathers embeddings and head one after
+ * the other; and copies them from one buffer into the tensors of the module. */
+static void say_root(writer *w, const tsr_model *model) {
+  uint64_t tables = model->is_tied ? 1 : 2, each = strstr(word(w, "dtype"), "16") ? 2 : 4;
+  char size[32];
+  if (stage_of(w) != 3) return;
+  cannot(w,
+         "that the root's parameters, such as embeddings and head, are gathered together and "
+         "copied: up to %s more",
+         tsr_size_text(2 * tables * model->vocabulary * model->width * each, size, sizeof size));
+}
+
 static int paste(writer *w, size_t target, const tsr_model *model, tsr__buffer *out,
                  tsr_error *error) {
   tsr_simulate_options how = *w->how;
@@ -572,6 +601,9 @@ static int paste(writer *w, size_t target, const tsr_model *model, tsr__buffer *
   if (targets[target].say == say_deepspeed) ok = ok && near_host(w);
   if (ok) targets[target].say(w);
   if (ok && !is_env && targets[target].say != say_deepspeed) say_ranks(w);
+  bool is_fsdp = targets[target].say == say_hf || targets[target].say == say_fsdp2 ||
+                 targets[target].say == say_torchtitan;
+  if (ok && is_fsdp) say_root(w, model);
   if (!ok || w->text.failed || w->cannot.failed) return tsr__fail_memory(error);
   int status = say_cost(w, model, &how, out, error);
   if (w->cannot.size) tsr__buffer_append(out, w->cannot.data, w->cannot.size);

@@ -51,6 +51,10 @@ int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error) {
                        "'%.*s' is nothing that can be allowed: " TSR_ALLOW_WORDS
                        " are, and all and none",
                        (int)(length < 40 ? length : 40), at);
+    bool is_whole = words[i].allow == 0 || (words[i].allow & (words[i].allow - 1)) != 0;
+    if (is_whole && (at != text || at[length]))
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "'%.*s' cannot be combined with other words", (int)length, at);
     allow |= words[i].allow;
     at += length;
     if (!*at) break;

@@ -344,6 +344,12 @@ def elsewhere():
     return snapshot
 
 
+def without_oom(snapshot):
+    """As if the request that failed had not been made."""
+    traces = [[event for event in trace if event['action'] != 'oom'] for trace in snapshot['device_traces']]
+    return {**snapshot, 'device_traces': traces}
+
+
 def rounded():
     """Segments of 12 MiB for requests of 11: expandable segments would waste less."""
     run = Run()
@@ -749,6 +755,7 @@ def write_all(folder):
     write(folder / 'oom-elsewhere.pickle', elsewhere())
     write(folder / 'oom-pending.pickle', pending())
     write(folder / 'oom-rounded.pickle', rounded())
+    write(folder / 'rounded.pickle', without_oom(rounded()))
     for name, snapshot in mosaic_traces().items():
         write(folder / f'{name}.pickle', snapshot)
     write(folder / 'driving.pickle', driving())

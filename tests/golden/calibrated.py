@@ -94,7 +94,9 @@ def refusals(tessera, work):
     """A run of something else, a run without a trace, and options that contradict one another."""
     run = next(runs(tessera, work))
     run.change(1, 0)
-    for words, message in ((('plan', 'gpt2', '--budget', '1GiB', '--from', run.recorded), 'of something else'),
+    plan = ('plan', run.model, '--budget', '1GiB', '--from', run.recorded)
+    for words, message in (((*plan, '--batch', '4', '--seq', '64'), 'has other sizes'), ((*plan, '--batch', '8', '--seq', '32'), 'has other sizes'),
+                           (('plan', 'gpt2', '--budget', '1GiB', '--from', run.recorded), 'of something else'),
                            (('plan', run.model, '--from', run.recorded), 'needs --budget'),
                            (('plan', run.model, '--budget', '1GiB', '--from', work / 'none.pickle'), 'No such file')):
         done = run.call(*words)

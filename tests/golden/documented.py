@@ -11,7 +11,7 @@ import sys
 
 from support import ROOT, run_tests, tessera_and_work
 
-SECTIONS = (('plan.md', '## Common questions'), ('distributed.md', '## Which stage?'))
+SECTIONS = (('plan.md', '## Every technique, for one model'), ('plan.md', '## Common questions'), ('distributed.md', '## Which stage?'))
 
 
 def commands():

@@ -160,14 +160,15 @@ typedef struct tsr_check_device {
 /* Why a check cannot pass although nothing failed: the run may have held more than the file shows. */
 typedef enum tsr_check_doubt {
   TSR_CHECK_CERTAIN,
-  TSR_CHECK_TRUNCATED,  /* the file is truncated, or was made from one that was */
-  TSR_CHECK_DAMAGED,    /* its compressed data is damaged */
-  TSR_CHECK_UNREADABLE, /* a part of the file could not be read: events, segments, sizes */
-  TSR_CHECK_UNKNOWN,    /* a category has a budget, but most of a device's memory is unknown */
+  TSR_CHECK_TRUNCATED,     /* the file is truncated, or was made from one that was */
+  TSR_CHECK_DAMAGED,       /* its compressed data is damaged */
+  TSR_CHECK_UNREADABLE,    /* a part of the file could not be read: events, segments, sizes */
+  TSR_CHECK_UNKNOWN,       /* a category has a budget, but most of a device's memory is unknown */
+  TSR_CHECK_OUT_OF_MEMORY, /* a request failed: the run needed more than it got */
   TSR_CHECK_DOUBT_COUNT
 } tsr_check_doubt;
 
-/* "truncated", "damaged", "unreadable", "unknown"; "certain" for none. Static text. */
+/* "truncated", "damaged", "unreadable", "unknown", "out-of-memory"; "certain" for none. Static text. */
 const char *tsr_check_doubt_name(tsr_check_doubt doubt);
 
 /* Why, in words: "the file is truncated, and the missing part could hold more"; empty for none. Static text. */

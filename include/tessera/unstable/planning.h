@@ -190,12 +190,15 @@ int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error)
 /* Zeroed is fine. */
 void tsr_front_release(tsr_front *front);
 
-/* ---- In the words of other programs ---- */
+/* ---- Settings for other programs ---- */
 
 #define TSR_TARGET_CHOICES                                                       \
   (const char *const[]) {                                                        \
     "hf", "deepspeed", "fsdp2", "torchtitan", "megatron", "env", "tessera", NULL \
   }
+/* What a plan for this target may change at most, as TSR_ALLOW flags: the default, without what the target cannot express.
+ * TSR_ALLOW_DEFAULT for a target that is not known. */
+unsigned tsr_target_allows(const char *target, const tsr_model *model);
 /* Write a plan as what can be pasted: TrainingArguments of transformers (hf), JSON of DeepSpeed, Python (fsdp2), TOML
  * (torchtitan), variables (env), or the plan file. Comments say what it takes, what cannot be said and what comes nearest.
  * `*reserved_bytes` is what the nearest that the target can say reserves; 0 if that is the plan itself, or no plan for the

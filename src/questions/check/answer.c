@@ -16,6 +16,7 @@
 #include "questions/shared/shares.h"
 #include "study/study.h"
 #include "tessera/unstable/columns.h"
+#include "timeline/timeline.h"
 
 const char *tsr_check_rule_name(tsr_check_rule rule) {
   static const char *const names[TSR_CHECK_RULE_COUNT] = {
@@ -24,8 +25,8 @@ const char *tsr_check_rule_name(tsr_check_rule rule) {
 }
 
 const char *tsr_check_doubt_name(tsr_check_doubt doubt) {
-  static const char *const names[TSR_CHECK_DOUBT_COUNT] = {"certain", "truncated", "damaged",
-                                                           "unreadable", "unknown"};
+  static const char *const names[TSR_CHECK_DOUBT_COUNT] = {
+      "certain", "truncated", "damaged", "unreadable", "unknown", "out-of-memory"};
   return (unsigned)doubt < TSR_CHECK_DOUBT_COUNT ? names[doubt] : "certain";
 }
 
@@ -455,10 +456,20 @@ static bool hides_category(const tsr_check *check, const tsr_check_options *opti
   return false;
 }
 
+/* Whether a request failed on one of the devices: what the run needed is not known then. */
+static bool ran_out(const tsr_snapshot *snapshot, const tsr_check *check) {
+  for (size_t i = 0; i < check->device_count; i++) {
+    tsr_events events = tsr_snapshot_events(snapshot, check->devices[i].device);
+    if (tsr__next_action(&events, TSR_ACTION_OOM, 0) < events.count) return true;
+  }
+  return false;
+}
+
 static tsr_check_doubt doubt_of(const tsr_snapshot *snapshot, const tsr_check_options *options,
                                 const tsr_check *check) {
   tsr_check_doubt doubt = doubt_of_file(snapshot);
   if (doubt) return doubt;
+  if (ran_out(snapshot, check)) return TSR_CHECK_OUT_OF_MEMORY;
   return hides_category(check, options) ? TSR_CHECK_UNKNOWN : TSR_CHECK_CERTAIN;
 }
 

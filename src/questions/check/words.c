@@ -129,19 +129,24 @@ const tsr_check_device *tsr__check_device_of(const tsr_check *check,
 }
 
 const char *tsr__check_doubt_fact(tsr_check_doubt doubt) {
-  static const char *const texts[TSR_CHECK_DOUBT_COUNT] = {
-      "", "the file is truncated", "the compressed data is damaged",
-      "a part of the file could not be read", "most of the memory has no category"};
+  static const char *const texts[TSR_CHECK_DOUBT_COUNT] = {"",
+                                                           "the file is truncated",
+                                                           "the compressed data is damaged",
+                                                           "a part of the file could not be read",
+                                                           "most of the memory has no category",
+                                                           "the run ran out of memory"};
   assert((unsigned)doubt < TSR_CHECK_DOUBT_COUNT);
   return texts[doubt];
 }
 
 const char *tsr_check_doubt_reason(tsr_check_doubt doubt) {
   static const char *const texts[TSR_CHECK_DOUBT_COUNT] = {
-      "", "the file is truncated, and the missing part could hold more",
+      "",
+      "the file is truncated, and the missing part could hold more",
       "the compressed data is damaged, and what is lost could hold more",
       "a part of the file could not be read, and could hold more",
-      "most of the memory has no category, and could belong to one that has a budget"};
+      "most of the memory has no category, and could belong to one that has a budget",
+      "the run ran out of memory: it needed more than it got"};
   return texts[(unsigned)doubt < TSR_CHECK_DOUBT_COUNT ? doubt : 0];
 }
 

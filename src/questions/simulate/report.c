@@ -25,7 +25,7 @@
 static void append_moment(tsr__buffer *out, const tsr_simulate_moment *moment) {
   char step[TSR__FORMAT_BYTES];
   if (moment->step == 0) {
-    tsr__buffer_text(out, "while the model was loaded");
+    tsr__buffer_text(out, "before the first step");
     return;
   }
   tsr__buffer_printf(out, "in the %s of step %s", moment->phase,
