@@ -16,7 +16,7 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, fake_of, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, fake_of, is_of_operator, of_compiled, traced, write
 from ._trace_saved import Saved
 from ._trace_sharded import sharded
 
@@ -81,6 +81,7 @@ def _parameters(recorder: _Recorder) -> int:
 def _environment(torch: Any, fake: Any) -> Iterator[None]:
     """Replaces functions that a script may call and that a trace has to do differently."""
     original, loader, swap = torch.nn.Parameter.__new__, torch.utils.data.DataLoader.__init__, torch.utils.swap_tensors
+    compile_really = torch.compile
 
     def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         if type(data) is torch.Tensor and data.device.type == 'cpu':
@@ -97,11 +98,14 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
                    'multiprocessing_context': None, 'pin_memory': False}
         loader(self, *args[:5], **{**kwargs, **dict(zip(_LOADER[5:], args[5:])), **changed})
 
-    def compiled(model: Any = None, *_: Any, **__: Any) -> Any:
+    def compiled(model: Any = None, **options: Any) -> Any:
+        if options.get('disable') or is_of_operator(sys._getframe(1)):
+            return compile_really(model, **options)
+
         def call(*_: Any, **__: Any) -> None:
-            raise TraceError('torch.compile: what compiled code allocates is not known. Trace the script without it')
+            raise of_compiled(sys._getframe(1))
         if isinstance(model, torch.nn.Module):
-            call()
+            raise of_compiled(sys._getframe(1))
         return call if callable(model) else lambda function: call
 
     with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \

@@ -26,6 +26,7 @@ import gc
 import json
 import os
 import random
+import re
 import sys
 import traceback
 import weakref
@@ -127,7 +128,15 @@ class _Recorder:
 
     # ---- storages ----
 
+    def _innermost(self, tensor: Any) -> Any:
+        """The tensor that the wrappers of torch.vmap contain, which have no storage and no history of their own."""
+        functorch = self.torch._C._functorch
+        while functorch.is_functorch_wrapped_tensor(tensor):
+            tensor = functorch.get_unwrapped(tensor)
+        return tensor
+
     def number_of(self, tensor: Any) -> Optional[int]:
+        tensor = self._innermost(tensor)
         tensor = getattr(tensor, '_local_tensor', tensor)  # of a DTensor
         tensor = tensor._values() if tensor.is_sparse else tensor
         return self._of.get(tensor.untyped_storage()._cdata)
@@ -209,7 +218,7 @@ class _Recorder:
         for number in self._of.values():
             if self.is_loading and not self.roles[number] and self.born[number] == (self.call, 'step'):
                 self.roles[number] = 'input'
-        for tensor in tensors:
+        for tensor in map(self._innermost, tensors):
             given = self.number_of(tensor)
             if given is not None and not self.roles[given] and tensor.grad_fn is None:
                 self.roles[given] = 'input'
@@ -463,12 +472,19 @@ def _only_writes(torch: Any, func: Any) -> bool:
         and not has_kernel(func.name(), 'CompositeExplicitAutograd')
 
 
+def _weight_norm_backward(torch: Any, _grad: Any, v: Any, g: Any, *_: Any) -> Any:
+    """Gradients of a weight's direction and length (WeightNorm.cu), which PyTorch cannot fake."""
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (v, g))
+
+
 def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run the op: on fake tensors if it makes tensors on 'cuda' or has fake arguments, otherwise for real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
+    if func is torch.ops.aten._weight_norm_interface_backward.default and fake.is_our_fake(args[1]):
+        return _weight_norm_backward(torch, *args)
     device = kwargs.get('device')
     if device is None or device.type != 'cuda':
         with unset_fake_temporarily():
@@ -660,9 +676,6 @@ class _Phases:
         recorder, tensor = self.recorder, self.torch.Tensor
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if type(module).__name__ == 'OptimizedModule':
-                raise TraceError(f'{_program_line(sys._getframe(1))} calls a module of torch.compile: what compiled code allocates is not known. Trace it '
-                                 'without')
             if recorder.phase[-1] != 'step':
                 return original(module, *args, **kwargs)
             recorder.own(module)
@@ -806,6 +819,34 @@ def _recurrent(torch: Any) -> contextlib.AbstractContextManager[None]:
     return patched(variable_functions, **{name: refuse(getattr(variable_functions, name)) for name in names})
 
 
+def of_compiled(frame: Any) -> TraceError:
+    """What is raised when a frame calls compiled code."""
+    return TraceError(f'{_program_line(frame)} calls code of torch.compile: what compiled code allocates is not known. Trace it without')
+
+
+def _compiled() -> contextlib.AbstractContextManager[None]:
+    """Refuses compiled functions, and modules after their compile(). With fake tensors PyTorch would run them as they are. Before it does,
+    and before it changes anything, each calls set_eval_frame(None); so do functions that must not be compiled, which have no callback."""
+    import torch._dynamo.eval_frame as dynamo
+    original = dynamo.set_eval_frame
+
+    def set_eval_frame(callback: Any) -> Any:
+        frame = sys._getframe(1)
+        context = frame.f_locals.get('self') if callback is None else None
+        is_compiled = isinstance(context, dynamo._TorchDynamoContext) and context.callback is not None
+        if is_compiled and dynamo._callback_from_stance(context.callback) is not None and not is_of_operator(frame.f_back):
+            raise of_compiled(frame)
+        return original(callback)
+
+    return patched(dynamo, set_eval_frame=set_eval_frame)
+
+
+def is_of_operator(frame: Any) -> bool:
+    """Whether PyTorch itself compiles what the program gives to a higher-order operator, which is refused as such."""
+    path = frame.f_code.co_filename if frame is not None else ''
+    return '/torch/_higher_order_ops/' in path or path.endswith('/torch/nn/attention/flex_attention.py')
+
+
 # ---- What is computed again ----
 
 def _recomputes(recorder: _Recorder, stack: int) -> bool:
@@ -931,6 +972,8 @@ def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number:
 
 
 def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> Dict[str, Any]:
+    if not _births(recorder.calls[-1]):
+        raise TraceError("the step allocates nothing on 'cuda': it has to call the model on tensors there, and to run backward")
     made = _schedule(recorder, static)
     _keep_recomputed(recorder, recorder.calls[-1])
     for number in made.slots:
@@ -990,7 +1033,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
-                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch),
+                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
                         attention, _finite(torch), _values(torch, value), _explained()):
             stack.enter_context(context)
@@ -1094,11 +1137,26 @@ def _explained() -> Iterator[None]:
         kernel = _fallback_of(error)
         if kernel is not None:
             raise TraceError(f'{_line_of(error)} calls {kernel}, whose result PyTorch cannot predict without '
-                             'running it on a GPU') from error
+                             f'running it on a GPU{_way_out(str(kernel))}') from error
+        operator = re.search(r'HigherOrderOperator (\w+)', str(error))
+        if isinstance(error, NotImplementedError) and operator:
+            raise TraceError(f'{_line_of(error)} calls {operator[1]}, which runs functions of the program as one op, so that what they '
+                             f'allocate is not known{_way_out(operator[1])}') from error
         if 'devices' in str(error) and 'cpu' in str(error):
             raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model is on "
                              "'cuda', and the tensors that the step makes must be there, too") from error
         raise
+
+
+# By op, what a program may do instead.
+_WAYS_OUT = {
+    'cudnn_ctc_loss': 'To trace the rest of the step, use the mean of log_probs as the loss',
+    'flex_attention': 'scaled_dot_product_attention with a mask can be traced',
+}
+
+
+def _way_out(op: str) -> str:
+    return next((f'. {text}' for name, text in _WAYS_OUT.items() if name in op), '')
 
 
 def _fallback_of(error: BaseException) -> Any:

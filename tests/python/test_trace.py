@@ -4,7 +4,7 @@ import os
 import pytest
 
 import tessera
-from tessera import _fake_cuda, _trace_sharded
+from tessera import _fake_cuda, _trace, _trace_sharded
 
 HEADER = '''
 struct Interface {
@@ -68,3 +68,18 @@ def test_roles_of_collectives():
             [(1, 2, 5), (1, 3, 5), (1, 5, 2), (1, 4, 5), (1,)]))
 
     assert [_trace_sharded._role_of(Recorder, stack) for stack in range(5)] == ['communication', '', '', 'communication', '']
+
+
+def test_ways_out():
+    """Refusals of ops for which there is another way name it."""
+    assert 'mean of log_probs' in _trace._way_out('aten._use_cudnn_ctc_loss.Tensor')
+    assert 'scaled_dot_product_attention' in _trace._way_out('flex_attention')
+    assert _trace._way_out('aten.other.default') == ''
+
+
+def test_step_without_memory():
+    class Recorder:
+        calls = [[('(', 0), (')', 0)]] * 3
+
+    with pytest.raises(tessera.TraceError, match="allocates nothing on 'cuda'"):
+        _trace._document(Recorder, [], {})

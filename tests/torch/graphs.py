@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 import transformers as hf
+from torch.nn.attention.flex_attention import flex_attention
 
 import tessera
 from programs import PROGRAMS, VALUE
@@ -156,6 +157,8 @@ def faults():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     kept, sizes, compiled = [], iter(range(2, 100)), torch.compile(model)
 
+    compiled_function = torch.compile(lambda x: x.sin().cos(), fullgraph=True)
+
     def rows(count, device='cuda'):
         return torch.randn(count, 8, device=device)
 
@@ -171,8 +174,15 @@ def faults():
             (lambda: run(device='cpu'), "mixes tensors on 'cpu'"), (lambda: kept.append(run()), 'for good'),
             (lambda: run(next(sizes)), 'differ'), (lambda: compiled(rows(4)), 'torch.compile'),
             (lambda: torch.nn.LSTM(8, 8, device='cuda')(rows(4)), 'calls lstm of cuDNN'),
-            (lambda: torch.func.grad(torch.sum)(rows(4)), 'torch.func'), (run, 'nothing')):
+            (lambda: torch.func.grad(torch.sum)(rows(4)), 'torch.func'), (run, 'nothing'),
+            (lambda: compiled_function(model(rows(4))), 'graphs.py:'), (lambda: compiled_function(model(rows(4))), 'torch.compile'),
+            (lambda: torch.nn.functional.ctc_loss(rows(5), torch.ones(2, dtype=torch.long, device='cuda'), (5,), (2,)), '_use_cudnn_ctc_loss'),
+            (lambda: flex_attention(*[rows(128)[None, None]] * 3), 'scaled_dot_product_attention with a mask'),
+            (lambda: flex_attention(*[rows(128)[None, None]] * 3), 'graphs.py:'),
+            (lambda: None, "allocates nothing on 'cuda'")):
         yield from refused(step, model, optimizer, expected)
+    yield from compiled_modules()
+    yield from supported()
     run_really = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.randn(4, 8)).sum().backward()
     run_really.step()
@@ -183,6 +193,45 @@ def faults():
         message = str(error)
     yield message, 'has made steps already' not in message
     yield 'the model is half fake', any(parameter.device.type != 'cpu' for parameter in model.parameters())
+
+
+def compiled_modules():
+    """Modules of torch.compile or after compile() are refused, unless the program asks to run them as they are."""
+    for what in ('all', 'part', 'wrapped'):
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+        called = torch.compile(model) if what == 'wrapped' else model
+        if what != 'wrapped':
+            (model if what == 'all' else model[0]).compile()
+        optimizer = torch.optim.SGD(model.parameters())
+
+        def step(called=called):
+            called(torch.randn(4, 8, device='cuda')).sum().backward()
+        yield from refused(step, model, optimizer, 'calls code of torch.compile')
+        with torch.compiler.set_stance('force_eager'):
+            yield from refused(step, model, optimizer, 'nothing')
+
+
+def supported():
+    """torch.vmap of modules, and weight_norm, whose backward PyTorch cannot fake."""
+    mapped = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+    optimizer = torch.optim.SGD(mapped.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        between = mapped[0](torch.randn(4, 3, 8, device='cuda'))
+        torch.vmap(mapped[1])(between).sum().backward()
+        optimizer.step()
+    found = tessera.trace(step, model=mapped, optimizer=optimizer)
+    yield 'storages of vmap', sizes(found, 'activation').count(4 * 3 * 8 * 4) != 2 or sizes(found, 'input') != [4 * 3 * 8 * 4]
+    normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 6, bias=False))
+    optimizer = torch.optim.SGD(normed.parameters())
+
+    def normed_step():
+        optimizer.zero_grad()
+        normed(torch.randn(4, 8, device='cuda')).sum().backward()
+        optimizer.step()
+    found = tessera.trace(normed_step, model=normed, optimizer=optimizer)
+    yield 'gradients of weight_norm', sorted(sizes(found, 'gradient')) != [6 * 4, 6 * 8 * 4]
 
 
 # ---- A script ----
@@ -213,7 +262,13 @@ def script(work):
     compiled = Path(work) / 'compiled.py'
     compiled.write_text('import torch\ntorch.compile(torch.nn.Linear(2, 2))\n', encoding='utf-8')
     status, message = run(compiled)
-    yield f'torch.compile: {message}', not status or 'compiled code' not in message
+    yield f'torch.compile: {message}', not status or 'compiled code' not in message or 'compiled.py:2' not in message
+    compiled.write_text('import torch\n@torch.compile\ndef f(x):\n    return x.sin()\nf(torch.ones(2, device="cuda"))\n', encoding='utf-8')
+    status, message = run(compiled)
+    yield f'a compiled function: {message}', not status or 'compiled.py:5' not in message
+    compiled.write_text(compiled.read_text(encoding='utf-8').replace('@torch.compile', '@torch.compile(disable=True)'), encoding='utf-8')
+    status, message = run(compiled)
+    yield f'a function that is not compiled: {message}', not status or 'ended after 0 steps' not in message
 
 
 def sizes(document, category):
