@@ -832,7 +832,7 @@ def _compiled() -> contextlib.AbstractContextManager[None]:
 
     def set_eval_frame(callback: Any) -> Any:
         frame = sys._getframe(1)
-        context = frame.f_locals.get('self') if callback is None else None
+        context: Any = frame.f_locals.get('self') if callback is None else None
         is_compiled = isinstance(context, dynamo._TorchDynamoContext) and context.callback is not None
         if is_compiled and dynamo._callback_from_stance(context.callback) is not None and not is_of_operator(frame.f_back):
             raise of_compiled(frame)
