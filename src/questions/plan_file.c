@@ -406,6 +406,7 @@ static int module_key(const char *key) {
 static int read_modules(tsr_run_plan *plan, tsr_module_how how, const json_t *list,
                         tsr_error *error) {
   char where[64];
+  assert((size_t)how < sizeof module_keys / sizeof *module_keys);
   if (json_array_size(list) > MOST_MODULES)
     return refuse(error, module_keys[how], "has more than 65536 entries");
   for (size_t i = 0; i < json_array_size(list); i++) {

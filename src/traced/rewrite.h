@@ -20,8 +20,8 @@ typedef struct tsr__rewrite_choice {
   tsr__rewrite how;
 } tsr__rewrite_choice;
 
-/* Why a call cannot be rewritten, as the end of a sentence about it; NULL if it can. O(its instructions * frames). */
-const char *tsr__step_graph_obstacle(const tsr__step_graph *graph, size_t module);
+/* Why the call of modules[index] cannot be rewritten, as the end of a sentence about it; NULL if it can. O(its instructions * frames). */
+const char *tsr__step_graph_obstacle(const tsr__step_graph *g, size_t index);
 
 /* Rewrite all calls in forward of the modules that are chosen; of modules within each other, the outer ones. `*out`
  * is a new graph, the caller's; `graph` stays. TSR_ERROR_ARGUMENT if a pattern matches no module, if the graph lacks

@@ -115,6 +115,7 @@ static tsr__kernel_tensor column_of(const tsr__kernel_tensor *whole, uint64_t fi
 /* Read an array into a tensor without gaps that has as many elements; other types are converted. */
 static int read_array(const tsr__safetensors *file, const tsr__array *array,
                       const tsr__kernel_tensor *to, tsr_error *error) {
+  assert(array && to);
   uint64_t total = tsr__shape_elements(to->layout.shape), each = tsr__array_type_bytes(array->type),
            most = PIECE_BYTES / each, column = array->is_transposed ? array->dim[0] : total;
   int dtype = tsr__weight_dtype(array->type);
