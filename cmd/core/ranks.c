@@ -112,6 +112,7 @@ int cli_ranks_agree(cli_ranks *ranks, const cli_session *session, int status) {
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   if (!ranks) return status;
   uint32_t rank = cli_ranks_rank(ranks);
+  assert(rank < cli_ranks_count(ranks));
   bool is_shared = tsr_processes_share(ranks->processes, status, ranks->all, &error) == 0;
   uint32_t first = is_shared ? first_of(ranks) : rank;
   bool fails = first < cli_ranks_count(ranks);

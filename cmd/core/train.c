@@ -996,8 +996,8 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0) read_numbers(options, how);
   how->measures = tsr_params_has(options->own, "write_rates");
   if (status == 0)
-    status = cli_train_plan(session, options->operand_count ? options->operands[0] : "",
-                            how->rank_room, r->is_member);
+    status =
+        cli_train_plan(session, options->operand_count ? options->operands[0] : "", r->is_member);
   if (status == 0 && !r->is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, how, text);
   return status ? status : find_folders(session, how, r);

@@ -85,7 +85,7 @@ static int find(cli_session *session, const char *name, bool is_member, const ts
   return status;
 }
 
-int cli_train_plan(cli_session *session, const char *name, uint64_t ranks, bool is_member) {
+int cli_train_plan(cli_session *session, const char *name, bool is_member) {
   tsr_params *own = session->options->own;
   const char *words = tsr_params_text(own, "allow");
   unsigned allow = TSR_ALLOW_DEFAULT & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
@@ -96,9 +96,7 @@ int cli_train_plan(cli_session *session, const char *name, uint64_t ranks, bool 
   if (!tsr_params_has(own, "capacity") || is_decided || !allow) return 0;
   tsr_run_plan *plan = NULL;
   tsr_rates *rates = NULL;
-  int status = 0;
-  if (ranks) status = tsr_params_set_integer(own, "ranks", (int64_t)ranks, &session->error);
-  if (status == 0) status = tsr_run_plan_of(own, &plan, &session->error);
+  int status = tsr_run_plan_of(own, &plan, &session->error);
   if (status == 0)
     status = tsr_rates_parse(common_rates, sizeof common_rates - 1, &rates, &session->error);
   if (status == 0) status = find(session, name, is_member, plan, rates, allow);

@@ -6,9 +6,9 @@
 
 #include "session.h"
 
-/* If --budget is given and no plan, and the run does not fit as it is: look for one, print what it changes, and let it be
- * the session's parameter "plan". The budget is of each rank. `ranks`: processes that a launcher has started, 0: none; each
- * finds the same plan, and one with `is_member` prints nothing. Nothing is done for a run that goes on. Returns 0, a negative status, or an exit status:
- * CLI_CHECK_FAILED if nothing fits. */
-int cli_train_plan(cli_session *session, const char *name, uint64_t ranks, bool is_member);
+/* If --budget is given without a plan, and the run does not fit as it is: find a plan, print what it changes, and set it as
+ * the session's parameter "plan". The budget is that of each rank. Every rank finds the same plan; one with `is_member` prints nothing.
+ * A resumed run is left as it is. Returns 0, a negative status, or an exit status: CLI_CHECK_FAILED if nothing fits. */
+int cli_train_plan(cli_session *session, const char *name, bool is_member);
+
 #endif

@@ -44,7 +44,7 @@ typedef struct tsr__run_options {
   uint64_t bucket_elements; /* of gradients that are summed at once; 0: a unit's */
   bool no_overlap;          /* sums end before backward goes on */
   uint64_t eval_steps,
-      eval_batch; /* evaluate after so many steps (0: never), batches of so many sequences (0 = batch) */
+      eval_batch; /* steps between evaluations (0: never); sequences of an evaluation batch (0 = batch) */
 } tsr__run_options;
 
 #endif

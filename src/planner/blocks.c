@@ -412,7 +412,7 @@ static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *l
   return ok && close_stretch(c, &now, list);
 }
 
-/* Takes `root` over, which runs so many micro-batches. Where activations are copied, what is computed
+/* Takes `root` over, a plan with this number of micro-batches. Where activations are copied, what is computed
  * again need not be, so that copies are no part of the estimate. */
 static bool add_candidate(tsr__way *way, json_t *root, const effect *changed, uint64_t parts) {
   for (size_t i = 0; root && i < way->candidates.count; i++)

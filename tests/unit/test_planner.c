@@ -213,7 +213,7 @@ static void test_keeps_the_stage(void **state) {
   tsr_model_free(model);
 }
 
-/* What few blocks take tells what all take at least; of kernels, copies and the link it tells exactly that. */
+/* The bound extrapolated from few blocks is not above the whole model's; times of kernels, copies and the link are equal. */
 static void check_bounds(const char *name, const char *plan_text, double link_bytes_per_s) {
   tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
   how.batch = 4;
