@@ -85,7 +85,7 @@ tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id t
   const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
   tsr__tensor_id before = t->op == TSR_NONE && !tape->is_grouped ? t->grad : 0;
   tsr__tensor_id sum = t->incoming ? t->incoming : before;
-  if (!sum || t->base || !tsr__tensor_is_sole(tape, sum)) return 0;
+  if (!sum || t->base || t->through || !tsr__tensor_is_sole(tape, sum)) return 0;
   return sum;
 }
 
@@ -122,29 +122,76 @@ static tsr__tensor_id view_gradient(tsr__tape *tape, tsr__tensor_id grad, tsr__l
   return view;
 }
 
-/* Turn the gradient of a view, held by the caller, into a gradient of the tensor under the view: the same numbers in
- * another shape. Always possible, because a gradient has the layout of its input. */
-static tsr__tensor_id undo_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__tensor_id root,
-                                tsr__tensor_id grad) {
-  tsr__layout as_root;
-  if (tape->status || tensor == root) return grad;
-  bool is_view =
-      tsr__layout_unview(tsr__tensor_layout(tape, tensor), tsr__tensor_layout(tape, root),
-                         tsr__tensor_layout(tape, grad), &as_root);
+/* The layout of a gradient of a view, as a gradient of the tensor under the view. Returns false if no layout of the same
+ * elements is. */
+static bool as_root(const tsr__tape *tape, tsr__tensor_id view, tsr__tensor_id grad,
+                    tsr__layout *layout) {
+  return tsr__layout_unview(tsr__tensor_layout(tape, view),
+                            tsr__tensor_layout(tape, tsr__tensor_root(tape, view)),
+                            tsr__tensor_layout(tape, grad), layout);
+}
+
+/* The same gradient, whose elements lie as the view's would. */
+static tsr__tensor_id copy_through(tsr__tape *tape, tsr__tensor_id view, tsr__tensor_id grad) {
+  tsr__kernel_use use = {.kernel = TSR__KERNEL_CLONE, .op = TSR_NONE, .reads = {grad}};
+  tsr__layout layout = tsr__layout_like(tsr__tensor_layout(tape, view));
+  tsr__trace_enter(tape, TSR__PLACE_EVALUATE);
+  tsr__trace_enter(tape, TSR__PLACE_NODE);
+  if (tape->tracer) tape->tracer->node(tape->tracer, "ViewBackward0");
+  tsr__tensor_id copy = tsr__tape_run_new(tape, &use, tsr__tensor_dtype(tape, grad), layout);
+  tsr__trace_leave(tape);
+  tsr__trace_leave(tape);
+  tsr__tensor_release(tape, grad);
+  if (tape->status) return 0;
+  bool is_view = as_root(tape, view, copy, &layout);
   assert(is_view);
   (void)is_view;
-  return view_gradient(tape, grad, as_root);
+  tsr__tensor_id made =
+      tsr__tensor_view(tape, copy, layout); /* autograd does not hold it as a view */
+  tsr__tensor_at(tape, made)->base = 0;
+  tsr__tensor_release(tape, copy);
+  return made;
+}
+
+/* What has arrived for a tensor, in its own shape. A view's backward copies when its turn comes, which is just before that
+ * of the op whose result is viewed. */
+static void finish_view(tsr__tape *tape, tsr__tensor_id root) {
+  tsr__tensor_id view = tsr__tensor_at(tape, root)->through;
+  if (!view || tape->status) return;
+  tsr__tensor_id copy = copy_through(tape, view, tsr__tensor_at(tape, root)->incoming);
+  tsr__tensor_at(tape, root)->incoming = copy;
+  tsr__tensor_at(tape, root)->through = 0;
+}
+
+/* Turn the gradient of a view, held by the caller, into one of the tensor under the view: the same elements in another
+ * shape, if they lie as the view's do. Else the first one waits as it is, and others are copied now. */
+static tsr__tensor_id undo_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__tensor_id root,
+                                tsr__tensor_id grad) {
+  tsr__layout layout;
+  if (tape->status) return grad;
+  finish_view(tape, root);
+  if (tensor == root || tape->status) return grad;
+  if (as_root(tape, tensor, grad, &layout)) return view_gradient(tape, grad, layout);
+  if (tsr__tensor_at(tape, root)->incoming) return copy_through(tape, tensor, grad);
+  tsr__tensor_at(tape, root)->through = tensor;
+  return grad;
+}
+
+void tsr__tape_give_gradient(tsr__tape *tape, tsr__tensor_id input, tsr__tensor_id part) {
+  tsr__tensor_id root = tsr__tensor_root(tape, input);
+  part = undo_view(tape, input, root, part);
+  if (tape->status) return;
+  tsr__tensor_id before = tsr__tensor_at(tape, root)->incoming;
+  tsr__tensor_id sum = before ? add_gradients(tape, before, part) : part;
+  tsr__tensor_at(tape, root)->incoming = sum; /* adding may move tensors */
 }
 
 /* Pass on a gradient of `tensor`, held by the caller; 0 means no contribution. */
 static void hand_on(tsr__tape *tape, tsr__tensor_id tensor, tsr__tensor_id grad) {
   tsr__tensor_id root = tsr__tensor_root(tape, tensor);
-  if (grad) grad = undo_view(tape, tensor, root, grad);
+  if (grad) tsr__tape_give_gradient(tape, tensor, grad);
   if (tape->status) return;
-  tsr__tensor_id before = tsr__tensor_at(tape, root)->incoming;
-  tsr__tensor_id sum = before && grad ? add_gradients(tape, before, grad) : grad ? grad : before;
   tsr__tape_tensor *t = tsr__tensor_at(tape, root);
-  t->incoming = sum;
   assert(t->op == TSR_NONE ? t->expected : tape->ops.items[t->op].expected);
   if (t->op != TSR_NONE) {
     assert(tape->ops.items[t->op].expected);
@@ -157,6 +204,7 @@ static void hand_on(tsr__tape *tape, tsr__tensor_id tensor, tsr__tensor_id grad)
 }
 
 static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
+  finish_view(tape, leaf);
   tsr__tape_tensor *t = tsr__tensor_at(tape, leaf);
   tsr__tensor_id grad = t->incoming;
   t->incoming = 0;
@@ -233,9 +281,21 @@ static tsr__tensor_id validate(tsr__tape *tape, tsr__tensor_id grad, tsr__tensor
   return grad;
 }
 
+/* The views of an op's results: that which was made last comes first. */
+static void finish_views(tsr__tape *tape, const tsr__op *op) {
+  for (uint32_t turn = 0; turn < op->output_count; turn++) {
+    tsr__tensor_id last = 0;
+    for (uint32_t i = 0; i < op->output_count; i++)
+      if (tsr__tensor_at(tape, op->out[i])->through > tsr__tensor_at(tape, last)->through)
+        last = op->out[i];
+    finish_view(tape, last);
+  }
+}
+
 static tsr__op_call begin_call(tsr__tape *tape, uint32_t index) {
   const tsr__op *op = &tape->ops.items[index];
   assert(op->is_reached && !op->expected);
+  finish_views(tape, op);
   tsr__op_call call = {
       .tape = tape, .op = index, .input_count = op->input_count, .draws = op->draws};
   memcpy(&call.reg[IN(0)], op->in, sizeof op->in);

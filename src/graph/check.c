@@ -112,7 +112,7 @@ static void check_leftovers(checker *c) {
   for (size_t i = 0; i < t->moves.count; i++) assert(!c->is_flying[i]);
   for (size_t i = 1; i < t->tensors.count; i++) {
     const tsr__tape_tensor *tensor = &t->tensors.items[i];
-    assert(!tensor->incoming && !tensor->expected);
+    assert(!tensor->incoming && !tensor->through && !tensor->expected);
     if (tensor->holders) c->alive[tensor->slot]++;
   }
   for (size_t i = 1; i < t->slots.count; i++) {

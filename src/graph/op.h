@@ -162,14 +162,16 @@ typedef enum tsr__op_action {
   TSR__DO_MOVE,  /* `to` is what reads[0] was, which is empty now */
   TSR__DO_SAVE,  /* keep reads[0] as `to`, a SAVED register */
   TSR__DO_PASS,  /* `to` is reads[0] too */
-  TSR__DO_FREE,  /* only release what `done` lists */
-  TSR__DO_LOOP,  /* what follows, `count` times, */
-  TSR__DO_AGAIN  /* up to here */
+  TSR__DO_GIVE, /* reads[0], which is empty then, is a first part of `to`, a gradient, and passed on now */
+  TSR__DO_FREE, /* only release what `done` lists */
+  TSR__DO_LOOP, /* what follows, `count` times, */
+  TSR__DO_AGAIN /* up to here */
 } tsr__op_action;
 
 /* The layout of a result's elements. */
 typedef enum tsr__op_nesting {
   TSR__LIES_DENSE,     /* in order; a gradient as its input does */
+  TSR__LIES_IN_ORDER,  /* in order, a gradient too */
   TSR__LIES_LIKE,      /* nested as those of `like`, or of the first operand */
   TSR__LIES_ROWS_FIRST /* heads as if split off rows: tsr__layout_rows_first */
 } tsr__op_nesting;
@@ -318,6 +320,10 @@ typedef struct tsr__kernel_use {
  * backward pass or, for a leaf, from earlier passes. A kernel may add to it instead of passing on another gradient.
  * Not held. */
 tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id tensor);
+
+/* Add a part of the gradient of an op's input to what has arrived for it, before the op passes on the rest. Uses up
+ * `part`. */
+void tsr__tape_give_gradient(tsr__tape *tape, tsr__tensor_id input, tsr__tensor_id part);
 
 /* Note a run of tensors that are there. */
 void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use);

@@ -290,7 +290,7 @@ static tsr__tensor_id clone_of(mover *m, tsr__tensor_id tensor, uint32_t slot) {
   tsr__tape_tensor copy = *tsr__tensor_at(m->tape, tensor);
   copy.slot = slot;
   copy.holders = 0;
-  copy.base = copy.grad = copy.incoming = 0;
+  copy.base = copy.grad = copy.incoming = copy.through = 0;
   copy.expected = 0;
   copy.op = TSR_NONE;
   copy.requires_grad = copy.is_parameter = false;

@@ -174,10 +174,11 @@ static uint32_t input_of(uint32_t reg) {
 }
 
 static tsr__layout layout_of(const tsr__op_call *call, const tsr__op_step *step, tsr__shape shape) {
-  uint32_t input = input_of(step->to);
+  uint32_t input = step->lies == TSR__LIES_LIKE ? 0 : input_of(step->to);
   tsr__layout model = tsr__op_layout(call, input ? input : model_of(step));
   switch ((tsr__op_nesting)step->lies) {
   case TSR__LIES_ROWS_FIRST: return tsr__layout_rows_first(shape);
+  case TSR__LIES_IN_ORDER: return tsr__layout_dense(shape);
   case TSR__LIES_LIKE: break;
   case TSR__LIES_DENSE:
     if (!input) return tsr__layout_dense(shape);
@@ -313,6 +314,19 @@ static void move(tsr__op_call *call, const tsr__op_step *step) {
   call->reg[step->reads[0]] = 0;
 }
 
+/* The sum is autograd's, not the node's. */
+static void give(tsr__op_call *call, const tsr__op_step *step) {
+  tsr__tensor_id part = call->reg[step->reads[0]];
+  const char *node = call->node;
+  assert(input_of(step->to) && part);
+  call->reg[step->reads[0]] = 0;
+  call->node = NULL;
+  tsr__trace_leave(call->tape);
+  tsr__tape_give_gradient(call->tape, call->reg[input_of(step->to)], part);
+  tsr__trace_enter(call->tape, TSR__PLACE_NODE);
+  tsr__op_node(call, node);
+}
+
 static void run_step(tsr__op_call *call, const tsr__op_step *step) {
   switch ((tsr__op_action)step->action) {
   case TSR__DO_RUN:
@@ -334,6 +348,7 @@ static void run_step(tsr__op_call *call, const tsr__op_step *step) {
     tsr__op_save(call, step->to - SAVED(0), call->reg[step->reads[0]]);
     break;
   case TSR__DO_PASS: pass(call, step); break;
+  case TSR__DO_GIVE: give(call, step); break;
   case TSR__DO_FREE:
   case TSR__DO_LOOP:
   case TSR__DO_AGAIN:
@@ -346,7 +361,7 @@ static void run_one(tsr__op_call *call, const tsr__op_step *step) {
   if (call->tape->status || (step->when && !step->when(call))) return;
   if (!is_unwanted(call, step->to))
     run_step(call, step);
-  else if (step->action == TSR__DO_MOVE)
+  else if (step->action == TSR__DO_MOVE || step->action == TSR__DO_GIVE)
     drop(call, step->reads[0]);
   for (uint32_t i = 0; i < TSR__STEP_DONE; i++) drop(call, step->done[i]);
 }

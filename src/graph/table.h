@@ -33,6 +33,7 @@
 #define MOVE(reg, of)     .action = TSR__DO_MOVE, .to = (reg), .reads = {of}
 #define SAVE(i, reg)      .action = TSR__DO_SAVE, .to = SAVED(i), .reads = {reg}
 #define PASS(reg, of)     .action = TSR__DO_PASS, .to = (reg), .reads = {of}
+#define GIVE(reg, of)     .action = TSR__DO_GIVE, .to = (reg), .reads = {of}
 #define FREE(...)         .action = TSR__DO_FREE, .done = {__VA_ARGS__}
 #define LOOP(how_many)    .action = TSR__DO_LOOP, .count = (how_many)
 #define AGAIN             .action = TSR__DO_AGAIN
@@ -62,6 +63,7 @@
 #define VIEWED .is_viewed = true
 
 #define LIKE       .lies = TSR__LIES_LIKE
+#define IN_ORDER   .lies = TSR__LIES_IN_ORDER
 #define ROWS_FIRST .lies = TSR__LIES_ROWS_FIRST
 
 #endif

@@ -168,7 +168,7 @@ tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__lay
   view.base = tsr__tensor_root(tape, tensor);
   view.layout = layout;
   view.holders = 1;
-  view.grad = view.incoming = 0;
+  view.grad = view.incoming = view.through = 0;
   view.expected = 0;
   view.narrow = view.wide = 0;
   view.is_parameter = view.is_overwritten = false;

@@ -70,11 +70,13 @@ typedef struct tsr__tape_tensor {
   uint32_t op;             /* that made it, or TSR_NONE: a leaf, or made without gradients */
   tsr__tensor_id base;     /* of a view: the tensor whose gradient this one's is */
   tsr__tensor_id grad;     /* of a leaf: its .grad */
-  tsr__tensor_id incoming; /* gradient that waits for more contributions */
-  uint32_t expected;       /* contributions to come, of a leaf */
-  uint8_t dtype;           /* tsr__dtype */
-  bool requires_grad;      /* a gradient is needed for it */
-  bool is_module_output;   /* a module of the model returned it: a forward hook sees it */
+  tsr__tensor_id incoming; /* gradient that waits for more contributions, */
+  tsr__tensor_id
+      through; /* as that of this view, of which a copy is to be made first; 0: of the tensor itself */
+  uint32_t expected;     /* contributions to come, of a leaf */
+  uint8_t dtype;         /* tsr__dtype */
+  bool requires_grad;    /* a gradient is needed for it */
+  bool is_module_output; /* a module of the model returned it: a forward hook sees it */
   bool is_parameter;
   bool is_overwritten;   /* an op wrote its result over it: who still holds it will not read it */
   tsr__tensor_id again;  /* the same elements, computed again; perhaps gone, too */

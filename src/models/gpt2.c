@@ -87,10 +87,11 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   tsr__tensor_id qkv = tsr__program_linear(p, &layer->qkv, hidden);
   (void)tsr__op_apply(t, TSR__OP_SPLIT, NULL, &qkv, 1, parts);
   tsr__scope_unbind(t, qkv);
-  for (uint32_t i = 0; i < 3; i++) {
-    tsr__tensor_id view = tsr__scope_bind(t, tsr__tensor_heads(t, parts[i], m->heads));
-    tsr__scope_unbind(t, parts[i]);
-    parts[i] = view;
+  for (uint32_t i = 1; i <= 3; i++) { /* keys, values and then queries */
+    tsr__tensor_id *part = &parts[i % 3], view = tsr__tensor_heads(t, *part, m->heads);
+    view = tsr__scope_bind(t, view);
+    tsr__scope_unbind(t, *part);
+    *part = view;
   }
   tsr__tensor_id q = parts[0], k = parts[1], v = parts[2];
   if (p->uses_cache) {

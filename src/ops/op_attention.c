@@ -198,7 +198,7 @@ static bool is_later_turn(const tsr__op_call *call) {
     SAVE(4, T(1)), .is_exact = true                              \
   }
 
-/* Gradients of q, k and v: parts of one tensor where these were. */
+/* Gradients of q, k and v that lie rows first: parts of one tensor where these were. */
 #define MAKE_GRADIENTS(name)                                                                \
   {MAKE(name), .to = T(0), .like = Q, .shape = packed, .when = is_packed},                  \
       {VIEW(GRAD_IN(0), T(0), part_0), .when = is_packed},                                  \
@@ -287,10 +287,12 @@ static const tsr__op_step flash_forward[] = {
     {SAVE(6, T(3))},
     {FREE(T(1), T(2), T(3))},
     {.action = TSR__DO_END}};
-/* With fewer keys than queries, gradients of keys and values for all heads, to be summed over those
+/* Gradients lie as q, k and v do. With fewer keys than queries, gradients of keys and values for all heads, to be summed over those
  * that share one. */
 static const tsr__op_step flash_backward[] = {
-    MAKE_GRADIENTS(FLASH_BACKWARD),
+    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(0), .like = Q},
+    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(1), .like = K},
+    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(2), .like = V},
     {MAKE(FLASH_BACKWARD), .to = T(1), F32, .shape = rows_128},
     {MAKE(FLASH_BACKWARD), .to = T(2), F32, .shape = padded_queries},
     {MAKE(FLASH_BACKWARD), .to = T(3), .like = Q, .shape = all_heads, .when = is_grouped},

@@ -141,7 +141,7 @@ static bool is_plain(const tsr__op_call *call) {
        FIRST_TRANSPOSED,                                                                        \
        .like = V,                                                                               \
        .typed = Q,                                                                              \
-       ROWS_FIRST,                                                                              \
+       IN_ORDER,                                                                                \
        .within = "bmm_mat2_backward",                                                           \
        .done = {T(0), WEIGHTS, SAVED_V}},                                                       \
       {RUN(DROPOUT_BACKWARD),   .to = T(1),          .reads = {T(1), DROPPED},                  \
@@ -155,14 +155,14 @@ static bool is_plain(const tsr__op_call *call) {
   }
 
 /* From the gradient of the product to those of q and k. */
-#define PRODUCT_BACK                                                                               \
-  {RUN(BMM),   .to = GRAD_IN(0),       .reads = {T(1), SAVED_K},     .like = Q,                    \
-   ROWS_FIRST, .node = "BmmBackward0", .within = "bmm_self_backward"},                             \
-  {                                                                                                \
-    RUN(BMM), .to = GRAD_IN(1), .reads = {T(1), SAVED_Q}, FIRST_TRANSPOSED, .like = K, ROWS_FIRST, \
-              .typed = Q, .within = "bmm_mat2_backward", .done = {                                 \
-                T(1)                                                                               \
-              }                                                                                    \
+#define PRODUCT_BACK                                                                             \
+  {RUN(BMM), .to = GRAD_IN(0),       .reads = {T(1), SAVED_K},     .like = Q,                    \
+   IN_ORDER, .node = "BmmBackward0", .within = "bmm_self_backward"},                             \
+  {                                                                                              \
+    RUN(BMM), .to = GRAD_IN(1), .reads = {T(1), SAVED_Q}, FIRST_TRANSPOSED, .like = K, IN_ORDER, \
+              .typed = Q, .within = "bmm_mat2_backward", .done = {                               \
+                T(1)                                                                             \
+              }                                                                                  \
   }
 
 /* ---- GPT-2 ---- */

@@ -77,7 +77,7 @@ static tsr__shape repeated(const tsr__op_call *call) {
 static const tsr__op_step repeat_forward[] = {
     {RUN(REPEAT), .to = OUT(0), .reads = {IN(0)}, .shape = repeated}, {.action = TSR__DO_END}};
 static const tsr__op_step repeat_backward[] = {{RUN(SUM_GROUPS), .to = GRAD_IN(0),
-                                                .reads = {GRAD_OUT(0)}, .like = IN(0), ROWS_FIRST,
+                                                .reads = {GRAD_OUT(0)}, .like = IN(0), IN_ORDER,
                                                 .within = "expand_backward"},
                                                {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_repeat = {.name = "repeated heads",
@@ -118,12 +118,13 @@ static const tsr__op_step rotary_table_forward[] = {
     {RUN(BMM), .to = T(1), .reads = {T(0), T(4)}, .shape = angles, .done = {T(4)}},
     {RUN(CAT), .to = T(2), .reads = {T(1), T(1)}, .scalars = {NUMBER(-1)}, .shape = table},
     {RUN(COS), .to = T(3), .reads = {T(2)}},
-    {RUN(MUL), .to = OUT(0), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
+    {RUN(MUL), .to = T(5), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
     {RUN(SIN), .to = T(3), .reads = {T(2)}},
-    {RUN(MUL), .to = OUT(1), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
-    {CAST(OUT(0), OUT(0)), ASKED},
-    {CAST(OUT(1), OUT(1)), ASKED},
-    {FREE(T(2), T(1), T(0))},
+    {RUN(MUL), .to = T(6), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
+    {CAST(OUT(0), T(5)), ASKED},
+    {CAST(OUT(1), T(6)), ASKED},
+    {FREE(T(0), T(1), T(2))}, /* variables of forward, as are cos and sin before they are cast */
+    {FREE(T(5), T(6))},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary_table = {.name = "rotary table", .forward = rotary_table_forward};
 
@@ -180,13 +181,15 @@ static bool turns_1(const tsr__op_call *call) {
 static const tsr__op_step rotary_forward[] = {
     TURN(0), TURN(1), {SAVE(0, IN(2))}, {SAVE(1, IN(3))}, {.action = TSR__DO_END}};
 
-#define TURN_BACK(i)                                                                           \
+/* `last_sine` and `last_cosine` are released with their product. */
+#define TURN_BACK(i, last_sine, last_cosine)                                                   \
   {RUN(MUL),                                                                                   \
    .to = T(0),                                                                                 \
    .reads = {GRAD_OUT(i), SINE},                                                               \
    .within = "mul_tensor_backward",                                                            \
    .node = "MulBackward0",                                                                     \
-   .when = turns_##i},                                                                         \
+   .when = turns_##i,                                                                          \
+   .done = {last_sine}},                                                                       \
       {CAST(T(0), T(0)), .typed = IN(i), .when = turns_##i},                                   \
       {VIEW(T(5), T(0), first_half), .when = turns_##i}, {RUN(NEG),                            \
                                                           .to = T(1),                          \
@@ -195,9 +198,10 @@ static const tsr__op_step rotary_forward[] = {
                                                           .node = "NegBackward0",              \
                                                           .done = {T(5)},                      \
                                                           .when = turns_##i},                  \
-      {RUN(SLICE_BACKWARD),           .to = T(2),     .reads = {T(1)},                         \
-       .scalars = {RULE(half_width)}, .like = IN(i),  LIKE,                                    \
-       .node = "SliceBackward0",      .done = {T(1)}, .when = turns_##i},                      \
+      {RUN(SLICE_BACKWARD), .to = T(2),                                                        \
+       .reads = {T(1)},     .scalars = {RULE(half_width)},                                     \
+       .like = IN(i),       .node = "SliceBackward0",                                          \
+       .done = {T(1)},      .when = turns_##i},                                                \
       {VIEW(T(5), T(0), second_half), .when = turns_##i},                                      \
       {RUN(SLICE_BACKWARD), .to = T(3),           .reads = {T(5)},  .scalars = {NUMBER(0)},    \
        .like = IN(i),       .done = {T(5), T(0)}, .when = turns_##i},                          \
@@ -207,12 +211,14 @@ static const tsr__op_step rotary_forward[] = {
        .reads = {GRAD_OUT(i), COSINE},                                                         \
        .within = "mul_tensor_backward",                                                        \
        .node = "MulBackward0",                                                                 \
-       .when = turns_##i},                                                                     \
+       .when = turns_##i,                                                                      \
+       .done = {last_cosine}},                                                                 \
       {CAST(T(4), T(4)), .typed = IN(i), .done = {GRAD_OUT(i)}, .when = turns_##i},            \
       {INTO(ADD), .reads = {T(2), T(4)}, .writes = {T(2)}, .done = {T(4)}}, {                  \
     MOVE(GRAD_IN(i), T(2))                                                                     \
   }
-static const tsr__op_step rotary_backward[] = {TURN_BACK(1), TURN_BACK(0), {.action = TSR__DO_END}};
+static const tsr__op_step rotary_backward[] = {
+    TURN_BACK(1, 0, 0), TURN_BACK(0, SINE, COSINE), {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
                                     .node = "AddBackward0",
                                     .forward = rotary_forward,

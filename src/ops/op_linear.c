@@ -112,10 +112,10 @@ static const tsr__op_step linear_plain_forward[] = {
     {RUN(MM), .to = OUT(0), .reads = {IN(0), IN(1)}, SECOND_TRANSPOSED, .shape = mm_result},
     {.action = TSR__DO_END}};
 static const tsr__op_step linear_plain_backward[] = {
-    {RUN(MM), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .like = IN(0),
-     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat1_backward"},
     {RUN(MM), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(0)}, FIRST_TRANSPOSED, .like = IN(1),
      .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat2_backward"},
+    {RUN(MM), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .like = IN(0),
+     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat1_backward"},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_linear_plain = {.name = "linear without bias",
                                           .node = "MmBackward0",

@@ -231,12 +231,10 @@ const tsr__op_row tsr__op_silu = {
 
 /* ---- the rest ---- */
 
-/* Gradients by head have rows as their outer dimension, like those of attention: what was cast may
- * have been cached, and be a view of a projection before that. */
-static const tsr__op_step cast_forward[] = {{RUN(TO_COPY), .to = OUT(0), .reads = {IN(0)}, ASKED},
-                                            {.action = TSR__DO_END}};
+static const tsr__op_step cast_forward[] = {
+    {RUN(TO_COPY), .to = OUT(0), .reads = {IN(0)}, ASKED, LIKE}, {.action = TSR__DO_END}};
 static const tsr__op_step cast_backward[] = {
-    {RUN(TO_COPY), .to = GRAD_IN(0), .reads = {GRAD_OUT(0)}, .like = IN(0), ROWS_FIRST},
+    {RUN(TO_COPY), .to = GRAD_IN(0), .reads = {GRAD_OUT(0)}, .typed = IN(0), LIKE},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_cast = {
     .name = "cast", .node = "ToCopyBackward0", .forward = cast_forward, .backward = cast_backward};

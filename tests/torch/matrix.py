@@ -115,9 +115,10 @@ def step_of(model, optimizer, options, batch, seq):
     parts = options.get('accumulate', 1)
 
     def step():
-        optimizer.zero_grad()
-        for _ in range(parts):
+        for number in range(parts):
             kept['batch'] = inputs(options, batch, seq)
+            if number == 0:
+                optimizer.zero_grad()
             with region(options):
                 kept['outputs'] = model(**kept['batch'])
             (kept['outputs'].loss if parts == 1 else kept['outputs'].loss / parts).backward()
