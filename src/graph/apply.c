@@ -107,7 +107,7 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
   record.is_autocast = tape->is_autocast;
   record.attributes = attributes ? *attributes : none;
   call.attributes = &record.attributes;
-  for (uint32_t i = 0; i < input_count; i++) {
+  for (uint32_t i = input_count; i-- > 0;) { /* the last one first: gcc evaluates arguments so */
     bool casts = tape->is_autocast && row->autocast != TSR__AUTOCAST_NONE;
     tsr__tensor_id in =
         casts ? cast_input(tape, (tsr__op_autocast)row->autocast, inputs[i]) : inputs[i];

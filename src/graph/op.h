@@ -49,9 +49,11 @@
  * register holds it and it is not kept in another space, which the kernel must allow (in_place), and is a MAKE
  * otherwise.
  *
- * A gradient has the layout of its tensor: its dimensions are nested in the same order (PyTorch calls this the
- * gradient layout contract). So if an input is a view, autograd can view its gradient in the shape of the viewed
- * tensor. */
+ * A gradient has the layout of its tensor, unless the step says otherwise: its dimensions are nested in the same order.
+ * If an input is a view, autograd then views the gradient in the shape of the viewed tensor. If the gradient lies
+ * otherwise, as those of some of PyTorch's kernels do, autograd copies it (backward.c).
+ *
+ * A gradient that consists of parts, each the result of another autograd node, may be passed on in parts: GIVE. */
 #ifndef TSR_GRAPH_OP_H
 #define TSR_GRAPH_OP_H
 
@@ -77,6 +79,7 @@ typedef enum tsr__op_kind {
   TSR__OP_ATTENTION_GPT2, /* eager: matmul, softmax, dropout, matmul */
   TSR__OP_ATTENTION_LLAMA,
   TSR__OP_CAUSAL_MASK,
+  TSR__OP_MASK_CHECK,
   TSR__OP_DROPOUT,
   TSR__OP_ADD,
   TSR__OP_MUL,
@@ -235,7 +238,8 @@ extern const tsr__op_row tsr__op_embedding, tsr__op_conv1d, tsr__op_linear,
     tsr__op_linear_plain;                                      /* op_linear.c */
 extern const tsr__op_row tsr__op_layer_norm, tsr__op_rms_norm; /* op_norm.c */
 extern const tsr__op_row tsr__op_split, tsr__op_cache, tsr__op_repeat, tsr__op_rotary_table,
-    tsr__op_rotary, tsr__op_causal_mask; /* op_heads.c */
+    tsr__op_rotary;                                               /* op_heads.c */
+extern const tsr__op_row tsr__op_causal_mask, tsr__op_mask_check; /* op_mask.c */
 extern const tsr__op_row tsr__op_attention_efficient, tsr__op_attention_flash,
     tsr__op_attention_chunked;                                            /* op_attention.c */
 extern const tsr__op_row tsr__op_attention_math;                          /* op_math.c */

@@ -151,6 +151,9 @@ struct tsr__tape;
 typedef tsr__tensor_id tsr__tape_segment_fn(void *program, struct tsr__tape *tape, uint32_t index,
                                             const tsr__tensor_id *inputs);
 
+/* What a causal mask is made of (ops/op_mask.c). */
+typedef enum tsr__mask_form { TSR__MASK_PLAIN, TSR__MASK_PADDED, TSR__MASK_PACKED } tsr__mask_form;
+
 /* What an op needs besides its inputs; each kind reads its own (op.h). */
 typedef struct tsr__op_attributes {
   uint64_t features; /* outputs of a linear; rows of a mask; heads' width of a rotary table */
@@ -161,7 +164,7 @@ typedef struct tsr__op_attributes {
   double dropout;    /* the probability that an element is dropped */
   double epsilon;    /* of a normalisation */
   uint8_t dtype;     /* tsr__dtype: of a cast */
-  uint8_t which;     /* of the tensors of a batch */
+  uint8_t which;     /* of the tensors of a batch; of a mask: a tsr__mask_form */
   bool is_tanh;      /* of a fused GELU: approximated */
   bool is_packed;    /* q, k and v are views of one tensor */
   bool is_autocast;  /* of a checkpoint */

@@ -67,6 +67,7 @@ typedef enum tsr__kernel {
                            * they are times, an fp32 number: its largest absolute number / 127 */
   TSR__KERNEL_DEQUANTISE, /* back: r0 is w0 of QUANTISE; w0 */
   TSR__KERNEL_CLONE,      /* r0 */
+  TSR__KERNEL_INDEX,      /* r0, at all its places */
   TSR__KERNEL_REPEAT,     /* each of r0's heads (dimension 1) several times, one after another */
   TSR__KERNEL_CAT,        /* r0, r1, ... along dimension s0, which counts from the end: -1 */
   TSR__KERNEL_PAD,        /* r0 with s0 after each row, up to w0's length */
@@ -86,7 +87,6 @@ typedef enum tsr__kernel {
   TSR__KERNEL_ALL,  /* whether all of r0's row are true */
   TSR__KERNEL_TRIL, /* r0, but 0 where the column is beyond the row */
   TSR__KERNEL_CUMSUM,
-  TSR__KERNEL_DIFFERENCES, /* each element less the one before; the first is 1 */
   TSR__KERNEL_SOFTMAX,
   TSR__KERNEL_SOFTMAX_BACKWARD, /* (r0 - sum of r0 * r1) * r1, where r1 = the softmax */
   TSR__KERNEL_LOG_SOFTMAX,

@@ -120,23 +120,6 @@ void tsr__reference_cumsum(const tsr__kernel_args *args) {
   }
 }
 
-void tsr__reference_differences(const tsr__kernel_args *args) {
-  tsr__strided from = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
-  double numbers[TSR__TILE];
-  for (uint64_t row = 0; row < tsr__strided_rows(&to); row++) {
-    double before = 0;
-    TSR__EACH_TILE(column, count, to.dim[3]) {
-      tsr__strided_load_row(&from, tsr__strided_row(&from, row), column, count, numbers);
-      for (size_t i = 0; i < count; i++) {
-        double own = numbers[i];
-        numbers[i] = column + i ? own - before : 1;
-        before = own;
-      }
-      tsr__strided_store_row(&to, tsr__strided_row(&to, row), column, count, numbers);
-    }
-  }
-}
-
 /* ---- softmax ---- */
 
 /* The largest number of a row, and the sum of exp(number - largest). */

@@ -140,15 +140,27 @@ void tsr__program_note_hidden(tsr__program *p, tsr__tensor_id hidden) {
   if (!TSR__VECTOR_PUSH(&p->hidden, hidden)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
 }
 
+/* masking_utils.py, _preprocess_mask_arguments(): what tells which positions may be attended to. */
+static tsr__mask_form mask_form(const tsr__program *p) {
+  if (p->has_attention_mask) return TSR__MASK_PADDED;
+  return p->uses_cache ? TSR__MASK_PLAIN : TSR__MASK_PACKED;
+}
+
 void tsr__program_mask(tsr__program *p) {
   tsr__tape *t = p->tape;
-  tsr__op_attributes attributes = {
-      .features = p->batch, .dtype = TSR__DTYPE_BOOL, .window = p->model->window};
+  tsr__op_attributes attributes = {.features = p->batch,
+                                   .dtype = TSR__DTYPE_BOOL,
+                                   .which = (uint8_t)mask_form(p),
+                                   .window = p->model->window};
+  tsr__tensor_id inputs[] = {p->position_ids, p->attention_mask};
   p->mask = 0;
-  if (!p->has_mask) return;
+  if (!p->has_mask && !p->checks_mask) return;
   if (p->is_eager) attributes.dtype = (uint8_t)p->dtype;
   tsr__trace_enter(t, p->is_eager ? TSR__PLACE_MASK_EAGER : TSR__PLACE_MASK);
-  p->mask = tsr__op_apply(t, TSR__OP_CAUSAL_MASK, &attributes, &p->position_ids, 1, NULL);
+  if (p->has_mask)
+    p->mask = tsr__op_apply(t, TSR__OP_CAUSAL_MASK, &attributes, inputs, 2, NULL);
+  else
+    (void)tsr__op_apply(t, TSR__OP_MASK_CHECK, NULL, &p->attention_mask, 1, NULL);
   tsr__trace_leave(t);
 }
 
@@ -600,12 +612,14 @@ void tsr__program_swap_modes(tsr__program *p) {
   p->evaluation = (tsr__forward_mode){.batch = p->batch,
                                       .uses_cache = p->uses_cache,
                                       .has_mask = p->has_mask,
+                                      .checks_mask = p->checks_mask,
                                       .repeats_heads = p->repeats_heads,
                                       .attention = p->attention,
                                       .plan = p->plan};
   p->batch = other.batch;
   p->uses_cache = other.uses_cache;
   p->has_mask = other.has_mask;
+  p->checks_mask = other.checks_mask;
   p->repeats_heads = other.repeats_heads;
   p->attention = other.attention;
   p->plan = other.plan;

@@ -48,7 +48,7 @@ typedef struct tsr__unit_sum {
  * attends depends on the mask. */
 typedef struct tsr__forward_mode {
   uint64_t batch;
-  bool uses_cache, has_mask, repeats_heads;
+  bool uses_cache, has_mask, checks_mask, repeats_heads;
   tsr__op_kind attention;
   tsr__plan plan;
 } tsr__forward_mode;
@@ -77,6 +77,7 @@ typedef struct tsr__program {
   tsr__tensor_id
       attention_weights;        /* eager attention's, while the function that attends runs; or 0 */
   bool has_mask;                /* transformers makes one */
+  bool checks_mask;             /* ... or looks whether the batch's masks anything */
   bool has_attention_mask;      /* the batch brings one, of ones */
   bool repeats_heads;           /* keys and values are copied for all heads */
   tsr__plan plan;               /* for each layer */

@@ -191,6 +191,7 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   assert(m->kv_heads && m->heads % m->kv_heads == 0);
   p->is_eager = o->attention == TSR_ATTENTION_EAGER;
   p->has_mask = p->is_eager || (is_masked && has_kernel_mask);
+  p->checks_mask = p->has_attention_mask && !p->is_eager && o->attention != TSR_ATTENTION_CHUNKED;
   p->repeats_heads = is_grouped && (p->is_eager || p->has_mask);
   p->attention = TSR__OP_ATTENTION_FLASH;
   if (is_masked && (!is_half || p->has_mask || o->attention == TSR_ATTENTION_EFFICIENT))

@@ -4,9 +4,10 @@
  * (batch, rows, heads * width), the layout that the output projection needs, and that the kernels
  * write.
  *
- *   memory-efficient  saves q, k, v, out, a log-sum-exp per row (rows rounded up to 32) and the
- *                     dropout's seed and offset; a mask is a float tensor for it, so that a boolean
- *                     one is converted, and kept (transformers/attention.cu, attention_backward.cu)
+ *   memory-efficient  saves q, k, v, out, a log-sum-exp per row (rows rounded up to 32; not made
+ *                     without gradients) and the dropout's seed and offset; a mask is a float tensor
+ *                     for it, so that a boolean one is converted, and kept: where(not mask, -inf, 0)
+ *                     (transformers/attention.cpp, cuda/attention.cu, attention_backward.cu)
  *   flash             the same, without masks; its backward accumulates dq in fp32 (flash_api.cpp)
  *   chunked           our own: scores of `chunk` query rows exist at a time, in both directions
  *
@@ -180,6 +181,9 @@ static bool is_full(const tsr__op_call *call) {
 static bool is_grouped(const tsr__op_call *call) {
   return tsr__op_shape(call, K).dim[1] != tsr__op_shape(call, Q).dim[1];
 }
+static bool is_recorded(const tsr__op_call *call) {
+  return call->is_recorded;
+}
 static bool wants_q(const tsr__op_call *call) {
   return call->reg[GRAD_IN(0)] != 0;
 }
@@ -225,14 +229,16 @@ static double minus_infinity(const tsr__op_call *call) {
 }
 
 static const tsr__op_step efficient_forward[] = {
-    {RUN(ZEROS_LIKE), .to = T(0), .like = MASK, .typed = Q, .when = has_mask},
     {RUN(NOT), .to = T(1), .reads = {MASK}, .when = has_mask},
-    {INTO(MASKED_FILL), .reads = {T(0), T(1)}, .writes = {T(0)}, .scalars = {RULE(minus_infinity)},
-     .done = {T(1)}, .when = has_mask},
+    {RUN(ZEROS), .to = T(2), .like = Q, .shape = scalar, .when = has_mask},
+    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(minus_infinity)},
+     .when = has_mask},
+    {RUN(WHERE), .to = T(0), .reads = {T(1), T(3), T(2)}, .like = MASK, .typed = Q,
+     .done = {T(3), T(1), T(2)}, .when = has_mask},
     {RUN(PAD), .to = T(0), .reads = {T(0)}, .scalars = {NUMBER(0)}, .shape = padded_mask,
      .when = has_odd_mask},
     {MAKE(EFFICIENT), .to = OUT(0), .like = Q, .shape = result},
-    {MAKE(EFFICIENT), .to = T(1), F32, .shape = rows_32},
+    {MAKE(EFFICIENT), .to = T(1), F32, .shape = rows_32, .when = is_recorded},
     {MAKE(EFFICIENT), .to = T(2), I64, .shape = one},    /* seed */
     {MAKE(EFFICIENT), .to = T(3), I64, .shape = scalar}, /* offset */
     {RUN(EFFICIENT), .reads = {Q, K, V, T(0)}, .writes = {OUT(0), T(1), T(2), T(3)},

@@ -1,5 +1,5 @@
 /* op_heads.c - what comes between projections and attention: splitting, caching, repeating and
- * turning heads, and the mask.
+ * turning heads.
  *
  * Heads are (batch, heads, rows, width), mostly views of (batch, rows, heads * width). */
 #include "graph/table.h"
@@ -223,77 +223,6 @@ const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
                                     .node = "AddBackward0",
                                     .forward = rotary_forward,
                                     .backward = rotary_backward};
-
-/* ---- causal mask: positions; `features` is the batch, `dtype` boolean or an additive mask's ----
- *
- * What transformers makes where it does not leave causality to the kernel: which sequence a
- * position belongs to, compared for all pairs (masking_utils.py). */
-
-static uint64_t row_count(const tsr__op_call *call) {
-  return tsr__shape_elements(tsr__op_shape(call, IN(0)));
-}
-static tsr__shape batch_rows(const tsr__op_call *call) {
-  return TSR__SHAPE(call->attributes->features, row_count(call));
-}
-static tsr__shape columns(const tsr__op_call *call) {
-  return TSR__SHAPE(row_count(call));
-}
-static tsr__shape pairs(const tsr__op_call *call) {
-  return TSR__SHAPE(row_count(call), row_count(call));
-}
-static tsr__shape batch_pairs(const tsr__op_call *call) {
-  return TSR__SHAPE(call->attributes->features, 1, row_count(call), row_count(call));
-}
-
-/* Positions, for each of the batch; a list of numbers as a column; and for each of the batch as
- * columns and as rows of its pairs. */
-static tsr__layout each_of_batch(const tsr__op_call *call, tsr__layout layout) {
-  return tsr__layout_broadcast(layout, batch_rows(call));
-}
-static tsr__layout as_column(const tsr__op_call *call, tsr__layout layout) {
-  return tsr__layout_swap(tsr__layout_broadcast(layout, TSR__SHAPE(1, row_count(call))), 0, 1);
-}
-static tsr__layout batch_columns(const tsr__op_call *call, tsr__layout layout) {
-  tsr__layout made = {.offset = layout.offset,
-                      .stride = {layout.stride[0], 0, 0, layout.stride[1]}};
-  made.shape = TSR__SHAPE(call->attributes->features, 1, 1, row_count(call));
-  return made;
-}
-static tsr__layout batch_column(const tsr__op_call *call, tsr__layout layout) {
-  return tsr__layout_swap(batch_columns(call, layout), 2, 3);
-}
-
-static double window(const tsr__op_call *call) {
-  return (double)call->attributes->window;
-}
-
-/* What is added to a score that does not count: the smallest number of the type. */
-static double lowest(const tsr__op_call *call) {
-  return tsr__dtype_lowest((tsr__dtype)call->attributes->dtype);
-}
-
-static bool is_additive(const tsr__op_call *call) {
-  return call->attributes->dtype != TSR__DTYPE_BOOL;
-}
-
-static const tsr__op_step causal_mask_forward[] = {
-    {VIEW(T(6), IN(0), each_of_batch)},
-    {RUN(DIFFERENCES), .to = T(0), .reads = {T(6)}, I64, .shape = batch_rows, .done = {T(6)}},
-    {RUN(NE), .to = T(1), .reads = {T(0)}, .scalars = {NUMBER(1)}, BOOL, .shape = batch_rows},
-    {RUN(CUMSUM), .to = T(2), .reads = {T(1)}, I64, .shape = batch_rows, .done = {T(1), T(0)}},
-    {RUN(ARANGE), .to = T(3), I64, .shape = columns, .scalars = {NUMBER(0), NUMBER(1)}},
-    {VIEW(T(6), T(3), as_column)},
-    {RUN(ATTENDS), .to = T(4), .reads = {T(3), T(6)}, .scalars = {RULE(window)}, BOOL,
-     .shape = pairs, .done = {T(6)}},
-    {VIEW(T(6), T(2), batch_columns)},
-    {VIEW(T(7), T(2), batch_column)},
-    {RUN(EQ), .to = T(5), .reads = {T(6), T(7)}, BOOL, .shape = batch_pairs, .done = {T(7), T(6)}},
-    {RUN(AND), .to = OUT(0), .reads = {T(4), T(5)}, .shape = batch_pairs,
-     .done = {T(5), T(4), T(3), T(2)}},
-    {RUN(WHERE), .to = OUT(0), .reads = {OUT(0)}, .scalars = {NUMBER(0), RULE(lowest)}, ASKED,
-     .when = is_additive},
-    {.action = TSR__DO_END}};
-const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causal_mask_forward};
 
 /* ---- tessera's own ---- */
 

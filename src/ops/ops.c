@@ -27,6 +27,7 @@ const tsr__rule_book tsr__book_torch = {
             [TSR__OP_ATTENTION_GPT2] = &tsr__op_attention_gpt2,
             [TSR__OP_ATTENTION_LLAMA] = &tsr__op_attention_llama,
             [TSR__OP_CAUSAL_MASK] = &tsr__op_causal_mask,
+            [TSR__OP_MASK_CHECK] = &tsr__op_mask_check,
             [TSR__OP_DROPOUT] = &tsr__op_dropout,
             [TSR__OP_ADD] = &tsr__op_add,
             [TSR__OP_MUL] = &tsr__op_mul,

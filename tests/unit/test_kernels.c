@@ -237,10 +237,6 @@ static void want_cumsum(const dense *r, dense *w, const double *s) {
     w->v[INDEX(w)] = sum;
   }
 }
-static void want_differences(const dense *r, dense *w, const double *s) {
-  (void)s;
-  FOR4(w) w->v[INDEX(w)] = d ? AT(r[0]) - at4(&r[0], a, b, c, d - 1) : 1;
-}
 static double row_log_sum(const dense *x, uint64_t a, uint64_t b, uint64_t c) {
   double sum = 0;
   for (uint64_t i = 0; i < x->dim[3]; i++) sum += exp(at4(x, a, b, c, i));
@@ -729,7 +725,6 @@ static const kernel_case cases[] = {
     {K(TRIL), R(A(2, 3, 7, 5)), W(A(2, 3, 7, 5)), .want = want_tril},
     {K(TRIL), R(B(4, 300)), W(B(4, 300)), .want = want_tril},
     {K(CUMSUM), R(B(3, 300)), W(I(3, 300)), .want = want_cumsum},
-    {K(DIFFERENCES), R(I(3, 300)), W(I(3, 300)), .want = want_differences},
     {K(SOFTMAX), R(A(4, 300)), W(A(4, 300)), .want = want_softmax},
     {K(SOFTMAX_BACKWARD), R(A(4, 300), A(4, 300)), W(A(4, 300)), .want = want_softmax_backward},
     {K(LOG_SOFTMAX), R(A(4, 300)), W(A(4, 300)), .want = want_log_softmax},
