@@ -64,6 +64,14 @@ static tsr__tensor_id cast_input(tsr__tape *tape, tsr__op_autocast policy, tsr__
   return cast;
 }
 
+/* The input that is cast in this turn. Inputs that the row's order lacks come in order, after the others. */
+static uint32_t cast_turn(const tsr__op_row *row, uint32_t input_count, uint32_t turn) {
+  uint32_t next = turn < TSR__OP_CASTS ? row->casts[turn] : 0;
+  assert(next <= input_count && turn < input_count);
+  if (!row->casts[0]) return input_count - 1 - turn;
+  return next ? next - 1 : turn;
+}
+
 /* ---- the op ---- */
 
 /* Record what the op made and saved. */
@@ -107,7 +115,8 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
   record.is_autocast = tape->is_autocast;
   record.attributes = attributes ? *attributes : none;
   call.attributes = &record.attributes;
-  for (uint32_t i = input_count; i-- > 0;) { /* the last one first: gcc evaluates arguments so */
+  for (uint32_t turn = 0; turn < input_count; turn++) {
+    uint32_t i = cast_turn(row, input_count, turn);
     bool casts = tape->is_autocast && row->autocast != TSR__AUTOCAST_NONE;
     tsr__tensor_id in =
         casts ? cast_input(tape, (tsr__op_autocast)row->autocast, inputs[i]) : inputs[i];

@@ -273,8 +273,9 @@ static tsr__tensor_id validate(tsr__tape *tape, tsr__tensor_id grad, tsr__tensor
   }
   if (tsr__tensor_dtype(tape, grad) != tsr__tensor_dtype(tape, input)) {
     tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .reads = {grad}};
-    tsr__tensor_id cast = make_gradient(tape, TSR__PLACE_MATCH_GRADIENT, use,
-                                        tsr__tensor_dtype(tape, input), like_input);
+    tsr__tensor_id cast =
+        make_gradient(tape, TSR__PLACE_MATCH_GRADIENT, use, tsr__tensor_dtype(tape, input),
+                      tsr__layout_like(tsr__tensor_layout(tape, grad)));
     tsr__tensor_release(tape, grad);
     grad = cast;
   }
@@ -345,6 +346,21 @@ static void end_call(tsr__tape *tape, tsr__op_call *call) {
     if (call->needs[i]) hand_on(tape, call->reg[IN(i)], call->reg[GRAD_IN(i)]);
 }
 
+static void finish_leaves(tsr__tape *tape) {
+  for (size_t i = 0; i < tape->ready_leaves.count; i++)
+    finish_leaf(tape, tape->ready_leaves.items[i]);
+  tape->ready_leaves.count = 0;
+}
+
+void tsr__op_hand_gradient(tsr__op_call *call, uint32_t i) {
+  tsr__tensor_id grad = call->reg[GRAD_IN(i)];
+  assert(i < call->input_count && call->needs[i] && !call->reg[SO_FAR(i)]);
+  call->reg[GRAD_IN(i)] = 0;
+  call->needs[i] = false;
+  hand_on(call->tape, call->reg[IN(i)], validate(call->tape, grad, call->reg[IN(i)]));
+  finish_leaves(call->tape);
+}
+
 static void run_op(tsr__tape *tape, uint32_t index) {
   tsr__op_call call = begin_call(tape, index);
   tsr__op_attributes attributes = tape->ops.items[index].attributes; /* ops may move */
@@ -362,9 +378,7 @@ static void run_op(tsr__tape *tape, uint32_t index) {
     tsr__op_run_steps(&call, row->backward);
   tsr__trace_leave(tape);
   end_call(tape, &call);
-  for (size_t i = 0; i < tape->ready_leaves.count; i++)
-    finish_leaf(tape, tape->ready_leaves.items[i]);
-  tape->ready_leaves.count = 0;
+  finish_leaves(tape);
   tsr__trace_leave(tape);
 }
 

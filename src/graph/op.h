@@ -166,6 +166,7 @@ typedef enum tsr__op_action {
   TSR__DO_SAVE,  /* keep reads[0] as `to`, a SAVED register */
   TSR__DO_PASS,  /* `to` is reads[0] too */
   TSR__DO_GIVE, /* reads[0], which is empty then, is a first part of `to`, a gradient, and passed on now */
+  TSR__DO_HAND, /* `to`, a gradient, is complete and passed on now */
   TSR__DO_FREE, /* only release what `done` lists */
   TSR__DO_LOOP, /* what follows, `count` times, */
   TSR__DO_AGAIN /* up to here */
@@ -223,10 +224,14 @@ typedef struct tsr__op_step {
   uint8_t done[TSR__STEP_DONE];                /* release afterwards, in this order */
 } tsr__op_step;
 
+enum { TSR__OP_CASTS = 4 };
+
 typedef struct tsr__op_row {
-  const char *name;                       /* in the project's words */
-  const char *node;                       /* PyTorch's autograd node, or NULL: no gradient passes */
-  uint8_t autocast;                       /* tsr__op_autocast */
+  const char *name; /* in the project's words */
+  const char *node; /* PyTorch's autograd node, or NULL: no gradient passes */
+  uint8_t autocast; /* tsr__op_autocast */
+  /* The order in which it casts inputs, counted from 1; if empty, the last one first: gcc evaluates arguments so. */
+  uint8_t casts[TSR__OP_CASTS];
   const tsr__op_step *forward, *backward; /* NULL: nothing happens to memory, or see below */
   /* Instead of steps, for the one op that runs others: checkpoint. */
   void (*run_forward)(tsr__op_call *call);
@@ -325,9 +330,10 @@ typedef struct tsr__kernel_use {
  * Not held. */
 tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id tensor);
 
-/* Add a part of the gradient of an op's input to what has arrived for it, before the op passes on the rest. Uses up
- * `part`. */
+/* Before an op's backward ends: add a part of the gradient of an input to what has arrived for that, and use `part` up;
+ * or pass on the i-th gradient, which is complete. */
 void tsr__tape_give_gradient(tsr__tape *tape, tsr__tensor_id input, tsr__tensor_id part);
+void tsr__op_hand_gradient(tsr__op_call *call, uint32_t i);
 
 /* Note a run of tensors that are there. */
 void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use);

@@ -314,16 +314,20 @@ static void move(tsr__op_call *call, const tsr__op_step *step) {
   call->reg[step->reads[0]] = 0;
 }
 
-/* The sum is autograd's, not the node's. */
+/* What autograd does with gradients belongs to no node. */
 static void give(tsr__op_call *call, const tsr__op_step *step) {
+  uint32_t input = input_of(step->to);
   tsr__tensor_id part = call->reg[step->reads[0]];
   const char *node = call->node;
-  assert(input_of(step->to) && part);
+  assert(input && (part || step->action == TSR__DO_HAND));
   call->reg[step->reads[0]] = 0;
-  call->node = NULL;
   tsr__trace_leave(call->tape);
-  tsr__tape_give_gradient(call->tape, call->reg[input_of(step->to)], part);
+  if (step->action == TSR__DO_HAND)
+    tsr__op_hand_gradient(call, input - IN(0));
+  else
+    tsr__tape_give_gradient(call->tape, call->reg[input], part);
   tsr__trace_enter(call->tape, TSR__PLACE_NODE);
+  call->node = NULL;
   tsr__op_node(call, node);
 }
 
@@ -348,7 +352,8 @@ static void run_step(tsr__op_call *call, const tsr__op_step *step) {
     tsr__op_save(call, step->to - SAVED(0), call->reg[step->reads[0]]);
     break;
   case TSR__DO_PASS: pass(call, step); break;
-  case TSR__DO_GIVE: give(call, step); break;
+  case TSR__DO_GIVE:
+  case TSR__DO_HAND: give(call, step); break;
   case TSR__DO_FREE:
   case TSR__DO_LOOP:
   case TSR__DO_AGAIN:

@@ -274,6 +274,7 @@ const tsr__op_row tsr__op_attention_efficient = {.name = "memory-efficient atten
                                                  .node =
                                                      "ScaledDotProductEfficientAttentionBackward0",
                                                  .autocast = TSR__AUTOCAST_LOW,
+                                                 .casts = {1, 2, 3},
                                                  .forward = efficient_forward,
                                                  .backward = efficient_backward};
 
@@ -311,6 +312,7 @@ static const tsr__op_step flash_backward[] = {
 const tsr__op_row tsr__op_attention_flash = {.name = "flash attention",
                                              .node = "ScaledDotProductFlashAttentionBackward0",
                                              .autocast = TSR__AUTOCAST_LOW,
+                                             .casts = {1, 2, 3},
                                              .forward = flash_forward,
                                              .backward = flash_backward};
 

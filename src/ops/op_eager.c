@@ -15,20 +15,21 @@
 
 #include "graph/table.h"
 
-#define Q       IN(0)
-#define K       IN(1)
-#define V       IN(2)
-#define MASK    IN(3)
-#define BUFFER  IN(4)
-#define SAVED_Q SAVED(0)
-#define SAVED_K SAVED(1)
-#define SOFTMAX SAVED(2)
-#define WEIGHTS SAVED(3)
-#define SAVED_V SAVED(4)
-#define DROPPED SAVED(5)
-#define CAUSAL  SAVED(6)
-#define DIVISOR SAVED(7)
-#define SCORES  T(2)
+#define Q        IN(0)
+#define K        IN(1)
+#define V        IN(2)
+#define MASK     IN(3)
+#define BUFFER   IN(4)
+#define SAVED_Q  SAVED(0)
+#define SAVED_K  SAVED(1)
+#define SOFTMAX  SAVED(2)
+#define WEIGHTS  SAVED(3)
+#define SAVED_V  SAVED(4)
+#define DROPPED  SAVED(5)
+#define CAUSAL   SAVED(6)
+#define DIVISOR  SAVED(7)
+#define SCORES   T(2)
+#define VARIABLE T(8) /* of the function: there until it returns */
 
 static tsr__shape scores(const tsr__op_call *call) {
   tsr__shape shape = tsr__op_shape(call, Q);
@@ -119,50 +120,57 @@ static bool is_plain(const tsr__op_call *call) {
       {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                                \
       {MOVE(SCORES, T(3)), .when = has_dropout}, {DENSE(T(5), V)}, {SAVE(3, SCORES)},              \
       {SAVE(4, T(5))}, {RUN(BMM), .to = T(6), .reads = {SCORES, T(5)}, .like = Q, .done = {T(5)}}, \
-      {VIEW(T(5), T(6), by_row)},                                                                  \
+      {VIEW(T(5), T(6), by_row), .done = {VARIABLE}},                                              \
       {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .done = {T(5), T(6)}}, {        \
     MOVE(OUT(1), SCORES)                                                                           \
   }
 
 /* From the result's gradient to that of the scores, in T(1). */
-#define WEIGH_VALUES_BACK                                                                       \
-  {VIEW(T(2), GRAD_OUT(0), by_head)},                                                           \
-      {RUN(CLONE),                                                                              \
-       .to = T(0),                                                                              \
-       .reads = {T(2)},                                                                         \
-       .like = Q,                                                                               \
-       .node = "UnsafeViewBackward0",                                                           \
-       .done = {T(2), GRAD_OUT(0)}},                                                            \
-      {RUN(BMM),  .to = T(1),      .reads = {T(0), SAVED_V}, SECOND_TRANSPOSED,                 \
-       .like = Q, .shape = scores, .node = "BmmBackward0",   .within = "bmm_self_backward"},    \
-      {RUN(BMM),                                                                                \
-       .to = GRAD_IN(2),                                                                        \
-       .reads = {WEIGHTS, T(0)},                                                                \
-       FIRST_TRANSPOSED,                                                                        \
-       .like = V,                                                                               \
-       .typed = Q,                                                                              \
-       IN_ORDER,                                                                                \
-       .within = "bmm_mat2_backward",                                                           \
-       .done = {T(0), WEIGHTS, SAVED_V}},                                                       \
-      {RUN(DROPOUT_BACKWARD),   .to = T(1),          .reads = {T(1), DROPPED},                  \
-       .scalars = {RULE(kept)}, .when = has_dropout, .node = "NativeDropoutBackward0",          \
-       .done = {DROPPED}},                                                                      \
-      {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                          \
-      {RUN(SOFTMAX_BACKWARD), .to = T(1), .reads = {T(1), SOFTMAX}, .node = "SoftmaxBackward0", \
-       .done = {SOFTMAX}},                                                                      \
-  {                                                                                             \
-    CAST(T(1), T(1)), .typed = Q, .node = "ToCopyBackward0"                                     \
+#define WEIGH_VALUES_BACK                                                                            \
+  {VIEW(T(2), GRAD_OUT(0), by_head)},                                                                \
+      {RUN(CLONE),                                                                                   \
+       .to = T(0),                                                                                   \
+       .reads = {T(2)},                                                                              \
+       .like = Q,                                                                                    \
+       .node = "UnsafeViewBackward0",                                                                \
+       .done = {T(2), GRAD_OUT(0)}},                                                                 \
+      {RUN(BMM),                                                                                     \
+       .to = GRAD_IN(2),                                                                             \
+       .reads = {WEIGHTS, T(0)},                                                                     \
+       FIRST_TRANSPOSED,                                                                             \
+       .like = V,                                                                                    \
+       .typed = Q,                                                                                   \
+       IN_ORDER,                                                                                     \
+       .node = "BmmBackward0",                                                                       \
+       .within = "bmm_mat2_backward"},                                                               \
+      {RUN(BMM),  .to = T(1),      .reads = {T(0), SAVED_V},      SECOND_TRANSPOSED,                 \
+       .like = Q, .shape = scores, .within = "bmm_self_backward", .done = {T(0), WEIGHTS, SAVED_V}}, \
+      {RUN(DROPOUT_BACKWARD),   .to = T(1),          .reads = {T(1), DROPPED},                       \
+       .scalars = {RULE(kept)}, .when = has_dropout, .node = "NativeDropoutBackward0",               \
+       .done = {DROPPED}},                                                                           \
+      {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                               \
+      {RUN(SOFTMAX_BACKWARD), .to = T(1), .reads = {T(1), SOFTMAX}, .node = "SoftmaxBackward0",      \
+       .done = {SOFTMAX}},                                                                           \
+  {                                                                                                  \
+    CAST(T(1), T(1)), .typed = Q, .node = "ToCopyBackward0"                                          \
   }
 
 /* From the gradient of the product to those of q and k. */
-#define PRODUCT_BACK                                                                             \
-  {RUN(BMM), .to = GRAD_IN(0),       .reads = {T(1), SAVED_K},     .like = Q,                    \
-   IN_ORDER, .node = "BmmBackward0", .within = "bmm_self_backward"},                             \
-  {                                                                                              \
-    RUN(BMM), .to = GRAD_IN(1), .reads = {T(1), SAVED_Q}, FIRST_TRANSPOSED, .like = K, IN_ORDER, \
-              .typed = Q, .within = "bmm_mat2_backward", .done = {                               \
-                T(1)                                                                             \
-              }                                                                                  \
+#define PRODUCT_BACK                                                           \
+  {RUN(BMM),                                                                   \
+   .to = GRAD_IN(1),                                                           \
+   .reads = {T(1), SAVED_Q},                                                   \
+   FIRST_TRANSPOSED,                                                           \
+   .like = K,                                                                  \
+   IN_ORDER,                                                                   \
+   .typed = Q,                                                                 \
+   .node = "BmmBackward0",                                                     \
+   .within = "bmm_mat2_backward"},                                             \
+  {                                                                            \
+    RUN(BMM), .to = GRAD_IN(0), .reads = {T(1), SAVED_K}, .like = Q, IN_ORDER, \
+              .within = "bmm_self_backward", .done = {                         \
+                T(1)                                                           \
+              }                                                                \
   }
 
 /* ---- GPT-2 ---- */
@@ -172,9 +180,9 @@ static const tsr__op_step gpt2_forward[] = {
     {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(root_of_width)}},
     {RUN(DIV), .to = SCORES, .reads = {SCORES, T(3)}},
     {SAVE(7, T(3)), .done = {T(3)}},
-    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(lowest)}},
+    {RUN(FULL), .to = VARIABLE, .like = Q, .shape = scalar, .scalars = {RULE(lowest)}},
     {VIEW(T(7), BUFFER, causal_part)},
-    {RUN(WHERE), .to = SCORES, .reads = {T(7), SCORES, T(3)}, .like = SCORES, .done = {T(3)}},
+    {RUN(WHERE), .to = SCORES, .reads = {T(7), SCORES, VARIABLE}, .like = SCORES},
     {SAVE(6, T(7)), .done = {T(7)}},
     {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
     {FREE(T(1), T(0))},
@@ -185,8 +193,9 @@ static const tsr__op_step gpt2_forward[] = {
     {.action = TSR__DO_END}};
 static const tsr__op_step gpt2_backward[] = {
     WEIGH_VALUES_BACK,
-    {RUN(WHERE), .to = T(1), .reads = {CAUSAL, T(1)}, .scalars = {NUMBER(0)}, .like = T(1),
+    {RUN(FULL), .to = T(2), .like = T(1), .shape = scalar, .scalars = {NUMBER(0)},
      .node = "WhereBackward0"},
+    {RUN(WHERE), .to = T(1), .reads = {CAUSAL, T(1), T(2)}, .like = T(1), .done = {T(2)}},
     {RUN(DIV), .to = T(1), .reads = {T(1), DIVISOR}, .node = "DivBackward0",
      .within = "div_tensor_self_backward", .done = {DIVISOR}},
     PRODUCT_BACK,

@@ -97,6 +97,7 @@ static const tsr__op_step linear_backward[] = {
 const tsr__op_row tsr__op_linear = {.name = "linear",
                                     .node = "AddmmBackward0",
                                     .autocast = TSR__AUTOCAST_LOW,
+                                    .casts = {1, 3, 2},
                                     .forward = linear_forward,
                                     .backward = linear_backward};
 

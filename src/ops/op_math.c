@@ -189,5 +189,6 @@ static const tsr__op_step math_backward[] = {
 const tsr__op_row tsr__op_attention_math = {.name = "math attention",
                                             .node = "CloneBackward0",
                                             .autocast = TSR__AUTOCAST_LOW,
+                                            .casts = {1, 2, 3},
                                             .forward = math_forward,
                                             .backward = math_backward};

@@ -60,6 +60,11 @@ static bool is_wide(const tsr__op_call *call) {
   return !is_narrow(call);
 }
 
+/* What a checkpoint computed again for a node is gone when the node's function returns, which is before the engine sums. */
+static bool is_recomputed(const tsr__op_call *call) {
+  return call->tape->ops.items[call->op].holder[2] != 0;
+}
+
 #define WIDE_X     SAVED(0)
 #define ROOT       SAVED(1)
 #define NORMALISED SAVED(2)
@@ -85,8 +90,10 @@ static const tsr__op_step rms_norm_forward[] = {
 static const tsr__op_step rms_norm_backward[] = {
     {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), NORMALISED}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), WEIGHT}, .within = "mul_tensor_backward"},
+    {FREE(NORMALISED), .when = is_recomputed},
     {RUN(SUM), .to = GRAD_IN(1), .reads = {T(0)}, .like = IN(1), .typed = GRAD_OUT(0),
      .done = {T(0), GRAD_OUT(0), NORMALISED, WEIGHT}},
+    {HAND(GRAD_IN(1))},
     {RUN(TO_COPY), .to = T(1), .reads = {T(1)}, F32, .when = is_narrow, .node = "ToCopyBackward0"},
     {RUN(MUL), .to = T(2), .reads = {T(1), ROOT}, .node = "MulBackward0",
      .within = "mul_tensor_backward"},
