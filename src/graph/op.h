@@ -174,9 +174,10 @@ typedef enum tsr__op_action {
 
 /* The layout of a result's elements. */
 typedef enum tsr__op_nesting {
-  TSR__LIES_DENSE,     /* in order; a gradient as its input does */
-  TSR__LIES_IN_ORDER,  /* in order, a gradient too */
-  TSR__LIES_LIKE,      /* nested as those of `like`, or of the first operand */
+  TSR__LIES_DENSE,    /* in order; a gradient as its input does */
+  TSR__LIES_IN_ORDER, /* in order, a gradient too */
+  TSR__LIES_LIKE,     /* nested as those of `like`, or of the first operand */
+  TSR__LIES_ROWS_LAST, /* as the transpose of a product: the last dimension but one is the innermost */
   TSR__LIES_ROWS_FIRST /* heads as if split off rows: tsr__layout_rows_first */
 } tsr__op_nesting;
 

@@ -173,12 +173,22 @@ static uint32_t input_of(uint32_t reg) {
   return reg >= GRAD_IN(0) && reg < GRAD_IN(TSR__OP_INPUTS) ? reg - GRAD_IN(0) + IN(0) : 0;
 }
 
+static tsr__layout rows_last(tsr__shape shape) {
+  uint32_t last = shape.rank - 1;
+  assert(shape.rank >= 2);
+  uint64_t columns = shape.dim[last];
+  shape.dim[last] = shape.dim[last - 1];
+  shape.dim[last - 1] = columns;
+  return tsr__layout_swap(tsr__layout_dense(shape), last - 1, last);
+}
+
 static tsr__layout layout_of(const tsr__op_call *call, const tsr__op_step *step, tsr__shape shape) {
   uint32_t input = step->lies == TSR__LIES_LIKE ? 0 : input_of(step->to);
   tsr__layout model = tsr__op_layout(call, input ? input : model_of(step));
   switch ((tsr__op_nesting)step->lies) {
   case TSR__LIES_ROWS_FIRST: return tsr__layout_rows_first(shape);
   case TSR__LIES_IN_ORDER: return tsr__layout_dense(shape);
+  case TSR__LIES_ROWS_LAST: return rows_last(shape);
   case TSR__LIES_LIKE: break;
   case TSR__LIES_DENSE:
     if (!input) return tsr__layout_dense(shape);

@@ -64,6 +64,7 @@
 #define VIEWED .is_viewed = true
 
 #define LIKE       .lies = TSR__LIES_LIKE
+#define ROWS_LAST  .lies = TSR__LIES_ROWS_LAST
 #define IN_ORDER   .lies = TSR__LIES_IN_ORDER
 #define ROWS_FIRST .lies = TSR__LIES_ROWS_FIRST
 

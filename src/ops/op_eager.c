@@ -70,7 +70,7 @@ static double scale(const tsr__op_call *call) {
   return 1 / root_of_width(call);
 }
 static double lowest(const tsr__op_call *call) {
-  return tsr__dtype_lowest(tsr__op_dtype(call, Q));
+  return tsr__dtype_lowest(tsr__op_dtype(call, SCORES));
 }
 
 /* (batch, rows, heads * width) by head, (batch, heads, rows, width) by row, and the part of the
@@ -105,94 +105,115 @@ static bool is_plain(const tsr__op_call *call) {
   return !call->tape->is_autocast;
 }
 
-#define PRODUCT_OF_QUERIES_AND_KEYS                                                   \
-  {DENSE(T(0), Q)}, {DENSE(T(1), K)}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {             \
-    RUN(BMM), .to = SCORES, .reads = {T(0), T(1)}, SECOND_TRANSPOSED, .shape = scores \
+/* Under autocast each product casts its operands, the second one first; copies in order are made of what is not. */
+#define PRODUCT_OF_QUERIES_AND_KEYS                                                              \
+  {CAST(T(1), K), LOW, LIKE}, {CAST(T(5), Q), LOW, LIKE}, {DENSE(T(0), T(5))},                   \
+      {DENSE(T(1), T(1))}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {                                   \
+    RUN(BMM), .to = SCORES, .reads = {T(0), T(1)}, SECOND_TRANSPOSED, .shape = scores, .done = { \
+      T(0),                                                                                      \
+      T(1),                                                                                      \
+      T(5)                                                                                       \
+    }                                                                                            \
   }
 
-/* From the softmax, in SCORES, to the results. */
-#define WEIGH_VALUES                                                                               \
-  {SAVE(2, SCORES)}, {CAST(SCORES, SCORES), .typed = Q},                                           \
-      {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                            \
-      {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},                      \
-      {RUN(DROPOUT), .reads = {SCORES}, .writes = {T(3), T(4)}, .scalars = {RULE(dropout)},        \
-       .when = has_dropout},                                                                       \
-      {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                                \
-      {MOVE(SCORES, T(3)), .when = has_dropout}, {DENSE(T(5), V)}, {SAVE(3, SCORES)},              \
-      {SAVE(4, T(5))}, {RUN(BMM), .to = T(6), .reads = {SCORES, T(5)}, .like = Q, .done = {T(5)}}, \
-      {VIEW(T(5), T(6), by_row), .done = {VARIABLE}},                                              \
-      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .done = {T(5), T(6)}}, {        \
-    MOVE(OUT(1), SCORES)                                                                           \
+/* From the softmax, in SCORES, to the results. `model` has the type that the weights are cast to. */
+#define WEIGH_VALUES(model)                                                                 \
+  {SAVE(2, SCORES)}, {CAST(SCORES, SCORES), .typed = (model)},                              \
+      {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                     \
+      {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},               \
+      {RUN(DROPOUT), .reads = {SCORES}, .writes = {T(3), T(4)}, .scalars = {RULE(dropout)}, \
+       .when = has_dropout},                                                                \
+      {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                         \
+      {MOVE(SCORES, T(3)), .when = has_dropout}, {CAST(T(7), V), LOW, LIKE},                \
+      {CAST(T(9), SCORES), LOW}, {DENSE(T(5), T(7))}, {SAVE(3, T(9))}, {SAVE(4, T(5))},     \
+      {RUN(BMM),  .to = T(6),    .reads = {T(9), T(5)},                                     \
+       .like = Q, .typed = T(9), .done = {T(9), T(5), T(7)}},                               \
+      {VIEW(T(5), T(6), by_row), .done = {VARIABLE}},                                       \
+      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .done = {T(5), T(6)}}, { \
+    MOVE(OUT(1), SCORES)                                                                    \
   }
 
-/* From the result's gradient to that of the scores, in T(1). */
-#define WEIGH_VALUES_BACK                                                                            \
-  {VIEW(T(2), GRAD_OUT(0), by_head)},                                                                \
-      {RUN(CLONE),                                                                                   \
-       .to = T(0),                                                                                   \
-       .reads = {T(2)},                                                                              \
-       .like = Q,                                                                                    \
-       .node = "UnsafeViewBackward0",                                                                \
-       .done = {T(2), GRAD_OUT(0)}},                                                                 \
-      {RUN(BMM),                                                                                     \
-       .to = GRAD_IN(2),                                                                             \
-       .reads = {WEIGHTS, T(0)},                                                                     \
-       FIRST_TRANSPOSED,                                                                             \
-       .like = V,                                                                                    \
-       .typed = Q,                                                                                   \
-       IN_ORDER,                                                                                     \
-       .node = "BmmBackward0",                                                                       \
-       .within = "bmm_mat2_backward"},                                                               \
-      {RUN(BMM),  .to = T(1),      .reads = {T(0), SAVED_V},      SECOND_TRANSPOSED,                 \
-       .like = Q, .shape = scores, .within = "bmm_self_backward", .done = {T(0), WEIGHTS, SAVED_V}}, \
-      {RUN(DROPOUT_BACKWARD),   .to = T(1),          .reads = {T(1), DROPPED},                       \
-       .scalars = {RULE(kept)}, .when = has_dropout, .node = "NativeDropoutBackward0",               \
-       .done = {DROPPED}},                                                                           \
-      {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                               \
-      {RUN(SOFTMAX_BACKWARD), .to = T(1), .reads = {T(1), SOFTMAX}, .node = "SoftmaxBackward0",      \
-       .done = {SOFTMAX}},                                                                           \
-  {                                                                                                  \
-    CAST(T(1), T(1)), .typed = Q, .node = "ToCopyBackward0"                                          \
+/* From the result's gradient to that of the scores, in T(1). The gradients of what autocast cast are cast back, that of the
+ * operand that was cast last first. */
+#define WEIGH_VALUES_BACK(model)                                                                \
+  {VIEW(T(2), GRAD_OUT(0), by_head)},                                                           \
+      {RUN(CLONE),                                                                              \
+       .to = T(0),                                                                              \
+       .reads = {T(2)},                                                                         \
+       .like = Q,                                                                               \
+       .typed = GRAD_OUT(0),                                                                    \
+       .node = "UnsafeViewBackward0",                                                           \
+       .done = {T(2), GRAD_OUT(0)}},                                                            \
+      {RUN(BMM),                                                                                \
+       .to = GRAD_IN(2),                                                                        \
+       .reads = {WEIGHTS, T(0)},                                                                \
+       FIRST_TRANSPOSED,                                                                        \
+       .like = V,                                                                               \
+       .typed = T(0),                                                                           \
+       IN_ORDER,                                                                                \
+       .node = "BmmBackward0",                                                                  \
+       .within = "bmm_mat2_backward"},                                                          \
+      {RUN(BMM),                                                                                \
+       .to = T(1),                                                                              \
+       .reads = {T(0), SAVED_V},                                                                \
+       SECOND_TRANSPOSED,                                                                       \
+       .shape = scores,                                                                         \
+       .within = "bmm_self_backward",                                                           \
+       .done = {T(0), WEIGHTS, SAVED_V}},                                                       \
+      {CAST(T(1), T(1)), .typed = (model), .node = "ToCopyBackward0"},                          \
+      {CAST(GRAD_IN(2), GRAD_IN(2)), .typed = V, LIKE},                                         \
+      {RUN(DROPOUT_BACKWARD),   .to = T(1),          .reads = {T(1), DROPPED},                  \
+       .scalars = {RULE(kept)}, .when = has_dropout, .node = "NativeDropoutBackward0",          \
+       .done = {DROPPED}},                                                                      \
+      {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                          \
+      {RUN(SOFTMAX_BACKWARD), .to = T(1), .reads = {T(1), SOFTMAX}, .node = "SoftmaxBackward0", \
+       .done = {SOFTMAX}},                                                                      \
+  {                                                                                             \
+    CAST(T(1), T(1)), .typed = SAVED_Q, .node = "AddBackward0"                                  \
   }
 
 /* From the gradient of the product to those of q and k. */
-#define PRODUCT_BACK                                                           \
-  {RUN(BMM),                                                                   \
-   .to = GRAD_IN(1),                                                           \
-   .reads = {T(1), SAVED_Q},                                                   \
-   FIRST_TRANSPOSED,                                                           \
-   .like = K,                                                                  \
-   IN_ORDER,                                                                   \
-   .typed = Q,                                                                 \
-   .node = "BmmBackward0",                                                     \
-   .within = "bmm_mat2_backward"},                                             \
-  {                                                                            \
-    RUN(BMM), .to = GRAD_IN(0), .reads = {T(1), SAVED_K}, .like = Q, IN_ORDER, \
-              .within = "bmm_self_backward", .done = {                         \
-                T(1)                                                           \
-              }                                                                \
+#define PRODUCT_BACK                                                                 \
+  {RUN(BMM),                                                                         \
+   .to = GRAD_IN(1),                                                                 \
+   .reads = {T(1), SAVED_Q},                                                         \
+   FIRST_TRANSPOSED,                                                                 \
+   .like = K,                                                                        \
+   .typed = T(1),                                                                    \
+   ROWS_LAST,                                                                        \
+   .node = "BmmBackward0",                                                           \
+   .within = "bmm_mat2_backward"},                                                   \
+      {RUN(BMM),                                                                     \
+       .to = GRAD_IN(0),                                                             \
+       .reads = {T(1), SAVED_K},                                                     \
+       .like = Q,                                                                    \
+       .typed = T(1),                                                                \
+       IN_ORDER,                                                                     \
+       .within = "bmm_self_backward",                                                \
+       .done = {T(1), SAVED_Q, SAVED_K}},                                            \
+      {CAST(GRAD_IN(0), GRAD_IN(0)), .typed = Q, LIKE, .node = "ToCopyBackward0"}, { \
+    CAST(GRAD_IN(1), GRAD_IN(1)), .typed = K, LIKE                                   \
   }
 
 /* ---- GPT-2 ---- */
 
 static const tsr__op_step gpt2_forward[] = {
     PRODUCT_OF_QUERIES_AND_KEYS,
-    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(root_of_width)}},
+    {RUN(FULL), .to = T(3), .like = SCORES, .shape = scalar, .scalars = {RULE(root_of_width)}},
     {RUN(DIV), .to = SCORES, .reads = {SCORES, T(3)}},
     {SAVE(7, T(3)), .done = {T(3)}},
-    {RUN(FULL), .to = VARIABLE, .like = Q, .shape = scalar, .scalars = {RULE(lowest)}},
+    {RUN(FULL), .to = VARIABLE, .like = SCORES, .shape = scalar, .scalars = {RULE(lowest)}},
     {VIEW(T(7), BUFFER, causal_part)},
     {RUN(WHERE), .to = SCORES, .reads = {T(7), SCORES, VARIABLE}, .like = SCORES},
     {SAVE(6, T(7)), .done = {T(7)}},
     {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
-    {FREE(T(1), T(0))},
     {RUN(TO_COPY), .to = SCORES, .reads = {SCORES}, F32, .when = copies_for_gpt2},
     {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, F32, .when = is_autocast},
     {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, .typed = Q, .when = is_plain},
-    WEIGH_VALUES,
+    WEIGH_VALUES(V),
     {.action = TSR__DO_END}};
 static const tsr__op_step gpt2_backward[] = {
-    WEIGH_VALUES_BACK,
+    WEIGH_VALUES_BACK(V),
     {RUN(FULL), .to = T(2), .like = T(1), .shape = scalar, .scalars = {NUMBER(0)},
      .node = "WhereBackward0"},
     {RUN(WHERE), .to = T(1), .reads = {CAUSAL, T(1), T(2)}, .like = T(1), .done = {T(2)}},
@@ -202,7 +223,6 @@ static const tsr__op_step gpt2_backward[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_gpt2 = {.name = "eager attention",
                                             .node = "CloneBackward0",
-                                            .autocast = TSR__AUTOCAST_LOW,
                                             .forward = gpt2_forward,
                                             .backward = gpt2_backward};
 
@@ -212,12 +232,11 @@ static const tsr__op_step llama_forward[] = {
     PRODUCT_OF_QUERIES_AND_KEYS,
     {RUN(MUL), .to = SCORES, .reads = {SCORES}, .scalars = {RULE(scale)}},
     {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
-    {FREE(T(1), T(0))},
     {RUN(TO_COPY), .to = SCORES, .reads = {SCORES}, F32, .when = copies_for_llama},
     {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, F32},
-    WEIGH_VALUES,
+    WEIGH_VALUES(Q),
     {.action = TSR__DO_END}};
-static const tsr__op_step llama_backward[] = {WEIGH_VALUES_BACK,
+static const tsr__op_step llama_backward[] = {WEIGH_VALUES_BACK(Q),
                                               {RUN(MUL), .to = T(1), .reads = {T(1)},
                                                .scalars = {RULE(scale)}, .node = "MulBackward0",
                                                .within = "mul_tensor_backward"},
@@ -225,6 +244,5 @@ static const tsr__op_step llama_backward[] = {WEIGH_VALUES_BACK,
                                               {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_llama = {.name = "eager attention",
                                              .node = "CloneBackward0",
-                                             .autocast = TSR__AUTOCAST_LOW,
                                              .forward = llama_forward,
                                              .backward = llama_backward};

@@ -181,41 +181,39 @@ static bool turns_1(const tsr__op_call *call) {
 static const tsr__op_step rotary_forward[] = {
     TURN(0), TURN(1), {SAVE(0, IN(2))}, {SAVE(1, IN(3))}, {.action = TSR__DO_END}};
 
-/* `last_sine` and `last_cosine` are released with their product. */
-#define TURN_BACK(i, last_sine, last_cosine)                                                   \
-  {RUN(MUL),                                                                                   \
-   .to = T(0),                                                                                 \
-   .reads = {GRAD_OUT(i), SINE},                                                               \
-   .within = "mul_tensor_backward",                                                            \
-   .node = "MulBackward0",                                                                     \
-   .when = turns_##i,                                                                          \
-   .done = {last_sine}},                                                                       \
-      {CAST(T(0), T(0)), .typed = IN(i), .when = turns_##i},                                   \
-      {VIEW(T(5), T(0), first_half), .when = turns_##i}, {RUN(NEG),                            \
-                                                          .to = T(1),                          \
-                                                          .reads = {T(5)},                     \
-                                                          .shape = half_##i,                   \
-                                                          .node = "NegBackward0",              \
-                                                          .done = {T(5)},                      \
-                                                          .when = turns_##i},                  \
-      {RUN(SLICE_BACKWARD), .to = T(2),                                                        \
-       .reads = {T(1)},     .scalars = {RULE(half_width)},                                     \
-       .like = IN(i),       .node = "SliceBackward0",                                          \
-       .done = {T(1)},      .when = turns_##i},                                                \
-      {VIEW(T(5), T(0), second_half), .when = turns_##i},                                      \
-      {RUN(SLICE_BACKWARD), .to = T(3),           .reads = {T(5)},  .scalars = {NUMBER(0)},    \
-       .like = IN(i),       .done = {T(5), T(0)}, .when = turns_##i},                          \
-      {INTO(ADD), .reads = {T(2), T(3)}, .writes = {T(2)}, .done = {T(3)}, .when = turns_##i}, \
-      {RUN(MUL),                                                                               \
-       .to = T(4),                                                                             \
-       .reads = {GRAD_OUT(i), COSINE},                                                         \
-       .within = "mul_tensor_backward",                                                        \
-       .node = "MulBackward0",                                                                 \
-       .when = turns_##i,                                                                      \
-       .done = {last_cosine}},                                                                 \
-      {CAST(T(4), T(4)), .typed = IN(i), .done = {GRAD_OUT(i)}, .when = turns_##i},            \
-      {INTO(ADD), .reads = {T(2), T(4)}, .writes = {T(2)}, .done = {T(4)}}, {                  \
-    MOVE(GRAD_IN(i), T(2))                                                                     \
+/* `last_sine` and `last_cosine` are what the last products of the table release. */
+#define TURN_BACK(i, last_sine, last_cosine)                                                     \
+  {RUN(MUL),                                                                                     \
+   .to = T(0),                                                                                   \
+   .reads = {GRAD_OUT(i), SINE},                                                                 \
+   .within = "mul_tensor_backward",                                                              \
+   .node = "MulBackward0",                                                                       \
+   .when = turns_##i},                                                                           \
+      {CAST(T(0), T(0)), .typed = IN(i), .when = turns_##i, .done = {last_sine}},                \
+      {VIEW(T(5), T(0), first_half), .when = turns_##i}, {RUN(NEG),                              \
+                                                          .to = T(1),                            \
+                                                          .reads = {T(5)},                       \
+                                                          .shape = half_##i,                     \
+                                                          .node = "NegBackward0",                \
+                                                          .done = {T(5)},                        \
+                                                          .when = turns_##i},                    \
+      {RUN(SLICE_BACKWARD), .to = T(2),                                                          \
+       .reads = {T(1)},     .scalars = {RULE(half_width)},                                       \
+       .like = IN(i),       .node = "SliceBackward0",                                            \
+       .done = {T(1)},      .when = turns_##i},                                                  \
+      {VIEW(T(5), T(0), second_half), .when = turns_##i},                                        \
+      {RUN(SLICE_BACKWARD), .to = T(3),           .reads = {T(5)},  .scalars = {NUMBER(0)},      \
+       .like = IN(i),       .done = {T(5), T(0)}, .when = turns_##i},                            \
+      {INTO(ADD), .reads = {T(2), T(3)}, .writes = {T(2)}, .done = {T(3)}, .when = turns_##i},   \
+      {RUN(MUL),                                                                                 \
+       .to = T(4),                                                                               \
+       .reads = {GRAD_OUT(i), COSINE},                                                           \
+       .within = "mul_tensor_backward",                                                          \
+       .node = "MulBackward0",                                                                   \
+       .when = turns_##i},                                                                       \
+      {CAST(T(4), T(4)), .typed = IN(i), .done = {GRAD_OUT(i), last_cosine}, .when = turns_##i}, \
+      {INTO(ADD), .reads = {T(2), T(4)}, .writes = {T(2)}, .done = {T(4)}}, {                    \
+    MOVE(GRAD_IN(i), T(2))                                                                       \
   }
 static const tsr__op_step rotary_backward[] = {
     TURN_BACK(1, 0, 0), TURN_BACK(0, SINE, COSINE), {.action = TSR__DO_END}};
