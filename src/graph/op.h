@@ -142,6 +142,7 @@ typedef struct tsr__op_call {
   tsr__tensor_id reg[TSR__REG_COUNT];
   bool needs[TSR__OP_INPUTS]; /* a gradient is needed */
   bool is_recorded;           /* backward will come: what is saved is kept */
+  bool is_closed;             /* what a checkpoint computed again for it has been fetched */
   bool needs_exact;           /* what it saves now: see tsr__op_step */
   uint8_t over;         /* 1 + the input in whose memory the result goes; 0: none (in_place.c) */
   uint64_t turn, turns; /* of a loop */
@@ -166,10 +167,11 @@ typedef enum tsr__op_action {
   TSR__DO_SAVE,  /* keep reads[0] as `to`, a SAVED register */
   TSR__DO_PASS,  /* `to` is reads[0] too */
   TSR__DO_GIVE, /* reads[0], which is empty then, is a first part of `to`, a gradient, and passed on now */
-  TSR__DO_HAND, /* `to`, a gradient, is complete and passed on now */
-  TSR__DO_FREE, /* only release what `done` lists */
-  TSR__DO_LOOP, /* what follows, `count` times, */
-  TSR__DO_AGAIN /* up to here */
+  TSR__DO_HAND,  /* `to`, a gradient, is complete and passed on now */
+  TSR__DO_CLOSE, /* no other tensor that a checkpoint computed again is fetched from here on */
+  TSR__DO_FREE,  /* only release what `done` lists */
+  TSR__DO_LOOP,  /* what follows, `count` times, */
+  TSR__DO_AGAIN  /* up to here */
 } tsr__op_action;
 
 /* The layout of a result's elements. */
@@ -355,6 +357,8 @@ void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor);
 void tsr__op_unpack(tsr__op_call *call);
 /* After it, when these are released: release what was kept to bring it back. */
 void tsr__op_forget(tsr__op_call *call);
+/* Before that: the last tensor that a checkpoint computed again has been fetched. */
+void tsr__op_close(tsr__op_call *call);
 /* The autograd node whose backward runs changes, for the stack. */
 void tsr__op_node(tsr__op_call *call, const char *node);
 

@@ -396,11 +396,18 @@ void tsr__op_unpack(tsr__op_call *call) {
     tsr__tensor_release(tape, tape->remade.items[--tape->remade.count]);
 }
 
-void tsr__op_forget(tsr__op_call *call) {
+void tsr__op_close(tsr__op_call *call) {
   tsr__tape *tape = call->tape;
+  if (call->is_closed) return;
   for (uint32_t i = 0; i < TSR__OP_SAVED && !tape->status; i++)
     if (tape->ops.items[call->op].holder[i])
       close_holder(tape, tape->ops.items[call->op].holder[i]);
+  call->is_closed = true;
+}
+
+void tsr__op_forget(tsr__op_call *call) {
+  tsr__tape *tape = call->tape;
+  tsr__op_close(call);
   const tsr__op *op = &tape->ops.items[call->op];
   for (uint32_t i = 0; i < op->input_count; i++)
     if (op->pinned & 1u << i) tsr__tensor_release(tape, op->in[i]);

@@ -364,6 +364,7 @@ static void run_step(tsr__op_call *call, const tsr__op_step *step) {
   case TSR__DO_PASS: pass(call, step); break;
   case TSR__DO_GIVE:
   case TSR__DO_HAND: give(call, step); break;
+  case TSR__DO_CLOSE: tsr__op_close(call); break;
   case TSR__DO_FREE:
   case TSR__DO_LOOP:
   case TSR__DO_AGAIN:

@@ -35,6 +35,7 @@
 #define PASS(reg, of)     .action = TSR__DO_PASS, .to = (reg), .reads = {of}
 #define GIVE(reg, of)     .action = TSR__DO_GIVE, .to = (reg), .reads = {of}
 #define HAND(reg)         .action = TSR__DO_HAND, .to = (reg)
+#define CLOSE             .action = TSR__DO_CLOSE
 #define FREE(...)         .action = TSR__DO_FREE, .done = {__VA_ARGS__}
 #define LOOP(how_many)    .action = TSR__DO_LOOP, .count = (how_many)
 #define AGAIN             .action = TSR__DO_AGAIN

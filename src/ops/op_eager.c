@@ -97,6 +97,10 @@ static bool copies_for_gpt2(const tsr__op_call *call) {
   return tsr__op_dtype(call, SCORES) != TSR__DTYPE_F32 && call->tape->is_autocast;
 }
 
+static bool takes_as_is(const tsr__op_call *call) {
+  return !call->reg[T(3)];
+}
+
 /* GPT-2's softmax is in the type of the model, and so in that of q; in fp32 under autocast. */
 static bool is_autocast(const tsr__op_call *call) {
   return call->tape->is_autocast;
@@ -107,19 +111,19 @@ static bool is_plain(const tsr__op_call *call) {
 
 /* Under autocast each product casts its operands, the second one first; copies in order are made of what is not. */
 #define PRODUCT_OF_QUERIES_AND_KEYS                                                              \
-  {CAST(T(1), K), LOW, LIKE}, {CAST(T(5), Q), LOW, LIKE}, {DENSE(T(0), T(5))},                   \
-      {DENSE(T(1), T(1))}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {                                   \
+  {CAST(T(6), K), LOW, LIKE}, {CAST(T(5), Q), LOW, LIKE}, {DENSE(T(0), T(5))},                   \
+      {DENSE(T(1), T(6))}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {                                   \
     RUN(BMM), .to = SCORES, .reads = {T(0), T(1)}, SECOND_TRANSPOSED, .shape = scores, .done = { \
       T(0),                                                                                      \
       T(1),                                                                                      \
+      T(6),                                                                                      \
       T(5)                                                                                       \
     }                                                                                            \
   }
 
-/* From the softmax, in SCORES, to the results. `model` has the type that the weights are cast to. */
-#define WEIGH_VALUES(model)                                                                 \
-  {SAVE(2, SCORES)}, {CAST(SCORES, SCORES), .typed = (model)},                              \
-      {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                     \
+/* From the weights, in SCORES, to the results. */
+#define WEIGH_VALUES                                                                        \
+  {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                         \
       {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},               \
       {RUN(DROPOUT), .reads = {SCORES}, .writes = {T(3), T(4)}, .scalars = {RULE(dropout)}, \
        .when = has_dropout},                                                                \
@@ -207,10 +211,13 @@ static const tsr__op_step gpt2_forward[] = {
     {RUN(WHERE), .to = SCORES, .reads = {T(7), SCORES, VARIABLE}, .like = SCORES},
     {SAVE(6, T(7)), .done = {T(7)}},
     {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
-    {RUN(TO_COPY), .to = SCORES, .reads = {SCORES}, F32, .when = copies_for_gpt2},
-    {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, F32, .when = is_autocast},
-    {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, .typed = Q, .when = is_plain},
-    WEIGH_VALUES(V),
+    {RUN(TO_COPY), .to = T(3), .reads = {SCORES}, F32, .when = copies_for_gpt2},
+    {PASS(T(3), SCORES), .when = takes_as_is},
+    {RUN(SOFTMAX), .to = SCORES, .reads = {T(3)}, F32, .when = is_autocast},
+    {RUN(SOFTMAX), .to = SCORES, .reads = {T(3)}, .typed = Q, .when = is_plain},
+    {SAVE(2, SCORES), .done = {T(3)}},
+    {CAST(SCORES, SCORES), .typed = V},
+    WEIGH_VALUES,
     {.action = TSR__DO_END}};
 static const tsr__op_step gpt2_backward[] = {
     WEIGH_VALUES_BACK(V),
@@ -232,9 +239,13 @@ static const tsr__op_step llama_forward[] = {
     PRODUCT_OF_QUERIES_AND_KEYS,
     {RUN(MUL), .to = SCORES, .reads = {SCORES}, .scalars = {RULE(scale)}},
     {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
-    {RUN(TO_COPY), .to = SCORES, .reads = {SCORES}, F32, .when = copies_for_llama},
-    {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, F32},
-    WEIGH_VALUES(Q),
+    {RUN(TO_COPY), .to = T(3), .reads = {SCORES}, F32, .when = copies_for_llama},
+    {PASS(T(3), SCORES), .when = takes_as_is},
+    {RUN(SOFTMAX), .to = T(4), .reads = {T(3)}, F32, .done = {T(3)}},
+    {SAVE(2, T(4))},
+    {CAST(T(3), T(4)), .typed = Q}, /* the scores are there until their variable gets this */
+    {MOVE(SCORES, T(3)), .done = {T(4)}},
+    WEIGH_VALUES,
     {.action = TSR__DO_END}};
 static const tsr__op_step llama_backward[] = {WEIGH_VALUES_BACK(Q),
                                               {RUN(MUL), .to = T(1), .reads = {T(1)},
