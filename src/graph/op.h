@@ -211,14 +211,16 @@ typedef struct tsr__op_step {
   uint8_t writes[TSR__KERNEL_WRITES];   /* without `to` */
   uint8_t scratch[TSR__KERNEL_SCRATCH]; /* room that the kernel needs while it runs */
   tsr__op_scalar scalars[TSR__KERNEL_SCALARS];
-  uint8_t transposed;                            /* as tsr__kernel_run has it */
-  uint8_t like;                                  /* whose shape and type; 0: the first operand's */
-  uint8_t typed, type;                           /* another type: a register's, or a rule's */
-  uint8_t lies;                                  /* tsr__op_nesting */
-  uint8_t by;                                    /* the kernel that calls this one, for the stack */
-  bool is_exact;                                 /* of a SAVE: 8 bits are too few for it */
-  bool is_viewed;                                /* a gradient that is passed on as a view */
-  tsr__shape (*shape)(const tsr__op_call *call); /* another shape */
+  uint8_t transposed;  /* as tsr__kernel_run has it */
+  uint8_t like;        /* whose shape and type; 0: the first operand's */
+  uint8_t typed, type; /* another type: a register's, or a rule's */
+  uint8_t lies;        /* tsr__op_nesting */
+  uint8_t by;          /* the kernel that calls this one, for the stack */
+  bool is_exact;       /* of a SAVE: 8 bits are too few for it */
+  bool is_viewed;      /* a gradient that is passed on as a view */
+  bool
+      is_unread; /* the host reads the result, or a function that does not depend on it is given it */
+  tsr__shape (*shape)(const tsr__op_call *call);                     /* another shape */
   tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */
   bool (*when)(const tsr__op_call *call);      /* else the step is left out, `done` with it */
   uint64_t (*count)(const tsr__op_call *call); /* of a loop */

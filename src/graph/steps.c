@@ -214,6 +214,8 @@ static tsr__tensor_id make(tsr__op_call *call, const tsr__op_step *step) {
   if (!tensor) return 0;
   tsr__tensor_at(call->tape, tensor)->layout = layout_of(call, step, shape);
   if (step->is_viewed) tsr__gradient_is_view(call->tape, tensor);
+  if (step->is_unread)
+    call->tape->slots.items[tsr__tensor_at(call->tape, tensor)->slot].is_root = true;
   return tensor;
 }
 

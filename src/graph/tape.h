@@ -108,7 +108,7 @@ typedef struct tsr__tape_slot {
   bool is_carried; /* held when the step ends: the next step drops it */
   bool is_leaked;  /* held for good: each step leaves its own behind */
   bool
-      is_root; /* a backward pass began here, or the program prints it: its value need not be read */
+      is_root; /* a backward pass began here, or the host reads it: no kernel needs to read its value */
   /* A unit's parameters, of which each rank keeps a part, in this slot: there only while runs use them (spaces.c). 0: it is
    * like any other. */
   uint32_t shard;

@@ -236,8 +236,9 @@ static void attend_rows(const attention *a, const range *rows) {
     float factor = sum > 0 || isnan(sum) ? 1 / sum : 0;
     float log_sum = factor == 0 ? INFINITY : base + logf(sum);
     for (size_t n = 0; n < a->width; n++) sums[i * a->width + n] *= factor;
-    unit_store(&a->lse, tsr__strided_at(&a->lse, 0, rows->batch, rows->head, rows->first + i), 1, 1,
-               &log_sum);
+    if (a->lse.data)
+      unit_store(&a->lse, tsr__strided_at(&a->lse, 0, rows->batch, rows->head, rows->first + i), 1,
+                 1, &log_sum);
   }
   store_rows(&a->to, rows, a->width, sums);
 }
@@ -628,9 +629,9 @@ static void add_bias(attention *a, const tsr__kernel_tensor *bias) {
 static void attend(attention *a, const tsr__kernel_args *args) {
   uint64_t each = (a->q.dim[2] + SIDE - 1) / SIDE;
   a->to = tsr__strided_by_head(&args->writes[0], a->q.dim[1]);
-  a->lse = tsr__strided_of(&args->writes[1]);
+  if (args->writes[1].data) a->lse = tsr__strided_of(&args->writes[1]);
   unit_split(args->pool, a->q.dim[0] * a->q.dim[1] * each, SIDE * a->k.dim[2], attend_blocks, a);
-  end_log_sums(a);
+  if (args->writes[1].data) end_log_sums(a);
   if (args->writes[2].data) tsr__put_key(&args->writes[2], args->key);
   if (args->writes[3].data) tsr__put_key(&args->writes[3], 0);
 }

@@ -120,8 +120,8 @@ typedef enum tsr__kernel {
   /* Attention. q: (batch, heads, rows, width); k and v: (batch, kv heads, columns, width); results
    * (batch, rows, heads * width). s0: scale of scores. A window of 0 means no window. */
   TSR__KERNEL_EFFICIENT, /* r0: q, r1: k, r2: v, r3: what is added to scores, with rows as long or
-                          * longer; s1: dropout, s2: is causal; w0: result, w1: log-sum-exp,
-                          * w2, w3: seed and offset of the random numbers */
+                          * longer; s1: dropout, s2: is causal; w0: result; optional: w1:
+                          * log-sum-exp, w2, w3: seed and offset of the random numbers */
   TSR__KERNEL_EFFICIENT_BACKWARD, /* r0-r2: q, k, v, r3: gradient, r4: result, r5: log-sum-exp,
                                    * r6, r7: seed and offset, r8: what was added to scores,
                                    * r9: row sums of gradient * result; s0-s2 as above;

@@ -160,17 +160,19 @@ tsr__strided tsr__strided_by_head(const tsr__kernel_tensor *tensor, uint64_t hea
   return tsr__strided_with(tensor, tsr__layout_heads(tensor->layout, heads));
 }
 
-/* Results, and log-sum-exps in rows that may be longer than there are: the rest is infinite. */
+/* Results and, if they are wanted, log-sum-exps in rows that may be longer than there are: the rest is infinite. */
 static void attend(const attention *a, const tsr__kernel_args *args) {
-  tsr__strided to = tsr__strided_by_head(&args->writes[0], a->q.dim[1]),
-               lse = tsr__strided_of(&args->writes[1]);
+  bool has_lse = args->writes[1].data != NULL;
+  tsr__strided to = tsr__strided_by_head(&args->writes[0], a->q.dim[1]), lse = {.data = NULL};
+  if (has_lse) lse = tsr__strided_of(&args->writes[1]);
+  uint64_t count = has_lse ? lse.dim[3] : a->q.dim[2];
   for (uint64_t b = 0; b < a->q.dim[0]; b++)
     for (uint64_t h = 0; h < a->q.dim[1]; h++)
-      for (uint64_t i = 0; i < lse.dim[3]; i++) {
+      for (uint64_t i = 0; i < count; i++) {
         bool is_row = i < a->q.dim[2];
         double log_sum = is_row ? log_sum_of(a, b, h, i) : INFINITY;
         if (is_row) attend_row(a, &to, b, h, i, log_sum);
-        tsr__strided_put(&lse, tsr__strided_at(&lse, 0, b, h, i), log_sum);
+        if (has_lse) tsr__strided_put(&lse, tsr__strided_at(&lse, 0, b, h, i), log_sum);
       }
 }
 

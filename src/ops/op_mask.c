@@ -155,8 +155,10 @@ static const tsr__op_step causal_mask_forward[] = {
     FIND_SEQUENCES,
     {RUN(TO_COPY), .to = SEQUENCES, .reads = {BATCH}, BOOL, .when = is_padded},
     {RUN(ARANGE), .to = NUMBERS, I64, .shape = columns, .scalars = {NUMBER(0), NUMBER(1)}},
-    {RUN(ARANGE), .to = T(5), I64, .shape = batches, .scalars = {NUMBER(0), NUMBER(1)}},
-    {RUN(ARANGE), .to = T(8), I64, .shape = one, .scalars = {NUMBER(0), NUMBER(1)}},
+    {RUN(ARANGE), .to = T(5), I64, .shape = batches, .scalars = {NUMBER(0), NUMBER(1)},
+     .is_unread = true}, /* of the batch, and of heads: no mask here depends on them */
+    {RUN(ARANGE), .to = T(8), I64, .shape = one, .scalars = {NUMBER(0), NUMBER(1)},
+     .is_unread = true},
     ATTEND,
     {RUN(INDEX), .to = T(0), .reads = {SEQUENCES}, .when = is_joined},
     {RUN(INDEX), .to = T(1), .reads = {SEQUENCES}, .when = is_packed},
@@ -178,9 +180,10 @@ static const tsr__op_step causal_mask_forward[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causal_mask_forward};
 
-/* A mask of the batch that masks nothing is not needed: _ignore_causal_mask_sdpa(). */
+/* A mask of the batch that masks nothing is not needed: _ignore_causal_mask_sdpa(). Only the host reads the answer. */
 static const tsr__op_step mask_check_forward[] = {
     {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, BOOL},
-    {RUN(ALL), .to = T(1), .reads = {T(0)}, .shape = scalar, .done = {T(1), T(0)}},
+    {RUN(ALL), .to = T(1), .reads = {T(0)}, .shape = scalar, .is_unread = true,
+     .done = {T(1), T(0)}},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_mask_check = {.name = "check of the mask", .forward = mask_check_forward};
