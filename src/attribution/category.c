@@ -1143,12 +1143,14 @@ static bool fits_weight(const judge *j, uint32_t allocation, live_sizes *live) {
 
 /* Of an operation's copies, those that backward needs: whether the one before was the weight's. */
 static bool follows_weight(const judge *j, uint32_t allocation) {
-  return allocation > j->t->initial.count && has_next_alike(j, allocation - 1) &&
-         j->out.evidence[allocation - 1] == TSR_EVIDENCE_WEIGHT_CAST;
+  if (allocation <= j->t->initial.count || !has_next_alike(j, allocation - 1)) return false;
+  uint8_t before = j->out.evidence[allocation - 1];
+  return before == TSR_EVIDENCE_WEIGHT_CAST || before == TSR_EVIDENCE_CAST_SIZE;
 }
 
-/* Of several copies that one operation makes, the weight's comes after that of the activation to which
- * it is applied; a convolution's comes before it. */
+/* Of several copies that one operation makes, the weight's comes before that of the activation to which it is applied: it
+ * is the later argument, and gcc evaluates the last argument first. Operands in a list, such as those of einsum, are copied
+ * in their order. */
 static verdict judge_cast(const judge *j, uint32_t allocation, live_sizes *live) {
   tsr__role role = made_by(j, allocation);
   if (freed_by(j, allocation).hint == TSR__MARK_AUTOCAST_EXIT)
@@ -1160,10 +1162,10 @@ static verdict judge_cast(const judge *j, uint32_t allocation, live_sizes *live)
   if (!fits_weight(j, allocation, live)) return unknown;
   bool has_evidence = role.has_native ? role.hint == TSR__MARK_AUTOCAST
                                       : j->has_autocast && role.hint == TSR__MARK_NONE;
-  bool is_other = role.convolves
-                      ? follows_weight(j, allocation)
-                      : has_next_alike(j, allocation) && fits_weight(j, allocation + 1, live) &&
-                            has_uncast_weight(live, tsr__timeline_requested(j->t, allocation + 1));
+  bool is_other = role.takes_list
+                      ? has_next_alike(j, allocation) && fits_weight(j, allocation + 1, live) &&
+                            has_uncast_weight(live, tsr__timeline_requested(j->t, allocation + 1))
+                      : follows_weight(j, allocation);
   if (has_evidence && !is_other &&
       has_uncast_weight(live, tsr__timeline_requested(j->t, allocation)))
     return (verdict){TSR_CATEGORY_CAST,

@@ -67,7 +67,8 @@ static const rule python_rules[] = {
      "get_batch next_batch load_batch collate* pin_memory send_to_device _prepare_inputs "
      "batch_to_device move_to_device",
      TSR__MARK_DATA},
-    {"torch/nn/modules/conv.py", "_conv_forward", TSR__MARK_CONVOLUTION},
+    {"torch/functional.py", "einsum", TSR__MARK_LIST},
+    {"", "*_ops::einsum::call*", TSR__MARK_LIST},
     {"torch/nn/modules/module.py", "_apply", TSR__MARK_APPLY},
     {"torch/nn/modules/module.py",
      "to cuda half bfloat16 float double load_state_dict _load_from_state_dict convert "

@@ -34,7 +34,7 @@ typedef enum tsr__mark {
   TSR__MARK_AUTOCAST,      /* C++: autocast casts an operation's input */
   TSR__MARK_AUTOCAST_EXIT, /* autocast ends, and releases the casts that it cached */
   TSR__MARK_SAVES_OUTPUT,  /* C++: an operation whose backward needs its own result */
-  TSR__MARK_CONVOLUTION,   /* Python that ends in a convolution */
+  TSR__MARK_LIST,          /* a function of a list of tensors */
   TSR__MARK_ATTENTION,     /* Python that ends in such an operation */
   TSR__MARK_TRAINING,      /* a loop or a step of training */
   TSR__MARK_INFERENCE,     /* a loop that generates or evaluates */

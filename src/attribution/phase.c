@@ -40,8 +40,7 @@ static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
       found.at[TSR__MARK_CONSTRUCTOR] = i;
     bool is_plain = mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE;
     if (is_plain && found.at[TSR__MARK_PYTHON] == UINT32_MAX) found.at[TSR__MARK_PYTHON] = i;
-    bool is_forward =
-        mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION || mark == TSR__MARK_CONVOLUTION;
+    bool is_forward = mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION;
     if (is_forward && found.at[TSR__MARK_FORWARD] == UINT32_MAX) found.at[TSR__MARK_FORWARD] = i;
   }
   return found;
@@ -148,9 +147,9 @@ static tsr__mark hint_of(const marks *m, tsr_phase phase) {
 static bool is_python_mark(uint8_t mark) {
   return mark == TSR__MARK_PYTHON || mark == TSR__MARK_FORWARD || mark == TSR__MARK_CALL ||
          mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD ||
-         mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION ||
-         mark == TSR__MARK_CONVOLUTION || mark == TSR__MARK_APPLY || mark == TSR__MARK_KV_CACHE ||
-         mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE || mark == TSR__MARK_GRAD_BUFFER;
+         mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION || mark == TSR__MARK_APPLY ||
+         mark == TSR__MARK_KV_CACHE || mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE ||
+         mark == TSR__MARK_GRAD_BUFFER;
 }
 
 /* The line of the innermost frame with a mark; 0 without one. */
@@ -177,7 +176,7 @@ static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_fra
       roles->last_buffer_line = roles->buffer_line[i];
     roles->purpose[i] = (uint8_t)purpose_of(&m);
     roles->stacks[i] = (tsr__role){(uint8_t)phase, (uint8_t)hint_of(&m, phase),
-                                   has(&m, TSR__MARK_NONE), has(&m, TSR__MARK_CONVOLUTION)};
+                                   has(&m, TSR__MARK_NONE), has(&m, TSR__MARK_LIST)};
   }
   roles->is_empty[roles->count] = true;
   assert(roles->stacks[roles->count].phase == TSR_PHASE_UNKNOWN); /* of what has no stack */

@@ -17,7 +17,7 @@ typedef struct tsr__role {
   uint8_t phase;   /* tsr_phase; UNKNOWN if its frames do not show it */
   uint8_t hint;    /* tsr__mark of a frame that shows more than the phase, or NONE */
   bool has_native; /* has C++ frames */
-  bool convolves;  /* in a module that convolves */
+  bool takes_list; /* of a function that is given its operands as a list */
 } tsr__role;
 
 /* By stack id; the last, number `count`, is that of an absent stack. */

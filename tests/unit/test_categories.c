@@ -205,8 +205,8 @@ static void moved_model(void **state) {
   CHECK(with_buffers);
 }
 
-/* Of two copies that one call of linear makes, the weight's is the second. An activation's copy as large
- * as half a parameter is an activation all the same. */
+/* Of two copies that one call of linear makes, the weight's is the first; of einsum's, which takes a list, the second. An
+ * activation's copy as large as half a parameter is an activation all the same. */
 static void autocast(void **state) {
   (void)state;
 #define CAST                                                                                   \
@@ -214,6 +214,12 @@ static void autocast(void **state) {
       NATIVE("at::autocast::cached_cast(c10::ScalarType, at::Tensor const&, c10::DeviceType)") \
           NATIVE("at::_ops::linear::call") "forward|" TORCH                                    \
                                            "nn/modules/linear.py|125;" CALL MAIN("20")
+#define EINSUM                                                                                  \
+  MALLOC NATIVE("at::_ops::_to_copy::call") NATIVE(                                             \
+      "at::autocast::cached_cast(c10::ScalarType, at::Tensor const&, c10::DeviceType)")         \
+      NATIVE("at::_ops::einsum::call") "einsum|" TORCH                                          \
+                                       "functional.py|422;forward|/work/model.py|9;" CALL MAIN( \
+                                           "20")
 #define ATTENTION                                                                                  \
   MALLOC NATIVE("at::_ops::_to_copy::call")                                                        \
       NATIVE("at::autocast::cached_cast(c10::ScalarType, at::Tensor const&, c10::DeviceType)")     \
@@ -225,18 +231,22 @@ static void autocast(void **state) {
       {0, 8 * MIB, BUILD, "parameter", NULL},
       {1, 8 * MIB, BUILD, "parameter", NULL},
       {2, 64 * 1024, BUILD, "parameter", NULL},
-      {3, 4 * MIB, CAST, "activation", NULL},
-      {4, 4 * MIB, CAST, "cast", NULL},
       {5, 32 * 1024, CAST, "cast", NULL},
+      {4, 4 * MIB, CAST, "cast", NULL},
+      {3, 4 * MIB, CAST, "activation", NULL},
       {6, 2 * MIB, FORWARD, "activation", NULL},
       {7, 4 * MIB, ATTENTION, "activation", NULL},
       {8, 5 * MIB, CAST, "activation", NULL},
+      {10, 4 * MIB, EINSUM, "activation", NULL},
+      {11, 4 * MIB, EINSUM, "cast", NULL},
       {5, 0, LEAVE, NULL, NULL},
       {9, 8 * MIB, ACCUMULATE, "gradient", NULL},
       {3, 0, RELEASE, NULL, NULL},
       {4, 0, RELEASE, NULL, NULL},
       {7, 0, RELEASE, NULL, NULL},
       {8, 0, RELEASE, NULL, NULL},
+      {10, 0, RELEASE, NULL, NULL},
+      {11, 0, RELEASE, NULL, NULL},
       {6, 0, RELEASE, NULL, NULL},
   };
   CHECK(list);
