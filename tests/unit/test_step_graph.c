@@ -108,6 +108,44 @@ static void other_kernels(void **state) {
   tsr_model_free(model);
 }
 
+/* An unknown card has no workspaces, so the user chooses one. It is taken for a new one, which has flash attention's kernels. */
+static void unknown_cards(void **state) {
+  (void)state;
+#define AFTER_GPU                                                                                  \
+  "\"parameters\":250,\"optimizer\":\"Lion\"," FRAMES STACKS SLOTS "\"instructions\":[" BEGIN REST \
+  "]}"
+#define OF_CARD(gpu) "{\"schema\":\"tessera-step/1\"," gpu TEXTS AFTER_GPU
+  static const struct {
+    const char *text, *gpu, *message;
+  } cases[] = {
+      {OF_CARD("\"gpu\":\"b200\","), NULL, "'gpu' is 'b200', which is not a known card"},
+      {OF_CARD("\"gpu\":\"A100\","), NULL, "--gpu: t4, v100, l4"},
+      {OF_CARD(""), NULL, "'gpu' is '', which"},
+      {OF_CARD("\"gpu\":\"b200\","), "h100", NULL},
+      {OF_CARD(""), "t4", NULL},
+      {"{\"schema\":\"tessera-step/"
+       "1\",\"gpu\":\"b200\",\"work\":[[0,1,1,16]],\"texts\":[\"at::_ops::"
+       "_scaled_dot_product_flash_attention::call\",\"??\",\"f\",\"a.py\"]," AFTER_GPU,
+       "t4", "traced for the b200"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_model *model = read(cases[i].text);
+    tsr_simulation *s = NULL;
+    tsr_error error = {0};
+    tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+    options.gpu = cases[i].gpu;
+    int status = tsr_simulate(model, &options, &s, &error);
+    if (cases[i].message) {
+      assert_int_equal(status, options.gpu ? TSR_ERROR_ARGUMENT : TSR_ERROR_UNSUPPORTED);
+      if (!strstr(error.message, cases[i].message)) fail_msg("%s", error.message);
+    } else {
+      assert_int_equal(status, 0);
+    }
+    tsr_simulation_free(s);
+    tsr_model_free(model);
+  }
+}
+
 static void refused_options(void **state) {
   (void)state;
   tsr_model *model = read(whole);
@@ -428,14 +466,23 @@ static void damaged_forms(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(simulated),      cmocka_unit_test(workspaces),
-      cmocka_unit_test(other_kernels),  cmocka_unit_test(refused_options),
-      cmocka_unit_test(damaged_tables), cmocka_unit_test(damaged_slots),
-      cmocka_unit_test(streams),        cmocka_unit_test(damaged_schedules),
-      cmocka_unit_test(rewritten),      cmocka_unit_test(refused_rewrites),
-      cmocka_unit_test(planned),        cmocka_unit_test(damaged_saves),
-      cmocka_unit_test(damaged_work),   cmocka_unit_test(timed),
-      cmocka_unit_test(forms),          cmocka_unit_test(refused_forms),
+      cmocka_unit_test(simulated),
+      cmocka_unit_test(workspaces),
+      cmocka_unit_test(other_kernels),
+      cmocka_unit_test(unknown_cards),
+      cmocka_unit_test(refused_options),
+      cmocka_unit_test(damaged_tables),
+      cmocka_unit_test(damaged_slots),
+      cmocka_unit_test(streams),
+      cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(rewritten),
+      cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(planned),
+      cmocka_unit_test(damaged_saves),
+      cmocka_unit_test(damaged_work),
+      cmocka_unit_test(timed),
+      cmocka_unit_test(forms),
+      cmocka_unit_test(refused_forms),
       cmocka_unit_test(damaged_forms),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
