@@ -26,6 +26,12 @@ static void note(tsr_simulation *out, const char *text) {
   if (out->note_count < TSR_SIMULATE_NOTES) out->notes[out->note_count++] = text;
 }
 
+static void note_capacity(const tsr_simulate_options *options, tsr_simulation *out) {
+  if (options->settings.expandable_segments || options->capacity_bytes == 0) return;
+  note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
+            "0.8 GiB of the card");
+}
+
 /* Assumptions of the result that a reader could not guess. */
 static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_simulation *out) {
   if (p->is_own) {
@@ -56,9 +62,7 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
   if (p->batch * p->sequence > 3072)
     note(out,
          "how much the embedding's backward sorts depends on the tokens: the maximum is assumed");
-  if (o->settings.expandable_segments || o->capacity_bytes == 0) return;
-  note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
-            "0.8 GiB of the card");
+  note_capacity(o, out);
 }
 
 static int too_long(uint64_t steps, uint64_t each, tsr_error *error) {
@@ -361,6 +365,7 @@ static void add_graph_notes(const tsr_simulate_options *options, size_t workspac
   if (!options->fresh_process && workspaces)
     note(out, "assumes that cuBLAS has allocated its workspaces before the recording begins");
   note(out, "does not contain what kernels allocate internally, such as cuDNN's workspaces");
+  note_capacity(options, out);
 }
 
 static int refuse_traced_gpu(const char *name, tsr_error *error) {
