@@ -87,7 +87,8 @@ typedef struct tsr_simulate_options {
       rates; /* what a run measured (unstable/rates.h), to predict the time of a step; borrowed, or NULL */
   const char
       *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
-                      NULL: an A100's memory, and no time */
+                      NULL: the memory of the card that a step graph was traced for, otherwise an A100's, and
+                      no time. TSR_ERROR_UNSUPPORTED if the graph's card is unknown */
   unsigned in_place; /* ops that write over an operand: flags of tsr_in_place */
   /* Of a step graph alone; borrowed, or NULL. Modules by name or class, * for any text: */
   const char *checkpoint_modules;   /* each call is checkpointed, with use_reentrant=False */

@@ -88,6 +88,7 @@ typedef struct judge {
   tsr__map gradients;     /* size -> gradients of it in the fullest backward pass */
   tsr__map states;        /* size -> state made in the fullest optimizer run */
   tsr__map hopper_stacks; /* stack -> allocations of a workspace's size on Hopper */
+  tsr__map freed_stacks;  /* stack -> freed allocations of the size of an older card's workspace */
   tsr__map fates;         /* stack and size -> index in seen, see learn_fates */
   TSR__VECTOR(fate) seen;
   tsr__map unclaimed;      /* size -> parameters without a gradient, see learn_fates */
@@ -105,8 +106,8 @@ typedef struct judge {
   uint32_t failed;       /* the last event of running out of memory, or NEVER */
   uint32_t *updates;     /* by run: what it added to caches of keys and values, and kept */
   uint32_t *saved;       /* by run: what else it kept */
-  /* Old blocks of the size of Hopper's workspace are as many as a model has layers: a handle on a stream
-   * has one workspace. */
+  /* Old blocks of the size of Hopper's workspace, apart from those that gradients explain, are as many as a model has layers: a
+   * handle on a stream has one workspace. */
   bool has_hopper_layers;
   bool replaces_state; /* an optimizer's step frees memory from before the recording */
   bool ends_elsewhere; /* the program did something after the last allocation of backward */
@@ -121,6 +122,11 @@ static bool is_backward(uint8_t phase) {
 }
 
 /* ---- Counts by size ---- */
+
+/* Whether a stack has no frames. An absent stack has none. */
+static bool is_empty(const judge *j, uint32_t stack) {
+  return j->roles->is_empty[stack < j->roles->count ? stack : j->roles->count];
+}
 
 static bool add_to(tsr__map *map, uint64_t size) {
   uint64_t *count = tsr__map_put(map, size, 0, NULL);
@@ -206,8 +212,7 @@ static bool has_moved_on(const judge *j) {
        i++) {
     if (events->action[i] != TSR_ACTION_FREE_REQUESTED) continue;
     uint32_t stack = events->stack[i];
-    bool is_empty = j->roles->is_empty[stack < j->roles->count ? stack : j->roles->count];
-    if (!is_empty && !is_backward(tsr__role_of(j->roles, stack).phase)) return true;
+    if (!is_empty(j, stack) && !is_backward(tsr__role_of(j->roles, stack).phase)) return true;
   }
   return false;
 }
@@ -441,17 +446,27 @@ static verdict judge_parallel(const judge *j, uint32_t allocation, tsr__role rol
   return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_REPLICA};
 }
 
-/* cuBLAS's workspaces are never freed. Hopper's size is a round number, which an output that the program
- * keeps may have too: it must also survive into a later forward pass, as the only one of its stack. */
+/* Whether a stack shows what it allocates, or that no thread runs its first product here. */
+static bool excludes_workspace(tsr__role role, uint8_t phase) {
+  return phase == TSR_PHASE_OPTIMIZER || role.hint == TSR__MARK_STATE ||
+         role.hint == TSR__MARK_OPTIMIZER_SETUP || role.hint == TSR__MARK_MODULE_SETUP ||
+         role.hint == TSR__MARK_ACCUMULATE || role.hint == TSR__MARK_KV_CACHE ||
+         role.hint == TSR__MARK_GRAD_BUFFER;
+}
+
+/* cuBLAS's workspaces are never freed, unlike gradients and outputs, of which all but the last are. Hopper's size is a round number,
+ * which an output that the program keeps may have too: it must also survive into a later forward pass, as the only one of its stack. */
 static bool is_workspace_size(judge *j, uint32_t allocation, size_t r) {
   const tsr_events *events = &j->t->events;
-  uint32_t birth = j->t->birth.items[allocation];
+  uint32_t birth = j->t->birth.items[allocation], stack = events->stack[birth];
+  uint8_t phase = j->phases->runs.items[r].phase;
   if (j->t->death.items[allocation] != NEVER) return false;
-  if (events->size[birth] == CUBLAS_WORKSPACE_BYTES) return true;
+  if (excludes_workspace(tsr__role_of(j->roles, stack), phase)) return false;
+  if (events->size[birth] == CUBLAS_WORKSPACE_BYTES)
+    return is_empty(j, stack) || !count_of(&j->freed_stacks, stack);
   if (events->size[birth] != HOPPER_WORKSPACE_BYTES) return false;
-  if (j->phases->runs.items[r].phase != TSR_PHASE_FORWARD || j->after[r].forward == NEVER)
-    return false;
-  return count_of(&j->hopper_stacks, events->stack[birth]) == 1;
+  if (phase != TSR_PHASE_FORWARD || j->after[r].forward == NEVER) return false;
+  return count_of(&j->hopper_stacks, stack) == 1;
 }
 
 static verdict judge_one(judge *j, uint32_t allocation, size_t r) {
@@ -487,6 +502,9 @@ static bool look_at_stacks(judge *j) {
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i], stack = events->stack[birth];
     if (events->size[birth] == HOPPER_WORKSPACE_BYTES && !add_to(&j->hopper_stacks, stack))
+      return false;
+    if (events->size[birth] == CUBLAS_WORKSPACE_BYTES && j->t->death.items[i] != NEVER &&
+        !add_to(&j->freed_stacks, stack))
       return false;
     if (freed_by(j, (uint32_t)i).phase == TSR_PHASE_ZERO_GRAD && stack < j->roles->count)
       j->is_gradient_stack[stack] = true;
@@ -615,10 +633,6 @@ static bool note_sizes(judge *j) {
             sizes_of_fullest(j, TSR_CATEGORY_GRADIENT, is_backward, j->span, j->span_count,
                              &j->gradients);
   j->has_old_gradients = j->span_count && !j->gradients.count;
-  size_t hopper_sized = 0;
-  for (size_t i = 0; i < j->t->initial.count; i++)
-    hopper_sized += j->t->initial.items[i].requested_bytes == HOPPER_WORKSPACE_BYTES;
-  j->has_hopper_layers = hopper_sized >= FEWEST_LAYERS;
   if (ok && j->has_old_gradients) {
     ok = sizes_of_fullest(j, TSR_CATEGORY_OPTIMIZER_STATE, is_optimizer, j->optimizer_pass,
                           j->optimizer_count, &j->gradients);
@@ -850,6 +864,7 @@ static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OLD_GRADIENT};
   if (take(&left->states, size))
     return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_STATE};
+  if (is_workspace) return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_SIZE};
   if (begins_with_state(j, size)) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_SPARE};
   bool trains = j->span_count || j->optimizer_count;
   if (!trains && j->has_forward) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_MODEL};
@@ -870,6 +885,18 @@ static bool set_quotas(judge *j, quota *left) {
     if (!set_quota(left, size, count, j->has_old_gradients ? count : 0, states)) return false;
   }
   return true;
+}
+
+/* How many old blocks of the size of Hopper's workspace no parameter's gradient explains. */
+static uint64_t count_hopper_sized(const judge *j, quota *left) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < j->t->initial.count; i++)
+    count += j->t->initial.items[i].requested_bytes == HOPPER_WORKSPACE_BYTES;
+  if (j->is_cut) return count;
+  uint64_t explained = tsr__sum_u64(count_of(&left->parameters, HOPPER_WORKSPACE_BYTES),
+                                    count_of(&left->gradients, HOPPER_WORKSPACE_BYTES));
+  explained = tsr__sum_u64(explained, count_of(&left->states, HOPPER_WORKSPACE_BYTES));
+  return tsr__drop_u64(count, explained);
 }
 
 /* The number of layers of the model: the largest count that at least two sizes of gradients have in
@@ -935,6 +962,7 @@ static bool judge_old(judge *j) {
   quota left = {0};
   bool ok = j->is_cut ? set_cut_quotas(j, &left) : set_quotas(j, &left);
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
+  j->has_hopper_layers = ok && count_hopper_sized(j, &left) >= FEWEST_LAYERS;
   for (uint32_t i = 0; i < count; i++) {
     verdict v;
     if (!judge_named(j, i, &v)) v = judge_old_stack(j, i);
@@ -1333,6 +1361,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   tsr__free(j.saved);
   tsr__map_release(&j.gradients);
   tsr__map_release(&j.hopper_stacks);
+  tsr__map_release(&j.freed_stacks);
   tsr__map_release(&j.states);
   tsr__map_release(&j.fates);
   TSR__VECTOR_FREE(&j.seen);

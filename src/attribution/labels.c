@@ -263,27 +263,50 @@ static bool is_generated(const tsr__namer *n, uint32_t frame) {
   return n->rank[frame] == TSR__RANK_COMPILED;
 }
 
-/* The nearest Python frame from `i` on, outwards, that does not itself call modules; or depth. */
+static bool is_text(tsr_text text, const char *expected) {
+  return text.size_bytes == strlen(expected) && begins_with(text, expected);
+}
+
+/* Whether a frame calls modules for others, as nn.Sequential does: who calls it is more informative. */
+static bool passes_on(const tsr__namer *n, uint32_t frame) {
+  static const struct {
+    const char *file, *function;
+  } rows[] = {{"torch/nn/modules/container.py", "forward"},
+              {"transformers/modeling_layers.py", "__call__"}};
+  tsr_text file = file_of(n, frame);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    size_t size = strlen(rows[i].file);
+    if (file.size_bytes < size || !is_text(name_of(n, frame), rows[i].function)) continue;
+    if (matches((tsr_text){file.data + file.size_bytes - size, size}, rows[i].file)) return true;
+  }
+  return false;
+}
+
+/* The nearest Python frame from `i` on, outwards, that calls modules of its own accord; or depth. */
 static uint32_t next_python(const tsr__namer *n, tsr_stack stack, uint32_t i) {
   while (i < stack.depth &&
          (!is_python(n, stack.frames[i]) || n->mark[stack.frames[i]] == TSR__MARK_CALL ||
-          is_generated(n, stack.frames[i])))
+          is_generated(n, stack.frames[i]) || passes_on(n, stack.frames[i])))
     i++;
   return i;
 }
 
 /* The innermost call of a module whose code a person wrote; or depth. `callee` becomes the frame that it
- * calls, or TSR_NONE. */
+ * calls, or TSR_NONE: forward, within decorators if it has some. */
 static uint32_t find_call(const tsr__namer *n, tsr_stack stack, uint32_t *callee) {
+  uint32_t forward = TSR_NONE;
   *callee = TSR_NONE;
   for (uint32_t i = 0; i < stack.depth; i++) {
     uint32_t frame = stack.frames[i];
     if (n->mark[frame] != TSR__MARK_CALL) {
-      if (is_python(n, frame)) *callee = frame;
+      if (!is_python(n, frame)) continue;
+      *callee = frame;
+      if (is_text(name_of(n, frame), "forward")) forward = frame;
     } else if (*callee == TSR_NONE || !is_generated(n, *callee)) {
+      if (forward != TSR_NONE) *callee = forward;
       return i;
     } else {
-      *callee = TSR_NONE;
+      *callee = forward = TSR_NONE;
       while (i + 1 < stack.depth && n->mark[stack.frames[i + 1]] == TSR__MARK_CALL) i++;
     }
   }

@@ -26,6 +26,12 @@ static void note(tsr_simulation *out, const char *text) {
   if (out->note_count < TSR_SIMULATE_NOTES) out->notes[out->note_count++] = text;
 }
 
+static void note_capacity(const tsr_simulate_options *options, tsr_simulation *out) {
+  if (options->settings.expandable_segments || options->capacity_bytes == 0) return;
+  note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
+            "0.8 GiB of the card");
+}
+
 /* Assumptions of the result that a reader could not guess. */
 static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_simulation *out) {
   if (p->is_own) {
@@ -56,9 +62,7 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
   if (p->batch * p->sequence > 3072)
     note(out,
          "how much the embedding's backward sorts depends on the tokens: the maximum is assumed");
-  if (o->settings.expandable_segments || o->capacity_bytes == 0) return;
-  note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
-            "0.8 GiB of the card");
+  note_capacity(o, out);
 }
 
 static int too_long(uint64_t steps, uint64_t each, tsr_error *error) {
@@ -259,14 +263,16 @@ static bool has_flash(const tsr__data_sheet *gpu) {
   return tsr__card_memory_of(TSR__CARD_FLASH, gpu->capability)->bytes != 0;
 }
 
+static int no_such_card(const char *name, tsr_error *error) {
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'", name);
+}
+
 /* The card's own kernels and workspaces; without a card, an A100's. */
 static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet **gpu,
                     tsr__run_options *run, tsr__tape *tape, tsr_error *error) {
   *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
   if (!options->gpu) return 0;
-  if (!*gpu)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'",
-                     options->gpu);
+  if (!*gpu) return no_such_card(options->gpu, error);
   tape->workspace_bytes = tsr__data_sheet_workspace_bytes(*gpu);
   if (has_flash(*gpu)) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
@@ -359,29 +365,62 @@ static void add_graph_notes(const tsr_simulate_options *options, size_t workspac
   if (!options->fresh_process && workspaces)
     note(out, "assumes that cuBLAS has allocated its workspaces before the recording begins");
   note(out, "does not contain what kernels allocate internally, such as cuDNN's workspaces");
+  note_capacity(options, out);
+}
+
+static int refuse_traced_gpu(const char *name, tsr_error *error) {
+  char known[160] = "";
+  const tsr__data_sheet *gpu;
+  for (size_t i = 0; (gpu = tsr__data_sheet_at(i)) != NULL; i++) {
+    size_t used = strlen(known);
+    int added = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", gpu->name);
+    assert(added > 0 && (size_t)added < sizeof known - used);
+    (void)added;
+  }
+  return tsr__fail(
+      error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+      "step graph: 'gpu' is '%.31s', which is not a known card; choose one with --gpu: "
+      "%s",
+      name, known);
+}
+
+/* The card that a step was traced for. */
+static int traced_gpu(const tsr__step_graph *graph, const tsr__data_sheet **out, tsr_error *error) {
+  const char *name = tsr__step_graph_gpu(graph);
+  *out = tsr__data_sheet_of_name(name);
+  return *out ? 0 : refuse_traced_gpu(name, error);
+}
+
+/* Whether the step would run other kernels on a card. An unknown card is a newer one: it has flash attention's. */
+static bool needs_other_kernels(const tsr__step_graph *graph, const tsr__data_sheet *traced,
+                                const tsr__data_sheet *gpu) {
+  bool had_flash = !traced || has_flash(traced);
+  return has_flash(gpu) != had_flash && tsr__step_graph_needs_kernels(graph, had_flash);
 }
 
 /* cuBLAS's workspace on the card that the step was traced for, or on another one with the same kernels. */
 static int workspace_of(const tsr__step_graph *graph, const char *name, uint64_t *bytes,
                         tsr_error *error) {
-  const tsr__data_sheet *traced = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
+  const tsr__data_sheet *traced = NULL;
+  int status = traced_gpu(graph, &traced, name ? NULL : error);
+  if (status && !name) return status;
   const tsr__data_sheet *gpu = name ? tsr__data_sheet_of_name(name) : traced;
-  if (name && !gpu)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'", name);
-  if (gpu && traced && has_flash(gpu) != has_flash(traced) &&
-      tsr__step_graph_needs_kernels(graph, has_flash(traced)))
+  if (!gpu) return no_such_card(name, error);
+  if (needs_other_kernels(graph, traced, gpu))
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the step was traced for the %s, and PyTorch chooses other attention kernels "
                      "on the %s: trace it again with gpu='%s'",
-                     traced->title, gpu->title, gpu->name);
-  *bytes = gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
+                     traced ? traced->title : tsr__step_graph_gpu(graph), gpu->title, gpu->name);
+  *bytes = tsr__data_sheet_workspace_bytes(gpu);
   return 0;
 }
 
-const char *tsr__usual_gpu(const tsr_model *model) {
-  const tsr__data_sheet *traced =
-      model->graph ? tsr__data_sheet_of_name(tsr__step_graph_gpu(model->graph)) : NULL;
-  return traced ? traced->name : "a100";
+int tsr__choose_gpu(const tsr_model *model, tsr_simulate_options *options, tsr_error *error) {
+  const tsr__data_sheet *traced = NULL;
+  if (options->gpu) return 0;
+  int status = model->graph ? traced_gpu(model->graph, &traced, error) : 0;
+  if (status == 0 && !options->rates) options->gpu = traced ? traced->name : "a100";
+  return status;
 }
 
 void tsr__built_graph_release(tsr__built_graph *built) {

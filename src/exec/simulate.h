@@ -40,8 +40,9 @@ typedef struct tsr__built_graph {
 int tsr__build_graph(const tsr_model *model, const tsr_simulate_options *options,
                      tsr__built_graph *out, tsr_error *error);
 void tsr__built_graph_release(tsr__built_graph *built);
-/* The default card: the one that a step graph was traced for, else an A100. Static text. */
-const char *tsr__usual_gpu(const tsr_model *model);
+/* Choose a card if the options name neither one nor rates: the one that a step graph was traced for, else an A100. Fails with
+ * TSR_ERROR_UNSUPPORTED, and leaves the options, if they name no card and that of the graph is not known. */
+int tsr__choose_gpu(const tsr_model *model, tsr_simulate_options *options, tsr_error *error);
 /* Seconds of its step on the card or with the rates that options name; 0 without either. */
 double tsr__graph_seconds(const struct tsr__step_graph *graph, const tsr_simulate_options *options);
 

@@ -208,8 +208,10 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
   if (tsr__llmc_is((const unsigned char *)json, size_bytes))
     return read_checkpoint(json, size_bytes, out, error);
   json_t *root = NULL;
-  int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "not a model description",
-                              &root, error);
+  const char *what = tsr__step_graph_begins(json, size_bytes)
+                         ? "step graph: damaged or incomplete JSON"
+                         : "not a model description";
+  int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, what, &root, error);
   if (loaded) return loaded;
   if (tsr__step_graph_is(root)) {
     int status = read_graph(root, out, error);

@@ -236,10 +236,10 @@ static int compare(const tsr_snapshot *predicted, tsr_study *recorded, tsr_calib
 int tsr_calibrate(const tsr_model *model, const tsr_simulate_options *how, tsr_study *recorded,
                   tsr_calibration *out, tsr_error *error) {
   tsr_simulate_options own = *how;
-  if (!own.gpu && !own.rates) own.gpu = tsr__usual_gpu(model);
   tsr_calibration found = {.steps = 0};
   tsr_simulation *simulation = NULL;
-  int status = predict_time(model, &own, &found, error);
+  int status = tsr__choose_gpu(model, &own, error);
+  if (status == 0) status = predict_time(model, &own, &found, error);
   if (status == 0) status = measure_time(recorded, &found, error);
   if (status == 0) status = scale_rates(&own, &found, error);
   if (status == 0) status = tsr_simulate(model, &own, &simulation, error);

@@ -197,14 +197,15 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
                       .how = *own.how,
                       .allow = own.allow,
                       .calibration = own.calibration};
-  if (!p->how.gpu && !p->how.rates) p->how.gpu = tsr__usual_gpu(model);
+  status = tsr__choose_gpu(model, &p->how, error);
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = json_loads(own.plan ? tsr_run_plan_text(own.plan) : "{\"version\":1}", 0, NULL);
   p->places = json_object();
   p->savings = json_array();
   p->refused = json_array();
   bool ok = p->base && p->places && p->savings && p->refused;
-  status = ok ? measure_base(p, error) : tsr__fail_memory(error);
+  if (!ok) status = tsr__fail_memory(error);
+  if (status == 0) status = measure_base(p, error);
   if (status)
     tsr_planning_free(p);
   else

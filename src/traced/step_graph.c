@@ -6,6 +6,7 @@
 #include "traced/step_graph.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,18 +21,38 @@
 /* Operations or bytes of one op. */
 #define MOST_WORK (UINT64_C(1) << 60)
 
-/* A reader: its position, and the first error. */
+/* A reader, and the first error. */
 typedef struct reader {
   tsr__step_graph *graph;
   tsr_error *error;
+  char within[48]; /* begins each message: "", or of which form of an optimizer this is */
   int status;
 } reader;
 
-static bool wrong(reader *r, const char *where, size_t index, const char *what) {
+/* Refuse the file. The message names the place and what is expected there. */
+static bool refuse(reader *r, const char *format, ...) TSR__PRINTF(2, 3);
+static bool refuse(reader *r, const char *format, ...) {
+  char text[sizeof r->error->message];
+  va_list arguments;
   if (r->status) return false;
-  r->status = tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "step graph: %s %llu %s",
-                        where, (unsigned long long)index, what);
+  va_start(arguments, format);
+  (void)vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  r->status =
+      tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "step graph: %s%s", r->within, text);
   return false;
+}
+
+#define SHOWN_BYTES 48
+
+/* The value as the file has it, cut if it is long; "missing" without one. */
+static const char *shown(const json_t *value, char out[SHOWN_BYTES]) {
+  static const char cut[] = "...";
+  size_t most = SHOWN_BYTES - sizeof cut;
+  if (!value) return "missing";
+  size_t size = json_dumpb(value, out, most, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+  memcpy(out + (size < most ? size : most), size > most ? cut : "", size > most ? sizeof cut : 1);
+  return out;
 }
 
 static bool no_memory(reader *r) {
@@ -40,15 +61,23 @@ static bool no_memory(reader *r) {
 }
 
 static const json_t *array_of(reader *r, const json_t *in, const char *key, size_t most) {
+  char got[SHOWN_BYTES];
   const json_t *array = json_object_get(in, key);
   if (r->status) return NULL;
-  if (!json_is_array(array) || json_array_size(array) > most) {
-    r->status = tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                          "step graph: '%s' is not a list of at most %llu items", key,
-                          (unsigned long long)most);
-    return NULL;
-  }
-  return array;
+  if (!json_is_array(array))
+    (void)refuse(r, "'%s' is %s, not a list", key, shown(array, got));
+  else if (json_array_size(array) > most)
+    (void)refuse(r, "'%s' has %zu items, more than %zu", key, json_array_size(array), most);
+  return r->status ? NULL : array;
+}
+
+static const json_t *object_of(reader *r, const json_t *in, const char *key) {
+  char got[SHOWN_BYTES];
+  const json_t *object = json_object_get(in, key);
+  if (r->status) return NULL;
+  if (!json_is_object(object))
+    (void)refuse(r, "'%s' is %s, not an object", key, shown(object, got));
+  return r->status ? NULL : object;
 }
 
 /* A whole number below `end`. */
@@ -59,13 +88,61 @@ static bool number(const json_t *value, uint64_t end, uint64_t *out) {
   return true;
 }
 
+/* A whole number in a row of a list: from `least` up to, without, `end`. */
+typedef struct field {
+  const char *name;
+  uint64_t least, end;
+  const char *things; /* what it numbers, such as slots: there are `end` of them; or NULL */
+  bool may_be_none;   /* -1 is read as TSR_NONE */
+} field;
+
+static bool read_field(reader *r, const char *where, size_t at, const field *f, const json_t *value,
+                       uint64_t *out) {
+  char got[SHOWN_BYTES], numbered[32];
+  assert(f->things ? !f->least : f->least < f->end);
+  if (f->may_be_none && json_is_integer(value) && json_integer_value(value) == -1) {
+    *out = TSR_NONE;
+    return true;
+  }
+  if (number(value, f->end, out) && *out >= f->least) return true;
+  (void)snprintf(numbered, sizeof numbered, "but %s are numbered", f->things ? f->things : "");
+  if (f->things && !f->end)
+    (void)refuse(r, "%s %zu: %s is %s, but there are no %s", where, at, f->name, shown(value, got),
+                 f->things);
+  else
+    (void)refuse(r, "%s %zu: %s is %s, %s from %llu to %llu%s", where, at, f->name,
+                 shown(value, got), f->things ? numbered : "not a whole number",
+                 (unsigned long long)f->least, (unsigned long long)f->end - 1,
+                 f->may_be_none ? ", or -1" : "");
+  return false;
+}
+
+/* The rows of a list: what one is called, and its items. Those after the fields are read elsewhere. */
+typedef struct row_form {
+  const char *where, *items; /* "frame", "[function, file, line]" */
+  size_t length, field_count;
+  const field *fields;
+} row_form;
+
+static bool read_row(reader *r, const row_form *form, size_t at, const json_t *row, uint64_t *out) {
+  char got[SHOWN_BYTES];
+  assert(form->field_count <= form->length);
+  if (json_array_size(row) != form->length)
+    return refuse(r, "%s %zu is %s, not %s", form->where, at, shown(row, got), form->items);
+  for (size_t i = 0; i < form->field_count; i++)
+    if (!read_field(r, form->where, at, &form->fields[i], json_array_get(row, i), &out[i]))
+      return false;
+  return true;
+}
+
 /* ---- texts, frames, stacks ---- */
 
 static bool read_texts(reader *r, const json_t *root) {
+  char got[SHOWN_BYTES];
   const json_t *list = array_of(r, root, "texts", TSR__STEP_GRAPH_MOST_FRAMES);
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *text = json_array_get(list, i);
-    if (!json_is_string(text)) return wrong(r, "text", i, "is no text");
+    if (!json_is_string(text)) return refuse(r, "text %zu is %s, not a text", i, shown(text, got));
     size_t length = json_string_length(text);
     char *copy = TSR__NEW_ARRAY(char, length + 1);
     if (!copy) return no_memory(r);
@@ -73,7 +150,7 @@ static bool read_texts(reader *r, const json_t *root) {
     if (memchr(copy, '\0', length) || !TSR__VECTOR_PUSH(&r->graph->texts, copy)) {
       bool has_zero = memchr(copy, '\0', length) != NULL;
       tsr__free(copy);
-      return has_zero ? wrong(r, "text", i, "contains a zero") : no_memory(r);
+      return has_zero ? refuse(r, "text %zu contains a zero", i) : no_memory(r);
     }
   }
   return !r->status;
@@ -81,33 +158,35 @@ static bool read_texts(reader *r, const json_t *root) {
 
 static bool read_frames(reader *r, const json_t *root) {
   const json_t *list = array_of(r, root, "frames", TSR__STEP_GRAPH_MOST_FRAMES);
+  size_t texts = r->graph->texts.count;
+  const field fields[] = {{"the function", 0, texts, "texts", false},
+                          {"the file", 0, texts, "texts", false},
+                          {"the line", 0, UINT32_MAX, NULL, false}};
+  const row_form form = {"frame", "[function, file, line]", 3, 3, fields};
   for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *item = json_array_get(list, i);
-    uint64_t name, file, line;
-    if (json_array_size(item) != 3 ||
-        !number(json_array_get(item, 0), r->graph->texts.count, &name) ||
-        !number(json_array_get(item, 1), r->graph->texts.count, &file) ||
-        !number(json_array_get(item, 2), UINT32_MAX, &line))
-      return wrong(r, "frame", i, "is not [name, file, line]");
-    tsr__graph_frame frame = {(uint32_t)name, (uint32_t)file, (uint32_t)line};
+    uint64_t n[3];
+    if (!read_row(r, &form, i, json_array_get(list, i), n)) return false;
+    tsr__graph_frame frame = {(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]};
     if (!TSR__VECTOR_PUSH(&r->graph->frames, frame)) return no_memory(r);
   }
   return !r->status;
 }
 
 static bool read_stacks(reader *r, const json_t *root) {
+  char got[SHOWN_BYTES];
   const json_t *list = array_of(r, root, "stacks", TSR__STEP_GRAPH_MOST_FRAMES);
+  const size_t most = 16 * (size_t)TSR__STEP_GRAPH_MOST_FRAMES;
+  const field one = {"a frame", 0, r->graph->frames.count, "frames", false};
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *stack = json_array_get(list, i);
     if (!json_is_array(stack) || !json_array_size(stack))
-      return wrong(r, "stack", i, "is no list of frames");
-    if (r->graph->chain.count + json_array_size(stack) >= 16 * (size_t)TSR__STEP_GRAPH_MOST_FRAMES)
-      return wrong(r, "stack", i, "is one too many");
+      return refuse(r, "stack %zu is %s, not a list of at least one frame", i, shown(stack, got));
+    if (r->graph->chain.count + json_array_size(stack) >= most)
+      return refuse(r, "stack %zu makes all stacks together deeper than %zu frames", i, most);
     if (!TSR__VECTOR_PUSH(&r->graph->first, (uint32_t)r->graph->chain.count)) return no_memory(r);
     for (size_t k = 0; k < json_array_size(stack); k++) {
       uint64_t frame;
-      if (!number(json_array_get(stack, k), r->graph->frames.count, &frame))
-        return wrong(r, "stack", i, "has a frame that is not there");
+      if (!read_field(r, "stack", i, &one, json_array_get(stack, k), &frame)) return false;
       if (!TSR__VECTOR_PUSH(&r->graph->chain, (uint32_t)frame)) return no_memory(r);
     }
     if (!TSR__VECTOR_PUSH(&r->graph->chain, TSR_NONE)) return no_memory(r);
@@ -143,14 +222,30 @@ static bool category_of(const char *word, uint8_t *out) {
   return false;
 }
 
+static bool refuse_category(reader *r, size_t at, const json_t *category) {
+  char got[SHOWN_BYTES], names[192] = "";
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
+    size_t used = strlen(names);
+    (void)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                   tsr_category_name((tsr_category)i));
+  }
+  return refuse(r, "slot %zu: category is %s, not one of %s", at, shown(category, got), names);
+}
+
 /* Bytes and category of one slot. */
-static bool read_slot(reader *r, const char *where, size_t at, const json_t *bytes,
-                      const json_t *category, tsr__tape_slot *out) {
-  if (!number(bytes, MOST_SLOT_BYTES, &out->bytes) || !out->bytes)
-    return wrong(r, where, at, "has no size that a tensor could have");
-  if (!category_of(json_string_value(category), &out->category))
-    return wrong(r, where, at, "has a category that does not exist");
-  return true;
+static bool read_slot(reader *r, size_t at, const json_t *bytes, const json_t *category,
+                      tsr__tape_slot *out) {
+  static const field size = {"bytes", 1, MOST_SLOT_BYTES, NULL, false};
+  if (!read_field(r, "slot", at, &size, bytes, &out->bytes)) return false;
+  return category_of(json_string_value(category), &out->category) ||
+         refuse_category(r, at, category);
+}
+
+/* Whether two columns of slots are equally long. */
+static bool check_columns(reader *r, const char *key, const json_t *column, size_t count) {
+  return json_array_size(column) == count ||
+         refuse(r, "the lengths of '%s' and 'bytes' differ: %zu and %zu", key,
+                json_array_size(column), count);
 }
 
 /* A list that may be absent: NULL then, and if it is something else, which is refused. */
@@ -162,34 +257,35 @@ static const json_t *optional(reader *r, const json_t *root, const char *key, si
 static bool read_streams(reader *r, const json_t *slots) {
   const json_t *streams = optional(r, slots, "stream", TSR__STEP_GRAPH_MOST_SLOTS);
   if (!streams) return !r->status;
-  if (json_array_size(streams) != r->graph->slots.count)
-    return wrong(r, "slot", json_array_size(streams), "lacks its stream, or is not there");
+  static const field one = {"stream", 0, UINT16_MAX + 1, NULL, false};
+  if (!check_columns(r, "stream", streams, r->graph->slots.count)) return false;
   for (size_t i = 0; i < r->graph->slots.count; i++) {
     uint64_t stream;
-    if (!number(json_array_get(streams, i), UINT16_MAX + 1, &stream))
-      return wrong(r, "slot", i, "has a stream that is no number below 65536");
+    if (!read_field(r, "slot", i, &one, json_array_get(streams, i), &stream)) return false;
     r->graph->slots.items[i].stream = (uint16_t)stream;
   }
   return true;
 }
 
 static bool read_slots(reader *r, const json_t *root) {
-  const json_t *slots = json_object_get(root, "slots");
+  char got[SHOWN_BYTES];
+  const json_t *slots = object_of(r, root, "slots");
   const json_t *bytes = array_of(r, slots, "bytes", TSR__STEP_GRAPH_MOST_SLOTS);
   const json_t *categories = array_of(r, slots, "category", TSR__STEP_GRAPH_MOST_SLOTS);
   if (r->status) return false;
-  if (json_array_size(bytes) != json_array_size(categories))
-    return wrong(r, "slot", json_array_size(bytes), "lacks its bytes or its category");
-  if (!number(json_object_get(root, "static"), json_array_size(bytes) + 1, &r->graph->static_count))
-    return wrong(r, "'static'", json_array_size(bytes), "slots are all there are");
+  const json_t *fixed = json_object_get(root, "static");
+  if (!check_columns(r, "category", categories, json_array_size(bytes))) return false;
+  if (!number(fixed, json_array_size(bytes) + 1, &r->graph->static_count))
+    return refuse(r, "'static' is %s, not a number of slots from 0 to %zu", shown(fixed, got),
+                  json_array_size(bytes));
   uint64_t total = 0;
   for (size_t i = 0; i < json_array_size(bytes); i++) {
     tsr__tape_slot slot = {.is_static = i < r->graph->static_count};
-    if (!read_slot(r, "slot", i, json_array_get(bytes, i), json_array_get(categories, i), &slot))
+    if (!read_slot(r, i, json_array_get(bytes, i), json_array_get(categories, i), &slot))
       return false;
     total += slot.bytes;
     if (total > MOST_BYTES)
-      return wrong(r, "slot", i, "makes the sum of all sizes larger than 2^56 bytes");
+      return refuse(r, "slot %zu makes the sum of all sizes larger than 2^56 bytes", i);
     if (!TSR__VECTOR_PUSH(&r->graph->slots, slot)) return no_memory(r);
   }
   return read_streams(r, slots);
@@ -212,15 +308,23 @@ typedef struct order {
 static bool take(reader *r, order *o, size_t at, uint64_t slot, bool is_once) {
   assert(slot < r->graph->slots.count);
   if (slot < r->graph->static_count || o->state[slot] != UNTOUCHED)
-    return wrong(r, "instruction", at, "takes a slot again");
+    return refuse(r, "instruction %zu takes slot %zu, which %s", at, (size_t)slot,
+                  o->state[slot] == UNTOUCHED ? "is static" : "was taken before");
   o->state[slot] = is_once ? TAKEN_ONCE : TAKEN;
   return true;
+}
+
+static const char *state_text(uint8_t state) {
+  return state == UNTOUCHED    ? "is not taken before"
+         : state == TAKEN_ONCE ? "is taken once, for all steps"
+                               : "was given back before";
 }
 
 static bool give_back(reader *r, order *o, size_t at, uint64_t slot) {
   assert(slot < r->graph->slots.count);
   if (o->state[slot] != TAKEN)
-    return wrong(r, "instruction", at, "gives back a slot that is not taken");
+    return refuse(r, "instruction %zu gives back slot %zu, which %s", at, (size_t)slot,
+                  slot < r->graph->static_count ? "is static" : state_text(o->state[slot]));
   o->state[slot] = GIVEN_BACK;
   return true;
 }
@@ -231,7 +335,8 @@ static bool give_back_previous(reader *r, size_t at, uint64_t slot) {
   assert(slot < r->graph->slots.count);
   tsr__tape_slot *s = &r->graph->slots.items[slot];
   if (slot < r->graph->static_count || s->is_carried)
-    return wrong(r, "instruction", at, "gives back what the step before has given back");
+    return refuse(r, "instruction %zu gives back slot %zu of the step before, which %s", at,
+                  (size_t)slot, s->is_carried ? "was given back before" : "is static");
   s->is_carried = true;
   return true;
 }
@@ -239,12 +344,15 @@ static bool give_back_previous(reader *r, size_t at, uint64_t slot) {
 static bool phase(reader *r, order *o, size_t at, uint64_t which, bool begins) {
   assert(which < PHASES && o->depth <= PHASES);
   if (begins) {
-    if (o->depth == PHASES) return wrong(r, "instruction", at, "begins a phase within all others");
+    if (o->depth == PHASES)
+      return refuse(r, "instruction %zu begins phase %zu within %d others", at, (size_t)which,
+                    (int)PHASES);
     o->phases[o->depth++] = (uint8_t)which;
     return true;
   }
   if (!o->depth || o->phases[o->depth - 1] != which)
-    return wrong(r, "instruction", at, "ends a phase that has not begun");
+    return refuse(r, "instruction %zu ends phase %zu, which is not the last one that began", at,
+                  (size_t)which);
   o->depth--;
   return true;
 }
@@ -257,23 +365,33 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   } words[] = {{"new", TSR__INSTR_NEW, true},      {"once", TSR__INSTR_NEW_ONCE, true},
                {"drop", TSR__INSTR_DROP, false},   {"drop_previous", TSR__INSTR_DROP_PREV, false},
                {"begin", TSR__INSTR_BEGIN, false}, {"end", TSR__INSTR_END, false}};
+  char got[SHOWN_BYTES];
   const char *word = json_string_value(json_array_get(item, 0));
   size_t i = 0;
   while (word && i < sizeof words / sizeof *words && strcmp(word, words[i].word) != 0) i++;
   if (!word || i == sizeof words / sizeof *words)
-    return wrong(r, "instruction", at, "is of an unknown kind");
-  if (json_array_size(item) != 2 + (size_t)words[i].has_stack)
-    return wrong(r, "instruction", at, "has too many or too few operands");
+    return refuse(r, "instruction %zu is %s, not new, once, drop, drop_previous, begin or end", at,
+                  shown(item, got));
   bool is_phase = words[i].kind == TSR__INSTR_BEGIN || words[i].kind == TSR__INSTR_END;
-  uint64_t subject, stack = 0, end = is_phase ? PHASES : r->graph->slots.count;
-  if (!number(json_array_get(item, 1), end, &subject))
-    return wrong(r, "instruction", at, "is about something that is not there");
-  if (words[i].has_stack && !number(json_array_get(item, 2), r->graph->first.count, &stack))
-    return wrong(r, "instruction", at, "has a stack that is not there");
+  const field slot = {"the slot", 0, r->graph->slots.count, "slots", false};
+  const field phase_field = {"the phase", 0, PHASES, "phases", false};
+  const field stack_field = {"the stack", 0, r->graph->first.count, "stacks", false};
+  const field fields[] = {is_phase ? phase_field : slot, stack_field};
+  size_t operands = 1 + (size_t)words[i].has_stack;
+  uint64_t n[2] = {0};
+  if (json_array_size(item) != 1 + operands)
+    return refuse(r, "instruction %zu is %s, not [\"%s\", %s]", at, shown(item, got), word,
+                  is_phase        ? "phase"
+                  : operands == 1 ? "slot"
+                                  : "slot, stack");
+  for (size_t k = 0; k < operands; k++)
+    if (!read_field(r, "instruction", at, &fields[k], json_array_get(item, k + 1), &n[k]))
+      return false;
+  uint64_t subject = n[0];
   tsr__tape_instr instr = {.kind = words[i].kind,
                            .subject =
                                (uint32_t)subject + !is_phase, /* slot 0 of a tape means no slot */
-                           .stack = words[i].has_stack ? r->graph->first.items[stack] : TSR_NONE};
+                           .stack = words[i].has_stack ? r->graph->first.items[n[1]] : TSR_NONE};
   for (size_t k = 0; k < o->depth; k++)
     instr.is_backward |= o->phases[k] == TSR__TAPE_PHASE_BACKWARD;
   bool ok = true;
@@ -291,14 +409,16 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
 
 /* At the end of a step: slots that are still live are carried into the next one, or made once. */
 static bool check_ends(reader *r, const order *o) {
-  if (o->depth) return wrong(r, "phase", o->phases[o->depth - 1], "does not end");
+  if (o->depth) return refuse(r, "phase %d does not end", o->phases[o->depth - 1]);
   for (size_t i = r->graph->static_count; i < r->graph->slots.count; i++) {
     bool is_carried = r->graph->slots.items[i].is_carried;
-    if (o->state[i] == UNTOUCHED) return wrong(r, "slot", i, "is never taken");
+    if (o->state[i] == UNTOUCHED)
+      return refuse(r, "slot %zu is not static, and never taken by new or once", i);
     if (is_carried != (o->state[i] == TAKEN))
-      return wrong(r, "slot", i,
-                   is_carried ? "is given back twice"
-                              : "is taken in each step and never given back");
+      return refuse(r, "slot %zu %s", i,
+                    is_carried ? "is given back twice: by drop and drop_previous, or after once"
+                               : "is taken in each step, and given back by neither drop nor "
+                                 "drop_previous");
   }
   return true;
 }
@@ -320,37 +440,36 @@ static bool read_schedule(reader *r, const json_t *root) {
 
 /* ---- what a rewrite needs ---- */
 
-/* A number below `end`, or -1 for none. */
-static bool number_or_none(const json_t *value, uint64_t end, uint32_t *out) {
-  uint64_t n;
-  assert(end <= TSR_NONE);
-  *out = TSR_NONE;
-  if (json_is_integer(value) && json_integer_value(value) == -1) return true;
-  if (!number(value, end, &n)) return false;
-  *out = (uint32_t)n;
-  return true;
-}
-
 static bool read_saves(reader *r, const json_t *root) {
   const json_t *list = optional(r, root, "saved", TSR__TAPE_MOST_INSTRUCTIONS);
   uint64_t places = r->graph->schedule.count + 1;
+  char got[SHOWN_BYTES];
   uint32_t before = 0;
+  const field fields[] = {{"the slot", 0, r->graph->slots.count, "slots", true},
+                          {"bytes", 0, MOST_SLOT_BYTES, NULL, false},
+                          {"made", 0, places, NULL, false},
+                          {"used", 0, places, NULL, true},
+                          {"left", 0, places, NULL, true},
+                          {"gone", 0, places, NULL, true}};
+  const row_form form = {"save", "[slot, bytes, made, used, left, gone]", 6, 6, fields};
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *item = json_array_get(list, i);
-    tsr__graph_save save = {0};
-    if (json_array_size(item) != 6 ||
-        !number_or_none(json_array_get(item, 0), r->graph->slots.count, &save.slot) ||
-        !number(json_array_get(item, 1), MOST_SLOT_BYTES, &save.bytes) ||
-        !number_or_none(json_array_get(item, 2), places, &save.made) ||
-        !number_or_none(json_array_get(item, 3), places, &save.used) ||
-        !number_or_none(json_array_get(item, 4), places, &save.left) ||
-        !number_or_none(json_array_get(item, 5), places, &save.gone))
-      return wrong(r, "save", i, "is not [slot, bytes, made, used, left, gone]");
-    bool is_ordered = save.made != TSR_NONE && save.made >= before &&
-                      (save.used == TSR_NONE || save.used >= save.made) &&
+    uint64_t n[6];
+    if (!read_row(r, &form, i, item, n)) return false;
+    tsr__graph_save save = {.slot = (uint32_t)n[0],
+                            .bytes = n[1],
+                            .made = (uint32_t)n[2],
+                            .used = (uint32_t)n[3],
+                            .left = (uint32_t)n[4],
+                            .gone = (uint32_t)n[5]};
+    bool is_ordered = save.made >= before && (save.used == TSR_NONE || save.used >= save.made) &&
                       save.left >= (save.used == TSR_NONE ? save.made : save.used) &&
                       save.gone >= (save.used == TSR_NONE ? save.made : save.used);
-    if (!is_ordered) return wrong(r, "save", i, "is used, left or gone too early");
+    if (!is_ordered)
+      return refuse(r,
+                    "save %zu is %s: it is made before the one before it, or used, left or gone "
+                    "too early",
+                    i, shown(item, got));
     before = save.made;
     if (!TSR__VECTOR_PUSH(&r->graph->saves, save)) return no_memory(r);
   }
@@ -358,13 +477,17 @@ static bool read_saves(reader *r, const json_t *root) {
 }
 
 static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_module *module) {
-  if (!json_is_array(list)) return wrong(r, "module", at, "has no list of inputs");
+  char got[SHOWN_BYTES];
+  const field one = {"an argument's slot", 0, r->graph->slots.count, "slots", false};
+  if (!json_is_array(list))
+    return refuse(r, "module %zu: the arguments are %s, not a list of slots", at, shown(list, got));
   module->first_input = (uint32_t)r->graph->inputs.count;
   for (size_t i = 0; i < json_array_size(list); i++) {
     uint64_t slot;
-    if (!number(json_array_get(list, i), r->graph->slots.count, &slot) ||
-        r->graph->inputs.count >= TSR__TAPE_MOST_INSTRUCTIONS)
-      return wrong(r, "module", at, "has an input that is not there");
+    if (!read_field(r, "module", at, &one, json_array_get(list, i), &slot)) return false;
+    if (r->graph->inputs.count >= TSR__TAPE_MOST_INSTRUCTIONS)
+      return refuse(r, "module %zu has more arguments than %u together with those before it", at,
+                    (unsigned)TSR__TAPE_MOST_INSTRUCTIONS);
     if (!TSR__VECTOR_PUSH(&r->graph->inputs, (uint32_t)slot)) return no_memory(r);
   }
   module->input_count = (uint32_t)json_array_size(list);
@@ -373,16 +496,23 @@ static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_mod
 
 static bool read_modules(reader *r, const json_t *root) {
   const json_t *list = optional(r, root, "modules", TSR__TAPE_MOST_INSTRUCTIONS);
-  const uint64_t ends[] = {r->graph->texts.count,        r->graph->texts.count,
-                           r->graph->schedule.count + 1, r->graph->schedule.count + 1,
-                           r->graph->saves.count + 1,    r->graph->saves.count + 1};
+  const uint64_t texts = r->graph->texts.count, places = r->graph->schedule.count + 1,
+                 saves = r->graph->saves.count + 1;
+  char got[SHOWN_BYTES];
+  const field fields[] = {
+      {"the name", 0, texts, "texts", false},    {"the class", 0, texts, "texts", false},
+      {"begin", 0, places, NULL, false},         {"end", 0, places, NULL, false},
+      {"the first save", 0, saves, NULL, false}, {"the end of saves", 0, saves, NULL, false}};
+  const row_form form = {
+      "module", "[name, class, begin, end, first save, end of saves, [slots of arguments]]", 7, 6,
+      fields};
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *item = json_array_get(list, i);
-    uint64_t n[6] = {0};
-    bool ok = json_array_size(item) == 7;
-    for (size_t k = 0; ok && k < 6; k++) ok = number(json_array_get(item, k), ends[k], &n[k]);
-    if (!ok || n[2] > n[3] || n[4] > n[5])
-      return wrong(r, "module", i, "is not [name, class, begin, end, save, save, inputs]");
+    uint64_t n[6];
+    if (!read_row(r, &form, i, item, n)) return false;
+    if (n[2] > n[3] || n[4] > n[5])
+      return refuse(r, "module %zu is %s, whose %s before they begin", i, shown(item, got),
+                    n[2] > n[3] ? "instructions end" : "saves end");
     tsr__graph_module module = {.name = (uint32_t)n[0],
                                 .kind = (uint32_t)n[1],
                                 .begin = (uint32_t)n[2],
@@ -399,14 +529,13 @@ static bool read_unheld(reader *r, const json_t *root) {
   const json_t *list = optional(r, root, "unheld", TSR__TAPE_MOST_INSTRUCTIONS);
   for (size_t i = 0; i < r->graph->slots.count; i++)
     if (!TSR__VECTOR_PUSH(&r->graph->unheld, TSR_NONE)) return no_memory(r);
+  const field fields[] = {{"the slot", 0, r->graph->slots.count, "slots", false},
+                          {"the place", 0, r->graph->schedule.count + 1, NULL, false}};
+  const row_form form = {"'unheld', item", "[slot, place]", 2, 2, fields};
   for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *item = json_array_get(list, i);
-    uint64_t slot, at;
-    if (json_array_size(item) != 2 ||
-        !number(json_array_get(item, 0), r->graph->slots.count, &slot) ||
-        !number(json_array_get(item, 1), r->graph->schedule.count + 1, &at))
-      return wrong(r, "item of 'unheld'", i, "is not [slot, instruction]");
-    r->graph->unheld.items[slot] = (uint32_t)at;
+    uint64_t n[2];
+    if (!read_row(r, &form, i, json_array_get(list, i), n)) return false;
+    r->graph->unheld.items[n[0]] = (uint32_t)n[1];
   }
   return !r->status;
 }
@@ -451,20 +580,28 @@ static bool assume_work(reader *r) {
 
 static bool read_work(reader *r, const json_t *root) {
   const json_t *list = optional(r, root, "work", TSR__TAPE_MOST_INSTRUCTIONS);
+  char got[SHOWN_BYTES];
   uint32_t before = 0;
+  const field fields[] = {
+      {"the place", 0, r->graph->schedule.count + 1, NULL, false},
+      {"operations", 0, MOST_WORK, NULL, false},
+      {"bytes", 0, MOST_WORK, NULL, false},
+  };
+  const row_form form = {"'work', item", "[place, operations, bytes, bits]", 4, 3, fields};
   for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *item = json_array_get(list, i);
-    tsr__graph_work work = {0};
-    uint64_t place, bits;
-    if (json_array_size(item) != 4 ||
-        !number(json_array_get(item, 0), r->graph->schedule.count + 1, &place) ||
-        !number(json_array_get(item, 1), MOST_WORK, &work.flops) ||
-        !number(json_array_get(item, 2), MOST_WORK, &work.bytes) ||
-        !number(json_array_get(item, 3), 65, &bits) || (bits != 16 && bits != 32))
-      return wrong(r, "item of 'work'", i, "is not [place, operations, bytes, 16 or 32]");
-    if (place < before) return wrong(r, "item of 'work'", i, "is before the one before it");
-    before = work.place = (uint32_t)place;
-    work.is_half = bits == 16;
+    uint64_t n[3], bits;
+    const json_t *row = json_array_get(list, i);
+    if (!read_row(r, &form, i, row, n)) return false;
+    if (!number(json_array_get(row, 3), 33, &bits) || (bits != 16 && bits != 32))
+      return refuse(r, "'work', item %zu: bits is %s, not 16 or 32", i,
+                    shown(json_array_get(row, 3), got));
+    if (n[0] < before)
+      return refuse(r,
+                    "'work', item %zu: the place is %zu, less than that of the one before it, %u",
+                    i, (size_t)n[0], before);
+    tsr__graph_work work = {
+        .place = (uint32_t)n[0], .is_half = bits == 16, .flops = n[1], .bytes = n[2]};
+    before = work.place;
     if (!TSR__VECTOR_PUSH(&r->graph->work, work)) return no_memory(r);
   }
   return !r->status && (list || assume_work(r));
@@ -493,17 +630,25 @@ static bool read_form_instruction(reader *r, tsr__graph_form *form, uint8_t *sta
                                   const json_t *item, size_t at) {
   static const char *const words[] = {"new", "once", "drop"};
   static const uint8_t kinds[] = {TSR__INSTR_NEW, TSR__INSTR_NEW_ONCE, TSR__INSTR_DROP};
+  char got[SHOWN_BYTES];
   const char *word = json_string_value(json_array_get(item, 0));
   size_t which = 0;
-  uint64_t slot, stack = 0;
   while (word && which < 3 && strcmp(word, words[which]) != 0) which++;
   bool makes = which < 2;
-  if (!word || which == 3 || json_array_size(item) != 2 + (size_t)makes ||
-      !number(json_array_get(item, 1), form->slot_count, &slot) ||
-      (makes && !number(json_array_get(item, 2), r->graph->first.count, &stack)) ||
-      state[slot] != (makes ? UNTOUCHED : TAKEN))
-    return wrong(r, "an optimizer's instruction", at,
-                 "is not a new, once or drop of a slot in the right state");
+  if (!word || which == 3 || json_array_size(item) != 2 + (size_t)makes)
+    return refuse(r,
+                  "instruction %zu is %s, not [\"new\", slot, stack], [\"once\", slot, stack] or "
+                  "[\"drop\", slot]",
+                  at, shown(item, got));
+  const field slots = {"the slot", 0, form->slot_count, "slots", false};
+  const field stacks = {"the stack", 0, r->graph->first.count, "stacks", false};
+  uint64_t slot, stack = 0;
+  if (!read_field(r, "instruction", at, &slots, json_array_get(item, 1), &slot) ||
+      (makes && !read_field(r, "instruction", at, &stacks, json_array_get(item, 2), &stack)))
+    return false;
+  if (state[slot] != (makes ? UNTOUCHED : TAKEN))
+    return refuse(r, "instruction %zu %s slot %zu, which %s", at, makes ? "takes" : "gives back",
+                  (size_t)slot, makes ? "was taken before" : state_text(state[slot]));
   state[slot] = which == 0 ? TAKEN : which == 1 ? TAKEN_ONCE : GIVEN_BACK;
   tsr__tape_instr instr = {.kind = kinds[which],
                            .subject = (uint32_t)slot + 1,
@@ -519,7 +664,9 @@ static bool read_form_schedule(reader *r, tsr__graph_form *form, const json_t *l
     ok = read_form_instruction(r, form, state, json_array_get(list, i), i);
   for (size_t i = 0; ok && i < form->slot_count; i++)
     if (state[i] != TAKEN_ONCE && state[i] != GIVEN_BACK)
-      ok = wrong(r, "an optimizer's slot", i, "is not made, or made in each step and kept");
+      ok = refuse(r, "slot %zu %s", i,
+                  state[i] == UNTOUCHED ? "is never taken by new or once"
+                                        : "is taken in each step and not given back by drop");
   tsr__free(state);
   return ok;
 }
@@ -533,14 +680,14 @@ static bool read_form(reader *r, tsr__graph_form form, const json_t *value) {
   form.first_instr = (uint32_t)r->graph->form_instrs.count;
   form.slot_count = (uint32_t)json_array_size(bytes);
   form.instr_count = (uint32_t)json_array_size(list);
-  if (json_array_size(categories) != form.slot_count ||
-      r->graph->form_slots.count + form.slot_count > TSR__STEP_GRAPH_MOST_SLOTS ||
+  if (!check_columns(r, "category", categories, form.slot_count)) return false;
+  if (r->graph->form_slots.count + form.slot_count > TSR__STEP_GRAPH_MOST_SLOTS ||
       r->graph->form_instrs.count + form.instr_count > TSR__TAPE_MOST_INSTRUCTIONS)
-    return wrong(r, "optimizer", form.optimizer, "has a form with too many slots");
+    return refuse(r, "all forms together have more than %u slots or %u instructions",
+                  (unsigned)TSR__STEP_GRAPH_MOST_SLOTS, (unsigned)TSR__TAPE_MOST_INSTRUCTIONS);
   for (size_t i = 0; i < form.slot_count; i++) {
     tsr__tape_slot slot = {0};
-    if (!read_slot(r, "an optimizer's slot", i, json_array_get(bytes, i),
-                   json_array_get(categories, i), &slot))
+    if (!read_slot(r, i, json_array_get(bytes, i), json_array_get(categories, i), &slot))
       return false;
     if (!TSR__VECTOR_PUSH(&r->graph->form_slots, slot)) return no_memory(r);
   }
@@ -555,14 +702,16 @@ static bool read_optimizers(reader *r, const json_t *root) {
   const json_t *list = optional(r, root, "optimizers", TSR__TAPE_MOST_INSTRUCTIONS);
   r->graph->optimizer_count = (uint32_t)json_array_size(list);
   for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *forms = json_object_get(json_array_get(list, i), "forms");
-    if (!json_is_object(forms)) return wrong(r, "optimizer", i, "has no forms");
+    (void)snprintf(r->within, sizeof r->within, "optimizer %zu: ", i);
+    const json_t *forms = object_of(r, json_array_get(list, i), "forms");
     for (size_t k = 0; k < TSR__OPTIMIZER_FORMS; k++) {
       const json_t *value = json_object_get(forms, names[k]);
       tsr__graph_form form = {.optimizer = (uint32_t)i, .form = (tsr__form_kind)k};
+      (void)snprintf(r->within, sizeof r->within, "optimizer %zu, %s: ", i, names[k]);
       if (value && !read_form(r, form, value)) return false;
     }
   }
+  r->within[0] = '\0';
   return !r->status;
 }
 
@@ -570,35 +719,50 @@ static bool read_optimizers(reader *r, const json_t *root) {
 
 bool tsr__step_graph_is(const json_t *root) {
   const char *schema = json_string_value(json_object_get(root, "schema"));
-  return schema && strncmp(schema, SCHEMA_FAMILY, strlen(SCHEMA_FAMILY)) == 0;
+  bool has_steps = json_object_get(root, "instructions") && json_object_get(root, "slots");
+  return has_steps || (schema && strncmp(schema, SCHEMA_FAMILY, strlen(SCHEMA_FAMILY)) == 0);
 }
 
-static void copy_word(char *to, size_t size, const json_t *root, const char *key) {
-  const char *word = json_string_value(json_object_get(root, key));
-  (void)snprintf(to, size, "%s", word ? word : "");
-}
-
-static bool read_parameters(reader *r, const json_t *root) {
-  if (number(json_object_get(root, "parameters"), UINT64_C(1) << 62, &r->graph->parameter_count))
-    return true;
-  r->status = tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                        "step graph: 'parameters' is not a count");
+bool tsr__step_graph_begins(const char *text, size_t size_bytes) {
+  static const char word[] = "\"" SCHEMA_FAMILY;
+  enum { BEGINNING = 256 };
+  size_t size = sizeof word - 1, most = size_bytes < BEGINNING ? size_bytes : BEGINNING;
+  for (size_t i = 0; i + size <= most; i++)
+    if (memcmp(text + i, word, size) == 0) return true;
   return false;
 }
 
+/* "" if the key is absent. */
+static bool read_word(reader *r, const json_t *root, const char *key, char *out, size_t size) {
+  char got[SHOWN_BYTES];
+  const json_t *value = json_object_get(root, key);
+  if (value && !json_is_string(value))
+    return refuse(r, "'%s' is %s, not a text", key, shown(value, got));
+  (void)snprintf(out, size, "%s", value ? json_string_value(value) : "");
+  return true;
+}
+
+static bool read_parameters(reader *r, const json_t *root) {
+  char got[SHOWN_BYTES];
+  const json_t *value = json_object_get(root, "parameters");
+  return number(value, UINT64_C(1) << 62, &r->graph->parameter_count) ||
+         refuse(r, "'parameters' is %s, not a number of elements", shown(value, got));
+}
+
 int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *error) {
-  const char *schema = json_string_value(json_object_get(root, "schema"));
-  if (!schema || strcmp(schema, SCHEMA) != 0)
+  char got[SHOWN_BYTES];
+  const json_t *schema = json_object_get(root, "schema");
+  if (!json_is_string(schema) || strcmp(json_string_value(schema), SCHEMA) != 0)
     return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "step graph of version '%.40s'; this tessera reads " SCHEMA,
-                     schema ? schema : "?");
+                     "step graph: 'schema' is %s; this tessera reads \"" SCHEMA "\"",
+                     shown(schema, got));
   tsr__step_graph *graph = TSR__NEW(tsr__step_graph);
   if (!graph) return tsr__fail_memory(error);
-  reader r = {graph, error, 0};
+  reader r = {.graph = graph, .error = error};
   graph->tracer.parent = parent;
-  copy_word(graph->optimizer, sizeof graph->optimizer, root, "optimizer");
-  copy_word(graph->gpu, sizeof graph->gpu, root, "gpu");
-  bool ok = read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
+  bool ok = read_word(&r, root, "optimizer", graph->optimizer, sizeof graph->optimizer) &&
+            read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) &&
+            read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
             read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root) &&
             read_ops(&r) && read_work(&r, root) && read_optimizers(&r, root);

@@ -18,6 +18,9 @@ typedef struct tsr__step_graph tsr__step_graph;
 
 /* Whether this is a step graph, of whatever version. */
 bool tsr__step_graph_is(const json_t *root);
+/* Whether a text that is not JSON begins as step graphs do, so that the message can say so: those that tessera.trace() writes have their
+ * schema first. */
+bool tsr__step_graph_begins(const char *text, size_t size_bytes);
 
 /* Read one. Every index, size and order is checked: a slot is taken once and given back at most once, phases are
  * nested. TSR_ERROR_FORMAT, whose message names the place, TSR_ERROR_UNSUPPORTED for other versions, or

@@ -18,6 +18,19 @@ MIB = 1 << 20
 START_US = 1_700_000_000_000_000
 
 
+# One step of a traced program (docs/step-graph.md).
+STEP = {
+    'schema': 'tessera-step/1', 'torch': '2.9.1', 'gpu': 'h100', 'parameters': 1 << 20, 'optimizer': 'AdamW',
+    'texts': ['at::_ops::mm::call', '??', 'forward', 'model.py'],
+    'frames': [[0, 1, 0], [2, 3, 12]],
+    'stacks': [[0, 1]],
+    'static': 1,
+    'slots': {'bytes': [4 * MIB, 16 * MIB, 4 * MIB, 8 * MIB], 'category': ['parameter', 'activation', 'gradient', 'optimizer_state']},
+    'instructions': [['begin', 0], ['drop_previous', 2], ['begin', 2], ['new', 1, 0], ['end', 2], ['begin', 3], ['new', 2, 0], ['drop', 1],
+                     ['end', 3], ['begin', 4], ['once', 3, 0], ['end', 4], ['end', 0]],
+}
+
+
 def settle(value, seen, strings):
     """A copy whose shared objects are those that PyTorch shares: equal strings are one object, lists
     and dicts stay what they were. Without it, the pickle would depend on which constants this
@@ -781,6 +794,8 @@ def write_all(folder):
     (folder / 'text.pickle').write_bytes(b'This is a note about a snapshot, not a snapshot.\n')
     (folder / 'number.pickle').write_bytes(pickle.dumps(42, protocol=4))
     (folder / 'exec.pickle').write_bytes(pickle.dumps(Command(), protocol=4))
+    (folder / 'step.graph').write_text(json.dumps(STEP), encoding='utf-8')
+    (folder / 'b200.graph').write_text(json.dumps({**STEP, 'gpu': 'b200'}), encoding='utf-8')
     (folder / 'folder').mkdir(exist_ok=True)
 
 

@@ -15,6 +15,9 @@ from pathlib import Path
 from support import run_tests, tessera_and_work
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
+PROGRAMS = ('plain-autocast', 't5', 'llama')
+# Bytes and card.
+WORKSPACES = ((8_519_680, 'a100'), (32 << 20, 'h100'))
 
 
 def elsewhere(graph):
@@ -99,6 +102,15 @@ CHANGES = {'as it is': [], 'an addition': [add], 'an omission': [leave_out], 'an
            'another lifetime': [keep], 'all of it': [resize, reorder, keep, leave_out, add]}
 
 
+def as_large_as_workspaces(graph, size, gpu):
+    """The largest weights, their gradients and their state get the size of cuBLAS's workspace on a card."""
+    largest = max(bytes for bytes, category in zip(graph['slots']['bytes'], graph['slots']['category']) if category == 'parameter')
+    for slot, category in enumerate(graph['slots']['category']):
+        if graph['slots']['bytes'][slot] == largest and category in ('parameter', 'gradient', 'optimizer_state'):
+            graph['slots']['bytes'][slot] = size
+    graph['gpu'] = gpu
+
+
 def snapshot(tessera, graph, path, *words):
     at = path.with_suffix('.graph')
     at.write_text(json.dumps(graph), encoding='utf-8')
@@ -106,8 +118,11 @@ def snapshot(tessera, graph, path, *words):
     return path
 
 
-def compare(tessera, work, name, changes):
+def compare(tessera, work, name, changes, card=None):
     predicted = json.loads((GRAPHS / f'{name}.graph').read_text(encoding='utf-8'))
+    workspace, gpu = card or (WORKSPACES[0][0], None)
+    if card:
+        as_large_as_workspaces(predicted, workspace, gpu)
     measured = copy.deepcopy(predicted)
     expected = [row for change in changes for row in change(measured)]
     elsewhere(measured)
@@ -116,7 +131,8 @@ def compare(tessera, work, name, changes):
     done = subprocess.run([tessera, 'diff', '--by', 'allocation', '--json', '--top', '0', old, new], capture_output=True, check=True)
     found = json.loads(done.stdout)['devices'][0]['alignment']
     # cuBLAS's two workspaces, which only the prediction has.
-    expected.append(('removed', 8_519_680, None, 2))
+    expected.append(('removed', workspace, None, 2))
+    assert [row['category'] for row in found['changes'] if row['old_size_bytes'] == workspace] == ['workspace']
     rows = sorted(((row['status'], row['old_size_bytes'], row['new_size_bytes'], row['count']) for row in found['changes']), key=str)
     assert rows == sorted(expected, key=str), f'{rows} instead of {sorted(expected, key=str)}'
     moved = sum(change is reorder for change in changes)
@@ -130,9 +146,11 @@ def compare(tessera, work, name, changes):
 
 def main():
     given = tessera_and_work(__doc__)
-    jobs = [(name, title, changes) for name in ('plain-autocast', 't5', 'llama') for title, changes in CHANGES.items()]
-    return run_tests((f'{name}: {title}', functools.partial(compare, given.tessera, given.work, name, changes))
-                     for name, title, changes in jobs)
+    jobs = [(name, title, changes) for name in PROGRAMS for title, changes in CHANGES.items()]
+    tests = [(f'{name}: {title}', functools.partial(compare, given.tessera, given.work, name, changes)) for name, title, changes in jobs]
+    tests += [(f'{name}: weights as large as the workspaces of {card[1]}', functools.partial(compare, given.tessera, given.work, name, [], card))
+              for name in PROGRAMS for card in WORKSPACES]
+    return run_tests(tests)
 
 
 if __name__ == '__main__':

@@ -21,6 +21,12 @@ def test_names():
     assert callable(tessera.trace)
 
 
+def test_cards():
+    """simulate() knows each card that a trace can be made for."""
+    for card in _fake_cuda.CARDS:
+        assert tessera.simulate('gpt2-bytes', batch=1, seq=16, steps=1, gpu=card).peak.allocated_bytes
+
+
 def test_place_of_a_function():
     """A destructor takes two."""
     assert _fake_cuda._slot_of(HEADER, 'init') == 2

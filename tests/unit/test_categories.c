@@ -529,6 +529,30 @@ static void named_by_metadata(void **state) {
   CHECK(list);
 }
 
+/* Weights can be as large as cuBLAS's workspace, 8,519,680 bytes. Stacks show what they are, and the last gradient is made like one
+ * that was freed. Of the old blocks, what no gradient explains is a workspace. */
+static void weights_as_large_as_workspaces(void **state) {
+  (void)state;
+#define ZERO_GRAD "zero_grad|" TORCH "optim/optimizer.py|900;" MAIN("24")
+  static const happening list[] = {
+      {0, 8519680, NULL, "parameter", NULL},
+      {1, 8519680, NULL, "workspace", NULL},
+      {2, 8519680, BUILD, "parameter", NULL},
+      {3, 2 * MIB, FORWARD, "activation", NULL},
+      {4, 8519680, FORWARD, "workspace", NULL},
+      {5, 8519680, MALLOC ENGINE, "gradient", NULL},
+      {3, 0, RELEASE, NULL, NULL},
+      {6, 8519680, STATE, "optimizer_state", NULL},
+      {7, 8519680, STATE, "optimizer_state", NULL},
+      {5, 0, ZERO_GRAD, NULL, NULL},
+      {8, 2 * MIB, FORWARD, "activation", NULL},
+      {9, 8519680, MALLOC ENGINE, "gradient", NULL},
+      {8, 0, RELEASE, NULL, NULL},
+      {10, 1 * MIB, STATE, "optimizer_state", NULL},
+  };
+  CHECK(list);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(halved_model),
@@ -536,6 +560,7 @@ int main(void) {
       cmocka_unit_test(autocast),
       cmocka_unit_test(data_parallel),
       cmocka_unit_test(workspaces),
+      cmocka_unit_test(weights_as_large_as_workspaces),
       cmocka_unit_test(outside_of_modules),
       cmocka_unit_test(key_value_caches),
       cmocka_unit_test(batch_norm),

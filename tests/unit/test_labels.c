@@ -158,6 +158,44 @@ static void test_autograd_of_folded_functions(void **state) {
 #undef APPLY
 }
 
+/* A module is named by its forward, not by what decorates it, and by who calls it, not by what passes the call on. */
+static void test_modules(void **state) {
+  (void)state;
+#define CALLED {"_call_impl", SITE "torch/nn/modules/module.py", 1790}
+#define LAYER  SITE "transformers/models/llama/modeling_llama.py"
+  made_stack plain = {{ALLOCATOR, {"forward", "/home/me/model.py", 41}, CALLED, MAIN}};
+  assert_label(&plain, TSR__LABEL_MODULE, "model.py forward at train.py:9");
+  made_stack decorated = {{ALLOCATOR,
+                           OP("mm"),
+                           {"rotate", LAYER, 12},
+                           {"forward", LAYER, 41},
+                           {"wrapped_func", SITE "transformers/utils/deprecation.py", 172},
+                           CALLED,
+                           {"__call__", SITE "transformers/modeling_layers.py", 94},
+                           {"forward", LAYER, 395},
+                           CALLED,
+                           MAIN}};
+  assert_label(&decorated, TSR__LABEL_MODULE, "modeling_llama.py forward at modeling_llama.py:395");
+  made_stack other = {{ALLOCATOR,
+                       {"route", "/home/me/model.py", 41},
+                       CALLED,
+                       {"forward", LAYER, 12},
+                       CALLED,
+                       MAIN}};
+  assert_label(&other, TSR__LABEL_MODULE, "model.py route at modeling_llama.py:12");
+  made_stack sequence = {{ALLOCATOR,
+                          {"forward", SITE "torch/nn/modules/linear.py", 125},
+                          CALLED,
+                          {"forward", SITE "torch/nn/modules/container.py", 250},
+                          CALLED,
+                          {"forward", "/home/me/model.py", 41},
+                          CALLED,
+                          MAIN}};
+  assert_label(&sequence, TSR__LABEL_MODULE, "nn.linear at model.py:41");
+#undef CALLED
+#undef LAYER
+}
+
 static void test_generated_code(void **state) {
   (void)state;
   static const char *const files[] = {COMPILED, MOVED, "/home/me/.triton/cache/ab/launcher.py"};
@@ -312,6 +350,7 @@ int main(void) {
       cmocka_unit_test(test_never_the_allocator_nor_the_interpreter),
       cmocka_unit_test(test_autograd),
       cmocka_unit_test(test_autograd_of_folded_functions),
+      cmocka_unit_test(test_modules),
       cmocka_unit_test(test_generated_code),
       cmocka_unit_test(test_own_files_are_not_generated),
       cmocka_unit_test(test_rows_differ_by_operation),

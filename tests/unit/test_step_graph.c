@@ -108,6 +108,44 @@ static void other_kernels(void **state) {
   tsr_model_free(model);
 }
 
+/* An unknown card has no workspaces, so the user chooses one. It is taken for a new one, which has flash attention's kernels. */
+static void unknown_cards(void **state) {
+  (void)state;
+#define AFTER_GPU                                                                                  \
+  "\"parameters\":250,\"optimizer\":\"Lion\"," FRAMES STACKS SLOTS "\"instructions\":[" BEGIN REST \
+  "]}"
+#define OF_CARD(gpu) "{\"schema\":\"tessera-step/1\"," gpu TEXTS AFTER_GPU
+  static const struct {
+    const char *text, *gpu, *message;
+  } cases[] = {
+      {OF_CARD("\"gpu\":\"b200\","), NULL, "'gpu' is 'b200', which is not a known card"},
+      {OF_CARD("\"gpu\":\"A100\","), NULL, "--gpu: t4, v100, l4"},
+      {OF_CARD(""), NULL, "'gpu' is '', which"},
+      {OF_CARD("\"gpu\":\"b200\","), "h100", NULL},
+      {OF_CARD(""), "t4", NULL},
+      {"{\"schema\":\"tessera-step/"
+       "1\",\"gpu\":\"b200\",\"work\":[[0,1,1,16]],\"texts\":[\"at::_ops::"
+       "_scaled_dot_product_flash_attention::call\",\"??\",\"f\",\"a.py\"]," AFTER_GPU,
+       "t4", "traced for the b200"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_model *model = read(cases[i].text);
+    tsr_simulation *s = NULL;
+    tsr_error error = {0};
+    tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+    options.gpu = cases[i].gpu;
+    int status = tsr_simulate(model, &options, &s, &error);
+    if (cases[i].message) {
+      assert_int_equal(status, options.gpu ? TSR_ERROR_ARGUMENT : TSR_ERROR_UNSUPPORTED);
+      if (!strstr(error.message, cases[i].message)) fail_msg("%s", error.message);
+    } else {
+      assert_int_equal(status, 0);
+    }
+    tsr_simulation_free(s);
+    tsr_model_free(model);
+  }
+}
+
 static void refused_options(void **state) {
   (void)state;
   tsr_model *model = read(whole);
@@ -125,7 +163,9 @@ static void expect_error(const char *text, int status, const char *message) {
   tsr_model *model = NULL;
   tsr_error error = {0};
   int got = tsr_model_read(text, strlen(text), &model, &error);
-  if (got != status || !strstr(error.message, message))
+  static const char begin[] = "step graph: ";
+  if (got != status || strncmp(error.message, begin, sizeof begin - 1) != 0 ||
+      strcmp(error.message + sizeof begin - 1, message) != 0)
     fail_msg("%s: status %d, \"%s\" instead of %d, \"%s\"", text, got, error.message, status,
              message);
   assert_null(model);
@@ -137,20 +177,30 @@ static void expect_damage(const char *text, const char *message) {
 
 static void damaged_tables(void **state) {
   (void)state;
-  expect_error("{\"schema\":\"tessera-step/2\"}", TSR_ERROR_UNSUPPORTED, "tessera-step/2");
-  expect_damage("{\"schema\":\"tessera-step/1\"}", "'parameters' is not a count");
-  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":-1}", "'parameters'");
-  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":1}", "'texts' is not a list");
-  expect_damage(GRAPH("\"texts\":[1],", FRAMES, STACKS, SLOTS, BEGIN, REST), "text 0 is no text");
-  expect_damage(GRAPH("\"texts\":[\"a\"],", FRAMES, STACKS, SLOTS, BEGIN, REST), "frame 0");
-  expect_damage(GRAPH(TEXTS, "\"frames\":[[0,1]],", STACKS, SLOTS, BEGIN, REST), "frame 0");
-  expect_damage(GRAPH(TEXTS, "\"frames\":[[0,1,-1]],", STACKS, SLOTS, BEGIN, REST), "frame 0");
-  expect_damage(GRAPH(TEXTS, "\"frames\":7,", STACKS, SLOTS, BEGIN, REST), "'frames'");
-  expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[]],", SLOTS, BEGIN, REST), "stack 0 is no list");
+  expect_error("{\"schema\":\"tessera-step/2\"}", TSR_ERROR_UNSUPPORTED,
+               "'schema' is \"tessera-step/2\"; this tessera reads \"tessera-step/1\"");
+  expect_damage("{\"schema\":\"tessera-step/1\"}",
+                "'parameters' is missing, not a number of elements");
+  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":-1}",
+                "'parameters' is -1, not a number of elements");
+  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":1}",
+                "'texts' is missing, not a list");
+  expect_damage(GRAPH("\"texts\":[1],", FRAMES, STACKS, SLOTS, BEGIN, REST),
+                "text 0 is 1, not a text");
+  expect_damage(GRAPH("\"texts\":[\"a\"],", FRAMES, STACKS, SLOTS, BEGIN, REST),
+                "frame 0: the file is 1, but texts are numbered from 0 to 0");
+  expect_damage(GRAPH(TEXTS, "\"frames\":[[0,1]],", STACKS, SLOTS, BEGIN, REST),
+                "frame 0 is [0,1], not [function, file, line]");
+  expect_damage(GRAPH(TEXTS, "\"frames\":[[0,1,-1]],", STACKS, SLOTS, BEGIN, REST),
+                "frame 0: the line is -1, not a whole number from 0 to 4294967294");
+  expect_damage(GRAPH(TEXTS, "\"frames\":7,", STACKS, SLOTS, BEGIN, REST),
+                "'frames' is 7, not a list");
+  expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[]],", SLOTS, BEGIN, REST),
+                "stack 0 is [], not a list of at least one frame");
   expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[2]],", SLOTS, BEGIN, REST),
-                "stack 0 has a frame");
+                "stack 0: a frame is 2, but frames are numbered from 0 to 1");
   expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[0.5]],", SLOTS, BEGIN, REST),
-                "stack 0 has a frame");
+                "stack 0: a frame is 0.5, but frames are numbered from 0 to 1");
 }
 
 #define WITH_SLOTS(slots) GRAPH(TEXTS, FRAMES, STACKS, slots, BEGIN, REST)
@@ -159,15 +209,60 @@ static void damaged_tables(void **state) {
 
 static void damaged_slots(void **state) {
   (void)state;
-  expect_damage(WITH_SLOTS("\"static\":0,"), "'bytes' is not a list");
-  expect_damage(WITH_SLOTS(ONE_SLOT("1,2", "\"parameter\"")), "lacks its bytes or its category");
-  expect_damage(WITH_SLOTS(ONE_SLOT("0", "\"parameter\"")), "slot 0 has no size");
-  expect_damage(WITH_SLOTS(ONE_SLOT("-5", "\"parameter\"")), "slot 0 has no size");
-  expect_damage(WITH_SLOTS(ONE_SLOT("281474976710656", "\"parameter\"")), "slot 0 has no size");
-  expect_damage(WITH_SLOTS(ONE_SLOT("1", "\"weights\"")), "slot 0 has a category");
-  expect_damage(WITH_SLOTS(ONE_SLOT("1", "null")), "slot 0 has a category");
+  expect_damage(WITH_SLOTS("\"static\":0,"), "'slots' is missing, not an object");
+  expect_damage(WITH_SLOTS(ONE_SLOT("1,2", "\"parameter\"")),
+                "the lengths of 'category' and 'bytes' differ: 1 and 2");
+  expect_damage(WITH_SLOTS(ONE_SLOT("0", "\"parameter\"")),
+                "slot 0: bytes is 0, not a whole number from 1 to 281474976710655");
+  expect_damage(WITH_SLOTS(ONE_SLOT("-5", "\"parameter\"")),
+                "slot 0: bytes is -5, not a whole number from 1 to 281474976710655");
+  expect_damage(WITH_SLOTS(ONE_SLOT("281474976710656", "\"parameter\"")),
+                "slot 0: bytes is 281474976710656, not a whole number from 1 to 281474976710655");
+  expect_damage(
+      WITH_SLOTS(ONE_SLOT("1", "\"weights\"")),
+      "slot 0: category is \"weights\", not one of unknown, parameter, gradient, optimizer_state, "
+      "activation, recomputed, temporary, input, communication, workspace, buffer, kv_cache, cast");
+  expect_damage(
+      WITH_SLOTS(ONE_SLOT("1", "null")),
+      "slot 0: category is null, not one of unknown, parameter, gradient, optimizer_state, "
+      "activation, recomputed, temporary, input, communication, workspace, buffer, kv_cache, cast");
   expect_damage(WITH_SLOTS("\"static\":2,\"slots\":{\"bytes\":[1],\"category\":[\"parameter\"]},"),
-                "'static'");
+                "'static' is 2, not a number of slots from 0 to 1");
+}
+
+#define WITH_MODULE(module) \
+  HEAD TEXTS FRAMES STACKS SLOTS "\"modules\":[" module "],\"instructions\":[" BEGIN REST "]}"
+
+/* Keys of wrong types, empty lists, what is too long to be shown, and what is no JSON. */
+static void damaged_keys(void **state) {
+  (void)state;
+#define BEGINNING "{\"schema\":\"tessera-step/1\",\"parameters\":1,"
+  expect_damage(BEGINNING "\"gpu\":[1]}", "'gpu' is [1], not a text");
+  expect_damage(BEGINNING "\"optimizer\":{\"a\":true}}", "'optimizer' is {\"a\":true}, not a text");
+  expect_damage(BEGINNING "\"texts\":{}}", "'texts' is {}, not a list");
+  expect_damage(BEGINNING "\"texts\":[],\"frames\":[[0,0,1]]}",
+                "frame 0: the function is 0, but there are no texts");
+  expect_damage(BEGINNING "\"texts\":[],\"frames\":[],\"stacks\":[[0]]}",
+                "stack 0: a frame is 0, but there are no frames");
+  expect_damage(BEGINNING "\"texts\":[[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]]}",
+                "text 0 is [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17..., not a text");
+  expect_damage(WITH_SLOTS("\"static\":0,\"slots\":[],"), "'slots' is [], not an object");
+  expect_damage(WITH_SLOTS("\"static\":0,\"slots\":{},"), "'bytes' is missing, not a list");
+  expect_damage(WITH_MODULE("[]"), "module 0 is [], not [name, class, begin, end, first "
+                                   "save, end of saves, [slots of arguments]]");
+  expect_damage(WITH_MODULE("[2,3,4,3,0,0,[]]"),
+                "module 0 is [2,3,4,3,0,0,[]], whose instructions end before they begin");
+  expect_damage(WITH_MODULE("[2,3,3,4,0,0,7]"),
+                "module 0: the arguments are 7, not a list of slots");
+  expect_damage(WITH_MODULE("[2,3,3,4,0,0,[9]]"),
+                "module 0: an argument's slot is 9, but slots are numbered from 0 to 3");
+  expect_error("{\"schema\":1,\"slots\":{},\"instructions\":[]}", TSR_ERROR_UNSUPPORTED,
+               "'schema' is 1; this tessera reads \"tessera-step/1\"");
+  expect_error("{\"slots\":{},\"instructions\":[]}", TSR_ERROR_UNSUPPORTED,
+               "'schema' is missing; this tessera reads \"tessera-step/1\"");
+  expect_damage(BEGINNING "\"texts\":[",
+                "damaged or incomplete JSON: ']' expected near end of file");
+#undef BEGINNING
 }
 
 #define WITH_STREAMS(streams)                                                            \
@@ -190,10 +285,13 @@ static void streams(void **state) {
   tsr_simulation_free(two);
   tsr_model_free(alone);
   tsr_model_free(several);
-  expect_damage(WITH_SLOTS(WITH_STREAMS("7")), "'stream' is not a list");
-  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,0,0]")), "lacks its stream");
-  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,0,65536,0]")), "slot 2 has a stream");
-  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,-1,0,0]")), "slot 1 has a stream");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("7")), "'stream' is 7, not a list");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,0,0]")),
+                "the lengths of 'stream' and 'bytes' differ: 3 and 4");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,0,65536,0]")),
+                "slot 2: stream is 65536, not a whole number from 0 to 65535");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,-1,0,0]")),
+                "slot 1: stream is -1, not a whole number from 0 to 65535");
 }
 
 static void expect_bad_step(const char *begin, const char *rest, const char *message) {
@@ -205,27 +303,43 @@ static void expect_bad_step(const char *begin, const char *rest, const char *mes
 
 static void damaged_schedules(void **state) {
   (void)state;
-  expect_bad_step("[\"make\",1],", REST, "instruction 0 is of an unknown kind");
-  expect_bad_step("7,", REST, "instruction 0 is of an unknown kind");
-  expect_bad_step("[\"new\",1],", REST, "instruction 0 has too many or too few operands");
-  expect_bad_step("[\"drop\",1,0],", REST, "instruction 0 has too many or too few operands");
-  expect_bad_step("[\"new\",4,0],", REST, "instruction 0 is about something that is not there");
-  expect_bad_step("[\"new\",1,1],", REST, "instruction 0 has a stack that is not there");
-  expect_bad_step("[\"begin\",5],", REST, "instruction 0 is about something that is not there");
-  expect_bad_step("[\"new\",0,0],", REST, "instruction 0 takes a slot again");
-  expect_bad_step("[\"new\",1,0],[\"new\",1,0],", REST, "instruction 1 takes a slot again");
-  expect_bad_step("[\"drop\",1],", REST, "instruction 0 gives back a slot that is not taken");
-  expect_bad_step("[\"drop\",0],", REST, "instruction 0 gives back a slot that is not taken");
-  expect_bad_step("[\"drop_previous\",2],[\"drop_previous\",2],", REST, "instruction 1 gives back");
-  expect_bad_step("[\"drop_previous\",0],", REST, "instruction 0 gives back");
-  expect_bad_step("[\"end\",2],", REST, "instruction 0 ends a phase that has not begun");
-  expect_bad_step("[\"begin\",0],[\"end\",1],", REST, "instruction 1 ends a phase");
+  expect_bad_step(
+      "[\"make\",1],", REST,
+      "instruction 0 is [\"make\",1], not new, once, drop, drop_previous, begin or end");
+  expect_bad_step("7,", REST,
+                  "instruction 0 is 7, not new, once, drop, drop_previous, begin or end");
+  expect_bad_step("[\"new\",1],", REST, "instruction 0 is [\"new\",1], not [\"new\", slot, stack]");
+  expect_bad_step("[\"drop\",1,0],", REST, "instruction 0 is [\"drop\",1,0], not [\"drop\", slot]");
+  expect_bad_step("[\"new\",4,0],", REST,
+                  "instruction 0: the slot is 4, but slots are numbered from 0 to 3");
+  expect_bad_step("[\"new\",1,1],", REST,
+                  "instruction 0: the stack is 1, but stacks are numbered from 0 to 0");
+  expect_bad_step("[\"begin\",5],", REST,
+                  "instruction 0: the phase is 5, but phases are numbered from 0 to 4");
+  expect_bad_step("[\"new\",0,0],", REST, "instruction 0 takes slot 0, which is static");
+  expect_bad_step("[\"new\",1,0],[\"new\",1,0],", REST,
+                  "instruction 1 takes slot 1, which was taken before");
+  expect_bad_step("[\"drop\",1],", REST,
+                  "instruction 0 gives back slot 1, which is not taken before");
+  expect_bad_step("[\"drop\",0],", REST, "instruction 0 gives back slot 0, which is static");
+  expect_bad_step(
+      "[\"drop_previous\",2],[\"drop_previous\",2],", REST,
+      "instruction 1 gives back slot 2 of the step before, which was given back before");
+  expect_bad_step("[\"drop_previous\",0],", REST,
+                  "instruction 0 gives back slot 0 of the step before, which is static");
+  expect_bad_step("[\"end\",2],", REST,
+                  "instruction 0 ends phase 2, which is not the last one that began");
+  expect_bad_step("[\"begin\",0],[\"end\",1],", REST,
+                  "instruction 1 ends phase 1, which is not the last one that began");
   expect_bad_step("", "[\"begin\",0]", "phase 0 does not end");
-  expect_bad_step("", "[\"new\",1,0]", "slot 1 is taken in each step and never given back");
-  expect_bad_step("", "[\"new\",1,0],[\"drop\",1]", "slot 2 is never taken");
+  expect_bad_step("", "[\"new\",1,0]",
+                  "slot 1 is taken in each step, and given back by neither drop nor drop_previous");
+  expect_bad_step("", "[\"new\",1,0],[\"drop\",1]",
+                  "slot 2 is not static, and never taken by new or once");
   expect_bad_step("[\"drop_previous\",1],[\"new\",1,0],[\"drop\",1],", "[\"once\",2,0]",
-                  "slot 1 is given back twice");
-  expect_bad_step("[\"once\",1,0],[\"drop\",1],", REST, "instruction 1 gives back a slot");
+                  "slot 1 is given back twice: by drop and drop_previous, or after once");
+  expect_bad_step("[\"once\",1,0],[\"drop\",1],", REST,
+                  "instruction 1 gives back slot 1, which is taken once, for all steps");
 }
 
 /* The same step, in which a module's activation is saved for backward and nothing else holds it. */
@@ -315,13 +429,21 @@ static void refused_rewrites(void **state) {
 
 static void damaged_saves(void **state) {
   (void)state;
-  expect_damage(WITH_SAVED("\"saved\":7,"), "'saved' is not a list");
-  expect_damage(WITH_SAVED("\"saved\":[[1,4000]],"), "save 0 is not");
-  expect_damage(WITH_SAVED("\"saved\":[[9,4000,4,5,7,7]],"), "save 0 is not");
-  expect_damage(WITH_SAVED("\"saved\":[[1,4000,5,4,7,7]],"), "save 0 is used");
-  expect_damage(WITH_SAVED(""), "module 0 is not"); /* it has a save */
-  expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1]],"), "item of 'unheld' 0");
-  expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1,99]],"), "item of 'unheld' 0");
+  expect_damage(WITH_SAVED("\"saved\":7,"), "'saved' is 7, not a list");
+  expect_damage(WITH_SAVED("\"saved\":[[1,4000]],"),
+                "save 0 is [1,4000], not [slot, bytes, made, used, left, gone]");
+  expect_damage(WITH_SAVED("\"saved\":[[9,4000,4,5,7,7]],"),
+                "save 0: the slot is 9, but slots are numbered from 0 to 3, or -1");
+  expect_damage(WITH_SAVED("\"saved\":[[1,4000,5,4,7,7]],"),
+                "save 0 is [1,4000,5,4,7,7]: it is made before the one before it, or used, left or "
+                "gone too early");
+  expect_damage(
+      WITH_SAVED(""),
+      "module 0: the end of saves is 1, not a whole number from 0 to 0"); /* it has a save */
+  expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1]],"),
+                "'unheld', item 0 is [1], not [slot, place]");
+  expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1,99]],"),
+                "'unheld', item 0: the place is 99, not a whole number from 0 to 13");
 }
 
 #define WITH_WORK(work)                                 \
@@ -330,12 +452,17 @@ static void damaged_saves(void **state) {
 
 static void damaged_work(void **state) {
   (void)state;
-  expect_damage(WITH_WORK("7"), "item of 'work' 0 is not");
-  expect_damage(WITH_WORK("[1,0,0]"), "item of 'work' 0 is not");
-  expect_damage(WITH_WORK("[1,0,0,8]"), "item of 'work' 0 is not");
-  expect_damage(WITH_WORK("[1,-1,0,32]"), "item of 'work' 0 is not");
-  expect_damage(WITH_WORK("[1,0,0,32],[99,0,0,32]"), "item of 'work' 1 is not");
-  expect_damage(WITH_WORK("[2,0,0,32],[1,0,0,32]"), "item of 'work' 1 is before");
+  expect_damage(WITH_WORK("7"), "'work', item 0 is 7, not [place, operations, bytes, bits]");
+  expect_damage(WITH_WORK("[1,0,0]"),
+                "'work', item 0 is [1,0,0], not [place, operations, bytes, bits]");
+  expect_damage(WITH_WORK("[1,0,0,8]"), "'work', item 0: bits is 8, not 16 or 32");
+  expect_damage(
+      WITH_WORK("[1,-1,0,32]"),
+      "'work', item 0: operations is -1, not a whole number from 0 to 1152921504606846975");
+  expect_damage(WITH_WORK("[1,0,0,32],[99,0,0,32]"),
+                "'work', item 1: the place is 99, not a whole number from 0 to 13");
+  expect_damage(WITH_WORK("[2,0,0,32],[1,0,0,32]"),
+                "'work', item 1: the place is 1, less than that of the one before it, 2");
 }
 
 /* A millisecond of 16 bits on an A100: 60 % of 312 TFLOPS, and 5 us each; what has nothing to do takes nothing. */
@@ -417,25 +544,36 @@ static void refused_forms(void **state) {
 
 static void damaged_forms(void **state) {
   (void)state;
-  expect_damage(WITH_FORMS(""), "an optimizer's slot 0 is not made");
-  expect_damage(WITH_FORMS("[\"new\",0,0]"), "an optimizer's slot 0 is not made");
-  expect_damage(WITH_FORMS("[\"drop\",0]"), "an optimizer's instruction 0");
-  expect_damage(WITH_FORMS("[\"once\",1,0]"), "an optimizer's instruction 0");
-  expect_damage(WITH_FORMS("[\"once\",0,9]"), "an optimizer's instruction 0");
-  expect_damage(WITH_FORMS("[\"begin\",0]"), "an optimizer's instruction 0");
-  expect_damage(WITH_FORMS("[\"once\",0,0],[\"drop\",0]"), "an optimizer's instruction 1");
+  expect_damage(WITH_FORMS(""), "optimizer 0, loop: slot 0 is never taken by new or once");
+  expect_damage(WITH_FORMS("[\"new\",0,0]"),
+                "optimizer 0, loop: slot 0 is taken in each step and not given back by drop");
+  expect_damage(WITH_FORMS("[\"drop\",0]"),
+                "optimizer 0, loop: instruction 0 gives back slot 0, which is not taken before");
+  expect_damage(
+      WITH_FORMS("[\"once\",1,0]"),
+      "optimizer 0, loop: instruction 0: the slot is 1, but slots are numbered from 0 to 0");
+  expect_damage(
+      WITH_FORMS("[\"once\",0,9]"),
+      "optimizer 0, loop: instruction 0: the stack is 9, but stacks are numbered from 0 to 0");
+  expect_damage(WITH_FORMS("[\"begin\",0]"),
+                "optimizer 0, loop: instruction 0 is [\"begin\",0], not [\"new\", slot, stack], "
+                "[\"once\", slot, stack] or [\"drop\", slot]");
+  expect_damage(
+      WITH_FORMS("[\"once\",0,0],[\"drop\",0]"),
+      "optimizer 0, loop: instruction 1 gives back slot 0, which is taken once, for all steps");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(simulated),      cmocka_unit_test(workspaces),
-      cmocka_unit_test(other_kernels),  cmocka_unit_test(refused_options),
-      cmocka_unit_test(damaged_tables), cmocka_unit_test(damaged_slots),
-      cmocka_unit_test(streams),        cmocka_unit_test(damaged_schedules),
-      cmocka_unit_test(rewritten),      cmocka_unit_test(refused_rewrites),
-      cmocka_unit_test(planned),        cmocka_unit_test(damaged_saves),
-      cmocka_unit_test(damaged_work),   cmocka_unit_test(timed),
-      cmocka_unit_test(forms),          cmocka_unit_test(refused_forms),
+      cmocka_unit_test(simulated),       cmocka_unit_test(workspaces),
+      cmocka_unit_test(other_kernels),   cmocka_unit_test(unknown_cards),
+      cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
+      cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_keys),
+      cmocka_unit_test(streams),         cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(planned),         cmocka_unit_test(damaged_saves),
+      cmocka_unit_test(damaged_work),    cmocka_unit_test(timed),
+      cmocka_unit_test(forms),           cmocka_unit_test(refused_forms),
       cmocka_unit_test(damaged_forms),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);

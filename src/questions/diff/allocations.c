@@ -24,6 +24,7 @@
 typedef struct aligned_side {
   const tsr__timeline *t;
   const tsr__categories *categories;
+  const tsr__names *names;
   const uint32_t *classes; /* by stack */
   uint32_t no_class;       /* of what has no stack */
   uint32_t first, end;     /* events of the step */
@@ -82,7 +83,15 @@ static int find_peak(aligned_side *side, tsr_aligned_side *out, tsr_error *error
   return 0;
 }
 
-static void fill_item(const aligned_side *side, uint32_t allocation, tsr__pairing_item *item) {
+/* A hash of what the program called it, equal in every run; 0 if it has no name. `scratch` is emptied. */
+static uint64_t owner_of(const aligned_side *side, uint32_t allocation, tsr__buffer *scratch) {
+  scratch->size = 0;
+  tsr__names_append(side->names, allocation, scratch);
+  return scratch->size ? tsr__hash_bytes(scratch->data, scratch->size, 1) : 0;
+}
+
+static void fill_item(const aligned_side *side, uint32_t allocation, tsr__buffer *scratch,
+                      tsr__pairing_item *item) {
   uint32_t birth = side->t->birth.items[allocation];
   uint32_t stack = tsr__timeline_stack(side->t, allocation);
   bool has_place = stack != TSR_NONE;
@@ -90,23 +99,28 @@ static void fill_item(const aligned_side *side, uint32_t allocation, tsr__pairin
                               .place = has_place ? side->classes[stack] : side->no_class,
                               .has_place = has_place,
                               .is_older = birth == TSR_NONE || birth < side->first,
+                              .is_static = birth == TSR_NONE,
+                              .owner = birth == TSR_NONE ? owner_of(side, allocation, scratch) : 0,
                               .category = side->categories->category[allocation]};
 }
 
-/* Live just before the step, or made in it. Allocations are in the order in which they were made, so older ones come first. */
+/* Live just before the step, or made in it. Allocations are in the order in which they were made, after static ones. */
 static bool collect_items(aligned_side *side) {
   size_t most = side->t->birth.count;
   side->items = TSR__NEW_ARRAY(tsr__pairing_item, most + 1);
   side->allocations = TSR__NEW_ARRAY(uint32_t, most + 1);
+  tsr__buffer scratch = {0};
   if (!side->items || !side->allocations) return false;
   for (size_t i = 0; i < most; i++) {
     uint32_t birth = side->t->birth.items[i], death = side->t->death.items[i];
     if (birth != TSR_NONE && birth >= side->end) break;
     if (death != TSR_NONE && death < side->first) continue;
     side->allocations[side->count] = (uint32_t)i;
-    fill_item(side, (uint32_t)i, &side->items[side->count++]);
+    fill_item(side, (uint32_t)i, &scratch, &side->items[side->count++]);
   }
-  return true;
+  bool ok = !scratch.failed;
+  tsr__buffer_release(&scratch);
+  return ok;
 }
 
 static int open_side(tsr_study *study, uint32_t device, aligned_side *side, tsr_aligned_side *out,
@@ -114,6 +128,7 @@ static int open_side(tsr_study *study, uint32_t device, aligned_side *side, tsr_
   const tsr__cycle *cycle = NULL;
   int status = tsr__study_timeline(study, device, &side->t, error);
   if (!status) status = tsr__study_categories(study, device, &side->categories, error);
+  if (!status) status = tsr__study_names(study, device, &side->names, error);
   if (!status) status = tsr__study_cycle(study, device, &cycle, error);
   if (status) return status;
   out->step = choose_step(side, cycle);

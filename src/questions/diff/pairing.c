@@ -42,19 +42,41 @@ static uint64_t by_category_and_size(const tsr__pairing_item *item) {
   return tsr__mix(((uint64_t)item->category << 1) | item->is_older, item->size);
 }
 
+/* Without a stack, the category is all that is known. */
+static uint64_t place_of(const tsr__pairing_item *item) {
+  return item->has_place ? item->place : tsr__mix(UINT64_MAX, item->category);
+}
+
 /* What one side's step makes may be there before the other's: an optimizer's state. */
-static uint64_t by_stack_and_size_ever(const tsr__pairing_item *item) {
-  return tsr__mix(item->place, item->size);
+static uint64_t by_place_and_size_ever(const tsr__pairing_item *item) {
+  return tsr__mix(place_of(item), item->size);
+}
+
+static uint64_t by_place_and_size(const tsr__pairing_item *item) {
+  return tsr__mix(by_place_and_size_ever(item), item->is_older);
 }
 
 static uint64_t by_category_and_size_ever(const tsr__pairing_item *item) {
   return tsr__mix(item->category, item->size);
 }
 
-/* Without a stack, the category is all that is known. */
-static uint64_t by_stack(const tsr__pairing_item *item) {
-  return tsr__mix(((uint64_t)item->place << 1) | item->is_older,
-                  item->has_place ? UINT64_MAX : item->category);
+/* A name tells more than a category, and that more than a size: parameters and workspaces can be equally large. */
+static uint64_t by_owner_and_size(const tsr__pairing_item *item) {
+  uint64_t owner = item->owner ? item->owner : place_of(item);
+  return tsr__mix(owner, tsr__mix(item->owner != 0, item->size));
+}
+
+/* Inferred categories can be wrong on one side. */
+static uint64_t by_size(const tsr__pairing_item *item) {
+  return tsr__mix(0, item->size);
+}
+
+static uint64_t by_stack_and_size_ever(const tsr__pairing_item *item) {
+  return tsr__mix(item->place, item->size);
+}
+
+static uint64_t by_place(const tsr__pairing_item *item) {
+  return tsr__mix(place_of(item), item->is_older);
 }
 
 static void pair_up(const sequence *a, uint32_t i, const sequence *b, uint32_t k,
@@ -149,6 +171,21 @@ static bool pair_in_order(const sequence *first, const sequence *second, tsr__pa
 
 /* ---- Stages ---- */
 
+/* Items [first, end) of one side. */
+typedef struct range {
+  uint32_t first, end;
+} range;
+
+static range static_ones(const tsr__pairing_item *items, uint32_t count) {
+  range all = {0, 0};
+  while (all.end < count && items[all.end].is_static) all.end++;
+  for (uint32_t i = 0; i < count; i++) {
+    assert(items[i].is_static == (i < all.end));
+    assert(items[i].is_older || !items[i].is_static);
+  }
+  return all;
+}
+
 /* Collect what has no pair yet and is in [first, end) of the items. */
 static void collect(sequence *s, uint32_t first, uint32_t end, key_fn *key) {
   s->count = 0;
@@ -160,13 +197,12 @@ static void collect(sequence *s, uint32_t first, uint32_t end, key_fn *key) {
 }
 
 /* Between two pairs of the first stage, or an end, nothing has crossed: pair there in order. */
-static bool pair_gaps(sequence *a, uint32_t a_count, sequence *b, uint32_t b_count,
-                      const stage *how) {
-  uint32_t from_a = 0, from_b = 0;
-  for (uint32_t i = 0; i <= a_count; i++) {
-    bool is_end = i == a_count;
+static bool pair_gaps(sequence *a, range a_range, sequence *b, range b_range, const stage *how) {
+  uint32_t from_a = a_range.first, from_b = b_range.first;
+  for (uint32_t i = from_a; i <= a_range.end; i++) {
+    bool is_end = i == a_range.end;
     if (!is_end && a->items[i].how != TSR__PAIRING_SAME) continue;
-    uint32_t to_b = is_end ? b_count : a->items[i].mate;
+    uint32_t to_b = is_end ? b_range.end : a->items[i].mate;
     if (to_b < from_b) continue; /* a pair of an earlier gap */
     collect(a, from_a, i, how->key);
     collect(b, from_b, to_b, how->key);
@@ -178,11 +214,10 @@ static bool pair_gaps(sequence *a, uint32_t a_count, sequence *b, uint32_t b_cou
 }
 
 /* Pair whatever is left, first with first. */
-static bool pair_any(sequence *a, uint32_t a_count, sequence *b, uint32_t b_count,
-                     const stage *how) {
+static bool pair_any(sequence *a, range a_range, sequence *b, range b_range, const stage *how) {
   tsr__map first = {0}; /* key -> place in b, plus 1 */
-  collect(a, 0, a_count, how->key);
-  collect(b, 0, b_count, how->key);
+  collect(a, a_range.first, a_range.end, how->key);
+  collect(b, b_range.first, b_range.end, how->key);
   uint32_t *next = TSR__NEW_ARRAY(uint32_t, (size_t)b->count + 1);
   bool ok = next != NULL;
   for (uint32_t i = b->count; ok && i-- > 0;) {
@@ -204,31 +239,55 @@ static bool pair_any(sequence *a, uint32_t a_count, sequence *b, uint32_t b_coun
   return ok;
 }
 
+typedef bool pair_fn(sequence *a, range a_range, sequence *b, range b_range, const stage *how);
+
+static bool pair_stages(const stage *stages, size_t count, pair_fn *pair, sequence sides[2],
+                        const range ranges[2]) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < count; i++)
+    ok = pair(&sides[0], ranges[0], &sides[1], ranges[1], &stages[i]);
+  return ok;
+}
+
+static bool pair_all(sequence sides[2], const uint32_t counts[2]) {
+  static const stage fixed[] = {{by_owner_and_size, TSR__PAIRING_SAME},
+                                {by_category_and_size, TSR__PAIRING_SAME}};
+  static const stage in_order = {by_stack_and_size, TSR__PAIRING_SAME};
+  static const stage gaps[] = {{by_place, TSR__PAIRING_RESIZED},
+                               {by_category_and_size, TSR__PAIRING_SAME}};
+  static const stage anywhere[] = {{by_place_and_size, TSR__PAIRING_MOVED},
+                                   {by_category_and_size, TSR__PAIRING_MOVED},
+                                   {by_place_and_size_ever, TSR__PAIRING_MOVED},
+                                   {by_category_and_size_ever, TSR__PAIRING_MOVED}};
+  static const stage fixed_size = {by_size, TSR__PAIRING_SAME};
+  static const stage at_last[] = {{by_stack_and_size_ever, TSR__PAIRING_MOVED},
+                                  {by_place, TSR__PAIRING_RESIZED}};
+  range all[2], old[2], made[2];
+  for (int k = 0; k < 2; k++) {
+    all[k] = (range){0, counts[k]};
+    old[k] = static_ones(sides[k].items, counts[k]);
+    made[k] = (range){old[k].end, counts[k]};
+    collect(&sides[k], made[k].first, made[k].end, in_order.key);
+  }
+  return pair_in_order(&sides[0], &sides[1], in_order.how) &&
+         pair_stages(fixed, sizeof fixed / sizeof *fixed, pair_any, sides, old) &&
+         pair_stages(gaps, sizeof gaps / sizeof *gaps, pair_gaps, sides, made) &&
+         pair_stages(anywhere, sizeof anywhere / sizeof *anywhere, pair_any, sides, all) &&
+         pair_stages(&fixed_size, 1, pair_any, sides, old) &&
+         pair_stages(at_last, sizeof at_last / sizeof *at_last, pair_any, sides, all);
+}
+
 bool tsr__pairing_find(tsr__pairing_item *old_items, uint32_t old_count,
                        tsr__pairing_item *new_items, uint32_t new_count) {
-  static const stage in_order = {by_stack_and_size, TSR__PAIRING_SAME};
-  static const stage gaps[] = {{by_stack, TSR__PAIRING_RESIZED},
-                               {by_category_and_size, TSR__PAIRING_SAME}};
-  static const stage anywhere[] = {{by_stack_and_size, TSR__PAIRING_MOVED},
-                                   {by_category_and_size, TSR__PAIRING_MOVED},
-                                   {by_stack_and_size_ever, TSR__PAIRING_MOVED},
-                                   {by_category_and_size_ever, TSR__PAIRING_MOVED},
-                                   {by_stack, TSR__PAIRING_RESIZED}};
   size_t most = (size_t)old_count + new_count + 1;
   uint32_t *index = TSR__NEW_ARRAY(uint32_t, most);
   uint64_t *keys = TSR__NEW_ARRAY(uint64_t, most);
-  sequence a = {old_items, index, keys, 0};
-  sequence b = {new_items, index ? index + old_count : NULL, keys ? keys + old_count : NULL, 0};
-  bool ok = index && keys;
-  if (ok) {
-    collect(&a, 0, old_count, in_order.key);
-    collect(&b, 0, new_count, in_order.key);
-    ok = pair_in_order(&a, &b, in_order.how);
-  }
-  for (size_t i = 0; ok && i < sizeof gaps / sizeof *gaps; i++)
-    ok = pair_gaps(&a, old_count, &b, new_count, &gaps[i]);
-  for (size_t i = 0; ok && i < sizeof anywhere / sizeof *anywhere; i++)
-    ok = pair_any(&a, old_count, &b, new_count, &anywhere[i]);
+  const uint32_t counts[2] = {old_count, new_count};
+  sequence sides[2] = {{.items = old_items, .index = index, .keys = keys},
+                       {.items = new_items,
+                        .index = index ? index + old_count : NULL,
+                        .keys = keys ? keys + old_count : NULL}};
+  bool ok = index && keys && pair_all(sides, counts);
   tsr__free(index);
   tsr__free(keys);
   return ok;

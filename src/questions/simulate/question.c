@@ -365,7 +365,8 @@ const tsr__question_row tsr__question_simulate = {
              "gpt2-bytes. It can also be a step graph, which tessera.trace() in Python writes for "
              "any PyTorch program.\n\n"
              "With --capacity, a run that does not fit ends where PyTorch's would, in an oom "
-             "event.",
+             "event. The exit status is 0 then, too: the question is answered, with fits in JSON. "
+             "'tessera plan MODEL --budget SIZE' exits with 1 if nothing fits.",
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
                        "what will fine-tuning GPT-2 need?"},
