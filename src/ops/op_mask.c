@@ -9,7 +9,7 @@
  *   packed   neither: ... if they belong to the same sequence, which their positions tell
  *
  * Inputs: positions (rows), and the mask of the batch (batch, rows). `features` is the batch, `dtype` boolean or that of
- * a mask to be added. The mask is (batch, 1, rows, rows); a plain boolean one is the same for the whole batch. */
+ * a mask to be added. The mask is (batch, 1, rows, rows), of which a plain boolean one is a view that repeats. */
 #include "graph/table.h"
 
 #define POSITIONS IN(0)
@@ -83,10 +83,15 @@ static tsr__layout batch_column(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_swap(batch_columns(call, layout), 2, 3);
 }
 
+/* (rows, rows), the same for the whole batch. */
+static tsr__layout for_batch(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_broadcast(layout, batch_pairs(call));
+}
+
 /* ---- numbers, conditions ---- */
 
-static double window(const tsr__op_call *call) {
-  return (double)call->attributes->window;
+static double window_less_one(const tsr__op_call *call) {
+  return (double)call->attributes->window - 1;
 }
 /* What is added to a score that does not count: the smallest number of the type. */
 static double lowest(const tsr__op_call *call) {
@@ -100,6 +105,15 @@ static bool is_packed(const tsr__op_call *call) {
 }
 static bool is_padded(const tsr__op_call *call) {
   return call->attributes->which == TSR__MASK_PADDED;
+}
+static bool is_plain(const tsr__op_call *call) {
+  return call->attributes->which == TSR__MASK_PLAIN;
+}
+static bool has_window(const tsr__op_call *call) {
+  return call->attributes->window != 0;
+}
+static bool is_everything(const tsr__op_call *call) {
+  return !has_window(call);
 }
 static bool is_joined(const tsr__op_call *call) {
   return is_packed(call) || is_padded(call);
@@ -136,19 +150,36 @@ static bool is_joined(const tsr__op_call *call) {
                  .when = is_packed                                                               \
   }
 
-/* What has no batch: all true, and then what is not after the position itself, nor outside the window. */
-#define ATTEND                                                                                   \
-  {                                                                                              \
-      RUN(FULL),         .to = T(0),                                                             \
-      .like = POSITIONS, BOOL,                                                                   \
-      .shape = columns,  .scalars = {NUMBER(1)},                                                 \
-      .when = is_joined},                                                                        \
-      {VIEW(T(6), NUMBERS, as_column)},                                                          \
-      {RUN(ATTENDS),   .to = OUT(0),  .reads = {NUMBERS, T(6)}, .scalars = {RULE(window)}, BOOL, \
-       .shape = pairs, .done = {T(6)}},                                                          \
-  {                                                                                              \
-    RUN(AND), .to = OUT(0), .reads = {OUT(0), T(0)}, .shape = pairs, .done = {T(0)},             \
-              .when = is_joined                                                                  \
+/* What has no batch. Functions that are joined begin with all that is true, for each such list of functions: those of a
+ * window, after the position that is as far back as the window is long, and of a position and those before it; and that
+ * with one of the batch. */
+#define ATTEND                                                                                \
+  {                                                                                           \
+      RUN(FULL),         .to = T(0),                                                          \
+      .like = POSITIONS, BOOL,                                                                \
+      .shape = columns,  .scalars = {NUMBER(1)},                                              \
+      .when = is_joined},                                                                     \
+      {RUN(FULL),         .to = T(2),                                                         \
+       .like = POSITIONS, BOOL,                                                               \
+       .shape = columns,  .scalars = {NUMBER(1)},                                             \
+       .when = has_window},                                                                   \
+      {RUN(SUB), .to = T(1), .reads = {NUMBERS}, .scalars = {RULE(window_less_one)},          \
+       .when = has_window},                                                                   \
+      {VIEW(T(6), T(1), as_column), .when = has_window},                                      \
+      {RUN(ATTENDS), .to = T(7),     .reads = {T(6), NUMBERS}, .scalars = {NUMBER(0)},        \
+       BOOL,         .shape = pairs, .done = {T(6), T(1)},     .when = has_window},           \
+      {RUN(AND),       .to = T(1),           .reads = {T(7), T(2)},                           \
+       .shape = pairs, .done = {T(2), T(7)}, .when = has_window},                             \
+      {VIEW(T(6), NUMBERS, as_column)},                                                       \
+      {RUN(ATTENDS),   .to = T(2),    .reads = {NUMBERS, T(6)}, .scalars = {NUMBER(0)}, BOOL, \
+       .shape = pairs, .done = {T(6)}},                                                       \
+      {RUN(AND),       .to = T(7),           .reads = {T(1), T(2)},                           \
+       .shape = pairs, .done = {T(1), T(2)}, .when = has_window},                             \
+      {MOVE(T(7), T(2)), .when = is_everything},                                              \
+      {RUN(AND),       .to = T(1),           .reads = {T(7), T(0)},                           \
+       .shape = pairs, .done = {T(0), T(7)}, .when = is_joined},                              \
+  {                                                                                           \
+    VIEW(OUT(0), T(7), for_batch), .done = {T(7)}, .when = is_plain                           \
   }
 
 static const tsr__op_step causal_mask_forward[] = {
@@ -161,14 +192,14 @@ static const tsr__op_step causal_mask_forward[] = {
      .is_unread = true},
     ATTEND,
     {RUN(INDEX), .to = T(0), .reads = {SEQUENCES}, .when = is_joined},
-    {RUN(INDEX), .to = T(1), .reads = {SEQUENCES}, .when = is_packed},
+    {RUN(INDEX), .to = T(9), .reads = {SEQUENCES}, .when = is_packed},
     {VIEW(T(6), T(0), batch_columns), .when = is_joined},
-    {VIEW(T(7), T(1), batch_column), .when = is_packed},
+    {VIEW(T(7), T(9), batch_column), .when = is_packed},
     {RUN(EQ), .to = T(2), .reads = {T(6), T(7)}, BOOL, .shape = batch_pairs,
-     .done = {T(6), T(7), T(0), T(1)}, .when = is_packed},
+     .done = {T(6), T(7), T(0), T(9)}, .when = is_packed},
     {MOVE(T(2), T(6)), .when = is_padded},
-    {RUN(AND), .to = OUT(0), .reads = {OUT(0), T(2)}, .shape = batch_pairs, .done = {T(2), T(0)},
-     .when = is_joined},
+    {RUN(AND), .to = OUT(0), .reads = {T(1), T(2)}, .shape = batch_pairs,
+     .done = {T(2), T(1), T(0)}, .when = is_joined},
     {FREE(NUMBERS, T(5), T(8))},
     {RUN(FULL), .to = T(0), .like = POSITIONS, ASKED, .shape = scalar, .scalars = {NUMBER(0)},
      .when = is_additive},
