@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""`tessera simulate` against PyTorch's own steps, in a matrix of 67 configurations of GPT-2 and Llama models.
+"""`tessera simulate` against PyTorch's own steps, in a matrix of 123 configurations of GPT-2 and Llama models.
 
 usage: matrix.py --tessera PATH --work FOLDER
 
 matrix.json has for each what tests/torch/matrix.py traced: the bytes, as requested, that tensors have at the peak of each
-phase over three steps. They must be the same to the byte. Workspaces are left out: tensors have none. Prints TAP."""
+phase over three steps, and a digest of what is allocated and freed in these steps, in order. Both must be the same.
+Workspaces are left out, as tensors have none, and from the digest what attention's backward allocates, because only its results are
+tensors. Prints TAP."""
 import argparse
+import hashlib
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -36,9 +40,28 @@ def command_of(row, path):
     return words + FORMS[options.get('checkpoint', 'none')]
 
 
+def events(snapshot):
+    """As tests/torch/matrix.py has them."""
+    out, freed, omitted = [], [], set()
+    for event in snapshot['device_traces'][0]:
+        if event['action'] == 'alloc' and any('attention_backward' in frame['name'] for frame in event['frames']):
+            omitted.add(event['addr'])
+        elif event['action'] == 'alloc':
+            out += sorted(freed, reverse=True) + [event['size']]
+            freed = []
+        elif event['action'] == 'free_requested' and event['addr'] not in omitted:
+            freed.append(-event['size'])
+        omitted -= {event['addr']} if event['action'] == 'free_requested' else set()
+    return [f'{size:+}' for size in out + sorted(freed, reverse=True)]
+
+
 def check(tessera, path, row):
     path.write_text(json.dumps(row['model']), encoding='utf-8')
-    done = subprocess.run([tessera, *command_of(row, path)], capture_output=True, check=True)
+    made = path.with_suffix('.pickle')
+    done = subprocess.run([tessera, *command_of(row, path), '-o', made], capture_output=True, check=True)
+    listed = events(pickle.loads(made.read_bytes()))
+    expect('events', len(listed), row['events'])
+    expect('their digest', hashlib.sha256(' '.join(listed).encode()).hexdigest()[:16], row['digest'])
     device = json.loads(done.stdout)['devices'][0]
     workspaces = sum(entry['bytes'] for entry in device['categories'] if entry['name'] == 'workspace')
     expect('peaks', {phase['name']: phase['requested_bytes'] - workspaces for phase in device['phases']}, row['peaks'])

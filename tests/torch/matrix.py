@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""matrix.py [--check] [PART...]: the peaks of PyTorch's training steps in 100 configurations of GPT-2 and Llama models.
+"""matrix.py [--check] [PART...]: the memory of PyTorch's training steps in 123 configurations of GPT-2 and Llama models.
 
 Needs the packages that ./run test torch installs. Writes tests/golden/matrix.json, which has for each configuration the options of
-transformers and of `tessera simulate`, and the requested bytes of tensors that are live at the peak of each phase over three steps.
-tests/golden/matrix.py simulates them. With --check nothing is written, and the figures must be the recorded ones. A PART such as
-2/4 is the second of four parts: only its configurations are traced, and the recorded figures of the others are kept.
+transformers and of `tessera simulate`, the requested bytes of tensors that are live at the peak of each phase over three steps, and
+a digest of everything that these steps allocate and free, in order. tests/golden/matrix.py simulates them. With --check nothing is
+written, and the figures must be the recorded ones. A PART such as 2/4 is the second of four parts: only its configurations are
+traced, and the recorded figures of the others are kept.
 """
 import argparse
 import contextlib
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -35,12 +37,39 @@ PLANS = ({'checkpoint': 'full'}, {'checkpoint': 'full', 'checkpoint_form': 'non-
 EVALUATED = ((2, {}), (6, {}), (5, {'dtype': 'bf16'}), (2, {'dtype': 'autocast-bf16'}), (3, {'attention': 'eager'}),
              (2, {'cache': False}), (4, {'checkpoint': 'reentrant'}), (8, {'checkpoint': 'non-reentrant', 'optimizer': 'sgd'}))
 MATH = ({}, {'cache': False}, {'checkpoint': 'reentrant'}, {'checkpoint': 'non-reentrant'}, {'eval_batch': 3})
+# Sizes that are no multiples of 32, 64 or 512.
+ODD = {'hidden_size': 192, 'intermediate_size': 500, 'num_hidden_layers': 3, 'num_attention_heads': 6, 'vocab_size': 3001}
+ODD_LLAMA = {**ODD, 'model_type': 'llama', 'attention_bias': True}
+ODD_QWEN2 = {**ODD, 'model_type': 'qwen2', 'num_key_value_heads': 2}
+ODD_MISTRAL = {**ODD, 'model_type': 'mistral', 'num_key_value_heads': 3, 'tie_word_embeddings': True, 'sliding_window': None}
+ODD_GPT2 = {'model_type': 'gpt2', 'n_embd': 160, 'n_layer': 3, 'n_head': 5, 'vocab_size': 2003, 'n_positions': 200, 'attn_pdrop': 0.0,
+            'resid_pdrop': 0.0}
+WINDOWED = {**ODD, 'model_type': 'mistral', 'num_key_value_heads': 3, 'sliding_window': 40}
+# With batch and rows.
+ODD_ONES = ((ODD_QWEN2, {}, 3, 77), (ODD_QWEN2, {'dtype': 'bf16'}, 3, 77), (ODD_QWEN2, {'checkpoint': 'reentrant', 'dtype': 'bf16'}, 3, 77),
+            (ODD_QWEN2, {'attention': 'eager', 'dtype': 'autocast-bf16', 'cache': False}, 3, 77),
+            (ODD_MISTRAL, {'eval_batch': 2}, 2, 130), (ODD_MISTRAL, {'dtype': 'autocast-bf16', 'eval_batch': 2}, 2, 130),
+            (ODD_GPT2, {}, 4, 111), (ODD_GPT2, {'dtype': 'bf16'}, 4, 111), (ODD_GPT2, {'attention': 'eager'}, 4, 111),
+            (ODD_GPT2, {'dtype': 'autocast-bf16', 'accumulate': 2}, 4, 111), (ODD_GPT2, {'checkpoint': 'non-reentrant'}, 4, 111),
+            (ODD_GPT2, {'attention': 'eager', 'cache': False, 'dtype': 'bf16'}, 4, 111),
+            (ODD_LLAMA, {}, 3, 77), (ODD_LLAMA, {'cache': False, 'dtype': 'bf16'}, 3, 77),
+            (ODD_LLAMA, {'attention': 'eager', 'dtype': 'bf16'}, 3, 77), (ODD_LLAMA, {'attention': 'eager', 'cache': False}, 3, 77),
+            (ODD_LLAMA, {'checkpoint': 'non-reentrant', 'dtype': 'autocast-bf16'}, 3, 77),
+            (WINDOWED, {}, 3, 77), (WINDOWED, {'dtype': 'bf16'}, 3, 77), (WINDOWED, {'attention': 'eager'}, 3, 77),
+            (WINDOWED, {'checkpoint': 'reentrant'}, 3, 77), (WINDOWED, {'cache': False, 'dtype': 'bf16'}, 3, 77),
+            (WINDOWED, {'attention': 'eager', 'checkpoint': 'non-reentrant'}, 3, 77))
 # Attention has the peak.
 NARROW = {**GROUPED, 'num_attention_heads': 16, 'vocab_size': 50, 'attention_dropout': 0.1}
 
 
 def configurations():
-    """Each consists of a model's description, and options with simulate's names."""
+    """Each consists of a model's description, options with simulate's names, batch and rows."""
+    for description, options in usual():
+        yield description, options, 2, 96
+    yield from ODD_ONES
+
+
+def usual():
     for model in (GPT2, LLAMA):
         for dtype in ('fp32', 'bf16', 'autocast-bf16'):
             for attention in ('sdpa', 'eager'):
@@ -163,14 +192,48 @@ def peaks(document):
     return {name: out[name] for name in ('forward', 'backward', 'optimizer', 'evaluation') if name in out}
 
 
-def row(description, options):
+def named(document, stack):
+    """Whether the step's op is backward of attention. What its kernel allocates besides its results, fake tensors do not show, so that
+    the events leave out all of it."""
+    function = document['texts'][document['frames'][document['stacks'][stack][0]][0]]
+    return 'attention_backward' in function
+
+
+def events(document):
+    """What three steps allocate and free, in order, as text: +BYTES and -BYTES. Of what is freed together, the smallest comes first."""
+    sizes, out, freed = document['slots']['bytes'], [], []
+    omitted = {item[1] for item in document['instructions'] if item[0] in ('new', 'once') and named(document, item[2])}
+
+    def close():
+        out.extend(f'-{size}' for size in sorted(freed))
+        freed.clear()
+    for step in range(3):
+        for word, subject, *_ in document['instructions']:
+            if word in ('begin', 'end') or subject in omitted:
+                continue
+            if word == 'new' or (word == 'once' and step == 0):
+                close()
+                out.append(f'+{sizes[subject]}')
+            elif word == 'drop' or (word == 'drop_previous' and step):
+                freed.append(sizes[subject])
+    close()
+    return out
+
+
+def summary(document, description, options, batch, seq):
+    listed = events(document)
+    return {'model': description, 'options': options, 'batch': batch, 'seq': seq, 'peaks': peaks(document),
+            'events': len(listed), 'digest': hashlib.sha256(' '.join(listed).encode()).hexdigest()[:16]}
+
+
+def row(description, options, batch, seq):
     torch.manual_seed(0)
     model = built(description, options)
     optimizer = optimizer_of(model, options.get('optimizer', 'adamw'))
     if 'plan' in options:
         assert not tessera.apply(model, options['plan'], optimizer=optimizer).left
-    document = tessera.trace(step_of(model, optimizer, options, 2, 96), model=model, optimizer=optimizer, value=1.0)
-    return {'model': description, 'options': options, 'batch': 2, 'seq': 96, 'peaks': peaks(document)}
+    document = tessera.trace(step_of(model, optimizer, options, batch, seq), model=model, optimizer=optimizer, value=1.0)
+    return summary(document, description, options, batch, seq)
 
 
 def part(text):
@@ -190,12 +253,12 @@ def main():
     known = json.loads(OUT.read_text(encoding='utf-8'))['rows'] if OUT.exists() else []
     wanted = list(configurations())
     rows, traced, wrong = [], 0, 0
-    for number, (description, options) in enumerate(wanted):
+    for number, given_row in enumerate(wanted):
         if given.parts and not any(number % count == which - 1 for which, count in given.parts):
-            rows += [entry for entry in known if (entry['model'], entry['options']) == (description, options)]
+            rows += [entry for entry in known if (entry['model'], entry['options'], entry['batch'], entry['seq']) == given_row]
             continue
         traced += 1
-        rows.append(row(description, options))
+        rows.append(row(*given_row))
         is_right = not given.check or rows[-1] in known
         wrong += not is_right
         print(f'{"ok" if is_right else "not ok"} - {number + 1} of {len(wanted)}: {rows[-1]}', flush=True)
