@@ -39,13 +39,16 @@ PROGRAMS = {
         embedding_size=16, hidden_sizes=[32, 64], depths=[1, 2])), False),
     'llama': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), False),
     'llama-autocast': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), True),
+    # Of which attention has the peak, with what its kernels allocate.
+    'llama-narrow': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**{**SMALL, 'intermediate_size': 32, 'vocab_size': 32}, use_cache=False)), False),
     'mixtral': (mixtral, False),
     'gpt-neox': (lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SMALL)), False),
 }
 # Program, and the modules that are rewritten. One that adds to a cache of keys and values cannot be checkpointed.
 CASES = (('bert', 'BertLayer'), ('bert', 'bert.encoder.layer.1'), ('bert-autocast', 'BertLayer'), ('t5', 'T5LayerFF'),
          ('vit', 'ViTLayer'), ('resnet', 'ResNetStage'), ('resnet', 'ResNetConvLayer'), ('llama', 'LlamaDecoderLayer'),
-         ('llama', 'model.layers.0'), ('llama-autocast', 'LlamaMLP'), ('mixtral', 'MixtralSparseMoeBlock'), ('gpt-neox', '*.mlp'))
+         ('llama', 'model.layers.0'), ('llama-autocast', 'LlamaMLP'), ('llama-narrow', 'LlamaDecoderLayer'),
+         ('mixtral', 'MixtralSparseMoeBlock'), ('gpt-neox', '*.mlp'))
 
 
 # Program, and a plan (docs/plan.md): modules that are checkpointed, and others whose saved tensors are on the host.
