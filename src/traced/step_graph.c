@@ -687,7 +687,7 @@ static bool read_kernel(reader *r, kernel_calls *calls, const json_t *item, size
                           {"the end", 0, places, NULL, false},
                           {"bits", 1, 129, NULL, false}};
   const row_form form = {CALL, "[begin, end, bits, [sizes]]", 4, 3, fields};
-  uint64_t n[3], sizes[TSR__KERNEL_SIZES];
+  uint64_t n[3] = {0}, sizes[TSR__KERNEL_SIZES] = {0};
   if (!read_row(r, &form, at, item, n)) return false;
   if (!json_is_array(json_array_get(item, 3)))
     return refuse(r, CALL " %zu: the sizes are %s, not a list", at,
