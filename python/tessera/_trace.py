@@ -34,6 +34,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
+from ._trace_kernels import sizes_of
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
@@ -101,6 +102,7 @@ class _Recorder:
         self.events: List[Tuple[Any, ...]] = []  # of the current call
         self.calls: List[List[Tuple[Any, ...]]] = []
         self.work: List[Tuple[int, int, int, int]] = []  # of the current call: its place among events, and Work.of()
+        self.kernels: List[Tuple[int, int, int, List[int]]] = []  # of the current call: events of an op's results, and sizes_of()
         self.is_loading = True  # what the step makes now is for the next forward
         self._of: Dict[int, int] = {}  # number of a live storage, by its address in libtorch
         self._shares: List[int] = []  # of each storage: how many there are in its place, with the twins of _trace_saved
@@ -255,6 +257,7 @@ class _Recorder:
         self.is_loading = True
         self.events = []
         self.work = []
+        self.kernels = []
         self.unheld = {}
         self.stepped = []
         if self.saved:
@@ -554,7 +557,11 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
             name, overload = func._schema.name.replace('aten::', ''), func._overloadname
             op = name if overload == 'default' else f'{name}_{overload}'
             role = 'cast' if recorder.is_cast(op, args) else ''
+            first = len(recorder.events)
             _pytree.tree_map_only(torch.Tensor, lambda tensor: recorder.see(tensor, op, role), result)
+            sizes = sizes_of(op, args)
+            if sizes and len(recorder.events) > first:
+                recorder.kernels.append((first, len(recorder.events), *sizes))
             return result
 
     return Dispatch()
@@ -986,6 +993,7 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
                   'category': [recorder.roles[number] for number in made.slots],
                   **_streams(recorder, made)},
         'instructions': made.items, 'work': [[made.place_of[event], *done] for event, *done in recorder.work],
+        'kernels': [[made.place_of[first], made.place_of[end - 1] + 1, *sizes] for first, end, *sizes in recorder.kernels],
         **_rewritable(recorder, made),
     }
 

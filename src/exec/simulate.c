@@ -360,11 +360,15 @@ static int rewritten(const tsr_model *model, const tsr_simulate_options *options
   return status;
 }
 
-static void add_graph_notes(const tsr_simulate_options *options, size_t workspaces,
+static void add_graph_notes(const tsr_simulate_options *options, const tsr__built_graph *built,
                             tsr_simulation *out) {
-  if (!options->fresh_process && workspaces)
+  if (!options->fresh_process && built->workspaces)
     note(out, "assumes that cuBLAS has allocated its workspaces before the recording begins");
-  note(out, "does not contain what kernels allocate internally, such as cuDNN's workspaces");
+  note(out, tsr__step_graph_lacks_kernels(built->graph)
+                ? "does not contain what kernels allocate internally; a new trace has it for "
+                  "attention and embeddings"
+                : "contains what the backward of attention and of embeddings allocates internally, "
+                  "but not what other kernels do, such as cuDNN's workspaces");
   note_capacity(options, out);
 }
 
@@ -481,7 +485,7 @@ static int simulate_graph(const tsr_model *model, const tsr_simulate_options *op
     status = execute(&program, tsr__step_graph_optimizer(built.graph), &how, out, error);
   if (status == 0) {
     out->parameter_count = tsr__step_graph_parameters(built.graph);
-    add_graph_notes(options, built.workspaces, out);
+    add_graph_notes(options, &built, out);
     estimate_graph(built.graph, options, out);
   }
   tsr__built_graph_release(&built);

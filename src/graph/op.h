@@ -375,8 +375,5 @@ static inline tsr__layout tsr__op_layout(const tsr__op_call *call, uint32_t reg)
 static inline tsr__dtype tsr__op_dtype(const tsr__op_call *call, uint32_t reg) {
   return tsr__tensor_dtype(call->tape, call->reg[reg]);
 }
-static inline uint64_t tsr__shape_round_up(uint64_t value, uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 #endif

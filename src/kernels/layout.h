@@ -66,6 +66,10 @@ static inline uint64_t tsr__shape_from_end(tsr__shape shape, uint32_t back) {
   return back < shape.rank ? shape.dim[shape.rank - 1 - back] : 1;
 }
 bool tsr__shape_is_same(tsr__shape a, tsr__shape b);
+/* The next multiple of `unit`. Both are far below 2^64. */
+static inline uint64_t tsr__shape_round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 typedef struct tsr__layout {
   tsr__shape shape;

@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "graph/table.h"
+#include "kernels/scratch.h"
 
 #define Q       IN(0)
 #define K       IN(1)
@@ -34,8 +35,7 @@ static tsr__shape result(const tsr__op_call *call) {
 }
 
 static tsr__shape rows(const tsr__op_call *call) {
-  tsr__shape q = tsr__op_shape(call, Q);
-  return TSR__SHAPE(q.dim[0], q.dim[1], q.dim[2]);
+  return tsr__scratch_rows(tsr__op_shape(call, Q));
 }
 
 static tsr__shape row_sums(const tsr__op_call *call) {
@@ -49,14 +49,11 @@ static tsr__shape rows_32(const tsr__op_call *call) {
 }
 
 static tsr__shape rows_128(const tsr__op_call *call) {
-  tsr__shape q = tsr__op_shape(call, Q);
-  return TSR__SHAPE(q.dim[0], q.dim[1], tsr__shape_round_up(q.dim[2], 128));
+  return tsr__scratch_flash_rows(tsr__op_shape(call, Q));
 }
 
 static tsr__shape padded_queries(const tsr__op_call *call) {
-  tsr__shape q = tsr__op_shape(call, Q);
-  return TSR__SHAPE(q.dim[0], tsr__shape_round_up(q.dim[2], 128), q.dim[1],
-                    tsr__shape_round_up(q.dim[3], 32));
+  return tsr__scratch_flash_queries(tsr__op_shape(call, Q));
 }
 
 /* The mask's rows are whole 16 elements long for the kernel. */
@@ -88,9 +85,7 @@ static tsr__shape packed(const tsr__op_call *call) {
 }
 
 static tsr__shape all_heads(const tsr__op_call *call) {
-  tsr__shape k = tsr__op_shape(call, K);
-  k.dim[1] = tsr__op_shape(call, Q).dim[1];
-  return k;
+  return tsr__scratch_all_heads(tsr__op_shape(call, K), tsr__op_shape(call, Q).dim[1]);
 }
 
 static uint64_t chunks(const tsr__op_call *call) {

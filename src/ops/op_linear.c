@@ -7,6 +7,7 @@
  * rows. Inputs are saved before the product runs, as PyTorch's generated code does it: a checkpoint that needs no
  * more than them leaves the product out (checkpoint.c). What autograd sees of them are views: x as a matrix, and nn.Linear's weight transposed. */
 #include "graph/table.h"
+#include "kernels/scratch.h"
 
 static tsr__shape with_features(tsr__shape shape, uint64_t features) {
   assert(shape.rank);
@@ -32,11 +33,9 @@ static tsr__shape indexed_rows(const tsr__op_call *call) {
                     tsr__op_shape(call, IN(0)).dim[1]);
 }
 
-/* aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda: up to 3072 indices go
- * straight into the gradient; more are sorted, and summed in segments, whose number depends on the
- * data: as many as there are indices is the most. */
+/* In segments, whose number depends on the data: as many as there are indices is the most. */
 static bool sorts(const tsr__op_call *call) {
-  return tsr__shape_elements(tsr__op_shape(call, IN(1))) > 3072;
+  return tsr__scratch_sorts(tsr__shape_elements(tsr__op_shape(call, IN(1))));
 }
 
 static const tsr__op_step embedding_forward[] = {

@@ -49,7 +49,7 @@ struct tsr__step_graph {
   TSR__VECTOR(uint32_t) chain; /* frames of all stacks, each innermost first; TSR_NONE ends one */
   TSR__VECTOR(uint32_t) first; /* of each stack, in chain */
   TSR__VECTOR(tsr__tape_slot) slots; /* static ones first; no slot 0 for "none" here */
-  TSR__VECTOR(tsr__tape_instr) schedule;
+  tsr__tape_schedule schedule;
   /* What a rewrite needs, all empty in graphs that lack it: */
   TSR__VECTOR(tsr__graph_save) saves; /* in the order in which they were made */
   TSR__VECTOR(uint32_t) inputs;       /* slots, of all modules */
@@ -59,6 +59,8 @@ struct tsr__step_graph {
   TSR__VECTOR(tsr__graph_work) work; /* by place; then what a rewrite adds */
   bool
       is_work_assumed; /* the file lacks it: assume that each allocation is written, and as many bytes are read */
+  bool
+      lacks_kernels; /* the file does not list calls of kernels, whose temporaries are then missing */
   uint64_t copied_bytes;   /* to the host and back, while nothing else runs */
   TSR__VECTOR(char *) ops; /* owned; by text: of at::_ops::mm::call "mm", else NULL */
   const tsr__step_graph

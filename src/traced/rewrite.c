@@ -101,6 +101,7 @@ tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from) {
   to->static_count = from->static_count;
   to->parameter_count = from->parameter_count;
   to->is_work_assumed = from->is_work_assumed;
+  to->lacks_kernels = from->lacks_kernels;
   to->origin = from->origin ? from->origin : from;
   memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
   memcpy(to->gpu, from->gpu, sizeof to->gpu);
@@ -450,7 +451,7 @@ static int compare_edits(const void *a, const void *b) {
 
 /* Put the edits into the schedule. */
 static bool apply(rewriter *w) {
-  TSR__VECTOR(tsr__tape_instr) out = {0};
+  tsr__tape_schedule out = {0};
   size_t next = 0;
   bool ok = true;
   if (w->edits.count) qsort(w->edits.items, w->edits.count, sizeof *w->edits.items, compare_edits);
@@ -461,9 +462,7 @@ static bool apply(rewriter *w) {
       ok = TSR__VECTOR_PUSH(&out, w->g->schedule.items[i]);
   }
   TSR__VECTOR_FREE(&w->g->schedule);
-  w->g->schedule.items = out.items;
-  w->g->schedule.count = out.count;
-  w->g->schedule.capacity = out.capacity;
+  w->g->schedule = out;
   return ok && next == w->edits.count;
 }
 

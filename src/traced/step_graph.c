@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "traced/graph_data.h"
+#include "traced/temporaries.h"
 
 #define SCHEMA          "tessera-step/1"
 #define SCHEMA_FAMILY   "tessera-step/"
@@ -623,6 +624,109 @@ static void note_phases(tsr__step_graph *g) {
   assert(next == g->work.count);
 }
 
+/* ---- what kernels allocate while they run ---- */
+
+#define CALL "'kernels', item"
+
+/* The calls so far, and what the graph holds with their temporaries. */
+typedef struct kernel_calls {
+  TSR__VECTOR(tsr__kernel_call) items;
+  uint64_t bytes;
+  size_t slots, instructions;
+} kernel_calls;
+
+/* The op that allocates what the instructions from `begin` to `end` - 1 do; NULL if not all of them allocate. */
+static const char *op_of(const tsr__step_graph *g, uint64_t begin, uint64_t end) {
+  const tsr__tape_instr *instrs = g->schedule.items;
+  assert(begin < end && end <= g->schedule.count);
+  for (uint64_t i = begin; i < end; i++)
+    if (instrs[i].kind != TSR__INSTR_NEW && instrs[i].kind != TSR__INSTR_NEW_ONCE) return NULL;
+  return tsr__step_graph_op(&g->tracer, instrs[begin].stack);
+}
+
+/* The bytes of its temporaries. */
+static bool measure(reader *r, kernel_calls *calls, size_t at, const uint64_t *sizes, uint64_t bits,
+                    tsr__kernel_call *call) {
+  for (size_t i = 0; i < call->row->count; i++) {
+    uint64_t bytes = call->bytes[i] = call->row->items[i].bytes(sizes, bits);
+    if (bytes >= MOST_SLOT_BYTES)
+      return refuse(r, CALL " %zu: a temporary of %s has 2^48 bytes or more", at, call->row->op);
+    calls->bytes += bytes;
+    calls->slots += bytes != 0;
+    calls->instructions += 2 * (size_t)(bytes != 0);
+  }
+  if (calls->bytes > MOST_BYTES)
+    return refuse(r, CALL " %zu makes the sum of all sizes larger than 2^56 bytes", at);
+  if (calls->slots > TSR__STEP_GRAPH_MOST_SLOTS ||
+      calls->instructions >= TSR__TAPE_MOST_INSTRUCTIONS)
+    return refuse(r, CALL " %zu: with temporaries there are more than %u slots or %u instructions",
+                  at, (unsigned)TSR__STEP_GRAPH_MOST_SLOTS,
+                  (unsigned)TSR__TAPE_MOST_INSTRUCTIONS - 1);
+  return true;
+}
+
+static bool read_sizes(reader *r, size_t at, const json_t *list, const tsr__temporaries *row,
+                       uint64_t *out) {
+  char got[SHOWN_BYTES];
+  const field size = {"a size", 0, MOST_SLOT_BYTES, NULL, false};
+  assert(row->size_count <= TSR__KERNEL_SIZES && row->count <= TSR__KERNEL_TEMPORARIES);
+  if (json_array_size(list) != row->size_count)
+    return refuse(r, CALL " %zu: the sizes are %s, but %s has %u", at, shown(list, got), row->op,
+                  (unsigned)row->size_count);
+  for (size_t i = 0; i < row->size_count; i++)
+    if (!read_field(r, CALL, at, &size, json_array_get(list, i), &out[i])) return false;
+  return true;
+}
+
+/* Calls whose temporaries are not known are left out. */
+static bool read_kernel(reader *r, kernel_calls *calls, const json_t *item, size_t at,
+                        uint32_t *after) {
+  char got[SHOWN_BYTES];
+  const size_t places = r->graph->schedule.count + 1;
+  const field fields[] = {{"the first instruction", 0, places, NULL, false},
+                          {"the end", 0, places, NULL, false},
+                          {"bits", 1, 129, NULL, false}};
+  const row_form form = {CALL, "[begin, end, bits, [sizes]]", 4, 3, fields};
+  uint64_t n[3] = {0}, sizes[TSR__KERNEL_SIZES] = {0};
+  if (!read_row(r, &form, at, item, n)) return false;
+  if (!json_is_array(json_array_get(item, 3)))
+    return refuse(r, CALL " %zu: the sizes are %s, not a list", at,
+                  shown(json_array_get(item, 3), got));
+  if (n[0] < *after)
+    return refuse(r, CALL " %zu begins at %zu, before the end of the one before it, %u", at,
+                  (size_t)n[0], *after);
+  if (n[1] <= n[0])
+    return refuse(r, CALL " %zu ends at %zu, but begins at %zu", at, (size_t)n[1], (size_t)n[0]);
+  const char *op = op_of(r->graph, n[0], n[1]);
+  if (!op)
+    return refuse(r, CALL " %zu: instructions %zu to %zu are not all new or once", at, (size_t)n[0],
+                  (size_t)n[1] - 1);
+  *after = (uint32_t)n[1];
+  tsr__kernel_call call = {
+      .begin = (uint32_t)n[0], .end = *after, .row = tsr__temporaries_of(op, n[2])};
+  if (!call.row) return true;
+  if (!read_sizes(r, at, json_array_get(item, 3), call.row, sizes) ||
+      !measure(r, calls, at, sizes, n[2], &call))
+    return false;
+  return TSR__VECTOR_PUSH(&calls->items, call) || no_memory(r);
+}
+
+/* After all that has places in the schedule. */
+static bool read_kernels(reader *r, const json_t *root) {
+  const json_t *list = optional(r, root, "kernels", TSR__TAPE_MOST_INSTRUCTIONS);
+  kernel_calls calls = {.slots = r->graph->slots.count, .instructions = r->graph->schedule.count};
+  uint32_t after = 0;
+  bool ok = !r->status;
+  r->graph->lacks_kernels = list == NULL;
+  for (size_t i = 0; i < r->graph->slots.count; i++) calls.bytes += r->graph->slots.items[i].bytes;
+  for (size_t i = 0; ok && i < json_array_size(list); i++)
+    ok = read_kernel(r, &calls, json_array_get(list, i), i, &after);
+  if (ok && !tsr__step_graph_add_temporaries(r->graph, calls.items.items, calls.items.count))
+    ok = no_memory(r);
+  TSR__VECTOR_FREE(&calls.items);
+  return ok;
+}
+
 /* ---- the forms of optimizers ---- */
 
 /* Read an instruction: each slot is made, and stays or is freed afterwards. */
@@ -765,7 +869,8 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
             read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
             read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root) &&
-            read_ops(&r) && read_work(&r, root) && read_optimizers(&r, root);
+            read_ops(&r) && read_work(&r, root) && read_kernels(&r, root) &&
+            read_optimizers(&r, root);
   assert(ok == (r.status == 0));
   if (!ok) {
     tsr__step_graph_free(graph);
@@ -922,6 +1027,10 @@ const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack) {
 
 bool tsr__step_graph_assumes_work(const tsr__step_graph *graph) {
   return graph->is_work_assumed;
+}
+
+bool tsr__step_graph_lacks_kernels(const tsr__step_graph *graph) {
+  return graph->lacks_kernels;
 }
 
 uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph) {

@@ -4,7 +4,8 @@
  *                    └─► stacks ─► tracer
  *
  * A graph has no tensors and no kernels: which storages a step takes, when, in which phase, and the Python lines
- * that took them. docs/step-graph.md describes the file. */
+ * that took them. What kernels allocate while they run is added as the file is read (temporaries.h).
+ * docs/step-graph.md describes the file. */
 #ifndef TSR_TRACED_STEP_GRAPH_H
 #define TSR_TRACED_STEP_GRAPH_H
 
@@ -50,6 +51,8 @@ const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack);
 
 /* Whether the file does not contain what its ops compute. */
 bool tsr__step_graph_assumes_work(const tsr__step_graph *graph);
+/* Whether the file does not list the calls of kernels that allocate temporaries, as older ones don't. */
+bool tsr__step_graph_lacks_kernels(const tsr__step_graph *graph);
 
 /* Elements of the model's parameters. */
 uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph);

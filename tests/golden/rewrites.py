@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """rewrites.py --tessera PATH --work FOLDER: golden step graphs, rewritten, as TAP.
 
-Each phase of the third step must have the peak that a trace of the rewritten program has (rewrites/peaks.json, which
-tests/torch/rewrites.py made), and the snapshot must be one that other commands read.
+Each phase of the third step must have the peak that a trace of the rewritten program has, with what its kernels allocate while they run
+(rewrites/peaks.json, which tests/torch/rewrites.py made), and the snapshot must be one that other commands read.
 """
 import functools
 import json

@@ -3,8 +3,9 @@
 other forms of their optimizers.
 
 Writes tests/golden/rewrites: step graphs of the unchanged models, and in peaks.json the peaks of traces of the others.
-tests/golden/rewrites.py compares these with the rewrites of `tessera simulate`. Needs the packages that ./run
-test torch installs. With --check nothing is written, and the peaks must be the recorded ones.
+tests/golden/rewrites.py compares these with the rewrites of `tessera simulate`. Peaks include what kernels allocate while they run
+(tests/golden/temporaries.py). Needs the packages that ./run test torch installs. With --check nothing is written, and the peaks must be the
+recorded ones.
 """
 import argparse
 import functools
@@ -21,7 +22,11 @@ from torch.utils.checkpoint import checkpoint
 import tessera
 from programs import mixtral
 
-AT = Path(__file__).resolve().parent.parent / 'golden' / 'rewrites'
+GOLDEN = Path(__file__).resolve().parent.parent / 'golden'
+sys.path.append(str(GOLDEN))
+import temporaries  # noqa: E402
+
+AT = GOLDEN / 'rewrites'
 SMALL = {'hidden_size': 64, 'num_attention_heads': 4, 'intermediate_size': 128, 'num_hidden_layers': 2, 'vocab_size': 500}
 # Name: the model, and whether it runs under autocast.
 PROGRAMS = {
@@ -34,13 +39,16 @@ PROGRAMS = {
         embedding_size=16, hidden_sizes=[32, 64], depths=[1, 2])), False),
     'llama': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), False),
     'llama-autocast': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), True),
+    # Of which attention has the peak, with what its kernels allocate.
+    'llama-narrow': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**{**SMALL, 'intermediate_size': 32, 'vocab_size': 32}, use_cache=False)), False),
     'mixtral': (mixtral, False),
     'gpt-neox': (lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SMALL)), False),
 }
 # Program, and the modules that are rewritten. One that adds to a cache of keys and values cannot be checkpointed.
 CASES = (('bert', 'BertLayer'), ('bert', 'bert.encoder.layer.1'), ('bert-autocast', 'BertLayer'), ('t5', 'T5LayerFF'),
          ('vit', 'ViTLayer'), ('resnet', 'ResNetStage'), ('resnet', 'ResNetConvLayer'), ('llama', 'LlamaDecoderLayer'),
-         ('llama', 'model.layers.0'), ('llama-autocast', 'LlamaMLP'), ('mixtral', 'MixtralSparseMoeBlock'), ('gpt-neox', '*.mlp'))
+         ('llama', 'model.layers.0'), ('llama-autocast', 'LlamaMLP'), ('llama-narrow', 'LlamaDecoderLayer'),
+         ('mixtral', 'MixtralSparseMoeBlock'), ('gpt-neox', '*.mlp'))
 
 
 # Program, and a plan (docs/plan.md): modules that are checkpointed, and others whose saved tensors are on the host.
@@ -123,6 +131,7 @@ def short(document):
 
 def peaks(document):
     """Of each phase in the third step, with storages rounded to 512 bytes."""
+    document = temporaries.added(document)
     sizes = [-(-size // 512) * 512 for size in document['slots']['bytes']]
     live, out = sum(sizes[:document['static']]), {}
     for step in range(3):

@@ -2,9 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/graph_survey.h"
+#include "plan/rates.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/simulation.h"
 #include "test_support.h"
+#include "traced/graph_data.h"
 
 /* A parameter of 1000 bytes; a step that makes an activation, which backward frees, a gradient, which the next step
  * frees, and the optimizer's state once. */
@@ -563,18 +566,261 @@ static void damaged_forms(void **state) {
       "optimizer 0, loop: instruction 1 gives back slot 0, which is taken once, for all steps");
 }
 
+/* ---- What kernels allocate while they run ---- */
+
+#define OP(name) "\"texts\":[\"at::_ops::" name "::call\",\"??\",\"f\",\"a.py\"],"
+#define WITH_KERNELS(op, more, kernels) \
+  HEAD OP(op)                           \
+  FRAMES STACKS SLOTS more "\"kernels\":" kernels ",\"instructions\":[" BEGIN REST "]}"
+#define EFFICIENT "_scaled_dot_product_efficient_attention_backward"
+#define FLASH     "_scaled_dot_product_flash_attention_backward"
+#define EMBEDDING "embedding_dense_backward"
+
+static uint64_t peak_of(const char *text, tsr_optimizer_form form) {
+  tsr_model *model = read(text);
+  tsr_simulation *s = NULL;
+  tsr_error error = {0};
+  tsr_simulate_options options = with_form(form);
+  options.steps = 1;
+  if (tsr_simulate(model, &options, &s, &error)) fail_msg("%s", error.message);
+  uint64_t peak = s->peak.totals.requested_bytes;
+  tsr_simulation_free(s);
+  tsr_model_free(model);
+  return peak;
+}
+
+/* In backward of the first step there are 1000 + 4000 + 1000 bytes beside the temporaries. Batch 1, 2 heads, 100 rows and columns, width 8. */
+static void temporaries(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    uint64_t bytes;
+  } cases[] = {
+      /* A product of 1600 numbers, its 200 sums, and those again when the product is gone. */
+      {WITH_KERNELS(EFFICIENT, "", "[[6,7,32,[1,2,2,100,100,8,8]]]"), 4 * (1600 + 200)},
+      {WITH_KERNELS(EFFICIENT, "", "[[6,7,32,[1,2,2,100,100,8,0]]]"), 4 * (200 + 200)},
+      {WITH_KERNELS(EFFICIENT, "", "[[6,7,16,[1,2,2,100,100,8,16]]]"), 4 * (200 + 1600)},
+      {WITH_KERNELS(EFFICIENT, "", "[[6,7,64,[1,2,2,100,100,8,8]]]"), 0},
+      /* Rows rounded up to 128, a width to 32. */
+      {WITH_KERNELS(FLASH, "", "[[6,7,16,[1,2,2,100,100,8,8]]]"), 4 * 2 * 128 * (1 + 32)},
+      {WITH_KERNELS(FLASH, "", "[[6,7,16,[1,2,1,100,100,8,8]]]"),
+       4 * 2 * 128 * (1 + 32) + 2 * 2 * 1600},
+      {WITH_KERNELS(EMBEDDING, "", "[[6,7,16,[3072,2,64]]]"), 0},
+      {WITH_KERNELS(EMBEDDING, "", "[[6,7,16,[3073,2,64]]]"), 3073 * (3 * 8 + 2 * 4)},
+      {WITH_KERNELS(EMBEDDING, "", "[[6,7,32,[3073,2,32]]]"), 3073 * (3 * 4 + 2 * 4)},
+      /* Ops that the table does not have may have any sizes. */
+      {WITH_KERNELS("tanh", "", "[[6,7,16,[1,2]]]"), 0},
+      {WITH_KERNELS("tanh", "", "[]"), 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_int_equal(peak_of(cases[i].text, TSR_OPTIMIZER_FORM_TRACED), 6000 + cases[i].bytes);
+}
+
+static tsr__step_graph *graph_of(const char *text) {
+  json_t *root = json_loads(text, 0, NULL);
+  tsr__step_graph *graph = NULL;
+  tsr_error error = {0};
+  assert_non_null(root);
+  if (tsr__step_graph_read(root, &graph, &error)) fail_msg("%s", error.message);
+  json_decref(root);
+  return graph;
+}
+
+/* Compare the part of a schedule, as "+4 -1": slots that are allocated and freed, and others as their kinds. */
+static void expect_schedule(const tsr__step_graph *graph, const char *expected) {
+  char text[1024] = "";
+  size_t end = 0;
+  for (size_t i = 0; i < graph->schedule.count; i++) {
+    const tsr__tape_instr *instr = &graph->schedule.items[i];
+    bool makes = instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE;
+    char sign = makes                                                              ? '+'
+                : instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END ? '.'
+                                                                                   : '-';
+    if (sign == '.')
+      end += (size_t)snprintf(text + end, sizeof text - end, ". ");
+    else
+      end += (size_t)snprintf(text + end, sizeof text - end, "%c%u ", sign, instr->subject - 1);
+  }
+  assert_string_equal(text, expected);
+}
+
+/* Where an op begins, things happen before its temporaries, and where it ends, after them: the sorted indices of an embedding are
+ * allocated before its gradient, slot 2. */
+static void places_of_temporaries(void **state) {
+  (void)state;
+  tsr__step_graph *graph = graph_of(WITH_KERNELS(EMBEDDING,
+                                                 "\"saved\":[[1,4000,4,6,7,7]],\"unheld\":[[1,7]],"
+                                                 "\"work\":[[6,0,8,32],[7,0,8,32],[13,0,0,32]],"
+                                                 "\"modules\":[[2,3,3,4,0,1,[]],[2,3,6,7,0,0,[]]],",
+                                                 "[[6,7,32,[4000,2,64]]]"));
+  expect_schedule(graph, ". -2 . +1 . . +4 +5 +2 +6 +7 -7 -6 -5 -4 -1 . . +3 . . ");
+  const tsr__graph_save *save = &graph->saves.items[0];
+  assert_int_equal(save->made, 4);
+  assert_int_equal(save->used, 6);
+  assert_int_equal(save->left, 15);
+  assert_int_equal(save->gone, 15);
+  assert_int_equal(graph->unheld.count, graph->slots.count);
+  assert_int_equal(graph->unheld.items[1], 15);
+  assert_int_equal(graph->unheld.items[4], TSR_NONE);
+  assert_int_equal(graph->work.items[0].place, 6);
+  assert_int_equal(graph->work.items[1].place, 15);
+  assert_int_equal(graph->work.items[1].phase, TSR__TAPE_PHASE_BACKWARD);
+  assert_int_equal(graph->work.items[2].place, 21);
+  assert_int_equal(graph->modules.items[0].end, 4);
+  assert_int_equal(graph->modules.items[1].begin, 6);
+  assert_int_equal(graph->modules.items[1].end, 15);
+  for (size_t i = 4; i < graph->slots.count; i++)
+    assert_int_equal(graph->slots.items[i].category, TSR_CATEGORY_TEMPORARY);
+  for (size_t i = 6; i < 15; i++) assert_true(graph->schedule.items[i].is_backward);
+  assert_string_equal(tsr__step_graph_op(&graph->tracer, graph->schedule.items[9].stack),
+                      EMBEDDING);
+  tsr__step_graph_free(graph);
+}
+
+/* Two ops, one right after the other, in the order of the table; on the stream of their results. */
+static void temporaries_of_two(void **state) {
+  (void)state;
+  tsr__step_graph *graph = graph_of(HEAD OP(EFFICIENT) FRAMES STACKS WITH_STREAMS(
+      "[0,7,0,0]") "\"kernels\":[[1,2,32,[1,2,2,3,3,4,4]],[2,3,16,[1,2,2,3,3,4,4]]],"
+                   "\"instructions\":["
+                   "[\"drop_previous\",2],[\"new\",1,0],[\"new\",2,0],[\"drop\",1],[\"once\",3,0]]"
+                   "}");
+  expect_schedule(graph, "-2 +1 +4 +5 -4 +6 -5 -6 +2 +7 +8 -8 -7 -1 +3 ");
+  assert_int_equal(graph->slots.items[4].stream, 7);
+  assert_int_equal(graph->slots.items[7].stream, 0);
+  assert_int_equal(graph->slots.items[4].bytes, 4 * 24);
+  assert_int_equal(graph->slots.items[8].bytes, 4 * 24);
+  tsr__step_graph_free(graph);
+}
+
+/* A module whose op has temporaries has them again when it is run again. */
+static void temporaries_again(void **state) {
+  (void)state;
+  tsr__step_graph *graph =
+      graph_of(WITH_KERNELS(EMBEDDING, "\"saved\":[[1,4000,4,5,7,7]],\"unheld\":[[1,4]]," MODULE,
+                            "[[3,4,32,[4000,2,64]],[6,7,32,[4000,2,64]]]"));
+  tsr__step_graph *again = NULL;
+  const tsr__rewrite_choice choice = {"f", TSR__REWRITE_CHECKPOINT};
+  expect_schedule(graph, ". -2 . +4 +5 +1 +6 +7 -7 -6 -5 -4 . "
+                         ". +8 +9 +2 +10 +11 -11 -10 -9 -8 -1 . . +3 . . ");
+  assert_int_equal(tsr__step_graph_rewrite(graph, &choice, 1, &again, NULL), 0);
+  expect_schedule(again, ". -2 . +4 +5 +1 +6 +7 -7 -6 -5 -4 -1 . "
+                         "+12 +13 +14 +15 +16 -16 -15 -13 -12 "
+                         ". +8 +9 +2 +10 +11 -11 -10 -9 -8 -14 . . +3 . . ");
+  assert_int_equal(again->slots.items[14].category, TSR_CATEGORY_RECOMPUTED);
+  assert_int_equal(again->slots.items[15].category, TSR_CATEGORY_TEMPORARY);
+  tsr__step_graph_free(again);
+  tsr__step_graph_free(graph);
+}
+
+/* The planner's figures contain them, also when the optimizer has another form. */
+static void temporaries_in_plans(void **state) {
+  (void)state;
+  static const char text[] = WITH_KERNELS(EFFICIENT, FORMS(LOOP), "[[6,7,16,[1,2,2,100,100,8,8]]]");
+  tsr__step_graph *graph = graph_of(text);
+  tsr__machine_rates rates = {0};
+  tsr__graph_survey_options how = {.rates = &rates};
+  tsr__survey survey;
+  tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);
+  assert_int_equal(tsr__survey_graph(graph, &how, &survey, NULL), 0);
+  /* From the second step on: parameter, activation, gradient and state, and 800 + 6400 bytes, in blocks. */
+  assert_int_equal(survey.most_bytes, 1024 + 4096 + 1024 + 2048 + 1024 + 6656);
+  assert_string_equal(survey.floor_op, EFFICIENT);
+  tsr__survey_release(&survey);
+  tsr__step_graph_free(graph);
+  assert_int_equal(peak_of(text, TSR_OPTIMIZER_FORM_LOOP), 1000 + 4000 + 1000 + 7200);
+}
+
+static void expect_bad_kernels(const char *kernels, const char *message) {
+  char text[2048];
+  (void)snprintf(text, sizeof text, "%s\"kernels\":%s,%s]}", HEAD OP(FLASH) FRAMES STACKS SLOTS,
+                 kernels, "\"instructions\":[" BEGIN REST);
+  expect_damage(text, message);
+}
+
+static void damaged_kernels(void **state) {
+  (void)state;
+  expect_bad_kernels("7", "'kernels' is 7, not a list");
+  expect_bad_kernels("[7]", "'kernels', item 0 is 7, not [begin, end, bits, [sizes]]");
+  expect_bad_kernels("[[6,7,16]]",
+                     "'kernels', item 0 is [6,7,16], not [begin, end, bits, [sizes]]");
+  expect_bad_kernels("[[6,7,16,7]]", "'kernels', item 0: the sizes are 7, not a list");
+  expect_bad_kernels("[[6,99,16,[]]]",
+                     "'kernels', item 0: the end is 99, not a whole number from 0 to 13");
+  expect_bad_kernels(
+      "[[-1,7,16,[]]]",
+      "'kernels', item 0: the first instruction is -1, not a whole number from 0 to 13");
+  expect_bad_kernels("[[6,7,0,[]]]",
+                     "'kernels', item 0: bits is 0, not a whole number from 1 to 128");
+  expect_bad_kernels("[[6,7,129,[]]]",
+                     "'kernels', item 0: bits is 129, not a whole number from 1 to 128");
+  expect_bad_kernels("[[6,7,16,[1,2,2,100,100,8]]]",
+                     "'kernels', item 0: the sizes are [1,2,2,100,100,8], but "
+                     "_scaled_dot_product_flash_attention_backward has 7");
+  expect_bad_kernels("[[6,7,16,[1,2,2,100,100,8,8,8]]]",
+                     "'kernels', item 0: the sizes are [1,2,2,100,100,8,8,8], but "
+                     "_scaled_dot_product_flash_attention_backward has 7");
+  expect_bad_kernels(
+      "[[6,7,16,[1,2,2,-1,100,8,8]]]",
+      "'kernels', item 0: a size is -1, not a whole number from 0 to 281474976710655");
+  expect_bad_kernels(
+      "[[6,7,16,[1,2,2,281474976710656,100,8,8]]]",
+      "'kernels', item 0: a size is 281474976710656, not a whole number from 0 to 281474976710655");
+  expect_bad_kernels(
+      "[[6,7,16,[1,2,2,0.5,100,8,8]]]",
+      "'kernels', item 0: a size is 0.5, not a whole number from 0 to 281474976710655");
+  /* 2^47 numbers of four bytes; and a product that would not fit in 64 bits. */
+  expect_bad_kernels("[[6,7,16,[1,1,1,1099511627776,1,128,1]]]",
+                     "'kernels', item 0: a temporary of "
+                     "_scaled_dot_product_flash_attention_backward has 2^48 bytes or more");
+  expect_bad_kernels(
+      "[[6,7,16,[281474976710655,281474976710655,1,281474976710655,1,281474976710655,1]]]",
+      "'kernels', item 0: a temporary of _scaled_dot_product_flash_attention_backward has 2^48 "
+      "bytes or more");
+  /* Not about what one op allocates. */
+  expect_bad_kernels("[[6,6,16,[1,2,2,1,1,8,8]]]", "'kernels', item 0 ends at 6, but begins at 6");
+  expect_bad_kernels("[[7,6,16,[1,2,2,1,1,8,8]]]", "'kernels', item 0 ends at 6, but begins at 7");
+  expect_bad_kernels("[[6,8,16,[1,2,2,1,1,8,8]]]",
+                     "'kernels', item 0: instructions 6 to 7 are not all new or once");
+  expect_bad_kernels("[[6,7,16,[1,2,2,1,1,8,8]],[3,4,16,[1,2,2,1,1,8,8]]]",
+                     "'kernels', item 1 begins at 3, before the end of the one before it, 7");
+  expect_bad_kernels("[[6,7,16,[1,2,2,1,1,8,8]],[6,7,16,[1,2,2,1,1,8,8]]]",
+                     "'kernels', item 1 begins at 6, before the end of the one before it, 7");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(simulated),       cmocka_unit_test(workspaces),
-      cmocka_unit_test(other_kernels),   cmocka_unit_test(unknown_cards),
-      cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
-      cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_keys),
-      cmocka_unit_test(streams),         cmocka_unit_test(damaged_schedules),
-      cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
-      cmocka_unit_test(planned),         cmocka_unit_test(damaged_saves),
-      cmocka_unit_test(damaged_work),    cmocka_unit_test(timed),
-      cmocka_unit_test(forms),           cmocka_unit_test(refused_forms),
+      cmocka_unit_test(simulated),
+      cmocka_unit_test(workspaces),
+      cmocka_unit_test(other_kernels),
+      cmocka_unit_test(unknown_cards),
+      cmocka_unit_test(refused_options),
+      cmocka_unit_test(damaged_tables),
+      cmocka_unit_test(damaged_slots),
+      cmocka_unit_test(damaged_keys),
+      cmocka_unit_test(streams),
+      cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(rewritten),
+      cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(planned),
+      cmocka_unit_test(damaged_saves),
+      cmocka_unit_test(damaged_work),
+      cmocka_unit_test(timed),
+      cmocka_unit_test(forms),
+      cmocka_unit_test(refused_forms),
+      cmocka_unit_test(temporaries),
+      cmocka_unit_test(places_of_temporaries),
+      cmocka_unit_test(temporaries_of_two),
+      cmocka_unit_test(temporaries_again),
+      cmocka_unit_test(temporaries_in_plans),
+      cmocka_unit_test(damaged_kernels),
       cmocka_unit_test(damaged_forms),
+      cmocka_unit_test(temporaries),
+      cmocka_unit_test(places_of_temporaries),
+      cmocka_unit_test(temporaries_of_two),
+      cmocka_unit_test(temporaries_again),
+      cmocka_unit_test(temporaries_in_plans),
+      cmocka_unit_test(damaged_kernels),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
 }
