@@ -46,8 +46,9 @@
  * temporary. */
 #define UNFINISHED_ALLOCATIONS 64
 
-/* In a pass that runs out of memory, the number of its last allocations that may be temporary. */
-#define UNFINISHED_PASS 16
+/* In a pass that runs out of memory, the number of its last allocations that may be temporary. In GPT-2 a variable of a
+ * block's function holds attention's result while about 25 more tensors are made. */
+#define UNFINISHED_PASS 32
 
 /* Smaller than the weights of any output layer: too small to conclude anything from. */
 #define FORWARD_GRADIENT_BYTES UINT64_C(65536)

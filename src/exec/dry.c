@@ -228,14 +228,22 @@ static int run_step(dry *d) {
   return 0;
 }
 
-/* What exists before the recording: the model on its way to the device. */
-static int load(dry *d) {
+/* What is static and a workspace, or is static and none. */
+static int load_some(dry *d, bool is_workspace) {
   for (size_t i = 1; i < d->tape->slots.count; i++) {
-    if (!d->tape->slots.items[i].is_static) continue;
+    const tsr__tape_slot *slot = &d->tape->slots.items[i];
+    if (!slot->is_static || (slot->category == TSR_CATEGORY_WORKSPACE) != is_workspace) continue;
     int status = allocate(d, (uint32_t)i, TSR_NONE);
     if (status) return status;
   }
   return 0;
+}
+
+/* What exists before the recording: workspaces, as if the process had multiplied before, and the model on its way to the
+ * device. */
+static int load(dry *d) {
+  int status = load_some(d, true);
+  return status ? status : load_some(d, false);
 }
 
 static int finish_loading(dry *d) {

@@ -400,6 +400,7 @@ static int declare(tsr__program *p, tsr_error *error) {
   p->layers = TSR__NEW_ARRAY(tsr__model_layer, m->layers);
   p->added = TSR__NEW_ARRAY(tsr__model_linear, added);
   if (!p->layers || !p->added) return tsr__fail_memory(error);
+  declare_workspaces(p);
   p->family->declare(p);
   keep_blocks(p);
   for (size_t i = 0; i < added; i++) {
@@ -411,7 +412,6 @@ static int declare(tsr__program *p, tsr_error *error) {
     p->loss_scale = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
     p->good_steps = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
   }
-  declare_workspaces(p); /* the first product takes them, when the model is there */
   return p->tape->status ? tsr__fail_memory(error) : tsr__program_shard(p, error);
 }
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import temporaries
 from support import run_tests, tessera_and_work
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
@@ -123,7 +124,7 @@ def compare(tessera, work, name, changes, card=None):
     workspace, gpu = card or (WORKSPACES[0][0], None)
     if card:
         as_large_as_workspaces(predicted, workspace, gpu)
-    measured = copy.deepcopy(predicted)
+    measured = temporaries.added(copy.deepcopy(predicted))
     expected = [row for change in changes for row in change(measured)]
     elsewhere(measured)
     old = snapshot(tessera, predicted, work / 'predicted.pickle')
