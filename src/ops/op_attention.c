@@ -197,7 +197,8 @@ static bool is_later_turn(const tsr__op_call *call) {
     SAVE(4, T(1)), .is_exact = true                              \
   }
 
-/* Gradients of q, k and v that lie rows first: parts of one tensor where these were. */
+/* Of our own kernels, gradients of q, k and v that lie rows first: parts of one tensor where these were. PyTorch's could be
+ * asked for such parts, but scaled_dot_product_attention does not ask. */
 #define MAKE_GRADIENTS(name)                                                                \
   {MAKE(name), .to = T(0), .like = Q, .shape = packed, .when = is_packed},                  \
       {VIEW(GRAD_IN(0), T(0), part_0), .when = is_packed},                                  \
@@ -248,7 +249,9 @@ static const tsr__op_step efficient_forward[] = {
  * for them, and to add up dq. */
 #define OPERANDS SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0), RESULT, LSE, SEED, OFFSET, BIAS
 static const tsr__op_step efficient_backward[] = {
-    MAKE_GRADIENTS(EFFICIENT_BACKWARD),
+    {MAKE(EFFICIENT_BACKWARD), .to = GRAD_IN(0), .like = Q, ROWS_FIRST},
+    {MAKE(EFFICIENT_BACKWARD), .to = GRAD_IN(1), .like = K, ROWS_FIRST},
+    {MAKE(EFFICIENT_BACKWARD), .to = GRAD_IN(2), .like = V, ROWS_FIRST},
     {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), RESULT}, .when = is_full,
      .by = TSR__KERNEL_EFFICIENT_BACKWARD},
     {VIEW(T(5), T(1), by_head), .when = is_full},

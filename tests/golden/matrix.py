@@ -5,8 +5,8 @@ usage: matrix.py --tessera PATH --work FOLDER
 
 matrix.json has for each what tests/torch/matrix.py traced: the bytes, as requested, that tensors have at the peak of each
 phase over three steps, and a digest of what is allocated and freed in these steps, in order. Both must be the same.
-Workspaces are left out, as tensors have none, and from the digest what attention's backward allocates, because only its results are
-tensors. Prints TAP."""
+Workspaces are left out, as tensors have none, and from the digest the temporaries of attention's backward, which fake tensors do not
+show. Prints TAP."""
 import argparse
 import hashlib
 import json
@@ -40,19 +40,32 @@ def command_of(row, path):
     return words + FORMS[options.get('checkpoint', 'none')]
 
 
+def is_of_attention(event):
+    return any('attention_backward' in frame['name'] for frame in event['frames'])
+
+
 def events(snapshot):
-    """As tests/torch/matrix.py has them."""
-    out, freed, omitted = [], [], set()
+    """As tests/torch/matrix.py has them: sizes, negative of what is freed. Backward of attention frees its temporaries itself: before
+    anything else is allocated."""
+    listed, made = [], {}
     for event in snapshot['device_traces'][0]:
-        if event['action'] == 'alloc' and any('attention_backward' in frame['name'] for frame in event['frames']):
-            omitted.add(event['addr'])
-        elif event['action'] == 'alloc':
-            out += sorted(freed, reverse=True) + [event['size']]
+        if event['action'] == 'alloc':
+            made[event['addr']] = len(listed)
+            listed.append([event['size'], is_of_attention(event)])
+        elif event['action'] == 'free_requested':
+            first = made[event['addr']] if event['addr'] in made else None
+            if first is not None and listed[first][1] and all(is_inner for size, is_inner in listed[first:] if size > 0):
+                listed[first][0] = 0
+            else:
+                listed.append([-event['size'], False])
+    out, freed = [], []
+    for size, _ in [*listed, [None, False]]:
+        if size is not None and size < 0:
+            freed.append(size)
+        elif size != 0:
+            out += [*sorted(freed, reverse=True), *([] if size is None else [size])]
             freed = []
-        elif event['action'] == 'free_requested' and event['addr'] not in omitted:
-            freed.append(-event['size'])
-        omitted -= {event['addr']} if event['action'] == 'free_requested' else set()
-    return [f'{size:+}' for size in out + sorted(freed, reverse=True)]
+    return [f'{size:+}' for size in out]
 
 
 def check(tessera, path, row):

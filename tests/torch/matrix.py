@@ -192,25 +192,15 @@ def peaks(document):
     return {name: out[name] for name in ('forward', 'backward', 'optimizer', 'evaluation') if name in out}
 
 
-def named(document, stack):
-    """Whether the step's op is backward of attention. What its kernel allocates besides its results, fake tensors do not show, so that
-    the events leave out all of it."""
-    function = document['texts'][document['frames'][document['stacks'][stack][0]][0]]
-    return 'attention_backward' in function
-
-
 def events(document):
     """What three steps allocate and free, in order, as text: +BYTES and -BYTES. Of what is freed together, the smallest comes first."""
     sizes, out, freed = document['slots']['bytes'], [], []
-    omitted = {item[1] for item in document['instructions'] if item[0] in ('new', 'once') and named(document, item[2])}
 
     def close():
         out.extend(f'-{size}' for size in sorted(freed))
         freed.clear()
     for step in range(3):
         for word, subject, *_ in document['instructions']:
-            if word in ('begin', 'end') or subject in omitted:
-                continue
             if word == 'new' or (word == 'once' and step == 0):
                 close()
                 out.append(f'+{sizes[subject]}')
