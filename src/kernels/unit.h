@@ -161,6 +161,10 @@ static inline uint8_t unit_to_bool(float x) {
   return x != 0;
 }
 
+/* Not inlined: four types in two layouts at each of many calls would take compilers most of a minute, and
+ * a call is nothing beside a tile. */
+#define UNIT_ONCE __attribute__((noinline, unused))
+
 #define UNIT_LOAD(name, type, convert)                                       \
   case name: {                                                               \
     const type *from = (const type *)v->data + at;                           \
@@ -174,8 +178,8 @@ static inline uint8_t unit_to_bool(float x) {
   }
 
 /* `count` numbers from element `at` of the storage on, `stride` apart. */
-static inline void unit_load(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
-                             float *out) {
+static UNIT_ONCE void unit_load(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
+                                float *out) {
   if (stride == 0 && count > 1) {
     unit_load(v, at, 1, 1, out);
     for (size_t i = 1; i < count; i++) out[i] = out[0];
@@ -205,8 +209,8 @@ static inline void unit_load(const tsr__strided *v, uint64_t at, uint64_t stride
     break;                                                                \
   }
 
-static inline void unit_store(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
-                              const float *in) {
+static UNIT_ONCE void unit_store(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
+                                 const float *in) {
   assert(v->data || !count);
   switch (v->dtype) {
     UNIT_STORE(TSR__DTYPE_F32, float, (float))

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""run.py --tessera PATH --work FOLDER [-- PYTEST ARGUMENTS]: the tests of the Python packages, as TAP.
+"""run.py --tessera PATH --work FOLDER [--build FOLDER] [-- PYTEST ARGUMENTS]: the tests of the Python packages, as TAP.
 
 Builds both wheels, installs them with pytest into a virtual environment of their own, and runs the
-tests there. Environment and build folder are kept in FOLDER, so that the next run is quick. Where the
+tests there. Environment and build folder are kept in FOLDER, so that the next run is quick. A build folder
+next to that of the release build has the same compilations: ccache, where it is installed, has them already. Where the
 package registry cannot be reached, everything is skipped, saying so.
 """
 import argparse
@@ -57,14 +58,14 @@ def environment(work):
     return python
 
 
-def install(python, work):
+def install(python, work, folder):
     """Both wheels, built again."""
     wheels = work / 'wheels'
     shutil.rmtree(wheels, ignore_errors=True)
     path = f'{python.parent}{os.pathsep}{os.environ["PATH"]}'
     pip = [python, '-m', 'pip', '--disable-pip-version-check']
     build = [*pip, 'wheel', '--quiet', '--no-deps', '--no-build-isolation', '--wheel-dir', wheels]
-    expect(*build, f'-Cbuild-dir={work / "build"}', '-Csetup-args=-Dwerror=true', ROOT,
+    expect(*build, f'-Cbuild-dir={folder}', '-Csetup-args=-Dwerror=true', ROOT,
            env={**os.environ, 'PATH': path})
     # setuptools leaves its build folder next to the sources: build from a copy.
     copy = work / 'mosaic'
@@ -97,6 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=pathlib.Path)
     parser.add_argument('--work', required=True, type=pathlib.Path)
+    parser.add_argument('--build', type=pathlib.Path, help='where to build the package')
     parser.add_argument('arguments', nargs='*', help='for pytest')
     options = parser.parse_args()
     work = options.work.resolve()
@@ -106,7 +108,7 @@ def main():
     except Unreachable as reason:
         print(f'1..0 # SKIP no packages to test with: {reason}')
         return 0
-    install(python, work)
+    install(python, work, (options.build or work / 'build').resolve())
     results = work / 'results.xml'
     results.unlink(missing_ok=True)
     plugin = ROOT / 'python' / 'tessera' / 'pytest_plugin.py'

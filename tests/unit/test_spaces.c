@@ -91,10 +91,10 @@ static const tsr_offload everything = {TSR_SPACE_HOST, TSR_SPACE_HOST, TSR_SPACE
 
 /* ---- no number changes ---- */
 
-/* Every choice of spaces, alone and with the others. */
+/* Every choice of spaces, alone and with the others; under a sanitizer every 5th, where each is among them, and kept. */
 static void bit_equal(const char *json, tsr__run_options run) {
   outcome plain = try_run(json, &run, 1);
-  for (unsigned i = 1; i < 24; i++) {
+  for (unsigned i = 1; i < 24; i += IS_SANITIZED ? 5 : 1) {
     run.offload = (tsr_offload){(tsr_space)(i & 1), (tsr_space)(i >> 1 & 1),
                                 (tsr_space)(i >> 2 & 1), (tsr_space)(i / 8)};
     outcome moved = try_run(json, &run, 1 + i % 2);

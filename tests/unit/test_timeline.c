@@ -273,10 +273,11 @@ static void check_program(const model_program *program) {
   model_release(&m);
 }
 
+enum { SEEDS = IS_SANITIZED ? 1 : 3 };
 #define FEATURE(name, ...)                                                            \
   static void name(void **state) {                                                    \
     (void)state;                                                                      \
-    for (uint32_t seed = 1; seed <= 3; seed++)                                        \
+    for (uint32_t seed = 1; seed <= SEEDS; seed++)                                    \
       check_program(&(model_program){.operations = 1200, .seed = seed, __VA_ARGS__}); \
   }
 

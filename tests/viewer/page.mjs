@@ -6,7 +6,7 @@ import { basename, join } from 'node:path';
 
 const plan = JSON.parse(process.argv[2]);
 const { chromium } = await import(plan.playwright);
-const MOMENTS = 50;
+const MOMENTS = plan.whole ? 50 : 16;
 const HANG_MS = 1800000; // ends what hangs; a busy machine may be slow
 
 const browser = await chromium.launch({
@@ -30,12 +30,17 @@ function tessera(...words) {
   return execFileSync(plan.tessera, words, { maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'pipe'] }).toString();
 }
 
-let pages = 0;
-/** Write a page of some files; answers its path. */
+const pages = new Map();
+/** The path of a page of some files, which is written once. */
 function write(files, ...options) {
-  const path = join(plan.work, `page-${pages++}.html`);
-  tessera('view', '-q', '-o', path, ...options, ...[files].flat());
-  return path;
+  const words = [...options, ...[files].flat()];
+  const key = JSON.stringify(words);
+  if (!pages.has(key)) {
+    const path = join(plan.work, `page-${pages.size}.html`);
+    tessera('view', '-q', '-o', path, ...words);
+    pages.set(key, path);
+  }
+  return pages.get(key);
 }
 
 /** Open a page, a file's or a server's; whatever it complains of, or asks of a network but for its

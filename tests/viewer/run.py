@@ -5,9 +5,10 @@ usage: run.py --tessera PATH --work FOLDER [--shots FOLDER] [--only WORDS]
 
 Makes snapshots and pages in FOLDER and leaves the rest to page.mjs. Where Chromium, Node or
 playwright-core is absent every test is skipped and says so; `./run viewer` installs them. Real
-snapshots are those in ../shared, where that is there."""
+snapshots are those in ../shared, where that is there; with TESSERA_WHOLE, more moments of them are compared."""
 import argparse
 import json
+import os
 import pathlib
 import pickle
 import shutil
@@ -228,7 +229,7 @@ def main():
         if SHARED.is_dir() else []
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
             'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
-            'habits': habits(arguments.work),
+            'whole': bool(os.environ.get('TESSERA_WHOLE')), 'habits': habits(arguments.work),
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode
