@@ -258,7 +258,7 @@ static tsr__tensor_id validate(tsr__tape *tape, tsr__tensor_id grad, tsr__tensor
   if (!grad) return 0;
   tsr__shape wanted = tsr__tensor_shape(tape, input), given = tsr__tensor_shape(tape, grad);
   tsr__layout like_input = tsr__layout_like(tsr__tensor_layout(tape, input));
-  if (tsr__shape_elements(given) > tsr__shape_elements(wanted)) {
+  if (tsr__shape_elements(given) > tsr__shape_elements(wanted) || given.rank > wanted.rank) {
     tsr__kernel_use use = {.kernel = TSR__KERNEL_SUM, .reads = {grad}};
     tsr__tensor_id sum = make_gradient(tape, TSR__PLACE_MATCH_GRADIENT, use,
                                        tsr__tensor_dtype(tape, grad), like_input);

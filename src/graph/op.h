@@ -161,7 +161,7 @@ typedef enum tsr__op_action {
   TSR__DO_REUSE, /* MAKE, or in the memory of reads[0], if nothing else holds it */
   TSR__DO_INTO,  /* run the kernel on tensors that are there; left out where writes[0] is not */
   TSR__DO_TO,    /* reads[0] in the type that is requested: a cast, or the tensor itself */
-  TSR__DO_DENSE, /* reads[0] with its elements in order: a copy, or the tensor itself */
+  TSR__DO_DENSE, /* reads[0] as a product of matrices takes it: a copy in order if it is no list of matrices, or itself */
   TSR__DO_VIEW,  /* `to` shares the memory of reads[0] */
   TSR__DO_MOVE,  /* `to` is what reads[0] was, which is empty now */
   TSR__DO_SAVE,  /* keep reads[0] as `to`, a SAVED register */

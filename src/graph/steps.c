@@ -312,6 +312,13 @@ static void convert(tsr__op_call *call, const tsr__op_step *step, bool is_same) 
     run_kernel(call, step);
 }
 
+/* Whether all dimensions but the last two can be viewed as one, as in a list of matrices. Others' elements must lie in order. */
+static bool is_list(tsr__layout layout) {
+  tsr__shape s = layout.shape;
+  if (s.rank != 4) return tsr__layout_is_dense(layout);
+  return tsr__layout_reshape(layout, TSR__SHAPE(s.dim[0] * s.dim[1], s.dim[2], s.dim[3]), &layout);
+}
+
 static void view(tsr__op_call *call, const tsr__op_step *step) {
   tsr__tensor_id tensor = call->reg[step->reads[0]];
   assert(tensor && step->view);
@@ -354,9 +361,7 @@ static void run_step(tsr__op_call *call, const tsr__op_step *step) {
   case TSR__DO_TO:
     convert(call, step, tsr__op_dtype(call, step->reads[0]) == type_of(call, step));
     break;
-  case TSR__DO_DENSE:
-    convert(call, step, tsr__layout_is_dense(tsr__op_layout(call, step->reads[0])));
-    break;
+  case TSR__DO_DENSE: convert(call, step, is_list(tsr__op_layout(call, step->reads[0]))); break;
   case TSR__DO_VIEW: view(call, step); break;
   case TSR__DO_MOVE: move(call, step); break;
   case TSR__DO_SAVE:

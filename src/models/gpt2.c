@@ -30,6 +30,9 @@ static void read_config(tsr__config *config, tsr_model *model) {
   model->uses_cache = tsr__config_bool(config, "use_cache", true);
   tsr__config_must_be_off(config, "add_cross_attention");
   tsr__config_must_be_off(config, "scale_attn_by_inverse_layer_idx");
+  if (!tsr__config_bool(config, "scale_attn_weights", true))
+    tsr__config_refuse(config, TSR_ERROR_UNSUPPORTED, "scale_attn_weights",
+                       "is false, which is not modelled");
   tsr__config_must_be_off(config, "reorder_and_upcast_attn");
   if (model->width % model->heads)
     tsr__config_refuse(config, TSR_ERROR_FORMAT, "n_head", "does not divide n_embd");

@@ -88,6 +88,20 @@ static tsr__layout causal_part(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_slice(tsr__layout_slice(layout, 0, keys - queries, queries), 1, 0, keys);
 }
 
+static tsr__layout as_merged(const tsr__op_call *call, tsr__layout layout) {
+  bool is_view = tsr__layout_reshape(layout, merged(call), &layout);
+  assert(is_view);
+  (void)is_view;
+  return layout;
+}
+/* Of one head or one row, results by row are in order already. */
+static bool is_merged(const tsr__op_call *call) {
+  return tsr__layout_is_dense(tsr__op_layout(call, T(5)));
+}
+static bool has_heads(const tsr__op_call *call) {
+  return !is_merged(call);
+}
+
 /* The softmax in fp32 converts bf16 to a copy first, and reads fp16 directly. */
 static bool copies_for_llama(const tsr__op_call *call) {
   return tsr__op_dtype(call, SCORES) != TSR__DTYPE_F32 &&
@@ -133,7 +147,8 @@ static bool is_plain(const tsr__op_call *call) {
       {RUN(BMM),  .to = T(6),    .reads = {T(9), T(5)},                                     \
        .like = Q, .typed = T(9), .done = {T(9), T(5), T(7)}},                               \
       {VIEW(T(5), T(6), by_row), .done = {VARIABLE}},                                       \
-      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .done = {T(5), T(6)}}, { \
+      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .when = has_heads},      \
+      {VIEW(OUT(0), T(5), as_merged), .when = is_merged}, {FREE(T(5), T(6))}, {             \
     MOVE(OUT(1), SCORES)                                                                    \
   }
 
@@ -141,13 +156,7 @@ static bool is_plain(const tsr__op_call *call) {
  * operand that was cast last first. */
 #define WEIGH_VALUES_BACK(model)                                                                \
   {VIEW(T(2), GRAD_OUT(0), by_head)},                                                           \
-      {RUN(CLONE),                                                                              \
-       .to = T(0),                                                                              \
-       .reads = {T(2)},                                                                         \
-       .like = Q,                                                                               \
-       .typed = GRAD_OUT(0),                                                                    \
-       .node = "UnsafeViewBackward0",                                                           \
-       .done = {T(2), GRAD_OUT(0)}},                                                            \
+      {DENSE(T(0), T(2)), .node = "UnsafeViewBackward0", .done = {T(2), GRAD_OUT(0)}},          \
       {RUN(BMM),                                                                                \
        .to = GRAD_IN(2),                                                                        \
        .reads = {WEIGHTS, T(0)},                                                                \

@@ -74,8 +74,21 @@ static tsr__shape repeated(const tsr__op_call *call) {
   return shape;
 }
 
+static bool is_one_head(const tsr__op_call *call) {
+  return tsr__op_shape(call, IN(0)).dim[1] == 1;
+}
+static bool has_heads(const tsr__op_call *call) {
+  return !is_one_head(call);
+}
+static tsr__layout same_for_all(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_broadcast(layout, repeated(call));
+}
+
+/* Expanded and reshaped, which is a view of the only head, if there is one. */
 static const tsr__op_step repeat_forward[] = {
-    {RUN(REPEAT), .to = OUT(0), .reads = {IN(0)}, .shape = repeated}, {.action = TSR__DO_END}};
+    {VIEW(OUT(0), IN(0), same_for_all), .when = is_one_head},
+    {RUN(REPEAT), .to = OUT(0), .reads = {IN(0)}, .shape = repeated, .when = has_heads},
+    {.action = TSR__DO_END}};
 static const tsr__op_step repeat_backward[] = {{RUN(SUM_GROUPS), .to = GRAD_IN(0),
                                                 .reads = {GRAD_OUT(0)}, .like = IN(0), IN_ORDER,
                                                 .within = "expand_backward"},

@@ -162,7 +162,7 @@ static const tsr__op_step math_forward[] = {
 static const tsr__op_step math_backward[] = {
     {VIEW(T(2), GRAD_OUT(0), by_head)},
     {CAST(T(2), T(2)), F32, .node = "ToCopyBackward0", .done = {GRAD_OUT(0)}},
-    {RUN(CLONE), .to = T(0), .reads = {T(2)}, .node = "UnsafeViewBackward0", .done = {T(2)}},
+    {DENSE(T(0), T(2)), .node = "UnsafeViewBackward0", .done = {T(2)}},
     {RUN(BMM), .to = T(1), .reads = {WEIGHTS, T(0)}, FIRST_TRANSPOSED, .shape = all_heads,
      .node = "BmmBackward0", .within = "bmm_mat2_backward"},
     {RUN(BMM), .to = T(2), .reads = {T(0), SAVED_V}, SECOND_TRANSPOSED, .shape = scores,

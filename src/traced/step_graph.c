@@ -46,13 +46,29 @@ static bool refuse(reader *r, const char *format, ...) {
 
 #define SHOWN_BYTES 48
 
+typedef struct shown_text {
+  char *out;
+  size_t size; /* written so far */
+  bool is_cut;
+} shown_text;
+
+/* As json_dump_callback wants it: what does not fit is left out. */
+static int show_part(const char *part, size_t size, void *context) {
+  shown_text *t = context;
+  size_t room = SHOWN_BYTES - sizeof "..." - t->size, taken = size < room ? size : room;
+  memcpy(t->out + t->size, part, taken);
+  t->size += taken;
+  t->is_cut |= taken < size;
+  return 0;
+}
+
 /* The value as the file has it, cut if it is long; "missing" without one. */
 static const char *shown(const json_t *value, char out[SHOWN_BYTES]) {
-  static const char cut[] = "...";
-  size_t most = SHOWN_BYTES - sizeof cut;
+  shown_text t = {.out = out};
   if (!value) return "missing";
-  size_t size = json_dumpb(value, out, most, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-  memcpy(out + (size < most ? size : most), size > most ? cut : "", size > most ? sizeof cut : 1);
+  if (json_dump_callback(value, show_part, &t, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII))
+    return "unreadable";
+  memcpy(out + t.size, t.is_cut ? "..." : "", t.is_cut ? sizeof "..." : 1);
   return out;
 }
 

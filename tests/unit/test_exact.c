@@ -15,7 +15,7 @@
 #include "exec/placed.h"
 #include "run_support.h"
 
-enum { TRIALS = IS_SANITIZED ? 60 : 400, MOST_TOKENS = 4 * 24, MOST_LOSSES = 4 };
+enum { TRIALS = IS_SANITIZED ? 60 : 1000, MOST_TOKENS = 4 * 24, MOST_LOSSES = 4 };
 
 /* ---- random models and plans ---- */
 
