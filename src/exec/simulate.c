@@ -36,9 +36,7 @@ static void note_capacity(const tsr_simulate_options *options, tsr_simulation *o
  * (aten/src/ATen/native/transformers/attention.cpp, pad_last_dim; cuda/sdp_utils.cpp, check_head_dim_size_mem_efficient). */
 static bool pads_heads(const tsr__program *p) {
   bool is_half = p->is_autocast || p->dtype != TSR__DTYPE_F32;
-  bool has_kernel =
-      p->attention == TSR__OP_ATTENTION_FLASH || p->attention == TSR__OP_ATTENTION_EFFICIENT;
-  return has_kernel && p->model->head_width % (is_half ? 8 : 4) != 0;
+  return p->attention == TSR__OP_ATTENTION_EFFICIENT && p->model->head_width % (is_half ? 8 : 4);
 }
 
 /* Assumptions of the result that a reader could not guess. */

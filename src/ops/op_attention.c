@@ -84,10 +84,6 @@ static tsr__shape packed(const tsr__op_call *call) {
   return TSR__SHAPE(q.dim[0], q.dim[2], 3, q.dim[1] * q.dim[3]);
 }
 
-static tsr__shape all_heads(const tsr__op_call *call) {
-  return tsr__scratch_all_heads(tsr__op_shape(call, K), tsr__op_shape(call, Q).dim[1]);
-}
-
 static uint64_t chunks(const tsr__op_call *call) {
   uint64_t chunk = call->attributes->chunk;
   return tsr__shape_round_up(tsr__op_shape(call, Q).dim[2], chunk) / chunk;
@@ -281,30 +277,138 @@ const tsr__op_row tsr__op_attention_efficient = {.name = "memory-efficient atten
 #define NUMBERS \
   { RULE(scale), RULE(dropout), RULE(is_causal), RULE(window) }
 
+/* The kernel takes heads of whole 16 bytes. Others are padded, and the result is cut (pad_last_dim and
+ * post_process_flash_output of transformers/attention.cpp). */
+enum { HEAD_UNIT = 8 };
+
+static tsr__shape padded(tsr__shape shape) {
+  assert(shape.rank == 4);
+  shape.dim[3] = tsr__shape_round_up(shape.dim[3], HEAD_UNIT);
+  return shape;
+}
+static tsr__shape padded_q(const tsr__op_call *call) {
+  return padded(tsr__op_shape(call, Q));
+}
+static tsr__shape padded_k(const tsr__op_call *call) {
+  return padded(tsr__op_shape(call, K));
+}
+static tsr__shape padded_v(const tsr__op_call *call) {
+  return padded(tsr__op_shape(call, V));
+}
+static tsr__shape padded_result(const tsr__op_call *call) {
+  tsr__shape q = padded_q(call);
+  return TSR__SHAPE(q.dim[0], q.dim[2], q.dim[1] * q.dim[3]);
+}
+/* The same, row by row. */
+static tsr__shape padded_rows(const tsr__op_call *call) {
+  tsr__shape q = padded_q(call);
+  return TSR__SHAPE(q.dim[0], q.dim[2], q.dim[1], q.dim[3]);
+}
+static tsr__shape padded_heads(const tsr__op_call *call) {
+  return tsr__scratch_all_heads(padded_k(call), tsr__op_shape(call, Q).dim[1]);
+}
+
+static tsr__layout by_row(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_swap(tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]), 1, 2);
+}
+/* Without what was padded. */
+static tsr__layout cut(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_slice(layout, 3, 0, tsr__op_shape(call, Q).dim[3]);
+}
+static tsr__layout cut_rows(const tsr__op_call *call, tsr__layout layout) {
+  return cut(call, by_row(call, layout));
+}
+static tsr__layout as_result(const tsr__op_call *call, tsr__layout layout) {
+  bool is_view = tsr__layout_reshape(layout, padded_result(call), &layout);
+  assert(is_view);
+  (void)is_view;
+  return layout;
+}
+
+static bool is_padded(const tsr__op_call *call) {
+  return tsr__op_shape(call, Q).dim[3] % HEAD_UNIT != 0;
+}
+static bool is_whole(const tsr__op_call *call) {
+  return !is_padded(call);
+}
+
+/* q, k and v as the kernel takes them, its result, and the gradient of that. */
+#define GIVEN_Q  T(4)
+#define GIVEN_K  T(5)
+#define GIVEN_V  T(6)
+#define MADE     T(7)
+#define MADE_OUT T(5)
+
 static const tsr__op_step flash_forward[] = {
-    {MAKE(FLASH), .to = OUT(0), .like = Q, .shape = result},
+    {RUN(PAD), .to = GIVEN_Q, .reads = {Q}, .scalars = {NUMBER(0)}, .shape = padded_q,
+     .when = is_padded},
+    {RUN(PAD), .to = GIVEN_K, .reads = {K}, .scalars = {NUMBER(0)}, .shape = padded_k,
+     .when = is_padded},
+    {RUN(PAD), .to = GIVEN_V, .reads = {V}, .scalars = {NUMBER(0)}, .shape = padded_v,
+     .when = is_padded},
+    {PASS(GIVEN_Q, Q), .when = is_whole},
+    {PASS(GIVEN_K, K), .when = is_whole},
+    {PASS(GIVEN_V, V), .when = is_whole},
+    {MAKE(FLASH), .to = MADE, .like = Q, .shape = padded_result},
     {MAKE(FLASH), .to = T(1), F32, .shape = rows},
     {MAKE(FLASH), .to = T(2), I64, .shape = two},    /* seed and offset */
     {MAKE(FLASH), .to = T(3), I64, .shape = scalar}, /* unused */
-    {RUN(FLASH), .reads = {Q, K, V}, .writes = {OUT(0), T(1), T(2), T(3)}, .scalars = NUMBERS},
-    SAVE_QKV_AND_RESULT,
+    {RUN(FLASH), .reads = {GIVEN_Q, GIVEN_K, GIVEN_V}, .writes = {MADE, T(1), T(2), T(3)},
+     .scalars = NUMBERS},
+    {SAVE(0, GIVEN_Q)},
+    {SAVE(1, GIVEN_K)},
+    {SAVE(2, GIVEN_V)},
+    {SAVE(3, MADE)},
+    {SAVE(4, T(1)), .is_exact = true},
     {SAVE(5, T(2))},
     {SAVE(6, T(3))},
-    {FREE(T(1), T(2), T(3))},
+    {FREE(T(1), T(2), T(3), GIVEN_Q, GIVEN_K, GIVEN_V)},
+    {VIEW(T(8), MADE, cut_rows), .when = is_padded},
+    {RUN(CLONE), .to = OUT(0), .reads = {T(8)}, .shape = result, .done = {T(8), MADE},
+     .when = is_padded},
+    {MOVE(OUT(0), MADE), .when = is_whole},
     {.action = TSR__DO_END}};
-/* Gradients lie as q, k and v do. With fewer keys than queries, gradients of keys and values for all heads, to be summed over those
- * that share one. */
+
+/* The gradient of a padded tensor, cut. */
+#define CUT_GRADIENT(i, of)                                                                \
+  {VIEW(T(6), of, cut), .when = is_padded}, {                                              \
+    RUN(CLONE), .to = GRAD_IN(i), .reads = {T(6)}, .like = IN(i), .typed = T(6), IN_ORDER, \
+                .node = "ConstantPadNdBackward0", .when = is_padded, .done = {             \
+                  T(6),                                                                    \
+                  of                                                                       \
+                }                                                                          \
+  }
+/* Gradients lie as what the kernel was given. With fewer keys than queries, gradients of keys and values for all heads, to be
+ * summed over those that share one. */
 static const tsr__op_step flash_backward[] = {
-    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(0), .like = Q},
-    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(1), .like = K},
-    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(2), .like = V},
+    {VIEW(T(6), GRAD_OUT(0), by_row), .when = is_padded},
+    {RUN(SLICE_BACKWARD), .to = T(7), .reads = {T(6)}, .scalars = {NUMBER(0)}, .shape = padded_rows,
+     .node = "SliceBackward0", .when = is_padded, .done = {T(6), GRAD_OUT(0)}},
+    {VIEW(MADE_OUT, T(7), as_result), .when = is_padded, .done = {T(7)}},
+    {PASS(MADE_OUT, GRAD_OUT(0)), .when = is_whole},
+    {MAKE(FLASH_BACKWARD), .to = T(9), .like = SAVED_Q, .when = is_padded,
+     .node = "ScaledDotProductFlashAttentionBackward0"},
+    {MAKE(FLASH_BACKWARD), .to = T(10), .like = SAVED_K, .when = is_padded},
+    {MAKE(FLASH_BACKWARD), .to = T(11), .like = SAVED_V, .when = is_padded},
+    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(0), .like = Q, .when = is_whole},
+    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(1), .like = K, .when = is_whole},
+    {MAKE(FLASH_BACKWARD), .to = GRAD_IN(2), .like = V, .when = is_whole},
     {MAKE(FLASH_BACKWARD), .to = T(1), F32, .shape = rows_128},
     {MAKE(FLASH_BACKWARD), .to = T(2), F32, .shape = padded_queries},
-    {MAKE(FLASH_BACKWARD), .to = T(3), .like = Q, .shape = all_heads, .when = is_grouped},
-    {MAKE(FLASH_BACKWARD), .to = T(4), .like = Q, .shape = all_heads, .when = is_grouped},
-    {RUN(FLASH_BACKWARD), .reads = {SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0), RESULT, LSE, SEED},
+    {MAKE(FLASH_BACKWARD), .to = T(3), .like = Q, .shape = padded_heads, .when = is_grouped},
+    {MAKE(FLASH_BACKWARD), .to = T(4), .like = Q, .shape = padded_heads, .when = is_grouped},
+    {RUN(FLASH_BACKWARD), .reads = {SAVED_Q, SAVED_K, SAVED_V, MADE_OUT, RESULT, LSE, SEED},
      .writes = GRADIENTS, .scratch = {T(1), T(2), T(3), T(4)}, .scalars = NUMBERS,
-     .done = {T(4), T(3), T(2), T(1)}},
+     .when = is_whole},
+    {RUN(FLASH_BACKWARD), .reads = {SAVED_Q, SAVED_K, SAVED_V, MADE_OUT, RESULT, LSE, SEED},
+     .writes = {T(9), T(10), T(11)}, .scratch = {T(1), T(2), T(3), T(4)}, .scalars = NUMBERS,
+     .when = is_padded},
+    {FREE(T(4), T(3), T(2), T(1), MADE_OUT)},
+    {FREE(SAVED_Q, SAVED_K, SAVED_V, LSE, RESULT, SEED), .when = is_padded},
+    {FREE(OFFSET), .when = is_padded},
+    CUT_GRADIENT(2, T(11)),
+    CUT_GRADIENT(1, T(10)),
+    CUT_GRADIENT(0, T(9)),
     {.action = TSR__DO_END}};
 #undef NUMBERS
 const tsr__op_row tsr__op_attention_flash = {.name = "flash attention",
