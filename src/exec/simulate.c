@@ -32,9 +32,9 @@ static void note_capacity(const tsr_simulate_options *options, tsr_simulation *o
             "0.8 GiB of the card");
 }
 
-/* Whether the attention kernels cannot take heads as they are: rows of whole 16 bytes
- * (aten/src/ATen/native/transformers/attention.cpp, pad_last_dim; cuda/sdp_utils.cpp, check_head_dim_size_mem_efficient). */
-static bool pads_heads(const tsr__program *p) {
+/* Whether the kernel that has to take a mask does not take heads of this width: rows of whole 16 bytes
+ * (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_head_dim_size_mem_efficient). */
+static bool has_odd_heads(const tsr__program *p) {
   bool is_half = p->is_autocast || p->dtype != TSR__DTYPE_F32;
   return p->attention == TSR__OP_ATTENTION_EFFICIENT && p->model->head_width % (is_half ? 8 : 4);
 }
@@ -53,10 +53,9 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
   if (p->has_mask && !p->is_eager)
     note(out, "transformers creates an explicit mask here, which the attention kernel keeps as "
               "numbers for every layer");
-  if (pads_heads(p))
-    note(out,
-         "heads of this width do not suit PyTorch's attention kernels: it pads them, or computes "
-         "attention without a kernel, which is not modelled and takes more; trace the program");
+  if (has_odd_heads(p))
+    note(out, "heads of this width do not suit the attention kernel: PyTorch computes attention "
+              "without it, which is not modelled with a mask and takes more; trace the program");
   if (o->attention == TSR_ATTENTION_CHUNKED)
     note(out, "chunked attention is tessera's own op, not one of PyTorch's");
   if (o->loss_chunk)

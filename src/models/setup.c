@@ -196,8 +196,10 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   p->attention = TSR__OP_ATTENTION_FLASH;
   if (is_masked && (!is_half || p->has_mask || o->attention == TSR_ATTENTION_EFFICIENT))
     p->attention = TSR__OP_ATTENTION_EFFICIENT;
-  if (p->attention == TSR__OP_ATTENTION_EFFICIENT && is_grouped && !p->has_mask)
-    p->attention = TSR__OP_ATTENTION_MATH; /* the kernel knows no groups */
+  bool is_unaligned = m->head_width % (is_half ? 8 : 4) != 0;
+  if (p->attention == TSR__OP_ATTENTION_EFFICIENT && (is_grouped || is_unaligned) && !p->has_mask)
+    p->attention =
+        TSR__OP_ATTENTION_MATH; /* the kernel knows no groups, and heads of whole 16 bytes */
   if (o->attention == TSR_ATTENTION_CHUNKED) p->attention = TSR__OP_ATTENTION_CHUNKED;
   if (p->is_eager) p->attention = p->family->eager_attention;
   if (o->attention == TSR_ATTENTION_FLASH && !is_half)

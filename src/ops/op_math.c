@@ -1,12 +1,12 @@
 /* op_math.c - attention as PyTorch composes it where none of its kernels fits: its math kernel.
  *
- * scaled_dot_product_attention comes to this for grouped queries in fp32, and in 16 bits on a card
- * without flash attention, where there is no mask (_scaled_dot_product_attention_math and
+ * scaled_dot_product_attention comes to this for grouped queries and for heads that are not whole 16 bytes wide in fp32, and in
+ * 16 bits on a card without flash attention, where there is no mask (_scaled_dot_product_attention_math and
  * _safe_softmax of aten/src/ATen/native/transformers/attention.cpp, SoftMax.cpp; PyTorch 2.9.1):
  *
  *   q = q * root                               the root of the scale
  *   mask = where(tril(ones), 0, -inf)
- *   keys, values: each head as often as queries share it
+ *   keys, values: each head as often as queries share it, if they do
  *   scores = q @ (keys * root)^T; += mask
  *   weights = softmax(scores), and 0 in rows in which all scores are -inf
  *   weights = dropout(weights); weights @ values
@@ -16,7 +16,7 @@
  * returns. Kept for backward: q and keys as the product took them, the softmax, dropout's mask, the
  * weights after it, the values.
  *
- * Inputs: q (batch, heads, rows, width), k and v of fewer heads. Output: (batch, rows, heads *
+ * Inputs: q (batch, heads, rows, width), k and v of as many heads or fewer. Output: (batch, rows, heads *
  * width), which transformers makes of the kernel's result. */
 #include <assert.h>
 #include <math.h>
@@ -98,6 +98,12 @@ static tsr__layout by_head(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]);
 }
 
+static bool is_grouped(const tsr__op_call *call) {
+  return tsr__op_shape(call, K).dim[1] != tsr__op_shape(call, Q).dim[1];
+}
+static bool is_single(const tsr__op_call *call) {
+  return !is_grouped(call);
+}
 static bool has_dropout(const tsr__op_call *call) {
   return dropout(call) > 0;
 }
@@ -113,12 +119,13 @@ static bool has_dropout(const tsr__op_call *call) {
       {RUN(FULL), .to = T(9), .like = Q, F32, .shape = scalar, .scalars = {NUMBER(0)}},            \
       {RUN(WHERE), .to = MASK,   .reads = {MASK, T(9), T(8)},                                      \
        F32,        .like = MASK, .done = {T(9), T(8)}},                                            \
-      {RUN(REPEAT), .to = KEYS, .reads = {WIDE_K}, .shape = all_heads},                            \
-      {RUN(REPEAT), .to = VALUES, .reads = {WIDE_V}, .shape = all_heads},                          \
-      {RUN(MUL), .to = T(8), .reads = {KEYS}, .scalars = {RULE(root)}}, {DENSE(T(9), QUERIES)},    \
-      {SAVE(0, T(9))}, {SAVE(1, T(8))},                                                            \
-      {RUN(BMM),          .to = SCORES,    .reads = {T(9), T(8)},                                  \
-       SECOND_TRANSPOSED, .shape = scores, .done = {T(8), T(9)}},                                  \
+      {RUN(REPEAT), .to = KEYS, .reads = {WIDE_K}, .shape = all_heads, .when = is_grouped},        \
+      {RUN(REPEAT), .to = VALUES, .reads = {WIDE_V}, .shape = all_heads, .when = is_grouped},      \
+      {PASS(KEYS, WIDE_K), .when = is_single}, {PASS(VALUES, WIDE_V), .when = is_single},          \
+      {RUN(MUL), .to = T(8), .reads = {KEYS}, .scalars = {RULE(root)}, LIKE},                      \
+      {DENSE(T(9), QUERIES)}, {DENSE(T(10), T(8))}, {SAVE(0, T(9))}, {SAVE(1, T(10))},             \
+      {RUN(BMM),          .to = SCORES,    .reads = {T(9), T(10)},                                 \
+       SECOND_TRANSPOSED, .shape = scores, .done = {T(8), T(9), T(10)}},                           \
   {                                                                                                \
     INTO(ADD), .reads = {SCORES, MASK}, .writes = { SCORES }                                       \
   }
@@ -148,8 +155,9 @@ static const tsr__op_step math_forward[] = {
     {SAVE(5, T(9)), .when = has_dropout, .done = {T(9)}},
     {MOVE(SCORES, T(8)), .when = has_dropout},
     {SAVE(4, SCORES)},
-    {SAVE(2, VALUES)},
-    {RUN(BMM), .to = T(9), .reads = {SCORES, VALUES}, .like = WIDE_Q},
+    {DENSE(T(10), VALUES)},
+    {SAVE(2, T(10))},
+    {RUN(BMM), .to = T(9), .reads = {SCORES, T(10)}, .like = WIDE_Q, .done = {T(10)}},
     {CAST(T(9), T(9)), .typed = Q},
     {FREE(SCORES, VALUES, KEYS, MASK, QUERIES)},
     {FREE(WIDE_V, WIDE_K, WIDE_Q)},
@@ -172,18 +180,21 @@ static const tsr__op_step math_backward[] = {
     {RUN(SOFTMAX_BACKWARD), .to = T(2), .reads = {T(2), SOFTMAX}, .node = "SafeSoftmaxBackward0",
      .done = {SOFTMAX}},
     {RUN(BMM), .to = T(3), .reads = {T(2), SAVED_Q}, FIRST_TRANSPOSED, .shape = all_heads,
-     .node = "BmmBackward0", .within = "bmm_mat2_backward"},
+     ROWS_LAST, .node = "BmmBackward0", .within = "bmm_mat2_backward"},
     {RUN(BMM), .to = T(4), .reads = {T(2), SAVED_K}, .like = SAVED_Q, .within = "bmm_self_backward",
      .done = {T(2), SAVED_Q, SAVED_K}},
-    {RUN(MUL), .to = T(3), .reads = {T(3)}, .scalars = {RULE(root)}, .node = "MulBackward0"},
+    {RUN(MUL), .to = T(3), .reads = {T(3)}, .scalars = {RULE(root)}, LIKE, .node = "MulBackward0"},
     {RUN(SUM_GROUPS), .to = GRAD_IN(2), .reads = {T(1)}, .like = V, F32, IN_ORDER,
-     .node = "ExpandBackward0", .done = {T(1)}},
-    {RUN(SUM_GROUPS), .to = GRAD_IN(1), .reads = {T(3)}, .like = K, F32, IN_ORDER, .done = {T(3)}},
+     .node = "ExpandBackward0", .done = {T(1)}, .when = is_grouped},
+    {RUN(SUM_GROUPS), .to = GRAD_IN(1), .reads = {T(3)}, .like = K, F32, IN_ORDER, .done = {T(3)},
+     .when = is_grouped},
+    {MOVE(GRAD_IN(2), T(1)), .when = is_single},
+    {MOVE(GRAD_IN(1), T(3)), .when = is_single},
     {RUN(MUL), .to = GRAD_IN(0), .reads = {T(4)}, .scalars = {RULE(root)}, .like = Q, F32, IN_ORDER,
      .node = "MulBackward0", .done = {T(4)}},
-    {CAST(GRAD_IN(2), GRAD_IN(2)), .typed = V, IN_ORDER, .node = "ToCopyBackward0"},
-    {CAST(GRAD_IN(1), GRAD_IN(1)), .typed = K, IN_ORDER},
-    {CAST(GRAD_IN(0), GRAD_IN(0)), .typed = Q, IN_ORDER},
+    {CAST(GRAD_IN(2), GRAD_IN(2)), .typed = V, LIKE, .node = "ToCopyBackward0"},
+    {CAST(GRAD_IN(1), GRAD_IN(1)), .typed = K, LIKE},
+    {CAST(GRAD_IN(0), GRAD_IN(0)), .typed = Q, LIKE},
     {.action = TSR__DO_END}};
 
 const tsr__op_row tsr__op_attention_math = {.name = "math attention",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`tessera simulate` against PyTorch's own steps, in a matrix of 123 configurations of GPT-2 and Llama models.
+"""`tessera simulate` against PyTorch's own steps, in a matrix of 139 configurations of GPT-2 and Llama models.
 
 usage: matrix.py --tessera PATH --work FOLDER
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""matrix.py [--check] [PART...]: the memory of PyTorch's training steps in 123 configurations of GPT-2 and Llama models.
+"""matrix.py [--check] [PART...]: the memory of PyTorch's training steps in 139 configurations of GPT-2 and Llama models.
 
 Needs the packages that ./run test torch installs. Writes tests/golden/matrix.json, which has for each configuration the options of
 transformers and of `tessera simulate`, the requested bytes of tensors that are live at the peak of each phase over three steps, and
@@ -44,6 +44,7 @@ ODD_QWEN2 = {**ODD, 'model_type': 'qwen2', 'num_key_value_heads': 2}
 ODD_MISTRAL = {**ODD, 'model_type': 'mistral', 'num_key_value_heads': 3, 'tie_word_embeddings': True, 'sliding_window': None}
 ODD_GPT2 = {'model_type': 'gpt2', 'n_embd': 160, 'n_layer': 3, 'n_head': 5, 'vocab_size': 2003, 'n_positions': 200, 'attn_pdrop': 0.0,
             'resid_pdrop': 0.0}
+NARROW_GPT2 = {'model_type': 'gpt2', 'n_embd': 99, 'n_layer': 3, 'n_head': 3, 'vocab_size': 2003, 'n_positions': 200}
 WINDOWED = {**ODD, 'model_type': 'mistral', 'num_key_value_heads': 3, 'sliding_window': 40}
 # With batch and rows.
 ODD_ONES = ((ODD_QWEN2, {}, 3, 77), (ODD_QWEN2, {'dtype': 'bf16'}, 3, 77), (ODD_QWEN2, {'checkpoint': 'reentrant', 'dtype': 'bf16'}, 3, 77),
@@ -57,7 +58,21 @@ ODD_ONES = ((ODD_QWEN2, {}, 3, 77), (ODD_QWEN2, {'dtype': 'bf16'}, 3, 77), (ODD_
             (ODD_LLAMA, {'checkpoint': 'non-reentrant', 'dtype': 'autocast-bf16'}, 3, 77),
             (WINDOWED, {}, 3, 77), (WINDOWED, {'dtype': 'bf16'}, 3, 77), (WINDOWED, {'attention': 'eager'}, 3, 77),
             (WINDOWED, {'checkpoint': 'reentrant'}, 3, 77), (WINDOWED, {'cache': False, 'dtype': 'bf16'}, 3, 77),
-            (WINDOWED, {'attention': 'eager', 'checkpoint': 'non-reentrant'}, 3, 77))
+            (WINDOWED, {'attention': 'eager', 'checkpoint': 'non-reentrant'}, 3, 77),
+            # heads of which rows are not whole 16 bytes
+            ({**ODD_LLAMA, 'head_dim': 20}, {'dtype': 'bf16'}, 3, 77), ({**ODD_LLAMA, 'head_dim': 10}, {}, 3, 77),
+            ({**ODD_LLAMA, 'head_dim': 20, 'num_key_value_heads': 2}, {'dtype': 'bf16', 'cache': False}, 3, 77),
+            (NARROW_GPT2, {}, 3, 77), (NARROW_GPT2, {'dtype': 'bf16'}, 3, 77),
+            # one sequence, one token, one head
+            (ODD_LLAMA, {'attention': 'eager'}, 1, 33), (ODD_LLAMA, {'cache': False, 'attention': 'eager'}, 1, 33),
+            ({**ODD_LLAMA, 'num_key_value_heads': 2}, {'attention': 'eager', 'cache': False, 'dtype': 'autocast-bf16'}, 1, 64),
+            ({**WINDOWED, 'tie_word_embeddings': True, 'sliding_window': 16}, {'attention': 'eager', 'cache': False}, 1, 33),
+            ({**NARROW_GPT2, 'n_embd': 160, 'n_head': 5}, {}, 1, 1), (ODD_LLAMA, {}, 1, 1),
+            ({**NARROW_GPT2, 'n_embd': 160, 'n_head': 1}, {'attention': 'eager'}, 2, 33),
+            ({**ODD_LLAMA, 'num_attention_heads': 1}, {'attention': 'eager'}, 2, 33),
+            ({**ODD_LLAMA, 'mlp_bias': True, 'num_key_value_heads': 1}, {'dtype': 'bf16', 'checkpoint': 'reentrant'}, 3, 33),
+            ({**ODD_QWEN2, 'attention_dropout': 0.1}, {'dtype': 'bf16'}, 3, 77),
+            ({**NARROW_GPT2, 'n_embd': 160, 'n_head': 5, 'n_inner': 333}, {'dtype': 'autocast-bf16'}, 3, 33))
 # Attention has the peak.
 NARROW = {**GROUPED, 'num_attention_heads': 16, 'vocab_size': 50, 'attention_dropout': 0.1}
 
