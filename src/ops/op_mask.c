@@ -211,10 +211,17 @@ static const tsr__op_step causal_mask_forward[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causal_mask_forward};
 
+static tsr__layout as_one_row(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  assert(tsr__layout_is_dense(layout));
+  return tsr__layout_dense(TSR__SHAPE(tsr__shape_elements(layout.shape)));
+}
+
 /* A mask of the batch that masks nothing is not needed: _ignore_causal_mask_sdpa(). Only the host reads the answer. */
 static const tsr__op_step mask_check_forward[] = {
     {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, BOOL},
-    {RUN(ALL), .to = T(1), .reads = {T(0)}, .shape = scalar, .is_unread = true,
-     .done = {T(1), T(0)}},
+    {VIEW(T(2), T(0), as_one_row)},
+    {RUN(ALL), .to = T(1), .reads = {T(2)}, .shape = scalar, .is_unread = true,
+     .done = {T(2), T(1), T(0)}},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_mask_check = {.name = "check of the mask", .forward = mask_check_forward};
