@@ -186,6 +186,14 @@ static void damaged_tables(void **state) {
                 "'parameters' is missing, not a number of elements");
   expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":-1}",
                 "'parameters' is -1, not a number of elements");
+  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":"
+                "\"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
+                "'parameters' is \"0123456789012345678901234567890123456789012..., "
+                "not a number of elements");
+  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":"
+                "[\"0123456789012345678901234567890123456789\",[1,2,3,4,5,6,7,8,9]]}",
+                "'parameters' is [\"0123456789012345678901234567890123456789\",..., "
+                "not a number of elements");
   expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":1}",
                 "'texts' is missing, not a list");
   expect_damage(GRAPH("\"texts\":[1],", FRAMES, STACKS, SLOTS, BEGIN, REST),
