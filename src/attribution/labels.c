@@ -282,7 +282,7 @@ static bool passes_on(const tsr__namer *n, uint32_t frame) {
   return false;
 }
 
-/* The nearest Python frame from `i` on, outwards, that calls modules of its own accord; or depth. */
+/* The nearest Python frame from `i` on, outwards, that is neither of a module's call nor a wrapper around one; or depth. */
 static uint32_t next_python(const tsr__namer *n, tsr_stack stack, uint32_t i) {
   while (i < stack.depth &&
          (!is_python(n, stack.frames[i]) || n->mark[stack.frames[i]] == TSR__MARK_CALL ||

@@ -131,7 +131,7 @@ static bool as_root(const tsr__tape *tape, tsr__tensor_id view, tsr__tensor_id g
                             tsr__tensor_layout(tape, grad), layout);
 }
 
-/* The same gradient, whose elements lie as the view's would. */
+/* A copy of a view's gradient, in the layout that makes it a view of the root's gradient. */
 static tsr__tensor_id copy_through(tsr__tape *tape, tsr__tensor_id view, tsr__tensor_id grad) {
   tsr__kernel_use use = {.kernel = TSR__KERNEL_CLONE, .op = TSR_NONE, .reads = {grad}};
   tsr__layout layout = tsr__layout_like(tsr__tensor_layout(tape, view));
@@ -164,7 +164,7 @@ static void finish_view(tsr__tape *tape, tsr__tensor_id root) {
 }
 
 /* Turn the gradient of a view, held by the caller, into one of the tensor under the view: the same elements in another
- * shape, if they lie as the view's do. Else the first one waits as it is, and others are copied now. */
+ * shape, if the layouts allow it. Otherwise the first gradient waits as it is, to be copied later, and any other is copied now. */
 static tsr__tensor_id undo_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__tensor_id root,
                                 tsr__tensor_id grad) {
   tsr__layout layout;
@@ -265,11 +265,7 @@ static tsr__tensor_id validate(tsr__tape *tape, tsr__tensor_id grad, tsr__tensor
     tsr__tensor_release(tape, grad);
     grad = sum;
   } else if (!tsr__shape_is_same(given, wanted)) { /* dimensions of size 1 */
-    tsr__layout layout = tsr__tensor_layout(tape, grad);
-    bool is_view = tsr__layout_reshape(layout, wanted, &layout);
-    assert(is_view);
-    (void)is_view;
-    grad = view_gradient(tape, grad, layout);
+    grad = view_gradient(tape, grad, tsr__layout_reshaped(tsr__tensor_layout(tape, grad), wanted));
   }
   if (tsr__tensor_dtype(tape, grad) != tsr__tensor_dtype(tape, input)) {
     tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .reads = {grad}};

@@ -218,8 +218,7 @@ typedef struct tsr__op_step {
   uint8_t by;          /* the kernel that calls this one, for the stack */
   bool is_exact;       /* of a SAVE: 8 bits are too few for it */
   bool is_viewed;      /* a gradient that is passed on as a view */
-  bool
-      is_unread; /* the host reads the result, or a function that does not depend on it is given it */
+  bool is_unread;      /* no kernel needs to read the result: only the host does, or nobody */
   tsr__shape (*shape)(const tsr__op_call *call);                     /* another shape */
   tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */
   bool (*when)(const tsr__op_call *call);      /* else the step is left out, `done` with it */

@@ -186,10 +186,7 @@ void tsr__gradient_is_view(tsr__tape *tape, tsr__tensor_id gradient) {
 tsr__tensor_id tsr__tensor_reshape(tsr__tape *tape, tsr__tensor_id tensor, tsr__shape shape) {
   tsr__layout layout = tsr__tensor_layout(tape, tensor);
   if (!tensor || tape->status) return 0;
-  bool is_view = tsr__layout_reshape(layout, shape, &layout);
-  assert(is_view);
-  (void)is_view;
-  return tsr__tensor_view(tape, tensor, layout);
+  return tsr__tensor_view(tape, tensor, tsr__layout_reshaped(layout, shape));
 }
 
 tsr__tensor_id tsr__tensor_heads(tsr__tape *tape, tsr__tensor_id tensor, uint64_t heads) {

@@ -28,7 +28,6 @@ static tsr__kernel_fn *const kernels[TSR__KERNEL_COUNT] = {
     FAST(DROPOUT_NOISE, dropout_noise),
     FAST(DROPOUT_BACKWARD, dropout_backward),
     FAST(DROP, drop),
-    FAST(MASKED_FILL, masked_fill),
     FAST(TO_COPY, copy),
     FAST(CLONE, copy),
     FAST(REPEAT, repeat),

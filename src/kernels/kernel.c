@@ -70,7 +70,6 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_DROPOUT_BACKWARD] = {"dropout backward", RUNS(dropout_backward), EACH(2), BINARY,
                                       .scalars = 1},
     [TSR__KERNEL_DROP] = {"drop", RUNS(drop), EACH(2), UNARY, .scalars = 1, .draws = true},
-    [TSR__KERNEL_MASKED_FILL] = {"masked fill", RUNS(masked_fill), MOVES, BINARY, .scalars = 1},
     [TSR__KERNEL_TO_COPY] = {"to copy", RUNS(copy), MOVES, COPY},
     [TSR__KERNEL_QUANTISE] = {"quantise", RUNS(quantise), READS(3), FROM(1, 1), TO(1, 1)},
     [TSR__KERNEL_DEQUANTISE] = {"dequantise", RUNS(dequantise), EACH(1), FROM(1, 1), TO(1, 1)},

@@ -60,7 +60,6 @@ typedef enum tsr__kernel {
   TSR__KERNEL_DROPOUT_NOISE,    /* random: 1 / (1 - s0) with 1 - s0, else 0 */
   TSR__KERNEL_DROPOUT_BACKWARD, /* r0 * r1 * s0, where r1 is the mask */
   TSR__KERNEL_DROP, /* r0 / (1 - s0) with a chance of 1 - s0, else 0: the same draw drops the same */
-  TSR__KERNEL_MASKED_FILL, /* r0, but s0 where r1 is true */
   /* Copies and constants */
   TSR__KERNEL_TO_COPY, /* r0 in another type */
   TSR__KERNEL_QUANTISE, /* r0 row by row as integers from -127 to 127, w0 (rows, columns + 4): each row's codes, then what

@@ -141,6 +141,13 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
   return true;
 }
 
+tsr__layout tsr__layout_reshaped(tsr__layout layout, tsr__shape shape) {
+  bool is_view = tsr__layout_reshape(layout, shape, &layout);
+  assert(is_view);
+  (void)is_view;
+  return layout;
+}
+
 tsr__layout tsr__layout_heads(tsr__layout layout, uint64_t heads) {
   const uint64_t *dim = layout.shape.dim, *stride = layout.stride;
   assert(layout.shape.rank == 3 && heads && dim[2] % heads == 0);

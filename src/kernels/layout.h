@@ -94,6 +94,8 @@ uint64_t tsr__layout_end(tsr__layout layout);
 
 /* The same elements in the same logical order in another shape. False where that needs a copy. */
 bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out);
+/* The same, where no copy may be needed. */
+tsr__layout tsr__layout_reshaped(tsr__layout layout, tsr__shape shape);
 /* (batch, rows, heads * width) as (batch, heads, rows, width). */
 tsr__layout tsr__layout_heads(tsr__layout layout, uint64_t heads);
 /* `count` from `first` on along a dimension. */

@@ -104,8 +104,8 @@ tsr__kernel_fn tsr__reference_add, tsr__reference_mul, tsr__reference_div, tsr__
     tsr__reference_silu_gate, tsr__reference_silu_gate_backward, tsr__reference_drop,
     tsr__reference_where, tsr__reference_ne, tsr__reference_eq, tsr__reference_and,
     tsr__reference_not, tsr__reference_is_neginf, tsr__reference_attends, tsr__reference_dropout,
-    tsr__reference_dropout_noise, tsr__reference_dropout_backward, tsr__reference_masked_fill,
-    tsr__reference_lerp, tsr__reference_addcmul, tsr__reference_addcdiv;
+    tsr__reference_dropout_noise, tsr__reference_dropout_backward, tsr__reference_lerp,
+    tsr__reference_addcmul, tsr__reference_addcdiv;
 /* ref_copy.c */
 tsr__kernel_fn tsr__reference_copy, tsr__reference_repeat, tsr__reference_cat, tsr__reference_pad,
     tsr__reference_slice_backward, tsr__reference_zeros, tsr__reference_ones, tsr__reference_full,

@@ -23,10 +23,10 @@ tsr__kernel_fn TSR__UNIT(tsr__fast_add), TSR__UNIT(tsr__fast_mul), TSR__UNIT(tsr
     TSR__UNIT(tsr__fast_silu_gate_backward), TSR__UNIT(tsr__fast_drop), TSR__UNIT(tsr__fast_where),
     TSR__UNIT(tsr__fast_and), TSR__UNIT(tsr__fast_not), TSR__UNIT(tsr__fast_dropout),
     TSR__UNIT(tsr__fast_dropout_noise), TSR__UNIT(tsr__fast_dropout_backward),
-    TSR__UNIT(tsr__fast_masked_fill), TSR__UNIT(tsr__fast_lerp), TSR__UNIT(tsr__fast_addcmul),
-    TSR__UNIT(tsr__fast_addcdiv), TSR__UNIT(tsr__fast_copy), TSR__UNIT(tsr__fast_cat),
-    TSR__UNIT(tsr__fast_repeat), TSR__UNIT(tsr__fast_zeros), TSR__UNIT(tsr__fast_ones),
-    TSR__UNIT(tsr__fast_full), TSR__UNIT(tsr__fast_slice_backward);
+    TSR__UNIT(tsr__fast_lerp), TSR__UNIT(tsr__fast_addcmul), TSR__UNIT(tsr__fast_addcdiv),
+    TSR__UNIT(tsr__fast_copy), TSR__UNIT(tsr__fast_cat), TSR__UNIT(tsr__fast_repeat),
+    TSR__UNIT(tsr__fast_zeros), TSR__UNIT(tsr__fast_ones), TSR__UNIT(tsr__fast_full),
+    TSR__UNIT(tsr__fast_slice_backward);
 /* fast_rows.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_sum), TSR__UNIT(tsr__fast_mean), TSR__UNIT(tsr__fast_softmax),
     TSR__UNIT(tsr__fast_softmax_backward), TSR__UNIT(tsr__fast_log_softmax),

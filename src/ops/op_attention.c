@@ -319,10 +319,7 @@ static tsr__layout cut_rows(const tsr__op_call *call, tsr__layout layout) {
   return cut(call, by_row(call, layout));
 }
 static tsr__layout as_result(const tsr__op_call *call, tsr__layout layout) {
-  bool is_view = tsr__layout_reshape(layout, padded_result(call), &layout);
-  assert(is_view);
-  (void)is_view;
-  return layout;
+  return tsr__layout_reshaped(layout, padded_result(call));
 }
 
 static bool is_padded(const tsr__op_call *call) {

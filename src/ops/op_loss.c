@@ -102,11 +102,8 @@ static tsr__layout chunk_tokens(const tsr__op_call *call, tsr__layout layout) {
 
 /* Labels may have a batch's shape. */
 static tsr__layout chunk_labels(const tsr__op_call *call, tsr__layout layout) {
-  tsr__layout flat = layout;
-  bool is_view = tsr__layout_reshape(layout, TSR__SHAPE(tsr__shape_elements(layout.shape)), &flat);
-  assert(is_view);
-  (void)is_view;
-  return chunk_tokens(call, flat);
+  tsr__shape flat = TSR__SHAPE(tsr__shape_elements(layout.shape));
+  return chunk_tokens(call, tsr__layout_reshaped(layout, flat));
 }
 
 static bool is_recorded(const tsr__op_call *call) {

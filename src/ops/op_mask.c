@@ -213,8 +213,7 @@ const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causa
 
 static tsr__layout as_one_row(const tsr__op_call *call, tsr__layout layout) {
   (void)call;
-  assert(tsr__layout_is_dense(layout));
-  return tsr__layout_dense(TSR__SHAPE(tsr__shape_elements(layout.shape)));
+  return tsr__layout_reshaped(layout, TSR__SHAPE(tsr__shape_elements(layout.shape)));
 }
 
 /* A mask of the batch that masks nothing is not needed: _ignore_causal_mask_sdpa(). Only the host reads the answer. */

@@ -113,7 +113,7 @@ static const tsr__op_step rms_norm_backward[] = {
     {RUN(MUL), .to = T(3), .reads = {T(1), T(7)}, .within = "pow_backward",
      .done = {T(1), T(0), T(7)}},
     {INTO(ADD), .reads = {T(2), T(3)}, .writes = {T(2)}, .when = is_narrow, .done = {T(3), WIDE_X}},
-    {CLOSE}, /* WIDE_X was the last that was fetched */
+    {CLOSE}, /* a checkpoint need not compute anything after WIDE_X */
     {RUN(TO_COPY), .to = GRAD_IN(0), .reads = {T(2)}, .typed = IN(0), .when = is_narrow,
      .node = "ToCopyBackward0", .done = {T(2)}},
     {MOVE(GRAD_IN(0), T(3)), .when = is_wide},

@@ -34,7 +34,6 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_DROPOUT] = {"native_dropout", NULL},
     [TSR__KERNEL_DROPOUT_NOISE] = {"empty_like", NULL},
     [TSR__KERNEL_DROPOUT_BACKWARD] = {"native_dropout_backward", NULL},
-    [TSR__KERNEL_MASKED_FILL] = {"masked_fill__Scalar", NULL},
     [TSR__KERNEL_TO_COPY] = {"_to_copy", "VariableType_0.cpp"},
     [TSR__KERNEL_CLONE] = {"clone", "VariableType_1.cpp"},
     [TSR__KERNEL_INDEX] = {"index_Tensor", NULL},

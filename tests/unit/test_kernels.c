@@ -130,7 +130,6 @@ EACH(is_neginf, x == -INFINITY)
 EACH(attends, x <= y)
 EACH(attends_window, x <= y && x > y - s[0])
 EACH(dropout_backward, x *y *s[0])
-EACH(masked_fill, y != 0 ? s[0] : x)
 EACH(lerp, x + s[0] * (y - x))
 EACH(addcmul, x + s[0] * y * z)
 EACH(addcdiv, x + s[0] * y / z)
@@ -696,7 +695,6 @@ static const kernel_case cases[] = {
     {K(ATTENDS), R(I(5), I(4, 1)), W(B(4, 5)), N(1, 0), .want = want_attends},
     {K(ATTENDS), R(I(5), I(4, 1)), W(B(4, 5)), N(1, 2), .want = want_attends_window},
     {K(DROPOUT_BACKWARD), R(FOUR, B(2, 3, 4, 5)), W(FOUR), N(1, 2), .want = want_dropout_backward},
-    {K(MASKED_FILL), R(FOUR, B(4, 5)), W(FOUR), N(1, -8), .want = want_masked_fill},
     UNARY(TO_COPY, copy),
     {K(TO_COPY), R(FOUR), W(F(2, 12, 5)), .want = want_copy},
     {K(TO_COPY), R(I(1, 7)), W(A(1, 7, 1)), .want = want_copy},

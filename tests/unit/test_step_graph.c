@@ -823,12 +823,6 @@ int main(void) {
       cmocka_unit_test(temporaries_in_plans),
       cmocka_unit_test(damaged_kernels),
       cmocka_unit_test(damaged_forms),
-      cmocka_unit_test(temporaries),
-      cmocka_unit_test(places_of_temporaries),
-      cmocka_unit_test(temporaries_of_two),
-      cmocka_unit_test(temporaries_again),
-      cmocka_unit_test(temporaries_in_plans),
-      cmocka_unit_test(damaged_kernels),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
 }
