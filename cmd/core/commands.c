@@ -1,9 +1,9 @@
 /* commands.c - the commands: the registry's questions, then those of the command line alone.
  *
- *   question   src/questions/NAME/question.c     asked by cli_ask, or by the function of `own_ways`
+ *   question   src/reader/questions/NAME/question.c     asked by cli_ask, or by the function of `own_ways`
  *   other      cmd/core/NAME.c                   does what it likes
  *
- * To add a question, see src/questions/question.h: nothing here names it. To add another command,
+ * To add a question, see src/ground/ask/question.h: nothing here names it. To add another command,
  * write its row and function in its own file and add the row to `others`.
  *
  * Texts are plain: no markup, no line breaks inside a paragraph. They reach terminals, troff and three

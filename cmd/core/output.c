@@ -55,7 +55,7 @@ static void find_ending_signals(sigset_t *ending) {
       sigaddset(ending, signals[i]);
 }
 
-/* Other threads block them always (src/base/os_threads.c), so this thread's mask is enough. False
+/* Other threads block them always (src/ground/base/os_threads.c), so this thread's mask is enough. False
  * with errno set when memory runs out. */
 static bool hold_signals(cli_output *output) {
   sigset_t ending;

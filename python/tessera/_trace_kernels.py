@@ -1,6 +1,6 @@
 """Sizes of calls whose CUDA kernels allocate memory for themselves, which fake tensors do not show.
 
-The table of what they allocate is in src/traced/temporaries.c. Ops that are not in it have no sizes here.
+The table of what they allocate is in src/engine/traced/temporaries.c. Ops that are not in it have no sizes here.
 """
 from typing import Any, Callable, Dict, List, Optional, Tuple
 

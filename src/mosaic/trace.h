@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/map.h"
 #include "base/vector.h"
-#include "snapshot/model/tables.h"
+#include "columns/tables.h"
 #include "tessera/unstable/mosaic.h"
 
 typedef struct tsr__mosaic_trace {

@@ -1,6 +1,6 @@
 /* The JSON reader: any text, in one piece and in small ones. The first byte of the input is their
  * size; the rest is the text. */
-#include "snapshot/read/json.h"
+#include "formats/json.h"
 
 #include "questions.h"
 

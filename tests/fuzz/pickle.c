@@ -1,6 +1,6 @@
 /* The pickle machine: any bytes, in one piece and in small ones. The first byte of the input is
  * their size; the rest is the pickle, whatever it begins with. */
-#include "snapshot/read/pickle.h"
+#include "formats/pickle.h"
 
 #include "questions.h"
 

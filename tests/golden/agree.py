@@ -365,7 +365,7 @@ class Track:
 
 
 def read_pairs(columns):
-    """Of two inputs, the classes of nodes that moved: see src/page/pairs.c."""
+    """Of two inputs, the classes of nodes that moved: see src/reader/page/pairs.c."""
     values = iter(numbers(columns.get('pairs', b'')))
     for first in values:
         second = next(values)

@@ -14,55 +14,37 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# Who may include whom, besides itself. A room may also include the public headers of these rooms, and
-# of those that they may include, and so on. See docs/architecture.md.
+# The rooms of the library, in the order in which they may know each other: a room calls functions of rooms above it
+# in this table, and of none below. The reader and the engine do not know each other. See docs/architecture.md.
 ROOMS = {
-    'base': set(),
-    'io': {'base'},
-    'snapshot': {'base', 'io'},
-    'allocator': {'base'},
-    'timeline': {'base', 'snapshot', 'allocator'},
-    'attribution': {'base', 'snapshot', 'timeline'},
-    'study': {'base', 'snapshot', 'timeline', 'attribution'},
-    'emit': {'base', 'snapshot', 'attribution'},
-    'questions': {'base', 'io', 'snapshot', 'allocator', 'timeline', 'attribution', 'study', 'emit',
-                  'exec'},
-    'mosaic': {'base', 'snapshot', 'timeline', 'attribution', 'study', 'emit', 'questions'},
-    'page': {'base', 'snapshot', 'timeline', 'attribution', 'study', 'emit', 'questions'},
-    'export': {'base', 'snapshot', 'allocator', 'timeline', 'attribution', 'study', 'emit', 'questions'},
-    'kernels': {'base'},
-    'graph': {'base', 'kernels'},
-    'ops': {'base', 'kernels', 'graph'},
-    'traced': {'base', 'kernels', 'graph'},
-    'models': {'base', 'kernels', 'graph', 'traced'},
-    'torch': {'base', 'kernels', 'graph', 'models'},
-    'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'traced', 'models', 'torch', 'dist'},
-    'train': {'base', 'kernels', 'graph', 'plan', 'models', 'torch', 'exec', 'dist'},
-    'plan': {'base', 'kernels', 'graph'},
-    'planner': {'base', 'kernels', 'graph', 'plan', 'models', 'exec', 'questions', 'export'},
-    'dist': {'base', 'kernels'},
+    'ground': ('base', 'io', 'columns', 'allocator', 'emit', 'ask'),
+    'reader': ('formats', 'write', 'timeline', 'attribution', 'study', 'stacks', 'questions', 'page', 'export'),
+    'engine': ('kernels', 'graph', 'ops', 'traced', 'torch', 'models', 'dist', 'exec', 'train', 'plan', 'questions'),
+    'mosaic': ('',),
 }
-# Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
-PUBLIC = {
-    'base': 'category limits options status terminal types version',
-    'snapshot': 'columns export sidecar snapshot',
-    'allocator': 'allocator allocator_state',
-    'timeline': 'timeline',
-    'attribution': 'attribution frames names rules',
-    'study': 'findings query study window',
-    'emit': 'input output',
-    'questions': 'answers causes check params plans registry runs source stages steps whatif why',
-    'mosaic': 'mosaic mosaic_file',
-    'page': 'view',
-    'export': 'allocations formats',
-    'models': 'model',
-    'plan': 'rates',
-    'planner': 'estimates planning',
-    'exec': 'simulate simulation',
-    'train': 'training',
+# The half that a half stands on, besides itself.
+BELOW = {'ground': (), 'reader': ('ground',), 'engine': ('ground',), 'mosaic': ('ground', 'reader')}
+# Calls that run back up, as (object, symbol). The list may only shrink.
+UPWARD = {
+    (member, symbol) for member, symbols in {
+        'engine_graph_apply.c.o': 'tsr__op_row_of',
+        'engine_graph_backward.c.o': 'tsr__op_row_of',
+        'engine_graph_in_place.c.o': 'tsr__op_row_of',
+        'engine_graph_saved.c.o': 'tsr__op_row_of tsr__tape_refill',
+        'engine_graph_tape.c.o': 'tsr__book_torch',
+        'engine_graph_validate.c.o': 'tsr__op_row_of',
+        'engine_plan_calibrate.c.o':
+            'tsr_diff_compute tsr_diff_free tsr_lives_at tsr_lives_compute tsr_lives_count '
+            'tsr_lives_free tsr_stack_place_find tsr_steps_compute tsr_steps_free tsr_study_free '
+            'tsr_study_new tsr_study_snapshot',
+        'engine_plan_plan_file.c.o': 'tsr_in_place_parse tsr_in_place_word tsr_offload_parse',
+        'ground_ask_params.c.o':
+            'tsr_lock_free tsr_lock_parse tsr_model_free tsr_model_named tsr_model_read '
+            'tsr_rule_problem_release tsr_rules_free tsr_rules_parse tsr_run_plan_free '
+            'tsr_run_plan_parse',
+        'ground_ask_registry.c.o': 'tsr_study_snapshot',
+    }.items() for symbol in symbols.split()
 }
-# Rooms that include a public header of a room to their right. The list may only shrink.
-PUBLIC_EXCEPTIONS = set()
 # Folders that use the library as any program does: public headers, their own, and these.
 OUTSIDE = {'include': (), 'cmd': (), 'examples': (), 'python': ('core/program.h', 'core/output.h')}
 FUNCTION_LINES = 60
@@ -76,7 +58,7 @@ MEMORY = ('malloc calloc realloc free reallocarray aligned_alloc posix_memalign 
 PROCESS = ('stdin stdout stderr printf vprintf puts putchar fprintf vfprintf perror exit _exit '
            '_Exit quick_exit abort atexit raise signal sigaction getenv secure_getenv setenv putenv '
            'unsetenv setlocale chdir umask srand rand srandom random strtok system popen fork')
-ALLOWED = {'base_memory.c.o': set(MEMORY.split())}
+ALLOWED = {'ground_base_memory.c.o': set(MEMORY.split())}
 
 
 def sources(*patterns, top=('include', 'src', 'cmd', 'python', 'tests', 'examples')):
@@ -97,66 +79,59 @@ def includes(path):
             yield number, match.group(1) or match.group(2)
 
 
-def rooms_left_of(room):
-    """The rooms whose public headers `room` may include: those it may include, and theirs."""
-    reached, waiting = {room}, [room]
-    while waiting:
-        for other in ROOMS[waiting.pop()] - reached:
-            reached.add(other)
-            waiting.append(other)
-    return reached
-
-
-def check_rooms(_):
-    """The table of rooms has no circle, and every public header is in one room."""
-    for room in ROOMS:
-        for other in ROOMS[room]:
-            if room in rooms_left_of(other):
-                yield f'{room} and {other} may include each other'
-    listed = [header for headers in PUBLIC.values() for header in headers.split()]
-    there = {path.stem for path in sources('*.h', top=('include',))} - {'tessera', 'unstable'}
-    for header in sorted(set(listed) ^ there):
-        yield f'tessera/{header}.h: {"not there" if header in listed else "in no room"}'
-    for header in sorted({header for header in listed if listed.count(header) > 1}):
-        yield f'tessera/{header}.h: in several rooms'
-
-
-def public_defect(room, header, used):
-    """Why `room` may not include tessera/`header`.h, or None."""
-    owners = [owner for owner, headers in PUBLIC.items() if header in headers.split()]
-    if set(owners) & rooms_left_of(room):
+def room_of(member):
+    """(half, room) of an object of one of the library's four parts: engine_plan_ways.c.o is in engine/plan."""
+    half, _, rest = member.partition('_')
+    if half not in ROOMS:
         return None
-    if (room, header) in PUBLIC_EXCEPTIONS:
-        used.add((room, header))
-        return None
-    return f'{room} may not include "tessera/{header}.h" of {owners[0] if owners else "no room"}'
+    return half, next((room for room in ROOMS[half] if room and rest.startswith(room + '_')), '')
 
 
-def check_include_directions(_):
-    used = set()
+def may_call(caller, callee):
+    if caller[0] != callee[0]:
+        return callee[0] in BELOW[caller[0]]
+    order = ROOMS[caller[0]]
+    return order.index(callee[1]) <= order.index(caller[1])
+
+
+def check_rooms(library):
+    """No room calls a function, or reads data, of a room below it in the table: asked of the objects. Each folder of
+    src/ is in the table."""
+    for half, rooms in ROOMS.items():
+        found = {path.parent.relative_to(ROOT / 'src' / half).parts[0] if path.parent.name != half else ''
+                 for path in sources('*.c', top=(f'src/{half}',))}
+        for room in sorted(found ^ set(rooms)):
+            yield f'src/{half}/{room}: {"not in the table of rooms" if room in found else "no such room"}'
+    defined, wanted = {}, []
+    for half in ROOMS:
+        for path in sorted(Path(library).parent.glob(f'lib{half}.a.p/*.c.o')):
+            place = room_of(path.name if half != 'mosaic' else f'mosaic_{path.name}')
+            if not place:  # what a generator wrote
+                continue
+            for line in tool('nm', '--format=posix', str(path)).splitlines():
+                symbol, kind = line.split()[:2]
+                if kind in 'TDRBVW':
+                    defined[symbol] = place
+                elif kind == 'U':
+                    wanted.append((path.name, place, symbol))
+    if len(defined) < 1000:
+        yield f'{len(defined)} symbols: this check is blind'
+    upward = {(member, symbol): (place, defined[symbol]) for member, place, symbol in wanted
+              if symbol in defined and not may_call(place, defined[symbol])}
+    for (member, symbol), (place, other) in sorted(upward.items()):
+        if (member, symbol) not in UPWARD:
+            yield f'{member}: {"/".join(place)} may not call {symbol} of {"/".join(other)}'
+    for member, symbol in sorted(UPWARD - set(upward)):
+        yield f'{member} does not call {symbol} any more: take it out of lint.py'
+
+
+def check_includes(_):
+    """Includes name the folder, and commands, examples and the Python package see public headers only. What the halves may
+    include of each other needs no check: each is compiled without the folder of the other."""
     for path in sources('*.[ch]', top=('src',)):
-        room = path.relative_to(ROOT / 'src').parts[0]
-        if room not in ROOMS:
-            yield f'{name(path)}: src/{room}/ is not in the table of rooms'
-            continue
         for number, file in includes(path):
-            other = file.split('/')[0]
-            defect = None
-            if other == 'tessera' and '/' in file:
-                defect = public_defect(room, Path(file).stem, used)
-            elif other not in ROOMS[room] | {room} or '/' not in file:
-                defect = f'{room} may not include "{file}"'
-            if defect:
-                yield f'{name(path)}:{number}: {defect}'
-    for room, headers in PUBLIC.items():
-        for header in headers.split():
-            for path in sources(f'{header}.h', top=('include',)):
-                for number, file in includes(path):
-                    defect = public_defect(room, Path(file).stem, used)
-                    if defect:
-                        yield f'{name(path)}:{number}: {defect}'
-    for room, header in sorted(PUBLIC_EXCEPTIONS - used):
-        yield f'{room} does not include "tessera/{header}.h" any more: take it out of lint.py'
+            if '/' not in file and file != 'question_rows.h':
+                yield f'{name(path)}:{number}: "{file}" does not name its room'
     for path in sources('*.[ch]', top=tuple(OUTSIDE)):
         folder = path.relative_to(ROOT).parts[0]
         for number, file in includes(path):
@@ -196,38 +171,24 @@ def check_function_lengths(_):
         yield f'{key} is gone: take it out of lint.py'
 
 
+# Folders in which includes are looked up, the innermost first.
+INCLUDED = ('include', 'src/ground', 'src/reader', 'src/engine', 'src', 'cmd')
+
+
 def compile_errors(text, language='c'):
     """The first error that the compiler finds in `text`, as a list of one or none."""
     compiler, standard = {'c': ('cc', 'c17'), 'c++': ('c++', 'c++17')}[language]
     done = subprocess.run(
         [compiler, f'-std={standard}', '-x', language, '-fsyntax-only', '-Wall', '-Wextra',
-         '-Wpedantic', '-Werror', '-I', str(ROOT / 'include'), '-I', str(ROOT / 'src'),
-         '-I', str(ROOT / 'cmd'), '-'],
+         '-Wpedantic', '-Werror', *(f'-I{ROOT / folder}' for folder in INCLUDED), '-'],
         input=text, capture_output=True, text=True, check=False)
     errors = [line for line in done.stderr.splitlines() if 'error' in line]
     return (errors or [done.stderr])[:1] if done.returncode else []
 
 
 def include_line(path):
-    top = path.relative_to(ROOT).parts[0]
-    return f'#include "{path.relative_to(ROOT / top).as_posix()}"\n'
-
-
-ASSERTIONS = 10  # a thousand lines of a room, at least
-
-
-def check_assertions(_):
-    """Says how many assertions each room has in a thousand lines; few are a defect."""
-    for room in ROOMS:
-        text = ''.join(path.read_text() for path in sources('*.[ch]', top=(f'src/{room}',)))
-        text = re.sub(r'/\*.*?\*/', lambda comment: '\n' * comment.group().count('\n'), text,
-                      flags=re.DOTALL)
-        lines = text.count('\n')
-        count = len(re.findall(r'\b(?:static_)?assert\(', text))
-        print(f'# {room}: {count} assertions in {lines} lines, '
-              f'{count * 1000 / max(lines, 1):.1f} a thousand')
-        if count * 1000 < ASSERTIONS * lines:
-            yield f'src/{room}/: fewer than {ASSERTIONS} assertions a thousand lines'
+    folder = next(folder for folder in INCLUDED if path.is_relative_to(ROOT / folder))
+    return f'#include "{path.relative_to(ROOT / folder).as_posix()}"\n'
 
 
 def check_headers_alone(_):
@@ -272,7 +233,7 @@ def check_names(_):
     rooms = {}
     for path in sources('*.[ch]', top=('src',)):
         for found in declared_names(path.read_text()):
-            rooms.setdefault(found, set()).add(path.relative_to(ROOT / 'src').parts[0])
+            rooms.setdefault(found, set()).add('/'.join(path.relative_to(ROOT / 'src').parts[:-1][:2]))
     public = set(re.findall(r'\btsr_\w+', ''.join(
         path.read_text() for path in sources('*.h', top=('include',)))))
     if len(rooms) < 500 or len(public) < 100:
@@ -415,9 +376,9 @@ def check_forbidden_calls(library):
     for member, line in members(library, ('nm', '-u')):
         seen.add(member)
         symbol = line.split()[-1].split('@')[0] if line.split() else ''
-        if symbol in forbidden - ALLOWED.get(member.split('src_')[-1], set()):
+        if symbol in forbidden - ALLOWED.get(member, set()):
             yield f'{member}: uses {symbol}'
-    if 'base_memory.c.o' not in seen:
+    if 'ground_base_memory.c.o' not in seen:
         yield f'{library}: base/memory.c is not in it: this check is blind'
 
 
@@ -430,16 +391,16 @@ def check_writable_data(library):
             yield f'{member}: {match.group(4)} can be written to'
 
 
-# What only the builder of snapshots may call (src/snapshot/model/event_table.h, tables.h).
+# What only the builder of snapshots may call (src/ground/columns/event_table.h, tables.h).
 BUILDER_ONLY = (r'\btsr__(events_(push|reserve|release)|trace_append|id_column_(set|spread)'
                 r'|snapshot_warn)\(')
 
 
 def check_snapshots_are_written_by_the_builder(_):
-    """Outside src/snapshot/model a snapshot is const, and nobody writes to what its pointers lead
+    """Outside src/ground/columns a snapshot is const, and nobody writes to what its pointers lead
     to, which const does not protect."""
     for path in sources('*.[ch]', top=('src', 'tests')):
-        if (path.is_relative_to(ROOT / 'src/snapshot/model') or
+        if (path.is_relative_to(ROOT / 'src/ground/columns') or
                 name(path) == 'tests/unit/test_builder.c'):  # breaks them on purpose
             continue
         text = path.read_text()

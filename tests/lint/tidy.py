@@ -40,7 +40,7 @@ def commands(build):
         words = compiled.get(path, some)  # one that this build leaves out is like the others
         at = words.index('-o')
         yield path, [*TIDY, '-p', build, path], [*words[:at], '-UNDEBUG', '-E', path], build
-    flags = ['-std=c17', f'-I{ROOT}/include', f'-I{ROOT}/cmd', f'-I{ROOT}/src',
+    flags = ['-std=c17', f'-I{ROOT}/include', f'-I{ROOT}/cmd', f'-I{ROOT}/src/ground',
              '-DPy_LIMITED_API=0x03090000', f'-I{sysconfig.get_path("include")}']
     for path in files('python/src'):
         yield path, [*TIDY, path, '--', *flags], ['cc', *flags, '-UNDEBUG', '-E', path], build

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "io/source.h"
-#include "snapshot/read/assemble.h"
-#include "snapshot/read/open.h"
-#include "snapshot/read/sidecar.h"
+#include "formats/assemble.h"
+#include "formats/open.h"
+#include "formats/sidecar.h"
 #include "test_support.h"
 
 /* ---- reading, whole or through a narrow window ---- */

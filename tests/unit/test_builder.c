@@ -1,6 +1,6 @@
 /* The builder: what it records can be read back as if PyTorch had written it, what it finishes is in
  * order, and the check of a whole snapshot finds what is broken. */
-#include "snapshot/model/builder.h"
+#include "columns/builder.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* How long a step takes: rates of cards, rates that were measured, and what a checkpoint adds. */
-#include "plan/cost.h"
+#include "exec/cost.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Tests of the engine (src/graph, models, exec): blocks against counts made by hand, whole steps against the published numbers
+/* Tests of the engine (src/engine/graph, models, exec): blocks against counts made by hand, whole steps against the published numbers
  * of a real run, and what must hold of any program. test_ops.c has single ops. */
 #include <stdio.h>
 

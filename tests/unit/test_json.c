@@ -1,5 +1,5 @@
 /* Tests of snapshot/json.h. */
-#include "snapshot/read/json.h"
+#include "formats/json.h"
 
 #include <math.h>
 #include <stdio.h>

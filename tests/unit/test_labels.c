@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "snapshot/model/builder.h"
+#include "columns/builder.h"
 #include "test_support.h"
 
 #define SITE     "/opt/lib/python3.11/site-packages/"

@@ -1,5 +1,5 @@
 /* Tests of snapshot/pickle.h: one snapshot in every dialect, and what else pickles are made of. */
-#include "snapshot/read/pickle.h"
+#include "formats/pickle.h"
 
 #include "pickle_support.h"
 #include "snapshot_support.h"

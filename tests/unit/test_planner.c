@@ -6,7 +6,7 @@
 #include <tessera/unstable/planning.h>
 
 #include "models/model.h"
-#include "planner/planner.h"
+#include "plan/planner.h"
 #include "test_support.h"
 
 /* Under a sanitizer four budgets, and the first and the last case. */

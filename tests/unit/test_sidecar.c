@@ -1,7 +1,7 @@
 /* Sidecars: which blocks they name, what fits nowhere, and files that mean harm. */
 #define _XOPEN_SOURCE 700
 
-#include "snapshot/read/sidecar.h"
+#include "formats/sidecar.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* Tests of src/traced/step_graph.h: a graph is read, simulated, and rejected when anything in it is damaged. */
+/* Tests of src/engine/traced/step_graph.h: a graph is read, simulated, and rejected when anything in it is damaged. */
 #include <stdio.h>
 #include <string.h>
 
 #include "exec/graph_survey.h"
-#include "plan/rates.h"
+#include "exec/rates.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/simulation.h"
 #include "test_support.h"

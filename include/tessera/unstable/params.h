@@ -93,7 +93,7 @@ bool tsr_time_parse(const char *text, int64_t *time_us);
 
 /* ---- Typed answers ---- */
 
-/* The typed value: a tsr_peak for "peak", a tsr_check for "check"; src/questions/NAME/question.c
+/* The typed value: a tsr_peak for "peak", a tsr_check for "check"; src/reader/questions/NAME/question.c
  * says which. */
 const void *tsr_answer_value(const tsr_answer *answer);
 

@@ -258,7 +258,7 @@ typedef struct tsr_ds_config_how {
   void *context;
 } tsr_ds_config_how;
 
-/* Set parameters that are not given from a DeepSpeed configuration, a JSON object: src/questions/ds_config.c has the table of its
+/* Set parameters that are not given from a DeepSpeed configuration, a JSON object: src/engine/plan/ds_config.c has the table of its
  * keys. TSR_RUN_PARAMETERS and "batch" must be among the rows of `params`. Fails with TSR_ERROR_FORMAT, whose message names the
  * key, or TSR_ERROR_MEMORY; some parameters may be set then. */
 int tsr_ds_config_apply(const char *text, size_t size_bytes, const tsr_ds_config_how *how,

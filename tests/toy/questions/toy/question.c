@@ -1,5 +1,5 @@
 /* question.c - the row of "toy". */
-#include "questions/question.h"
+#include "ask/question.h"
 
 #include "base/memory.h"
 #include "toy.h"

@@ -1,0 +1,268 @@
+/* cost.c - see cost.h.
+ *
+ * Cards: peak rates without sparsity, from NVIDIA's data sheets of the T4, V100 SXM2, L4, A10, A100 (40 and 80
+ * GB, SXM), H100 SXM and H200 SXM, and of Ada and Ampere GeForce (whitepapers; 16 bits with sums in fp32). Links
+ * are one direction of PCIe as it is measured, about 80 % of its nominal rate. Links between cards are nominal: half of the
+ * data sheet's NVLink, which counts both directions, or PCIe for cards without NVLink, or with a bridge for two only. */
+#include "exec/cost.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "exec/card_memory.h"
+
+#define GB  1e9
+#define TF  1e12
+#define GiB ((uint64_t)1 << 30)
+
+/* One direction: 3.0, 4.0 and 5.0 with 16 lanes. */
+#define PCIE_3 (12 * GB)
+#define PCIE_4 (25 * GB)
+#define PCIE_5 (50 * GB)
+/* Nominal, of which the rates take a share as of NVLink's. */
+#define PEER_PCIE_3 (15.75 * GB)
+#define PEER_PCIE_4 (31.5 * GB)
+
+static const tsr__data_sheet gpus[] = {
+    {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75, PEER_PCIE_3,
+     "T4 data sheet, 2019: PCIe 3.0 x16"},
+    {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70, 150 * GB,
+     "V100 data sheet, 2020: NVLink, 300 GB/s"},
+    {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89, PEER_PCIE_4,
+     "L4 data sheet, 2023: PCIe 4.0 x16"},
+    {"a10", "NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB, 86, PEER_PCIE_4,
+     "A10 data sheet, 2021: PCIe 4.0 x16"},
+    {"a100-40", "NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB, 80,
+     300 * GB, "A100 data sheet, 2021: NVLink, 600 GB/s"},
+    {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80,
+     300 * GB, "A100 data sheet, 2021: NVLink, 600 GB/s"},
+    {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90, 450 * GB,
+     "H100 data sheet, 2022: NVLink, 900 GB/s"},
+    {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90, 450 * GB,
+     "H200 data sheet, 2023: NVLink, 900 GB/s"},
+    {"rtx3090", "NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86,
+     PEER_PCIE_4, "GA102 whitepaper, 2020: PCIe 4.0 x16"},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89,
+     PEER_PCIE_4, "Ada whitepaper, 2022: PCIe 4.0 x16"},
+};
+
+/* What programs reach. */
+#define SHARE_OF_FLOPS 0.6
+#define SHARE_OF_BYTES 0.8
+#define LAUNCH_NS      5000.0
+#define EXPOSED        0.25 /* of copies, or of the kernels that they are beside */
+#define DISK           (2 * GB)
+#define HOST           (40 * GB)
+
+const tsr__data_sheet *tsr__data_sheet_at(size_t i) {
+  return i < sizeof gpus / sizeof *gpus ? &gpus[i] : NULL;
+}
+
+const tsr__data_sheet *tsr__data_sheet_of_name(const char *name) {
+  assert(name);
+  for (size_t i = 0; tsr__data_sheet_at(i); i++)
+    if (strcmp(gpus[i].name, name) == 0) return &gpus[i];
+  return NULL;
+}
+
+uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
+  return tsr__card_memory_of(TSR__CARD_CUBLAS, gpu->capability)->bytes;
+}
+
+void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) {
+  assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
+  *rates = (tsr__machine_rates){.launch_ns = LAUNCH_NS,
+                                .link_bytes_per_s = gpu->link_bytes_per_s,
+                                .disk_bytes_per_s = DISK,
+                                .host_bytes_per_s = HOST,
+                                .peer_bytes_per_s = SHARE_OF_BYTES * gpu->peer_bytes_per_s};
+  for (size_t k = 0; k < TSR__KERNEL_COUNT; k++) {
+    uint8_t work = tsr__kernel_row_of((tsr__kernel)k)->work;
+    bool is_product =
+        work == TSR__WORK_PRODUCT || work == TSR__WORK_PAIRS; /* tensor cores have these */
+    double half = is_product ? gpu->half_flops : gpu->full_flops;
+    for (size_t width = 0; width < TSR__RATE_WIDTHS; width++)
+      rates->kernel[k][width] = (tsr__kernel_rate){
+          1e9 / (SHARE_OF_FLOPS * (width == TSR__RATE_HALF ? half : gpu->full_flops)),
+          1e9 / (SHARE_OF_BYTES * gpu->memory_bytes_per_s)};
+  }
+}
+
+/* By the first operand's type, or the first result's; a mask or a list of numbers does not decide. */
+static tsr__rate_width width_of(const tsr__tape *tape, const tsr__kernel_run *run) {
+  const tsr__tensor_id *operands = tsr__run_reads(tape, run);
+  uint32_t count = (uint32_t)run->read_count + run->write_count;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!operands[i]) continue;
+    tsr__dtype dtype = tsr__tensor_dtype(tape, operands[i]);
+    if (dtype == TSR__DTYPE_BF16 || dtype == TSR__DTYPE_F16) return TSR__RATE_HALF;
+  }
+  return TSR__RATE_FULL;
+}
+
+double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
+                        const tsr__machine_rates *rates) {
+  const tsr__kernel_rate *rate = &rates->kernel[run->kernel][width_of(tape, run)];
+  if (run->space != TSR__SPACE_DEVICE && rates->host_bytes_per_s > 0)
+    return (double)run->bytes_moved / rates->host_bytes_per_s;
+  double by_flops = rate->ns_per_flop * (double)run->flops;
+  double by_bytes = rate->ns_per_byte * (double)run->bytes_moved;
+  return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
+}
+
+double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t bytes,
+                       bool is_half) {
+  tsr__rate_width width = is_half ? TSR__RATE_HALF : TSR__RATE_FULL;
+  double by_flops = rates->kernel[TSR__KERNEL_MM][width].ns_per_flop * (double)flops;
+  double by_bytes = rates->kernel[TSR__KERNEL_ADD][width].ns_per_byte * (double)bytes;
+  if (!flops && !bytes) return 0;
+  return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
+}
+
+/* Copies go out and come in at once; a disk is behind the host. */
+static double cost_of_moves(const tsr__tape *tape, const tsr__machine_rates *rates) {
+  double out = 0, in = 0, disk = 0;
+  for (size_t i = 0; i < tape->moves.count; i++) {
+    const tsr__tape_slot *from = &tape->slots.items[tape->moves.items[i].from];
+    const tsr__tape_slot *to = &tape->slots.items[tape->moves.items[i].to];
+    if (tape->moves.items[i].is_once || tape->moves.items[i].kind != TSR__MOVE_COPY) continue;
+    double bytes = (double)from->bytes;
+    if (from->space == TSR__SPACE_DEVICE)
+      out += bytes;
+    else
+      in += bytes;
+    if (from->space == TSR__SPACE_DISK || to->space == TSR__SPACE_DISK) disk += bytes;
+  }
+  double link = out > in ? out : in, slow = 0;
+  if (link > 0 && rates->link_bytes_per_s > 0) slow = link / rates->link_bytes_per_s;
+  if (disk > 0 && rates->disk_bytes_per_s > 0 && disk / rates->disk_bytes_per_s > slow)
+    slow = disk / rates->disk_bytes_per_s;
+  return slow;
+}
+
+double tsr__cost_step(double kernels_s, double copies_s, double exposed) {
+  assert(kernels_s >= 0 && copies_s >= 0 && exposed >= 0 && exposed <= 1);
+  bool is_long = copies_s > kernels_s;
+  return is_long ? copies_s + exposed * kernels_s : kernels_s + exposed * copies_s;
+}
+
+/* ---- ranks ---- */
+
+enum { OPEN_MOVES = 64 };
+
+/* Where kernels and the link between ranks are in a step, in seconds. */
+typedef struct link_clock {
+  const tsr__tape *tape;
+  double bytes_per_s;
+  bool is_shared; /* the threads that compute also send: kernels wait for all of it */
+  double now_s;   /* of kernels */
+  double free_s;  /* when the link has sent all that was started */
+  double busy_s, waited_s, stalls_s;
+  struct {
+    uint32_t move;
+    double seconds, started_s, end_s;
+  } open[OPEN_MOVES]; /* started and not yet awaited, the oldest first */
+  size_t count;
+} link_clock;
+
+/* Copies have a link of their own. */
+static bool is_sent(const link_clock *c, uint32_t number) {
+  const tsr__tape_move *move = &c->tape->moves.items[number];
+  return move->kind != TSR__MOVE_COPY && !move->is_once && c->bytes_per_s > 0;
+}
+
+static void start_move(link_clock *c, uint32_t number) {
+  const tsr__tape_move *move = &c->tape->moves.items[number];
+  double seconds = (double)tsr__move_sent_bytes(c->tape, move) / c->bytes_per_s;
+  assert(c->count < OPEN_MOVES); /* sums are open one at a time, and gathers one section ahead */
+  c->free_s = (c->free_s > c->now_s ? c->free_s : c->now_s) + seconds;
+  c->busy_s += seconds;
+  if (c->count == OPEN_MOVES) return;
+  c->open[c->count].move = number;
+  c->open[c->count].seconds = seconds;
+  c->open[c->count].started_s = c->now_s;
+  c->open[c->count++].end_s = c->free_s;
+}
+
+/* If no kernel ran since the start, all of the move's time is waited for, in any schedule. */
+static void wait_for_move(link_clock *c, uint32_t number) {
+  size_t i = 0;
+  while (i < c->count && c->open[i].move != number) i++;
+  if (i == c->count) return;
+  double stall_s = c->is_shared ? c->open[i].seconds : c->open[i].end_s - c->now_s;
+  bool is_waited = c->is_shared || c->open[i].started_s >= c->now_s;
+  if (is_waited) c->waited_s += c->open[i].seconds;
+  if (stall_s > 0) c->now_s += stall_s;
+  if (stall_s > 0) c->stalls_s += stall_s;
+  for (c->count--; i < c->count; i++) c->open[i] = c->open[i + 1];
+}
+
+tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates) {
+  tsr__cost cost = {.copies_s = cost_of_moves(tape, rates),
+                    .exposed = rates->is_measured ? 1 : EXPOSED};
+  link_clock c = {.tape = tape,
+                  .bytes_per_s = tape->sharding.ranks ? rates->peer_bytes_per_s : 0,
+                  .is_shared = rates->is_measured};
+  double kernels_s = 0;
+  tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
+  for (size_t i = 0; i < tape->schedule.count; i++) {
+    const tsr__tape_instr *instr = &tape->schedule.items[i];
+    bool is_move = instr->kind == TSR__INSTR_START || instr->kind == TSR__INSTR_WAIT;
+    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__tape_phase)instr->subject;
+    if (instr->kind == TSR__INSTR_END) phase = TSR__TAPE_PHASE_STEP;
+    if (is_move && is_sent(&c, instr->subject))
+      (instr->kind == TSR__INSTR_START ? start_move : wait_for_move)(&c, instr->subject);
+    if (instr->kind != TSR__INSTR_RUN) continue;
+    const tsr__kernel_run *run = &tape->runs.items[instr->subject];
+    if (run->is_once || phase == TSR__TAPE_PHASE_EVALUATION) continue;
+    double seconds = tsr__cost_of_run(tape, run, rates);
+    cost.phase_s[phase] += seconds;
+    kernels_s += seconds;
+    c.now_s += seconds;
+  }
+  cost.links_s = c.busy_s;
+  cost.waited_s = c.waited_s;
+  cost.stalls_s = c.stalls_s;
+  cost.step_s = tsr__cost_step(kernels_s, cost.copies_s, cost.exposed) + cost.stalls_s;
+  return cost;
+}
+
+/* ---- from a run ---- */
+
+typedef struct sums {
+  double ns, flops, bytes;
+} sums;
+
+/* Products are bound by their operations, everything else by its bytes: one number for each kernel. */
+static tsr__kernel_rate rate_of(tsr__kernel kernel, const sums *sum) {
+  uint8_t work = tsr__kernel_row_of(kernel)->work;
+  bool is_product = work == TSR__WORK_PRODUCT || work == TSR__WORK_PAIRS;
+  if (is_product && sum->flops > 0) return (tsr__kernel_rate){sum->ns / sum->flops, 0};
+  return (tsr__kernel_rate){0, sum->bytes > 0 ? sum->ns / sum->bytes : 0};
+}
+
+static void add(sums *to, const sums *more) {
+  to->ns += more->ns;
+  to->flops += more->flops;
+  to->bytes += more->bytes;
+}
+
+void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
+                        tsr__machine_rates *rates) {
+  sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
+  assert(steps);
+  for (size_t i = 0; i < tape->runs.count; i++) {
+    const tsr__kernel_run *run = &tape->runs.items[i];
+    if (run->is_once) continue;
+    sums one = {(double)run_ns[i] / (double)steps, (double)run->flops, (double)run->bytes_moved};
+    add(&by_kernel[run->kernel][width_of(tape, run)], &one);
+    add(&all, &one);
+  }
+  *rates = (tsr__machine_rates){.is_measured = true};
+  for (size_t k = 0; k < TSR__KERNEL_COUNT; k++)
+    for (size_t width = 0; width < TSR__RATE_WIDTHS; width++) {
+      const sums *sum = &by_kernel[k][width], *other = &by_kernel[k][!width];
+      if (sum->ns <= 0) sum = other->ns > 0 ? other : &all;
+      rates->kernel[k][width] = rate_of((tsr__kernel)k, sum);
+    }
+}

@@ -1,0 +1,380 @@
+/* optimizer.c - the optimizer's step, function by function as torch/optim/adam.py and sgd.py have it.
+ *
+ * State is made in the first step, parameter by parameter, and never released. What each variant does
+ * with a parameter is a row of the op table (src/engine/ops/op_optimizer.c).
+ *
+ * It updates all parameters at the end of a step or, in backward, each one as soon as its gradient is complete. Both
+ * update a range of parameters.
+ *
+ * An optimizer whose state is on the host runs there: gradients are copied out, parameters there and back, which
+ * the tape adds by itself (graph/spaces.c). */
+#include <assert.h>
+
+#include "models/program.h"
+
+/* Parameters first to end - 1. */
+typedef struct range {
+  size_t first, end;
+} range;
+
+/* Elements whose squares torch._foreach_norm sums at a time. */
+enum { NORM_CHUNK = 65536 };
+
+/* One tensor of state, which the optimizer holds. */
+static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op_kind kind,
+                                 tsr__tensor_id parameter) {
+  tsr__trace_at(t, place);
+  tsr__tensor_id state = TSR__OP_APPLY(t, kind, parameter);
+  tsr__tensor_hold(t, state);
+  tsr__tensor_set_category(t, state, TSR_CATEGORY_OPTIMIZER_STATE);
+  return state;
+}
+
+/* Make room in the list of states. */
+static void init_states(tsr__tape *t) {
+  while (t->states.count < tsr__tape_updated_count(t) && !t->status)
+    if (!TSR__VECTOR_PUSH(&t->states, (tsr__optimizer_state){0}))
+      tsr__tape_fail(t, TSR_ERROR_MEMORY);
+}
+
+/* The tensor that the optimizer updates: the parameter, or its master. */
+static tsr__tensor_id target_of(const tsr__tape *t, size_t parameter) {
+  tsr__tensor_id master = t->states.items[parameter].master;
+  return master ? master : tsr__tape_updated(t, parameter);
+}
+
+static tsr__tensor_id gradient_of(const tsr__tape *t, size_t parameter) {
+  tsr__tensor_id gradient = t->states.items[parameter].gradient;
+  return gradient ? gradient : tsr__tensor_at(t, tsr__tape_updated(t, parameter))->grad;
+}
+
+static void init_group(tsr__program *p, range r) {
+  tsr__tape *t = p->tape;
+  bool counts = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED && !p->is_own;
+  tsr__scope_enter(t, TSR__PLACE_ADAMW_STATE);
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
+    tsr__tensor_id target = target_of(t, i);
+    tsr__optimizer_state state = t->states.items[i];
+    if (!gradient_of(t, i)) continue;
+    if (counts) state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, target);
+    state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, target);
+    state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, target);
+    t->states.items[i] = state;
+  }
+  (void)tsr__scope_leave(t, 0);
+}
+
+/* Run the op for every parameter that has a gradient. Its result lives until the function returns
+ * or, as the variable of a loop, until the next result exists. */
+static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id last = 0;
+  assert(!t->grad_enabled && (t->states.count == tsr__tape_updated_count(t) || t->status));
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
+    const tsr__optimizer_state state = t->states.items[i];
+    tsr__tensor_id grad = gradient_of(t, i);
+    if (!grad) continue;
+    tsr__tensor_id made = tsr__op_apply(
+        t, kind, NULL,
+        (tsr__tensor_id[]){target_of(t, i), grad, state.first, state.second, state.count}, 5, NULL);
+    if (is_loop) tsr__scope_unbind(t, last);
+    last = made;
+  }
+}
+
+/* ---- master weights ---- */
+
+/* Convert gradients to fp32, and divide them by the loss scale if there is one. The 16-bit gradients are released one
+ * after another. `scaler`: as in unscale. */
+static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scaler) {
+  tsr__tape *t = p->tape;
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
+    tsr__tape_tensor *parameter = tsr__tensor_at(t, tsr__tape_updated(t, i));
+    tsr__tensor_id grad = parameter->grad;
+    if (!grad) continue;
+    tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .op = TSR_NONE, .reads = {grad}};
+    if (scaler[0])
+      use = (tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
+                              .op = TSR_NONE,
+                              .reads = {grad, scaler[0], scaler[1]},
+                              .writes = {0, scaler[1]}};
+    tsr__tensor_id wide =
+        tsr__tape_run_new(t, &use, TSR__DTYPE_F32, tsr__layout_like(tsr__tensor_layout(t, grad)));
+    if (!wide) return;
+    tsr__tensor_set_category(t, wide, TSR_CATEGORY_GRADIENT);
+    t->states.items[i].gradient = wide;
+    tsr__tensor_at(t, tsr__tape_updated(t, i))->grad = 0;
+    tsr__tensor_release(t, grad);
+  }
+}
+
+static void make_masters(tsr__program *p, range r) {
+  tsr__tape *t = p->tape;
+  for (size_t i = r.first; i < r.end && !t->status; i++)
+    if (gradient_of(t, i))
+      t->states.items[i].master =
+          make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, tsr__tape_updated(t, i));
+}
+
+/* Set parameters to their rounded masters, and release the gradients in fp32. */
+static void store_masters(tsr__program *p, range r) {
+  tsr__tape *t = p->tape;
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
+    tsr__tensor_id parameter = tsr__tape_updated(t, i), master = t->states.items[i].master;
+    if (!master) continue;
+    (void)TSR__OP_APPLY(t, TSR__OP_MASTER_STORE, parameter, master);
+    tsr__tensor_release(t, t->states.items[i].gradient);
+  }
+}
+
+static void adamw(tsr__program *p, range r, tsr__program_place place, tsr__op_kind kind) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_ADAMW);
+  init_group(p, r);
+  tsr__scope_enter(t, place);
+  update(p, r, kind, kind == TSR__OP_ADAMW_LOOP);
+  (void)tsr__scope_leave(t, 0);
+  (void)tsr__scope_leave(t, 0);
+}
+
+/* SGD needs only parameters and gradients: nothing is allocated. */
+static void sgd(tsr__program *p, range r) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_SGD);
+  update(p, r, TSR__OP_SGD, false);
+  (void)tsr__scope_leave(t, 0);
+}
+
+/* One over the loss's scale, and room to note whether a gradient overflowed: `scaler`. */
+static void begin_unscale(tsr__program *p, tsr__tensor_id *scaler) {
+  tsr__trace_enter(p->tape, TSR__PLACE_UNSCALE);
+  (void)tsr__op_apply(p->tape, TSR__OP_UNSCALE, NULL, &p->loss_scale, 1, scaler);
+  tsr__trace_leave(p->tape);
+}
+
+/* Divide all gradients by the loss's scale, and note whether one overflowed. */
+static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
+  tsr__tape *t = p->tape;
+  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
+    tsr__tensor_id grad = tsr__tensor_at(t, tsr__tape_updated(t, i))->grad;
+    if (!grad) continue;
+    tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
+                                        .op = TSR_NONE,
+                                        .reads = {grad, scaler[0], scaler[1]},
+                                        .writes = {grad, scaler[1]}});
+  }
+}
+
+/* ---- clipping ---- */
+
+typedef struct gradients {
+  size_t count;
+  uint64_t most_chunks; /* parts of the largest */
+} gradients;
+
+static gradients measure_gradients(const tsr__tape *t) {
+  gradients g = {0};
+  for (size_t i = 0; i < tsr__tape_updated_count(t); i++) {
+    tsr__tensor_id grad = gradient_of(t, i);
+    uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
+    uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
+    g.count += grad != 0;
+    if (chunks > g.most_chunks) g.most_chunks = chunks;
+  }
+  return g;
+}
+
+static tsr__kernel_use use_of(tsr__kernel kernel, tsr__tensor_id from) {
+  return (tsr__kernel_use){.kernel = kernel, .op = TSR_NONE, .reads = {from}};
+}
+
+/* Of the gradients that the optimizer is given. */
+static tsr__dtype norm_type(const tsr__program *p) {
+  return p->options->master_weights ? TSR__DTYPE_F32 : p->dtype;
+}
+
+/* A scalar, bound to the current function. */
+static tsr__tensor_id make_scalar(tsr__program *p, tsr__kernel_use use) {
+  tsr__layout layout = tsr__layout_dense(TSR__SCALAR);
+  return tsr__scope_bind(p->tape, tsr__tape_run_new(p->tape, &use, norm_type(p), layout));
+}
+
+static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double number) {
+  tsr__kernel_use use = use_of(kernel, from);
+  use.scalars[0] = (tsr__scalar){TSR__SCALAR_NUMBER, number};
+  return use;
+}
+
+/* The norm of each parameter's gradient, whose parts are on different ranks. */
+static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id sums = tsr__program_shared_squares(p);
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+    tsr__layout row = tsr__layout_dense(TSR__SHAPE(TSR__NORM_SUMS));
+    row.offset = i * TSR__NORM_SUMS;
+    tsr__tensor_id sum = tsr__tensor_view(t, sums, row);
+    tsr__tensor_id norm = make_scalar(p, use_of(TSR__KERNEL_NORM_END, sum));
+    tsr__tensor_release(t, sum);
+    if (!TSR__VECTOR_PUSH(norms, norm)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+  }
+  tsr__scope_unbind(t, sums);
+}
+
+/* torch._foreach_norm: sums of parts, which are gone when it returns, and then the norm of each gradient. */
+static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
+  tsr__tape *t = p->tape;
+  gradients g = measure_gradients(t);
+  tsr__shape chunks = TSR__SHAPE(g.count * g.most_chunks);
+  tsr__tensor_id parts =
+      tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
+  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
+    tsr__tensor_id grad = gradient_of(t, i);
+    if (!grad) continue;
+    tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
+    use.scratch[0] = parts;
+    tsr__tensor_id norm = make_scalar(p, use);
+    if (!TSR__VECTOR_PUSH(norms, norm)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+  }
+  tsr__scope_unbind(t, parts);
+}
+
+/* torch.stack: each scalar is an element of a vector. */
+static tsr__tensor_id stack(tsr__program *p, const tsr__tensor_ids *scalars) {
+  tsr__tape *t = p->tape;
+  if (t->status) return 0;
+  tsr__tensor_id all =
+      tsr__tensor_new(t, TSR__KERNEL_CAT, norm_type(p), TSR__SHAPE((uint64_t)scalars->count));
+  for (size_t i = 0; i < scalars->count && !t->status; i++) {
+    tsr__layout place = tsr__layout_dense(TSR__SCALAR);
+    place.offset = i;
+    tsr__tensor_id element = tsr__tensor_view(t, all, place);
+    tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_TO_COPY,
+                                        .op = TSR_NONE,
+                                        .reads = {scalars->items[i]},
+                                        .writes = {element}});
+    tsr__tensor_release(t, element);
+  }
+  return tsr__scope_bind(t, all);
+}
+
+static tsr__tensor_id total_norm(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_ids norms = {0};
+  tsr__scope_enter(t, TSR__PLACE_TOTAL_NORM);
+  if (t->sharding.stage)
+    shared_norms(p, &norms);
+  else
+    each_norm(p, &norms);
+  tsr__tensor_id all = stack(p, &norms);
+  tsr__tensor_id total = make_scalar(p, use_of(TSR__KERNEL_NORM, all));
+  tsr__scope_unbind(t, all);
+  TSR__VECTOR_FREE(&norms);
+  return tsr__scope_leave(t, total);
+}
+
+/* Multiply gradients by most / (norm + 1e-6), if that is less than 1. */
+static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_CLIP_GRADIENTS);
+  tsr__tensor_id sum = make_scalar(p, use_with(TSR__KERNEL_ADD, norm, 1e-6));
+  tsr__tensor_id inverse = make_scalar(p, use_of(TSR__KERNEL_RECIPROCAL, sum));
+  tsr__tensor_id factor = make_scalar(p, use_with(TSR__KERNEL_MUL, inverse, p->options->clip_norm));
+  tsr__scope_unbind(t, inverse);
+  tsr__scope_unbind(t, sum);
+  factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
+  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
+    tsr__tensor_id grad = gradient_of(t, i);
+    if (!grad) continue;
+    tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
+                                        .op = TSR_NONE,
+                                        .reads = {grad, factor},
+                                        .writes = {grad}});
+  }
+  (void)tsr__scope_leave(t, 0);
+}
+
+/* torch.nn.utils.clip_grad_norm_, whose result the program does not keep; on the gradients that the optimizer uses,
+ * in the space where they are. */
+static void clip(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  assert(p->options->clip_norm > 0);
+  tsr__scope_enter(t, TSR__PLACE_CLIP);
+  p->gradient_norm = total_norm(p);
+  clip_gradients(p, p->gradient_norm);
+  (void)tsr__scope_leave(t, 0);
+}
+
+/* The scale grows after many good steps, and shrinks after an overflow. */
+static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
+  uint64_t steps = p->options->loss_scale_window;
+  double window = steps ? (double)steps : 2000;
+  tsr__tape_run(p->tape, &(tsr__kernel_use){.kernel = TSR__KERNEL_UPDATE_SCALE,
+                                            .op = TSR_NONE,
+                                            .scalars = {{TSR__SCALAR_NUMBER, window}},
+                                            .reads = {p->loss_scale, p->good_steps, scaler[1]},
+                                            .writes = {p->loss_scale, p->good_steps}});
+}
+
+/* torch.optim's step, for a range of parameters, where the state is. */
+static void step(tsr__program *p, range r) {
+  tsr__tape *t = p->tape;
+  t->space = t->homes.optimizer;
+  if (p->options->master_weights) make_masters(p, r);
+  switch (p->options->optimizer) {
+  case TSR_OPTIMIZER_ADAMW:
+  case TSR_OPTIMIZER_ADAMW_FOREACH:
+    adamw(p, r, TSR__PLACE_UPDATE_FOREACH, TSR__OP_ADAMW_FOREACH);
+    break;
+  case TSR_OPTIMIZER_ADAMW_LOOP: adamw(p, r, TSR__PLACE_UPDATE_LOOP, TSR__OP_ADAMW_LOOP); break;
+  case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, r, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
+  case TSR_OPTIMIZER_SGD: sgd(p, r); break;
+  }
+  if (p->options->master_weights) store_masters(p, r);
+  t->space = TSR__SPACE_DEVICE;
+}
+
+/* The space in which gradients are unscaled, clipped and widened. */
+static uint8_t space_of_gradients(const tsr__program *p) {
+  const tsr__homes *homes = &p->tape->homes;
+  return p->options->master_weights && homes->optimizer ? homes->optimizer : homes->gradients;
+}
+
+void tsr__program_optimizer(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  const range all = {0, tsr__tape_updated_count(t)};
+  tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
+  bool has_masters = p->options->master_weights;
+  init_states(t);
+  t->space = space_of_gradients(p);
+  if (p->loss_scale) begin_unscale(p, scaler);
+  if (has_masters)
+    widen_gradients(p, all, scaler);
+  else if (p->loss_scale)
+    unscale(p, scaler);
+  if (p->loss_scale) tsr__program_share_overflow(p, scaler[1]);
+  if (p->options->clip_norm > 0) clip(p);
+  step(p, all);
+  tsr__program_share_parameters(p);
+  if (p->loss_scale) update_scale(p, scaler);
+  for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);
+}
+
+/* A hook of the parameter: its own optimizer's step, and zero_grad. */
+void tsr__program_update(void *program, tsr__tensor_id parameter) {
+  static const tsr__tensor_id no_scaler[TSR__OP_OUTPUTS] = {0};
+  tsr__program *p = program;
+  tsr__tape *t = p->tape;
+  size_t i = 0;
+  while (tsr__tape_updated(t, i) != parameter) i++;
+  init_states(t);
+  if (t->status) return;
+  assert(i < tsr__tape_updated_count(t) && !p->loss_scale && !t->states.items[i].is_updated);
+  t->states.items[i].is_updated = true;
+  tsr__scope_enter(t, TSR__PLACE_UPDATE_HOOK);
+  t->space = space_of_gradients(p);
+  if (p->options->master_weights) widen_gradients(p, (range){i, i + 1}, no_scaler);
+  step(p, (range){i, i + 1});
+  tsr__tensor_release(t, tsr__tensor_at(t, parameter)->grad);
+  tsr__tensor_at(t, parameter)->grad = t->states.items[i].gradient = 0;
+  (void)tsr__scope_leave(t, 0);
+}

@@ -1,0 +1,351 @@
+/* largest.c - the largest batch, sequence or model that fits, and the plans on the way from fast to small. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "models/model.h"
+#include "plan/planner.h"
+#include "plan/plan_file.h"
+
+/* ---- sizes ---- */
+
+/* Batches and sequences have units alone. Models have heads and layers in the proportion of the model that was given, as many
+ * units as heads of keys, and then layers beyond that proportion. */
+typedef struct size_at {
+  uint64_t units, extra;
+} size_at;
+
+typedef struct growth {
+  const tsr_model *base, *model; /* as given; of the size that was last asked for */
+  tsr_model *resized;            /* owned; NULL: the base is asked for */
+  tsr_simulate_options how;
+  tsr_planning_options own;
+  tsr_largest_what what;
+  uint64_t budget;
+  uint64_t units; /* of a model to which layers are added; 0: units are looked for */
+} growth;
+
+/* What is counted in steps of more than one. */
+static uint64_t unit_of(tsr_largest_what what) {
+  return what == TSR_LARGEST_SEQUENCE ? 64 : 1;
+}
+
+/* Layers are rounded: as many for each head as the base has. */
+static int resize(growth *g, size_at size, tsr_error *error) {
+  const tsr_model *m = g->base;
+  uint64_t heads = size.units * (m->heads / m->kv_heads);
+  uint64_t layers = (2 * m->layers * heads + m->heads) / (2 * m->heads);
+  assert(g->what == TSR_LARGEST_MODEL && size.units);
+  tsr_model_free(g->resized);
+  g->resized = NULL;
+  g->model = g->base;
+  int status = tsr__model_resized(m, (layers ? layers : 1) + size.extra, heads, &g->resized, error);
+  if (status == 0) g->model = g->resized;
+  return status;
+}
+
+static size_at size_of(const growth *g, uint64_t count) {
+  return g->units ? (size_at){g->units, count} : (size_at){count, 0};
+}
+
+static int grow_to(growth *g, size_at size, tsr_error *error) {
+  uint64_t amount = size.units * unit_of(g->what);
+  g->own.how = &g->how;
+  if (g->what == TSR_LARGEST_MODEL) return resize(g, size, error);
+  assert(amount && !size.extra);
+  if (g->what == TSR_LARGEST_BATCH) g->how.batch = amount;
+  if (g->what == TSR_LARGEST_SEQUENCE) g->how.sequence = amount;
+  return 0;
+}
+
+/* What the answer counts. */
+static int amount_of(growth *g, size_at size, uint64_t *out, tsr_error *error) {
+  *out = size.units * unit_of(g->what);
+  if (g->what != TSR_LARGEST_MODEL || !size.units) return 0;
+  int status = resize(g, size, error);
+  if (status == 0) *out = tsr_model_parameter_count(g->model);
+  return status;
+}
+
+/* A size that the model does not allow does not fit; sizes of models have limits, too. */
+static bool is_refused(int status) {
+  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_LIMIT;
+}
+
+static bool is_no_size(int status) {
+  return status == TSR_ERROR_FORMAT || status == TSR_ERROR_UNSUPPORTED || is_refused(status);
+}
+
+/* A plan that may be the one that fits longest. */
+typedef struct lean_plan {
+  tsr_run_plan *plan; /* owned */
+  uint64_t reserved_bytes;
+} lean_plan;
+
+typedef TSR__VECTOR(lean_plan) lean_plans;
+
+static void release_plans(lean_plans *plans, size_t from) {
+  for (size_t i = from; i < plans->count; i++) tsr_run_plan_free(plans->items[i].plan);
+  plans->count = from;
+}
+
+static int add_lean(lean_plans *plans, const json_t *root, const char *keys, tsr_error *error) {
+  lean_plan one = {NULL, 0};
+  assert(json_is_object(root));
+  json_t *with = tsr__planner_with(root, keys);
+  int status = with ? tsr__planner_parse(with, &one.plan, error) : tsr__fail_memory(error);
+  json_decref(with);
+  if (status) return status;
+  if (TSR__VECTOR_PUSH(plans, one)) return 0;
+  tsr_run_plan_free(one.plan);
+  return tsr__fail_memory(error);
+}
+
+enum { WAYS_TOKENS = 1024, MOST_LEAN = 12 };
+
+/* A beginning from which all ways can be listed: as given for models. Ways depend on the number of tokens, if there are few: those for
+ * many. */
+static int begin_lean(growth *g, tsr_planning **out, tsr_error *error) {
+  uint64_t tokens = g->what == TSR_LARGEST_BATCH ? g->how.sequence : unit_of(g->what);
+  uint64_t units = tokens < WAYS_TOKENS ? WAYS_TOKENS / (tokens ? tokens : 1) : 1;
+  int status = TSR_ERROR_ARGUMENT;
+  if (g->what == TSR_LARGEST_MODEL) {
+    g->own.how = &g->how;
+    return tsr_planning_new(g->base, &g->own, out, error);
+  }
+  for (; units && is_refused(status); units /= 2) {
+    status = grow_to(g, (size_at){units, 0}, error);
+    if (status == 0) status = tsr_planning_new(g->model, &g->own, out, error);
+  }
+  return status;
+}
+
+/* The leanest plan of each way. */
+static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *error) {
+  tsr_planning *planning = NULL;
+  g->own.allow = allow;
+  int status = begin_lean(g, &planning, error);
+  if (status == 0) status = add_lean(plans, planning->base, "{}", error);
+  if (status == 0 && allow) status = tsr__planner_list_ways(planning, error);
+  const char *keys = allow & TSR_ALLOW_RECOMPUTE ? "{\"checkpoint\":\"full\"}" : "{}";
+  for (size_t i = 0; status == 0 && allow && i < planning->ways.count; i++)
+    if (!planning->ways.items[i].narrows)
+      status = add_lean(plans, planning->ways.items[i].root, keys, error);
+  tsr_planning_free(planning);
+  return status;
+}
+
+static int compare_lean(const void *left, const void *right) {
+  const lean_plan *a = left, *b = right;
+  return (a->reserved_bytes > b->reserved_bytes) - (a->reserved_bytes < b->reserved_bytes);
+}
+
+static int measure_lean(growth *g, lean_plan *lean, tsr_error *error) {
+  tsr_run_plan_cost cost;
+  uint64_t over_bytes;
+  int status = tsr__run_plan_measure_within(lean->plan, g->model, &g->how, g->budget, &cost,
+                                            &over_bytes, error);
+  bool is_impossible = is_refused(status) || status == TSR_ERROR_UNSUPPORTED;
+  lean->reserved_bytes = cost.is_possible ? cost.reserved_bytes : UINT64_MAX;
+  return is_impossible ? 0 : status;
+}
+
+/* Keep those that fit, the leanest: what does not fit a size fits no larger one. */
+static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_fit,
+                        tsr_error *error) {
+  size_t kept = 0;
+  int grown = grow_to(g, size_of(g, count), error);
+  *is_fit = false;
+  if (grown) return is_no_size(grown) ? 0 : grown;
+  for (size_t i = 0; i < plans->count; i++) {
+    int status = measure_lean(g, &plans->items[i], error);
+    if (status) return status;
+    kept += plans->items[i].reserved_bytes <= g->budget;
+  }
+  *is_fit = kept > 0;
+  if (!kept) return 0;
+  qsort(plans->items, plans->count, sizeof *plans->items, compare_lean);
+  release_plans(plans, kept < MOST_LEAN ? kept : MOST_LEAN);
+  assert(plans->count && plans->items[0].reserved_bytes <= g->budget);
+  return 0;
+}
+
+/* Whether one of them fits, the leanest of a smaller size first. */
+static int fits_any(growth *g, uint64_t count, lean_plans *plans, bool *is_fit, tsr_error *error) {
+  int grown = grow_to(g, size_of(g, count), error);
+  *is_fit = false;
+  if (grown) return is_no_size(grown) ? 0 : grown;
+  for (size_t i = 0; i < plans->count && !*is_fit; i++) {
+    int status = measure_lean(g, &plans->items[i], error);
+    if (status) return status;
+    *is_fit = plans->items[i].reserved_bytes <= g->budget;
+  }
+  return 0;
+}
+
+/* The most that fit, 0 if one does not: doubled until they do not, then halved between. */
+static int most_of(growth *g, lean_plans *plans, uint64_t *out, tsr_error *error) {
+  uint64_t fit = 0, more = 1;
+  bool is_fit = true;
+  while (is_fit && more <= UINT64_C(1) << 24) {
+    int status = keep_fitting(g, more, plans, &is_fit, error);
+    if (status) return status;
+    if (is_fit) fit = more;
+    if (is_fit) more *= 2;
+  }
+  while (more - fit > 1) {
+    uint64_t middle = fit + (more - fit) / 2;
+    int status = fits_any(g, middle, plans, &is_fit, error);
+    if (status) return status;
+    *(is_fit ? &fit : &more) = middle;
+  }
+  assert(more == fit + 1 || fit > UINT64_C(1) << 23);
+  *out = fit;
+  return 0;
+}
+
+/* The largest size for which one of the leanest plans fits. Of models, the largest in proportion, and layers on top of it. */
+static int most(growth *g, unsigned allow, size_at *out, tsr_error *error) {
+  lean_plans plans = {0};
+  *out = (size_at){0, 0};
+  g->units = 0;
+  int status = list_lean(g, allow, &plans, error);
+  /* As it is, the model may need another precision. */
+  bool is_refused_at_all = is_refused(status) || (!allow && status == TSR_ERROR_UNSUPPORTED);
+  if (status == 0) status = most_of(g, &plans, &out->units, error);
+  if (status == 0 && out->units && g->what == TSR_LARGEST_MODEL) {
+    g->units = out->units;
+    status = most_of(g, &plans, &out->extra, error);
+  }
+  g->units = 0;
+  release_plans(&plans, 0);
+  TSR__VECTOR_FREE(&plans);
+  return is_refused_at_all ? 0 : status;
+}
+
+/* Whether the model allows no more, whatever the memory. */
+static bool is_models_limit(growth *g, size_at size) {
+  tsr_run_plan *plan = NULL;
+  tsr_run_plan_cost cost;
+  tsr_error ignored;
+  bool is_model = g->what == TSR_LARGEST_MODEL;
+  size_at next =
+      is_model && size.units ? (size_at){size.units, size.extra + 1} : (size_at){size.units + 1, 0};
+  int status = grow_to(g, next, &ignored);
+  if (status) return is_no_size(status);
+  if (is_model || tsr_run_plan_parse("{\"version\":1}", 13, &plan, &ignored)) return false;
+  status = tsr_run_plan_measure(plan, g->model, &g->how, &cost, &ignored);
+  tsr_run_plan_free(plan);
+  return status == TSR_ERROR_ARGUMENT;
+}
+
+static void make_smaller(size_at *size) {
+  assert(size->units);
+  if (size->extra)
+    size->extra--;
+  else
+    size->units--;
+}
+
+/* The plan for that size. Where the least plan is not among those of the search, for less. The answer has the model. */
+static int solve(growth *g, size_at *size, unsigned allow, tsr_largest *out, tsr_error *error) {
+  for (; size->units; make_smaller(size)) {
+    tsr_planned_release(&out->planned);
+    tsr_planning_free(out->planning);
+    out->planning = NULL;
+    tsr_model_free(out->model);
+    out->model = NULL;
+    int status = grow_to(g, *size, error);
+    if (status) return status;
+    out->model = g->resized;
+    g->resized = NULL;
+    g->own.allow = allow;
+    out->how = g->how;
+    g->own.how = &out->how;
+    status = tsr_planning_new(g->model, &g->own, &out->planning, error);
+    if (status == 0) status = tsr_planning_solve(out->planning, g->budget, &out->planned, error);
+    if (status || out->planned.verdict != TSR_PLANNING_DOES_NOT_FIT) return status;
+  }
+  return 0;
+}
+
+int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *options,
+                         tsr_largest_what what, uint64_t budget_bytes, tsr_largest *out,
+                         tsr_error *error) {
+  growth g = {.base = model, .model = model, .what = what, .budget = budget_bytes};
+  tsr_largest found = {.what = what};
+  size_at as_is = {0, 0}, size = {0, 0};
+  if (tsr_model_is_traced(model))
+    return tsr__fail(
+        error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+        "a step graph has the batch that it was traced with: trace it with another one");
+  g.own = *options;
+  g.how = *options->how;
+  /* In parts, any batch fits that one sequence of it does. */
+  unsigned allow = options->allow;
+  if (what == TSR_LARGEST_BATCH) allow &= ~(unsigned)TSR_ALLOW_ACCUMULATE;
+  int status = most(&g, 0, &as_is, error);
+  if (status == 0) status = most(&g, allow, &size, error);
+  if (status == 0) found.is_models_limit = is_models_limit(&g, size);
+  if (status == 0) status = amount_of(&g, as_is, &found.as_is, error);
+  if (status == 0) status = solve(&g, &size, allow, &found, error);
+  if (status == 0) status = amount_of(&g, size, &found.size, error);
+  tsr_model_free(g.resized);
+  if (status)
+    tsr_largest_release(&found);
+  else
+    *out = found;
+  return status;
+}
+
+void tsr_largest_release(tsr_largest *largest) {
+  tsr_planned_release(&largest->planned);
+  tsr_planning_free(largest->planning);
+  tsr_model_free(largest->model);
+  *largest = (tsr_largest){.size = 0};
+}
+
+/* ---- the front ---- */
+
+/* The next budget is at least this part of what was found below it. */
+enum { PARTS = 20 };
+
+static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, bool *fits,
+                     uint64_t *least_bytes, tsr_error *error) {
+  tsr_planned *point = &front->points[front->count];
+  int status = tsr_planning_solve(planning, budget, point, error);
+  if (status) return status;
+  *fits = point->verdict != TSR_PLANNING_DOES_NOT_FIT;
+  *least_bytes = point->with.reserved_bytes;
+  assert(!*fits || *least_bytes <= budget);
+  if (*fits)
+    front->count++;
+  else
+    tsr_planned_release(point);
+  return 0;
+}
+
+/* Where nothing fits any more, what takes least was tried as well: the last point, if it is below. */
+int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error) {
+  tsr_front *front = out;
+  uint64_t budget = UINT64_MAX, last = UINT64_MAX, bytes;
+  bool fits = true;
+  int status = 0;
+  front->count = 0;
+  while (status == 0 && fits && front->count < TSR_FRONT_POINTS - 1) {
+    status = add_point(planning, front, budget, &fits, &bytes, error);
+    if (status || !fits) break;
+    last = bytes;
+    budget = bytes - bytes / PARTS - 1;
+  }
+  if (status == 0 && !fits && bytes < last && front->count)
+    status = add_point(planning, front, bytes, &fits, &bytes, error);
+  if (status) tsr_front_release(front);
+  return status;
+}
+
+void tsr_front_release(tsr_front *front) {
+  for (size_t i = 0; i < front->count; i++) tsr_planned_release(&front->points[i]);
+  front->count = 0;
+}

@@ -1,0 +1,15 @@
+/* reports.h - print an answer of the engine, as text for a person or as JSON for a program. */
+#ifndef TSR_ENGINE_QUESTIONS_REPORTS_H
+#define TSR_ENGINE_QUESTIONS_REPORTS_H
+
+#include "tessera/output.h"
+#include "tessera/unstable/input.h"
+#include "tessera/unstable/simulation.h"
+
+/* `input` contains the model's name and the simulation's snapshot; `capacity_bytes` is the limit of
+ * the simulation, 0 for none. */
+int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *simulation,
+                         uint64_t capacity_bytes, uint64_t top, const tsr_report_options *options,
+                         tsr_write_fn *write, void *context, tsr_error *error);
+
+#endif

@@ -1,0 +1,384 @@
+/* question.c - the row of "simulate": what will a training run take, before anything has run? */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/number.h"
+#include "ask/question.h"
+#include "questions/reports.h"
+#include "tessera/unstable/runs.h"
+#include "tessera/unstable/simulation.h"
+
+static const tsr_parameter parameters[] = {
+    {.name = "model",
+     .is_operand = true,
+     .kind = TSR_PARAMETER_MODEL,
+     .argument = "MODEL",
+     .help = "A model's name, its config.json, or a step graph."},
+    {.name = "settings",
+     .option = "set",
+     .kind = TSR_PARAMETER_SETTING,
+     .argument = "CONF",
+     .help = "Allocator settings of the run, in the syntax of PYTORCH_CUDA_ALLOC_CONF."},
+    {.name = "capacity",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited). A run "
+             "that needs more ends in an oom event."},
+    {.name = "batch",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Sequences per batch (default: 1).",
+     .fallback = 1,
+     .least = 1},
+    {.name = "seq",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Tokens per sequence (default: 512).",
+     .fallback = 512,
+     .least = 1},
+    {.name = "steps",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Optimizer steps (default: 3; the first has no optimizer state yet).",
+     .fallback = 3,
+     .least = 1},
+    {.name = "eval_steps",
+     .option = "eval-steps",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help =
+         "Evaluate after every N steps: without gradients and dropout, batch after batch, while "
+         "gradients and outputs of the training step are still there (default: never).",
+     .least = 1},
+    {.name = "eval_batch",
+     .option = "eval-batch",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Sequences per batch of an evaluation (default: as many as in a forward of training).",
+     .least = 1},
+    TSR_RUN_BOOK("torch"),
+    TSR_RUN_PARAMETERS,
+    TSR_PLAN_PARAMETERS,
+    {.name = "rank",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Which of --ranks is simulated, from 0 (default). With -o, all of them are, and each "
+             "has a "
+             "snapshot of its own."},
+    {.name = "gpu",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "CARD",
+     .help = "The card: which attention kernel and which workspaces PyTorch takes there, and an "
+             "estimate of "
+             "the time of a step: " TSR_GPU_WORDS " (default: an A100's memory, and no time).",
+     .choices = TSR_GPU_CHOICES},
+    {.name = "rates",
+     .kind = TSR_PARAMETER_FILE,
+     .argument = "FILE",
+     .help = "Estimate the time of a step for the machine on which train --write-rates wrote FILE, "
+             "from "
+             "its measured rates."},
+    TSR_RUN_LINK,
+    {.name = "fresh_process",
+     .option = "fresh-process",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Assume that nothing ran before the recording, so that cuBLAS allocates its "
+             "workspaces during it."},
+    {.name = "checkpoint_modules",
+     .option = "checkpoint-modules",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NAME",
+     .help = "For a step graph: checkpoint each call of the modules with this name or class, such "
+             "as model.layers.* or LlamaDecoderLayer, with use_reentrant=False."},
+    {.name = "offload_modules",
+     .option = "offload-modules",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NAME",
+     .help = "For a step graph: keep what these modules save for backward in the host's memory, as "
+             "torch.autograd.graph.save_on_cpu() does."},
+    {.name = "optimizer_form",
+     .option = "optimizer-form",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "FORM",
+     .help = "For a step graph: whether the optimizer works on lists of tensors (foreach), on one "
+             "parameter after another (loop), or in one kernel (fused).",
+     .choices = (const char *const[]){"foreach", "loop", "fused", NULL}},
+    {.name = "categories",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Write the true category of each allocation into the snapshot."},
+};
+
+static_assert(TSR_LEAK_NONE == 0 && TSR_LEAK_GRAPH == 1 && TSR_LEAK_OUTPUTS == 2 &&
+                  TSR_LEAK_SHELL == 3 && TSR_LEAK_BATCHES == 4,
+              "the words of `leak` are in the order of its enum");
+static_assert(TSR_OPTIMIZER_FORM_TRACED == 0 && TSR_OPTIMIZER_FORM_FOREACH == 1 &&
+                  TSR_OPTIMIZER_FORM_LOOP == 2 && TSR_OPTIMIZER_FORM_FUSED == 3,
+              "the words of `optimizer_form` are in the order of its enum, from 1");
+static_assert(TSR_BOOK_TORCH == 0 && TSR_BOOK_OWN == 1,
+              "the words of `book` are in the order of its enum");
+
+typedef struct simulated {
+  tsr_simulation *simulation;
+  uint64_t capacity_bytes, top;
+} simulated;
+
+/* Of a traced step, the program has decided the rest. */
+static int check_traced(const tsr_params *params, tsr_error *error) {
+  static const char *const open[] = {"model",
+                                     "settings",
+                                     "capacity",
+                                     "steps",
+                                     "plan",
+                                     "gpu",
+                                     "profile",
+                                     "fresh_process",
+                                     "categories",
+                                     "checkpoint_modules",
+                                     "offload_modules",
+                                     "optimizer_form"};
+  for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
+    const char *name = parameters[i].name;
+    bool is_open = false;
+    for (size_t k = 0; k < sizeof open / sizeof *open; k++) is_open |= strcmp(name, open[k]) == 0;
+    if (is_open || !tsr_params_has(params, name)) continue;
+    char format[96];
+    (void)snprintf(format, sizeof format, "{=%s} does not apply to a step graph, which is %%s",
+                   name);
+    return tsr_params_fail(params, error, format, "simulated as it was traced");
+  }
+  return 0;
+}
+
+static int check(const tsr_params *params, tsr_error *error) {
+  tsr_offload ignored;
+  unsigned flags;
+  const tsr_model *model = tsr_params_model(params, "model");
+  int status = model && tsr_model_is_traced(model) ? check_traced(params, error) : 0;
+  if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
+  if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
+  if (status) return status;
+  bool has_batch = tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
+                   tsr_params_count(params, "accumulate");
+  if (has_batch && tsr_params_count(params, "steps")) return 0;
+  if (has_batch) return tsr_params_fail(params, error, "{steps} must be at least 1");
+  return tsr_params_fail(params, error,
+                         "{batch}, {seq}, {steps} and {accumulate} must be at least 1");
+}
+
+/* One word of the list, which ends at `end`. */
+static bool read_home(const char *word, size_t length, tsr_offload *out) {
+  static const char *const names[] = {"optimizer", "gradients", "parameters", "activations"};
+  tsr_space *const homes[] = {&out->optimizer, &out->gradients, &out->parameters,
+                              &out->activations};
+  const char *colon = memchr(word, ':', length);
+  size_t name = colon ? (size_t)(colon - word) : length;
+  bool is_disk = colon && tsr_word_is(colon + 1, length - name - 1, "disk");
+  if (colon && !is_disk && !tsr_word_is(colon + 1, length - name - 1, "host")) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!tsr_word_is(word, name, names[i])) continue;
+    *homes[i] = is_disk ? TSR_SPACE_DISK : TSR_SPACE_HOST;
+    return true;
+  }
+  return false;
+}
+
+int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
+  tsr_offload homes = {.optimizer = TSR_SPACE_DEVICE};
+  for (const char *word = text; word && *word;) {
+    size_t length = strcspn(word, ",");
+    if (!read_home(word, length, &homes))
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "'%.*s' cannot be offloaded: choose from optimizer, gradients, parameters "
+                       "and activations; :host may follow each, and :disk activations",
+                       (int)(length < 40 ? length : 40), word);
+    word += length + (word[length] == ',');
+  }
+  *out = homes;
+  return 0;
+}
+
+static const struct {
+  tsr_in_place which;
+  const char *word;
+} in_place_words[] = {{TSR_IN_PLACE_ADD, "add"},
+                      {TSR_IN_PLACE_DROPOUT, "dropout"},
+                      {TSR_IN_PLACE_GELU, "gelu"},
+                      {TSR_IN_PLACE_SILU, "silu"},
+                      {TSR_IN_PLACE_PRODUCT, "product"}};
+enum { IN_PLACE_WORDS = sizeof in_place_words / sizeof *in_place_words };
+
+const char *tsr_in_place_word(tsr_in_place which) {
+  for (size_t i = 0; i < IN_PLACE_WORDS; i++)
+    if (in_place_words[i].which == which) return in_place_words[i].word;
+  return "";
+}
+
+int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error) {
+  unsigned flags = 0;
+  for (const char *word = text; word && *word;) {
+    size_t length = strcspn(word, ","), i = 0;
+    while (i < IN_PLACE_WORDS && !tsr_word_is(word, length, in_place_words[i].word)) i++;
+    if (i == IN_PLACE_WORDS)
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "'%.*s' cannot be in place: add, dropout, gelu, silu and product can",
+                       (int)(length < 40 ? length : 40), word);
+    flags |= in_place_words[i].which;
+    word += length + (word[length] == ',');
+  }
+  *out = flags;
+  return 0;
+}
+
+int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
+                            tsr_simulate_options *out, tsr_error *error) {
+  int leak = tsr_params_choice(params, "leak"), book = tsr_params_choice(params, "book");
+  int status = tsr_run_plan_of(params, plan, error);
+  if (status) return status;
+  *out = (tsr_simulate_options){.struct_bytes = sizeof *out,
+                                .batch = tsr_params_count(params, "batch"),
+                                .sequence = tsr_params_count(params, "seq"),
+                                .steps = tsr_params_count(params, "steps"),
+                                .capacity_bytes = tsr_params_count(params, "capacity"),
+                                .leak = leak < 0 ? TSR_LEAK_NONE : (tsr_simulate_leak)leak,
+                                .book = book < 0 ? TSR_BOOK_TORCH : (tsr_simulate_book)book,
+                                .profile = tsr_params_flag(params, "profile")};
+  tsr_run_plan_options(*plan, out);
+  return 0;
+}
+
+const char *tsr_params_gpu(const tsr_params *params) {
+  tsr_gpu gpu;
+  int index = tsr_params_choice(params, "gpu");
+  return index >= 0 && tsr_gpu_at((size_t)index, &gpu) ? gpu.name : NULL;
+}
+
+int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error) {
+  const char *path;
+  size_t size;
+  const char *text =
+      tsr_params_has(params, "rates") ? tsr_params_file(params, "rates", &path, &size) : NULL;
+  *out = NULL;
+  int status = text ? tsr_rates_parse(text, size, out, error) : 0;
+  if (status == 0 || !error) return status;
+  tsr_error cause = *error;
+  return tsr__fail(error, (tsr_status)status, cause.offset, "%.200s: %s", path, cause.message);
+}
+
+int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error) {
+  static const struct {
+    const char *unit;
+    double bytes;
+  } units[] = {{"GB/s", 1e9}, {"Gb/s", 1e9 / 8}};
+  const char *text = tsr_params_text(params, "link");
+  char digits[32];
+  double number = 0;
+  how->link_bytes_per_s = 0;
+  if (!text) return 0;
+  if (how->ranks < 2) return tsr_params_fail(params, error, "{=link} needs {ranks}, 2 at least");
+  size_t length = strspn(text, "0123456789."), unit = 0;
+  const char *after = text + length + strspn(text + length, " ");
+  while (unit < sizeof units / sizeof *units && strcmp(after, units[unit].unit) != 0) unit++;
+  bool is_known = unit < sizeof units / sizeof *units && length && length < sizeof digits;
+  if (is_known) {
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+  }
+  if (!is_known || !tsr__read_real(digits, &number) || !(number > 0 && number <= 1e6))
+    return tsr_params_fail(params, error,
+                           "{=link} takes a rate such as 50GB/s or 400Gb/s, not '%.40s'", text);
+  how->link_bytes_per_s = number * units[unit].bytes;
+  return 0;
+}
+
+static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,
+                      tsr_error *error) {
+  size_t settings;
+  int status = tsr_simulate_options_of(params, plan, how, error);
+  if (status) return status;
+  how->rank = tsr_params_count(params, "rank");
+  how->eval_steps = tsr_params_count(params, "eval_steps");
+  how->eval_batch = tsr_params_count(params, "eval_batch");
+  how->fresh_process = tsr_params_flag(params, "fresh_process");
+  how->categories = tsr_params_flag(params, "categories");
+  how->gpu = tsr_params_gpu(params);
+  how->checkpoint_modules = tsr_params_text(params, "checkpoint_modules");
+  how->offload_modules = tsr_params_text(params, "offload_modules");
+  how->optimizer_form = (tsr_optimizer_form)(tsr_params_choice(params, "optimizer_form") + 1);
+  const tsr_allocator_settings *given = tsr_params_settings(params, "settings", &settings);
+  if (settings) how->settings = *given;
+  return settings ? 0 : tsr_allocator_settings_parse(NULL, &how->settings, error);
+}
+
+static void release(void *value) {
+  simulated *run = value;
+  tsr_simulation_free(run->simulation);
+  tsr__free(run);
+}
+
+static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
+  tsr_simulate_options how;
+  tsr_run_plan *plan = NULL;
+  tsr_rates *rates = NULL;
+  simulated *run = TSR__NEW(simulated);
+  if (!run) return tsr__fail_memory(error);
+  run->top = tsr_params_count(asked->params, "top");
+  int status = options_of(asked->params, &plan, &how, error);
+  if (status == 0) status = tsr_params_rates(asked->params, &rates, error);
+  if (status == 0) status = tsr_params_link(asked->params, &how, error);
+  how.rates = rates;
+  if (status == 0)
+    status = tsr_simulate(tsr_params_model(asked->params, "model"), &how, &run->simulation, error);
+  if (status == 0) run->capacity_bytes = how.capacity_bytes;
+  tsr_run_plan_free(plan);
+  tsr_rates_free(rates);
+  if (status)
+    release(run);
+  else
+    *out = run;
+  return status;
+}
+
+static int report(const tsr__report_call *call, tsr_error *error) {
+  const simulated *run = call->value;
+  return tsr__report_simulate(call->inputs, run->simulation, run->capacity_bytes, run->top,
+                              call->options, call->write, call->context, error);
+}
+
+static const tsr_snapshot *snapshot(const void *value) {
+  return ((const simulated *)value)->simulation->snapshot;
+}
+
+const tsr__question_row tsr__question_simulate = {
+    .about =
+        {.name = "simulate",
+         .summary = "what will a training run need, before anything has run?",
+         .description =
+             "Runs the training steps of a model without a device, with the same memory requests "
+             "as PyTorch and transformers, byte for byte, and shows the peak, when it occurs, and "
+             "what its memory is for. With -o it writes the snapshot that PyTorch would have "
+             "recorded: every other command, Mosaic and PyTorch's own viewer read it.\n\n"
+             "MODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or one of these "
+             "names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, llama-2-13b, llama-2-70b, "
+             "llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, "
+             "gpt2-bytes. It can also be a step graph, which tessera.trace() in Python writes for "
+             "any PyTorch program.\n\n"
+             "With --capacity, a run that does not fit ends where PyTorch's would, in an oom "
+             "event. The exit status is 0 then, too: the question is answered, with fits in JSON. "
+             "'tessera plan MODEL --budget SIZE' exits with 1 if nothing fits.",
+         TSR__PARAMETERS(parameters),
+         .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
+                       "what will fine-tuning GPT-2 need?"},
+                      {"tessera simulate llama-3-8b --dtype bf16 --seq 4096 --checkpoint full "
+                       "--capacity 80GiB",
+                       "does it fit on that card?"},
+                      {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
+                       "a snapshot of five steps"}}},
+    .check = check,
+    .ask = ask,
+    .report = report,
+    .free = release,
+    .snapshot = snapshot,
+};

@@ -1,0 +1,879 @@
+/* train.c - tsr_train: a model, a text and options become a run of the executor.
+ *
+ *   model, options ─► program ─► tape (one step) ─► executor ─► steps
+ *   data ─► batches ──────────────────────────────────┘ └─► recorder ─► snapshot
+ *
+ * Each use of random numbers - weights, places, dropout - has keys of its own, made from the
+ * seed, so that changing one does not change the others. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/machine.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/os.h"
+#include "base/pool.h"
+#include "exec/placed.h"
+#include "exec/profile.h"
+#include "exec/record.h"
+#include "exec/run.h"
+#include "exec/simulate.h"
+#include "kernels/fast.h"
+#include "kernels/random.h"
+#include "models/program.h"
+#include "exec/rates.h"
+#include "tessera/unstable/training.h"
+#include "torch/torch.h"
+#include "train/batches.h"
+#include "train/fill.h"
+#include "train/ops.h"
+#include "train/processes.h"
+#include "train/products.h"
+#include "train/shards.h"
+#include "train/state.h"
+
+/* Uses of the seed; steps have their own numbers, from 1 on. */
+#define KEY_WEIGHTS UINT64_MAX
+#define KEY_PLACES  (UINT64_MAX - 1)
+
+typedef struct training {
+  const tsr_simulate_options *run;
+  const tsr_train_options *options;
+  tsr__tape tape;
+  tsr__run_options program_options;
+  tsr__program program;
+  tsr__recorder *recorder;
+  tsr__thread_pool *pool;
+  tsr__products products;
+  tsr__batches batches;
+  uint64_t data_hash;
+  int data_status; /* of the next step's tokens */
+  tsr_error data_error;
+  tsr__weight_list weights;
+  tsr__saved saved; /* what it begins with */
+  tsr_train_state state;
+  uint64_t weights_key;
+  uint64_t parameters_filled;
+  uint64_t predicted_peak_bytes;
+  uint64_t *run_ns; /* by run, if ops are wanted */
+  tsr__comm *comm;  /* to the other ranks, or NULL; of `options->processes`, if there are any */
+  char *room;       /* for a parameter of which this rank has a part */
+  int rank_status;  /* of what ranks do between steps */
+  tsr_error rank_error;
+  uint64_t sent_before; /* bytes, when the step began */
+  tsr_train_rank took;
+  bool has_failed;      /* and other ranks know */
+  bool is_not_to_blame; /* another rank could not begin, and has the reason */
+  tsr_training out;
+} training;
+
+/* The learning rate of a step. */
+static double rate_of(const training *t, uint64_t step) {
+  const tsr_train_options *o = t->options;
+  double full = o->learning_rate > 0 ? o->learning_rate : 1e-3, pi = 3.14159265358979323846;
+  uint64_t warm = o->warmup_steps, steps = t->run->steps;
+  if (step <= warm) return full * (double)step / (double)warm;
+  double done = (double)(step - warm - 1) / (double)(steps > warm ? steps - warm : 1);
+  switch (o->schedule) {
+  case TSR_TRAIN_CONSTANT: break;
+  case TSR_TRAIN_COSINE: return full * 0.5 * (1 + cos(pi * done));
+  case TSR_TRAIN_LINEAR: return full * (1 - done);
+  }
+  return full;
+}
+
+/* Set the path that a failure is about, for the caller's message. */
+static void blame(const training *t, const char *path) {
+  if (t->options->subject) *t->options->subject = path;
+}
+
+static const char *path_of_weights(const training *t) {
+  return t->options->resume ? t->options->resume : t->options->weights;
+}
+
+/* ---- weights ---- */
+
+typedef struct filler {
+  training *t;
+  const tsr__executor *executor;
+} filler;
+
+/* Compute the whole parameter, then copy this rank's part of it. */
+static void fill_part(const filler *f, tsr__tensor_id tensor, const tsr__initial_value *initial,
+                      uint64_t key) {
+  const tsr__tape *tape = &f->t->tape;
+  size_t i = 0;
+  while (tape->parameters.items[i] != tensor) i++;
+  assert(i < tape->parameters.count && f->t->room);
+  tsr__tensor_id owned = tsr__tape_updated(tape, tape->sharding.pieces.items[i].unit);
+  tsr__kernel_tensor part = tsr__executor_tensor(f->executor, owned);
+  tsr__kernel_tensor whole = {.data = f->t->room,
+                              .dtype = part.dtype,
+                              .layout = tsr__layout_dense(tsr__tensor_shape(tape, tensor))};
+  tsr__fill_tensor(&whole, f->t->pool, initial, key);
+  tsr__shards_put(tape, i, &whole, &part);
+}
+
+static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
+  const filler *f = context;
+  bool is_parameter = tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
+  bool is_read = f->t->saved.weights.file_count && is_parameter;
+  /* Buffers differ between rule books; random weights do not. */
+  uint64_t key =
+      tsr__random_key(f->t->weights_key, is_parameter ? ++f->t->parameters_filled : UINT64_MAX);
+  if (is_read) return;
+  if (is_parameter && f->t->tape.sharding.stage == 3)
+    fill_part(f, tensor, initial, key);
+  else
+    tsr__fill(f->executor, tensor, initial, key);
+}
+
+static int load(void *context, const tsr__executor *executor, tsr_error *error) {
+  training *t = context;
+  filler f = {t, executor};
+  tsr__shards_clear(&t->tape, executor);
+  tsr__program_initials(&t->program, fill, &f);
+  int status = tsr__saved_load(&t->saved, &t->program, &t->weights, executor, error);
+  if (status) blame(t, path_of_weights(t));
+  return status;
+}
+
+static int restore(void *context, const tsr__executor *executor, tsr__tensor_id tensor,
+                   tsr_error *error) {
+  training *t = context;
+  int status = tsr__saved_restore(&t->saved, &t->program, &t->weights, executor, tensor, error);
+  if (status) blame(t, path_of_weights(t));
+  return status;
+}
+
+/* Open the weights or the saved run that training starts from. */
+static int open_saved(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  int status = 0;
+  blame(t, path_of_weights(t));
+  if (o->resume)
+    status = tsr__saved_open(o->resume, &t->saved, error);
+  else if (o->weights)
+    status = tsr__saved_open_weights(o->weights, &t->saved, error);
+  t->out.steps_before = t->saved.steps;
+  if (status == 0 && t->saved.steps >= t->run->steps)
+    status =
+        tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                  "the run in %.200s has already made %llu steps; %llu in total are requested",
+                  o->resume, (unsigned long long)t->saved.steps, (unsigned long long)t->run->steps);
+  if (status == 0) blame(t, NULL);
+  return status;
+}
+
+/* Before the run: the names of the weights, and whether the files have them. */
+static int check_saved(training *t, tsr_error *error) {
+  int status = tsr__weights_list(&t->program, &t->weights, error);
+  if (status) return status;
+  status = tsr__saved_check(&t->saved, &t->program, &t->weights, error);
+  if (status) blame(t, path_of_weights(t));
+  return status;
+}
+
+/* ---- data ---- */
+
+/* Refuse other data: a resumed run would give other results. */
+static int check_data(const training *t, tsr_error *error) {
+  const tsr__saved *saved = &t->saved;
+  uint64_t count = t->batches.tokens.count;
+  const char *remedy = "to resume with it anyway, name it with --data";
+  if (!saved->data_tokens || t->options->accepts_other_data) return 0;
+  if (saved->data_tokens != count)
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                     "not the data of the saved run: %llu tokens instead of %llu; %s",
+                     (unsigned long long)count, (unsigned long long)saved->data_tokens, remedy);
+  if (saved->data_hash != t->data_hash)
+    return tsr__fail(
+        error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+        "not the data of the saved run: the same number of tokens, but different ones; %s", remedy);
+  return 0;
+}
+
+static int open_data(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  tsr__batches *b = &t->batches;
+  uint64_t vocabulary = t->program.model->vocabulary;
+  *b = (tsr__batches){.sequence = t->program.sequence,
+                      .batch = t->program.batch,
+                      .accumulate = t->program.accumulate,
+                      .ranks = t->run->ranks,
+                      .rank = t->run->rank,
+                      .key = tsr__random_key(o->seed, KEY_PLACES),
+                      .is_sequential = o->order == TSR_TRAIN_SEQUENTIAL};
+  blame(t, o->data);
+  int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
+                                          &b->tokens, error)
+                       : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
+  if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
+  if (status == 0) status = check_data(t, error);
+  if (status == 0) status = tsr__batches_init(b, error);
+  if (status == 0) status = tsr__batches_read(b, t->saved.steps + 1, error);
+  if (status == 0) blame(t, NULL);
+  return status;
+}
+
+static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, uint32_t which) {
+  const training *t = context;
+  (void)step;
+  return which == 2 ? NULL : tsr__batches_at(&t->batches, micro_batch);
+}
+
+/* Read the next step's tokens, so that a file which fails ends the run between two steps. */
+static void read_ahead(training *t, uint64_t step) {
+  if (step == t->run->steps) return;
+  t->data_status = tsr__batches_read(&t->batches, step + 1, &t->data_error);
+  if (t->data_status) blame(t, t->options->data);
+}
+
+static uint64_t tokens_of_step(const training *t) {
+  uint64_t ranks = t->run->ranks ? t->run->ranks : 1;
+  return t->program.batch * t->program.sequence * t->program.accumulate * ranks;
+}
+
+static void note_step(training *t, const tsr__executed_step *step) {
+  if (!t->out.steps_done++) t->out.first_loss = step->loss;
+  t->out.last_loss = step->loss;
+  t->out.token_count += tokens_of_step(t);
+  t->out.data_bytes = t->batches.filled_bytes;
+  read_ahead(t, step->step);
+}
+
+/* Rank 0 decides what follows a step; the others help to save it. */
+static bool end_step(training *t, bool goes_on) {
+  if (!t->comm) return goes_on;
+  bool is_first = tsr__comm_rank(t->comm) == 0;
+  const tsr__executor *executor = t->state.executor;
+  t->rank_status = is_first
+                       ? tsr__shards_end(t->comm, goes_on, &t->rank_error)
+                       : tsr__shards_serve(t->comm, &t->tape, executor, &goes_on, &t->rank_error);
+  t->sent_before = tsr__comm_sent_bytes(t->comm);
+  return goes_on && !t->rank_status;
+}
+
+static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
+  training *t = context;
+  if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
+  t->out.is_diverged = step->is_diverged;
+  t->state = (tsr_train_state){.program = &t->program,
+                               .weights = &t->weights,
+                               .executor = executor,
+                               .comm = t->comm,
+                               .steps = step->step - step->is_diverged,
+                               .updates = step->updates,
+                               .data_tokens = t->batches.tokens.count,
+                               .data_hash = t->data_hash};
+  if (!step->is_diverged) note_step(t, step);
+  tsr_train_step seen = {.step = step->step,
+                         .steps = t->run->steps,
+                         .loss = step->loss,
+                         .is_skipped = step->is_skipped,
+                         .gradient_norm = step->gradient_norm,
+                         .token_count = tokens_of_step(t),
+                         .is_diverged = step->is_diverged,
+                         .learning_rate = rate_of(t, step->step),
+                         .allocated_bytes = step->block_bytes,
+                         .peak_bytes = step->peak_bytes,
+                         .parameter_count = t->out.parameter_count,
+                         .rank_count = t->comm ? tsr__comm_size(t->comm) : 1,
+                         .predicted_peak_bytes = t->predicted_peak_bytes,
+                         .predicted_reserved_bytes = t->out.predicted_reserved_bytes,
+                         .products = t->products.chosen,
+                         .products_text = t->products.text,
+                         .state = step->is_torn ? NULL : &t->state,
+                         .is_interrupted = step->is_interrupted,
+                         .is_last = step->step == t->run->steps || step->is_diverged ||
+                                    t->data_status || step->is_interrupted};
+  bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
+  tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
+  bool is_updated = !step->is_skipped && !step->is_diverged;
+  t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->tape, is_updated);
+  goes_on = end_step(t, goes_on);
+  return goes_on && !step->is_diverged && !t->data_status;
+}
+
+/* ---- what is refused ---- */
+
+static uint64_t steps_to_do(const training *t) {
+  assert(t->saved.steps < t->run->steps);
+  return t->run->steps - t->saved.steps;
+}
+
+static int predict_placed(training *t, tsr_error *error) {
+  tsr__placement placement;
+  uint64_t capacity = t->run->capacity_bytes;
+  bool ok = tsr__placement_solve(&t->tape, &placement);
+  t->out.predicted_reserved_bytes = placement.total_bytes;
+  t->out.bound_bytes = placement.bound_bytes;
+  tsr__placement_release(&placement);
+  if (!ok) return tsr__fail_memory(error);
+  if (!capacity || t->out.predicted_reserved_bytes <= capacity) return 0;
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  return tsr__fail(
+      error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "placed memory needs %s, and the run may use %s",
+      tsr__format_size(t->out.predicted_reserved_bytes, needed), tsr__format_size(capacity, has));
+}
+
+/* Refuse a run that the system would end with a signal when its memory is touched. */
+static int check_machine(uint64_t needs_bytes, tsr_error *error) {
+  uint64_t all_bytes = tsr__os_memory_bytes();
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  tsr__format_size(needs_bytes, needed);
+  if (all_bytes && needs_bytes > all_bytes)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "the run needs %s of memory, and this machine has %s", needed,
+                     tsr__format_size(all_bytes, has));
+  tsr__machine_memory memory = tsr__machine_memory_below("");
+  if (needs_bytes <= memory.available_bytes) return 0;
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "the run needs %s of memory, and %s has only %s left", needed,
+                   memory.is_limited ? "the limit of this container or control group"
+                                     : "this machine",
+                   tsr__format_size(memory.available_bytes, has));
+}
+
+/* The most that the run will take. */
+static int predict(training *t, tsr_error *error) {
+  tsr__dry_device device, spaces[TSR__DRY_SPACES];
+  uint64_t done, most = t->tape.has_leaks ? UINT64_MAX : 4;
+  tsr__dry_options dry = {.settings = t->run->settings,
+                          .capacity_bytes =
+                              t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
+                          .spaces = spaces,
+                          .steps = steps_to_do(t) < most ? steps_to_do(t) : most};
+  int status = tsr__dry_run(&t->tape, &dry, &device, &done, error);
+  if (status) return status;
+  t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
+  t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
+  t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
+  t->out.predicted_host = tsr__space_peak_of(&spaces[0]);
+  t->out.predicted_data_bytes = (t->run->accumulate ? t->run->accumulate : 1) *
+                                (t->run->batch ? t->run->batch : 1) * t->run->sequence *
+                                sizeof(int64_t);
+  t->out.predicted_disk = tsr__space_peak_of(&spaces[1]);
+  if (t->options->memory == TSR_TRAIN_PLACED) {
+    status = predict_placed(t, error);
+    if (status) return status;
+  }
+  uint64_t here = t->options->launch == TSR_TRAIN_THREADS ? t->run->ranks : 1;
+  uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
+  return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
+}
+
+/* ---- all of it ---- */
+
+static int choose_products(training *t, tsr_error *error) {
+  tsr_simulate_dtype dtype = t->run->dtype;
+  uint64_t flops = t->tape.flops, steps = steps_to_do(t);
+  bool is_half = dtype == TSR_SIMULATE_BF16 || dtype == TSR_SIMULATE_AUTOCAST_BF16;
+  tsr_train_products wanted = t->options->products;
+  if (t->comm && wanted == TSR_TRAIN_PRODUCTS_AUTO)
+    wanted = TSR_TRAIN_PRODUCTS_OWN; /* all ranks must use the same */
+  return tsr__products_choose(
+      &(tsr__products_question){.wanted = wanted,
+                                .is_half = is_half,
+                                .is_possible = is_half || dtype == TSR_SIMULATE_FP32,
+                                .is_limited = t->options->isa != TSR_TRAIN_ISA_BEST,
+                                .width = t->program.model->width,
+                                .flops = flops > UINT64_MAX / steps ? UINT64_MAX : flops * steps,
+                                .pool = t->pool},
+      &t->products, error);
+}
+
+/* Ranks share the processors, unless the options say how many each has. */
+static unsigned threads_of(const training *t) {
+  unsigned all = tsr__os_processor_count();
+  if (t->options->threads || !t->comm) return t->options->threads;
+  return all / tsr__comm_size(t->comm) ? all / tsr__comm_size(t->comm) : 1;
+}
+
+static int prepare(training *t, tsr_error *error) {
+  t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
+  for (size_t i = 0; i < t->tape.parameters.count; i++)
+    t->out.parameter_count +=
+        tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
+  t->out.step_flops = t->tape.flops;
+  if (t->options->ops || t->options->measures) {
+    t->run_ns = TSR__NEW_ARRAY(uint64_t, t->tape.runs.count);
+    if (!t->run_ns) return tsr__fail_memory(error);
+  }
+  t->pool = tsr__thread_pool_new(threads_of(t)); /* NULL is allowed */
+  if (t->tape.sharding.stage == 3) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < t->tape.sharding.pieces.count; i++)
+      if (t->tape.sharding.pieces.items[i].count > most)
+        most = t->tape.sharding.pieces.items[i].count;
+    t->room = TSR__NEW_ARRAY(char, most * sizeof(float));
+    if (!t->room) return tsr__fail_memory(error);
+  }
+  int status = choose_products(t, error);
+  if (status || !t->options->is_recorded) return status;
+  t->recorder = tsr__recorder_new(
+      &t->tape,
+      &(tsr__record_options){.settings = &t->run->settings,
+                             .optimizer = t->run->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
+                             .has_categories = t->run->categories,
+                             .plan_hash = t->run->plan_hash});
+  return t->recorder ? 0 : tsr__fail_memory(error);
+}
+
+/* The value of an option: a negative number means 0, and 0 means the default. */
+static double number_or(double given, double fallback) {
+  return given < 0 ? 0 : given > 0 ? given : fallback;
+}
+
+static double speed_of(const tsr__copy_account *copies) {
+  return copies->copied_ns ? 1e9 * (double)copies->size_bytes / (double)copies->copied_ns : 0;
+}
+
+/* Report what was offloaded, and how long copying it took. */
+static void note_spaces(training *t, const tsr__execution *done) {
+  t->out.host = tsr__space_peak_of(&done->spaces[0]);
+  t->out.disk = tsr__space_peak_of(&done->spaces[1]);
+  t->out.host_copy_bytes_per_second = speed_of(&done->copies[0]);
+  t->out.disk_copy_bytes_per_second = speed_of(&done->copies[1]);
+  for (size_t i = 0; i < TSR__DRY_SPACES; i++) {
+    t->out.copied_bytes += (double)done->copies[i].size_bytes;
+    t->out.copy_wait_seconds += (double)done->copies[i].waited_ns * 1e-9;
+  }
+}
+
+/* What the executed peak consists of. */
+static int profile(training *t, const tsr__dry_device *executed, tsr_error *error) {
+  bool is_placed = t->options->memory == TSR_TRAIN_PLACED;
+  tsr__dry_options dry = {.settings = t->run->settings,
+                          .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes};
+  int status = tsr__memory_profile_compute(&t->program, &dry, executed, &t->out.profile, error);
+  if (status) return status;
+  tsr_memory_profile *p = t->out.profile;
+  if (p->peak.step) p->peak.step += t->saved.steps;
+  for (size_t i = 0; i < TSR_MEMORY_PHASES; i++)
+    if (p->phases[i].peak.step) p->phases[i].peak.step += t->saved.steps;
+  return 0;
+}
+
+/* Measure how many bytes per second the processor copies, for runs that copied nothing. */
+static double measure_copies(void) {
+  enum { BYTES = 32 << 20 };
+  char *from = TSR__NEW_ARRAY(char, BYTES), *to = TSR__NEW_ARRAY(char, BYTES);
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; from && to && i < 3; i++) {
+    uint64_t before = tsr__os_time_ns();
+    memcpy(to, from, BYTES);
+    from[i] = to[BYTES - 1]; /* so that the compiler cannot remove the copy */
+    uint64_t took = tsr__os_time_ns() - before;
+    if (i && took && took < best) best = took; /* the first one touches the memory */
+  }
+  tsr__free(from);
+  tsr__free(to);
+  return best == UINT64_MAX ? 0 : BYTES / ((double)best * 1e-9);
+}
+
+/* What kernels and copies took. */
+static int measure(training *t, tsr_error *error) {
+  tsr__machine_rates rates;
+  char title[96];
+  unsigned threads = t->options->threads ? t->options->threads : tsr__os_processor_count();
+  if (!t->options->measures || !t->out.timed_steps) return 0;
+  tsr__rates_measure(&t->tape, t->run_ns, t->out.timed_steps, &rates);
+  rates.link_bytes_per_s = t->out.host_copy_bytes_per_second;
+  if (rates.link_bytes_per_s <= 0) rates.link_bytes_per_s = measure_copies();
+  rates.disk_bytes_per_s = t->out.disk_copy_bytes_per_second;
+  (void)snprintf(title, sizeof title, "%u %s, %s", threads, threads == 1 ? "thread" : "threads",
+                 tsr__isa_name(tsr__isa_best()));
+  t->out.rates = tsr__rates_new(&rates, title);
+  return t->out.rates ? 0 : tsr__fail_memory(error);
+}
+
+/* Report this rank's failure to the other ranks, once. */
+static void fail_rank(void *context, const tsr_error *error) {
+  training *t = context;
+  const char *reason = error && error->message[0] ? error->message : "it is out of memory";
+  if (!t->comm || t->has_failed) return;
+  t->has_failed = true;
+  if (t->options->failed) t->options->failed(t->options->context, tsr__comm_rank(t->comm), reason);
+  tsr__comm_fail(t->comm, reason);
+}
+
+/* What has to be the same on all ranks: the schedule, the numbers of the optimizer, the data and the saved run. Ranks that differ in it
+ * would wait for each other forever, or train different models. */
+static uint64_t hash_of_run(const training *t) {
+  const tsr_train_options *o = t->options;
+  const double numbers[] = {o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon};
+  const uint64_t counts[] = {t->run->steps,
+                             t->program.batch,
+                             t->program.sequence,
+                             t->program.accumulate,
+                             t->tape.moves.count,
+                             t->tape.sharding.stage,
+                             t->out.parameter_count,
+                             t->saved.steps,
+                             t->data_hash,
+                             o->seed,
+                             o->warmup_steps,
+                             (uint64_t)o->schedule,
+                             (uint64_t)o->order,
+                             (uint64_t)o->products,
+                             (uint64_t)tsr__isa_best(),
+                             (uint64_t)o->isa};
+  uint64_t hash = tsr__hash_u64(tsr__comm_size(t->comm)), bits;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) hash = tsr__mix(hash, counts[i]);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    memcpy(&bits, &numbers[i], sizeof bits);
+    hash = tsr__mix(hash, bits);
+  }
+  for (size_t i = 0; i < t->tape.moves.count; i++) { /* what ranks do together */
+    const tsr__tape_move *m = &t->tape.moves.items[i];
+    hash = tsr__mix(hash, m->kind);
+    hash = tsr__mix(hash, tsr__move_sent_bytes(&t->tape, m));
+  }
+  return hash;
+}
+
+/* What each rank tells the others before the first step. */
+typedef struct beginning {
+  uint64_t hash; /* of its run, if it can begin */
+  int64_t status;
+} beginning;
+
+/* The first rank that cannot start, or that has another run than rank 0; their number if all can. */
+static uint32_t first_failure(const beginning *all, uint32_t ranks) {
+  uint32_t first = 0;
+  while (first < ranks && !all[first].status) first++;
+  if (first < ranks) return first;
+  first = 0;
+  while (first < ranks && all[first].hash == all[0].hash) first++;
+  return first;
+}
+
+/* Start on all ranks or on none; `status` is this rank's own. */
+static int agree_to_begin(training *t, int status, tsr_error *error) {
+  uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
+  beginning *all = TSR__NEW_ARRAY(beginning, ranks);
+  if (!all) return tsr__fail_memory(error);
+  all[rank] = (beginning){status ? 0 : hash_of_run(t), status};
+  tsr_error cause = {.offset = TSR_OFFSET_NONE};
+  int sent =
+      tsr__comm_wait(t->comm, tsr__comm_all_gather(t->comm, &all[rank], all, sizeof *all), &cause);
+  uint32_t first = first_failure(all, ranks);
+  bool fails = first < ranks, is_other = fails && !all[first].status;
+  tsr__free(all);
+  t->sent_before = tsr__comm_sent_bytes(t->comm);
+  if (sent && !status) {
+    if (error) *error = cause;
+    return sent;
+  }
+  t->has_failed = fails; /* all of them know */
+  t->is_not_to_blame = fails && first != rank;
+  if (t->options->has_begun) *t->options->has_begun = !fails;
+  bool is_process = t->options->launch == TSR_TRAIN_PROCESSES;
+  if (t->is_not_to_blame && is_process && t->options->is_said) *t->options->is_said = true;
+  if (status || !fails) return status;
+  if (is_other)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "rank %u does not have the run of rank 0: all ranks need the same options, "
+                     "model, data and kind of processor",
+                     first);
+  return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "rank %u cannot start", first);
+}
+
+/* Exchange the memory figures of all ranks. */
+static int share_results(training *t, tsr_error *error) {
+  uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
+  assert(rank < ranks && ranks == t->tape.sharding.ranks);
+  t->out.rank = rank;
+  t->out.rank_count = ranks;
+  t->took.predicted_peak_bytes = t->out.predicted_peak_bytes;
+  t->took.peak_bytes = t->out.peak_bytes;
+  t->took.predicted_host_bytes = t->out.predicted_host.allocated_bytes;
+  t->took.host_bytes = t->out.host.allocated_bytes;
+  tsr_train_rank *all = TSR__NEW_ARRAY(tsr_train_rank, ranks);
+  if (!all) return tsr__fail_memory(error);
+  int status =
+      tsr__comm_wait(t->comm, tsr__comm_all_gather(t->comm, &t->took, all, sizeof *all), error);
+  for (uint32_t i = 0; status == 0 && i < ranks && i < t->options->rank_room; i++)
+    t->options->ranks[i] = all[i];
+  tsr__free(all);
+  return status;
+}
+
+static bool wants_end(void *context) {
+  const tsr_train_options *o = ((const training *)context)->options;
+  return o->wants_end && o->wants_end(o->context);
+}
+
+static int execute(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  tsr__execution done;
+  tsr__execute_options how = {.settings = t->run->settings,
+                              .capacity_bytes = t->run->capacity_bytes,
+                              .is_placed = o->memory == TSR_TRAIN_PLACED,
+                              .folder = o->offload_folder,
+                              .steps = steps_to_do(t),
+                              .steps_before = t->saved.steps,
+                              .updates_before = t->saved.updates,
+                              .seed = o->seed,
+                              .numbers = {.learning_rate = rate_of(t, t->saved.steps + 1),
+                                          .beta_1 = number_or(o->beta_1, 0.9),
+                                          .beta_2 = number_or(o->beta_2, 0.999),
+                                          .epsilon = number_or(o->epsilon, 1e-8),
+                                          .decay = number_or(o->weight_decay, 0.01)},
+                              .losses = t->program.losses.items,
+                              .loss_count = t->program.losses.count,
+                              .gradient_norm = t->program.gradient_norm,
+                              .pool = t->pool,
+                              .library = t->products.library,
+                              .isa_limit = (unsigned)o->isa,
+                              .comm = t->comm,
+                              .failed = fail_rank,
+                              .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
+                              .context = t,
+                              .run_ns = t->run_ns,
+                              .load = load,
+                              .restore = t->saved.training_path ? restore : NULL,
+                              .batch = batch,
+                              .wants_end = wants_end,
+                              .step = see_step};
+  int status = tsr__execute(&t->tape, &how, &done, error);
+  if (status) return status;
+  if (t->data_status || t->rank_status) {
+    if (error) *error = t->data_status ? t->data_error : t->rank_error;
+    return t->data_status ? t->data_status : t->rank_status;
+  }
+  t->out.is_out_of_memory = done.executed.is_out_of_memory;
+  if (t->out.is_out_of_memory)
+    t->out.out_of_memory = tsr__public_moment(&t->tape, &done.executed.out_of_memory);
+  t->out.oom_request_bytes = done.executed.oom_request_bytes;
+  t->out.timed_steps = t->out.steps_done > 1 ? t->out.steps_done - 1 : t->out.steps_done;
+  if (t->options->ops) t->out.op_count = tsr__list_ops(&t->tape, t->run_ns, t->options->ops);
+  t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
+  t->out.reserved_bytes = done.usable_peak_bytes;
+  note_spaces(t, &done);
+  status = measure(t, error);
+  if (status == 0 && o->is_profiled) status = profile(t, &done.executed, error);
+  if (status || !t->recorder) return status;
+  return tsr__recorder_finish(t->recorder, &t->out.snapshot, error);
+}
+
+/* Everything before the first step. */
+static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_error *error) {
+  t->program_options = tsr__run_options_of(t->run);
+  bool has_tracer = tracer || !t->options->is_recorded;
+  int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = tsr__model_check_computed(model, error);
+  if (status == 0 && t->run->module_count)
+    status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "the plan names modules, which only a step graph has");
+  if (status == 0)
+    status = tsr__program_init(&t->program, model, &t->program_options, NULL, &t->tape, error);
+  if (status == 0) status = open_saved(t, error);
+  if (status == 0) status = open_data(t, error);
+  if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
+  if (status == 0) status = check_saved(t, error);
+  if (status == 0) status = predict(t, error);
+  if (status == 0) status = prepare(t, error);
+  return status;
+}
+
+static int train(training *t, const tsr_model *model, tsr_error *error) {
+  tsr__tracer *tracer = t->options->is_recorded ? tsr__torch_new(model) : NULL;
+  t->out.rank_count = 1;
+  int status = begin(t, model, tracer, error);
+  if (t->comm) status = agree_to_begin(t, status, error);
+  if (status == 0) status = execute(t, error);
+  if (status == 0 && t->comm) status = share_results(t, error);
+  if (status) fail_rank(t, error);
+  if (!t->options->processes) tsr__comm_free(t->comm);
+  tsr__products_release(&t->products);
+  tsr__thread_pool_free(t->pool);
+  tsr__recorder_free(t->recorder);
+  tsr__free(t->run_ns);
+  tsr__free(t->room);
+  tsr__batches_release(&t->batches);
+  tsr__saved_release(&t->saved);
+  TSR__VECTOR_FREE(&t->weights);
+  tsr__program_release(&t->program);
+  tsr__tape_release(&t->tape);
+  tsr__torch_free(tracer);
+  return status;
+}
+
+/* ---- ranks ---- */
+
+/* One of the threads. */
+typedef struct member {
+  training *t;
+  tsr_simulate_options run;
+  tsr_train_options options;
+  const tsr_model *model;
+  tsr__os_thread *thread;
+  tsr_error error;
+  int status;
+} member;
+
+static training *new_training(const tsr_simulate_options *run, const tsr_train_options *options) {
+  training *t = TSR__NEW(training);
+  if (!t) return NULL;
+  t->run = run;
+  t->options = options;
+  t->batches.tokens.handle = -1;
+  t->saved.training.handle = -1;
+  return t;
+}
+
+static void run_member(void *context) {
+  member *m = context;
+  m->status = train(m->t, m->model, &m->error);
+}
+
+/* The snapshot of a thread goes to the caller, who has room for it. */
+static void give_snapshot(const training *first, uint32_t rank, training *t) {
+  const tsr_train_options *o = first->options;
+  assert(rank);
+  if (o->snapshots && rank < o->rank_room)
+    o->snapshots[rank] = t->out.snapshot;
+  else
+    tsr_snapshot_free(t->out.snapshot);
+}
+
+/* Rank 0 is the caller's thread, and answers for all. */
+static int prepare_members(member *all, uint32_t ranks, training *first, const tsr_model *model,
+                           tsr__hub *hub, tsr_error *error) {
+  int status = 0;
+  for (uint32_t i = 0; status == 0 && i < ranks; i++) {
+    member *m = &all[i];
+    *m = (member){.t = first, .run = *first->run, .options = *first->options, .model = model};
+    m->run.rank = i;
+    m->error.offset = TSR_OFFSET_NONE;
+    if (i) {
+      m->options.step = NULL;
+      m->options.failed = NULL;
+      m->options.ops = NULL;
+      m->options.subject = NULL;
+      m->options.is_said = m->options.has_begun = NULL;
+      m->options.wants_end = NULL; /* rank 0 ends the run */
+      m->options.rank_room = 0;
+      m->options.is_profiled = m->options.measures = false;
+      if (!m->options.snapshots) m->options.is_recorded = false;
+      m->options.snapshots = NULL;
+      m->t = new_training(&m->run, &m->options);
+    }
+    status = m->t ? tsr__threads_comm_new(hub, i, &m->t->comm, error) : tsr__fail_memory(error);
+  }
+  return status;
+}
+
+static int train_members(member *all, uint32_t ranks, const tsr_model *model, tsr_error *error) {
+  bool ok = true;
+  for (uint32_t i = 1; ok && i < ranks; i++) {
+    all[i].thread = tsr__os_thread_start(run_member, &all[i]);
+    ok = all[i].thread != NULL;
+  }
+  if (!ok) tsr__comm_fail(all[0].t->comm, "no more threads can be started");
+  int status = train(all[0].t, model, error);
+  for (uint32_t i = 1; i < ranks; i++)
+    if (all[i].thread) tsr__os_thread_join(all[i].thread);
+  bool is_clear = status && !all[0].t->is_not_to_blame;
+  for (uint32_t i = 1; !is_clear && i < ranks; i++) {
+    if (!all[i].status || all[i].t->is_not_to_blame) continue;
+    is_clear = true;
+    status = all[i].status;
+    if (error) *error = all[i].error;
+  }
+  return status;
+}
+
+static int train_threads(training *first, const tsr_model *model, tsr_error *error) {
+  uint32_t ranks = (uint32_t)first->run->ranks;
+  tsr__hub *hub = tsr__hub_new(ranks);
+  member *all = TSR__NEW_ARRAY(member, ranks);
+  int status =
+      hub && all ? prepare_members(all, ranks, first, model, hub, error) : tsr__fail_memory(error);
+  bool is_ready = status == 0;
+  if (is_ready) status = train_members(all, ranks, model, error);
+  for (uint32_t i = 0; all && i < ranks; i++) {
+    if (!is_ready && all[i].t) tsr__comm_free(all[i].t->comm);
+    if (i && all[i].t) give_snapshot(first, i, all[i].t);
+    if (i) tsr__free(all[i].t);
+  }
+  tsr__free(all);
+  tsr__hub_free(hub);
+  return status;
+}
+
+/* This process is one of them. */
+static int train_process(training *t, tsr_simulate_options *run, const tsr_model *model,
+                         tsr_error *error) {
+  const tsr_processes *processes = t->options->processes;
+  uint64_t wanted = run->ranks;
+  run->rank = tsr_processes_rank(processes);
+  run->ranks = tsr_processes_count(processes);
+  if (wanted && wanted != run->ranks)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "%llu ranks are requested, but the launcher has started %llu",
+                     (unsigned long long)wanted, (unsigned long long)run->ranks);
+  t->comm = tsr__processes_comm(processes);
+  return train(t, model, error);
+}
+
+static int train_all(training *t, tsr_simulate_options *run, const tsr_model *model,
+                     tsr_error *error) {
+  switch (t->options->launch) {
+  case TSR_TRAIN_ALONE: break;
+  case TSR_TRAIN_THREADS: return train_threads(t, model, error);
+  case TSR_TRAIN_PROCESSES: return train_process(t, run, model, error);
+  }
+  return train(t, model, error);
+}
+
+static int check_launch(const tsr_simulate_options *run, const tsr_train_options *options,
+                        tsr_error *error) {
+  if (options->launch == TSR_TRAIN_ALONE && run->ranks)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "ranks need to be launched: as threads, or as processes");
+  if ((options->launch == TSR_TRAIN_PROCESSES) != (options->processes != NULL))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "processes belong to TSR_TRAIN_PROCESSES");
+  if (options->launch == TSR_TRAIN_THREADS && (!run->ranks || run->ranks > TSR__COMM_RANKS))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the number of ranks must be 1 to %d, not %llu", TSR__COMM_RANKS,
+                     (unsigned long long)run->ranks);
+  return 0;
+}
+
+int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
+              const tsr_train_options *options, tsr_training *out, tsr_error *error) {
+  tsr_simulate_options own_run;
+  tsr_train_options own;
+  int status = tsr__options_read(run, &own_run, sizeof own_run, error);
+  if (status == 0) status = tsr__options_read(options, &own, sizeof own, error);
+  if (status) return status;
+  if (!own_run.steps) own_run.steps = 1;
+  if (own_run.eval_steps)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "training does not evaluate between steps: only simulate does");
+  if (!own.text && !own.data)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
+  if (own_run.leak && own.memory == TSR_TRAIN_PLACED)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "placed memory has room for one step: a leak needs caching memory");
+  if (own.is_recorded && own.memory == TSR_TRAIN_PLACED)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "placed memory has no events to record: a snapshot needs caching memory");
+  status = check_launch(&own_run, &own, error);
+  training *t = status ? NULL : new_training(&own_run, &own);
+  if (!t) return status ? status : tsr__fail_memory(error);
+  status = train_all(t, &own_run, model, error);
+  if (status == 0)
+    *out = t->out;
+  else
+    tsr_memory_profile_free(t->out.profile);
+  tsr__free(t);
+  return status;
+}

@@ -1,0 +1,92 @@
+/* question.h - a question: the row that every interface shows, and the functions that implement it.
+ *
+ * One folder, src/reader/questions/NAME or src/engine/questions/NAME, holds one question:
+ *
+ *   question.c   the row, `const tsr__question_row tsr__question_NAME`
+ *   answer.c     study and parameters -> a value
+ *   report.c     value -> emitter
+ *
+ * and one line in the meson.build beside it adds it. No interface has a table of questions of its
+ * own: command line, help, manual pages, completions, MCP, Python and serve iterate the registry.
+ */
+#ifndef TSR_ASK_QUESTION_H
+#define TSR_ASK_QUESTION_H
+
+#include "tessera/output.h"
+#include "tessera/query.h"
+#include "tessera/registry.h"
+#include "tessera/unstable/input.h"
+#include "tessera/unstable/params.h"
+
+/* What a question is asked: the first `study_count` studies, as many as the row has subjects, and
+ * one more where its SNAPSHOT parameter is given. `params` is never NULL. */
+typedef struct tsr__asked {
+  tsr_study *const *studies;
+  size_t study_count;
+  const tsr_params *params;
+  const tsr_query *query; /* or NULL: every device and everything */
+} tsr__asked;
+
+/* A value being reported: `inputs` are the subjects, in their order. */
+typedef struct tsr__report_call {
+  const tsr_report_input *inputs;
+  size_t input_count;
+  const void *value;
+  const tsr_report_options *options;
+  tsr_write_fn *write;
+  void *context;
+} tsr__report_call;
+
+typedef struct tsr__question_row {
+  tsr_question about;
+  /* Parameters that need or exclude one another: 0, or tsr_params_fail. NULL: nothing to check. */
+  int (*check)(const tsr_params *params, tsr_error *error);
+  /* Compute the value. `*out` is untouched on failure. */
+  int (*ask)(const tsr__asked *asked, void **out, tsr_error *error);
+  /* Write the whole report. */
+  int (*report)(const tsr__report_call *call, tsr_error *error);
+  /* Release the value; never called with NULL. */
+  void (*free)(void *value);
+  /* The rest is optional. */
+  bool (*passed)(const void *value);
+  const tsr_snapshot *(*snapshot)(const void *value);
+  const char *const *forms; /* names of forms of its own, ends at NULL; and writing one of them */
+  int (*form)(const tsr__report_call *call, size_t form, const char *root, tsr_error *error);
+} tsr__question_row;
+
+/* Every question, in the order in which help lists them; ends at NULL. The program or library that links the
+ * registry defines it: src/rows.c has the rows of both halves. */
+extern const tsr__question_row *const tsr__question_rows[];
+
+/* The fields of a list of rows. */
+#define TSR__PARAMETERS(rows) .parameters = (rows), .parameter_count = sizeof(rows) / sizeof *(rows)
+
+/* The subject of a question about one snapshot. */
+#define TSR__ONE_SUBJECT                                                                        \
+  .subjects = {{"FILE", "path",                                                                 \
+                "Path of the memory snapshot on the machine of this server: a file of "         \
+                "torch.cuda.memory._dump_snapshot(), also as JSON, as PyTorch's HTML page, or " \
+                "compressed. It is read as data; nothing in it is executed."}},                 \
+  .subject_count = 1
+
+/* The parameter of questions that repeat the trace under other settings. */
+#define TSR__SETTINGS_TO_TRY(ADVICE)                                                         \
+  {                                                                                          \
+    .name = "settings", .option = "set", .kind = TSR_PARAMETER_SETTINGS, .argument = "CONF", \
+    .help = "Settings to try, in the syntax of PYTORCH_CUDA_ALLOC_CONF; separate several "   \
+            "configurations by blanks or semicolons.",                                       \
+    .advice = (ADVICE)                                                                       \
+  }
+
+/* `report` and `release` of a question about one snapshot whose value is a tsr_NAME: the names that the
+ * library gives to the parts of most answers. */
+#define TSR__QUESTION_REPORTS(NAME)                                                  \
+  static int report(const tsr__report_call *call, tsr_error *error) {                \
+    return tsr__report_##NAME(call->inputs, call->value, call->options, call->write, \
+                              call->context, error);                                 \
+  }                                                                                  \
+  static void release(void *value) {                                                 \
+    tsr_##NAME##_free(value);                                                        \
+  }
+
+#endif

@@ -1,0 +1,46 @@
+/* warnings.h - what a reader may notice about a file; each has a code that never changes. The text
+ * of `truncated` is composed once it is known what is missing, see warnings.c. */
+#ifndef TSR_COLUMNS_WARNINGS_H
+#define TSR_COLUMNS_WARNINGS_H
+
+#define TSR__WARNINGS(X)                                                                         \
+  X(TRUNCATED, "truncated", "the file is truncated")                                             \
+  X(DAMAGED, "damaged", "the compressed data is damaged; it was read up to the damage")          \
+  X(INCOMPLETE, "incomplete",                                                                    \
+    "the file was made from one that was truncated or damaged; it lacks what could not be read") \
+  X(MORE_PAYLOADS, "payloads-not-read", "further snapshots in the page, which were not read")    \
+  X(GLOBALS, "globals-ignored",                                                                  \
+    "the pickle refers to program code; it was not looked up or run, and counts as an absent "   \
+    "value")                                                                                     \
+  X(EVENTS_MALFORMED, "events-malformed", "entries of a trace that are not events were ignored") \
+  X(ACTIONS_MISSING, "actions-missing", "events without a readable action")                      \
+  X(ACTIONS_UNKNOWN, "actions-unknown", "events with an unknown action; they change no memory")  \
+  X(SIZES_MISSING, "sizes-missing", "events without a size; it counts as 0")                     \
+  X(SEGMENTS_MALFORMED, "segments-malformed",                                                    \
+    "entries in the list of segments that are not segments were ignored")                        \
+  X(BLOCKS_MALFORMED, "blocks-malformed",                                                        \
+    "entries of a segment's blocks that are not blocks were ignored")                            \
+  X(FRAMES_MALFORMED, "frames-malformed", "entries of a stack that are not frames were ignored") \
+  X(ANNOTATIONS_MALFORMED, "annotations-malformed", "annotations that could not be read")        \
+  X(VALUES_CONVERTED, "values-converted", "numbers stored as text or with a fraction")           \
+  X(VALUES_UNREADABLE, "values-unreadable",                                                      \
+    "values of the wrong type or out of range; they count as 0 or absent")                       \
+  X(VALUES_DROPPED, "values-dropped",                                                            \
+    "values replaced by another with the same key, or beyond tsr_limits.loose_values")           \
+  X(KEYS_UNKNOWN, "keys-unknown", "unknown keys")                                                \
+  X(BLOCK_SUMS, "block-sums", "segments whose blocks do not add up to their size")               \
+  X(TIME_BACKWARDS, "time-backwards", "events whose time is before that of the previous event")  \
+  X(SIDECAR_UNREADABLE, "sidecar-unreadable",                                                    \
+    "the sidecar of the snapshot could not be read; it is not used")                             \
+  X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")      \
+  X(SIDECAR_MISFITS, "sidecar-misfits",                                                          \
+    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")
+
+typedef enum tsr__warning_kind {
+#define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,
+  TSR__WARNINGS(TSR__WARNING_ENUM)
+#undef TSR__WARNING_ENUM
+      TSR__WARNING_COUNT
+} tsr__warning_kind;
+
+#endif

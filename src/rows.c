@@ -1,0 +1,14 @@
+/* rows.c - the questions of both halves.
+ *
+ * The registry (ask/registry.c) knows no question by name: it walks this table, which a library or a test with fewer
+ * questions replaces by its own. Meson makes question_rows.h from the folders of questions. */
+#include "ask/question.h"
+#include "question_rows.h"
+
+#define DECLARE(name) extern const tsr__question_row tsr__question_##name;
+TSR__QUESTION_ROWS(DECLARE)
+#undef DECLARE
+
+#define ROW(name) &tsr__question_##name,
+const tsr__question_row *const tsr__question_rows[] = {TSR__QUESTION_ROWS(ROW) NULL};
+#undef ROW
