@@ -37,7 +37,7 @@ static inline int training_load(void *context, const tsr__executor *executor, ts
 
 /* `json`: a config.json. `run` must outlive the training, which is closed either way. False if the options
  * do not suit the model, which is found before anything runs. */
-static inline bool training_open(training *t, const char *json, const tsr__run_options *run,
+static inline bool training_open(training *t, const char *json, const tsr_simulate_options *run,
                                  const tsr__plan *plan) {
   tsr_error error = {0};
   *t = (training){.model = NULL};

@@ -23,7 +23,7 @@ static const char qwen2[] =
 /* One step, and the gradients that it leaves. */
 typedef struct subject {
   training t;
-  tsr__run_options run;
+  tsr_simulate_options run;
   int64_t tokens[TOKENS];
   size_t count[MOST_PARAMETERS];
   float *gradients[MOST_PARAMETERS];
@@ -52,7 +52,7 @@ static bool note_step(void *context, const tsr__executor *e, const tsr__executed
   return true;
 }
 
-static void run(subject *s, const char *json, const tsr__run_options *options) {
+static void run(subject *s, const char *json, const tsr_simulate_options *options) {
   tsr_error error = {0};
   *s = (subject){.run = *options};
   s->run.sequence = SEQUENCE;
@@ -92,16 +92,17 @@ static void micro_batches(void **state) {
   (void)state;
   for (size_t m = 0; m < 2; m++) {
     subject whole, parts;
-    run(&whole, models[m], &(tsr__run_options){.batch = 4, .book = TSR_BOOK_OWN});
+    run(&whole, models[m], &(tsr_simulate_options){.batch = 4, .book = TSR_BOOK_OWN});
     for (uint64_t k = 2; k <= 4; k *= 2) {
       run(&parts, models[m],
-          &(tsr__run_options){.batch = 4 / k, .accumulate = k, .book = TSR_BOOK_OWN});
+          &(tsr_simulate_options){.batch = 4 / k, .accumulate = k, .book = TSR_BOOK_OWN});
       same_gradients(&whole, &parts, "micro-batches");
       done(&parts);
     }
     done(&whole);
-    run(&whole, models[m], &(tsr__run_options){.batch = 3, .book = TSR_BOOK_OWN});
-    run(&parts, models[m], &(tsr__run_options){.batch = 1, .accumulate = 3, .book = TSR_BOOK_OWN});
+    run(&whole, models[m], &(tsr_simulate_options){.batch = 3, .book = TSR_BOOK_OWN});
+    run(&parts, models[m],
+        &(tsr_simulate_options){.batch = 1, .accumulate = 3, .book = TSR_BOOK_OWN});
     same_gradients(&whole, &parts, "three micro-batches");
     done(&whole);
     done(&parts);
@@ -113,8 +114,8 @@ static void tied_weights(void **state) {
   subject whole, parts;
   double difference = 0, size = 0;
   (void)state;
-  run(&whole, tied, &(tsr__run_options){.batch = 4, .book = TSR_BOOK_OWN});
-  run(&parts, tied, &(tsr__run_options){.batch = 1, .accumulate = 4, .book = TSR_BOOK_OWN});
+  run(&whole, tied, &(tsr_simulate_options){.batch = 4, .book = TSR_BOOK_OWN});
+  run(&parts, tied, &(tsr_simulate_options){.batch = 1, .accumulate = 4, .book = TSR_BOOK_OWN});
   for (size_t i = 1; i < whole.t.tape.parameters.count; i++)
     assert_true(is_same(&whole, &parts, i));
   for (size_t i = 0; i < whole.count[0]; i++) {
@@ -132,7 +133,7 @@ static void chunks(void **state) {
   (void)state;
   for (size_t m = 0; m < 2; m++) {
     subject whole, parts;
-    tsr__run_options options = {.batch = 4, .book = TSR_BOOK_OWN};
+    tsr_simulate_options options = {.batch = 4, .book = TSR_BOOK_OWN};
     run(&whole, models[m], &options);
     options.loss_chunk = 512;
     run(&parts, models[m], &options);
@@ -149,11 +150,11 @@ static void memory(void **state) {
   for (size_t m = 0; m < 3; m++)
     for (int attention = 0; attention < 2; attention++) {
       subject torch, own;
-      tsr__run_options options = {.batch = 2,
-                                  .attention = attention ? TSR_ATTENTION_EAGER
-                                               : m == 2  ? TSR_ATTENTION_CHUNKED
-                                                         : TSR_ATTENTION_SDPA,
-                                  .attention_chunk = 64};
+      tsr_simulate_options options = {.batch = 2,
+                                      .attention = attention ? TSR_ATTENTION_EAGER
+                                                   : m == 2  ? TSR_ATTENTION_CHUNKED
+                                                             : TSR_ATTENTION_SDPA,
+                                      .attention_chunk = 64};
       run(&torch, models[m], &options);
       options.book = TSR_BOOK_OWN;
       run(&own, models[m], &options);

@@ -15,7 +15,7 @@ static void assert_near(double got, double want) {
   if (fabs(got - want) > 1e-9 * fabs(want)) fail_msg("%.17g is not %.17g", got, want);
 }
 
-static void open_step(training *t, tsr__run_options *run) {
+static void open_step(training *t, tsr_simulate_options *run) {
   run->batch = 2;
   run->sequence = 16;
   assert_true(training_open(t, MODEL, run, NULL));
@@ -24,7 +24,7 @@ static void open_step(training *t, tsr__run_options *run) {
 static void test_cards(void **state) {
   (void)state;
   training t;
-  tsr__run_options run = {0};
+  tsr_simulate_options run = {0};
   open_step(&t, &run);
   double slowest = 0, fastest = INFINITY;
   for (size_t i = 0; tsr__data_sheet_at(i); i++) {
@@ -51,7 +51,7 @@ static void test_cards(void **state) {
 static void test_measured(void **state) {
   (void)state;
   training t;
-  tsr__run_options run = {0};
+  tsr_simulate_options run = {0};
   tsr__machine_rates rates;
   uint64_t total = 0, random = 1;
   open_step(&t, &run);
@@ -73,7 +73,7 @@ static void test_measured(void **state) {
 static void test_recomputation(void **state) {
   (void)state;
   training plain, again;
-  tsr__run_options run = {0}, full = {.checkpoint = TSR_CHECKPOINT_FULL};
+  tsr_simulate_options run = {0}, full = {.checkpoint = TSR_CHECKPOINT_FULL};
   tsr__machine_rates rates;
   open_step(&plain, &run);
   open_step(&again, &full);
@@ -96,7 +96,7 @@ static double kernels_of(const tsr__cost *cost) {
 static tsr__cost cost_of_ranks(uint64_t zero, bool no_overlap, double bytes_per_s, bool is_measured,
                                double *sent_bytes) {
   training t;
-  tsr__run_options run = {.ranks = 4, .zero = zero, .no_overlap = no_overlap};
+  tsr_simulate_options run = {.ranks = 4, .zero = zero, .no_overlap = no_overlap};
   tsr__machine_rates rates;
   open_step(&t, &run);
   tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);

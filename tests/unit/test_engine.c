@@ -548,7 +548,7 @@ static void plans_are_values(void **state) {
 /* Bytes of slots that are allocated when forward ends, and ops recorded for each of 4 blocks until
  * then. */
 static uint64_t held_by_forward(const tsr_model *model, const tsr__plan *plan, uint32_t ops[4]) {
-  tsr__run_options options = {.batch = 2, .sequence = 16, .no_kv_cache = true};
+  tsr_simulate_options options = {.batch = 2, .sequence = 16, .no_kv_cache = true};
   tsr__tape tape;
   tsr__program program = {0};
   tsr__violation violation;

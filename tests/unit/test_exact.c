@@ -23,7 +23,7 @@ typedef struct trial {
   uint64_t random;
   char json[640];
   uint64_t layers;
-  tsr__run_options run;
+  tsr_simulate_options run;
   tsr_allocator_settings settings;
   uint64_t steps;
 } trial;
@@ -75,16 +75,16 @@ static unsigned choose_in_place(trial *t) {
 }
 
 static void choose_run(trial *t) {
-  t->run = (tsr__run_options){.batch = 1 + below(t, 3),
-                              .sequence = 1 + below(t, 23),
-                              .accumulate = 1 + below(t, 3),
-                              .optimizer = (tsr_simulate_optimizer)below(t, 5),
-                              .dtype = (tsr_simulate_dtype)below(t, 5),
-                              .attention = (tsr_simulate_attention)below(t, 5),
-                              .gelu_fused = flip(t),
-                              .no_kv_cache = true,
-                              .fresh_process = flip(t),
-                              .book = flip(t) ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
+  t->run = (tsr_simulate_options){.batch = 1 + below(t, 3),
+                                  .sequence = 1 + below(t, 23),
+                                  .accumulate = 1 + below(t, 3),
+                                  .optimizer = (tsr_simulate_optimizer)below(t, 5),
+                                  .dtype = (tsr_simulate_dtype)below(t, 5),
+                                  .attention = (tsr_simulate_attention)below(t, 5),
+                                  .gelu_fused = flip(t),
+                                  .no_kv_cache = true,
+                                  .fresh_process = flip(t),
+                                  .book = flip(t) ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
   if (t->run.attention == TSR_ATTENTION_CHUNKED)
     t->run.attention_chunk = 1 + below(t, t->run.sequence);
   if (below(t, 4) == 0) t->run.leak = (tsr_simulate_leak)below(t, 5);
@@ -376,7 +376,7 @@ static void choose_large(trial *t) {
            "{\"model_type\":\"gpt2\",\"vocab_size\":1024,\"n_positions\":24,\"n_embd\":64,"
            "\"n_layer\":3,\"n_head\":4}");
   t->layers = 3;
-  t->run = (tsr__run_options){.batch = 4, .sequence = 24, .no_kv_cache = true};
+  t->run = (tsr_simulate_options){.batch = 4, .sequence = 24, .no_kv_cache = true};
   t->steps = 4;
 }
 
@@ -418,7 +418,8 @@ static void a_late_segment(void **state) {
   static const char json[] = "{\"model_type\":\"gpt2\",\"vocab_size\":256,\"n_positions\":128,"
                              "\"n_embd\":64,\"n_layer\":3,\"n_head\":4,\"resid_pdrop\":0,"
                              "\"attn_pdrop\":0,\"embd_pdrop\":0}";
-  const tsr__run_options run = {.batch = 2, .sequence = 32, .optimizer = TSR_OPTIMIZER_ADAMW_FUSED};
+  const tsr_simulate_options run = {
+      .batch = 2, .sequence = 32, .optimizer = TSR_OPTIMIZER_ADAMW_FUSED};
   subject s = {.extra = NULL};
   tsr__execution out;
   tsr_error error = {0};

@@ -27,7 +27,7 @@ static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, 
 static void fill_with(filled *f, unsigned threads) {
   static const char json[] = "{\"model_type\":\"gpt2\",\"vocab_size\":1024,\"n_positions\":8,"
                              "\"n_embd\":128,\"n_layer\":1,\"n_head\":2}";
-  const tsr__run_options run = {.batch = 1, .sequence = 4, .no_kv_cache = true};
+  const tsr_simulate_options run = {.batch = 1, .sequence = 4, .no_kv_cache = true};
   tsr__execution out;
   tsr_error error = {0};
   assert_true(training_open(&f->t, json, &run, NULL));

@@ -18,7 +18,7 @@ static const char llama[] =
 typedef struct in_place_case {
   const char *model;
   unsigned in_place;
-  tsr__run_options run;
+  tsr_simulate_options run;
   const char *recomputed; /* ops by name: what they save is computed again; NULL: none */
   const char *refused;    /* how the message begins */
 } in_place_case;
@@ -83,7 +83,7 @@ static const in_place_case impossible[] = {
 
 typedef struct subject {
   training t;
-  tsr__run_options run;
+  tsr_simulate_options run;
   tsr_block_choice blocks;
   tsr_saved_choice saved[4];
   char names[4][32];

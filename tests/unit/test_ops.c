@@ -466,7 +466,7 @@ static bool check_program(const tsr_model *model, const tsr_simulate_options *op
   tsr__program program = {0};
   tsr__violation violation;
   assert_true(tsr__tape_init(&tape, tracer));
-  tsr__run_options run = tsr__run_options_of(options);
+  tsr_simulate_options run = *options;
   bool is_program = tsr__program_init(&program, model, &run, NULL, &tape, NULL) == 0;
   if (is_program) {
     tsr__program_step(&program);

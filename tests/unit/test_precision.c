@@ -15,7 +15,7 @@ static const char faint[] =
 
 typedef struct subject {
   training t;
-  tsr__run_options run;
+  tsr_simulate_options run;
   int64_t tokens[BATCH * SEQUENCE];
   double loss, scale; /* after the last step */
   uint64_t skipped, hash, steps;
@@ -84,7 +84,7 @@ static int load(void *context, const tsr__executor *executor, tsr_error *error) 
   return training_load(&((subject *)context)->t, executor, error);
 }
 
-static void open_subject(subject *s, const char *json, tsr__run_options run) {
+static void open_subject(subject *s, const char *json, tsr_simulate_options run) {
   *s = (subject){.run = run};
   if (!run.optimizer) s->run.optimizer = TSR_OPTIMIZER_ADAMW_FUSED;
   s->run.batch = BATCH;
@@ -106,7 +106,7 @@ static void run_steps(subject *s, uint64_t steps) {
   if (tsr__execute(&s->t.tape, &s->t.options, &out, &error)) fail_msg("%s", error.message);
 }
 
-static double loss_after(const char *json, tsr__run_options run, uint64_t steps) {
+static double loss_after(const char *json, tsr_simulate_options run, uint64_t steps) {
   subject s;
   open_subject(&s, json, run);
   run_steps(&s, steps);
@@ -117,13 +117,13 @@ static double loss_after(const char *json, tsr__run_options run, uint64_t steps)
 
 /* 200 steps in 16 bits come to the loss of fp32, to a hundredth. */
 static void same_loss(void **state) {
-  static const tsr__run_options runs[] = {{.dtype = TSR_SIMULATE_BF16, .master_weights = true},
-                                          {.dtype = TSR_SIMULATE_FP16, .master_weights = true},
-                                          {.dtype = TSR_SIMULATE_AUTOCAST_BF16},
-                                          {.dtype = TSR_SIMULATE_AUTOCAST_FP16}};
+  static const tsr_simulate_options runs[] = {{.dtype = TSR_SIMULATE_BF16, .master_weights = true},
+                                              {.dtype = TSR_SIMULATE_FP16, .master_weights = true},
+                                              {.dtype = TSR_SIMULATE_AUTOCAST_BF16},
+                                              {.dtype = TSR_SIMULATE_AUTOCAST_FP16}};
   uint64_t steps = IS_SANITIZED ? 5 : 200;
   (void)state;
-  double full = loss_after(gpt2, (tsr__run_options){.dtype = TSR_SIMULATE_FP32}, steps);
+  double full = loss_after(gpt2, (tsr_simulate_options){.dtype = TSR_SIMULATE_FP32}, steps);
   for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
     double loss = loss_after(gpt2, runs[i], steps);
     if (!(loss < full * 1.01 && loss > full * 0.99))
@@ -134,13 +134,13 @@ static void same_loss(void **state) {
 
 /* Gradients that vanish in fp16 at a scale of 1 are there at 2^16: weights learn that did not. */
 static void underflow(void **state) {
-  static const tsr__run_options runs[] = {{.dtype = TSR_SIMULATE_AUTOCAST_FP16},
-                                          {.dtype = TSR_SIMULATE_FP16, .master_weights = true}};
+  static const tsr_simulate_options runs[] = {{.dtype = TSR_SIMULATE_AUTOCAST_FP16},
+                                              {.dtype = TSR_SIMULATE_FP16, .master_weights = true}};
   uint64_t elements = SEQUENCE * 32;
   (void)state;
   for (size_t i = 0; i < 4; i++) {
     subject *s = calloc(1, sizeof *s);
-    tsr__run_options run = runs[i / 2];
+    tsr_simulate_options run = runs[i / 2];
     run.loss_scale = i % 2 ? 0x1p16 : 1;
     run.optimizer = TSR_OPTIMIZER_SGD; /* AdamW would make the head large at once */
     open_subject(s, faint, run);
@@ -162,12 +162,12 @@ static void overflow(void **state) {
   for (int i = 0; i < 4; i++) {
     subject s;
     bool is_autocast = i & 1;
-    open_subject(
-        &s, gpt2,
-        (tsr__run_options){.dtype = is_autocast ? TSR_SIMULATE_AUTOCAST_FP16 : TSR_SIMULATE_FP16,
-                           .master_weights = !is_autocast,
-                           .loss_scale = 0x1p120,
-                           .offload = i & 2 ? host : (tsr_offload){.optimizer = TSR_SPACE_DEVICE}});
+    open_subject(&s, gpt2,
+                 (tsr_simulate_options){
+                     .dtype = is_autocast ? TSR_SIMULATE_AUTOCAST_FP16 : TSR_SIMULATE_FP16,
+                     .master_weights = !is_autocast,
+                     .loss_scale = 0x1p120,
+                     .offload = i & 2 ? host : (tsr_offload){.optimizer = TSR_SPACE_DEVICE}});
     run_steps(&s, 1);
     uint64_t hash = s.hash;
     assert_int_equal(s.skipped, 1);
@@ -185,10 +185,10 @@ static void window(void **state) {
   subject s;
   (void)state;
   open_subject(&s, gpt2,
-               (tsr__run_options){.dtype = TSR_SIMULATE_FP16,
-                                  .master_weights = true,
-                                  .loss_scale = 8,
-                                  .loss_scale_window = 3});
+               (tsr_simulate_options){.dtype = TSR_SIMULATE_FP16,
+                                      .master_weights = true,
+                                      .loss_scale = 8,
+                                      .loss_scale_window = 3});
   run_steps(&s, 7);
   assert_int_equal(s.skipped, 0);
   assert_true(s.scale == 32);
@@ -210,7 +210,7 @@ static void bytes(void **state) {
     subject s;
     open_subject(
         &s, gpt2,
-        (tsr__run_options){.dtype = cases[i].dtype, .master_weights = cases[i].has_masters});
+        (tsr_simulate_options){.dtype = cases[i].dtype, .master_weights = cases[i].has_masters});
     const tsr__tape *t = &s.t.tape;
     for (size_t k = 0; k < t->parameters.count; k++) {
       tsr__tensor_id p = t->parameters.items[k];
@@ -230,7 +230,7 @@ static void bytes(void **state) {
 }
 
 static void refused(void **state) {
-  static const tsr__run_options runs[] = {
+  static const tsr_simulate_options runs[] = {
       {.master_weights = true},
       {.dtype = TSR_SIMULATE_AUTOCAST_BF16, .master_weights = true},
       {.dtype = TSR_SIMULATE_BF16, .loss_scale = 2},

@@ -48,7 +48,7 @@ enum { VOCABULARY = 31, BATCH = 2, SEQUENCE = 7, MOST_PARAMETERS = 64 };
 
 typedef struct bench {
   tsr_model *model;
-  tsr__run_options run;
+  tsr_simulate_options run;
   tsr__tape tape;
   tsr__program program;
   tsr__execute_options options;
@@ -175,7 +175,7 @@ static void widen(tsr__tape *tape) {
   free(is_wide);
 }
 
-static void open_bench(bench *b, const char *json, const tsr__run_options *run) {
+static void open_bench(bench *b, const char *json, const tsr_simulate_options *run) {
   *b = (bench){.run = *run};
   b->run.batch = BATCH;
   if (!b->run.sequence) b->run.sequence = SEQUENCE;
@@ -271,7 +271,7 @@ static void check_gradients(bench *b, const char *what) {
 
 typedef struct gradient_case {
   const char *what, *model;
-  tsr__run_options run;
+  tsr_simulate_options run;
   uint8_t attention; /* another op than the options choose; 0: none */
 } gradient_case;
 
@@ -322,7 +322,7 @@ static void gradients(void **state) {
   (void)state;
   for (size_t i = 0; i < 2 * sizeof gradient_cases / sizeof *gradient_cases; i++) {
     const gradient_case *c = &gradient_cases[i / 2];
-    tsr__run_options run = c->run;
+    tsr_simulate_options run = c->run;
     run.book = i % 2 ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
     open_bench(&b, c->model, &run);
     if (c->attention) b.program.attention = (tsr__op_kind)c->attention;
@@ -336,15 +336,15 @@ static void gradients(void **state) {
 static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
   bool is_seen[TSR__OP_KIND_COUNT] = {false};
   const tsr__op_row *seen[TSR__OP_KIND_COUNT] = {NULL};
-  static const tsr__run_options more[] = {{.optimizer = TSR_OPTIMIZER_ADAMW_LOOP},
-                                          {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED},
-                                          {.optimizer = TSR_OPTIMIZER_SGD},
-                                          {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
-                                          {.dtype = TSR_SIMULATE_BF16, .master_weights = true}};
+  static const tsr_simulate_options more[] = {{.optimizer = TSR_OPTIMIZER_ADAMW_LOOP},
+                                              {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED},
+                                              {.optimizer = TSR_OPTIMIZER_SGD},
+                                              {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
+                                              {.dtype = TSR_SIMULATE_BF16, .master_weights = true}};
   size_t count = sizeof gradient_cases / sizeof *gradient_cases;
   bench b;
   for (size_t i = 0; i < count + sizeof more / sizeof *more; i++) {
-    tsr__run_options run = i < count ? gradient_cases[i].run : more[i - count];
+    tsr_simulate_options run = i < count ? gradient_cases[i].run : more[i - count];
     run.book = book;
     bool is_wide = run.dtype == TSR_SIMULATE_FP32; /* modules need casts */
     open_bench(&b, i < count ? gradient_cases[i].model : is_wide ? gpt2 : gpt2_untied, &run);
@@ -400,7 +400,7 @@ static void types(void **state) {
   bench wide, b;
   (void)state;
   for (size_t m = 0; m < 2; m++) {
-    tsr__run_options run = {.attention = TSR_ATTENTION_CHUNKED, .attention_chunk = 3};
+    tsr_simulate_options run = {.attention = TSR_ATTENTION_CHUNKED, .attention_chunk = 3};
     open_bench(&wide, models[m], &run);
     finish_tape(&wide);
     widen(&wide.tape);
@@ -438,7 +438,7 @@ static void optimizers(void **state) {
   enum { VARIANTS = sizeof variants / sizeof *variants }; /* the last one: of the own book */
   bench b[VARIANTS], start;
   (void)state;
-  open_bench(&start, gpt2_silent, &(tsr__run_options){.optimizer = TSR_OPTIMIZER_SGD});
+  open_bench(&start, gpt2_silent, &(tsr_simulate_options){.optimizer = TSR_OPTIMIZER_SGD});
   finish_tape(&start);
   widen(&start.tape);
   start.options.numbers.learning_rate = 0; /* what the parameters are at first */
@@ -446,7 +446,7 @@ static void optimizers(void **state) {
   execute(&start);
   for (size_t i = 0; i < VARIANTS; i++) {
     tsr_simulate_book book = i + 1 == VARIANTS ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
-    open_bench(&b[i], gpt2_silent, &(tsr__run_options){.optimizer = variants[i], .book = book});
+    open_bench(&b[i], gpt2_silent, &(tsr_simulate_options){.optimizer = variants[i], .book = book});
     finish_tape(&b[i]);
     widen(&b[i].tape);
     b[i].keeps_gradients = true;
@@ -479,9 +479,9 @@ static void overflows(void **state) {
   bench b;
   (void)state;
   for (int book = TSR_BOOK_TORCH; book <= TSR_BOOK_OWN; book++) {
-    open_bench(
-        &b, gpt2,
-        &(tsr__run_options){.dtype = TSR_SIMULATE_AUTOCAST_FP16, .book = (tsr_simulate_book)book});
+    open_bench(&b, gpt2,
+               &(tsr_simulate_options){.dtype = TSR_SIMULATE_AUTOCAST_FP16,
+                                       .book = (tsr_simulate_book)book});
     finish_tape(&b);
     b.options.load = load_overflow;
     b.options.steps = 3;
@@ -505,8 +505,8 @@ static void models_learn(void **state) {
   (void)state;
   for (size_t i = 0; i < 12; i++) {
     const char *json = i % 2 ? llama : gpt2_silent;
-    tsr__run_options run = {.dtype = types[i / 2 % 3],
-                            .book = i < 6 ? TSR_BOOK_TORCH : TSR_BOOK_OWN};
+    tsr_simulate_options run = {.dtype = types[i / 2 % 3],
+                                .book = i < 6 ? TSR_BOOK_TORCH : TSR_BOOK_OWN};
     open_bench(&b, json, &run);
     finish_tape(&b);
     b.options.steps = 50;
@@ -530,7 +530,7 @@ static void models_learn(void **state) {
 /* Recomputing does not change a bit, dropout included; nor do settings of the allocator, nor places that were
  * chosen before the run. */
 static void bits(void **state) {
-  static const tsr__run_options runs[] = {
+  static const tsr_simulate_options runs[] = {
       {.no_kv_cache = true},
       {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_FULL},
       {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_SELECTIVE},
@@ -547,7 +547,7 @@ static void bits(void **state) {
   (void)state;
   for (int which = 0; which < 3; which++) {
     for (size_t i = 0; i < RUNS; i++) {
-      tsr__run_options run = runs[i];
+      tsr_simulate_options run = runs[i];
       run.book = which ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
       open_bench(&b[i], models[which == 2], &run);
       finish_tape(&b[i]);
@@ -565,7 +565,7 @@ static void bits(void **state) {
  * once. Gradients are not there together, so the peak is
  * lower, unless it is elsewhere. */
 static void updates_in_backward(void **state) {
-  static const tsr__run_options runs[] = {
+  static const tsr_simulate_options runs[] = {
       {.optimizer = TSR_OPTIMIZER_ADAMW},
       {.optimizer = TSR_OPTIMIZER_ADAMW_LOOP, .checkpoint = TSR_CHECKPOINT_FULL},
       {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED, .loss_chunk = 4},
@@ -577,7 +577,7 @@ static void updates_in_backward(void **state) {
   size_t lower = 0;
   (void)state;
   for (size_t i = 0; i < 6 * sizeof runs / sizeof *runs; i++) {
-    tsr__run_options run = runs[i / 6];
+    tsr_simulate_options run = runs[i / 6];
     const char *model = models[i % 3];
     if (model == gpt2_untied && run.checkpoint) continue; /* its modules need hidden states */
     for (int in_backward = 0; in_backward < 2; in_backward++) {
@@ -622,7 +622,7 @@ static void run_saved(bench *b, const gradient_case *c, tsr_saved_place place) {
   enum { NAMES = sizeof names / sizeof *names };
   tsr_saved_choice saved[NAMES];
   tsr_block_choice blocks = {.first = 0, .saved = saved, .saved_count = NAMES};
-  tsr__run_options run = c->run;
+  tsr_simulate_options run = c->run;
   tsr_model *model;
   assert_int_equal(tsr_model_read(c->model, strlen(c->model), &model, NULL), 0);
   blocks.last = model->layers - 1;
@@ -674,7 +674,7 @@ static void memory(void **state) {
   bench b;
   uint64_t peak = 0;
   (void)state;
-  open_bench(&b, gpt2, &(tsr__run_options){.accumulate = 2});
+  open_bench(&b, gpt2, &(tsr_simulate_options){.accumulate = 2});
   finish_tape(&b);
   b.options.steps = 6;
   execute(&b);
@@ -704,7 +704,7 @@ static void ends(void **state) {
   bench b;
   tsr_error error;
   (void)state;
-  open_bench(&b, gpt2, &(tsr__run_options){0});
+  open_bench(&b, gpt2, &(tsr_simulate_options){0});
   finish_tape(&b);
   b.options.steps = 10;
   b.options.step = stop;

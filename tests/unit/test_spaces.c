@@ -25,7 +25,7 @@ typedef struct outcome {
 
 typedef struct subject {
   training t;
-  tsr__run_options run;
+  tsr_simulate_options run;
   outcome *out;
   int64_t tokens[BATCH * SEQUENCE];
 } subject;
@@ -58,7 +58,8 @@ static int load(void *context, const tsr__executor *executor, tsr_error *error) 
   return training_load(&((subject *)context)->t, executor, error);
 }
 
-static void open_subject(subject *s, const char *json, const tsr__run_options *run, outcome *out) {
+static void open_subject(subject *s, const char *json, const tsr_simulate_options *run,
+                         outcome *out) {
   *s = (subject){.run = *run, .out = out};
   *out = (outcome){.hash = 1};
   s->run.batch = BATCH;
@@ -73,7 +74,7 @@ static void open_subject(subject *s, const char *json, const tsr__run_options *r
   s->t.options.folder = "/tmp";
 }
 
-static outcome try_run(const char *json, const tsr__run_options *run, unsigned threads) {
+static outcome try_run(const char *json, const tsr_simulate_options *run, unsigned threads) {
   subject s;
   outcome out;
   tsr_error error = {0};
@@ -92,7 +93,7 @@ static const tsr_offload everything = {TSR_SPACE_HOST, TSR_SPACE_HOST, TSR_SPACE
 /* ---- no number changes ---- */
 
 /* Every choice of spaces, alone and with the others; under a sanitizer every 5th, where each is among them, and kept. */
-static void bit_equal(const char *json, tsr__run_options run) {
+static void bit_equal(const char *json, tsr_simulate_options run) {
   outcome plain = try_run(json, &run, 1);
   for (unsigned i = 1; i < 24; i += IS_SANITIZED ? 5 : 1) {
     run.offload = (tsr_offload){(tsr_space)(i & 1), (tsr_space)(i >> 1 & 1),
@@ -104,15 +105,16 @@ static void bit_equal(const char *json, tsr__run_options run) {
 
 static void same_numbers(void **state) {
   (void)state;
-  bit_equal(gpt2, (tsr__run_options){.optimizer = TSR_OPTIMIZER_ADAMW_FUSED});
-  bit_equal(llama, (tsr__run_options){.accumulate = 3});
-  bit_equal(gpt2, (tsr__run_options){.dtype = TSR_SIMULATE_BF16, .optimizer = TSR_OPTIMIZER_SGD});
-  bit_equal(gpt2, (tsr__run_options){.dtype = TSR_SIMULATE_AUTOCAST_FP16, .accumulate = 2});
-  bit_equal(llama, (tsr__run_options){.checkpoint = TSR_CHECKPOINT_FULL});
-  bit_equal(gpt2, (tsr__run_options){.checkpoint = TSR_CHECKPOINT_EVERY,
-                                     .checkpoint_every = 2,
-                                     .loss_chunk = 24,
-                                     .optimizer = TSR_OPTIMIZER_ADAMW_LOOP});
+  bit_equal(gpt2, (tsr_simulate_options){.optimizer = TSR_OPTIMIZER_ADAMW_FUSED});
+  bit_equal(llama, (tsr_simulate_options){.accumulate = 3});
+  bit_equal(gpt2,
+            (tsr_simulate_options){.dtype = TSR_SIMULATE_BF16, .optimizer = TSR_OPTIMIZER_SGD});
+  bit_equal(gpt2, (tsr_simulate_options){.dtype = TSR_SIMULATE_AUTOCAST_FP16, .accumulate = 2});
+  bit_equal(llama, (tsr_simulate_options){.checkpoint = TSR_CHECKPOINT_FULL});
+  bit_equal(gpt2, (tsr_simulate_options){.checkpoint = TSR_CHECKPOINT_EVERY,
+                                         .checkpoint_every = 2,
+                                         .loss_chunk = 24,
+                                         .optimizer = TSR_OPTIMIZER_ADAMW_LOOP});
 }
 
 /* ---- how much is where ---- */
@@ -121,7 +123,7 @@ static void same_numbers(void **state) {
 static uint64_t parameter_bytes(const char *json, uint64_t *count) {
   subject s;
   outcome out;
-  tsr__run_options run = {.optimizer = TSR_OPTIMIZER_SGD};
+  tsr_simulate_options run = {.optimizer = TSR_OPTIMIZER_SGD};
   uint64_t bytes = 0;
   open_subject(&s, json, &run, &out);
   *count = s.t.tape.parameters.count;
@@ -134,7 +136,7 @@ static uint64_t parameter_bytes(const char *json, uint64_t *count) {
 /* The sizes of this model's parameters are multiples of 512, or two of its norms' would be, to which allocations are
  * rounded. Each has a count of steps, too. */
 static void optimizer_state(void **state) {
-  tsr__run_options run = {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED};
+  tsr_simulate_options run = {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED};
   uint64_t count, bytes = parameter_bytes(llama, &count), norms = 2 * LAYERS + 1;
   (void)state;
   outcome plain = try_run(llama, &run, 1);
@@ -181,10 +183,10 @@ static void live_sets(void **state) {
     for (int i = 0; i < 2; i++) {
       subject s;
       outcome out;
-      tsr__run_options run = {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED,
-                              .accumulate = (uint64_t)accumulate,
-                              .checkpoint = i ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_NONE,
-                              .offload = everything};
+      tsr_simulate_options run = {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED,
+                                  .accumulate = (uint64_t)accumulate,
+                                  .checkpoint = i ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_NONE,
+                                  .offload = everything};
       open_subject(&s, llama, &run, &out);
       const tsr__tape *tape = &s.t.tape;
       uint64_t block = block_bytes(tape);
@@ -208,7 +210,7 @@ static void activations(void **state) {
       strstr(json, "layers\":6")[8] = i ? '8' : '4';
       subject s;
       outcome out;
-      tsr__run_options run = {.offload.activations = spaces[k]};
+      tsr_simulate_options run = {.offload.activations = spaces[k]};
       open_subject(&s, json, &run, &out);
       most[i] = most_on_device(&s.t.tape, TSR_CATEGORY_ACTIVATION);
       training_close(&s.t);
@@ -223,7 +225,7 @@ static void no_room(void **state) {
   subject s;
   outcome out;
   tsr_error error = {0};
-  tsr__run_options run = {.offload.activations = TSR_SPACE_DISK};
+  tsr_simulate_options run = {.offload.activations = TSR_SPACE_DISK};
   (void)state;
   open_subject(&s, gpt2, &run, &out);
   s.t.options.folder = NULL;
@@ -233,7 +235,7 @@ static void no_room(void **state) {
   assert_non_null(strstr(error.message, "/nonexistent: cannot make a file there"));
   assert_int_equal(out.run.steps_done, 0);
   training_close(&s.t);
-  run = (tsr__run_options){.offload.optimizer = TSR_SPACE_HOST};
+  run = (tsr_simulate_options){.offload.optimizer = TSR_SPACE_HOST};
   open_subject(&s, gpt2, &run, &out);
   s.t.options.host_bytes = 4096;
   assert_int_equal(tsr__execute(&s.t.tape, &s.t.options, &out.run, &error), 0);

@@ -99,19 +99,20 @@ static bool note_step(void *context, const tsr__executor *e, const tsr__executed
   return true;
 }
 
-static void train(subject *s, const char *json, const tsr__run_options *options, uint64_t steps) {
-  static tsr__run_options run;
+static void train(subject *s, const char *json, const tsr_simulate_options *options,
+                  uint64_t steps) {
+  static tsr_simulate_options run;
   tsr__execution out;
   tsr_error error = {0};
   /* In fp32, kernels of attention that need no scores take no grouped queries. */
   bool is_eager = json != gpt2 && options->dtype == TSR_SIMULATE_FP32;
-  run = (tsr__run_options){.batch = BATCH,
-                           .sequence = SEQUENCE,
-                           .dtype = options->dtype,
-                           .attention = is_eager ? TSR_ATTENTION_EAGER : TSR_ATTENTION_SDPA,
-                           .no_kv_cache = true,
-                           .book = options->book,
-                           .clip_norm = options->clip_norm};
+  run = (tsr_simulate_options){.batch = BATCH,
+                               .sequence = SEQUENCE,
+                               .dtype = options->dtype,
+                               .attention = is_eager ? TSR_ATTENTION_EAGER : TSR_ATTENTION_SDPA,
+                               .no_kv_cache = true,
+                               .book = options->book,
+                               .clip_norm = options->clip_norm};
   *s = (subject){.square = 0};
   assert_true(training_open(&s->t, json, &run, NULL));
   s->t.options.steps = steps;
@@ -170,7 +171,8 @@ static void compare_fp32(const family *f, const char *name, double clip_norm) {
   read_recorded(&want, name, "fp32");
   assert_int_equal(want.steps, 20);
   for (int book = TSR_BOOK_TORCH; book <= TSR_BOOK_OWN; book++) {
-    train(&s, f->json, &(tsr__run_options){.book = (tsr_simulate_book)book, .clip_norm = clip_norm},
+    train(&s, f->json,
+          &(tsr_simulate_options){.book = (tsr_simulate_book)book, .clip_norm = clip_norm},
           want.steps);
     for (uint64_t i = 0; i < want.steps; i++) {
       check_near("the loss", i + 1, s.losses[i], want.losses[i], 1e-4);
@@ -203,7 +205,7 @@ static void in_bf16(void **state) {
   uint64_t last = want.steps - 1;
   for (int book = TSR_BOOK_TORCH; book <= TSR_BOOK_OWN; book++) {
     train(&s, f->json,
-          &(tsr__run_options){.dtype = TSR_SIMULATE_BF16, .book = (tsr_simulate_book)book},
+          &(tsr_simulate_options){.dtype = TSR_SIMULATE_BF16, .book = (tsr_simulate_book)book},
           want.steps);
     check_near("the loss", want.steps, s.losses[last], want.losses[last], 0.01);
   }

@@ -10,13 +10,13 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "exec/card_memory.h"
 #include "exec/graph_survey.h"
 #include "exec/profile.h"
+#include "exec/rates.h"
 #include "exec/record.h"
 #include "graph/validate.h"
 #include "models/program.h"
-#include "exec/card_memory.h"
-#include "exec/rates.h"
 #include "tessera/unstable/simulation.h"
 #include "torch/torch.h"
 #include "traced/rewrite.h"
@@ -162,53 +162,6 @@ static void put_results(const tsr__tape *tape, const tsr__dry_device *device, ts
 static_assert(TSR_SIMULATE_MOST_INSTRUCTIONS == TSR__TAPE_MOST_INSTRUCTIONS,
               "a run of one step has its schedule's length");
 
-/* Fields are in the same order on both sides: one that is added on one side only, or not copied below, does
- * not compile. */
-#define FROM_BATCH(field) \
-  (offsetof(tsr_simulate_options, field) - offsetof(tsr_simulate_options, batch))
-#define SAME_PLACE(field) FROM_BATCH(field) == offsetof(tsr__run_options, field)
-static_assert(SAME_PLACE(fresh_process) && SAME_PLACE(loss_chunk) && SAME_PLACE(checkpoint_every),
-              "a program's options are those of a simulation, but for the device's");
-
-tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
-  return (tsr__run_options){.batch = options->batch,
-                            .sequence = options->sequence,
-                            .steps = options->steps,
-                            .accumulate = options->accumulate,
-                            .optimizer = options->optimizer,
-                            .dtype = options->dtype,
-                            .attention = options->attention,
-                            .attention_chunk = options->attention_chunk,
-                            .checkpoint = options->checkpoint,
-                            .checkpoint_every = options->checkpoint_every,
-                            .loss_chunk = options->loss_chunk,
-                            .master_weights = options->master_weights,
-                            .loss_scale = options->loss_scale,
-                            .loss_scale_window = options->loss_scale_window,
-                            .offload = options->offload,
-                            .gelu_fused = options->gelu_fused,
-                            .no_kv_cache = options->no_kv_cache,
-                            .fresh_process = options->fresh_process,
-                            .clip_norm = options->clip_norm,
-                            .leak = options->leak,
-                            .micro_batch = options->micro_batch,
-                            .accumulation = options->accumulation,
-                            .backward_once = options->backward_once,
-                            .update_in_backward = options->update_in_backward,
-                            .non_reentrant = options->non_reentrant,
-                            .in_place = options->in_place,
-                            .blocks = options->blocks,
-                            .block_count = options->block_count,
-                            .book = options->book,
-                            .ranks = options->ranks,
-                            .rank = options->rank,
-                            .zero = options->zero,
-                            .bucket_elements = options->bucket_elements,
-                            .no_overlap = options->no_overlap,
-                            .eval_steps = options->eval_steps,
-                            .eval_batch = options->eval_batch};
-}
-
 /* Run the finished tape, and record it. `optimizer`: its class, for the names of phases. */
 static int execute(const tsr__program *program, const char *optimizer,
                    const tsr_simulate_options *options, tsr_simulation *out, tsr_error *error) {
@@ -279,7 +232,7 @@ static int no_such_card(const char *name, tsr_error *error) {
 
 /* The card's own kernels and workspaces; without a card, an A100's. */
 static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet **gpu,
-                    tsr__run_options *run, tsr__tape *tape, tsr_error *error) {
+                    tsr_simulate_options *run, tsr__tape *tape, tsr_error *error) {
   *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
   if (!options->gpu) return 0;
   if (!*gpu) return no_such_card(options->gpu, error);
@@ -505,7 +458,7 @@ static int simulate_graph(const tsr_model *model, const tsr_simulate_options *op
 int tsr__build(const tsr_model *model, const tsr_simulate_options *options, bool has_stacks,
                tsr__built *out, tsr_error *error) {
   assert(!model->graph);
-  *out = (tsr__built){.run = tsr__run_options_of(options)};
+  *out = (tsr__built){.run = *options};
   if (has_stacks) out->tracer = tsr__torch_new(model);
   bool ok = (out->tracer || !has_stacks) && tsr__tape_init(&out->tape, out->tracer);
   int status = ok ? 0 : tsr__fail_memory(error);

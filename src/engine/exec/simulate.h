@@ -3,10 +3,9 @@
 #ifndef TSR_EXEC_SIMULATE_H
 #define TSR_EXEC_SIMULATE_H
 
+#include "exec/cost.h"
 #include "exec/dry.h"
 #include "models/program.h"
-#include "models/run.h"
-#include "exec/cost.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/simulation.h"
 
@@ -14,7 +13,7 @@
 typedef struct tsr__built {
   tsr__tape tape;
   tsr__program program;
-  tsr__run_options run;
+  tsr_simulate_options run;   /* with the kernels that suit the card */
   tsr__tracer *tracer;        /* NULL: instructions have no stacks */
   const tsr__data_sheet *gpu; /* NULL: none was named */
 } tsr__built;
@@ -49,9 +48,6 @@ double tsr__graph_seconds(const struct tsr__step_graph *graph, const tsr_simulat
 /* The rates that options name: those that were measured, or else the card's. False without either. */
 bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *gpu,
                     tsr__machine_rates *out);
-
-/* The part of `options` that decides what the program does. */
-tsr__run_options tsr__run_options_of(const tsr_simulate_options *options);
 
 /* A moment as users see it. */
 /* What a space besides the device saw. */

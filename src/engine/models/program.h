@@ -11,7 +11,7 @@
 #include "graph/plan.h"
 #include "models/family.h"
 #include "models/model.h"
-#include "models/run.h"
+#include "tessera/simulate.h"
 
 /* Parts of a model: their parameters, and which part they are. */
 typedef struct tsr__model_linear {
@@ -56,7 +56,7 @@ typedef struct tsr__forward_mode {
 typedef struct tsr__program {
   const tsr_model *model;
   const tsr__model_family *family;
-  const tsr__run_options *options;
+  const tsr_simulate_options *options;
   tsr__tape *tape;
   tsr__model_layer *layers; /* model->layers of them */
   tsr__model_linear *added; /* modules x layers, in the order of modules */
@@ -104,7 +104,7 @@ typedef struct tsr__program {
  * released either way. TSR_ERROR_ARGUMENT, TSR_ERROR_UNSUPPORTED, TSR_ERROR_LIMIT or TSR_ERROR_MEMORY,
  * as tsr_simulate has them. */
 int tsr__program_init(tsr__program *program, const tsr_model *model,
-                      const tsr__run_options *options, const tsr__plan *plan, tsr__tape *tape,
+                      const tsr_simulate_options *options, const tsr__plan *plan, tsr__tape *tape,
                       tsr_error *error);
 /* A zeroed program is fine. */
 void tsr__program_release(tsr__program *program);

@@ -20,7 +20,7 @@ static uint64_t or_one(uint64_t value) {
 }
 
 static int check_precision(const tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   bool is_half = o->dtype == TSR_SIMULATE_BF16 || o->dtype == TSR_SIMULATE_FP16;
   bool is_fp16 = o->dtype == TSR_SIMULATE_FP16 || o->dtype == TSR_SIMULATE_AUTOCAST_FP16;
   if (o->master_weights && !is_half)
@@ -33,7 +33,7 @@ static int check_precision(const tsr__program *p, tsr_error *error) {
 }
 
 /* With fp16 there is a GradScaler under autocast, with master weights, and if options request one. */
-static bool scales_loss(const tsr__run_options *o) {
+static bool scales_loss(const tsr_simulate_options *o) {
   if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
   return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
 }
@@ -41,7 +41,7 @@ static bool scales_loss(const tsr__run_options *o) {
 /* Refuse an optimizer in backward, which sees one gradient at a time, together with what needs all gradients or all
  * micro-batches. */
 static int check_update(const tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   if (!o->update_in_backward) return 0;
   if (o->clip_norm != 0)
     return REFUSE(TSR_ERROR_ARGUMENT,
@@ -59,7 +59,7 @@ static int check_update(const tsr__program *p, tsr_error *error) {
 }
 
 static int check_sizes(const tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   const struct {
     const char *what;
     uint64_t given, most;
@@ -125,7 +125,7 @@ static tsr__memory_space space_of(tsr_space space) {
 
 /* Check that ranks can run the program. */
 static int check_ranks(const tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   enum { MOST_RANKS = 1024 };
   if (o->zero > 3) return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO has stages 0 to 3");
   if (o->zero && !o->ranks)
@@ -177,7 +177,7 @@ static void choose_own_attention(tsr__program *p) {
  * transformers/integrations/sdpa_attention.py, masking_utils.py and, in PyTorch,
  * aten/src/ATen/native/transformers/cuda/sdp_utils.cpp. */
 static int choose_attention(tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   p->query_rows = o->attention_chunk;
   if (p->is_own) {
     choose_own_attention(p);
@@ -285,7 +285,7 @@ static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error
 
 /* Apply the options' choices for ranges of blocks. */
 static int plan_blocks(tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   uint64_t layers = p->plan.block_count;
   for (size_t i = 0; i < o->block_count; i++) {
     const tsr_block_choice *c = &o->blocks[i];
@@ -327,7 +327,7 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
 }
 
 static int check_evaluation(const tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   if (!o->eval_steps && o->eval_batch)
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "a batch to evaluate needs a number of steps after which that is done");
@@ -348,7 +348,7 @@ static int check_evaluation(const tsr__program *p, tsr_error *error) {
 
 /* Forwards that evaluate recompute nothing, and so have the cache that the model asks for. */
 static int choose_evaluation(tsr__program *p, tsr_error *error) {
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   int status = check_evaluation(p, error);
   if (status || !o->eval_steps) return status;
   p->tape->evaluation_interval = o->eval_steps;
@@ -417,7 +417,7 @@ static int declare(tsr__program *p, tsr_error *error) {
   return p->tape->status ? tsr__fail_memory(error) : tsr__program_shard(p, error);
 }
 
-int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_options *options,
+int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulate_options *options,
                       const tsr__plan *plan, tsr__tape *tape, tsr_error *error) {
   *p = (tsr__program){.model = model,
                       .options = options,
@@ -460,7 +460,7 @@ void tsr__program_release(tsr__program *p) {
 
 uint64_t tsr_model_parameter_count(const tsr_model *model) {
   if (model->graph) return tsr__step_graph_parameters(model->graph);
-  static const tsr__run_options options = {
+  static const tsr_simulate_options options = {
       .batch = 1, .sequence = 1, .attention = TSR_ATTENTION_EAGER};
   tsr__tape tape;
   tsr__program program = {0};

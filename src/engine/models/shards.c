@@ -50,7 +50,7 @@ static void put_block(const tsr__program *p, uint32_t block, uint32_t *units) {
 /* Unit 0 has the embeddings, then come the blocks, and what follows them. */
 int tsr__program_shard(tsr__program *p, tsr_error *error) {
   tsr__tape *t = p->tape;
-  const tsr__run_options *o = p->options;
+  const tsr_simulate_options *o = p->options;
   uint32_t layers = (uint32_t)p->model->layers;
   if (!o->ranks) return 0;
   uint32_t *units = TSR__NEW_ARRAY(uint32_t, t->parameters.count);

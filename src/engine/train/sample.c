@@ -158,7 +158,7 @@ static int allocate(sampling *s, tsr_error *error) {
   return 0;
 }
 
-static int prepare(sampling *s, tsr__run_options *run, tsr_error *error) {
+static int prepare(sampling *s, tsr_simulate_options *run, tsr_error *error) {
   const tsr_sample_options *o = s->options;
   if (o->subject) *o->subject = o->weights;
   int status = tsr__saved_open_weights(o->weights, &s->saved, error);
@@ -217,7 +217,7 @@ int tsr_sample(const tsr_model *model, const tsr_sample_options *options, tsr_er
   s->saved.training.handle = -1;
   s->context = places(model, &own);
   s->key = tsr__random_key(own.seed, UINT64_MAX - 2);
-  tsr__run_options run = {.batch = 1, .sequence = s->context, .book = TSR_BOOK_OWN};
+  tsr_simulate_options run = {.batch = 1, .sequence = s->context, .book = TSR_BOOK_OWN};
   status = prepare(s, &run, error);
   if (status == 0) status = execute(s, error);
   release(s);

@@ -18,13 +18,13 @@
 #include "base/pool.h"
 #include "exec/placed.h"
 #include "exec/profile.h"
+#include "exec/rates.h"
 #include "exec/record.h"
 #include "exec/run.h"
 #include "exec/simulate.h"
 #include "kernels/fast.h"
 #include "kernels/random.h"
 #include "models/program.h"
-#include "exec/rates.h"
 #include "tessera/unstable/training.h"
 #include "torch/torch.h"
 #include "train/batches.h"
@@ -43,7 +43,6 @@ typedef struct training {
   const tsr_simulate_options *run;
   const tsr_train_options *options;
   tsr__tape tape;
-  tsr__run_options program_options;
   tsr__program program;
   tsr__recorder *recorder;
   tsr__thread_pool *pool;
@@ -663,15 +662,13 @@ static int execute(training *t, tsr_error *error) {
 
 /* Everything before the first step. */
 static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_error *error) {
-  t->program_options = tsr__run_options_of(t->run);
   bool has_tracer = tracer || !t->options->is_recorded;
   int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__model_check_computed(model, error);
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
-  if (status == 0)
-    status = tsr__program_init(&t->program, model, &t->program_options, NULL, &t->tape, error);
+  if (status == 0) status = tsr__program_init(&t->program, model, t->run, NULL, &t->tape, error);
   if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);
   if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
