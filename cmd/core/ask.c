@@ -47,16 +47,23 @@ static int set_file(cli_session *session, const tsr_parameter *row, const char *
   return status;
 }
 
+/* A file that is to be written need not be there yet. One that is there is read all the same: it may be a mistyped
+ * name, and what is no lock is not written over. */
+static int lacks_own_file(const cli_session *session, const tsr_parameter *row, const char *path) {
+  if (tsr_params_flag(session->options->own, row->written_with)) return 0;
+  cli_say(NULL, "%s: no such %s; --%s creates it", path, row->type->name, row->written_with);
+  return CLI_INPUT;
+}
+
 /* The answer is not about this file; an error is. */
 static int load_file(cli_session *session, const tsr_parameter *row, const char *path) {
   const char *before = session->path;
   char *text = NULL;
   size_t size_bytes = 0;
+  bool is_absent = strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
+  if (is_absent && row->written_with) return lacks_own_file(session, row, path);
   session->path = path;
-  /* A source file may be on another machine: the snapshot knows its lines by number. */
-  bool may_lack = row->kind == TSR_PARAMETER_FILE && strcmp(row->name, "rates") != 0;
-  if (may_lack && strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT)
-    return set_file(session, row, path, "", 0);
+  if (is_absent && row->may_be_absent) return set_file(session, row, path, "", 0);
   int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
   if (status == 0) status = set_file(session, row, path, text, size_bytes);
   if (status == 0) session->path = before;
@@ -64,21 +71,13 @@ static int load_file(cli_session *session, const tsr_parameter *row, const char 
   return status;
 }
 
-/* A lock that is to be written need not be there yet. One that is there has to be a lock: it may be a
- * mistyped name, and that file is not written over. */
-static int load_lock(cli_session *session, const tsr_parameter *row, const char *path) {
-  if (access(path, F_OK) == 0 || errno != ENOENT) return load_file(session, row, path);
-  if (tsr_params_flag(session->options->own, "update")) return 0;
-  cli_say(NULL, "%s: no such lock; --update creates it", path);
-  return CLI_INPUT;
-}
-
 static int load_rules(cli_session *session, const tsr_parameter *row, const char *text) {
   tsr_rules *rules = NULL;
   const char *name = cli_option_name(row);
   int status = cli_rules_load(session, name, text, TSR_RULES_STRICT, &rules);
   if (status) return status;
-  return tsr_params_set_rules(session->options->own, name, rules, &session->error);
+  return tsr_params_set_object(session->options->own, name, &tsr_rules_type, rules,
+                               &session->error);
 }
 
 static bool is_folder(const char *path) {
@@ -165,11 +164,9 @@ static int load_files(cli_session *session) {
     const char *path =
         tsr_params_has(options->own, row->name) ? tsr_params_text(options->own, row->name) : NULL;
     if (!path) continue;
-    if (row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_PLAN)
-      status = load_file(session, row, path);
-    if (row->kind == TSR_PARAMETER_LOCK) status = load_lock(session, row, path);
-    if (row->kind == TSR_PARAMETER_RULES) status = load_rules(session, row, path);
-    if (row->kind == TSR_PARAMETER_MODEL) status = load_model(session, row, path);
+    if (row->kind == TSR_PARAMETER_FILE) status = load_file(session, row, path);
+    if (row->type == &tsr_rules_type) status = load_rules(session, row, path);
+    if (row->type == &tsr_model_type) status = load_model(session, row, path);
   }
   return status;
 }
@@ -324,7 +321,7 @@ int cli_profile(cli_session *session) {
     const tsr_profile *profile = tsr_answer_value(asking.answer);
     cli_page_from from = {.inputs = asking.inputs,
                           .count = 1,
-                          .rules = tsr_params_rules(own, "rules"),
+                          .rules = tsr_params_object(own, "rules", &tsr_rules_type),
                           .query = &session->query};
     from.key = profile->key;
     from.options.by = cli_page_grouping(profile->by);

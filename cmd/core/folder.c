@@ -85,7 +85,7 @@ static char *options_text(const cli_options *options) {
   for (size_t i = 0; i < about->parameter_count; i++) {
     const tsr_parameter *row = &about->parameters[i];
     if (!is_saved_option(row->name) || !tsr_params_has(options->own, row->name)) continue;
-    if (is_planned(row->name) || row->kind == TSR_PARAMETER_PLAN) continue;
+    if (is_planned(row->name) || row->type == &tsr_run_plan_type) continue;
     fprintf(out, "%s=", row->name);
     put_value(out, options->own, row);
     fputc('\n', out);

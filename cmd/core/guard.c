@@ -44,7 +44,7 @@ static bool is_same_target(const char *output, const char *other) {
 }
 
 static bool is_output(const cli_options *options, const tsr_parameter *row) {
-  if (row->kind == TSR_PARAMETER_LOCK) return tsr_params_flag(options->own, "update");
+  if (row->written_with) return tsr_params_flag(options->own, row->written_with);
   return row->is_written;
 }
 

@@ -82,10 +82,7 @@ static int unknown_option(const cli_command *command, const char *name, size_t l
 /* Files are only named here: the command reads them once all of the line is known to make sense. */
 bool cli_option_names_file(const tsr_parameter *row) {
   switch (row->kind) {
-  case TSR_PARAMETER_RULES:
-  case TSR_PARAMETER_MODEL:
-  case TSR_PARAMETER_LOCK:
-  case TSR_PARAMETER_PLAN:
+  case TSR_PARAMETER_OBJECT:
   case TSR_PARAMETER_FILE:
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT: return true;

@@ -23,11 +23,13 @@ enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
 static const tsr_parameter plan_parameters[] = {
     {.name = "model",
      .is_operand = true,
-     .kind = TSR_PARAMETER_MODEL,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_model_type,
      .argument = "MODEL",
      .help = "A model's name, or its config.json; or a step graph."},
     {.name = "plan",
-     .kind = TSR_PARAMETER_PLAN,
+     .kind = TSR_PARAMETER_FILE,
+     .type = &tsr_run_plan_type,
      .argument = "FILE",
      .help = "The plan to begin with, as --write-plan of simulate and train writes it "
              "(docs/plan.md). Options on the command line override it."},
@@ -415,7 +417,7 @@ static tsr_simulate_options options_of(const tsr_params *own) {
                               .sequence = tsr_params_count(own, "seq"),
                               .steps = tsr_params_count(own, "steps")};
   how.gpu = tsr_params_gpu(own);
-  const tsr_model *model = tsr_params_model(own, "model");
+  const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
   bool is_traced = model && tsr_model_is_traced(model); /* has a card of its own */
   if (!how.gpu && !is_traced) how.gpu = "a100";
   how.book = tsr_params_choice(own, "book") == TSR_BOOK_OWN ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
@@ -445,8 +447,9 @@ static int show(cli_session *session, const char *model, const tsr_run_plan *pla
   tsr_run_plan_effects *effects = calloc(1, sizeof *effects);
   if (!effects) return TSR_ERROR_MEMORY;
   if (model)
-    status = explained(session, tsr_run_plan_explain(plan, tsr_params_model(own, "model"), &how,
-                                                     effects, &session->error));
+    status = explained(session,
+                       tsr_run_plan_explain(plan, tsr_params_object(own, "model", &tsr_model_type),
+                                            &how, effects, &session->error));
   bool is_json = session->report.format == TSR_REPORT_JSON;
   if (status == 0) status = (is_json ? put_json : put_text)(session, plan, model, effects);
   free(effects);
@@ -510,8 +513,8 @@ static int check_traced(const cli_session *session) {
                                         "largest", "rates", "gpus", "link",    "ds_config"};
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
-  if (!tsr_params_model(own, "model")) return 0;
-  if (!tsr_model_is_traced(tsr_params_model(own, "model"))) return 0;
+  if (!tsr_params_object(own, "model", &tsr_model_type)) return 0;
+  if (!tsr_model_is_traced(tsr_params_object(own, "model", &tsr_model_type))) return 0;
   for (size_t i = 0; i < sizeof decided / sizeof *decided; i++)
     if (tsr_params_has(own, decided[i]))
       return cli_usage_error(command, "option '--%s' does not apply to a step graph: trace another",
@@ -552,8 +555,9 @@ static int list(cli_session *session, const char *model, const tsr_run_plan *pla
   tsr_techniques *all = status ? NULL : calloc(1, sizeof *all);
   if (status == 0 && !all) status = TSR_ERROR_MEMORY;
   if (status == 0)
-    status = explained(session, tsr_plan_techniques(plan, tsr_params_model(own, "model"), &how, all,
-                                                    &session->error));
+    status = explained(session,
+                       tsr_plan_techniques(plan, tsr_params_object(own, "model", &tsr_model_type),
+                                           &how, all, &session->error));
   if (status == 0)
     status = session->report.format == TSR_REPORT_JSON ? put_techniques_json(session, all)
                                                        : put_techniques_text(session, model, all);

@@ -303,7 +303,7 @@ static int allow_of(cli_session *session, unsigned *allow) {
   bool is_model = tsr_params_choice(own, "largest") == TSR_LARGEST_MODEL;
   *allow = TSR_ALLOW_DEFAULT;
   if (tsr_params_has(own, "for"))
-    *allow = tsr_target_allows(target_of(own), tsr_params_model(own, "model"));
+    *allow = tsr_target_allows(target_of(own), tsr_params_object(own, "model", &tsr_model_type));
   if (is_model) *allow &= ~TSR_ALLOW_OFFLOAD; /* on a host without end, any model would fit */
   int status = words ? tsr_allow_parse(words, allow, &session->error) : 0;
   if (status) return cli_usage_error(session->options->command, "%s", session->error.message);
@@ -469,7 +469,7 @@ static int budget(cli_session *session, const char *name, const tsr_model *model
 /* The question that was asked. */
 static int answer(cli_session *session, const char *name, const tsr_planning_options *options) {
   const tsr_params *own = session->options->own;
-  const tsr_model *model = tsr_params_model(own, "model");
+  const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
   if (tsr_params_has(own, "largest")) return largest(session, name, model, options);
   if (tsr_params_has(own, "budget") || tsr_params_flag(own, "front"))
     return budget(session, name, model, options);

@@ -25,8 +25,8 @@ int cli_plan_calibrate(cli_session *session, const tsr_run_plan *plan,
   tsr_run_plan_options(plan, &options);
   int status = cli_open_path(session, path, &input);
   if (status) return status;
-  status =
-      tsr_calibrate(tsr_params_model(own, "model"), &options, input.study, out, &session->error);
+  status = tsr_calibrate(tsr_params_object(own, "model", &tsr_model_type), &options, input.study,
+                         out, &session->error);
   cli_close(&input);
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT)
     return cli_usage_error(session->options->command, "%s", session->error.message);

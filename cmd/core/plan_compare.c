@@ -151,7 +151,7 @@ static int read_question(const cli_session *session, tsr_estimate_question *q) {
 
 int cli_plan_compare(cli_session *session, const char *name, const tsr_run_plan *plan,
                      const tsr_simulate_options *how) {
-  const tsr_model *model = tsr_params_model(session->options->own, "model");
+  const tsr_model *model = tsr_params_object(session->options->own, "model", &tsr_model_type);
   tsr_estimate all[TSR_ESTIMATES];
   tsr_simulation *s = NULL;
   tsr_estimate_question q;

@@ -22,7 +22,8 @@ enum { TRAINED_CONTEXT = 64 /* of a run whose options have none: train's default
 static const tsr_parameter sample_parameters[] = {
     {.name = "model",
      .is_operand = true,
-     .kind = TSR_PARAMETER_MODEL,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_model_type,
      .argument = "DIR",
      .help = "The folder of a model: config.json and weights in safetensors files."},
     {.name = "prompt",
@@ -179,7 +180,8 @@ static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   how->token = see_token;
   how->token_context = s;
   how->subject = &subject;
-  int status = tsr_sample(tsr_params_model(options->own, "model"), how, &session->error);
+  int status =
+      tsr_sample(tsr_params_object(options->own, "model", &tsr_model_type), how, &session->error);
   if (subject) session->path = subject;
   if ((status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) && !subject)
     return cli_usage_error(options->command, "%s", session->error.message);

@@ -40,7 +40,8 @@ static const char *const product_words[] = {"auto", "own", "onednn", "openblas",
 static const tsr_parameter train_parameters[] = {
     {.name = "model",
      .is_operand = true,
-     .kind = TSR_PARAMETER_MODEL,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_model_type,
      .argument = "MODEL",
      .help = "A model's name, its config.json, or its folder."},
     {.name = "data",
@@ -815,7 +816,7 @@ static int take_launched(cli_session *session, tsr_train_options *how, run *r) {
 }
 
 static uint64_t ranks_of_plan(const tsr_params *own) {
-  const tsr_run_plan *plan = tsr_params_plan(own, "plan");
+  const tsr_run_plan *plan = tsr_params_object(own, "plan", &tsr_run_plan_type);
   tsr_simulate_options options = {.struct_bytes = sizeof options};
   if (plan) tsr_run_plan_options(plan, &options);
   return options.ranks;
@@ -871,7 +872,8 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   all.has_begun = &has_begun;
   status = find_ranks(&options, &all, r);
   if (status == 0)
-    status = tsr_train(tsr_params_model(own, "model"), &options, &all, out, &session->error);
+    status = tsr_train(tsr_params_object(own, "model", &tsr_model_type), &options, &all, out,
+                       &session->error);
   unwatch_interrupts(before);
   tsr_run_plan_free(plan);
   session->is_about_no_input = !*how->subject; /* else the library named one */

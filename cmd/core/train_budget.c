@@ -19,8 +19,8 @@ static int solve(cli_session *session, tsr_planning_options *options, unsigned a
   tsr_planning *planning = NULL;
   uint64_t budget = tsr_params_count(session->options->own, "capacity");
   options->allow = allow;
-  int status = tsr_planning_new(tsr_params_model(session->options->own, "model"), options,
-                                &planning, &session->error);
+  int status = tsr_planning_new(tsr_params_object(session->options->own, "model", &tsr_model_type),
+                                options, &planning, &session->error);
   if (status == 0) status = tsr_planning_solve(planning, budget, out, &session->error);
   tsr_planning_free(planning);
   return status;

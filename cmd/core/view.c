@@ -15,7 +15,8 @@
 enum { VIEW_PARAMETERS = 5 };
 static const tsr_parameter parameters[] = {
     {.name = "rules",
-     .kind = TSR_PARAMETER_RULES,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_rules_type,
      .argument = "FILE-OR-TEXT",
      .help =
          "Group by your own rules: names and patterns in JSON or YAML, as a file or as text. The "

@@ -11,8 +11,6 @@
 static bool takes_file(const tsr_parameter *row) {
   switch (row->kind) {
   case TSR_PARAMETER_FILE:
-  case TSR_PARAMETER_LOCK:
-  case TSR_PARAMETER_PLAN:
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT: return true;
   default: return false;

@@ -128,8 +128,6 @@ static mcp_kind kind_of(const tsr_parameter *row) {
 
 /* A file is given by its path, or by its contents where the client may have it and the server not. */
 static void add_parameter(mcp_tool *tool, const tsr_parameter *row) {
-  bool is_file = row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK ||
-                 row->kind == TSR_PARAMETER_PLAN;
   bool has_default = row->kind == TSR_PARAMETER_COUNT && row->fallback;
   mcp_argument argument = {.kind = kind_of(row),
                            .is_required = row->is_operand,
@@ -140,7 +138,7 @@ static void add_parameter(mcp_tool *tool, const tsr_parameter *row) {
                            .row = row};
   if (row->hidden_from & TSR_INTERFACE_MCP || row->kind == TSR_PARAMETER_SNAPSHOT) return;
   if (argument.kind == MCP_FLAG) argument.fallback = 0;
-  add_named(tool, argument, is_file ? "_path" : "");
+  add_named(tool, argument, row->kind == TSR_PARAMETER_FILE ? "_path" : "");
   if (!row->contents_advice) return;
   argument.is_required = false;
   argument.help = row->contents_advice;

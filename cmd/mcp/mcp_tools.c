@@ -150,9 +150,8 @@ static bool load_files(mcp_call *call) {
   bool ok = true;
   for (size_t i = 0; ok && i < question->parameter_count; i++) {
     const tsr_parameter *row = &question->parameters[i];
-    bool is_file = row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK ||
-                   row->kind == TSR_PARAMETER_PLAN;
-    if (is_file && !(row->hidden_from & TSR_INTERFACE_MCP)) ok = load_file(call, row);
+    if (row->kind == TSR_PARAMETER_FILE && !(row->hidden_from & TSR_INTERFACE_MCP))
+      ok = load_file(call, row);
   }
   return ok;
 }

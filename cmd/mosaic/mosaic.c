@@ -113,7 +113,8 @@ static const tsr_parameter get_memory_profile_options[] = {
                                       "compile-context", NULL}},
     {.name = "custom_profile",
      .option = "custom-profile",
-     .kind = TSR_PARAMETER_RULES,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_rules_type,
      .argument = "RULES",
      .help = "With --profile custom: names and patterns as JSON or YAML, or a file of them. An "
              "invalid pattern is skipped, with a warning."},

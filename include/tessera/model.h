@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tessera/status.h"
+#include "tessera/registry.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +37,8 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
 bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes);
 /* Release it. NULL is fine. */
 void tsr_model_free(tsr_model *model);
+/* The type of parameters that are models: a name, or a file as above. */
+extern const tsr_parameter_type tsr_model_type;
 /* The number of elements in model.parameters(), tied weights counted once. */
 uint64_t tsr_model_parameter_count(const tsr_model *model);
 /* Whether it is a step graph: a traced step of any program, instead of a description. */

@@ -32,7 +32,6 @@
 
 #include "tessera/output.h"
 #include "tessera/query.h"
-#include "tessera/rules.h"
 #include "tessera/study.h"
 
 #ifdef __cplusplus
@@ -63,14 +62,21 @@ typedef enum tsr_parameter_kind {
   TSR_PARAMETER_DEVICES,  /* device numbers separated by commas, or "all" */
   TSR_PARAMETER_SETTING,  /* allocator settings, as PYTORCH_CUDA_ALLOC_CONF has them */
   TSR_PARAMETER_SETTINGS, /* several of those, separated by blanks or semicolons */
-  TSR_PARAMETER_RULES,    /* a text of rules (tessera/rules.h) */
-  TSR_PARAMETER_MODEL,    /* the name of a model, or the text of its config.json */
-  TSR_PARAMETER_LOCK,     /* the text of a lock, as `check --update` writes it */
-  TSR_PARAMETER_PLAN,     /* the text of a plan file (docs/plan.md) */
-  TSR_PARAMETER_FILE,     /* a file's name and its contents */
-  TSR_PARAMETER_PATH,     /* the name of a file or folder that the caller writes or names */
-  TSR_PARAMETER_SNAPSHOT  /* one more snapshot, which the caller opens and adds to the subjects */
+  TSR_PARAMETER_OBJECT, /* what `type` parses, from what a user types or from a file: rules, a model */
+  TSR_PARAMETER_FILE, /* a file's name and its contents, which `type` parses if there is one: a lock */
+  TSR_PARAMETER_PATH,    /* the name of a file or folder that the caller writes or names */
+  TSR_PARAMETER_SNAPSHOT /* one more snapshot, which the caller opens and adds to the subjects */
 } tsr_parameter_kind;
+
+/* What an OBJECT or FILE is parsed into: a row of the library, which rows of parameters refer to. */
+typedef struct tsr_parameter_type {
+  const char *name; /* "lock" */
+  /* Parse a text; `*out` is untouched on failure. The message does not name the parameter. */
+  int (*parse)(const char *text, size_t size_bytes, void **out, tsr_error *error);
+  /* Parse what a user types instead of a file's name: the name of a model, say. NULL: `parse` does. */
+  int (*parse_typed)(const char *text, size_t size_bytes, void **out, tsr_error *error);
+  void (*free)(void *object);
+} tsr_parameter_type;
 
 /* The number that `choices` ask for: "chunked:N" is typed as chunked:64. */
 #define TSR_CHOICE_NUMBER 'N'
@@ -88,10 +94,13 @@ typedef struct tsr_parameter {
   const char *advice;   /* for a language model that has to fill it in; NULL: `help` */
   /* Of a FILE in MCP: its contents can be given in place of its name, and this explains that. */
   const char *contents_advice;
-  const char *const *choices; /* of a CHOICE; ends at NULL. "word:N" takes a number from 1 on */
-  const char *example;        /* of BYTES: a typical size, for messages; NULL: "40GiB" */
-  int64_t fallback;           /* of COUNT and INTEGER: the value where none is given */
-  int64_t least;              /* of COUNT and INTEGER: in schemas, the smallest value */
+  const char *const *choices;     /* of a CHOICE; ends at NULL. "word:N" takes a number from 1 on */
+  const char *example;            /* of BYTES: a typical size, for messages; NULL: "40GiB" */
+  int64_t fallback;               /* of COUNT and INTEGER: the value where none is given */
+  int64_t least;                  /* of COUNT and INTEGER: in schemas, the smallest value */
+  const tsr_parameter_type *type; /* of an OBJECT, and of a FILE that is parsed */
+  bool may_be_absent;             /* of a FILE: one that does not exist counts as empty */
+  const char *written_with;       /* of a FILE: the FLAG with which the caller writes it instead */
 } tsr_parameter;
 
 /* A command line, and what it does. */
@@ -107,6 +116,7 @@ typedef struct tsr_subject_row {
   const char *argument; /* how help names it: "FILE" */
   const char *name;     /* in MCP: "path" */
   const char *advice;   /* for a language model */
+  const tsr_snapshot *(*snapshot)(const tsr_study *subject);
 } tsr_subject_row;
 
 typedef struct tsr_question {
@@ -153,20 +163,21 @@ const tsr_parameter *tsr_params_find(const tsr_params *params, const char *name,
  * the value is not of its kind; or with TSR_ERROR_MEMORY. A value that is set again is replaced,
  * but for the kinds that gather several.
  *
- * From a text, whatever the kind. For FILE, LOCK and PLAN the text is the contents, for MODEL a name. */
+ * From a text, whatever the kind. For FILE the text is the contents, for OBJECT what a user types. */
 int tsr_params_set_text(tsr_params *params, const char *name, const char *text, size_t size_bytes,
                         tsr_error *error);
 /* From a number: FLAG (0 or 1), TRUTH, COUNT, INTEGER, BYTES. */
 int tsr_params_set_integer(tsr_params *params, const char *name, int64_t number, tsr_error *error);
-/* The name of a file, for PATH and SNAPSHOT; for FILE, LOCK, PLAN, RULES and MODEL only that it is given:
- * the caller reads the file and calls one of the functions below before tsr_ask. */
+/* The name of a file, for PATH and SNAPSHOT; for FILE and OBJECT only that it is given:
+ * the caller reads the file and calls tsr_params_set_file before tsr_ask. */
 int tsr_params_set_path(tsr_params *params, const char *name, const char *path, tsr_error *error);
-/* FILE, LOCK, PLAN and MODEL: what a file holds, and its name. A lock, plan or model that cannot be read fails as
- * tsr_model_read does: the error is about the file. */
+/* FILE and OBJECT: what a file holds, and its name. If `type` cannot parse it, the error is about the file. */
 int tsr_params_set_file(tsr_params *params, const char *name, const char *path, const char *text,
                         size_t size_bytes, tsr_error *error);
-/* RULES that were parsed already; takes them, also when it fails. */
-int tsr_params_set_rules(tsr_params *params, const char *name, tsr_rules *rules, tsr_error *error);
+
+/* FILE and OBJECT with this type: what the caller has parsed already. Takes it, also when it fails. */
+int tsr_params_set_object(tsr_params *params, const char *name, const tsr_parameter_type *type,
+                          void *object, tsr_error *error);
 
 /* ---- Asking ---- */
 

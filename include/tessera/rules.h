@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tessera/status.h"
+#include "tessera/registry.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -79,6 +79,9 @@ size_t tsr_rules_count(const tsr_rules *rules);
 tsr_rule tsr_rules_at(const tsr_rules *rules, size_t index);
 /* The rules that TSR_RULES_LENIENT skipped; valid as long as the rules. */
 const tsr_rule_problem *tsr_rules_skipped(const tsr_rules *rules, size_t *count);
+
+/* The type of parameters that are rules; their text is parsed strictly. */
+extern const tsr_parameter_type tsr_rules_type;
 
 #ifdef __cplusplus
 }

@@ -303,13 +303,11 @@ static bool set_value(tsr_params *params, const tsr_parameter *row, PyObject *op
                                   : set_number(params, row, value, &error);
   case TSR_PARAMETER_TEXTS:
   case TSR_PARAMETER_SETTINGS: return set_texts(params, row, value, keep, &error);
-  case TSR_PARAMETER_RULES:
+  case TSR_PARAMETER_OBJECT:
+    if (row->type != &tsr_rules_type) return set_file(params, row, value, keep, &error);
     return core_option_rules(options, keep, &rules) &&
-           is_set(tsr_params_set_rules(params, row->name, rules, &error), &error);
-  case TSR_PARAMETER_FILE:
-  case TSR_PARAMETER_LOCK:
-  case TSR_PARAMETER_PLAN:
-  case TSR_PARAMETER_MODEL: return set_file(params, row, value, keep, &error);
+           is_set(tsr_params_set_object(params, row->name, &tsr_rules_type, rules, &error), &error);
+  case TSR_PARAMETER_FILE: return set_file(params, row, value, keep, &error);
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT:
   case TSR_PARAMETER_CHOICE:

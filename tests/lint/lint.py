@@ -38,11 +38,6 @@ UPWARD = {
             'tsr_lives_free tsr_stack_place_find tsr_steps_compute tsr_steps_free tsr_study_free '
             'tsr_study_new tsr_study_snapshot',
         'engine_plan_plan_file.c.o': 'tsr_in_place_parse tsr_in_place_word tsr_offload_parse',
-        'ground_ask_params.c.o':
-            'tsr_lock_free tsr_lock_parse tsr_model_free tsr_model_named tsr_model_read '
-            'tsr_rule_problem_release tsr_rules_free tsr_rules_parse tsr_run_plan_free '
-            'tsr_run_plan_parse',
-        'ground_ask_registry.c.o': 'tsr_study_snapshot',
     }.items() for symbol in symbols.split()
 }
 # Folders that use the library as any program does: public headers, their own, and these.

@@ -2,6 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tessera/model.h"
+#include "tessera/rules.h"
+#include "tessera/unstable/check.h"
 #include "tessera/unstable/params.h"
 #include "tessera/version.h"
 #include "test_support.h"
@@ -18,10 +21,14 @@ static const tsr_parameter rows[] = {
     {.name = "match", .kind = TSR_PARAMETER_TEXTS},
     {.name = "device", .kind = TSR_PARAMETER_DEVICES},
     {.name = "settings", .option = "set", .kind = TSR_PARAMETER_SETTINGS},
-    {.name = "rules", .kind = TSR_PARAMETER_RULES},
-    {.name = "lock", .kind = TSR_PARAMETER_LOCK},
+    {.name = "rules", .kind = TSR_PARAMETER_OBJECT, .type = &tsr_rules_type},
+    {.name = "lock", .kind = TSR_PARAMETER_FILE, .type = &tsr_lock_type},
     {.name = "update", .kind = TSR_PARAMETER_FLAG, .hidden_from = TSR_INTERFACE_MCP},
-    {.name = "model", .kind = TSR_PARAMETER_MODEL, .is_operand = true, .argument = "MODEL"},
+    {.name = "model",
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_model_type,
+     .is_operand = true,
+     .argument = "MODEL"},
 };
 
 static tsr_params *make(tsr_interface interface) {
@@ -55,7 +62,7 @@ static void test_defaults(void **state) {
   assert_int_equal(tsr_params_choice(params, "attention"), -1);
   (void)tsr_params_texts(params, "match", &count);
   assert_int_equal(count, 0);
-  assert_null(tsr_params_rules(params, "rules"));
+  assert_null(tsr_params_object(params, "rules", &tsr_rules_type));
   tsr_params_free(params);
   tsr_params_free(NULL);
 }
@@ -93,7 +100,7 @@ static void test_values(void **state) {
   (void)tsr_params_devices(params, "device", &count);
   assert_int_equal(count, 0);
   assert_int_equal(set(params, "model", "gpt2", NULL), 0);
-  assert_string_equal(tsr_model_name(tsr_params_model(params, "model")), "gpt2");
+  assert_string_equal(tsr_model_name(tsr_params_object(params, "model", &tsr_model_type)), "gpt2");
   tsr_params_free(params);
 }
 
@@ -160,7 +167,7 @@ static void test_what_is_refused_changes_nothing(void **state) {
   assert_int_equal(set(params, "rules", "{\"a\": \"b\"}", NULL), 0);
   assert_int_equal(set(params, "rules", "{\"a\": \"b(\"}", &error), TSR_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "rules: rule 'a': "));
-  assert_int_equal(tsr_rules_count(tsr_params_rules(params, "rules")), 1);
+  assert_int_equal(tsr_rules_count(tsr_params_object(params, "rules", &tsr_rules_type)), 1);
   tsr_params_free(params);
 }
 

@@ -26,7 +26,7 @@
 #ifndef TESSERA_UNSTABLE_CHECK_H
 #define TESSERA_UNSTABLE_CHECK_H
 
-#include "tessera/output.h"
+#include "tessera/registry.h"
 #include "tessera/unstable/answers.h"
 #include "tessera/unstable/causes.h"
 
@@ -71,6 +71,8 @@ typedef struct tsr_lock {
 int tsr_lock_parse(const char *text, size_t size_bytes, tsr_lock **out, tsr_error *error);
 /* Release it. NULL is fine. */
 void tsr_lock_free(tsr_lock *lock);
+/* The type of parameters that are locks. */
+extern const tsr_parameter_type tsr_lock_type;
 
 /* ---- Checks ---- */
 

@@ -4,9 +4,7 @@
 #define TESSERA_UNSTABLE_PARAMS_H
 
 #include "tessera/allocator.h"
-#include "tessera/model.h"
 #include "tessera/registry.h"
-#include "tessera/unstable/check.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,7 +44,7 @@ int tsr_params_choice(const tsr_params *params, const char *name);
 uint64_t tsr_params_choice_number(const tsr_params *params, const char *name);
 /* CHOICE: the text that was given for the KEY of "word:KEY"; NULL for other words. */
 const char *tsr_params_choice_key(const tsr_params *params, const char *name);
-/* TEXT, PATH and SNAPSHOT, and the path of FILE, LOCK, PLAN, RULES and MODEL; NULL where not given. */
+/* TEXT, PATH and SNAPSHOT, and the path of FILE and OBJECT; NULL where not given. */
 const char *tsr_params_text(const tsr_params *params, const char *name);
 /* TEXTS. */
 const char *const *tsr_params_texts(const tsr_params *params, const char *name, size_t *count);
@@ -58,14 +56,9 @@ const char *tsr_params_file(const tsr_params *params, const char *name, const ch
 /* SETTING and SETTINGS. */
 const tsr_allocator_settings *tsr_params_settings(const tsr_params *params, const char *name,
                                                   size_t *count);
-/* RULES, or NULL. */
-const tsr_rules *tsr_params_rules(const tsr_params *params, const char *name);
-/* LOCK, or NULL. */
-const tsr_lock *tsr_params_lock(const tsr_params *params, const char *name);
-/* PLAN, or NULL. */
-const struct tsr_run_plan *tsr_params_plan(const tsr_params *params, const char *name);
-/* MODEL, or NULL. */
-const tsr_model *tsr_params_model(const tsr_params *params, const char *name);
+/* OBJECT, and FILE that is parsed: the value of this type (a tsr_model for tsr_model_type), or NULL. */
+const void *tsr_params_object(const tsr_params *params, const char *name,
+                              const tsr_parameter_type *type);
 
 #if defined(__GNUC__)
 #define TSR_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))

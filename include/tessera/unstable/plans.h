@@ -10,7 +10,6 @@
 #ifndef TESSERA_UNSTABLE_PLANS_H
 #define TESSERA_UNSTABLE_PLANS_H
 
-#include "tessera/output.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
 
@@ -105,6 +104,8 @@ int tsr_plan_techniques(const tsr_run_plan *plan, const tsr_model *model,
                         const tsr_simulate_options *options, tsr_techniques *out, tsr_error *error);
 /* Release it. NULL is fine. */
 void tsr_run_plan_free(tsr_run_plan *plan);
+/* The type of parameters that are plan files. */
+extern const tsr_parameter_type tsr_run_plan_type;
 
 #ifdef __cplusplus
 }

@@ -233,7 +233,8 @@ const char *tsr_in_place_word(tsr_in_place which);
                "logits that a notebook's Out keeps; batches, a list of batches.",                  \
        .choices = (const char *const[]){"none", "graph", "outputs", "shell", "batches", NULL}},    \
       {.name = "plan",                                                                             \
-       .kind = TSR_PARAMETER_PLAN,                                                                 \
+       .kind = TSR_PARAMETER_FILE,                                                                 \
+       .type = &tsr_run_plan_type,                                                                 \
        .argument = "FILE",                                                                         \
        .help = "Take the options of this group, and choices for single blocks, from FILE, a "      \
                "plan (docs/plan.md); options that are given override it."},                        \

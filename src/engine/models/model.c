@@ -301,3 +301,25 @@ const char *tsr_model_config(const tsr_model *model) {
 const char *tsr_model_name(const tsr_model *model) {
   return model->name;
 }
+
+static int read_object(const char *text, size_t size_bytes, void **out, tsr_error *error) {
+  tsr_model *model = NULL;
+  int status = tsr_model_read(text, size_bytes, &model, error);
+  if (status == 0) *out = model;
+  return status;
+}
+
+static int name_object(const char *text, size_t size_bytes, void **out, tsr_error *error) {
+  (void)size_bytes;
+  tsr_model *model = NULL;
+  int status = tsr_model_named(text, &model, error);
+  if (status == 0) *out = model;
+  return status;
+}
+
+static void free_object(void *model) {
+  tsr_model_free(model);
+}
+
+const tsr_parameter_type tsr_model_type = {
+    .name = "model", .parse = read_object, .parse_typed = name_object, .free = free_object};

@@ -621,7 +621,7 @@ static int merge(tsr_run_plan *plan, const tsr_params *params, const tsr_run_pla
 int tsr_run_plan_of(const tsr_params *params, tsr_run_plan **out, tsr_error *error) {
   tsr_run_plan *plan = new_plan(error);
   if (!plan) return TSR_ERROR_MEMORY;
-  int status = merge(plan, params, tsr_params_plan(params, "plan"), error);
+  int status = merge(plan, params, tsr_params_object(params, "plan", &tsr_run_plan_type), error);
   if (status)
     tsr_run_plan_free(plan);
   else
@@ -848,3 +848,17 @@ int tsr_run_plan_explain(const tsr_run_plan *plan, const tsr_model *model,
   if (status == 0) *out = effects;
   return status;
 }
+
+static int parse_object(const char *text, size_t size_bytes, void **out, tsr_error *error) {
+  tsr_run_plan *plan = NULL;
+  int status = tsr_run_plan_parse(text, size_bytes, &plan, error);
+  if (status == 0) *out = plan;
+  return status;
+}
+
+static void free_object(void *plan) {
+  tsr_run_plan_free(plan);
+}
+
+const tsr_parameter_type tsr_run_plan_type = {
+    .name = "plan", .parse = parse_object, .free = free_object};

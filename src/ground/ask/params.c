@@ -30,7 +30,6 @@
 #include "base/number.h"
 #include "base/vector.h"
 #include "tessera/unstable/params.h"
-#include "tessera/unstable/plans.h"
 
 typedef struct value {
   bool is_given;
@@ -38,16 +37,13 @@ typedef struct value {
   int choice;       /* CHOICE: the index of the word */
   int64_t integer;  /* INTEGER; FLAG and TRUTH: 0 or 1 */
   uint64_t count;   /* COUNT, BYTES; CHOICE: the number of "word:N" */
-  const char *path; /* FILE, LOCK, PLAN, RULES, MODEL, PATH, SNAPSHOT */
+  const char *path; /* FILE, OBJECT, PATH, SNAPSHOT */
   const char *text; /* TEXT; FILE: its contents */
   size_t size_bytes;
   TSR__VECTOR(const char *) texts;
   TSR__VECTOR(uint32_t) devices;
   TSR__VECTOR(tsr_allocator_settings) settings;
-  tsr_rules *rules;
-  tsr_lock *lock;
-  tsr_run_plan *plan;
-  tsr_model *model;
+  void *object; /* OBJECT, and FILE with a type */
 } value;
 
 struct tsr_params {
@@ -116,9 +112,7 @@ static void spell(const tsr_params *params, const tsr_parameter *row, bool is_su
     (void)snprintf(out, room, "%s", row->argument);
   else if (params->interface == TSR_INTERFACE_COMMAND)
     (void)snprintf(out, room, is_subject ? "option '--%s'" : "--%s", name);
-  else if (params->interface == TSR_INTERFACE_MCP &&
-           (row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK ||
-            row->kind == TSR_PARAMETER_PLAN))
+  else if (params->interface == TSR_INTERFACE_MCP && row->kind == TSR_PARAMETER_FILE)
     (void)snprintf(out, room, is_subject ? "argument '%s_path'" : "%s_path", name);
   else
     (void)snprintf(out, room,
@@ -359,54 +353,31 @@ static int add_settings(const tsr_params *params, const tsr_parameter *row, valu
   return 0;
 }
 
-static int parse_rules(const tsr_params *params, const tsr_parameter *row, value *v,
-                       const char *text, size_t size_bytes, tsr_error *error) {
-  tsr_rules *rules = NULL;
-  tsr_rule_problem problem = {0};
+/* Replace the value's object by what `parse` makes of the text. */
+static int set_object(const tsr_parameter *row, value *v,
+                      int (*parse)(const char *, size_t, void **, tsr_error *), const char *text,
+                      size_t size_bytes, tsr_error *error) {
+  void *object = NULL;
+  int status = parse(text, size_bytes, &object, error);
+  if (status) return status;
+  if (v->object) row->type->free(v->object);
+  v->object = object;
+  return 0;
+}
+
+/* A typed object is not in a file, so a message about its text names the parameter. */
+static int set_typed(const tsr_params *params, const tsr_parameter *row, value *v, const char *text,
+                     size_t size_bytes, tsr_error *error) {
   tsr_error reason = {.status = TSR_OK};
-  int status = tsr_rules_parse(text, size_bytes, TSR_RULES_STRICT, &rules, &problem, &reason);
-  if (status == TSR_ERROR_MEMORY)
-    status = tsr__fail_memory(error);
-  else if (status && problem.message[0])
-    status =
-        fail_value(params, row, error, ": rule '%.60s': %s, at offset %zu of '%.80s'",
-                   problem.rule.name, problem.message, problem.offset_bytes, problem.rule.pattern);
-  else if (status)
-    status = fail_value(params, row, error, ": %s", reason.message);
-  tsr_rule_problem_release(&problem);
-  if (status) return status;
-  tsr_rules_free(v->rules);
-  v->rules = rules;
-  return 0;
-}
-
-/* `*model`, `*plan` and `*lock` are what a call returned with `status`; they replace the value before. */
-static int set_model(value *v, int status, tsr_model *const *model) {
-  if (status) return status;
-  tsr_model_free(v->model);
-  v->model = *model;
-  return 0;
-}
-
-static int set_plan(value *v, int status, tsr_run_plan *const *plan) {
-  if (status) return status;
-  tsr_run_plan_free(v->plan);
-  v->plan = *plan;
-  return 0;
-}
-
-static int set_lock(value *v, int status, tsr_lock *const *lock) {
-  if (status) return status;
-  tsr_lock_free(v->lock);
-  v->lock = *lock;
-  return 0;
+  if (row->type->parse_typed)
+    return set_object(row, v, row->type->parse_typed, text, size_bytes, error);
+  int status = set_object(row, v, row->type->parse, text, size_bytes, &reason);
+  if (status == TSR_ERROR_MEMORY) return tsr__fail_memory(error);
+  return status ? fail_value(params, row, error, ": %s", reason.message) : 0;
 }
 
 static int from_text(tsr_params *params, const tsr_parameter *row, value *v, const char *text,
-                     tsr_error *error) {
-  tsr_model *model = NULL;
-  tsr_lock *lock = NULL;
-  tsr_run_plan *plan = NULL;
+                     size_t size_bytes, tsr_error *error) {
   switch (row->kind) {
   case TSR_PARAMETER_FLAG:
   case TSR_PARAMETER_TRUTH:
@@ -434,16 +405,12 @@ static int from_text(tsr_params *params, const tsr_parameter *row, value *v, con
   case TSR_PARAMETER_DEVICES: return set_devices(params, row, v, text, error);
   case TSR_PARAMETER_SETTING: return add_setting(params, row, v, text, error);
   case TSR_PARAMETER_SETTINGS: return add_settings(params, row, v, text, error);
-  case TSR_PARAMETER_RULES: return parse_rules(params, row, v, text, strlen(text), error);
-  case TSR_PARAMETER_MODEL: return set_model(v, tsr_model_named(text, &model, error), &model);
-  case TSR_PARAMETER_LOCK:
-    return set_lock(v, tsr_lock_parse(text, strlen(text), &lock, error), &lock);
-  case TSR_PARAMETER_PLAN:
-    return set_plan(v, tsr_run_plan_parse(text, strlen(text), &plan, error), &plan);
+  case TSR_PARAMETER_OBJECT: return set_typed(params, row, v, text, size_bytes, error);
+  case TSR_PARAMETER_FILE:
+    return row->type ? set_object(row, v, row->type->parse, text, size_bytes, error) : 0;
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT: v->path = text; return 0;
-  case TSR_PARAMETER_TEXT:
-  case TSR_PARAMETER_FILE: break;
+  case TSR_PARAMETER_TEXT: break;
   }
   return 0; /* the text itself, which the caller keeps */
 }
@@ -467,7 +434,7 @@ static int from_integer(tsr_params *params, const tsr_parameter *row, value *v, 
   default: break;
   }
   (void)snprintf(text, sizeof text, "%lld", (long long)number);
-  return from_text(params, row, v, text, error);
+  return from_text(params, row, v, text, strlen(text), error);
 }
 
 /* ---- Setters ---- */
@@ -498,11 +465,10 @@ int tsr_params_set_text(tsr_params *params, const char *name, const char *text, 
   const tsr_parameter *row = row_of(params, v);
   char *copy = keep(params, text, size_bytes);
   if (!copy) return tsr__fail_memory(error);
-  if (row->kind != TSR_PARAMETER_FILE && row->kind != TSR_PARAMETER_RULES &&
-      memchr(copy, '\0', size_bytes))
+  bool is_content = row->kind == TSR_PARAMETER_FILE || (row->type && !row->type->parse_typed);
+  if (!is_content && memchr(copy, '\0', size_bytes))
     return fail_value(params, row, error, " contains a zero byte");
-  status = row->kind == TSR_PARAMETER_RULES ? parse_rules(params, row, v, copy, size_bytes, error)
-                                            : from_text(params, row, v, copy, error);
+  status = from_text(params, row, v, copy, size_bytes, error);
   if (status) return status;
   v->text = copy;
   v->size_bytes = size_bytes;
@@ -544,21 +510,12 @@ int tsr_params_set_file(tsr_params *params, const char *name, const char *path, 
   int status = 0;
   value *v = open_value(params, name, &status, error);
   if (!v) return status;
-  tsr_parameter_kind kind = row_of(params, v)->kind;
-  assert(kind == TSR_PARAMETER_FILE || kind == TSR_PARAMETER_LOCK || kind == TSR_PARAMETER_PLAN ||
-         kind == TSR_PARAMETER_MODEL);
+  const tsr_parameter *row = row_of(params, v);
+  assert(row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_OBJECT);
   const char *copied_path = keep(params, path, strlen(path));
   const char *copy = keep(params, text, size_bytes);
   if (!copied_path || !copy) return tsr__fail_memory(error);
-  tsr_model *model = NULL;
-  tsr_lock *lock = NULL;
-  tsr_run_plan *plan = NULL;
-  if (kind == TSR_PARAMETER_PLAN)
-    status = set_plan(v, tsr_run_plan_parse(copy, size_bytes, &plan, error), &plan);
-  if (kind == TSR_PARAMETER_MODEL)
-    status = set_model(v, tsr_model_read(copy, size_bytes, &model, error), &model);
-  if (kind == TSR_PARAMETER_LOCK)
-    status = set_lock(v, tsr_lock_parse(copy, size_bytes, &lock, error), &lock);
+  if (row->type) status = set_object(row, v, row->type->parse, copy, size_bytes, error);
   if (status) return status;
   v->path = copied_path;
   v->text = copy;
@@ -567,16 +524,17 @@ int tsr_params_set_file(tsr_params *params, const char *name, const char *path, 
   return 0;
 }
 
-int tsr_params_set_rules(tsr_params *params, const char *name, tsr_rules *rules, tsr_error *error) {
+int tsr_params_set_object(tsr_params *params, const char *name, const tsr_parameter_type *type,
+                          void *object, tsr_error *error) {
   int status = 0;
   value *v = open_value(params, name, &status, error);
   if (!v) {
-    tsr_rules_free(rules);
+    type->free(object);
     return status;
   }
-  assert(row_of(params, v)->kind == TSR_PARAMETER_RULES);
-  tsr_rules_free(v->rules);
-  v->rules = rules;
+  assert(row_of(params, v)->type == type);
+  if (v->object) type->free(v->object);
+  v->object = object;
   v->is_given = true;
   return 0;
 }
@@ -665,28 +623,10 @@ const tsr_allocator_settings *tsr_params_settings(const tsr_params *params, cons
   return v->settings.items;
 }
 
-const tsr_rules *tsr_params_rules(const tsr_params *params, const char *name) {
+const void *tsr_params_object(const tsr_params *params, const char *name,
+                              const tsr_parameter_type *type) {
   const value *v = value_of(params, name);
-  assert(row_of(params, v)->kind == TSR_PARAMETER_RULES);
-  return v->rules;
-}
-
-const tsr_lock *tsr_params_lock(const tsr_params *params, const char *name) {
-  const value *v = value_of(params, name);
-  assert(row_of(params, v)->kind == TSR_PARAMETER_LOCK);
-  return v->lock;
-}
-
-const tsr_run_plan *tsr_params_plan(const tsr_params *params, const char *name) {
-  const value *v = value_of(params, name);
-  assert(row_of(params, v)->kind == TSR_PARAMETER_PLAN);
-  return v->plan;
-}
-
-const tsr_model *tsr_params_model(const tsr_params *params, const char *name) {
-  const value *v = value_of(params, name);
-  assert(row_of(params, v)->kind == TSR_PARAMETER_MODEL);
-  return v->model;
+  return row_of(params, v)->type == type ? v->object : NULL;
 }
 
 /* ---- The whole ---- */
@@ -714,10 +654,7 @@ void tsr_params_free(tsr_params *params) {
     TSR__VECTOR_FREE(&v->texts);
     TSR__VECTOR_FREE(&v->devices);
     TSR__VECTOR_FREE(&v->settings);
-    tsr_rules_free(v->rules);
-    tsr_lock_free(v->lock);
-    tsr_run_plan_free(v->plan);
-    tsr_model_free(v->model);
+    if (v->object) params->rows[i].type->free(v->object);
   }
   tsr__free(params->values);
   tsr__arena_release(&params->arena);

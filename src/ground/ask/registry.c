@@ -8,10 +8,10 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ask/question.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "ask/question.h"
 #include "tessera/study.h"
 
 struct tsr_answer {
@@ -99,8 +99,12 @@ static tsr_answer *answer_new(const tsr__question_row *question, const tsr_subje
   for (size_t i = 0; i < subject_count; i++) {
     size_t length = strlen(subjects[i].name) + 1;
     memcpy(at, subjects[i].name, length);
-    const tsr_study *study = subjects[i].study;
-    answer->inputs[i] = (tsr_report_input){at, study ? tsr_study_snapshot(study) : NULL};
+    /* Of a question with one subject, one more is of the same kind: that of its SNAPSHOT parameter. */
+    const tsr_subject_row *row =
+        &question->about.subjects[i < question->about.subject_count ? i : 0];
+    bool has_snapshot = subjects[i].study && row->snapshot;
+    answer->inputs[i] =
+        (tsr_report_input){at, has_snapshot ? row->snapshot(subjects[i].study) : NULL};
     at += length;
   }
   assert(at + 1 == answer->names + size);

@@ -163,3 +163,23 @@ const tsr_rule_problem *tsr_rules_skipped(const tsr_rules *rules, size_t *count)
   *count = rules->passed_over.count;
   return rules->passed_over.items;
 }
+
+static int parse_object(const char *text, size_t size_bytes, void **out, tsr_error *error) {
+  tsr_rules *rules = NULL;
+  tsr_rule_problem problem = {0};
+  int status = tsr_rules_parse(text, size_bytes, TSR_RULES_STRICT, &rules, &problem, error);
+  if (status == 0) *out = rules;
+  if (status && problem.message[0])
+    status =
+        tsr__fail(error, status, TSR_OFFSET_NONE, "rule '%.60s': %s, at offset %zu of '%.80s'",
+                  problem.rule.name, problem.message, problem.offset_bytes, problem.rule.pattern);
+  tsr_rule_problem_release(&problem);
+  return status;
+}
+
+static void free_object(void *rules) {
+  tsr_rules_free(rules);
+}
+
+const tsr_parameter_type tsr_rules_type = {
+    .name = "rules", .parse = parse_object, .free = free_object};

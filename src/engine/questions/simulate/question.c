@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask/question.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "ask/question.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
@@ -14,7 +14,8 @@
 static const tsr_parameter parameters[] = {
     {.name = "model",
      .is_operand = true,
-     .kind = TSR_PARAMETER_MODEL,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_model_type,
      .argument = "MODEL",
      .help = "A model's name, its config.json, or a step graph."},
     {.name = "settings",
@@ -155,7 +156,7 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_offload ignored;
   unsigned flags;
-  const tsr_model *model = tsr_params_model(params, "model");
+  const tsr_model *model = tsr_params_object(params, "model", &tsr_model_type);
   int status = model && tsr_model_is_traced(model) ? check_traced(params, error) : 0;
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
@@ -330,7 +331,8 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   if (status == 0) status = tsr_params_link(asked->params, &how, error);
   how.rates = rates;
   if (status == 0)
-    status = tsr_simulate(tsr_params_model(asked->params, "model"), &how, &run->simulation, error);
+    status = tsr_simulate(tsr_params_object(asked->params, "model", &tsr_model_type), &how,
+                          &run->simulation, error);
   if (status == 0) run->capacity_bytes = how.capacity_bytes;
   tsr_run_plan_free(plan);
   tsr_rates_free(rates);

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     {.name = "event",

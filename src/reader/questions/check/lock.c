@@ -269,6 +269,20 @@ void tsr_lock_free(tsr_lock *lock) {
   tsr__free(store);
 }
 
+static int parse_object(const char *text, size_t size_bytes, void **out, tsr_error *error) {
+  tsr_lock *lock = NULL;
+  int status = tsr_lock_parse(text, size_bytes, &lock, error);
+  if (status == 0) *out = lock;
+  return status;
+}
+
+static void free_object(void *lock) {
+  tsr_lock_free(lock);
+}
+
+const tsr_parameter_type tsr_lock_type = {
+    .name = "lock", .parse = parse_object, .free = free_object};
+
 /* ---- Writing ---- */
 
 /* `name` is NULL for figures without one. */

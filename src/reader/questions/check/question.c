@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 #include "tessera/unstable/check.h"
 
 static const tsr_parameter parameters[] = {
@@ -30,8 +30,10 @@ static const tsr_parameter parameters[] = {
                "cached before.",
      .example = "20GiB"},
     {.name = "lock",
-     .kind = TSR_PARAMETER_LOCK,
+     .kind = TSR_PARAMETER_FILE,
+     .type = &tsr_lock_type,
      .argument = "LOCK",
+     .written_with = "update",
      .help = "Fail if the peak, or that of a category, does not match LOCK.",
      .advice = "Path of a lock that `tessera check --update` wrote: the figures of an earlier run, "
                "which this one must match."},
@@ -165,7 +167,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   how.wants_causes = is_update || tsr_params_flag(params, "causes");
   int status = read_limits(params, limits, &how.limit_count, error);
   if (status == 0) status = read_tolerance(params, &how, error);
-  how.lock = is_update ? NULL : tsr_params_lock(params, "lock");
+  how.lock = is_update ? NULL : tsr_params_object(params, "lock", &tsr_lock_type);
   if (status == 0) status = tsr_check_compute(asked->studies[0], &how, asked->query, &value, error);
   if (status == 0) *out = value;
   return status;

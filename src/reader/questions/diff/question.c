@@ -5,8 +5,8 @@
  */
 #include <assert.h>
 
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     {.name = "by",
@@ -62,8 +62,10 @@ const tsr__question_row tsr__question_diff = {
              "peaks. This shows exactly what a simulated run lacks, compared with a recorded one.",
          .subjects =
              {{"OLD", "old_path",
-               "Path of the snapshot to compare with: the earlier run, or the healthy rank."},
-              {"NEW", "new_path", "Path of the snapshot in question: the later run."}},
+               "Path of the snapshot to compare with: the earlier run, or the healthy rank.",
+               tsr_study_snapshot},
+              {"NEW", "new_path", "Path of the snapshot in question: the later run.",
+               tsr_study_snapshot}},
          .subject_count = 2,
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera diff before.pickle after.pickle", "the ten largest changes"},

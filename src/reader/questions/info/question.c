@@ -1,6 +1,6 @@
 /* question.c - the row of "info": what is in this file? */
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_info *info = NULL;

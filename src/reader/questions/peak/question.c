@@ -1,6 +1,6 @@
 /* question.c - the row of "peak": what holds the memory at the peak? */
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_peak *peak = NULL;

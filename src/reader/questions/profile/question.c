@@ -1,8 +1,8 @@
 /* question.c - the row of "profile": what is the memory at the peak for? */
 #include <assert.h>
 
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     {.name = "by",
@@ -28,7 +28,8 @@ static const tsr_parameter parameters[] = {
              "from the names in a stack alone.",
      .choices = (const char *const[]){"true", "mosaic", NULL}},
     {.name = "rules",
-     .kind = TSR_PARAMETER_RULES,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_rules_type,
      .argument = "FILE-OR-TEXT",
      .help =
          "Group by your own rules: names and patterns in JSON or YAML, as a file or as text. The "
@@ -92,7 +93,7 @@ static int check(const tsr_params *params, tsr_error *error) {
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   uint64_t samples = tsr_params_count(asked->params, "samples");
   tsr_profile_options how = {.by = by_of(asked->params),
-                             .rules = tsr_params_rules(asked->params, "rules"),
+                             .rules = tsr_params_object(asked->params, "rules", &tsr_rules_type),
                              .key = tsr_params_choice_key(asked->params, "by"),
                              .is_ordered = tsr_params_flag(asked->params, "ordered")};
   tsr_profile *profile = NULL;

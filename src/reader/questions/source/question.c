@@ -2,16 +2,18 @@
  *
  * With a second snapshot the value is a comparison, otherwise the lines of one (`sourced`).
  */
-#include "ask/question.h"
-#include "questions/reports.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     {.name = "source",
      .is_operand = true,
      .kind = TSR_PARAMETER_FILE,
      .argument = "SOURCE",
+     .may_be_absent =
+         true, /* it may be on another machine: the snapshot knows its lines by number */
      .help = "The source file, of the version that ran.",
      .advice = "Path of the Python file in question; with source_text, as much of its end as is "
                "unambiguous is enough.",

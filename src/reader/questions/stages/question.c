@@ -1,6 +1,6 @@
 /* question.c - the row of "stages": how high did memory go in each annotated stage? */
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     {.name = "match",

@@ -1,6 +1,6 @@
 /* question.c - the row of "steps": where do steps begin, and what does one take? */
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_steps *steps = NULL;

@@ -1,6 +1,6 @@
 /* question.c - the row of "whatif": what would other settings, or another card, have done? */
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     TSR__SETTINGS_TO_TRY(

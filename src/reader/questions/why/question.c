@@ -3,8 +3,8 @@
  * For users who have just seen torch.OutOfMemoryError: was the cause the tensors, fragmentation, or
  * another process, and what would have been enough?
  */
-#include "ask/question.h"
 #include "questions/reports.h"
+#include "questions/shared/row.h"
 
 static const tsr_parameter parameters[] = {
     {.name = "event",

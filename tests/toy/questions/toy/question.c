@@ -1,5 +1,5 @@
 /* question.c - the row of "toy". */
-#include "ask/question.h"
+#include "questions/shared/row.h"
 
 #include "base/memory.h"
 #include "toy.h"
