@@ -21,7 +21,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'tests' / 'golden'))
-import truth  # noqa: E402
+import frames  # noqa: E402
 
 LLAMA = {'model_type': 'llama', 'hidden_size': 512, 'intermediate_size': 1376, 'num_hidden_layers': 4,
          'num_attention_heads': 8, 'num_key_value_heads': 4, 'vocab_size': 8000}
@@ -95,7 +95,7 @@ def judge(program, folder, snapshot, categories, cut, tally, reasons):
         # Simulated memory from before the first event is the model and cuBLAS's.
         old = 'workspace' if int(size) == WORKSPACE_BYTES else 'parameter'
         true = categories[int(birth) + cut] if int(birth) >= 0 else before.get(int(address), old)
-        right = said in [true, *truth.ALSO.get(true, [])]
+        right = said in [true, *frames.ALSO.get(true, [])]
         for key, table in ((level, tally), ((level, reason, said), reasons)):
             row = table[key]
             row['right' if right else 'wrong'] += 1
@@ -118,8 +118,8 @@ def main():
     parser.add_argument('--check', action='store_true')
     arguments = parser.parse_args()
     tessera, program = arguments.tessera.resolve(), arguments.confidence.resolve()
-    variants = {'all frames': None, 'Python frames alone': truth.python_alone,
-                'C++ frames alone': truth.native_alone, 'first half not recorded': None}
+    variants = {'all frames': None, 'Python frames alone': frames.python_alone,
+                'C++ frames alone': frames.native_alone, 'first half not recorded': None}
     tallies = {name: collections.defaultdict(collections.Counter) for name in (*variants, FAILED)}
     reasons = collections.defaultdict(collections.Counter)
     runs = 0
@@ -133,7 +133,7 @@ def main():
             snapshot, categories = simulated
             for variant, change in variants.items():
                 cut = len(categories) // 2 if variant.startswith('first') else 0
-                judge(program, folder, truth.changed(snapshot, change) if change else snapshot,
+                judge(program, folder, frames.changed(snapshot, change) if change else snapshot,
                       categories, cut, tallies[variant], reasons)
             card = reserved(snapshot) * CARDS[runs % len(CARDS)] // 100
             snapshot, categories = simulate(tessera, folder, choice, card)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""graphs.py [--check] [NAME...]: traces small models into tests/golden/graphs, which tests/golden/graphs.py simulates.
+"""graphs.py [--check] [NAME...]: traces small models into tests/golden/graphs, which tests/golden/test_graphs.py simulates.
 
 Needs the packages that ./run test torch installs: torch (a wheel for CUDA; no GPU, no driver), transformers and tessera's Python package. In
 addition to the graphs it writes peaks.json, with the versions that made them, and what PyTorch's own MemTracker counted at the peak of the third

@@ -3,7 +3,7 @@
 
 Needs the packages that ./run test torch installs. Writes tests/golden/matrix.json, which has for each configuration the options of
 transformers and of `tessera simulate`, the requested bytes of tensors that are live at the peak of each phase over three steps, and
-a digest of everything that these steps allocate and free, in order. tests/golden/matrix.py simulates them. With --check nothing is
+a digest of everything that these steps allocate and free, in order. tests/golden/test_matrix.py simulates them. With --check nothing is
 written, and the figures must be the recorded ones. A PART such as 2/4 is the second of four parts: only its configurations are
 traced, and the recorded figures of the others are kept.
 """

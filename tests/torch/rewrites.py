@@ -3,7 +3,7 @@
 other forms of their optimizers.
 
 Writes tests/golden/rewrites: step graphs of the unchanged models, and in peaks.json the peaks of traces of the others.
-tests/golden/rewrites.py compares these with the rewrites of `tessera simulate`. Peaks include what kernels allocate while they run
+tests/golden/test_rewrites.py compares these with the rewrites of `tessera simulate`. Peaks include what kernels allocate while they run
 (tests/golden/temporaries.py). Needs the packages that ./run test torch installs. With --check nothing is written, and the peaks must be the
 recorded ones.
 """

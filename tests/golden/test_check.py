@@ -1,30 +1,29 @@
-#!/usr/bin/env python3
-"""check.py --tessera PATH --work FOLDER: what `why` and `check` say adds up, as TAP.
+"""The answers of `why` and `check` add up.
 
 On snapshots made here (tests/cli/fixtures.py) and, where ../shared has them, on real ones: parts sum to
 wholes and agree with `peak`; a lock matches the run it was written from, from wherever that is read; and
 the forms for other programs are what those read: JUnit well-formed with right counts, SARIF with
 everything that its 2.1.0 schema requires, Markdown with tables of equal rows.
 """
-import argparse
 import gzip
 import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
-from support import SNAPSHOTS, fixtures, run_tests, skip
+import pytest
+from support import cases, fixtures, real
 
 MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending',
         'oom-rounded')
 
 
-def run(tessera, *words, status=0):
-    done = subprocess.run([tessera, *map(str, words)], capture_output=True)
-    assert done.returncode == status, f'{words}: {done.returncode}: {done.stderr.decode()}'
-    return done.stdout.decode()
+@pytest.fixture
+def path(made, given):
+    """A snapshot, made or real."""
+    return made / f'{given}.pickle' if isinstance(given, str) else given
+
+
+each = cases('given', [*MADE, *real()])
 
 
 def ends_early(path):
@@ -32,8 +31,9 @@ def ends_early(path):
     return path.name.startswith('oom')
 
 
-def check_why(tessera, path, _):
-    for device in json.loads(run(tessera, 'why', '--json', '--top', 0, path))['devices']:
+@each
+def test_why(tessera, path):
+    for device in tessera.json('why', '--top', 0, path)['devices']:
         totals = device['moment']['totals']
         for field, total in (('bytes', 'requested_bytes'), ('block_bytes', 'active_bytes')):
             lists = [sum(part[field] for part in device[key]) for key in ('categories', 'causes')]
@@ -52,11 +52,11 @@ def check_why(tessera, path, _):
                 assert not (trial['fits'] and device['beyond_settings']), 'what cannot be is not'
 
 
-def check_figures(tessera, path, work):
+@each
+def test_figures(tessera, path):
     peaks = {device['device']: device
-             for device in json.loads(run(tessera, 'peak', '--json', path))['devices']}
-    answer = json.loads(run(tessera, 'check', '--json', '--max', 'activation=100TiB',
-                            '--max', '1000TiB', path, status=3 if ends_early(path) else 0))
+             for device in tessera.json('peak', path)['devices']}
+    answer = tessera.json('check', '--max', 'activation=100TiB', '--max', '1000TiB', path, status=3 if ends_early(path) else 0)
     assert (answer['doubt'] == 'out-of-memory') == ends_early(path)
     assert answer['passed'] != ends_early(path) and answer['failed'] == 0
     for device in answer['devices']:
@@ -67,24 +67,25 @@ def check_figures(tessera, path, work):
         assert at_peak == device['peak']['totals']['requested_bytes'], 'categories add up at the peak'
 
 
-def check_lock(tessera, path, work):
+@each
+def test_lock(tessera, work, path):
     lock, packed = work / 'memory.lock', work / 'other name.gz'
     lock.unlink(missing_ok=True)
     if ends_early(path):
-        run(tessera, 'check', '--lock', lock, '--update', path, status=3)
+        tessera.text('check', '--lock', lock, '--update', path, status=3)
         assert not lock.exists(), 'what a run needed that ran out of memory is not known'
         return
-    run(tessera, 'check', '--lock', lock, '--update', path)
+    tessera.text('check', '--lock', lock, '--update', path)
     text = lock.read_text(encoding='utf-8')
     assert len(text) < 20000 and '0x' not in text and str(path.parent) not in text
-    run(tessera, 'check', '--lock', lock, '--tolerance', 0, path)
-    run(tessera, 'check', '--lock', lock, '--update', path)
+    tessera.text('check', '--lock', lock, '--tolerance', 0, path)
+    tessera.text('check', '--lock', lock, '--update', path)
     assert lock.read_text(encoding='utf-8') == text, 'a lock is written the same again'
     packed.write_bytes(gzip.compress(path.read_bytes(), 1))
-    run(tessera, 'check', '--lock', lock, '--tolerance', 0, packed)
+    tessera.text('check', '--lock', lock, '--tolerance', 0, packed)
     smaller = re.sub(r'^peak \d+', 'peak 1', text, flags=re.M)
     lock.write_text(smaller, encoding='utf-8')
-    run(tessera, 'check', '--lock', lock, path, status=1)
+    tessera.text('check', '--lock', lock, path, status=1)
 
 
 def sarif_location(location):
@@ -94,9 +95,10 @@ def sarif_location(location):
     assert location['message']['text']
 
 
-def check_sarif(tessera, path, _):
-    log = json.loads(run(tessera, 'check', '--format', 'sarif', '--max', '1B', path, status=1))
-    answer = json.loads(run(tessera, 'check', '--json', '--max', '1B', path, status=1))
+@each
+def test_sarif(tessera, path):
+    log = json.loads(tessera.text('check', '--format', 'sarif', '--max', '1B', path, status=1))
+    answer = tessera.json('check', '--max', '1B', path, status=1)
     warned = [warning['code'] for warning in answer['warnings']]
     assert log['version'] == '2.1.0' and log['$schema'].endswith('sarif-2.1.0.json')
     for one in log['runs']:
@@ -116,8 +118,9 @@ def check_sarif(tessera, path, _):
                 sarif_location(location)
 
 
-def check_junit(tessera, path, _):
-    root = ElementTree.fromstring(run(tessera, 'check', '--format', 'junit', '--max', '1B', '--max',
+@each
+def test_junit(tessera, path):
+    root = ElementTree.fromstring(tessera.text('check', '--format', 'junit', '--max', '1B', '--max',
                                       'activation=100TiB', path, status=1))
     suite, = root
     cases = suite.findall('testcase')
@@ -129,31 +132,10 @@ def check_junit(tessera, path, _):
     assert all(case.find('failure').get('message') for case in failures)
 
 
-def check_markdown(tessera, path, _):
-    text = run(tessera, 'check', '--format', 'markdown', '--max', '1B', path, status=1)
+@each
+def test_markdown(tessera, path):
+    text = tessera.text('check', '--format', 'markdown', '--max', '1B', path, status=1)
     assert text.startswith('### GPU memory check failed')
     for table in re.findall(r'(?:^\|.*\n)+', text, flags=re.M):
         rows = [len(re.findall(r'(?<!\\)\|', row)) for row in table.splitlines()]
         assert len(set(rows)) == 1 and len(rows) > 2, table
-
-
-CHECKS = (check_why, check_figures, check_lock, check_sarif, check_junit, check_markdown)
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=Path)
-    options = parser.parse_args()
-    fixtures.write_all(options.work)
-    paths = [options.work / f'{name}.pickle' for name in MADE] + sorted(SNAPSHOTS.glob('*.pickle'))
-    tests = [(f'{check.__name__[6:]} {path.name}',
-              lambda check=check, path=path: check(options.tessera, path, options.work))
-             for path in paths for check in CHECKS]
-    if not SNAPSHOTS.is_dir():
-        tests.append(('real snapshots', skip('../shared is absent')))
-    return run_tests(tests)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

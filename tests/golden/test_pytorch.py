@@ -1,19 +1,12 @@
-#!/usr/bin/env python3
 """`tessera simulate` against what PyTorch allocates: training steps of transformers' models, traced on fake CUDA tensors.
 
-usage: pytorch.py --tessera PATH --work FOLDER
-
-The figures are in ../shared next to the checkout; without it, the test is skipped. They have what ops return: not cuBLAS's
-workspaces, which are left out here too. Bytes as requested, at the peak of each phase over two steps. Prints TAP."""
-import argparse
+The figures, in ../shared, have what ops return: not cuBLAS's
+workspaces, which are left out here too. Bytes as requested, at the peak of each phase over two steps."""
 import json
-import pathlib
-import subprocess
-import sys
 
-from support import SNAPSHOTS, Skip, expect, run_tests
+from support import SHARED, absent, cases, expect
 
-EXPECTED = SNAPSHOTS.parent / 'expected' / 'pytorch-2.9.1.jsonl'
+EXPECTED = SHARED / 'expected' / 'pytorch-2.9.1.jsonl'
 FAMILIES = ('gpt2', 'llama', 'mistral', 'qwen2')
 # Small tensors that masks of eager attention take differ: a few numbers.
 TOLERANCE = 64
@@ -24,13 +17,13 @@ CHECKPOINTS = {'reentrant': ['--checkpoint', 'full'],
 
 def rows():
     if not EXPECTED.exists():
-        return []
+        return [absent(None)]
     lines = EXPECTED.read_text(encoding='utf-8').splitlines()
     return [row for row in map(json.loads, lines) if row.get('model_config', {}).get('model_type') in FAMILIES]
 
 
 def command_of(config, path):
-    words = ['simulate', path, '--json', '--steps', '2', '--batch', str(config['batch']), '--seq', str(config.get('seq', 512))]
+    words = ['simulate', path, '--steps', '2', '--batch', str(config['batch']), '--seq', str(config.get('seq', 512))]
     for key, option in OPTIONS.items():
         if key in config:
             words += [option, str(config[key])]
@@ -42,11 +35,17 @@ def command_of(config, path):
     return words
 
 
-def check(tessera, work, row):
+def title(row):
+    config = row['config']
+    model = config['model'] if isinstance(config['model'], str) else config['model']['model_type']
+    return ' '.join([model, *(f'{key}={value}' for key, value in config.items() if key != 'model')])
+
+
+@cases('row', rows(), title)
+def test_figures(tessera, work, row):
     path = work / 'config.json'
     path.write_text(json.dumps(row['model_config']), encoding='utf-8')
-    done = subprocess.run([tessera, *command_of(row['config'], path)], capture_output=True, check=True)
-    device = json.loads(done.stdout)['devices'][0]
+    device = tessera.device(*command_of(row['config'], path))
     expect('parameters', device['parameters'], row['parameters'])
     workspaces = sum(entry['bytes'] for entry in device['categories'] if entry['name'] == 'workspace')
     for phase in device['phases']:
@@ -55,27 +54,3 @@ def check(tessera, work, row):
         got = phase['requested_bytes'] - workspaces
         if abs(got - want) > TOLERANCE:
             raise AssertionError(f'{name}: {got:,} instead of {want:,} bytes, {100 * (got / want - 1):+.2f} %')
-
-
-def title(config):
-    model = config['model'] if isinstance(config['model'], str) else config['model']['model_type']
-    return ' '.join([model, *(f'{key}={value}' for key, value in config.items() if key != 'model')])
-
-
-def no_figures():
-    raise Skip('../shared/expected is absent')
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    tessera = options.tessera.resolve()
-    tests = [(title(row['config']), lambda row=row: check(tessera, options.work, row)) for row in rows()]
-    return run_tests(tests or [("PyTorch's own figures", no_figures)])
-
-
-if __name__ == '__main__':
-    sys.exit(main())

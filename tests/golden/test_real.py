@@ -1,33 +1,37 @@
-#!/usr/bin/env python3
-"""What tessera says of real snapshots, against an independent replay and against Mosaic. Prints TAP.
-
-usage: real.py --tessera PATH
-
-The snapshots and the expected answers are in ../shared next to the checkout; where they are
-absent, every test is skipped and says so."""
-import argparse
+"""Answers about real snapshots, against an independent replay and against Mosaic."""
 import json
 import re
-import subprocess
-import sys
 
-from support import SHARED, expect, run_tests
+import pytest
+from support import SHARED, SNAPSHOTS, absent, cases, expect
 
 # Files that contradict themselves: their traces cannot be replayed to their segments.
 CONTRADICTORY = ('hand-edited-trace.pickle', 'synthetic-mosaic-sample.pickle')
 # What mosaic_get_memory_usage says of train-ctx1024-torch2.11.pickle: an allocation, an action of
 # it, and the GiB that the trace has taken by then, counted from zero.
 USAGE_FILE = 'train-ctx1024-torch2.11.pickle'
+MOSAIC = SHARED / 'expected' / 'mosaic'
 USAGE = re.compile(r"at '(\w+): (\w+)' - ([\d.]+) GiB")
 
 
-def run(tessera, command, path, *options):
-    """The parsed JSON of one command, or its error as text."""
-    done = subprocess.run([tessera, command, '--json', '--top', '0', *options, path],
-                          capture_output=True, check=False)
-    if done.returncode != 0:
-        raise AssertionError(f'{command}: exit {done.returncode}: {done.stderr.decode()}')
-    return json.loads(done.stdout)
+def rows():
+    """What is known of each device of each file."""
+    known = SHARED / 'expected' / 'timeline.jsonl'
+    return [json.loads(line) for line in known.read_text().splitlines()] if known.exists() else [absent(None)]
+
+
+def title(want):
+    return f'{want["file"]} device {want["device"]}'
+
+
+@pytest.fixture
+def ask(tessera):
+    """Asks about a file of ../shared/snapshots."""
+    return lambda command, name, *words: tessera.json(command, '--top', 0, SNAPSHOTS / name, *words)
+
+
+ROWS = rows()
+each_row = cases('want', ROWS, title)
 
 
 def device_of(answer, device):
@@ -56,8 +60,9 @@ def check_replay(answer, device, want):
     expect('final blocks matched', replay['final_matched'], want['final_blocks_same'])
 
 
-def check_info(tessera, path, want):
-    answer = run(tessera, 'info', path)
+@each_row
+def test_info(ask, want):
+    answer = ask('info', want['file'])
     got = device_of(answer, want['device'])
     expect_totals('end', got['end'], want['end'])
     check_replay(answer, got, want)
@@ -66,8 +71,9 @@ def check_info(tessera, path, want):
     expect('stacks', got['stacks'], want['distinct_stacks'])
 
 
-def check_peak(tessera, path, want):
-    got = device_of(run(tessera, 'peak', path), want['device'])
+@each_row
+def test_peak(ask, want):
+    got = device_of(ask('peak', want['file']), want['device'])
     recorded = got['recorded']
     expect('dynamic peak', recorded['dynamic_peak_bytes'], want['dynamic_peak'])
     expect('static', recorded['static_bytes'], want['static'])
@@ -77,32 +83,35 @@ def check_peak(tessera, path, want):
     expect('peak event', got['peak']['event'], want['peak_event']['allocated'])
 
 
-def check_maxima_events(tessera, path, want):
+@each_row
+def test_maxima_events(ask, want):
     """After the event where each total is largest for the first time, and not before."""
     for kind, event in want['peak_event'].items():
-        at = device_of(run(tessera, 'at', path, '--event', str(event)), want['device'])
+        at = device_of(ask('at', want['file'], '--event', event), want['device'])
         expect(f'{kind} at its maximum', at[f'{kind}_bytes'], want['peak'][kind])
         if event < 0:
             continue
-        at = device_of(run(tessera, 'at', path, '--event', str(event - 1)), want['device'])
+        at = device_of(ask('at', want['file'], '--event', event - 1), want['device'])
         if at[f'{kind}_bytes'] >= want['peak'][kind]:
             raise AssertionError(f'{kind} is as large before event {event}')
 
 
-def check_whatif(tessera, path, want):
+@cases('want', [want for want in ROWS if not isinstance(want, dict) or want['file'] not in CONTRADICTORY], title)
+def test_whatif(ask, want):
     """The model, asked again under the recorded settings, ends with the recorded segments."""
-    got = device_of(run(tessera, 'whatif', path, '--set', 'max_split_size_mb:512'), want['device'])
+    got = device_of(ask('whatif', want['file'], '--set', 'max_split_size_mb:512'), want['device'])
     expect('segments recorded', got['segments_recorded'], want['segments'])
     expect('segments reproduced', got['segments_reproduced'], want['segments'])
     recorded = [entry for entry in got['runs'] if entry['recorded']]
     expect('peak', recorded[0]['peak_reserved_bytes'], want['peak']['reserved'])
 
 
-def check_usage(tessera, path, usage):
+@cases('said', sorted((MOSAIC / '_at').glob('usage-*.err')) or [absent(None)])
+def test_usage(ask, said):
     """The state at an allocation, less what was there before the trace, is Mosaic's."""
-    action, allocation, size = usage
-    at = run(tessera, 'at', path, '--alloc', allocation, '--action', action)['devices'][0]
-    start = run(tessera, 'at', path, '--event', '-1')['devices'][0]
+    action, allocation, size = USAGE.search(said.read_text()).groups()
+    at = ask('at', USAGE_FILE, '--alloc', allocation, '--action', action)['devices'][0]
+    start = ask('at', USAGE_FILE, '--event', -1)['devices'][0]
     live = sum(stack['bytes'] for stack in at['stacks'])
     expect('requested', live, at['requested_bytes'])
     own = [stack['bytes'] for stack in at['stacks'] if stack['frames']]
@@ -120,47 +129,15 @@ def mosaic_size(size):
     return f'{size}B'
 
 
-def check_categories(tessera, path, out):
-    text = out.read_text()
-    want = {name.lower(): size.replace('0.0B', '0B')
-            for name, size in re.findall(r'AllocationType\.(\w+): (.*)', text)}
-    devices = run(tessera, 'profile', path, '--categories', 'mosaic')['devices']
+def categories_of(want):
+    return MOSAIC / want['file'].rsplit('.', 1)[0] / 'profile-categories.out'
+
+
+@cases('want', [want for want in ROWS if not isinstance(want, dict) or categories_of(want).exists()], title)
+def test_categories(ask, want):
+    text = categories_of(want).read_text()
+    theirs = {name.lower(): size.replace('0.0B', '0B')
+              for name, size in re.findall(r'AllocationType\.(\w+): (.*)', text)}
+    devices = ask('profile', want['file'], '--categories', 'mosaic')['devices']
     got = {group['name']: mosaic_size(group['bytes']) for group in devices[0]['groups']}
-    expect('categories', got, want)
-
-
-def tests(tessera):
-    """(name, function) of every test."""
-    for line in (SHARED / 'expected' / 'timeline.jsonl').read_text().splitlines():
-        want = json.loads(line)
-        name, path = want['file'], str(SHARED / 'snapshots' / want['file'])
-        label = f'{name} device {want["device"]}'
-        yield f'info {label}', lambda path=path, want=want: check_info(tessera, path, want)
-        yield f'peak {label}', lambda path=path, want=want: check_peak(tessera, path, want)
-        yield f'maxima {label}', lambda path=path, want=want: check_maxima_events(
-            tessera, path, want)
-        if name not in CONTRADICTORY:
-            yield f'whatif {label}', lambda path=path, want=want: check_whatif(tessera, path, want)
-        out = SHARED / 'expected' / 'mosaic' / name.rsplit('.', 1)[0] / 'profile-categories.out'
-        if out.exists():
-            yield f'categories {label}', lambda path=path, out=out: check_categories(
-                tessera, path, out)
-    for said in sorted((SHARED / 'expected' / 'mosaic' / '_at').glob('usage-*.err')):
-        usage = USAGE.search(said.read_text()).groups()
-        path = str(SHARED / 'snapshots' / USAGE_FILE)
-        yield said.stem, lambda path=path, usage=usage: check_usage(
-            tessera, path, usage)
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    arguments = parser.parse_args()
-    if not SHARED.is_dir():
-        print('1..0 # SKIP no real snapshots: ../shared is absent')
-        return 0
-    return run_tests(tests(arguments.tessera))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+    expect('categories', got, theirs)

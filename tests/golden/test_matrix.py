@@ -1,23 +1,16 @@
-#!/usr/bin/env python3
 """`tessera simulate` against PyTorch's own steps, in a matrix of 139 configurations of GPT-2 and Llama models.
-
-usage: matrix.py --tessera PATH --work FOLDER
 
 matrix.json has for each what tests/torch/matrix.py traced: the bytes, as requested, that tensors have at the peak of each
 phase over three steps, and a digest of what is allocated and freed in these steps, in order. Both must be the same.
 Workspaces are left out, as tensors have none, and from the digest the temporaries of attention's backward, which fake tensors do not
-show. Prints TAP."""
-import argparse
+show."""
 import hashlib
 import json
-import pathlib
 import pickle
-import subprocess
-import sys
 
-from support import expect, run_tests
+from support import HERE, cases, expect
 
-FIGURES = pathlib.Path(__file__).resolve().parent / 'matrix.json'
+FIGURES = HERE / 'matrix.json'
 OPTIONS = {'dtype': '--dtype', 'attention': '--attention', 'optimizer': '--optimizer', 'accumulate': '--accumulate'}
 FORMS = {'none': [], 'reentrant': ['--checkpoint', 'full'],
          'non-reentrant': ['--checkpoint', 'full', '--checkpoint-form', 'non-reentrant']}
@@ -25,7 +18,7 @@ FORMS = {'none': [], 'reentrant': ['--checkpoint', 'full'],
 
 def command_of(row, path):
     options = row['options']
-    words = ['simulate', path, '--json', '--steps', '3', '--batch', str(row['batch']), '--seq', str(row['seq'])]
+    words = ['simulate', path, '--steps', '3', '--batch', str(row['batch']), '--seq', str(row['seq'])]
     for key, option in OPTIONS.items():
         if key in options:
             words += [option, str(options[key])]
@@ -68,34 +61,20 @@ def events(snapshot):
     return [f'{size:+}' for size in out]
 
 
-def check(tessera, path, row):
-    path.write_text(json.dumps(row['model']), encoding='utf-8')
-    made = path.with_suffix('.pickle')
-    done = subprocess.run([tessera, *command_of(row, path), '-o', made], capture_output=True, check=True)
-    listed = events(pickle.loads(made.read_bytes()))
-    expect('events', len(listed), row['events'])
-    expect('their digest', hashlib.sha256(' '.join(listed).encode()).hexdigest()[:16], row['digest'])
-    device = json.loads(done.stdout)['devices'][0]
-    workspaces = sum(entry['bytes'] for entry in device['categories'] if entry['name'] == 'workspace')
-    expect('peaks', {phase['name']: phase['requested_bytes'] - workspaces for phase in device['phases']}, row['peaks'])
-
-
 def title(row):
     model = [key if value is True else f'{key}={value}' for key, value in row['model'].items()
              if key in ('num_key_value_heads', 'tie_word_embeddings', 'attn_pdrop', 'attention_dropout')]
     return ' '.join([row['model']['model_type'], *model, *(f'{key}={value}' for key, value in row['options'].items())])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    tessera = options.tessera.resolve()
-    rows = json.loads(FIGURES.read_text(encoding='utf-8'))['rows']
-    return run_tests([(title(row), lambda row=row: check(tessera, options.work / 'config.json', row)) for row in rows])
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+@cases('row', json.loads(FIGURES.read_text(encoding='utf-8'))['rows'], title)
+def test_row(tessera, work, row):
+    path = work / 'config.json'
+    path.write_text(json.dumps(row['model']), encoding='utf-8')
+    made = path.with_suffix('.pickle')
+    device = tessera.device(*command_of(row, path), '-o', made)
+    listed = events(pickle.loads(made.read_bytes()))
+    expect('events', len(listed), row['events'])
+    expect('their digest', hashlib.sha256(' '.join(listed).encode()).hexdigest()[:16], row['digest'])
+    workspaces = sum(entry['bytes'] for entry in device['categories'] if entry['name'] == 'workspace')
+    expect('peaks', {phase['name']: phase['requested_bytes'] - workspaces for phase in device['phases']}, row['peaks'])

@@ -1,21 +1,16 @@
-#!/usr/bin/env python3
-"""aligned.py --tessera PATH --work FOLDER: `tessera diff --by allocation` of a prediction and of what was measured, as TAP.
+"""`tessera diff --by allocation` of a prediction and of what was measured.
 
 The prediction is a simulated golden step graph. The "measured" run is the same graph with known differences, run for another number of
 steps, with other allocator settings (so other addresses and times), in another folder, with lines that have moved and C++ frames that a
 trace on fake tensors lacks. Exactly these differences must be found.
 """
 import copy
-import functools
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import temporaries
-from support import run_tests, tessera_and_work
+from support import HERE, cases
 
-GRAPHS = Path(__file__).resolve().parent / 'graphs'
+GRAPHS = HERE / 'graphs'
 PROGRAMS = ('plain-autocast', 't5', 'llama')
 # Bytes and card.
 WORKSPACES = ((8_519_680, 'a100'), (32 << 20, 'h100'))
@@ -115,8 +110,7 @@ def as_large_as_workspaces(graph, size, gpu):
 def snapshot(tessera, graph, path, *words):
     at = path.with_suffix('.graph')
     at.write_text(json.dumps(graph), encoding='utf-8')
-    subprocess.run([tessera, 'simulate', at, *words, '-q', '-o', path], stdout=subprocess.DEVNULL, check=True)
-    return path
+    return tessera.simulate(at, *words, out=path)
 
 
 def compare(tessera, work, name, changes, card=None):
@@ -129,8 +123,7 @@ def compare(tessera, work, name, changes, card=None):
     elsewhere(measured)
     old = snapshot(tessera, predicted, work / 'predicted.pickle')
     new = snapshot(tessera, measured, work / 'measured.pickle', '--steps', '5', '--set', 'expandable_segments:True', '--fresh-process')
-    done = subprocess.run([tessera, 'diff', '--by', 'allocation', '--json', '--top', '0', old, new], capture_output=True, check=True)
-    found = json.loads(done.stdout)['devices'][0]['alignment']
+    found = tessera.device('diff', '--by', 'allocation', '--top', '0', old, new)['alignment']
     # cuBLAS's two workspaces, which only the prediction has.
     expected.append(('removed', workspace, None, 2))
     assert [row['category'] for row in found['changes'] if row['old_size_bytes'] == workspace] == ['workspace']
@@ -145,14 +138,13 @@ def compare(tessera, work, name, changes, card=None):
     assert all(row['category'] and ('frames' in row) for row in found['changes'])
 
 
-def main():
-    given = tessera_and_work(__doc__)
-    jobs = [(name, title, changes) for name in PROGRAMS for title, changes in CHANGES.items()]
-    tests = [(f'{name}: {title}', functools.partial(compare, given.tessera, given.work, name, changes)) for name, title, changes in jobs]
-    tests += [(f'{name}: weights as large as the workspaces of {card[1]}', functools.partial(compare, given.tessera, given.work, name, [], card))
-              for name in PROGRAMS for card in WORKSPACES]
-    return run_tests(tests)
+@cases('title', CHANGES)
+@cases('name', PROGRAMS)
+def test_changes(tessera, work, name, title):
+    compare(tessera, work, name, CHANGES[title])
 
 
-if __name__ == '__main__':
-    sys.exit(main())
+@cases('card', WORKSPACES, lambda card: card[1])
+@cases('name', PROGRAMS)
+def test_weights_as_large_as_workspaces(tessera, work, name, card):
+    compare(tessera, work, name, [], card)

@@ -1,24 +1,15 @@
-#!/usr/bin/env python3
 """`tessera diff` of pairs of snapshots, simulated and real, against the two peaks compared in Python.
-Prints TAP.
 
-usage: diff.py --tessera PATH
-
-In every grouping the changes must add up to the difference of what the peaks hold. The real
-snapshots are in ../shared next to the checkout; where they are absent, their pairs are skipped."""
-import argparse
+In every grouping the changes must add up to the difference of what the peaks hold."""
 import collections
 import functools
 import itertools
-import json
-import pathlib
-import subprocess
-import sys
-import tempfile
 
-SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared' / 'snapshots'
+import pytest
+from support import SNAPSHOTS, absent, cases
+
 # Runs of which one technique differs.
-SIMULATED = (('--checkpoint', 'full'), ('--checkpoint', 'selective'), ('--dtype', 'bf16'),
+SIMULATED = ((), ('--checkpoint', 'full'), ('--checkpoint', 'selective'), ('--dtype', 'bf16'),
              ('--dtype', 'autocast-bf16'), ('--optimizer', 'sgd'), ('--gelu', 'fused'))
 
 # Runs of one program each, and what differs.
@@ -32,9 +23,10 @@ NAMED = {('trace-plot-fp32.html', 'trace-plot-bf16.html'): 'fp32 and bf16',
          ('infer-ctx512-torch2.11.pickle', 'train-ctx1024-torch2.11.pickle'): 'infer and train'}
 
 
-def run(tessera, *words):
-    done = subprocess.run([tessera, *words, '--json', '--top', '0'], capture_output=True, check=True)
-    return json.loads(done.stdout)
+@functools.cache
+def ask(tessera, *words):
+    """Most files are in several pairs."""
+    return tessera.json(*words, '--top', 0)
 
 
 def stack_of(item):
@@ -83,10 +75,9 @@ def check_stacks(entry, before, after):
             assert stack_of(change) not in other, 'a stack that both have'
 
 
-@functools.cache
 def groups_of(tessera, by, device, path):
-    """Group -> bytes at the peak. Most files are in several pairs."""
-    answer = run(tessera, 'profile', '--by', by, '--device', str(device), str(path))
+    """Group -> bytes at the peak."""
+    answer = ask(tessera, 'profile', '--by', by, '--device', device, path)
     return {group['name']: group['bytes'] for group in answer['devices'][0]['groups']}
 
 
@@ -100,12 +91,11 @@ def check_groups(tessera, by, entry, old, new):
             assert got == tuple(side.get(change['name'], 0) for side in sides), change['name']
 
 
-def check(tessera, old, new, peaks):
+def check(tessera, old, new):
     for by in ('stack', 'category', 'op', 'line'):
-        answer = run(tessera, 'diff', '--by', by, str(old), str(new))
-        for entry in answer['devices']:
-            before = by_stack(peaks[old], entry['old']['device'])
-            after = by_stack(peaks[new], entry['new']['device'])
+        for entry in tessera.json('diff', '--by', by, '--top', 0, old, new)['devices']:
+            before = by_stack(ask(tessera, 'peak', old), entry['old']['device'])
+            after = by_stack(ask(tessera, 'peak', new), entry['new']['device'])
             check_sums(entry, before, after)
             if by == 'stack':
                 check_stacks(entry, before, after)
@@ -113,42 +103,29 @@ def check(tessera, old, new, peaks):
                 check_groups(tessera, by, entry, old, new)
 
 
-def simulate(tessera, work):
-    """The plain run first, then one for each technique."""
-    paths = []
-    for number, words in enumerate(((), *SIMULATED)):
-        paths.append(work / f"{' '.join(words) or 'plain'}.pickle")
-        subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '4', '--seq', '128', *words, '-o',
-                        str(paths[number])], stdout=subprocess.DEVNULL, check=True)
-    return paths
+@pytest.fixture(scope='module')
+def simulated(tessera, work):
+    return [tessera.simulate('gpt2', '--batch', 4, '--seq', 128, *words, out=work / f"{' '.join(words) or 'plain'}.pickle")
+            for words in SIMULATED]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    tessera = parser.parse_args().tessera.resolve()
-    files = sorted([*SHARED.glob('*.pickle'), *SHARED.glob('*.html')])
-    with tempfile.TemporaryDirectory() as work:
-        simulated = simulate(tessera, pathlib.Path(work))
-        peaks = {path: run(tessera, 'peak', str(path)) for path in [*files, *simulated]}
-        # Neighbours in the list, from one training script often, and each with itself.
-        named = [(SHARED / old, SHARED / new) for old, new in NAMED] if files else []
-        pairs = [*((simulated[0], path) for path in simulated), *named, *itertools.pairwise(files),
-                 *zip(files, files)]
-        failed = 0
-        print(f'1..{len(pairs) + (not files)}')
-        for number, (old, new) in enumerate(pairs, 1):
-            try:
-                check(tessera, old, new, peaks)
-                what = NAMED.get((old.name, new.name))
-                print(f'ok {number} - {old.name} and {new.name}' + (f': {what}' if what else ''))
-            except AssertionError as why:
-                failed += 1
-                print(f'not ok {number} - {old.name} and {new.name}\n# {why}')
-        if not files:
-            print(f'ok {len(pairs) + 1} - real pairs # SKIP ../shared/snapshots is not there')
-    return int(failed > 0)
+@cases('number', range(len(SIMULATED)), lambda number: ' '.join(SIMULATED[number]) or 'plain')
+def test_simulated(tessera, simulated, number):
+    check(tessera, simulated[0], simulated[number])
 
 
-if __name__ == '__main__':
-    sys.exit(main())
+def pairs():
+    """Those named above, neighbours in the list, from one training script often, and each with itself."""
+    files = sorted([*SNAPSHOTS.glob('*.pickle'), *SNAPSHOTS.glob('*.html')])
+    named = [(SNAPSHOTS / old, SNAPSHOTS / new) for old, new in NAMED] if files else []
+    return [*named, *itertools.pairwise(files), *zip(files, files)] or [absent(None)]
+
+
+def title(pair):
+    what = NAMED.get((pair[0].name, pair[1].name))
+    return f'{pair[0].name} and {pair[1].name}' + (f': {what}' if what else '')
+
+
+@cases('pair', pairs(), title)
+def test_real(tessera, pair):
+    check(tessera, *pair)

@@ -1,34 +1,29 @@
-#!/usr/bin/env python3
-"""graph_plans.py --tessera PATH --work FOLDER: plans of golden step graphs, as TAP.
+"""Plans of golden step graphs.
 
 There are ten budgets for each graph, from the peak of the unchanged program down to the smallest that a plan reserves, and one below that. A
 plan must fit, agree with `simulate --plan`, take no less time and no more memory than the plan for the previous budget, and have a valid certificate.
 """
-import functools
 import json
-import subprocess
 import sys
-from pathlib import Path
 
-from support import ROOT, expect, run_tests, tessera_and_work
+from support import HERE, ROOT, cases, expect
 
 sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
 
-GOLDEN = Path(__file__).resolve().parent
 GRAPHS = ('graphs/bert', 'graphs/t5', 'graphs/vit', 'graphs/resnet-50', 'graphs/unet', 'graphs/mixtral', 'graphs/llama-lora', 'graphs/plain-autocast',
           'rewrites/llama', 'rewrites/gpt-neox')
 BUDGETS = 10
 
 
-def run(tessera, *words):
-    done = subprocess.run([str(word) for word in (tessera, *words)], capture_output=True, text=True, check=False)
-    expect('status', (done.returncode in (0, 1), done.stderr), (True, ''))
+def answer_of(tessera, *words):
+    done = tessera.run(*words, '--json', status=(0, 1))
+    expect('errors', done.stderr, '')
     return json.loads(done.stdout)
 
 
 def plan(tessera, graph, budget, *options):
-    answer = run(tessera, 'plan', graph, '--budget', f'{budget}B', *options, '--json')
+    answer = answer_of(tessera, 'plan', graph, '--budget', f'{budget}B', *options)
     check_certificate.check(answer)
     expect(f'{budget}: above the bound', answer['predicted']['peak_allocated_bytes'] >= answer['lower_bound']['peak_bytes'], True)
     return answer
@@ -36,14 +31,15 @@ def plan(tessera, graph, budget, *options):
 
 def check_simulated(tessera, work, graph, answer):
     (work / 'plan.json').write_text(json.dumps(answer['plan']), encoding='utf-8')
-    found = run(tessera, 'simulate', graph, '--plan', work / 'plan.json', '--gpu', 'a100', '--json')['devices'][0]
+    found = answer_of(tessera, 'simulate', graph, '--plan', work / 'plan.json', '--gpu', 'a100')['devices'][0]
     expect('allocated', found['peak']['allocated_bytes'], answer['predicted']['peak_allocated_bytes'])
     expect('time', abs(found['step_time_us'] - answer['predicted']['step_time_us']) <= 1, True)
     expect('reserved', found['peak_reserved_bytes'], answer['predicted']['peak_reserved_bytes'])
 
 
-def check(tessera, work, name):
-    graph = GOLDEN / f'{name}.graph'
+@cases('name', GRAPHS)
+def test_budgets(tessera, work, name):
+    graph = HERE / f'{name}.graph'
     least = plan(tessera, graph, 1)
     expect('nothing fits in a byte', (least['verdict'], least['is_proved']), ('does_not_fit', True))
     high, low = least['as_is']['peak_reserved_bytes'], least['predicted']['peak_reserved_bytes']
@@ -65,27 +61,16 @@ def check(tessera, work, name):
     expect('nothing', plan(tessera, graph, (high + low) // 2, '--allow', 'none')['plan'], {'version': 1})
 
 
-def damaged(tessera, work):
+def test_damaged(tessera, work):
     """A graph that lacks its modules is refused with advice, and one whose saves are missing is answered or refused."""
-    whole = json.loads((GOLDEN / 'rewrites' / 'llama.graph').read_text(encoding='utf-8'))
+    whole = json.loads((HERE / 'rewrites' / 'llama.graph').read_text(encoding='utf-8'))
     bare = {key: value for key, value in whole.items() if key not in ('saved', 'unheld', 'modules', 'work')}
     empty = {**whole, 'saved': [], 'modules': [[*call[:4], 0, 0, call[6]] for call in whole['modules']]}
     for graph, statuses, message in ((bare, (2,), 'trace it again'), (empty, (0, 1), '')):
         path = work / 'damaged.graph'
         path.write_text(json.dumps(graph), encoding='utf-8')
-        done = subprocess.run([tessera, 'plan', path, '--budget', '1MiB'], capture_output=True, text=True, check=False)
-        expect(message, (done.returncode in statuses, message in done.stderr), (True, True))
+        done = tessera.run('plan', path, '--budget', '1MiB', status=statuses)
+        assert message in done.stderr
     for option in (('--batch', '2'), ('--largest', 'batch'), ('--for', 'hf')):
-        done = subprocess.run([tessera, 'plan', GOLDEN / 'rewrites' / 'llama.graph', '--budget', '1GiB', *option], capture_output=True, text=True,
-                              check=False)
-        expect(option, (done.returncode, 'plan' in done.stderr), (2, True))
-
-
-def main():
-    given = tessera_and_work(__doc__)
-    tests = [(name, functools.partial(check, given.tessera, given.work, name)) for name in GRAPHS]
-    return run_tests([*tests, (damaged.__doc__, functools.partial(damaged, given.tessera, given.work))])
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+        done = tessera.run('plan', HERE / 'rewrites' / 'llama.graph', '--budget', '1GiB', *option, status=2)
+        assert 'plan' in done.stderr
