@@ -1,8 +1,9 @@
 /* docs.h - the writers of gendocs: manual pages and shell completions, from the rows of
- * commands.h. */
+ * commands.h; and what is written from the fields that questions declare. */
 #ifndef CLI_DOCS_H
 #define CLI_DOCS_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "core/commands.h"
@@ -15,5 +16,13 @@ void cli_man_command(FILE *stream, const cli_command *command);
 void cli_complete_bash(FILE *stream);
 void cli_complete_zsh(FILE *stream);
 void cli_complete_fish(FILE *stream);
+
+/* docs/json.md, read from `page`, with its tables of fields. False if a table is of something that no
+ * answer has, or has no end. */
+bool cli_json_page(FILE *stream, FILE *page);
+/* python/tessera/_answers.py. */
+void cli_python_answers(FILE *stream);
+/* Every field on a line: "peak: devices[].peak.time_us time nullable". */
+void cli_field_list(FILE *stream);
 
 #endif

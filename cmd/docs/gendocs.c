@@ -1,8 +1,11 @@
-/* gendocs.c - a build tool that writes tessera's manual pages and shell completions.
+/* gendocs.c - a build tool that writes tessera's manual pages and shell completions, and what else is generated.
  *
  *   gendocs man FOLDER                   tessera.1, a tessera-COMMAND.1 each, and a page for each
  *                                        drop-in, into FOLDER
  *   gendocs completion bash|zsh|fish     a script, to standard output
+ *   gendocs json                         docs/json.md, from standard input, with its tables of fields brought up to date
+ *   gendocs python                       python/tessera/_answers.py
+ *   gendocs fields                       every field of every answer, one a line
  *
  * It is linked with the table from which tessera parses its command line, so pages and scripts
  * cannot be out of date.
@@ -54,10 +57,26 @@ static int write_completion(const char *shell) {
   return fflush(stdout) != 0 || ferror(stdout);
 }
 
+static int write_fields(const char *what) {
+  bool ok = true;
+  if (strcmp(what, "json") == 0)
+    ok = cli_json_page(stdout, stdin);
+  else if (strcmp(what, "python") == 0)
+    cli_python_answers(stdout);
+  else if (strcmp(what, "fields") == 0)
+    cli_field_list(stdout);
+  else
+    return 2;
+  return !ok || fflush(stdout) != 0 || ferror(stdout);
+}
+
 int main(int argc, char **argv) {
   int status = 2;
   if (argc == 3 && strcmp(argv[1], "man") == 0) status = write_pages(argv[2]);
   if (argc == 3 && strcmp(argv[1], "completion") == 0) status = write_completion(argv[2]);
-  if (status == 2) fputs("usage: gendocs man FOLDER | completion bash|zsh|fish\n", stderr);
+  if (argc == 2) status = write_fields(argv[1]);
+  if (status == 2)
+    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | json | python | fields\n",
+          stderr);
   return status;
 }

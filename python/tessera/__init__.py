@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, List
 from . import _answers as answers
 from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
                       UnsupportedError)
-from ._answers import Answer, Frame, Record, Warning
+from ._answers import Frame
+from ._fields import Answer, Record, Warning
 from ._simulate import Simulation, models, simulate
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals

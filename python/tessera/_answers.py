@@ -1,203 +1,13 @@
-"""Answers as Python objects: the fields of the JSON (docs/json.md), as attributes.
+"""Answers as Python objects: a class for each, and for each of its parts, with the fields of the JSON.
 
-A Record wraps a dict of the JSON, and wraps nested values on access. The classes below list the
-fields, for people and for type checkers. Fields that this version does not list are accessible
-too: fields are only ever added.
+docs/json.md explains the fields. Written by gendocs (`./run generate`) from what the questions declare in
+their fields.c: change it there.
 """
-import copy
-import itertools
-import json
-import typing
-import zlib
-from typing import (TYPE_CHECKING, Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple,
-                    TypeVar, Union)
+from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._errors import UnsupportedError
+from ._fields import Answer, Counts, Input, Judged, Place, Record, Warning
 
-if TYPE_CHECKING:
-    from . import _core
-
-__all__ = ['Record', 'Answer']
-
-
-class Record(Mapping[str, Any]):
-    """A part of an answer: fields as attributes, and as items of a mapping. A list of records is a table for
-    pandas.DataFrame()."""
-
-    __slots__ = ('_data', '_wrapped')
-
-    def __init__(self, data: Dict[str, Any]) -> None:
-        self._data = data
-        self._wrapped: Dict[str, Any] = {}
-
-    if not TYPE_CHECKING:  # the fields are declared below: to a type checker, others are mistakes
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith('__'):
-                raise AttributeError(name)
-            try:
-                return self[name]
-            except KeyError:
-                raise AttributeError(f'{type(self).__name__} has no field {name!r}; it has '
-                                     f'{", ".join(self._data)}') from None
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            return self._wrapped[name]
-        except KeyError:
-            value = self._wrapped[name] = _wrap(self._data[name], _hints(type(self)).get(name))
-            return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._data
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Record):
-            return self._data == other._data
-        return self._data == other if isinstance(other, dict) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __dir__(self) -> List[str]:
-        return sorted([*object.__dir__(self), *self._data])
-
-    def __repr__(self) -> str:
-        fields = ', '.join(f'{name}={_brief(value)}' for name, value in self._data.items())
-        return f'{type(self).__name__}({fields})'
-
-    def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (self._data,)
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The fields as plain dicts, lists and numbers, as in the JSON: a copy, free to be changed."""
-        return copy.deepcopy(self._data)
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, list):
-        return f'[{len(value)} of them]' if value else '[]'
-    if isinstance(value, dict):
-        return '{...}'
-    return repr(value)
-
-
-_HINTS: Dict[type, Dict[str, Any]] = {}
-
-
-def _hints(kind: type) -> Dict[str, Any]:
-    """The record class of each field: of `List[X]`, `Optional[X]` and `X` it is X."""
-    if kind not in _HINTS:
-        found = {}
-        for name, hint in typing.get_type_hints(kind).items():
-            while typing.get_args(hint):
-                hint = typing.get_args(hint)[0]
-            found[name] = hint if isinstance(hint, type) and issubclass(hint, Record) else None
-        _HINTS[kind] = found
-    return _HINTS[kind]
-
-
-def _wrap(value: Any, kind: Optional[type]) -> Any:
-    if isinstance(value, dict):
-        return (kind or Record)(value)
-    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
-        return [_wrap(item, kind) for item in value]
-    return list(value) if isinstance(value, list) else value
-
-
-# ---- shared ----
-
-class Warning(Record):  # pylint: disable=redefined-builtin
-    """What a file lacks or contradicts. Test for `code`; `message` is for people."""
-    code: str
-    count: int
-    message: str
-
-
-class Input(Record):
-    """A file that was read."""
-    path: str
-    bytes: int
-    format: str
-    sidecar: Optional[str]
-
-
-class Frame(Record):
-    """A function, its file, and the line in it, None where unknown."""
-    name: str
-    file: str
-    line: Optional[int]
-
-    def __str__(self) -> str:
-        return f'{self.file}:{"?" if self.line is None else self.line} {self.name}'
-
-
-class Counts(Record):
-    """Numbers by name; the names depend on the file."""
-
-
-class Totals(Record):
-    """PyTorch's four totals, in bytes."""
-    requested_bytes: int
-    allocated_bytes: int
-    active_bytes: int
-    reserved_bytes: int
-
-
-class Moment(Totals):
-    """The totals after an event; event -1 is before the first."""
-    event: int
-    time_us: Optional[int]
-
-
-class Name(Record):
-    """What the program called memory: "h.0.attn.weight", "float32 [768, 768]". `source` is "sidecar",
-    "annotation" or "metadata"; `category` is None if the name gives none."""
-    name: str
-    type: Optional[str]
-    category: Optional[str]
-    bytes: int
-    allocations: int
-    source: str
-
-
-class Stack(Record):
-    """What one stack holds; frames innermost first, none if no stack was recorded. `category` is
-    the one with the most bytes, `categories` has the bytes of each."""
-    bytes: int
-    allocations: int
-    category: str
-    phase: str
-    evidence: str
-    confidence: str
-    categories: Counts
-    names: List[Name]
-    omitted_names: int
-    frames: List[Frame]
-
-
-class Finding(Record):
-    """What the program can change, and what that saves (docs/findings.md)."""
-    rule: str
-    bytes: int
-    saved_bytes: int
-    count: Optional[int]
-    event: int
-    frame: Optional[Frame]
-    frames: List[Frame]
-
-
-class PrivatePool(Record):
-    """What the pool of a CUDA graph or a MemPool keeps on a stream."""
-    pool: List[int]
-    stream: int
-    active_bytes: int
-    reserved_bytes: int
-    high_water_bytes: int
+__all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']
 
 
 class Device(Record):
@@ -206,137 +16,12 @@ class Device(Record):
     events: int
 
 
-# ---- answers ----
-
-class _Kept:
-    """What an answer says, without the library's own value: what is left of it in a pickle. Texts are complete,
-    whatever the width: names were not shortened."""
-
-    _FLAGS = list(itertools.product(*[(False, True)] * 4))  # color, full_stacks, verbose, quiet
-
-    def __init__(self, json: bytes, verdict: bytes, texts: List[bytes], forms: Dict[str, bytes]) -> None:
-        self._parts = (json, verdict, texts, forms)
-
-    @classmethod
-    def of(cls, said: 'Answer') -> '_Kept':
-        """Everything that `said` can print, compressed."""
-        core = said._core
-        if isinstance(core, cls):
-            return core
-        texts = [zlib.compress(core.text(color, full, verbose, quiet, 0)) for color, full, verbose, quiet in cls._FLAGS]
-        forms = {name: zlib.compress(core.form(name, None)) for name in said._FORMS}
-        return cls(zlib.compress(core.json()), core.verdict(), texts, forms)
-
-    def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), self._parts
-
-    def json(self) -> bytes:
-        return zlib.decompress(self._parts[0])
-
-    def verdict(self) -> bytes:
-        return self._parts[1]
-
-    def text(self, color: bool, full_stacks: bool, verbose: bool, quiet: bool, width: int) -> bytes:
-        flags = (bool(color), bool(full_stacks), bool(verbose), bool(quiet))
-        return zlib.decompress(self._parts[2][self._FLAGS.index(flags)])
-
-    def form(self, name: str, root: Optional[str]) -> bytes:
-        if root is not None:
-            raise UnsupportedError('an answer that was pickled takes no root')
-        if name not in self._parts[3]:
-            raise TypeError(f'the answer has no form {name!r}')
-        return zlib.decompress(self._parts[3][name])
-
-
-_Said = TypeVar('_Said', bound='Answer')
-
-
-class Answer(Record):
-    """The answer to a question. `devices` has one entry per device; if there is only one GPU, or
-    only pinned host memory, its fields are also the answer's own. Of several GPUs, their lists are joined: `stacks` has the records of
-    all, each with the number of its `device`. str() is what the command prints, repr() its verdict."""
-
-    __slots__ = ('_core', '__weakref__')
-    _FORMS: ClassVar[Tuple[str, ...]] = ()
-
-    schema: str
-    command: str
-    inputs: List[Input]
-    devices: Sequence[Device]
-    warnings: List[Warning]
-
-    def __init__(self, core: '_core.Answer') -> None:
-        super().__init__(json.loads(core.json()))
-        self._core = core
-
-    if not TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith('__'):
-                raise AttributeError(name)
-            if name in self._data:
-                return self[name]
-            devices, gpus = self['devices'], self._gpus()
-            if len(gpus) == 1:
-                return getattr(gpus[0], name)
-            if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
-                return self._joined(gpus, name)
-            raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
-                                 f'{len(devices)} devices, see its .devices')
-
-    def _gpus(self) -> Sequence[Device]:
-        """All devices but pinned host memory; or that alone."""
-        devices: List[Device] = self['devices']
-        return [device for device in devices if device['device'] != 'host'] or devices
-
-    @staticmethod
-    def _joined(gpus: Sequence[Device], name: str) -> List[Any]:
-        """The lists of several devices as one; each record has its device's number as `device`."""
-        rows = []
-        for device in gpus:
-            for row in device[name]:
-                number = {'device': device['device']}
-                rows.append(type(row)({**number, **row._data}) if isinstance(row, Record) else row)
-        return rows
-
-    def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (_Kept.of(self),)
-
-    def __copy__(self: _Said) -> _Said:
-        return type(self)(self._core)
-
-    def __deepcopy__(self: _Said, memo: Any) -> _Said:
-        return type(self)(self._core)  # which never changes
-
-    def __dir__(self) -> List[str]:
-        names = super().__dir__()
-        gpus = self._gpus()
-        return sorted({*names, *gpus[0]}) if len(gpus) == 1 else names
-
-    def text(self, *, full_stacks: bool = False, verbose: bool = False, quiet: bool = False,
-             color: bool = False, width: int = 0) -> str:
-        """What the command prints with these options; `width` is the number of columns to which long
-        names are shortened, 0 for no limit. An answer from a pickle does not shorten them."""
-        printed = self._core.text(color, full_stacks, verbose, quiet, width)
-        return printed.decode('utf-8', 'replace')
-
-    @property
-    def verdict(self) -> List[str]:
-        """What was found, in a sentence for each device or for the whole."""
-        return self._core.verdict().decode('utf-8', 'replace').splitlines()
-
-    def json(self) -> str:
-        """What the command prints with --json."""
-        return self._core.json().decode('utf-8')
-
-    def __str__(self) -> str:
-        return self.text().rstrip('\n')
-
-    def __repr__(self) -> str:
-        return '\n'.join(self.verdict) or super().__repr__()
-
-    def _repr_html_(self) -> str:
-        from . import _html
-        return _html.answer(self)
+class Totals(Record):
+    """Four byte counts, in PyTorch's terms."""
+    requested_bytes: int
+    allocated_bytes: int
+    active_bytes: int
+    reserved_bytes: int
 
 
 class ReplayCheck(Record):
@@ -361,11 +46,18 @@ class InfoDevice(Device):
     frees_without_alloc: int
     end: Totals
     replay: ReplayCheck
+    plan_hash: str  # not always there
 
 
 class Info(Answer, InfoDevice):
     """What is in a file."""
     devices: Sequence[InfoDevice]
+
+
+class Moment(Totals):
+    """The totals after an event."""
+    event: int
+    time_us: Optional[int]
 
 
 class PeakMoment(Moment):
@@ -383,6 +75,15 @@ class Fragmentation(Record):
     largest_free_bytes: int
 
 
+class PrivatePool(Record):
+    """What the pool of a CUDA graph or a MemPool keeps on a stream."""
+    pool: List[int]
+    stream: int
+    active_bytes: int
+    reserved_bytes: int
+    high_water_bytes: int
+
+
 class Recorded(Record):
     """The peak computed from the trace alone: Mosaic's numbers."""
     event: int
@@ -392,21 +93,72 @@ class Recorded(Record):
     overall_bytes: int
 
 
+class StepsOutOfMemory(Record):
+    """Where memory ran out for good."""
+    event: int
+    phase: str
+    step: Optional[int]
+    # 'pass' is an item only: the name is a keyword
+    allocated_bytes: int
+
+
+class Name(Record):
+    """What the program called memory (categories.md)."""
+    name: str
+    type: Optional[str]
+    category: Optional[str]
+    bytes: int
+    allocations: int
+    source: str
+
+
+class Frame(Place):
+    """A function that was being executed."""
+    name: str
+    file: str
+    line: Optional[int]
+
+
+class Stack(Record):
+    """What one stack holds."""
+    bytes: int
+    allocations: int
+    category: str
+    phase: str
+    evidence: str
+    confidence: str
+    categories: Counts
+    names: List[Name]
+    omitted_names: int
+    frames: List[Frame]
+
+
+class Finding(Record):
+    """What the program can change, and what that saves (findings.md)."""
+    rule: str
+    bytes: int
+    saved_bytes: int
+    count: Optional[int]
+    event: int
+    frame: Optional[Frame]
+    frames: List[Frame]
+
+
 class PeakDevice(Device):
     """What held the memory of a device at its peak."""
     peak: PeakMoment
     start: Totals
-    end: Totals
     start_unsplit_bytes: int
+    end: Totals
     maxima: Totals
     fragmentation: Fragmentation
     private_pools: List[PrivatePool]
     recorded: Recorded
-    out_of_memory: Optional['StepsOutOfMemory']
-    findings: List[Finding]
+    out_of_memory: Optional[StepsOutOfMemory]
     stacks: List[Stack]
     omitted_stacks: int
     omitted_bytes: int
+    findings: List[Finding]
 
 
 class Peak(Answer, PeakDevice):
@@ -436,7 +188,7 @@ class At(Answer, AtDevice):
 
 
 class ProfilePeak(Record):
-    """The moment for which groups are listed."""
+    """The moment for which groups or lines are listed."""
     event: int
     time_us: Optional[int]
     requested_bytes: int
@@ -471,8 +223,8 @@ class Group(Record):
     peak_event: int
     first_event: int
     trace: GroupTrace
-    reasons: List[Reason]
-    frames: List[Frame]
+    reasons: List[Reason]  # not always there
+    frames: List[Frame]  # not always there
 
 
 class LaterGroup(Record):
@@ -501,7 +253,7 @@ class HistoryGroup(Record):
 
 
 class HistoryBand(Record):
-    """A band, to which moments refer by its position."""
+    """A band that moments refer to."""
     group: int
     birth_event: int
     death_event: Optional[int]
@@ -509,19 +261,19 @@ class HistoryBand(Record):
 
 
 class HistoryMoment(Record):
-    """What is held after an event: pairs of a group's position and bytes, and with `ordered` those of bands."""
+    """What groups hold after an event."""
     event: int
     time_us: Optional[int]
     requested_bytes: int
     older_bytes: int
     groups: List[List[int]]
-    bands: List[List[int]]
+    bands: List[List[int]]  # not always there
 
 
 class History(Record):
-    """Memory over time."""
+    """Groups over time."""
     groups: List[HistoryGroup]
-    bands: List[HistoryBand]
+    bands: List[HistoryBand]  # not always there
     moments: List[HistoryMoment]
 
 
@@ -534,10 +286,10 @@ class ProfileDevice(Device):
     omitted_bytes: int
     later_groups: List[LaterGroup]
     omitted_later_groups: int
-    layers: List[Layer]
-    omitted_layers: int
-    omitted_layer_bytes: int
-    history: History
+    layers: List[Layer]  # not always there
+    omitted_layers: int  # not always there
+    omitted_layer_bytes: int  # not always there
+    history: History  # not always there
 
 
 class Profile(Answer, ProfileDevice):
@@ -547,26 +299,10 @@ class Profile(Answer, ProfileDevice):
 
 class DiffSide(Record):
     """One of the two files."""
-    device: Optional[int]
+    device: Optional[Union[int, str]]
     events: int
     settings: str
     peak: Moment
-
-
-class Change(Record):
-    """What a stack, or another group, holds in one file and the other."""
-    delta_bytes: int
-    old_bytes: int
-    new_bytes: int
-    old_allocations: int
-    new_allocations: int
-    status: str
-    moved: bool
-    name: str  # of a group, with `by`
-    category: str
-    names: List[Name]
-    omitted_names: int
-    frames: List[Frame]
 
 
 class DiffCause(Record):
@@ -620,25 +356,42 @@ class Alignment(Record):
     omitted_changes: int
 
 
-class DiffDevice(Device):
+class Change(Record):
+    """What a stack, or another group, holds in one file and the other."""
+    delta_bytes: int
+    old_bytes: int
+    new_bytes: int
+    old_allocations: int
+    new_allocations: int
+    status: str
+    moved: bool
+    name: str  # not always there
+    category: str  # not always there
+    names: List[Name]  # not always there
+    omitted_names: int  # not always there
+    frames: List[Frame]  # not always there
+
+
+class DiffDevice(Record):
     """What changed on a device."""
+    device: Union[int, str]
     by: str
     old: DiffSide
     new: DiffSide
     delta_bytes: int
     requested_delta_bytes: int
-    rounding_delta_bytes: int
     cause: DiffCause
-    alignment: Alignment  # with by='allocation', in the place of what follows
-    changes: List[Change]
-    omitted_changes: int
-    omitted_delta_bytes: int
-    unchanged_stacks: int
-    moved_stacks: int
-    added_bytes: int
-    removed_bytes: int
-    grown_bytes: int
-    shrunk_bytes: int
+    alignment: Alignment  # not always there
+    changes: List[Change]  # not always there
+    omitted_changes: int  # not always there
+    omitted_delta_bytes: int  # not always there
+    rounding_delta_bytes: int  # not always there
+    moved_stacks: int  # not always there
+    unchanged_stacks: int  # not always there
+    added_bytes: int  # not always there
+    removed_bytes: int  # not always there
+    grown_bytes: int  # not always there
+    shrunk_bytes: int  # not always there
 
 
 class Diff(Answer, DiffDevice):
@@ -693,20 +446,76 @@ class Stages(Answer, StagesDevice):
     devices: Sequence[StagesDevice]
 
 
-class Step(Record):
-    """A step; both its events are part of it."""
-    step: int
-    first_event: int
-    last_event: int
-    first_time_us: Optional[int]
-    last_time_us: Optional[int]
-    allocations: int
-    start_bytes: int
-    end_bytes: int
-    peak_bytes: int
-    peak_event: int
-    whole: bool
-    steady: bool
+class SourceFile(Record):
+    """Another file of the same name."""
+    file: str
+
+
+class SourceCost(Record):
+    """What a place of the source holds in one of two files."""
+    self_bytes: int
+    self_allocations: int
+    inclusive_bytes: int
+    inclusive_allocations: int
+
+
+class SourceLine(Record):
+    """A line of the source, and what it holds."""
+    line: int
+    # 'in' is an item only: the name is a keyword
+    text: Optional[str]
+    self_bytes: int  # not always there
+    self_allocations: int  # not always there
+    inclusive_bytes: int  # not always there
+    inclusive_allocations: int  # not always there
+    old: SourceCost  # not always there
+    new: SourceCost  # not always there
+    self_delta_bytes: int  # not always there
+    inclusive_delta_bytes: int  # not always there
+
+
+class SourceDefinition(Record):
+    """A function or class of the source, and what it holds."""
+    name: str
+    first_line: int  # not always there
+    last_line: int  # not always there
+    self_bytes: int  # not always there
+    self_allocations: int  # not always there
+    inclusive_bytes: int  # not always there
+    inclusive_allocations: int  # not always there
+    old: SourceCost  # not always there
+    new: SourceCost  # not always there
+    self_delta_bytes: int  # not always there
+    inclusive_delta_bytes: int  # not always there
+
+
+class SourceDevice(Record):
+    """What the lines of the source hold on a device."""
+    device: Union[int, str]
+    events: int  # not always there
+    peak: ProfilePeak  # not always there
+    file: Optional[str]
+    other_files: List[SourceFile]
+    source_lines: int
+    mentioned_lines: int
+    lines_beyond: int
+    lines_elsewhere: int
+    bytes: int  # not always there
+    allocations: int  # not always there
+    old_bytes: int  # not always there
+    new_bytes: int  # not always there
+    lines: List[SourceLine]
+    omitted_lines: int
+    omitted_line_bytes: int  # not always there
+    functions: List[SourceDefinition]
+    omitted_functions: int
+    classes: List[SourceDefinition]
+    omitted_classes: int
+
+
+class Source(Answer, SourceDevice):
+    """Which lines of a source file cost what."""
+    devices: Sequence[SourceDevice]
 
 
 class Steady(Record):
@@ -737,14 +546,20 @@ class StepPhase(Record):
     peak_event: int
 
 
-class StepsOutOfMemory(Record):
-    """Where memory ran out for good. Its field "pass", the forward passes that had begun, is an item only: the
-    word is a keyword."""
-    event: int
-    phase: str
-    step: Optional[int]
-    steps: int
-    allocated_bytes: int
+class Step(Record):
+    """A step; both its events are part of it."""
+    step: int
+    first_event: int
+    last_event: int
+    first_time_us: Optional[int]
+    last_time_us: Optional[int]
+    allocations: int
+    start_bytes: int
+    end_bytes: int
+    peak_bytes: int
+    peak_event: int
+    whole: bool
+    steady: bool
 
 
 class StepsDevice(Device):
@@ -788,9 +603,9 @@ class LeaksDevice(Device):
     """What grows on a device."""
     basis: str
     unit: str
-    out_of_memory: Optional[StepsOutOfMemory]
     whole_steps: int
     answered: bool
+    out_of_memory: Optional[StepsOutOfMemory]
     bytes_per_step: int
     leaks: List[Leak]
     omitted_leaks: int
@@ -813,19 +628,12 @@ class RunOutOfMemory(Moment):
     request_bytes: int
 
 
-class RecordedOutOfMemory(Record):
-    """The first oom event of the trace, and the number of them."""
-    event: int
-    request_bytes: int
-    count: int
-
-
 class Run(Record):
     """The trace on an allocator with other settings."""
     settings: str
     recorded: bool
     fits: Optional[bool]
-    failed_event: int  # if it does not fit
+    failed_event: int  # not always there
     peak_reserved_bytes: int
     waste_bytes: int
     peak: Moment
@@ -833,20 +641,27 @@ class Run(Record):
     end: RunEnd
     cache_flushes: int
     out_of_memory_count: int
-    out_of_memory: RunOutOfMemory  # if there were any
     given_up: bool
+    out_of_memory: RunOutOfMemory  # not always there
+
+
+class RecordedOutOfMemory(Record):
+    """The first oom event of the trace, and the number of them."""
+    event: int
+    request_bytes: int
+    count: int
 
 
 class WhatifDevice(Device):
     """What other settings would have done on a device."""
-    capacity_bytes: Optional[int]
-    capacity_from: Optional[str]
     not_comparable: Optional[str]
     recorded_peak_reserved_bytes: int
-    recorded_out_of_memory: RecordedOutOfMemory  # if the trace has any
+    capacity_bytes: Optional[int]
+    capacity_from: Optional[str]
     runs: List[Run]
     segments_recorded: int
     segments_reproduced: int
+    recorded_out_of_memory: RecordedOutOfMemory  # not always there
     stacks: List[Stack]
     omitted_stacks: int
     omitted_bytes: int
@@ -857,88 +672,15 @@ class Whatif(Answer, WhatifDevice):
     devices: Sequence[WhatifDevice]
 
 
-class SourceCost(Record):
-    """What a place of the source holds in one of two files."""
-    self_bytes: int
-    self_allocations: int
-    inclusive_bytes: int
-    inclusive_allocations: int
-
-
-class SourceFile(Record):
-    """Another file of the same name."""
-    file: str
-
-
-class SourceLine(Record):
-    """A line of the source, and what it holds."""
-    line: int
-    text: Optional[str]
-    self_bytes: int
-    self_allocations: int
-    inclusive_bytes: int
-    inclusive_allocations: int
-    # of two files, instead of the four numbers:
-    old: SourceCost
-    new: SourceCost
-    self_delta_bytes: int
-    inclusive_delta_bytes: int
-
-
-class SourceDefinition(Record):
-    """A function or class of the source, and what it holds."""
-    name: str
-    first_line: int
-    last_line: int
-    self_bytes: int
-    self_allocations: int
-    inclusive_bytes: int
-    inclusive_allocations: int
-    # of two files, instead of the four numbers:
-    old: SourceCost
-    new: SourceCost
-    self_delta_bytes: int
-    inclusive_delta_bytes: int
-
-
-class SourceDevice(Device):
-    """What the lines of the source hold on a device."""
-    peak: ProfilePeak
-    file: Optional[str]
-    other_files: List[SourceFile]
-    source_lines: int
-    mentioned_lines: int
-    lines_beyond: int
-    lines_elsewhere: int
-    bytes: int
-    allocations: int
-    lines: List[SourceLine]
-    functions: List[SourceDefinition]
-    classes: List[SourceDefinition]
-    omitted_lines: int
-    omitted_line_bytes: int
-    omitted_functions: int
-    omitted_classes: int
-    # of two files, instead of bytes and allocations:
-    old_bytes: int
-    new_bytes: int
-
-
-class Source(Answer, SourceDevice):
-    """Which lines of a source file cost what."""
-    devices: Sequence[SourceDevice]
-
-
-class CategoryShare(Record):
-    """What a category holds when memory runs out."""
-    category: str
-    bytes: int
-    block_bytes: int
-    allocations: int
+class WhyMoment(Record):
+    """The moment that the answer is about."""
+    event: int
+    time_us: Optional[int]
+    totals: Totals
 
 
 class OutOfMemory(Record):
-    """A request that PyTorch could not serve; `recovered`: something was allocated afterwards."""
+    """A request that PyTorch could not serve."""
     event: int
     time_us: Optional[int]
     request_bytes: int
@@ -950,8 +692,8 @@ class Request(Record):
     """The request that failed, and what it needed."""
     request_bytes: int
     needed_bytes: int
-    missing_bytes: Optional[int]
-    device_free_bytes: Optional[int]
+    device_free_bytes: int
+    missing_bytes: int
     stream: int
     pool: List[int]
     frame: Optional[Frame]
@@ -968,8 +710,16 @@ class FreeMemory(Record):
     segment_bytes: int
 
 
+class CategoryShare(Record):
+    """What a category holds when memory runs out."""
+    category: str
+    bytes: int
+    block_bytes: int
+    allocations: int
+
+
 class Cause(Record):
-    """A stack that held memory when it ran out."""
+    """A line that held memory when it ran out."""
     category: str
     bytes: int
     block_bytes: int
@@ -989,74 +739,67 @@ class Trial(Record):
     fits: bool
     failed_event: Optional[int]
     missing_bytes: int
-    reserved_bytes: int
     reserved_peak_bytes: int
-    rest_fits: Optional[bool]
-    rest_missing_bytes: Optional[int]
+    reserved_bytes: int
     given_up: bool
-
-
-class Advice(Record):
-    """A change that helps, and whether it is enough."""
-    change: str
-    settings: Optional[str]
-    batch_percent: Optional[int]
-    peak_bytes: Optional[int]
-    update_bytes: Optional[int]
-    assumes: Optional[str]
-    enough: Optional[bool]
+    rest_fits: Optional[bool]
+    rest_missing_bytes: int
 
 
 class Outlook(Record):
     """What the step would have needed beyond the failure."""
     basis: str
+    phase: str
     step: Optional[int]
     unit: str
-    phase: Optional[str]
     like_event: Optional[int]
+    blocks_begun: Optional[int]
+    block_count: Optional[int]
+    block_bytes: Optional[int]
+    step_growth_bytes: int
     peak_bytes: Optional[int]
     asked_bytes: Optional[int]
     short_bytes: Optional[int]
-    step_growth_bytes: Optional[int]
-    block_bytes: Optional[int]
-    block_count: Optional[int]
-    blocks_begun: Optional[int]
 
 
-class WhyMoment(Record):
-    """The moment that the answer is about."""
-    event: int
-    time_us: Optional[int]
-    totals: Totals
+class Advice(Record):
+    """A change that helps, and whether it is enough."""
+    change: str
+    enough: Optional[bool]
+    settings: Optional[str]
+    batch_percent: Optional[int]
+    peak_bytes: Optional[int]
+    update_bytes: Optional[int]
+    assumes: Optional[str]
 
 
 class WhyDevice(Device):
     """Why a device ran out of memory."""
     reason: str
+    moment: WhyMoment
+    peak_reserved_bytes: int
+    ooms: List[OutOfMemory]
+    request: Optional[Request]
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
     outside_bytes: Optional[int]
-    peak_reserved_bytes: int
-    moment: WhyMoment
-    ooms: List[OutOfMemory]
-    request: Optional[Request]
-    asked_bytes: Optional[int]
     lost_bytes: int
-    beyond_settings: bool
-    model_agrees: Optional[bool]
+    free: List[FreeMemory]
     fragmentation: Fragmentation
     private_pools: List[PrivatePool]
-    free: List[FreeMemory]
     categories: List[CategoryShare]
     causes: List[Cause]
     omitted_causes: int
     omitted_bytes: int
     omitted_block_bytes: int
+    trial_capacity_bytes: int  # not always there
+    asked_bytes: int  # not always there
+    beyond_settings: bool  # not always there
+    model_agrees: Optional[bool]  # not always there
+    trials: List[Trial]  # not always there
+    outlook: Outlook  # not always there
+    advice: List[Advice]  # not always there
     findings: List[Finding]
-    trial_capacity_bytes: Optional[int]
-    trials: List[Trial]
-    outlook: Outlook
-    advice: List[Advice]
 
 
 class Why(Answer, WhyDevice):
@@ -1065,12 +808,12 @@ class Why(Answer, WhyDevice):
 
 
 class CheckCause(Record):
-    """What most likely made a rule fail."""
+    """What most likely made a rule fail: what a function holds in one category."""
     name: str
     category: str
     peak_bytes: int
-    peak_event: int
     allocations: int
+    peak_event: int
     bytes: int
     locked: Optional[bool]
     locked_bytes: Optional[int]
@@ -1098,11 +841,8 @@ class CheckResult(Record):
     omitted_bytes: int
 
 
-class CheckMoment(Record):
+class CheckMoment(WhyMoment):
     """The peak."""
-    event: int
-    time_us: Optional[int]
-    totals: Totals
 
 
 class CheckReserved(Record):
@@ -1126,36 +866,150 @@ class CheckDevice(Device):
     categories: List[CheckCategory]
 
 
-class Check(Answer):
-    """A check; true if it passed: something was checked, nothing failed, and the file leaves no doubt (`doubt`), for
-    example because it is truncated."""
-
-    __slots__ = ()
-    _FORMS = ('lock', 'junit', 'sarif', 'markdown')
-
+class Check(Judged, CheckDevice):
+    """A check; true if it passed: something was checked, nothing failed, and the file leaves no doubt
+    (`doubt`), for example because it is truncated."""
     passed: bool
-    failed: int
-    cut: bool
-    counts_blocks: bool
     doubt: Optional[str]
+    cut: bool
+    failed: int
+    counts_blocks: bool
     results: List[CheckResult]
     devices: Sequence[CheckDevice]
 
-    def __bool__(self) -> bool:
-        return bool(self['passed'] and self['results'])
 
-    def lock(self) -> str:
-        """The measured figures as the text of a lock, to be kept with the code."""
-        return self._core.form('lock', None).decode('utf-8')
+class SimulatedMoment(Totals):
+    """The totals after an event, and where in a step that is."""
+    event: int
+    step: int
+    phase: str
+    op: str
 
-    def form(self, name: str, root: Optional[str] = None) -> str:
-        """The check as 'junit', 'sarif' or 'markdown'; `root` is the folder of the checkout as it
-        appears in the snapshot."""
-        return self._core.form(name, root).decode('utf-8')
+
+class SimulatedSpace(Record):
+    """What is kept outside the GPU."""
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+class SimulatedCategory(Record):
+    """What a category holds."""
+    name: str
+    bytes: int
+
+
+class SimulatedPhase(Record):
+    """The highest moment of a phase."""
+    name: str
+    allocated_bytes: int
+    requested_bytes: int
+    step: int
+    op: str
+
+
+class SimulatedProfilePhase(Record):
+    """The memory of a phase."""
+    phase: str
+    end_allocated_bytes: int
+    end_reserved_bytes: int
+    peak_allocated_bytes: Optional[int]
+    peak_reserved_bytes: Optional[int]
+    peak_step: Optional[int]
+    peak_op: str
+
+
+class SimulatedBlock(Record):
+    """What is in memory for a block at the peak."""
+    block: Optional[int]
+    name: str
+    bytes: int
+    kept_bytes: int
+    hooks_bytes: int
+
+
+class SimulatedTensors(Record):
+    """Tensors of one sort at the peak."""
+    category: str
+    dtype: str
+    op: str
+    kernel: str
+    is_backward: bool
+    saved_for: str
+    is_module_output: bool
+    count: int
+    bytes: int
+
+
+class SimulatedType(Record):
+    """A category in one of its types."""
+    category: str
+    dtype: str
+    count: int
+    bytes: int
+    peak_bytes: int
+
+
+class SimulatedProfile(Record):
+    """What is in memory at the peak, by phase, block, saved tensor and type."""
+    phases: List[SimulatedProfilePhase]
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    peak_event: int
+    lost_bytes: int
+    blocks: List[SimulatedBlock]
+    tensors: List[SimulatedTensors]
+    types: List[SimulatedType]
+    kept_bytes: int
+    hooks_bytes: int
+
+
+class Note(Record):
+    """What the simulation assumes."""
+    message: str
+
+
+class SimulationDevice(Device):
+    """What the run needs of a device."""
+    parameters: int
+    steps: int
+    capacity_bytes: Optional[int]
+    fits: bool
+    start_allocated_bytes: int
+    peak_reserved_bytes: int
+    step_flops: int
+    step_recomputed_flops: int
+    peak: SimulatedMoment
+    out_of_memory: SimulatedMoment  # not always there
+    oom_request_bytes: int  # not always there
+    gpu: Optional[str]
+    step_time_us: Optional[int]
+    host: SimulatedSpace  # not always there
+    disk: SimulatedSpace  # not always there
+    message: str  # not always there
+    categories: List[SimulatedCategory]
+    phases: List[SimulatedPhase]
+    profile: SimulatedProfile  # not always there
+    notes: List[Note]
+
+
+class Simulate(Answer, SimulationDevice):
+    """What a training run would need."""
+    devices: Sequence[SimulationDevice]
 
 
 # The class of each question's answer; of others it is Answer.
 KINDS: Dict[str, Any] = {
-    'info': Info, 'peak': Peak, 'at': At, 'profile': Profile, 'diff': Diff, 'stages': Stages,
-    'source': Source, 'steps': Steps, 'leaks': Leaks, 'whatif': Whatif, 'why': Why, 'check': Check,
+    'info': Info,
+    'peak': Peak,
+    'at': At,
+    'profile': Profile,
+    'diff': Diff,
+    'stages': Stages,
+    'source': Source,
+    'steps': Steps,
+    'leaks': Leaks,
+    'whatif': Whatif,
+    'why': Why,
+    'check': Check,
+    'simulate': Simulate,
 }

@@ -1,64 +1,18 @@
 """simulate(): what a training run will need, before anything has run."""
 import json
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Tuple, Union
 
 from . import _core
-from ._answers import Answer, Device, Moment, Record, _Kept
+from ._answers import Simulate
+from ._fields import _Kept
 from ._snapshot import Snapshot
 
 
-class SimulatedMoment(Moment):
-    """The totals after an event, and where in a step that is."""
-    step: int
-    phase: str
-    op: str
-
-
-class SimulatedCategory(Record):
-    """What a category holds at the peak."""
-    name: str
-    bytes: int
-
-
-class SimulatedPhase(Record):
-    """The highest moment of a phase."""
-    name: str
-    step: int
-    op: str
-    requested_bytes: int
-    allocated_bytes: int
-
-
-class Note(Record):
-    """What the simulation assumes."""
-    message: str
-
-
-class SimulationDevice(Device):
-    """What the run needs of a device."""
-    peak: SimulatedMoment
-    parameters: int
-    steps: int
-    step_flops: int
-    step_recomputed_flops: int
-    gpu: Optional[str]
-    step_time_us: Optional[int]
-    start_allocated_bytes: int
-    peak_reserved_bytes: int
-    capacity_bytes: Optional[int]
-    fits: bool
-    categories: List[SimulatedCategory]
-    phases: List[SimulatedPhase]
-    notes: List[Note]
-
-
-class Simulation(Answer, SimulationDevice):
+class Simulation(Simulate):
     """What the run would need; `snapshot` is what PyTorch would have recorded."""
 
     __slots__ = ('snapshot',)
-
-    devices: Sequence[SimulationDevice]
 
     def __init__(self, core: Any, snapshot: Snapshot) -> None:
         super().__init__(core)

@@ -12,7 +12,7 @@ import pytest
 
 import tessera
 from conftest import ROOT
-from tessera import _answers
+from tessera import _fields
 
 CONFIG = ROOT / 'pyproject.toml'
 
@@ -138,13 +138,13 @@ def _undeclared(kind, data, where):
         if name not in hints:
             yield f'{where}.{name}'
             continue
-        record = _answers._hints(kind).get(name)
+        record = _fields._hints(kind).get(name)
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 continue
-            if record is None or record is _answers.Record:
+            if record is None or record is _fields.Record:
                 yield f'{where}.{name} is a record'
-            elif record is not _answers.Counts:
+            elif record is not _fields.Counts:
                 yield from _undeclared(record, part, f'{where}.{name}')
 
 

@@ -17,6 +17,7 @@
 #include "tessera/unstable/check.h"
 #include "tessera/unstable/columns.h"
 #include "tessera/unstable/estimates.h"
+#include "tessera/unstable/fields.h"
 #include "tessera/unstable/findings.h"
 #include "tessera/unstable/formats.h"
 #include "tessera/unstable/frames.h"

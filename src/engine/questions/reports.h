@@ -2,9 +2,12 @@
 #ifndef TSR_ENGINE_QUESTIONS_REPORTS_H
 #define TSR_ENGINE_QUESTIONS_REPORTS_H
 
+#include "emit/fields.h"
 #include "tessera/output.h"
 #include "tessera/unstable/input.h"
 #include "tessera/unstable/simulation.h"
+
+extern const tsr_record tsr__fields_simulate;
 
 /* `input` contains the model's name and the simulation's snapshot; `capacity_bytes` is the limit of
  * the simulation, 0 for none. */

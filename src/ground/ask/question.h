@@ -3,6 +3,7 @@
  * One folder, src/reader/questions/NAME or src/engine/questions/NAME, holds one question:
  *
  *   question.c   the row, `const tsr__question_row tsr__question_NAME`
+ *   fields.c     the fields of the answer's JSON, `const tsr_record tsr__fields_NAME`
  *   answer.c     study and parameters -> a value
  *   report.c     value -> emitter
  *
@@ -12,6 +13,7 @@
 #ifndef TSR_ASK_QUESTION_H
 #define TSR_ASK_QUESTION_H
 
+#include "emit/fields.h"
 #include "tessera/output.h"
 #include "tessera/query.h"
 #include "tessera/registry.h"
@@ -39,6 +41,8 @@ typedef struct tsr__report_call {
 
 typedef struct tsr__question_row {
   tsr_question about;
+  const tsr_record
+      *fields; /* of the answer's JSON: docs/json.md and the classes of Python come from it */
   /* Parameters that need or exclude one another: 0, or tsr_params_fail. NULL: nothing to check. */
   int (*check)(const tsr_params *params, tsr_error *error);
   /* Compute the value. `*out` is untouched on failure. */

@@ -59,6 +59,10 @@ static const tsr__question_row *row_of(const tsr_question *about) {
   return NULL;
 }
 
+const tsr_record *tsr_question_fields(const tsr_question *question) {
+  return row_of(question)->fields;
+}
+
 /* ---- Asking ---- */
 
 /* Check required parameters, then the question's own rules. */

@@ -168,14 +168,54 @@ static void begin_member(tsr__emitter *emitter, tsr_text key) {
   tsr__buffer_text(&emitter->out, ": ");
 }
 
+/* ---- JSON: what is declared ---- */
+
+static const tsr__emitter_level *innermost(const tsr__emitter *emitter) {
+  return emitter->depth ? &emitter->levels[emitter->depth - 1] : NULL;
+}
+
+/* The declaration of a member, or an element, of the open container; NULL if nothing is declared there. */
+static const tsr_field *declared(const tsr__emitter *emitter, tsr_text key) {
+  const tsr__emitter_level *level = innermost(emitter);
+  if (!level || !level->record || level->close == ']') return level ? level->field : NULL;
+  return tsr_record_field(level->record, key.data, key.size_bytes);
+}
+
+#ifndef NDEBUG
+static bool is_value_declared(const tsr__emitter *emitter, tsr_text key, tsr__cell value) {
+  const tsr__emitter_level *level = innermost(emitter);
+  if (!level || (!level->record && !level->field)) return true;
+  const tsr_field *field = declared(emitter, key);
+  bool is_element = level->field && (level->close == ']' || field->kind == TSR_FIELD_MAP);
+  return field && (is_element || !field->is_list) && tsr__field_allows(field, &value);
+}
+
+/* An array is a list or a pair; an object is a record or a map, and outside an array no list. */
+static bool is_container_declared(const tsr__emitter *emitter, const tsr_field *field, char open) {
+  const tsr__emitter_level *level = innermost(emitter);
+  if (!level || (!level->record && !level->field)) return true;
+  if (!field) return false;
+  bool is_element = level->close == ']' && field->is_list;
+  if (open == '[') return field->kind == TSR_FIELD_PAIR || (field->is_list && !is_element);
+  bool is_object = field->kind == TSR_FIELD_MAP || field->kind == TSR_FIELD_RECORD;
+  return is_object && field->is_list == is_element;
+}
+#endif
+
 static void open_container(tsr__emitter *emitter, const char *key, const char *brackets,
                            bool is_inline) {
   if (!is_json(emitter)) return;
   assert(emitter->depth < TSR__EMITTER_DEPTH);
+  const tsr_field *field = declared(emitter, tsr__text_of(key));
+  assert(is_container_declared(emitter, field, brackets[0]));
   begin_member(emitter, tsr__text_of(key));
   is_inline = is_inline || (emitter->depth && emitter->levels[emitter->depth - 1].is_inline);
-  emitter->levels[emitter->depth++] =
-      (tsr__emitter_level){.close = brackets[1], .is_inline = is_inline};
+  emitter->levels[emitter->depth] = (tsr__emitter_level){
+      .close = brackets[1],
+      .is_inline = is_inline,
+      .field = field,
+      .record = emitter->depth ? (field ? field->record : NULL) : emitter->fields};
+  emitter->depth++;
   tsr__buffer_append(&emitter->out, brackets, 1);
 }
 
@@ -197,7 +237,7 @@ void tsr__emit_inline_array(tsr__emitter *emitter, const char *key) {
 
 void tsr__emit_item(tsr__emitter *emitter, tsr__cell value) {
   if (!is_json(emitter)) return;
-  assert(emitter->depth);
+  assert(emitter->depth && is_value_declared(emitter, (tsr_text){NULL, 0}, value));
   begin_member(emitter, (tsr_text){NULL, 0});
   append_json_value(emitter, value);
 }
@@ -212,7 +252,7 @@ void tsr__emit_end(tsr__emitter *emitter) {
 
 void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value) {
   if (!is_json(emitter)) return;
-  assert(emitter->depth);
+  assert(emitter->depth && is_value_declared(emitter, key, value));
   begin_member(emitter, key.data ? key : tsr__text_of(""));
   append_json_value(emitter, value);
 }

@@ -26,6 +26,7 @@
 
 #include "base/buffer.h"
 #include "base/vector.h"
+#include "emit/fields.h"
 #include "tessera/unstable/input.h"
 
 /* ---- Values ---- */
@@ -131,10 +132,13 @@ typedef enum tsr__style {
                 * is left of the text where the verdict alone is requested (TSR_REPORT_VERDICT) */
 } tsr__style;
 
-/* An open container. */
+/* An open container. What is in it must be declared as its record, or for an array and a map as its field, says; if
+ * both are NULL nothing is declared, and everything is allowed. */
 typedef struct tsr__emitter_level {
   char close;
   bool is_inline, has_members;
+  const tsr_field *field;
+  const tsr_record *record;
 } tsr__emitter_level;
 
 /* A text in cell_text, and its width in columns. */
@@ -142,9 +146,11 @@ typedef struct tsr__laid_cell {
   size_t offset, size_bytes, width;
 } tsr__laid_cell;
 
-/* The members are private to the emitter, except `scratch` and `line_count`. */
+/* The members are private to the emitter, except `scratch`, `line_count` and `fields`. */
 typedef struct tsr__emitter {
   tsr_report_options options;
+  const tsr_record
+      *fields; /* what the JSON may have; NULL: anything. Set before the first object is opened */
   tsr_write_fn *write;
   void *context;
   tsr__buffer out; /* not yet written */

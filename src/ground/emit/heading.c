@@ -26,30 +26,33 @@ static void emit_input(tsr__emitter *emitter, const tsr_report_input *input) {
   tsr__emit_end(emitter);
 }
 
-static void begin(tsr__emitter *emitter, const char *command, const tsr_report_input *first,
+static void begin(tsr__emitter *emitter, const tsr_record *fields, const tsr_report_input *first,
                   const tsr_report_input *second) {
   assert(!emitter->depth);
+  emitter->fields = fields;
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "schema", NULL, tsr__string(SCHEMA));
-  tsr__emit_field(emitter, "command", NULL, tsr__string(command));
+  tsr__emit_field(emitter, "command", NULL, tsr__string(fields->name));
   tsr__emit_array(emitter, "inputs");
   emit_input(emitter, first);
   if (second) emit_input(emitter, second);
   tsr__emit_end(emitter);
 }
 
-void tsr__heading_begin(tsr__emitter *emitter, const char *command, const tsr_report_input *input) {
-  begin(emitter, command, input, NULL);
+void tsr__heading_begin(tsr__emitter *emitter, const tsr_record *fields,
+                        const tsr_report_input *input) {
+  begin(emitter, fields, input, NULL);
 }
 
-void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
+void tsr__heading_open_pair(tsr__emitter *emitter, const tsr_record *fields,
                             const tsr_report_input *first, const tsr_report_input *second) {
-  begin(emitter, command, first, second);
+  begin(emitter, fields, first, second);
   tsr__emit_array(emitter, "devices");
 }
 
-void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input) {
-  tsr__heading_open_pair(emitter, command, input, NULL);
+void tsr__heading_open(tsr__emitter *emitter, const tsr_record *fields,
+                       const tsr_report_input *input) {
+  tsr__heading_open_pair(emitter, fields, input, NULL);
 }
 
 static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {

@@ -4,12 +4,14 @@
 
 #include "emit/emitter.h"
 
-/* Begin the report of `command` on `input`: opens the root object and its "devices" array. */
-void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
+/* Begin the report whose JSON has `fields`, which name the question, on `input`: opens the root object and its "devices" array. */
+void tsr__heading_open(tsr__emitter *emitter, const tsr_record *fields,
+                       const tsr_report_input *input);
 /* The same for an answer with members before its devices: the caller opens that array. */
-void tsr__heading_begin(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
+void tsr__heading_begin(tsr__emitter *emitter, const tsr_record *fields,
+                        const tsr_report_input *input);
 /* The same for an answer about two inputs. */
-void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
+void tsr__heading_open_pair(tsr__emitter *emitter, const tsr_record *fields,
                             const tsr_report_input *first, const tsr_report_input *second);
 /* Warnings of an answer, over all its devices; those with the same code are combined. */
 typedef struct tsr__warning_list {

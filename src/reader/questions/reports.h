@@ -5,6 +5,7 @@
 #ifndef TSR_QUESTIONS_REPORTS_H
 #define TSR_QUESTIONS_REPORTS_H
 
+#include "emit/fields.h"
 #include "tessera/output.h"
 #include "tessera/unstable/answers.h"
 #include "tessera/unstable/check.h"
@@ -14,6 +15,11 @@
 #include "tessera/unstable/steps.h"
 #include "tessera/unstable/whatif.h"
 #include "tessera/unstable/why.h"
+
+/* The fields of each answer's JSON: src/reader/questions/NAME/fields.c. */
+extern const tsr_record tsr__fields_info, tsr__fields_peak, tsr__fields_at, tsr__fields_profile,
+    tsr__fields_diff, tsr__fields_stages, tsr__fields_source, tsr__fields_steps, tsr__fields_leaks,
+    tsr__fields_whatif, tsr__fields_why, tsr__fields_check;
 
 /* Each writes one complete report. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
 int tsr__report_info(const tsr_report_input *input, const tsr_info *info,

@@ -379,6 +379,7 @@ const tsr__question_row tsr__question_simulate = {
                       {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
                        "a snapshot of five steps"}}},
     .check = check,
+    .fields = &tsr__fields_simulate,
     .ask = ask,
     .report = report,
     .free = release,

@@ -249,7 +249,7 @@ int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *si
                          tsr_write_fn *write, void *context, tsr_error *error) {
   tsr__emitter emitter;
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open(&emitter, "simulate", input);
+  tsr__heading_open(&emitter, &tsr__fields_simulate, input);
   print_verdict(&emitter, input->path, simulation, capacity_bytes);
   tsr__emit_object(&emitter, NULL);
   emit_totals(&emitter, simulation, capacity_bytes);

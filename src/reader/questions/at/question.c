@@ -133,6 +133,7 @@ const tsr__question_row tsr__question_at = {
          .ranks = "stacks",
          .has_stacks = true},
     .check = check,
+    .fields = &tsr__fields_at,
     .ask = ask,
     .report = report,
     .free = release,

@@ -84,7 +84,7 @@ int tsr__report_at(const tsr_report_input *input, const tsr_at *at,
   tsr_report_options screen_options = tsr__screen_options(options);
   tsr__emitter_init(&emitter, &screen_options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, "at", input);
+  tsr__heading_open(&emitter, &tsr__fields_at, input);
   for (size_t i = 0; i < at->device_count; i++) {
     const tsr_at_device *device = &at->devices[i];
     tsr__share_list shares = shares_of(device);

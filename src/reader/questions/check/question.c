@@ -234,6 +234,7 @@ const tsr__question_row tsr__question_check = {
          .ranks = "causes of each failure",
          .has_stacks = true},
     .check = check,
+    .fields = &tsr__fields_check,
     .ask = ask,
     .report = report,
     .free = release,

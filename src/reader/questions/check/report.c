@@ -245,7 +245,7 @@ static int report_answer(const tsr_report_input *input, const tsr_check *check,
   tsr__warning_list warnings = {0};
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_begin(&emitter, "check", input);
+  tsr__heading_begin(&emitter, &tsr__fields_check, input);
   if (tsr__emitter_is_text(&emitter))
     tsr__emit_array(&emitter, "devices"), print_text(&printer, check);
   else

@@ -79,6 +79,7 @@ const tsr__question_row tsr__question_diff = {
              "grew or shrank. The tool for regressions, and for two ranks of one job.",
          .ranks = "changes",
          .has_stacks = true},
+    .fields = &tsr__fields_diff,
     .ask = ask,
     .report = report,
     .free = release,

@@ -379,7 +379,7 @@ int tsr__report_diff(const tsr_report_input *old_input, const tsr_report_input *
   diff_printer printer = {.emitter = &emitter, .by = diff->by};
   tsr__stack_printer_init(&printer.old_stacks, &emitter, old_input->snapshot);
   tsr__stack_printer_init(&printer.new_stacks, &emitter, new_input->snapshot);
-  tsr__heading_open_pair(&emitter, "diff", old_input, new_input);
+  tsr__heading_open_pair(&emitter, &tsr__fields_diff, old_input, new_input);
   if (!diff->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < diff->device_count; i++) {

@@ -27,6 +27,7 @@ const tsr__question_row tsr__question_info = {
                   "Describe a PyTorch GPU memory snapshot: devices, events by action, the time "
                   "covered, memory in use at the end, and warnings about the file. Ask this first "
                   "of an unknown file."},
+    .fields = &tsr__fields_info,
     .ask = ask,
     .report = report,
     .free = release,

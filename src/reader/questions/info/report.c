@@ -177,7 +177,7 @@ int tsr__report_info(const tsr_report_input *input, const tsr_info *info,
                      tsr_error *error) {
   tsr__emitter emitter;
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open(&emitter, "info", input);
+  tsr__heading_open(&emitter, &tsr__fields_info, input);
   if (tsr__emitter_is_text(&emitter)) print_file(&emitter, input, info);
   for (size_t i = 0; i < info->device_count; i++)
     emit_device(&emitter, input->snapshot, info, &info->devices[i]);

@@ -29,6 +29,7 @@ const tsr__question_row tsr__question_leaks = {
                         "step. The tool for jobs that run out of memory after a while.",
               .ranks = "stacks",
               .has_stacks = true},
+    .fields = &tsr__fields_leaks,
     .ask = ask,
     .report = report,
     .free = release,

@@ -13,11 +13,11 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
-#include "stacks/stacks.h"
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stepping.h"
+#include "stacks/stacks.h"
 
 /* "a step" or, without a backward pass, "an iteration". */
 static const char *each(const tsr_leaks_device *device) {
@@ -143,7 +143,7 @@ int tsr__report_leaks(const tsr_report_input *input, const tsr_leaks *leaks,
   tsr__warning_list warnings = {0};
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, "leaks", input);
+  tsr__heading_open(&emitter, &tsr__fields_leaks, input);
   if (!leaks->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < leaks->device_count; i++) {

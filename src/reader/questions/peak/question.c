@@ -34,6 +34,7 @@ const tsr__question_row tsr__question_peak = {
                    "much memory'. Totals are absolute, memory from before the recording included.",
          .ranks = "stacks",
          .has_stacks = true},
+    .fields = &tsr__fields_peak,
     .ask = ask,
     .report = report,
     .free = release,

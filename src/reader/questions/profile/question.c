@@ -152,6 +152,7 @@ const tsr__question_row tsr__question_profile = {
                    "explains is unknown. Tells which technique would help: activation "
                    "checkpointing, sharding, another optimizer."},
     .check = check,
+    .fields = &tsr__fields_profile,
     .ask = ask,
     .report = report,
     .free = release,

@@ -24,11 +24,11 @@
 #include "base/memory.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
-#include "stacks/stacks.h"
 #include "emit/text.h"
 #include "questions/profile/report.h"
 #include "questions/reports.h"
 #include "questions/shared/categories.h"
+#include "stacks/stacks.h"
 
 enum { SPARK_COLUMNS = 40 };
 
@@ -593,7 +593,7 @@ int tsr__report_profile(const tsr_report_input *input, const tsr_profile *profil
   tsr__stack_printer printer;
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, "profile", input);
+  tsr__heading_open(&emitter, &tsr__fields_profile, input);
   if (!profile->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < profile->device_count; i++) {

@@ -88,6 +88,7 @@ const tsr__question_row tsr__question_source = {
               .advice = "Bytes at the peak for each line, function and class of one Python file: "
                         "of the line itself, and of all that was called from it.",
               .ranks = "lines, functions and classes"},
+    .fields = &tsr__fields_source,
     .ask = ask,
     .report = report,
     .free = release,

@@ -420,7 +420,7 @@ int tsr__report_source(const tsr_report_input *input, const tsr_source *source,
   tsr__warning_list warnings = {0};
   printer p = {&emitter, input->snapshot, source};
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open(&emitter, "source", input);
+  tsr__heading_open(&emitter, &tsr__fields_source, input);
   if (!source->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   tsr__source_print_doubts(&emitter, input->snapshot, source);

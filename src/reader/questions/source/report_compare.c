@@ -172,7 +172,7 @@ int tsr__report_source_comparison(const tsr_report_input *first, const tsr_repor
   bool is_first = sides[0]->file != TSR_NONE;
   printer p = {&emitter, is_first ? first->snapshot : second->snapshot, sides[is_first ? 0 : 1]};
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open_pair(&emitter, "source", first, second);
+  tsr__heading_open_pair(&emitter, &tsr__fields_source, first, second);
   if (!comparison->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   tsr__source_print_doubts(&emitter, p.snapshot, p.source);

@@ -43,6 +43,7 @@ const tsr__question_row tsr__question_stages = {
                    "it. The tool for 'which part of the step needs most'.",
          .ranks = "stages",
          .verbose_lists_all = true},
+    .fields = &tsr__fields_stages,
     .ask = ask,
     .report = report,
     .free = release,

@@ -349,7 +349,7 @@ int tsr__report_stages(const tsr_report_input *input, const tsr_stages *stages,
   tsr__warning_list warnings = {0};
   printer p = {&emitter, input->snapshot, stages};
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open(&emitter, "stages", input);
+  tsr__heading_open(&emitter, &tsr__fields_stages, input);
   if (!stages->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < stages->device_count; i++) {

@@ -33,6 +33,7 @@ const tsr__question_row tsr__question_steps = {
               .advice = "Find the steps of a training run without any marks in the program: how "
                         "many there are, what a steady one peaks at, whether warm-up went higher, "
                         "and the peaks of forward, backward and optimizer."},
+    .fields = &tsr__fields_steps,
     .ask = ask,
     .report = report,
     .free = release,

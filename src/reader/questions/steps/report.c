@@ -233,7 +233,7 @@ int tsr__report_steps(const tsr_report_input *input, const tsr_steps *steps,
   tsr__emitter emitter;
   tsr__warning_list warnings = {0};
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open(&emitter, "steps", input);
+  tsr__heading_open(&emitter, &tsr__fields_steps, input);
   if (!steps->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < steps->device_count; i++) {

@@ -60,6 +60,7 @@ const tsr__question_row tsr__question_whatif = {
              "and where it would run out of memory. The tool for fragmentation.",
          .ranks = "stacks, where it does not fit,",
          .has_stacks = true},
+    .fields = &tsr__fields_whatif,
     .ask = ask,
     .report = report,
     .free = release,

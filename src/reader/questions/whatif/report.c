@@ -332,7 +332,7 @@ int tsr__report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
   tsr__warning_list warnings = {0};
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, "whatif", input);
+  tsr__heading_open(&emitter, &tsr__fields_whatif, input);
   for (size_t i = 0; i < whatif->device_count; i++) {
     emit_device(&printer, &whatif->devices[i]);
     tsr__warnings_add(&warnings, whatif->devices[i].warnings, whatif->devices[i].warning_count);

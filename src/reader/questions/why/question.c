@@ -76,6 +76,7 @@ const tsr__question_row tsr__question_why = {
          .ranks = "causes",
          .has_stacks = true},
     .check = check,
+    .fields = &tsr__fields_why,
     .ask = ask,
     .report = report,
     .free = release,

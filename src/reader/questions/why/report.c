@@ -1095,7 +1095,7 @@ int tsr__report_why(const tsr_report_input *input, const tsr_why *why,
   bool has_oom = false;
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, "why", input);
+  tsr__heading_open(&emitter, &tsr__fields_why, input);
   if (!why->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < why->device_count; i++) has_oom |= why->devices[i].oom_count != 0;

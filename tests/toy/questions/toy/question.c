@@ -43,6 +43,7 @@ const tsr__question_row tsr__question_toy = {
               .examples = {{"tessera toy --least 1MiB snapshot.pickle", "large allocations"}},
               .title = "How often does it happen?",
               .advice = "Counts the events of a trace; here for the tests of the registry alone."},
+    .fields = &tsr__fields_toy,
     .ask = ask,
     .report = report,
     .free = tsr__free,

@@ -9,7 +9,7 @@ int tsr__toy_report(const tsr_report_input *input, const tsr__toy *toy,
                     tsr_error *error) {
   tsr__emitter emitter;
   tsr__emitter_init(&emitter, options, write, context);
-  tsr__heading_open(&emitter, "toy", input);
+  tsr__heading_open(&emitter, &tsr__fields_toy, input);
   for (size_t i = 0; i < toy->device_count; i++) {
     tsr__emit_printf(&emitter, TSR__VERDICT, "Device %" PRIu32 ": it happens %" PRIu64 " times.",
                      toy->devices[i], toy->counts[i]);

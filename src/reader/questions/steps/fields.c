@@ -1,0 +1,111 @@
+/* fields.c - what the answer of "steps" has. */
+#include "questions/shared/fields.h"
+
+static const tsr_record steady = {
+    .name = "Steady",
+    .about = "The peaks of steps past the warm-up.",
+    TSR__FIELDS(TSR__FIELD(BYTES, "peak_bytes", "the highest peak of a steady step"),
+                TSR__FIELD(EVENT, "peak_event", "its event; null without steady steps",
+                           .is_nullable = true),
+                TSR__FIELD(BYTES, "lowest_peak_bytes", "the lowest peak of a steady step")),
+};
+
+static const tsr_record warmup = {
+    .name = "Warmup",
+    .about = "The peaks of steps before those.",
+    TSR__FIELDS(
+        TSR__FIELD(BYTES, "peak_bytes",
+                   "the highest peak of whole steps before the steady ones; 0 without such steps"),
+        TSR__FIELD(BYTES, "surplus_bytes",
+                   "how far that is above the steady peak; 0 if it is not")),
+};
+
+static const tsr_record annotations = {
+    .name = "StepAnnotations",
+    .about = "How many ranges of a name match a step.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "name", "`Optimizer.step` or `ProfilerStep`"),
+                TSR__FIELD(COUNT, "ranges", "ranges of that name"),
+                TSR__FIELD(COUNT, "matched", "of these, those that match a step")),
+};
+
+static const tsr_record phase = {
+    .name = "StepPhase",
+    .about = "The peak of a phase, of all steady steps.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "phase",
+                           "`setup`, `data`, `forward`, `recompute`, `backward`, `optimizer`, "
+                           "`zero_grad` or `unknown`"),
+                TSR__FIELD(COUNT, "steps", "number of steps that have it"),
+                TSR__FIELD(BYTES, "peak_bytes", "the most allocated in it"),
+                TSR__FIELD(EVENT, "peak_event", "the first event after which that was so")),
+};
+
+static const tsr_record step = {
+    .name = "Step",
+    .about = "A step; both its events are part of it.",
+    TSR__FIELDS(
+        TSR__FIELD(COUNT, "step", "its number, from 1, as in `why` and `leaks` and on the page"),
+        TSR__FIELD(EVENT, "first_event", "its first event: a step begins where the previous ended"),
+        TSR__FIELD(EVENT, "last_event", "its last event, inclusive"),
+        TSR__FIELD(TIME, "first_time_us", "time of its first event", .is_nullable = true),
+        TSR__FIELD(TIME, "last_time_us", "time of its last event", .is_nullable = true),
+        TSR__FIELD(COUNT, "allocations", "allocations made in it"),
+        TSR__FIELD(BYTES, "start_bytes", "allocated before it"),
+        TSR__FIELD(BYTES, "end_bytes", "allocated after it"),
+        TSR__FIELD(BYTES, "peak_bytes", "the most allocated in it"),
+        TSR__FIELD(EVENT, "peak_event", "the first event after which that was so"),
+        TSR__FIELD(FLAG, "whole", "it counts in `whole_steps`"),
+        TSR__FIELD(FLAG, "steady", "it counts in `steady_steps`")),
+};
+
+static const tsr_record device = {
+    .name = "StepsDevice",
+    .about = "The steps of a device's trace.",
+    .base = &tsr__fields_device,
+    TSR__FIELDS(
+        TSR__FIELD(
+            TEXT, "basis",
+            "how the steps were found: `phases` (each ends with the optimizer's step, or "
+            "with backward if no optimizer is visible), `annotations` (`ProfilerStep` or "
+            "`Optimizer.step`, if no backward is visible), `loop` (the outermost loop in the "
+            "program's Python, or calls of one model), `sequence` (without stacks of a "
+            "forward pass: the same stacks and sizes repeat), `none`"),
+        TSR__FIELD(
+            TEXT, "unit",
+            "what the steps are: `step`, or `iteration` if nothing runs backward (inference, "
+            "generation) and no annotation means training. Field names are the same for "
+            "both"),
+        TSR__FIELD(FLAG, "counts_backwards",
+                   "no optimizer's step, `zero_grad` or mark of a step is visible: each backward "
+                   "pass counts as a step, even if gradients accumulate over several"),
+        TSR__PART(tsr__fields_stop, "out_of_memory",
+                  "where memory ran out for good; null if it did not", .is_nullable = true),
+        TSR__FIELD(COUNT, "step_count", "length of `steps`"),
+        TSR__FIELD(
+            COUNT, "whole_steps",
+            "of these, steps that the recording does not cut and that did not end early, out "
+            "of memory or otherwise"),
+        TSR__FIELD(COUNT, "steady_steps",
+                   "of the whole steps, those past the warm-up. The warm-up is the first steps, at "
+                   "most half, that do something else than most of the later half: their "
+                   "allocations differ by stack, or are several times as large as those of the "
+                   "next, or they leave more behind, and their peak is more than 1 % off"),
+        TSR__FIELD(COUNT, "step_allocations", "allocations of a steady step, median"),
+        TSR__FIELD(
+            DURATION, "step_time_us",
+            "time from the first event of a steady step to that of the next step, median; of "
+            "a single step, to its last event",
+            .is_nullable = true),
+        TSR__PART(steady, "steady", "the peaks of steady steps"),
+        TSR__PART(warmup, "warmup", "the peaks of steps before those"),
+        TSR__LIST(annotations, "annotations",
+                  "`Optimizer.step` and `ProfilerStep`, if the file has them"),
+        TSR__LIST(phase, "phases", "phases of the steady steps"),
+        TSR__LIST(step, "steps", "all of them, whatever `--top` says")),
+};
+
+const tsr_record tsr__fields_steps = {
+    .name = "steps",
+    .about = "Where steps begin, and what one needs.",
+    .base = &tsr__fields_answer,
+    TSR__FIELDS(TSR__LIST(device, "devices", "one for each device")),
+};
