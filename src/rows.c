@@ -1,8 +1,9 @@
-/* rows.c - the questions of both halves.
+/* rows.c - the questions of both halves, and what one takes from the other.
  *
  * The registry (ask/registry.c) knows no question by name: it walks this table, which a library or a test with fewer
- * questions replaces by its own. Meson makes question_rows.h from the folders of questions. */
+ * questions, or with one half only, replaces by its own. Meson makes question_rows.h from the folders of questions. */
 #include "ask/question.h"
+#include "ask/recorded.h"
 #include "question_rows.h"
 
 #define DECLARE(name) extern const tsr__question_row tsr__question_##name;
@@ -12,3 +13,5 @@ TSR__QUESTION_ROWS(DECLARE)
 #define ROW(name) &tsr__question_##name,
 const tsr__question_row *const tsr__question_rows[] = {TSR__QUESTION_ROWS(ROW) NULL};
 #undef ROW
+
+tsr__recorded_run_fn *const tsr__recorded_run = TSR__RECORDED_RUN;

@@ -33,11 +33,6 @@ UPWARD = {
         'engine_graph_saved.c.o': 'tsr__op_row_of tsr__tape_refill',
         'engine_graph_tape.c.o': 'tsr__book_torch',
         'engine_graph_validate.c.o': 'tsr__op_row_of',
-        'engine_plan_calibrate.c.o':
-            'tsr_diff_compute tsr_diff_free tsr_lives_at tsr_lives_compute tsr_lives_count '
-            'tsr_lives_free tsr_stack_place_find tsr_steps_compute tsr_steps_free tsr_study_free '
-            'tsr_study_new tsr_study_snapshot',
-        'engine_plan_plan_file.c.o': 'tsr_in_place_parse tsr_in_place_word tsr_offload_parse',
     }.items() for symbol in symbols.split()
 }
 # Folders that use the library as any program does: public headers, their own, and these.
