@@ -54,6 +54,13 @@ def made(work):
     return folder
 
 
+def pytest_sessionstart():
+    """tessera cuts lines to COLUMNS, which readline, that pytest loads, sets for child processes."""
+    for name in ('COLUMNS', 'LINES'):
+        os.environ.pop(name, None)
+        os.unsetenv(name)
+
+
 # ---- which tests run, and what is printed ----
 
 def pytest_collection_modifyitems(items):

@@ -84,11 +84,11 @@ class Tessera:
             raise AssertionError(f'tessera {" ".join(map(str, words))}: exit status {done.returncode}, want {status}: {done.stderr!s:.2000}')
         return done
 
-    def text(self, *words, **how):
+    def output(self, *words, **how):
         return self.run(*words, **how).stdout
 
     def json(self, command, *words, **how):
-        return json.loads(self.text(command, '--json', *words, **how))
+        return json.loads(self.output(command, '--json', *words, **how))
 
     def device(self, command, *words, **how):
         """The answer about the first device."""
@@ -101,7 +101,7 @@ class Tessera:
 
     def allocations(self, snapshot):
         """The rows of `export --format csv`."""
-        return csv.DictReader(io.StringIO(self.text('export', '-q', '--format', 'csv', snapshot)))
+        return csv.DictReader(io.StringIO(self.output('export', '-q', '--format', 'csv', snapshot)))
 
 
 # ---- modules that print TAP themselves ----

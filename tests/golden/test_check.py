@@ -72,20 +72,20 @@ def test_lock(tessera, work, path):
     lock, packed = work / 'memory.lock', work / 'other name.gz'
     lock.unlink(missing_ok=True)
     if ends_early(path):
-        tessera.text('check', '--lock', lock, '--update', path, status=3)
+        tessera.output('check', '--lock', lock, '--update', path, status=3)
         assert not lock.exists(), 'what a run needed that ran out of memory is not known'
         return
-    tessera.text('check', '--lock', lock, '--update', path)
+    tessera.output('check', '--lock', lock, '--update', path)
     text = lock.read_text(encoding='utf-8')
     assert len(text) < 20000 and '0x' not in text and str(path.parent) not in text
-    tessera.text('check', '--lock', lock, '--tolerance', 0, path)
-    tessera.text('check', '--lock', lock, '--update', path)
+    tessera.output('check', '--lock', lock, '--tolerance', 0, path)
+    tessera.output('check', '--lock', lock, '--update', path)
     assert lock.read_text(encoding='utf-8') == text, 'a lock is written the same again'
     packed.write_bytes(gzip.compress(path.read_bytes(), 1))
-    tessera.text('check', '--lock', lock, '--tolerance', 0, packed)
+    tessera.output('check', '--lock', lock, '--tolerance', 0, packed)
     smaller = re.sub(r'^peak \d+', 'peak 1', text, flags=re.M)
     lock.write_text(smaller, encoding='utf-8')
-    tessera.text('check', '--lock', lock, path, status=1)
+    tessera.output('check', '--lock', lock, path, status=1)
 
 
 def sarif_location(location):
@@ -97,7 +97,7 @@ def sarif_location(location):
 
 @each
 def test_sarif(tessera, path):
-    log = json.loads(tessera.text('check', '--format', 'sarif', '--max', '1B', path, status=1))
+    log = json.loads(tessera.output('check', '--format', 'sarif', '--max', '1B', path, status=1))
     answer = tessera.json('check', '--max', '1B', path, status=1)
     warned = [warning['code'] for warning in answer['warnings']]
     assert log['version'] == '2.1.0' and log['$schema'].endswith('sarif-2.1.0.json')
@@ -120,7 +120,7 @@ def test_sarif(tessera, path):
 
 @each
 def test_junit(tessera, path):
-    root = ElementTree.fromstring(tessera.text('check', '--format', 'junit', '--max', '1B', '--max',
+    root = ElementTree.fromstring(tessera.output('check', '--format', 'junit', '--max', '1B', '--max',
                                       'activation=100TiB', path, status=1))
     suite, = root
     cases = suite.findall('testcase')
@@ -134,7 +134,7 @@ def test_junit(tessera, path):
 
 @each
 def test_markdown(tessera, path):
-    text = tessera.text('check', '--format', 'markdown', '--max', '1B', path, status=1)
+    text = tessera.output('check', '--format', 'markdown', '--max', '1B', path, status=1)
     assert text.startswith('### GPU memory check failed')
     for table in re.findall(r'(?:^\|.*\n)+', text, flags=re.M):
         rows = [len(re.findall(r'(?<!\\)\|', row)) for row in table.splitlines()]

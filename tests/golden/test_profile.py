@@ -74,7 +74,7 @@ def test_history(tessera, path, kind):
 @cases('path', real('*.pickle', '*.html'))
 def test_page(tessera, path):
     """The page of `tessera view`: whole, of bounded size, opened as requested."""
-    page = tessera.text('profile', '--ordered', '--html', '/dev/stdout', '-o', '/dev/null', path)
+    page = tessera.output('profile', '--ordered', '--html', '/dev/stdout', '-o', '/dev/null', path)
     assert page.startswith('<!doctype html>') and len(page) <= 20000000
     for text in ('"isOrdered":1', '"by":"category"', "connect-src 'none'"):
         assert text in page

@@ -6,7 +6,7 @@
     python tests/torch/llmc.py --check    compares them with those of llmc.txt
 
 Weights and tokens come from a formula. llmc.txt has the losses that llm.c itself printed for these files; its first
-lines describe how. tests/golden/train.py trains the same model with tessera.
+lines describe how. tests/golden/test_train.py trains the same model with tessera.
 """
 import pathlib
 import struct

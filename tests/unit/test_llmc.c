@@ -1,5 +1,5 @@
 /* Checkpoints of llm.c: which bytes are which array, and one sentence for each kind of damage. What is computed with
- * them is compared with llm.c's own losses in tests/golden/train.py. */
+ * them is compared with llm.c's own losses in tests/golden/test_train.py. */
 #include "models/llmc.h"
 
 #include <string.h>

@@ -18,7 +18,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent / 'golden'))
-import findings  # noqa: E402  (programs with the habits that it looks for)
+import habits  # noqa: E402
 
 VIEWER = HERE.parents[1] / 'viewer'
 SHARED = HERE.parents[2] / 'shared/snapshots'
@@ -193,9 +193,9 @@ def make(work):
 
 def habits(work):
     """A file for each rule of docs/findings.md."""
-    programs = {'no_grad': findings.forwards(3), 'two_forwards': findings.forwards(4, held=2),
-                'checkpoint': findings.training(4, kept_of_last=8),
-                'old_gradients': findings.retrained(True), 'cached': findings.caching(16 << 30)}
+    programs = {'no_grad': habits.forwards(3), 'two_forwards': habits.forwards(4, held=2),
+                'checkpoint': habits.training(4, kept_of_last=8),
+                'old_gradients': habits.retrained(True), 'cached': habits.caching(16 << 30)}
     for rule, program in programs.items():
         program.write(work / f'{rule}.pickle')
     return {rule: str(work / f'{rule}.pickle') for rule in programs}

@@ -1,22 +1,14 @@
-#!/usr/bin/env python3
 """Where a run ran out of memory: `why`, `steps` and `leaks` must have the same step and phase, and of a simulated
-run those that the simulation had. Prints TAP.
-
-usage: failures.py --tessera PATH --work FOLDER
+run those that the simulation had.
 
 Each run dies at several capacities, once with the annotations that a program writes and once without. With
-them, the step is known; without them it may be unknown, and must never be wrong. The real snapshots are in
-../shared next to the checkout; where they are absent, their test is skipped."""
-import argparse
-import json
-import pathlib
+them, the step is known; without them it may be unknown, and must never be wrong. Neither may the three differ
+about real snapshots."""
 import pickle
 import re
-import subprocess
-import sys
 
 from runs import CALL, MAIN, TORCH, Run, at
-from support import SNAPSHOTS, Skip, expect, load, run_tests
+from support import SNAPSHOTS, cases, expect, load, needs_shared
 
 RUNS = (('gpt2', '--batch', '4'), ('gpt2', '--batch', '2', '--checkpoint', 'full'),
         ('gpt2', '--batch', '2', '--accumulate', '3'),
@@ -29,21 +21,14 @@ RUNS = (('gpt2', '--batch', '4'), ('gpt2', '--batch', '2', '--checkpoint', 'full
 SHARES = (0.4, 0.6, 0.8, 0.9, 0.97)
 
 
-def ask(tessera, command, path, *words):
-    done = subprocess.run([tessera, command, '--json', '-q', *words, path], capture_output=True, check=True)
-    return json.loads(done.stdout)['devices'][0]
-
-
 def simulate(tessera, path, words, steps, capacity):
     limit = ('--capacity', f'{capacity >> 20}MiB') if capacity else ()
-    done = subprocess.run([tessera, 'simulate', '--json', '-q', *words, '--steps', str(steps), *limit,
-                           '-o', path], capture_output=True, check=True)
-    return json.loads(done.stdout)['devices'][0]
+    return tessera.device('simulate', '-q', *words, '--steps', steps, *limit, '-o', path)
 
 
 def same_everywhere(tessera, path):
     """What the three have in common: the step and the phase, both None if the run did not die."""
-    steps, leaks, why = (ask(tessera, command, path) for command in ('steps', 'leaks', 'why'))
+    steps, leaks, why = (tessera.device(command, '-q', path) for command in ('steps', 'leaks', 'why'))
     stop = steps['out_of_memory']
     expect('leaks', leaks['out_of_memory'], stop)
     died = [oom for oom in why['ooms'] if not oom['recovered']]
@@ -68,14 +53,15 @@ def text_agrees(tessera, path, step, phase):
              'recompute': 'the recomputation'}
     where = f'in {words[phase]} of step {step}' if step else f'in {words[phase]}'
     for command, before in (('why', 'out of memory '), ('steps', 'Memory ran out '), ('leaks', 'Memory ran out ')):
-        done = subprocess.run([tessera, command, '-q', path], capture_output=True, check=True, text=True)
-        expect(f'{command} names it', before + where in done.stdout, True)
-        advice = re.findall('Checkpoint the block|Recomputing each block', done.stdout)
+        text = tessera.output(command, '-q', path)
+        expect(f'{command} names it', before + where in text, True)
+        advice = re.findall('Checkpoint the block|Recomputing each block', text)
         expect(f'{command} says it once', len(advice) <= 1, True)
-        expect(f'{command} claims a step', ' of step ' in done.stdout.split(before, 1)[1][:40], bool(step))
+        expect(f'{command} claims a step', ' of step ' in text.split(before, 1)[1][:40], bool(step))
 
 
-def check_simulated(tessera, work, words):
+@cases('words', RUNS)
+def test_simulated(tessera, work, words):
     path = work / 'died.pickle'
     peak = simulate(tessera, path, words, 3, 0)['peak_reserved_bytes']
     same_everywhere(tessera, path)
@@ -96,12 +82,10 @@ def check_simulated(tessera, work, words):
         expect(f'{share} of it, without annotations: the phase', phase, died['phase'])
         expect(f'{share} of it, without annotations: the step', step in (None, died['step']), True)
         text_agrees(tessera, path, step, phase)
-    path.unlink()
 
 
-def check_real(tessera, _):
-    if not SNAPSHOTS.exists():
-        raise Skip('../shared/snapshots is not there')
+@needs_shared
+def test_real(tessera):
     for path in sorted(SNAPSHOTS.glob('*.pickle')):
         same_everywhere(tessera, path)
 
@@ -211,37 +195,18 @@ DEATHS = {
 }
 
 
-def check_death(tessera, work, make, whole, step, phase):
+@cases('title', DEATHS)
+def test_death(tessera, work, title):
+    make, whole, step, phase = DEATHS[title]
     path = work / 'death.pickle'
     make().write(path)
     steps, got, at_phase = same_everywhere(tessera, path)
     expect('whole steps', steps['whole_steps'], whole)
     expect('step and phase', (got, at_phase), (step, phase))
-    path.unlink()
 
 
-def check_recovered(tessera, work):
+def test_recovered(tessera, work):
     path = work / 'recovered.pickle'
     recovered(2).write(path)
     steps, step, phase = same_everywhere(tessera, path)
     expect('it went on', (step, phase, steps['whole_steps'] >= 3), (None, None, True))
-    path.unlink()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    tests = [(f'{title}', check_death, given) for title, given in DEATHS.items()]
-    tests += [('a failure that the program got over', check_recovered, ())]
-    tests += [(' '.join(words), check_simulated, (words,)) for words in RUNS]
-    tests += [('the real snapshots', check_real, ())]
-    tessera = options.tessera.resolve()
-    return run_tests((title, lambda check=check, given=given: check(tessera, options.work, *given))
-                     for title, check, given in tests)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

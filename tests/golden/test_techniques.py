@@ -1,27 +1,25 @@
-#!/usr/bin/env python3
-"""The techniques of docs/techniques.md have the documented effects, executed and simulated. Prints TAP.
-
-usage: techniques.py --tessera PATH --work FOLDER"""
-import argparse
-import functools
+"""The techniques of docs/techniques.md have the documented effects, executed and simulated."""
 import hashlib
 import json
-import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
-from support import ROOT, expect, run_tests
-from train import GPT2
-from train import Tessera as Trainer
+import pytest
+from support import ROOT, expect
+from trainer import GPT2, Trainer
 
 
-class Tessera(Trainer):
+class AsPredicted(Trainer):
     """What simulate predicts by default is also what train runs here."""
 
-    def run(self, command, *arguments):
-        return super().run(command, *(('--book', 'torch') if command == 'train' else ()), *arguments)
+    def run(self, command, *words, **how):
+        return super().run(command, *(('--book', 'torch') if command == 'train' else ()), *words, **how)
+
+
+@pytest.fixture(scope='module')
+def t(tessera, work):
+    return AsPredicted(tessera, work)
 
 
 BATCH, SEQUENCE, STEPS = 2, 16, 6
@@ -43,7 +41,7 @@ def growth(t, path):
     return device['bytes_per_step'], [(leak['bytes_per_step'], leak['frames']) for leak in device['leaks']]
 
 
-def leaks(t):
+def test_leaks(t):
     """`leaks` finds exactly what each planted mistake keeps of a step, in a run and in its simulation."""
     losses = [step['loss'] for step in t.train('gpt2', '--steps', STEPS)[0]]
     wanted = {'outputs': LOGITS + CACHE + 4, 'shell': LOGITS, 'batches': 2 * TOKENS * 8, 'none': 0}
@@ -85,7 +83,7 @@ def check_profile(profile, peak):
            [profile['lost_bytes']] * 2)
 
 
-def profiles(t):
+def test_profiles(t):
     """The profile of a run is that of its simulation, and its peak that of the snapshot."""
     for options in ((), ('--checkpoint', 'full'), ('--leak', 'graph'), ('--offload', 'optimizer,activations'), ('--dtype', 'autocast-bf16'),
                     ('--accumulate', 2, '--optimizer', 'sgd')):
@@ -111,7 +109,7 @@ def profiles(t):
     expect('one of two blocks, and the rest', ('others (1)' in lines, 'other kinds' in lines), (True, True))
 
 
-def hooks(t):
+def test_hooks(t):
     """Of the 183 MiB that a block of GPT-2 keeps, hooks on outputs of modules see 78."""
     done = t.run('simulate', 'gpt2', '--batch', 4, '--seq', 512, '--profile', '--json', '-q')
     blocks = json.loads(done.stdout)['devices'][0]['profile']['blocks'][:12]
@@ -119,7 +117,7 @@ def hooks(t):
            {(192020496, 78 << 20)})
 
 
-def components(t):
+def test_components(t):
     """Parameters, gradients and AdamW's state: 4, 4 and 8 bytes for each parameter, executed and simulated."""
     wide = t.work / 'wide.json'
     wide.write_text(json.dumps({'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 64, 'n_embd': 192,
@@ -144,7 +142,7 @@ def components(t):
     expect('7B', large['parameters'], 6738415616)
 
 
-def types(t):
+def test_types(t):
     """Under autocast parameters, gradients, moments and losses are fp32, and what products read is 16 bits."""
     t.models['wide'] = t.work / 'wide.json'  # of `components`: its peak has the gradients
     t.models['wide'].write_text(json.dumps({**GPT2, 'n_embd': 192, 'n_layer': 3}))
@@ -171,7 +169,7 @@ def types(t):
     del t.models['wide']
 
 
-def formats(t):
+def test_formats(t):
     """The bytes per element of each format: 4, 2, 2 and 1, and four more per row for the last one."""
     sizes = {}
     for place in ('keep', 'narrow16', 'narrow8'):
@@ -211,7 +209,7 @@ def check_saved(t, plan, choices, common):
                 expect(f'{label}: peak', end['peak_bytes'], end['predicted_peak_bytes'])
 
 
-def saved_pairs(t):
+def test_saved_pairs(t):
     """What a plan chooses for saved tensors, with each other technique: the same bits, memory as predicted, a lower peak."""
     plan = t.work / 'saved.json'
     for book, saved in (('torch', SAVED), ('own', OWN_SAVED)):
@@ -222,7 +220,7 @@ def saved_pairs(t):
     expect('it saves a fifth', shown['with']['peak_allocated_bytes'] < 0.8 * shown['without']['peak_allocated_bytes'], True)
 
 
-def checkpoint_stacks(t):
+def test_checkpoint_stacks(t):
     """Recomputed memory has the frames of its checkpoint's form."""
     for form, wanted in (('reentrant', {'apply', 'forward', 'backward', 'checkpoint'}),
                          ('non-reentrant', {'checkpoint', 'unpack_hook', '_run_fn_with_dynamo_disabled', 'recompute_fn'})):
@@ -236,7 +234,7 @@ def checkpoint_stacks(t):
         expect(form, frames, wanted - {'apply'})
 
 
-def attention_matrix(t):
+def test_attention_matrix(t):
     """The text's 64 MB a layer: scores of 4 sequences, 32 heads, 512 tokens, in 16 bits."""
     config = t.work / 'heads.json'
     config.write_text(json.dumps({'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 512, 'n_embd': 256,
@@ -248,9 +246,9 @@ def attention_matrix(t):
     expect('a matrix for each layer', any(row['count'] == 2 and row['saved_for'] for row in scores), True)
 
 
-def build_along(t):
+def test_build_along(t):
     """examples/build-along.sh: each row executed as predicted, and the large model fits in the end."""
-    done = subprocess.run([ROOT / 'examples' / 'build-along.sh', t.binary, t.work / 'build-along'],
+    done = subprocess.run([ROOT / 'examples' / 'build-along.sh', t.path, t.work / 'build-along'],
                           capture_output=True, text=True, check=False)
     expect('exit status', (done.returncode, done.stderr), (0, ''))
     rows = [re.search(r'(\d+) +(\d+) +(\d+) +(\S+ GiB) +(yes|no)$', line) for line in done.stdout.splitlines()]
@@ -270,7 +268,7 @@ SAME_BITS = (('--checkpoint', 'full'), ('--checkpoint', 'every:2'), ('--checkpoi
              ('--threads', 1), ('--leak', 'outputs'), ('--budget', '1GiB'), ('--optimizer-in-backward',))
 
 
-def pairs(t):
+def test_pairs(t):
     """Techniques in pairs: the losses are those of the run without, and memory is as predicted."""
     for dtype in ('fp32', 'autocast-fp16'):
         common = ('--steps', 4, '--no-kv-cache', '--dtype', dtype, '--lr', '0.01', '--offload-dir', t.work)
@@ -309,7 +307,7 @@ def weights(t, config, batch, rows, *options):
     return hashlib.sha256(saved).hexdigest(), [line['loss'] for line in lines if line['event'] == 'step']
 
 
-def equalities(t):
+def test_equalities(t):
     """Parts of a batch, chunks of the loss or of attention, offloading and recomputation, in pairs: the same bits."""
     wanted = weights(t, {}, 8, 64)[0]
     for number, first in enumerate(SAME_WEIGHTS):
@@ -326,7 +324,7 @@ def equalities(t):
     expect('flash attention', all(abs(a - b) <= 1e-5 * a for a, b in zip(losses, flash)), True)
 
 
-def in_place(t):
+def test_in_place(t):
     """In place: the losses of the run without, in the memory that was predicted; refusals name who saved the tensor."""
     for book in ('own', 'torch'):
         for options in ((), ('--checkpoint', 'full'), ('--offload', 'activations')):
@@ -347,7 +345,7 @@ def in_place(t):
     expect('canonical', written.read_text(), '{"in_place":"add,dropout","version":1}\n')
 
 
-def documented(t):
+def test_documented(t):
     """Each command of docs/techniques.md prints the lines that follow it there."""
     blocks = (ROOT / 'docs' / 'techniques.md').read_text().split('```')[1::2]
     folder = t.work / 'documented'
@@ -357,26 +355,9 @@ def documented(t):
         if program == 'cat':
             (folder / words[0]).write_text('\n'.join(lines))
             continue
-        done = subprocess.run([t.binary, *words], cwd=folder, capture_output=True, text=True, check=False)
+        done = Trainer.run(t, *words, cwd=folder)
         is_refused = any(line.startswith('tessera ') for line in lines)
         expect(command, done.returncode != 0, is_refused)
         printed = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
         missing = [line for line in lines if not any(seen.startswith(line) for seen in printed)]
         expect(command, missing, [])
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, types, formats, checkpoint_stacks, attention_matrix, pairs,
-                                    saved_pairs, equalities, in_place, build_along,
-                                    documented))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

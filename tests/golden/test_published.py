@@ -1,20 +1,15 @@
-#!/usr/bin/env python3
-"""published.py --tessera PATH --work FOLDER [--accept]: figures that papers and other tools published, next to tessera's, as TAP.
+"""Figures that papers and other tools published, next to tessera's.
 
 Each row runs a command and compares its figure with the published one, within a tolerance. docs/published.md has the table that this
 makes; --accept writes it."""
-import argparse
 import functools
 import json
 import re
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Callable
 
-from support import ROOT, run_tests
+import pytest
+from support import ROOT, cases
 
 PAGE = ROOT / 'docs' / 'published.md'
 BEGIN, END = '<!-- table -->\n', '<!-- end of the table -->'
@@ -277,13 +272,21 @@ class Runner:
         if command not in self.answers:
             for part in command.split('; tessera '):
                 words = part.split() + ([] if '--json' in part else ['--json'])
-                done = subprocess.run([self.tessera, *words], cwd=self.work, capture_output=True, text=True, check=False)
-                assert done.returncode == 0, done.stderr
-            self.answers[command] = json.loads(done.stdout)
+                self.answers[command] = json.loads(self.tessera.output(*words, cwd=self.work))
         return self.answers[command]
 
     def found(self, row):
         return row.figure(self.answer(row.command)) / row.unit
+
+
+@pytest.fixture(scope='module')
+def runner(tessera, work):
+    return Runner(tessera, work)
+
+
+@cases('row', ROWS, lambda row: f'{row.source}: {row.quantity}')
+def test_figure(runner, row):
+    row.check(runner.found(row))
 
 
 def table(runner):
@@ -294,32 +297,14 @@ def table(runner):
     return '\n'.join(lines) + '\n'
 
 
-def documented(runner, accept):
+def test_documented(runner, pytestconfig):
     """docs/published.md has the table, and nothing that it names is gone."""
     text = PAGE.read_text(encoding='utf-8')
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     made = table(runner)
-    if accept:
+    if pytestconfig.getoption('accept'):
         PAGE.write_text(text[:begin] + made + text[end:], encoding='utf-8')
     else:
         assert text[begin:end] == made, 'docs/published.md is not what was measured: --accept writes it'
     for path, name in re.findall(r'`(tests/[\w/]+\.\w+)`: (\w+)', text):
         assert name in (ROOT / path).read_text(encoding='utf-8'), (path, name)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
-    parser.add_argument('--accept', action='store_true')
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
-    runner = Runner(given.tessera, given.work)
-    return run_tests([
-        *((f'{row.source}: {row.quantity}', functools.partial(lambda row: row.check(runner.found(row)), row)) for row in ROWS),
-        ('docs/published.md', functools.partial(documented, runner, given.accept))])
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,55 +1,25 @@
-#!/usr/bin/env python3
-"""`tessera train` learns, repeats itself, and takes the memory that `simulate` predicts. Prints TAP.
-
-usage: train.py --tessera PATH --work FOLDER"""
-import argparse
+"""`tessera train` learns, repeats itself, and takes the memory that `simulate` predicts."""
 import array
-import functools
 import itertools
 import json
 import math
 import os
-import pathlib
 import shutil
 import signal
 import struct
 import subprocess
-import sys
 
-from support import expect, run_tests
-
-GPT2 = {'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 64, 'n_embd': 32, 'n_layer': 2,
-        'n_head': 4}
-LLAMA = {'model_type': 'llama', 'vocab_size': 256, 'hidden_size': 32, 'num_hidden_layers': 2,
-         'num_attention_heads': 4, 'intermediate_size': 64}
-TEXT = ''.join(f'{number} sheep jumped over the fence, and then there were {number + 1}. '
-               for number in range(300))
+import pytest
+from support import expect
+from trainer import GPT2, LLAMA, TEXT, Trainer, fresh, read_safetensors
 
 
-class Tessera:
-    def __init__(self, binary, work):
-        self.binary, self.work = binary, work
-        self.models = {}
-        for name, config in (('gpt2', GPT2), ('llama', LLAMA)):
-            self.models[name] = work / f'{name}.json'
-            self.models[name].write_text(json.dumps(config))
-        self.text = work / 'sheep.txt'
-        self.text.write_text(TEXT)
-
-    def run(self, *arguments):
-        return subprocess.run([self.binary, *map(str, arguments)], capture_output=True, text=True,
-                              check=False)
-
-    def train(self, model, *options):
-        """The lines of --json: steps, and the summary."""
-        done = self.run('train', self.models[model], '--data', self.text, '--json', '--batch', 2,
-                        '--seq', 16, *options)
-        expect('exit status', (done.returncode, done.stderr), (0, ''))
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        return lines[:-1], lines[-1]
+@pytest.fixture(scope='module')
+def t(tessera, work):
+    return Trainer(tessera, work)
 
 
-def learns(t):
+def test_learns(t):
     for model in t.models:
         steps, end = t.train(model, '--steps', 40, '--lr', '0.01')
         expect('steps', [step['step'] for step in steps], list(range(1, 41)))
@@ -64,7 +34,7 @@ def losses(t, *options):
     return [step['loss'] for step in t.train('gpt2', '--steps', 6, *options)[0]]
 
 
-def repeats(t):
+def test_repeats(t):
     first = losses(t)
     expect('the same seed', losses(t), first)
     expect('another seed', losses(t, '--seed', 7) == first, False)
@@ -72,7 +42,7 @@ def repeats(t):
     expect('recomputed', losses(t, '--checkpoint', 'full'), losses(t, '--no-kv-cache'))
 
 
-def clips(t):
+def test_clips(t):
     """Gradients are clipped, and the printed norm is the norm without clipping. Memory is as predicted, and results do not depend on threads."""
     whole = t.train('gpt2', '--steps', 4)[0]
     expect('not computed', [step['gradient_norm'] for step in whole], [None] * 4)
@@ -103,7 +73,7 @@ def clips(t):
                    (2, True))
 
 
-def placed(t):
+def test_placed(t):
     """Placed memory: less memory, the same numbers, and the peak that simulate predicts."""
     for model in t.models:
         for options in ([], ['--dtype', 'bf16', '--attention', 'eager'], ['--checkpoint', 'full', '--accumulate', 2]):
@@ -125,7 +95,7 @@ def placed(t):
     expect('too small', (done.returncode, 'placed memory needs ' in done.stderr), (2, True))
 
 
-def sets_of_instructions(t):
+def test_sets_of_instructions(t):
     """Each set that --isa names gives its own bits again and again, and nearly the same numbers."""
     first = losses(t)
     for name in ('plain', 'avx2', 'avx512', 'avx512-bf16'):
@@ -134,7 +104,7 @@ def sets_of_instructions(t):
         expect(name, all(abs(a - b) < 1e-4 for a, b in zip(own, first)), True)
 
 
-def as_predicted(t):
+def test_as_predicted(t):
     for options in ([], ['--accumulate', 3], ['--dtype', 'autocast-bf16'], ['--optimizer', 'sgd'],
                     ['--checkpoint', 'full'], ['--attention', 'chunked:4', '--loss', 'chunked:8']):
         for model, book in itertools.product(t.models, ('torch', 'own')):
@@ -155,7 +125,7 @@ def as_predicted(t):
 
 def resident_bytes(t, data):
     """The most that a run had in memory, its own and pages of files."""
-    with subprocess.Popen([t.binary, 'train', t.models['gpt2'], '--data', data, '--steps', '2', '--seq', '16',
+    with subprocess.Popen([t.path, 'train', t.models['gpt2'], '--data', data, '--steps', '2', '--seq', '16',
                            '--threads', '1'], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as run:
         _, status, usage = os.wait4(run.pid, 0)
@@ -164,7 +134,7 @@ def resident_bytes(t, data):
     return usage.ru_maxrss << 10
 
 
-def token_files(t):
+def test_token_files(t):
     """The same tokens give the same run, whatever file they are in."""
     common = ('--steps', 5)
     expected = [step['loss'] for step in t.train('gpt2', *common)[0]]
@@ -184,9 +154,7 @@ def token_files(t):
         end = t.train('gpt2', *common, *options)[1]
         expect('tokens of a step', (end['data_bytes'], end['predicted_data_bytes']), (rows * 16 * 8,) * 2)
     with open(t.text, encoding='utf-8') as text:
-        done = subprocess.run([t.binary, 'train', t.models['gpt2'], '--data', '-', '--json',
-                               '--batch', '2', '--seq', '16', '--steps', '5'], stdin=text,
-                              capture_output=True, text=True, check=False)
+        done = t.run('train', t.models['gpt2'], '--data', '-', '--json', '--batch', 2, '--seq', 16, '--steps', 5, stdin=text)
     expect('standard input', [json.loads(line)['loss'] for line in done.stdout.splitlines()[:-1]],
            expected)
     large = t.work / 'large.bin'
@@ -215,17 +183,6 @@ def token_files(t):
         (t.work / name).write_bytes(data)
         done = t.run('train', t.models['gpt2'], '--data', t.work / name, '--seq', 16)
         expect(name, (done.returncode, done.stdout, done.stderr), (3, '', f'tessera: {t.work / name}: {why}\n'))
-
-
-def read_safetensors(path):
-    """{name: (type, shape, bytes)}, and the metadata."""
-    data = path.read_bytes()
-    length = struct.unpack('<Q', data[:8])[0]
-    header = json.loads(data[8:8 + length])
-    notes = header.pop('__metadata__', {})
-    rest = data[8 + length:]
-    return {name: (array['dtype'], array['shape'], rest[slice(*array['data_offsets'])])
-            for name, array in header.items()}, notes
 
 
 def write_safetensors(path, arrays, notes=None):
@@ -265,13 +222,7 @@ def names(config):
                for name, shape in block.items()}}
 
 
-def fresh(t, name):
-    """A folder that does not exist yet."""
-    shutil.rmtree(t.work / name, ignore_errors=True)
-    return t.work / name
-
-
-def saves(t):
+def test_saves(t):
     """A folder has the files of transformers, and training it again begins with its weights."""
     for model, config in (('gpt2', GPT2), ('llama', LLAMA)):
         folder = fresh(t, f'saved-{model}')
@@ -318,7 +269,7 @@ def array_of(kind, data):
     return array.array(kind, list(data))
 
 
-def wrong_weights(t):
+def test_wrong_weights(t):
     """One sentence for each thing that can be wrong with weights."""
     folder = fresh(t, 'wrong')
     t.train('gpt2', '--steps', 1, '--save', folder, '-q')
@@ -453,7 +404,7 @@ def resumed(t, whole, *options):
                read_safetensors(whole / file)[0])
 
 
-def resumes(t):
+def test_resumes(t):
     """Six steps are the same as three and three, bit for bit."""
     for options in ([], ['--optimizer', 'adamw-fused', '--accumulate', 2, '--seed', 3],
                     ['--optimizer', 'sgd', '--lr', '0.1', '--checkpoint', 'every:2'],
@@ -468,7 +419,7 @@ def resumes(t):
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
 
 
-def notices_other_data(t):
+def test_notices_other_data(t):
     """A run is resumed with the tokens that it had, in any file; other data must be named."""
     folder, data = fresh(t, 'data-changes'), t.work / 'changing.txt'
     data.write_text(TEXT)
@@ -496,7 +447,7 @@ def notices_other_data(t):
     expect('named', (done.returncode, done.stderr), (0, ''))
 
 
-def schedules(t):
+def test_schedules(t):
     def rates(*options):
         return [step['learning_rate'] for step in t.train('gpt2', '--steps', 8, '--lr', '0.8',
                                                           *options)[0]]
@@ -511,11 +462,11 @@ def schedules(t):
 
 
 def start(t, *options):
-    return subprocess.Popen([t.binary, 'train', *map(str, options), '--json'],
+    return subprocess.Popen([t.path, 'train', *map(str, options), '--json'],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def goes_on(t):
+def test_goes_on(t):
     """A run that was interrupted, terminated or killed resumes where it was saved, and ends like an uninterrupted
     one."""
     common = [t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 600,
@@ -548,7 +499,7 @@ def goes_on(t):
            ['config.json', 'model.safetensors', 'training-600.safetensors'])
 
 
-def keeps_what_others_save(t):
+def test_keeps_what_others_save(t):
     """A folder belongs to one run at a time, outputs are checked at the start, and a run is resumed with all
     of its state or not at all."""
     folder, common = fresh(t, 'taken'), ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
@@ -570,8 +521,7 @@ def keeps_what_others_save(t):
                (4, '', f'tessera train: {path}: No such file or directory\n'))
     with open('/dev/full', 'w', encoding='utf-8') as full:
         for form in ('--json', '-q'):
-            done = subprocess.run([t.binary, *map(str, common), form], stdout=full, stderr=subprocess.PIPE,
-                                  text=True, check=False)
+            done = t.run(*common, form, stdout=full)
             expect(f'full {form}', (done.returncode, done.stderr),
                    (4, 'tessera: standard output: No space left on device\n'))
     done = t.run(*common, '--offload', 'activations:disk', '--offload-dir', '/absent')
@@ -579,7 +529,7 @@ def keeps_what_others_save(t):
            (3, 'tessera train: /absent: cannot make a file there: No such file or directory\n'))
 
 
-def names_the_type_of_weights(t):
+def test_names_the_type_of_weights(t):
     """config.json has the type of the saved weights, and is otherwise the model's."""
     config, folder = t.work / 'published.json', fresh(t, 'typed')
     for key, options, name in (('torch_dtype', (), 'float32'), ('dtype', ('--dtype', 'bf16'), 'bfloat16'),
@@ -592,7 +542,7 @@ def names_the_type_of_weights(t):
                                                               'architectures': ['GPT2LMHeadModel']}))
 
 
-def keeps_the_last_good_state(t):
+def test_keeps_the_last_good_state(t):
     """A loss that is not finite ends the run, and the state before it is saved. So does a file of tokens that
     becomes shorter."""
     folder, whole = fresh(t, 'diverged'), fresh(t, 'whole')
@@ -626,7 +576,7 @@ def sample(t, folder, prompt, *options):
     return [int(token) for token in done.stdout.split()]
 
 
-def samples(t):
+def test_samples(t):
     """A model can repeat a text that it has memorized, from any position."""
     for model in t.models:
         folder = fresh(t, f'sampled-{model}')
@@ -669,7 +619,7 @@ def samples(t):
            (3, f'tessera: {large}: model.safetensors: too short for a safetensors file (at byte 0)\n'))
 
 
-def by_op(t):
+def test_by_op(t):
     """The ops of a step add up to the step."""
     for model in t.models:
         done = t.run('train', t.models[model], '--data', t.text, '--json', '--batch', 2, '--seq', 16,
@@ -686,7 +636,7 @@ def by_op(t):
     expect('a table of 80 columns', max(len(line) for line in lines[2:]), 80)
 
 
-def runs_out_of_memory(t):
+def test_runs_out_of_memory(t):
     """A budget ends the run where simulate's capacity does, with a report and a snapshot."""
     for model, book, batch, budget in (('gpt2', 'torch', 4, '20MiB'), ('gpt2', 'torch', 4, '22MiB'),
                                        ('llama', 'torch', 4, '22MiB'), ('gpt2', 'own', 32, '4MiB'),
@@ -710,15 +660,14 @@ def runs_out_of_memory(t):
                (t.work / 'wanted.pickle').read_bytes())
 
 
-def ends(t):
+def test_ends(t):
     common = ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
     expect('a loss that is no number', (done.returncode, 'not a finite number' in done.stderr),
            (1, True))
     done = t.run(*common, '--book', 'torch', '--budget', '18MiB', '--allow', 'none')
     expect('too little memory', (done.returncode, 'out of memory' in done.stderr), (1, True))
-    process = subprocess.Popen([t.binary, *map(str, common), '--steps', '900000', '--json'],
-                               stdout=subprocess.PIPE, text=True)
+    process = start(t, *common[1:], '--steps', 900000)
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     end = json.loads(process.communicate()[0].splitlines()[-1])
@@ -726,7 +675,7 @@ def ends(t):
            (0, True, True))
 
 
-def refuses(t):
+def test_refuses(t):
     common = ('train', t.models['gpt2'])
     for options, text in (
             ((), '--data is missing'),
@@ -756,27 +705,3 @@ def refuses(t):
            (2, True, True))
     done = t.run(*common, '--data', t.text, '--snapshot', t.text)
     expect('kept', (done.returncode, t.text.read_text() == TEXT), (2, True))
-
-
-def arguments():
-    """The binary and the folder to work in, which is there."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    return options.tessera, options.work
-
-
-def main():
-    t = Tessera(*arguments())
-    return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (learns, repeats, clips, placed, sets_of_instructions, as_predicted, token_files,
-                                    saves, wrong_weights, resumes, notices_other_data, schedules, goes_on,
-                                    keeps_what_others_save, names_the_type_of_weights,
-                                    keeps_the_last_good_state, samples, by_op, runs_out_of_memory,
-                                    ends, refuses))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

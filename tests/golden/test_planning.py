@@ -1,19 +1,14 @@
-#!/usr/bin/env python3
-"""`tessera plan --budget`: its plans are executed within the budget, and its certificates hold. Prints TAP.
-
-usage: planning.py --tessera PATH --work FOLDER"""
-import argparse
+"""`tessera plan --budget`: its plans are executed within the budget, and its certificates hold."""
 import copy
 import csv
-import functools
 import hashlib
 import json
-import pathlib
 import subprocess
 import sys
 import tomllib
 
-from support import ROOT, expect, run_tests
+import pytest
+from support import ROOT, Tessera, expect
 
 sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
@@ -28,9 +23,10 @@ ANSWERS = [('gpt2', '8GiB'), ('gpt2', '3GiB'), ('gpt2', '1GiB'), ('gpt2', '600Mi
            ('small', '50MiB'), ('small', '30MiB'), ('llama', '60MiB'), ('llama', '35MiB'), ('llama', '1MiB')]
 
 
-class Tessera:
-    def __init__(self, binary, work):
-        self.binary, self.work = binary, work
+class Planner(Tessera):
+    def __init__(self, tessera, work):
+        super().__init__(tessera)
+        self.work = work
         self.models = {'gpt2': 'gpt2'}
         for name, config in (('small', SMALL), ('llama', LLAMA)):
             self.models[name] = work / f'{name}.json'
@@ -38,8 +34,8 @@ class Tessera:
         self.text = work / 'text.txt'
         self.text.write_text(''.join(f'{number} sheep, and then {number + 1}. ' for number in range(999)))
 
-    def run(self, *arguments):
-        return subprocess.run([self.binary, *map(str, arguments)], capture_output=True, text=True, check=False)
+    def run(self, *words, status=None, **how):
+        return super().run(*words, status=status, **how)
 
     def plan(self, model, budget, *options):
         done = self.run('plan', self.models[model], '--budget', budget, '--json', *options)
@@ -49,7 +45,12 @@ class Tessera:
         return answer
 
 
-def executes(t):
+@pytest.fixture(scope='module')
+def t(tessera, work):
+    return Planner(tessera, work)
+
+
+def test_executes(t):
     """Five budgets with both rule books: `train --plan` stays within each, and uses exactly the predicted memory."""
     for book, models in (('torch', ('small', 'llama')), ('own', ('llama',))):
         for model in models:
@@ -72,7 +73,7 @@ def executes(t):
                 expect(f'{what}: within', end['reserved_bytes'] <= budget, True)
 
 
-def narrows(t):
+def test_narrows(t):
     """Saved tensors in fewer bits: the plan runs in the predicted memory, and its certificate holds."""
     whole = t.plan('small', '1TiB', *SIZES, '--book', 'own', '--allow', 'none')['as_is']['peak_reserved_bytes']
     for allow, part in (('narrow', 0.85), ('narrow,recompute', 0.8)):
@@ -88,7 +89,7 @@ def narrows(t):
                answer['predicted']['peak_allocated_bytes'])
 
 
-def trains(t):
+def test_trains(t):
     """`train --budget` alone plans and stays within the budget; what cannot fit is refused, with the proof."""
     common = ('train', t.models['small'], '--data', t.text, *SIZES, '--steps', 2)
     whole = json.loads(t.run(*common, '--json').stdout.splitlines()[-1])
@@ -217,7 +218,7 @@ SHIFTED = {
 }
 
 
-def ranks(t):
+def test_ranks(t):
     """ZeRO's stage is a way as others are: certificates hold, tampered ones do not, and the plan is simulated and trained as predicted."""
     sizes = ('--batch', 4, '--gpu', 't4')
     for cards in (2, 8):
@@ -258,7 +259,7 @@ def ranks(t):
         expect('each sends', took[0]['sent_bytes'], 3 * (answer['predicted']['sent_bytes'] + 16))
 
 
-def rank_budgets(t):
+def test_rank_budgets(t):
     """Less memory of each card takes no less time; every figure is that of `simulate`, and every certificate holds."""
     path = t.work / 'budget.json'
     for model, cards in (('small', 2), ('small', 8), ('llama', 2), ('llama', 8)):
@@ -296,7 +297,7 @@ def holds(answer):
     return True
 
 
-def certificates(t):
+def test_certificates(t):
     """The checker accepts every one."""
     for model, budget in ANSWERS:
         sizes = ('--batch', 4, '--gpu', 't4') if model == 'gpt2' else SIZES
@@ -304,7 +305,7 @@ def certificates(t):
             expect(f'{model} {budget} {allow}', holds(t.plan(model, budget, *sizes, '--allow', allow)), True)
 
 
-def tampered(t):
+def test_tampered(t):
     """It rejects each change."""
     answer = t.plan('gpt2', '1GiB', '--batch', 4, '--gpu', 't4')
     expect('fits', answer['verdict'], 'fits_with_changes')
@@ -319,7 +320,7 @@ def tampered(t):
         expect('exit status of the checker', done.returncode, status)
 
 
-def largest(t):
+def test_largest(t):
     """One more does not fit, and the plan is the one for a budget. Without changes, one more does not fit either."""
     budget = ('--budget', '60MiB', '--seq', 64, '--json')
     found = json.loads(t.run('plan', t.models['small'], '--largest', 'batch', *budget).stdout)
@@ -345,7 +346,7 @@ def larger(config, layers=0, heads=0):
     return {**config, 'n_layer': config['n_layer'] + layers, 'n_head': heads, 'n_embd': heads * width, 'n_inner': 4 * heads * width}
 
 
-def largest_model(t):
+def test_largest_model(t):
     """It fits, and with a layer or a head more it does not. `train` of that model and plan stays within the budget."""
     files = t.work / 'model.json', t.work / 'model-plan.json'
     budget, more = ('--budget', '60MiB', *SIZES, '--book', 'own'), t.work / 'larger.json'
@@ -373,7 +374,7 @@ def largest_model(t):
     expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
 
 
-def front(t):
+def test_front(t):
     """Less memory takes more time; each plan is the one for its own budget; both files have all of them."""
     files = t.work / 'front.csv', t.work / 'front.html'
     options = (t.models['small'], *SIZES, '--gpu', 't4')
@@ -396,7 +397,7 @@ def front(t):
     expect('points', files[1].read_text().count('<circle'), len(points))
 
 
-def pastes(t):
+def test_pastes(t):
     """What is printed for other programs is JSON, TOML or Python, whatever the plan."""
     plans = [{}, {'dtype': 'autocast-bf16', 'checkpoint': 'full', 'clip': '1.0', 'micro_batch': 2},
              {'blocks': [{'first': 0, 'last': 1, 'checkpoint': 'full'}, {'first': 2, 'last': 2, 'saved':
@@ -418,7 +419,7 @@ def pastes(t):
         expect('checkpoints', 'gradient_checkpointing=True' in texts['hf'], len(plan) > 0)
 
 
-def said_stages(t):
+def test_said_stages(t):
     """Each target has the stage of ZeRO, or names the nearest that it has; what it takes is the nearest's."""
     said = {'hf': {0: 'TrainingArguments(', 2: '"reshard_after_forward": False', 3: '"reshard_after_forward": True'},
             'deepspeed': {stage: f'"stage": {stage}' for stage in STAGES},
@@ -439,7 +440,7 @@ def said_stages(t):
             expect(f'{target} {stage}: ranks', ' 8 ranks, which is ' in text, True)
 
 
-def documented(t):
+def test_documented(t):
     """Each command of docs/plan.md that has a budget prints the lines that follow it there; its step graphs are too large to be kept."""
     blocks = (ROOT / 'docs' / 'plan.md').read_text().split('```')[1::2]
     parts = [part.splitlines() for block in blocks for part in block.split('$ ')[1:]]
@@ -447,24 +448,7 @@ def documented(t):
                 and '.graph' not in words and '--from' not in words]
     expect('commands', len(commands) > 2, True)
     for words, lines in commands:
-        done = subprocess.run([t.binary, *words[1:]], cwd=t.work, capture_output=True, text=True, check=False)
-        expect(f'{words}', done.returncode in (0, 1), True)
+        done = t.run(*words[1:], status=(0, 1), cwd=t.work)
         printed = done.stdout.splitlines()
         expect(f'{words}', [line for line in lines if line not in printed and line != '...'], [])
         expect('fits on a screen', [line for line in printed if len(line) > 80 and not line.startswith('{')], [])
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    checks = (executes, narrows, trains, certificates, tampered, ranks, rank_budgets, said_stages, largest, largest_model,
-              front, pastes, documented)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in checks)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,17 +1,13 @@
-#!/usr/bin/env python3
-"""`tessera train` on a checkpoint of llm.c: its losses, its weights, and what is wrong with a damaged one. Prints TAP.
-
-usage: llmc_training.py --tessera PATH --work FOLDER"""
+"""`tessera train` on a checkpoint of llm.c: its losses, its weights, and what is wrong with a damaged one."""
 import json
-import pathlib
 import struct
 import sys
 
-from support import expect, run_tests
-from train import Tessera, arguments, fresh, read_safetensors
+import pytest
+from support import ROOT, expect
+from trainer import Trainer, fresh, read_safetensors
 
-sys.dont_write_bytecode = True
-TORCH = pathlib.Path(__file__).resolve().parents[1] / 'torch'
+TORCH = ROOT / 'tests' / 'torch'
 sys.path.insert(0, str(TORCH))
 import llmc  # noqa: E402
 
@@ -22,6 +18,11 @@ NAMES = {'ln1w': 'ln_1.weight', 'ln1b': 'ln_1.bias', 'qkvw': 'attn.c_attn.weight
          'attprojw': 'attn.c_proj.weight', 'attprojb': 'attn.c_proj.bias', 'ln2w': 'ln_2.weight',
          'ln2b': 'ln_2.bias', 'fcw': 'mlp.c_fc.weight', 'fcb': 'mlp.c_fc.bias', 'fcprojw': 'mlp.c_proj.weight',
          'fcprojb': 'mlp.c_proj.bias'}
+
+
+@pytest.fixture(scope='module')
+def t(tessera, work):
+    return Trainer(tessera, work)
 
 
 def files(t):
@@ -49,7 +50,7 @@ def near(what, got, want, most):
     expect(f'{what}: {max(differences)}', (len(got), max(differences) < most), (len(want), True))
 
 
-def ten_losses(t):
+def test_ten_losses(t):
     """As llm.c prints them."""
     checkpoint, bf16, tokens = files(t)
     near('fp32', losses(t, checkpoint), recorded(), 5e-6)
@@ -79,7 +80,7 @@ def transformers_names():
     return made
 
 
-def saved_for_transformers(t):
+def test_saved_for_transformers(t):
     """Weights that hardly moved are those of the checkpoint, under transformers' names and in its layout."""
     folder = fresh(t, 'from-llmc')
     common = ('--data', files(t)[2], *RECIPE[:6], '-q')
@@ -95,7 +96,7 @@ def saved_for_transformers(t):
     expect('sampled', t.run('sample', files(t)[0], *greedy).stdout, t.run('sample', folder, *greedy).stdout)
 
 
-def goes_on(t):
+def test_goes_on(t):
     """A run that is resumed reads the batches that would have followed."""
     folder = fresh(t, 'llmc-run')
     first = losses(t, files(t)[0])
@@ -105,7 +106,7 @@ def goes_on(t):
     expect('the rest', [json.loads(line)['loss'] for line in done.stdout.splitlines()[:-1]], first[4:])
 
 
-def damaged(t):
+def test_damaged(t):
     """One sentence each; tests/unit/test_llmc.c has all of them."""
     checkpoint, _, tokens = files(t)
     whole, bad = checkpoint.read_bytes(), t.work / 'damaged.bin'
@@ -131,7 +132,7 @@ def damaged(t):
         expect(text, (done.returncode, text in done.stderr), (2, True))
 
 
-def predicted(t):
+def test_predicted(t):
     """simulate takes the checkpoint as the description of its model."""
     config = t.work / 'as-config.json'
     config.write_text(json.dumps({'model_type': 'gpt2', 'vocab_size': 96, 'n_positions': 32, 'n_embd': 48, 'n_layer': 2,
@@ -140,13 +141,3 @@ def predicted(t):
                               t.work / 'simulated.pickle').stdout)['devices'][0]['peak']['allocated_bytes']
              for model in (files(t)[0], config)]
     expect('the same peak', peaks[0], peaks[1])
-
-
-def main():
-    t = Tessera(*arguments())
-    checks = (ten_losses, saved_for_transformers, goes_on, damaged, predicted)
-    return run_tests((check.__name__, lambda check=check: check(t)) for check in checks)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,21 +1,15 @@
-#!/usr/bin/env python3
-"""Simulated runs give the numbers that were measured on real ones. Prints TAP.
-
-usage: simulate.py --tessera PATH --work FOLDER
+"""Simulated runs give the numbers that were measured on real ones.
 
 The runs are those of the PyTorch tutorial on Mosaic: GPT-2, batches of four sequences of 512 tokens,
 AdamW, fp32, on one T4. What Mosaic printed about them is told here from the simulated snapshots, by
 Mosaic's rules, straight from the pickle: sums of requested bytes, categories by substrings of the
 frames' names, groups by the files and lines of their frames."""
-import argparse
 import collections
 import json
-import pathlib
 import pickletools
-import subprocess
-import sys
 
-from support import ROOT, expect, load, run_tests
+import pytest
+from support import ROOT, expect, load
 
 GIB = 1 << 30
 
@@ -81,24 +75,24 @@ def groups(trace):
     return sorted(found.values(), key=lambda group: -group[1])
 
 
-class Simulator:
-    def __init__(self, binary, work):
-        self.binary, self.work, self.count = binary, work, 0
+@pytest.fixture
+def simulated(tessera, work):
+    """Simulates a run of a model; returns the answer and the snapshot's file, which is gone after the test."""
+    made = []
 
-    def run(self, model, *options):
-        """The answer and the snapshot's file."""
-        self.count += 1
-        out = self.work / f'simulated-{self.count}.pickle'
-        done = subprocess.run([self.binary, 'simulate', '-q', '--json', '--batch', '4', '--seq', '512',
-                               *options, '-o', out, model], capture_output=True, check=False)
-        expect('exit status', (done.returncode, done.stderr), (0, b''))
-        return json.loads(done.stdout)['devices'][0], out
+    def simulate(model, *options):
+        made.append(work / f'simulated-{len(made)}.pickle')
+        done = tessera.run('simulate', '-q', '--json', '--batch', 4, '--seq', 512, *options, '-o', made[-1], model)
+        expect('errors', done.stderr, '')
+        return json.loads(done.stdout)['devices'][0], made[-1]
+    yield simulate
+    for path in made:
+        path.unlink(missing_ok=True)
 
-    def ask(self, command, path, *options):
-        done = subprocess.run([self.binary, command, '--json', '--top', '0', *options, path],
-                              capture_output=True, check=False)
-        expect('exit status', (done.returncode, done.stderr), (0, b''))
-        return json.loads(done.stdout)['devices'][0]
+
+@pytest.fixture
+def ask(tessera):
+    return lambda command, path, *words: tessera.device(command, '--top', 0, *words, path)
 
 
 BASELINE = {'Total Allocated': '4.62GiB', 'UNKNOWN': '32.0KB', 'ACTIVATION': '2.93GiB',
@@ -107,20 +101,20 @@ CHECKPOINTED = {'Total Allocated': '2.55GiB', 'UNKNOWN': '32.0KB', 'ACTIVATION':
                 'BACKWARD': '785.27MB', 'OPTIMIZER': '949.4MB'}
 
 
-def case_1(simulator):
+def test_case_1(simulated, ask):
     """The two runs' categorical profiles, to the letter, and max_memory_allocated."""
     peaks = []
     for options, want, peak in (((), BASELINE, 5.13), (('--checkpoint', 'full'), CHECKPOINTED, 3.04)):
-        answer, path = simulator.run('gpt2', '--steps', '5', *options)
+        answer, path = simulated('gpt2', '--steps', '5', *options)
         expect('profile', profile(events(path)), want)
-        ours = simulator.ask('profile', path, '--categories', 'mosaic')
+        ours = ask('profile', path, '--categories', 'mosaic')
         expect('profile --categories mosaic', {g['name'].upper(): mosaic_size(g['bytes'])
                                          for g in ours['groups']},
                {name: size for name, size in want.items() if name != 'Total Allocated'})
         got = answer['peak']['allocated_bytes']
         if abs(got / GIB / peak - 1) > 0.003:
             raise AssertionError(f'max_memory_allocated: {got / GIB:.4f} GiB, not {peak}')
-        expect('peak', simulator.ask('peak', path)['peak']['allocated_bytes'], got)
+        expect('peak', ask('peak', path)['peak']['allocated_bytes'], got)
         peaks.append(got)
     expect('saved', f'{100 * (peaks[0] - peaks[1]) / peaks[0]:.1f} %', '40.6 %')
 
@@ -138,16 +132,13 @@ Custom Profile:
 '''
 
 
-def notebook(simulator):
+def test_notebook(tessera, simulated):
     """mosaic_get_memory_profile prints the notebook's text, with the notebook's options."""
     for options, want in (((), BASELINE), (('--checkpoint', 'full'), CHECKPOINTED)):
-        _, path = simulator.run('gpt2', '--steps', '5', *options)
-        command = pathlib.Path(simulator.binary).resolve().parent / 'mosaic_get_memory_profile'
+        _, path = simulated('gpt2', '--steps', '5', *options)
         page = path.with_suffix('.html')
-        done = subprocess.run([command, '--snapshot', path, '--out-path', page, '--profile', 'categories',
-                               '--preserve-allocation-order', '--plotter_sampling_rate', '20'],
-                              capture_output=True, text=True, check=False)
-        expect('exit status', done.returncode, 0)
+        done = tessera.run('mosaic_get_memory_profile', '--snapshot', path, '--out-path', page, '--profile', 'categories',
+                           '--preserve-allocation-order', '--plotter_sampling_rate', 20)
         expect('text', done.stdout, PRINTED.format(**want))
         page.unlink()
 
@@ -189,10 +180,10 @@ def undo(snapshot):
     return live, places
 
 
-def structure(simulator):
+def test_structure(simulated):
     """The snapshot is built as PyTorch's are: its viewer, Mosaic and Python read it."""
     for options in (('--categories',), ('--capacity', '4GiB', '--categories'), ('--checkpoint', 'full')):
-        answer, path = simulator.run('gpt2', *options)
+        answer, path = simulated('gpt2', *options)
         kinds = {opcode.name for opcode, _, _ in pickletools.genops(path.read_bytes())}
         expect('opcodes the viewer does not know', kinds - OPCODES, set())
         snapshot = load(path)
@@ -227,9 +218,9 @@ def structure(simulator):
         expect('segments hold what was there', sum(live.values()) <= sum(places.values()), True)
 
 
-def out_of_memory(simulator):
+def test_out_of_memory(simulated):
     """Over capacity the trace ends as PyTorch's does: cached segments given back, then an oom event."""
-    answer, path = simulator.run('gpt2', '--steps', '5', '--capacity', '4GiB')
+    answer, path = simulated('gpt2', '--steps', '5', '--capacity', '4GiB')
     trace = events(path)
     expect('fits', answer['fits'], False)
     last = trace[-1]
@@ -255,10 +246,10 @@ FIGURES = (('', 4.87, 5.11, 2.87),
            ('--checkpoint full --loss chunked:256 --optimizer adamw-fused --gelu fused', 1.75, 2.03, 1.88))
 
 
-def figures(simulator):
+def test_figures(simulated):
     """Each option changes the peak, and that of each phase, by as much as an account by hand says."""
     for options, *want in FIGURES:
-        answer, _ = simulator.run('gpt2', *options.split())
+        answer, _ = simulated('gpt2', *options.split())
         got = [phase['requested_bytes'] / GIB for phase in answer['phases']]
         if abs(answer['peak']['requested_bytes'] / GIB / max(want) - 1) > 0.01:
             raise AssertionError(f'{options}: {answer["peak"]}, not {max(want)} GiB')
@@ -267,18 +258,18 @@ def figures(simulator):
             raise AssertionError(f'{options}: {got}, not {want}')
 
 
-def case_1_fresh(simulator):
+def test_case_1_fresh(simulated):
     """In a process that has done nothing before, cuBLAS's workspaces are recorded too."""
-    _, path = simulator.run('gpt2', '--steps', '5', '--fresh-process')
+    _, path = simulated('gpt2', '--steps', '5', '--fresh-process')
     expect('profile', profile(events(path))['BACKWARD'], '793.39MB')
 
 
-def case_2(simulator):
+def test_case_2(simulated):
     """Projections that someone left in the model."""
     for model, calls, size, places in (('gpt2', 148, 0.464, (1, 2)),
                                        (ROOT / 'examples/leftover-projections.json', 172, 0.569,
                                         (0, 1))):
-        _, path = simulator.run(model, '--steps', '3')
+        _, path = simulated(model, '--steps', '3')
         found = groups(events(path))
         for place in places:  # among the stacks, as the tutorial has them
             got_calls, got_size, names = found[place]
@@ -290,7 +281,7 @@ def case_2(simulator):
     expect('GiB under AddmmBackward', round(sum(g[1] for g in products) / GIB, 3), 0.176)
 
 
-def replays(simulator):
+def test_replays(simulated, ask):
     """Replaying a simulated trace gives its own allocator state back."""
     for model, options in (('gpt2', ()), ('gpt2', ('--checkpoint', 'every:5')),
                            ('gpt2', ('--set', 'expandable_segments:True')),
@@ -304,8 +295,8 @@ def replays(simulator):
                            ('mistral-7b', ('--dtype', 'fp16', '--attention', 'flash', '--capacity', '40GiB')),
                            (ROOT / 'examples/leftover-projections.json', ('--fresh-process',)),
                            ('qwen2.5-7b', ('--dtype', 'autocast-bf16', '--steps', '2'))):
-        answer, path = simulator.run(model, *options)
-        info = simulator.ask('info', path)
+        answer, path = simulated(model, *options)
+        info = ask('info', path)
         check = info['replay']
         expect('reused', check['reused'], check['reused_matched'])
         expect('segments', check['segments_new'], check['segments_matched'])
@@ -315,9 +306,9 @@ def replays(simulator):
             expect('last event', events(path)[-1]['action'], 'oom')
 
 
-def categories(simulator):
+def test_categories(simulated):
     """With --categories every allocation says what it is truly for, and sums agree."""
-    answer, path = simulator.run('gpt2', '--categories')
+    answer, path = simulated('gpt2', '--categories')
     live, sums = {}, collections.defaultdict(int)
     for number, event in enumerate(events(path)):
         if event['action'] == 'alloc':
@@ -330,21 +321,3 @@ def categories(simulator):
         sums[event['category']] += event['size']
     told = {c['name']: c['bytes'] for c in answer['categories']}
     expect('categories', dict(sums), {name: told[name] for name in sums})
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    simulator = Simulator(options.tessera, options.work)
-    tests = (case_1, notebook, figures, case_1_fresh, case_2, replays, structure, out_of_memory, categories)
-    status = run_tests((test.__doc__, lambda test=test: test(simulator)) for test in tests)
-    for path in options.work.glob('simulated-*.pickle'):
-        path.unlink()
-    return status
-
-
-if __name__ == '__main__':
-    sys.exit(main())
