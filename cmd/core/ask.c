@@ -137,14 +137,15 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
 }
 
 /* Operands after the snapshots are parameters. */
-static int set_operands(cli_session *session, size_t skip) {
+static int set_operands(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
-  size_t operand = about->subject_count + skip;
+  size_t operand = about->subject_count + session->operands_taken;
   int status = 0;
   for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
     const tsr_parameter *row = &about->parameters[i];
-    if (!row->is_operand || operand >= options->operand_count) continue;
+    bool is_word = row->is_operand && row->kind != TSR_PARAMETER_FLAG;
+    if (!is_word || operand >= options->operand_count) continue;
     const char *word = options->operands[operand++];
     status = row->kind == TSR_PARAMETER_CHOICE
                  ? tsr_params_set_text(options->own, cli_option_name(row), word, strlen(word),
@@ -171,8 +172,8 @@ static int load_files(cli_session *session) {
   return status;
 }
 
-int cli_read_parameters(cli_session *session, size_t skip) {
-  int status = set_operands(session, skip);
+int cli_read_parameters(cli_session *session) {
+  int status = set_operands(session);
   return status ? status : load_files(session);
 }
 
@@ -257,23 +258,36 @@ static int open_subjects(cli_session *session, cli_asking *asking) {
   return cli_open_all(session, paths, count, asking->inputs, &asking->input_count);
 }
 
+/* Without a snapshot of its own, a question fails because of the command line; one that is not named by its file has files
+ * besides. */
+static int explain_ask(const cli_session *session, const cli_asking *asking, int status) {
+  const cli_command *command = session->options->command;
+  bool is_of_options =
+      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
+  if (!status || status == TSR_ERROR_MEMORY || command->about.subject_count) return status;
+  if (asking->name)
+    return is_of_options ? cli_usage_error(command, "%s", session->error.message) : status;
+  return cli_usage_error(command, "%s: %s", session->path, session->error.message);
+}
+
 int cli_asking_run(cli_session *session, cli_asking *asking) {
   const cli_options *options = session->options;
   const tsr_question *question = tsr_question_find(options->command->about.name);
   tsr_subject subjects[TSR_QUESTION_SUBJECTS] = {{0}};
   tsr_error *error = &session->error;
-  int status = cli_choose_format(session);
-  if (status == 0) status = set_operands(session, 0);
+  size_t count = 0;
+  int status = asking->has_format ? 0 : cli_choose_format(session);
+  if (status == 0) status = set_operands(session);
   if (status) return status;
   status = tsr_question_check(question, options->own, error);
   if (status) return cli_params_error(options->command, status, error);
   status = load_files(session);
+  const char *name = asking->name ? asking->name : session->path;
+  if (!question->subject_count) subjects[count++].name = name;
   if (status == 0) status = open_subjects(session, asking);
   if (status) return status;
   for (size_t i = 0; i < asking->input_count; i++)
-    subjects[i] = (tsr_subject){asking->inputs[i].study, asking->inputs[i].heading.path};
-  size_t count = asking->input_count;
-  if (!count) subjects[count++].name = session->path;
+    subjects[count++] = (tsr_subject){asking->inputs[i].study, asking->inputs[i].heading.path};
   if (options->verbose && question->verbose_lists_all) session->query.top = 0;
   cli_clock clock;
   cli_clock_start(&clock, "working on",
@@ -281,10 +295,7 @@ int cli_asking_run(cli_session *session, cli_asking *asking) {
   status =
       tsr_ask(question, subjects, count, options->own, &session->query, &asking->answer, error);
   cli_clock_stop(&clock);
-  /* Without a snapshot, only the command line can be wrong. */
-  if (status && status != TSR_ERROR_MEMORY && !question->subject_count)
-    return cli_usage_error(options->command, "%s: %s", session->path, error->message);
-  return status;
+  return explain_ask(session, asking, status);
 }
 
 void cli_asking_release(cli_asking *asking) {

@@ -174,11 +174,18 @@ const tsr_parameter *cli_option_lettered(const cli_command *command, char letter
 static const struct {
   const char *name;
   cli_command_fn *run;
-} own_ways[] = {{"profile", cli_profile}, {"check", cli_check}, {"simulate", cli_simulate}};
+  bool writes_aside;    /* -o is for the snapshot that the question makes */
+  const char *operands; /* more than its parameters; at most `operand_max` of them */
+  size_t operand_max;
+  const char *lacks;
+} own_ways[] = {{"profile", cli_profile, false, NULL, 0, NULL},
+                {"check", cli_check, false, NULL, 0, NULL},
+                {"simulate", cli_simulate, true, NULL, 0, NULL},
+                {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose quiet"}};
 
-static const cli_command *const others[] = {
-    &cli_plan_row, &cli_train_row, &cli_sample_row, &cli_report_row, &cli_export_row,
-    &cli_trim_row, &cli_mcp_row,   &cli_view_row,   &cli_serve_row,  &cli_help_row};
+static const cli_command *const others[] = {&cli_train_row,  &cli_sample_row, &cli_report_row,
+                                            &cli_export_row, &cli_trim_row,   &cli_mcp_row,
+                                            &cli_view_row,   &cli_serve_row,  &cli_help_row};
 
 static void add_word(char *words, size_t room, const char *word) {
   size_t used = strlen(words);
@@ -195,15 +202,22 @@ static cli_command command_of(const tsr_question *question) {
   for (size_t i = 0; i < question->subject_count; i++, command.operand_max++)
     add_word(command.operand_words, sizeof command.operand_words, question->subjects[i].argument);
   for (size_t i = 0; i < question->parameter_count; i++) {
-    if (!question->parameters[i].is_operand) continue;
+    bool is_flag = question->parameters[i].kind == TSR_PARAMETER_FLAG;
+    if (!question->parameters[i].is_operand || is_flag) continue;
     add_word(command.operand_words, sizeof command.operand_words, question->parameters[i].argument);
     command.operand_max++;
   }
   command.operand_min = command.operand_max;
-  /* A question that reads no snapshot writes one, and -o names its file. */
-  command.writes_aside = question->subject_count == 0;
-  for (size_t i = 0; i < sizeof own_ways / sizeof *own_ways; i++)
-    if (strcmp(own_ways[i].name, question->name) == 0) command.run = own_ways[i].run;
+  for (size_t i = 0; i < sizeof own_ways / sizeof *own_ways; i++) {
+    if (strcmp(own_ways[i].name, question->name) != 0) continue;
+    command.run = own_ways[i].run;
+    command.writes_aside = own_ways[i].writes_aside;
+    command.lacks = own_ways[i].lacks;
+    if (!own_ways[i].operands) continue;
+    command.operands = own_ways[i].operands;
+    command.operand_min = 0;
+    command.operand_max = own_ways[i].operand_max;
+  }
   return command;
 }
 

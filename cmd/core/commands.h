@@ -52,8 +52,8 @@ typedef struct cli_command {
 #define CLI_PARAMETERS(rows) .parameters = (rows), .parameter_count = sizeof(rows) / sizeof *(rows)
 
 /* Commands that are no questions, each in the file of its name (serve: view.c). */
-extern const cli_command cli_plan_row, cli_report_row, cli_train_row, cli_sample_row,
-    cli_export_row, cli_trim_row, cli_mcp_row, cli_view_row, cli_serve_row, cli_help_row;
+extern const cli_command cli_report_row, cli_train_row, cli_sample_row, cli_export_row,
+    cli_trim_row, cli_mcp_row, cli_view_row, cli_serve_row, cli_help_row;
 
 /* All commands of tessera's own, in the order of help; and those that stand in for another program's
  * (mosaic.c). `index` must be below the count. */

@@ -203,7 +203,7 @@ int cli_sample(cli_session *session) {
   int64_t *prompt = NULL;
   int status = read_options(options, &how);
   if (status == 0) status = read_prompt(options, s.has_ids, &prompt, &how.prompt_count);
-  if (status == 0) status = cli_read_parameters(session, 0);
+  if (status == 0) status = cli_read_parameters(session);
   if (status == 0 && !session->model_path && !session->is_checkpoint)
     status = cli_usage_error(
         options->command,

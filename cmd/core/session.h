@@ -20,6 +20,7 @@ typedef struct cli_session {
   const char *path;          /* the input that an error is about; NULL before the first */
   bool is_about_no_input;    /* an error is about none of the files that were read */
   size_t opened_count;       /* snapshots so far */
+  size_t operands_taken;     /* words of the command itself, before other operands */
   tsr_query query;           /* from --device and --top */
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */
@@ -71,6 +72,8 @@ void cli_close(cli_input *input);
 /* A question in progress: the snapshots that were opened for it, and the answer. Zeroed means
  * empty. */
 typedef struct cli_asking {
+  const char *name; /* of what is no snapshot, such as a model; NULL: its file's */
+  bool has_format;  /* chosen already: the name of -o is that of something else */
   cli_input inputs[TSR_QUESTION_SUBJECTS];
   size_t input_count;
   tsr_answer *answer;
@@ -87,9 +90,8 @@ void cli_asking_release(cli_asking *asking);
 int cli_read_ds_config(cli_session *session, tsr_ds_config_how how);
 void cli_say_ds_note(void *context, const char *text);
 
-/* Take the operands that are parameters, after `skip` others, and read the files that parameters name. Returns as a
- * cli_command_fn does. */
-int cli_read_parameters(cli_session *session, size_t skip);
+/* Take the operands that are parameters, and read the files that parameters name. Returns as a cli_command_fn does. */
+int cli_read_parameters(cli_session *session);
 /* Let the name of -o choose the format of an answer, unless an option does. Returns 0 or a usage error. */
 int cli_choose_format(cli_session *session);
 

@@ -993,7 +993,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0) status = check(options, format);
   if (status == 0 && !r->is_member) status = try_outputs(options);
   if (status == 0) status = read_optimizer(options, how);
-  if (status == 0) status = cli_read_parameters(session, 0);
+  if (status == 0) status = cli_read_parameters(session);
   if (status == 0) status = compare_ranks(session, r, is_plan_given);
   if (status == 0) read_numbers(options, how);
   how->measures = tsr_params_has(options->own, "write_rates");

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <tessera/unstable/planning.h>
 #include <tessera/unstable/runs.h>
+#include <tessera/unstable/train_report.h>
 
-#include "plan_budget.h"
 #include "train_budget.h"
 
 /* What a common processor does in a second, for comparing plans: 25 GFLOP, 4 GB of what a kernel reads and writes, and 1 GB that
@@ -35,25 +35,14 @@ static unsigned allowed(const tsr_params *own, unsigned allow) {
   return allow;
 }
 
-static int put_json(cli_session *session, const tsr_planned *p) {
-  static const char *const verdicts[] = {"fits", "fits_with_changes", "does_not_fit"};
-  char line[512];
-  (void)snprintf(line, sizeof line,
-                 "{\"event\":\"plan\",\"verdict\":\"%s\",\"budget_bytes\":%llu,"
-                 "\"plan_hash\":\"%s\",\"peak_allocated_bytes\":%llu,"
-                 "\"peak_reserved_bytes\":%llu,\"bound_bytes\":%llu,\"is_proved\":%s}\n",
-                 verdicts[p->verdict], (unsigned long long)p->budget_bytes,
-                 tsr_run_plan_hash(p->plan), (unsigned long long)p->with.peak_bytes,
-                 (unsigned long long)p->with.reserved_bytes, (unsigned long long)p->bound_bytes,
-                 p->is_proved ? "true" : "false");
-  return cli_put(session, line);
-}
-
 /* Print what was found, unless another rank does, and let it be the run's plan. */
 static int take(cli_session *session, const char *name, bool is_member, const tsr_planned *p) {
-  bool is_json = session->options->json;
-  int status = 0;
-  if (!is_member) status = is_json ? put_json(session, p) : cli_plan_put_found(session, name, p);
+  tsr_train_report *report = NULL;
+  int status = is_member ? 0
+                         : tsr_train_report_new(&session->report, cli_output_write,
+                                                &session->output, &report, &session->error);
+  if (report) (void)tsr_train_report_plan(report, name, p);
+  if (report) status = tsr_train_report_finish(report, &session->error);
   if (status) return status;
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) return CLI_CHECK_FAILED;
   const char *text = tsr_run_plan_text(p->plan);

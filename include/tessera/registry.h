@@ -101,6 +101,7 @@ typedef struct tsr_parameter {
   const tsr_parameter_type *type; /* of an OBJECT, and of a FILE that is parsed */
   bool may_be_absent;             /* of a FILE: one that does not exist counts as empty */
   const char *written_with;       /* of a FILE: the FLAG with which the caller writes it instead */
+  bool is_optional;               /* of an operand: not required after all */
 } tsr_parameter;
 
 /* A command line, and what it does. */

@@ -1,4 +1,6 @@
 /* test_emitter.c - both formats of the emitter, the safety of strings, and how failures end. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -646,6 +648,82 @@ static int emit_much(tsr_report_format format, sink *to, tsr_error *error) {
   return tsr__emitter_finish(&e, error);
 }
 
+/* Each event is a line of its own that its reader sees at once, as JSON or as text. */
+static void test_streams_of_events(void **state) {
+  static const char *const expected[] = {
+      "step 1\nstep 2\n",
+      "{\"event\":\"step\",\"loss\":0.5,\"rows\":[{\"row\":1}],\"plan\":{ }}\n"
+      "{\"event\":\"step\",\"loss\":null,\"rows\":[{\"row\":2}],\"plan\":{ }}\n"};
+  (void)state;
+  for (int json = 0; json < 2; json++) {
+    sink to = {.calls = 0};
+    tsr_report_options options = options_of(json ? TSR_REPORT_JSON : TSR_REPORT_TEXT);
+    tsr__emitter e;
+    tsr__emitter_init(&e, &options, sink_write, &to);
+    for (unsigned i = 1; i <= 2; i++) {
+      tsr__emit_json_line(&e, NULL);
+      tsr__emit_field(&e, "event", NULL, tsr__string("step"));
+      tsr__emit_printf(&e, TSR__PLAIN, "step %u", i);
+      tsr__emit_field(&e, "loss", NULL, tsr__real(i == 1 ? 0.5 : (double)NAN));
+      tsr__emit_array(&e, "rows");
+      tsr__emit_object(&e, NULL);
+      tsr__emit_field(&e, "row", NULL, tsr__count(i));
+      tsr__emit_end(&e);
+      tsr__emit_end(&e);
+      tsr__emit_json(&e, "plan", (tsr_text){"{ }", 3});
+      tsr__emit_end(&e);
+      assert_true(tsr__emitter_flush(&e));
+      assert_int_equal(to.calls, i);
+    }
+    assert_int_equal(tsr__emitter_finish(&e, NULL), 0);
+    assert_output(&to, expected[json]);
+  }
+}
+
+static void test_reals(void **state) {
+  static const struct {
+    tsr__cell value;
+    const char *json;
+  } all[] = {{{.kind = TSR__CELL_REAL, .real = 2}, "2.0"},
+             {{.kind = TSR__CELL_REAL, .real = 0.1}, "0.10000000000000001"},
+             {{.kind = TSR__CELL_REAL, .real = 1e-7}, "9.9999999999999995e-8"},
+             {{.kind = TSR__CELL_REAL, .real = 1e300}, "1.0000000000000001e300"},
+             {{.kind = TSR__CELL_REAL, .real = -INFINITY}, "null"},
+             {{.kind = TSR__CELL_REAL, .real = 2, .format = "%.3f"}, "2.000"},
+             {{.kind = TSR__CELL_REAL, .real = 1e-7, .format = "%.9g"}, "1e-07"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    sink to = {.calls = 0};
+    char line[64];
+    tsr_report_options options = options_of(TSR_REPORT_JSON);
+    tsr__emitter e;
+    tsr__emitter_init(&e, &options, sink_write, &to);
+    tsr__emit_json_line(&e, NULL);
+    tsr__emit_field(&e, "r", NULL, all[i].value);
+    tsr__emit_end(&e);
+    assert_int_equal(tsr__emitter_finish(&e, NULL), 0);
+    (void)snprintf(line, sizeof line, "{\"r\":%s}\n", all[i].json);
+    assert_output(&to, line);
+  }
+}
+
+static void test_ruled_tables(void **state) {
+  static const tsr__column columns[] = {{NULL, "what", TSR__LEFT}, {NULL, "bytes", TSR__RIGHT}};
+  static const size_t widths[] = {6, 8};
+  tsr_report_options options = options_of(TSR_REPORT_TEXT);
+  sink to = {.calls = 0};
+  tsr__emitter e;
+  (void)state;
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_ruled_table(&e, NULL, columns, widths, 2);
+  tsr__emit_row(&e, (tsr__cell[]){tsr__string("a"), tsr__bytes(1)});
+  tsr__emit_row_end(&e);
+  tsr__emit_table_end(&e);
+  tsr__emit_field(&e, NULL, "title", tsr__count(1));
+  assert_int_equal(tsr__emitter_finish(&e, NULL), 0);
+  assert_output(&to, "  what      bytes\n  a           1 B\n  title  1\n");
+}
+
 static void test_output_goes_out_in_pieces(void **state) {
   (void)state;
   for (int format = TSR_REPORT_TEXT; format <= TSR_REPORT_JSON; format++) {
@@ -736,6 +814,9 @@ int main(void) {
       cmocka_unit_test(test_cut_rows_show_the_line_that_differs),
       cmocka_unit_test(test_tables_give_way),
       cmocka_unit_test(test_spare_columns_are_left_out),
+      cmocka_unit_test(test_streams_of_events),
+      cmocka_unit_test(test_reals),
+      cmocka_unit_test(test_ruled_tables),
       cmocka_unit_test(test_output_goes_out_in_pieces),
       cmocka_unit_test(test_long_strings_go_out_in_pieces),
       cmocka_unit_test(test_failed_write_is_reported_once),

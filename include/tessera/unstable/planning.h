@@ -13,6 +13,7 @@
 
 #include "tessera/output.h"
 #include "tessera/study.h"
+#include "tessera/unstable/estimates.h"
 #include "tessera/unstable/plans.h"
 #include "tessera/unstable/simulation.h"
 
@@ -138,12 +139,6 @@ int tsr_planning_solve(tsr_planning *planning, uint64_t budget_bytes, tsr_planne
 /* Zeroed is fine. */
 void tsr_planned_release(tsr_planned *planned);
 
-/* An answer as one line of JSON, with its certificate (docs/plan.md): the verdict, the plan, the moment of the peak with
- * what is live then, and for each way what its bound is made of. examples/check_certificate.py verifies it. Fails with
- * TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
-int tsr_planning_write_json(tsr_planning *planning, const tsr_planned *planned, tsr_write_fn *write,
-                            void *context, tsr_error *error);
-
 /* ---- The largest that fits ---- */
 
 typedef enum tsr_largest_what {
@@ -206,6 +201,24 @@ unsigned tsr_target_allows(const char *target, const tsr_model *model);
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
                    const tsr_simulate_options *how, const char *target, tsr_write_fn *write,
                    void *context, uint64_t *reserved_bytes, tsr_error *error);
+
+/* ---- The answer of the question "plan" ---- */
+
+/* What tsr_answer_value returns for it. Pointers are NULL for what was not asked, and live as long as the answer. */
+typedef struct tsr_plan_answer {
+  bool fits;                /* false if the budget was not met, also by what `target` can express */
+  uint64_t budget_bytes;    /* 0: none */
+  const tsr_run_plan *plan; /* to begin with, or to show */
+  const tsr_run_plan_effects *effects;        /* of showing it, with a model */
+  const tsr_techniques *techniques;           /* each of them, if nothing else was asked */
+  const tsr_planned *found;                   /* for the budget, or the largest size */
+  const tsr_largest *largest;                 /* of batch, sequence or model */
+  const tsr_front *front;                     /* less and less memory */
+  const tsr_estimate_question *compared_with; /* what formulas were given */
+  const tsr_estimate *estimates;              /* TSR_ESTIMATES of them */
+  const char *target, *pasted;                /* a program, and the plan in its words */
+  uint64_t pasted_bytes;                      /* reserved with what it can express; 0: all of it */
+} tsr_plan_answer;
 
 #ifdef __cplusplus
 }

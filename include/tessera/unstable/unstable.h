@@ -37,6 +37,7 @@
 #include "tessera/unstable/steps.h"
 #include "tessera/unstable/terminal.h"
 #include "tessera/unstable/timeline.h"
+#include "tessera/unstable/train_report.h"
 #include "tessera/unstable/training.h"
 #include "tessera/unstable/view.h"
 #include "tessera/unstable/whatif.h"

@@ -264,9 +264,16 @@ int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {
                    model->rotary.name);
 }
 
+tsr_model *tsr__model_share(const tsr_model *model) {
+  tsr_model *shared = (tsr_model *)(uintptr_t)model;
+  atomic_fetch_add(&shared->more_owners, 1);
+  return shared;
+}
+
 void tsr_model_free(tsr_model *model) {
-  if (model) tsr__free(model->config);
-  if (model) tsr__step_graph_free(model->graph);
+  if (!model || atomic_fetch_sub(&model->more_owners, 1) > 0) return;
+  tsr__free(model->config);
+  tsr__step_graph_free(model->graph);
   tsr__free(model);
 }
 

@@ -5,6 +5,7 @@
 #ifndef TSR_MODELS_MODEL_H
 #define TSR_MODELS_MODEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "models/rotary.h"
@@ -39,6 +40,7 @@ enum { TSR__MODEL_MODULES = 8 };
 struct tsr__step_graph;
 
 struct tsr_model {
+  atomic_uint more_owners; /* besides the first */
   char name[64];
   struct tsr__step_graph
       *graph;   /* a traced step instead of a description: nothing below is set; owned */
@@ -55,6 +57,9 @@ struct tsr_model {
   tsr__model_module modules[TSR__MODEL_MODULES];
   size_t module_count;
 };
+
+/* One more owner of a model, which is immutable: each calls tsr_model_free. */
+tsr_model *tsr__model_share(const tsr_model *model);
 
 /* The same description with other numbers of layers and heads. The width of a head, and the number of query heads per
  * key head, stay the same. The model's width and its feed-forward width change in proportion; widths that are not

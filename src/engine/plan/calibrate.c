@@ -75,36 +75,6 @@ void tsr_calibration_release(tsr_calibration *calibration) {
   calibration->rates = NULL;
 }
 
-/* ---- in an answer ---- */
-
-static json_t *rows_json(const tsr_calibration *c) {
-  json_t *list = json_array();
-  for (size_t i = 0; list && i < c->row_count; i++)
-    (void)json_array_append_new(
-        list, json_pack("{s:s,s:s,s:I,s:I}", "category", tsr_category_name(c->rows[i].category),
-                        "place", c->rows[i].place, "allocations", (json_int_t)c->rows[i].count,
-                        "bytes", (json_int_t)c->rows[i].bytes));
-  return list;
-}
-
-static json_t *phases_json(const tsr_calibration *c) {
-  json_t *all = json_object();
-  for (size_t i = 0; all && i < TSR_CALIBRATION_PHASES; i++)
-    (void)json_object_set_new(all, tsr_calibration_phase(i),
-                              json_pack("{s:f,s:f}", "measured_us", c->phases[i].measured_s * 1e6,
-                                        "predicted_us", c->phases[i].predicted_s * 1e6));
-  return all;
-}
-
-json_t *tsr__calibration_json(const tsr_calibration *c) {
-  return json_pack("{s:I,s:f,s:f,s:o,s:o,s:I,s:I,s:o}", "steps", (json_int_t)c->steps,
-                   "measured_step_us", c->measured_s * 1e6, "estimated_step_us",
-                   c->predicted_s * 1e6, "factor",
-                   c->factor > 0 ? json_real(c->factor) : json_null(), "phases", phases_json(c),
-                   "unexplained_bytes", (json_int_t)c->unexplained_bytes, "unexplained_allocations",
-                   (json_int_t)c->unexplained_allocations, "unexplained", rows_json(c));
-}
-
 const char *tsr_calibration_phase(size_t index) {
   static const char *const words[TSR_CALIBRATION_PHASES] = {"forward", "backward", "optimizer"};
   return index < TSR_CALIBRATION_PHASES ? words[index] : "";

@@ -1,298 +1,312 @@
 /* certificate.c - an answer as JSON, with its proof: a reader can check every sum (examples/check_certificate.py).
  *
  * Times are rounded to nanoseconds, and bounds are computed from them again, so that the file is consistent. */
+#include "plan/certificate.h"
+
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "exec/rates.h"
-#include "plan/planner.h"
 
-static const char *const verdicts[] = {"fits", "fits_with_changes", "does_not_fit"};
-
-static json_t *integer(uint64_t value) {
-  return json_integer((json_int_t)value);
+const char *tsr__verdict_word(tsr_planning_verdict verdict) {
+  static const char *const words[] = {"fits", "fits_with_changes", "does_not_fit"};
+  return words[verdict];
 }
 
 /* Microseconds, to nanoseconds. */
-static json_t *microseconds(double seconds) {
-  return json_real(round(seconds * 1e9) / 1e3);
+static tsr__cell microseconds(double seconds) {
+  return tsr__real(round(seconds * 1e9) / 1e3);
 }
 
-/* Append to a list, or set in an object; all of them take `value` over and are false when out of memory. */
-static bool put(json_t *object, const char *key, json_t *value) {
-  return value && json_object_set_new(object, key, value) == 0;
+static int append(const char *text, size_t size_bytes, void *context) {
+  tsr__buffer_append(context, text, size_bytes);
+  return 0;
 }
 
-static json_t *cost_json(const tsr_run_plan_cost *cost) {
-  return json_pack("{s:I,s:I,s:o,s:I,s:o}", "peak_allocated_bytes", (json_int_t)cost->peak_bytes,
-                   "peak_reserved_bytes", (json_int_t)cost->reserved_bytes, "step_time_us",
-                   microseconds(cost->step_seconds), "sent_bytes", (json_int_t)cost->sent_bytes,
-                   "stall_time_us", microseconds(cost->stall_seconds));
+/* A value that is a tree of jansson's. */
+static void emit_tree(tsr__emitter *e, const char *key, const json_t *tree) {
+  tsr__buffer text = {0};
+  if (json_dump_callback(tree, append, &text, JSON_COMPACT) || text.failed) e->out.failed = true;
+  tsr__emit_json(e, key, (tsr_text){text.data, text.size});
+  tsr__buffer_release(&text);
 }
 
-/* "activation: eager GELU, tanh". */
-static void name_of(char *out, size_t room, tsr_category category, const char *op,
-                    const char *kernel) {
-  (void)snprintf(out, room, "%s%s%s%s%s", tsr_category_name(category), *op || *kernel ? ": " : "",
-                 op, *op && *kernel ? ", " : "", kernel);
+static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost *cost) {
+  tsr__emit_object(e, key);
+  tsr__emit_field(e, "peak_allocated_bytes", NULL, tsr__bytes(cost->peak_bytes));
+  tsr__emit_field(e, "peak_reserved_bytes", NULL, tsr__bytes(cost->reserved_bytes));
+  tsr__emit_field(e, "step_time_us", NULL, microseconds(cost->step_seconds));
+  tsr__emit_field(e, "sent_bytes", NULL, tsr__bytes(cost->sent_bytes));
+  tsr__emit_field(e, "stall_time_us", NULL, microseconds(cost->stall_seconds));
+  tsr__emit_end(e);
+}
+
+const char *tsr__name_memory(char *out, size_t room_bytes, tsr_category category, const char *op,
+                             const char *kernel) {
+  (void)snprintf(out, room_bytes, "%s%s%s%s%s", tsr_category_name(category),
+                 *op || *kernel ? ": " : "", op, *op && *kernel ? ", " : "", kernel);
+  return out;
 }
 
 /* ---- the moment of the peak ---- */
 
-static json_t *tensor_json(const char *name, uint64_t bytes) {
-  return json_pack("{s:s,s:I}", "name", name, "bytes", (json_int_t)bytes);
+static void emit_tensor(tsr__emitter *e, const char *name, uint64_t bytes) {
+  tsr__emit_object(e, NULL);
+  tsr__emit_field(e, "name", NULL, tsr__string(name));
+  tsr__emit_field(e, "bytes", NULL, tsr__bytes(bytes));
+  tsr__emit_end(e);
 }
 
-static bool put_rows(const tsr_memory_profile *profile, json_t *list) {
-  bool ok = true;
+static void emit_peak(tsr__emitter *e, const tsr_memory_profile *profile) {
   char name[160];
-  for (size_t i = 0; ok && i < profile->row_count; i++) {
+  tsr__emit_object(e, "binding");
+  tsr__emit_field(e, "phase", NULL, tsr__string(profile->peak.phase));
+  tsr__emit_field(e, "op", NULL, tsr__string(profile->peak.op));
+  tsr__emit_field(e, "step", NULL, tsr__count(profile->peak.step));
+  tsr__emit_array(e, "tensors");
+  for (size_t i = 0; i < profile->row_count; i++) {
     const tsr_memory_row *row = &profile->rows[i];
-    char block[32] = "";
-    if (row->block != TSR_NONE) (void)snprintf(block, sizeof block, "block %u, ", row->block);
-    int used = snprintf(name, sizeof name, "%s", block);
-    name_of(name + used, sizeof name - (size_t)used, row->category, row->op, row->kernel);
-    ok = json_array_append_new(list, tensor_json(name, row->bytes)) == 0;
+    int used = row->block == TSR_NONE ? 0 : snprintf(name, sizeof name, "block %u, ", row->block);
+    tsr__name_memory(name + used, sizeof name - (size_t)used, row->category, row->op, row->kernel);
+    emit_tensor(e, name, row->bytes);
   }
-  if (ok && profile->lost_bytes)
-    ok = json_array_append_new(list, tensor_json("rounding and tails", profile->lost_bytes)) == 0;
-  return ok;
-}
-
-static json_t *binding_json(const tsr_memory_profile *profile) {
-  json_t *binding = json_object(), *list = json_array();
-  bool ok = binding && list && put(binding, "phase", json_string(profile->peak.phase));
-  ok = ok && put(binding, "op", json_string(profile->peak.op));
-  ok = ok && put(binding, "step", integer(profile->peak.step));
-  ok = ok && put_rows(profile, list) && json_object_set(binding, "tensors", list) == 0;
-  json_decref(list);
-  if (ok) return binding;
-  json_decref(binding);
-  return NULL;
-}
-
-static int add_binding(tsr_planning *p, const tsr_planned *planned, json_t *root,
-                       tsr_error *error) {
-  tsr_simulate_options how = p->how;
-  tsr_simulation *simulation = NULL;
-  tsr_run_plan_options(planned->plan, &how);
-  how.profile = true;
-  int status = tsr_simulate(p->model, &how, &simulation, error);
-  if (status == 0) {
-    assert(simulation->peak.totals.allocated_bytes == planned->with.peak_bytes);
-    assert(simulation->peak_reserved_bytes == planned->with.reserved_bytes);
-    if (!put(root, "binding", binding_json(simulation->profile))) status = tsr__fail_memory(error);
-  }
-  tsr_simulation_free(simulation);
-  return status;
+  if (profile->lost_bytes) emit_tensor(e, "rounding and tails", profile->lost_bytes);
+  tsr__emit_end(e);
+  tsr__emit_end(e);
 }
 
 /* ---- the changes, one after another ---- */
 
-/* The memory that a change saves, and the time that it costs, compared with the plan before it; null if no plan
+/* The memory that each change saves, and the time that it costs, compared with the plan before it; null if no plan
  * before it is possible. */
-static json_t *change_json(const tsr_planned_change *change, const tsr_run_plan_cost *last) {
-  const tsr_run_plan_cost *now = &change->so_far;
-  bool has_last = last->is_possible;
-  json_t *saved = json_integer((json_int_t)last->peak_bytes - (json_int_t)now->peak_bytes);
-  json_t *cost = microseconds(now->step_seconds - last->step_seconds);
-  json_t *row = json_pack("{s:s,s:O,s:O}", "technique", change->name, "saved_bytes",
-                          has_last ? saved : json_null(), "cost_us", has_last ? cost : json_null());
-  json_decref(saved);
-  json_decref(cost);
-  return row;
-}
-
-static json_t *changes_json(const tsr_planned *planned) {
+static void emit_changes(tsr__emitter *e, const tsr_planned *planned) {
   assert(planned->change_count <= TSR_PLANNED_CHANGES);
-  json_t *list = json_array();
-  tsr_run_plan_cost last = planned->as_is;
-  bool ok = list != NULL;
-  for (size_t i = 0; ok && i < planned->change_count; i++) {
-    const tsr_planned_change *change = &planned->changes[i];
-    if (!change->so_far.is_possible) continue;
-    ok = json_array_append_new(list, change_json(change, &last)) == 0;
-    last = change->so_far;
+  const tsr_run_plan_cost *last = &planned->as_is;
+  tsr__emit_array(e, "changes");
+  for (size_t i = 0; i < planned->change_count; i++) {
+    const tsr_run_plan_cost *now = &planned->changes[i].so_far;
+    if (!now->is_possible) continue;
+    tsr__cell saved = {.kind = TSR__CELL_INDEX,
+                       .integer = (int64_t)last->peak_bytes - (int64_t)now->peak_bytes};
+    bool has_last = last->is_possible;
+    tsr__emit_object(e, NULL);
+    tsr__emit_field(e, "technique", NULL, tsr__string(planned->changes[i].name));
+    tsr__emit_field(e, "saved_bytes", NULL, has_last ? saved : tsr__nothing());
+    tsr__emit_field(e, "cost_us", NULL,
+                    has_last ? microseconds(now->step_seconds - last->step_seconds)
+                             : tsr__nothing());
+    tsr__emit_end(e);
+    last = now;
   }
-  if (ok) return list;
-  json_decref(list);
-  return NULL;
+  tsr__emit_end(e);
 }
 
 /* ---- ways ---- */
 
-static bool put_items(const tsr__survey *s, json_t *way) {
-  json_t *list = json_array();
+static void emit_items(tsr__emitter *e, const tsr__survey *s) {
   uint64_t free_bytes = 0;
-  bool ok = list != NULL;
-  for (size_t i = 0; ok && i < s->items.count; i++) {
-    const tsr__survey_item *item = &s->items.items[i];
-    free_bytes += item->bytes * item->count;
-    ok = json_array_append_new(list, json_pack("{s:s,s:s,s:I,s:I,s:o}", "op", item->op, "kernel",
-                                               item->kernel, "bytes", (json_int_t)item->bytes,
-                                               "count", (json_int_t)item->count, "us",
-                                               microseconds(item->seconds))) == 0;
-  }
+  for (size_t i = 0; i < s->items.count; i++)
+    free_bytes += s->items.items[i].bytes * s->items.items[i].count;
   assert(free_bytes <= s->most_bytes);
-  ok = ok && put(way, "most_bytes", integer(s->most_bytes));
-  ok = ok && put(way, "needed_bytes", integer(s->most_bytes - free_bytes));
-  ok = ok && put(way, "repeats", integer(s->repeats));
-  ok = ok && put(way, "sent_bytes", integer(s->sent_bytes));
-  ok = ok && json_object_set(way, "could_be_made_again", list) == 0;
-  json_decref(list);
-  return ok;
+  tsr__emit_field(e, "most_bytes", NULL, tsr__bytes(s->most_bytes));
+  tsr__emit_field(e, "needed_bytes", NULL, tsr__bytes(s->most_bytes - free_bytes));
+  tsr__emit_field(e, "repeats", NULL, tsr__count(s->repeats));
+  tsr__emit_field(e, "sent_bytes", NULL, tsr__bytes(s->sent_bytes));
+  tsr__emit_array(e, "could_be_made_again");
+  for (size_t i = 0; i < s->items.count; i++) {
+    const tsr__survey_item *item = &s->items.items[i];
+    tsr__emit_object(e, NULL);
+    tsr__emit_field(e, "op", NULL, tsr__string(item->op));
+    tsr__emit_field(e, "kernel", NULL, tsr__string(item->kernel));
+    tsr__emit_field(e, "bytes", NULL, tsr__bytes(item->bytes));
+    tsr__emit_field(e, "count", NULL, tsr__count(item->count));
+    tsr__emit_field(e, "us", NULL, microseconds(item->seconds));
+    tsr__emit_end(e);
+  }
+  tsr__emit_end(e);
 }
 
-static bool put_needs(const tsr__survey *s, json_t *way) {
-  json_t *list = json_array(), *floor = NULL;
+static void emit_needs(tsr__emitter *e, const tsr__survey *s) {
   char name[160];
-  bool ok = list != NULL;
-  for (size_t i = 0; ok && i < s->needs.count; i++) {
+  tsr__emit_object(e, "floor");
+  tsr__emit_field(e, "phase", NULL, tsr__string(s->floor_phase));
+  tsr__emit_field(e, "op", NULL, tsr__string(s->floor_op));
+  tsr__emit_field(e, "bytes", NULL, tsr__bytes(s->floor_bytes));
+  tsr__emit_array(e, "tensors");
+  for (size_t i = 0; i < s->needs.count; i++) {
     const tsr__survey_need *need = &s->needs.items[i];
-    name_of(name, sizeof name, need->category, need->op, need->kernel);
-    ok = json_array_append_new(list, tensor_json(name, need->bytes)) == 0;
+    tsr__name_memory(name, sizeof name, need->category, need->op, need->kernel);
+    emit_tensor(e, name, need->bytes);
   }
-  if (ok)
-    floor = json_pack("{s:s,s:s,s:I,s:O}", "phase", s->floor_phase, "op", s->floor_op, "bytes",
-                      (json_int_t)s->floor_bytes, "tensors", list);
-  json_decref(list);
-  return ok && put(way, "floor", floor);
+  tsr__emit_end(e);
+  tsr__emit_end(e);
 }
 
-static json_t *way_json(const tsr__way *way, uint64_t budget) {
-  json_t *out = json_object();
-  bool ok = out && json_object_set(out, "plan", way->root) == 0;
-  ok = ok && put(out, "narrows", json_boolean(way->narrows));
-  ok = ok && put(out, "kernels_us", microseconds(way->kernels_s));
-  ok = ok && put(out, "copies_us", microseconds(way->copies_s));
-  ok = ok && put(out, "waited_us", microseconds(way->waited_s));
-  ok = ok && put(out, "links_us", microseconds(way->links_s));
-  if (ok && way->is_surveyed) ok = put_items(&way->survey, out) && put_needs(&way->survey, out);
-  if (ok) {
-    double bound = way->is_surveyed ? tsr__planner_bound(way, budget) : way->step_s;
-    ok = put(out, "bound_us", isinf(bound) ? json_null() : microseconds(bound));
+static void emit_way(tsr__emitter *e, const tsr__way *way, uint64_t budget) {
+  double bound = way->is_surveyed ? tsr__planner_bound(way, budget) : way->step_s;
+  tsr__emit_object(e, NULL);
+  emit_tree(e, "plan", way->root);
+  tsr__emit_field(e, "narrows", NULL, tsr__bool(way->narrows));
+  tsr__emit_field(e, "kernels_us", NULL, microseconds(way->kernels_s));
+  tsr__emit_field(e, "copies_us", NULL, microseconds(way->copies_s));
+  tsr__emit_field(e, "waited_us", NULL, microseconds(way->waited_s));
+  tsr__emit_field(e, "links_us", NULL, microseconds(way->links_s));
+  if (way->is_surveyed) {
+    emit_items(e, &way->survey);
+    emit_needs(e, &way->survey);
   }
-  if (ok) return out;
-  json_decref(out);
-  return NULL;
+  tsr__emit_field(e, "bound_us", NULL, microseconds(bound));
+  tsr__emit_end(e);
 }
 
-/* Writes every way that was considered; the plan's own is appended if it was not among them. */
-static int put_ways(tsr_planning *p, const tsr_planned *planned, json_t *root, tsr_error *error) {
-  json_t *list = json_array();
-  const tsr__way *own;
-  tsr__way other;
-  int status = tsr__planner_own_way(p, planned->plan, &own, &other, error);
-  if (status) {
-    json_decref(list);
-    return status;
-  }
-  bool ok = list != NULL;
-  for (size_t i = 0; ok && i < p->ways.count; i++)
-    ok = json_array_append_new(list, way_json(&p->ways.items[i], planned->budget_bytes)) == 0;
-  if (ok && own == &other)
-    ok = json_array_append_new(list, way_json(&other, planned->budget_bytes)) == 0;
-  if (ok) ok = json_object_set(root, "ways", list) == 0;
-  json_decref(list);
-  tsr__way_release(&other);
-  return ok ? 0 : tsr__fail_memory(error);
+/* Every way that was considered, and the plan's own. */
+static void emit_ways(tsr__emitter *e, const tsr_planning *p, const tsr_planned *planned,
+                      const tsr__certificate *certificate) {
+  tsr__emit_array(e, "ways");
+  for (size_t i = 0; i < p->ways.count; i++) emit_way(e, &p->ways.items[i], planned->budget_bytes);
+  if (certificate->has_other) emit_way(e, &certificate->other, planned->budget_bytes);
+  tsr__emit_end(e);
 }
 
 /* ---- all of it ---- */
 
-static json_t *model_json(const tsr_model *m) {
-  return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I}", "name", m->name, "is_step_graph",
-                   m->graph != NULL, "layers", (json_int_t)m->layers, "width", (json_int_t)m->width,
-                   "heads", (json_int_t)m->heads, "kv_heads", (json_int_t)m->kv_heads, "inner",
-                   (json_int_t)m->inner, "vocabulary", (json_int_t)m->vocabulary);
+static void emit_model(tsr__emitter *e, const tsr_model *m) {
+  tsr__emit_object(e, "model");
+  tsr__emit_field(e, "name", NULL, tsr__string(m->name));
+  tsr__emit_field(e, "is_step_graph", NULL, tsr__bool(m->graph != NULL));
+  tsr__emit_field(e, "layers", NULL, tsr__count(m->layers));
+  tsr__emit_field(e, "width", NULL, tsr__count(m->width));
+  tsr__emit_field(e, "heads", NULL, tsr__count(m->heads));
+  tsr__emit_field(e, "kv_heads", NULL, tsr__count(m->kv_heads));
+  tsr__emit_field(e, "inner", NULL, tsr__count(m->inner));
+  tsr__emit_field(e, "vocabulary", NULL, tsr__count(m->vocabulary));
+  tsr__emit_end(e);
 }
 
 /* Everything that the answer depends on. */
-static json_t *question_json(const tsr_planning *p) {
+static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   const tsr_simulate_options *how = &p->how;
-  json_t *allow = json_array(), *out = json_object();
-  const char *word;
-  bool ok = allow && out;
-  for (size_t i = 0; ok && (word = tsr__allow_word(i)); i++)
-    if (p->allow & tsr__allow_flag(i)) ok = json_array_append_new(allow, json_string(word)) == 0;
-  ok = ok && put(out, "model", model_json(p->model)) && json_object_set(out, "allow", allow) == 0;
-  ok = ok && put(out, "batch", integer(how->batch ? how->batch : 1));
-  ok = ok && put(out, "sequence", integer(how->sequence ? how->sequence : 1));
-  ok = ok && put(out, "steps", integer(how->steps));
-  ok = ok && put(out, "book", json_string(how->book == TSR_BOOK_OWN ? "own" : "torch"));
-  ok = ok && put(out, "gpu", how->gpu ? json_string(how->gpu) : json_null());
   double link = how->link_bytes_per_s;
-  ok = ok && put(out, "link_bytes_per_s", link > 0 ? json_real(link) : json_null());
-  ok =
-      ok && put(out, "rates", how->rates ? json_string(tsr__rates_title(how->rates)) : json_null());
-  ok = ok && json_object_set(out, "begins_with", p->base) == 0;
-  json_decref(allow);
-  if (ok) return out;
-  json_decref(out);
-  return NULL;
+  const char *word;
+  tsr__emit_object(e, "question");
+  emit_model(e, p->model);
+  tsr__emit_array(e, "allow");
+  for (size_t i = 0; (word = tsr__allow_word(i)); i++)
+    if (p->allow & tsr__allow_flag(i)) tsr__emit_item(e, tsr__string(word));
+  tsr__emit_end(e);
+  tsr__emit_field(e, "batch", NULL, tsr__count(how->batch ? how->batch : 1));
+  tsr__emit_field(e, "sequence", NULL, tsr__count(how->sequence ? how->sequence : 1));
+  tsr__emit_field(e, "steps", NULL, tsr__count(how->steps));
+  tsr__emit_field(e, "book", NULL, tsr__string(how->book == TSR_BOOK_OWN ? "own" : "torch"));
+  tsr__emit_field(e, "gpu", NULL, how->gpu ? tsr__string(how->gpu) : tsr__nothing());
+  tsr__emit_field(e, "link_bytes_per_s", NULL, link > 0 ? tsr__real(link) : tsr__nothing());
+  tsr__emit_field(e, "rates", NULL,
+                  how->rates ? tsr__string(tsr__rates_title(how->rates)) : tsr__nothing());
+  emit_tree(e, "begins_with", p->base);
+  tsr__emit_end(e);
 }
 
-static json_t *bound_json(const tsr_planned *planned) {
-  bool is_known = !isinf(planned->bound_seconds);
-  bool fits = planned->verdict != TSR_PLANNING_DOES_NOT_FIT;
-  json_t *time = is_known ? microseconds(planned->bound_seconds) : json_null();
-  json_t *gap = is_known && fits
-                    ? microseconds(fmax(planned->with.step_seconds - planned->bound_seconds, 0))
-                    : json_null();
-  json_t *bytes = planned->bound_bytes == UINT64_MAX ? json_null() : integer(planned->bound_bytes);
-  return json_pack("{s:o,s:o,s:o}", "step_time_us", time, "gap_us", gap, "peak_bytes", bytes);
+static void emit_bound(tsr__emitter *e, const tsr_planned *planned) {
+  bool has_gap = !isinf(planned->bound_seconds) && planned->verdict != TSR_PLANNING_DOES_NOT_FIT;
+  double gap = fmax(planned->with.step_seconds - planned->bound_seconds, 0);
+  tsr__emit_object(e, "lower_bound");
+  tsr__emit_field(e, "step_time_us", NULL, microseconds(planned->bound_seconds));
+  tsr__emit_field(e, "gap_us", NULL, has_gap ? microseconds(gap) : tsr__nothing());
+  tsr__emit_field(e, "peak_bytes", NULL,
+                  planned->bound_bytes == UINT64_MAX ? tsr__nothing()
+                                                     : tsr__bytes(planned->bound_bytes));
+  tsr__emit_end(e);
 }
 
-static json_t *answer_json(tsr_planning *p, const tsr_planned *planned) {
-  json_t *root =
-      json_pack("{s:s,s:s,s:s,s:I,s:b,s:I}", "schema", "tessera/1", "command", "plan", "verdict",
-                verdicts[planned->verdict], "budget_bytes", (json_int_t)planned->budget_bytes,
-                "is_proved", planned->is_proved, "plans_tried", (json_int_t)planned->tried);
-  bool ok = root && put(root, "question", question_json(p));
-  double exposed = p->ways.count ? p->ways.items[0].exposed : 0;
-  ok = ok && put(root, "exposed", json_real(exposed));
-  ok = ok &&
-       put(root, "as_is", planned->as_is.is_possible ? cost_json(&planned->as_is) : json_null());
-  ok = ok && put(root, "predicted", cost_json(&planned->with));
-  ok = ok && put(root, "lower_bound", bound_json(planned));
-  ok = ok && put(root, "plan", json_loads(tsr_run_plan_text(planned->plan), 0, NULL));
-  ok = ok && put(root, "plan_hash", json_string(tsr_run_plan_hash(planned->plan)));
-  ok = ok && put(root, "changes", changes_json(planned));
-  ok = ok && json_object_set(root, "savings", p->savings) == 0;
-  ok = ok && json_object_set(root, "refused", p->refused) == 0;
-  if (ok && p->unit_count)
-    ok = put(root, "blocks", integer(p->unit_count)) &&
-         put(root, "blocks_out_of_chain", integer(p->far_count));
-  if (ok && p->calibration) ok = put(root, "calibration", tsr__calibration_json(p->calibration));
-  if (ok) return root;
-  json_decref(root);
-  return NULL;
+static void emit_calibration(tsr__emitter *e, const tsr_calibration *c) {
+  tsr__emit_object(e, "calibration");
+  tsr__emit_field(e, "steps", NULL, tsr__count(c->steps));
+  tsr__emit_field(e, "measured_step_us", NULL, tsr__real(c->measured_s * 1e6));
+  tsr__emit_field(e, "estimated_step_us", NULL, tsr__real(c->predicted_s * 1e6));
+  tsr__emit_field(e, "factor", NULL, c->factor > 0 ? tsr__real(c->factor) : tsr__nothing());
+  tsr__emit_object(e, "phases");
+  for (size_t i = 0; i < TSR_CALIBRATION_PHASES; i++) {
+    tsr__emit_object(e, tsr_calibration_phase(i));
+    tsr__emit_field(e, "measured_us", NULL, tsr__real(c->phases[i].measured_s * 1e6));
+    tsr__emit_field(e, "predicted_us", NULL, tsr__real(c->phases[i].predicted_s * 1e6));
+    tsr__emit_end(e);
+  }
+  tsr__emit_end(e);
+  tsr__emit_field(e, "unexplained_bytes", NULL, tsr__bytes(c->unexplained_bytes));
+  tsr__emit_field(e, "unexplained_allocations", NULL, tsr__count(c->unexplained_allocations));
+  tsr__emit_array(e, "unexplained");
+  for (size_t i = 0; i < c->row_count; i++) {
+    tsr__emit_object(e, NULL);
+    tsr__emit_field(e, "category", NULL, tsr__string(tsr_category_name(c->rows[i].category)));
+    tsr__emit_field(e, "place", NULL, tsr__string(c->rows[i].place));
+    tsr__emit_field(e, "allocations", NULL, tsr__count(c->rows[i].count));
+    tsr__emit_field(e, "bytes", NULL, tsr__bytes(c->rows[i].bytes));
+    tsr__emit_end(e);
+  }
+  tsr__emit_end(e);
+  tsr__emit_end(e);
 }
 
-typedef struct output {
-  tsr_write_fn *write;
-  void *context;
-} output;
-
-static int append(const char *text, size_t size_bytes, void *context) {
-  const output *out = context;
-  return out->write(out->context, text, size_bytes);
+int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *out,
+                 tsr_error *error) {
+  tsr_simulate_options how = p->how;
+  tsr_simulation *simulation = NULL;
+  const tsr__way *own;
+  *out = (tsr__certificate){.peak = NULL};
+  int status = tsr__planner_own_way(p, planned->plan, &own, &out->other, error);
+  if (status) return status;
+  out->has_other = own == &out->other;
+  tsr_run_plan_options(planned->plan, &how);
+  how.profile = true;
+  status = tsr_simulate(p->model, &how, &simulation, error);
+  if (status) {
+    tsr__certificate_release(out);
+    return status;
+  }
+  assert(simulation->peak.totals.allocated_bytes == planned->with.peak_bytes);
+  assert(simulation->peak_reserved_bytes == planned->with.reserved_bytes);
+  out->peak = simulation->profile;
+  simulation->profile = NULL;
+  tsr_simulation_free(simulation);
+  return 0;
 }
 
-int tsr_planning_write_json(tsr_planning *p, const tsr_planned *planned, tsr_write_fn *write,
-                            void *context, tsr_error *error) {
-  output out = {write, context};
-  json_t *root = answer_json(p, planned);
-  int status = root ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = put_ways(p, planned, root, error);
-  if (status == 0) status = add_binding(p, planned, root, error);
-  if (status == 0 &&
-      (json_dump_callback(root, append, &out, JSON_COMPACT) || write(context, "\n", 1)))
-    status = TSR_ERROR_WRITE;
-  json_decref(root);
-  return status;
+void tsr__certificate_release(tsr__certificate *certificate) {
+  tsr_memory_profile_free(certificate->peak);
+  if (certificate->has_other) tsr__way_release(&certificate->other);
+  *certificate = (tsr__certificate){.peak = NULL};
+}
+
+void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_planned *planned,
+                           const tsr__certificate *certificate) {
+  if (tsr__emitter_is_text(e)) return;
+  const char *plan = tsr_run_plan_text(planned->plan);
+  tsr__emit_field(e, "schema", NULL, tsr__string("tessera/1"));
+  tsr__emit_field(e, "command", NULL, tsr__string("plan"));
+  tsr__emit_field(e, "verdict", NULL, tsr__string(tsr__verdict_word(planned->verdict)));
+  tsr__emit_field(e, "budget_bytes", NULL, tsr__bytes(planned->budget_bytes));
+  tsr__emit_field(e, "is_proved", NULL, tsr__bool(planned->is_proved));
+  tsr__emit_field(e, "plans_tried", NULL, tsr__count(planned->tried));
+  emit_question(e, p);
+  tsr__emit_field(e, "exposed", NULL, tsr__real(p->ways.count ? p->ways.items[0].exposed : 0));
+  if (planned->as_is.is_possible)
+    emit_cost(e, "as_is", &planned->as_is);
+  else
+    tsr__emit_field(e, "as_is", NULL, tsr__nothing());
+  emit_cost(e, "predicted", &planned->with);
+  emit_bound(e, planned);
+  tsr__emit_json(e, "plan", (tsr_text){plan, strcspn(plan, "\n")});
+  tsr__emit_field(e, "plan_hash", NULL, tsr__string(tsr_run_plan_hash(planned->plan)));
+  emit_changes(e, planned);
+  emit_tree(e, "savings", p->savings);
+  emit_tree(e, "refused", p->refused);
+  if (p->unit_count) {
+    tsr__emit_field(e, "blocks", NULL, tsr__count(p->unit_count));
+    tsr__emit_field(e, "blocks_out_of_chain", NULL, tsr__count(p->far_count));
+  }
+  if (p->calibration) emit_calibration(e, p->calibration);
+  emit_ways(e, p, planned, certificate);
+  emit_peak(e, certificate->peak);
 }

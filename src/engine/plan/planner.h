@@ -122,11 +122,6 @@ void tsr__way_release(tsr__way *way);
 int tsr__planner_list_changes(tsr_planning *planning, const json_t *plan, tsr_planned *out,
                               tsr_error *error);
 
-/* ---- calibrate.c ---- */
-
-/* For an answer; NULL when out of memory. */
-json_t *tsr__calibration_json(const tsr_calibration *calibration);
-
 /* ---- modules.c ---- */
 
 /* Make way->candidates of a step graph. */

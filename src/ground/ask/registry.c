@@ -70,7 +70,8 @@ int tsr_question_check(const tsr_question *question, const tsr_params *params, t
   const tsr__question_row *row = row_of(question);
   for (size_t i = 0; i < question->parameter_count; i++) {
     const tsr_parameter *parameter = &question->parameters[i];
-    if (!parameter->is_operand || tsr_params_has(params, parameter->name)) continue;
+    bool is_required = parameter->is_operand && !parameter->is_optional;
+    if (!is_required || tsr_params_has(params, parameter->name)) continue;
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "%s is missing", parameter->name);
   }
   return row->check ? row->check(params, error) : 0;
@@ -119,8 +120,10 @@ static int ask(const tsr__question_row *row, const tsr_subject *subjects, size_t
                const tsr_params *params, const tsr_query *query, tsr_answer **out,
                tsr_error *error) {
   tsr_study *studies[TSR_QUESTION_SUBJECTS] = {NULL};
-  for (size_t i = 0; i < subject_count; i++) studies[i] = subjects[i].study;
-  tsr__asked asked = {studies, row->about.subject_count ? subject_count : 0, params, query};
+  size_t count = 0; /* a subject that is no snapshot, such as a model, is only named */
+  for (size_t i = 0; i < subject_count; i++)
+    if (subjects[i].study) studies[count++] = subjects[i].study;
+  tsr__asked asked = {studies, count, params, query};
   tsr_answer *answer = answer_new(row, subjects, subject_count);
   if (!answer) return tsr__fail_memory(error);
   int status = row->ask(&asked, &answer->value, error);

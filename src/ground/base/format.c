@@ -113,6 +113,16 @@ bool tsr__read_time(const char *text, int64_t *time_us) {
   return true;
 }
 
+const char *tsr__format_duration(double seconds, char text[TSR__FORMAT_BYTES]) {
+  if (seconds <= 0)
+    (void)snprintf(text, TSR__FORMAT_BYTES, "-");
+  else if (seconds >= 1)
+    (void)snprintf(text, TSR__FORMAT_BYTES, "%.2f s", seconds);
+  else
+    (void)snprintf(text, TSR__FORMAT_BYTES, seconds >= 0.1 ? "%.0f ms" : "%.2f ms", seconds * 1000);
+  return text;
+}
+
 const char *tsr__format_time(int64_t time_us, char text[TSR__FORMAT_BYTES]) {
   int64_t second_us = time_us % 1000000, seconds = time_us / 1000000;
   if (second_us < 0) second_us += 1000000, seconds--;

@@ -15,6 +15,8 @@ const char *tsr__format_size(uint64_t bytes, char text[TSR__FORMAT_BYTES]);
 const char *tsr__format_count(uint64_t count, char text[TSR__FORMAT_BYTES]);
 /* "73.1 %" for part of whole, "0.0 %" if whole is 0. */
 const char *tsr__format_percent(uint64_t part, uint64_t whole, char text[TSR__FORMAT_BYTES]);
+/* "1.21 s", "412 ms", "48.21 ms"; "-" for what takes no time, which is unknown. */
+const char *tsr__format_duration(double seconds, char text[TSR__FORMAT_BYTES]);
 /* "2026-07-12 14:33:42.365713" (UTC) for microseconds since the Unix epoch. */
 const char *tsr__format_time(int64_t time_us, char text[TSR__FORMAT_BYTES]);
 /* The inverse: a time as tsr__format_time prints it, in UTC. Also accepted: 'T' for the space, fewer

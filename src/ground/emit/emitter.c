@@ -20,6 +20,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +104,27 @@ static void append_json_percent(tsr__buffer *out, uint64_t part, uint64_t whole)
   tsr__buffer_printf(out, "%" PRIu64 ".%" PRIu64, tenths / 10, tenths % 10);
 }
 
+/* 17 digits tell any two numbers apart. */
+static void append_real(tsr__buffer *out, tsr__cell value) {
+  char text[512]; /* the largest number with "%.3f" takes 313 */
+  if (!isfinite(value.real)) {
+    tsr__buffer_text(out, "null");
+    return;
+  }
+  (void)snprintf(text, sizeof text, value.format ? value.format : "%.17g", value.real);
+  char *comma = strchr(text, ','); /* of a locale */
+  if (comma) *comma = '.';
+  char *exponent = strchr(text, 'e');
+  if (!value.format && exponent) { /* "1e-07" is 1e-7, as JSON's writers have it */
+    char *digits = exponent + 1 + (exponent[1] == '-' || exponent[1] == '+');
+    size_t zeros = strspn(digits, "0");
+    char *to = exponent + 1 + (exponent[1] == '-');
+    memmove(to, digits + zeros, strlen(digits + zeros) + 1);
+  }
+  tsr__buffer_text(out, text);
+  if (!value.format && !strpbrk(text, ".e")) tsr__buffer_text(out, ".0");
+}
+
 static void append_json_value(tsr__emitter *emitter, tsr__cell value) {
   tsr__buffer *out = &emitter->out;
   switch (value.kind) {
@@ -115,6 +137,7 @@ static void append_json_value(tsr__emitter *emitter, tsr__cell value) {
   case TSR__CELL_TEXT: append_json_string(emitter, value.text); break;
   case TSR__CELL_BOOL: tsr__buffer_text(out, value.number ? "true" : "false"); break;
   case TSR__CELL_PERCENT: append_json_percent(out, value.number, value.whole); break;
+  case TSR__CELL_REAL: append_real(out, value); break;
   }
 }
 
@@ -131,6 +154,7 @@ static const char *text_of_number(tsr__cell value, char text[TSR__FORMAT_BYTES])
     (void)snprintf(text, TSR__FORMAT_BYTES, "0x%" PRIx64, value.number);
     return text;
   case TSR__CELL_NOTHING:
+  case TSR__CELL_REAL:
   case TSR__CELL_TEXT: break;
   }
   return "-";
@@ -139,6 +163,11 @@ static const char *text_of_number(tsr__cell value, char text[TSR__FORMAT_BYTES])
 /* Returns the columns it takes. */
 static size_t append_text_value(tsr__buffer *out, tsr__cell value) {
   if (value.kind == TSR__CELL_TEXT) return tsr__text_clean(out, value.text);
+  if (value.kind == TSR__CELL_REAL) {
+    size_t before = out->size;
+    append_real(out, value);
+    return out->size - before;
+  }
   char text[TSR__FORMAT_BYTES];
   size_t columns = tsr__text_clean(out, tsr__text_of(text_of_number(value, text)));
   if (value.kind != TSR__CELL_TIME) return columns;
@@ -159,13 +188,14 @@ static void begin_member(tsr__emitter *emitter, tsr_text key) {
   if (emitter->depth) {
     tsr__emitter_level *level = &emitter->levels[emitter->depth - 1];
     assert((level->close == '}') == (key.data != NULL));
-    if (level->has_members) tsr__buffer_text(&emitter->out, level->is_inline ? ", " : ",");
+    if (level->has_members)
+      tsr__buffer_text(&emitter->out, level->is_inline && !level->is_compact ? ", " : ",");
     if (!level->is_inline) break_line(emitter);
     level->has_members = true;
   }
   if (!key.data) return;
   append_json_string(emitter, key);
-  tsr__buffer_text(&emitter->out, ": ");
+  tsr__buffer_text(&emitter->out, emitter->levels[emitter->depth - 1].is_compact ? ":" : ": ");
 }
 
 /* ---- JSON: what is declared ---- */
@@ -202,37 +232,50 @@ static bool is_container_declared(const tsr__emitter *emitter, const tsr_field *
 }
 #endif
 
+/* What is in a container that is on one line is on that line, too. */
 static void open_container(tsr__emitter *emitter, const char *key, const char *brackets,
-                           bool is_inline) {
+                           tsr__emitter_level how) {
   if (!is_json(emitter)) return;
   assert(emitter->depth < TSR__EMITTER_DEPTH);
   const tsr_field *field = declared(emitter, tsr__text_of(key));
   assert(is_container_declared(emitter, field, brackets[0]));
   begin_member(emitter, tsr__text_of(key));
-  is_inline = is_inline || (emitter->depth && emitter->levels[emitter->depth - 1].is_inline);
-  emitter->levels[emitter->depth] = (tsr__emitter_level){
-      .close = brackets[1],
-      .is_inline = is_inline,
-      .field = field,
-      .record = emitter->depth ? (field ? field->record : NULL) : emitter->fields};
-  emitter->depth++;
+  how.close = brackets[1];
+  how.field = field;
+  how.record = emitter->depth ? (field ? field->record : NULL) : emitter->fields;
+  if (emitter->depth) {
+    how.is_inline |= emitter->levels[emitter->depth - 1].is_inline;
+    how.is_compact |= emitter->levels[emitter->depth - 1].is_compact;
+  }
+  emitter->levels[emitter->depth++] = how;
   tsr__buffer_append(&emitter->out, brackets, 1);
 }
 
 void tsr__emit_object(tsr__emitter *emitter, const char *key) {
-  open_container(emitter, key, "{}", false);
+  open_container(emitter, key, "{}", (tsr__emitter_level){.is_inline = false});
 }
 
 void tsr__emit_array(tsr__emitter *emitter, const char *key) {
-  open_container(emitter, key, "[]", false);
+  open_container(emitter, key, "[]", (tsr__emitter_level){.is_inline = false});
 }
 
 void tsr__emit_inline_object(tsr__emitter *emitter, const char *key) {
-  open_container(emitter, key, "{}", true);
+  open_container(emitter, key, "{}", (tsr__emitter_level){.is_inline = true});
 }
 
 void tsr__emit_inline_array(tsr__emitter *emitter, const char *key) {
-  open_container(emitter, key, "[]", true);
+  open_container(emitter, key, "[]", (tsr__emitter_level){.is_inline = true});
+}
+
+void tsr__emit_json_line(tsr__emitter *emitter, const char *key) {
+  open_container(emitter, key, "{}",
+                 (tsr__emitter_level){.is_inline = true, .is_compact = true, .ends_line = true});
+}
+
+void tsr__emit_json(tsr__emitter *emitter, const char *key, tsr_text json) {
+  if (!is_json(emitter)) return;
+  begin_member(emitter, tsr__text_of(key));
+  tsr__buffer_append(&emitter->out, json.data, json.size_bytes);
 }
 
 void tsr__emit_item(tsr__emitter *emitter, tsr__cell value) {
@@ -248,6 +291,8 @@ void tsr__emit_end(tsr__emitter *emitter) {
   tsr__emitter_level level = emitter->levels[--emitter->depth];
   if (level.has_members && !level.is_inline) break_line(emitter);
   tsr__buffer_append(&emitter->out, &level.close, 1);
+  if (level.ends_line) tsr__buffer_text(&emitter->out, "\n");
+  emitter->has_ended_line = level.ends_line;
 }
 
 void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value) {
@@ -301,6 +346,8 @@ static void add_cell(tsr__emitter *emitter, tsr__cell value) {
 static size_t column_width(const tsr__emitter *emitter, size_t column) {
   const char *title = emitter->columns[column].title;
   size_t width = emitter->has_header ? tsr__text_of(title).size_bytes : 0;
+  if (emitter->least_widths && width < emitter->least_widths[column])
+    width = emitter->least_widths[column];
   for (size_t i = column; i < emitter->cells.count; i += emitter->column_count)
     if (emitter->cells.items[i].width > width) width = emitter->cells.items[i].width;
   return width;
@@ -313,6 +360,11 @@ typedef struct cut_texts {
   tsr__buffer text;
   tsr_text shared; /* the file and line that most cells name first; empty: none */
 } cut_texts;
+
+/* Spaces before a column that is not the first. */
+static size_t gap_of(const tsr__emitter *emitter) {
+  return emitter->least_widths ? 1 : COLUMN_GAP;
+}
 
 static bool is_elastic(const tsr__emitter *emitter, size_t column) {
   tsr__align align = emitter->columns[column].align;
@@ -376,7 +428,7 @@ static size_t leave_out(const tsr__emitter *emitter, layout *laid) {
   for (size_t i = laid->spare; i-- > 0;) {
     if (emitter->columns[i].align != TSR__SPARE || !emitter->columns[i].title) continue;
     laid->spare = i;
-    return laid->widths[i] + COLUMN_GAP;
+    return laid->widths[i] + gap_of(emitter);
   }
   return 0;
 }
@@ -391,7 +443,7 @@ static bool can_give_way(const tsr__emitter *emitter, size_t total, const layout
 /* The spare columns that a folded row, which is `whole` columns wide with all of them and the elastic one, has room
  * for. */
 static void restore(const tsr__emitter *emitter, size_t whole, layout *laid) {
-  size_t natural = column_width(emitter, laid->elastic) + COLUMN_GAP, saved = 1;
+  size_t natural = column_width(emitter, laid->elastic) + gap_of(emitter), saved = 1;
   size_t room = emitter->options.width + natural;
   laid->spare = emitter->column_count;
   while (saved && whole > room) whole -= saved = leave_out(emitter, laid);
@@ -406,7 +458,7 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
     laid->widths[i] = 0;
     if (!emitter->columns[i].title) continue;
     laid->widths[i] = column_width(emitter, i);
-    total += laid->widths[i] + (is_first ? 0 : COLUMN_GAP);
+    total += laid->widths[i] + (is_first ? 0 : gap_of(emitter));
     is_first = false;
     if (!is_elastic(emitter, i)) continue;
     assert(laid->elastic == emitter->column_count); /* one column gives way */
@@ -582,11 +634,14 @@ static size_t first_shown(const tsr__emitter *emitter, const layout *laid) {
 static void print_row(tsr__emitter *emitter, layout *laid, size_t first) {
   bool is_above = laid->is_folded && laid->elastic == first_shown(emitter, laid);
   size_t pending = is_above ? FOLD_INDENT : BLOCK_INDENT;
+  bool is_first = true;
   begin_text(emitter);
   if (is_above) print_elastic(emitter, laid, first, BLOCK_INDENT);
   for (size_t i = 0; i < emitter->column_count; i++) {
     if (!is_shown(emitter, laid, i) || (laid->is_folded && i == laid->elastic)) continue;
-    pending = print_cell(emitter, laid, first, i, pending) + COLUMN_GAP;
+    if (!is_first) pending += gap_of(emitter);
+    pending = print_cell(emitter, laid, first, i, pending);
+    is_first = false;
   }
   end_line(emitter);
   if (laid->is_folded && !is_above) print_elastic(emitter, laid, first, FOLD_INDENT);
@@ -642,6 +697,7 @@ static void print_cells(tsr__emitter *emitter) {
     tsr__free(laid.widths);
   }
   emitter->columns = NULL;
+  emitter->least_widths = NULL;
   emitter->cells.count = emitter->cell_text.size = 0;
 }
 
@@ -672,6 +728,12 @@ void tsr__emit_table(tsr__emitter *emitter, const char *key, const tsr__column *
   emitter->skips_json = !key;
   if (key) tsr__emit_array(emitter, key);
   begin_cells(emitter, columns, column_count, true);
+}
+
+void tsr__emit_ruled_table(tsr__emitter *emitter, const char *key, const tsr__column *columns,
+                           const size_t *widths, size_t column_count) {
+  tsr__emit_table(emitter, key, columns, column_count);
+  emitter->least_widths = widths;
 }
 
 void tsr__emit_row(tsr__emitter *emitter, const tsr__cell *values) {
@@ -778,10 +840,16 @@ void tsr__emit_space(tsr__emitter *emitter) {
   emitter->wants_space = true;
 }
 
+bool tsr__emitter_flush(tsr__emitter *emitter) {
+  print_cells(emitter);
+  flush_from(emitter, 1);
+  return !emitter->write_failed && !out_of_memory(emitter);
+}
+
 int tsr__emitter_finish(tsr__emitter *emitter, tsr_error *error) {
   assert(!emitter->depth && !emitter->skips_json);
   print_cells(emitter);
-  if (is_json(emitter)) tsr__buffer_text(&emitter->out, "\n");
+  if (is_json(emitter) && !emitter->has_ended_line) tsr__buffer_text(&emitter->out, "\n");
   flush_from(emitter, 1);
   bool memory_failed = out_of_memory(emitter), write_failed = emitter->write_failed;
   tsr__buffer_release(&emitter->out);

@@ -41,6 +41,7 @@
  * BOOL              true              yes
  * PERCENT           46.1              46.1 %
  * ADDRESS           139872991969280   0x7f36b8000000
+ * REAL              0.25              0.25
  */
 typedef enum tsr__cell_kind {
   TSR__CELL_NOTHING,
@@ -51,7 +52,8 @@ typedef enum tsr__cell_kind {
   TSR__CELL_TEXT,
   TSR__CELL_BOOL,
   TSR__CELL_PERCENT,
-  TSR__CELL_ADDRESS
+  TSR__CELL_ADDRESS,
+  TSR__CELL_REAL
 } tsr__cell_kind;
 
 typedef struct tsr__cell {
@@ -59,9 +61,11 @@ typedef struct tsr__cell {
   union {
     uint64_t number; /* BYTES, COUNT, ADDRESS, BOOL; PERCENT: the part */
     int64_t integer; /* INDEX, TIME */
+    double real;     /* REAL */
     tsr_text text;   /* not copied: must live until the emitting call returns */
   };
-  uint64_t whole; /* PERCENT */
+  uint64_t whole;     /* PERCENT */
+  const char *format; /* REAL: printf's, a literal; NULL: every digit */
 } tsr__cell;
 
 static inline tsr__cell tsr__nothing(void) {
@@ -94,6 +98,16 @@ static inline tsr__cell tsr__percent(uint64_t part, uint64_t whole) {
 }
 static inline tsr__cell tsr__address(uint64_t address) {
   return (tsr__cell){.kind = TSR__CELL_ADDRESS, .number = address};
+}
+
+/* A number that is not whole; null if it is not finite. It is read back as the same number, and is never mistaken for an
+ * integer: 2 is 2.0. */
+static inline tsr__cell tsr__real(double real) {
+  return (tsr__cell){.kind = TSR__CELL_REAL, .real = real};
+}
+/* The same as printf prints it, with a format such as "%.3f" of our own. */
+static inline tsr__cell tsr__real_as(const char *format, double real) {
+  return (tsr__cell){.kind = TSR__CELL_REAL, .real = real, .format = format};
 }
 
 /* A device: its number, or "host" for pinned host memory. */
@@ -139,6 +153,8 @@ typedef struct tsr__emitter_level {
   bool is_inline, has_members;
   const tsr_field *field;
   const tsr_record *record;
+  bool is_compact; /* inline, and without blanks */
+  bool ends_line;  /* a line break follows it */
 } tsr__emitter_level;
 
 /* A text in cell_text, and its width in columns. */
@@ -163,9 +179,11 @@ typedef struct tsr__emitter {
   /* JSON: the open containers. */
   tsr__emitter_level levels[TSR__EMITTER_DEPTH];
   size_t depth;
+  bool has_ended_line; /* by the line break of an object that ends its line */
 
   /* Text: the cells of the table or block of fields being collected, row by row. */
   const tsr__column *columns; /* NULL: none */
+  const size_t *least_widths; /* of a ruled table; else NULL */
   size_t column_count;
   bool has_header;
   bool skips_json; /* the open table has no key */
@@ -181,6 +199,9 @@ void tsr__emitter_init(tsr__emitter *emitter, const tsr_report_options *options,
 /* Write what is left, release everything and return the result: 0, TSR_ERROR_WRITE or
  * TSR_ERROR_MEMORY. All containers must be closed. */
 int tsr__emitter_finish(tsr__emitter *emitter, tsr_error *error);
+/* Write what is left and keep going; for reports that take hours. False after a failure, which tsr__emitter_finish
+ * explains. */
+bool tsr__emitter_flush(tsr__emitter *emitter);
 
 /* Whether the format is text, for work that only one format needs. A verdict is part of the text. */
 bool tsr__emitter_is_text(const tsr__emitter *emitter);
@@ -196,6 +217,11 @@ void tsr__emit_inline_object(tsr__emitter *emitter, const char *key);
 /* An array that is printed on one line, and one of its values. */
 void tsr__emit_inline_array(tsr__emitter *emitter, const char *key);
 void tsr__emit_item(tsr__emitter *emitter, tsr__cell value);
+/* An object on a line of its own, without blanks, and so is everything in it. A report that consists of several is a
+ * stream of events: tsr__emitter_flush after each lets its reader see it. */
+void tsr__emit_json_line(tsr__emitter *emitter, const char *key);
+/* A member that is JSON already, as it is. */
+void tsr__emit_json(tsr__emitter *emitter, const char *key, tsr_text json);
 /* Close the innermost object or array. */
 void tsr__emit_end(tsr__emitter *emitter);
 /* A member whose key is data, not a literal. */
@@ -210,6 +236,10 @@ void tsr__emit_field(tsr__emitter *emitter, const char *key, const char *title, 
  * has no rows. A NULL key omits it from JSON. `columns` must live until tsr__emit_table_end. */
 void tsr__emit_table(tsr__emitter *emitter, const char *key, const tsr__column *columns,
                      size_t column_count);
+/* The same for a table that looks alike whatever it holds: the cells of column i fill widths[i] columns of text at
+ * least, after a single space. */
+void tsr__emit_ruled_table(tsr__emitter *emitter, const char *key, const tsr__column *columns,
+                           const size_t *widths, size_t column_count);
 /* One row: `values` has one for each column. The row's JSON object stays open, for members that are
  * not columns, until tsr__emit_row_end; between the two only JSON may be emitted. */
 void tsr__emit_row(tsr__emitter *emitter, const tsr__cell *values);

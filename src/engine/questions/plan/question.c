@@ -1,0 +1,328 @@
+/* question.c - the row of "plan": what to change so that a training fits, and what each technique saves and costs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "questions/plan/plan.h"
+#include "tessera/unstable/runs.h"
+
+static const tsr_parameter parameters[] = {
+    {.name = "show",
+     .is_operand = true,
+     .is_optional = true,
+     .kind = TSR_PARAMETER_FLAG,
+     .help =
+         "Show the plan in its canonical form, with its hash; and with a model, what each of its "
+         "choices does."},
+    {.name = "model",
+     .is_operand = true,
+     .is_optional = true,
+     .kind = TSR_PARAMETER_OBJECT,
+     .type = &tsr_model_type,
+     .argument = "MODEL",
+     .help = "A model's name, or its config.json; or a step graph."},
+    {.name = "plan",
+     .kind = TSR_PARAMETER_FILE,
+     .type = &tsr_run_plan_type,
+     .argument = "FILE",
+     .help = "The plan to begin with, as --write-plan of simulate and train writes it "
+             "(docs/plan.md). Options on the command line override it."},
+    {.name = "budget",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .example = "24GiB",
+     .help = "Find the fastest plan that reserves at most this: 24GiB. Exits with 1 if there is "
+             "none."},
+    {.name = "allow",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "LIST",
+     .example = "recompute,offload",
+     .help = "With --budget, what may be changed (default: all but precision): " TSR_ALLOW_WORDS
+             "; or all, or none."},
+    {.name = "largest",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "WHAT",
+     .help = "With --budget, find the largest batch or sequence that fits, or the model of most "
+             "parameters that has MODEL's proportions (without offload, unless --allow has it).",
+     .choices = (const char *const[]){"batch", "seq", "model", NULL}},
+    {.name = "write_model",
+     .option = "write-model",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "FILE",
+     .help = "With --largest model, write its config.json to FILE, for train and simulate."},
+    {.name = "front",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "List the fastest plan for less and less memory."},
+    {.name = "write_front",
+     .option = "write-front",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "FILE",
+     .help =
+         "With --front, write the list to FILE: a page if its name ends in .html, else CSV. Both "
+         "have the plans. -o does so instead of the list, for names that end in .html or .csv."},
+    {.name = "for",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "TARGET",
+     .help = "Print the plan that --budget finds, or that --plan has, to be pasted into a program: "
+             "hf, deepspeed, fsdp2, torchtitan, megatron, env or tessera.",
+     .choices = TSR_TARGET_CHOICES},
+    {.name = "write_plan",
+     .option = "write-plan",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "FILE",
+     .help = "Write the plan that --budget found to FILE."},
+    {.name = "explain",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Show every technique: what it saves and costs alone, and after those before it (what "
+             "the command "
+             "does without an action, too)."},
+    {.name = "compare",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Show what papers and other tools estimate for --gpus cards, by their formulas, next "
+             "to the predicted peak."},
+    {.name = "gpus",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Cards that train together, each with a batch of its own: --ranks of simulate and "
+             "train. ZeRO's stage is chosen with the rest, unless --zero has one. With --compare, "
+             "cards that formulas count (default: 1).",
+     .fallback = 1,
+     .least = 1},
+    {.name = "gpus_per_node",
+     .option = "gpus-per-node",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, cards in each machine (default: all).",
+     .least = 1},
+    {.name = "tp",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, cards that share each layer (tensor parallel, default: 1).",
+     .fallback = 1,
+     .least = 1},
+    {.name = "lora_rank",
+     .option = "lora-rank",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, the rank of LoRA's adapters (default: 4).",
+     .fallback = 4,
+     .least = 1},
+    {.name = "parameters",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, a number of parameters instead of a MODEL.",
+     .least = 1},
+    {.name = "largest_layer",
+     .option = "largest-layer",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --parameters, how many of them the largest layer has.",
+     .least = 1},
+    {.name = "gpu",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "CARD",
+     .help = "The card that times are estimated for: " TSR_GPU_WORDS
+             " (default: a100, or the card of a step graph).",
+     .choices = TSR_GPU_CHOICES},
+    {.name = "rates",
+     .kind = TSR_PARAMETER_FILE,
+     .argument = "FILE",
+     .help = "Estimate times for the machine on which train --write-rates wrote FILE, from its "
+             "measured "
+             "rates."},
+    TSR_RUN_LINK,
+    {.name = "from",
+     .kind = TSR_PARAMETER_SNAPSHOT,
+     .argument = "SNAPSHOT",
+     .help =
+         "With --budget, --largest or --front, a recorded run of MODEL: times become those of its "
+         "steps, and what it has at its peak beyond the prediction is taken from the budget."},
+    {.name = "book",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "OPS",
+     .help = "Whose ops run: torch (default), or own, tessera's, which train runs.",
+     .choices = (const char *const[]){"torch", "own", NULL}},
+    {.name = "batch",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Sequences per batch (default: 1).",
+     .fallback = 1,
+     .least = 1},
+    {.name = "seq",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Tokens per sequence (default: 512).",
+     .fallback = 512,
+     .least = 1},
+    {.name = "steps",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Optimizer steps (default: 3).",
+     .fallback = 3,
+     .least = 1},
+    TSR_RUN_PARAMETERS,
+    TSR_DS_CONFIG_PARAMETER,
+};
+
+/* ---- parameters together ---- */
+
+/* A message about parameters `a` and `b`, whose names the format has as %s. */
+static int fail_pair(const tsr_params *params, const char *form, const char *a, const char *b,
+                     tsr_error *error) {
+  char format[160];
+  (void)snprintf(format, sizeof format, form, a, b);
+  return tsr_params_fail(params, error, format, "");
+}
+
+/* Each asks something else; one answer is given. */
+static int check_together(const tsr_params *own, tsr_error *error) {
+  static const char *const pairs[][2] = {
+      {"compare", "budget"}, {"compare", "front"},   {"compare", "for"}, {"explain", "budget"},
+      {"explain", "front"},  {"explain", "compare"}, {"front", "for"},   {"front", "largest"}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (tsr_params_has(own, pairs[i][0]) && tsr_params_has(own, pairs[i][1]))
+      return fail_pair(own, "{%s} and {%s} ask different questions%%s", pairs[i][0], pairs[i][1],
+                       error);
+  if (!tsr_params_count(own, "batch") || !tsr_params_count(own, "seq") ||
+      !tsr_params_count(own, "steps") || !tsr_params_count(own, "gpus"))
+    return tsr_params_fail(own, error, "{batch}, {seq}, {steps} and {gpus} must be at least 1");
+  bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
+  if (is_search && tsr_params_count(own, "steps") < 2)
+    return tsr_params_fail(own, error,
+                           "{steps} must be at least 2 for {budget} and {front}: the first step "
+                           "lacks the optimizer's state");
+  return 0;
+}
+
+/* Parameters that mean nothing by themselves. */
+static int check_alone(const tsr_params *own, tsr_error *error) {
+  static const char *const needs[][2] = {
+      {"write_plan", "budget"},   {"largest", "budget"},
+      {"write_model", "largest"}, {"gpus_per_node", "compare"},
+      {"tp", "compare"},          {"lora_rank", "compare"},
+      {"parameters", "compare"},  {"largest_layer", "parameters"},
+      {"write_front", "front"}};
+  static const char *const of_search[] = {"allow", "from"};
+  bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+    if (tsr_params_has(own, needs[i][0]) && !tsr_params_has(own, needs[i][1]))
+      return fail_pair(own, "{=%s} needs {%s}%%s", needs[i][0], needs[i][1], error);
+  for (size_t i = 0; i < sizeof of_search / sizeof *of_search && !is_search; i++)
+    if (tsr_params_has(own, of_search[i]))
+      return fail_pair(own, "{=%s} needs {budget} or {%s}%%s", of_search[i], "front", error);
+  if (tsr_params_has(own, "from") && tsr_params_has(own, "rates"))
+    return tsr_params_fail(own, error, "{from} and {rates} both say how long a step takes");
+  if (tsr_params_has(own, "write_model") && tsr_params_choice(own, "largest") != TSR_LARGEST_MODEL)
+    return tsr_params_fail(own, error, "{=write_model} needs {largest} model");
+  return 0;
+}
+
+/* Of a traced step, the program has decided the rest. */
+static int check_traced(const tsr_params *own, tsr_error *error) {
+  static const char *const decided[] = {"batch",   "seq",   "book", "compare", "explain",
+                                        "largest", "rates", "gpus", "link",    "ds_config"};
+  const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
+  if (!model || !tsr_model_is_traced(model)) return 0;
+  for (size_t i = 0; i < sizeof decided / sizeof *decided; i++)
+    if (tsr_params_has(own, decided[i]))
+      return fail_pair(own, "{=%s} does not apply to a step graph: trace another%s%%s", decided[i],
+                       "", error);
+  if (tsr_params_has(own, "budget") || tsr_params_has(own, "front")) return 0;
+  return tsr_params_fail(own, error, "with a step graph, plan needs {budget} or {front}");
+}
+
+/* A number of parameters is enough for formulas of states. */
+static int check_model(const tsr_params *own, tsr_error *error) {
+  bool has_model = tsr_params_has(own, "model"), has_count = tsr_params_has(own, "parameters");
+  if (has_model && has_count)
+    return tsr_params_fail(own, error, "{parameters} replaces {model}: give one of them");
+  return has_model || has_count ? 0 : tsr_params_fail(own, error, "missing {model}");
+}
+
+/* Users count cards, and a plan counts ranks, of which each has a card; formulas count cards by themselves. */
+static int check_cards(const tsr_params *own, tsr_error *error) {
+  uint64_t cards = tsr_params_count(own, "gpus"), a_node = tsr_params_count(own, "gpus_per_node");
+  uint64_t tensor_cards = tsr_params_count(own, "tp");
+  if (!tsr_params_flag(own, "compare")) {
+    bool is_other = tsr_params_has(own, "ranks") && tsr_params_count(own, "ranks") != cards;
+    return tsr_params_has(own, "gpus") && is_other
+               ? tsr_params_fail(own, error, "{gpus} and {ranks} both say how many cards there are")
+               : 0;
+  }
+  if (a_node && cards % a_node)
+    return tsr_params_fail(own, error, "{gpus} must be a multiple of {gpus_per_node}");
+  if (!tensor_cards || cards % tensor_cards)
+    return tsr_params_fail(own, error, "{gpus} must be a multiple of {tp}");
+  return 0;
+}
+
+static int check(const tsr_params *params, tsr_error *error) {
+  const char *allow = tsr_params_text(params, "allow");
+  unsigned ignored;
+  int status = check_cards(params, error);
+  if (status || tsr_params_flag(params, "show")) return status;
+  status = check_alone(params, error);
+  if (status == 0) status = check_model(params, error);
+  if (status == 0) status = check_together(params, error);
+  if (status == 0) status = check_traced(params, error);
+  return status || !allow ? status : tsr_allow_parse(allow, &ignored, error);
+}
+
+static void release(void *value) {
+  tsr__plan_value_free(value);
+}
+
+static int report(const tsr__report_call *call, tsr_error *error) {
+  return tsr__report_plan(call, error);
+}
+
+static bool passed(const void *value) {
+  const tsr_plan_answer *answer = value;
+  return answer->fits;
+}
+
+static const char *const forms[] = {"plan", "model", "csv", "html", NULL};
+
+const tsr__question_row tsr__question_plan = {
+    .about = {.name = "plan",
+              .summary = "what does each technique save, and what does it cost?",
+              .description = "Simulates the training of MODEL as it is, then with each technique "
+                             "that saves memory, alone and after "
+                             "those before it: what is free first, then what costs time. With "
+                             "--plan it begins with that plan.\n\n"
+                             "With --budget it finds the fastest plan that reserves no more memory "
+                             "than that, for simulate and train.\n\n"
+                             "A plan is a file that describes how a model is trained: types, "
+                             "kernels, micro-batches, what is kept "
+                             "elsewhere, and what each block computes again. simulate and train "
+                             "read it with --plan and write it "
+                             "with --write-plan.\n\ntessera plan show FILE prints a plan in its "
+                             "canonical form, with its hash; "
+                             "tessera plan show FILE MODEL also simulates MODEL without it, with "
+                             "each of its choices alone, and "
+                             "with the choices one after another. (A model's folder that is called "
+                             "show is ./show.) With --ds-config, a DeepSpeed configuration "
+                             "is the plan, and FILE is left out.",
+              TSR__PARAMETERS(parameters),
+              .examples =
+                  {{"tessera plan gpt2 --batch 4 --gpu t4 --budget 3GiB",
+                    "what has to change so that it fits, and what does that cost?"},
+                   {"tessera plan gpt2 --batch 4 --seq 512",
+                    "what would each technique save, and what would it cost?"},
+                   {"tessera simulate gpt2 --dtype bf16 --checkpoint full --write-plan plan.json",
+                    "write a plan"},
+                   {"tessera plan show plan.json gpt2 --batch 8",
+                    "what does it save, and at which price?"}}},
+    .check = check,
+    .ask = tsr__ask_plan,
+    .report = report,
+    .free = release,
+    .passed = passed,
+    .forms = forms,
+    .form = tsr__form_plan,
+};
