@@ -1,10 +1,10 @@
 /* rows.c - the questions of both halves, and what one takes from the other.
  *
- * The registry (ask/registry.c) knows no question by name: it walks this table, which a library or a test with fewer
- * questions, or with one half only, replaces by its own. Meson makes question_rows.h from the folders of questions. */
+ * The registry (ask/registry.c) knows no question by name: it walks this table. Meson compiles it for each program or
+ * library with the names of its questions, from the folders of questions, as TSR__QUESTION_ROWS, and with
+ * TSR__RECORDED_RUN, which is NULL without the reader. */
 #include "ask/question.h"
 #include "ask/recorded.h"
-#include "question_rows.h"
 
 #define DECLARE(name) extern const tsr__question_row tsr__question_##name;
 TSR__QUESTION_ROWS(DECLARE)

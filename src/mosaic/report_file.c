@@ -14,7 +14,7 @@
 #include "base/intern.h"
 #include "base/memory.h"
 #include "base/python_text.h"
-#include "emit/psql.h"
+#include "mosaic/psql.h"
 
 enum { ROWS_SHOWN = 100 };
 

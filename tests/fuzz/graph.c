@@ -1,5 +1,5 @@
 /* A step graph: any text that claims to be one, simulated as it is and with its modules rewritten. */
-#include "questions.h"
+#include "require.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/planning.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "questions.h"
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* A plan file: any text, and a step of a small model with it. */
-#include "questions.h"
+#include "require.h"
 #include "tessera/unstable/plans.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

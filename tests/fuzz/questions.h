@@ -1,8 +1,7 @@
 /* questions.h - for fuzz targets: every question about a snapshot, whatever it contains.
  *
  * A target opens what it is given within small limits and hands the snapshot to fuzz_ask, so that
- * answers, reports and writers meet weird snapshots too. What no input may do is checked with
- * `require`: a target that comes back has passed. */
+ * answers, reports and writers meet weird snapshots too. */
 #ifndef TSR_FUZZ_QUESTIONS_H
 #define TSR_FUZZ_QUESTIONS_H
 
@@ -15,6 +14,7 @@
 #include "base/buffer.h"
 #include "io/source.h"
 #include "questions/reports.h"
+#include "require.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/unstable.h"
 
@@ -30,23 +30,6 @@ static const tsr_limits fuzz_limits = {.nesting = 200,
                                        .memory_bytes = 64 << 20,
                                        .expansion_base_bytes = 1 << 20,
                                        .expansion_ratio = 20};
-
-static inline void require(bool is_so, const char *what) {
-  if (is_so) return;
-  fprintf(stderr, "what must be so is not: %s\n", what);
-  abort();
-}
-
-/* A failure has a message of one printable line; a success has none. */
-static inline void check_error(int status, const tsr_error *error) {
-  require((int)error->status == status, "the error names the status that was answered");
-  if (!status) return;
-  require(status < 0 && status >= TSR_ERROR_WRITE, "a status of tsr_status");
-  require(status != TSR_ERROR_MEMORY, "no input makes this machine run out of memory");
-  require(error->message[0] && memchr(error->message, 0, sizeof error->message), "a message");
-  for (const char *c = error->message; *c; c++)
-    require((unsigned char)*c >= 0x20 && *c != 0x7f, "a message that prints in one line");
-}
 
 /* ---- reading through a narrow window ---- */
 

@@ -1,7 +1,7 @@
 /* The header of a safetensors file: any bytes. What is read describes bytes that are there. */
 #include "models/safetensors.h"
 
-#include "questions.h"
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* Tables as tabulate draws them. */
-#include "emit/psql.h"
+#include "mosaic/psql.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * the most general type of its cells: integer, float, text. Numbers are right-aligned, and
  * floats are first padded with blanks on the right so that their points are in line; "nan" and
  * integers among them are padded as if their point came last. */
-#include "emit/psql.h"
+#include "mosaic/psql.h"
 
 #include <assert.h>
 #include <inttypes.h>

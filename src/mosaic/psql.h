@@ -7,8 +7,8 @@
  *   +--------+---------+
  *
  * A table without rows is empty text. */
-#ifndef TSR_EMIT_PSQL_H
-#define TSR_EMIT_PSQL_H
+#ifndef TSR_MOSAIC_PSQL_H
+#define TSR_MOSAIC_PSQL_H
 
 #include "base/buffer.h"
 #include "base/vector.h"
