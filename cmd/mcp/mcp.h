@@ -105,7 +105,7 @@ struct mcp_call;
 /* The answer, an object; or NULL after mcp_fail or with the call's `error` set. */
 typedef json_t *mcp_tool_fn(struct mcp_call *call);
 
-#define MCP_ARGUMENTS_MAX 32
+#define MCP_ARGUMENTS_MAX 80
 /* Values of an argument that gathers several. */
 #define MCP_LIST_MAX 32
 
@@ -137,6 +137,9 @@ typedef struct mcp_call {
   tsr_error error;
   char message[1024]; /* replaces `error` if not empty */
 } mcp_call;
+
+/* Whether a parameter is read from a file that the call names: always, or unless it is typed. */
+bool mcp_names_file(const tsr_parameter *row);
 
 /* Record why the call fails; returns NULL. */
 json_t *mcp_fail(mcp_call *call, const char *format, ...);

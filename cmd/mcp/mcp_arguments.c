@@ -249,7 +249,7 @@ static bool take_parameter(mcp_call *call, const mcp_argument *argument, const j
 
 /* Files are kept as arguments, and read by the tool. */
 static bool is_parameter(const mcp_argument *argument) {
-  return argument->row && argument->row->kind != TSR_PARAMETER_FILE;
+  return argument->row && !mcp_names_file(argument->row);
 }
 
 json_t *mcp_arguments_read(mcp_call *call, const json_t *given) {

@@ -130,7 +130,7 @@ static mcp_kind kind_of(const tsr_parameter *row) {
 static void add_parameter(mcp_tool *tool, const tsr_parameter *row) {
   bool has_default = row->kind == TSR_PARAMETER_COUNT && row->fallback;
   mcp_argument argument = {.kind = kind_of(row),
-                           .is_required = row->is_operand,
+                           .is_required = row->is_operand && !row->is_optional,
                            .fallback = has_default ? row->fallback : MCP_UNSET,
                            .least = row->least,
                            .most = INT64_MAX,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/session.h"
 #include "core/textfile.h"
 #include "mcp.h"
 
@@ -75,7 +76,9 @@ static json_t *tree_of(mcp_call *call, const tsr_answer *answer) {
   if (tsr_answer_verdict(answer, keep, &words, &call->error) == 0 &&
       tsr_answer_write(answer, &data, keep, &values, &call->error) == 0) {
     tree = parse(&values);
-    out = json_pack("{s:o}", "verdict", lines_of(&words));
+    /* An answer may have a verdict of its own, in one word. */
+    bool has_word = json_object_get(tree, "verdict") != NULL;
+    out = json_pack("{s:o}", has_word ? "in_words" : "verdict", lines_of(&words));
     if (!tree || !out || json_object_update(out, tree)) {
       mcp_fail(call, "the answer could not be encoded");
       json_decref(out);
@@ -145,13 +148,39 @@ static bool load_file(mcp_call *call, const tsr_parameter *row) {
   return status == 0;
 }
 
+bool mcp_names_file(const tsr_parameter *row) {
+  bool is_model = row->type && row->type->parse_typed;
+  return row->kind == TSR_PARAMETER_FILE || is_model;
+}
+
+/* What is typed - the name of a model - or a file of it, by its path or by its contents. */
+static bool load_typed(mcp_call *call, const tsr_parameter *row) {
+  const char *text = mcp_text(call, row->name);
+  char *read = NULL;
+  size_t size_bytes = text ? strlen(text) : 0;
+  int status = 0;
+  if (!text) return true;
+  call->path = text;
+  if (*text == '{') {
+    status = tsr_params_set_file(call->params, row->name, "", text, size_bytes, &call->error);
+  } else if (cli_is_model_file(text)) {
+    status = cli_read_text(text, CLI_TEXTFILE_REGULAR, &read, &size_bytes, &call->error);
+    if (status == 0)
+      status = tsr_params_set_file(call->params, row->name, text, read, size_bytes, &call->error);
+  } else {
+    status = tsr_params_set_text(call->params, row->name, text, size_bytes, &call->error);
+  }
+  free(read);
+  return status == 0;
+}
+
 static bool load_files(mcp_call *call) {
   const tsr_question *question = call->tool->question;
   bool ok = true;
   for (size_t i = 0; ok && i < question->parameter_count; i++) {
     const tsr_parameter *row = &question->parameters[i];
-    if (row->kind == TSR_PARAMETER_FILE && !(row->hidden_from & TSR_INTERFACE_MCP))
-      ok = load_file(call, row);
+    if (row->hidden_from & TSR_INTERFACE_MCP || !mcp_names_file(row)) continue;
+    ok = row->kind == TSR_PARAMETER_FILE ? load_file(call, row) : load_typed(call, row);
   }
   return ok;
 }
@@ -172,8 +201,10 @@ json_t *mcp_ask(mcp_call *call) {
     if (!mcp_open(call, name, &subjects[i].study)) return NULL;
     subjects[i].name = mcp_text(call, name);
   }
-  int status = tsr_ask(question, subjects, question->subject_count, call->params, &query, &answer,
-                       &call->error);
+  const char *model = question->subject_count ? NULL : mcp_text(call, "model");
+  size_t count = question->subject_count ? question->subject_count : 1;
+  if (!question->subject_count) subjects[0].name = model && *model != '{' ? model : "the model";
+  int status = tsr_ask(question, subjects, count, call->params, &query, &answer, &call->error);
   json_t *out = status ? NULL : tree_of(call, answer);
   tsr_answer_free(answer);
   return out;

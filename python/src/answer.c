@@ -94,10 +94,11 @@ typedef struct core_request {
   tsr_error error;
 } core_request;
 
-/* A snapshot more than the question's own is that of the parameter which can name one. */
+/* A snapshot more than the question's own is that of the parameter which can name one. What is no snapshot is one subject. */
 static bool set_other(core_request *asked) {
   const tsr_question *question = asked->question;
-  if (!question->subject_count || asked->subject_count <= question->subject_count) return true;
+  size_t own = question->subject_count ? question->subject_count : 1;
+  if (asked->subject_count <= own) return true;
   for (size_t i = 0; i < question->parameter_count; i++) {
     const tsr_parameter *row = tsr_question_parameter(question, i);
     const char *name = asked->subjects[asked->subject_count - 1].name;
@@ -235,23 +236,34 @@ static PyObject *pair_of(tsr_answer *value, const char *name) {
   return pair;
 }
 
-/* ask(question, options, name): (Answer, Snapshot) of a question that reads no snapshot; `name` is
- * the answer's name for its subject. */
+/* ask(question, options, name, recorded): (Answer, Snapshot) of a question that reads no snapshot of its own; `name` is the
+ * answer's name for its subject, and `recorded` the snapshot of a parameter. None for a question that makes no snapshot. */
 PyObject *core_ask_alone(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *name, *subject;
-  PyObject *options, *result = NULL;
+  PyObject *options, *recorded = NULL, *result = NULL;
+  core_file *file = NULL;
   core_request asked = {.subject_count = 1};
-  if (!PyArg_ParseTuple(arguments, "sO!s", &name, &PyDict_Type, &options, &subject)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "sO!s|O!", &name, &PyDict_Type, &options, &subject,
+                        (PyTypeObject *)core.snapshot, &recorded))
+    return NULL;
   asked.question = find_question(name);
   if (!asked.question) return NULL;
   if (asked.question->subject_count)
     return PyErr_Format(PyExc_TypeError, "'%s' is asked of a snapshot", name);
+  if (recorded && !(file = core_open_file(recorded))) return NULL;
   asked.subjects[0].name = subject;
+  if (file) asked.subjects[asked.subject_count++] = (tsr_subject){file->study, file->name};
+  if (file) core_owner_take(&file->owner);
   int status = compute(&asked, options);
-  if (status == 0)
+  if (status == 0 && tsr_answer_snapshot(asked.value)) {
     result = pair_of(asked.value, subject);
-  else if (status < 0)
+  } else if (status == 0) {
+    PyObject *answer = answer_new(asked.value, file ? &file->owner : NULL, NULL);
+    result = answer ? Py_BuildValue("(NO)", answer, Py_None) : NULL;
+  } else if (status < 0) {
     core_raise(status, &asked.error, NULL);
+  }
+  if (file) core_owner_drop(&file->owner);
   release_request(&asked);
   return result;
 }

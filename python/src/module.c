@@ -230,7 +230,7 @@ static PyMethodDef functions[] = {
     {"command", command, METH_O, "Run a command line."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
-    {"ask", core_ask_alone, METH_VARARGS, "(Answer, Snapshot) of a question about no snapshot."},
+    {"ask", core_ask_alone, METH_VARARGS, "(Answer, Snapshot or None) of a question about no snapshot."},
     {"cuda_functions", core_cuda_functions, METH_NOARGS, "Addresses of C functions, by name."},
     {"models", models, METH_NOARGS, "Names of models."},
     {"terminal_clean", terminal_clean, METH_O, "A text without characters that drive a terminal."},

@@ -17,6 +17,7 @@ from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundErr
                       UnsupportedError)
 from ._answers import Frame
 from ._fields import Answer, Record, Warning
+from ._plan import Plan, plan
 from ._simulate import Simulation, models, simulate
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals
@@ -33,9 +34,9 @@ __version__ = _version()
 
 __all__ = [
     'Allocations', 'Answer', 'Applied', 'ArgumentError', 'Blocks', 'Change', 'Column', 'Error', 'Events', 'Fitted',
-    'FormatError', 'Frame', 'Frames', 'Left', 'LimitError', 'NotFoundError', 'Prediction', 'ReadError', 'Record',
+    'FormatError', 'Frame', 'Frames', 'Left', 'LimitError', 'NotFoundError', 'Plan', 'Prediction', 'ReadError', 'Record',
     'Segments', 'Simulation', 'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'Warning',
-    'answers', 'apply', 'fit', 'models', 'open', 'parts', 'questions', 'record', 'simulate', 'trace',
+    'answers', 'apply', 'fit', 'models', 'open', 'parts', 'plan', 'questions', 'record', 'simulate', 'trace',
 ]
 
 

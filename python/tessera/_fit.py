@@ -3,21 +3,17 @@
     tessera.fit(model, optimizer, step, '16GiB')
 
 The step is traced unchanged. If it does not fit, it is traced with the changes that cost no time: no key-value cache, and a fused
-optimizer. From that graph, `tessera plan` finds a plan that names modules (_planned), without tracing again, and the plan is applied.
+optimizer. From that graph, plan() finds one that names modules (_planned), without tracing again, and the plan is applied.
 """
 import contextlib
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from . import _core
 from ._apply import Applied, applied_as, apply
-from ._errors import ArgumentError
+from ._errors import ArgumentError, Error
+from ._plan import plan as plan_of
 from ._simulate import Simulation, simulate
-from ._trace import trace, write
+from ._trace import trace
 
 _STEPS = 3  # from the third on, steps repeat
 
@@ -54,18 +50,14 @@ class _Found(NamedTuple):
 
 
 def _planned(graph: Dict[str, Any], budget: int, gpu: str) -> _Found:
-    """The fastest plan of modules that reserves no more than the budget, or the leanest: what `tessera plan` finds for a step graph."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, 'step.graph')
-        write(graph, path)
-        done = subprocess.run([sys.executable, '-m', 'tessera', 'plan', path, '--budget', f'{budget}B', '--gpu', gpu, '--json'],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding='utf-8', errors='replace', check=False)
-    if done.returncode not in (0, 1):  # 1: it does not fit
-        raise ArgumentError(_core.terminal_clean(f'the step has no plan: {done.stderr.strip()}'))
-    answer = json.loads(done.stdout)
-    predicted = answer['predicted']
+    """The fastest plan of modules that reserves no more than the budget, or the leanest."""
+    try:
+        found = plan_of(graph, budget=budget, gpu=gpu)
+    except Error as error:
+        raise ArgumentError(_core.terminal_clean(f'the step has no plan: {error}')) from error
+    predicted = found['predicted']
     after = Prediction(predicted['peak_allocated_bytes'], predicted['peak_reserved_bytes'])
-    return _Found(answer['plan'], after, answer['verdict'] != 'does_not_fit')
+    return _Found(found['plan'].to_dict(), after, found['verdict'] != 'does_not_fit')
 
 
 def _free(model: Any, optimizer: Any) -> Dict[str, Any]:

@@ -93,6 +93,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'no_kv_cache': not kv_cache or None, 'fresh_process': fresh_process or None, 'categories': categories or None,
         **more,
     }, name)
+    assert snapshot is not None
     return Simulation(core, Snapshot(snapshot))
 
 

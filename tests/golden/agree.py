@@ -508,20 +508,25 @@ def numbers_of(device):
     return {key: numbers_of(value) for key, value in device.items() if key != 'folded_frames' and not isinstance(value, (list, str))}
 
 
-def check_mcp(tessera, path):
-    calls = [{'jsonrpc': '2.0', 'id': i, 'method': 'tools/call',
-              'params': {'name': f'tessera_{name}', 'arguments': {'path': str(path), **more}}}
-             for i, (name, more) in enumerate(MCP)]
+def ask_mcp(tessera, calls):
+    """The answers of tools, in the order of `calls`: (name, arguments)."""
+    calls = [{'jsonrpc': '2.0', 'id': i, 'method': 'tools/call', 'params': {'name': name, 'arguments': arguments}}
+             for i, (name, arguments) in enumerate(calls)]
     hello = {'jsonrpc': '2.0', 'id': 'hello', 'method': 'initialize',
              'params': {'protocolVersion': '2025-06-18', 'capabilities': {},
                         'clientInfo': {'name': 'test', 'version': '0'}}}
     text = ''.join(json.dumps(message) + '\n' for message in [hello, *calls])
     done = subprocess.run([tessera.binary, 'mcp'], input=text, capture_output=True, text=True, check=True)
     answers = {answer['id']: answer for answer in map(json.loads, done.stdout.splitlines())}
+    return [answers[i]['result']['structuredContent'] for i in range(len(calls))]
+
+
+def check_mcp(tessera, path):
+    answers = ask_mcp(tessera, [(f'tessera_{name}', {'path': str(path), **more}) for name, more in MCP])
     for i, (name, more) in enumerate(MCP):
         options = [word for key, value in more.items() for word in (f'--{key}', value)]
         want = tessera.ask(name, *options, path)
-        for device in answers[i]['result']['structuredContent']['devices']:
+        for device in answers[i]['devices']:
             full = want[device['device']]
             got = numbers_of(device)
             for key, value in got.items():
@@ -596,6 +601,28 @@ def check_simulate(tessera, path, said):
     expect('categories of profile', got, categories)
 
 
+# ---- plans ----
+
+PLANNED = ('gpt2', '--batch', '4', '--gpu', 't4')
+
+
+def check_plan(tessera):
+    """A plan's figures are those of the run that it describes, whoever asks."""
+    options = {'model': PLANNED[0], 'batch': 4, 'gpu': 't4', 'budget': '3GiB'}
+    answer = json.loads(tessera.run('plan', *PLANNED, '--budget', '3GiB', '--json', '--write-plan', tessera.work / 'found.json'))
+    expect('the plan', json.loads((tessera.work / 'found.json').read_text()), answer['plan'])
+    said = json.loads(tessera.run('simulate', *PLANNED, '--plan', tessera.work / 'found.json', '--json', '-q'))['devices'][0]
+    predicted = answer['predicted']
+    expect('the peak', said['peak']['allocated_bytes'], predicted['peak_allocated_bytes'])
+    expect('reserved', said['peak_reserved_bytes'], predicted['peak_reserved_bytes'])
+    expect('a step', said['step_time_us'], round(predicted['step_time_us']))
+    by_mcp, = ask_mcp(tessera, [('tessera_plan', options)])
+    expect('MCP', [by_mcp[key] for key in ('verdict', 'plan_hash', 'predicted', 'lower_bound')],
+           [answer[key] for key in ('verdict', 'plan_hash', 'predicted', 'lower_bound')])
+    text = tessera.run('plan', *PLANNED, '--budget', '3GiB').decode()
+    expect('the sentence', by_mcp['in_words'], text.splitlines()[:1])
+
+
 # ---- all of them ----
 
 CHECKS = (check_info, check_at, check_profile, check_history, check_why, check_check, check_steps, check_leaks,
@@ -633,6 +660,7 @@ def tests(tessera):
                 for path in made + real]
         jobs += [(f'the same difference: {old.name} and {new.name}', pool.submit(compare, tessera, old, new))
                  for files in (made, real) for old, new in zip(files, files[1:])]
+        jobs += [('plan: a budget', pool.submit(check_plan, tessera))]
         jobs += [(f'simulate: {path.name}', pool.submit(check_simulate, tessera, path, answer))
                  for path, answer in said.items()]
         served = [made[0], tessera.work / 'graphs.pickle', *real[:1]]

@@ -6,6 +6,7 @@ are compared with those of the commands, and are skipped where ../shared is abse
 import gzip
 import json
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -245,6 +246,9 @@ def check_answers_are_those_of_the_commands(server, folder):
     one, two = str(folder / 'train.pickle'), str(folder / 'two-devices.pickle')
     leaky, model = str(folder / 'leaky.pickle'), str(folder / 'model.py')
     oom, lock = str(folder / 'oom.pickle'), str(folder / 'memory.lock')
+    plan, small = str(folder / 'plan.json'), str(folder / 'small-model.json')
+    pathlib.Path(plan).write_text('{"version": 1, "dtype": "bf16"}', encoding='utf-8')
+    pathlib.Path(small).write_text('{"model_type": "gpt2", "n_layer": 2}', encoding='utf-8')
     rules = '{"linear": "linear", "rest": "."}'
     cases = [('tessera_info', {'path': one}, ('info', one)),
              ('tessera_peak', {'path': one}, ('peak', one)),
@@ -279,18 +283,22 @@ def check_answers_are_those_of_the_commands(server, folder):
               ('check', one, '--lock', lock, '--tolerance', '0')),
              ('tessera_diff', {'old_path': one, 'new_path': two}, ('diff', one, two)),
              ('tessera_diff', {'old_path': one, 'new_path': two, 'by': 'op'},
-              ('diff', one, two, '--by', 'op'))]
+              ('diff', one, two, '--by', 'op')),
+             ('tessera_plan', {'model': 'gpt2', 'batch': 4, 'budget': '8GiB', 'gpu': 't4', 'allow': 'kernels'},
+              ('plan', 'gpt2', '--batch', '4', '--budget', '8GiB', '--gpu', 't4', '--allow', 'kernels')),
+             ('tessera_plan', {'model': '{"model_type": "gpt2", "n_layer": 2}', 'show': True, 'plan_path': plan},
+              ('plan', 'show', plan, small))]
     server.command('check', one, '--lock', lock, '--update')
     for tool, given, words in cases:
         if tool in ('tessera_why', 'tessera_check',
                     'tessera_peak', 'tessera_at', 'tessera_leaks', 'tessera_whatif', 'tessera_diff'):
             given = {**given, 'max_frames': 1000}
         got, want = server.answer(tool, **given), server.command(*words)
-        expect_that(f'{tool} has a verdict', got.pop('verdict')[0])
-        for device in want['devices']:
+        expect_that(f'{tool} has a verdict', got.pop('in_words' if 'in_words' in got else 'verdict')[0])
+        for device in want.get('devices', ()):
             for item in items_of(device):
                 item.pop('frames')
-        for device in got['devices']:
+        for device in got.get('devices', ()):
             for item in items_of(device):
                 expect_that('folded', len(item.pop('frames')) + item.pop('folded_frames') >= 0)
         expect(tool, got, want)

@@ -5,6 +5,7 @@ import gzip
 import inspect
 import json
 import os
+import pickle
 import re
 import resource
 import subprocess
@@ -588,6 +589,66 @@ def test_simulate_a_step_graph():
     assert max(phase.allocated_bytes for phase in again.phases) < max(phase.allocated_bytes for phase in run.phases)
     with pytest.raises(tessera.ArgumentError, match='optimizer_in_backward does not apply'):
         tessera.simulate(str(graph), optimizer_in_backward=True)
+
+
+# What plan() is asked, and the command's words; 'FILE' is a small model.
+SMALL = {'model_type': 'gpt2', 'n_layer': 2, 'n_embd': 64, 'n_head': 2, 'vocab_size': 100}
+PLANS = {
+    'techniques': ({'seq': 64}, ['FILE', '--seq', '64']),
+    'budget': ({'seq': 64, 'budget': '26MiB', 'gpu': 't4'}, ['FILE', '--seq', '64', '--budget', '26MiB', '--gpu', 't4']),
+    'none': ({'seq': 64, 'budget': 1 << 20}, ['FILE', '--seq', '64', '--budget', '1MiB']),
+    'front': ({'front': True, 'gpus': 2, 'allow': 'kernels,recompute'},
+              ['FILE', '--front', '--gpus', '2', '--allow', 'kernels,recompute']),
+    'largest': ({'seq': 64, 'budget': '30MiB', 'largest': 'batch', 'allow': 'kernels'},
+                ['FILE', '--seq', '64', '--budget', '30MiB', '--largest', 'batch', '--allow', 'kernels']),
+    'compare': ({'model': None, 'parameters': 1000, 'compare': True}, ['--parameters', '1000', '--compare']),
+    'show': ({'plan': {'version': 1, 'checkpoint': 'full'}, 'show': True}, ['show', 'PLAN', 'FILE']),
+}
+
+
+@needs_command
+@pytest.mark.parametrize('question', PLANS)
+def test_plan_as_the_command(tmp_path, question):
+    options, words = PLANS[question]
+    files = {'FILE': tmp_path / 'small.json', 'PLAN': tmp_path / 'plan.json'}
+    files['FILE'].write_text(json.dumps(SMALL))
+    files['PLAN'].write_text('{"version":1,"checkpoint":"full"}')
+    words = ['plan', *(str(files.get(word, word)) for word in words)]
+    answer = tessera.plan(**{'model': str(files['FILE']), **options})
+    assert answer.json() == command(*words, '--json', ok=False)
+    assert answer.text() == command(*words, ok=False)
+    again = pickle.loads(pickle.dumps(answer))
+    assert again == answer and str(again) == str(answer)
+
+
+def test_plan():
+    found = tessera.plan(SMALL, batch=4, seq=64, budget='28MiB', target='hf')
+    assert found['verdict'] == 'fits_with_changes' and 'fits in 28.00 MiB' in found.verdict[0]
+    run = tessera.simulate(SMALL, batch=4, seq=64, plan=found.plan.to_dict())
+    assert run.peak_reserved_bytes == found.predicted.peak_reserved_bytes <= 28 << 20
+    assert found['for'].target == 'hf' and 'TrainingArguments' in found['for'].text
+    recorded = tessera.plan(SMALL, batch=4, seq=64, budget='28MiB', recorded=tessera.simulate(SMALL, batch=4, seq=64).snapshot)
+    assert recorded.calibration.unexplained_bytes == 0
+    assert 'budget' in (tessera.plan.__doc__ or '')
+    for options, message in (({'largest': 'batch'}, 'largest needs budget'), ({'budget': '1GiB', 'front': True, 'steps': 1}, 'steps must'),
+                             ({'budget': '1GiB', 'allow': 'magic'}, 'magic'), ({'from': 'x', 'budget': '1GiB'}, 'from needs a snapshot')):
+        with pytest.raises(tessera.ArgumentError, match=message):
+            tessera.plan(SMALL, **options)
+    with pytest.raises(tessera.ArgumentError, match='missing model'):
+        tessera.plan()
+
+
+def test_fit_finds_plans_in_process(monkeypatch):
+    """Neither another process nor a file: what fit() asks for a step graph."""
+    from tessera import _fit
+    monkeypatch.setattr(subprocess, 'Popen', None)
+    graph = json.loads((ROOT / 'tests' / 'golden' / 'rewrites' / 'bert.graph').read_text())
+    most = tessera.simulate(graph, steps=3).peak_reserved_bytes
+    found = _fit._planned(graph, most, 'a100')
+    assert found.fits and found.after.reserved_bytes <= most and found.plan['version'] == 1
+    assert not _fit._planned(graph, 1 << 20, 'a100').fits
+    with pytest.raises(tessera.ArgumentError, match='the step has no plan'):
+        _fit._planned(graph, most, 'b200')
 
 
 @needs_command

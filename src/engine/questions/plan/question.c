@@ -317,7 +317,15 @@ const tsr__question_row tsr__question_plan = {
                    {"tessera simulate gpt2 --dtype bf16 --checkpoint full --write-plan plan.json",
                     "write a plan"},
                    {"tessera plan show plan.json gpt2 --batch 8",
-                    "what does it save, and at which price?"}}},
+                    "what does it save, and at which price?"}},
+              .title = "What to change so that a training fits",
+              .advice =
+                  "Find the fastest way to train a model within a memory budget, before anything "
+                  "runs: which kernels, micro-batches, recomputation or offloading to use, what "
+                  "each saves and costs, and a proof if nothing fits. Without a budget: what each "
+                  "technique saves and costs. model is a name such as gpt2 or llama-3-8b, the path "
+                  "of a config.json or step graph, or the text of a config.json. With for, the "
+                  "plan in the words of another program."},
     .check = check,
     .ask = tsr__ask_plan,
     .report = report,

@@ -476,7 +476,7 @@ void tsr__emit_found(tsr__emitter *e, const char *name, const tsr_planned *p,
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) emit_bound(e, p);
 }
 
-/* `for`: in text instead of the answer. */
+/* `for`: in text instead of the answer, but for its verdict. */
 static void emit_pasted(tsr__emitter *e, const tsr_plan_answer *a) {
   if (!a->pasted) return;
   tsr__emit_object(e, "for");
@@ -497,7 +497,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
                         &value->certificate);
   emit_pasted(e, a);
   tsr__emit_end(e);
-  if (a->pasted) return;
+  if (a->pasted && call->options->format == TSR_REPORT_TEXT) return;
   emit_verdict(e, call->inputs[0].path, p, a->budget_bytes);
   emit_changes(e, p);
   emit_moment(e, value->certificate.peak);
