@@ -68,8 +68,9 @@ def load(path):
 class Tessera:
     """The program that is tested. What a command must exit with is `status`, which may be a tuple; None is anything."""
 
-    def __init__(self, path):
-        self.path = pathlib.Path(path).resolve()
+    def __init__(self, path, is_link=False):
+        self.path = pathlib.Path(path)
+        self.path = self.path.absolute() if is_link else self.path.resolve()  # a drop-in is a link whose name counts
 
     def __fspath__(self):
         return str(self.path)

@@ -1,24 +1,18 @@
-#!/usr/bin/env python3
-"""sharded.py --tessera PATH --work FOLDER: step graphs of one rank of 8, simulated, as TAP.
+"""Step graphs of one rank of 8, simulated.
 
 tests/torch/ranks.py traced them: a transformer under fully_shard(), and in DistributedDataParallel. Without what kernels allocate while they
 run, peaks must be those that PyTorch's FSDPMemTracker counted (graphs/ranks.json); bytes of parameters, gradients and optimizer state must match the formula; and
 gathered memory must be on PyTorch's streams, prefetched, and have the category 'communication'.
 """
-import csv
-import io
 import json
 import math
-import subprocess
-import sys
 from collections import defaultdict
-from functools import partial
-from pathlib import Path
 
 import temporaries
-from support import run_tests, tessera_and_work
+from support import HERE, cases
 
-GRAPHS = Path(__file__).resolve().parent / 'graphs'
+GRAPHS = HERE / 'graphs'
+KNOWN = json.loads((GRAPHS / 'ranks.json').read_text(encoding='utf-8'))
 RANKS, WIDTH, LAYERS = 8, 128, 4
 # High priority streams are numbered from 33: that of copies for all-gathers, of all-gathers, of reduce-scatters.
 GATHER, SCATTER = 33, 35
@@ -59,15 +53,8 @@ def sums(graph):
 
 def simulated(tessera, work, name, path=None):
     snapshot = work / f'{name}.pickle'
-    done = subprocess.run([tessera, 'simulate', path or GRAPHS / f'{name}.graph', '--steps', '3', '--fresh-process', '--categories', '-o',
-                           snapshot, '--json', '-q'], capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stderr
-    return json.loads(done.stdout)['devices'][0], snapshot
-
-
-def allocations(tessera, snapshot):
-    said = subprocess.run([tessera, 'export', '--format', 'csv', snapshot], capture_output=True, check=True, text=True)
-    return list(csv.DictReader(io.StringIO(said.stdout)))
+    return tessera.device('simulate', path or GRAPHS / f'{name}.graph', '--steps', '3', '--fresh-process', '--categories', '-q', '-o',
+                          snapshot), snapshot
 
 
 def tensors_at(rows, event):
@@ -78,13 +65,15 @@ def tensors_at(rows, event):
 
 # ---- The tests ----
 
-def counts(tessera, work, name, known):
+@cases('name', sorted(KNOWN))
+def test_peaks(tessera, work, name):
     """What PyTorch's own tracker counted, of all of the third step and of its phases."""
+    known = KNOWN[name]
     path = work / f'{name}.tracked.graph'
     path.write_text(json.dumps(temporaries.without(of_graph(name))), encoding='utf-8')
     device, snapshot = simulated(tessera, work, f'{name}.tracked', path)
     workspaces = sum(entry['bytes'] for entry in device['categories'] if entry['name'] == 'workspace')
-    found = tensors_at(allocations(tessera, snapshot), device['peak']['event'])
+    found = tensors_at(list(tessera.allocations(snapshot)), device['peak']['event'])
     assert found == known['peak_bytes'], (found, device['peak'])
     for phase in device['phases']:
         found = phase['allocated_bytes'] - workspaces
@@ -92,9 +81,10 @@ def counts(tessera, work, name, known):
         assert found == expected, (phase, expected)
 
 
-def formula(name, is_sharded):
+@cases('name', sorted(KNOWN))
+def test_bytes(name):
     """Four bytes for an element of a parameter or a gradient, eight of AdamW's state."""
-    found, count = sums(of_graph(name)), SHARD if is_sharded else WHOLE
+    found, count = sums(of_graph(name)), WHOLE if name == 'ddp' else SHARD
     assert found['parameter'] == found['gradient'] == 4 * count, found
     assert found['optimizer_state'] == 8 * count, found
 
@@ -115,7 +105,7 @@ def gathers(name, width=4):
     return out, together
 
 
-def resharded():
+def test_resharded():
     """The root gathers, and each block twice: in forward in order, in backward in reverse."""
     found, together = gathers('fsdp2')
     root, block = GATHERED[0], GATHERED[1]
@@ -123,12 +113,12 @@ def resharded():
     assert together == 2, together
 
 
-def kept():
+def test_kept():
     found, _ = gathers('fsdp2-no-reshard')
     assert found == GATHERED, found
 
 
-def mixed():
+def test_mixed():
     """Gathers of two bytes for each element, reductions of four, and gradients of four."""
     found, _ = gathers('fsdp2-bf16', width=2)
     assert found == [GATHERED[0], *[GATHERED[1]] * 2 * LAYERS], found
@@ -142,10 +132,10 @@ def mixed():
     assert all(stream == SCATTER for _, category, stream in slots if category == 'gradient')
 
 
-def streams(tessera, work):
+def test_streams(tessera, work):
     """The allocator keeps segments apart by stream, and the snapshot has the streams."""
     _, snapshot = simulated(tessera, work, 'fsdp2')
-    rows = [row for row in allocations(tessera, snapshot) if row['stream']]
+    rows = [row for row in tessera.allocations(snapshot) if row['stream']]
     found = {int(row['stream']) for row in rows}
     assert found == {0, GATHER, SCATTER}, found
     regions = defaultdict(set)  # 2 MiB pages of an address: a segment is never shared between streams
@@ -154,17 +144,16 @@ def streams(tessera, work):
     assert all(len(owners) == 1 for owners in regions.values())
 
 
-def peak_names(tessera, work):
+def test_peak_names(tessera, work):
     """`peak` lists what is gathered, with its category."""
     _, snapshot = simulated(tessera, work, 'fsdp2')
-    done = subprocess.run([tessera, 'peak', snapshot, '--json', '-q', '--top', '0'], capture_output=True, check=True, text=True)
-    stacks = json.loads(done.stdout)['devices'][0]['stacks']
+    stacks = tessera.device('peak', snapshot, '-q', '--top', 0)['stacks']
     found = sum(stack['categories'].get('communication', 0) for stack in stacks)
     # Parameters of one block and of the rest of the model, and the all-gather of the block that comes next.
     assert found == 4 * (GATHERED[0] + 2 * GATHERED[1]), found
 
 
-def buckets():
+def test_buckets():
     """Two: of the first MiB of gradients to arrive, and of the rest, which is below 25 MiB."""
     graph = of_graph('ddp')
     found = sorted(size for size, category in zip(graph['slots']['bytes'], graph['slots']['category']) if category == 'communication')
@@ -173,18 +162,3 @@ def buckets():
     assert 1 << 20 <= min(found) < (1 << 20) + 4 * largest, found
     assert all(word != 'new' for word, slot, *_ in graph['instructions'] if slot < len(graph['slots']['category'])
                and graph['slots']['category'][slot] == 'communication' and word in ('new', 'drop'))
-
-
-def main():
-    given = tessera_and_work(__doc__)
-    run = (given.tessera, given.work)
-    known = json.loads((GRAPHS / 'ranks.json').read_text(encoding='utf-8'))
-    return run_tests([
-        *((f'peaks of {name}', partial(counts, *run, name, found)) for name, found in sorted(known.items())),
-        *((f'bytes of {name}', partial(formula, name, name != 'ddp')) for name in sorted(known)),
-        ('all-gathers', resharded), ('all-gathers without reshard', kept), ('all-gathers of bf16', mixed), ('streams', partial(streams, *run)),
-        ('peak', partial(peak_names, *run)), ('buckets', buckets)])
-
-
-if __name__ == '__main__':
-    sys.exit(main())

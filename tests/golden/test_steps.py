@@ -1,24 +1,14 @@
-#!/usr/bin/env python3
 """`tessera steps` and `leaks` of real and simulated training runs, against their annotations and what was
-planted in them, and of runs written here whose loops are known. Prints TAP.
-
-usage: steps.py --tessera PATH --work FOLDER
+planted in them, and of runs written here whose loops are known.
 
 Steps must end where the annotations of Optimizer.step do, and cover those of ProfilerStep;
 healthy runs have no leaks; 1 KiB a step among thousands of allocations is found, wherever it is
-made. The real snapshots are in ../shared next to the checkout; where they are absent, their
-tests are skipped."""
-import argparse
+made."""
 import collections
-import csv
-import json
-import pathlib
 import pickle
-import subprocess
-import sys
 
 from runs import CALL, LAYERS, LIBRARY, MAIN, SEQUENTIAL, TORCH, TWO_LINES, Run, at
-from support import SNAPSHOTS, Skip, expect, load, run_tests
+from support import SNAPSHOTS, cases, expect, load, needs_shared
 
 STEP = 'Optimizer.step'
 # Annotated by their authors, and the ranges of Optimizer.step in each.
@@ -37,21 +27,8 @@ LEAK_BYTES = 1024
 PLACES = (0.05, 0.3, 0.55, 0.8, 0.97)
 
 
-def ask(tessera, command, path):
-    done = subprocess.run([tessera, command, '--json', path], capture_output=True, check=True)
-    return json.loads(done.stdout)['devices'][0]
-
-
 def simulate(tessera, path, steps, words):
-    subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '1', '--seq', '64', '--steps', str(steps),
-                    *words, '-o', path], stdout=subprocess.DEVNULL, check=True)
-
-
-def real(name):
-    path = SNAPSHOTS / f'{name}.pickle'
-    if not path.exists():
-        raise Skip('../shared/snapshots is not there')
-    return path
+    tessera.simulate('gpt2', '--batch', 1, '--seq', 64, '--steps', steps, *words, out=path)
 
 
 def ranges_of(snapshot, name):
@@ -86,35 +63,41 @@ def check_against_ranges(snapshot, found, name, count):
     expect(f'said of {name}', matched[name], (count, count))
 
 
-def check_real_steps(tessera, _, name, count):
-    path = real(name)
-    check_against_ranges(load(path), ask(tessera, 'steps', path), STEP, count)
+@needs_shared
+@cases('name', ANNOTATED)
+def test_real_steps(tessera, name):
+    path = SNAPSHOTS / f'{name}.pickle'
+    check_against_ranges(load(path), tessera.device('steps', path), STEP, ANNOTATED[name])
 
 
 def expect_no_leak(tessera, path, steps):
-    found = ask(tessera, 'leaks', path)
+    found = tessera.device('leaks', path)
     expect('steps', found['whole_steps'], steps)
     expect('an answer', found['answered'], True)
     expect('leaks', (found['leaks'], found['bytes_per_step']), ([], 0))
 
 
-def check_real_leaks(tessera, _, name, steps):
-    expect_no_leak(tessera, real(name), steps)
+@needs_shared
+@cases('name', HEALTHY)
+def test_real_leaks(tessera, name):
+    expect_no_leak(tessera, SNAPSHOTS / f'{name}.pickle', HEALTHY[name])
 
 
-def check_every_real_file(tessera, _):
+@needs_shared
+def test_every_real_file(tessera):
     """No file of theirs has a leak, of however few steps."""
-    real('train-steady-torch2.11')
     for path in sorted(SNAPSHOTS.glob('*.pickle')):
         if path.name != 'synthetic-mosaic-sample.pickle':
-            expect(path.name, ask(tessera, 'leaks', path)['leaks'], [])
+            expect(path.name, tessera.device('leaks', path)['leaks'], [])
 
 
-def check_simulated(tessera, work, steps, words):
+@cases('steps', (10, 50))
+@cases('words', SIMULATED, lambda words: ' '.join(words) or 'plain')
+def test_simulated(tessera, work, steps, words):
     path = work / 'run.pickle'
     simulate(tessera, path, steps, words)
     expect_no_leak(tessera, path, steps)
-    found = ask(tessera, 'steps', path)
+    found = tessera.device('steps', path)
     snapshot = load(path) if steps <= 10 else None
     # Without momentum SGD allocates nothing: no event is in its ranges.
     names = ('ProfilerStep',) if 'sgd' in words else (STEP, 'ProfilerStep')
@@ -122,7 +105,6 @@ def check_simulated(tessera, work, steps, words):
         check_against_ranges(snapshot, found, name, steps)
     matched = {entry['name']: (entry['ranges'], entry['matched']) for entry in found['annotations']}
     expect('annotations', matched, dict.fromkeys(names, (steps, steps)))
-    path.unlink()
 
 
 def plant(snapshot, steps, place, own_stack):
@@ -164,13 +146,16 @@ def plant(snapshot, steps, place, own_stack):
     snapshot['device_traces'][0] = out
 
 
-def check_planted(tessera, work, place, own_stack, words=()):
+@cases('place, own_stack, words', [*((place, True, ()) for place in PLACES), *((place, False, ()) for place in PLACES[1:4]),
+                                   (0.5, True, ('--checkpoint', 'full'))])
+def test_planted(tessera, work, place, own_stack, words):
+    """The leak is found, also by the stack of what does not leak, and while checkpointing computes again."""
     path = work / 'run.pickle'
     simulate(tessera, path, PLANTED_STEPS, words)
-    snapshot, steps = load(path), ask(tessera, 'steps', path)['steps']
+    snapshot, steps = load(path), tessera.device('steps', path)['steps']
     plant(snapshot, steps, place, own_stack)
     path.write_bytes(pickle.dumps(snapshot, protocol=4))
-    found = ask(tessera, 'leaks', path)
+    found = tessera.device('leaks', path)
     expect('leaks', len(found['leaks']), 1)
     leak = found['leaks'][0]
     expect('the leak', {key: leak[key] for key in ('bytes_per_step', 'bytes', 'allocations', 'since_step')},
@@ -178,7 +163,6 @@ def check_planted(tessera, work, place, own_stack, words=()):
             'allocations': PLANTED_STEPS, 'since_step': 1})
     if own_stack:
         expect('its function', leak['frames'][1]['name'], 'remember')
-    path.unlink()
 
 
 # ---- Runs written here, in which loops are known ----
@@ -370,33 +354,45 @@ LOOPS = {
 }
 
 
-def check_loop(tessera, work, make, unit, whole, count):
+@cases('title', LOOPS)
+def test_loop(tessera, work, title):
+    make, unit, whole, count = LOOPS[title]
     path = work / 'loop.pickle'
     make().write(path)
-    found = ask(tessera, 'steps', path)
+    found = tessera.device('steps', path)
     expect('the word', found['unit'], unit)
     expect('whole ones, all', (found['whole_steps'], found['step_count']), (whole, count))
-    leaks = ask(tessera, 'leaks', path)
+    leaks = tessera.device('leaks', path)
     expect('leaks compare', (leaks['unit'], leaks['leaks']), (unit, []))
-    path.unlink()
 
 
-def check_warmup(tessera, work, make, steady, whole):
+WARM = {'equal passes whose memory grows are no warm-up': (lambda: growing(10), 10, 10),
+        'the first step makes the state of the optimizer': (lambda: stateful(6), 5, 6),
+        'the first step leaves the state that others replace': (lambda: replacing(6), 5, 6)}
+
+
+@cases('title', WARM)
+def test_warmup(tessera, work, title):
+    make, steady, whole = WARM[title]
     path = work / 'warm.pickle'
     make().write(path)
-    found = ask(tessera, 'steps', path)
+    found = tessera.device('steps', path)
     expect('steady and whole', (found['steady_steps'], found['whole_steps']), (steady, whole))
-    path.unlink()
 
 
-def check_categories(tessera, work, make):
+REPEATED = {'passes': lambda: forwards([40] * 6), 'passes that keep all': lambda: forwards([40] * 6, keeps=True),
+            'passes of which the last died': lambda: died(4), 'tokens': lambda: generation(8, prompt=False),
+            'a compiled model': lambda: compiled(5)}
+
+
+@cases('title', REPEATED)
+def test_categories(tessera, work, title):
     """What a line makes is for the same in every iteration."""
-    path, table = work / 'loop.pickle', work / 'loop.csv'
-    make().write(path)
-    steps = ask(tessera, 'steps', path)['steps']
-    subprocess.run([tessera, 'export', '-q', '-o', table, path], check=True)
+    path = work / 'loop.pickle'
+    REPEATED[title]().write(path)
+    steps = tessera.device('steps', path)['steps']
     found = [collections.Counter() for _ in steps]
-    for row in csv.DictReader(table.read_text(encoding='utf-8').splitlines()):
+    for row in tessera.allocations(path):
         for number, step in enumerate(steps):
             if step['whole'] and step['first_event'] <= int(row['birth_event']) <= step['last_event']:
                 found[number][row['allocated_at'], row['category']] += 1
@@ -404,43 +400,3 @@ def check_categories(tessera, work, make):
     expect('iterations', len(whole) > 1, True)
     for count in whole:
         expect('categories', count, whole[0])
-    path.unlink()
-    table.unlink()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    tests = [(f'the annotations of {name}', check_real_steps, (name, count))
-             for name, count in ANNOTATED.items()]
-    tests += [(f'no leak in {name}', check_real_leaks, (name, steps)) for name, steps in HEALTHY.items()]
-    tests += [('no leak in any real file', check_every_real_file, ())]
-    tests += [(f"{steps} simulated steps: {' '.join(words) or 'plain'}", check_simulated, (steps, words))
-              for words in SIMULATED for steps in (10, 50)]
-    tests += [(f'a leak at {place} of a step', check_planted, (place, True)) for place in PLACES]
-    tests += [(f'a leak at {place} of a step, by the stack of what does not leak', check_planted,
-               (place, False)) for place in PLACES[1:4]]
-    tests += [('a leak while checkpointing computes again', check_planted,
-               (0.5, True, ('--checkpoint', 'full')))]
-    tests += [(title, check_loop, given) for title, given in LOOPS.items()]
-    tests += [('equal passes whose memory grows are no warm-up', check_warmup, (lambda: growing(10), 10, 10)),
-              ('the first step makes the state of the optimizer', check_warmup,
-               (lambda: stateful(6), 5, 6)),
-              ('the first step leaves the state that others replace', check_warmup,
-               (lambda: replacing(6), 5, 6))]
-    tests += [(f'categories of {title}', check_categories, (make,))
-              for title, make in (('passes', lambda: forwards([40] * 6)),
-                                  ('passes that keep all', lambda: forwards([40] * 6, keeps=True)),
-                                  ('passes of which the last died', lambda: died(4)),
-                                  ('tokens', lambda: generation(8, prompt=False)),
-                                  ('a compiled model', lambda: compiled(5)))]
-    tessera = options.tessera.resolve()
-    return run_tests((title, lambda check=check, given=given: check(tessera, options.work, *given))
-                     for title, check, given in tests)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

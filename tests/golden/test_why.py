@@ -1,19 +1,11 @@
-#!/usr/bin/env python3
-"""The advice of `tessera why` about failed runs, checked by following it. Prints TAP.
-
-usage: why.py --tessera PATH --work FOLDER
+"""The advice of `tessera why` about failed runs, checked by following it.
 
 Runs are simulated on cards that are too small. Every change that `why --json` calls enough is then simulated on the
 same card, and has to fit; a setting that it calls not enough for the rest of the run has to fail. `why` and
 `whatif` only read the snapshot, as with a recorded run."""
-import argparse
-import json
-import pathlib
 import pickle
-import subprocess
-import sys
 
-from support import HERE, expect, load, run_tests
+from support import ROOT, cases, expect, load
 
 GIB, MIB = 1 << 30, 1 << 20
 # A model, its options, and the card's memory in percent of what the run reserves: from the first blocks of
@@ -42,11 +34,6 @@ RUNS = [('gpt2', {'batch': 8, 'attention': 'eager'}, (35, 50, 62, 75, 90, 97, 99
          (35, 62, 75, 85))]
 
 
-def ask(tessera, *words):
-    done = subprocess.run([tessera, *map(str, words)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)['devices']
-
-
 def words_of(options):
     return [word for key, value in options.items() for word in (f'--{key}', value)]
 
@@ -57,13 +44,12 @@ def size(capacity):
 
 def simulate(tessera, model, options, capacity=None):
     limit = ['--capacity', size(capacity)] if capacity else []
-    return ask(tessera, 'simulate', model, '--json', *words_of(options), *limit)[0]
+    return tessera.device('simulate', model, *words_of(options), *limit)
 
 
 def fail(tessera, path, model, options, capacity):
     """The snapshot of a run that does not fit."""
-    subprocess.run([tessera, 'simulate', model, *map(str, words_of(options)), '--capacity',
-                    size(capacity), '-q', '-o', path], stdout=subprocess.DEVNULL, check=True)
+    tessera.simulate(model, *words_of(options), '--capacity', size(capacity), out=path)
 
 
 def follow(advice, options):
@@ -90,14 +76,16 @@ def check_advice(tessera, path, device, model, options, capacity):
     return tried
 
 
-def check_run(tessera, work, model, options, percent):
+@cases('model, options, percent', [(model, options, percent) for model, options, percents in RUNS for percent in percents],
+       lambda value: ' '.join(map(str, value.values())) if isinstance(value, dict) else str(value))
+def test_run(tessera, work, model, options, percent):
     path = work / 'oom.pickle'
     whole = simulate(tessera, model, options)
     capacity = whole['peak_reserved_bytes'] * percent // 100
     truth = simulate(tessera, model, options, capacity)
     expect('fits', truth['fits'], False)
     fail(tessera, path, model, options, capacity)
-    device = ask(tessera, 'why', '--json', path)[0]
+    device = tessera.device('why', path)
     outlook = device['outlook']
     expect('phase', outlook['phase'], truth['out_of_memory']['phase'])
     if outlook['step'] is not None:
@@ -117,7 +105,7 @@ def check_run(tessera, work, model, options, percent):
         if not 0.85 * real < peak < 1.05 * real:
             raise AssertionError(f'expected to reach {peak}, and reaches {real}')
     # Another look at the failed request.
-    whatif = ask(tessera, 'whatif', '--json', path)[0]
+    whatif = tessera.device('whatif', path)
     recorded = [run for run in whatif['runs'] if run['recorded']]
     expect('recorded', [(run['fits'], run['failed_event']) for run in recorded],
            [(False, device['moment']['event'])])
@@ -128,11 +116,11 @@ def check_run(tessera, work, model, options, percent):
         expect('served', {run['settings'] for run in whatif['runs'] if run['fits']}, served)
 
 
-def check_readme(tessera, work):
+def test_readme(tessera, work):
     """The example of the README, to its end."""
     path, options = work / 'readme.pickle', {'batch': 8, 'attention': 'eager'}
     fail(tessera, path, 'gpt2', options, '6GiB')
-    device = ask(tessera, 'why', '--json', path)[0]
+    device = tessera.device('why', path)
     outlook = device['outlook']
     expect('basis', outlook['basis'], 'blocks')
     expect('blocks', (outlook['blocks_begun'], outlook['block_count']), (10, 12))
@@ -148,15 +136,13 @@ def check_readme(tessera, work):
 
 def check_shown(tessera, work):
     """What the README shows of it is what is printed; "..." stands for lines that it leaves out."""
-    example = next(part for part in (HERE.parent.parent / 'README.md').read_text().split('```')
+    example = next(part for part in (ROOT / 'README.md').read_text().split('```')
                    if '$ tessera why ' in part)
     commands = [part.splitlines() for part in example.split('$ ')[1:]]
     expect('commands', [lines[0].split()[:2] for lines in commands],
            [['tessera', 'simulate'], ['tessera', 'why'], ['tessera', 'simulate']])
     for first, *shown in commands:
-        done = subprocess.run([tessera, *first.split()[1:]], capture_output=True, text=True, check=True,
-                              cwd=work)
-        printed = iter(done.stdout.splitlines())
+        printed = iter(tessera.output(*first.split()[1:], cwd=work).splitlines())
         for line in shown:
             if line.strip() != '...' and line not in printed:
                 raise AssertionError(f'{first}: not printed here: {line}')
@@ -174,12 +160,11 @@ def write(path, snapshot):
     path.write_bytes(pickle.dumps(snapshot, protocol=4))
 
 
-def check_growth(tessera, work):
+def test_growth(tessera, work):
     """64 MiB a step that are never freed: settings only delay the failure."""
     path, cut = work / 'grow.pickle', work / 'cut.pickle'
-    subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '1', '--seq', '64', '--steps', '6', '-q',
-                    '-o', path], stdout=subprocess.DEVNULL, check=True)
-    snapshot, steps = load(path), ask(tessera, 'steps', '--json', path)[0]['steps']
+    tessera.simulate('gpt2', '--batch', 1, '--seq', 64, '--steps', 6, out=path)
+    snapshot, steps = load(path), tessera.device('steps', path)['steps']
     trace, segments = snapshot['device_traces'][0], snapshot['segments']
     address = max(segment['address'] + segment['total_size'] for segment in segments) + GIB
     firsts = {next(event for event in range(step['first_event'], step['last_event'])
@@ -201,18 +186,17 @@ def check_growth(tessera, work):
     snapshot['device_traces'][0] = out
     write(path, snapshot)
     # In the middle of the last step's forward.
-    begin = ask(tessera, 'steps', '--json', path)[0]['steps'][-1]['first_event']
+    begin = tessera.device('steps', path)['steps'][-1]['first_event']
     at = begin + 120
     while out[at]['action'] != 'alloc' or out[at]['size'] < 4096:
         at += 1
-    subprocess.run([tessera, 'trim', '--events', f'..{at - 1}', '-q', '-o', cut, path],
-                   stdout=subprocess.DEVNULL, check=True)
+    tessera.run('trim', '--events', f'..{at - 1}', '-q', '-o', cut, path)
     snapshot = load(cut)
     snapshot['device_traces'][0].append(out[at])
     insert_oom(snapshot, -1, 0)
     del snapshot['device_traces'][0][-2]
     write(cut, snapshot)
-    device = ask(tessera, 'why', '--json', cut)[0]
+    device = tessera.device('why', cut)
     expect('basis', device['outlook']['basis'], 'earlier_step')
     expect('growth', device['outlook']['step_growth_bytes'], 64 * MIB)
     changes = {entry['change']: entry['enough'] for entry in device['advice']}
@@ -220,28 +204,26 @@ def check_growth(tessera, work):
     expect('enough', [entry for entry in device['advice'] if entry['enough']], [])
 
 
-def check_devices(tessera, work):
+def test_devices(tessera, work):
     """Of two devices, the second failed: text says so first."""
     path = work / 'two.pickle'
     fail(tessera, path, 'gpt2', {'batch': 8, 'attention': 'eager'}, '6GiB')
     failed = load(path)
-    subprocess.run([tessera, 'simulate', 'gpt2', '-q', '-o', path], stdout=subprocess.DEVNULL,
-                   check=True)
+    tessera.simulate('gpt2', out=path)
     both = load(path)
     both['device_traces'] = [both['device_traces'][0], failed['device_traces'][0]]
     both['segments'] += [{**segment, 'device': 1} for segment in failed['segments']]
     write(path, both)
-    done = subprocess.run([tessera, 'why', path], capture_output=True, text=True, check=True)
-    heads = [line.split(':')[0] for line in done.stdout.splitlines() if line.startswith('Device ')]
+    text = tessera.output('why', path)
+    heads = [line.split(':')[0] for line in text.splitlines() if line.startswith('Device ')]
     expect('first', heads, ['Device 1', 'Device 0'])
-    expect('JSON', [entry['device'] for entry in ask(tessera, 'why', '--json', path)], [0, 1])
+    expect('JSON', [entry['device'] for entry in tessera.json('why', path)['devices']], [0, 1])
 
 
-def check_recovered(tessera, work):
+def test_recovered(tessera, work):
     """A failure that the program got over: the trace itself tells how it went on."""
     path = work / 'over.pickle'
-    subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '2', '-q', '-o', path],
-                   stdout=subprocess.DEVNULL, check=True)
+    tessera.simulate('gpt2', '--batch', 2, out=path)
     snapshot = load(path)
     trace = snapshot['device_traces'][0]
     at = next(i for i, event in enumerate(trace) if i > 500 and event['action'] == 'alloc')
@@ -252,36 +234,35 @@ def check_recovered(tessera, work):
     del trace[-2]
     trace += tail
     write(path, snapshot)
-    device = ask(tessera, 'why', '--json', path)[0]
+    device = tessera.device('why', path)
     expect('recovered', [entry['recovered'] for entry in device['ooms']], [True])
     expect('basis', device['outlook']['basis'], 'none')
     expect('enough', [entry for entry in device['advice'] if entry['enough']], [])
-    done = subprocess.run([tessera, 'why', path], capture_output=True, text=True, check=True)
-    expect('verdict', 'recovered' in done.stdout.splitlines()[1], True)
+    text = tessera.output('why', path)
+    expect('verdict', 'recovered' in text.splitlines()[1], True)
 
 
-def check_larger_than_card(tessera, work):
+def test_larger_than_card(tessera, work):
     """One request that no card of this size can serve."""
     path = work / 'large.pickle'
-    subprocess.run([tessera, 'simulate', 'gpt2', '-q', '-o', path], stdout=subprocess.DEVNULL,
-                   check=True)
+    tessera.simulate('gpt2', out=path)
     snapshot = load(path)
     insert_oom(snapshot, next(i for i, event in enumerate(snapshot['device_traces'][0])
                               if event['action'] == 'alloc'), 100 * MIB)
     snapshot['device_traces'][0][-1]['size'] = 400 * GIB
     write(path, snapshot)
-    device = ask(tessera, 'why', '--json', path)[0]
+    device = tessera.device('why', path)
     expect('beyond', device['beyond_settings'], True)
     expect('settings', [entry for entry in device['advice'] if entry['change'] == 'settings'], [])
-    recorded = [run for run in ask(tessera, 'whatif', '--json', path)[0]['runs'] if run['fits']]
+    recorded = [run for run in tessera.device('whatif', path)['runs'] if run['fits']]
     expect('fit', recorded, [])
 
 
-def check_states(tessera, work):
+def test_states(tessera, work):
     """The optimizer's state does not fit: that comes before how the memory lay."""
     path, options = work / 'states.pickle', {'dtype': 'bf16', 'seq': 128}
     fail(tessera, path, 'llama-3-8b', options, '50GiB')
-    device = ask(tessera, 'why', '--json', path)[0]
+    device = tessera.device('why', path)
     outlook = device['outlook']
     expect('phase', outlook['phase'], 'optimizer')
     expect('basis', outlook['basis'], 'optimizer_state')
@@ -289,11 +270,11 @@ def check_states(tessera, work):
     expect('asked', outlook['asked_bytes'] // MIB, 4 * 2 * parameters // MIB)
     expect('advice', [entry['change'] for entry in device['advice']], ['model'])
     expect('assumes', device['advice'][0]['assumes'], None)
-    text = subprocess.run([tessera, 'why', path], capture_output=True, text=True, check=True).stdout
+    text = tessera.output('why', path)
     expect('verdict', text.splitlines()[1].startswith('Parameters, gradients and optimizer state alone are '), True)
 
 
-def check_categories(tessera, work):
+def test_categories(tessera, work):
     """A first backward pass that is cut shows gradients of some parameters only: all the others are parameters
     nevertheless, not state of an optimizer that has not run. All three tie their embedding to the head: the head's
     gradient waits for the embedding's until the end. The simulation calls it temporary, since the sum of both becomes
@@ -305,7 +286,7 @@ def check_categories(tessera, work):
             ('gpt2-medium', 50257 * 1024, {'batch': 8, 'seq': 512, 'dtype': 'bf16'}, 80)):
         whole = simulate(tessera, model, options)
         fail(tessera, path, model, options, whole['peak_reserved_bytes'] * percent // 100)
-        device = ask(tessera, 'why', '--json', path)[0]
+        device = tessera.device('why', path)
         expect('a pass that is cut', device['outlook']['phase'] in ('backward', 'recompute'), True)
         expect('step', device['outlook']['step'], 1)
         held = {entry['category']: entry['bytes'] for entry in device['categories']}
@@ -320,33 +301,11 @@ def check_categories(tessera, work):
             raise AssertionError(f'{model}: gradients are {held["gradient"]:,}, not {gradients:,} bytes')
 
 
-def check_whole_steps(tessera, work):
+def test_whole_steps(tessera, work):
     """Whole steps show what an optimizer without state needs."""
     path, options = work / 'sgd.pickle', {'batch': 4, 'seq': 1024, 'optimizer': 'sgd'}
     whole = simulate(tessera, 'gpt2', options)
     fail(tessera, path, 'gpt2', options, whole['peak_reserved_bytes'] * 95 // 100)
-    device = ask(tessera, 'why', '--json', path)[0]
+    device = tessera.device('why', path)
     expect('step', device['outlook']['step'], 2)
     expect('no model', [entry for entry in device['advice'] if entry['change'] == 'model'], [])
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    tests = [('the example of the README', check_readme, ()), ('growth', check_growth, ()),
-             ('two devices', check_devices, ()), ('recovered', check_recovered, ()),
-             ('larger than the card', check_larger_than_card, ()),
-             ('optimizer state', check_states, ()), ('whole steps', check_whole_steps, ()),
-             ('categories', check_categories, ())]
-    tests += [(f"{model} {' '.join(map(str, given.values()))}, {percent} %", check_run,
-               (model, given, percent)) for model, given, percents in RUNS for percent in percents]
-    tessera = options.tessera.resolve()
-    return run_tests((title, lambda check=check, given=given: check(tessera, options.work, *given))
-                     for title, check, given in tests)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

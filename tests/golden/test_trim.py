@@ -1,18 +1,11 @@
-#!/usr/bin/env python3
-"""What `tessera trim` cuts out says of every moment what the whole says. Prints TAP.
+"""What `tessera trim` cuts out says of every moment what the whole says.
 
-usage: trim.py --tessera PATH --work FOLDER
-
-Windows are cut out of the snapshots that tests/cli/fixtures.py makes, and out of the real ones
-in ../shared next to the checkout; where those are absent, they are skipped."""
-import argparse
+Windows are cut out of the snapshots that tests/cli/fixtures.py makes, and out of real ones."""
 import functools
 import json
-import pathlib
-import subprocess
-import sys
 
-from support import SNAPSHOTS, expect, fixtures, load, run_tests, skip
+import pytest
+from support import SNAPSHOTS, Tessera, absent, cases, expect, load
 
 # Their traces cannot be replayed to their segments; what is left out of one can contradict less.
 CONTRADICTORY = ('hand-edited-trace', 'synthetic-mosaic-sample')
@@ -21,29 +14,22 @@ TOTALS = ('requested_bytes', 'allocated_bytes', 'active_bytes', 'reserved_bytes'
 ACTIVE = ('active_allocated', 'active_pending_free')
 
 
-class Tessera:
-    def __init__(self, binary, work):
-        self.binary, self.work, self.count = binary, work, 0
+class Trimmer(Tessera):
+    def __init__(self, tessera, work):
+        super().__init__(tessera)
+        self.work, self.count = work, 0
         # Of the whole file, which several windows ask the same.
         self.at_whole = functools.cache(self.at)
-        self.codes = functools.cache(lambda path: {
-            warning['code'] for warning in self.ask('info', path)['warnings']})
-
-    def run(self, *arguments):
-        return subprocess.run([self.binary, *map(str, arguments)], capture_output=True, check=False)
+        self.codes = functools.cache(lambda path: {warning['code'] for warning in self.ask('info', path)['warnings']})
 
     def ask(self, command, path, *options):
-        done = self.run(command, '--json', '--top', '0', *options, path)
-        if done.returncode:
-            raise AssertionError(f'{command}: exit {done.returncode}: {done.stderr.decode()}')
-        return json.loads(done.stdout)
+        return self.json(command, '--top', 0, *options, path)
 
     def trim(self, path, *options):
         """The window as its own file."""
         self.count += 1
         out = self.work / f'trimmed-{self.count}.pickle'
-        done = self.run('trim', '-q', '-o', out, *options, path)
-        expect('exit status', (done.returncode, done.stderr), (0, b''))
+        expect('errors', self.run('trim', '-q', '-o', out, *options, path).stderr, '')
         return out
 
     def at(self, path, device, event):
@@ -56,6 +42,11 @@ class Tessera:
         """Events by device, of those that have any."""
         return {entry['device']: entry['events'] for entry in self.ask('info', path)['devices']
                 if entry['events']}
+
+
+@pytest.fixture(scope='module')
+def trimmer(tessera, work):
+    return Trimmer(tessera, work)
 
 
 # ---- what is true of a trimmed file ----
@@ -112,109 +103,80 @@ def check_moments(tessera, whole, part, device, window):
         expect(f'stacks after event {first + event}', stacks_of(got), stacks_of(want))
 
 
-def windows_of(count, is_small):
-    """From first to last event: of the middle, and a single event; of small files more."""
-    third = count // 3
-    candidates = {(third, 2 * third), (third, third)}
-    if is_small:
-        candidates |= {(0, count - 1), (0, third), (2 * third, count - 1)}
-    return sorted(window for window in candidates if window[0] <= window[1] < count)
+WINDOWS = {'the middle': lambda count: (count // 3, 2 * (count // 3)), 'an event': lambda count: (count // 3,) * 2,
+           'all': lambda count: (0, count - 1), 'the first third': lambda count: (0, count // 3),
+           'the last third': lambda count: (2 * (count // 3), count - 1)}
+MADE = [('train', 0), ('two-devices', 0), ('two-devices', 1), ('oom', 0)]
 
 
-def check_window(tessera, whole, device, window):
-    part = tessera.trim(whole, '--device', device, '--events', f'{window[0]}..{window[1]}')
+def windows():
+    """(file, device, window): all windows of small files, two of large ones."""
+    yield from ((name, device, window) for name, device in MADE for window in WINDOWS)
+    if not SNAPSHOTS.is_dir():
+        yield absent(None, None, None)
+    for path in sorted(SNAPSHOTS.glob('*.pickle')):
+        if path.stem not in CONTRADICTORY:
+            for device, trace in enumerate(load(path)['device_traces']):
+                yield from ((path, device, window) for window in list(WINDOWS)[:5 if len(trace) < 100 else 2] if trace)
+
+
+@cases('path, device, window', list(windows()), lambda value: getattr(value, 'name', str(value)))
+def test_window(trimmer, made, path, device, window):
+    whole = made / f'{path}.pickle' if isinstance(path, str) else path
+    first, last = WINDOWS[window](trimmer.counts(whole)[device])
+    part = trimmer.trim(whole, '--device', device, '--events', f'{first}..{last}')
     check_file(part)
-    check_replay(tessera, part, whole)
-    check_moments(tessera, whole, part, device, window)
+    check_replay(trimmer, part, whole)
+    check_moments(trimmer, whole, part, device, (first, last))
     part.unlink()
 
 
 # ---- options ----
 
-def check_devices(tessera, whole):
+def test_devices(trimmer, made):
     """All devices unless one is named; a window of events is each device's own."""
-    part = tessera.trim(whole, '--events', '1..3')
-    expect('events', tessera.counts(part), {device: 3 for device in tessera.counts(whole)})
-    part = tessera.trim(whole, '--device', '1')
-    expect('events', tessera.counts(part), {1: tessera.counts(whole)[1]})
+    whole = made / 'two-devices.pickle'
+    part = trimmer.trim(whole, '--events', '1..3')
+    expect('events', trimmer.counts(part), {device: 3 for device in trimmer.counts(whole)})
+    part = trimmer.trim(whole, '--device', '1')
+    expect('events', trimmer.counts(part), {1: trimmer.counts(whole)[1]})
     snapshot = check_file(part)
     expect('devices of segments', {segment['device'] for segment in snapshot['segments']}, {1})
     expect('other traces', [len(trace) > 0 for trace in snapshot['device_traces'][:2]],
            [False, True])
 
 
-def check_time(tessera, whole):
+def test_time(trimmer, made):
     """From the first event that is not before a time to the last that is not after another."""
+    whole = made / 'train.pickle'
     times = [event['time_us'] for event in load(whole)['device_traces'][0]]
     first, last = len(times) // 4, len(times) // 2
     for low, high in ((times[first], times[last]), (times[first] - 1, times[last] + 1)):
-        part = tessera.trim(whole, '--time', f'{low}..{high}')
+        part = trimmer.trim(whole, '--time', f'{low}..{high}')
         got = [event['time_us'] for event in load(part)['device_traces'][0]]
         expect('times', got, times[first:last + 1])
-    check_moments(tessera, whole, part, 0, (first, last))
-    part = tessera.trim(whole, '--time', f'..{times[last]}')
-    expect('events', tessera.counts(part), {0: last + 1})
-    part = tessera.trim(whole, '--time', f'{times[first]}..')
-    expect('events', tessera.counts(part), {0: len(times) - first})
+    check_moments(trimmer, whole, part, 0, (first, last))
+    part = trimmer.trim(whole, '--time', f'..{times[last]}')
+    expect('events', trimmer.counts(part), {0: last + 1})
+    part = trimmer.trim(whole, '--time', f'{times[first]}..')
+    expect('events', trimmer.counts(part), {0: len(times) - first})
 
 
-def check_empty_window(tessera, whole):
-    out = tessera.work / 'nothing.pickle'
+def test_empty_window(trimmer, made):
+    whole = made / 'train.pickle'
+    out = trimmer.work / 'nothing.pickle'
     for window in (('--events', '1000000..1000001'), ('--time', '5..6')):
-        done = tessera.run('trim', '-o', out, *window, whole)
-        expect('exit status', done.returncode, 2)
-        expect('message', done.stderr.decode().count('the window contains no event'), 1)
+        done = trimmer.run('trim', '-o', out, *window, whole, status=2)
+        expect('message', done.stderr.count('the window contains no event'), 1)
         expect('a file is left', out.exists(), False)
 
 
-def check_trim_of_trim(tessera, whole):
+def test_trim_of_trim(trimmer, made):
     """A part of a part is that part of the whole."""
-    count = tessera.counts(whole)[0]
+    whole = made / 'train.pickle'
+    count = trimmer.counts(whole)[0]
     first, last = count // 4, count - 3
-    part = tessera.trim(whole, '--device', '0', '--events', f'{first}..{last}')
-    again = tessera.trim(part, '--events', f'5..{last - first - 4}')
-    check_replay(tessera, again, whole)
-    check_moments(tessera, whole, again, 0, (first + 5, last - 4))
-
-
-# ---- running ----
-
-def option_tests(tessera, folder):
-    train, two = folder / 'train.pickle', folder / 'two-devices.pickle'
-    yield 'devices', lambda: check_devices(tessera, two)
-    yield 'time', lambda: check_time(tessera, train)
-    yield 'a window without events', lambda: check_empty_window(tessera, train)
-    yield 'a part of a part', lambda: check_trim_of_trim(tessera, train)
-
-
-def window_tests(tessera, path):
-    for device, count in tessera.counts(path).items():
-        for window in windows_of(count, count < 100):
-            yield (f'{path.name} device {device} events {window[0]}..{window[1]}',
-                   lambda d=device, w=window: check_window(tessera, path, d, w))
-
-
-def tests(tessera, folder):
-    """(name, function) of every test."""
-    yield from option_tests(tessera, folder)
-    for name in ('train', 'two-devices', 'oom'):
-        yield from window_tests(tessera, folder / f'{name}.pickle')
-    if not SNAPSHOTS.is_dir():
-        yield 'real snapshots', skip('../shared is absent')
-    for path in sorted(SNAPSHOTS.glob('*.pickle')):
-        if path.stem not in CONTRADICTORY:
-            yield from window_tests(tessera, path)
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    folder = options.work / 'fixtures'
-    fixtures.write_all(folder)
-    return run_tests(tests(Tessera(options.tessera, options.work), folder))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+    part = trimmer.trim(whole, '--device', '0', '--events', f'{first}..{last}')
+    again = trimmer.trim(part, '--events', f'5..{last - first - 4}')
+    check_replay(trimmer, again, whole)
+    check_moments(trimmer, whole, again, 0, (first + 5, last - 4))

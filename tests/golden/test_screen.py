@@ -1,21 +1,12 @@
-#!/usr/bin/env python3
 """`peak` fits on a screen: at most 45 lines of at most 100 columns in terminals of several widths and in a pipe, no two
-rows of a table reading alike, and a tree that contains each row once and adds up. Prints TAP.
+rows of a table reading alike, and a tree that contains each row once and adds up.
 
-usage: screen.py --tessera PATH --work FOLDER
-
-The files are simulated runs, and the real snapshots in ../shared next to the checkout; where those are absent, their
-tests are skipped and say so."""
-import argparse
-import functools
-import json
+The files are simulated runs, and real snapshots."""
 import os
-import pathlib
 import re
-import subprocess
-import sys
 
-from support import SNAPSHOTS, expect, run_tests, skip
+import pytest
+from support import cases, expect, real
 
 LINES, COLUMNS = 45, 100
 WIDTHS = (60, 80, 100, 120, 200, None)  # None: a pipe
@@ -35,12 +26,21 @@ SIMULATED = {
 }
 
 
-def run(tessera, path, *options, columns=COLUMNS):
-    env = {key: value for key, value in os.environ.items() if key != 'COLUMNS'}
-    if columns:
-        env['COLUMNS'] = str(columns)
-    return subprocess.run([tessera, 'peak', *options, path], stdin=subprocess.DEVNULL, check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env).stdout
+@pytest.fixture
+def path(tessera, work, given):
+    """A simulated run, by its name, or a real snapshot."""
+    if not isinstance(given, str):
+        return given
+    made = work / f'{given}.pickle'
+    return made if made.exists() else tessera.simulate(*SIMULATED[given], out=made)
+
+
+each = cases('given', [*SIMULATED, *real('*.pickle', '*.html')])
+
+
+def peak(tessera, path, *options, columns=COLUMNS):
+    stated = {'COLUMNS': str(columns)} if columns else {}
+    return tessera.output('peak', *options, path, env={**os.environ, **stated})
 
 
 def labels_of(lines):
@@ -62,16 +62,17 @@ def labels_of(lines):
         yield table
 
 
-def check_screen(tessera, path):
+@each
+def test_screen(tessera, path):
     for columns in WIDTHS:
-        lines = run(tessera, path, columns=columns).splitlines()
+        lines = peak(tessera, path, columns=columns).splitlines()
         several = sum(line.startswith('Device') for line in lines) > 1
         if columns != 60 and not several:  # on a narrow terminal names have their own lines; several devices are long
             assert len(lines) <= LINES, f'{len(lines)} lines at {columns}'
         widest = max(lines, key=len)
         assert len(widest) <= min(columns or COLUMNS, COLUMNS), f'{len(widest)} columns at {columns}: {widest}'
         for options in ((), ('--top', '0')):
-            tables = list(labels_of(run(tessera, path, *options, columns=columns).splitlines()))
+            tables = list(labels_of(peak(tessera, path, *options, columns=columns).splitlines()))
             assert tables, f'no table at {columns}'
             for labels in tables:
                 assert labels and all(labels), labels
@@ -121,10 +122,11 @@ def check_sums(tree):
         assert abs(sum(other[1] for other in below) - size) <= 0.01 * size + 1, 'bytes of a branch'
 
 
-def check_file(tessera, path):
-    text = run(tessera, path)
+@each
+def test_tree(tessera, path):
+    text = peak(tessera, path)
     lines = text.splitlines()
-    answer = json.loads(run(tessera, path, '--json', '--top', '10'))
+    answer = tessera.json('peak', '--top', 10, path)
     devices = [device for device in answer['devices'] if any(stack['frames'] for stack in device['stacks'])]
     trees = list(trees_of(lines))
     if len(answer['devices']) > 1:
@@ -139,44 +141,15 @@ def check_file(tessera, path):
         check_sums(tree)
 
 
-def check_paths(tessera, path):
+@cases('given', real('*.pickle', '*.html'))
+def test_paths(tessera, path):
     """No absolute path but the folder that the header names; -v has them, and every stack."""
     inside = False
-    for line in run(tessera, path).splitlines():
+    for line in peak(tessera, path).splitlines():
         if inside and re.search(r'  /\S+/\S+\.py:\d', line):
             raise AssertionError(f'an absolute path: {line}')
         inside = inside or 'stacks of these rows' in line
-    text = run(tessera, path, '-v')
-    stacks = json.loads(run(tessera, path, '--json', '--top', '10'))['devices']
+    text = peak(tessera, path, '-v')
+    stacks = tessera.json('peak', '--top', 10, path)['devices']
     full = sum(1 for device in stacks for stack in device['stacks'] if stack['frames'])
     assert len(re.findall(r'^#\d+  ', text, re.M)) >= full, 'a stack is missing in -v'
-
-
-def tests(tessera, work):
-    for name, words in SIMULATED.items():
-        path = work / f'{name}.pickle'
-        subprocess.run([tessera, 'simulate', '-q', *words, '-o', path], check=True, stdout=subprocess.DEVNULL)
-        yield f'peak of a simulated {name} fits on a screen', functools.partial(check_screen, tessera, path)
-        yield f'tree of a simulated {name}', functools.partial(check_file, tessera, path)
-    if not SNAPSHOTS.is_dir():
-        yield 'peak of real snapshots', skip(f'{SNAPSHOTS} is absent')
-        return
-    for path in sorted(SNAPSHOTS.iterdir()):
-        if path.suffix not in ('.pickle', '.html'):
-            continue
-        yield f'peak of {path.name} fits on a screen', functools.partial(check_screen, tessera, path)
-        yield f'tree of {path.name}', functools.partial(check_file, tessera, path)
-        yield f'paths of {path.name}', functools.partial(check_paths, tessera, path)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    return run_tests(tests(options.tessera, options.work))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

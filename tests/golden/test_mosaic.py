@@ -1,22 +1,14 @@
-#!/usr/bin/env python3
-"""Drop-ins print what Mosaic printed, byte for byte. Prints TAP.
-
-usage: mosaic.py --tessera PATH --work FOLDER
+"""Drop-ins print what Mosaic printed, byte for byte.
 
 JSON is compared with what Python's json module writes of the same pickle, and annotations with
 what repr() says of them: of odd snapshots made here, in all protocols, and of real ones.
-Everything else is compared with what Mosaic itself printed, of real snapshots. Those, and
-Mosaic's output, are in ../shared next to the checkout; where they are absent, that is skipped."""
-import argparse
+Everything else is compared with what Mosaic itself printed, of real snapshots."""
 import json
-import pathlib
 import pickle
 import re
-import shutil
-import subprocess
-import sys
 
-from support import SHARED, SNAPSHOTS, load, run_tests, skip
+import pytest
+from support import SHARED, SNAPSHOTS, Tessera, absent, cases, load, real
 
 MOSAIC = SHARED / 'expected' / 'mosaic'
 LARGE = 'train-ctx1024-torch2.11.pickle'
@@ -36,11 +28,8 @@ OF_ONE = {
 
 def run(tessera, words, cwd):
     """Standard output and error of a drop-in, started by its link."""
-    done = subprocess.run([tessera.parent / words[0], *words[1:]], cwd=cwd, capture_output=True,
-                          check=False)
-    if done.returncode != 0:
-        raise AssertionError(f'exit {done.returncode}: {done.stderr.decode()}')
-    return done.stdout.decode(), done.stderr.decode()
+    done = Tessera(tessera.path.parent / words[0], is_link=True).run(*words[1:], cwd=cwd)
+    return done.stdout, done.stderr
 
 
 def expect_same(what, got, want):
@@ -87,31 +76,27 @@ def window_of(path):
     return words
 
 
-def moments(tessera):
-    for path in sorted((MOSAIC / '_at').glob('*.out')):
-        words = [PEAK if path.stem.startswith('peak') else 'mosaic_get_memory_usage',
-                 '--snapshot', LARGE]
-        named = re.match(r'(?:usage|peak-until)-(\w+_\d+)-(\w+)$', path.stem)
-        if named:
-            words += ['--allocation', named[1], '--action', named[2]]
-        else:
-            words += window_of(path.with_suffix('.args'))
-        yield path.stem, lambda words=words, path=path: check_printed(tessera, words, path)
+def moment(path):
+    """The words of the command that printed it."""
+    named = re.match(r'(?:usage|peak-until)-(\w+_\d+)-(\w+)$', path.stem)
+    return [PEAK if path.stem.startswith('peak') else 'mosaic_get_memory_usage', '--snapshot', LARGE,
+            *(['--allocation', named[1], '--action', named[2]] if named else window_of(path.with_suffix('.args')))]
 
 
-def printed(tessera):
+def printed():
     for kind, command in OF_ONE.items():
         for path in sorted(MOSAIC.glob(f'[!_]*/{kind}.out')):
-            name = path.parent.name
-            words = [*command, '--snapshot', f'{name}.pickle']
-            yield f'{kind} {name}', lambda words=words, path=path: check_printed(
-                tessera, words, path)
-    yield from moments(tessera)
-    for name, (base, newer) in DIFFS.items():
-        words = ['mosaic_get_memory_usage_diff', '--snapshot_base', f'{base}.pickle',
-                 '--snapshot_diff', f'{newer}.pickle']
-        path = MOSAIC / '_pairs' / f'{name}.out'
-        yield name, lambda words=words, path=path: check_printed(tessera, words, path, True)
+            yield f'{kind} {path.parent.name}', [*command, '--snapshot', f'{path.parent.name}.pickle'], path
+    for path in sorted((MOSAIC / '_at').glob('*.out')):
+        yield path.stem, moment(path), path
+    for name, (base, newer) in DIFFS.items() if MOSAIC.is_dir() else ():
+        yield name, ['mosaic_get_memory_usage_diff', '--snapshot_base', f'{base}.pickle', '--snapshot_diff',
+                     f'{newer}.pickle'], MOSAIC / '_pairs' / f'{name}.out'
+
+
+@pytest.mark.parametrize('words, path', [pytest.param(words, path, id=title) for title, words, path in printed()] or [absent(None, None)])
+def test_printed(tessera, words, path):
+    check_printed(tessera, words, path, path.stem in DIFFS)
 
 
 # ---- what Python would write ----
@@ -157,46 +142,35 @@ def odd_snapshot():
             'device_traces': [[event, plain, late], []], 'segments': [segment]}
 
 
-def made_here(tessera, work):
-    for protocol in range(6):
-        path = work / f'odd-{protocol}.pickle'
-        path.write_bytes(pickle.dumps(odd_snapshot(), protocol=protocol))
-        yield f'JSON of protocol {protocol}', lambda path=path: check_json(tessera, path, work)
-        yield f'repr of protocol {protocol}', lambda path=path: check_repr(tessera, path, work)
+@pytest.fixture(params=range(6))
+def odd(work, request):
+    path = work / f'odd-{request.param}.pickle'
+    path.write_bytes(pickle.dumps(odd_snapshot(), protocol=request.param))
+    return path
+
+
+def test_json(tessera, work, odd):
+    check_json(tessera, odd, work)
+
+
+def test_repr(tessera, work, odd):
+    check_repr(tessera, odd, work)
+
+
+def test_json_of_json(tessera, work):
     path = work / 'odd.json'
     path.write_text(json.dumps(odd_snapshot()))
-    want = json.dumps(odd_snapshot(), indent=4)
-    yield 'JSON of JSON', lambda: check_json(tessera, path, work, want)
+    check_json(tessera, path, work, json.dumps(odd_snapshot(), indent=4))
 
 
-def read_by_python(tessera, work):
-    for path in sorted(SNAPSHOTS.glob('*.pickle')):
-        if path.stat().st_size < 1 << 20:
-            yield f'JSON of {path.name}', lambda path=path: check_json(tessera, path, work)
-    for path in sorted((MOSAIC / '_json').glob('*.json')):
-        name = SNAPSHOTS / f'{path.stem}.pickle'
-        yield f"Mosaic's {path.name}", lambda path=path, name=name: check_json(
-            tessera, name, work, path.read_text())
+SMALL = [path for path in real() if SHARED.is_dir() and path.stat().st_size < 1 << 20]
 
 
-def tests(tessera, work):
-    yield from made_here(tessera, work)
-    if SHARED.is_dir():
-        yield from printed(tessera)
-        yield from read_by_python(tessera, work)
-    else:
-        yield 'real snapshots', skip('../shared is absent')
+@cases('path', SMALL or [absent(None)])
+def test_json_of_real(tessera, work, path):
+    check_json(tessera, path, work)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True, type=pathlib.Path)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
-    shutil.rmtree(arguments.work, ignore_errors=True)
-    arguments.work.mkdir(parents=True)
-    return run_tests(tests(arguments.tessera.resolve(), arguments.work.resolve()))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+@cases('path', sorted((MOSAIC / '_json').glob('*.json')) or [absent(None)])
+def test_json_of_mosaic(tessera, work, path):
+    check_json(tessera, SNAPSHOTS / f'{path.stem}.pickle', work, path.read_text())
