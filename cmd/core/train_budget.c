@@ -77,7 +77,7 @@ static int find(cli_session *session, const char *name, bool is_member, const ts
 int cli_train_plan(cli_session *session, const char *name, bool is_member) {
   tsr_params *own = session->options->own;
   const char *words = tsr_params_text(own, "allow");
-  unsigned allow = TSR_ALLOW_DEFAULT & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
+  unsigned allow = tsr_allow_default() & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
   if (words && tsr_allow_parse(words, &allow, &session->error))
     return cli_usage_error(session->options->command, "%s", session->error.message);
   bool is_decided = tsr_params_has(own, "plan") || tsr_params_has(own, "resume") ||

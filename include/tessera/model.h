@@ -82,8 +82,8 @@ typedef enum tsr_simulate_attention {
   TSR_ATTENTION_SDPA, /* what scaled_dot_product_attention chooses on an A100 */
   TSR_ATTENTION_EAGER,
   TSR_ATTENTION_FLASH,
-  TSR_ATTENTION_CHUNKED,  /* attention_chunk query rows at a time */
-  TSR_ATTENTION_EFFICIENT /* the memory-efficient kernel, which cards before Ampere use */
+  TSR_ATTENTION_EFFICIENT, /* the memory-efficient kernel, which cards before Ampere use */
+  TSR_ATTENTION_CHUNKED    /* attention_chunk query rows at a time */
 } tsr_simulate_attention;
 
 /* Where tensors are kept while no kernel needs them. */

@@ -81,6 +81,17 @@ typedef struct tsr_parameter_type {
 /* The number that `choices` ask for: "chunked:N" is typed as chunked:64. */
 #define TSR_CHOICE_NUMBER 'N'
 
+/* What kind of field of tsr_simulate_options holds an option of a run. */
+typedef enum tsr_option_storage {
+  TSR_STORED_NONE, /* the parameter is not an option of a run */
+  TSR_STORED_COUNT, /* uint64_t, of a COUNT; of a CHOICE: the number of "word:N", and 0 for other words */
+  TSR_STORED_REAL,    /* double; of a COUNT, or of a TEXT that is a number */
+  TSR_STORED_FLAG,    /* bool; of a CHOICE: whether it is the second word */
+  TSR_STORED_WORD,    /* an enum whose values are in the order of the words of a CHOICE */
+  TSR_STORED_OFFLOAD, /* tsr_offload, of a TEXT */
+  TSR_STORED_IN_PLACE /* unsigned: flags of tsr_in_place, of a TEXT */
+} tsr_option_storage;
+
 typedef struct tsr_parameter {
   const char *name;   /* in Python, JSON and MCP: "time_us" */
   const char *option; /* on the command line; NULL: the name */
@@ -102,6 +113,10 @@ typedef struct tsr_parameter {
   bool may_be_absent;             /* of a FILE: one that does not exist counts as empty */
   const char *written_with;       /* of a FILE: the FLAG with which the caller writes it instead */
   bool is_optional;               /* of an operand: not required after all */
+  /* Of an option of a run: the offset of its field in tsr_simulate_options, and of a WORD with a number, "chunked:N", that of
+   * the number's uint64_t (else 0). */
+  tsr_option_storage stored;
+  size_t stored_at, number_at;
 } tsr_parameter;
 
 /* A command line, and what it does. */

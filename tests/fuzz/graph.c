@@ -27,7 +27,7 @@ static void simulate(const tsr_model *model, const char *checkpoint, const char 
 static void plan(const tsr_model *model) {
   tsr_simulate_options how = {.struct_bytes = sizeof how, .steps = 2};
   tsr_planning_options options = {
-      .struct_bytes = sizeof options, .allow = TSR_ALLOW_DEFAULT, .how = &how};
+      .struct_bytes = sizeof options, .allow = tsr_allow_default(), .how = &how};
   tsr_planning *planning = NULL;
   tsr_planned planned = {.budget_bytes = 0};
   tsr_error error = {0};

@@ -109,7 +109,7 @@ static void check_budgets(size_t index, unsigned allow) {
 static void test_less_memory_takes_no_less_time(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i += IS_SANITIZED ? 5 : 1) {
-    check_budgets(i, TSR_ALLOW_DEFAULT);
+    check_budgets(i, tsr_allow_default());
     if (i % 2) check_budgets(i, TSR_ALLOW_KERNELS | TSR_ALLOW_LOSS_CHUNK | TSR_ALLOW_RECOMPUTE);
   }
 }
@@ -144,7 +144,7 @@ static void check_cards(const char *name, const char *plan_text, const char *gpu
   (void)snprintf(text, sizeof text, plan_text, (unsigned long long)ranks);
   tsr_model *model = model_named(name);
   tsr_run_plan *plan = plan_of(text);
-  tsr_planning *planning = begin(model, plan, &how, TSR_ALLOW_DEFAULT);
+  tsr_planning *planning = begin(model, plan, &how, tsr_allow_default());
   tsr_planned before = {.verdict = TSR_PLANNING_DOES_NOT_FIT};
   uint64_t most = 0;
   for (size_t i = 0; i < RANK_BUDGETS; i += IS_SANITIZED ? 7 : 1) {
@@ -187,9 +187,9 @@ static void test_keeps_the_stage(void **state) {
     const char *plan;
     unsigned allow;
     uint64_t stage;
-  } kept[] = {{"{\"ranks\":4,\"version\":1,\"zero\":1}", TSR_ALLOW_DEFAULT, 1},
-              {"{\"ranks\":4,\"version\":1}", TSR_ALLOW_DEFAULT & ~TSR_ALLOW_ZERO, 0},
-              {"{\"ranks\":1,\"version\":1}", TSR_ALLOW_DEFAULT, 0}};
+  } kept[] = {{"{\"ranks\":4,\"version\":1,\"zero\":1}", 63u | TSR_ALLOW_ZERO, 1},
+              {"{\"ranks\":4,\"version\":1}", 63u, 0},
+              {"{\"ranks\":1,\"version\":1}", 63u | TSR_ALLOW_ZERO, 0}};
   (void)state;
   tsr_model *model = model_named("gpt2-bytes");
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -223,7 +223,7 @@ static void check_bounds(const char *name, const char *plan_text, double link_by
   how.link_bytes_per_s = link_bytes_per_s;
   tsr_model *model = model_named(name);
   tsr_run_plan *plan = plan_of(plan_text);
-  tsr_planning *planning = begin(model, plan, &how, TSR_ALLOW_DEFAULT);
+  tsr_planning *planning = begin(model, plan, &how, tsr_allow_default());
   tsr_error error;
   assert_int_equal(tsr__planner_list_ways(planning, &error), 0);
   assert_true(planning->ways.count > 100);
@@ -312,7 +312,7 @@ static void test_finds_what_is_free(void **state) {
   how.gpu = "t4";
   tsr_model *model = model_named("gpt2");
   tsr_planning *planning =
-      begin(model, NULL, &how, TSR_ALLOW_DEFAULT & ~(unsigned)TSR_ALLOW_OFFLOAD);
+      begin(model, NULL, &how, tsr_allow_default() & ~(unsigned)TSR_ALLOW_OFFLOAD);
   tsr_planned planned;
   tsr_error error;
   assert_int_equal(tsr_planning_solve(planning, UINT64_C(3) << 30, &planned, &error), 0);
@@ -334,10 +334,10 @@ static void test_reads_what_is_allowed(void **state) {
   assert_int_equal(tsr_allow_parse("zero", &allow, &error), 0);
   assert_int_equal(allow, TSR_ALLOW_ZERO);
   assert_int_equal(tsr_allow_parse("all", &allow, &error), 0);
-  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
+  assert_int_equal(allow, tsr_allow_default() | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
   assert_int_equal(tsr_allow_parse("recompute,", &allow, &error), TSR_ERROR_ARGUMENT);
   assert_int_equal(tsr_allow_parse("fsdp", &allow, &error), TSR_ERROR_ARGUMENT);
-  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
+  assert_int_equal(allow, tsr_allow_default() | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
 }
 
 /* The cheapest bytes first, the last tensor in part. */
@@ -369,7 +369,7 @@ static void check_way(tsr_planning *p, const tsr__way *way, size_t *checked) {
     tsr_run_plan_cost cost;
     tsr_error error;
     if (i % EACH_SIMULATED && i + 1 < way->candidates.count) continue;
-    assert_int_equal(tsr__planner_measure(p, c->root, &cost, &error), 0);
+    assert_int_equal(tsr__planner_measure(p, c->plan, &cost, &error), 0);
     if (!cost.is_possible) continue;
     if (c->least_bytes - c->least_bytes / 50 > cost.reserved_bytes)
       fail_msg("%llu are not the least of %llu", (unsigned long long)c->least_bytes,
@@ -389,7 +389,7 @@ static size_t check_ways(size_t at, const char *text) {
   how.sequence = cases[at].sequence;
   how.steps = 2;
   how.gpu = cases[at].gpu;
-  tsr_planning *p = begin(model, plan, &how, TSR_ALLOW_DEFAULT | TSR_ALLOW_NARROW);
+  tsr_planning *p = begin(model, plan, &how, tsr_allow_default() | TSR_ALLOW_NARROW);
   for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
     tsr_planned planned;
     tsr_error error;

@@ -31,9 +31,10 @@ extern "C" {
 #define TSR_ALLOW_PRECISION   64u  /* numbers of 16 bits: results differ */
 #define TSR_ALLOW_NARROW      128u /* what backward needs in 8 or 16 bits until then: the same */
 #define TSR_ALLOW_ZERO        256u /* ranks keep parts: ZeRO's stage, unless the plan has one */
-#define TSR_ALLOW_DEFAULT     (63u | TSR_ALLOW_ZERO)
-/* Read "recompute,offload": the words above; "all" is all of them, "none" none. TSR_ERROR_ARGUMENT, with `*out`
- * untouched, for another word. */
+/* Everything that leaves results as they are, but for rounding. */
+unsigned tsr_allow_default(void);
+/* Read "recompute,offload": words of the table of techniques, in the order of the flags above; "all" is all of them,
+ * "none" none. TSR_ERROR_ARGUMENT, with `*out` untouched, for another word. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 
 #define TSR_ALLOW_WORDS \
@@ -192,7 +193,7 @@ void tsr_front_release(tsr_front *front);
     "hf", "deepspeed", "fsdp2", "torchtitan", "megatron", "env", "tessera", NULL \
   }
 /* What a plan for this target may change at most, as TSR_ALLOW flags: the default, without what the target cannot express.
- * TSR_ALLOW_DEFAULT for a target that is not known. */
+ * tsr_allow_default() for a target that is not known. */
 unsigned tsr_target_allows(const char *target, const tsr_model *model);
 /* Write a plan as what can be pasted: TrainingArguments of transformers (hf), JSON of DeepSpeed, Python (fsdp2), TOML
  * (torchtitan), variables (env), or the plan file. Comments say what it takes, what cannot be said and what comes nearest.

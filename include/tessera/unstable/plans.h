@@ -78,17 +78,17 @@ int tsr_run_plan_explain(const tsr_run_plan *plan, const tsr_model *model,
                          tsr_error *error);
 /* ---- Every technique, for one model ---- */
 
-/* A technique: what is chosen, as words and as keys of a plan. Texts are constants. */
+/* A technique: what is chosen, as words and as keys of a plan. */
 typedef struct tsr_technique {
-  const char *name;
-  const char *choice;      /* {"gelu":"fused"} */
+  char name[96];
+  char choice[96];         /* {"gelu":"fused"} */
   bool is_free;            /* it takes no more operations, and no copies */
   tsr_run_plan_cost alone; /* of the plan with this one added */
   tsr_run_plan_cost
       so_far; /* with this one and those before it; of two that exclude one another, the later */
 } tsr_technique;
 
-#define TSR_TECHNIQUES 20
+#define TSR_TECHNIQUES 32
 
 typedef struct tsr_techniques {
   tsr_run_plan_cost without; /* the plan as it was given */

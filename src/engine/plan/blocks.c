@@ -25,6 +25,13 @@ enum { NAMES = 60, MOST_SETS = 128, SLOTS = 4096, SLOT_BLOCKS = 200000 };
 /* Saved tensors, as a set of names: bits. */
 typedef uint64_t name_set;
 
+/* A choice for a block: all of it is run again, or some saved tensors. */
+typedef struct fragment {
+  tsr_simulate_checkpoint checkpoint;
+  name_set names;       /* recomputed */
+  tsr_saved_place rest; /* where the other tensors are until backward */
+} fragment;
+
 typedef struct set_gain {
   name_set names;
   double gain; /* bytes in a second, when it was last looked at; infinite at first */
@@ -39,17 +46,22 @@ typedef struct option_facts {
 /* What can be chosen for a block. It depends on types, kernels and the micro-batch, and not on the loss, the optimizer, or where parameters
  * are: ways that differ in those alone share it. To find it takes a hundred surveys. */
 struct tsr__block_options {
-  json_t *key; /* what it depends on; owned */
+  /* What they depend on: the plan without other choices, which is owned; where activations are, the micro-batch, and
+   * whether tensors are kept in fewer bits. */
+  tsr_run_plan *key;
+  tsr_space activations;
+  uint64_t batch;
+  bool narrows;
   char names[NAMES][64];
   size_t name_count;
-  json_t *fragments[1 + TSR__PLANNER_OPTIONS]; /* of a range; the first is NULL: keep. Owned */
+  fragment fragments[1 + TSR__PLANNER_OPTIONS]; /* the first keeps all */
   size_t count;
 };
 
 typedef struct chooser {
   tsr_planning *planning;
   tsr__way *way;
-  json_t *root;                  /* the way's plan, of one micro-batch; owned */
+  tsr_run_plan *plan;            /* the way's, of one micro-batch; owned */
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
   struct tsr__block_options *of; /* the planning's */
@@ -67,8 +79,7 @@ typedef struct chooser {
 
 void tsr__block_options_free(struct tsr__block_options *options) {
   if (!options) return;
-  for (size_t i = 0; i < options->count; i++) json_decref(options->fragments[i]);
-  json_decref(options->key);
+  tsr_run_plan_free(options->key);
   tsr__free(options);
 }
 
@@ -107,59 +118,48 @@ static int list_sets(chooser *c, const tsr_simulate_options *options, tsr_error 
   return 0;
 }
 
-/* `rest`: where what is not computed again is kept, as a place of a plan; NULL: as it is. */
-static json_t *fragment_of(const chooser *c, name_set names, const char *rest) {
-  json_t *fragment = json_object(), *saved = json_object();
-  bool ok = fragment && saved;
-  for (size_t i = 0; ok && i < c->of->name_count; i++) {
-    const char *place = names & (name_set)1 << i ? "recompute" : rest;
-    if (place) ok = json_object_set_new(saved, c->of->names[i], json_string(place)) == 0;
-  }
-  if (ok) ok = json_object_set(fragment, "saved", saved) == 0;
-  json_decref(saved);
-  if (ok) return fragment;
-  json_decref(fragment);
-  return NULL;
-}
-
 /* ---- what they take ---- */
 
-static json_t *range_of(const json_t *fragment, size_t first, size_t last) {
+static const fragment keep = {TSR_CHECKPOINT_NONE, 0, TSR_SAVED_KEEP};
+
+/* Add the choice for blocks first to last; every:K for a segment of K. A fragment that keeps all adds nothing. */
+static bool add_range(const chooser *c, tsr_run_plan *plan, const fragment *f, uint64_t every,
+                      size_t first, size_t last) {
+  tsr_saved_choice saved[NAMES];
+  tsr_block_choice choice = {.first = first,
+                             .last = last,
+                             .checkpoint = f->checkpoint,
+                             .checkpoint_every = every,
+                             .saved = saved};
+  bool has_rest = f->rest != TSR_SAVED_KEEP;
   assert(first <= last);
-  json_t *range = json_deep_copy(fragment);
-  bool ok = range && json_object_set_new(range, "first", json_integer((json_int_t)first)) == 0;
-  ok = ok && json_object_set_new(range, "last", json_integer((json_int_t)last)) == 0;
-  if (ok) return range;
-  json_decref(range);
-  return NULL;
+  for (size_t i = 0; (f->names || has_rest) && i < c->of->name_count; i++) {
+    bool is_again = f->names >> i & 1;
+    if (is_again || has_rest)
+      saved[choice.saved_count++] =
+          (tsr_saved_choice){c->of->names[i], is_again ? TSR_SAVED_RECOMPUTE : f->rest};
+  }
+  if (choice.checkpoint == TSR_CHECKPOINT_NONE && !choice.saved_count) return true;
+  return tsr__run_plan_add_blocks(plan, &choice);
 }
 
-/* The way's plan with the fragment for all of `layers` blocks. */
-static json_t *plan_with(const chooser *c, const json_t *fragment, size_t layers) {
-  json_t *root = json_copy(c->root), *list = json_array();
-  bool ok = root && list;
-  if (ok && fragment) ok = json_array_append_new(list, range_of(fragment, 0, layers - 1)) == 0;
-  if (ok && fragment) ok = json_object_set(root, "blocks", list) == 0;
-  json_decref(list);
-  if (ok) return root;
-  json_decref(root);
-  return NULL;
-}
-
-static int survey_with(const chooser *c, const json_t *fragment, uint64_t layers, tsr__survey *out,
+/* Survey the way's plan with the fragment for all of `layers` blocks. */
+static int survey_with(const chooser *c, const fragment *f, uint64_t layers, tsr__survey *out,
                        bool *is_possible, tsr_error *error) {
-  json_t *root = plan_with(c, fragment, layers);
+  tsr_run_plan *plan = tsr__run_plan_copy(c->plan);
+  int status = 0;
   *is_possible = false;
-  if (!root) return tsr__fail_memory(error);
-  int status = tsr__planner_survey(c->planning, root, layers, c->batch, out, is_possible, error);
-  json_decref(root);
+  if (!plan || !add_range(c, plan, f, 0, 0, layers - 1)) status = tsr__fail_memory(error);
+  if (status == 0)
+    status = tsr__planner_survey(c->planning, plan, layers, c->batch, out, is_possible, error);
+  tsr_run_plan_free(plan);
   return status;
 }
 
-static int facts_with(const chooser *c, const json_t *fragment, option_facts *out,
-                      bool *is_possible, tsr_error *error) {
+static int facts_with(const chooser *c, const fragment *f, option_facts *out, bool *is_possible,
+                      tsr_error *error) {
   tsr__survey survey;
-  int status = survey_with(c, fragment, 2, &survey, is_possible, error);
+  int status = survey_with(c, f, 2, &survey, is_possible, error);
   if (status || !*is_possible) return status;
   *out = (option_facts){survey.forward_bytes, 0};
   for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) out->seconds += survey.cost.phase_s[i];
@@ -171,11 +171,12 @@ static int facts_with(const chooser *c, const json_t *fragment, option_facts *ou
 static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
   tsr__survey s[4]; /* of two and of three blocks that keep all, and that are run again */
   size_t count = 0;
-  json_t *full = json_pack("{s:s}", "checkpoint", "full");
-  int status = full ? 0 : tsr__fail_memory(error);
+  const fragment full = {.checkpoint = TSR_CHECKPOINT_FULL};
+  int status = 0;
   *is_possible = true;
   while (status == 0 && *is_possible && count < 4) {
-    status = survey_with(c, count < 2 ? NULL : full, 2 + count % 2, &s[count], is_possible, error);
+    status =
+        survey_with(c, count < 2 ? &keep : &full, 2 + count % 2, &s[count], is_possible, error);
     if (status == 0 && *is_possible) count++;
   }
   if (count == 4) {
@@ -191,7 +192,6 @@ static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
     c->backward_s = fmax(three - two - c->forward_s, 0);
   }
   for (size_t i = 0; i < count; i++) tsr__survey_release(&s[i]);
-  json_decref(full);
   return status;
 }
 
@@ -201,10 +201,8 @@ static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
 static int look_at(chooser *c, set_gain *set, name_set chosen, const option_facts *so_far,
                    option_facts *out, tsr_error *error) {
   bool is_possible;
-  json_t *fragment = fragment_of(c, chosen | set->names, NULL);
-  if (!fragment) return tsr__fail_memory(error);
-  int status = facts_with(c, fragment, out, &is_possible, error);
-  json_decref(fragment);
+  const fragment f = {.names = chosen | set->names};
+  int status = facts_with(c, &f, out, &is_possible, error);
   set->gain = 0;
   if (status || !is_possible || out->forward_bytes >= so_far->forward_bytes) return status;
   double more = fmax(out->seconds - so_far->seconds, 1e-9);
@@ -239,27 +237,22 @@ static int next_set(chooser *c, name_set chosen, const option_facts *so_far, opt
   }
 }
 
-static int keep_option(chooser *c, json_t *fragment, const option_facts *facts, tsr_error *error) {
-  if (!fragment) return tsr__fail_memory(error);
+static void keep_option(chooser *c, fragment f, const option_facts *facts) {
   assert(c->of->count && c->of->count <= TSR__PLANNER_OPTIONS);
-  c->of->fragments[c->of->count] = fragment;
+  c->of->fragments[c->of->count] = f;
   c->facts[c->of->count++] = *facts;
-  return 0;
 }
 
 /* At most as many as there is room for, evenly spread, with the last. */
-static int keep_some(chooser *c, const name_set *sets, const option_facts *facts, size_t count,
-                     tsr_error *error) {
+static void keep_some(chooser *c, const name_set *sets, const option_facts *facts, size_t count) {
   assert(c->of->count == 1); /* keep */
   size_t room = c->way->narrows ? WIDE_OPTIONS : TSR__PLANNER_OPTIONS - 1;
   size_t taken = count < room ? count : room;
   for (size_t i = 0; i < taken; i++) {
     size_t at = taken > 1 ? i * (count - 1) / (taken - 1) : count - 1;
-    int status = keep_option(c, fragment_of(c, sets[at], NULL), &facts[at], error);
-    if (status) return status;
+    keep_option(c, (fragment){.names = sets[at]}, &facts[at]);
     if (c->way->narrows) c->chosen[c->chosen_count++] = sets[at];
   }
-  return 0;
 }
 
 static int choose_options(chooser *c, tsr_error *error) {
@@ -280,28 +273,27 @@ static int choose_options(chooser *c, tsr_error *error) {
     sets[count] = chosen;
     facts[count++] = with;
   }
-  return keep_some(c, sets, facts, count, error);
+  keep_some(c, sets, facts, count);
+  return 0;
 }
 
-/* Add an option if it is possible and keeps less than the block as it is. Takes the fragment; NULL is out of memory. */
-static int add_if_less(chooser *c, json_t *fragment, tsr_error *error) {
+/* Add an option if it is possible and keeps less than the block as it is. */
+static int add_if_less(chooser *c, fragment f, tsr_error *error) {
   option_facts facts;
   bool is_possible;
-  if (!fragment) return tsr__fail_memory(error);
-  int status = facts_with(c, fragment, &facts, &is_possible, error);
+  int status = facts_with(c, &f, &facts, &is_possible, error);
   if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
-    return keep_option(c, fragment, &facts, error);
-  json_decref(fragment);
+    keep_option(c, f, &facts);
   return status;
 }
 
 /* 16 and 8 bits, and 8 beside the first choices of what is computed again. */
 static int add_narrows(chooser *c, tsr_error *error) {
   if (!c->way->narrows) return 0;
-  int status = add_if_less(c, fragment_of(c, 0, "narrow16"), error);
-  if (status == 0) status = add_if_less(c, fragment_of(c, 0, "narrow8"), error);
+  int status = add_if_less(c, (fragment){.rest = TSR_SAVED_NARROW16}, error);
+  if (status == 0) status = add_if_less(c, (fragment){.rest = TSR_SAVED_NARROW8}, error);
   for (size_t i = 0; status == 0 && i < c->chosen_count && i + 1 < WIDE_OPTIONS; i++)
-    status = add_if_less(c, fragment_of(c, c->chosen[i], "narrow8"), error);
+    status = add_if_less(c, (fragment){.names = c->chosen[i], .rest = TSR_SAVED_NARROW8}, error);
   return status;
 }
 
@@ -326,17 +318,11 @@ static void list_chain_options(const chooser *c, tsr__chain_option *out) {
 /* Gradients of parameters exist already where they are added up, and hardly at all where they go at once; of what ranks
  * keep a part of, that part stays. */
 static uint64_t gradient_bytes(const chooser *c) {
-  json_int_t ranks = json_integer_value(json_object_get(c->root, "ranks"));
-  bool is_spread = json_integer_value(json_object_get(c->root, "zero")) >= 2 && ranks > 0;
-  const char *offload = json_string_value(json_object_get(c->root, "offload"));
-  bool is_away = offload && strstr(offload, "gradients");
-  bool goes = json_is_true(json_object_get(c->root, "optimizer_in_backward"));
-  if (is_away || goes || c->parts > 1) return 0;
-  return is_spread ? c->parameter_bytes / (uint64_t)ranks : c->parameter_bytes;
-}
-
-static bool add_range(json_t *list, const json_t *fragment, size_t first, size_t last) {
-  return !fragment || json_array_append_new(list, range_of(fragment, first, last)) == 0;
+  const tsr_simulate_options *o = &c->plan->options;
+  bool is_spread = o->zero >= 2 && o->ranks > 0;
+  bool is_away = o->offload.gradients != TSR_SPACE_DEVICE;
+  if (is_away || o->update_in_backward || c->parts > 1) return 0;
+  return is_spread ? c->parameter_bytes / o->ranks : c->parameter_bytes;
 }
 
 /* A range of the same: blocks with an option, or segments of one length. */
@@ -344,16 +330,13 @@ typedef struct stretch {
   size_t first, end, option, segment; /* segment: blocks that are run again as one; 0: none */
 } stretch;
 
-static bool close_stretch(const chooser *c, const stretch *s, json_t *list) {
-  char word[32];
+static bool close_stretch(const chooser *c, const stretch *s, tsr_run_plan *plan) {
   assert(s->first <= s->end && s->option < c->of->count);
   if (s->first == s->end) return true;
-  if (!s->segment) return add_range(list, c->of->fragments[s->option], s->first, s->end - 1);
-  (void)snprintf(word, sizeof word, s->segment == 1 ? "full" : "every:%zu", s->segment);
-  json_t *fragment = json_pack("{s:s}", "checkpoint", word);
-  bool ok = fragment && add_range(list, fragment, s->first, s->end - 1);
-  json_decref(fragment);
-  return ok;
+  if (!s->segment) return add_range(c, plan, &c->of->fragments[s->option], 0, s->first, s->end - 1);
+  bool is_one = s->segment == 1;
+  const fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
+  return add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);
 }
 
 /* What choices change of a micro-batch that keeps all, block by block. */
@@ -386,7 +369,8 @@ static void add_effect(const chooser *c, const stretch *s, effect *to) {
 }
 
 /* The first visit of each block, in their order: the steps of a chain's plan begin with them. */
-static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *list, effect *all) {
+static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, tsr_run_plan *out,
+                        effect *all) {
   stretch now = {0, 0, 0, 0};
   size_t block = 0;
   bool ok = true;
@@ -400,7 +384,7 @@ static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *l
              !plan->steps[i + segment].keeps_input);
     size_t option = segment ? 0 : step->option, length = segment ? segment : 1;
     if (now.segment != segment || now.option != option) {
-      ok = close_stretch(c, &now, list);
+      ok = close_stretch(c, &now, out);
       add_effect(c, &now, all);
       now = (stretch){block, block, option, segment};
     }
@@ -409,36 +393,41 @@ static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *l
     i += length;
   }
   add_effect(c, &now, all);
-  return ok && close_stretch(c, &now, list);
+  return ok && close_stretch(c, &now, out);
 }
 
-/* Takes `root` over, a plan with this number of micro-batches. Where activations are copied, what is computed
+/* Takes the plan over, with this number of micro-batches; NULL is out of memory. Where activations are copied, what is computed
  * again need not be, so that copies are no part of the estimate. */
-static bool add_candidate(tsr__way *way, json_t *root, const effect *changed, uint64_t parts) {
-  for (size_t i = 0; root && i < way->candidates.count; i++)
-    if (json_equal(root, way->candidates.items[i].root)) {
-      json_decref(root);
+static bool add_candidate(tsr__way *way, tsr_run_plan *plan, const effect *changed,
+                          uint64_t parts) {
+  for (size_t i = 0; plan && i < way->candidates.count; i++)
+    if (tsr__run_plan_equal(plan, way->candidates.items[i].plan)) {
+      tsr_run_plan_free(plan);
       return true;
     }
   double kernels_s = way->kernels_s + changed->more_s * (double)parts;
   uint64_t forward = less(way->survey.forward_bytes, changed->saved_bytes);
   uint64_t made = forward > changed->again_bytes ? forward : changed->again_bytes;
-  tsr__candidate one = {.root = root,
+  tsr__candidate one = {.plan = plan,
                         .least_bytes = way->survey.fixed_bytes + made,
                         .estimate_s = tsr__planner_step(way, kernels_s)};
-  if (root && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
-  json_decref(root);
+  if (plan && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
+  tsr_run_plan_free(plan);
   return false;
 }
 
-static bool add_plan(const chooser *c, const tsr__chain_plan *plan) {
-  json_t *root = json_deep_copy(c->way->root), *list = json_array();
+/* The way's plan, into which ranges are put in place of those that it has. */
+static tsr_run_plan *without_blocks(const tsr__way *way) {
+  tsr_run_plan *plan = tsr__run_plan_copy(way->plan);
+  if (plan) tsr__run_plan_clear_blocks(plan);
+  return plan;
+}
+
+static bool add_plan(const chooser *c, const tsr__chain_plan *chain) {
+  tsr_run_plan *plan = without_blocks(c->way);
   effect all = {0, 0, 0, 0};
-  bool ok = root && list && list_ranges(c, plan, list, &all);
-  if (ok && json_array_size(list)) ok = json_object_set(root, "blocks", list) == 0;
-  json_decref(list);
-  if (ok) return add_candidate(c->way, root, &all, c->parts);
-  json_decref(root);
+  if (plan && list_ranges(c, chain, plan, &all)) return add_candidate(c->way, plan, &all, c->parts);
+  tsr_run_plan_free(plan);
   return false;
 }
 
@@ -477,62 +466,56 @@ static int solve(const chooser *c, tsr_error *error) {
 
 /* A micro-batch on its own is what the chain is made of. */
 static int begin(chooser *c, tsr_error *error) {
-  const json_t *micro = json_object_get(c->way->root, "micro_batch");
-  const json_t *batches = json_object_get(c->way->root, "accumulate");
+  const tsr_simulate_options *o = &c->way->plan->options;
   uint64_t batch = c->planning->how.batch ? c->planning->how.batch : 1;
-  c->batch = micro ? (uint64_t)json_integer_value(micro) : batch;
-  c->parts = c->batch ? batch / c->batch : 1;
-  if (batches) c->parts *= (uint64_t)json_integer_value(batches);
-  c->root = json_deep_copy(c->way->root);
-  if (!c->root) return tsr__fail_memory(error);
-  (void)json_object_del(c->root, "micro_batch");
-  (void)json_object_del(c->root, "accumulate");
+  c->batch = o->micro_batch ? o->micro_batch : batch;
+  c->parts = batch / c->batch * o->accumulate;
+  c->plan = without_blocks(c->way);
+  if (!c->plan) return tsr__fail_memory(error);
+  tsr__option_reset(tsr__option_find("micro_batch"), &c->plan->options);
+  tsr__option_reset(tsr__option_find("accumulate"), &c->plan->options);
   return 0;
 }
 
-/* The plan without keys that say nothing of what a block can keep, and what else that depends on; NULL when out of memory. */
-static json_t *key_of(const chooser *c) {
-  json_t *plan = json_deep_copy(c->root);
-  const char *offload = json_string_value(json_object_get(plan, "offload"));
-  const char *copied = offload ? strstr(offload, "activations") : NULL; /* the last of its words */
-  json_t *activations = copied ? json_string(copied) : json_null();
-  (void)json_object_del(plan, "loss");
-  (void)json_object_del(plan, "optimizer_in_backward");
-  (void)json_object_del(plan, "offload");
-  return json_pack("{s:o,s:o,s:I,s:b}", "plan", plan, "offload", activations, "batch",
-                   (json_int_t)c->batch, "narrows", c->way->narrows);
+/* The plan without choices that decide nothing of what a block can keep; NULL when out of memory. */
+static tsr_run_plan *key_of(const chooser *c) {
+  static const char *const others[] = {"loss", "optimizer_in_backward", "offload"};
+  tsr_run_plan *key = tsr__run_plan_copy(c->plan);
+  for (size_t i = 0; key && i < sizeof others / sizeof *others; i++)
+    tsr__option_reset(tsr__option_find(others[i]), &key->options);
+  return key;
 }
 
 /* Those of another way that has the same blocks, or none. */
-static struct tsr__block_options *find_options(const chooser *c, const json_t *key) {
-  for (size_t i = 0; i < c->planning->block_options.count; i++)
-    if (json_equal(c->planning->block_options.items[i]->key, key))
-      return c->planning->block_options.items[i];
+static struct tsr__block_options *find_options(const chooser *c, const tsr_run_plan *key) {
+  for (size_t i = 0; i < c->planning->block_options.count; i++) {
+    struct tsr__block_options *o = c->planning->block_options.items[i];
+    if (o->key && o->activations == c->plan->options.offload.activations && o->batch == c->batch &&
+        o->narrows == c->way->narrows && tsr__run_plan_equal(o->key, key))
+      return o;
+  }
   return NULL;
 }
 
 static int list_options(chooser *c, tsr_error *error) {
-  tsr_run_plan *plan = NULL;
-  int status = tsr__planner_parse(c->root, &plan, error);
-  if (status) return status;
   tsr_simulate_options options = c->planning->how;
-  tsr_run_plan_options(plan, &options);
+  tsr_run_plan_options(c->plan, &options);
   options.batch = c->batch;
-  status = list_sets(c, &options, error);
-  tsr_run_plan_free(plan);
+  int status = list_sets(c, &options, error);
   bool may = c->planning->allow & TSR_ALLOW_RECOMPUTE;
   if (status == 0 && may) status = choose_options(c, error);
   if (status == 0) status = add_narrows(c, error);
   return status || !may ? status
-                        : add_if_less(c, json_pack("{s:s}", "checkpoint", "selective"), error);
+                        : add_if_less(c, (fragment){.checkpoint = TSR_CHECKPOINT_SELECTIVE}, error);
 }
 
 static int run_all_again(const chooser *c, tsr_error *error) {
-  json_t *root = tsr__planner_with(c->way->root, "{\"checkpoint\":\"full\"}");
+  tsr_run_plan *plan = tsr__run_plan_copy(c->way->plan);
   const stretch blocks = {0, c->planning->model->layers, 0, 1};
   effect all = {0, 0, 0, 0};
+  if (plan) tsr__option_set("checkpoint", "full", &plan->options);
   add_effect(c, &blocks, &all);
-  return root && add_candidate(c->way, root, &all, c->parts) ? 0 : tsr__fail_memory(error);
+  return add_candidate(c->way, plan, &all, c->parts) ? 0 : tsr__fail_memory(error);
 }
 
 /* Where nothing is computed again there is no chain: the first blocks, more and more of them, with each option. */
@@ -541,40 +524,49 @@ static int add_firsts(const chooser *c, size_t option, tsr_error *error) {
   size_t count = layers < most ? layers : most;
   for (size_t i = 1; i <= count; i++) {
     const stretch some = {0, i * layers / count, option, 0};
-    json_t *root = json_deep_copy(c->way->root), *list = json_array();
-    bool ok = root && list && close_stretch(c, &some, list);
-    ok = ok && json_object_set(root, "blocks", list) == 0;
-    json_decref(list);
-    if (!ok) json_decref(root);
+    tsr_run_plan *plan = without_blocks(c->way);
     effect all = {0, 0, 0, 0};
+    if (plan && !close_stretch(c, &some, plan)) {
+      tsr_run_plan_free(plan);
+      plan = NULL;
+    }
     add_effect(c, &some, &all);
-    if (!ok || !add_candidate(c->way, root, &all, c->parts)) return tsr__fail_memory(error);
+    if (!add_candidate(c->way, plan, &all, c->parts)) return tsr__fail_memory(error);
   }
   return 0;
 }
 
-static int find_new_options(chooser *c, json_t *key, tsr_error *error) {
+/* Takes the key over. */
+static int find_new_options(chooser *c, tsr_run_plan *key, tsr_error *error) {
   c->of = TSR__NEW(struct tsr__block_options);
   if (!c->of || !TSR__VECTOR_PUSH(&c->planning->block_options, c->of)) {
     tsr__block_options_free(c->of);
+    tsr_run_plan_free(key);
     return tsr__fail_memory(error);
   }
-  c->of->count = 1; /* keep */
+  c->of->fragments[0] = keep;
+  c->of->count = 1;
+  c->of->activations = c->plan->options.offload.activations;
+  c->of->batch = c->batch;
+  c->of->narrows = c->way->narrows;
   int status = list_options(c, error);
-  if (status == 0) c->of->key = json_incref(key); /* else nobody finds it */
+  if (status)
+    tsr_run_plan_free(key); /* without a key they are not found */
+  else
+    c->of->key = key;
   return status;
 }
 
 /* Make c->of and c->facts. */
 static int measure_options(chooser *c, tsr_error *error) {
-  json_t *key = key_of(c);
+  tsr_run_plan *key = key_of(c);
   if (!key) return tsr__fail_memory(error);
   c->of = find_options(c, key);
   bool is_new = !c->of, is_possible = true;
   int status = is_new ? find_new_options(c, key, error) : 0;
-  json_decref(key);
+  if (!is_new) tsr_run_plan_free(key);
   for (size_t i = 1; status == 0 && is_possible && !is_new && i < c->of->count; i++)
-    status = facts_with(c, c->of->fragments[i], &c->facts[i], &is_possible, error);
+    status = facts_with(c, &c->of->fragments[i], &c->facts[i], &is_possible, error);
   assert(status || is_possible); /* it is for other ways */
   return status;
 }
@@ -600,13 +592,12 @@ static int compare_candidates(const void *left, const void *right) {
 
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   chooser *c = TSR__NEW(chooser);
-  json_t *root = json_deep_copy(way->root);
-  bool ok = c && root && add_candidate(way, root, &(effect){0, 0, 0, 0}, 1);
+  bool ok = c && add_candidate(way, tsr__run_plan_copy(way->plan), &(effect){0, 0, 0, 0}, 1);
   int status = ok ? 0 : tsr__fail_memory(error);
   if (c) *c = (chooser){.planning = planning, .way = way};
   bool has_options = planning->allow & TSR_ALLOW_RECOMPUTE || way->narrows;
   if (status == 0 && has_options) status = list_all(c, error);
-  if (c) json_decref(c->root);
+  if (c) tsr_run_plan_free(c->plan);
   tsr__free(c);
   if (way->candidates.count)
     qsort(way->candidates.items, way->candidates.count, sizeof *way->candidates.items,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "exec/rates.h"
+#include "plan/value.h"
 
 const char *tsr__verdict_word(tsr_planning_verdict verdict) {
   static const char *const words[] = {"fits", "fits_with_changes", "does_not_fit"};
@@ -20,16 +21,10 @@ static tsr__cell microseconds(double seconds) {
   return tsr__real(round(seconds * 1e9) / 1e3);
 }
 
-static int append(const char *text, size_t size_bytes, void *context) {
-  tsr__buffer_append(context, text, size_bytes);
-  return 0;
-}
-
-/* A value that is a tree of jansson's. */
-static void emit_tree(tsr__emitter *e, const char *key, const json_t *tree) {
+static void emit_plan(tsr__emitter *e, const char *key, const tsr_run_plan *plan) {
   tsr__buffer text = {0};
-  if (json_dump_callback(tree, append, &text, JSON_COMPACT) || text.failed) e->out.failed = true;
-  tsr__emit_json(e, key, (tsr_text){text.data, text.size});
+  if (!tsr__run_plan_write(plan, &text)) e->out.failed = true;
+  tsr__emit_json(e, key, (tsr_text){text.data, text.failed ? 0 : text.size});
   tsr__buffer_release(&text);
 }
 
@@ -147,7 +142,7 @@ static void emit_needs(tsr__emitter *e, const tsr__survey *s) {
 static void emit_way(tsr__emitter *e, const tsr__way *way, uint64_t budget) {
   double bound = way->is_surveyed ? tsr__planner_bound(way, budget) : way->step_s;
   tsr__emit_object(e, NULL);
-  emit_tree(e, "plan", way->root);
+  emit_plan(e, "plan", way->plan);
   tsr__emit_field(e, "narrows", NULL, tsr__bool(way->narrows));
   tsr__emit_field(e, "kernels_us", NULL, microseconds(way->kernels_s));
   tsr__emit_field(e, "copies_us", NULL, microseconds(way->copies_s));
@@ -185,6 +180,38 @@ static void emit_model(tsr__emitter *e, const tsr_model *m) {
   tsr__emit_end(e);
 }
 
+/* What was tried because it may cost no time; null if not possible. */
+static void emit_savings(tsr__emitter *e, const tsr_planning *p) {
+  tsr__emit_array(e, "savings");
+  for (size_t i = 0; i < p->savings.count; i++) {
+    const tsr__saving *s = &p->savings.items[i];
+    char keys[TSR__TECHNIQUE_KEYS] = "{}";
+    bool ok = s->cost.is_possible;
+    if (s->technique) tsr__technique_keys(s->technique, keys);
+    tsr__emit_object(e, NULL);
+    tsr__emit_json(e, "keys", (tsr_text){keys, strlen(keys)});
+    tsr__emit_field(e, "peak_allocated_bytes", NULL,
+                    ok ? tsr__bytes(s->cost.peak_bytes) : tsr__nothing());
+    tsr__emit_field(e, "step_time_us", NULL,
+                    ok ? tsr__real(s->cost.step_seconds * 1e6) : tsr__nothing());
+    tsr__emit_end(e);
+  }
+  tsr__emit_end(e);
+}
+
+static void emit_refused(tsr__emitter *e, const tsr_planning *p) {
+  tsr__emit_array(e, "refused");
+  for (size_t i = 0; i < p->refused.count; i++) {
+    const tsr__refused_way *way = &p->refused.items[i];
+    tsr__emit_object(e, NULL);
+    emit_plan(e, "plan", way->plan);
+    tsr__emit_field(e, "narrows", NULL, tsr__bool(way->narrows));
+    tsr__emit_field(e, "reason", NULL, tsr__string(way->reason));
+    tsr__emit_end(e);
+  }
+  tsr__emit_end(e);
+}
+
 /* Everything that the answer depends on. */
 static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   const tsr_simulate_options *how = &p->how;
@@ -204,7 +231,7 @@ static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_field(e, "link_bytes_per_s", NULL, link > 0 ? tsr__real(link) : tsr__nothing());
   tsr__emit_field(e, "rates", NULL,
                   how->rates ? tsr__string(tsr__rates_title(how->rates)) : tsr__nothing());
-  emit_tree(e, "begins_with", p->base);
+  emit_plan(e, "begins_with", p->base);
   tsr__emit_end(e);
 }
 
@@ -282,7 +309,6 @@ void tsr__certificate_release(tsr__certificate *certificate) {
 void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_planned *planned,
                            const tsr__certificate *certificate) {
   if (tsr__emitter_is_text(e)) return;
-  const char *plan = tsr_run_plan_text(planned->plan);
   tsr__emit_field(e, "schema", NULL, tsr__string("tessera/1"));
   tsr__emit_field(e, "command", NULL, tsr__string("plan"));
   tsr__emit_field(e, "verdict", NULL, tsr__string(tsr__verdict_word(planned->verdict)));
@@ -297,11 +323,11 @@ void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_pla
     tsr__emit_field(e, "as_is", NULL, tsr__nothing());
   emit_cost(e, "predicted", &planned->with);
   emit_bound(e, planned);
-  tsr__emit_json(e, "plan", (tsr_text){plan, strcspn(plan, "\n")});
+  emit_plan(e, "plan", planned->plan);
   tsr__emit_field(e, "plan_hash", NULL, tsr__string(tsr_run_plan_hash(planned->plan)));
   emit_changes(e, planned);
-  emit_tree(e, "savings", p->savings);
-  emit_tree(e, "refused", p->refused);
+  emit_savings(e, p);
+  emit_refused(e, p);
   if (p->unit_count) {
     tsr__emit_field(e, "blocks", NULL, tsr__count(p->unit_count));
     tsr__emit_field(e, "blocks_out_of_chain", NULL, tsr__count(p->far_count));

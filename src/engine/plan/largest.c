@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "models/model.h"
 #include "plan/planner.h"
-#include "plan/plan_file.h"
 
 /* ---- sizes ---- */
 
@@ -90,14 +89,11 @@ static void release_plans(lean_plans *plans, size_t from) {
   plans->count = from;
 }
 
-static int add_lean(lean_plans *plans, const json_t *root, const char *keys, tsr_error *error) {
-  lean_plan one = {NULL, 0};
-  assert(json_is_object(root));
-  json_t *with = tsr__planner_with(root, keys);
-  int status = with ? tsr__planner_parse(with, &one.plan, error) : tsr__fail_memory(error);
-  json_decref(with);
-  if (status) return status;
-  if (TSR__VECTOR_PUSH(plans, one)) return 0;
+/* `is_again`: with all blocks computed again. */
+static int add_lean(lean_plans *plans, const tsr_run_plan *plan, bool is_again, tsr_error *error) {
+  lean_plan one = {tsr__run_plan_copy(plan), 0};
+  if (one.plan && is_again) tsr__option_set("checkpoint", "full", &one.plan->options);
+  if (one.plan && TSR__VECTOR_PUSH(plans, one)) return 0;
   tsr_run_plan_free(one.plan);
   return tsr__fail_memory(error);
 }
@@ -126,12 +122,12 @@ static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *er
   tsr_planning *planning = NULL;
   g->own.allow = allow;
   int status = begin_lean(g, &planning, error);
-  if (status == 0) status = add_lean(plans, planning->base, "{}", error);
+  if (status == 0) status = add_lean(plans, planning->base, false, error);
   if (status == 0 && allow) status = tsr__planner_list_ways(planning, error);
-  const char *keys = allow & TSR_ALLOW_RECOMPUTE ? "{\"checkpoint\":\"full\"}" : "{}";
+  bool is_again = allow & TSR_ALLOW_RECOMPUTE;
   for (size_t i = 0; status == 0 && allow && i < planning->ways.count; i++)
     if (!planning->ways.items[i].narrows)
-      status = add_lean(plans, planning->ways.items[i].root, keys, error);
+      status = add_lean(plans, planning->ways.items[i].plan, is_again, error);
   tsr_planning_free(planning);
   return status;
 }
@@ -226,7 +222,6 @@ static int most(growth *g, unsigned allow, size_at *out, tsr_error *error) {
 
 /* Whether the model allows no more, whatever the memory. */
 static bool is_models_limit(growth *g, size_at size) {
-  tsr_run_plan *plan = NULL;
   tsr_run_plan_cost cost;
   tsr_error ignored;
   bool is_model = g->what == TSR_LARGEST_MODEL;
@@ -234,7 +229,8 @@ static bool is_models_limit(growth *g, size_at size) {
       is_model && size.units ? (size_at){size.units, size.extra + 1} : (size_at){size.units + 1, 0};
   int status = grow_to(g, next, &ignored);
   if (status) return is_no_size(status);
-  if (is_model || tsr_run_plan_parse("{\"version\":1}", 13, &plan, &ignored)) return false;
+  tsr_run_plan *plan = is_model ? NULL : tsr__run_plan_new();
+  if (!plan) return false;
   status = tsr_run_plan_measure(plan, g->model, &g->how, &cost, &ignored);
   tsr_run_plan_free(plan);
   return status == TSR_ERROR_ARGUMENT;

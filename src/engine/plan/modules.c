@@ -132,9 +132,10 @@ static size_t count_far(const search *s) {
 
 /* ---- options of a unit ---- */
 
-/* The outermost parts of a class within a part: what the choice does for them together. Their names go into `names`, which may be NULL. */
+/* The outermost parts of a class within a part: what the choice does for them together. They are added to the plan, which may be
+ * NULL; then `*ok` becomes false when out of memory. */
 static option sum_of(const search *s, size_t outer, const char *kind, tsr_module_how how,
-                     json_t *names) {
+                     tsr_run_plan *plan, bool *ok) {
   option sum = {.kind = kind, .how = how};
   size_t last = TSR__NO_PART;
   for (size_t i = outer; i < s->parts.count && is_within(s, i, outer); i++) {
@@ -145,7 +146,7 @@ static option sum_of(const search *s, size_t outer, const char *kind, tsr_module
     last = i;
     sum.saves_bytes += how == TSR_MODULE_CHECKPOINT ? part->again_bytes : part->moved_bytes;
     sum.seconds += how == TSR_MODULE_CHECKPOINT ? part->again_s : part->copies_s;
-    if (names) (void)json_array_append_new(names, json_string(part->name));
+    if (plan) *ok = *ok && tsr__run_plan_add_module(plan, part->name, how);
   }
   return sum;
 }
@@ -183,8 +184,8 @@ static void list_options(const search *s, unit *u) {
     for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++) {
       bool is_whole = i == u->part;
       if (!may(s, (tsr_module_how)how) || (is_whole && how == TSR_MODULE_CHECKPOINT)) continue;
-      option o =
-          sum_of(s, u->part, is_whole ? NULL : s->parts.items[i].kind, (tsr_module_how)how, NULL);
+      option o = sum_of(s, u->part, is_whole ? NULL : s->parts.items[i].kind, (tsr_module_how)how,
+                        NULL, NULL);
       add_option(u, &o);
     }
 }
@@ -217,45 +218,44 @@ static void fill_block(const search *s, unit *u, tsr__chain_block *block) {
                               .option_count = u->option_count};
 }
 
-/* The part with the choice goes into the lists of a plan. */
+/* The part with the choice goes into the plan. False when out of memory. */
 static bool choose(const search *s, size_t part, const char *kind, tsr_module_how how,
-                   json_t *root) {
-  const char *key = how == TSR_MODULE_CHECKPOINT ? "checkpoint" : "offload";
-  json_t *list = json_object_get(root, key);
-  if (!list && json_object_set_new(root, key, json_array())) return false;
-  (void)sum_of(s, part, kind, how, json_object_get(root, key));
-  return true;
+                   tsr_run_plan *plan) {
+  bool ok = true;
+  (void)sum_of(s, part, kind, how, plan, &ok);
+  return ok;
 }
 
-static bool add_candidate(search *s, json_t *root) {
+/* Takes the plan over; NULL is out of memory. */
+static bool add_candidate(search *s, tsr_run_plan *plan) {
   tsr__candidates *all = &s->way->candidates;
-  for (size_t i = 0; root && i < all->count; i++)
-    if (json_equal(root, all->items[i].root)) {
-      json_decref(root);
+  for (size_t i = 0; plan && i < all->count; i++)
+    if (tsr__run_plan_equal(plan, all->items[i].plan)) {
+      tsr_run_plan_free(plan);
       return true;
     }
-  if (root && TSR__VECTOR_PUSH(all, (tsr__candidate){.root = root})) return true;
-  json_decref(root);
+  if (plan && TSR__VECTOR_PUSH(all, (tsr__candidate){.plan = plan})) return true;
+  tsr_run_plan_free(plan);
   return false;
 }
 
-static bool add_plan(search *s, const tsr__chain_plan *plan) {
-  json_t *root = json_deep_copy(s->way->root);
+static bool add_plan(search *s, const tsr__chain_plan *chain) {
+  tsr_run_plan *plan = tsr__run_plan_copy(s->way->plan);
   size_t next = 0;
-  bool ok = root != NULL;
-  for (size_t i = 0; ok && i < plan->count && next < s->units.count; i++) {
-    const tsr__chain_step *step = &plan->steps[i];
+  bool ok = plan != NULL;
+  for (size_t i = 0; ok && i < chain->count && next < s->units.count; i++) {
+    const tsr__chain_step *step = &chain->steps[i];
     if (step->kind == TSR__CHAIN_BACKWARD || step->block != next) continue;
     const unit *u = &s->units.items[next++];
     assert(step->option < u->option_count);
     const option *o = &u->options[step->option];
     if (step->kind == TSR__CHAIN_PASS)
-      ok = choose(s, u->part, NULL, TSR_MODULE_CHECKPOINT, root);
+      ok = choose(s, u->part, NULL, TSR_MODULE_CHECKPOINT, plan);
     else if (!o->is_keep)
-      ok = choose(s, u->part, o->kind, o->how, root);
+      ok = choose(s, u->part, o->kind, o->how, plan);
   }
-  if (ok) return add_candidate(s, root);
-  json_decref(root);
+  if (ok) return add_candidate(s, plan);
+  tsr_run_plan_free(plan);
   return false;
 }
 
@@ -297,19 +297,15 @@ static int compare_kinds(const void *left, const void *right) {
   return order ? order : (int)a->how - (int)b->how;
 }
 
-/* All outermost parts of a class, in the whole graph. */
-static bool choose_kind(const search *s, const kind_choice *choice, json_t *root) {
-  bool ok = true;
+/* A candidate with all outermost parts of a class, in the whole graph. */
+static bool add_kind(search *s, const kind_choice *choice) {
+  tsr_run_plan *plan = tsr__run_plan_copy(s->way->plan);
+  bool ok = plan != NULL;
   for (size_t i = 0; ok && i < s->parts.count; i++)
     if (s->parts.items[i].parent == TSR__NO_PART)
-      ok = choose(s, i, choice->kind, choice->how, root);
-  return ok;
-}
-
-static bool add_kind(search *s, const kind_choice *choice) {
-  json_t *root = json_deep_copy(s->way->root);
-  if (root && choose_kind(s, choice, root)) return add_candidate(s, root);
-  json_decref(root);
+      ok = choose(s, i, choice->kind, choice->how, plan);
+  if (ok) return add_candidate(s, plan);
+  tsr_run_plan_free(plan);
   return false;
 }
 
@@ -341,12 +337,12 @@ static int add_kinds(search *s, tsr_error *error) {
 /* All units offloaded: often the plan with the least memory. */
 static int add_all_offloaded(search *s, tsr_error *error) {
   if (!may(s, TSR_MODULE_OFFLOAD)) return 0;
-  json_t *root = json_deep_copy(s->way->root);
-  bool ok = root != NULL;
+  tsr_run_plan *plan = tsr__run_plan_copy(s->way->plan);
+  bool ok = plan != NULL;
   for (size_t i = 0; ok && i < s->units.count; i++)
-    ok = choose(s, s->units.items[i].part, NULL, TSR_MODULE_OFFLOAD, root);
-  if (ok) return add_candidate(s, root) ? 0 : tsr__fail_memory(error);
-  json_decref(root);
+    ok = choose(s, s->units.items[i].part, NULL, TSR_MODULE_OFFLOAD, plan);
+  if (ok) return add_candidate(s, plan) ? 0 : tsr__fail_memory(error);
+  tsr_run_plan_free(plan);
   return tsr__fail_memory(error);
 }
 
@@ -367,7 +363,7 @@ static int rank(search *s, tsr_error *error) {
   size_t least = 0;
   for (size_t i = 0; i < all->count; i++) {
     tsr__candidate *c = &all->items[i];
-    int status = tsr__planner_measure(s->planning, c->root, &c->cost, error);
+    int status = tsr__planner_measure(s->planning, c->plan, &c->cost, error);
     if (status) return status;
     c->is_measured = true;
   }
@@ -378,16 +374,15 @@ static int rank(search *s, tsr_error *error) {
         all->items[i].cost.reserved_bytes < all->items[least].cost.reserved_bytes)
       least = i;
   tsr__candidate last = all->items[least];
-  last.root = json_incref(last.root);
-  if (TSR__VECTOR_PUSH(all, last)) return 0;
-  json_decref(last.root);
+  last.plan = tsr__run_plan_copy(last.plan);
+  if (last.plan && TSR__VECTOR_PUSH(all, last)) return 0;
+  tsr_run_plan_free(last.plan);
   return tsr__fail_memory(error);
 }
 
 int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   search s = {.planning = planning, .way = way};
-  json_t *keep = json_deep_copy(way->root);
-  int status = keep && add_candidate(&s, keep) ? 0 : tsr__fail_memory(error);
+  int status = add_candidate(&s, tsr__run_plan_copy(way->plan)) ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__measure_parts(planning->model, &planning->how, &s.parts, error);
   if (status == 0 && !s.parts.count)
     status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,

@@ -13,71 +13,8 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "plan/planner.h"
-#include "plan/plan_file.h"
-
-/* ---- words ---- */
-
-static const struct {
-  const char *word;
-  unsigned allow;
-} words[] = {{"kernels", TSR_ALLOW_KERNELS},
-             {"loss-chunk", TSR_ALLOW_LOSS_CHUNK},
-             {"accumulate", TSR_ALLOW_ACCUMULATE},
-             {"recompute", TSR_ALLOW_RECOMPUTE},
-             {"offload", TSR_ALLOW_OFFLOAD},
-             {"in-backward", TSR_ALLOW_IN_BACKWARD},
-             {"precision", TSR_ALLOW_PRECISION},
-             {"narrow", TSR_ALLOW_NARROW},
-             {"zero", TSR_ALLOW_ZERO},
-             {"none", 0}, /* the words for several follow */
-             {"all", TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW}};
-
-const char *tsr__allow_word(size_t index) {
-  return words[index].allow ? words[index].word : NULL;
-}
-
-unsigned tsr__allow_flag(size_t index) {
-  return words[index].allow;
-}
-
-int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error) {
-  unsigned allow = 0;
-  for (const char *at = text;; at++) {
-    size_t length = strcspn(at, ","), i = 0, count = sizeof words / sizeof *words;
-    while (i < count && !(strlen(words[i].word) == length && !strncmp(words[i].word, at, length)))
-      i++;
-    if (i == count)
-      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                       "'%.*s' is nothing that can be allowed: " TSR_ALLOW_WORDS
-                       " are, and all and none",
-                       (int)(length < 40 ? length : 40), at);
-    bool is_whole = words[i].allow == 0 || (words[i].allow & (words[i].allow - 1)) != 0;
-    if (is_whole && (at != text || at[length]))
-      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                       "'%.*s' cannot be combined with other words", (int)length, at);
-    allow |= words[i].allow;
-    at += length;
-    if (!*at) break;
-  }
-  *out = allow;
-  return 0;
-}
 
 /* ---- measuring ---- */
-
-enum { PLAN_BYTES = 256 * 1024 };
-
-int tsr__planner_parse(const json_t *root, tsr_run_plan **out, tsr_error *error) {
-  char *text = tsr__realloc(NULL, PLAN_BYTES, 1);
-  if (!text) return tsr__fail_memory(error);
-  size_t size = json_dumpb(root, text, PLAN_BYTES, JSON_COMPACT);
-  int status = 0;
-  if (!size || size > PLAN_BYTES)
-    status = tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "the plan is too long");
-  if (status == 0) status = tsr_run_plan_parse(text, size, out, error);
-  tsr__free(text);
-  return status;
-}
 
 /* Not every combination makes sense, and not every step is short enough: that is an answer, not a failure. */
 static bool is_answer(int status) {
@@ -92,49 +29,57 @@ static int is_fault(int status, tsr_error *error) {
   return 0;
 }
 
-static int remember(tsr_planning *p, const char *hash, const tsr_run_plan_cost *cost,
-                    tsr_error *error) {
-  json_t *place = json_integer((json_int_t)p->costs.count);
-  bool ok = TSR__VECTOR_PUSH(&p->costs, *cost);
-  if (place && ok && json_object_set_new(p->places, hash, place) == 0) return 0;
+/* What was measured of an equal plan, or NULL. `*head`: the place of the first plan with its number, from 1; 0: none. */
+static const tsr__simulated *find_simulated(tsr_planning *p, const tsr_run_plan *plan,
+                                            uint64_t number, uint32_t *head) {
+  const uint64_t *place = tsr__map_find(&p->places, number);
+  *head = place ? (uint32_t)*place : 0;
+  for (uint32_t at = *head; at; at = p->simulated.items[at - 1].next)
+    if (tsr__run_plan_equal(p->simulated.items[at - 1].plan, plan))
+      return &p->simulated.items[at - 1];
+  return NULL;
+}
+
+static int remember(tsr_planning *p, const tsr_run_plan *plan, uint64_t number, uint32_t head,
+                    const tsr_run_plan_cost *cost, tsr_error *error) {
+  tsr__simulated row = {tsr__run_plan_copy(plan), *cost, head};
+  uint64_t *place = row.plan ? tsr__map_put(&p->places, number, 0, NULL) : NULL;
+  if (place && TSR__VECTOR_PUSH(&p->simulated, row)) {
+    *place = p->simulated.count;
+    return 0;
+  }
+  tsr_run_plan_free(row.plan);
   return tsr__fail_memory(error);
 }
 
-int tsr__planner_measure_within(tsr_planning *p, const json_t *root, uint64_t most_bytes,
+int tsr__planner_measure_within(tsr_planning *p, const tsr_run_plan *plan, uint64_t most_bytes,
                                 tsr_run_plan_cost *out, uint64_t *over_bytes, tsr_error *error) {
-  tsr_run_plan *plan = NULL;
-  int status = tsr__planner_parse(root, &plan, error);
-  *out = (tsr_run_plan_cost){.is_possible = false};
+  uint64_t number = tsr__run_plan_number(plan);
+  uint32_t head;
+  const tsr__simulated *known = find_simulated(p, plan, number, &head);
   *over_bytes = 0;
-  if (status) return status;
-  const char *hash = tsr_run_plan_hash(plan);
-  const json_t *place = json_object_get(p->places, hash);
-  if (place) {
-    *out = p->costs.items[json_integer_value(place)];
-  } else {
-    status = is_fault(
-        tsr__run_plan_measure_within(plan, p->model, &p->how, most_bytes, out, over_bytes, error),
-        error);
-    p->tried++;
-    if (status == 0 && !*over_bytes) status = remember(p, hash, out, error);
+  if (known) {
+    *out = known->cost;
+    return 0;
   }
-  tsr_run_plan_free(plan);
-  return status;
+  int status = is_fault(
+      tsr__run_plan_measure_within(plan, p->model, &p->how, most_bytes, out, over_bytes, error),
+      error);
+  p->tried++;
+  if (status || *over_bytes) return status;
+  return remember(p, plan, number, head, out, error);
 }
 
-int tsr__planner_measure(tsr_planning *p, const json_t *root, tsr_run_plan_cost *out,
+int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                          tsr_error *error) {
   uint64_t over_bytes;
-  return tsr__planner_measure_within(p, root, 0, out, &over_bytes, error);
+  return tsr__planner_measure_within(p, plan, 0, out, &over_bytes, error);
 }
 
-int tsr__planner_survey(const tsr_planning *p, const json_t *root, uint64_t layers, uint64_t batch,
-                        tsr__survey *out, bool *is_possible, tsr_error *error) {
-  tsr_run_plan *plan = NULL;
+int tsr__planner_survey(const tsr_planning *p, const tsr_run_plan *plan, uint64_t layers,
+                        uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error) {
   tsr_simulate_options options = p->how;
-  *is_possible = false;
-  int status = tsr__planner_parse(root, &plan, error);
-  if (status) return status;
+  int status;
   tsr_run_plan_options(plan, &options);
   if (batch) options.batch = batch;
   assert(!options.profile && options.steps > 1);
@@ -146,40 +91,27 @@ int tsr__planner_survey(const tsr_planning *p, const json_t *root, uint64_t laye
     if (status) tsr__survey_release(out);
   }
   *is_possible = status == 0;
-  tsr_run_plan_free(plan);
   return is_fault(status, error);
-}
-
-json_t *tsr__planner_with(const json_t *root, const char *keys) {
-  json_t *with = json_deep_copy(root), *more = json_loads(keys, 0, NULL);
-  bool ok = with && more && json_object_update(with, more) == 0;
-  json_decref(more);
-  if (ok) return with;
-  json_decref(with);
-  return NULL;
 }
 
 /* ---- beginning ---- */
 
-/* The base, or the first precision with which the model is possible: figures of the base, and the keys. */
+/* The base, or the first precision with which the model is possible: figures of the base, and the precision. */
 static int measure_base(tsr_planning *p, tsr_error *error) {
-  tsr_run_plan *plan = NULL;
-  int status = tsr__planner_parse(p->base, &plan, error);
-  if (status) return status;
-  status = tsr_run_plan_measure(plan, p->model, &p->how, &p->as_is, error);
-  tsr_run_plan_free(plan);
+  const tsr__technique_row *precision;
+  int status = tsr_run_plan_measure(p->base, p->model, &p->how, &p->as_is, error);
   p->tried = 1;
-  p->resolve = "{}";
   if (!is_answer(status)) return status;
   if (error) (void)snprintf(p->refusal, sizeof p->refusal, "%s", error->message);
-  for (size_t i = 1; tsr__planner_precision(p, i); i++) {
+  for (size_t i = 0; (precision = tsr__planner_precision(p, i)) != NULL; i++) {
     tsr_run_plan_cost cost;
     tsr_error ignored;
-    json_t *root = tsr__planner_with(p->base, tsr__planner_precision(p, i));
-    int other = root ? tsr__planner_measure(p, root, &cost, &ignored) : TSR_ERROR_MEMORY;
-    json_decref(root);
+    tsr_run_plan *plan = tsr__run_plan_copy(p->base);
+    if (plan) tsr__technique_apply(precision, plan);
+    int other = plan ? tsr__planner_measure(p, plan, &cost, &ignored) : TSR_ERROR_MEMORY;
+    tsr_run_plan_free(plan);
     if (other) return tsr__fail_memory(error);
-    p->resolve = tsr__planner_precision(p, i);
+    p->resolve = precision;
     if (cost.is_possible) return is_fault(status, error);
   }
   return status;
@@ -192,19 +124,12 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   if (status) return status;
   tsr_planning *p = TSR__NEW(tsr_planning);
   if (!p) return tsr__fail_memory(error);
-  *p = (tsr_planning){.model = model,
-                      .plan = own.plan,
-                      .how = *own.how,
-                      .allow = own.allow,
-                      .calibration = own.calibration};
+  *p = (tsr_planning){
+      .model = model, .how = *own.how, .allow = own.allow, .calibration = own.calibration};
   status = tsr__choose_gpu(model, &p->how, error);
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
-  p->base = json_loads(own.plan ? tsr_run_plan_text(own.plan) : "{\"version\":1}", 0, NULL);
-  p->places = json_object();
-  p->savings = json_array();
-  p->refused = json_array();
-  bool ok = p->base && p->places && p->savings && p->refused;
-  if (!ok) status = tsr__fail_memory(error);
+  p->base = own.plan ? tsr__run_plan_copy(own.plan) : tsr__run_plan_new();
+  if (!p->base) status = tsr__fail_memory(error);
   if (status == 0) status = measure_base(p, error);
   if (status)
     tsr_planning_free(p);
@@ -220,12 +145,14 @@ void tsr_planning_free(tsr_planning *p) {
   for (size_t i = 0; i < p->block_options.count; i++)
     tsr__block_options_free(p->block_options.items[i]);
   TSR__VECTOR_FREE(&p->block_options);
-  json_decref(p->savings);
-  json_decref(p->refused);
-  json_decref(p->base);
-  json_decref(p->free);
-  json_decref(p->places);
-  TSR__VECTOR_FREE(&p->costs);
+  for (size_t i = 0; i < p->refused.count; i++) tsr_run_plan_free(p->refused.items[i].plan);
+  TSR__VECTOR_FREE(&p->refused);
+  for (size_t i = 0; i < p->simulated.count; i++) tsr_run_plan_free(p->simulated.items[i].plan);
+  TSR__VECTOR_FREE(&p->simulated);
+  tsr__map_release(&p->places);
+  TSR__VECTOR_FREE(&p->savings);
+  tsr_run_plan_free(p->base);
+  tsr_run_plan_free(p->free);
   tsr__free(p);
 }
 
@@ -241,12 +168,12 @@ enum { LEAST_PARTS = 50 };
 
 /* What was found: a candidate's plan, not owned. */
 typedef struct best {
-  const json_t *root;
+  const tsr_run_plan *plan;
   tsr_run_plan_cost cost;
 } best;
 
 static bool is_better(const tsr_run_plan_cost *a, const best *than) {
-  if (!than->root) return true;
+  if (!than->plan) return true;
   if (a->step_seconds < than->cost.step_seconds || a->step_seconds > than->cost.step_seconds)
     return a->step_seconds < than->cost.step_seconds;
   return a->reserved_bytes < than->cost.reserved_bytes;
@@ -256,15 +183,15 @@ static bool is_better(const tsr_run_plan_cost *a, const best *than) {
 static int measure_candidate(tsr_planning *p, tsr__candidate *c, uint64_t most_bytes,
                              tsr_error *error) {
   if (c->is_measured) return 0;
-  int status = tsr__planner_measure_within(p, c->root, most_bytes, &c->cost, &c->over_bytes, error);
+  int status = tsr__planner_measure_within(p, c->plan, most_bytes, &c->cost, &c->over_bytes, error);
   c->is_measured = status == 0 && !c->over_bytes;
   return status;
 }
 
 /* The least that was reserved by any plan that was tried. */
 static void note_least(const tsr__candidate *c, best *least) {
-  if (c->cost.is_possible && (!least->root || c->cost.reserved_bytes < least->cost.reserved_bytes))
-    *least = (best){c->root, c->cost};
+  if (c->cost.is_possible && (!least->plan || c->cost.reserved_bytes < least->cost.reserved_bytes))
+    *least = (best){c->plan, c->cost};
 }
 
 static int list_candidates(tsr_planning *p, tsr__way *way, tsr_error *error) {
@@ -283,7 +210,7 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   int status = way->is_listed ? 0 : list_candidates(p, way, error);
   for (size_t i = 0; status == 0 && i < way->candidates.count; i++) {
     tsr__candidate *c = &way->candidates.items[i];
-    bool is_slower = found->root && !c->is_measured &&
+    bool is_slower = found->plan && !c->is_measured &&
                      c->estimate_s * (1 - ESTIMATE_ERROR) > found->cost.step_seconds;
     if (is_slower || (!c->is_measured && least_of(c) > budget)) continue;
     status = measure_candidate(p, c, budget, error);
@@ -291,7 +218,7 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
     if (!c->is_measured) continue;
     note_least(c, least);
     if (!c->cost.is_possible || c->cost.reserved_bytes > budget) continue;
-    if (is_better(&c->cost, found)) *found = (best){c->root, c->cost};
+    if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost};
   }
   return status;
 }
@@ -315,7 +242,7 @@ static tsr__candidate *next_least(tsr_planning *p, const tsr__way *only) {
 static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_error *error) {
   for (;;) {
     tsr__candidate *c = next_least(p, only);
-    if (!c || (least->root && least_of(c) >= least->cost.reserved_bytes)) return 0;
+    if (!c || (least->plan && least_of(c) >= least->cost.reserved_bytes)) return 0;
     int status = measure_candidate(p, c, 0, error);
     if (status) return status;
     note_least(c, least);
@@ -331,7 +258,7 @@ static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *leas
     if (!leanest || way->survey.floor_bytes < leanest->survey.floor_bytes) leanest = way;
   }
   int status = leanest ? try_way(p, leanest, budget, found, least, error) : 0;
-  return status || !leanest || found->root ? status : find_least(p, leanest, least, error);
+  return status || !leanest || found->plan ? status : find_least(p, leanest, least, error);
 }
 
 /* A way is left out only if its bound is no less than the time of what was found, or infinite. */
@@ -342,42 +269,72 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
     tsr__way *way = &p->ways.items[i];
     double limit = found->cost.step_seconds * (1 + WAY_ERROR);
     way->is_tried = false;
-    if (found->root && way->step_s > limit) continue;
+    if (found->plan && way->step_s > limit) continue;
     status = tsr__planner_survey_way(p, way, error);
     if (status) return status;
     double least_s = tsr__planner_bound(way, budget);
-    bool is_left_out = isinf(least_s) || (found->root && least_s > limit);
+    bool is_left_out = isinf(least_s) || (found->plan && least_s > limit);
     way->is_tried = !is_left_out;
     if (way->is_tried) status = try_way(p, way, budget, found, least, error);
   }
-  if (status == 0 && !found->root) status = find_least(p, NULL, least, error);
-  if (status || found->root || least->root) return status;
+  if (status == 0 && !found->plan) status = find_least(p, NULL, least, error);
+  if (status || found->plan || least->plan) return status;
   return try_leanest(p, budget, found, least, error);
 }
 
-/* Take back what changes nothing: neither time nor what is reserved. Then the answer's figures are those of the best
- * candidate, which with less memory takes no less time and no more memory. */
-static int simplify(tsr_planning *p, json_t *root, tsr_run_plan_cost *cost, tsr_error *error) {
-  const char *key;
-  json_t *value;
-  void *next;
-  json_object_foreach_safe(root, next, key, value) {
-    tsr_run_plan_cost without;
-    if (json_object_get(p->base, key)) continue;
-    json_t *fewer = json_copy(root);
-    if (!fewer) return tsr__fail_memory(error);
-    (void)json_object_del(fewer, key);
-    int status = tsr__planner_measure(p, fewer, &without, error);
-    json_decref(fewer);
-    if (status) return status;
-    bool is_same = without.is_possible && without.reserved_bytes == cost->reserved_bytes &&
-                   without.peak_bytes == cost->peak_bytes &&
-                   fabs(without.step_seconds - cost->step_seconds) <= cost->step_seconds * 1e-12;
-    if (!is_same) continue;
-    *cost = without; /* but for rounding */
-    (void)json_object_del(root, key);
+/* Try the plan without one of its choices, and take the choice back if that changes neither time nor memory. */
+static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
+                     tsr_run_plan_cost *cost, tsr_error *error) {
+  tsr_run_plan_cost without;
+  int status = fewer ? tsr__planner_measure(p, fewer, &without, error) : tsr__fail_memory(error);
+  bool is_same = status == 0 && without.is_possible &&
+                 without.reserved_bytes == cost->reserved_bytes &&
+                 without.peak_bytes == cost->peak_bytes &&
+                 fabs(without.step_seconds - cost->step_seconds) <= cost->step_seconds * 1e-12;
+  if (is_same) *cost = without; /* but for rounding */
+  tsr_run_plan_free(is_same ? *plan : fewer);
+  if (is_same) *plan = fewer;
+  return status;
+}
+
+/* Options in the order of their names, which is that of a plan file, and what blocks do last. NULL: the first; past the last. */
+static const tsr_parameter *next_option(const tsr_parameter *last) {
+  const tsr_parameter *checkpoint = tsr__option_find("checkpoint"), *next = NULL;
+  if (last == checkpoint) return NULL;
+  for (size_t i = 0; tsr__option_at(i); i++) {
+    const tsr_parameter *row = tsr__option_at(i);
+    bool is_after = row != checkpoint && (!last || strcmp(row->name, last->name) > 0);
+    if (is_after && (!next || strcmp(row->name, next->name) < 0)) next = row;
   }
-  return 0;
+  return next ? next : checkpoint;
+}
+
+/* Take back what changes nothing: neither time nor what is reserved. Then the answer's figures are those of the best
+ * candidate, which with less memory takes no less time and no more memory. Choices of the base stay. */
+static int simplify(tsr_planning *p, tsr_run_plan **plan, tsr_run_plan_cost *cost,
+                    tsr_error *error) {
+  const tsr_parameter *row = NULL;
+  int status = 0;
+  while (status == 0 && (row = next_option(row)) != NULL) {
+    if (!tsr__option_is_default(row, &p->base->options) ||
+        tsr__option_is_default(row, &(*plan)->options))
+      continue;
+    tsr_run_plan *fewer = tsr__run_plan_copy(*plan);
+    if (fewer) tsr__option_reset(row, &fewer->options);
+    status = take_back(p, fewer, plan, cost, error);
+  }
+  for (int how = 0; status == 0 && how <= TSR_MODULE_OFFLOAD; how++) {
+    if (tsr__run_plan_modules(p->base, (tsr_module_how)how) ||
+        !tsr__run_plan_modules(*plan, (tsr_module_how)how))
+      continue;
+    tsr_run_plan *fewer = tsr__run_plan_copy(*plan);
+    if (fewer) tsr__run_plan_clear_modules(fewer, (tsr_module_how)how);
+    status = take_back(p, fewer, plan, cost, error);
+  }
+  if (status || p->base->blocks.count || !(*plan)->blocks.count) return status;
+  tsr_run_plan *fewer = tsr__run_plan_copy(*plan);
+  if (fewer) tsr__run_plan_clear_blocks(fewer);
+  return take_back(p, fewer, plan, cost, error);
 }
 
 static void bound_by(const tsr__way *way, tsr_planned *out) {
@@ -408,19 +365,49 @@ static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
   return status;
 }
 
+static int measure_change(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
+                          tsr_error *error) {
+  return tsr__planner_measure(context, plan, out, error);
+}
+
+/* The changes from the base to the answer's plan. What the planner chooses for blocks replaces what was there. */
+static int list_changes(tsr_planning *p, tsr_planned *out, tsr_error *error) {
+  tsr_run_plan *from = tsr__run_plan_copy(p->base);
+  tsr_run_plan_cost so_far[TSR_PLANNED_CHANGES];
+  tsr__plan_changes changes = {0};
+  bool ok = from != NULL;
+  if (ok && !tsr__run_plan_same_blocks(p->base, out->plan)) tsr__run_plan_clear_blocks(from);
+  ok = ok && tsr__list_changes(p->base, out->plan, true, TSR_PLANNED_CHANGES, &changes);
+  size_t ranges = out->plan->blocks.count;
+  if (ok && changes.count > TSR_PLANNED_CHANGES) { /* all ranges as one */
+    changes.count = 0;
+    ok = tsr__list_changes(p->base, out->plan, true, ranges ? ranges - 1 : 0, &changes);
+  }
+  assert(!ok || changes.count <= TSR_PLANNED_CHANGES);
+  int status = ok ? tsr__walk_changes(from, changes.items, changes.count, false, measure_change, p,
+                                      NULL, so_far, error)
+                  : tsr__fail_memory(error);
+  out->change_count = status == 0 ? changes.count : 0;
+  for (size_t i = 0; i < out->change_count; i++) {
+    (void)snprintf(out->changes[i].name, sizeof out->changes[i].name, "%s", changes.items[i].name);
+    out->changes[i].so_far = so_far[i];
+  }
+  TSR__VECTOR_FREE(&changes);
+  tsr_run_plan_free(from);
+  return status;
+}
+
 /* The plan to print: what was found without what is not needed, or what takes least. */
 static int choose(tsr_planning *p, const best *found, const best *least, tsr_planned *out,
                   tsr_error *error) {
-  const best *from = found->root ? found : least;
-  json_t *root = json_deep_copy(from->root ? from->root : p->base);
-  if (!root) return tsr__fail_memory(error);
+  const best *from = found->plan ? found : least;
+  out->plan = tsr__run_plan_copy(from->plan ? from->plan : p->base);
+  if (!out->plan) return tsr__fail_memory(error);
   int status = 0;
-  out->with = from->root ? from->cost : p->as_is; /* nothing at all could be tried */
-  if (found->root) status = simplify(p, root, &out->with, error);
-  if (status == 0) status = tsr__planner_parse(root, &out->plan, error);
-  if (status == 0) status = tsr__planner_list_changes(p, root, out, error);
-  json_decref(root);
-  return status;
+  out->with = from->plan ? from->cost : p->as_is; /* nothing at all could be tried */
+  if (found->plan) status = simplify(p, &out->plan, &out->with, error);
+  if (status == 0) status = tsr__run_plan_seal(out->plan, error);
+  return status ? status : list_changes(p, out, error);
 }
 
 int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_error *error) {
@@ -430,7 +417,7 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);
   int status = search(p, budget, &found, &least, error);
   if (!fits)
-    planned.verdict = found.root ? TSR_PLANNING_FITS_WITH_CHANGES : TSR_PLANNING_DOES_NOT_FIT;
+    planned.verdict = found.plan ? TSR_PLANNING_FITS_WITH_CHANGES : TSR_PLANNING_DOES_NOT_FIT;
   if (status == 0) status = choose(p, &found, &least, &planned, error);
   if (status == 0) status = bound(p, &planned, error);
   planned.tried = p->tried;

@@ -10,32 +10,6 @@
 #include "base/memory.h"
 #include "plan/planner.h"
 
-/* Savings that are always applied if they cost no time. Of two for the same key, the second is tried if the first was
- * not applied. */
-static const struct {
-  const char *key, *keys;
-  unsigned allow;
-  uint64_t most_tokens; /* of a batch, for which the next is the same */
-} savings[] = {
-    {"gelu", "{\"gelu\":\"fused\"}", TSR_ALLOW_KERNELS, 0},
-    {"no_kv_cache", "{\"no_kv_cache\":true}", TSR_ALLOW_KERNELS, 0},
-    {"attention", "{\"attention\":\"sdpa\"}", TSR_ALLOW_KERNELS, 0},
-    {"optimizer", "{\"optimizer\":\"adamw-fused\"}", TSR_ALLOW_KERNELS, 0},
-    {"loss", "{\"loss\":\"chunked:2048\"}", TSR_ALLOW_LOSS_CHUNK, 512},
-    {"loss", "{\"loss\":\"chunked:512\"}", TSR_ALLOW_LOSS_CHUNK, 0},
-    {"in_place", "{\"in_place\":\"add,dropout\"}", TSR_ALLOW_KERNELS, 0},
-    {"in_place", "{\"in_place\":\"add\"}", TSR_ALLOW_KERNELS, 0},
-    {"in_place", "{\"in_place\":\"dropout\"}", TSR_ALLOW_KERNELS, 0},
-};
-
-/* "sgd" is no adamw, and "flash" is what somebody wanted. */
-static bool may_replace(const json_t *root, const char *key) {
-  const char *word = json_string_value(json_object_get(root, key));
-  if (strcmp(key, "attention") == 0) return word && strcmp(word, "eager") == 0;
-  if (strcmp(key, "optimizer") == 0) return !word || strncmp(word, "adamw", 5) == 0;
-  return !json_object_get(root, key);
-}
-
 /* No slower, and no larger unless it is faster. What saves nothing at the peak as it is may do so once the peak is
  * elsewhere, so it counts as well, even if blocks at other places make the peak a little larger. */
 static bool is_saving(const tsr_run_plan_cost *with, const tsr_run_plan_cost *without) {
@@ -45,22 +19,21 @@ static bool is_saving(const tsr_run_plan_cost *with, const tsr_run_plan_cost *wi
 }
 
 /* What a plan takes, with the precision that makes it possible. */
-static int measure_resolved(tsr_planning *p, const json_t *root, tsr_run_plan_cost *out,
+static int measure_resolved(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                             tsr_error *error) {
-  json_t *resolved = tsr__planner_with(root, p->resolve);
-  int status = resolved ? tsr__planner_measure(p, resolved, out, error) : tsr__fail_memory(error);
-  json_decref(resolved);
+  tsr_run_plan *resolved = tsr__run_plan_copy(plan);
+  if (!resolved) return tsr__fail_memory(error);
+  if (p->resolve) tsr__technique_apply(p->resolve, resolved);
+  int status = tsr__planner_measure(p, resolved, out, error);
+  tsr_run_plan_free(resolved);
   return status;
 }
 
-/* For the certificate: {"keys": ..., "peak_allocated_bytes": ..., "step_time_us": ...}, null if not possible. */
-static int note_saving(tsr_planning *p, const char *keys, const tsr_run_plan_cost *cost,
-                       tsr_error *error) {
-  json_t *peak = cost->is_possible ? json_integer((json_int_t)cost->peak_bytes) : json_null();
-  json_t *time = cost->is_possible ? json_real(cost->step_seconds * 1e6) : json_null();
-  json_t *row = json_pack("{s:o,s:o,s:o}", "keys", json_loads(keys, 0, NULL),
-                          "peak_allocated_bytes", peak, "step_time_us", time);
-  return row && json_array_append_new(p->savings, row) == 0 ? 0 : tsr__fail_memory(error);
+/* For the certificate. */
+static int note_saving(tsr_planning *p, const tsr__technique_row *technique,
+                       const tsr_run_plan_cost *cost, tsr_error *error) {
+  tsr__saving saving = {technique, *cost};
+  return TSR__VECTOR_PUSH(&p->savings, saving) ? 0 : tsr__fail_memory(error);
 }
 
 static uint64_t tokens_of(const tsr_planning *p) {
@@ -68,30 +41,43 @@ static uint64_t tokens_of(const tsr_planning *p) {
 }
 
 /* Where an op writes is part of the program: not changed for nothing. */
-static bool is_worth_it(const char *key, const tsr_run_plan_cost *with,
+static bool is_worth_it(const tsr__technique_row *technique, const tsr_run_plan_cost *with,
                         const tsr_run_plan_cost *without) {
   bool is_much = with->peak_bytes < without->peak_bytes - without->peak_bytes / 100;
-  return is_saving(with, without) && (strcmp(key, "in_place") != 0 || is_much);
+  return is_saving(with, without) && (strcmp(technique->option, "in_place") != 0 || is_much);
 }
 
+static bool is_allowed(const tsr_planning *p, const tsr__technique_row *technique) {
+  return p->allow & tsr__technique_flag(technique);
+}
+
+/* Try a technique, and keep it in p->free if it costs no time. `*cost`: of p->free. */
+static int try_saving(tsr_planning *p, const tsr__technique_row *technique, tsr_run_plan_cost *cost,
+                      tsr_error *error) {
+  tsr_run_plan_cost with;
+  tsr_run_plan *plan = tsr__run_plan_copy(p->free);
+  if (!plan) return tsr__fail_memory(error);
+  tsr__technique_apply(technique, plan);
+  int status = measure_resolved(p, plan, &with, error);
+  if (status == 0) status = note_saving(p, technique, &with, error);
+  bool is_kept = status == 0 && is_worth_it(technique, &with, cost);
+  if (is_kept) *cost = with;
+  tsr_run_plan_free(is_kept ? p->free : plan);
+  if (is_kept) p->free = plan;
+  return status;
+}
+
+/* Of two techniques that set the same option, the second is tried if the first was not applied. */
 static int save_for_free(tsr_planning *p, tsr_error *error) {
-  tsr_run_plan_cost cost, with;
-  p->free = json_deep_copy(p->base);
+  tsr_run_plan_cost cost;
+  p->free = tsr__run_plan_copy(p->base);
   int status = p->free ? measure_resolved(p, p->free, &cost, error) : tsr__fail_memory(error);
-  if (status == 0) status = note_saving(p, "{}", &cost, error);
-  for (size_t i = 0; status == 0 && i < sizeof savings / sizeof *savings; i++) {
-    if (!(p->allow & savings[i].allow) || !may_replace(p->free, savings[i].key)) continue;
-    if (savings[i].most_tokens && tokens_of(p) <= savings[i].most_tokens) continue;
-    json_t *root = tsr__planner_with(p->free, savings[i].keys);
-    status = root ? measure_resolved(p, root, &with, error) : tsr__fail_memory(error);
-    if (status == 0) status = note_saving(p, savings[i].keys, &with, error);
-    if (status == 0 && is_worth_it(savings[i].key, &with, &cost)) {
-      json_t *before = p->free;
-      p->free = root;
-      root = before;
-      cost = with;
-    }
-    json_decref(root);
+  if (status == 0) status = note_saving(p, NULL, &cost, error);
+  for (const tsr__technique_row *t = tsr__techniques; status == 0 && t->allow; t++) {
+    if (t->use != TSR__USE_IF_FREE || !is_allowed(p, t)) continue;
+    if (!tsr__technique_may_apply(t, p->free)) continue;
+    if (t->most_tokens && tokens_of(p) <= t->most_tokens) continue;
+    status = try_saving(p, t, &cost, error);
   }
   return status;
 }
@@ -103,90 +89,71 @@ static bool is_turing(const tsr_planning *p) {
 }
 
 /* A T4 has no tensor cores for bf16. There, fp16 with fp32 masters has its loss scaled, and autocast, too. */
-const char *tsr__planner_precision(const tsr_planning *p, size_t index) {
-  static const char *const turing[] = {NULL, "{\"dtype\":\"autocast-fp16\"}",
-                                       "{\"dtype\":\"fp16\",\"master_weights\":true}"};
-  static const char *const other[] = {NULL, "{\"dtype\":\"autocast-bf16\"}",
-                                      "{\"dtype\":\"bf16\"}"};
-  bool may = p->allow & TSR_ALLOW_PRECISION && !json_object_get(p->base, "dtype");
-  if (!may || index >= sizeof other / sizeof *other) return NULL;
-  return is_turing(p) ? turing[index] : other[index];
-}
-
-enum { CHOICES = 10, KEYS_BYTES = 80, DIMENSIONS = 7 };
-
-/* One thing to decide, and its choices: keys that are laid over a plan. The first choice changes nothing. */
-typedef struct dimension {
-  char keys[CHOICES][KEYS_BYTES];
-  size_t count;
-} dimension;
-
-static void choose(dimension *d, const char *keys) {
-  assert(d->count < CHOICES);
-  (void)snprintf(d->keys[d->count++], KEYS_BYTES, "%s", keys);
-}
-
-/* Halves of the batch, halves of these and so on, and single sequences. A step of more parts may be too long to be
- * planned. */
-enum { MOST_PARTS = 256 };
-
-static void list_micro_batches(const tsr_planning *p, dimension *d) {
-  char keys[KEYS_BYTES];
-  uint64_t batch = p->how.batch ? p->how.batch : 1;
-  bool may = p->allow & TSR_ALLOW_ACCUMULATE && !json_object_get(p->base, "micro_batch") &&
-             !json_object_get(p->base, "backward");
-  for (uint64_t parts = 2; may && parts <= batch && parts <= MOST_PARTS; parts *= 2) {
-    if (batch % parts) break;
-    (void)snprintf(keys, sizeof keys, "{\"micro_batch\":%llu}",
-                   (unsigned long long)(batch / parts));
-    choose(d, keys);
-  }
-  if (may && batch > 1 && batch <= MOST_PARTS && (batch & (batch - 1)))
-    choose(d, "{\"micro_batch\":1}");
-}
-
-static void list_offloads(const tsr_planning *p, dimension *d) {
-  if (!(p->allow & TSR_ALLOW_OFFLOAD) || json_object_get(p->base, "offload")) return;
-  choose(d, "{\"offload\":\"activations\"}");
-  choose(d, "{\"offload\":\"optimizer\"}");
-  choose(d, "{\"offload\":\"optimizer,activations\"}");
-  choose(d, "{\"offload\":\"optimizer,gradients\"}");
-  choose(d, "{\"offload\":\"optimizer,gradients,activations\"}");
-  choose(d, "{\"offload\":\"optimizer,gradients,parameters\"}");
-  choose(d, "{\"offload\":\"optimizer,gradients,parameters,activations\"}");
-}
-
-/* What ranks keep a part of. One alone keeps all. */
-static void list_stages(const tsr_planning *p, dimension *d) {
-  bool may = p->allow & TSR_ALLOW_ZERO && !json_object_get(p->base, "zero");
-  if (!may || json_integer_value(json_object_get(p->base, "ranks")) < 2) return;
-  choose(d, "{\"zero\":1}");
-  choose(d, "{\"zero\":2}");
-  choose(d, "{\"zero\":3}");
+static bool suits_card(const tsr_planning *p, const tsr__technique_row *technique) {
+  return strcmp(technique->allow, "precision") != 0 || technique->is_of_old_cards == is_turing(p);
 }
 
 /* Choices of the plan to begin with are kept, unless others may be made for what is computed again. */
 static bool may_narrow(const tsr_planning *p) {
-  bool has_choices = json_object_get(p->base, "blocks") || json_object_get(p->base, "checkpoint");
+  bool has_choices = p->base->blocks.count || p->base->options.checkpoint ||
+                     tsr__run_plan_modules(p->base, TSR_MODULE_CHECKPOINT);
   return p->allow & TSR_ALLOW_NARROW && (p->allow & TSR_ALLOW_RECOMPUTE || !has_choices);
 }
 
-static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
-  bool has_loss = json_object_get(p->base, "loss");
-  for (size_t i = 0; i < DIMENSIONS; i++) choose(&d[i], "{}");
-  list_micro_batches(p, &d[0]);
-  list_offloads(p, &d[1]);
-  if (p->allow & TSR_ALLOW_LOSS_CHUNK && !has_loss) {
-    choose(&d[2], "{\"loss\":\"chunked:512\"}");
-    if (tokens_of(p) > 128) choose(&d[2], "{\"loss\":\"chunked:128\"}");
+static bool is_combined(const tsr_planning *p, const tsr__technique_row *t) {
+  if (t->use != TSR__USE_COMBINED && t->use != TSR__USE_DIVIDED) return false;
+  if (!is_allowed(p, t) || !suits_card(p, t) || !tsr__technique_may_apply(t, p->base)) return false;
+  if (t->most_tokens && tokens_of(p) <= t->most_tokens) return false;
+  return t->option || may_narrow(p); /* the only one without an option */
+}
+
+const tsr__technique_row *tsr__planner_precision(const tsr_planning *p, size_t index) {
+  for (const tsr__technique_row *t = tsr__techniques; t->allow; t++)
+    if (strcmp(t->allow, "precision") == 0 && is_combined(p, t) && index-- == 0) return t;
+  return NULL;
+}
+
+enum { CHOICES = 12, DIMENSIONS = 8, MOST_PARTS = 256 };
+
+/* A technique, and the micro-batch of one that divides the batch. */
+typedef struct choice {
+  const tsr__technique_row *technique; /* NULL: nothing is changed */
+  uint64_t micro_batch;
+} choice;
+
+/* One thing to decide, and its choices. The first choice changes nothing. */
+typedef struct dimension {
+  choice choices[CHOICES];
+  size_t count;
+} dimension;
+
+static void add_choice(dimension *d, const tsr__technique_row *technique, uint64_t micro_batch) {
+  assert(d->count < CHOICES);
+  d->choices[d->count++] = (choice){technique, micro_batch};
+}
+
+/* Halves of the batch, halves of these and so on, and single sequences. A step of more parts may be too long to be
+ * planned. */
+static void divide_batch(const tsr_planning *p, const tsr__technique_row *technique, dimension *d) {
+  uint64_t batch = p->how.batch ? p->how.batch : 1;
+  for (uint64_t parts = 2; parts <= batch && parts <= MOST_PARTS; parts *= 2) {
+    if (batch % parts) break;
+    add_choice(d, technique, batch / parts);
   }
-  bool has_ranks = json_object_get(p->base, "ranks"); /* their gradients are summed first */
-  if (p->allow & TSR_ALLOW_IN_BACKWARD && !has_ranks &&
-      !json_object_get(p->base, "optimizer_in_backward"))
-    choose(&d[3], "{\"optimizer_in_backward\":true}");
-  for (size_t i = 1; tsr__planner_precision(p, i); i++) choose(&d[4], tsr__planner_precision(p, i));
-  if (may_narrow(p)) choose(&d[5], "{\"narrow\":true}");
-  list_stages(p, &d[6]);
+  if (batch > 1 && batch <= MOST_PARTS && (batch & (batch - 1))) add_choice(d, technique, 1);
+}
+
+static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
+  for (size_t i = 0; i < DIMENSIONS; i++) add_choice(&d[i], NULL, 0);
+  for (const tsr__technique_row *t = tsr__techniques; t->allow; t++) {
+    if (!is_combined(p, t)) continue;
+    assert(t->dimension && t->dimension <= DIMENSIONS);
+    dimension *of = &d[t->dimension - 1];
+    if (t->use == TSR__USE_DIVIDED)
+      divide_batch(p, t, of);
+    else
+      add_choice(of, t, 0);
+  }
 }
 
 /* Time is a sum over blocks, so that of few of them tells that of all. */
@@ -202,8 +169,7 @@ static double kernels_of(const tsr__cost *cost) {
 
 /* A tensor that is recomputed need not be copied for backward, so such copies are no part of the bound. */
 bool tsr__way_copies_activations(const tsr__way *way) {
-  const char *offload = json_string_value(json_object_get(way->root, "offload"));
-  return offload && strstr(offload, "activations");
+  return way->plan->options.offload.activations != TSR_SPACE_DEVICE;
 }
 
 /* Computing more may hide what ranks send, but never ends a step sooner. */
@@ -228,9 +194,9 @@ static void extend_cost(tsr__way *way, const tsr__cost *two, const tsr__cost *th
 /* What the way takes if all is kept. `why` says why it is not possible. */
 static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr_error *why) {
   tsr__survey two, three;
-  int status = tsr__planner_survey(p, way->root, 2, 0, &two, is_possible, why);
+  int status = tsr__planner_survey(p, way->plan, 2, 0, &two, is_possible, why);
   if (status || !*is_possible) return status;
-  status = tsr__planner_survey(p, way->root, 3, 0, &three, is_possible, why);
+  status = tsr__planner_survey(p, way->plan, 3, 0, &three, is_possible, why);
   if (status == 0 && *is_possible) {
     extend_cost(way, &two.cost, &three.cost, p->model->layers);
     tsr__survey_release(&three);
@@ -240,53 +206,54 @@ static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr
 }
 
 void tsr__way_release(tsr__way *way) {
-  json_decref(way->root);
+  tsr_run_plan_free(way->plan);
   if (way->is_surveyed) tsr__survey_release(&way->survey);
-  for (size_t i = 0; i < way->candidates.count; i++) json_decref(way->candidates.items[i].root);
+  for (size_t i = 0; i < way->candidates.count; i++)
+    tsr_run_plan_free(way->candidates.items[i].plan);
   TSR__VECTOR_FREE(&way->candidates);
 }
 
-/* The plan without choices for blocks that the planner makes, in its canonical form: a way's. */
-static json_t *way_root(const tsr_planning *p, const json_t *plan, tsr_error *error) {
-  json_t *root = json_deep_copy(plan), *canonical = NULL;
-  tsr_run_plan *parsed = NULL;
-  if (root && (p->allow & TSR_ALLOW_RECOMPUTE || may_narrow(p))) {
-    (void)json_object_del(root, "checkpoint");
-    (void)json_object_del(root, "blocks");
+/* The plan without choices for blocks that the planner makes: a way's. NULL when out of memory. */
+static tsr_run_plan *way_plan(const tsr_planning *p, const tsr_run_plan *plan) {
+  tsr_run_plan *way = tsr__run_plan_copy(plan);
+  if (way && (p->allow & TSR_ALLOW_RECOMPUTE || may_narrow(p))) {
+    tsr__option_reset(tsr__option_find("checkpoint"), &way->options);
+    tsr__run_plan_clear_modules(way, TSR_MODULE_CHECKPOINT);
+    tsr__run_plan_clear_blocks(way);
   }
   bool is_traced = tsr_model_is_traced(p->model); /* its modules are offloaded one by one */
-  if (root && is_traced && p->allow & TSR_ALLOW_OFFLOAD) (void)json_object_del(root, "offload");
-  int status = root ? tsr__planner_parse(root, &parsed, error) : tsr__fail_memory(error);
-  if (status == 0) canonical = json_loads(tsr_run_plan_text(parsed), 0, NULL);
-  tsr_run_plan_free(parsed);
-  json_decref(root);
-  return canonical;
+  if (way && is_traced && p->allow & TSR_ALLOW_OFFLOAD) {
+    tsr__option_reset(tsr__option_find("offload"), &way->options);
+    tsr__run_plan_clear_modules(way, TSR_MODULE_OFFLOAD);
+  }
+  return way;
 }
 
-static const tsr__way *find_way(const tsr_planning *p, const json_t *root, bool narrows) {
-  assert(json_is_object(root));
+static const tsr__way *find_way(const tsr_planning *p, const tsr_run_plan *plan, bool narrows) {
   for (size_t i = 0; i < p->ways.count; i++)
-    if (p->ways.items[i].narrows == narrows && json_equal(p->ways.items[i].root, root))
+    if (p->ways.items[i].narrows == narrows && tsr__run_plan_equal(p->ways.items[i].plan, plan))
       return &p->ways.items[i];
   return NULL;
 }
 
 static int refuse_way(tsr_planning *p, const tsr__way *way, const tsr_error *why,
                       tsr_error *error) {
-  const char *reason = *why->message ? why->message : "the model or another choice excludes it";
-  json_t *row =
-      json_pack("{s:O,s:b,s:s}", "plan", way->root, "narrows", way->narrows, "reason", reason);
-  return row && json_array_append_new(p->refused, row) == 0 ? 0 : tsr__fail_memory(error);
+  tsr__refused_way row = {.plan = tsr__run_plan_copy(way->plan), .narrows = way->narrows};
+  (void)snprintf(row.reason, sizeof row.reason, "%s",
+                 *why->message ? why->message : "the model or another choice excludes it");
+  if (row.plan && TSR__VECTOR_PUSH(&p->refused, row)) return 0;
+  tsr_run_plan_free(row.plan);
+  return tsr__fail_memory(error);
 }
 
 /* Of two that are the same, one. */
-static int add_way(tsr_planning *p, const json_t *plan, bool narrows, tsr_error *error) {
-  tsr__way way = {.root = plan ? way_root(p, plan, error) : NULL, .narrows = narrows};
+static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, tsr_error *error) {
+  tsr__way way = {.plan = way_plan(p, plan), .narrows = narrows};
   tsr_error why = {.status = TSR_OK};
   bool is_possible = false;
-  if (!way.root) return tsr__fail_memory(error);
-  bool is_new = !find_way(p, way.root, narrows);
-  const tsr__way *wide = narrows ? find_way(p, way.root, false) : NULL;
+  if (!way.plan) return tsr__fail_memory(error);
+  bool is_new = !find_way(p, way.plan, narrows);
+  const tsr__way *wide = narrows ? find_way(p, way.plan, false) : NULL;
   int status = 0;
   if (wide && is_new) { /* it keeps all, too */
     is_possible = true;
@@ -311,26 +278,29 @@ static int add_way(tsr_planning *p, const json_t *plan, bool narrows, tsr_error 
 static int compare_ways(const void *left, const void *right) {
   const tsr__way *a = left, *b = right;
   if (a->step_s < b->step_s || a->step_s > b->step_s) return a->step_s < b->step_s ? -1 : 1;
-  return (int)json_object_size(a->root) - (int)json_object_size(b->root);
+  return (int)tsr__run_plan_size(a->plan) - (int)tsr__run_plan_size(b->plan);
 }
 
-/* The plan of one choice in each dimension. "narrow" is no key of plans. */
+/* The plan of one choice in each dimension. */
 static int add_combination(tsr_planning *p, const dimension *d, const size_t *at,
                            tsr_error *error) {
   assert(p->free);
-  json_t *root = json_deep_copy(p->free);
-  for (size_t i = 0; root && i < DIMENSIONS; i++) {
-    json_t *with = tsr__planner_with(root, d[i].keys[at[i]]);
-    json_decref(root);
-    root = with;
+  tsr_run_plan *plan = tsr__run_plan_copy(p->free);
+  bool narrows = false;
+  if (!plan) return tsr__fail_memory(error);
+  for (size_t i = 0; i < DIMENSIONS; i++) {
+    const choice *chosen = &d[i].choices[at[i]];
+    if (!chosen->technique) continue;
+    tsr__technique_apply(chosen->technique, plan);
+    if (chosen->micro_batch) plan->options.micro_batch = chosen->micro_batch;
+    narrows = narrows || !chosen->technique->option;
   }
-  bool narrows = root && json_object_del(root, "narrow") == 0;
   /* Under autocast, sums have another type than what they add to. */
-  const char *dtype = json_string_value(json_object_get(root, "dtype"));
-  bool is_autocast = dtype && strncmp(dtype, "autocast", 8) == 0;
-  if (is_autocast && !json_object_get(p->base, "in_place")) (void)json_object_del(root, "in_place");
-  int status = root ? add_way(p, root, narrows, error) : tsr__fail_memory(error);
-  json_decref(root);
+  bool is_autocast = plan->options.dtype == TSR_SIMULATE_AUTOCAST_BF16 ||
+                     plan->options.dtype == TSR_SIMULATE_AUTOCAST_FP16;
+  if (is_autocast && !p->base->options.in_place) plan->options.in_place = 0;
+  int status = add_way(p, plan, narrows, error);
+  tsr_run_plan_free(plan);
   return status;
 }
 
@@ -345,9 +315,9 @@ static bool advance(const dimension *d, size_t *at) {
 
 /* A step graph has its program's types and kernels: one way, in which each module may keep what it likes. */
 static int list_traced(tsr_planning *p, tsr_error *error) {
-  tsr__way way = {.root = way_root(p, p->base, error)};
-  p->free = json_deep_copy(p->base);
-  int status = way.root && p->free ? 0 : tsr__fail_memory(error);
+  tsr__way way = {.plan = way_plan(p, p->base)};
+  p->free = tsr__run_plan_copy(p->base);
+  int status = way.plan && p->free ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__planner_survey_way(p, &way, error);
   bool is_kept = status == 0 && TSR__VECTOR_PUSH(&p->ways, way);
   if (status == 0 && !is_kept) status = tsr__fail_memory(error);
@@ -358,7 +328,7 @@ static int list_traced(tsr_planning *p, tsr_error *error) {
 
 int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
   if (tsr_model_is_traced(p->model)) return list_traced(p, error);
-  dimension d[DIMENSIONS] = {{{{0}}, 0}};
+  dimension d[DIMENSIONS] = {0};
   size_t at[DIMENSIONS] = {0};
   int status = save_for_free(p, error);
   if (status) return status;
@@ -376,7 +346,7 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
 
 int tsr__planner_survey_way(const tsr_planning *p, tsr__way *way, tsr_error *error) {
   if (way->is_surveyed) return 0;
-  int status = tsr__planner_survey(p, way->root, 0, 0, &way->survey, &way->is_surveyed, error);
+  int status = tsr__planner_survey(p, way->plan, 0, 0, &way->survey, &way->is_surveyed, error);
   if (status == 0 && !way->is_surveyed) /* smaller ones were possible, or it is the base */
     status = tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                        "a step of this model is too long to be planned");
@@ -402,14 +372,12 @@ double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes) {
 
 int tsr__planner_own_way(tsr_planning *p, const tsr_run_plan *plan, const tsr__way **out,
                          tsr__way *other, tsr_error *error) {
-  json_t *text = json_loads(tsr_run_plan_text(plan), 0, NULL);
-  *other = (tsr__way){.root = text ? way_root(p, text, error) : NULL};
-  json_decref(text);
+  *other = (tsr__way){.plan = way_plan(p, plan)};
   *out = NULL;
-  if (!other->root) return tsr__fail_memory(error);
-  *out = find_way(p, other->root, false);
+  if (!other->plan) return tsr__fail_memory(error);
+  *out = find_way(p, other->plan, false);
   if (*out) return 0;
-  if (!p->as_is.is_possible && json_object_get(other->root, "dtype") == NULL) return 0;
+  if (!p->as_is.is_possible && other->plan->options.dtype == TSR_SIMULATE_FP32) return 0;
   int status = tsr__planner_survey_way(p, other, error);
   if (status) tsr__way_release(other);
   if (status == 0) *out = other;

@@ -4,7 +4,6 @@
  * budget, what is the largest that fits, what less and less memory costs (front), or what each technique does. Each
  * begins with the plan of the parameters. `for` puts what was found, or that plan, into another program's words. */
 #include <assert.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -27,29 +26,14 @@ static tsr_simulate_options options_of(const tsr_params *params) {
                                 .book = is_own ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
 }
 
-static int append_json(const char *text, size_t size_bytes, void *context) {
-  tsr__buffer_append(context, text, size_bytes);
-  return 0;
-}
-
 /* The same plan for another number of ranks; one is a process alone. */
 static int set_ranks(tsr_run_plan **plan, uint64_t ranks, tsr_error *error) {
-  tsr_run_plan *changed = NULL;
-  json_t *root = json_loads(tsr_run_plan_text(*plan), 0, NULL);
-  if (ranks > 1)
-    (void)json_object_set_new(root, "ranks", json_integer((json_int_t)ranks));
-  else
-    (void)json_object_del(root, "ranks");
-  tsr__buffer text = {0};
-  bool ok = root && json_dump_callback(root, append_json, &text, JSON_COMPACT) == 0 && !text.failed;
-  int status =
-      ok ? tsr_run_plan_parse(text.data, text.size, &changed, error) : tsr__fail_memory(error);
-  tsr__buffer_release(&text);
-  json_decref(root);
-  if (status) return status;
+  tsr_run_plan *changed = tsr__run_plan_copy(*plan);
+  if (!changed) return tsr__fail_memory(error);
+  changed->options.ranks = ranks > 1 ? ranks : 0;
   tsr_run_plan_free(*plan);
   *plan = changed;
-  return 0;
+  return tsr__run_plan_seal(changed, error);
 }
 
 /* The plan to begin with, for as many ranks as there are cards. */
@@ -79,7 +63,7 @@ static int allow_of(const tsr_params *params, const tsr_model *model, unsigned *
                     tsr_error *error) {
   const char *words = tsr_params_text(params, "allow"), *target = target_of(params);
   bool is_model = tsr_params_choice(params, "largest") == TSR_LARGEST_MODEL;
-  *allow = target ? tsr_target_allows(target, model) : TSR_ALLOW_DEFAULT;
+  *allow = target ? tsr_target_allows(target, model) : tsr_allow_default();
   if (is_model) *allow &= ~TSR_ALLOW_OFFLOAD; /* on a host without end, any model would fit */
   int status = words ? tsr_allow_parse(words, allow, error) : 0;
   /* --zero 0 is a choice as well, though plans do not write it. */
