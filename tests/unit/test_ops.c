@@ -483,7 +483,7 @@ static bool check_program(const tsr_model *model, const tsr_simulate_options *op
 /* Every model, type, attention, checkpoint, loss and number of micro-batches; and, in turn, each
  * optimizer, lengths that chunks do not divide, one token, and the smaller options. */
 static void every_program_could_run(void **state) {
-  enum { ATTENTIONS = TSR_ATTENTION_EFFICIENT + 1, OPTIMIZERS = TSR_OPTIMIZER_SGD + 1 };
+  enum { ATTENTIONS = TSR_ATTENTION_CHUNKED + 1, OPTIMIZERS = TSR_OPTIMIZER_SGD + 1 };
   enum { DTYPES = TSR_SIMULATE_AUTOCAST_FP16 + 1, CHECKPOINTS = TSR_CHECKPOINT_EVERY + 1 };
   int programs = 0;
   (void)state;

@@ -182,7 +182,8 @@ static void options_and_plan(void **state) {
               "{\"in_place\":\"add,dropout,product\",\"version\":1}\n");
   expect_plan(PLAN_OF("offload", "activations:disk,optimizer:host"),
               "{\"offload\":\"optimizer,activations:disk\",\"version\":1}\n");
-  expect_plan(PLAN_OF("clip", "1.0"), "{\"clip\":\"1.0\",\"version\":1}\n");
+  expect_plan(PLAN_OF("clip", "1.0"), "{\"clip\":\"1\",\"version\":1}\n");
+  expect_plan(PLAN_OF("clip", "0.10"), "{\"clip\":\"0.1\",\"version\":1}\n");
   expect_plan(PLAN_OF("plan", base, "checkpoint", "sqrt"),
               "{\"checkpoint\":\"sqrt\",\"dtype\":\"bf16\",\"version\":1}\n");
 }
@@ -286,7 +287,7 @@ static void effects(void **state) {
   assert_int_equal(tsr_run_plan_explain(plan, model, &how, &e, NULL), 0);
   assert_int_equal(e.count, 3);
   assert_string_equal(e.choices[0].name, "dtype bf16");
-  assert_string_equal(e.choices[1].name, "blocks 0-5: full");
+  assert_string_equal(e.choices[1].name, "blocks 0-5: computed again");
   assert_int_equal(e.choices[2].so_far.peak_bytes, e.with.peak_bytes);
   assert_int_equal(e.choices[0].alone.peak_bytes, e.choices[0].so_far.peak_bytes);
   assert_true(e.with.peak_bytes < e.without.peak_bytes);
