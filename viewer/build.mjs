@@ -1,5 +1,5 @@
 // Builds page.html, the template that the binary embeds: the program and the style sheet put into
-// src/reader/page.html, a policy that allows these two and nothing else, and a hash of the sources, by
+// src/page.html, a policy that allows these two and nothing else, and a hash of the sources, by
 // which tests/viewer/stale.py sees, without Node, that the template is of these sources.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ if (/<\/script|<!--/i.test(script) || /<\/style/i.test(css)) throw new Error('th
 const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 const policy = [
   "default-src 'none'",
-  "connect-src 'none'", // a server that serves the page allows itself: src/report/page.c
+  "connect-src 'none'", // a server that serves the page allows itself: src/reader/page/embed.py
   `script-src ${hash(script)}`,
   `style-src ${hash(css)}`,
   "base-uri 'none'",
@@ -44,5 +44,5 @@ for (const name of sources) {
 }
 
 const parts = { CSP: policy, SOURCES: all.digest('hex'), STYLE: css, SCRIPT: script };
-const page = readFileSync(path('src/reader/page.html'), 'utf8').replace(/@(CSP|SOURCES|STYLE|SCRIPT)@/g, (_, name) => parts[name]);
+const page = readFileSync(path('src/page.html'), 'utf8').replace(/@(CSP|SOURCES|STYLE|SCRIPT)@/g, (_, name) => parts[name]);
 writeFileSync(out, page);

@@ -16,12 +16,12 @@ def engine(pytestconfig):
 
 
 def json_of(half, *words):
-    return json.loads(half.text(*words))
+    return json.loads(half.output(*words))
 
 
 def test_questions(tessera, reader, engine):
     """Every question is one half's, and tessera has them all."""
-    halves = [half.text().split() for half in (reader, engine)]
+    halves = [half.output().split() for half in (reader, engine)]
     assert 'peak' in halves[0] and 'simulate' in halves[1]
     assert not set(halves[0]) & set(halves[1])
     for name in halves[0] + halves[1]:

@@ -399,7 +399,7 @@ def test_front(t):
 
 def test_pastes(t):
     """What is printed for other programs is JSON, TOML or Python, whatever the plan."""
-    plans = [{}, {'dtype': 'autocast-bf16', 'checkpoint': 'full', 'clip': '1.0', 'micro_batch': 2},
+    plans = [{}, {'dtype': 'autocast-bf16', 'checkpoint': 'full', 'clip': '1', 'micro_batch': 2},
              {'blocks': [{'first': 0, 'last': 1, 'checkpoint': 'full'}, {'first': 2, 'last': 2, 'saved':
               {'layer norm.0': 'recompute'}}], 'offload': 'optimizer,activations', 'loss': 'chunked:512'}]
     path = t.work / 'pasted.json'

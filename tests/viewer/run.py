@@ -191,7 +191,7 @@ def make(work):
     return paths
 
 
-def habits(work):
+def habit_pages(work):
     """A file for each rule of docs/findings.md."""
     programs = {'no_grad': habits.forwards(3), 'two_forwards': habits.forwards(4, held=2),
                 'checkpoint': habits.training(4, kept_of_last=8),
@@ -229,7 +229,7 @@ def main():
         if SHARED.is_dir() else []
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
             'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
-            'whole': bool(os.environ.get('TESSERA_WHOLE')), 'habits': habits(arguments.work),
+            'whole': bool(os.environ.get('TESSERA_WHOLE')), 'habits': habit_pages(arguments.work),
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode
