@@ -414,7 +414,7 @@ def test_pastes(t):
         expect('micro-batches', (config['train_micro_batch_size_per_gpu'], config['gradient_accumulation_steps']),
                (plan.get('micro_batch', 4), 4 // plan.get('micro_batch', 4)))
         expect('the plan', json.loads(texts['tessera']), {'version': 1, **plan})
-        expect('says what it cannot', 'not said: some tensors' in texts['fsdp2'], 'blocks' in plan)
+        expect('says what it cannot', 'not supported: some tensors' in texts['fsdp2'], 'blocks' in plan)
         expect('which blocks', 'range(0, 2)' in texts['fsdp2'], 'blocks' in plan)
         expect('checkpoints', 'gradient_checkpointing=True' in texts['hf'], len(plan) > 0)
 
@@ -435,7 +435,7 @@ def test_said_stages(t):
             text = t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target).stdout
             nearest = min(one for one in words if one >= stage)
             expect(f'{target} {stage}: said', words[nearest] in text, True)
-            expect(f'{target} {stage}: the nearest', f'not said: ZeRO stage {stage}; the nearest is stage {nearest}' in text,
+            expect(f'{target} {stage}: the nearest', f'not supported: ZeRO stage {stage}; the nearest is stage {nearest}' in text,
                    nearest != stage)
             expect(f'{target} {stage}: ranks', ' 8 ranks, which is ' in text, True)
 

@@ -41,14 +41,28 @@ typedef struct writer {
   uint64_t reserved_bytes;  /* of the nearest plan that the target can say */
 } writer;
 
+static void say_cannot(writer *w, const char *before, const char *format, va_list args) {
+  char line[512];
+  (void)vsnprintf(line, sizeof line, format, args);
+  tsr__buffer_printf(&w->cannot, "%s%s%s\n", w->comment, before, line);
+}
+
+/* A choice of the plan that the target does not have, and its nearest. */
 static void cannot(writer *w, const char *format, ...) TSR__PRINTF(2, 3);
 static void cannot(writer *w, const char *format, ...) {
-  char line[512];
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(line, sizeof line, format, args);
+  say_cannot(w, "not supported: ", format, args);
   va_end(args);
-  tsr__buffer_printf(&w->cannot, "%snot said: %s\n", w->comment, line);
+}
+
+/* A choice of the plan that is made elsewhere than in this text. */
+static void elsewhere(writer *w, const char *format, ...) TSR__PRINTF(2, 3);
+static void elsewhere(writer *w, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  say_cannot(w, "not in this text: ", format, args);
+  va_end(args);
 }
 
 static bool casts(const writer *w) {
@@ -250,7 +264,7 @@ static void say_model(writer *w) {
 /* The launcher knows how many there are. */
 static void say_ranks(writer *w) {
   if (ranks_of(w))
-    cannot(w, "%llu ranks, which is torchrun --nproc-per-node %llu", ranks_of(w), ranks_of(w));
+    elsewhere(w, "%llu ranks, which is torchrun --nproc-per-node %llu", ranks_of(w), ranks_of(w));
 }
 
 static const char *optimizer_of(const writer *w, const char *fused, const char *foreach,
@@ -327,12 +341,14 @@ static void say_deepspeed(writer *w) {
   tsr__buffer_text(&w->text, "\n");
   json_decref(out);
   if (ranks)
-    cannot(w, "%lld ranks, which is deepspeed --num_gpus %lld", (long long)ranks, (long long)ranks);
+    elsewhere(w, "%lld ranks, which is deepspeed --num_gpus %lld", (long long)ranks,
+              (long long)ranks);
   if (runs_again(w))
-    cannot(w, "blocks computed again, which is model.gradient_checkpointing_enable()");
-  if (w->o->no_kv_cache) cannot(w, "no key-value cache, which is model.config.use_cache = False");
+    elsewhere(w, "blocks computed again, which is model.gradient_checkpointing_enable()");
+  if (w->o->no_kv_cache)
+    elsewhere(w, "no key-value cache, which is model.config.use_cache = False");
   if (w->o->gelu_fused)
-    cannot(w, "a fused GELU, which is activation_function \"gelu_pytorch_tanh\" of the model");
+    elsewhere(w, "a fused GELU, which is activation_function \"gelu_pytorch_tanh\" of the model");
 }
 
 static void say_checkpoints(writer *w) {
