@@ -1,16 +1,16 @@
 /* docs_fields.c - the declared fields of all answers (tessera/unstable/fields.h): as the tables of docs/json.md, as the
  * classes of python/tessera/_answers.py, and as a plain list for the test that every one of them is written.
  *
- * docs/json.md is written by people, but for the lines between
+ * docs/json.md and docs/plan.md are written by people, but for the lines between
  *
- *   <!-- fields of NAME -->   and   <!-- end -->
- *
- * where NAME is a question, or a record that is documented apart. */
+ *   <!-- fields of NAME -->   and   <!-- end -->, where NAME is a question, or a record that is documented apart,
+ *   <!-- techniques -->       and   <!-- end -->: the words of --allow */
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 #include <tessera/tessera.h>
 #include <tessera/unstable/fields.h>
+#include <tessera/unstable/planning.h>
 
 #include "docs.h"
 
@@ -171,8 +171,16 @@ static void print_named(FILE *stream, const tsr_record *record) {
     print_table(stream, "field", record, true);
 }
 
-bool cli_json_page(FILE *stream, FILE *page) {
-  static const char begin[] = "<!-- fields of ", end[] = "<!-- end -->";
+static void print_techniques(FILE *stream) {
+  fputs("\n| `--allow` | what may be changed |\n|---|---|\n", stream);
+  for (size_t i = 0; tsr_allow_word(i); i++)
+    fprintf(stream, "| `%s` | %s |\n", tsr_allow_word(i), tsr_allow_about(i));
+  fputc('\n', stream);
+}
+
+bool cli_docs_page(FILE *stream, FILE *page) {
+  static const char begin[] = "<!-- fields of ", end[] = "<!-- end -->",
+                    techniques[] = "<!-- techniques -->\n";
   static char line[LINE_BYTES];
   static records all;
   bool is_skipped = false;
@@ -180,6 +188,10 @@ bool cli_json_page(FILE *stream, FILE *page) {
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);
+    if (is_same(line, techniques)) {
+      print_techniques(stream);
+      is_skipped = true;
+    }
     if (strncmp(line, begin, strlen(begin)) != 0) continue;
     char *name = line + strlen(begin);
     name[strcspn(name, " ")] = '\0';

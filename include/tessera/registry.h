@@ -101,7 +101,7 @@ typedef struct tsr_parameter {
   bool is_operand;      /* required; on the command line an operand after the snapshots */
   bool is_written;      /* of a PATH: the caller writes this file */
   const char *argument; /* how help names the value: "US"; NULL for a flag */
-  const char *help;     /* for people: one or two sentences */
+  const char *help;     /* for people: one or two sentences (tsr_parameter_help) */
   const char *advice;   /* for a language model that has to fill it in; NULL: `help` */
   /* Of a FILE in MCP: its contents can be given in place of its name, and this explains that. */
   const char *contents_advice;
@@ -117,6 +117,11 @@ typedef struct tsr_parameter {
    * the number's uint64_t (else 0). */
   tsr_option_storage stored;
   size_t stored_at, number_at;
+  /* If not NULL, this row stands for those of a table that several questions have, and all else of it is 0. The table ends at a row without
+   * a name. */
+  const struct tsr_parameter *rows;
+  /* Of a TEXT that is a list of words: the index-th of them, or NULL past the last. `help` then has "%s" in their place. */
+  const char *(*word)(size_t index);
 } tsr_parameter;
 
 /* A command line, and what it does. */
@@ -140,8 +145,8 @@ typedef struct tsr_question {
   const char *summary;     /* a few words, no full stop */
   const char *description; /* paragraphs, an empty line between them */
   tsr_subject_row subjects[TSR_QUESTION_SUBJECTS];
-  size_t subject_count; /* 0, 1 or 2 */
-  const tsr_parameter *parameters;
+  size_t subject_count;            /* 0, 1 or 2 */
+  const tsr_parameter *parameters; /* tsr_question_parameter iterates them */
   size_t parameter_count;
   tsr_example examples[TSR_QUESTION_EXAMPLES]; /* ends at a NULL command */
   /* For language models. A question without a title is not offered to them. */
@@ -157,9 +162,14 @@ size_t tsr_question_count(void);
 const tsr_question *tsr_question_at(size_t index);
 /* The question of that name, or NULL. Linear in the number of questions. */
 const tsr_question *tsr_question_find(const char *name);
-/* Its parameter number `index`, below its parameter_count. A program iterates with this instead of
- * tsr_question.parameters, whose rows may be larger in a later version of the library. */
+/* Its parameter number `index`, from 0; NULL past the last. A program iterates with this instead of
+ * tsr_question.parameters, of which a row may stand for a table, and may be larger in a later version of the library. */
 const tsr_parameter *tsr_question_parameter(const tsr_question *question, size_t index);
+
+#define TSR_PARAMETER_HELP_BYTES 1024
+/* The help of a parameter with the words that it lists, in `text` if it lists any; truncated to `room_bytes`, of which
+ * TSR_PARAMETER_HELP_BYTES are enough. Returns `text`, or the row's own help. */
+const char *tsr_parameter_help(const tsr_parameter *parameter, char *text, size_t room_bytes);
 
 /* ---- Parameters: values by name, typed and checked ---- */
 

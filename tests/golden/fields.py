@@ -130,7 +130,7 @@ def check_page(given, fields):
     missing = [name for name in fields if f'<!-- fields of {name} -->' not in page]
     if missing:
         raise AssertionError(f'no table of fields: {missing}')
-    check_generated(given, 'json', ROOT / 'docs' / 'json.md')
+    check_generated(given, 'page', ROOT / 'docs' / 'json.md')
 
 
 def make_files(given):
@@ -148,6 +148,7 @@ def tests(given):
         yield f'fields of {question}', functools.partial(check_question, given, fields, seen, question)
     yield 'every field is in an answer', functools.partial(check_coverage, fields, seen)
     yield 'docs/json.md', functools.partial(check_page, given, fields)
+    yield 'docs/plan.md', functools.partial(check_generated, given, 'page', ROOT / 'docs' / 'plan.md')
     yield 'python/tessera/_answers.py', functools.partial(check_generated, given, 'python', ROOT / 'python' / 'tessera' / '_answers.py')
 
 

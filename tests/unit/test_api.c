@@ -246,8 +246,8 @@ static void test_parameters_of_a_question(void **state) {
   const tsr_question *question = tsr_question_find("at");
   tsr_params *params = NULL;
   assert_int_equal(tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, NULL), 0);
-  for (size_t i = 0; i < question->parameter_count; i++) {
-    const tsr_parameter *row = tsr_question_parameter(question, i);
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++) {
     assert_ptr_equal(tsr_params_find(params, row->name, strlen(row->name)), row);
   }
   assert_int_equal(tsr_params_set_integer(params, "event", 1, NULL), 0);

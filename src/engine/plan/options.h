@@ -1,6 +1,6 @@
 /* options.h - the options of a run that a plan decides, read and written by their rows.
  *
- * A row (TSR_RUN_PARAMETERS in tessera/unstable/runs.h) declares an option once: its words, its help, and the field of
+ * A row (option_rows.def) declares an option once: its words, its help, and the field of
  * tsr_simulate_options that it is kept in. Everything here walks the rows, so that an option that is added there is parsed, compared, copied,
  * written into plan files and read from them without another line.
  *
@@ -14,10 +14,8 @@
 /* Room for any option's text. */
 enum { TSR__OPTION_BYTES = 160 };
 
-/* The i-th row; NULL past the last. */
+/* The i-th row; NULL for the number of rows, which `index` must not exceed. */
 const tsr_parameter *tsr__option_at(size_t index);
-/* All rows. */
-const tsr_parameter *tsr__option_rows(size_t *count);
 /* The row of that name, or NULL. */
 const tsr_parameter *tsr__option_find(const char *name);
 

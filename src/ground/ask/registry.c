@@ -42,8 +42,7 @@ const tsr_question *tsr_question_find(const char *name) {
 }
 
 const tsr_parameter *tsr_question_parameter(const tsr_question *question, size_t index) {
-  assert(index < question->parameter_count);
-  return &question->parameters[index];
+  return tsr__parameter_at(question->parameters, question->parameter_count, index);
 }
 
 int tsr_question_params(const tsr_question *question, tsr_interface interface, tsr_params **out,
@@ -68,8 +67,8 @@ const tsr_record *tsr_question_fields(const tsr_question *question) {
 /* Check required parameters, then the question's own rules. */
 int tsr_question_check(const tsr_question *question, const tsr_params *params, tsr_error *error) {
   const tsr__question_row *row = row_of(question);
-  for (size_t i = 0; i < question->parameter_count; i++) {
-    const tsr_parameter *parameter = &question->parameters[i];
+  const tsr_parameter *parameter;
+  for (size_t i = 0; (parameter = tsr_question_parameter(question, i)); i++) {
     bool is_required = parameter->is_operand && !parameter->is_optional;
     if (!is_required || tsr_params_has(params, parameter->name)) continue;
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "%s is missing", parameter->name);
@@ -80,10 +79,9 @@ int tsr_question_check(const tsr_question *question, const tsr_params *params, t
 /* How many snapshots the question is about, with these parameters. */
 static size_t subjects_of(const tsr_question *question, const tsr_params *params) {
   size_t count = question->subject_count;
-  for (size_t i = 0; i < question->parameter_count; i++)
-    if (question->parameters[i].kind == TSR_PARAMETER_SNAPSHOT &&
-        tsr_params_has(params, question->parameters[i].name))
-      count++;
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++)
+    if (row->kind == TSR_PARAMETER_SNAPSHOT && tsr_params_has(params, row->name)) count++;
   return count;
 }
 

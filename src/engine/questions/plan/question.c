@@ -36,8 +36,9 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
      .example = "recompute,offload",
-     .help = "With --budget, what may be changed (default: all but precision): " TSR_ALLOW_WORDS
-             "; or all, or none."},
+     .help = "With --budget, what may be changed (default: what leaves results unchanged): %s; or "
+             "all, or none.",
+     .word = tsr_allow_word},
     {.name = "largest",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHAT",
@@ -135,7 +136,7 @@ static const tsr_parameter parameters[] = {
      .help = "Estimate times for the machine on which train --write-rates wrote FILE, from its "
              "measured "
              "rates."},
-    TSR_RUN_LINK,
+    {.rows = tsr_run_link},
     {.name = "from",
      .kind = TSR_PARAMETER_SNAPSHOT,
      .argument = "SNAPSHOT",
@@ -165,8 +166,8 @@ static const tsr_parameter parameters[] = {
      .help = "Optimizer steps (default: 3).",
      .fallback = 3,
      .least = 1},
-    TSR_RUN_PARAMETERS,
-    TSR_DS_CONFIG_PARAMETER,
+    {.rows = tsr_run_options},
+    {.rows = tsr_ds_config_parameter},
 };
 
 /* ---- parameters together ---- */
