@@ -22,6 +22,8 @@ void cli_complete_fish(FILE *stream);
 bool cli_docs_page(FILE *stream, FILE *page);
 /* python/tessera/_answers.py. */
 void cli_python_answers(FILE *stream);
+/* python/tessera/_calls.py. */
+void cli_python_calls(FILE *stream);
 /* Every field on a line: "peak: devices[].peak.time_us time nullable". */
 void cli_field_list(FILE *stream);
 

@@ -4,13 +4,15 @@
  * docs/json.md and docs/plan.md are written by people, but for the lines between
  *
  *   <!-- fields of NAME -->   and   <!-- end -->, where NAME is a question, or a record that is documented apart,
- *   <!-- techniques -->       and   <!-- end -->: the words of --allow */
+ *   <!-- techniques -->       and   <!-- end -->: the words of --allow
+ *   <!-- run options -->      and   <!-- end -->: the keys of plan files */
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 #include <tessera/tessera.h>
 #include <tessera/unstable/fields.h>
 #include <tessera/unstable/planning.h>
+#include <tessera/unstable/runs.h>
 
 #include "docs.h"
 
@@ -178,9 +180,32 @@ static void print_techniques(FILE *stream) {
   fputc('\n', stream);
 }
 
+static void print_values(FILE *stream, const tsr_parameter *row) {
+  if (row->kind == TSR_PARAMETER_FLAG) fputs("true or false", stream);
+  if (row->kind == TSR_PARAMETER_COUNT) fputs("number", stream);
+  if (row->kind == TSR_PARAMETER_TEXT) fprintf(stream, "string: `%s`", row->example);
+  for (size_t i = 0; row->choices && row->choices[i]; i++)
+    if (!strstr(row->choices[i], ":KEY")) fprintf(stream, "%s`%s`", i ? ", " : "", row->choices[i]);
+}
+
+static void print_run_options(FILE *stream) {
+  fputs("\n| key | value | option of `simulate` and `train` |\n|---|---|---|\n", stream);
+  for (const tsr_parameter *row = tsr_run_options; row->name; row++) {
+    fprintf(stream, "| `%s` | ", row->name);
+    print_values(stream, row);
+    fprintf(stream, " | %s |\n", row->help);
+  }
+  fputc('\n', stream);
+}
+
+/* What a line begins, or NULL: a table that is not of fields. */
+static void (*table_of(const char *line))(FILE *) {
+  if (is_same(line, "<!-- techniques -->\n")) return print_techniques;
+  return is_same(line, "<!-- run options -->\n") ? print_run_options : NULL;
+}
+
 bool cli_docs_page(FILE *stream, FILE *page) {
-  static const char begin[] = "<!-- fields of ", end[] = "<!-- end -->",
-                    techniques[] = "<!-- techniques -->\n";
+  static const char begin[] = "<!-- fields of ", end[] = "<!-- end -->";
   static char line[LINE_BYTES];
   static records all;
   bool is_skipped = false;
@@ -188,8 +213,8 @@ bool cli_docs_page(FILE *stream, FILE *page) {
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);
-    if (is_same(line, techniques)) {
-      print_techniques(stream);
+    if (table_of(line)) {
+      table_of(line)(stream);
       is_skipped = true;
     }
     if (strncmp(line, begin, strlen(begin)) != 0) continue;

@@ -5,6 +5,7 @@
  *   gendocs completion bash|zsh|fish     a script, to standard output
  *   gendocs page                         a page of docs, from standard input, with its generated tables brought up to date
  *   gendocs python                       python/tessera/_answers.py
+ *   gendocs calls                        python/tessera/_calls.py
  *   gendocs fields                       every field of every answer, one a line
  *
  * It is linked with the table from which tessera parses its command line, so pages and scripts
@@ -63,6 +64,8 @@ static int write_fields(const char *what) {
     ok = cli_docs_page(stdout, stdin);
   else if (strcmp(what, "python") == 0)
     cli_python_answers(stdout);
+  else if (strcmp(what, "calls") == 0)
+    cli_python_calls(stdout);
   else if (strcmp(what, "fields") == 0)
     cli_field_list(stdout);
   else
@@ -76,7 +79,7 @@ int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "completion") == 0) status = write_completion(argv[2]);
   if (argc == 2) status = write_fields(argv[1]);
   if (status == 2)
-    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | page | python | fields\n",
+    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | page | python | calls | fields\n",
           stderr);
   return status;
 }

@@ -17,8 +17,9 @@ from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundErr
                       UnsupportedError)
 from ._answers import Frame
 from ._fields import Answer, Record, Warning
-from ._plan import Plan, plan
-from ._simulate import Simulation, models, simulate
+from ._calls import plan, simulate
+from ._plan import Plan
+from ._simulate import Simulation, models
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals
 from ._core import version as _version

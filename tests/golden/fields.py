@@ -149,7 +149,8 @@ def tests(given):
     yield 'every field is in an answer', functools.partial(check_coverage, fields, seen)
     yield 'docs/json.md', functools.partial(check_page, given, fields)
     yield 'docs/plan.md', functools.partial(check_generated, given, 'page', ROOT / 'docs' / 'plan.md')
-    yield 'python/tessera/_answers.py', functools.partial(check_generated, given, 'python', ROOT / 'python' / 'tessera' / '_answers.py')
+    for what, name in ('python', '_answers.py'), ('calls', '_calls.py'):
+        yield f'python/tessera/{name}', functools.partial(check_generated, given, what, ROOT / 'python' / 'tessera' / name)
 
 
 def main():
