@@ -8,8 +8,15 @@
 #ifndef TSR_PLAN_OPTIONS_H
 #define TSR_PLAN_OPTIONS_H
 
+#include <stddef.h>
+
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
+
+/* The field of tsr_simulate_options that a row's option is kept in. */
+#define TSR__OPTION_FIELD(kind, name) \
+  .stored = TSR_STORED_##kind, .stored_at = offsetof(tsr_simulate_options, name)
+#define TSR__OPTION_NUMBER(name) .number_at = offsetof(tsr_simulate_options, name)
 
 /* Room for any option's text. */
 enum { TSR__OPTION_BYTES = 160 };

@@ -22,6 +22,9 @@ typedef enum tsr__target {
   TSR__TARGET_ALL = 31
 } tsr__target;
 
+#define TSR__TARGETS_OF_OFFLOAD \
+  (TSR__TARGET_DEEPSPEED | TSR__TARGET_FSDP2 | TSR__TARGET_TORCHTITAN | TSR__TARGET_MEGATRON)
+
 /* When the planner tries a technique. */
 typedef enum tsr__technique_use {
   TSR__USE_NAMED,    /* not by itself: the row names what plans choose */
