@@ -234,6 +234,35 @@ bool tsr_answer_passed(const tsr_answer *answer);
 /* The snapshot that the answer itself made (of "simulate"), which lives as long as it; or NULL. */
 const tsr_snapshot *tsr_answer_snapshot(const tsr_answer *answer);
 
+/* ---- Values of an answer ---- */
+
+/* One value by its path: names of fields as the JSON has them (docs/json.md), and numbers of the entries of lists, from 0:
+ *
+ *   "devices[0].stacks[2].bytes"
+ *   "peak.allocated_bytes"         the same as "devices[0].peak.allocated_bytes"
+ *
+ * A path whose first name is not a field of the answer itself is about its first device. Names that contain a point or a bracket, which
+ * some objects have whose names depend on the file, cannot be part of a path.
+ *
+ * The first call reads the whole JSON, in time and memory linear in it; later ones are linear in the entries before the
+ * one that is named. A tsr_answer is used by one thread at a time. All of them leave `*out` untouched unless they return 0; else
+ *   TSR_ERROR_ARGUMENT  `path` is not a path, or names a field that no answer of this question has
+ *   TSR_ERROR_ABSENT    this answer lacks it: an entry beyond the end of a list, or a field that is left out where it does not apply
+ *   TSR_ERROR_NULL      it is null, or within something that is
+ *   TSR_ERROR_TYPE      it is of another type, or within a value that is neither an object nor, for an entry, a list
+ *   TSR_ERROR_MEMORY    nothing has changed; the call can be repeated
+ *
+ * A whole number; 1 and 0 for true and false. TSR_ERROR_LIMIT for one beyond 63 bits. */
+int tsr_answer_number(tsr_answer *answer, const char *path, int64_t *out, tsr_error *error);
+/* Any number, rounded to a double. */
+int tsr_answer_real(tsr_answer *answer, const char *path, double *out, tsr_error *error);
+/* A text in UTF-8, with a zero byte after its end (and any in it that the file has). It lives as long as the answer. */
+int tsr_answer_text(tsr_answer *answer, const char *path, tsr_text *out, tsr_error *error);
+/* How many entries a list has. */
+int tsr_answer_count(tsr_answer *answer, const char *path, uint64_t *out, tsr_error *error);
+
+/* ---- Writing it ---- */
+
 /* Write the answer as text or JSON. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
 int tsr_answer_write(const tsr_answer *answer, const tsr_report_options *options,
                      tsr_write_fn *write, void *context, tsr_error *error);

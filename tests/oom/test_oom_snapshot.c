@@ -247,7 +247,10 @@ static int ask_registry(void *context) {
   if (!status) status = tsr_ask(question, &subject, 1, params, NULL, &answer, &error);
   if (!status) status = tsr_answer_write(answer, NULL, discard, NULL, &error);
   if (!status) status = tsr_answer_verdict(answer, discard, NULL, &error);
+  int64_t size = -1;
+  if (!status) status = tsr_answer_number(answer, "inputs[0].bytes", &size, &error);
   if (status) assert_int_equal(error.status, status);
+  if (status) assert_int_equal(size, -1);
   tsr_answer_free(answer);
   tsr_params_free(params);
   return status;
