@@ -138,7 +138,8 @@ void cli_python_calls(FILE *stream) {
         "there.\n\"\"\"\n"
         "# pylint: disable=redefined-outer-name,redefined-builtin\n"
         "from typing import Any, Mapping, Optional, Union\n\n"
-        "from ._plan import Plan, planned\n"
+        "from ._answers import Plan\n"
+        "from ._plan import planned\n"
         "from ._simulate import Simulation, document, file_of, simulated, text_of\n"
         "from ._snapshot import Snapshot\n",
         stream);

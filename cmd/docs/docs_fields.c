@@ -86,7 +86,9 @@ static const char *type_word(const tsr_field *field) {
   case TSR_FIELD_DEVICE: return "integer or `\"host\"`";
   case TSR_FIELD_PAIR: return "two integers";
   case TSR_FIELD_MAP:
+  case TSR_FIELD_JSON:
   case TSR_FIELD_RECORD: return "object";
+  case TSR_FIELD_REAL: return "number";
   default: return "integer";
   }
 }
@@ -233,21 +235,23 @@ bool cli_docs_page(FILE *stream, FILE *page) {
 
 /* ---- The list ---- */
 
-static void list_fields(FILE *stream, const char *prefix, const tsr_record *record) {
-  if (record->base) list_fields(stream, prefix, record->base);
+static void list_fields(FILE *stream, const char *prefix, const tsr_record *record,
+                        bool is_optional) {
+  if (record->base) list_fields(stream, prefix, record->base, is_optional || record->may_lack_base);
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     char path[PATH_BYTES];
     static const char *const kinds[] = {
         [TSR_FIELD_BYTES] = "bytes", [TSR_FIELD_COUNT] = "count", [TSR_FIELD_EVENT] = "event",
         [TSR_FIELD_DELTA] = "delta", [TSR_FIELD_TIME] = "time",   [TSR_FIELD_DURATION] = "duration",
         [TSR_FIELD_FLAG] = "flag",   [TSR_FIELD_TEXT] = "text",   [TSR_FIELD_DEVICE] = "device",
-        [TSR_FIELD_PAIR] = "pair",   [TSR_FIELD_MAP] = "map",     [TSR_FIELD_RECORD] = "record"};
+        [TSR_FIELD_PAIR] = "pair",   [TSR_FIELD_MAP] = "map",     [TSR_FIELD_RECORD] = "record",
+        [TSR_FIELD_REAL] = "real",   [TSR_FIELD_JSON] = "json"};
     if (!field->about) continue;
     snprintf(path, sizeof path, "%s%s%s", prefix, field->key, field->is_list ? "[]" : "");
     fprintf(stream, "%s %s%s%s\n", path, kinds[field->kind], field->is_nullable ? " nullable" : "",
-            field->is_optional ? " optional" : "");
+            field->is_optional || is_optional ? " optional" : "");
     strncat(path, ".", sizeof path - strlen(path) - 1);
-    if (field->record) list_fields(stream, path, field->record);
+    if (field->record) list_fields(stream, path, field->record, false);
   }
 }
 
@@ -256,14 +260,15 @@ void cli_field_list(FILE *stream) {
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s: ", tsr_question_at(i)->name);
     if (tsr_question_fields(tsr_question_at(i)))
-      list_fields(stream, prefix, tsr_question_fields(tsr_question_at(i)));
+      list_fields(stream, prefix, tsr_question_fields(tsr_question_at(i)), false);
   }
 }
 
 /* ---- Classes of python/tessera/_answers.py ---- */
 
 /* Records whose classes have methods, and the class of _fields.py that has these. */
-static const char *const behaviours[][2] = {{"Frame", "Place"}, {"check", "Judged"}};
+static const char *const behaviours[][2] = {
+    {"Frame", "Place"}, {"check", "Judged"}, {"plan", "Unframed"}};
 
 static const char *behaviour(const char *name, const char *otherwise) {
   for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++)
@@ -296,7 +301,9 @@ static void print_python_type(FILE *stream, const tsr_field *field) {
                                       [TSR_FIELD_DEVICE] = "Union[int, str]",
                                       [TSR_FIELD_PAIR] = "List[int]",
                                       [TSR_FIELD_MAP] = "Counts",
-                                      [TSR_FIELD_RECORD] = ""};
+                                      [TSR_FIELD_RECORD] = "",
+                                      [TSR_FIELD_REAL] = "float",
+                                      [TSR_FIELD_JSON] = "Record"};
   if (field->is_nullable) fputs("Optional[", stream);
   if (field->is_list) fputs(is_devices(field) ? "Sequence[" : "List[", stream);
   fputs(field->record ? field->record->name : types[field->kind], stream);
@@ -325,13 +332,16 @@ static void print_class(FILE *stream, const tsr_record *record) {
   fputs("\n\nclass ", stream);
   print_class_name(stream, record->name);
   fprintf(stream, "(%s", behaviour(record->name, record->base ? record->base->name : "Record"));
+  if (record->may_lack_base) fprintf(stream, ", %s", record->base->name);
   if (device) fprintf(stream, ", %s", device->name);
   fputs("):\n", stream);
   print_docstring(stream, record->about);
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     if (!field->about) continue;
-    if (is_keyword(field->key)) {
-      fprintf(stream, "    # '%s' is an item only: the name is a keyword\n", field->key);
+    bool is_sentence = is_same(field->key, "verdict");
+    if (is_sentence || is_keyword(field->key)) {
+      fprintf(stream, "    # '%s' is an item only: the name is %s\n", field->key,
+              is_sentence ? "that of the sentences of an answer" : "a keyword");
       continue;
     }
     fprintf(stream, "    %s: ", field->key);
@@ -349,7 +359,7 @@ void cli_python_answers(FILE *stream) {
         "questions declare in\n"
         "their fields.c: change it there.\n\"\"\"\n"
         "from typing import Any, Dict, List, Optional, Sequence, Union\n\n"
-        "from ._fields import Answer, Counts, Input, Judged, Place, Record, Warning\n\n"
+        "from ._fields import Answer, Counts, Input, Judged, Place, Record, Unframed, Warning\n\n"
         "__all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']\n",
         stream);
   for (size_t i = 0; i < all.count; i++) {

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, List
 from . import _answers as answers
 from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
                       UnsupportedError)
-from ._answers import Frame
+from ._answers import Frame, Plan
 from ._fields import Answer, Record, Warning
 from ._calls import plan, simulate
-from ._plan import Plan
 from ._simulate import Simulation, models
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals

@@ -5,7 +5,8 @@ Written by gendocs (`./run generate`) from the rows of the questions: change it 
 # pylint: disable=redefined-outer-name,redefined-builtin
 from typing import Any, Mapping, Optional, Union
 
-from ._plan import Plan, planned
+from ._answers import Plan
+from ._plan import planned
 from ._simulate import Simulation, document, file_of, simulated, text_of
 from ._snapshot import Snapshot
 

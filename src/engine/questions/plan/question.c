@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "questions/plan/plan.h"
+#include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 
 static const tsr_parameter parameters[] = {
@@ -327,6 +328,7 @@ const tsr__question_row tsr__question_plan = {
                   "technique saves and costs. model is a name such as gpt2 or llama-3-8b, the path "
                   "of a config.json or step graph, or the text of a config.json. With for, the "
                   "plan in the words of another program."},
+    .fields = &tsr__fields_plan,
     .check = check,
     .ask = tsr__ask_plan,
     .report = report,
