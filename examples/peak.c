@@ -1,9 +1,10 @@
-/* peak.c - tessera's public API in some twenty lines: print what holds the memory at the peak of
- * the snapshot named on the command line. Any other question is asked in the same way.
+/* peak.c - tessera's public API in some thirty lines: print what holds the memory at the peak of
+ * the snapshot named on the command line, and how much that is. Any other question is asked in the same way.
  *
  * Every function that can fail returns 0 or a negative status and says why in the error. After a failure
  * there is nothing to release that was not there before; the _free functions accept NULL.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <tessera/tessera.h>
 
@@ -27,6 +28,12 @@ int main(int argc, char **argv) {
     status = tsr_ask(tsr_question_find("peak"), &subject, 1, NULL, &query, &answer, &error);
   }
   if (!status) status = tsr_answer_write(answer, NULL, write_out, stdout, &error);
+  if (!status) {
+    int64_t bytes = 0;
+    status = tsr_answer_number(answer, "peak.allocated_bytes", &bytes, &error);
+    if (!status) printf("The peak is %" PRId64 " bytes.\n", bytes);
+    if (status == TSR_ERROR_ABSENT) status = 0; /* a snapshot of no device has no peak */
+  }
   if (status) fprintf(stderr, "%s\n", error.message);
   tsr_answer_free(answer);
   tsr_study_free(study);

@@ -141,9 +141,9 @@ static int set_operands(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
   size_t operand = about->subject_count + session->operands_taken;
+  const tsr_parameter *row;
   int status = 0;
-  for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
-    const tsr_parameter *row = &about->parameters[i];
+  for (size_t i = 0; status == 0 && (row = tsr_question_parameter(about, i)); i++) {
     bool is_word = row->is_operand && row->kind != TSR_PARAMETER_FLAG;
     if (!is_word || operand >= options->operand_count) continue;
     const char *word = options->operands[operand++];
@@ -158,9 +158,9 @@ static int set_operands(cli_session *session) {
 static int load_files(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
+  const tsr_parameter *row;
   int status = 0;
-  for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
-    const tsr_parameter *row = &about->parameters[i];
+  for (size_t i = 0; status == 0 && (row = tsr_question_parameter(about, i)); i++) {
     if (row->hidden_from & TSR_INTERFACE_COMMAND) continue;
     const char *path =
         tsr_params_has(options->own, row->name) ? tsr_params_text(options->own, row->name) : NULL;
@@ -247,8 +247,8 @@ static int open_subjects(cli_session *session, cli_asking *asking) {
     paths[count] = options->operands[count];
     count++;
   }
-  for (size_t i = 0; i < about->parameter_count; i++) {
-    const tsr_parameter *row = &about->parameters[i];
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(about, i)); i++) {
     const char *path =
         row->kind == TSR_PARAMETER_SNAPSHOT ? tsr_params_text(options->own, row->name) : NULL;
     if (!path) continue;

@@ -130,8 +130,8 @@ bool cli_option_has_argument(const tsr_parameter *option) {
 }
 
 const tsr_parameter *cli_option_at(const cli_command *command, size_t index) {
-  for (size_t i = 0; command && i < command->about.parameter_count; i++) {
-    const tsr_parameter *row = &command->about.parameters[i];
+  const tsr_parameter *row;
+  for (size_t i = 0; command && (row = tsr_question_parameter(&command->about, i)); i++) {
     if (row->is_operand || row->hidden_from & TSR_INTERFACE_COMMAND) continue;
     if (index-- == 0) return row;
   }
@@ -201,10 +201,10 @@ static cli_command command_of(const tsr_question *question) {
                          .run = cli_ask};
   for (size_t i = 0; i < question->subject_count; i++, command.operand_max++)
     add_word(command.operand_words, sizeof command.operand_words, question->subjects[i].argument);
-  for (size_t i = 0; i < question->parameter_count; i++) {
-    bool is_flag = question->parameters[i].kind == TSR_PARAMETER_FLAG;
-    if (!question->parameters[i].is_operand || is_flag) continue;
-    add_word(command.operand_words, sizeof command.operand_words, question->parameters[i].argument);
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++) {
+    if (!row->is_operand || row->kind == TSR_PARAMETER_FLAG) continue;
+    add_word(command.operand_words, sizeof command.operand_words, row->argument);
     command.operand_max++;
   }
   command.operand_min = command.operand_max;

@@ -61,31 +61,22 @@ static void put_value(FILE *out, const tsr_params *own, const tsr_parameter *row
   }
 }
 
-static const tsr_parameter planned[] = {TSR_RUN_PARAMETERS};
-
-/* Whether the plan has it. */
-static bool is_planned(const char *name) {
-  for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
-    if (strcmp(planned[i].name, name) == 0) return true;
-  return false;
-}
-
 /* A line for each option, "seed=7", and one for the plan. NULL when out of memory. */
 static char *options_text(const cli_options *options) {
   char *text = NULL;
   size_t size = 0;
   tsr_run_plan *plan = NULL;
   if (tsr_run_plan_of(options->own, &plan, NULL)) return NULL;
-  const tsr_question *about = &options->command->about;
   FILE *out = open_memstream(&text, &size);
   if (!out) {
     tsr_run_plan_free(plan);
     return NULL;
   }
-  for (size_t i = 0; i < about->parameter_count; i++) {
-    const tsr_parameter *row = &about->parameters[i];
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_params_row(options->own, i)); i++) {
     if (!is_saved_option(row->name) || !tsr_params_has(options->own, row->name)) continue;
-    if (is_planned(row->name) || row->type == &tsr_run_plan_type) continue;
+    if (row->stored != TSR_STORED_NONE || row->type == &tsr_run_plan_type)
+      continue; /* in the plan */
     fprintf(out, "%s=", row->name);
     put_value(out, options->own, row);
     fputc('\n', out);
@@ -99,10 +90,9 @@ static char *options_text(const cli_options *options) {
 
 static int take_option(cli_session *session, const char *name, const char *value) {
   const cli_options *options = session->options;
-  const tsr_question *about = &options->command->about;
-  const tsr_parameter *row = NULL;
-  for (size_t i = 0; i < about->parameter_count && !row; i++)
-    if (strcmp(about->parameters[i].name, name) == 0) row = &about->parameters[i];
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_params_row(options->own, i)); i++)
+    if (strcmp(row->name, name) == 0) break;
   if (!row || !is_saved_option(name)) {
     cli_say(options->command->about.name, "%s was saved with the option '%s', which does not exist",
             session->path, name);

@@ -86,7 +86,7 @@ static size_t option_head(const tsr_parameter *row, char *head, size_t size) {
 
 /* The options of a command, or with NULL those that all share. */
 static void print_options(FILE *stream, const char *title, const cli_command *command) {
-  char head[80];
+  char head[80], text[TSR_PARAMETER_HELP_BYTES];
   size_t widest = 0;
   const tsr_parameter *row;
   for (size_t i = 0; (row = cli_option_at(command, i)) != NULL; i++) {
@@ -96,7 +96,7 @@ static void print_options(FILE *stream, const char *title, const cli_command *co
   fprintf(stream, "\n%s:\n", title);
   for (size_t i = 0; (row = cli_option_at(command, i)) != NULL; i++) {
     option_head(row, head, sizeof head);
-    print_entry(stream, head, row->help, text_column(widest));
+    print_entry(stream, head, tsr_parameter_help(row, text, sizeof text), text_column(widest));
   }
 }
 

@@ -132,8 +132,7 @@ static const tsr_parameter train_parameters[] = {
      .help = "The random seed for weights, batches and dropout (default: 0). The same seed gives "
              "the same run."},
     TSR_RUN_BOOK("own"),
-    TSR_RUN_PARAMETERS,
-    TSR_PLAN_PARAMETERS,
+    {.rows = tsr_run_parameters},
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -172,8 +171,9 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
      .example = "recompute,offload",
-     .help = "With --budget, what may be changed (default: all but offload, precision and "
-             "narrow): " TSR_ALLOW_WORDS "; or all, or none."},
+     .help = "With --budget, what may be changed (default: what leaves results unchanged, without "
+             "offload): %s; or all, or none.",
+     .word = tsr_allow_word},
     {.name = "offload_dir",
      .option = "offload-dir",
      .kind = TSR_PARAMETER_PATH,

@@ -17,11 +17,13 @@ void cli_complete_bash(FILE *stream);
 void cli_complete_zsh(FILE *stream);
 void cli_complete_fish(FILE *stream);
 
-/* docs/json.md, read from `page`, with its tables of fields. False if a table is of something that no
+/* A page of docs, read from `page`, with its generated tables. False if a table is of something that no
  * answer has, or has no end. */
-bool cli_json_page(FILE *stream, FILE *page);
+bool cli_docs_page(FILE *stream, FILE *page);
 /* python/tessera/_answers.py. */
 void cli_python_answers(FILE *stream);
+/* python/tessera/_calls.py. */
+void cli_python_calls(FILE *stream);
 /* Every field on a line: "peak: devices[].peak.time_us time nullable". */
 void cli_field_list(FILE *stream);
 

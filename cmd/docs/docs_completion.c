@@ -55,11 +55,11 @@ static void print_quoted(FILE *stream, const char *text, const char *specials, c
 /* The first sentence of an option's help, as a short description. */
 static void print_short_help(FILE *stream, const tsr_parameter *row, const char *specials,
                              const char *quote) {
-  char text[256];
-  const char *end = strstr(row->help, ". ");
-  size_t length = end ? (size_t)(end - row->help) : strlen(row->help);
-  if (length > 0 && row->help[length - 1] == '.') length--;
-  snprintf(text, sizeof text, "%.*s", (int)length, row->help);
+  char text[256], whole[TSR_PARAMETER_HELP_BYTES];
+  const char *help = tsr_parameter_help(row, whole, sizeof whole), *end = strstr(help, ". ");
+  size_t length = end ? (size_t)(end - help) : strlen(help);
+  if (length > 0 && help[length - 1] == '.') length--;
+  snprintf(text, sizeof text, "%.*s", (int)length, help);
   print_quoted(stream, text, specials, quote);
 }
 

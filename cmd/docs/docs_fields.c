@@ -1,16 +1,18 @@
 /* docs_fields.c - the declared fields of all answers (tessera/unstable/fields.h): as the tables of docs/json.md, as the
  * classes of python/tessera/_answers.py, and as a plain list for the test that every one of them is written.
  *
- * docs/json.md is written by people, but for the lines between
+ * docs/json.md and docs/plan.md are written by people, but for the lines between
  *
- *   <!-- fields of NAME -->   and   <!-- end -->
- *
- * where NAME is a question, or a record that is documented apart. */
+ *   <!-- fields of NAME -->   and   <!-- end -->, where NAME is a question, or a record that is documented apart,
+ *   <!-- techniques -->       and   <!-- end -->: the words of --allow
+ *   <!-- run options -->      and   <!-- end -->: the keys of plan files */
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 #include <tessera/tessera.h>
 #include <tessera/unstable/fields.h>
+#include <tessera/unstable/planning.h>
+#include <tessera/unstable/runs.h>
 
 #include "docs.h"
 
@@ -84,7 +86,9 @@ static const char *type_word(const tsr_field *field) {
   case TSR_FIELD_DEVICE: return "integer or `\"host\"`";
   case TSR_FIELD_PAIR: return "two integers";
   case TSR_FIELD_MAP:
+  case TSR_FIELD_JSON:
   case TSR_FIELD_RECORD: return "object";
+  case TSR_FIELD_REAL: return "number";
   default: return "integer";
   }
 }
@@ -171,7 +175,38 @@ static void print_named(FILE *stream, const tsr_record *record) {
     print_table(stream, "field", record, true);
 }
 
-bool cli_json_page(FILE *stream, FILE *page) {
+static void print_techniques(FILE *stream) {
+  fputs("\n| `--allow` | what may be changed |\n|---|---|\n", stream);
+  for (size_t i = 0; tsr_allow_word(i); i++)
+    fprintf(stream, "| `%s` | %s |\n", tsr_allow_word(i), tsr_allow_about(i));
+  fputc('\n', stream);
+}
+
+static void print_values(FILE *stream, const tsr_parameter *row) {
+  if (row->kind == TSR_PARAMETER_FLAG) fputs("true or false", stream);
+  if (row->kind == TSR_PARAMETER_COUNT) fputs("number", stream);
+  if (row->kind == TSR_PARAMETER_TEXT) fprintf(stream, "string: `%s`", row->example);
+  for (size_t i = 0; row->choices && row->choices[i]; i++)
+    if (!strstr(row->choices[i], ":KEY")) fprintf(stream, "%s`%s`", i ? ", " : "", row->choices[i]);
+}
+
+static void print_run_options(FILE *stream) {
+  fputs("\n| key | value | option of `simulate` and `train` |\n|---|---|---|\n", stream);
+  for (const tsr_parameter *row = tsr_run_options; row->name; row++) {
+    fprintf(stream, "| `%s` | ", row->name);
+    print_values(stream, row);
+    fprintf(stream, " | %s |\n", row->help);
+  }
+  fputc('\n', stream);
+}
+
+/* What a line begins, or NULL: a table that is not of fields. */
+static void (*table_of(const char *line))(FILE *) {
+  if (is_same(line, "<!-- techniques -->\n")) return print_techniques;
+  return is_same(line, "<!-- run options -->\n") ? print_run_options : NULL;
+}
+
+bool cli_docs_page(FILE *stream, FILE *page) {
   static const char begin[] = "<!-- fields of ", end[] = "<!-- end -->";
   static char line[LINE_BYTES];
   static records all;
@@ -180,6 +215,10 @@ bool cli_json_page(FILE *stream, FILE *page) {
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);
+    if (table_of(line)) {
+      table_of(line)(stream);
+      is_skipped = true;
+    }
     if (strncmp(line, begin, strlen(begin)) != 0) continue;
     char *name = line + strlen(begin);
     name[strcspn(name, " ")] = '\0';
@@ -196,21 +235,23 @@ bool cli_json_page(FILE *stream, FILE *page) {
 
 /* ---- The list ---- */
 
-static void list_fields(FILE *stream, const char *prefix, const tsr_record *record) {
-  if (record->base) list_fields(stream, prefix, record->base);
+static void list_fields(FILE *stream, const char *prefix, const tsr_record *record,
+                        bool is_optional) {
+  if (record->base) list_fields(stream, prefix, record->base, is_optional || record->may_lack_base);
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     char path[PATH_BYTES];
     static const char *const kinds[] = {
         [TSR_FIELD_BYTES] = "bytes", [TSR_FIELD_COUNT] = "count", [TSR_FIELD_EVENT] = "event",
         [TSR_FIELD_DELTA] = "delta", [TSR_FIELD_TIME] = "time",   [TSR_FIELD_DURATION] = "duration",
         [TSR_FIELD_FLAG] = "flag",   [TSR_FIELD_TEXT] = "text",   [TSR_FIELD_DEVICE] = "device",
-        [TSR_FIELD_PAIR] = "pair",   [TSR_FIELD_MAP] = "map",     [TSR_FIELD_RECORD] = "record"};
+        [TSR_FIELD_PAIR] = "pair",   [TSR_FIELD_MAP] = "map",     [TSR_FIELD_RECORD] = "record",
+        [TSR_FIELD_REAL] = "real",   [TSR_FIELD_JSON] = "json"};
     if (!field->about) continue;
     snprintf(path, sizeof path, "%s%s%s", prefix, field->key, field->is_list ? "[]" : "");
     fprintf(stream, "%s %s%s%s\n", path, kinds[field->kind], field->is_nullable ? " nullable" : "",
-            field->is_optional ? " optional" : "");
+            field->is_optional || is_optional ? " optional" : "");
     strncat(path, ".", sizeof path - strlen(path) - 1);
-    if (field->record) list_fields(stream, path, field->record);
+    if (field->record) list_fields(stream, path, field->record, false);
   }
 }
 
@@ -219,14 +260,15 @@ void cli_field_list(FILE *stream) {
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s: ", tsr_question_at(i)->name);
     if (tsr_question_fields(tsr_question_at(i)))
-      list_fields(stream, prefix, tsr_question_fields(tsr_question_at(i)));
+      list_fields(stream, prefix, tsr_question_fields(tsr_question_at(i)), false);
   }
 }
 
 /* ---- Classes of python/tessera/_answers.py ---- */
 
 /* Records whose classes have methods, and the class of _fields.py that has these. */
-static const char *const behaviours[][2] = {{"Frame", "Place"}, {"check", "Judged"}};
+static const char *const behaviours[][2] = {
+    {"Frame", "Place"}, {"check", "Judged"}, {"plan", "Unframed"}};
 
 static const char *behaviour(const char *name, const char *otherwise) {
   for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++)
@@ -259,7 +301,9 @@ static void print_python_type(FILE *stream, const tsr_field *field) {
                                       [TSR_FIELD_DEVICE] = "Union[int, str]",
                                       [TSR_FIELD_PAIR] = "List[int]",
                                       [TSR_FIELD_MAP] = "Counts",
-                                      [TSR_FIELD_RECORD] = ""};
+                                      [TSR_FIELD_RECORD] = "",
+                                      [TSR_FIELD_REAL] = "float",
+                                      [TSR_FIELD_JSON] = "Record"};
   if (field->is_nullable) fputs("Optional[", stream);
   if (field->is_list) fputs(is_devices(field) ? "Sequence[" : "List[", stream);
   fputs(field->record ? field->record->name : types[field->kind], stream);
@@ -288,13 +332,16 @@ static void print_class(FILE *stream, const tsr_record *record) {
   fputs("\n\nclass ", stream);
   print_class_name(stream, record->name);
   fprintf(stream, "(%s", behaviour(record->name, record->base ? record->base->name : "Record"));
+  if (record->may_lack_base) fprintf(stream, ", %s", record->base->name);
   if (device) fprintf(stream, ", %s", device->name);
   fputs("):\n", stream);
   print_docstring(stream, record->about);
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     if (!field->about) continue;
-    if (is_keyword(field->key)) {
-      fprintf(stream, "    # '%s' is an item only: the name is a keyword\n", field->key);
+    bool is_sentence = is_same(field->key, "verdict");
+    if (is_sentence || is_keyword(field->key)) {
+      fprintf(stream, "    # '%s' is an item only: the name is %s\n", field->key,
+              is_sentence ? "that of the sentences of an answer" : "a keyword");
       continue;
     }
     fprintf(stream, "    %s: ", field->key);
@@ -312,7 +359,7 @@ void cli_python_answers(FILE *stream) {
         "questions declare in\n"
         "their fields.c: change it there.\n\"\"\"\n"
         "from typing import Any, Dict, List, Optional, Sequence, Union\n\n"
-        "from ._fields import Answer, Counts, Input, Judged, Place, Record, Warning\n\n"
+        "from ._fields import Answer, Counts, Input, Judged, Place, Record, Unframed, Warning\n\n"
         "__all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']\n",
         stream);
   for (size_t i = 0; i < all.count; i++) {

@@ -57,7 +57,8 @@ static void print_option(FILE *stream, const tsr_parameter *row) {
   fprintf(stream, "Fl \\-%s", cli_option_name(row));
   if (row->argument) fprintf(stream, " Ar %s", row->argument);
   fputc('\n', stream);
-  print_line(stream, row->help);
+  char text[TSR_PARAMETER_HELP_BYTES];
+  print_line(stream, tsr_parameter_help(row, text, sizeof text));
 }
 
 /* The options of a command, or if NULL those that all share. */

@@ -3,8 +3,9 @@
  *   gendocs man FOLDER                   tessera.1, a tessera-COMMAND.1 each, and a page for each
  *                                        drop-in, into FOLDER
  *   gendocs completion bash|zsh|fish     a script, to standard output
- *   gendocs json                         docs/json.md, from standard input, with its tables of fields brought up to date
+ *   gendocs page                         a page of docs, from standard input, with its generated tables brought up to date
  *   gendocs python                       python/tessera/_answers.py
+ *   gendocs calls                        python/tessera/_calls.py
  *   gendocs fields                       every field of every answer, one a line
  *
  * It is linked with the table from which tessera parses its command line, so pages and scripts
@@ -59,10 +60,12 @@ static int write_completion(const char *shell) {
 
 static int write_fields(const char *what) {
   bool ok = true;
-  if (strcmp(what, "json") == 0)
-    ok = cli_json_page(stdout, stdin);
+  if (strcmp(what, "page") == 0)
+    ok = cli_docs_page(stdout, stdin);
   else if (strcmp(what, "python") == 0)
     cli_python_answers(stdout);
+  else if (strcmp(what, "calls") == 0)
+    cli_python_calls(stdout);
   else if (strcmp(what, "fields") == 0)
     cli_field_list(stdout);
   else
@@ -76,7 +79,7 @@ int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "completion") == 0) status = write_completion(argv[2]);
   if (argc == 2) status = write_fields(argv[1]);
   if (status == 2)
-    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | json | python | fields\n",
+    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | page | python | calls | fields\n",
           stderr);
   return status;
 }

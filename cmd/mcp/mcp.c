@@ -256,8 +256,7 @@ static json_t *run_tool(request *r, const mcp_tool *tool, const json_t *argument
   const tsr_question *question = tool->question;
   int status = 0;
   if (question)
-    status = tsr_params_new(question->parameters, question->parameter_count, TSR_INTERFACE_MCP,
-                            &call.params, &call.error);
+    status = tsr_question_params(question, TSR_INTERFACE_MCP, &call.params, &call.error);
   if (status == 0) call.arguments = mcp_arguments_read(&call, arguments);
   json_t *answer = call.arguments ? tool->run(&call) : NULL;
   if (!r->is_cancelled) r->is_cancelled = mcp_input_cancels(&r->server->input, r->id);

@@ -57,13 +57,21 @@ static void describe_integer(const mcp_argument *argument, json_t *out) {
     json_object_set_new(out, "default", json_integer(argument->fallback));
 }
 
+/* What explains the argument, in `text` if its parameter lists words. */
+static const char *help_of(const mcp_argument *argument, char text[TSR_PARAMETER_HELP_BYTES]) {
+  bool is_of_row = argument->row && argument->help == argument->row->help;
+  return is_of_row ? tsr_parameter_help(argument->row, text, TSR_PARAMETER_HELP_BYTES)
+                   : argument->help;
+}
+
 static json_t *describe_argument(const mcp_argument *argument) {
+  char help[TSR_PARAMETER_HELP_BYTES];
   static const char *const types[] = {[MCP_TEXT] = "string",
                                       [MCP_INTEGER] = "integer",
                                       [MCP_FLAG] = "boolean",
                                       [MCP_TEXTS] = "array"};
-  json_t *out =
-      json_pack("{s:s, s:s}", "type", types[argument->kind], "description", argument->help);
+  json_t *out = json_pack("{s:s, s:s}", "type", types[argument->kind], "description",
+                          help_of(argument, help));
   if (argument->kind == MCP_INTEGER) describe_integer(argument, out);
   if (argument->word)
     json_object_set_new(out, "type", json_pack("[s, s]", types[MCP_INTEGER], types[MCP_TEXT]));
@@ -160,8 +168,9 @@ static json_t *value_of_texts(mcp_call *call, const mcp_argument *argument, cons
 
 static json_t *value_of(mcp_call *call, const mcp_argument *argument, const json_t *given) {
   bool is_given = given && !json_is_null(given);
+  char help[TSR_PARAMETER_HELP_BYTES];
   if (!is_given && argument->is_required)
-    return mcp_fail(call, "argument '%s' is missing: %s", argument->name, argument->help);
+    return mcp_fail(call, "argument '%s' is missing: %s", argument->name, help_of(argument, help));
   switch (argument->kind) {
   case MCP_INTEGER:
     if (is_given && argument->word && json_is_string(given) &&
@@ -240,8 +249,9 @@ static int set_values(mcp_call *call, const mcp_argument *argument, const json_t
 /* Hand the argument to `call->params`; false when it is not what it should be. */
 static bool take_parameter(mcp_call *call, const mcp_argument *argument, const json_t *given) {
   bool is_given = given && !json_is_null(given);
+  char help[TSR_PARAMETER_HELP_BYTES];
   if (!is_given && argument->is_required) {
-    mcp_fail(call, "argument '%s' is missing: %s", argument->name, argument->help);
+    mcp_fail(call, "argument '%s' is missing: %s", argument->name, help_of(argument, help));
     return false;
   }
   return !is_given || set_values(call, argument, given) == 0;

@@ -151,8 +151,8 @@ static void tool_of_question(const tsr_question *question, mcp_tool *out) {
   (void)snprintf(out->name, sizeof out->name, "tessera_%s", question->name);
   for (size_t i = 0; i < question->subject_count; i++)
     add(out, (mcp_argument)PATH_ARGUMENT(question->subjects[i].name, question->subjects[i].advice));
-  for (size_t i = 0; i < question->parameter_count; i++)
-    add_parameter(out, &question->parameters[i]);
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++) add_parameter(out, row);
   if (question->subject_count)
     add(out, (mcp_argument){.name = "device",
                             .kind = MCP_INTEGER,

@@ -176,9 +176,9 @@ static bool load_typed(mcp_call *call, const tsr_parameter *row) {
 
 static bool load_files(mcp_call *call) {
   const tsr_question *question = call->tool->question;
+  const tsr_parameter *row;
   bool ok = true;
-  for (size_t i = 0; ok && i < question->parameter_count; i++) {
-    const tsr_parameter *row = &question->parameters[i];
+  for (size_t i = 0; ok && (row = tsr_question_parameter(question, i)); i++) {
     if (row->hidden_from & TSR_INTERFACE_MCP || !mcp_names_file(row)) continue;
     ok = row->kind == TSR_PARAMETER_FILE ? load_file(call, row) : load_typed(call, row);
   }

@@ -79,7 +79,7 @@ const char *tsr_allocator_settings_text(const tsr_allocator_settings *settings,
 
 typedef struct tsr_allocator tsr_allocator;
 
-/* What PyTorch would have recorded. `addr` and `size` as in tsr_events: for TSR_ACTION_OOM the
+/* What PyTorch would have recorded. `addr` and `size` as in a snapshot's events: for TSR_ACTION_OOM the
  * driver's free bytes and the rounded request. */
 typedef struct tsr_allocator_event {
   uint64_t addr, size;
@@ -88,7 +88,7 @@ typedef struct tsr_allocator_event {
   uint64_t
       device_free; /* TSR_ACTION_OOM: bytes the driver had free; 0 when capacity is unlimited */
   uint32_t
-      owner; /* of the block, for alloc and free events: see tsr_allocator_set_owner (unstable) */
+      owner; /* of the block, for alloc and free events: see tsr_allocator_set_owner */
   uint32_t cause; /* the owner set when it happened, that is, of the caller */
   uint8_t action; /* tsr_action */
 } tsr_allocator_event;
@@ -121,6 +121,10 @@ typedef struct tsr_allocator_options {
 int tsr_allocator_new(const tsr_allocator_options *options, tsr_allocator **out, tsr_error *error);
 /* Release it. NULL is fine. */
 void tsr_allocator_destroy(tsr_allocator *allocator);
+
+/* Set a tag (a stack id, for example) that blocks, segments and events created from now on carry.
+ * TSR_NONE at first. */
+void tsr_allocator_set_owner(tsr_allocator *allocator, uint32_t owner);
 
 /* tsr_allocator_malloc returns this if the device is out of memory, which is a result, not an error. */
 #define TSR_ALLOCATOR_OUT_OF_DEVICE 1

@@ -101,7 +101,7 @@ typedef struct tsr_parameter {
   bool is_operand;      /* required; on the command line an operand after the snapshots */
   bool is_written;      /* of a PATH: the caller writes this file */
   const char *argument; /* how help names the value: "US"; NULL for a flag */
-  const char *help;     /* for people: one or two sentences */
+  const char *help;     /* for people: one or two sentences (tsr_parameter_help) */
   const char *advice;   /* for a language model that has to fill it in; NULL: `help` */
   /* Of a FILE in MCP: its contents can be given in place of its name, and this explains that. */
   const char *contents_advice;
@@ -117,6 +117,11 @@ typedef struct tsr_parameter {
    * the number's uint64_t (else 0). */
   tsr_option_storage stored;
   size_t stored_at, number_at;
+  /* If not NULL, this row stands for those of a table that several questions have, and all else of it is 0. The table ends at a row without
+   * a name. */
+  const struct tsr_parameter *rows;
+  /* Of a TEXT that is a list of words: the index-th of them, or NULL past the last. `help` then has "%s" in their place. */
+  const char *(*word)(size_t index);
 } tsr_parameter;
 
 /* A command line, and what it does. */
@@ -140,8 +145,8 @@ typedef struct tsr_question {
   const char *summary;     /* a few words, no full stop */
   const char *description; /* paragraphs, an empty line between them */
   tsr_subject_row subjects[TSR_QUESTION_SUBJECTS];
-  size_t subject_count; /* 0, 1 or 2 */
-  const tsr_parameter *parameters;
+  size_t subject_count;            /* 0, 1 or 2 */
+  const tsr_parameter *parameters; /* tsr_question_parameter iterates them */
   size_t parameter_count;
   tsr_example examples[TSR_QUESTION_EXAMPLES]; /* ends at a NULL command */
   /* For language models. A question without a title is not offered to them. */
@@ -157,9 +162,14 @@ size_t tsr_question_count(void);
 const tsr_question *tsr_question_at(size_t index);
 /* The question of that name, or NULL. Linear in the number of questions. */
 const tsr_question *tsr_question_find(const char *name);
-/* Its parameter number `index`, below its parameter_count. A program iterates with this instead of
- * tsr_question.parameters, whose rows may be larger in a later version of the library. */
+/* Its parameter number `index`, from 0; NULL past the last. A program iterates with this instead of
+ * tsr_question.parameters, of which a row may stand for a table, and may be larger in a later version of the library. */
 const tsr_parameter *tsr_question_parameter(const tsr_question *question, size_t index);
+
+#define TSR_PARAMETER_HELP_BYTES 1024
+/* The help of a parameter with the words that it lists, in `text` if it lists any; truncated to `room_bytes`, of which
+ * TSR_PARAMETER_HELP_BYTES are enough. Returns `text`, or the row's own help. */
+const char *tsr_parameter_help(const tsr_parameter *parameter, char *text, size_t room_bytes);
 
 /* ---- Parameters: values by name, typed and checked ---- */
 
@@ -223,6 +233,35 @@ const tsr_question *tsr_answer_question(const tsr_answer *answer);
 bool tsr_answer_passed(const tsr_answer *answer);
 /* The snapshot that the answer itself made (of "simulate"), which lives as long as it; or NULL. */
 const tsr_snapshot *tsr_answer_snapshot(const tsr_answer *answer);
+
+/* ---- Values of an answer ---- */
+
+/* One value by its path: names of fields as the JSON has them (docs/json.md), and numbers of the entries of lists, from 0:
+ *
+ *   "devices[0].stacks[2].bytes"
+ *   "peak.allocated_bytes"         the same as "devices[0].peak.allocated_bytes"
+ *
+ * A path whose first name is not a field of the answer itself is about its first device. Names that contain a point or a bracket, which
+ * some objects have whose names depend on the file, cannot be part of a path.
+ *
+ * The first call reads the whole JSON, in time and memory linear in it; later ones are linear in the entries before the
+ * one that is named. A tsr_answer is used by one thread at a time. All of them leave `*out` untouched unless they return 0; else
+ *   TSR_ERROR_ARGUMENT  `path` is not a path, or names a field that no answer of this question has
+ *   TSR_ERROR_ABSENT    this answer lacks it: an entry beyond the end of a list, or a field that is left out where it does not apply
+ *   TSR_ERROR_NULL      it is null, or within something that is
+ *   TSR_ERROR_TYPE      it is of another type, or within a value that is neither an object nor, for an entry, a list
+ *   TSR_ERROR_MEMORY    nothing has changed; the call can be repeated
+ *
+ * A whole number; 1 and 0 for true and false. TSR_ERROR_LIMIT for one beyond 63 bits. */
+int tsr_answer_number(tsr_answer *answer, const char *path, int64_t *out, tsr_error *error);
+/* Any number, rounded to a double. */
+int tsr_answer_real(tsr_answer *answer, const char *path, double *out, tsr_error *error);
+/* A text in UTF-8, with a zero byte after its end (and any in it that the file has). It lives as long as the answer. */
+int tsr_answer_text(tsr_answer *answer, const char *path, tsr_text *out, tsr_error *error);
+/* How many entries a list has. */
+int tsr_answer_count(tsr_answer *answer, const char *path, uint64_t *out, tsr_error *error);
+
+/* ---- Writing it ---- */
 
 /* Write the answer as text or JSON. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
 int tsr_answer_write(const tsr_answer *answer, const tsr_report_options *options,

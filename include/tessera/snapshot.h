@@ -58,7 +58,7 @@ typedef struct tsr_open_options {
   tsr_progress_fn *progress;
   void *progress_context;
   uint32_t payload; /* which snapshot of an HTML page that contains several; from 0 */
-  /* Path of the sidecar that names the program's tensors (tessera/unstable/sidecar.h). NULL selects the file
+  /* Path of the sidecar that names the program's tensors (docs/capture.md). NULL selects the file
    * that tessera.record wrote next to the snapshot ("a.json" for "a.pickle" or "a.pickle.gz"), if it
    * exists; if that cannot be read, there is a warning. "" selects none. With any other path, opening
    * fails if the sidecar cannot be read. */

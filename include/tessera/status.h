@@ -23,7 +23,10 @@ typedef enum tsr_status {
   TSR_ERROR_LIMIT = -4,  /* the input exceeds a limit of tessera/limits.h; raise it to continue */
   TSR_ERROR_UNSUPPORTED = -5, /* a snapshot format that this build cannot read */
   TSR_ERROR_ARGUMENT = -6, /* the caller asked for something that does not exist, e.g. a device */
-  TSR_ERROR_WRITE = -7     /* the caller's write function reported a failure */
+  TSR_ERROR_WRITE = -7,    /* the caller's write function reported a failure */
+  TSR_ERROR_ABSENT = -8,   /* the answer lacks this value here; another answer may have it */
+  TSR_ERROR_NULL = -9,     /* the value is null: it does not apply, or is not known */
+  TSR_ERROR_TYPE = -10     /* the value is of another type: call the function for that */
 } tsr_status;
 
 /* No byte offset applies. */

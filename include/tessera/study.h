@@ -29,8 +29,7 @@ typedef struct tsr_study tsr_study;
  * Several studies of one snapshot are independent of each other. The caller owns `*out` and passes it
  * to tsr_study_free. Fails with TSR_ERROR_MEMORY. */
 int tsr_study_new(const tsr_snapshot *snapshot, tsr_study **out, tsr_error *error);
-/* Release a study and all that it keeps; no thread may be using it. Answers stay valid, except
- * tsr_lives, which refers to the study. Accepts NULL. */
+/* Release a study and all that it keeps; no thread may be using it. Answers stay valid. Accepts NULL. */
 void tsr_study_free(tsr_study *study);
 /* The study's snapshot. */
 const tsr_snapshot *tsr_study_snapshot(const tsr_study *study);

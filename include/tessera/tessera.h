@@ -19,6 +19,7 @@
 #include "tessera/options.h"
 #include "tessera/output.h"
 #include "tessera/query.h"
+#include "tessera/rates.h"
 #include "tessera/registry.h"
 #include "tessera/rules.h"
 #include "tessera/simulate.h"

@@ -56,7 +56,10 @@ PyObject *core_groupings(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 /* (name, help, choices) of a parameter. */
 static bool add_parameter(PyObject *list, const tsr_parameter *row) {
   PyObject *choices = core_words(row->choices);
-  PyObject *one = choices ? Py_BuildValue("(ssO)", row->name, row->help, choices) : NULL;
+  char help[TSR_PARAMETER_HELP_BYTES];
+  PyObject *one = choices ? Py_BuildValue("(ssO)", row->name,
+                                          tsr_parameter_help(row, help, sizeof help), choices)
+                          : NULL;
   bool ok = one && PyList_Append(list, one) == 0;
   Py_XDECREF(choices);
   Py_XDECREF(one);
@@ -69,8 +72,8 @@ PyObject *core_question(PyObject *Py_UNUSED(module), PyObject *name) {
   const tsr_question *question = bytes ? find_question(PyBytes_AsString(bytes)) : NULL;
   Py_XDECREF(bytes);
   PyObject *list = question ? PyList_New(0) : NULL;
-  for (size_t i = 0; list && i < question->parameter_count; i++) {
-    const tsr_parameter *row = tsr_question_parameter(question, i);
+  const tsr_parameter *row;
+  for (size_t i = 0; list && (row = tsr_question_parameter(question, i)); i++) {
     if (!(row->hidden_from & TSR_INTERFACE_PYTHON) && !add_parameter(list, row)) Py_CLEAR(list);
   }
   PyObject *out =
@@ -99,8 +102,8 @@ static bool set_other(core_request *asked) {
   const tsr_question *question = asked->question;
   size_t own = question->subject_count ? question->subject_count : 1;
   if (asked->subject_count <= own) return true;
-  for (size_t i = 0; i < question->parameter_count; i++) {
-    const tsr_parameter *row = tsr_question_parameter(question, i);
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++) {
     const char *name = asked->subjects[asked->subject_count - 1].name;
     if (row->kind != TSR_PARAMETER_SNAPSHOT) continue;
     int status = tsr_params_set_path(asked->params, row->name, name, &asked->error);

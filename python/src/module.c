@@ -8,6 +8,7 @@
 #include "core/program.h"
 #include <string.h>
 #include <tessera/unstable/params.h>
+#include <tessera/unstable/plans.h>
 #include <tessera/unstable/terminal.h>
 
 core_types core;
@@ -211,6 +212,19 @@ static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return list;
 }
 
+/* check_plan(text, name): None for a plan. */
+static PyObject *check_plan(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *text, *name;
+  Py_ssize_t size_bytes;
+  tsr_run_plan *plan = NULL;
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  if (!PyArg_ParseTuple(arguments, "s#s", &text, &size_bytes, &name)) return NULL;
+  int status = tsr_run_plan_parse(text, (size_t)size_bytes, &plan, &error);
+  if (status) return core_raise(status, &error, name);
+  tsr_run_plan_free(plan);
+  Py_RETURN_NONE;
+}
+
 /* size_text(bytes): a size as reports print it. */
 static PyObject *size_text(PyObject *Py_UNUSED(module), PyObject *bytes) {
   char text[32];
@@ -230,7 +244,9 @@ static PyMethodDef functions[] = {
     {"command", command, METH_O, "Run a command line."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
-    {"ask", core_ask_alone, METH_VARARGS, "(Answer, Snapshot or None) of a question about no snapshot."},
+    {"check_plan", check_plan, METH_VARARGS, "Raises for what is no plan."},
+    {"ask", core_ask_alone, METH_VARARGS,
+     "(Answer, Snapshot or None) of a question about no snapshot."},
     {"cuda_functions", core_cuda_functions, METH_NOARGS, "Addresses of C functions, by name."},
     {"models", models, METH_NOARGS, "Names of models."},
     {"terminal_clean", terminal_clean, METH_O, "A text without characters that drive a terminal."},

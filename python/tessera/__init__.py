@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, List
 from . import _answers as answers
 from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
                       UnsupportedError)
-from ._answers import Frame
+from ._answers import Frame, Plan
 from ._fields import Answer, Record, Warning
-from ._plan import Plan, plan
-from ._simulate import Simulation, models, simulate
+from ._calls import plan, simulate
+from ._simulate import Simulation, models
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals
 from ._core import version as _version

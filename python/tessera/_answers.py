@@ -5,7 +5,7 @@ their fields.c: change it there.
 """
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._fields import Answer, Counts, Input, Judged, Place, Record, Warning
+from ._fields import Answer, Counts, Input, Judged, Place, Record, Unframed, Warning
 
 __all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']
 
@@ -997,6 +997,249 @@ class Simulate(Answer, SimulationDevice):
     devices: Sequence[SimulationDevice]
 
 
+class PlanModel(Record):
+    """The model that was planned."""
+    name: str
+    is_step_graph: bool
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    inner: int
+    vocabulary: int
+
+
+class PlanQuestion(Record):
+    """Everything that the answer depends on."""
+    model: PlanModel
+    allow: List[str]
+    batch: int
+    sequence: int
+    steps: int
+    book: str
+    gpu: Optional[str]
+    link_bytes_per_s: Optional[float]
+    rates: Optional[str]
+    begins_with: Record
+
+
+class PlanFigures(Record):
+    """What a training takes under a plan for a budget."""
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    step_time_us: float
+    sent_bytes: int
+    stall_time_us: float
+
+
+class PlanBound(Record):
+    """Bounds for every schedule of these kernels, over all ways."""
+    step_time_us: Optional[float]
+    gap_us: Optional[float]
+    peak_bytes: Optional[int]
+
+
+class PlanChange(Record):
+    """One change, after those before it."""
+    technique: str
+    saved_bytes: Optional[int]
+    cost_us: Optional[float]
+
+
+class PlanSaving(Record):
+    """A change that may cost no time, after those before it that were taken."""
+    keys: Record
+    peak_allocated_bytes: Optional[int]
+    step_time_us: Optional[float]
+
+
+class PlanRefused(Record):
+    """A way that the model or another choice excludes."""
+    plan: Record
+    narrows: bool
+    reason: str
+
+
+class PlanCalibratedPhase(Record):
+    """The time of a phase."""
+    measured_us: float
+    predicted_us: float
+
+
+class PlanCalibratedPhases(Record):
+    """The times of the phases of a step."""
+    forward: PlanCalibratedPhase
+    backward: PlanCalibratedPhase
+    optimizer: PlanCalibratedPhase
+
+
+class PlanUnexplained(Record):
+    """What a recorded run has at its peak beyond the prediction."""
+    category: str
+    place: str
+    allocations: int
+    bytes: int
+
+
+class PlanCalibration(Record):
+    """What the recorded run of `--from` shows (plan.md)."""
+    steps: int
+    measured_step_us: float
+    estimated_step_us: float
+    factor: Optional[float]
+    phases: PlanCalibratedPhases
+    unexplained_bytes: int
+    unexplained_allocations: int
+    unexplained: List[PlanUnexplained]
+
+
+class PlanCandidate(Record):
+    """Tensors that could be dropped and computed again."""
+    op: str
+    kernel: str
+    bytes: int
+    count: int
+    us: float
+
+
+class PlanTensor(Record):
+    """Tensors of one sort."""
+    name: str
+    bytes: int
+
+
+class PlanFloor(Record):
+    """A moment whose required tensors alone are a lower bound."""
+    phase: str
+    op: str
+    bytes: int
+    tensors: List[PlanTensor]
+
+
+class PlanWay(Record):
+    """One way to run the model, with the data of its bounds (plan.md)."""
+    plan: Record
+    narrows: bool
+    kernels_us: float
+    copies_us: float
+    waited_us: float
+    links_us: float
+    most_bytes: int  # not always there
+    needed_bytes: int  # not always there
+    repeats: int  # not always there
+    sent_bytes: int  # not always there
+    could_be_made_again: List[PlanCandidate]  # not always there
+    floor: PlanFloor  # not always there
+    bound_us: Optional[float]
+
+
+class PlanBinding(Record):
+    """The moment of the peak."""
+    phase: str
+    op: str
+    step: int
+    tensors: List[PlanTensor]
+
+
+class PlanPasted(Record):
+    """The plan in the words of another program."""
+    target: str
+    text: str
+    reserved_bytes: Optional[int]
+
+
+class PlanFound(Record):
+    """A plan for a budget, which is also a certificate."""
+    schema: str
+    command: str
+    # 'verdict' is an item only: the name is that of the sentences of an answer
+    budget_bytes: int
+    is_proved: bool
+    plans_tried: int
+    question: PlanQuestion
+    exposed: float
+    as_is: Optional[PlanFigures]
+    predicted: PlanFigures
+    lower_bound: PlanBound
+    plan: Record
+    plan_hash: str
+    changes: List[PlanChange]
+    savings: List[PlanSaving]
+    refused: List[PlanRefused]
+    blocks: int  # not always there
+    blocks_out_of_chain: int  # not always there
+    calibration: PlanCalibration  # not always there
+    ways: List[PlanWay]
+    binding: PlanBinding
+    # 'for' is an item only: the name is a keyword
+
+
+class PlanCost(Record):
+    """What a training takes under some plan."""
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    step_flops: int
+    step_recomputed_flops: int
+    step_time_us: int
+
+
+class PlanTechnique(Record):
+    """What a technique saves and costs."""
+    technique: str
+    choice: Record
+    is_free: bool
+    alone: Optional[PlanCost]
+    so_far: Optional[PlanCost]
+
+
+class PlanChoice(Record):
+    """What a choice of a plan saves and costs."""
+    choice: str
+    alone: Optional[PlanCost]
+    so_far: Optional[PlanCost]
+
+
+class PlanPoint(Record):
+    """The fastest plan for some memory."""
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    step_time_us: float
+    plan_hash: str
+    plan: Record
+
+
+class PlanEstimate(Record):
+    """What a paper or another tool estimates."""
+    source: str
+    what: str
+    counts: str
+    device_bytes: int
+    host_bytes: int
+    remark: Optional[str]
+
+
+class Plan(Unframed, PlanFound):
+    """What to change so that a training fits, and what each technique saves and costs."""
+    gpu: str  # not always there
+    techniques: List[PlanTechnique]  # not always there
+    without: PlanCost  # not always there
+    # 'with' is an item only: the name is a keyword
+    choices: List[PlanChoice]  # not always there
+    front: List[PlanPoint]  # not always there
+    largest: str  # not always there
+    size: int  # not always there
+    size_as_is: int  # not always there
+    model: Record  # not always there
+    answer: Optional[PlanFound]  # not always there
+    parameters: int  # not always there
+    largest_layer_parameters: int  # not always there
+    cards: int  # not always there
+    cards_per_node: int  # not always there
+    peak_allocated_bytes: int  # not always there
+    peak_reserved_bytes: int  # not always there
+    estimates: List[PlanEstimate]  # not always there
+
+
 # The class of each question's answer; of others it is Answer.
 KINDS: Dict[str, Any] = {
     'info': Info,
@@ -1012,4 +1255,5 @@ KINDS: Dict[str, Any] = {
     'why': Why,
     'check': Check,
     'simulate': Simulate,
+    'plan': Plan,
 }

@@ -18,13 +18,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, TypeVar, Union
 
 from . import _core
-from ._errors import ArgumentError
+from ._errors import ArgumentError, Error
 from ._wrap import Autocast, Checkpoint, ChunkedLoss, Forward, Offload, Refusal
 
-_KEYS = frozenset({
-    'version', 'dtype', 'attention', 'gelu', 'loss', 'optimizer', 'optimizer_in_backward', 'accumulate', 'micro_batch',
-    'accumulation', 'backward', 'master_weights', 'loss_scale', 'loss_scale_window', 'no_kv_cache', 'clip', 'in_place',
-    'offload', 'checkpoint', 'checkpoint_form', 'blocks', 'ranks', 'zero', 'bucket', 'no_overlap'})
 # Models of transformers whose head is followed by nothing but the loss.
 _PLAIN_HEADS = frozenset({'gpt2', 'llama', 'mistral', 'qwen2'})
 _ENABLERS = ('gradient_checkpointing_enable', 'activation_checkpointing_enable')
@@ -63,10 +59,10 @@ def _read(plan: Any) -> Tuple[Dict[str, Any], str]:
         found = found['plan']
     if not isinstance(found, dict):
         raise ArgumentError(_core.terminal_clean(f'{name}: a plan is one JSON object'))
-    unknown = sorted(set(map(str, found)) - _KEYS)
-    if found.get('version') != 1 or unknown:
-        what = f'plans have no key "{unknown[0]}"' if unknown else 'version must be 1'
-        raise ArgumentError(_core.terminal_clean(f'{name}: {what}'))
+    try:
+        _core.check_plan(json.dumps(found), name)
+    except (Error, TypeError, ValueError) as error:
+        raise ArgumentError(_core.terminal_clean(str(error))) from None
     return found, name
 
 
@@ -86,8 +82,6 @@ def _chosen(model: Any, patterns: Sequence[str], key: str) -> List[str]:
     modules = dict(model.named_modules())
     found: Set[str] = set()
     for i, pattern in enumerate(patterns):
-        if not isinstance(pattern, str):
-            raise ArgumentError(f'{key}[{i}] must be the name of a module')
         plain = pattern.replace('[', '[[]').replace('?', '[?]')
         names = [name for name, module in modules.items()
                  if fnmatchcase(name, plain) or fnmatchcase(type(module).__name__, plain)]
@@ -257,10 +251,7 @@ def parts(batch: Mapping[str, Any], size: int, *, labels: Optional[str] = None, 
 # ---- Blocks, modules ----
 
 def _form(plan: Mapping[str, Any]) -> bool:
-    form = plan.get('checkpoint_form', 'non-reentrant' if _is_of_modules(plan) else 'reentrant')
-    if form not in ('reentrant', 'non-reentrant'):
-        raise ArgumentError(f'checkpoint_form: "{form}" is neither reentrant nor non-reentrant')
-    return bool(form == 'reentrant')
+    return bool(plan.get('checkpoint_form', 'non-reentrant' if _is_of_modules(plan) else 'reentrant') == 'reentrant')
 
 
 class _Choice(NamedTuple):
@@ -277,8 +268,6 @@ def _choice(checkpoint: str, saved: Mapping[str, str], applied: Applied) -> _Cho
         applied.skip(f'checkpoint {checkpoint}', "the model's own loop calls one block after another: each is checkpointed on its own, "
                      'which keeps the input of every block')
         return _Choice('full', frozenset(), False)
-    if checkpoint not in ('none', 'full'):
-        raise ArgumentError(f'checkpoint: "{checkpoint}" is not one of "none", "full", "selective", "every:K", "sqrt"')
     if checkpoint == 'full':
         return _Choice('full', frozenset(), False)
     again: Set[str] = set()
@@ -315,9 +304,7 @@ def _blocks(applied: Applied) -> List[Tuple[str, _Choice]]:
         raise ArgumentError(f'no list of blocks was found in {type(applied.model).__name__}: use a plan that names modules')
     said = [_choice(base, {}, applied)] * len(names)
     for i, item in enumerate(ranges):
-        first, last = (item.get(key) if isinstance(item, Mapping) else None for key in ('first', 'last'))
-        if not isinstance(first, int) or not isinstance(last, int) or not 0 <= first <= last:
-            raise ArgumentError(f'blocks[{i}] must have first and last, which are block numbers')
+        first, last = item['first'], item['last']
         if last >= len(names):
             raise ArgumentError(f'blocks[{i}].last is {last}, but the model has {len(names)} blocks')
         choice = _choice(item.get('checkpoint', 'none'), item.get('saved', {}), applied)
@@ -413,8 +400,6 @@ def _loss(applied: Applied, word: str) -> None:
     model, chunk = applied.model, word.partition(':')[2]
     kind = getattr(getattr(model, 'config', None), 'model_type', None)
     head = model.get_output_embeddings() if hasattr(model, 'get_output_embeddings') else None
-    if not chunk.isdigit() or not int(chunk):
-        raise ArgumentError(f'loss: "{word}" is neither full nor chunked:N')
     if kind not in _PLAIN_HEADS or head is None or type(head) is not torch.nn.Linear or head.bias is not None:
         applied.skip(f'loss {word}', f'the head of {type(model).__name__} is not supported; supported are {", ".join(sorted(_PLAIN_HEADS))} with '
                      'a linear head')
@@ -487,6 +472,9 @@ class _Update:
         parameter.grad = None
 
 
+# Keys that have code of their own here.
+_DONE = frozenset({'version', 'blocks', 'checkpoint', 'checkpoint_form', 'offload', 'attention', 'gelu', 'loss', 'dtype', 'optimizer',
+                   'optimizer_in_backward', 'no_kv_cache', 'micro_batch', 'accumulate', 'ranks'})
 # Choices that the training loop has to make itself, or that cannot be made for an existing model.
 _LEFT: Dict[str, str] = {
     'clip': 'call torch.nn.utils.clip_grad_norm_(model.parameters(), {}) before optimizer.step()',
@@ -505,9 +493,7 @@ _LEFT: Dict[str, str] = {
 def _dtype(applied: Applied, word: str) -> None:
     kinds = {'fp32': 'float32', 'bf16': 'bfloat16', 'fp16': 'float16'}
     is_cast = word.startswith('autocast-')
-    name = kinds.get(word[9:] if is_cast else word)
-    if name is None:
-        raise ArgumentError(f'dtype: "{word}" is not one of fp32, bf16, fp16, autocast-bf16, autocast-fp16')
+    name = kinds[word[9:] if is_cast else word]
     if is_cast:
         applied.wrap('', lambda module, inner: Autocast(module, inner, name),
                      Change('autocast', type(applied.model).__name__, name))
@@ -539,8 +525,9 @@ def _apply_rest(applied: Applied, optimizer: Any) -> None:
             applied.skip(f'{key} {plan[key]}', 'do it in the training loop: for part, weight in applied.parts(batch)')
     if plan.get('ranks', 1) > 1:
         applied.skip(f'ranks {plan["ranks"]}', 'start them with torchrun, and wrap the model with DistributedDataParallel or fully_shard()')
-    for key, reason in _LEFT.items():
+    for key in [*_LEFT, *(key for key in plan if key not in _LEFT and key not in _DONE)]:
         if plan.get(key):
+            reason = _LEFT.get(key, 'apply() cannot do this')
             applied.skip(f'{key} {plan[key]}' if plan[key] is not True else key, reason.format(plan[key]))
 
 

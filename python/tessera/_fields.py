@@ -17,7 +17,7 @@ from ._errors import UnsupportedError
 if TYPE_CHECKING:
     from . import _core
 
-__all__ = ['Answer', 'Counts', 'Input', 'Judged', 'Place', 'Record', 'Warning']
+__all__ = ['Answer', 'Counts', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
 
 
 class Record(Mapping[str, Any]):
@@ -290,3 +290,16 @@ class Judged(Answer):
         """The check as 'junit', 'sarif' or 'markdown'; `root` is the folder of the checkout as it
         appears in the snapshot."""
         return self._core.form(name, root).decode('utf-8')
+
+
+class Unframed(Answer):
+    """An answer about no snapshot and no device: its JSON has only fields of its own."""
+
+    __slots__ = ()
+
+    def _gpus(self) -> Sequence[Record]:
+        return []
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            return Record.__getattr__(self, name)

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 from . import _core
 from ._apply import Applied, applied_as, apply
 from ._errors import ArgumentError, Error
-from ._plan import plan as plan_of
-from ._simulate import Simulation, simulate
+from ._calls import plan as plan_of, simulate
+from ._simulate import Simulation
 from ._trace import trace
 
 _STEPS = 3  # from the third on, steps repeat

@@ -1,7 +1,7 @@
-"""simulate(): what a training run will need, before anything has run."""
+"""What simulate() returns, and asks: what a training run will need, before anything has run."""
 import json
 import os
-from typing import Any, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import _core
 from ._answers import Simulate
@@ -27,7 +27,7 @@ def models() -> List[str]:
     return _core.models()
 
 
-def _description(model: Any) -> 'tuple[Any, str]':
+def described(model: Any) -> 'tuple[Any, str]':
     """The model for the library, a name or a file's name and text; and how answers name it."""
     if isinstance(model, Mapping):
         name = str(model.get('model_type', '<config>'))
@@ -39,64 +39,31 @@ def _description(model: Any) -> 'tuple[Any, str]':
     return name, name
 
 
-def _plan(plan: Any) -> 'Optional[tuple[str, str]]':
+def file_of(given: Any) -> 'Optional[tuple[str, str]]':
     """A file of JSON for the library: its name and text."""
-    if plan is None:
+    if given is None:
         return None
-    if isinstance(plan, Mapping):
-        return '<plan>', json.dumps(dict(plan))
-    with open(plan, encoding='utf-8') as file:
-        return os.fspath(plan), file.read()
+    if isinstance(given, Mapping):
+        return '<plan>', json.dumps(dict(given))
+    with open(given, encoding='utf-8') as file:
+        return os.fspath(given), file.read()
 
 
-def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = None,
-             steps: Optional[int] = None, eval_steps: Optional[int] = None, eval_batch: Optional[int] = None,
-             accumulate: Optional[int] = None,
-             optimizer: Optional[str] = None, dtype: Optional[str] = None,
-             attention: Optional[str] = None, checkpoint: Optional[str] = None,
-             loss: Optional[str] = None, gelu: Optional[str] = None, book: Optional[str] = None,
-             micro_batch: Optional[int] = None, accumulation: Optional[str] = None,
-             backward: Optional[str] = None, checkpoint_form: Optional[str] = None,
-             plan: Union[None, str, Mapping[str, Any]] = None,
-             offload: Optional[str] = None, in_place: Optional[str] = None, leak: Optional[str] = None,
-             clip: Union[None, float, str] = None, master_weights: bool = False,
-             loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None,
-             optimizer_in_backward: bool = False, ranks: Optional[int] = None, zero: Optional[int] = None,
-             rank: Optional[int] = None, bucket: Optional[int] = None, no_overlap: bool = False, profile: bool = False, top: Optional[int] = None,
-             gpu: Optional[str] = None,
-             rates: Union[None, str, Mapping[str, Any]] = None, link: Optional[str] = None,
-             settings: Optional[str] = None, capacity: Union[None, int, str] = None,
-             checkpoint_modules: Optional[str] = None, offload_modules: Optional[str] = None,
-             optimizer_form: Optional[str] = None,
-             kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
-             **more: Any) -> Simulation:
-    """Run training steps on the model of PyTorch's allocator, and return what they need.
+def text_of(number: Union[None, float, str]) -> Optional[str]:
+    """A number as the library reads it."""
+    return None if number is None else str(number)
 
-    `model` is a name (see models()), the path of a config.json, or its content. What is not given has
-    the command's default. `plan` and `rates` are paths of such files, or their contents.
-    """
-    described, name = _description(model)
-    core, snapshot = _core.ask('simulate', {
-        'model': described, 'batch': batch, 'seq': seq, 'steps': steps, 'eval_steps': eval_steps,
-        'eval_batch': eval_batch, 'accumulate': accumulate,
-        'optimizer': optimizer, 'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint,
-        'loss': loss, 'gelu': gelu, 'book': book, 'micro_batch': micro_batch,
-        'accumulation': accumulation,
-        'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan),
-        'clip': None if clip is None else str(clip), 'master_weights': master_weights or None,
-        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window,
-        'optimizer_in_backward': optimizer_in_backward or None, 'ranks': ranks, 'zero': zero, 'rank': rank, 'bucket': bucket,
-        'no_overlap': no_overlap or None, 'profile': profile or None, 'top': top, 'gpu': gpu,
-        'rates': _plan(rates), 'link': link,
-        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules, 'optimizer_form': optimizer_form,
-        'offload': offload, 'in_place': in_place, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
-        'no_kv_cache': not kv_cache or None, 'fresh_process': fresh_process or None, 'categories': categories or None,
-        **more,
-    }, name)
+
+def simulated(model: Any, options: Dict[str, Any]) -> Simulation:
+    """Simulate, with parameters of the question."""
+    given, name = described(model)
+    core, snapshot = _core.ask('simulate', {'model': given, **options}, name)
     assert snapshot is not None
     return Simulation(core, Snapshot(snapshot))
 
 
-simulate.__doc__ = (simulate.__doc__ or '') + '\n' + '\n'.join(
-    f'    {name}: {text}' + (f' One of {", ".join(choices)}.' if choices else '')
-    for name, text, choices in _core.question('simulate')[2] if name != 'model') + '\n'
+def document(call: Callable[..., Any], question: str, keywords: Mapping[str, str]) -> None:
+    """Add the help of the question's parameters to the documentation of a function, as `keywords` call them."""
+    call.__doc__ = (call.__doc__ or '') + '\n' + '\n'.join(
+        f'    {keywords.get(name, name)}: {text}' + (f' One of {", ".join(choices)}.' if choices else '')
+        for name, text, choices in _core.question(question)[2] if name != 'model') + '\n'

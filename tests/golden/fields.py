@@ -36,18 +36,31 @@ COMMANDS = {
     'simulate': ('gpt2 --batch 1 --seq 64 --profile --offload optimizer --gpu a100',
                  'gpt2 --batch 8 --attention eager --capacity 6GiB',
                  'gpt2 --batch 1 --seq 64 --offload activations:disk'),
+    'plan': ('gpt2 --batch 2 --seq 64', 'show plan.json gpt2 --batch 2 --seq 64',
+             'gpt2 --batch 2 --seq 128 --budget 2GiB --gpu t4 --allow all',
+             'gpt2 --batch 2 --seq 128 --budget 2GiB --from leaking.pickle --allow recompute',
+             'gpt2 --batch 2 --seq 64 --budget 2GiB --gpus 2 --link 50GB/s',
+             'gpt2 --batch 2 --seq 64 --budget 1MiB --allow kernels,offload', 'gpt2 --seq 64 --front --allow kernels,recompute --budget 2GiB',
+             'gpt2 --seq 64 --budget 3GiB --largest model --allow kernels', 'gpt2 --seq 64 --budget 1MiB --largest batch --allow kernels',
+             'gpt2 --compare --gpus 8', '--compare --parameters 1000', 'GRAPH --budget 300MiB'),
 }
+# What the command line does not print as JSON: tests/python/test_answers.py has it.
+ELSEWHERE = ('for',)
+# A step graph, which is next to the tests.
+GRAPH = ROOT / 'tests' / 'golden' / 'rewrites' / 'bert.graph'
 # Snapshots that are made beside those of tests/cli.
 SIMULATED = {
     'simulated': ('--batch', '2', '--seq', '128', '--steps', '4'),
+    'leaking': ('--batch', '2', '--seq', '128', '--steps', '4', '--leak', 'outputs'),
     'planned': ('--batch', '1', '--seq', '64', '--plan', 'plan.json'),
     'out-of-memory': ('--batch', '8', '--attention', 'eager', '--capacity', '6GiB'),
 }
-TYPES = {'flag': bool, 'text': str, 'map': dict, 'record': dict, 'pair': list}
+TYPES = {'flag': bool, 'text': str, 'map': dict, 'record': dict, 'pair': list, 'json': dict}
 
 
 def ask(given, *words):
-    done = subprocess.run([given.tessera, *words, '--json', '-q'], cwd=given.work, capture_output=True, text=True, check=False)
+    quiet = [] if words[0] == 'plan' else ['-q']
+    done = subprocess.run([given.tessera, *words, '--json', *quiet], cwd=given.work, capture_output=True, text=True, check=False)
     return json.loads(done.stdout) if done.stdout else None
 
 
@@ -66,6 +79,8 @@ def is_of(kind, value):
         return value == 'host' or type(value) is int
     if kind == 'pair':
         return isinstance(value, list) and len(value) == 2 and all(type(part) is int for part in value)
+    if kind == 'real':
+        return type(value) in (int, float)
     if kind in TYPES:
         return type(value) is TYPES[kind]
     return type(value) is int and (value >= 0 or kind in ('event', 'delta', 'time', 'duration'))
@@ -101,8 +116,10 @@ def check_question(given, fields, seen, question):
     wrong = set()
     for command in COMMANDS[question]:
         for name in FILES if 'FILE' in command else ['']:
-            answer = ask(given, question, *command.replace('FILE', f'{name}.pickle').split())
-            if answer is not None:
+            answer = ask(given, question, *command.replace('FILE', f'{name}.pickle').replace('GRAPH', str(GRAPH)).split())
+            if answer is None and not name:
+                wrong.add(f'{command}: no answer')
+            elif answer is not None:
                 wrong.update(walk(fields[question], '', answer, seen[question]))
     if wrong:
         raise AssertionError('\n'.join(sorted(wrong)))
@@ -112,7 +129,8 @@ def check_coverage(fields, seen):
     """What several answers have need not be in the answers of each: it counts as `record.field`."""
     shared = {'.'.join(path.split('.')[-2:]) for paths in seen.values() for path in paths if '.' in path}
     unseen = [f'{question}: {path} is in no answer' for question, declared_here in fields.items()
-              for path in declared_here if path not in seen[question] and '.'.join(path.split('.')[-2:]) not in shared]
+              for path in (path.removeprefix('answer.') for path in declared_here)  # an answer within one, of plan
+              if path not in seen[question] and '.'.join(path.split('.')[-2:]) not in shared and path.partition('.')[0] not in ELSEWHERE]
     if unseen:
         raise AssertionError('\n'.join(unseen))
 
@@ -130,13 +148,13 @@ def check_page(given, fields):
     missing = [name for name in fields if f'<!-- fields of {name} -->' not in page]
     if missing:
         raise AssertionError(f'no table of fields: {missing}')
-    check_generated(given, 'json', ROOT / 'docs' / 'json.md')
+    check_generated(given, 'page', ROOT / 'docs' / 'json.md')
 
 
 def make_files(given):
     fixtures.write_all(given.work)
     for words in (['check', 'train.pickle', '--max', '1GiB', '--lock', 'train.lock', '--update', '-q'],
-                  ['plan', 'gpt2', '--batch', '1', '--seq', '64', '--budget', '2.5GiB', '-o', 'plan.json'],
+                  ['plan', 'gpt2', '--batch', '1', '--seq', '64', '--budget', '2.5GiB', '--write-plan', 'plan.json'],
                   *(['simulate', 'gpt2', *words, '-q', '-o', f'{name}.pickle'] for name, words in SIMULATED.items())):
         subprocess.run([given.tessera, *words], cwd=given.work, capture_output=True, check=False)
 
@@ -148,7 +166,9 @@ def tests(given):
         yield f'fields of {question}', functools.partial(check_question, given, fields, seen, question)
     yield 'every field is in an answer', functools.partial(check_coverage, fields, seen)
     yield 'docs/json.md', functools.partial(check_page, given, fields)
-    yield 'python/tessera/_answers.py', functools.partial(check_generated, given, 'python', ROOT / 'python' / 'tessera' / '_answers.py')
+    yield 'docs/plan.md', functools.partial(check_generated, given, 'page', ROOT / 'docs' / 'plan.md')
+    for what, name in ('python', '_answers.py'), ('calls', '_calls.py'):
+        yield f'python/tessera/{name}', functools.partial(check_generated, given, what, ROOT / 'python' / 'tessera' / name)
 
 
 def main():

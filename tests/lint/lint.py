@@ -308,6 +308,17 @@ def check_public_interface(library):
 def check_stable_headers(_):
     """The stable interface does not depend on the unstable one; tessera.h is all of it."""
     folder = ROOT / 'include/tessera'
+    texts = {path: path.read_text() for path in sorted(folder.glob('*.h'))}
+    code = {path: re.sub(r'/\*.*?\*/', '', text, flags=re.S) for path, text in texts.items()}
+    known = set(re.findall(r'\btsr_\w+|\bTSR_\w+', '\n'.join(code.values())))
+    for path, text in texts.items():
+        for word in sorted(set(re.findall(r'\btsr_\w+\w|\bTSR_\w+\w', text)) - known):
+            yield f'{name(path)}: {word} is declared in no stable header'
+        for word in sorted(set(re.findall(r'\bstruct (tsr_\w+)', code[path]))):
+            if not re.search(rf'\btypedef struct {word}\b', '\n'.join(code.values())):
+                yield f'{name(path)}: struct {word} has no type in a stable header'
+        if 'unstable/' in text and path.name != 'tessera.h':
+            yield f'{name(path)} refers to unstable headers'
     for path in sorted(folder.glob('*.h')):
         for number, file in includes(path):
             if file.startswith('tessera/unstable/'):

@@ -240,15 +240,17 @@ static int ask_registry(void *context) {
   tsr_error error;
   int status = new_study(snapshot, &error);
   if (!status)
-    status = tsr_params_new(question->parameters, question->parameter_count, TSR_INTERFACE_PYTHON,
-                            &params, &error);
+    status = tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, &error);
   for (size_t i = 0; !status && i < sizeof given / sizeof *given; i++)
     status = tsr_params_set_text(params, given[i][0], given[i][1], strlen(given[i][1]), &error);
   tsr_subject subject = {study, "a file"};
   if (!status) status = tsr_ask(question, &subject, 1, params, NULL, &answer, &error);
   if (!status) status = tsr_answer_write(answer, NULL, discard, NULL, &error);
   if (!status) status = tsr_answer_verdict(answer, discard, NULL, &error);
+  int64_t size = -1;
+  if (!status) status = tsr_answer_number(answer, "inputs[0].bytes", &size, &error);
   if (status) assert_int_equal(error.status, status);
+  if (status) assert_int_equal(size, -1);
   tsr_answer_free(answer);
   tsr_params_free(params);
   return status;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""run.py --tessera PATH --gendocs PATH --work FOLDER [--core PATH]: a question more, as TAP.
+"""run.py --tessera PATH --gendocs PATH --work FOLDER [--core PATH]: a question, an option and a technique more, as TAP.
 
-A toy question is one folder (questions/toy) and one line (in questions/meson.build). Nothing else in
-the tree names it, and yet it is there on every interface."""
+A toy question is one folder (questions/toy) and one line (in questions/meson.build); a toy option of runs and a toy technique are one
+row each (rows/). Nothing else in the tree names them, and yet they are there on every interface."""
 import argparse
 import json
 import os
@@ -51,7 +51,8 @@ def check_nothing_else_names_it(given):
     """All but the folder, its list, and tests of the lists themselves."""
     for folder in ('src', 'cmd', 'include', 'python'):
         for path in (ROOT / folder).rglob('*'):
-            if path.suffix in ('.c', '.h', '.py', '.build') and b'"toy"' in path.read_bytes():
+            text = path.read_bytes() if path.suffix in ('.c', '.h', '.py', '.build', '.def') else b''
+            if b'"toy"' in text or b'toy_habit' in text:
                 raise AssertionError(f'{path} names it')
 
 
@@ -135,8 +136,115 @@ def check_mcp(given):
     expect_in("argument 'which_events' takes alloc,", refused['content'][0]['text'])
 
 
+# ---- an option of runs ----
+
+def ask(given, *words, status=0):
+    """An answer about the small model as JSON."""
+    done = subprocess.run([given.tessera, *map(str, words), '--json'], capture_output=True, text=True, check=False, timeout=HANG_S)
+    if done.returncode != status:
+        raise AssertionError(f'{words}: exit {done.returncode}\n{done.stdout}{done.stderr}')
+    return json.loads(done.stdout)
+
+
+def run_of(given, *words):
+    return ask(given, 'simulate', given.model, '--seq', 64, '--batch', 2, *words)['devices'][0]
+
+
+def check_option_of_simulate(given):
+    plan = given.work / 'habit.json'
+    tidy, hoarder = run_of(given), run_of(given, '--toy-habit', 'hoarder', '--write-plan', plan)
+    if hoarder['peak']['allocated_bytes'] <= tidy['peak']['allocated_bytes']:
+        raise AssertionError('the option changes nothing')
+    expect('plan file', json.loads(plan.read_text()), {'toy_habit': 'hoarder', 'version': 1})
+    expect('by its plan', run_of(given, '--plan', plan), hoarder)
+    expect('overridden', run_of(given, '--plan', plan, '--toy-habit', 'tidy'), tidy)
+    expect_in("option '--toy-habit' takes tidy or hoarder, not 'messy'",
+              run(given.tessera, 'simulate', 'gpt2', '--toy-habit', 'messy', status=2))
+    expect_in('toy_habit takes tidy or hoarder', run(given.tessera, 'simulate', 'gpt2', '--plan',
+                                                     write(given.work / 'messy.json', '{"toy_habit":"messy","version":1}'), status=3))
+    expect('in plan show', [choice['choice'] for choice in ask(given, 'plan', 'show', plan, given.model, '--seq', 64)['choices']],
+           ['toy_habit hoarder'])
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def train(given, *words, status=0):
+    return run(given.tessera, 'train', given.model, '--data', given.data, '--seq', 64, '--batch', 2, '--steps', 3, '--book', 'torch', *words,
+               status=status)
+
+
+def check_option_of_train(given):
+    saved = given.work / 'saved'
+    predicted = run_of(given, '--toy-habit', 'hoarder')['peak']['allocated_bytes']
+    steps = [json.loads(line) for line in train(given, '--toy-habit', 'hoarder', '--save', saved, '--json').splitlines()]
+    expect('peak', max(step.get('peak_bytes', 0) for step in steps), predicted)
+    if not any(b'hoarder' in path.read_bytes() for path in saved.iterdir()):
+        raise AssertionError('a saved run does not have it')
+
+
+def check_rows_in_help(given):
+    folder = given.work / 'man-of-rows'
+    folder.mkdir()
+    run(given.gendocs, 'man', folder)
+    for command in ('simulate', 'plan', 'train'):
+        expect_in('--toy-habit HABIT', run(given.tessera, 'help', command))
+        expect_in('.It Fl \\-toy-habit Ar HABIT', (folder / f'tessera-{command}.1').read_text())
+    for command in ('plan', 'train'):
+        expect_in('narrow, zero and toy; or all', ' '.join(run(given.tessera, 'help', command).split()))
+        expect_in('narrow, zero and toy; or all', ' '.join((folder / f'tessera-{command}.1').read_text().split()))
+    expect_in("'train --toy-habit') COMPREPLY=($(compgen -W 'tidy hoarder'", run(given.gendocs, 'completion', 'bash'))
+
+
+def check_rows_in_docs(given):
+    page = run(given.gendocs, 'page', input=(ROOT / 'docs' / 'plan.md').read_text())
+    expect_in('| `toy_habit` | `tidy`, `hoarder` | What the program keeps', page)
+    expect_in('| `toy` | train with an optimizer that has no state |', page)
+
+
+# ---- a technique ----
+
+def check_technique_of_plan(given):
+    plan, size = given.work / 'toy.json', ('--seq', 64, '--batch', 2)
+    listed = ask(given, 'plan', given.model, *size, '--explain')['techniques']
+    item = next(item for item in listed if item['technique'] == 'toy: sgd')
+    expect('choice', item['choice'], {'optimizer': 'sgd'})
+    budget = f'{item["alone"]["peak_reserved_bytes"]}B'
+    expect('not by default', ask(given, 'plan', given.model, *size, '--budget', budget, '--allow', 'none', status=1)['verdict'],
+           'does_not_fit')
+    found = ask(given, 'plan', given.model, *size, '--budget', budget, '--allow', 'toy', '--write-plan', plan)
+    expect('verdict', found['verdict'], 'fits_with_changes')
+    expect('changes', [change['technique'] for change in found['changes']], ['toy: sgd'])
+    expect('plan', json.loads(plan.read_text()), {'optimizer': 'sgd', 'version': 1})
+    expect('simulated', run_of(given, '--plan', plan)['peak_reserved_bytes'], found['predicted']['peak_reserved_bytes'])
+    expect('in plan show', [choice['choice'] for choice in ask(given, 'plan', 'show', plan, given.model, *size)['choices']], ['toy: sgd'])
+    expect_in('narrow, zero and toy, or all or none',
+              run(given.tessera, 'plan', given.model, '--budget', budget, '--allow', 'magic', status=2))
+
+
+def check_technique_of_train(given):
+    needs = run_of(given, '--optimizer', 'sgd')['peak_reserved_bytes']
+    said = train(given, '--budget', f'{needs}B', '--allow', 'toy')
+    expect_in('fits in', said)
+    expect_in('toy: sgd', said)
+
+
+def check_rows_in_mcp(given):
+    messages = [{'method': 'tools/list'},
+                {'method': 'tools/call', 'params': {'name': 'tessera_plan', 'arguments': {
+                    'model': str(given.model), 'seq': 64, 'batch': 2, 'toy_habit': 'hoarder', 'budget': '1GiB', 'allow': 'toy'}}}]
+    text = ''.join(json.dumps({'jsonrpc': '2.0', 'id': number, **message}) + '\n' for number, message in enumerate(messages))
+    tools, called = (json.loads(line)['result'] for line in run(given.tessera, 'mcp', input=text).splitlines())
+    known = next(tool for tool in tools['tools'] if tool['name'] == 'tessera_plan')['inputSchema']['properties']
+    expect('words', known['toy_habit']['enum'], ['tidy', 'hoarder'])
+    expect_in('narrow, zero and toy; or all', known['allow']['description'])
+    expect('plan', called['structuredContent']['plan'], {'optimizer': 'sgd', 'toy_habit': 'hoarder', 'version': 1})
+
+
 PROGRAM = """
-import sys, tessera
+import sys, tessera, inspect
 s = tessera.open(sys.argv[1])
 assert 'toy' in tessera.questions() and 'toy' in dir(s)
 answer = s.toy(which_events='free_requested', least=1 << 60)
@@ -146,6 +254,14 @@ try:
     s.toy(which_events='never')
 except tessera.ArgumentError as error:
     assert 'which_events takes alloc' in str(error)
+model = dict(model_type='gpt2', n_layer=2, n_embd=64, n_head=2, vocab_size=256)
+peak = lambda **options: tessera.simulate(model, seq=64, **options).peak.allocated_bytes
+assert peak(toy_habit='hoarder') == peak(plan={'toy_habit': 'hoarder', 'version': 1}) > peak()
+for call in tessera.simulate, tessera.plan:
+    assert 'toy_habit' in inspect.signature(call).parameters and 'toy_habit: What the program keeps' in call.__doc__
+assert 'narrow, zero and toy' in tessera.plan.__doc__
+found = tessera.plan(model, seq=64, budget='1GiB', allow='toy')
+assert found.plan.to_dict() == {'optimizer': 'sgd', 'version': 1}
 print(*s.toy().verdict)
 """
 
@@ -156,6 +272,7 @@ def check_python(given):
     package = given.work / 'python' / 'tessera'
     shutil.copytree(ROOT / 'python' / 'tessera', package, ignore=shutil.ignore_patterns('*.so', '__pycache__'))
     shutil.copy(given.core, package / '_core.so')
+    (package / '_calls.py').write_text(run(given.gendocs, 'calls'))
     said = run(sys.executable, '-c', PROGRAM, given.snapshot,
                env={**os.environ, 'PYTHONPATH': str(package.parent), 'PYTHONDONTWRITEBYTECODE': '1'})
     expect('verdict', said, f'Device 0: it happens {count(given.snapshot)} times.\n')
@@ -171,6 +288,8 @@ def main():
     shutil.rmtree(given.work, ignore_errors=True)
     fixtures.write_all(given.work / 'fixtures')
     given.snapshot = given.work / 'fixtures' / 'train.pickle'
+    given.model = write(given.work / 'small.json', json.dumps({'model_type': 'gpt2', 'n_layer': 2, 'n_embd': 64, 'n_head': 2, 'vocab_size': 256}))
+    given.data = write(given.work / 'data.txt', 'All work and no play makes a dull text. ' * 50)
     checks = [(name[6:].replace('_', ' '), check) for name, check in globals().items()
               if name.startswith('check_')]
     failed = False

@@ -246,12 +246,150 @@ static void test_parameters_of_a_question(void **state) {
   const tsr_question *question = tsr_question_find("at");
   tsr_params *params = NULL;
   assert_int_equal(tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, NULL), 0);
-  for (size_t i = 0; i < question->parameter_count; i++) {
-    const tsr_parameter *row = tsr_question_parameter(question, i);
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++) {
     assert_ptr_equal(tsr_params_find(params, row->name, strlen(row->name)), row);
   }
   assert_int_equal(tsr_params_set_integer(params, "event", 1, NULL), 0);
   assert_int_equal(tsr_question_check(question, params, NULL), 0);
+  tsr_params_free(params);
+}
+
+/* ---- values by path ---- */
+
+typedef struct asked {
+  tsr_snapshot *snapshot;
+  tsr_study *study;
+  tsr_answer *answer;
+} asked;
+
+static asked ask_named(const char *name) {
+  asked a = {.snapshot = open_text(NULL)};
+  assert_int_equal(tsr_study_new(a.snapshot, &a.study, NULL), 0);
+  tsr_subject subject = {a.study, "text"};
+  assert_int_equal(tsr_ask(tsr_question_find(name), &subject, 1, NULL, NULL, &a.answer, NULL), 0);
+  return a;
+}
+
+static void release(asked *a) {
+  tsr_answer_free(a->answer);
+  tsr_study_free(a->study);
+  tsr_snapshot_free(a->snapshot);
+}
+
+static int64_t number_at(tsr_answer *answer, const char *path) {
+  int64_t number = -7;
+  tsr_error error;
+  if (tsr_answer_number(answer, path, &number, &error)) fail_msg("%s", error.message);
+  return number;
+}
+
+static void expect_text(tsr_answer *answer, const char *path, const char *want) {
+  tsr_text found = {NULL, 0};
+  assert_int_equal(tsr_answer_text(answer, path, &found, NULL), 0);
+  assert_string_equal(found.data, want);
+  assert_int_equal(found.size_bytes, strlen(want));
+}
+
+static void test_values(void **state) {
+  (void)state;
+  asked a = ask_named("peak");
+  uint64_t count = 0;
+  double real = 0;
+  expect_text(a.answer, "command", "peak");
+  expect_text(a.answer, "inputs[0].path", "text");
+  assert_int_equal(number_at(a.answer, "inputs[0].bytes"), sizeof text - 1);
+  assert_int_equal(number_at(a.answer, "devices[0].device"), 1);
+  assert_int_equal(number_at(a.answer, "devices[0].peak.allocated_bytes"), 1024);
+  assert_int_equal(number_at(a.answer, "peak.allocated_bytes"), 1024);
+  assert_int_equal(tsr_answer_real(a.answer, "fragmentation.rounding_bytes", &real, NULL), 0);
+  assert_true(real > 11 && real < 13);
+  assert_int_equal(tsr_answer_count(a.answer, "devices", &count, NULL), 0);
+  assert_int_equal(count, 1);
+  assert_int_equal(tsr_answer_count(a.answer, "findings", &count, NULL), 0);
+  assert_int_equal(count, 0);
+  assert_int_equal(number_at(a.answer, "devices[0].stacks[0].bytes"), 500);
+  assert_int_equal(number_at(a.answer, "stacks[0].categories.unknown"), 500);
+  release(&a);
+}
+
+static void expect_failure(tsr_answer *answer, const char *path, int status, const char *message) {
+  tsr_error error = {.status = TSR_OK};
+  tsr_text found = {"untouched", 9};
+  int64_t number = -7;
+  uint64_t count = 77;
+  double real = -7;
+  assert_int_equal(tsr_answer_number(answer, path, &number, &error), status);
+  assert_int_equal(error.status, status);
+  if (!strstr(error.message, message)) fail_msg("%s: %s", path, error.message);
+  assert_int_equal(number, -7);
+  /* What is wrong with a path does not depend on what is expected at its end. */
+  if (status == TSR_ERROR_TYPE) return;
+  assert_int_equal(tsr_answer_text(answer, path, &found, NULL), status);
+  assert_int_equal(tsr_answer_real(answer, path, &real, NULL), status);
+  assert_int_equal(tsr_answer_count(answer, path, &count, NULL), status);
+  assert_string_equal(found.data, "untouched");
+  assert_int_equal(count, 77);
+  assert_true(real < -6);
+}
+
+static void test_paths_without_a_value(void **state) {
+  (void)state;
+  asked a = ask_named("peak");
+  static const char *const wrong[] = {
+      "",      ".",   "peak.",      ".peak",       "peak..x", "devices[]",
+      "a[-1]", "a[1", "devices[x]", "devices[0]x", "[0]",     "a[9999999999999999999]"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    expect_failure(a.answer, wrong[i], TSR_ERROR_ARGUMENT, "is not a path");
+  expect_failure(a.answer, "peek.event", TSR_ERROR_ARGUMENT,
+                 "'peek' is not a field of this answer");
+  expect_failure(a.answer, "devices[0].peak.bytes", TSR_ERROR_ARGUMENT, "'devices[0].peak.bytes'");
+  expect_failure(a.answer, "devices[1]", TSR_ERROR_ABSENT, "'devices[1]' is absent");
+  expect_failure(a.answer, "devices[1].peak", TSR_ERROR_ABSENT, "'devices[1]' is absent");
+  expect_failure(a.answer, "stacks[0].categories.gradient", TSR_ERROR_ABSENT, "absent");
+  expect_failure(a.answer, "peak.time_us", TSR_ERROR_NULL, "'peak.time_us' is null");
+  expect_failure(a.answer, "inputs[0].sidecar", TSR_ERROR_NULL, "is null");
+  expect_failure(a.answer, "inputs[0].sidecar[0]", TSR_ERROR_NULL, "is null");
+  expect_failure(a.answer, "command", TSR_ERROR_TYPE, "'command' is a text, not a number");
+  expect_failure(a.answer, "command.x", TSR_ERROR_TYPE, "'command' is no object");
+  expect_failure(a.answer, "peak[0]", TSR_ERROR_TYPE, "'peak' is no list");
+  expect_failure(a.answer, "peak", TSR_ERROR_TYPE, "'peak' is an object, not a number");
+  expect_failure(a.answer, "devices.peak", TSR_ERROR_TYPE, "'devices' is a list: number its entry");
+  expect_failure(a.answer, "devices", TSR_ERROR_TYPE, "'devices' is a list, not a number");
+  tsr_text found;
+  double real;
+  uint64_t count;
+  assert_int_equal(tsr_answer_text(a.answer, "device", &found, NULL), TSR_ERROR_TYPE);
+  assert_int_equal(tsr_answer_real(a.answer, "command", &real, NULL), TSR_ERROR_TYPE);
+  assert_int_equal(tsr_answer_count(a.answer, "peak", &count, NULL), TSR_ERROR_TYPE);
+  /* A failure is no reason to fail again. */
+  assert_int_equal(number_at(a.answer, "device"), 1);
+  release(&a);
+}
+
+static void test_truth_and_absent_devices(void **state) {
+  (void)state;
+  static const char none[] = "{\"segments\": [], \"device_traces\": []}";
+  asked a = {NULL, NULL, NULL};
+  assert_int_equal(tsr_snapshot_read(none, sizeof none - 1, NULL, &a.snapshot, NULL), 0);
+  assert_int_equal(tsr_study_new(a.snapshot, &a.study, NULL), 0);
+  tsr_subject subject = {a.study, "none"};
+  assert_int_equal(tsr_ask(tsr_question_find("peak"), &subject, 1, NULL, NULL, &a.answer, NULL), 0);
+  expect_failure(a.answer, "peak.event", TSR_ERROR_ABSENT, "about no device");
+  release(&a);
+
+  tsr_params *params = NULL;
+  tsr_answer *answer = NULL;
+  subject = (tsr_subject){NULL, "gpt2"};
+  const tsr_question *question = tsr_question_find("simulate");
+  assert_int_equal(tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, NULL), 0);
+  assert_int_equal(tsr_params_set_text(params, "model", "gpt2", 4, NULL), 0);
+  assert_int_equal(tsr_params_set_integer(params, "seq", 8, NULL), 0);
+  assert_int_equal(tsr_ask(question, &subject, 1, params, NULL, &answer, NULL), 0);
+  assert_int_equal(number_at(answer, "fits"), 1);
+  expect_failure(answer, "out_of_memory.event", TSR_ERROR_ABSENT, "'out_of_memory' is absent");
+  expect_failure(answer, "message", TSR_ERROR_ABSENT, "absent");
+  tsr_answer_free(answer);
   tsr_params_free(params);
 }
 
@@ -264,6 +402,9 @@ int main(void) {
       cmocka_unit_test(test_columns),
       cmocka_unit_test(test_column_names),
       cmocka_unit_test(test_parameters_of_a_question),
+      cmocka_unit_test(test_values),
+      cmocka_unit_test(test_paths_without_a_value),
+      cmocka_unit_test(test_truth_and_absent_devices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

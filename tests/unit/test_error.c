@@ -51,7 +51,7 @@ static void long_messages_are_cut(void **state) {
 
 static void every_status_has_its_words(void **state) {
   (void)state;
-  for (int status = TSR_OK; status >= TSR_ERROR_WRITE; status--) {
+  for (int status = TSR_OK; status >= TSR_ERROR_TYPE; status--) {
     assert_string_not_equal(tsr_status_text((tsr_status)status), "unknown status");
     for (int other = TSR_OK; other > status; other--)
       assert_string_not_equal(tsr_status_text((tsr_status)status),

@@ -250,8 +250,8 @@ static void test_rows_of_the_registry(void **state) {
     assert_ptr_equal(tsr_question_find(question->name), question);
     assert_true(question->summary && question->description && question->examples[0].command);
     assert_true(!question->title == !question->advice);
-    for (size_t k = 0; k < question->parameter_count; k++) {
-      const tsr_parameter *row = &question->parameters[k];
+    const tsr_parameter *row;
+    for (size_t k = 0; (row = tsr_question_parameter(question, k)); k++) {
       assert_true(row->name && row->help);
       assert_null(strchr(row->name, '-'));
       assert_true(row->option || !strchr(row->name, '_') ||

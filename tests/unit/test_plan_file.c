@@ -137,7 +137,7 @@ static void refusals(void **state) {
 
 /* ---- options ---- */
 
-static const tsr_parameter rows[] = {TSR_RUN_PARAMETERS, TSR_PLAN_PARAMETERS};
+static const tsr_parameter rows[] = {{.rows = tsr_run_parameters}};
 
 static tsr_params *params_of(const char *const *pairs) {
   tsr_params *params;

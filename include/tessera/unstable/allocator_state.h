@@ -19,10 +19,6 @@ void tsr_allocator_set_memory_limit(tsr_allocator *allocator, uint64_t bytes);
 int tsr_allocator_set_settings(tsr_allocator *allocator, const tsr_allocator_settings *settings,
                                tsr_error *error);
 
-/* Set a tag (a stack id, for example) that blocks, segments and events created from now on carry.
- * TSR_NONE at first. */
-void tsr_allocator_set_owner(tsr_allocator *allocator, uint32_t owner);
-
 /* Report that the events that the block at `address` waits for have finished, and so have all earlier
  * events of their streams. TSR_ERROR_ARGUMENT if no block there waits for events. */
 int tsr_allocator_complete_block(tsr_allocator *allocator, uint64_t address);

@@ -27,7 +27,9 @@ typedef enum tsr_field_kind {
   TSR_FIELD_DEVICE, /* the number of a GPU, or "host" */
   TSR_FIELD_PAIR,   /* an array of two numbers */
   TSR_FIELD_MAP,    /* an object from names that depend on the file to numbers */
-  TSR_FIELD_RECORD  /* an object with the fields of `record` */
+  TSR_FIELD_RECORD, /* an object with the fields of `record` */
+  TSR_FIELD_REAL,   /* a number that may have a fraction */
+  TSR_FIELD_JSON    /* an object in a format of its own: a plan file, a config.json */
 } tsr_field_kind;
 
 typedef struct tsr_record tsr_record;
@@ -47,6 +49,7 @@ struct tsr_record {
   const char *name;        /* in Python: "PeakMoment"; of a whole answer the question's: "peak" */
   const char *about;       /* one sentence, with its full stop */
   const tsr_record *base;  /* whose fields it has too, before its own; or NULL */
+  bool may_lack_base;      /* where the base does not apply, all of its fields are left out */
   const tsr_field *fields; /* ends at a NULL key; NULL: none of its own */
   bool is_apart; /* several answers have it, or it is long: documented once, and referred to */
 };

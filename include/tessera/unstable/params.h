@@ -22,10 +22,13 @@ const char *tsr_parameter_spelling(const tsr_parameter *parameter, tsr_interface
 
 /* ---- Values for rows of the program's own ---- */
 
-/* Values for `count` rows, all at their defaults. The rows must outlive them. `*out` is the
+/* Values for `count` rows, all at their defaults; a row may stand for a table. The rows must outlive them. `*out` is the
  * caller's, for tsr_params_free. Fails with TSR_ERROR_MEMORY. */
 int tsr_params_new(const tsr_parameter *rows, size_t count, tsr_interface interface,
                    tsr_params **out, tsr_error *error);
+
+/* The index-th row that it has values for, none of which stands for a table; NULL past the last. O(1). */
+const tsr_parameter *tsr_params_row(const tsr_params *params, size_t index);
 
 /* ---- Reading ---- */
 

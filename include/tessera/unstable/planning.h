@@ -37,8 +37,9 @@ unsigned tsr_allow_default(void);
  * "none" none. TSR_ERROR_ARGUMENT, with `*out` untouched, for another word. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 
-#define TSR_ALLOW_WORDS \
-  "kernels, loss-chunk, accumulate, recompute, offload, in-backward, precision, narrow and zero"
+/* The index-th word, and what it permits, in Markdown; no word (NULL) past the last. Constants. */
+const char *tsr_allow_word(size_t index);
+const char *tsr_allow_about(size_t index);
 
 /* ---- Calibration: what a recorded run says about a prediction ---- */
 

@@ -1,6 +1,6 @@
 /* tessera/unstable/plans.h - the plan file: how a training is run, as a value.
  *
- * A plan is what the options of `simulate` and `train` say (TSR_RUN_PARAMETERS in runs.h) and choices for
+ * A plan is what the options of `simulate` and `train` say (tsr_run_options in runs.h) and choices for
  * ranges of blocks. In a file it is one JSON object (docs/plan.md):
  *
  *   {"blocks":[{"checkpoint":"full","first":0,"last":5}],"dtype":"bf16","version":1}
@@ -25,7 +25,7 @@ typedef struct tsr_run_plan tsr_run_plan;
 /* Read a plan, in any form of JSON. The caller owns `*out`. Fails with TSR_ERROR_FORMAT: the message names the
  * place inside the file ("blocks[2].last is below blocks[2].first"); or with TSR_ERROR_MEMORY. */
 int tsr_run_plan_parse(const char *text, size_t size_bytes, tsr_run_plan **out, tsr_error *error);
-/* The plan of a command's parameters: what is given for its TSR_RUN_PARAMETERS, and for the rest the plan in
+/* The plan of a command's parameters: what is given for its tsr_run_options, and for the rest the plan in
  * its parameter "plan". A "checkpoint" that is given replaces the blocks of that plan, too. The caller owns `*out`,
  * which needs `params` no longer. Fails with TSR_ERROR_ARGUMENT or TSR_ERROR_MEMORY. */
 int tsr_run_plan_of(const tsr_params *params, tsr_run_plan **out, tsr_error *error);

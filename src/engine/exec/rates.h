@@ -1,9 +1,9 @@
-/* rates.h - rates as a value with a text: see tessera/unstable/rates.h. */
+/* rates.h - rates as a value with a text: see tessera/rates.h. */
 #ifndef TSR_EXEC_RATES_H
 #define TSR_EXEC_RATES_H
 
 #include "exec/cost.h"
-#include "tessera/unstable/rates.h"
+#include "tessera/rates.h"
 
 /* Rates that were measured. `title` says where: "AMD EPYC, 2 threads". The caller owns the result; NULL when out of
  * memory. */

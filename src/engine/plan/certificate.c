@@ -220,7 +220,7 @@ static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_object(e, "question");
   emit_model(e, p->model);
   tsr__emit_array(e, "allow");
-  for (size_t i = 0; (word = tsr__allow_word(i)); i++)
+  for (size_t i = 0; (word = tsr_allow_word(i)); i++)
     if (p->allow & tsr__allow_flag(i)) tsr__emit_item(e, tsr__string(word));
   tsr__emit_end(e);
   tsr__emit_field(e, "batch", NULL, tsr__count(how->batch ? how->batch : 1));

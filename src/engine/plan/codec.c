@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "plan/value.h"
+#include "tessera/unstable/runs.h"
 
 enum {
   VERSION = 1,
@@ -244,13 +245,12 @@ static int read_root(json_t *root, tsr_params *values, tsr_run_plan *plan, tsr_e
 int tsr_run_plan_parse(const char *text, size_t size_bytes, tsr_run_plan **out, tsr_error *error) {
   json_t *root = NULL;
   tsr_params *values = NULL;
-  size_t count;
-  const tsr_parameter *rows = tsr__option_rows(&count);
+  static const tsr_parameter rows[] = {{.rows = tsr_run_options}};
   int status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, error);
   if (status) return status;
   tsr_run_plan *plan = tsr__run_plan_new();
   if (!plan) status = tsr__fail_memory(error);
-  if (status == 0) status = tsr_params_new(rows, count, TSR_INTERFACE_PYTHON, &values, error);
+  if (status == 0) status = tsr_params_new(rows, 1, TSR_INTERFACE_PYTHON, &values, error);
   if (status == 0) status = read_root(root, values, plan, error);
   if (status == 0) status = tsr__run_plan_seal(plan, error);
   tsr_params_free(values);

@@ -10,9 +10,6 @@
 #include "base/error.h"
 #include "tessera/unstable/runs.h"
 
-static const tsr_parameter rows[] = {TSR_RUN_PARAMETERS};
-enum { ROWS = sizeof rows / sizeof *rows };
-
 static_assert(TSR_OPTIMIZER_ADAMW == 0 && TSR_OPTIMIZER_ADAMW_FOREACH == 1 &&
                   TSR_OPTIMIZER_ADAMW_FUSED == 2 && TSR_OPTIMIZER_ADAMW_LOOP == 3 &&
                   TSR_OPTIMIZER_SGD == 4,
@@ -38,17 +35,12 @@ static_assert(sizeof(tsr_simulate_optimizer) == sizeof(int) &&
               "the field of a word is as large as an int");
 
 const tsr_parameter *tsr__option_at(size_t index) {
-  return index < ROWS ? &rows[index] : NULL;
-}
-
-const tsr_parameter *tsr__option_rows(size_t *count) {
-  *count = ROWS;
-  return rows;
+  return tsr_run_options[index].name ? &tsr_run_options[index] : NULL;
 }
 
 const tsr_parameter *tsr__option_find(const char *name) {
-  for (size_t i = 0; i < ROWS; i++)
-    if (strcmp(rows[i].name, name) == 0) return &rows[i];
+  for (const tsr_parameter *row = tsr_run_options; row->name; row++)
+    if (strcmp(row->name, name) == 0) return row;
   return NULL;
 }
 
@@ -100,7 +92,7 @@ void tsr__option_reset(const tsr_parameter *row, tsr_simulate_options *options) 
 }
 
 void tsr__options_default(tsr_simulate_options *options) {
-  for (size_t i = 0; i < ROWS; i++) tsr__option_reset(&rows[i], options);
+  for (size_t i = 0; tsr__option_at(i); i++) tsr__option_reset(tsr__option_at(i), options);
 }
 
 bool tsr__option_equal(const tsr_parameter *row, const tsr_simulate_options *a,

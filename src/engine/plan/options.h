@@ -1,6 +1,6 @@
 /* options.h - the options of a run that a plan decides, read and written by their rows.
  *
- * A row (TSR_RUN_PARAMETERS in tessera/unstable/runs.h) declares an option once: its words, its help, and the field of
+ * A row (option_rows.def) declares an option once: its words, its help, and the field of
  * tsr_simulate_options that it is kept in. Everything here walks the rows, so that an option that is added there is parsed, compared, copied,
  * written into plan files and read from them without another line.
  *
@@ -8,16 +8,21 @@
 #ifndef TSR_PLAN_OPTIONS_H
 #define TSR_PLAN_OPTIONS_H
 
+#include <stddef.h>
+
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
+
+/* The field of tsr_simulate_options that a row's option is kept in. */
+#define TSR__OPTION_FIELD(kind, name) \
+  .stored = TSR_STORED_##kind, .stored_at = offsetof(tsr_simulate_options, name)
+#define TSR__OPTION_NUMBER(name) .number_at = offsetof(tsr_simulate_options, name)
 
 /* Room for any option's text. */
 enum { TSR__OPTION_BYTES = 160 };
 
-/* The i-th row; NULL past the last. */
+/* The i-th row; NULL for the number of rows, which `index` must not exceed. */
 const tsr_parameter *tsr__option_at(size_t index);
-/* All rows. */
-const tsr_parameter *tsr__option_rows(size_t *count);
 /* The row of that name, or NULL. */
 const tsr_parameter *tsr__option_find(const char *name);
 

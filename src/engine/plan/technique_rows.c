@@ -1,4 +1,6 @@
-/* technique_rows.c - the table of techniques. */
-#include "plan/technique_rows.h"
+/* technique_rows.c - the table of techniques. It is all that this file has, so that a program can have a table with more rows. */
+#include "plan/techniques.h"
 
-const tsr__technique_row tsr__techniques[] = {TSR__TECHNIQUE_ROWS, {.allow = NULL}};
+const tsr__technique_row tsr__techniques[] = {
+#include "plan/technique_rows.def"
+    {.allow = NULL}};

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask/question.h"
 #include "base/error.h"
 
 /* ---- --allow ---- */
@@ -18,20 +19,31 @@ static bool is_first(const tsr__technique_row *technique) {
   return true;
 }
 
-const char *tsr__allow_word(size_t index) {
+/* The first row of the index-th word; NULL past the last. */
+static const tsr__technique_row *first_of(size_t index) {
   for (const tsr__technique_row *t = tsr__techniques; t->allow; t++)
-    if (is_first(t) && index-- == 0) return t->allow;
+    if (is_first(t) && index-- == 0) return t;
   return NULL;
+}
+
+const char *tsr_allow_word(size_t index) {
+  const tsr__technique_row *first = first_of(index);
+  return first ? first->allow : NULL;
+}
+
+const char *tsr_allow_about(size_t index) {
+  assert(first_of(index) && first_of(index)->about);
+  return first_of(index)->about;
 }
 
 unsigned tsr__allow_flag(size_t index) {
   assert(index < 32);
-  return tsr__allow_word(index) ? 1u << index : 0;
+  return tsr_allow_word(index) ? 1u << index : 0;
 }
 
 unsigned tsr__technique_flag(const tsr__technique_row *technique) {
   size_t index = 0;
-  while (strcmp(tsr__allow_word(index), technique->allow) != 0) index++;
+  while (strcmp(tsr_allow_word(index), technique->allow) != 0) index++;
   return tsr__allow_flag(index);
 }
 
@@ -47,18 +59,6 @@ unsigned tsr_allow_default(void) {
   return flags_of_all(false);
 }
 
-/* "kernels, loss-chunk, ... and zero". */
-static const char *list_words(char *text, size_t room) {
-  size_t used = 0;
-  for (size_t i = 0; tsr__allow_word(i) && used < room; i++)
-    used += (size_t)snprintf(text + used, room - used, "%s%s",
-                             !i                       ? ""
-                             : tsr__allow_word(i + 1) ? ", "
-                                                      : " and ",
-                             tsr__allow_word(i));
-  return text;
-}
-
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error) {
   unsigned allow = 0;
   char words[256];
@@ -66,13 +66,15 @@ int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error) {
     size_t length = strcspn(at, ","), i = 0;
     bool is_all = length == 3 && strncmp(at, "all", 3) == 0;
     bool is_none = length == 4 && strncmp(at, "none", 4) == 0;
-    while (tsr__allow_word(i) &&
-           (strlen(tsr__allow_word(i)) != length || strncmp(tsr__allow_word(i), at, length) != 0))
+    while (tsr_allow_word(i) &&
+           (strlen(tsr_allow_word(i)) != length || strncmp(tsr_allow_word(i), at, length) != 0))
       i++;
-    if (!is_all && !is_none && !tsr__allow_word(i))
+    if (!is_all && !is_none && !tsr_allow_word(i)) {
+      tsr__list_words(tsr_allow_word, words, sizeof words);
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "unknown word '%.*s' in --allow: choose from %s, or all or none",
-                       (int)(length < 40 ? length : 40), at, list_words(words, sizeof words));
+                       (int)(length < 40 ? length : 40), at, words);
+    }
     if ((is_all || is_none) && (at != text || at[length]))
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "'%.*s' cannot be combined with other words", (int)length, at);

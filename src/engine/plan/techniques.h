@@ -22,6 +22,9 @@ typedef enum tsr__target {
   TSR__TARGET_ALL = 31
 } tsr__target;
 
+#define TSR__TARGETS_OF_OFFLOAD \
+  (TSR__TARGET_DEEPSPEED | TSR__TARGET_FSDP2 | TSR__TARGET_TORCHTITAN | TSR__TARGET_MEGATRON)
+
 /* When the planner tries a technique. */
 typedef enum tsr__technique_use {
   TSR__USE_NAMED,    /* not by itself: the row names what plans choose */
@@ -33,6 +36,7 @@ typedef enum tsr__technique_use {
 
 typedef struct tsr__technique_row {
   const char *allow; /* the word of --allow; rows with the same word are permitted together */
+  const char *about; /* in the first row of each word: what it permits, in Markdown */
   const char *name;  /* what answers call it; %s is the value of its first option */
   const char *option, *value;   /* what it sets; NULL: no option of its own */
   const char *option2, *value2; /* and this, or NULL */
@@ -47,13 +51,12 @@ typedef struct tsr__technique_row {
   unsigned targets;     /* tsr__target: who can be told to do it; 0: it does not concern them */
 } tsr__technique_row;
 
-/* Every technique; ends at a NULL `allow`. Defined by technique_rows.c; a test has a table of its own. */
+/* Every technique; ends at a NULL `allow`. Defined by technique_rows.c from technique_rows.def; tests/toy has a table with a row more. */
 extern const tsr__technique_row tsr__techniques[];
 
 /* ---- --allow ---- */
 
-/* The i-th word of --allow and its flag, in the order of their first rows; NULL and 0 past the last. */
-const char *tsr__allow_word(size_t index);
+/* The flag of the i-th word of --allow (tsr_allow_word); 0 past the last. */
 unsigned tsr__allow_flag(size_t index);
 /* The flag of a technique's word. */
 unsigned tsr__technique_flag(const tsr__technique_row *technique);

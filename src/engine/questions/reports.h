@@ -7,7 +7,7 @@
 #include "tessera/unstable/input.h"
 #include "tessera/unstable/simulation.h"
 
-extern const tsr_record tsr__fields_simulate;
+extern const tsr_record tsr__fields_simulate, tsr__fields_plan;
 
 /* `input` contains the model's name and the simulation's snapshot; `capacity_bytes` is the limit of
  * the simulation, 0 for none. */

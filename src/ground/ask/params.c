@@ -24,6 +24,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ask/question.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/format.h"
@@ -47,12 +48,36 @@ typedef struct value {
 } value;
 
 struct tsr_params {
-  const tsr_parameter *rows;
+  const tsr_parameter **rows; /* none of which stands for a table */
   size_t count;
   tsr_interface interface;
   tsr__arena arena;
   value *values; /* by row */
 };
+
+/* ---- Rows ---- */
+
+/* The row number `*index` from `row` up to `end`, or if that is NULL to the end of the table; counts the index down by what it passes. */
+static const tsr_parameter *find_row(const tsr_parameter *row, const tsr_parameter *end,
+                                     size_t *index) {
+  for (; row != end && (row->name || row->rows); row++) {
+    const tsr_parameter *found = row;
+    if (row->rows)
+      found = find_row(row->rows, NULL, index);
+    else if ((*index)--)
+      found = NULL;
+    if (found) return found;
+  }
+  return NULL;
+}
+
+const tsr_parameter *tsr__parameter_at(const tsr_parameter *rows, size_t count, size_t index) {
+  return rows ? find_row(rows, rows + count, &index) : NULL;
+}
+
+const tsr_parameter *tsr_params_row(const tsr_params *params, size_t index) {
+  return index < params->count ? params->rows[index] : NULL;
+}
 
 /* ---- Names ---- */
 
@@ -67,6 +92,28 @@ bool tsr_word_is(const char *typed, size_t length, const char *name) {
   return strlen(name) == length && is_word(typed, name, length);
 }
 
+void tsr__list_words(const char *(*word)(size_t index), char *text, size_t room) {
+  size_t used = 0;
+  assert(room);
+  text[0] = '\0';
+  for (size_t i = 0; word(i) && used < room; i++)
+    used += (size_t)snprintf(text + used, room - used, "%s%s",
+                             !i            ? ""
+                             : word(i + 1) ? ", "
+                                           : " and ",
+                             word(i));
+}
+
+const char *tsr_parameter_help(const tsr_parameter *parameter, char *text, size_t room_bytes) {
+  char words[512];
+  const char *place = parameter->word ? strstr(parameter->help, "%s") : NULL;
+  if (!place) return parameter->help;
+  tsr__list_words(parameter->word, words, sizeof words);
+  (void)snprintf(text, room_bytes, "%.*s%s%s", (int)(place - parameter->help), parameter->help,
+                 words, place + 2);
+  return text;
+}
+
 const char *tsr_parameter_spelling(const tsr_parameter *parameter, tsr_interface interface) {
   return interface == TSR_INTERFACE_COMMAND && parameter->option ? parameter->option
                                                                  : parameter->name;
@@ -74,7 +121,7 @@ const char *tsr_parameter_spelling(const tsr_parameter *parameter, tsr_interface
 
 const tsr_parameter *tsr_params_find(const tsr_params *params, const char *name, size_t length) {
   for (size_t i = 0; i < params->count; i++) {
-    const tsr_parameter *row = &params->rows[i];
+    const tsr_parameter *row = params->rows[i];
     if (!(row->hidden_from & (unsigned)params->interface) &&
         tsr_word_is(name, length, tsr_parameter_spelling(row, params->interface)))
       return row;
@@ -85,7 +132,7 @@ const tsr_parameter *tsr_params_find(const tsr_params *params, const char *name,
 /* The value of the row with exactly this name. It must exist; anything else is a bug in the caller. */
 static value *value_at(const tsr_params *params, const char *name, size_t length) {
   for (size_t i = 0; i < params->count; i++)
-    if (strncmp(params->rows[i].name, name, length) == 0 && !params->rows[i].name[length])
+    if (strncmp(params->rows[i]->name, name, length) == 0 && !params->rows[i]->name[length])
       return &params->values[i];
   return NULL;
 }
@@ -98,7 +145,7 @@ static const value *value_of(const tsr_params *params, const char *name) {
 
 static const tsr_parameter *row_of(const tsr_params *params, const value *v) {
   assert(v >= params->values && v < params->values + params->count);
-  return &params->rows[v - params->values];
+  return params->rows[v - params->values];
 }
 
 /* ---- Messages ---- */
@@ -166,7 +213,7 @@ static int fail_value(const tsr_params *params, const tsr_parameter *row, tsr_er
 static int fail_unknown(const tsr_params *params, const char *name, tsr_error *error) {
   char all[200] = "";
   for (size_t i = 0; i < params->count; i++) {
-    const tsr_parameter *row = &params->rows[i];
+    const tsr_parameter *row = params->rows[i];
     size_t used = strlen(all);
     if (row->hidden_from & (unsigned)params->interface) continue;
     (void)snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "",
@@ -442,7 +489,7 @@ static int from_integer(tsr_params *params, const tsr_parameter *row, value *v, 
 /* The value with this name; NULL with `*status` set if absent. */
 static value *open_value(tsr_params *params, const char *name, int *status, tsr_error *error) {
   const tsr_parameter *row = tsr_params_find(params, name, strlen(name));
-  if (row) return &params->values[row - params->rows];
+  if (row) return value_at(params, row->name, strlen(row->name));
   *status = fail_unknown(params, name, error);
   return NULL;
 }
@@ -633,15 +680,20 @@ const void *tsr_params_object(const tsr_params *params, const char *name,
 
 int tsr_params_new(const tsr_parameter *rows, size_t count, tsr_interface interface,
                    tsr_params **out, tsr_error *error) {
+  size_t all = 0;
   assert(rows || count == 0);
+  while (tsr__parameter_at(rows, count, all)) all++;
   tsr_params *params = TSR__NEW(tsr_params);
-  value *values = TSR__NEW_ARRAY(value, count);
-  if (!params || !values) {
+  value *values = TSR__NEW_ARRAY(value, all);
+  const tsr_parameter **own = TSR__NEW_ARRAY(const tsr_parameter *, all);
+  if (!params || !values || !own) {
     tsr__free(params);
     tsr__free(values);
+    tsr__free(own);
     return tsr__fail_memory(error);
   }
-  *params = (tsr_params){.rows = rows, .count = count, .interface = interface, .values = values};
+  for (size_t i = 0; i < all; i++) own[i] = tsr__parameter_at(rows, count, i);
+  *params = (tsr_params){.rows = own, .count = all, .interface = interface, .values = values};
   tsr__arena_init(&params->arena);
   *out = params;
   return 0;
@@ -654,9 +706,10 @@ void tsr_params_free(tsr_params *params) {
     TSR__VECTOR_FREE(&v->texts);
     TSR__VECTOR_FREE(&v->devices);
     TSR__VECTOR_FREE(&v->settings);
-    if (v->object) params->rows[i].type->free(v->object);
+    if (v->object) params->rows[i]->type->free(v->object);
   }
   tsr__free(params->values);
+  tsr__free(params->rows);
   tsr__arena_release(&params->arena);
   tsr__free(params);
 }

@@ -62,6 +62,13 @@ typedef struct tsr__question_row {
  * registry defines it: src/rows.c has the rows of both halves. */
 extern const tsr__question_row *const tsr__question_rows[];
 
+/* The index-th of `count` rows, where a row that stands for a table is replaced by the rows of that table; NULL past the last. Linear in the
+ * index. */
+const tsr_parameter *tsr__parameter_at(const tsr_parameter *rows, size_t count, size_t index);
+
+/* The words from the first up to NULL as a sentence has them, "a, b and c", truncated to `room` bytes. */
+void tsr__list_words(const char *(*word)(size_t index), char *text, size_t room);
+
 /* The fields of a list of rows. */
 #define TSR__PARAMETERS(rows) .parameters = (rows), .parameter_count = sizeof(rows) / sizeof *(rows)
 

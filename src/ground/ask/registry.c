@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ask/question.h"
+#include "ask/values.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -19,7 +20,8 @@ struct tsr_answer {
   void *value;
   tsr_report_input inputs[TSR_QUESTION_SUBJECTS];
   size_t input_count;
-  char *names; /* of the inputs, one after the other */
+  char *names;        /* of the inputs, one after the other */
+  tsr__values values; /* read when the first is asked for */
 };
 
 /* ---- Rows ---- */
@@ -42,8 +44,7 @@ const tsr_question *tsr_question_find(const char *name) {
 }
 
 const tsr_parameter *tsr_question_parameter(const tsr_question *question, size_t index) {
-  assert(index < question->parameter_count);
-  return &question->parameters[index];
+  return tsr__parameter_at(question->parameters, question->parameter_count, index);
 }
 
 int tsr_question_params(const tsr_question *question, tsr_interface interface, tsr_params **out,
@@ -68,8 +69,8 @@ const tsr_record *tsr_question_fields(const tsr_question *question) {
 /* Check required parameters, then the question's own rules. */
 int tsr_question_check(const tsr_question *question, const tsr_params *params, tsr_error *error) {
   const tsr__question_row *row = row_of(question);
-  for (size_t i = 0; i < question->parameter_count; i++) {
-    const tsr_parameter *parameter = &question->parameters[i];
+  const tsr_parameter *parameter;
+  for (size_t i = 0; (parameter = tsr_question_parameter(question, i)); i++) {
     bool is_required = parameter->is_operand && !parameter->is_optional;
     if (!is_required || tsr_params_has(params, parameter->name)) continue;
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "%s is missing", parameter->name);
@@ -80,10 +81,9 @@ int tsr_question_check(const tsr_question *question, const tsr_params *params, t
 /* How many snapshots the question is about, with these parameters. */
 static size_t subjects_of(const tsr_question *question, const tsr_params *params) {
   size_t count = question->subject_count;
-  for (size_t i = 0; i < question->parameter_count; i++)
-    if (question->parameters[i].kind == TSR_PARAMETER_SNAPSHOT &&
-        tsr_params_has(params, question->parameters[i].name))
-      count++;
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_question_parameter(question, i)); i++)
+    if (row->kind == TSR_PARAMETER_SNAPSHOT && tsr_params_has(params, row->name)) count++;
   return count;
 }
 
@@ -166,6 +166,7 @@ int tsr_ask(const tsr_question *question, const tsr_subject *subjects, size_t su
 void tsr_answer_free(tsr_answer *answer) {
   if (!answer) return;
   answer->question->free(answer->value);
+  tsr__values_release(&answer->values);
   tsr__free(answer->names);
   tsr__free(answer);
 }
@@ -195,6 +196,50 @@ int tsr_answer_write(const tsr_answer *answer, const tsr_report_options *options
   tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write,
                            context};
   return status ? status : answer->question->report(&call, error);
+}
+
+static int append(void *context, const char *text, size_t size_bytes) {
+  tsr__buffer *out = context;
+  tsr__buffer_append(out, text, size_bytes);
+  return out->failed ? -1 : 0;
+}
+
+/* The value at a path, of the JSON that is read once. */
+static int find(tsr_answer *answer, const char *path, const tsr__node **out, tsr_error *error) {
+  tsr_report_options options = {.format = TSR_REPORT_JSON};
+  int status = 0;
+  if (!answer->values.nodes.count) {
+    status = tsr_answer_write(answer, &options, append, &answer->values.json, error);
+    bool is_lost = answer->values.json.failed || (!status && !tsr__values_read(&answer->values));
+    if (is_lost) status = tsr__fail_memory(error);
+    if (status) tsr__values_release(&answer->values);
+  }
+  return status ? status
+                : tsr__values_find(&answer->values, answer->question->fields, path, out, error);
+}
+
+int tsr_answer_number(tsr_answer *answer, const char *path, int64_t *out, tsr_error *error) {
+  const tsr__node *node = NULL;
+  int status = find(answer, path, &node, error);
+  return status ? status : tsr__node_number(node, path, out, error);
+}
+
+int tsr_answer_real(tsr_answer *answer, const char *path, double *out, tsr_error *error) {
+  const tsr__node *node = NULL;
+  int status = find(answer, path, &node, error);
+  return status ? status : tsr__node_real(node, path, out, error);
+}
+
+int tsr_answer_text(tsr_answer *answer, const char *path, tsr_text *out, tsr_error *error) {
+  const tsr__node *node = NULL;
+  int status = find(answer, path, &node, error);
+  return status ? status : tsr__node_text(node, path, out, error);
+}
+
+int tsr_answer_count(tsr_answer *answer, const char *path, uint64_t *out, tsr_error *error) {
+  const tsr__node *node = NULL;
+  int status = find(answer, path, &node, error);
+  return status ? status : tsr__node_count(node, path, out, error);
 }
 
 int tsr_answer_verdict(const tsr_answer *answer, tsr_write_fn *write, void *context,

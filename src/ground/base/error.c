@@ -20,6 +20,9 @@ const char *tsr_status_text(tsr_status status) {
   case TSR_ERROR_UNSUPPORTED: return "unsupported snapshot format";
   case TSR_ERROR_ARGUMENT: return "unknown argument";
   case TSR_ERROR_WRITE: return "the report could not be written";
+  case TSR_ERROR_ABSENT: return "the answer lacks this value";
+  case TSR_ERROR_NULL: return "the value is null";
+  case TSR_ERROR_TYPE: return "the value is of another type";
   }
   return "unknown status";
 }

@@ -220,6 +220,13 @@ static bool is_value_declared(const tsr__emitter *emitter, tsr_text key, tsr__ce
   return field && (is_element || !field->is_list) && tsr__field_allows(field, &value);
 }
 
+static bool is_json_declared(const tsr__emitter *emitter, const char *key) {
+  const tsr__emitter_level *level = innermost(emitter);
+  if (!level || (!level->record && !level->field)) return true;
+  const tsr_field *field = declared(emitter, tsr__text_of(key));
+  return field && field->kind == TSR_FIELD_JSON;
+}
+
 /* An array is a list or a pair; an object is a record or a map, and outside an array no list. */
 static bool is_container_declared(const tsr__emitter *emitter, const tsr_field *field, char open) {
   const tsr__emitter_level *level = innermost(emitter);
@@ -274,6 +281,7 @@ void tsr__emit_json_line(tsr__emitter *emitter, const char *key) {
 
 void tsr__emit_json(tsr__emitter *emitter, const char *key, tsr_text json) {
   if (!is_json(emitter)) return;
+  assert(is_json_declared(emitter, key));
   begin_member(emitter, tsr__text_of(key));
   tsr__buffer_append(&emitter->out, json.data, json.size_bytes);
 }

@@ -96,6 +96,8 @@ bool tsr__field_allows(const tsr_field *field, const tsr__cell *value) {
       [TSR_FIELD_PAIR] = 1U << TSR__CELL_COUNT | 1U << TSR__CELL_INDEX | 1U << TSR__CELL_BYTES,
       [TSR_FIELD_MAP] = 1U << TSR__CELL_COUNT | 1U << TSR__CELL_BYTES,
       [TSR_FIELD_RECORD] = 0,
+      [TSR_FIELD_REAL] = 1U << TSR__CELL_REAL,
+      [TSR_FIELD_JSON] = 0,
   };
   assert((size_t)field->kind < sizeof cells / sizeof *cells);
   if (value->kind == TSR__CELL_NOTHING) return field->is_nullable;

@@ -7,7 +7,7 @@
 #include "emit/emitter.h"
 #include "plan/certificate.h"
 #include "tessera/unstable/planning.h"
-#include "tessera/unstable/rates.h"
+#include "tessera/rates.h"
 
 /* The value: what it shows, and what that needs to live. */
 typedef struct tsr__plan_value {

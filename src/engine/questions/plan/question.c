@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "questions/plan/plan.h"
+#include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 
 static const tsr_parameter parameters[] = {
@@ -36,8 +37,9 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
      .example = "recompute,offload",
-     .help = "With --budget, what may be changed (default: all but precision): " TSR_ALLOW_WORDS
-             "; or all, or none."},
+     .help = "With --budget, what may be changed (default: what leaves results unchanged): %s; or "
+             "all, or none.",
+     .word = tsr_allow_word},
     {.name = "largest",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHAT",
@@ -135,7 +137,7 @@ static const tsr_parameter parameters[] = {
      .help = "Estimate times for the machine on which train --write-rates wrote FILE, from its "
              "measured "
              "rates."},
-    TSR_RUN_LINK,
+    {.rows = tsr_run_link},
     {.name = "from",
      .kind = TSR_PARAMETER_SNAPSHOT,
      .argument = "SNAPSHOT",
@@ -165,8 +167,8 @@ static const tsr_parameter parameters[] = {
      .help = "Optimizer steps (default: 3).",
      .fallback = 3,
      .least = 1},
-    TSR_RUN_PARAMETERS,
-    TSR_DS_CONFIG_PARAMETER,
+    {.rows = tsr_run_options},
+    {.rows = tsr_ds_config_parameter},
 };
 
 /* ---- parameters together ---- */
@@ -326,6 +328,7 @@ const tsr__question_row tsr__question_plan = {
                   "technique saves and costs. model is a name such as gpt2 or llama-3-8b, the path "
                   "of a config.json or step graph, or the text of a config.json. With for, the "
                   "plan in the words of another program."},
+    .fields = &tsr__fields_plan,
     .check = check,
     .ask = tsr__ask_plan,
     .report = report,

@@ -14,6 +14,7 @@
 
 #include "base/format.h"
 #include "questions/plan/plan.h"
+#include "questions/reports.h"
 #include "tessera/category.h"
 
 enum { ROWS = 8, COLUMNS = 80, NAME_COLUMNS = 36 };
@@ -607,8 +608,8 @@ static void emit_estimates(tsr__emitter *e, const tsr_estimate *all) {
     tsr__emit_field(e, "source", NULL, tsr__string(one->source));
     tsr__emit_field(e, "what", NULL, tsr__string(one->what));
     tsr__emit_field(e, "counts", NULL, tsr__string(is_states ? "states" : "activations"));
-    tsr__emit_field(e, "device_bytes", NULL, tsr__real_as("%.0f", one->device_bytes));
-    tsr__emit_field(e, "host_bytes", NULL, tsr__real_as("%.0f", one->host_bytes));
+    tsr__emit_field(e, "device_bytes", NULL, tsr__bytes((uint64_t)nearbyint(one->device_bytes)));
+    tsr__emit_field(e, "host_bytes", NULL, tsr__bytes((uint64_t)nearbyint(one->host_bytes)));
     tsr__emit_field(e, "remark", NULL, one->remark ? tsr__string(one->remark) : tsr__nothing());
     tsr__emit_end(e);
   }
@@ -692,6 +693,7 @@ int tsr__report_plan(const tsr__report_call *call, tsr_error *error) {
   const char *name = call->input_count ? call->inputs[0].path : "";
   tsr__emitter emitter;
   tsr__emitter_init(&emitter, call->options, call->write, call->context);
+  emitter.fields = &tsr__fields_plan;
   if (a->largest)
     report_largest(&emitter, call, value);
   else if (a->found)

@@ -61,8 +61,7 @@ static const tsr_parameter parameters[] = {
      .help = "Sequences per batch of an evaluation (default: as many as in a forward of training).",
      .least = 1},
     TSR_RUN_BOOK("torch"),
-    TSR_RUN_PARAMETERS,
-    TSR_PLAN_PARAMETERS,
+    {.rows = tsr_run_parameters},
     {.name = "rank",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -82,7 +81,7 @@ static const tsr_parameter parameters[] = {
      .help = "Estimate the time of a step for the machine on which train --write-rates wrote FILE, "
              "from "
              "its measured rates."},
-    TSR_RUN_LINK,
+    {.rows = tsr_run_link},
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -140,8 +139,9 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
                                      "checkpoint_modules",
                                      "offload_modules",
                                      "optimizer_form"};
-  for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
-    const char *name = parameters[i].name;
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_params_row(params, i)); i++) {
+    const char *name = row->name;
     bool is_open = false;
     for (size_t k = 0; k < sizeof open / sizeof *open; k++) is_open |= strcmp(name, open[k]) == 0;
     if (is_open || !tsr_params_has(params, name)) continue;

@@ -1,9 +1,9 @@
-/* tessera/unstable/rates.h - what a machine does in a second, as a training run measured it.
+/* tessera/rates.h - what a machine does in a second, as a training run measured it.
  *
  * `train --write-rates` writes them, and `simulate` and `plan` predict times from them: of the same model under another
  * plan, or of one like it. In a file they are one JSON object (docs/plan.md). */
-#ifndef TESSERA_UNSTABLE_RATES_H
-#define TESSERA_UNSTABLE_RATES_H
+#ifndef TESSERA_RATES_H
+#define TESSERA_RATES_H
 
 #include <stddef.h>
 

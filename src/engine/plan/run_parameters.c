@@ -1,0 +1,54 @@
+/* run_parameters.c - the parameters that commands which run training steps share, besides the options of a run (option_rows.def). */
+#include "tessera/unstable/runs.h"
+
+const tsr_parameter tsr_ds_config_parameter[] = {
+    {.name = "ds_config",
+     .option = "ds-config",
+     .kind = TSR_PARAMETER_PATH,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "FILE",
+     .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json); options that "
+             "are given override it. Keys that have no effect are listed."},
+    {.name = NULL}};
+
+const tsr_parameter tsr_run_link[] = {
+    {.name = "link",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "RATE",
+     .example = "50GB/s",
+     .help = "What each rank sends to others in a second, for the time of a step: 50GB/s, or "
+             "400Gb/s (default: 80 % of the card's NVLink, or PCIe, by its data sheet)."},
+    {.name = NULL}};
+
+const tsr_parameter tsr_run_parameters[] = {
+    {.rows = tsr_run_options},
+    {.name = "profile",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Also list what is in memory at the peak: by phase, block and saved tensor."},
+    {.name = "top",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Rows of each list of --profile (default: 10; 0: all). JSON has all.",
+     .fallback = 10},
+    {.name = "leak",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "WHAT",
+     .help = "Plant a mistake that keeps memory of every step, to see how it shows: graph, a "
+             "list of losses with their graphs; outputs, a list of the model's outputs; shell, "
+             "logits that a notebook's Out keeps; batches, a list of batches.",
+     .choices = (const char *const[]){"none", "graph", "outputs", "shell", "batches", NULL}},
+    {.name = "plan",
+     .kind = TSR_PARAMETER_FILE,
+     .type = &tsr_run_plan_type,
+     .argument = "FILE",
+     .help = "Take the options of this group, and choices for single blocks, from FILE, a "
+             "plan (docs/plan.md); options that are given override it."},
+    {.rows = tsr_ds_config_parameter},
+    {.name = "write_plan",
+     .option = "write-plan",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "FILE",
+     .help = "Write the plan of this run to FILE."},
+    {.name = NULL}};
