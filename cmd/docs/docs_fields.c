@@ -1,5 +1,6 @@
-/* docs_fields.c - the declared fields of all answers (tessera/unstable/fields.h): as the tables of docs/json.md, as the
- * classes of python/tessera/_answers.py, and as a plain list for the test that every one of them is written.
+/* docs_fields.c - the declared fields of all answers (tessera/unstable/fields.h): as the tables of docs/json.md, which
+ * also has those of train's events, as the classes of python/tessera/_answers.py, and as a plain list for the test that
+ * every one of them is written.
  *
  * docs/json.md is written by people, but for the lines between
  *
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <tessera/tessera.h>
 #include <tessera/unstable/fields.h>
+#include <tessera/unstable/train_report.h>
 
 #include "docs.h"
 
@@ -79,6 +81,7 @@ static void print_link(FILE *stream, const char *name) {
 
 static const char *type_word(const tsr_field *field) {
   switch (field->kind) {
+  case TSR_FIELD_REAL: return "number";
   case TSR_FIELD_FLAG: return "bool";
   case TSR_FIELD_TEXT: return "string";
   case TSR_FIELD_DEVICE: return "integer or `\"host\"`";
@@ -177,6 +180,7 @@ bool cli_json_page(FILE *stream, FILE *page) {
   static records all;
   bool is_skipped = false;
   collect_all(&all);
+  for (size_t i = 0; tsr_train_event_fields(i); i++) collect(&all, tsr_train_event_fields(i));
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);
@@ -201,10 +205,13 @@ static void list_fields(FILE *stream, const char *prefix, const tsr_record *reco
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     char path[PATH_BYTES];
     static const char *const kinds[] = {
-        [TSR_FIELD_BYTES] = "bytes", [TSR_FIELD_COUNT] = "count", [TSR_FIELD_EVENT] = "event",
-        [TSR_FIELD_DELTA] = "delta", [TSR_FIELD_TIME] = "time",   [TSR_FIELD_DURATION] = "duration",
-        [TSR_FIELD_FLAG] = "flag",   [TSR_FIELD_TEXT] = "text",   [TSR_FIELD_DEVICE] = "device",
-        [TSR_FIELD_PAIR] = "pair",   [TSR_FIELD_MAP] = "map",     [TSR_FIELD_RECORD] = "record"};
+        [TSR_FIELD_BYTES] = "bytes",  [TSR_FIELD_COUNT] = "count",
+        [TSR_FIELD_EVENT] = "event",  [TSR_FIELD_DELTA] = "delta",
+        [TSR_FIELD_TIME] = "time",    [TSR_FIELD_DURATION] = "duration",
+        [TSR_FIELD_REAL] = "real",    [TSR_FIELD_FLAG] = "flag",
+        [TSR_FIELD_TEXT] = "text",    [TSR_FIELD_DEVICE] = "device",
+        [TSR_FIELD_PAIR] = "pair",    [TSR_FIELD_MAP] = "map",
+        [TSR_FIELD_RECORD] = "record"};
     if (!field->about) continue;
     snprintf(path, sizeof path, "%s%s%s", prefix, field->key, field->is_list ? "[]" : "");
     fprintf(stream, "%s %s%s%s\n", path, kinds[field->kind], field->is_nullable ? " nullable" : "",
@@ -248,18 +255,14 @@ static void print_class_name(FILE *stream, const char *name) {
 }
 
 static void print_python_type(FILE *stream, const tsr_field *field) {
-  static const char *const types[] = {[TSR_FIELD_BYTES] = "int",
-                                      [TSR_FIELD_COUNT] = "int",
-                                      [TSR_FIELD_EVENT] = "int",
-                                      [TSR_FIELD_DELTA] = "int",
-                                      [TSR_FIELD_TIME] = "int",
-                                      [TSR_FIELD_DURATION] = "int",
-                                      [TSR_FIELD_FLAG] = "bool",
-                                      [TSR_FIELD_TEXT] = "str",
-                                      [TSR_FIELD_DEVICE] = "Union[int, str]",
-                                      [TSR_FIELD_PAIR] = "List[int]",
-                                      [TSR_FIELD_MAP] = "Counts",
-                                      [TSR_FIELD_RECORD] = ""};
+  static const char *const types[] = {
+      [TSR_FIELD_BYTES] = "int",      [TSR_FIELD_COUNT] = "int",
+      [TSR_FIELD_EVENT] = "int",      [TSR_FIELD_DELTA] = "int",
+      [TSR_FIELD_TIME] = "int",       [TSR_FIELD_DURATION] = "int",
+      [TSR_FIELD_REAL] = "float",     [TSR_FIELD_FLAG] = "bool",
+      [TSR_FIELD_TEXT] = "str",       [TSR_FIELD_DEVICE] = "Union[int, str]",
+      [TSR_FIELD_PAIR] = "List[int]", [TSR_FIELD_MAP] = "Counts",
+      [TSR_FIELD_RECORD] = ""};
   if (field->is_nullable) fputs("Optional[", stream);
   if (field->is_list) fputs(is_devices(field) ? "Sequence[" : "List[", stream);
   fputs(field->record ? field->record->name : types[field->kind], stream);

@@ -22,6 +22,7 @@ typedef enum tsr_field_kind {
   TSR_FIELD_DELTA,    /* a difference in bytes, which may be negative */
   TSR_FIELD_TIME,     /* microseconds since 1970, UTC */
   TSR_FIELD_DURATION, /* microseconds */
+  TSR_FIELD_REAL,     /* a number that need not be whole; null if it is not finite */
   TSR_FIELD_FLAG,     /* true or false */
   TSR_FIELD_TEXT,
   TSR_FIELD_DEVICE, /* the number of a GPU, or "host" */
