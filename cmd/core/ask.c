@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 #include <tessera/unstable/check.h>
 #include <unistd.h>
 
@@ -80,24 +78,6 @@ static int load_rules(cli_session *session, const tsr_parameter *row, const char
                                &session->error);
 }
 
-static bool is_folder(const char *path) {
-  struct stat found;
-  return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-bool cli_is_model_file(const char *operand) {
-  static const char *const endings[] = {".json", ".bin", ".graph"};
-  size_t length = strlen(operand);
-  if (strchr(operand, '/')) return true;
-  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-    size_t ending = strlen(endings[i]);
-    if (length > ending && strcasecmp(operand + length - ending, endings[i]) == 0) return true;
-  }
-  for (const char *const *name = tsr_model_names(); *name; name++)
-    if (strcmp(*name, operand) == 0) return false;
-  return is_folder(operand);
-}
-
 static int read_model(cli_session *session, const tsr_parameter *row, FILE *stream) {
   char *text = malloc(LARGEST_MODEL);
   if (!text) return TSR_ERROR_MEMORY;
@@ -116,7 +96,7 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
 
 static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
   session->path = operand;
-  if (is_folder(operand) && cli_is_model_file(operand)) {
+  if (cli_is_folder(operand) && cli_is_model_file(operand)) {
     free(session->model_path);
     session->model_path = malloc(strlen(operand) + sizeof "/config.json");
     if (!session->model_path) return TSR_ERROR_MEMORY;
