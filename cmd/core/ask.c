@@ -30,12 +30,12 @@
 #include "session.h"
 #include "textfile.h"
 
-/* No description of a model is longer. */
+/* The longest accepted description of a model. */
 #define LARGEST_MODEL (1u << 20)
 
 /* ---- Files that parameters name ---- */
 
-/* A whole path is easier to find among the files of a snapshot than how it was typed here. */
+/* The absolute path is used: it is easier to match with the paths in a snapshot than a relative one. */
 static int set_file(cli_session *session, const tsr_parameter *row, const char *path,
                     const char *text, size_t size_bytes) {
   char *whole = realpath(path, NULL);
@@ -53,7 +53,7 @@ static int lacks_own_file(const cli_session *session, const tsr_parameter *row, 
   return CLI_INPUT;
 }
 
-/* The answer is not about this file; an error is. */
+/* Until the file is read, errors are about it; the answer is not. */
 static int load_file(cli_session *session, const tsr_parameter *row, const char *path) {
   const char *before = session->path;
   char *text = NULL;
@@ -116,7 +116,7 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
   return status;
 }
 
-/* Operands after the snapshots are parameters. */
+/* Set the parameters that are given as operands, after the snapshots. */
 static int set_operands(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
@@ -181,7 +181,7 @@ int cli_read_ds_config(cli_session *session, tsr_ds_config_how how) {
 
 enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN };
 
-/* Those after the first four are formats of check alone. */
+/* Only check has the formats after the first four. */
 static const cli_ending endings[] = {
     {".txt", ANSWER_TEXT},    {".log", ANSWER_TEXT},         {".out", ANSWER_TEXT},
     {".json", ANSWER_JSON},   {".xml", ANSWER_JUNIT},        {".sarif", ANSWER_SARIF},
@@ -216,7 +216,7 @@ int cli_choose_format(cli_session *session) {
 
 /* ---- Asking ---- */
 
-/* The snapshots: operands, and one that an option names. */
+/* Open the snapshots: operands, and one that an option names. */
 static int open_subjects(cli_session *session, cli_asking *asking) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
@@ -242,11 +242,10 @@ static int open_subjects(cli_session *session, cli_asking *asking) {
  * besides. */
 static int explain_ask(const cli_session *session, const cli_asking *asking, int status) {
   const cli_command *command = session->options->command;
-  bool is_of_options =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
   if (!status || status == TSR_ERROR_MEMORY || command->about.subject_count) return status;
   if (asking->name)
-    return is_of_options ? cli_usage_error(command, "%s", session->error.message) : status;
+    return cli_is_about_options(status) ? cli_usage_error(command, "%s", session->error.message)
+                                        : status;
   return cli_usage_error(command, "%s: %s", session->path, session->error.message);
 }
 
@@ -300,7 +299,7 @@ int cli_ask(cli_session *session) {
 
 /* ---- profile: and a page ---- */
 
-/* The page of `tessera view`, opened at the grouping of the options. */
+/* Also write the page of `tessera view`, which opens with the grouping of the options. */
 int cli_profile(cli_session *session) {
   const tsr_params *own = session->options->own;
   const char *html = tsr_params_text(own, "html");
@@ -439,7 +438,7 @@ static int write_snapshots(cli_session *session, const tsr_snapshot *snapshot,
   return status;
 }
 
-/* The plan of the options, in a file of its own. */
+/* Write the plan of the options to its own file. */
 int cli_write_plan(cli_session *session) {
   const tsr_params *own = session->options->own;
   cli_output output = {.path = tsr_params_text(own, "write_plan")};

@@ -56,3 +56,8 @@ int cli_params_error(const cli_command *command, int status, const tsr_error *er
   cli_say(NULL, "out of memory");
   return CLI_FAULT;
 }
+
+bool cli_is_about_options(int status) {
+  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED ||
+         status == TSR_ERROR_LIMIT;
+}

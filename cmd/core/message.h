@@ -25,6 +25,9 @@ int cli_usage_error(const cli_command *command, const char *format, ...) CLI_PRI
 /* The same for what a tsr_params function refused: CLI_FAULT when memory ran out. */
 int cli_params_error(const cli_command *command, int status, const tsr_error *error);
 
+/* Whether the library failed because of what was asked, so that the command line is wrong and not a file. */
+bool cli_is_about_options(int status);
+
 /* A message is cut at this size. PATH_MAX on Linux is 4096: it may hold a path and some words. */
 #define CLI_MESSAGE_BYTES 6000
 

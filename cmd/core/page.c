@@ -13,7 +13,7 @@
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
 const char *cli_page_grouping(tsr_profile_by by) {
-  /* The page has true categories alone. */
+  /* The page has only true categories, not Mosaic's. */
   return tsr_profile_by_name(by == TSR_PROFILE_BY_MOSAIC_CATEGORY ? TSR_PROFILE_BY_CATEGORY : by);
 }
 
@@ -53,7 +53,7 @@ static int refuse_empty(cli_session *session) {
   return error->status;
 }
 
-/* Views of all files; how many devices they have. */
+/* Make the views of all files, and count their devices. */
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
   tsr_view_options how = {.rules = from->rules, .by = from->options.by, .key = from->key};
@@ -122,7 +122,7 @@ int cli_page_save(cli_session *session, const cli_page_from *from, const char *p
 
 /* ---- what view and serve share ---- */
 
-/* Of a page that can ask, what it holds itself is for a first look. */
+/* A served page contains less: it can request the rest. */
 enum { SERVED_ALLOCATIONS = 250000 };
 
 /* The grouping that the options ask for; rules alone mean "by rules". */
@@ -172,8 +172,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   cli_clock_start(&clock, "making the page of", session->options->operands[0],
                   session->options->quiet);
   if (status == 0) status = cli_page_make(session, &from, &page);
-  for (size_t i = 0; i < opened;
-       i++) { /* the page is all that is requested, however long it is served */
+  for (size_t i = 0; i < opened; i++) { /* a server may run for days, and needs only the page */
     tsr_study_free(inputs[i].study);
     inputs[i].study = NULL;
   }

@@ -10,12 +10,12 @@
 typedef struct cli_page {
   tsr_view **views;       /* by input */
   tsr_view_cut **cuts;    /* by input, then by device of its view */
-  tsr_page_input *inputs; /* of these */
+  tsr_page_input *inputs; /* made of both */
   size_t count;
   tsr_page *page;
 } cli_page;
 
-/* What it is made from. */
+/* What a page is made from. */
 typedef struct cli_page_from {
   const cli_input *inputs; /* must outlive the page */
   size_t count;

@@ -227,7 +227,7 @@ static volatile sig_atomic_t is_interrupted;
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
 
-/* The second one ends the program. */
+/* A second signal ends the program, because the handler is reset. */
 static void interrupt(int signal) {
   (void)signal;
   is_interrupted = 1;
@@ -259,12 +259,12 @@ typedef struct run {
   bool has_failed, is_begun, has_weights, is_over, was_interrupted;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
-  tsr_train_rank *ranks;    /* what each took; owned */
-  tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL for a process alone */
+  tsr_train_rank *ranks;    /* what each rank took; owned */
+  tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL if there is one rank */
   size_t rank_room;
-  bool is_member;           /* another rank than 0: it prints nothing */
-  cli_ranks *processes;     /* that a launcher has started, or NULL */
-  tsr_train_report *report; /* NULL: it is a member */
+  bool is_member;           /* a rank other than 0, which prints nothing */
+  cli_ranks *processes;     /* started by a launcher; NULL without one */
+  tsr_train_report *report; /* NULL for a member */
 } run;
 
 static double now_s(void) {
@@ -273,7 +273,7 @@ static double now_s(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* A tsr_write_fn: what is printed is seen at once, because a run may take hours. */
+/* A tsr_write_fn that flushes: a run may take hours, and its reader waits for each line. */
 static int write_through(void *context, const char *data, size_t size_bytes) {
   return cli_output_write(context, data, size_bytes) || cli_output_flush(context) ? -1 : 0;
 }
@@ -286,7 +286,7 @@ static void keep_products(run *r, const tsr_train_step *step) {
     r->has_failed = true;
 }
 
-/* Print a step. Other ranks than 0 have no report. */
+/* Print a step. */
 static void report_step(run *r, const tsr_train_step *step) {
   double now = now_s();
   tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
@@ -306,13 +306,13 @@ static bool see_step(void *context, const tsr_train_step *step) {
   bool is_due = r->save_every && step->step % r->save_every == 0;
   if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged;
-  r->last_s = now_s(); /* the time of a save is no step's */
+  r->last_s = now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
 }
 
 /* ---- The end ---- */
 
-/* What is printed after the last step. */
+/* Print everything that follows the last step. */
 static void report_end(run *r, const tsr_training *t, const tsr_train_op *ops,
                        uint64_t budget_bytes) {
   const tsr_params *own = r->session->options->own;
@@ -344,7 +344,7 @@ static int explain_end(const tsr_training *t, const cli_command *command) {
 
 /* ---- The command ---- */
 
-/* A number of an option, which ends the text or comes before `end`. */
+/* Read a number that is followed by `end`, a comma or the end of the text. */
 static bool take_number(const char **text, char end, double *out) {
   char *rest = NULL;
   *out = strtod(*text, &rest);
@@ -353,7 +353,7 @@ static bool take_number(const char **text, char end, double *out) {
   return true;
 }
 
-/* Numbers of the optimizer. 0 is given to the library as -1: its own 0 stands for a default. */
+/* Read the numbers of the optimizer. A 0 is passed to the library as -1, because its own 0 selects the default. */
 static int read_optimizer(const cli_options *options, tsr_train_options *how) {
   const tsr_params *own = options->own;
   const struct {
@@ -412,7 +412,7 @@ static int check(const cli_options *options, const tsr_format **format) {
   return 0;
 }
 
-/* Files that are written at the end, tried at the start: no run is made for nothing. */
+/* Try now whether the files of the end can be written: a run takes too long to find out afterwards. */
 static int try_outputs(const cli_options *options) {
   const char *const paths[] = {tsr_params_text(options->own, "snapshot"),
                                tsr_params_text(options->own, "write_rates")};
@@ -431,7 +431,7 @@ static int write_one(cli_session *session, const tsr_snapshot *snapshot, const t
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
-/* Of one of several ranks, as `simulate` names them. */
+/* Write the snapshot of one of several ranks, under the name that `simulate` uses. */
 static int write_rank(cli_session *session, const tsr_snapshot *snapshot, const tsr_format *format,
                       uint32_t rank, uint32_t ranks) {
   const char *path = tsr_params_text(session->options->own, "snapshot");
@@ -441,7 +441,7 @@ static int write_rank(cli_session *session, const tsr_snapshot *snapshot, const 
   return status ? status : cli_rank_sidecar(session, path, rank, ranks, "trained");
 }
 
-/* This process's, and those of the threads that trained with it. */
+/* Write the snapshots of this process and of the threads that trained with it. */
 static int write_snapshots(cli_session *session, const run *r, const tsr_training *out,
                            const tsr_format *format) {
   if (!out->snapshot) return 0;
@@ -456,7 +456,7 @@ static int write_snapshots(cli_session *session, const run *r, const tsr_trainin
 
 /* ---- Ranks ---- */
 
-/* Before MPI may end the process. */
+/* Report a failure now: MPI may end the process next. */
 static void say_failure(void *context, uint32_t rank, const char *reason) {
   const run *r = context;
   cli_say(r->session->options->command->about.name, "rank %" PRIu32 " failed: %s", rank, reason);
@@ -467,14 +467,14 @@ static bool wants_end(void *context) {
   return is_interrupted;
 }
 
-/* The number of ranks is the launcher's. Options may only repeat it; a saved run's is replaced. */
+/* The launcher determines the number of ranks. Options may only repeat it; that of a saved run is replaced. */
 static int take_launched(cli_session *session, tsr_train_options *how, run *r) {
   tsr_params *own = session->options->own;
   bool is_typed = tsr_params_has(own, "ranks");
   uint32_t count = cli_ranks_count(r->processes);
   r->is_member = cli_ranks_rank(r->processes) > 0;
   if (!r->processes) {
-    /* Alone: without ranks there is no stage, whatever a saved run had. */
+    /* With one rank there is no ZeRO stage, even if the saved run had one. */
     bool is_alone = is_typed && !tsr_params_count(own, "ranks") && !tsr_params_has(own, "zero");
     return is_alone ? tsr_params_set_integer(own, "zero", 0, &session->error) : 0;
   }
@@ -498,7 +498,7 @@ static uint64_t ranks_of_plan(const tsr_params *own) {
   return options.ranks;
 }
 
-/* A plan that was given is for its own number of ranks. A saved run may continue with another, and a step is another then. */
+/* A given plan is for its own number of ranks. A saved run may continue with another number, which changes what a step is. */
 static int compare_ranks(cli_session *session, const run *r, bool is_plan_given) {
   const tsr_params *own = session->options->own;
   uint64_t planned = ranks_of_plan(own), before = planned ? planned : 1, now = before;
@@ -517,7 +517,7 @@ static int compare_ranks(cli_session *session, const run *r, bool is_plan_given)
   return 0;
 }
 
-/* Threads, if the options name ranks and no launcher has started them; and room for what each takes. */
+/* Choose threads if the options name ranks and no launcher has started them; allocate room for what each rank takes. */
 static int find_ranks(const tsr_simulate_options *options, tsr_train_options *how, run *r) {
   if (how->launch == TSR_TRAIN_ALONE && options->ranks) {
     how->launch = TSR_TRAIN_THREADS;
@@ -530,7 +530,7 @@ static int find_ranks(const tsr_simulate_options *options, tsr_train_options *ho
   return r->ranks && r->snapshots ? 0 : TSR_ERROR_MEMORY;
 }
 
-/* Train, and print what comes of it. */
+/* Train, and print the results. */
 static int train(cli_session *session, const tsr_train_options *how, run *r, tsr_training *out) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options options;
@@ -552,11 +552,9 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
                        &session->error);
   unwatch_interrupts(before);
   tsr_run_plan_free(plan);
-  session->is_about_no_input = !*how->subject; /* else the library named one */
+  session->is_about_no_input = !*how->subject; /* otherwise the library named it */
   if (*how->subject) session->path = *how->subject;
-  bool is_of_options =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
-  if (is_of_options && !is_said && !*how->subject)
+  if (cli_is_about_options(status) && !is_said && !*how->subject)
     status = cli_usage_error(session->options->command, "%s", session->error.message);
   if (status && r->processes && !has_begun)
     return cli_ranks_agree(r->processes, session, is_said ? 0 : status);
@@ -568,7 +566,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   return r->has_failed ? TSR_ERROR_WRITE : 0;
 }
 
-/* Standard input and pipes are read here; files by the library, while it trains. */
+/* Read standard input and pipes. The library reads files while it trains. */
 static int find_data(cli_session *session, tsr_train_options *how, char **text) {
   const tsr_params *own = session->options->own;
   const char *path = tsr_params_text(own, "data");
@@ -588,7 +586,7 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   return status;
 }
 
-/* What the weights begin with, and where they are saved. */
+/* Find out where the weights come from, and where they are saved. */
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
   const char *model = tsr_params_text(own, "model"), *save = tsr_params_text(own, "save");
@@ -608,7 +606,7 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   return save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
 }
 
-/* The saved options first: they may be all there is. */
+/* Read the saved options first: the command line may have no others. */
 static int read_options(cli_session *session) {
   const char *resume = tsr_params_text(session->options->own, "resume");
   if (!resume) return 0;
@@ -652,7 +650,7 @@ static int finish(cli_session *session, const run *r, const tsr_training *out,
   return status ? status : explain_end(out, session->options->command);
 }
 
-/* Everything before the run: options, data and folders. */
+/* Prepare options, data and folders. */
 static int get_ready(cli_session *session, tsr_train_options *how, run *r,
                      const tsr_format **format, char **text) {
   const cli_options *options = session->options;

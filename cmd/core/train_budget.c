@@ -1,4 +1,4 @@
-/* train_budget.c - `tessera train --budget SIZE` without a plan: the run as it is if it fits, else the fastest plan that does. */
+/* train_budget.c - `tessera train --budget SIZE` without a plan: no change if the run fits, else the fastest plan that does. */
 #include <stdio.h>
 #include <string.h>
 #include <tessera/unstable/planning.h>
@@ -25,7 +25,7 @@ static int solve(cli_session *session, tsr_planning_options *options, unsigned a
   return status;
 }
 
-/* Options go before a plan: what they name is not for a plan to change. */
+/* Options override a plan, so the search must not change what they set. */
 static unsigned allowed(const tsr_params *own, unsigned allow) {
   if (tsr_params_has(own, "checkpoint")) allow &= ~TSR_ALLOW_RECOMPUTE;
   if (tsr_params_has(own, "attention") || tsr_params_has(own, "optimizer"))
@@ -86,9 +86,7 @@ int cli_train_plan(cli_session *session, const char *name, tsr_train_report *rep
   if (status == 0) status = find(session, name, report, plan, rates, allow);
   tsr_rates_free(rates);
   tsr_run_plan_free(plan);
-  bool is_of_options =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
-  if (is_of_options)
+  if (cli_is_about_options(status))
     return cli_usage_error(session->options->command, "%s", session->error.message);
   return status;
 }
