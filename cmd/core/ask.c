@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 #include <tessera/unstable/check.h>
 #include <unistd.h>
 
@@ -32,12 +30,12 @@
 #include "session.h"
 #include "textfile.h"
 
-/* No description of a model is longer. */
+/* The longest accepted description of a model. */
 #define LARGEST_MODEL (1u << 20)
 
 /* ---- Files that parameters name ---- */
 
-/* A whole path is easier to find among the files of a snapshot than how it was typed here. */
+/* The absolute path is used: it is easier to match with the paths in a snapshot than a relative one. */
 static int set_file(cli_session *session, const tsr_parameter *row, const char *path,
                     const char *text, size_t size_bytes) {
   char *whole = realpath(path, NULL);
@@ -55,7 +53,7 @@ static int lacks_own_file(const cli_session *session, const tsr_parameter *row, 
   return CLI_INPUT;
 }
 
-/* The answer is not about this file; an error is. */
+/* Until the file is read, errors are about it; the answer is not. */
 static int load_file(cli_session *session, const tsr_parameter *row, const char *path) {
   const char *before = session->path;
   char *text = NULL;
@@ -80,24 +78,6 @@ static int load_rules(cli_session *session, const tsr_parameter *row, const char
                                &session->error);
 }
 
-static bool is_folder(const char *path) {
-  struct stat found;
-  return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-bool cli_is_model_file(const char *operand) {
-  static const char *const endings[] = {".json", ".bin", ".graph"};
-  size_t length = strlen(operand);
-  if (strchr(operand, '/')) return true;
-  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-    size_t ending = strlen(endings[i]);
-    if (length > ending && strcasecmp(operand + length - ending, endings[i]) == 0) return true;
-  }
-  for (const char *const *name = tsr_model_names(); *name; name++)
-    if (strcmp(*name, operand) == 0) return false;
-  return is_folder(operand);
-}
-
 static int read_model(cli_session *session, const tsr_parameter *row, FILE *stream) {
   char *text = malloc(LARGEST_MODEL);
   if (!text) return TSR_ERROR_MEMORY;
@@ -116,7 +96,7 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
 
 static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
   session->path = operand;
-  if (is_folder(operand) && cli_is_model_file(operand)) {
+  if (cli_is_folder(operand) && cli_is_model_file(operand)) {
     free(session->model_path);
     session->model_path = malloc(strlen(operand) + sizeof "/config.json");
     if (!session->model_path) return TSR_ERROR_MEMORY;
@@ -136,7 +116,7 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
   return status;
 }
 
-/* Operands after the snapshots are parameters. */
+/* Set the parameters that are given as operands, after the snapshots. */
 static int set_operands(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
@@ -201,7 +181,7 @@ int cli_read_ds_config(cli_session *session, tsr_ds_config_how how) {
 
 enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN };
 
-/* Those after the first four are formats of check alone. */
+/* Only check has the formats after the first four. */
 static const cli_ending endings[] = {
     {".txt", ANSWER_TEXT},    {".log", ANSWER_TEXT},         {".out", ANSWER_TEXT},
     {".json", ANSWER_JSON},   {".xml", ANSWER_JUNIT},        {".sarif", ANSWER_SARIF},
@@ -236,7 +216,7 @@ int cli_choose_format(cli_session *session) {
 
 /* ---- Asking ---- */
 
-/* The snapshots: operands, and one that an option names. */
+/* Open the snapshots: operands, and one that an option names. */
 static int open_subjects(cli_session *session, cli_asking *asking) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
@@ -262,11 +242,10 @@ static int open_subjects(cli_session *session, cli_asking *asking) {
  * besides. */
 static int explain_ask(const cli_session *session, const cli_asking *asking, int status) {
   const cli_command *command = session->options->command;
-  bool is_of_options =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
   if (!status || status == TSR_ERROR_MEMORY || command->about.subject_count) return status;
   if (asking->name)
-    return is_of_options ? cli_usage_error(command, "%s", session->error.message) : status;
+    return cli_is_about_options(status) ? cli_usage_error(command, "%s", session->error.message)
+                                        : status;
   return cli_usage_error(command, "%s: %s", session->path, session->error.message);
 }
 
@@ -320,7 +299,7 @@ int cli_ask(cli_session *session) {
 
 /* ---- profile: and a page ---- */
 
-/* The page of `tessera view`, opened at the grouping of the options. */
+/* Also write the page of `tessera view`, which opens with the grouping of the options. */
 int cli_profile(cli_session *session) {
   const tsr_params *own = session->options->own;
   const char *html = tsr_params_text(own, "html");
@@ -459,7 +438,7 @@ static int write_snapshots(cli_session *session, const tsr_snapshot *snapshot,
   return status;
 }
 
-/* The plan of the options, in a file of its own. */
+/* Write the plan of the options to its own file. */
 int cli_write_plan(cli_session *session) {
   const tsr_params *own = session->options->own;
   cli_output output = {.path = tsr_params_text(own, "write_plan")};

@@ -84,7 +84,7 @@ static bool is_loss(const char *code) {
   return false;
 }
 
-/* The warnings before this line say what. */
+/* The warnings printed before name what is missing. */
 static void say_losses(const tsr_snapshot *snapshot) {
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
@@ -95,7 +95,7 @@ static void say_losses(const tsr_snapshot *snapshot) {
     }
 }
 
-/* Whether a command writes a format: export all of them, others a snapshot. */
+/* Whether a command writes a format: export writes all, other commands only snapshots. */
 static bool is_written(const cli_options *options, const tsr_format *format) {
   return options->command->run == cli_export || format->content == TSR_FORMAT_SNAPSHOT;
 }
@@ -146,7 +146,7 @@ int cli_export_check(const cli_options *options) {
   return 0;
 }
 
-/* Outputs of which people should know before they are written. */
+/* From these sizes on, a warning is printed before the output is written. */
 enum { LARGE_MIB = 128, LARGE_TIMES = 10 };
 
 uint64_t cli_export_warn_of_size(const cli_session *session, const tsr_snapshot *snapshot,
@@ -274,7 +274,7 @@ int cli_export(cli_session *session) {
 
 /* ---- ranks ---- */
 
-/* With `ending` in place of ".pickle", unless that is NULL. */
+/* The path of a rank, with `ending` instead of ".pickle" unless it is NULL. */
 static char *rank_path(const char *path, uint64_t rank, const char *ending) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   const char *dot = ending ? strstr(name, ".pickle") : NULL;

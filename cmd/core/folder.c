@@ -28,7 +28,7 @@
 #include "guard.h"
 #include "message.h"
 
-enum { NAME_BYTES = 64 };
+enum { NAME_BYTES = 64, DEFAULT_SEQUENCE = 64 /* of --seq */ };
 
 /* Options that belong to one invocation, not to the run. */
 static const char *const unsaved[] = {"model",     "save",     "save_every", "resume",
@@ -43,7 +43,7 @@ static bool is_saved_option(const char *name) {
   return true;
 }
 
-/* A path is saved whole: the run may go on in another folder. */
+/* An absolute path is saved: the run may be resumed in another working directory. */
 static void put_path(FILE *out, const char *path) {
   char *whole = realpath(path, NULL);
   fputs(whole ? whole : path, out);
@@ -61,7 +61,7 @@ static void put_value(FILE *out, const tsr_params *own, const tsr_parameter *row
   }
 }
 
-/* A line for each option, "seed=7", and one for the plan. NULL when out of memory. */
+/* The text that is saved with the run: a line for each option, "seed=7", and one for the plan. NULL when out of memory. */
 static char *options_text(const cli_options *options) {
   char *text = NULL;
   size_t size = 0;
@@ -98,7 +98,7 @@ static int take_option(cli_session *session, const char *name, const char *value
             session->path, name);
     return CLI_INPUT;
   }
-  if (tsr_params_has(options->own, name)) return 0; /* the command line decides */
+  if (tsr_params_has(options->own, name)) return 0; /* the command line overrides it */
   const char *option = cli_option_name(row);
   if (row->kind == TSR_PARAMETER_FLAG)
     return tsr_params_set_integer(options->own, option, 1, &session->error);
@@ -131,6 +131,17 @@ int cli_folder_resume(cli_session *session, const char *path) {
   status = take_options(session, text);
   free(text);
   return status ? status : cli_keep_inputs(session->options);
+}
+
+uint64_t cli_folder_sequence(const char *path) {
+  tsr_train_saved *saved = NULL;
+  tsr_error error;
+  if (tsr_train_saved_open(path, &saved, &error)) return 0;
+  const char *notes = tsr_train_saved_notes(saved), *found = strstr(notes, "\nseq=");
+  if (strncmp(notes, "seq=", 4) == 0) found = notes - 1;
+  uint64_t sequence = found ? strtoull(found + 5, NULL, 10) : DEFAULT_SEQUENCE;
+  tsr_train_saved_free(saved);
+  return sequence;
 }
 
 /* ---- saving ---- */
@@ -190,10 +201,11 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   return folder->options ? 0 : TSR_ERROR_MEMORY;
 }
 
-/* What goes into a file of the folder. */
+/* The content of one file of the folder. */
 typedef struct content {
   const tsr_train_state *state;
-  const char *options, *training; /* one of them, or neither: the model's config.json */
+  const char *options,
+      *training; /* at most one is set; if none is, the content is the model's config.json */
 } content;
 
 static int write_content(const content *c, cli_output *output, tsr_error *error) {
@@ -204,7 +216,7 @@ static int write_content(const content *c, cli_output *output, tsr_error *error)
   return tsr_train_write_config(c->state, cli_output_write, output, error);
 }
 
-/* Returns 0, or an exit status after saying why. */
+/* Returns 0, or an exit status after printing the reason. */
 static int write_file(const cli_folder *folder, const char *name, const content *c) {
   char *path = join(folder->path, name);
   cli_output output = {.path = path};
@@ -226,7 +238,7 @@ static bool is_training(const char *name) {
          strcmp(name + 9 + digits, ".safetensors") == 0;
 }
 
-/* Those of earlier saves. What cannot be removed does no harm. */
+/* Remove the training files of earlier saves. One that cannot be removed does no harm. */
 static void remove_others(const char *folder, const char *training) {
   DIR *list = opendir(folder);
   struct dirent *entry;
@@ -258,7 +270,7 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
 }
 
 void cli_folder_say(const cli_folder *folder, bool is_over) {
-  if (!folder->is_saved) return; /* or there is no session */
+  if (!folder->is_saved) return; /* a zeroed folder has no session either */
   const cli_options *options = folder->session->options;
   if (options->quiet) return;
   cli_say(options->command->about.name, "saved %s after step %" PRIu64 "%s%s", folder->path,
@@ -268,7 +280,7 @@ void cli_folder_say(const cli_folder *folder, bool is_over) {
 
 void cli_folder_release(cli_folder *folder) {
   if (folder->is_new && !folder->is_saved)
-    (void)rmdir(folder->path); /* unless it has files by now */
+    (void)rmdir(folder->path); /* fails if it has files, as it should */
   if (folder->path && folder->lock >= 0) (void)close(folder->lock);
   free(folder->options);
   *folder = (cli_folder){0};

@@ -1,4 +1,4 @@
-/* folder.h - the folder that a training is saved in, and goes on from. */
+/* folder.h - the folder that a training is saved in, and resumed from. */
 #ifndef CLI_FOLDER_H
 #define CLI_FOLDER_H
 
@@ -7,11 +7,11 @@
 
 #include "session.h"
 
-/* A folder to save to. Zeroed: nothing is saved. */
+/* A folder to save to. A zeroed one saves nothing. */
 typedef struct cli_folder {
   const cli_session *session;
   const char *path;
-  char *options; /* the command line's, which --resume takes again; owned */
+  char *options; /* the text of the options that --resume restores; owned */
   uint64_t saved_steps;
   bool is_saved, is_new;
   int lock; /* a handle of the folder, locked while the run may save to it; -1 without one */
@@ -21,14 +21,16 @@ typedef struct cli_folder {
  * `resumed` is the same one, and so is a folder that another run saves to. Returns as a cli_command_fn does; release either way. */
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                     const char *resumed);
-/* Save; at once if nothing has changed. Says why it fails. Returns 0 or an exit status. */
+/* Save; does nothing if the same step is saved already. Returns 0, or an exit status after printing the reason. */
 int cli_folder_save(cli_folder *folder, const tsr_train_state *state);
-/* Say where the run is, and how to go on if it is not over. */
+/* Print where the run is saved, and how to resume it if it is not over. */
 void cli_folder_say(const cli_folder *folder, bool is_over);
 void cli_folder_release(cli_folder *folder);
 
 /* Take the options that a saved run had, unless the command line has them. Returns as a cli_command_fn does. */
 int cli_folder_resume(cli_session *session, const char *path);
+/* The sequence length of the training that was saved in a folder; 0 if it has none. */
+uint64_t cli_folder_sequence(const char *path);
 /* Whether a folder has weights as transformers saves them. */
 bool cli_folder_has_weights(const char *path);
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "output.h"
-#include "session.h"
+#include "textfile.h"
 
 static bool is_standard(const char *path) {
   return strcmp(path, "-") == 0;

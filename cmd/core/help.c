@@ -18,8 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
-#include "session.h"
+#include "commands.h"
 
 #define WIDTH 80
 /* A head wider than this has its text on the next line. */
@@ -139,17 +138,6 @@ void cli_help_overview(FILE *stream) {
   fputs("\n'tessera help COMMAND' explains a command and its options.\n", stream);
 }
 
-const cli_command cli_help_row = {
-    .about = {.name = "help",
-              .summary = "explain tessera, or one of its commands",
-              .description = "Without COMMAND, lists the commands. With one, explains it and its "
-                             "options, as 'tessera COMMAND --help' does.",
-              .examples = {{"tessera help peak", "how to use tessera peak"}}},
-    .operands = "[COMMAND]",
-    .operand_max = 1,
-    .run = cli_help,
-};
-
 /* As one piece: a stream that fails in the middle of many small ones forgets why. */
 static int write_help(cli_session *session, const cli_command *about) {
   char *text = NULL;
@@ -173,7 +161,7 @@ int cli_help(cli_session *session) {
   const cli_options *options = session->options;
   const cli_command *about = options->command;
   cli_command named;
-  if (about && about->run == cli_help && !options->help) about = NULL;
+  if (about && !about->run && !options->help) about = NULL;
   if (about == NULL && options->operand_count > 0 && !options->help) {
     if (!cli_command_find(options->operands[0], &named))
       return cli_unknown_command(options->operands[0]);

@@ -4,11 +4,14 @@
 
 #include <stdio.h>
 
-#include "commands.h"
+#include "session.h"
 
 /* All commands, and how to go on. */
 void cli_help_overview(FILE *stream);
 /* One command: usage, description, options, examples. */
 void cli_help_command(FILE *stream, const cli_command *command);
+
+/* `tessera help [COMMAND]`, and any command with --help. Returns as a cli_command_fn does. */
+int cli_help(cli_session *session);
 
 #endif

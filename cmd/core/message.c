@@ -1,4 +1,4 @@
-/* message.c - one line on standard error.
+/* message.c - messages on standard error: one line, and for a wrong command line another that names the help.
  *
  * A message quotes what the user typed, how files are called and what is in them. None of it may break
  * the line or drive the terminal (tsr_terminal_clean). A message is cut at the size of its
@@ -36,4 +36,28 @@ void cli_say(const char *command, const char *format, ...) {
   va_start(args, format);
   cli_vsay(command, format, args);
   va_end(args);
+}
+
+int cli_usage_error(const cli_command *command, const char *format, ...) {
+  const char *name = command ? command->about.name : NULL;
+  va_list args;
+  va_start(args, format);
+  cli_vsay(name, format, args);
+  va_end(args);
+  if (command && command->is_drop_in)
+    fprintf(stderr, "Try '%s --help'.\n", name);
+  else
+    fprintf(stderr, "Try 'tessera help%s%s'.\n", name ? " " : "", name ? name : "");
+  return CLI_USAGE;
+}
+
+int cli_params_error(const cli_command *command, int status, const tsr_error *error) {
+  if (status == TSR_ERROR_ARGUMENT) return cli_usage_error(command, "%s", error->message);
+  cli_say(NULL, "out of memory");
+  return CLI_FAULT;
+}
+
+bool cli_is_about_options(int status) {
+  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED ||
+         status == TSR_ERROR_LIMIT;
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "commands.h"
 #include "suggest.h"
 
 /* Where the second pass is. */
@@ -28,19 +29,6 @@ typedef struct parser {
   int at; /* word being read */
   cli_options *options;
 } parser;
-
-int cli_usage_error(const cli_command *command, const char *format, ...) {
-  const char *name = command ? command->about.name : NULL;
-  va_list args;
-  va_start(args, format);
-  cli_vsay(name, format, args);
-  va_end(args);
-  if (command && command->is_drop_in)
-    fprintf(stderr, "Try '%s --help'.\n", name);
-  else
-    fprintf(stderr, "Try 'tessera help%s%s'.\n", name ? " " : "", name ? name : "");
-  return CLI_USAGE;
-}
 
 int cli_unknown_command(const char *name) {
   cli_suggestion nearest = cli_suggestion_start(name, strlen(name));
@@ -54,21 +42,36 @@ int cli_unknown_command(const char *name) {
   return cli_usage_error(NULL, "unknown command '%s'", name);
 }
 
-int cli_params_error(const cli_command *command, int status, const tsr_error *error) {
-  if (status == TSR_ERROR_ARGUMENT) return cli_usage_error(command, "%s", error->message);
-  cli_say(NULL, "out of memory");
-  return CLI_FAULT;
-}
-
 /* ---- Options ---- */
 
 static bool is_option(const char *word) {
   return word[0] == '-' && word[1] != '\0';
 }
 
+/* An option of that name, or letter if `name` is NULL, of any of tessera's own commands; NULL if none has it. */
+static const tsr_parameter *find_anywhere(const char *name, size_t length, char letter) {
+  for (size_t i = 0; i < cli_command_count(); i++) {
+    cli_command command = cli_command_at(i);
+    const tsr_parameter *row =
+        name ? cli_option_named(&command, name, length) : cli_option_lettered(&command, letter);
+    if (row) return row;
+  }
+  return NULL;
+}
+
+/* The same of a command, or of any if it is not known. */
+static const tsr_parameter *find_named(const cli_command *command, const char *name,
+                                       size_t length) {
+  return command ? cli_option_named(command, name, length) : find_anywhere(name, length, 0);
+}
+
+static const tsr_parameter *find_lettered(const cli_command *command, char letter) {
+  return command ? cli_option_lettered(command, letter) : find_anywhere(NULL, 0, letter);
+}
+
 static int unknown_option(const cli_command *command, const char *name, size_t length) {
   const tsr_parameter *row;
-  if (cli_option_named(NULL, name, length))
+  if (find_named(NULL, name, length))
     return cli_usage_error(command, "option '--%.*s' does not apply to this command", (int)length,
                            name);
   cli_suggestion nearest = cli_suggestion_start(name, length);
@@ -77,17 +80,6 @@ static int unknown_option(const cli_command *command, const char *name, size_t l
   if (!nearest.best) return cli_usage_error(command, "unknown option '--%.*s'", (int)length, name);
   return cli_usage_error(command, "unknown option '--%.*s'; did you mean '--%s'?", (int)length,
                          name, nearest.best);
-}
-
-/* Files are only named here: the command reads them once all of the line is known to make sense. */
-bool cli_option_names_file(const tsr_parameter *row) {
-  switch (row->kind) {
-  case TSR_PARAMETER_OBJECT:
-  case TSR_PARAMETER_FILE:
-  case TSR_PARAMETER_PATH:
-  case TSR_PARAMETER_SNAPSHOT: return true;
-  default: return false;
-  }
 }
 
 /* `value` is NULL for an option without an argument. Before the command is known to be missing, its
@@ -125,7 +117,7 @@ static int take_value(parser *parse, const tsr_parameter *row, const char *attac
 
 static int take_long(parser *parse, const char *name) {
   size_t length = strcspn(name, "=");
-  const tsr_parameter *row = cli_option_named(parse->options->command, name, length);
+  const tsr_parameter *row = find_named(parse->options->command, name, length);
   if (!row) return unknown_option(parse->options->command, name, length);
   return take_value(parse, row, name[length] ? name + length + 1 : NULL);
 }
@@ -133,8 +125,8 @@ static int take_long(parser *parse, const char *name) {
 static int take_letters(parser *parse, const char *letters) {
   const cli_command *command = parse->options->command;
   for (const char *at = letters; *at; at++) {
-    const tsr_parameter *row = cli_option_lettered(command, *at);
-    if (!row && command && cli_option_lettered(NULL, *at))
+    const tsr_parameter *row = find_lettered(command, *at);
+    if (!row && command && find_lettered(NULL, *at))
       return cli_usage_error(command, "option '-%c' does not apply to this command", *at);
     if (!row) return cli_usage_error(command, "unknown option '-%c'", *at);
     bool takes_rest = cli_option_has_argument(row);
@@ -147,14 +139,13 @@ static int take_letters(parser *parse, const char *letters) {
 /* How many words the option in `word` takes, itself included; 0 when no command knows it. */
 static int option_words(const char *word) {
   if (word[1] != '-') {
-    const tsr_parameter *row = cli_option_lettered(NULL, *++word);
-    while (row && !cli_option_has_argument(row) && word[1])
-      row = cli_option_lettered(NULL, *++word);
+    const tsr_parameter *row = find_lettered(NULL, *++word);
+    while (row && !cli_option_has_argument(row) && word[1]) row = find_lettered(NULL, *++word);
     if (!row) return 0;
     return cli_option_has_argument(row) && !word[1] ? 2 : 1;
   }
   size_t length = strcspn(word + 2, "=");
-  const tsr_parameter *row = cli_option_named(NULL, word + 2, length);
+  const tsr_parameter *row = find_named(NULL, word + 2, length);
   if (!row) return 0;
   return cli_option_has_argument(row) && !word[2 + length] ? 2 : 1;
 }

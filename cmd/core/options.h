@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 
-#include "commands.h"
 #include "message.h"
 
 /* In the order of --color's words. */
@@ -36,13 +35,6 @@ typedef struct cli_options {
 int cli_parse(int argc, char **argv, cli_options *options);
 void cli_options_release(cli_options *options);
 
-/* Whether the option's value is the name of a file or folder. */
-bool cli_option_names_file(const tsr_parameter *row);
-
-/* Explain what is wrong with the command line and which help text helps; returns CLI_USAGE. */
-int cli_usage_error(const cli_command *command, const char *format, ...) CLI_PRINTF(2, 3);
-/* The same for what a tsr_params function refused: CLI_FAULT when memory ran out. */
-int cli_params_error(const cli_command *command, int status, const tsr_error *error);
 /* cli_usage_error for a command that does not exist. */
 int cli_unknown_command(const char *name);
 

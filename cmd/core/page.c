@@ -4,14 +4,16 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "endings.h"
 #include "progress.h"
+#include "rules.h"
 
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
 const char *cli_page_grouping(tsr_profile_by by) {
-  /* The page has true categories alone. */
+  /* The page has only true categories, not Mosaic's. */
   return tsr_profile_by_name(by == TSR_PROFILE_BY_MOSAIC_CATEGORY ? TSR_PROFILE_BY_CATEGORY : by);
 }
 
@@ -51,7 +53,7 @@ static int refuse_empty(cli_session *session) {
   return error->status;
 }
 
-/* Views of all files; how many devices they have. */
+/* Make the views of all files, and count their devices. */
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
   tsr_view_options how = {.rules = from->rules, .by = from->options.by, .key = from->key};
@@ -115,5 +117,73 @@ int cli_page_save(cli_session *session, const cli_page_from *from, const char *p
   cli_clock_stop(&clock);
   status = cli_finish_aside(session, &output, status);
   cli_page_release(&page);
+  return status;
+}
+
+/* ---- what view and serve share ---- */
+
+/* A served page contains less: it can request the rest. */
+enum { SERVED_ALLOCATIONS = 250000 };
+
+/* The grouping that the options ask for; rules alone mean "by rules". */
+static const char *grouping_of(const tsr_params *own) {
+  int by = tsr_params_choice(own, "by");
+  if (tsr_params_choice_key(own, "by")) return TSR_BY_METADATA;
+  if (by >= 0) return tsr_page_groupings[by];
+  return tsr_params_has(own, "rules") ? TSR_BY_RULES : TSR_BY_CATEGORY;
+}
+
+static int read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
+  const cli_options *options = session->options;
+  const char *text = tsr_params_text(options->own, "rules");
+  how->by = grouping_of(options->own);
+  how->capacity_bytes = tsr_params_count(options->own, "capacity");
+  if (strcmp(how->by, TSR_BY_RULES) == 0 && !text)
+    return cli_usage_error(options->command, "--by rules needs --rules FILE-OR-TEXT");
+  if (options->json) return cli_usage_error(options->command, "a page is HTML, not JSON");
+  how->is_ordered = tsr_params_flag(options->own, "ordered");
+  return text ? cli_rules_load(session, "rules", text, TSR_RULES_STRICT, rules) : 0;
+}
+
+static void warn_of_files(const cli_session *session, const cli_input *inputs, size_t count) {
+  for (size_t i = 0; i < count; i++) cli_warn_of_file(session, &inputs[i]);
+}
+
+int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
+  size_t count = session->options->operand_count, opened = 0;
+  cli_page_from from = {.query = &session->query,
+                        .most_allocations = tsr_params_count(session->options->own, "blocks"),
+                        .key = tsr_params_choice_key(session->options->own, "by"),
+                        .options = {.is_served = is_served}};
+  if (is_served && !from.most_allocations) from.most_allocations = SERVED_ALLOCATIONS;
+  tsr_rules *rules = NULL;
+  cli_page page = {0};
+  int status = read_options(session, &from.options, &rules);
+  if (status) return status;
+  cli_input *inputs = calloc(count, sizeof *inputs);
+  if (!inputs) status = TSR_ERROR_MEMORY;
+  if (status == 0)
+    status = cli_open_all(session, (const char *const *)session->options->operands, count, inputs,
+                          &opened);
+  from.inputs = inputs;
+  from.count = opened;
+  from.rules = rules;
+  cli_clock clock;
+  cli_clock_start(&clock, "making the page of", session->options->operands[0],
+                  session->options->quiet);
+  if (status == 0) status = cli_page_make(session, &from, &page);
+  for (size_t i = 0; i < opened; i++) { /* a server may run for days, and needs only the page */
+    tsr_study_free(inputs[i].study);
+    inputs[i].study = NULL;
+  }
+  if (is_served) cli_clock_stop(&clock);
+  if (is_served && status == 0) warn_of_files(session, inputs, opened);
+  if (status == 0) status = show(session, &page);
+  if (!is_served) cli_clock_stop(&clock);
+  if (!is_served && status == 0) warn_of_files(session, inputs, opened);
+  cli_page_release(&page);
+  while (opened) cli_close(&inputs[--opened]);
+  free(inputs);
+  tsr_rules_free(rules);
   return status;
 }

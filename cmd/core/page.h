@@ -10,12 +10,12 @@
 typedef struct cli_page {
   tsr_view **views;       /* by input */
   tsr_view_cut **cuts;    /* by input, then by device of its view */
-  tsr_page_input *inputs; /* of these */
+  tsr_page_input *inputs; /* made of both */
   size_t count;
   tsr_page *page;
 } cli_page;
 
-/* What it is made from. */
+/* What a page is made from. */
 typedef struct cli_page_from {
   const cli_input *inputs; /* must outlive the page */
   size_t count;
@@ -39,5 +39,11 @@ int cli_page_check_name(const cli_options *options, const char *path);
 
 /* The grouping of the page that shows what a profile is grouped by. */
 const char *cli_page_grouping(tsr_profile_by by);
+
+typedef int cli_page_fn(cli_session *session, const cli_page *page);
+
+/* Open the operands, make a page of them from the options, and show it. Returns as a cli_command_fn
+ * does. */
+int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show);
 
 #endif

@@ -11,7 +11,7 @@ static bool ends_in(const char *path, const char *ending) {
   return length > tail && strcmp(path + length - tail, ending) == 0;
 }
 
-/* The form of the front that a file's name asks for; NULL for an answer. */
+/* The form of the front that a file's name selects; NULL for an answer. */
 static const char *front_form(const char *path) {
   return ends_in(path, ".html") ? "html" : ends_in(path, ".csv") ? "csv" : NULL;
 }
@@ -48,7 +48,7 @@ static int read_line(cli_session *session, const char **model) {
   return 0;
 }
 
-/* One of the answer's files, if the option for it is given. */
+/* Write one of the answer's files, if its option is given. */
 static int write_file(cli_session *session, const tsr_answer *answer, const char *option,
                       const char *form) {
   cli_output output = {.path = tsr_params_text(session->options->own, option)};
@@ -69,13 +69,13 @@ static int write_files(cli_session *session, const tsr_answer *answer) {
   return status;
 }
 
-/* What another program cannot express may be what the budget needs. */
+/* A change that another program cannot express may be needed for the budget. */
 static void say_pasted(const cli_session *session, const tsr_plan_answer *value) {
   char reserved[32];
-  cli_say(
-      session->options->command->about.name,
-      "what %s can say of the plan reserves %s, more than the budget; its comments name the rest",
-      value->target, tsr_size_text(value->pasted_bytes, reserved, sizeof reserved));
+  cli_say(session->options->command->about.name,
+          "the part of the plan that %s can express reserves %s, more than the budget; the "
+          "comments in the text list the rest",
+          value->target, tsr_size_text(value->pasted_bytes, reserved, sizeof reserved));
 }
 
 static int put_answer(cli_session *session, const tsr_answer *answer, const char *form) {

@@ -5,13 +5,17 @@
  */
 #include "program.h"
 
+#include "help.h"
 #include "options.h"
 #include "session.h"
 
 int cli_program(int argc, char **argv) {
   cli_options options;
   int status = cli_parse(argc, argv, &options);
-  if (status == 0) status = cli_run(&options);
+  if (status == 0) {
+    cli_command_fn *run = options.command && !options.help ? options.command->run : NULL;
+    status = cli_run(&options, run ? run : cli_help);
+  }
   cli_options_release(&options);
   return status;
 }

@@ -17,12 +17,12 @@
 
 struct cli_ranks {
   tsr_processes *processes;
-  int32_t *all; /* a number of each rank */
+  int32_t *all; /* room for a number from each rank */
   FILE *held;   /* messages held back, or NULL */
-  int handle;   /* of standard error itself while messages are held back */
+  int handle;   /* a duplicate of standard error while messages are held back */
 };
 
-/* A number that a launcher has put into the environment; -1 if it is not there. */
+/* A number that a launcher has put into the environment; -1 if absent. */
 static long launched(const char *name) {
   const char *text = getenv(name);
   char *end = NULL;
@@ -76,7 +76,7 @@ int cli_ranks_join(const cli_session *session, cli_ranks **out) {
     ranks->all = calloc(tsr_processes_count(ranks->processes), sizeof *ranks->all);
     if (!ranks->all) status = TSR_ERROR_MEMORY;
   }
-  if (status) { /* the same on all ranks, of which the first reports it */
+  if (status) { /* all ranks fail alike; the first one reports it */
     if (open_rank <= 0 && mpich_rank <= 0)
       cli_say(name, "%s", *error.message ? error.message : tsr_status_text((tsr_status)status));
     cli_ranks_leave(ranks);

@@ -17,8 +17,6 @@
 #include "message.h"
 #include "session.h"
 
-enum { TRAINED_CONTEXT = 64 /* of a run whose options have none: train's default */ };
-
 static const tsr_parameter sample_parameters[] = {
     {.name = "model",
      .is_operand = true,
@@ -92,7 +90,7 @@ const cli_command cli_sample_row = {
 typedef struct sampler {
   cli_session *session;
   bool has_ids, has_failed, is_begun;
-  int64_t refused; /* a token that is no byte, or -1 */
+  int64_t refused; /* a token that is not a byte, which ended the output; or -1 */
 } sampler;
 
 static bool see_token(void *context, int64_t token) {
@@ -128,7 +126,7 @@ static int read_ids(const cli_options *options, const char *text, int64_t *out, 
   return 0;
 }
 
-/* There are never more tokens than bytes. */
+/* A text has at most as many tokens as bytes. */
 static int read_prompt(const cli_options *options, bool has_ids, int64_t **out, size_t *count) {
   const char *text = tsr_params_text(options->own, "prompt");
   if (!text) text = has_ids ? "0" : "\n";
@@ -141,18 +139,6 @@ static int read_prompt(const cli_options *options, bool has_ids, int64_t **out, 
 }
 
 /* ---- the command ---- */
-
-/* The length of a sequence in the training that saved the folder; 0 if none did. */
-static uint64_t trained_context(const char *folder) {
-  tsr_train_saved *saved = NULL;
-  tsr_error error;
-  if (tsr_train_saved_open(folder, &saved, &error)) return 0;
-  const char *notes = tsr_train_saved_notes(saved), *found = strstr(notes, "\nseq=");
-  if (strncmp(notes, "seq=", 4) == 0) found = notes - 1;
-  uint64_t context = found ? strtoull(found + 5, NULL, 10) : TRAINED_CONTEXT;
-  tsr_train_saved_free(saved);
-  return context;
-}
 
 static int read_options(const cli_options *options, tsr_sample_options *how) {
   const tsr_params *own = options->own;
@@ -211,7 +197,7 @@ int cli_sample(cli_session *session) {
   if (status == 0) {
     how.weights = folder;
     how.prompt = prompt;
-    if (!how.context) how.context = trained_context(folder);
+    if (!how.context) how.context = cli_folder_sequence(folder);
     status = sample(session, &how, &s);
   }
   free(prompt);

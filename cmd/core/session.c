@@ -21,8 +21,6 @@
 #include <unistd.h>
 
 #include "guard.h"
-#include "help.h"
-#include "message.h"
 #include "progress.h"
 
 /* ---- Before ---- */
@@ -240,14 +238,13 @@ int cli_explain(const cli_session *session, int status) {
   }
 }
 
-static int run(cli_session *session) {
+static int run(cli_session *session, cli_command_fn *command) {
   const cli_options *options = session->options;
   /* These two are about tessera, not about a file: -o and other options do not matter. */
   if (options->help || options->version) session->output.path = NULL;
   if (options->version) return print_version(session);
-  if (options->help) return cli_help(session);
-  int status = cli_keep_inputs(options);
-  return status ? status : options->command->run(session);
+  int status = options->help ? 0 : cli_keep_inputs(options);
+  return status ? status : command(session);
 }
 
 static void say_written(const cli_session *session, const cli_output *output) {
@@ -271,10 +268,10 @@ int cli_finish_aside(cli_session *session, cli_output *output, int status) {
   return status;
 }
 
-int cli_run(const cli_options *options) {
+int cli_run(const cli_options *options, cli_command_fn *command) {
   cli_session session = session_for(options);
   session.report.warn_context = &session;
-  int status = run(&session);
+  int status = run(&session, command);
   bool complete = status == 0 || status == CLI_CHECK_FAILED;
   if (complete && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
   if (status < 0) status = cli_explain(&session, status);

@@ -35,8 +35,8 @@ const char *cli_path_words(const char *path);
 /* Print one line about the library's error, which session->error explains; returns the exit status. `status` is negative. */
 int cli_explain(const cli_session *session, int status);
 
-/* Run the command line; returns the exit status. */
-int cli_run(const cli_options *options);
+/* Run a command, by its function, and deliver its answer; returns the exit status. With --version, print that instead. */
+int cli_run(const cli_options *options, cli_command_fn *command);
 
 /* Print a part of the answer. Returns 0 or TSR_ERROR_WRITE. */
 int cli_put(cli_session *session, const char *text);
@@ -99,9 +99,6 @@ int cli_choose_format(cli_session *session);
  * cli_command_fn does. */
 int cli_write_plan(cli_session *session);
 
-/* Whether an operand that names a model names a file, a config.json, and not a model by name. */
-bool cli_is_model_file(const char *operand);
-
 /* ---- The commands ---- */
 
 int cli_ask(cli_session *session); /* any question */
@@ -109,7 +106,6 @@ int cli_check(cli_session *session);
 int cli_profile(cli_session *session);
 int cli_simulate(cli_session *session);
 int cli_export(cli_session *session);
-int cli_help(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_serve(cli_session *session);
 int cli_trim(cli_session *session);

@@ -1,4 +1,4 @@
-/* textfile.c - reads a text file that is no snapshot: a source, a list of rules. */
+/* textfile.c - reads a text file that is no snapshot: a source, a list of rules; and distinguishes files from names of models. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "textfile.h"
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,4 +67,22 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
   free(*text);
   *text = NULL;
   return status;
+}
+
+bool cli_is_folder(const char *path) {
+  struct stat found;
+  return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+bool cli_is_model_file(const char *operand) {
+  static const char *const endings[] = {".json", ".bin", ".graph"};
+  size_t length = strlen(operand);
+  if (strchr(operand, '/')) return true;
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    size_t ending = strlen(endings[i]);
+    if (length > ending && strcasecmp(operand + length - ending, endings[i]) == 0) return true;
+  }
+  for (const char *const *name = tsr_model_names(); *name; name++)
+    if (strcmp(*name, operand) == 0) return false;
+  return cli_is_folder(operand);
 }

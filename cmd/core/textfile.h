@@ -1,4 +1,4 @@
-/* textfile.h - reading a text file that is no snapshot, whole. */
+/* textfile.h - reading a text file that is no snapshot, whole; and which operands are files. */
 #ifndef CLI_TEXTFILE_H
 #define CLI_TEXTFILE_H
 
@@ -14,5 +14,9 @@ typedef enum cli_textfile_kind { CLI_TEXTFILE_ANY, CLI_TEXTFILE_REGULAR } cli_te
  * `*text` is NULL after a failure: TSR_ERROR_IO, _LIMIT or _MEMORY. */
 int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
                   tsr_error *error);
+
+bool cli_is_folder(const char *path);
+/* Whether an operand that names a model names a file, such as a config.json, or a folder, and not a model by name. */
+bool cli_is_model_file(const char *operand);
 
 #endif

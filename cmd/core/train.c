@@ -1,12 +1,8 @@
 /* train.c - `tessera train MODEL --data FILE`: the training that `simulate` predicts, run on the CPU.
  *
- *   gpt2: 124,439,808 parameters, random; a peak of 3.02 GiB is predicted, 3.20 GiB reserved.
- *   step 1/100  loss 10.9512  312 tokens/s  1.4 GiB, peak 2.9 GiB (97 %)
- *   ...
- *   100 steps: loss from 10.9512 to 6.2034. Peak 3.02 GiB, as predicted.
- *
- * Lines are printed for the first and the last step, for about twenty between, and at least every ten
- * seconds; --json prints each step. Ctrl-C ends the run after the step that is running, and saves it.
+ * This file reads the options, watches for signals, saves, and writes what is left at the end; the library trains
+ * (tessera/unstable/training.h) and prints (tessera/unstable/train_report.h). Ctrl-C ends the run after the current step,
+ * and saves it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -14,14 +10,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <tessera/unstable/params.h>
 #include <tessera/unstable/planning.h>
 #include <tessera/unstable/runs.h>
-#include <tessera/unstable/training.h>
+#include <tessera/unstable/train_report.h>
 #include <time.h>
 
 #include "export.h"
@@ -31,11 +26,6 @@
 #include "session.h"
 #include "textfile.h"
 #include "train_budget.h"
-
-enum { LINES = 20, QUIET_SECONDS = 10, SIZE_BYTES = 32 };
-
-/* In the order of tsr_train_products. */
-static const char *const product_words[] = {"auto", "own", "onednn", "openblas", NULL};
 
 static const tsr_parameter train_parameters[] = {
     {.name = "model",
@@ -150,7 +140,7 @@ static const tsr_parameter train_parameters[] = {
              "must be installed, or auto (default): own, unless a library is clearly faster, which "
              "a long run measures first. The last digits of results depend on it; a saved run "
              "keeps the choice.",
-     .choices = product_words},
+     .choices = tsr_train_products_words},
     {.name = "memory",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "MODE",
@@ -237,7 +227,7 @@ static volatile sig_atomic_t is_interrupted;
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
 
-/* The second one ends the program. */
+/* A second signal ends the program, because the handler is reset. */
 static void interrupt(int signal) {
   (void)signal;
   is_interrupted = 1;
@@ -264,17 +254,17 @@ typedef struct run {
   const char *model;
   cli_folder folder;
   uint64_t save_every;
-  double started_s, printed_s, last_s; /* seconds of the monotonic clock */
-  uint64_t skipped_count;              /* steps whose gradients overflowed */
-  bool is_json, has_failed, is_begun, has_weights, is_over, was_interrupted;
+  double started_s,
+      last_s; /* seconds of the monotonic clock: the run's start, the last step's end */
+  bool has_failed, is_begun, has_weights, is_over, was_interrupted;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
-  tsr_train_rank *ranks;    /* what each took; owned */
-  tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL for a process alone */
+  tsr_train_rank *ranks;    /* what each rank took; owned */
+  tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL if there is one rank */
   size_t rank_room;
-  bool is_member;       /* another rank than 0: it prints nothing */
-  cli_ranks *processes; /* that a launcher has started, or NULL */
-  const char *products; /* the word for what multiplies matrices; NULL before the first step */
+  bool is_member;           /* a rank other than 0, which prints nothing */
+  cli_ranks *processes;     /* started by a launcher; NULL without one */
+  tsr_train_report *report; /* NULL for a member */
 } run;
 
 static double now_s(void) {
@@ -283,374 +273,60 @@ static double now_s(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void put(run *r, const char *text) {
-  cli_output *output = &r->session->output;
-  if (cli_output_write(output, text, strlen(text)) || cli_output_flush(output))
-    r->has_failed = true;
+/* A tsr_write_fn that flushes: a run may take hours, and its reader waits for each line. */
+static int write_through(void *context, const char *data, size_t size_bytes) {
+  return cli_output_write(context, data, size_bytes) || cli_output_flush(context) ? -1 : 0;
 }
 
-/* A number as JSON; what is not finite is null. */
-static const char *json_number(double number, char text[SIZE_BYTES]) {
-  if (isfinite(number))
-    (void)snprintf(text, SIZE_BYTES, "%.9g", number);
-  else
-    (void)snprintf(text, SIZE_BYTES, "null");
-  return text;
-}
-
-/* 1,234,567. */
-static const char *count_text(uint64_t count, char text[SIZE_BYTES]) {
-  char digits[SIZE_BYTES];
-  size_t length = (size_t)snprintf(digits, sizeof digits, "%" PRIu64, count), at = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (i && (length - i) % 3 == 0) text[at++] = ',';
-    text[at++] = digits[i];
-  }
-  text[at] = '\0';
-  return text;
-}
-
-/* Six digits after the point, as llm.c prints them; a minus before what is no number means nothing. */
-static const char *loss_text(double loss, char text[SIZE_BYTES]) {
-  bool is_long = fabs(loss) >= 1e9;
-  (void)snprintf(text, SIZE_BYTES, is_long ? "%.6g" : "%.6f", isnan(loss) ? fabs(loss) : loss);
-  return text;
-}
-
-static void put_heading(run *r, const tsr_train_step *step) {
-  char line[512], count[SIZE_BYTES], size[SIZE_BYTES], reserved[2 * SIZE_BYTES] = "";
-  char ranks[2 * SIZE_BYTES] = "", text[SIZE_BYTES];
-  if (step->predicted_reserved_bytes > step->predicted_peak_bytes)
-    (void)snprintf(reserved, sizeof reserved, ", %s reserved",
-                   tsr_size_text(step->predicted_reserved_bytes, text, sizeof text));
-  if (step->rank_count > 1)
-    (void)snprintf(ranks, sizeof ranks, ", %" PRIu32 " ranks.\nFor each rank", step->rank_count);
-  (void)snprintf(line, sizeof line, "%.200s: %s parameters%s%s a peak of %s is predicted%s.\n",
-                 r->model, count_text(step->parameter_count, count),
-                 r->has_weights ? "" : ", random", *ranks ? ranks : ";",
-                 tsr_size_text(step->predicted_peak_bytes, size, sizeof size), reserved);
-  put(r, line);
-  if (!*step->products_text) return;
-  (void)snprintf(line, sizeof line, "Matrices are multiplied by %s.\n", step->products_text);
-  put(r, line);
-}
-
-/* What was chosen is saved with the run, so that it goes on with the same. */
+/* The choice is saved with the run, so that it is resumed with the same one. */
 static void keep_products(run *r, const tsr_train_step *step) {
-  const char *word = r->products = product_words[step->products];
+  const char *word = tsr_train_products_words[step->products];
   tsr_error error;
   if (tsr_params_set_text(r->session->options->own, "products", word, strlen(word), &error))
     r->has_failed = true;
 }
 
-static void put_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[320], count[SIZE_BYTES], size[SIZE_BYTES], loss[SIZE_BYTES], peak[SIZE_BYTES];
-  char norm[2 * SIZE_BYTES] = "";
-  double speed = seconds > 0 ? (double)step->token_count / seconds : 0;
-  if (!isnan(step->gradient_norm))
-    (void)snprintf(norm, sizeof norm, "  norm %.4f", step->gradient_norm);
-  (void)snprintf(line, sizeof line,
-                 "step %" PRIu64 "/%" PRIu64 "  loss %s%s  %s tokens/s  %s, peak %s (%.0f %%)%s\n",
-                 step->step, step->steps, loss_text(step->loss, loss), norm,
-                 count_text((uint64_t)speed, count),
-                 tsr_size_text(step->allocated_bytes, size, sizeof size),
-                 tsr_size_text(step->peak_bytes, peak, sizeof peak),
-                 100 * (double)step->peak_bytes / (double)step->predicted_peak_bytes,
-                 step->is_skipped ? "  (overflow: step skipped)" : "");
-  put(r, line);
-}
-
-static void put_json_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[512], loss[SIZE_BYTES], time[SIZE_BYTES], rate[SIZE_BYTES], norm[SIZE_BYTES],
-      speed[SIZE_BYTES];
-  (void)snprintf(line, sizeof line,
-                 "{\"event\":\"step\",\"rank\":0,\"step\":%" PRIu64
-                 ",\"loss\":%s,\"gradient_norm\":%s,\"learning_rate\":%s,\"skipped\":%s"
-                 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"tokens_per_second\":%s"
-                 ",\"allocated_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64 "}\n",
-                 step->step, json_number(step->loss, loss), json_number(step->gradient_norm, norm),
-                 json_number(step->learning_rate, rate), step->is_skipped ? "true" : "false",
-                 step->token_count, json_number(seconds, time),
-                 json_number(seconds > 0 ? (double)step->token_count / seconds : NAN, speed),
-                 step->allocated_bytes, step->peak_bytes);
-  put(r, line);
-}
-
-static void put_any_step(run *r, const tsr_train_step *step) {
-  double now = now_s(), seconds = now - r->last_s;
-  uint64_t every = step->steps / LINES + 1;
-  bool is_due = !r->is_begun || step->is_last || step->step % every == 0 || step->is_skipped ||
-                now - r->printed_s >= QUIET_SECONDS;
-  r->skipped_count += step->is_skipped;
-  if (!r->is_begun) keep_products(r, step);
-  if (!r->is_begun && !r->is_json) put_heading(r, step);
+/* Print a step. */
+static void report_step(run *r, const tsr_train_step *step) {
+  double now = now_s();
+  tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
+  if (!r->is_begun) {
+    keep_products(r, step);
+    r->has_failed |= !tsr_train_report_begin(r->report, r->model, r->has_weights, step);
+  }
   r->is_begun = true;
-  if (r->is_json)
-    put_json_step(r, step, seconds);
-  else if (is_due)
-    put_step(r, step, seconds);
-  if (is_due) r->printed_s = now;
+  r->has_failed |= !tsr_train_report_step(r->report, step, &times);
 }
 
 static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
-  put_any_step(r, step);
+  report_step(r, step);
   r->was_interrupted |= is_interrupted || step->is_interrupted;
   bool is_end = step->is_last || is_interrupted || r->has_failed;
   bool is_due = r->save_every && step->step % r->save_every == 0;
   if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged;
-  r->last_s = now_s(); /* the time of a save is no step's */
+  r->last_s = now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
 }
 
 /* ---- The end ---- */
 
-/* The keys of what was offloaded. */
-static void json_spaces(const tsr_training *t, char *text, size_t size_bytes) {
-  char host[SIZE_BYTES], disk[SIZE_BYTES], wait[SIZE_BYTES];
-  (void)snprintf(
-      text, size_bytes,
-      "\"host_bytes\":%" PRIu64 ",\"predicted_host_bytes\":%" PRIu64 ",\"disk_bytes\":%" PRIu64
-      ",\"predicted_disk_bytes\":%" PRIu64 ",\"data_bytes\":%" PRIu64
-      ",\"predicted_data_bytes\":%" PRIu64
-      ",\"copied_bytes\":%.0f,\"host_copy_bytes_per_second\":%s"
-      ",\"disk_copy_bytes_per_second\":%s,\"copy_wait_seconds\":%s",
-      t->host.allocated_bytes, t->predicted_host.allocated_bytes, t->disk.allocated_bytes,
-      t->predicted_disk.allocated_bytes, t->data_bytes, t->predicted_data_bytes, t->copied_bytes,
-      json_number(t->host_copy_bytes_per_second, host),
-      json_number(t->disk_copy_bytes_per_second, disk), json_number(t->copy_wait_seconds, wait));
-}
-
-/* "ranks": what each rank took; null alone. */
-static void put_json_ranks(run *r, const tsr_training *t) {
-  char line[512];
-  put(r, ",\"ranks\":");
-  for (uint32_t i = 0; r->ranks && i < t->rank_count; i++) { /* there is room for all */
-    const tsr_train_rank *k = &r->ranks[i];
-    (void)snprintf(line, sizeof line,
-                   "%s{\"rank\":%" PRIu32 ",\"peak_bytes\":%" PRIu64
-                   ",\"predicted_peak_bytes\":%" PRIu64 ",\"host_bytes\":%" PRIu64
-                   ",\"predicted_host_bytes\":%" PRIu64 ",\"sent_bytes\":%" PRIu64
-                   ",\"predicted_sent_bytes\":%" PRIu64 "}",
-                   i ? "," : "[", i, k->peak_bytes, k->predicted_peak_bytes, k->host_bytes,
-                   k->predicted_host_bytes, k->sent_bytes, k->predicted_sent_bytes);
-    put(r, line);
-  }
-  put(r, r->ranks ? "]}\n" : "null}\n");
-}
-
-static void put_json_end(run *r, const tsr_training *t) {
-  char line[2048], spaces[768], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES],
-      bound[SIZE_BYTES];
-  const char *quote = r->products ? "\"" : "";
-  json_spaces(t, spaces, sizeof spaces);
-  (void)snprintf(bound, sizeof bound, t->bound_bytes ? "%" PRIu64 : "null", t->bound_bytes);
-  (void)snprintf(
-      line, sizeof line,
-      "{\"event\":\"end\",\"rank\":0,\"plan_hash\":\"%s\",\"steps\":%" PRIu64
-      ",\"steps_done\":%" PRIu64 ",\"steps_skipped\":%" PRIu64 ",\"steps_before\":%" PRIu64
-      ",\"parameters\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
-      ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
-      "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
-      ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64
-      ",\"bound_bytes\":%s,%s,\"products\":%s%s%s",
-      r->plan_hash, t->steps_before + t->steps_done, t->steps_done, r->skipped_count,
-      t->steps_before, t->parameter_count, t->token_count,
-      json_number(now_s() - r->started_s, time), t->step_flops,
-      json_number(t->steps_done ? t->first_loss : NAN, first),
-      json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
-      t->is_out_of_memory ? "true" : "false", r->was_interrupted ? "true" : "false",
-      r->folder.is_saved ? "true" : "false", t->peak_bytes, t->predicted_peak_bytes,
-      t->reserved_bytes, t->predicted_reserved_bytes, bound, spaces, quote,
-      r->products ? r->products : "null", quote);
-  put(r, line);
-  put_json_ranks(r, t);
-}
-
-static void put_placed(run *r, const tsr_training *t) {
-  char line[256], size[SIZE_BYTES], bound[SIZE_BYTES];
-  double above = 100 * ((double)t->reserved_bytes / (double)t->bound_bytes - 1);
-  (void)snprintf(line, sizeof line,
-                 "Placed memory: %s, %.1f %% more than the %s that are live at once.\n",
-                 tsr_size_text(t->reserved_bytes, size, sizeof size), above,
-                 tsr_size_text(t->bound_bytes, bound, sizeof bound));
-  put(r, line);
-}
-
-static void put_space(run *r, const char *name, const tsr_space_peak *peak,
-                      const tsr_space_peak *predicted) {
-  char line[256], size[SIZE_BYTES], other[SIZE_BYTES];
-  if (!predicted->allocated_bytes) return;
-  bool is_same = peak->allocated_bytes == predicted->allocated_bytes;
-  (void)snprintf(line, sizeof line, "%s: %s, %s%s.\n", name,
-                 tsr_size_text(peak->allocated_bytes, size, sizeof size),
-                 is_same ? "as predicted" : "predicted ",
-                 is_same ? "" : tsr_size_text(predicted->allocated_bytes, other, sizeof other));
-  put(r, line);
-}
-
-static void put_speed(run *r, const char *before, double bytes_per_second, const char *what) {
-  char line[96], size[SIZE_BYTES];
-  if (!(bytes_per_second > 0)) return;
-  (void)snprintf(line, sizeof line, "%s%s/s with the %s", before,
-                 tsr_size_text((uint64_t)bytes_per_second, size, sizeof size), what);
-  put(r, line);
-}
-
-/* What was offloaded, and what copying it took. */
-static void put_spaces(run *r, const tsr_training *t) {
-  char line[96], size[SIZE_BYTES];
-  put_space(r, "On the host", &t->host, &t->predicted_host);
-  put_space(r, "On disk", &t->disk, &t->predicted_disk);
-  if (!(t->copied_bytes > 0)) return;
-  (void)snprintf(line, sizeof line, "Copied %s",
-                 tsr_size_text((uint64_t)t->copied_bytes, size, sizeof size));
-  put(r, line);
-  put_speed(r, ", ", t->host_copy_bytes_per_second, "host");
-  put_speed(r, ", ", t->disk_copy_bytes_per_second, "disk");
-  (void)snprintf(line, sizeof line, "; kernels waited %.2f s for it.\n", t->copy_wait_seconds);
-  put(r, line);
-}
-
-/* What ranks sent, and whether all of them took what was predicted. */
-static void put_ranks(run *r, const tsr_training *t) {
-  char line[256], count[SIZE_BYTES], more[SIZE_BYTES];
-  uint32_t same = 0;
-  uint64_t sent = 0, predicted = 0;
-  if (!r->ranks) return;
-  for (uint32_t i = 0; i < t->rank_count; i++) {
-    const tsr_train_rank *k = &r->ranks[i];
-    same += k->peak_bytes == k->predicted_peak_bytes && k->host_bytes == k->predicted_host_bytes;
-    sent += k->sent_bytes;
-    predicted += k->predicted_sent_bytes;
-  }
-  (void)snprintf(line, sizeof line,
-                 "%" PRIu32 " of %" PRIu32 " ranks took what was predicted.\n"
-                 "All together they sent %s bytes, %s.\n",
-                 same, t->rank_count, count_text(sent, count),
-                 sent == predicted ? "as predicted" : "predicted ");
-  if (sent != predicted)
-    (void)snprintf(line + strlen(line) - 2, sizeof line - strlen(line) + 2, "%s.\n",
-                   count_text(predicted, more));
-  put(r, line);
-}
-
-static void put_end(run *r, const tsr_training *t) {
-  char line[512], peak[SIZE_BYTES], predicted[SIZE_BYTES], count[SIZE_BYTES];
-  char first[SIZE_BYTES], last[SIZE_BYTES], skipped[2 * SIZE_BYTES] = "", number[SIZE_BYTES];
-  tsr_size_text(t->peak_bytes, peak, sizeof peak);
-  tsr_size_text(t->predicted_peak_bytes, predicted, sizeof predicted);
-  if (!t->steps_done) return;
-  if (r->skipped_count)
-    (void)snprintf(skipped, sizeof skipped, ", %s skipped", count_text(r->skipped_count, number));
-  (void)snprintf(line, sizeof line, "%s%s step%s%s: loss from %s to %s. Peak %s, %s%s.\n",
-                 r->was_interrupted ? "Interrupted after " : "", count_text(t->steps_done, count),
-                 t->steps_done == 1 ? "" : "s", skipped, loss_text(t->first_loss, first),
-                 loss_text(t->last_loss, last), peak,
-                 t->peak_bytes == t->predicted_peak_bytes ? "as predicted" : "predicted ",
-                 t->peak_bytes == t->predicted_peak_bytes ? "" : predicted);
-  put(r, line);
-  if (t->bound_bytes) put_placed(r, t);
-  put_spaces(r, t);
-  put_ranks(r, t);
-}
-
-/* ---- What each op took ---- */
-
-static void put_json_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
-  char line[512], time[SIZE_BYTES];
-  put(r, "{\"event\":\"ops\",\"rank\":0,\"ops\":[");
-  for (size_t i = 0; i < t->op_count; i++) {
-    const tsr_train_op *op = &ops[i];
-    (void)snprintf(line, sizeof line,
-                   "%s{\"op\":\"%s\",\"phase\":\"%s\",\"kernels\":%" PRIu64
-                   ",\"seconds\":%s,\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 "}",
-                   i ? "," : "", op->name, op->phase, op->run_count, json_number(op->seconds, time),
-                   op->bytes, op->flops);
-    put(r, line);
-  }
-  put(r, "]}\n");
-}
-
-static void put_op(run *r, const tsr_train_op *op, double total_s, double steps) {
-  char line[256], size[SIZE_BYTES];
-  double each = op->seconds / steps, giga = (double)op->flops * 1e-9;
-  (void)snprintf(line, sizeof line, "%-26.26s %-9s %7.2f ms %4.1f %% %10s %6.2f %7.1f\n", op->name,
-                 op->phase, each * 1e3, total_s > 0 ? 100 * op->seconds / total_s : 0,
-                 tsr_size_text(op->bytes, size, sizeof size), giga, each > 0 ? giga / each : 0);
-  put(r, line);
-}
-
-/* Averages of a step. Ops that took less than a thousandth of the time are one line. */
-static void put_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
-  double total_s = 0, steps = (double)(t->timed_steps ? t->timed_steps : 1);
-  tsr_train_op others = {.name = "others", .phase = ""};
-  for (size_t i = 0; i < t->op_count; i++) total_s += ops[i].seconds;
-  put(r, "op                         phase      time/step  share      bytes  GFLOP GFLOP/s\n");
-  for (size_t i = 0; i < t->op_count; i++) {
-    if (ops[i].seconds * 1000 >= total_s) {
-      put_op(r, &ops[i], total_s, steps);
-      continue;
-    }
-    others.seconds += ops[i].seconds;
-    others.bytes += ops[i].bytes;
-    others.flops += ops[i].flops;
-    others.run_count++;
-  }
-  if (others.run_count) put_op(r, &others, total_s, steps);
-}
-
-/* ---- What is in memory at the peak ---- */
-
-static void put_profile(run *r, const tsr_memory_profile *profile) {
-  cli_session *session = r->session;
-  tsr_report_options how = {.struct_bytes = sizeof how,
-                            .format = r->is_json ? TSR_REPORT_JSON : TSR_REPORT_TEXT};
-  if (tsr_memory_profile_write(profile, tsr_params_count(session->options->own, "top"), &how,
-                               cli_output_write, &session->output, &session->error))
-    r->has_failed = true;
-}
-
-/* ---- Out of memory ---- */
-
-typedef struct held {
-  tsr_category category;
-  uint64_t bytes;
-} held;
-
-static int compare_held(const void *a, const void *b) {
-  const held *x = a, *y = b;
-  return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
-
-/* What filled the budget. */
-static void put_out_of_memory(run *r, const tsr_training *t, uint64_t budget_bytes) {
-  const tsr_simulate_moment *m = &t->out_of_memory;
-  held all[TSR_CATEGORY_COUNT];
-  char line[384], asked[SIZE_BYTES], used[SIZE_BYTES], budget[SIZE_BYTES], size[SIZE_BYTES];
-  if (m->step)
-    (void)snprintf(line, sizeof line, "Out of memory in step %" PRIu64 ", %s%s%s%s:\n",
-                   m->step + t->steps_before, m->phase, *m->op ? " (" : "", m->op,
-                   *m->op ? ")" : "");
-  else
-    (void)snprintf(line, sizeof line, "Out of memory before the first step:\n");
-  put(r, line);
-  (void)snprintf(line, sizeof line,
-                 "%s more do not fit in %s, of which %s are reserved and %s allocated.\n",
-                 tsr_size_text(t->oom_request_bytes, asked, sizeof asked),
-                 tsr_size_text(budget_bytes, budget, sizeof budget),
-                 tsr_size_text(m->totals.reserved_bytes, size, sizeof size),
-                 tsr_size_text(m->totals.allocated_bytes, used, sizeof used));
-  put(r, line);
-  for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++)
-    all[i] = (held){(tsr_category)i, m->category_bytes[i]};
-  qsort(all, TSR_CATEGORY_COUNT, sizeof *all, compare_held);
-  for (size_t i = 0; i < TSR_CATEGORY_COUNT && all[i].bytes; i++) {
-    (void)snprintf(line, sizeof line, "  %-16s %10s\n", tsr_category_name(all[i].category),
-                   tsr_size_text(all[i].bytes, size, sizeof size));
-    put(r, line);
-  }
+/* Print everything that follows the last step. */
+static void report_end(run *r, const tsr_training *t, const tsr_train_op *ops,
+                       uint64_t budget_bytes) {
+  const tsr_params *own = r->session->options->own;
+  tsr_train_ending ending = {.training = t,
+                             .ranks = r->ranks,
+                             .plan_hash = r->plan_hash,
+                             .seconds = now_s() - r->started_s,
+                             .was_interrupted = r->was_interrupted,
+                             .is_saved = r->folder.is_saved};
+  if (ops) (void)tsr_train_report_ops(r->report, t, ops);
+  if (t->profile)
+    (void)tsr_train_report_profile(r->report, t->profile, tsr_params_count(own, "top"));
+  if (t->is_out_of_memory) (void)tsr_train_report_out_of_memory(r->report, t, budget_bytes);
+  r->has_failed |= !tsr_train_report_end(r->report, &ending);
 }
 
 static int explain_end(const tsr_training *t, const cli_command *command) {
@@ -668,7 +344,7 @@ static int explain_end(const tsr_training *t, const cli_command *command) {
 
 /* ---- The command ---- */
 
-/* A number of an option, which ends the text or comes before `end`. */
+/* Read a number that is followed by `end`, a comma or the end of the text. */
 static bool take_number(const char **text, char end, double *out) {
   char *rest = NULL;
   *out = strtod(*text, &rest);
@@ -677,7 +353,7 @@ static bool take_number(const char **text, char end, double *out) {
   return true;
 }
 
-/* Numbers of the optimizer. 0 is given to the library as -1: its own 0 stands for a default. */
+/* Read the numbers of the optimizer. A 0 is passed to the library as -1, because its own 0 selects the default. */
 static int read_optimizer(const cli_options *options, tsr_train_options *how) {
   const tsr_params *own = options->own;
   const struct {
@@ -736,7 +412,7 @@ static int check(const cli_options *options, const tsr_format **format) {
   return 0;
 }
 
-/* Files that are written at the end, tried at the start: no run is made for nothing. */
+/* Try now whether the files of the end can be written: a run takes too long to find out afterwards. */
 static int try_outputs(const cli_options *options) {
   const char *const paths[] = {tsr_params_text(options->own, "snapshot"),
                                tsr_params_text(options->own, "write_rates")};
@@ -755,7 +431,7 @@ static int write_one(cli_session *session, const tsr_snapshot *snapshot, const t
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
-/* Of one of several ranks, as `simulate` names them. */
+/* Write the snapshot of one of several ranks, under the name that `simulate` uses. */
 static int write_rank(cli_session *session, const tsr_snapshot *snapshot, const tsr_format *format,
                       uint32_t rank, uint32_t ranks) {
   const char *path = tsr_params_text(session->options->own, "snapshot");
@@ -765,7 +441,7 @@ static int write_rank(cli_session *session, const tsr_snapshot *snapshot, const 
   return status ? status : cli_rank_sidecar(session, path, rank, ranks, "trained");
 }
 
-/* This process's, and those of the threads that trained with it. */
+/* Write the snapshots of this process and of the threads that trained with it. */
 static int write_snapshots(cli_session *session, const run *r, const tsr_training *out,
                            const tsr_format *format) {
   if (!out->snapshot) return 0;
@@ -780,7 +456,7 @@ static int write_snapshots(cli_session *session, const run *r, const tsr_trainin
 
 /* ---- Ranks ---- */
 
-/* Before MPI may end the process. */
+/* Report a failure now: MPI may end the process next. */
 static void say_failure(void *context, uint32_t rank, const char *reason) {
   const run *r = context;
   cli_say(r->session->options->command->about.name, "rank %" PRIu32 " failed: %s", rank, reason);
@@ -791,14 +467,14 @@ static bool wants_end(void *context) {
   return is_interrupted;
 }
 
-/* The number of ranks is the launcher's. Options may only repeat it; a saved run's is replaced. */
+/* The launcher determines the number of ranks. Options may only repeat it; that of a saved run is replaced. */
 static int take_launched(cli_session *session, tsr_train_options *how, run *r) {
   tsr_params *own = session->options->own;
   bool is_typed = tsr_params_has(own, "ranks");
   uint32_t count = cli_ranks_count(r->processes);
   r->is_member = cli_ranks_rank(r->processes) > 0;
   if (!r->processes) {
-    /* Alone: without ranks there is no stage, whatever a saved run had. */
+    /* With one rank there is no ZeRO stage, even if the saved run had one. */
     bool is_alone = is_typed && !tsr_params_count(own, "ranks") && !tsr_params_has(own, "zero");
     return is_alone ? tsr_params_set_integer(own, "zero", 0, &session->error) : 0;
   }
@@ -822,7 +498,7 @@ static uint64_t ranks_of_plan(const tsr_params *own) {
   return options.ranks;
 }
 
-/* A plan that was given is for its own number of ranks. A saved run may continue with another, and a step is another then. */
+/* A given plan is for its own number of ranks. A saved run may continue with another number, which changes what a step is. */
 static int compare_ranks(cli_session *session, const run *r, bool is_plan_given) {
   const tsr_params *own = session->options->own;
   uint64_t planned = ranks_of_plan(own), before = planned ? planned : 1, now = before;
@@ -841,7 +517,7 @@ static int compare_ranks(cli_session *session, const run *r, bool is_plan_given)
   return 0;
 }
 
-/* Threads, if the options name ranks and no launcher has started them; and room for what each takes. */
+/* Choose threads if the options name ranks and no launcher has started them; allocate room for what each rank takes. */
 static int find_ranks(const tsr_simulate_options *options, tsr_train_options *how, run *r) {
   if (how->launch == TSR_TRAIN_ALONE && options->ranks) {
     how->launch = TSR_TRAIN_THREADS;
@@ -854,7 +530,7 @@ static int find_ranks(const tsr_simulate_options *options, tsr_train_options *ho
   return r->ranks && r->snapshots ? 0 : TSR_ERROR_MEMORY;
 }
 
-/* Train, and print what comes of it. */
+/* Train, and print the results. */
 static int train(cli_session *session, const tsr_train_options *how, run *r, tsr_training *out) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options options;
@@ -876,11 +552,9 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
                        &session->error);
   unwatch_interrupts(before);
   tsr_run_plan_free(plan);
-  session->is_about_no_input = !*how->subject; /* else the library named one */
+  session->is_about_no_input = !*how->subject; /* otherwise the library named it */
   if (*how->subject) session->path = *how->subject;
-  bool is_of_options =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
-  if (is_of_options && !is_said && !*how->subject)
+  if (cli_is_about_options(status) && !is_said && !*how->subject)
     status = cli_usage_error(session->options->command, "%s", session->error.message);
   if (status && r->processes && !has_begun)
     return cli_ranks_agree(r->processes, session, is_said ? 0 : status);
@@ -888,14 +562,11 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   if (status > 0 || (status == 0 && r->is_member)) return status;
   cli_folder_say(&r->folder, r->is_over);
   if (status || r->save_status) return status ? status : r->save_status;
-  if (how->ops) (r->is_json ? put_json_ops : put_ops)(r, out, how->ops);
-  if (out->profile) put_profile(r, out->profile);
-  if (!r->is_json && out->is_out_of_memory) put_out_of_memory(r, out, options.capacity_bytes);
-  (r->is_json ? put_json_end : put_end)(r, out);
+  report_end(r, out, how->ops, options.capacity_bytes);
   return r->has_failed ? TSR_ERROR_WRITE : 0;
 }
 
-/* Standard input and pipes are read here; files by the library, while it trains. */
+/* Read standard input and pipes. The library reads files while it trains. */
 static int find_data(cli_session *session, tsr_train_options *how, char **text) {
   const tsr_params *own = session->options->own;
   const char *path = tsr_params_text(own, "data");
@@ -915,7 +586,7 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   return status;
 }
 
-/* What the weights begin with, and where they are saved. */
+/* Find out where the weights come from, and where they are saved. */
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
   const char *model = tsr_params_text(own, "model"), *save = tsr_params_text(own, "save");
@@ -935,7 +606,7 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   return save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
 }
 
-/* The saved options first: they may be all there is. */
+/* Read the saved options first: the command line may have no others. */
 static int read_options(cli_session *session) {
   const char *resume = tsr_params_text(session->options->own, "resume");
   if (!resume) return 0;
@@ -979,7 +650,7 @@ static int finish(cli_session *session, const run *r, const tsr_training *out,
   return status ? status : explain_end(out, session->options->command);
 }
 
-/* Everything before the run: options, data and folders. */
+/* Prepare options, data and folders. */
 static int get_ready(cli_session *session, tsr_train_options *how, run *r,
                      const tsr_format **format, char **text) {
   const cli_options *options = session->options;
@@ -998,8 +669,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0) read_numbers(options, how);
   how->measures = tsr_params_has(options->own, "write_rates");
   if (status == 0)
-    status =
-        cli_train_plan(session, options->operand_count ? options->operands[0] : "", r->is_member);
+    status = cli_train_plan(session, options->operand_count ? options->operands[0] : "", r->report);
   if (status == 0 && !r->is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, how, text);
   return status ? status : find_folders(session, how, r);
@@ -1008,7 +678,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
 int cli_train(cli_session *session) {
   const cli_options *options = session->options;
   tsr_training out = {0};
-  run r = {.session = session, .is_json = options->json};
+  run r = {.session = session};
   const char *subject = NULL;
   tsr_train_options how = {
       .struct_bytes = sizeof how, .step = see_step, .context = &r, .subject = &subject};
@@ -1023,9 +693,14 @@ int cli_train(cli_session *session) {
     if (!ops) status = TSR_ERROR_MEMORY;
   }
   if (status == 0) status = take_launched(session, &how, &r);
+  if (status == 0 && !r.is_member)
+    status = tsr_train_report_new(&session->report, write_through, &session->output, &r.report,
+                                  &session->error);
   if (status == 0) status = get_ready(session, &how, &r, &format, &text);
   status = cli_ranks_agree(r.processes, session, status);
   if (status == 0) status = train(session, &how, &r, &out);
+  int printed = tsr_train_report_finish(r.report, &session->error);
+  if (status == 0) status = printed;
   if (status == 0) status = finish(session, &r, &out, format);
   free(r.ranks);
   for (size_t i = 0; r.snapshots && i < r.rank_room; i++) tsr_snapshot_free(r.snapshots[i]);

@@ -1,9 +1,8 @@
-/* train_budget.c - `tessera train --budget SIZE` without a plan: the run as it is if it fits, else the fastest plan that does. */
+/* train_budget.c - `tessera train --budget SIZE` without a plan: no change if the run fits, else the fastest plan that does. */
 #include <stdio.h>
 #include <string.h>
 #include <tessera/unstable/planning.h>
 #include <tessera/unstable/runs.h>
-#include <tessera/unstable/train_report.h>
 
 #include "train_budget.h"
 
@@ -26,7 +25,7 @@ static int solve(cli_session *session, tsr_planning_options *options, unsigned a
   return status;
 }
 
-/* Options go before a plan: what they name is not for a plan to change. */
+/* Options override a plan, so the search must not change what they set. */
 static unsigned allowed(const tsr_params *own, unsigned allow) {
   if (tsr_params_has(own, "checkpoint")) allow &= ~TSR_ALLOW_RECOMPUTE;
   if (tsr_params_has(own, "attention") || tsr_params_has(own, "optimizer"))
@@ -35,22 +34,17 @@ static unsigned allowed(const tsr_params *own, unsigned allow) {
   return allow;
 }
 
-/* Print what was found, unless another rank does, and let it be the run's plan. */
-static int take(cli_session *session, const char *name, bool is_member, const tsr_planned *p) {
-  tsr_train_report *report = NULL;
-  int status = is_member ? 0
-                         : tsr_train_report_new(&session->report, cli_output_write,
-                                                &session->output, &report, &session->error);
-  if (report) (void)tsr_train_report_plan(report, name, p);
-  if (report) status = tsr_train_report_finish(report, &session->error);
-  if (status) return status;
+/* Print what was found, and let it be the run's plan. */
+static int take(cli_session *session, const char *name, tsr_train_report *report,
+                const tsr_planned *p) {
+  if (report && !tsr_train_report_plan(report, name, p)) return TSR_ERROR_WRITE;
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) return CLI_CHECK_FAILED;
   const char *text = tsr_run_plan_text(p->plan);
   return tsr_params_set_text(session->options->own, "plan", text, strlen(text), &session->error);
 }
 
-static int find(cli_session *session, const char *name, bool is_member, const tsr_run_plan *plan,
-                const tsr_rates *rates, unsigned allow) {
+static int find(cli_session *session, const char *name, tsr_train_report *report,
+                const tsr_run_plan *plan, const tsr_rates *rates, unsigned allow) {
   const tsr_params *own = session->options->own;
   uint64_t steps = tsr_params_count(own, "steps");
   tsr_simulate_options how = {.struct_bytes = sizeof how,
@@ -68,16 +62,17 @@ static int find(cli_session *session, const char *name, bool is_member, const ts
   int status = solve(session, &options, 0, &as_it_is);
   bool fits = as_it_is.verdict == TSR_PLANNING_FITS;
   if (status == 0 && !fits) status = solve(session, &options, allowed(own, allow), &found);
-  if (status == 0 && !fits) status = take(session, name, is_member, &found);
+  if (status == 0 && !fits) status = take(session, name, report, &found);
   tsr_planned_release(&as_it_is);
   tsr_planned_release(&found);
   return status;
 }
 
-int cli_train_plan(cli_session *session, const char *name, bool is_member) {
+int cli_train_plan(cli_session *session, const char *name, tsr_train_report *report) {
   tsr_params *own = session->options->own;
   const char *words = tsr_params_text(own, "allow");
-  unsigned allow = tsr_allow_default() & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
+  unsigned allow =
+      tsr_allow_default() & ~TSR_ALLOW_OFFLOAD; /* the host's memory is this machine's */
   if (words && tsr_allow_parse(words, &allow, &session->error))
     return cli_usage_error(session->options->command, "%s", session->error.message);
   bool is_decided = tsr_params_has(own, "plan") || tsr_params_has(own, "resume") ||
@@ -88,12 +83,10 @@ int cli_train_plan(cli_session *session, const char *name, bool is_member) {
   int status = tsr_run_plan_of(own, &plan, &session->error);
   if (status == 0)
     status = tsr_rates_parse(common_rates, sizeof common_rates - 1, &rates, &session->error);
-  if (status == 0) status = find(session, name, is_member, plan, rates, allow);
+  if (status == 0) status = find(session, name, report, plan, rates, allow);
   tsr_rates_free(rates);
   tsr_run_plan_free(plan);
-  bool is_of_options =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
-  if (is_of_options)
+  if (cli_is_about_options(status))
     return cli_usage_error(session->options->command, "%s", session->error.message);
   return status;
 }

@@ -1,5 +1,6 @@
-/* docs_fields.c - the declared fields of all answers (tessera/unstable/fields.h): as the tables of docs/json.md, as the
- * classes of python/tessera/_answers.py, and as a plain list for the test that every one of them is written.
+/* docs_fields.c - the declared fields of all answers (tessera/unstable/fields.h): as the tables of docs/json.md, which
+ * also has those of train's events, as the classes of python/tessera/_answers.py, and as a plain list for the test that
+ * every one of them is written.
  *
  * docs/json.md and docs/plan.md are written by people, but for the lines between
  *
@@ -13,6 +14,7 @@
 #include <tessera/unstable/fields.h>
 #include <tessera/unstable/planning.h>
 #include <tessera/unstable/runs.h>
+#include <tessera/unstable/train_report.h>
 
 #include "docs.h"
 
@@ -81,6 +83,7 @@ static void print_link(FILE *stream, const char *name) {
 
 static const char *type_word(const tsr_field *field) {
   switch (field->kind) {
+  case TSR_FIELD_REAL: return "number";
   case TSR_FIELD_FLAG: return "bool";
   case TSR_FIELD_TEXT: return "string";
   case TSR_FIELD_DEVICE: return "integer or `\"host\"`";
@@ -88,7 +91,6 @@ static const char *type_word(const tsr_field *field) {
   case TSR_FIELD_MAP:
   case TSR_FIELD_JSON:
   case TSR_FIELD_RECORD: return "object";
-  case TSR_FIELD_REAL: return "number";
   default: return "integer";
   }
 }
@@ -212,6 +214,7 @@ bool cli_docs_page(FILE *stream, FILE *page) {
   static records all;
   bool is_skipped = false;
   collect_all(&all);
+  for (size_t i = 0; tsr_train_event_fields(i); i++) collect(&all, tsr_train_event_fields(i));
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);

@@ -257,6 +257,11 @@ static bool take_parameter(mcp_call *call, const mcp_argument *argument, const j
   return !is_given || set_values(call, argument, given) == 0;
 }
 
+bool mcp_names_file(const tsr_parameter *row) {
+  bool is_model = row->type && row->type->parse_typed;
+  return row->kind == TSR_PARAMETER_FILE || is_model;
+}
+
 /* Files are kept as arguments, and read by the tool. */
 static bool is_parameter(const mcp_argument *argument) {
   return argument->row && !mcp_names_file(argument->row);

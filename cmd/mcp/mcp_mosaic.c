@@ -52,18 +52,6 @@ static void set_bytes(json_t *out, const char *name, double signed_bytes) {
   json_object_set_new(out, key, gib_of(signed_bytes));
 }
 
-json_t *mcp_string(tsr_text text) {
-  json_t *out = text.data ? json_stringn(text.data, text.size_bytes) : json_string("");
-  if (out || !text.data) return out;
-  char *clean = malloc(text.size_bytes + 1);
-  if (!clean) return NULL;
-  for (size_t i = 0; i < text.size_bytes; i++)
-    clean[i] = (unsigned char)text.data[i] < 0x80 ? text.data[i] : '?';
-  out = json_stringn(clean, text.size_bytes);
-  free(clean);
-  return out;
-}
-
 /* ---- Stacks ---- */
 
 static bool text_is(tsr_text text, const char *whole) {

@@ -88,3 +88,15 @@ json_t *mcp_parse(const char *line, size_t size_bytes, char problem[MCP_PROBLEM_
   (void)snprintf(problem, MCP_PROBLEM_BYTES, "%s", why.text[0] ? why.text : "out of memory");
   return parse_mended(line, size_bytes);
 }
+
+json_t *mcp_string(tsr_text text) {
+  json_t *out = text.data ? json_stringn(text.data, text.size_bytes) : json_string("");
+  if (out || !text.data) return out;
+  char *clean = malloc(text.size_bytes + 1);
+  if (!clean) return NULL;
+  for (size_t i = 0; i < text.size_bytes; i++)
+    clean[i] = (unsigned char)text.data[i] < 0x80 ? text.data[i] : '?';
+  out = json_stringn(clean, text.size_bytes);
+  free(clean);
+  return out;
+}

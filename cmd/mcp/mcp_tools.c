@@ -148,11 +148,6 @@ static bool load_file(mcp_call *call, const tsr_parameter *row) {
   return status == 0;
 }
 
-bool mcp_names_file(const tsr_parameter *row) {
-  bool is_model = row->type && row->type->parse_typed;
-  return row->kind == TSR_PARAMETER_FILE || is_model;
-}
-
 /* What is typed - the name of a model - or a file of it, by its path or by its contents. */
 static bool load_typed(mcp_call *call, const tsr_parameter *row) {
   const char *text = mcp_text(call, row->name);

@@ -11,8 +11,8 @@
  *
  * To add a drop-in:
  *   1. write its file with an `int cli_mosaic_NAME(cli_session *)` and declare that below;
- *   2. add a row to drop_ins (mosaic.c), with exactly Mosaic's name;
- *   3. give the row its list of options, in mosaic.c as well; those that several drop-ins have are macros
+ *   2. add a row to drop_ins (drop_ins.c), with exactly Mosaic's name;
+ *   3. give the row its list of options, in drop_ins.c as well; those that several drop-ins have are macros
  *      there. The function reads them by name (session->options->own). Users may type '-' or '_';
  *   4. add its file and its name to cmd/meson.build, which creates the links and the pages from it.
  * Parser, help and manual page follow from the rows; operands (such as `analyze` and `compare`) work as
@@ -51,6 +51,9 @@ int cli_mosaic_open(cli_session *session, const char *option, const char *path, 
  * it for 0. Returns 0, or CLI_INPUT, having said so, unless --allow_truncated is given. */
 int cli_mosaic_require_trace(const cli_session *session, const char *path,
                              const tsr_snapshot *snapshot);
+
+/* The words of --action; ends at NULL. */
+extern const char *const cli_mosaic_action_words[];
 
 /* The moment given by --allocation (required) and --action: 0, or a usage error. Logs, as Mosaic
  * does, that "free" means free_completed. */

@@ -17,7 +17,7 @@
 #include <tessera/unstable/view.h>
 #include <time.h>
 
-#include "core/view.h"
+#include "core/page.h"
 #include "http.h"
 #include "serve_crowd.h"
 #include "serve_request.h"

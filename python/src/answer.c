@@ -39,16 +39,6 @@ static const tsr_question *find_question(const char *name) {
   return NULL;
 }
 
-PyObject *core_words(const char *const *words) {
-  PyObject *list = PyList_New(0);
-  for (; list && words && *words; words++) {
-    PyObject *word = PyUnicode_FromString(*words);
-    if (!word || PyList_Append(list, word)) Py_CLEAR(list);
-    Py_XDECREF(word);
-  }
-  return list;
-}
-
 PyObject *core_groupings(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   return core_words(tsr_page_groupings);
 }

@@ -1,12 +1,15 @@
 /* core.h - the parts of tessera._core, the C half of the Python package.
  *
- *   module.c    opening snapshots, errors, the command line          owner.c   who keeps memory alive
+ *   module.c    the module: opening snapshots, the command line
  *   snapshot.c  the type Snapshot: what a file holds                 column.c  the type Column: arrays
- *   answer.c    the type Answer, and asking questions                arrow.c   the type Table, for Arrow
- *   options.c   values out of a dict of keyword arguments            tables.c  events, blocks, allocations
- *   write.c     exports, trimmed snapshots                           mosaic.c  Mosaic's questions
- *   select.c    comparing columns, choosing rows                     stacks.c  stacks and frames
- *   view.c      the page
+ *   answer.c    the type Answer, and asking questions                select.c  comparing columns, choosing rows
+ *   write.c     exports, trimmed snapshots                           arrow.c   the type Table, for Arrow
+ *   view.c      the page                                             tables.c  events, blocks, allocations
+ *   mosaic.c    Mosaic's questions                                   stacks.c  stacks and frames
+ *   options.c   values out of a dict of keyword arguments            items.c   making columns, reading their items
+ *   common.c    errors, texts, long calls                            owner.c   who keeps memory alive
+ *
+ * No two files call each other, directly or through others (tests/lint): module.c is at the top, common.c at the bottom.
  *
  * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
  * decides anything: it calls the public interface of the library and hands over what comes back.
@@ -58,12 +61,26 @@ typedef struct core_block {
 /* NULL when there is not enough memory; sets no exception. */
 core_block *core_block_new(size_t count, size_t size);
 
-/* ---- errors, strings ---- */
+/* ---- common.c: errors, strings, long calls ---- */
 
 /* Set the exception for a failed call of the library's; returns NULL. `path` may be NULL. */
 PyObject *core_raise(int status, const tsr_error *error, const char *path);
 /* A text of a snapshot as a str; lone surrogates pass, bytes that are no UTF-8 are replaced. */
 PyObject *core_text(tsr_text text);
+/* A list of str, of an array that ends at NULL; a new reference, or NULL with an exception. */
+PyObject *core_words(const char *const *words);
+/* Put an object into a dict and take it; false where it is NULL, with an exception. */
+bool core_put(PyObject *dict, const char *name, PyObject *object);
+
+/* A call without the interpreter's lock, which is taken now and then. */
+typedef struct core_call {
+  PyThreadState *thread;
+  PyObject *progress; /* called with what is done and in all, or NULL */
+} core_call;
+
+/* A tsr_progress_fn for a core_call whose thread has been set: false once Ctrl-C was pressed or `progress` raised;
+ * the exception is set then. */
+bool core_call_continues(void *context, uint64_t done_units, uint64_t total_units);
 
 /* ---- what is written: into memory, or to a file, as the command writes its files ---- */
 
@@ -88,18 +105,6 @@ bool core_sink_restarts(core_sink *sink, int status);
 /* The end of a call that wrote: bytes for a sink in memory, None for one to a file, or NULL with an
  * exception for a status other than 0; the file is then as it was. Releases the sink. */
 PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error);
-
-/* ---- module.c: long calls ---- */
-
-/* A call without the interpreter's lock, which is taken now and then. */
-typedef struct core_call {
-  PyThreadState *thread;
-  PyObject *progress; /* called with what is done and in all, or NULL */
-} core_call;
-
-/* A tsr_progress_fn for a core_call whose thread has been set: false once Ctrl-C was pressed or `progress` raised;
- * the exception is set then. */
-bool core_call_continues(void *context, uint64_t done_units, uint64_t total_units);
 
 /* ---- options.c: keyword arguments, as a dict; absent or None leaves `*out` alone ---- */
 
@@ -211,16 +216,11 @@ PyObject *core_export(PyObject *self, PyObject *arguments);
 PyObject *core_cuda_functions(PyObject *module, PyObject *nothing);
 PyObject *core_formats(PyObject *module, PyObject *nothing);
 PyObject *core_format_for(PyObject *module, PyObject *path);
-/* A list of str, of an array that ends at NULL; a new reference, or NULL with an exception. */
-PyObject *core_words(const char *const *words);
 PyObject *core_trim(PyObject *self, PyObject *arguments);
 PyObject *core_view(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments);
-
-/* Put an object into a dict and take it; false where it is NULL, with an exception. */
-bool core_put(PyObject *dict, const char *name, PyObject *object);
 
 /* ---- functions of the module that live in answer.c ---- */
 

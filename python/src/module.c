@@ -11,34 +11,6 @@
 #include <tessera/unstable/plans.h>
 #include <tessera/unstable/terminal.h>
 
-core_types core;
-
-/* ---- errors and texts ---- */
-
-PyObject *core_raise(int status, const tsr_error *error, const char *path) {
-  if (PyErr_Occurred()) return NULL;
-  if (status == TSR_ERROR_MEMORY) return PyErr_NoMemory();
-  const char *message =
-      error && error->message[0] ? error->message : tsr_status_text((tsr_status)status);
-  long long offset = error && error->offset != TSR_OFFSET_NONE ? (long long)error->offset : -1;
-  PyObject *exception = core.make_error ? PyObject_CallFunction(core.make_error, "iLsz", status,
-                                                                offset, message, path)
-                                        : NULL;
-  if (exception)
-    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
-  else if (!PyErr_Occurred())
-    PyErr_SetString(PyExc_RuntimeError, message);
-  Py_XDECREF(exception);
-  return NULL;
-}
-
-PyObject *core_text(tsr_text text) {
-  PyObject *decoded = PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "surrogatepass");
-  if (decoded) return decoded;
-  PyErr_Clear();
-  return PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "replace");
-}
-
 /* A text as a terminal may have it: messages quote paths and names of files. */
 static PyObject *terminal_clean(PyObject *Py_UNUSED(module), PyObject *text) {
   PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
@@ -61,12 +33,6 @@ static PyObject *terminal_clean(PyObject *Py_UNUSED(module), PyObject *text) {
   return clean;
 }
 
-PyObject *core_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(arguments),
-                          PyObject *Py_UNUSED(keywords)) {
-  PyErr_SetString(PyExc_TypeError, "created only by tessera.open()");
-  return NULL;
-}
-
 static PyObject *set_error_maker(PyObject *Py_UNUSED(module), PyObject *maker) {
   PyObject *old = core.make_error;
   Py_INCREF(maker);
@@ -76,20 +42,6 @@ static PyObject *set_error_maker(PyObject *Py_UNUSED(module), PyObject *maker) {
 }
 
 /* ---- opening ---- */
-
-bool core_call_continues(void *context, uint64_t done_units, uint64_t total_units) {
-  core_call *now = context;
-  PyEval_RestoreThread(now->thread);
-  bool is_wanted = PyErr_CheckSignals() == 0;
-  if (is_wanted && now->progress) {
-    PyObject *answer = PyObject_CallFunction(now->progress, "KK", (unsigned long long)done_units,
-                                             (unsigned long long)total_units);
-    is_wanted = answer != NULL;
-    Py_XDECREF(answer);
-  }
-  now->thread = PyEval_SaveThread();
-  return is_wanted;
-}
 
 /* From a file, or from memory where `path` is NULL. */
 static PyObject *read_snapshot(const char *path, const char *data, Py_ssize_t size_bytes,
@@ -179,13 +131,7 @@ static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
 }
 
 static PyObject *models(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  PyObject *list = PyList_New(0);
-  for (const char *const *name = tsr_model_names(); list && *name; name++) {
-    PyObject *text = PyUnicode_FromString(*name);
-    if (!text || PyList_Append(list, text)) Py_CLEAR(list);
-    Py_XDECREF(text);
-  }
-  return list;
+  return core_words(tsr_model_names());
 }
 
 /* rules(text, lenient): [(name, pattern, description, priority)], in the order they are tried. */

@@ -67,3 +67,22 @@ core_block *core_block_new(size_t count, size_t size) {
   }
   return block;
 }
+
+/* ---- the file of a Snapshot ---- */
+
+core_file *core_open_file(PyObject *self) {
+  core_file *file = ((core_snapshot *)self)->file;
+  if (!file) PyErr_SetString(PyExc_ValueError, "the snapshot is closed");
+  return file;
+}
+
+PyObject *core_snapshot_new(core_file *file) {
+  if (!file) return NULL;
+  core_snapshot *self = PyObject_New(core_snapshot, (PyTypeObject *)core.snapshot);
+  if (!self) {
+    core_owner_drop(&file->owner);
+    return NULL;
+  }
+  self->file = file;
+  return (PyObject *)self;
+}

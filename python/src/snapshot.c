@@ -1,23 +1,6 @@
 /* snapshot.c - the type Snapshot: an open file, what it holds, and what its ids mean. */
 #include "core.h"
 
-core_file *core_open_file(PyObject *self) {
-  core_file *file = ((core_snapshot *)self)->file;
-  if (!file) PyErr_SetString(PyExc_ValueError, "the snapshot is closed");
-  return file;
-}
-
-PyObject *core_snapshot_new(core_file *file) {
-  if (!file) return NULL;
-  core_snapshot *self = PyObject_New(core_snapshot, (PyTypeObject *)core.snapshot);
-  if (!self) {
-    core_owner_drop(&file->owner);
-    return NULL;
-  }
-  self->file = file;
-  return (PyObject *)self;
-}
-
 static void drop_file(core_snapshot *self) {
   core_file *file = self->file;
   self->file = NULL;

@@ -9,12 +9,6 @@
 #include <assert.h>
 #include <string.h>
 
-bool core_put(PyObject *dict, const char *name, PyObject *object) {
-  bool ok = object && PyDict_SetItemString(dict, name, object) == 0;
-  Py_XDECREF(object);
-  return ok;
-}
-
 static PyObject *finish(PyObject *dict, bool ok) {
   if (ok) return dict;
   Py_DECREF(dict);

@@ -10,7 +10,7 @@ import struct
 import subprocess
 
 import pytest
-from support import expect
+from support import ROOT, expect
 from trainer import GPT2, LLAMA, TEXT, Trainer, fresh, read_safetensors
 
 
@@ -634,6 +634,33 @@ def test_by_op(t):
     lines = t.run('train', t.models['gpt2'], '--data', t.text, '--steps', 1, '--by',
                   'op').stdout.splitlines()
     expect('a table of 80 columns', max(len(line) for line in lines[2:]), 80)
+
+
+def documented(name):
+    """The fields in a table of docs/json.md, and their types."""
+    page = (ROOT / 'docs' / 'json.md').read_text(encoding='utf-8')
+    rows = page.partition(f'<!-- fields of {name} -->')[2].partition('<!-- end -->')[0].splitlines()[3:]
+    return {cells[1].strip(' `'): cells[2].strip() for cells in (row.split('|') for row in rows)}
+
+
+def fields_of(event, prefix=''):
+    for key, value in event.items():
+        yield prefix + key
+        for part in value if isinstance(value, list) else []:
+            yield from fields_of(part, f'{prefix}{key}[].')
+
+
+def test_fields(t):
+    """Each event has the fields that docs/json.md lists for it."""
+    found = {}
+    for options in (['--by', 'op', '--ranks', 2], ['--profile'], ['--budget', '1MiB']):
+        done = t.run('train', t.models['gpt2'], '--data', t.text, '--json', '--batch', 2, '--seq', 16, '--steps', 2, *options)
+        for line in done.stdout.splitlines():
+            event = json.loads(line)
+            found.setdefault(event.get('event', 'profile'), set()).update(fields_of(event))
+    expect('events', sorted(found), ['end', 'ops', 'plan', 'profile', 'step'])
+    for event, fields in found.items():
+        expect(event, sorted(fields), sorted(documented(f'Train{event.title()}')))
 
 
 def test_runs_out_of_memory(t):

@@ -115,6 +115,49 @@ def check_rooms(library):
         yield f'{member} does not call {symbol} any more: take it out of lint.py'
 
 
+def circle(objects):
+    """The calls, as {object: {other: symbols}}, of those that can reach themselves: what is left of a graph when objects
+    that call no other, or that no other calls, are taken away one after the other."""
+    defined, wanted = {}, {}
+    for path in objects:
+        member = re.sub(r'\.c\.o$', '', path.name.rpartition('.._')[2])
+        wanted[member] = set()
+        for line in tool('nm', '--format=posix', str(path)).splitlines():
+            symbol, kind = line.split()[:2]
+            if kind in 'TDRBVW':
+                defined[symbol] = member
+            elif kind == 'U':
+                wanted[member].add(symbol)
+    calls = {member: {} for member in wanted}
+    for member, symbols in wanted.items():
+        for symbol in sorted(symbols & set(defined)):
+            if defined[symbol] != member:
+                calls[member].setdefault(defined[symbol], []).append(symbol)
+    while True:
+        called = {other for others in calls.values() for other in others}
+        left = {member: {other: symbols for other, symbols in others.items() if calls[other]}
+                for member, others in calls.items() if others and member in called}
+        if left == calls:
+            return calls
+        calls = left
+
+
+# Folders whose files call each other in one direction only, by where their objects are in the folder of the build. Those of
+# Python's half are there if CPython's headers are.
+ONE_WAY = {'cmd': 'cmd/libcli.a.p/*.c.o', 'python/src': 'tests/toy/questions/_core*.p/*python_src_*.c.o'}
+
+
+def check_circles(library):
+    """No two files of a command, or of Python's C half, call each other, directly or through others."""
+    for folder, pattern in ONE_WAY.items():
+        objects = sorted(library.resolve().parent.parent.glob(pattern))
+        if len(objects) < 10 and (objects or folder == 'cmd'):
+            yield f'{folder}: {len(objects)} objects: this check is blind'
+        for member, others in circle(objects).items():
+            for other, symbols in others.items():
+                yield f'{folder}: {member} is in a circle: it calls {", ".join(symbols)} of {other}'
+
+
 def check_includes(_):
     """Includes name the folder, and commands, examples and the Python package see public headers only. What the halves may
     include of each other needs no check: each is compiled without the folder of the other."""

@@ -1,10 +1,11 @@
-/* Every allocation of a simulation fails once: an error comes of it, and nothing else. What reads
- * descriptions is its own library, whose allocations are not among them. */
+/* Every allocation of a simulation, and of the report of a training, fails once: an error comes of it, and nothing else.
+ * What reads descriptions is its own library, whose allocations are not among them. */
 #include <string.h>
 
 #include "../unit/test_support.h"
 #include "oom.h"
 #include "tessera/unstable/simulation.h"
+#include "tessera/unstable/train_report.h"
 
 typedef struct question {
   const char *text;
@@ -48,7 +49,43 @@ static void steps(void **state) {
   tsr_test_oom(run, &again, 50);
 }
 
+static int discard(void *context, const char *data, size_t size_bytes) {
+  (void)context, (void)data, (void)size_bytes;
+  return 0;
+}
+
+static int report_training(void *context) {
+  const tsr_report_options *how = context;
+  tsr_train_report *report = NULL;
+  tsr_train_step step = {.step = 1, .steps = 1, .products_text = "", .peak_bytes = 1};
+  tsr_train_rank ranks[2] = {{.sent_bytes = 3}, {.sent_bytes = 4}};
+  tsr_train_op op = {.name = "linear", .phase = "forward"};
+  tsr_training training = {
+      .steps_done = 1, .op_count = 1, .rank_count = 2, .is_out_of_memory = true};
+  tsr_train_ending ending = {.training = &training, .ranks = ranks, .plan_hash = "0"};
+  training.out_of_memory = (tsr_simulate_moment){.step = 1, .phase = "forward", .op = "linear"};
+  training.out_of_memory.category_bytes[TSR_CATEGORY_PARAMETER] = 1;
+  step.predicted_peak_bytes = 1;
+  training.copied_bytes = 1;
+  int status = tsr_train_report_new(how, discard, NULL, &report, NULL);
+  if (status) return status;
+  (void)tsr_train_report_begin(report, "gpt2", false, &step);
+  (void)tsr_train_report_step(report, &step, &(tsr_train_times){.step = 1, .since = 1});
+  (void)tsr_train_report_ops(report, &training, &op);
+  (void)tsr_train_report_out_of_memory(report, &training, 1);
+  (void)tsr_train_report_end(report, &ending);
+  return tsr_train_report_finish(report, NULL);
+}
+
+static void reports(void **state) {
+  tsr_report_options text = TSR_OPTIONS_INIT(tsr_report_options), json = text;
+  (void)state;
+  json.format = TSR_REPORT_JSON;
+  tsr_test_oom(report_training, &text, 3);
+  tsr_test_oom(report_training, &json, 2);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(steps)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(steps), cmocka_unit_test(reports)};
   return cmocka_run_group_tests_name("oom engine", tests, NULL, NULL);
 }

@@ -22,13 +22,13 @@ typedef enum tsr_field_kind {
   TSR_FIELD_DELTA,    /* a difference in bytes, which may be negative */
   TSR_FIELD_TIME,     /* microseconds since 1970, UTC */
   TSR_FIELD_DURATION, /* microseconds */
+  TSR_FIELD_REAL,     /* a number that need not be whole; null if it is not finite */
   TSR_FIELD_FLAG,     /* true or false */
   TSR_FIELD_TEXT,
   TSR_FIELD_DEVICE, /* the number of a GPU, or "host" */
   TSR_FIELD_PAIR,   /* an array of two numbers */
   TSR_FIELD_MAP,    /* an object from names that depend on the file to numbers */
   TSR_FIELD_RECORD, /* an object with the fields of `record` */
-  TSR_FIELD_REAL,   /* a number that may have a fraction */
   TSR_FIELD_JSON    /* an object in a format of its own: a plan file, a config.json */
 } tsr_field_kind;
 

@@ -87,12 +87,6 @@ typedef struct tsr_ds_config_how {
 int tsr_ds_config_apply(const char *text, size_t size_bytes, const tsr_ds_config_how *how,
                         tsr_params *params, tsr_error *error);
 
-/* Print what is in memory at the peak: by phase, by block and by saved tensor, `top` rows each (0: all). As
- * JSON it is one line. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
-int tsr_memory_profile_write(const tsr_memory_profile *profile, uint64_t top,
-                             const tsr_report_options *options, tsr_write_fn *write, void *context,
-                             tsr_error *error);
-
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,11 @@
 #include "tessera/unstable/simulation.h"
 
 extern const tsr_record tsr__fields_simulate, tsr__fields_plan;
+extern const tsr_record tsr__fields_memory_profile; /* of tsr__emit_memory_profile */
+
+/* The categories that hold memory at a moment, largest first, of which there are at most TSR_CATEGORY_COUNT; returns
+ * their count. */
+size_t tsr__sort_categories(const tsr_simulate_moment *moment, tsr_category *categories);
 
 /* `input` contains the model's name and the simulation's snapshot; `capacity_bytes` is the limit of
  * the simulation, 0 for none. */

@@ -217,7 +217,8 @@ static bool is_value_declared(const tsr__emitter *emitter, tsr_text key, tsr__ce
   if (!level || (!level->record && !level->field)) return true;
   const tsr_field *field = declared(emitter, key);
   bool is_element = level->field && (level->close == ']' || field->kind == TSR_FIELD_MAP);
-  return field && (is_element || !field->is_list) && tsr__field_allows(field, &value);
+  bool is_single = field && (is_element || !field->is_list || value.kind == TSR__CELL_NOTHING);
+  return is_single && tsr__field_allows(field, &value);
 }
 
 static bool is_json_declared(const tsr__emitter *emitter, const char *key) {
@@ -299,8 +300,7 @@ void tsr__emit_end(tsr__emitter *emitter) {
   tsr__emitter_level level = emitter->levels[--emitter->depth];
   if (level.has_members && !level.is_inline) break_line(emitter);
   tsr__buffer_append(&emitter->out, &level.close, 1);
-  if (level.ends_line) tsr__buffer_text(&emitter->out, "\n");
-  emitter->has_ended_line = level.ends_line;
+  if (level.ends_line || !emitter->depth) tsr__buffer_text(&emitter->out, "\n");
 }
 
 void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value) {
@@ -857,7 +857,6 @@ bool tsr__emitter_flush(tsr__emitter *emitter) {
 int tsr__emitter_finish(tsr__emitter *emitter, tsr_error *error) {
   assert(!emitter->depth && !emitter->skips_json);
   print_cells(emitter);
-  if (is_json(emitter) && !emitter->has_ended_line) tsr__buffer_text(&emitter->out, "\n");
   flush_from(emitter, 1);
   bool memory_failed = out_of_memory(emitter), write_failed = emitter->write_failed;
   tsr__buffer_release(&emitter->out);

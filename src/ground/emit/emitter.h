@@ -179,7 +179,6 @@ typedef struct tsr__emitter {
   /* JSON: the open containers. */
   tsr__emitter_level levels[TSR__EMITTER_DEPTH];
   size_t depth;
-  bool has_ended_line; /* by the line break of an object that ends its line */
 
   /* Text: the cells of the table or block of fields being collected, row by row. */
   const tsr__column *columns; /* NULL: none */

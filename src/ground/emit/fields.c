@@ -2,6 +2,7 @@
 #include "emit/fields.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "emit/emitter.h"
@@ -90,16 +91,18 @@ bool tsr__field_allows(const tsr_field *field, const tsr__cell *value) {
       [TSR_FIELD_DELTA] = 1U << TSR__CELL_INDEX,
       [TSR_FIELD_TIME] = 1U << TSR__CELL_TIME,
       [TSR_FIELD_DURATION] = 1U << TSR__CELL_COUNT | 1U << TSR__CELL_INDEX,
+      [TSR_FIELD_REAL] = 1U << TSR__CELL_REAL,
       [TSR_FIELD_FLAG] = 1U << TSR__CELL_BOOL,
       [TSR_FIELD_TEXT] = 1U << TSR__CELL_TEXT,
       [TSR_FIELD_DEVICE] = 1U << TSR__CELL_COUNT | 1U << TSR__CELL_TEXT,
       [TSR_FIELD_PAIR] = 1U << TSR__CELL_COUNT | 1U << TSR__CELL_INDEX | 1U << TSR__CELL_BYTES,
       [TSR_FIELD_MAP] = 1U << TSR__CELL_COUNT | 1U << TSR__CELL_BYTES,
       [TSR_FIELD_RECORD] = 0,
-      [TSR_FIELD_REAL] = 1U << TSR__CELL_REAL,
       [TSR_FIELD_JSON] = 0,
   };
   assert((size_t)field->kind < sizeof cells / sizeof *cells);
-  if (value->kind == TSR__CELL_NOTHING) return field->is_nullable;
+  bool is_null =
+      value->kind == TSR__CELL_NOTHING || (value->kind == TSR__CELL_REAL && !isfinite(value->real));
+  if (is_null) return field->is_nullable;
   return cells[field->kind] >> value->kind & 1;
 }

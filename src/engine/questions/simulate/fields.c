@@ -1,5 +1,5 @@
 /* fields.c - what the answer of "simulate" has. */
-#include "emit/fields.h"
+#include "questions/reports.h"
 
 /* A moment of a run that tessera simulated: it has no time, but a place in a step. */
 static const tsr_record moment = {
@@ -95,7 +95,7 @@ static const tsr_record profile_type = {
                 TSR__FIELD(BYTES, "peak_bytes", "what of it is in memory at the peak")),
 };
 
-static const tsr_record profile = {
+const tsr_record tsr__fields_memory_profile = {
     .name = "SimulatedProfile",
     .about = "What is in memory at the peak, by phase, block, saved tensor and type.",
     .is_apart = true,
@@ -148,7 +148,7 @@ static const tsr_record device = {
             "at the peak or when memory ran out, largest first. The last row is what rounding "
             "and unsplit tails add; all rows add up to `allocated_bytes`"),
         TSR__LIST(phase, "phases", "the peak of each phase"),
-        TSR__PART(profile, "profile", "with `--profile`", .is_optional = true),
+        TSR__PART(tsr__fields_memory_profile, "profile", "with `--profile`", .is_optional = true),
         TSR__LIST(note, "notes", "assumptions that the answer depends on")),
 };
 

@@ -281,17 +281,3 @@ bool tsr__emit_memory_profile(tsr__emitter *e, const tsr_memory_profile *p, uint
   tsr__free(blocks);
   return ok;
 }
-
-int tsr_memory_profile_write(const tsr_memory_profile *profile, uint64_t top,
-                             const tsr_report_options *options, tsr_write_fn *write, void *context,
-                             tsr_error *error) {
-  tsr__emitter emitter;
-  tsr__emitter_init(&emitter, options, write, context);
-  tsr__emit_inline_object(&emitter, NULL);
-  tsr__emit_object(&emitter, "profile");
-  bool ok = tsr__emit_memory_profile(&emitter, profile, top);
-  tsr__emit_end(&emitter);
-  tsr__emit_end(&emitter);
-  int status = tsr__emitter_finish(&emitter, error);
-  return ok ? status : tsr__fail_memory(error);
-}

@@ -68,8 +68,7 @@ static void print_verdict(tsr__emitter *emitter, const char *model, const tsr_si
                   tsr__string(tsr__format_count(s->parameter_count, count)));
 }
 
-/* Shares are of what was requested, as in `profile`. Categories by size, largest first; those without bytes are left out. */
-static size_t sort_categories(const tsr_simulate_moment *moment, tsr_category *categories) {
+size_t tsr__sort_categories(const tsr_simulate_moment *moment, tsr_category *categories) {
   size_t count = 0;
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     if (!moment->category_bytes[i]) continue;
@@ -81,6 +80,7 @@ static size_t sort_categories(const tsr_simulate_moment *moment, tsr_category *c
   return count;
 }
 
+/* Shares are of what was requested, as in `profile`. */
 static void emit_categories(tsr__emitter *emitter, const tsr_simulate_moment *moment) {
   static const tsr__column columns[] = {
       {"name", "what", TSR__CATEGORY},
@@ -88,7 +88,7 @@ static void emit_categories(tsr__emitter *emitter, const tsr_simulate_moment *mo
       {NULL, "share", TSR__RIGHT},
   };
   tsr_category categories[TSR_CATEGORY_COUNT];
-  size_t count = sort_categories(moment, categories);
+  size_t count = tsr__sort_categories(moment, categories);
   uint64_t requested = moment->totals.requested_bytes;
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < count; i++) {
