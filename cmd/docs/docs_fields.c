@@ -286,6 +286,15 @@ static bool is_keyword(const char *key) {
   return false;
 }
 
+/* What Answer has itself, or Mapping. */
+static bool is_member(const char *key) {
+  static const char *const words[] = {"verdict", "keys", "items",  "values",
+                                      "get",     "json", "to_dict"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (is_same(words[i], key)) return true;
+  return false;
+}
+
 /* The class of an answer is called like its question: "peak" -> Peak. */
 static void print_class_name(FILE *stream, const char *name) {
   fputc(*name >= 'a' && *name <= 'z' ? *name - 'a' + 'A' : *name, stream);
@@ -341,10 +350,9 @@ static void print_class(FILE *stream, const tsr_record *record) {
   print_docstring(stream, record->about);
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     if (!field->about) continue;
-    bool is_sentence = is_same(field->key, "verdict");
-    if (is_sentence || is_keyword(field->key)) {
+    if (is_keyword(field->key) || is_member(field->key)) {
       fprintf(stream, "    # '%s' is an item only: the name is %s\n", field->key,
-              is_sentence ? "that of the sentences of an answer" : "a keyword");
+              is_keyword(field->key) ? "a keyword" : "that of a member of all answers");
       continue;
     }
     fprintf(stream, "    %s: ", field->key);

@@ -1048,7 +1048,7 @@ class PlanChange(Record):
 
 class PlanSaving(Record):
     """A change that may cost no time, after those before it that were taken."""
-    keys: Record
+    # 'keys' is an item only: the name is that of a member of all answers
     peak_allocated_bytes: Optional[int]
     step_time_us: Optional[float]
 
@@ -1152,7 +1152,7 @@ class PlanFound(Record):
     """A plan for a budget, which is also a certificate."""
     schema: str
     command: str
-    # 'verdict' is an item only: the name is that of the sentences of an answer
+    # 'verdict' is an item only: the name is that of a member of all answers
     budget_bytes: int
     is_proved: bool
     plans_tried: int
