@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 #include "tessera/output.h"
+#include "tessera/rates.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
 #include "tessera/unstable/plans.h"
-#include "tessera/rates.h"
 #include "tessera/unstable/simulation.h"
 
 #ifdef __cplusplus
