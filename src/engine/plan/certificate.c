@@ -1,5 +1,6 @@
 /* certificate.c - writes an answer as JSON with its proof: readers can check every sum
  * (examples/check_certificate.py).
+ *
  * Times are in microseconds, rounded to nanoseconds. */
 #include "plan/certificate.h"
 
