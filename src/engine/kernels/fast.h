@@ -24,7 +24,7 @@ typedef enum tsr__isa {
 tsr__isa tsr__isa_best(void);
 /* The name of a set, such as "avx512"; a constant. */
 const char *tsr__isa_name(tsr__isa isa);
-/* Find a set by name. False if there is none. */
+/* Find a set by name. False if the name is unknown. */
 bool tsr__isa_of_name(const char *name, tsr__isa *isa);
 
 /* The fast kernel of a set, which the processor must support; NULL if only the reference exists. */

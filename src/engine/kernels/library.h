@@ -29,7 +29,7 @@ typedef struct tsr__library tsr__library;
  * installed, lacks what is needed, or, as OpenBLAS does, takes the processor for another one than it is; or
  * with TSR_ERROR_MEMORY. */
 int tsr__library_open(tsr__library_kind kind, tsr__library **out, tsr_error *error);
-/* NULL is fine. No thread may use it. */
+/* Accepts NULL. No thread may be using the library. */
 void tsr__library_free(tsr__library *library);
 /* The name with the version: "oneDNN 2.6.3". Lives as long as the library. */
 const char *tsr__library_name(const tsr__library *library);

@@ -17,7 +17,7 @@ enum { OPERANDS = 3, RESULTS = 2 };
 typedef struct tile {
   const tsr__kernel_args *args;
   size_t count;
-  uint64_t first; /* of its elements, among all in the order of the result's shape */
+  uint64_t first; /* the index of its first element, in the order of the result's shape */
   double in[OPERANDS][TSR__TILE], out[RESULTS][TSR__TILE];
   double number; /* the number after those for absent operands; 1 if not given */
 } tile;
