@@ -68,7 +68,8 @@ static void print_verdict(tsr__emitter *emitter, const char *model, const tsr_si
                   tsr__string(tsr__format_count(s->parameter_count, count)));
 }
 
-/* Shares are of what was requested, as in `profile`. Categories by size, largest first; those without bytes are left out. */
+/* Shares are of requested bytes, as in `profile`. Categories are sorted by size, the largest first, without empty
+ * ones. */
 static size_t sort_categories(const tsr_simulate_moment *moment, tsr_category *categories) {
   size_t count = 0;
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
@@ -158,7 +159,7 @@ static void emit_notes(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_end(emitter);
 }
 
-/* What PyTorch's exception would say, folded at words. */
+/* Emit the message of PyTorch's exception, wrapped at words. */
 static void emit_message(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
   enum { WIDTH = 100 };
   char text[TSR_SIMULATE_TEXT_BYTES];

@@ -1,4 +1,4 @@
-/* report.c - what `train` prints while it runs and at its end: lines, or events of JSON. */
+/* report.c - prints what `train` reports while it runs and at its end: lines of text, or events in JSON. */
 #include <stdio.h>
 #include <string.h>
 
