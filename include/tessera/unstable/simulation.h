@@ -1,4 +1,4 @@
-/* tessera/unstable/simulation.h - the figures of a simulated run. */
+/* tessera/unstable/simulation.h - the results of a simulated run. */
 #ifndef TESSERA_UNSTABLE_SIMULATION_H
 #define TESSERA_UNSTABLE_SIMULATION_H
 
@@ -9,66 +9,66 @@
 extern "C" {
 #endif
 
-/* A memory space besides the device: what was allocated and reserved there at most. */
+/* The peaks of a memory space other than the device. */
 typedef struct tsr_space_peak {
   uint64_t allocated_bytes, reserved_bytes;
 } tsr_space_peak;
 
 /* A moment of the simulated run. */
 typedef struct tsr_simulate_moment {
-  int64_t event;     /* number in the snapshot's trace; -1: before the first */
-  uint64_t step;     /* from 1; 0: before the first */
+  int64_t event;     /* its number in the snapshot's trace; -1: before the first event */
+  uint64_t step;     /* from 1; 0: before the first step */
   const char *phase; /* "forward", "backward", ...; static text */
-  char op[48];       /* the op that is running, truncated if it does not fit, or "" */
+  char op[48];       /* the running op, possibly truncated, or "" */
   tsr_allocator_totals totals;
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
 } tsr_simulate_moment;
 
 /* ---- What is in memory at a run's peak ---- */
 
-/* Memory of one kind, requested. Texts are static. */
+/* Requested memory, grouped by the fields below. Texts are static. */
 typedef struct tsr_memory_row {
-  uint32_t block; /* of the model, from 0; TSR_NONE: of none */
+  uint32_t block; /* of the model, from 0, or TSR_NONE */
   tsr_category category;
-  const char *dtype;       /* "fp32", "bf16", "fp16", "int64", ...: of the first tensor in it */
-  const char *op, *kernel; /* that made it; "": none, as parameters are there from the start */
-  bool is_backward;        /* by the op's backward */
-  const char *saved_for;   /* the first op whose backward reads it; "": none */
-  bool is_module_output;   /* a forward hook on every module would see it */
+  const char *dtype;       /* of its first tensor: "fp32", "bf16", "fp16", "int64", ... */
+  const char *op, *kernel; /* that made it, or "": parameters exist from the start */
+  bool is_backward;        /* made by the op's backward */
+  const char *saved_for;   /* the first op whose backward reads it, or "" */
+  bool is_module_output;   /* visible to a forward hook on every module */
   uint64_t count, bytes;
 } tsr_memory_row;
 
-/* A phase of the run: its peak, and its end in the last step. Step 0: never reached. */
+/* A phase of the run: its peak, and its end in the last step. Step 0 means that the phase was never reached. */
 typedef struct tsr_memory_phase {
   tsr_simulate_moment peak, end;
 } tsr_memory_phase;
 
 #define TSR_MEMORY_PHASES 5
 
-/* All memory of one class and type: what is there from the start, and what one step allocates. */
+/* All memory of one category and type: what exists from the start, and what one step allocates. */
 typedef struct tsr_memory_type {
   tsr_category category;
   const char *dtype;
-  uint64_t count, bytes, peak_bytes; /* of all, and of those that are live at the peak */
+  uint64_t count, bytes, peak_bytes; /* of all, and of what is live at the peak */
 } tsr_memory_type;
 
 #define TSR_MEMORY_TYPES (TSR_CATEGORY_COUNT * 8)
 
-/* All of it: the rows' bytes and `lost_bytes` are what is allocated at the peak. */
+/* The complete profile. The rows' bytes and `lost_bytes` add up to what is allocated at the peak. */
 typedef struct tsr_memory_profile {
   tsr_memory_row *rows; /* the largest first */
   size_t row_count;
-  uint64_t lost_bytes; /* rounding, and tails of blocks */
+  uint64_t lost_bytes; /* rounding and tails of blocks */
   uint32_t block_count;
   tsr_simulate_moment peak;
   uint64_t peak_reserved_bytes;
   tsr_memory_phase
       phases[TSR_MEMORY_PHASES];           /* zero_grad, forward, backward, optimizer, evaluation */
-  tsr_memory_type types[TSR_MEMORY_TYPES]; /* type_count of them, by class */
+  tsr_memory_type types[TSR_MEMORY_TYPES]; /* type_count items, by category */
   size_t type_count;
 } tsr_memory_profile;
 
-/* NULL is fine. */
+/* Accepts NULL. */
 void tsr_memory_profile_free(tsr_memory_profile *profile);
 
 /* ---- A simulated run ---- */
@@ -86,15 +86,15 @@ typedef enum tsr_simulate_phase {
 struct tsr_simulation {
   tsr_snapshot *snapshot; /* owned by the simulation */
   uint64_t parameter_count;
-  uint64_t
-      largest_parameter; /* elements of the largest one: usually the embedding; 0 for a step graph */
+  uint64_t largest_parameter; /* its elements, usually of the embedding; 0 for a step graph */
   uint64_t event_count, steps_done;
-  tsr_simulate_moment peak;                        /* the first at which most is allocated */
-  tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* the peak of each; step 0: never reached */
+  tsr_simulate_moment peak; /* the first moment with the most allocated */
+  tsr_simulate_moment
+      phases[TSR_SIMULATE_PHASES]; /* the peak of each phase; step 0: never reached */
   uint64_t peak_reserved_bytes;
   uint64_t start_allocated_bytes;                    /* before the first event */
-  uint64_t start_category_bytes[TSR_CATEGORY_COUNT]; /* by category; requested */
-  tsr_space_peak host, disk;                         /* what was offloaded */
+  uint64_t start_category_bytes[TSR_CATEGORY_COUNT]; /* requested */
+  tsr_space_peak host, disk;                         /* offloaded memory */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
   uint64_t oom_request_bytes;
@@ -102,11 +102,11 @@ struct tsr_simulation {
   uint64_t oom_device_free_bytes; /* what the driver had free */
   uint64_t step_flops;            /* of one step, including recomputation */
   uint64_t step_recomputed_flops;
-  const char *gpu_title;                 /* of the card that was named, or NULL */
-  double step_seconds;                   /* on it, an estimate; 0 without one */
+  const char *gpu_title;                 /* the title of the chosen card, or NULL */
+  double step_seconds;                   /* estimated for that card; 0 without one */
   const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; static text */
   size_t note_count;
-  tsr_memory_profile *profile; /* if it was asked for; owned */
+  tsr_memory_profile *profile; /* if requested; owned */
 };
 
 #ifdef __cplusplus

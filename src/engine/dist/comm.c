@@ -1,4 +1,4 @@
-/* comm.c - a rank's operations, made one after another by its thread. See comm.h.
+/* comm.c - a rank's operations, which its thread executes in order. See comm.h.
  *
  *   begin ─► queue ─► thread: exchange ─► sum in the order of ranks ─► done += 1
  *                                                     wait ◄────────────┘
@@ -32,13 +32,13 @@ struct tsr__comm {
   void *self;
   uint32_t rank, size;
   tsr__os_thread *thread;
-  tsr__os_mutex mutex; /* of everything below */
+  tsr__os_mutex mutex; /* guards everything below */
   tsr__os_condition changed;
   work queue[QUEUE];
   tsr__ticket begun, done;
   uint64_t sent_bytes;
   bool is_ending;
-  int status; /* of the first operation that failed */
+  int status; /* the first failure of an operation */
   tsr_error error;
 };
 
@@ -109,7 +109,7 @@ static int make(const tsr__comm *g, const work *w, tsr_error *error) {
   return g->backend->barrier(g->self, error);
 }
 
-/* What a rank sends, over links that send each byte once to each rank that needs it. */
+/* The bytes that a rank sends, over links that send each byte once to each rank that needs it. */
 static uint64_t bytes_of(const tsr__comm *g, const work *w) {
   uint64_t others = g->size - 1;
   switch (w->kind) {
@@ -121,7 +121,7 @@ static uint64_t bytes_of(const tsr__comm *g, const work *w) {
   return 0;
 }
 
-/* Wait for the next operation of the queue; false if there will be no more. Locked. */
+/* Wait for the next operation of the queue; false if there will be no more. The caller holds the mutex. */
 static bool next(tsr__comm *g) {
   while (g->done == g->begun && !g->is_ending) tsr__os_condition_wait(&g->changed, &g->mutex);
   return g->done != g->begun;

@@ -1,4 +1,4 @@
-/* dry.c - a rank without others, for predictions: nothing moves, and comm.c counts what would. */
+/* dry.c - a rank without others, for predictions: nothing moves, and comm.c counts the bytes. */
 #include "dist/comm.h"
 
 static int exchange(void *self, const char *from, uint64_t stride_bytes, char *to,

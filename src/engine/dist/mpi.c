@@ -1,10 +1,10 @@
-/* mpi.c - ranks that are processes which mpirun started. See comm.h.
+/* mpi.c - ranks that are processes started by mpirun. See comm.h.
  *
- * Neither Open MPI nor MPICH is needed to build tessera: the launcher's library is loaded when it is needed, and its
- * functions are declared here. Both libraries have the functions of the MPI standard, but a handle (of all processes,
- * of the type of a byte) is a pointer in Open MPI and an int in MPICH. Calls pass a handle as a machine word: on the
- * platforms of these libraries, ints and pointers are passed in the same registers, and a function that takes an int
- * reads only the lower half of the word.
+ * tessera is built without Open MPI and MPICH: the launcher's library is loaded on demand, and its functions are
+ * declared here. Both libraries have the functions of the MPI standard, but a handle (of all processes, of the type
+ * of a byte) is a pointer in Open MPI and an int in MPICH. Calls pass a handle as a machine word: on the platforms
+ * of these libraries, ints and pointers are passed in the same registers, and a function that takes an int reads
+ * only the lower half of the word.
  *
  * If a rank is killed, the launcher notices and ends the others; a rank that fails ends them with MPI_Abort. */
 #include <assert.h>
@@ -34,11 +34,11 @@ typedef struct calls {
 typedef struct process {
   calls mpi;
   handle world, bytes;
-  uintptr_t no_status; /* the address that means: no status */
+  uintptr_t no_status; /* the value that ignores the status */
   uint32_t rank, size;
 } process;
 
-/* A function of the library, unless something that was loaded with the program replaces it (LD_PRELOAD). */
+/* Find a function of the library; one that was loaded with the program (LD_PRELOAD) replaces it. */
 static bool find(void *library, const char *name, void *out) {
   void *found = tsr__os_library_find(NULL, name);
   if (!found) found = tsr__os_library_find(library, name);
@@ -55,7 +55,7 @@ static bool find_calls(void *library, calls *out) {
          find(library, "MPI_Finalize", &out->Finalize);
 }
 
-/* What handles are in each library: symbols, or numbers of its header. */
+/* Find the handles: symbols in Open MPI, numbers in MPICH's header. */
 static void find_handles(void *library, tsr__mpi_kind kind, process *p) {
   bool is_open = kind == TSR__MPI_OPEN;
   p->world = is_open ? (handle)tsr__os_library_find(library, "ompi_mpi_comm_world") : 0x44000000;
@@ -63,7 +63,7 @@ static void find_handles(void *library, tsr__mpi_kind kind, process *p) {
   p->no_status = is_open ? 0 : 1;
 }
 
-/* Returns 0, or something else if the library cannot be used. */
+/* Returns a value other than 0 if the library cannot be used. */
 static int begin(process *p) {
   int rank = 0, size = 0, given = 0, failure = p->mpi.Init_thread(NULL, NULL, SERIALIZED, &given);
   if (!failure) failure = p->mpi.Comm_rank(p->world, &rank);
@@ -78,7 +78,7 @@ static int explain(int failure, tsr_error *error) {
                  : 0;
 }
 
-/* Send to one rank what another sends here. */
+/* Send to one rank while receiving from another. */
 static int swap(const process *p, const char *from, uint32_t to_rank, char *to, uint32_t from_rank,
                 uint64_t size_bytes, tsr_error *error) {
   int failure = 0;
@@ -132,7 +132,7 @@ static int barrier(void *self, tsr_error *error) {
 
 static void fail(void *self, const char *reason) {
   const process *p = self;
-  (void)reason; /* the caller says it, before the launcher ends this process too */
+  (void)reason; /* the caller reports it, before the launcher ends this process too */
   (void)p->mpi.Abort(p->world, 1);
 }
 

@@ -1,8 +1,8 @@
 /* threads.c - ranks that are threads of one process: each reads what it needs from the others' memory.
  *
- * An operation has two barriers. At the first, each rank publishes where its data is; then all ranks copy what they
- * need; after the second, each rank may change its data again. A rank that fails while others copy waits until they
- * have finished. */
+ * An operation has two barriers. At the first, each rank publishes the address of its data; then all ranks copy
+ * what they need; after the second, each rank may change its data again. A rank that fails while others copy waits
+ * until they have finished. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,14 +21,15 @@ typedef struct place {
 } place;
 
 struct tsr__hub {
-  tsr__os_mutex mutex; /* of everything below */
+  tsr__os_mutex mutex; /* guards everything below */
   tsr__os_condition changed;
-  uint32_t size, arrived, copying; /* ranks: at the meeting under way; that read others' memory */
+  uint32_t size, arrived,
+      copying; /* arrived: ranks at the current barrier; copying: ranks that read others' memory */
   uint64_t meetings;
-  uint32_t gone; /* the first rank that has failed or ended; NOBODY */
+  uint32_t gone; /* the first rank that failed or ended, or NOBODY */
   bool has_failed;
   char reason[REASON_BYTES];
-  place places[]; /* by rank */
+  place places[]; /* of each rank */
 };
 
 typedef struct member {
@@ -43,7 +44,8 @@ static int explain(const tsr__hub *hub, tsr_error *error) {
                    hub->reason);
 }
 
-/* A barrier: wait for all ranks. Once all have arrived it succeeds, even if a rank leaves afterwards. Locked. */
+/* A barrier: wait for all ranks. Once all have arrived it succeeds, even if a rank leaves afterwards. The caller
+ * holds the mutex. */
 static int meet(tsr__hub *hub, tsr_error *error) {
   uint64_t before = hub->meetings;
   if (hub->gone != NOBODY) return explain(hub, error);
@@ -64,7 +66,7 @@ static int show(const member *m, const char *from, uint64_t stride_bytes, tsr_er
   tsr__os_mutex_lock(&hub->mutex);
   hub->places[m->rank] = (place){from, stride_bytes};
   int status = meet(hub, error);
-  /* Other ranks may have failed since: they wait only for ranks that are already copying. */
+  /* Other ranks may have failed in the meantime: they only wait for ranks that are already copying. */
   if (status == 0 && hub->gone != NOBODY) status = explain(hub, error);
   if (status == 0) hub->copying++;
   tsr__os_mutex_unlock(&hub->mutex);

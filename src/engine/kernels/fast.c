@@ -1,5 +1,5 @@
-/* fast.c - sets of instructions, and which kernels are fast with them. The tables are in fast_table.c,
- * which like the kernels is compiled once for each set. */
+/* fast.c - chooses the instruction set, and finds its fast kernels. The tables are in fast_table.c, which like the
+ * kernels is compiled once for each set. */
 #include "kernels/fast.h"
 
 #include <assert.h>

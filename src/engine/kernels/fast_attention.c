@@ -1,17 +1,18 @@
-/* fast_attention.c - fast kernels of attention: the formulas are in ref_attention.c. Compiled for each
- * set of instructions (unit.h).
+/* fast_attention.c - fast kernels of attention: the formulas are in ref_attention.c. Compiled for each instruction
+ * set (unit.h).
  *
- * Rows and columns go by in blocks of 64, which are on the stack as floats, widths padded with zeros:
+ * Rows and columns are processed in blocks of 64, which are copied to the stack as floats, with widths padded with
+ * zeros:
  *
- *   forward    for each block of rows: for each block of columns that they see: scores, their
- *              exponentials against the largest so far, and what they weigh added to the result, which
- *              is scaled down when a larger score turns up
- *   backward   for each block of columns: for each block of rows that sees it: weights and gradients of
- *              scores again, added to the gradients of keys and values, which stay on the stack, and to
- *              that of the queries, in place. Where that is not fp32, its sums are on the stack if there is
- *              room, else it takes a second pass, over blocks of rows.
+ *   forward    for each block of rows: for each block of columns that they see: compute the scores, and their
+ *              exponentials relative to the largest score so far; add the weighted values to the result, which
+ *              is scaled down when a larger score appears
+ *   backward   for each block of columns: for each block of rows that sees it: compute the weights and the
+ *              gradients of scores again; add them to the gradients of keys and values, which stay on the
+ *              stack, and to that of the queries, in place. If the latter is not fp32, its sums are on the stack if
+ *              there is room; otherwise it takes a second pass, over blocks of rows.
  *
- * A task is all of one head of keys, so that each sum has a fixed order. */
+ * A task computes one head of keys, so that each sum has a fixed order. */
 #include "kernels/unit_fast.h"
 #include "kernels/unit_math.h"
 
@@ -19,8 +20,8 @@ enum {
   SIDE = 64,                      /* rows or columns of a block */
   WIDTH = 256,                    /* the widest head */
   QUERY_SUMS = 128 << 10,         /* floats: 1,024 rows of two heads of 64 */
-  STEP = 2 * TSR__LANES,          /* widths are padded to a multiple of it */
-  ROWS = TSR__LANES == 16 ? 8 : 4 /* of a product at a time: as registers allow */
+  STEP = 2 * TSR__LANES,          /* widths are padded to a multiple of this */
+  ROWS = TSR__LANES == 16 ? 8 : 4 /* rows of a product at a time, as many as registers allow */
 };
 
 /* (SIDE, width) or (width, SIDE) or (SIDE, SIDE). */
@@ -33,9 +34,9 @@ typedef struct attention {
   float scale;
   double dropout;
   uint64_t window, key;
-  uint64_t first_row; /* what row 0 is to causality */
+  uint64_t first_row; /* the position of row 0 for causality */
   size_t width;       /* padded */
-  /* For backward. */
+  /* Only for backward. */
   tsr__strided out, result, sums, dq, dk, dv;
   bool wants[3], adds_queries;
 } attention;
@@ -48,8 +49,8 @@ typedef struct range {
 
 /* ---- blocks ---- */
 
-/* c (rows, columns) += a b, or = a b; element (i, k) of a is a[i * down + k * across]. `rows` is a multiple
- * of ROWS, `columns` of STEP; both have room in c. */
+/* Compute c (rows, columns) += a b, or = a b; element (i, k) of a is a[i * down + k * across]. `rows` is a multiple
+ * of ROWS, `columns` of STEP; c has room for both. */
 static inline void multiply(size_t rows, size_t columns, size_t depth, const float *a, size_t down,
                             size_t across, const float *b, size_t b_pitch, float *c, size_t c_pitch,
                             bool adds) {
@@ -77,13 +78,13 @@ static inline void multiply(size_t rows, size_t columns, size_t depth, const flo
     }
 }
 
-/* Some rows of floats, `pitch` apart: where they are stored, or in a block. */
+/* Some rows of floats, `pitch` apart, in the tensor or in a block. */
 typedef struct rows_at {
   const float *data;
   size_t pitch;
 } rows_at;
 
-/* Rows of a tensor times `scale`, padded with zeros to SIDE rows. */
+/* Load rows of a tensor times `scale`, padded with zeros to SIDE rows. */
 static rows_at load_rows(const tsr__strided *v, const range *r, size_t width, float scale,
                          float *out) {
   size_t own = (size_t)v->dim[3];
@@ -97,7 +98,7 @@ static rows_at load_rows(const tsr__strided *v, const range *r, size_t width, fl
   return (rows_at){out, width};
 }
 
-/* The same as they are, without a copy if they are floats that need no padding. */
+/* Get rows of a tensor, without a copy if they are floats that need no padding. */
 static rows_at find_rows(const tsr__strided *v, const range *r, size_t width, float *room) {
   if (v->dtype == TSR__DTYPE_F32 && v->stride[3] == 1 && v->dim[3] == width && r->count == SIDE)
     return (rows_at){(const float *)v->data + tsr__strided_at(v, r->batch, r->head, r->first, 0),
@@ -147,7 +148,7 @@ static bool meet(const attention *a, const range *rows, const range *columns) {
   return columns->first < end && columns->first + columns->count > first;
 }
 
-/* Scores of some rows with some columns; -infinity where a row does not see a column. */
+/* Compute the scores of some rows and columns; -infinity if a row does not see a column. */
 static void find_scores(const attention *a, const range *rows, const range *columns, const float *q,
                         const float *k_across, float *scores) {
   float room[SIDE];
@@ -169,7 +170,7 @@ static void find_scores(const attention *a, const range *rows, const range *colu
   }
 }
 
-/* What is kept of row `i`'s weights in some columns: 0 or 1 / (1 - dropout). */
+/* The dropout factors of row `i`'s weights in some columns: 0 or 1 / (1 - dropout). */
 static void find_keeps(const attention *a, const range *rows, size_t i, const range *columns,
                        float *keeps) {
   uint64_t row = (rows->batch * a->q.dim[1] + rows->head) * a->q.dim[2] + rows->first + i;
@@ -186,13 +187,13 @@ static range next_range(uint64_t batch, uint64_t head, uint64_t first, uint64_t 
 
 /* ---- forward ---- */
 
-/* Of each row of a block. */
+/* The state of each row of a block. */
 typedef struct online {
-  float largest[SIDE]; /* score so far */
-  float sum[SIDE];     /* of exponentials against it */
+  float largest[SIDE]; /* the largest score so far */
+  float sum[SIDE];     /* of exponentials relative to it */
 } online;
 
-/* Scores become weights, and what was summed before is scaled to the new largest score. */
+/* Turn scores into weights, and scale the sums so far to the new largest score. */
 static void find_weights(const attention *a, const range *rows, const range *columns, online *o,
                          float *scores, float *sums) {
   float keeps[SIDE];
@@ -243,7 +244,7 @@ static void attend_rows(const attention *a, const range *rows) {
   store_rows(&a->to, rows, a->width, sums);
 }
 
-/* Blocks of rows of all heads, numbered one after another. */
+/* Process blocks of rows of all heads, numbered consecutively. */
 static void attend_blocks(void *context, uint64_t first, uint64_t end) {
   const attention *a = context;
   uint64_t each = (a->q.dim[2] + SIDE - 1) / SIDE;
@@ -254,7 +255,7 @@ static void attend_blocks(void *context, uint64_t first, uint64_t end) {
   }
 }
 
-/* Log-sum-exps may have longer rows than there are: the rest is infinite. */
+/* Fill the end of rows of log-sum-exps that are longer than necessary with infinity. */
 static void end_log_sums(const attention *a) {
   const float endless = INFINITY;
   for (uint64_t b = 0; b < a->q.dim[0]; b++)
@@ -265,10 +266,10 @@ static void end_log_sums(const attention *a) {
 
 /* ---- backward ---- */
 
-/* A block of rows, and what they make of a block of columns. */
+/* A block of rows, and what it contributes to a block of columns. */
 typedef struct pairs {
   block q, out_room, k_room, k_across, v_across;
-  rows_at out, k; /* rows of the gradient and of keys: in these rooms, or where they are stored */
+  rows_at out, k; /* rows of the gradient and of keys: in these rooms, or in the tensors */
   float lse[SIDE], delta[SIDE];
   square weights, ds;
 } pairs;
@@ -279,7 +280,7 @@ static void load_columns(const attention *a, const range *columns, pairs *t) {
   transpose(t->k, a->width, t->k_across);
 }
 
-/* Rows of queries and of the gradient, log-sum-exps, and the sums of gradient times result. */
+/* Load rows of queries and of the gradient, log-sum-exps, and the sums of gradient times result. */
 static void load_pair_rows(const attention *a, const range *rows, pairs *t) {
   float room[WIDTH];
   load_rows(&a->q, rows, a->width, a->scale, t->q);
@@ -298,7 +299,7 @@ static void load_pair_rows(const attention *a, const range *rows, pairs *t) {
   }
 }
 
-/* Weights after dropout, and the gradient of scores. */
+/* Compute the weights after dropout, and the gradient of scores. */
 static void find_pairs(const attention *a, const range *rows, const range *columns, pairs *t) {
   float keeps[SIDE];
   find_scores(a, rows, columns, t->q, t->k_across, t->weights);
@@ -332,7 +333,7 @@ static void add_queries(const attention *a, const range *rows, const pairs *t, s
            t->k.pitch, sums, a->width, adds);
 }
 
-/* The same, to where it is stored. */
+/* The same, to the tensor itself. */
 static void add_queries_in_place(const attention *a, const range *rows, const pairs *t,
                                  size_t columns) {
   block sums;
@@ -365,7 +366,7 @@ static void columns_back(const attention *a, const range *columns, pairs *t) {
   if (a->wants[2]) store_rows(&a->dv, columns, a->width, dv);
 }
 
-/* The gradient of a block of queries by itself. */
+/* Compute the gradient of a block of queries separately. */
 static void queries_back(const attention *a, const range *rows, pairs *t) {
   block sums;
   memset(sums, 0, SIDE * a->width * sizeof *sums);
@@ -381,23 +382,23 @@ static void queries_back(const attention *a, const range *rows, pairs *t) {
   store_rows(&a->dq, rows, a->width, sums);
 }
 
-/* Zeros, to which blocks of columns add. */
+/* Clear the gradient of queries, to which blocks of columns add. */
 static void clear_queries(const attention *a, uint64_t batch, uint64_t head) {
   for (uint64_t i = 0; i < a->dq.dim[2]; i++)
     memset((float *)a->dq.data + tsr__strided_at(&a->dq, batch, head, i, 0), 0,
            a->dq.dim[3] * sizeof(float));
 }
 
-/* Gradients of the queries of some heads, summed apart in fp32. */
+/* Gradients of the queries of some heads, summed separately in fp32. */
 typedef float query_sums[QUERY_SUMS];
 
-/* `a`, with these sums in place of the gradient of the queries; heads are counted from `first`. */
+/* A copy of `a` that uses these sums instead of the gradient of the queries; heads are counted from `first`. */
 static attention with_sums(const attention *a, uint64_t first, float *sums) {
   attention own = *a;
   uint64_t pitch = a->dq.dim[3], head = pitch * a->dq.dim[2];
   own.dq.data = sums;
   own.dq.dtype = TSR__DTYPE_F32;
-  own.dq.offset = 0 - first * head; /* unsigned: the first head's is 0 again */
+  own.dq.offset = 0 - first * head; /* wraps around, so that the first head is at 0 */
   own.dq.stride[0] = 0;
   own.dq.stride[1] = head;
   own.dq.stride[2] = pitch;
@@ -406,7 +407,7 @@ static attention with_sums(const attention *a, uint64_t first, float *sums) {
   return own;
 }
 
-/* Round them to where they belong. */
+/* Round the sums to the gradient of the queries. */
 static void store_sums(const attention *a, uint64_t batch, uint64_t first, uint64_t count,
                        const float *sums) {
   for (uint64_t h = first; h < first + count; h++)
@@ -415,7 +416,7 @@ static void store_sums(const attention *a, uint64_t batch, uint64_t first, uint6
                  (size_t)a->dq.dim[3], sums);
 }
 
-/* The heads of queries that share one of keys. */
+/* Process the heads of queries that share one head of keys. */
 static void head_back(const attention *a, uint64_t batch, uint64_t head, pairs *t) {
   uint64_t each = a->q.dim[1] / a->k.dim[1];
   for (uint64_t h = head * each; a->adds_queries && h < (head + 1) * each; h++)
@@ -432,7 +433,7 @@ static void head_back(const attention *a, uint64_t batch, uint64_t head, pairs *
     }
 }
 
-/* Heads of keys, numbered over all batches. */
+/* Process heads of keys, numbered over all batches. */
 static void attend_back(void *context, uint64_t first, uint64_t end) {
   const attention *a = context;
   uint64_t each = a->q.dim[1] / a->k.dim[1];
@@ -449,7 +450,7 @@ static void attend_back(void *context, uint64_t first, uint64_t end) {
   }
 }
 
-/* ---- chunked: some rows at a time, whose products with keys and values others compute ---- */
+/* ---- chunked: some rows at a time; other kernels compute the products with keys and values ---- */
 
 typedef struct chunk {
   attention a; /* q and k have at least the sizes of scores */
@@ -498,7 +499,7 @@ static void chunk_softmax_rows(void *context, uint64_t first, uint64_t end) {
   }
 }
 
-/* A block of rows with columns: where it is stored, and back. */
+/* Store a block of rows and columns of a tensor. */
 static void store_square(const tsr__strided *v, const range *rows, const range *columns,
                          const float *from) {
   for (size_t i = 0; i < rows->count; i++)
@@ -529,7 +530,7 @@ static void chunk_weights_block(const chunk *c, const range *rows) {
   }
 }
 
-/* Row `i` of a block: p becomes what is kept of it, ds the gradient before scaling. */
+/* Process row `i` of a block: p becomes the weights after dropout, ds the gradient before scaling. */
 static void chunk_back_row(const attention *a, const range *rows, size_t i, const range *columns,
                            float delta, float *p, float *ds) {
   float keeps[SIDE];
@@ -572,7 +573,7 @@ static void chunk_back_block(const chunk *c, const range *rows) {
   }
 }
 
-/* Blocks of rows of all heads, numbered one after another. */
+/* Process blocks of rows of all heads, numbered consecutively. */
 static void chunk_blocks(const chunk *c, uint64_t first, uint64_t end,
                          void (*run)(const chunk *c, const range *rows)) {
   uint64_t each = (c->to.dim[2] + SIDE - 1) / SIDE;
@@ -593,7 +594,7 @@ static void chunk_back_blocks(void *context, uint64_t first, uint64_t end) {
 
 /* ---- calls ---- */
 
-/* Whether head and types are those of the blocks. */
+/* Whether blocks support the head's width and the types. */
 static bool is_fast(const tsr__kernel_args *args, uint32_t reads, uint32_t writes) {
   for (uint32_t i = 0; i < reads; i++)
     if (args->reads[i].data && !unit_has_type(args->reads[i].dtype)) return false;
@@ -616,7 +617,7 @@ static attention attention_of(const tsr__kernel_args *args, bool has_window) {
   return a;
 }
 
-/* What is added to scores, for all batches, heads and rows; its rows may be longer. */
+/* Set what is added to scores, for all batches, heads and rows; its rows may be longer than necessary. */
 static void add_bias(attention *a, const tsr__kernel_tensor *bias) {
   if (!bias->data) return;
   tsr__strided model = a->q;

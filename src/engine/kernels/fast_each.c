@@ -1,9 +1,9 @@
-/* fast_each.c - fast kernels that go element by element, casts and copies among them. Compiled for
- * each set of instructions (unit.h).
+/* fast_each.c - fast element-by-element kernels, including casts and copies. Compiled for each instruction set
+ * (unit.h).
  *
- * As in ref_each.c a kernel is an expression of a, b and c, its operands' elements, of s, its
- * numbers, and of `number`; all in fp32. Rows go through tiles, and the tiles of all rows are split
- * over the threads. A tile begins at a fixed place, so that no element's result depends on the split. */
+ * As in ref_each.c, a kernel is an expression of a, b and c, its operands' elements, of s, its numbers, and of
+ * `number`; all in fp32. Rows are processed in tiles, and the tiles of all rows are split over the threads. Tiles
+ * start at fixed places, so that no result depends on the split. */
 #include "kernels/random.h"
 #include "kernels/unit.h"
 #include "kernels/unit_fast.h"
@@ -11,11 +11,11 @@
 
 enum { OPERANDS = 3, RESULTS = 2, VIEWS = OPERANDS + RESULTS };
 
-/* A tile under way. */
+/* The tile being processed. */
 typedef struct tile {
   const tsr__kernel_args *args;
   size_t count;
-  uint64_t first; /* of its elements, among all in the order of the result's shape */
+  uint64_t first; /* the index of its first element, in the order of the result's shape */
   const float *in[OPERANDS];
   float *out[RESULTS];
   float s[TSR__KERNEL_SCALARS], number;
@@ -27,9 +27,9 @@ typedef struct job {
   const tsr__kernel_args *args;
   compute_fn *compute;
   uint32_t operands;
-  tsr__strided views[VIEWS]; /* of operands, then of results; no data: absent */
+  tsr__strided views[VIEWS]; /* of operands, then of results; data NULL if absent */
   bool is_there[VIEWS];
-  uint64_t tiles; /* of each row */
+  uint64_t tiles; /* in each row */
 } job;
 
 static void prepare(job *j) {
@@ -44,7 +44,7 @@ static void prepare(job *j) {
   j->tiles = (j->views[OPERANDS].dim[3] + UNIT_TILE - 1) / UNIT_TILE;
 }
 
-/* Numbers stand for the operands that are missing. */
+/* Fill absent operands with the call's numbers. */
 static void fill_missing(tile *t, const job *j, float room[][UNIT_TILE]) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < j->operands; i++) {
@@ -116,9 +116,9 @@ static void run(const tsr__kernel_args *args, uint32_t operands, compute_fn *com
     run(args, (operands), each_##name, tsr__reference_##name);     \
   }
 
-#define ROOT_HALF  0.70710678118654752440f /* the root of 1 / 2 */
-#define ROOT_2_PI  0.79788456080286535588f /* the root of 2 / pi */
-#define ROOT_1_2PI 0.39894228040143267794f /* the root of 1 / (2 pi) */
+#define ROOT_HALF  0.70710678118654752440f /* square root of 1 / 2 */
+#define ROOT_2_PI  0.79788456080286535588f /* square root of 2 / pi */
+#define ROOT_1_2PI 0.39894228040143267794f /* 1 / square root of 2 pi */
 
 static inline float exact_gelu(float x) {
   return 0.5f * x * (1.0f + unit_erf(x * ROOT_HALF));
@@ -161,7 +161,7 @@ static inline float silu_slope(float x) {
 }
 EACH(silu_backward, 2, a *silu_slope(b))
 
-/* ---- those with variants ---- */
+/* ---- kernels with variants ---- */
 
 #define VARIANT(name, expression)                   \
   static void variant_##name(const tile *t) {       \
@@ -272,7 +272,7 @@ void TSR__UNIT(tsr__fast_dropout)(const tsr__kernel_args *args) {
 
 /* ---- copies ---- */
 
-/* A tensor's elements in the order of its shape as one row, if they are one after another. */
+/* Make a tensor's elements one row, if they are contiguous in the order of its shape. */
 static bool flatten(tsr__kernel_tensor *tensor) {
   uint64_t count = tsr__shape_elements(tensor->layout.shape), offset = tensor->layout.offset;
   tsr__layout from_start = tensor->layout;
@@ -283,7 +283,7 @@ static bool flatten(tsr__kernel_tensor *tensor) {
   return true;
 }
 
-/* Whether dimensions, missing ones in front, are the same. */
+/* Whether the dimensions are equal; missing leading ones count as 1. */
 static bool has_same_dims(const tsr__kernel_tensor *a, const tsr__kernel_tensor *b) {
   for (uint32_t i = 0; i < TSR__SHAPE_RANK; i++)
     if (tsr__shape_from_end(a->layout.shape, i) != tsr__shape_from_end(b->layout.shape, i))
@@ -291,7 +291,7 @@ static bool has_same_dims(const tsr__kernel_tensor *a, const tsr__kernel_tensor 
   return true;
 }
 
-/* Shapes that differ are fine where elements are one after another. */
+/* Shapes may differ if the elements are contiguous. */
 void TSR__UNIT(tsr__fast_copy)(const tsr__kernel_args *args) {
   tsr__kernel_args own = *args;
   if (!has_same_dims(&own.reads[0], &own.writes[0])) {
@@ -307,7 +307,7 @@ void TSR__UNIT(tsr__fast_copy)(const tsr__kernel_args *args) {
   run(&own, 1, variant_copy, tsr__reference_copy);
 }
 
-/* The same tensor, but for `count` from `first` on along a dimension counted from the last. */
+/* A part of a tensor: `count` from `first` on, along a dimension counted from the last. */
 static tsr__kernel_tensor part(tsr__kernel_tensor tensor, uint32_t back, uint64_t first,
                                uint64_t count) {
   uint32_t dim = tensor.layout.shape.rank - 1 - back;

@@ -1,10 +1,10 @@
-/* fast_loss.c - fast kernels of losses and embeddings. Compiled for each set of instructions (unit.h).
+/* fast_loss.c - fast kernels of losses and embeddings. Compiled for each instruction set (unit.h).
  *
- * Labels and token ids are integers of any shape, taken in its order, and below the table's height. */
+ * Labels and token ids are integers of any shape, used in its order, and less than the table's height. */
 #include "kernels/unit_fast.h"
 #include "kernels/unit_math.h"
 
-/* Integers, as one row if that is possible. */
+/* View integers as one row if possible. */
 static tsr__strided integers_of(const tsr__kernel_tensor *tensor) {
   tsr__strided v = tsr__strided_of(tensor);
   bool is_there = true;
@@ -30,18 +30,18 @@ void TSR__UNIT(tsr__fast_nll_loss_backward)(const tsr__kernel_args *args) {
   tsr__kernel_args copy = {
       .reads = {args->reads[0]}, .writes = {args->writes[0]}, .pool = args->pool};
   if (args->reads[0].data != args->writes[0].data) TSR__UNIT(tsr__fast_copy)(&copy);
-  tsr__kernel_args own = *args; /* in place: the copy is made */
+  tsr__kernel_args own = *args; /* in place: the tensor has been copied */
   own.reads[0] = args->writes[0];
   tsr__reference_nll_loss_backward(&own);
 }
 
-/* Rows whose losses are on the stack at a time: they are added in order. */
+/* The losses of this many rows are collected on the stack and then added in order. */
 enum { LOSSES = 512 };
 
 typedef struct cross_entropy {
   tsr__strided logits, to, labels;
   double ignored, weight, losses[LOSSES]; /* weight: of a row in the gradient */
-  uint64_t first;                         /* row of losses[0] */
+  uint64_t first;                         /* the row of losses[0] */
 } cross_entropy;
 
 /* The log-sum-exp of a row. */
@@ -60,7 +60,7 @@ static double log_sum_of(const tsr__strided *v, uint64_t at) {
   return (double)largest + log(sum);
 }
 
-/* Losses and gradients of some rows, counted from `first`. */
+/* Compute losses and gradients of some rows, counted from `first`. */
 static void cross_entropy_rows(void *context, uint64_t first, uint64_t end) {
   cross_entropy *c = context;
   float room[UNIT_TILE], other[UNIT_TILE];
@@ -75,7 +75,7 @@ static void cross_entropy_rows(void *context, uint64_t first, uint64_t end) {
     UNIT_EACH_TILE(column, count, c->to.dim[3]) {
       const float *x = unit_row(&c->logits, from, column, count, room);
       float *out = unit_row_room(&c->to, to, column, other); /* may be x */
-      uint64_t at = (uint64_t)label - column;                /* of the label in this tile */
+      uint64_t at = (uint64_t)label - column;                /* of the label within this tile */
       float own = 0;
       if (counts && at < count) {
         c->losses[i] = exact - (double)x[at];
@@ -114,7 +114,7 @@ void TSR__UNIT(tsr__fast_cross_entropy)(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[1], tsr__number_of(&args->reads[3]) + loss * share);
 }
 
-/* The log-sum-exps and losses of some rows. */
+/* Compute the log-sum-exps and losses of some rows. */
 static void loss_rows(void *context, uint64_t first, uint64_t end) {
   cross_entropy *c = context;
   for (uint64_t i = first; i < end; i++) {
@@ -159,7 +159,7 @@ typedef struct loss_slope {
   float weight;
 } loss_slope;
 
-/* As in cross_entropy_rows, number by number. */
+/* Compute each number of the gradient exactly as cross_entropy_rows does. */
 static void loss_back_rows(void *context, uint64_t first, uint64_t end) {
   const loss_slope *c = context;
   float room[UNIT_TILE], other[UNIT_TILE];
@@ -172,7 +172,7 @@ static void loss_back_rows(void *context, uint64_t first, uint64_t end) {
     UNIT_EACH_TILE(column, count, c->to.dim[3]) {
       const float *x = unit_row(&c->logits, from, column, count, room);
       float *out = unit_row_room(&c->to, to, column, other);
-      uint64_t at = (uint64_t)label - column; /* of the label in this tile */
+      uint64_t at = (uint64_t)label - column; /* of the label within this tile */
       float own = counts && at < count ? (unit_exp(x[at] - log_sum) - 1) * weight : 0;
       TSR__EACH_TURN
       for (size_t k = 0; k < count; k++) out[k] = unit_exp(x[k] - log_sum) * weight;
@@ -201,7 +201,7 @@ void TSR__UNIT(tsr__fast_loss_backward)(const tsr__kernel_args *args) {
 /* ---- embeddings ---- */
 
 typedef struct embedding {
-  tsr__strided table, ids, rows; /* rows: as many as ids */
+  tsr__strided table, ids, rows; /* rows: one for each id */
 } embedding;
 
 static void embed_rows(void *context, uint64_t first, uint64_t end) {
@@ -236,7 +236,7 @@ static bool occurs_before(const tsr__strided *ids, uint64_t end, int64_t id) {
   return false;
 }
 
-/* For each id of some that occurs there first: the sum of the gradients of all its occurrences. */
+/* For each of these ids that does not occur before: add up the gradients of all its occurrences. */
 static void embed_back(void *context, uint64_t first, uint64_t end) {
   const embedding *e = context;
   uint64_t total = tsr__strided_elements(&e->ids);
@@ -269,19 +269,19 @@ void TSR__UNIT(tsr__fast_embedding_backward)(const tsr__kernel_args *args) {
   unit_split(args->pool, tsr__strided_elements(&e.ids), e.table.dim[3], embed_back, &e);
 }
 
-/* ---- the same, added to what is there ---- */
+/* ---- embeddings, added to an existing gradient ---- */
 
-/* Positions of one number are a chain: the first, and from each the next. Chains are found in one walk,
- * so that the time does not depend on how often numbers occur. */
+/* The positions of one id form a chain, from the first to each next one. Chains are found in one pass, so that the
+ * time does not depend on how often ids occur. */
 typedef struct chains {
   tsr__strided table, ids, rows;
-  const int64_t *next;  /* of each position: the next one with its number, or -1 */
-  const int64_t *first; /* of each number that occurs */
+  const int64_t *next;  /* of each position: the next one with the same id, or -1 */
+  const int64_t *first; /* of each id that occurs */
 } chains;
 
 enum { EMBEDDING_PIECE = 256 };
 
-/* Pieces of 256 positions begin at zero, and are added one after another. */
+/* Sums of pieces of 256 positions start at zero, and are added one after another. */
 static void add_chain(const chains *c, uint64_t start, uint64_t to, uint64_t column, size_t count) {
   float room[UNIT_TILE], total[UNIT_TILE];
   unit_load(&c->table, to + column * c->table.stride[3], c->table.stride[3], count, total);

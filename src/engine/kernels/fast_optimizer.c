@@ -1,5 +1,5 @@
-/* fast_optimizer.c - fast kernels of the fused optimizer and of loss scaling. Compiled for each set of
- * instructions (unit.h). */
+/* fast_optimizer.c - fast kernels of the fused optimizer and of loss scaling. Compiled for each instruction set
+ * (unit.h). */
 #include "kernels/unit_fast.h"
 
 typedef struct update {
@@ -95,7 +95,7 @@ enum {
 
 typedef struct squares {
   tsr__strided x; /* one row */
-  uint64_t first; /* element */
+  uint64_t first; /* its first element */
   double sums[NORM_ROUND];
 } squares;
 
@@ -143,14 +143,14 @@ void TSR__UNIT(tsr__fast_norm)(const tsr__kernel_args *args) {
 
 /* ---- loss scaling ---- */
 
-/* Dividing is quick, and overflow is known once all is read: first look, then multiply. */
+/* Overflow is known only once all numbers were read, so they are first checked, then multiplied. */
 static bool has_overflow(const tsr__strided *v) {
   float room[UNIT_TILE];
   for (uint64_t row = 0; row < tsr__strided_rows(v); row++) {
     uint64_t at = tsr__strided_row(v, row);
     UNIT_EACH_TILE(column, count, v->dim[3]) {
       const float *x = unit_row(v, at, column, count, room);
-      uint32_t is_odd = 0; /* an exponent of ones: infinity or NaN */
+      uint32_t is_odd = 0; /* an exponent of all ones: infinity or NaN */
       for (size_t i = 0; i < count; i++)
         is_odd |= (tsr__bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
       if (is_odd) return true;

@@ -1,25 +1,24 @@
-/* fast_product.c - products of matrices, and of batches of them. Compiled for each set of instructions
- * (unit.h).
+/* fast_product.c - products of matrices, and of batches of matrices. Compiled for each instruction set (unit.h).
  *
- * The result is cut into panels of 256 rows and some hundred columns, one task each. Within a panel the
- * inner dimension goes by in pieces of 256; of each piece, all rows of the first operand are packed, and
- * columns of the second a strip at a time, so that the inner loop reads both one after another:
+ * The result is cut into panels of 256 rows and some hundred columns, with one task each. Within a panel, the inner
+ * dimension is processed in pieces of 256. For each piece, all rows of the first operand are packed, and the
+ * columns of the second one strip at a time, so that the inner loop reads both sequentially:
  *
  *              k ─► 256         strip ─►                      strip ─►
  *   rows  ┌────┬────┐        k ┌──┬──┬──┐            rows  ┌──┬──┬──┐
  *    256  │ a  │    │        │ │  │b │  │              │   │  │▓▓│  │  ▓ stays in registers
  *     ▼   └────┴────┘        ▼ └──┴──┴──┘              ▼   └──┴──┴──┘
  *
- * A piece's sum begins at zero in registers and is added to the result once. So an element is the sum
- * of its pieces' sums, in the order of k, whatever panels and threads there are: a weight's gradient
- * is added up in pieces of 256 tokens. Edges are padded with zeros and take the same path. A result
- * that is not fp32 is summed in fp32 next to the panel and rounded once.
+ * A piece's sum starts at zero in registers and is added to the result once. So an element is the sum of its
+ * pieces' sums, in the order of k, for any panels and threads: a weight's gradient is added up in pieces of 256
+ * tokens. Edges are padded with zeros and take the same path. A result that is not fp32 is summed in fp32 next to
+ * the panel and rounded once.
  *
- * Numbers are packed in words of 32 bits: an fp32 number, to which 16-bit ones are widened; or, with
- * the instructions for products of bf16, two bf16 numbers that are neighbours along k, which are
- * multiplied and added in fp32. These serve where one operand is bf16 and the other bf16 or fp32, which is
- * rounded as it is packed: so weights in fp32 need no copy in bf16. What is packed is on the stack: 256 KiB for rows, 32 KiB for a strip,
- * and 256 KiB for sums of results that are not fp32. */
+ * Numbers are packed in words of 32 bits: an fp32 number, to which 16-bit ones are widened; or, with the
+ * instructions for products of bf16, two bf16 numbers that are neighbours along k, which are multiplied and added
+ * in fp32. The latter are used if one operand is bf16 and the other bf16 or fp32, which is rounded as it is packed,
+ * so that weights in fp32 need no copy in bf16. Packed numbers are on the stack: 256 KiB for rows, 32 KiB for a
+ * strip, and 256 KiB for sums of results that are not fp32. */
 #include "kernels/library.h"
 #include "kernels/unit_fast.h"
 
@@ -42,7 +41,7 @@ enum {
   WIDE = VECTORS * TSR__LANES,
   PANEL_ROWS = 256,
   PANEL_COLUMNS = 512,
-  SUM_COLUMNS = 256, /* of a panel whose sums are next to it */
+  SUM_COLUMNS = 256, /* of a panel with separate sums */
   PIECE = 256,
   BLOCK = TSR__LANES, /* lines and words that are transposed at a time */
   CACHE_LINE = 64     /* bytes */
@@ -50,15 +49,15 @@ enum {
 
 /* ---- the inner loop ---- */
 
-/* Where a tile of sums goes: rows `to_pitch` apart, after those at `from` were added; NULL: nothing is.
- * Only rows may be shorter than HIGH. */
+/* Where a tile of sums goes: rows `to_pitch` apart, after adding those at `from`; NULL adds nothing. Only the last
+ * rows may be fewer than HIGH. */
 typedef struct tile {
   const float *from;
   float *to;
   uint64_t from_pitch, to_pitch;
 } tile;
 
-/* Some rows times WIDE columns: packed a (words, HIGH) by b (words, WIDE). */
+/* Multiply some rows by WIDE columns: packed a (words, HIGH) by b (words, WIDE). */
 typedef void multiply_fn(size_t words, const uint32_t *a, const uint32_t *b, const tile *t);
 
 static inline __attribute__((always_inline)) void put_tile(size_t rows, lanes own[][VECTORS],
@@ -129,7 +128,7 @@ multiply_pairs(size_t rows, size_t words, const uint32_t *a, const uint32_t *b, 
     multiply_floats(rows, words, a, b, t);                                               \
   }
 
-/* By rows, in steps of STEP_ROWS: a panel's last rows need not take as long as HIGH. */
+/* One loop for each number of rows, in steps of STEP_ROWS: a panel's last rows need not take as long as HIGH. */
 #if TSR__UNIT_ISA == 2
 FLOATS_OF(4)
 FLOATS_OF(8)
@@ -156,12 +155,11 @@ typedef struct product {
   tsr__strided a, b, to, more;
   bool has_more;
   bool is_transposed[2];
-  bool is_paired; /* words are two bf16 numbers */
-  bool is_direct; /* sums are added to the result where it is stored */
-  uint64_t
-      batches; /* matrices beside each other in dimension 0; 1: all leading dimensions are rows */
-  uint64_t heads;    /* ... and of the result in dimension 1 */
-  uint64_t share[2]; /* heads of a that one of the result is the sum of; that one of b serves */
+  bool is_paired;    /* words are two bf16 numbers */
+  bool is_direct;    /* sums are added to the result where it is stored */
+  uint64_t batches;  /* in dimension 0; 1 if all leading dimensions are rows */
+  uint64_t heads;    /* of the result, in dimension 1 */
+  uint64_t share[2]; /* heads of a summed into one of the result; that share one of b */
   uint64_t rows, columns, depth;
   uint64_t panel_columns, panels_down, panels_across;
   struct tsr__library *library;
@@ -174,7 +172,7 @@ typedef struct packed {
   _Alignas(64) float sums[HIGH * WIDE];
 } packed;
 
-/* A panel under way. */
+/* The panel being computed. */
 typedef struct panel {
   const product *p;
   packed *t;
@@ -184,7 +182,7 @@ typedef struct panel {
   float *sums; /* (PANEL_ROWS, SUM_COLUMNS), or NULL */
 } panel;
 
-/* Make rows of leading dimensions that are nested without gaps rows of one. */
+/* Join leading dimensions that are nested without gaps into one dimension of rows. */
 static void join_rows(tsr__strided *v) {
   for (uint32_t d = 2; d-- > 0;) {
     if (v->dim[d] == 1) continue;
@@ -196,18 +194,18 @@ static void join_rows(tsr__strided *v) {
   }
 }
 
-/* Where a row begins. */
+/* The index of a row's first element. */
 static inline uint64_t row_at(const tsr__strided *v, uint64_t row) {
   return row < v->dim[2] ? v->offset + row * v->stride[2] : tsr__strided_row(v, row);
 }
 
-/* Numbers `first` to `first` + `count` - 1 of a stored row, as words of one. */
+/* Load numbers `first` to `first` + `count` - 1 of a stored row, one per word. */
 static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                        uint32_t *out) {
   uint64_t at = row_at(m, row);
   const float *from = (const float *)m->data + at + first;
   bool is_simple = m->dtype == TSR__DTYPE_F32 && m->stride[3] == 1;
-  if (is_simple && count == WIDE) /* sizes that compilers know are copied without a call */
+  if (is_simple && count == WIDE) /* compilers copy a known size without a call */
     memcpy(out, from, WIDE * sizeof *out);
   else if (is_simple && count == HIGH)
     memcpy(out, from, HIGH * sizeof *out);
@@ -219,7 +217,7 @@ static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size
     unit_load(m, at + first * m->stride[3], m->stride[3], count, (float *)(void *)out);
 }
 
-/* Words of two bf16 numbers, from two rows; of fp32 numbers, which are rounded. */
+/* Make words of two bf16 numbers from two rows; fp32 numbers are rounded. */
 #define JOIN_PAIRS(name, type, convert)                                                       \
   static inline __attribute__((always_inline)) void name(                                     \
       const type *restrict low, const type *restrict high, uint64_t stride, uint32_t kept,    \
@@ -231,7 +229,7 @@ JOIN_PAIRS(join_halves, uint16_t, (uint16_t))
 JOIN_PAIRS(join_floats, float, tsr__bf16_of_float)
 #undef JOIN_PAIRS
 
-/* Numbers of two stored rows, as words of two bf16 ones; the second row may be missing. */
+/* Load numbers of two stored rows as pairs of bf16; the second row may be absent. */
 static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
                        size_t count, uint32_t *out) {
   uint64_t stride = m->stride[3], at = row_at(m, row) + first * stride;
@@ -240,7 +238,7 @@ static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uin
   const uint16_t *halves = m->data;
   const float *floats = m->data;
   bool is_fp32 = m->dtype == TSR__DTYPE_F32;
-  if (is_fp32 && stride == 1 && count == WIDE) /* compilers make most of sizes that they know */
+  if (is_fp32 && stride == 1 && count == WIDE) /* compilers optimise a known size best */
     join_floats(floats + at, floats + next, 1, kept, WIDE, out);
   else if (is_fp32 && stride == 1 && count == HIGH)
     join_floats(floats + at, floats + next, 1, kept, HIGH, out);
@@ -254,7 +252,7 @@ static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uin
     join_halves(halves + at, halves + next, stride, kept, count, out);
 }
 
-/* The same of fp32 numbers, rounded. Words are little-endian where there are pairs at all. */
+/* The same for fp32 numbers, which are rounded. Words are little-endian on all processors with pairs. */
 static void round_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                              uint32_t *out) {
   uint64_t stride = m->stride[3];
@@ -269,7 +267,7 @@ static void round_neighbours(const tsr__strided *m, uint64_t row, uint64_t first
   memcpy(out, halves, (count + 1) / 2 * sizeof *out);
 }
 
-/* Numbers of one stored row, neighbours in a word; the last may be alone. */
+/* Load numbers of one stored row, two neighbours per word; the last may be alone. */
 static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                             uint32_t *out) {
   uint64_t stride = m->stride[3];
@@ -287,11 +285,11 @@ static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first,
   if (count % 2) out[pairs] = from[(count - 1) * stride];
 }
 
-/* Where BLOCK lines of BLOCK words begin. */
+/* The start of each of BLOCK lines of BLOCK words. */
 typedef const uint32_t *block_lines[BLOCK];
 
-/* Words of BLOCK lines to BLOCK columns, `width` apart, of which the first `count` are stored. A column may
- * be longer than `width`: the next one covers its end. */
+/* Transpose words of BLOCK lines to BLOCK columns, `width` apart; only the first `count` lines are stored. A column
+ * may be longer than `width`, because the next one overwrites its end. */
 static inline void transpose(block_lines from, size_t count, size_t width, uint32_t *out) {
   lanes x[BLOCK];
 #pragma GCC unroll 16
@@ -305,12 +303,12 @@ static inline void transpose(block_lines from, size_t count, size_t width, uint3
   for (size_t i = 0; i < count; i++) memcpy(out + i * width, &x[i], sizeof x[i]);
 }
 
-/* Words of lines that are stored as rows, where they are stored: fp32, or pairs of bf16. */
+/* Whether the words of lines can be read from the tensor: fp32, or pairs of bf16. */
 static bool has_words(const product *p, const tsr__strided *m) {
   return m->dtype == (p->is_paired ? TSR__DTYPE_BF16 : TSR__DTYPE_F32) && m->stride[3] == 1;
 }
 
-/* `count` of at most BLOCK lines, stored as rows, `depth` numbers each from `k` on. */
+/* Pack `count` lines, at most BLOCK, that are stored as rows: `depth` numbers of each, from `k` on. */
 static void pack_lines(const product *p, const tsr__strided *m, uint64_t line, size_t count,
                        size_t width, uint64_t k, size_t depth, uint32_t *out) {
   static const uint32_t nothing[BLOCK];
@@ -339,9 +337,9 @@ static void pack_lines(const product *p, const tsr__strided *m, uint64_t line, s
   }
 }
 
-/* `count` of a strip's `width` lines, `depth` numbers each from `k` on, one word of each line after
- * another; zeros for the lines that are missing. Lines are stored as rows, or (`is_across`) as columns.
- * Up to BLOCK words after the strip may be overwritten. Returns how many words a line has. */
+/* Pack `count` of a strip's `width` lines, `depth` numbers of each from `k` on, interleaved word by word, with
+ * zeros for missing lines. Lines are stored as rows or, if `is_across`, as columns. Up to BLOCK words after the
+ * strip may be overwritten. Returns the number of words in a line. */
 static size_t pack(const product *p, const tsr__strided *m, bool is_across, uint64_t line,
                    size_t count, size_t width, uint64_t k, size_t depth, uint32_t *out) {
   size_t each = p->is_paired ? 2 : 1, words = (depth + each - 1) / each;
@@ -361,7 +359,7 @@ static size_t pack(const product *p, const tsr__strided *m, bool is_across, uint
   return words;
 }
 
-/* Have the processor fetch what `pack` will read: one of `parts` parts of it. */
+/* Prefetch one of `parts` parts of what `pack` will read. */
 static void fetch(const tsr__strided *m, bool is_across, uint64_t line, size_t count, uint64_t k,
                   size_t depth, size_t part, size_t parts) {
   uint64_t size = tsr__dtype_bytes(m->dtype);
@@ -376,7 +374,7 @@ static void fetch(const tsr__strided *m, bool is_across, uint64_t line, size_t c
 
 /* ---- a panel ---- */
 
-/* Some numbers plus what was summed: `from` NULL is zeros. */
+/* Write numbers plus sums; `from` NULL counts as zeros. */
 static void add_row(const float *from, const float *sums, size_t count, float *to) {
   size_t i = 0;
   for (; i + TSR__LANES <= count; i += TSR__LANES) {
@@ -386,7 +384,7 @@ static void add_row(const float *from, const float *sums, size_t count, float *t
   for (; i < count; i++) to[i] = from ? from[i] + sums[i] : sums[i];
 }
 
-/* Add sums to the result, or to those next to it; the first to what is added, if anything is. */
+/* Add sums to the result, or to the separate sums. The first piece is added to the call's addend, if any. */
 static void add_sums(const panel *n, size_t row, size_t rows, size_t column, size_t columns,
                      bool is_first) {
   float room[WIDE];
@@ -402,7 +400,7 @@ static void add_sums(const panel *n, size_t row, size_t rows, size_t column, siz
   }
 }
 
-/* Have the processor fetch what add_sums will add to. */
+/* Prefetch what add_sums will add to. */
 static void fetch_sums(const panel *n, size_t row, size_t rows, size_t column) {
   for (size_t i = row; i < row + rows; i++) {
     const float *to = n->sums ? n->sums + i * SUM_COLUMNS + column
@@ -416,13 +414,13 @@ static size_t at_most(uint64_t left, size_t most) {
   return left < most ? (size_t)left : most;
 }
 
-/* How far apart rows of floats that lie one after another are, or false. Single rows repeat. */
+/* Get the distance between rows of contiguous floats, or return false. Single rows repeat. */
 static bool has_pitch(const tsr__strided *m, uint64_t *pitch) {
   *pitch = m->dim[0] == 1 && m->dim[1] == 1 ? m->stride[2] : 0;
   return m->dtype == TSR__DTYPE_F32 && m->stride[3] == 1 && m->dim[0] == 1 && m->dim[1] == 1;
 }
 
-/* Where the sums of a tile go straight from registers. False if they must go by way of `t->sums`. */
+/* Find the memory to which a tile's sums go directly from registers. False if they must go through `t->sums`. */
 static bool find_tile(const panel *n, size_t row, size_t column, bool is_first, tile *t) {
   uint64_t r = n->first_row + row, c = n->first_column + column;
   if (n->sums) {
@@ -440,7 +438,7 @@ static bool find_tile(const panel *n, size_t row, size_t column, bool is_first, 
   return true;
 }
 
-/* Some rows of a panel times a packed strip. */
+/* Multiply some rows of a panel by a packed strip. */
 static void multiply_tile(const panel *n, size_t words, size_t row, size_t column, size_t columns,
                           bool is_first) {
   packed *p = n->t;
@@ -456,7 +454,7 @@ static void multiply_tile(const panel *n, size_t words, size_t row, size_t colum
   add_sums(n, row, rows, column, columns, is_first);
 }
 
-/* One piece of the inner dimension. */
+/* Process one piece of the inner dimension. */
 static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
   const product *p = n->p;
   packed *t = n->t;
@@ -476,9 +474,9 @@ static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
   }
 }
 
-/* ---- by a library ---- */
+/* ---- products by a library ---- */
 
-/* Some fp32 numbers in bf16, without gaps, where rows of the packed first operand would be. */
+/* Round some fp32 numbers to bf16, without gaps, in the memory of the packed first operand. */
 static void round_matrix(const panel *n, const float *from, uint64_t pitch, size_t rows,
                          size_t columns, tsr__library_matrix *out) {
   uint16_t *room = (uint16_t *)(void *)n->t->a;
@@ -490,12 +488,12 @@ static void round_matrix(const panel *n, const float *from, uint64_t pitch, size
   out->pitch = columns;
 }
 
-/* Rows and columns of a matrix, for a library. False if its rows are not in one piece each, or not all as far
- * apart. */
+/* Describe rows and columns of a matrix for a library. False if a row is not contiguous, or the rows are not
+ * equally far apart. */
 static bool library_matrix(const panel *n, const tsr__strided *m, bool is_transposed, uint64_t row,
                            size_t rows, uint64_t column, size_t columns, tsr__library_matrix *out) {
   bool is_simple = m->stride[3] == 1 && m->dim[0] == 1 && m->dim[1] == 1;
-  /* The pitch of a single row has no meaning. */
+  /* A single row has no pitch. */
   uint64_t pitch = m->dim[2] == 1 ? m->dim[3] : m->stride[2];
   uint64_t at = m->offset + (is_transposed ? column * pitch + row : row * pitch + column);
   if (!is_simple || pitch < m->dim[3]) return false;
@@ -508,7 +506,7 @@ static bool library_matrix(const panel *n, const tsr__strided *m, bool is_transp
   return true;
 }
 
-/* What is added, to where sums of a panel go, and where that is. */
+/* Copy the addend to the memory for a panel's sums, which is returned. */
 static float *begin_sums(const panel *n, uint64_t *pitch, bool is_first) {
   float *to = n->sums;
   *pitch = SUM_COLUMNS;
@@ -526,9 +524,9 @@ static float *begin_sums(const panel *n, uint64_t *pitch, bool is_first) {
   return to;
 }
 
-/* From `k` on, all of the inner dimension; or one piece, if it is tokens, because sums over tokens have
- * the same order with every library, or if an operand is rounded. Returns how much was done, 0 if the
- * library does not. */
+/* Multiply the rest of the inner dimension from `k` on. If it consists of tokens, or if an operand is rounded,
+ * multiply only one piece, because sums over tokens must have the same order with every library. Returns how much
+ * was done, or 0 if the library cannot do it. */
 static uint64_t multiply_by_library(const panel *n, uint64_t k, bool is_first) {
   const product *p = n->p;
   bool is_across = p->is_transposed[0], is_mixed = n->a.dtype != n->b.dtype;
@@ -548,7 +546,7 @@ static uint64_t multiply_by_library(const panel *n, uint64_t k, bool is_first) {
 
 /* ---- all pieces of a panel ---- */
 
-/* Some of the inner dimension, from `k` on. Returns how much. */
+/* Process some of the inner dimension, from `k` on. Returns how much. */
 static uint64_t multiply_some(const panel *n, uint64_t k, bool is_first) {
   uint64_t done = n->p->library ? multiply_by_library(n, k, is_first) : 0;
   if (done) return done;
@@ -565,7 +563,7 @@ static tsr__strided slice_of(const product *p, tsr__strided v, uint64_t batch, u
   return v;
 }
 
-/* A result of an inner dimension without elements: what is added, or zeros. */
+/* Without elements in the inner dimension, the result is the addend, or zeros. */
 static void multiply_nothing(const panel *n) {
   memset(n->t->sums, 0, sizeof n->t->sums);
   for (size_t i = 0; i < n->rows; i += HIGH)
@@ -594,7 +592,7 @@ static void multiply_panel(panel *n, uint64_t batch, uint64_t head) {
                n->to.stride[3], n->columns, n->sums + i * SUM_COLUMNS);
 }
 
-/* The panel that a task's index stands for. */
+/* Compute the panel with this task index. */
 static void multiply_task(const product *p, size_t index, float *sums) {
   packed t;
   uint64_t across = index % p->panels_across, down = index / p->panels_across % p->panels_down;
@@ -622,11 +620,10 @@ static int multiply_apart(void *context, size_t index, tsr_error *error) {
   return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- calls ---- */
 
-/* Panels are as wide as is good for one thread; where there are several, narrow enough for each to
- * get some. The result does not depend on it; that of a library may, so its panels have one width, for an
- * even number of them. */
+/* Choose the width of panels: the best for one thread, or narrower so that each thread gets some. Results do not
+ * depend on it, except a library's, so with a library the width is that for two threads. */
 static void cut(product *p, struct tsr__thread_pool *pool) {
   uint64_t most = p->is_direct ? PANEL_COLUMNS : SUM_COLUMNS,
            threads = p->library ? 2 : tsr__thread_pool_width(pool);
@@ -641,14 +638,14 @@ static void cut(product *p, struct tsr__thread_pool *pool) {
   p->panels_across = (p->columns + p->panel_columns - 1) / p->panel_columns;
 }
 
-/* Whether an operand is bf16, and the other bf16 or fp32. */
+/* Whether one operand is bf16, and the other bf16 or fp32. */
 static bool is_bf16(const tsr__kernel_args *args) {
   tsr__dtype a = args->reads[0].dtype, b = args->reads[1].dtype;
   return (a == TSR__DTYPE_BF16 && (b == a || b == TSR__DTYPE_F32)) ||
          (b == TSR__DTYPE_BF16 && a == TSR__DTYPE_F32);
 }
 
-/* Whether a library may compute it: one product, of fp32, or of words of bf16. */
+/* Whether a library may compute it: a single product, in fp32 or of pairs of bf16. */
 static bool is_for_library(const product *p, const tsr__kernel_args *args) {
   bool is_fp32 = args->reads[0].dtype == TSR__DTYPE_F32 && args->reads[1].dtype == TSR__DTYPE_F32;
   return args->library && !p->batches && (is_fp32 || p->is_paired);

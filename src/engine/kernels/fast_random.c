@@ -1,5 +1,5 @@
-/* fast_random.c - many random numbers at once: the rounds of random.c on 16 blocks side by side.
- * Compiled for each set of instructions (unit.h). */
+/* fast_random.c - many random numbers at once: the rounds of random.c on 16 blocks side by side. Compiled for each
+ * instruction set (unit.h). */
 #include "kernels/unit_fast.h"
 
 enum { BLOCKS = 16, NUMBERS = 4 * BLOCKS };
@@ -32,7 +32,7 @@ static void draw(uint64_t key, uint64_t block, uint32_t out[NUMBERS]) {
   }
 }
 
-/* A number is its bits times 2^-32, which is exact: so bits are compared, with the chance times 2^32. */
+/* A random number is exactly its bits times 2^-32, so the bits are compared with the chance times 2^32. */
 void unit_keeps(uint64_t key, uint64_t first, size_t count, double chance, float *out) {
   uint64_t least = (uint64_t)ceil(chance * 0x1p32);
   uint32_t bits[NUMBERS];

@@ -1,9 +1,9 @@
-/* fast_rows.c - fast kernels along rows: sums, softmax, norms, rotary positions. Compiled for each set of
- * instructions (unit.h).
+/* fast_rows.c - fast kernels along rows: sums, softmax, norms, rotary positions. Compiled for each instruction set
+ * (unit.h).
  *
- * A row's sum is in lanes within a tile, in double over tiles. A sum over rows goes by pieces of 256
- * rows, each of which begins at zero and is added once, so that micro-batches of 256 tokens give the
- * sum of the whole batch. Rows, or tiles of columns, are split over the threads. */
+ * A row is summed in lanes within a tile, and in double over tiles. Rows are summed in pieces of 256, each of which
+ * starts at zero and is added once, so that micro-batches of 256 tokens give the sum of the whole batch. Rows, or
+ * tiles of columns, are split over the threads. */
 #include "kernels/unit_fast.h"
 #include "kernels/unit_math.h"
 
@@ -12,13 +12,13 @@ enum { PIECE = 256 };
 /* ---- sums ---- */
 
 typedef struct summing {
-  tsr__strided from, to, more; /* more: what is added, if has_more */
+  tsr__strided from, to, more; /* more: the addend, if has_more */
   bool has_more;
-  uint64_t reach[3]; /* rows that one of the result stands for, in each leading dimension */
+  uint64_t reach[3]; /* rows summed into one of the result, in each leading dimension */
   double scale;
 } summing;
 
-/* Where row `index` of those that row `row` of the result stands for begins. */
+/* The start of summand `index` of row `row` of the result. */
 static uint64_t summand_at(const summing *s, uint64_t row, uint64_t index) {
   uint64_t c = row % s->to.dim[2], b = row / s->to.dim[2] % s->to.dim[1];
   uint64_t a = row / s->to.dim[2] / s->to.dim[1];
@@ -26,7 +26,7 @@ static uint64_t summand_at(const summing *s, uint64_t row, uint64_t index) {
   return tsr__strided_at(&s->from, a + index / s->reach[2] / s->reach[1], b + j, c + i, 0);
 }
 
-/* Tiles of columns, of one row of the result after another. */
+/* Sum tiles of columns, numbered row by row of the result. */
 static void sum_columns(void *context, uint64_t first, uint64_t end) {
   const summing *s = context;
   uint64_t tiles = (s->to.dim[3] + UNIT_TILE - 1) / UNIT_TILE;
@@ -53,7 +53,7 @@ static void sum_columns(void *context, uint64_t first, uint64_t end) {
   }
 }
 
-/* Of each of some rows of the result: all elements of all rows that it stands for. */
+/* Sum all elements of all rows that belong to each of these rows of the result. */
 static void sum_rows(void *context, uint64_t first, uint64_t end) {
   const summing *s = context;
   uint64_t rows = s->reach[0] * s->reach[1] * s->reach[2];
@@ -114,7 +114,7 @@ void TSR__UNIT(tsr__fast_mean)(const tsr__kernel_args *args) {
 
 /* ---- softmax ---- */
 
-/* Operands and results of a kernel that goes row by row. */
+/* The operands and results of a row-by-row kernel. */
 typedef struct rows_job {
   tsr__strided a, b, to;
   bool is_log;
@@ -224,7 +224,7 @@ typedef struct norm {
   tsr__strided gradient, x, means, factors, weight, bias, to, more; /* more: added to `to` */
   tsr__kernel_tensor dw, db, more_w, more_b;
   float epsilon;
-  bool has_means, has_bias, has_more; /* an RMS norm has neither means nor a bias */
+  bool has_means, has_bias, has_more; /* an RMS norm has no means and no bias */
 } norm;
 
 static float number_at(const tsr__strided *v, uint64_t at) {
@@ -299,8 +299,7 @@ static float mean_of(const norm *n, uint64_t row) {
   return n->has_means ? number_at(&n->means, tsr__strided_row(&n->means, row)) : 0;
 }
 
-/* dx = factor * (g w - mean of g w - y * mean of g w y), y being x normalised; without the first mean
- * for an RMS norm. */
+/* dx = factor * (g w - mean of g w - y * mean of g w y), with y = x normalised; an RMS norm has no first mean. */
 static void norm_back_rows(void *context, uint64_t first, uint64_t end) {
   const norm *n = context;
   static const float zeros[UNIT_TILE];
@@ -339,7 +338,7 @@ static void norm_back_rows(void *context, uint64_t first, uint64_t end) {
   }
 }
 
-/* Sums of columns begin with what they are added to, or zeros. */
+/* Start sums of columns with the addend, or zeros. */
 static void load_column_sums(const tsr__kernel_tensor *tensor, uint64_t column, size_t count,
                              float *sums) {
   memset(sums, 0, count * sizeof *sums);
@@ -355,7 +354,7 @@ static void store_column_sums(const tsr__kernel_tensor *tensor, uint64_t column,
   unit_store(&to, to.offset + column * to.stride[3], to.stride[3], count, sums);
 }
 
-/* The gradients of weight and bias, for some tiles of columns. */
+/* Compute the gradients of weight and bias for some tiles of columns. */
 static void norm_back_columns(void *context, uint64_t first, uint64_t end) {
   const norm *n = context;
   float g_room[UNIT_TILE], x_room[UNIT_TILE];
@@ -386,7 +385,7 @@ static void norm_back_columns(void *context, uint64_t first, uint64_t end) {
   }
 }
 
-/* The gradients of weight and bias, then that of x; what is added to that may be its memory. */
+/* Compute the gradients of weight and bias, then that of x, whose addend may have the same memory. */
 static void norm_back(norm *n, const tsr__kernel_args *args, const tsr__kernel_tensor *more) {
   uint64_t rows = tsr__strided_rows(&n->x), columns = n->x.dim[3];
   if (n->dw.data || n->db.data)

@@ -1,4 +1,4 @@
-/* fast_table.c - the fast kernels of one set of instructions. Compiled for each (unit.h). */
+/* fast_table.c - the table of fast kernels of one instruction set. Compiled for each (unit.h). */
 #include "kernels/unit_fast.h"
 
 #define FAST(kernel, name) [TSR__KERNEL_##kernel] = TSR__UNIT(tsr__fast_##name)

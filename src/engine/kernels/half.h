@@ -1,5 +1,5 @@
-/* half.h - the two 16-bit types, to and from fp32. Numbers are rounded to the nearest, ties to even;
- * what is too large becomes an infinity, and NaN stays NaN. */
+/* half.h - converts the two 16-bit types to and from fp32. Numbers are rounded to the nearest, ties to even;
+ * numbers that are too large become infinity, and NaN stays NaN. */
 #ifndef TSR_KERNELS_HALF_H
 #define TSR_KERNELS_HALF_H
 
@@ -30,7 +30,7 @@ static inline uint16_t tsr__bf16_of_float(float x) {
 static inline float tsr__f16_to_float(uint16_t half) {
   uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
   if (rest >= 0x7c00) return tsr__float_of_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-  /* As the bits of a float this is 2^-112 of the number, subnormal ones included. */
+  /* These bits, read as a float, are 2^-112 of the number, also if it is subnormal. */
   float x = tsr__float_of_bits(rest << 13) * 0x1p112f;
   return tsr__float_of_bits(sign | tsr__bits_of_float(x));
 }

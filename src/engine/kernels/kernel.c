@@ -6,17 +6,17 @@
 
 #include "kernels/reference.h"
 
-/* Work. */
+/* How work is counted. */
 #define EACH(n)  .work = TSR__WORK_RESULTS, .operations = (n)
 #define READS(n) .work = TSR__WORK_READS, .operations = (n)
 #define PAIRS(n) .work = TSR__WORK_PAIRS, .operations = (n)
 #define PRODUCT  .work = TSR__WORK_PRODUCT, .has_blas = true
 #define MOVES    .work = TSR__WORK_NONE
 
-/* What computes it. */
+/* The reference function. */
 #define RUNS(name) .reference = tsr__reference_##name
 
-/* How many operands and results, and which may share memory. */
+/* The number of operands and results, and which may share memory. */
 #define FROM(least, most) .least_reads = (least), .most_reads = (most)
 #define TO(least, most)   .least_writes = (least), .most_writes = (most)
 #define UNARY             FROM(1, 1), TO(1, 1), .in_place = {1}, .shapes = TSR__SHAPES_EACH
@@ -160,7 +160,7 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_NORM_PART] = {"norm part", RUNS(norm_part), READS(2), FROM(2, 2), TO(1, 1),
                                .in_place = {2}, .scalars = 1},
     [TSR__KERNEL_NORM_END] = {"norm end", RUNS(norm_end), MOVES, FROM(1, 1), TO(1, 1)},
-    /* Not counted: a gradient's division is negligible next to its product. */
+    /* The division is not counted, because it is negligible next to the products. */
     [TSR__KERNEL_UNSCALE] = {"unscale", RUNS(unscale), MOVES, FROM(3, 3), TO(2, 2),
                              .in_place = {1, 3}},
     [TSR__KERNEL_UPDATE_SCALE] = {"update scale", RUNS(update_scale), MOVES, FROM(3, 3), TO(2, 2),

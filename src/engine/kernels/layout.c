@@ -1,8 +1,8 @@
 /* layout.c - see layout.h.
  *
- * Two of these functions compare nested dimensions. A layout is read there as a list of runs, from
- * the innermost outwards: a run is a number of elements at one stride, and neighbouring dimensions
- * nested in each other without a gap belong to the same run.
+ * Two functions compare nested dimensions. They read a layout as a list of runs, from the innermost outwards: a run
+ * is a number of elements at one stride, and neighbouring dimensions that are nested without a gap belong to the
+ * same run.
  *
  *   (2, 3, 4) with strides (12, 4, 1)     one run: 24 elements at stride 1
  *   (2, 3, 4) with strides (24, 8, 1)     two runs: 4 at stride 1, 6 at stride 8 */
@@ -27,7 +27,7 @@ bool tsr__shape_is_same(tsr__shape a, tsr__shape b) {
   return is_same;
 }
 
-/* Without gaps, `order[0]` outermost. Strides of absurd shapes saturate, as their sizes do. */
+/* A layout without gaps, `order[0]` outermost. Strides of absurd shapes saturate, as their sizes do. */
 static tsr__layout packed(tsr__shape shape, const uint32_t *order) {
   tsr__layout layout = {.shape = shape};
   uint64_t stride = 1;
@@ -47,7 +47,8 @@ tsr__layout tsr__layout_like(tsr__layout model) {
   uint32_t order[TSR__SHAPE_RANK] = {0, 1, 2, 3};
   const uint64_t *stride = model.stride;
   assert(model.shape.rank <= TSR__SHAPE_RANK);
-  for (uint32_t i = 1; i < model.shape.rank; i++) /* an insertion sort: equal strides keep order */
+  for (uint32_t i = 1; i < model.shape.rank;
+       i++) /* an insertion sort: equal strides keep their order */
     for (uint32_t j = i; j > 0; j--) {
       uint32_t a = order[j - 1], b = order[j];
       if (model.shape.dim[a] == 1 || model.shape.dim[b] == 1 || stride[a] >= stride[b]) break;
@@ -116,9 +117,9 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
   tsr__layout made = {.shape = shape, .offset = layout.offset};
   runs r = runs_of(layout);
   uint32_t run = 0;
-  uint64_t taken = 1; /* elements of the run that inner dimensions have */
+  uint64_t taken = 1; /* elements of the run that inner dimensions use */
   if (tsr__shape_elements(shape) != tsr__shape_elements(layout.shape)) return false;
-  if (!tsr__shape_elements(shape)) { /* no element is anywhere */
+  if (!tsr__shape_elements(shape)) { /* without elements, every layout fits */
     *out = tsr__layout_dense(shape);
     out->offset = layout.offset;
     return true;
@@ -132,7 +133,7 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
       run++;
       taken = 1;
     }
-    assert(taken); /* there are elements */
+    assert(taken); /* there are elements, so a run was found */
     if (run == r.count || r.size[run] / taken % shape.dim[i]) return false;
     made.stride[i] = times(r.stride[run], taken);
     taken = times(taken, shape.dim[i]);
@@ -211,7 +212,7 @@ bool tsr__layout_unview(tsr__layout view, tsr__layout root, tsr__layout gradient
     if (i == view.shape.rank) return false;
     uint64_t scale = root.stride[j] / view.stride[i], reach = view.shape.dim[i] / scale;
     made.stride[j] = times(gradient.stride[i], scale);
-    while (reach < root.shape.dim[j]) { /* on into the dimension that this one is nested in */
+    while (reach < root.shape.dim[j]) { /* continue into the dimension that this one is nested in */
       uint64_t outer = times(view.stride[i], view.shape.dim[i]);
       uint64_t outer_gradient = times(gradient.stride[i], view.shape.dim[i]);
       uint32_t next = find_dim(&view, outer);

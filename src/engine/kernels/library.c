@@ -33,7 +33,7 @@ enum {
   DNNL_RUNTIME_SEQUENTIAL = 1,
   DNNL_RUNTIME_OPENMP = 2
 };
-/* Of CBLAS. */
+/* Values of CBLAS's enumerations. */
 enum { CBLAS_ROWS = 101, CBLAS_AS_IS = 111, CBLAS_TRANSPOSED = 112 };
 
 enum { DESCRIPTION_BYTES = 8192, SCRATCH_BYTES = 1 << 20, NAME_BYTES = 96 };
@@ -49,7 +49,7 @@ typedef struct dnnl_argument {
   void *memory;
 } dnnl_argument;
 
-/* Of both versions; where they differ, a function has a name for each. */
+/* Functions of both versions; a function that differs has a name for each version. */
 typedef struct dnnl {
   const dnnl_version *(*version)(void);
   int (*engine_create)(void **engine, int kind, size_t index);
@@ -89,13 +89,13 @@ typedef struct dnnl {
                   const void *bias, const void *to, const void *attr);
 } dnnl;
 
-/* What a primitive was compiled for. */
+/* The product that a primitive was compiled for. */
 typedef struct sizes {
   uint64_t rows, columns, depth, pitch[3];
   bool is_transposed[2], is_bf16, adds;
 } sizes;
 
-/* How a tensor is described to oneDNN: in version 2 in `room`, in version 3 elsewhere. */
+/* oneDNN's description of a tensor: stored in `room` for version 2, elsewhere for version 3. */
 typedef struct description {
   _Alignas(16) unsigned char room[DESCRIPTION_BYTES];
   void *object;
@@ -103,9 +103,9 @@ typedef struct description {
 
 typedef struct entry {
   sizes of;
-  void *primitive;     /* NULL: it cannot be computed */
+  void *primitive;     /* NULL if it cannot be computed */
   description *parts;  /* a, b, to */
-  const void *scratch; /* its description, of `primitive_desc` */
+  const void *scratch; /* its description, owned by `primitive_desc` */
   void *primitive_desc;
 } entry;
 
@@ -118,7 +118,7 @@ struct tsr__library {
   dnnl dnnl;
   int major;
   void *engine;
-  tsr__os_mutex mutex; /* guards what follows */
+  tsr__os_mutex mutex; /* guards the fields below */
   entries entries;
   void (*sgemm)(int order, int a_kind, int b_kind, int rows, int columns, int depth, float alpha,
                 const float *a, int a_pitch, const float *b, int b_pitch, float beta, float *to,
@@ -127,7 +127,7 @@ struct tsr__library {
 
 /* ---- oneDNN ---- */
 
-/* Put the address of a function where a pointer to it is: no cast from data to functions. */
+/* Store the address of a function in a pointer to it, which avoids a cast from data to functions. */
 static bool find(void *handle, const char *name, void *pointer) {
   void *found = tsr__os_library_find(handle, name);
   memcpy(pointer, &found, sizeof found);
@@ -206,7 +206,7 @@ static bool describe(const tsr__library *l, uint64_t rows, uint64_t columns, uin
   return l->dnnl.describe_3(&out->object, 2, all, type, strides) == 0;
 }
 
-/* What is computed besides the product: a sum with what is there; and whose memory is used. */
+/* Set what a primitive does besides the product: whether it adds to the result, and which memory it uses. */
 static bool set_attributes(const tsr__library *l, bool adds, void *attr) {
   const dnnl *d = &l->dnnl;
   void *post_ops = NULL;
@@ -231,7 +231,7 @@ static bool describe_product(const tsr__library *l, entry *e, const void *attr) 
   return ok;
 }
 
-/* Compile what computes such products. */
+/* Compile a primitive for such products. */
 static bool compile(const tsr__library *l, entry *e) {
   const dnnl *d = &l->dnnl;
   const sizes *s = &e->of;
@@ -269,7 +269,7 @@ static bool is_same(const sizes *a, const sizes *b) {
          a->is_bf16 == b->is_bf16 && a->adds == b->adds;
 }
 
-/* The entry for such products, which stays. NULL when out of memory. The mutex is locked. */
+/* Find or make the entry for such products, which is kept. NULL when out of memory. The caller holds the mutex. */
 static const entry *entry_of(tsr__library *l, const sizes *s) {
   for (size_t i = 0; i < l->entries.count; i++)
     if (is_same(&l->entries.items[i]->of, s)) return l->entries.items[i];
@@ -285,7 +285,7 @@ static const entry *entry_of(tsr__library *l, const sizes *s) {
 static bool execute(const tsr__library *l, const entry *e, const tsr__library_product *p) {
   const dnnl *d = &l->dnnl;
   _Alignas(64) unsigned char scratch[SCRATCH_BYTES];
-  /* The interface has no pointers to what is only read. */
+  /* The interface has no pointers to const. */
   void *data[4] = {NULL, NULL, p->to, scratch}, *stream = NULL;
   memcpy(&data[0], &p->a.data, sizeof data[0]);
   memcpy(&data[1], &p->b.data, sizeof data[1]);

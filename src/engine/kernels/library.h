@@ -29,32 +29,31 @@ typedef struct tsr__library tsr__library;
  * installed, lacks what is needed, or, as OpenBLAS does, takes the processor for another one than it is; or
  * with TSR_ERROR_MEMORY. */
 int tsr__library_open(tsr__library_kind kind, tsr__library **out, tsr_error *error);
-/* NULL is fine. No thread may use it. */
+/* Accepts NULL. No thread may be using the library. */
 void tsr__library_free(tsr__library *library);
-/* With its version: "oneDNN 2.6.3". Lives as long as the library. */
+/* The name with the version: "oneDNN 2.6.3". Lives as long as the library. */
 const char *tsr__library_name(const tsr__library *library);
 tsr__library_kind tsr__library_kind_of(const tsr__library *library);
 
-/* A matrix: rows of numbers one after another, `pitch` numbers apart. */
+/* A matrix: rows of contiguous numbers, `pitch` numbers apart. */
 typedef struct tsr__library_matrix {
   const void *data;
   uint64_t pitch;
-  bool is_transposed; /* stored with its rows as columns */
+  bool is_transposed; /* stored with rows and columns swapped */
 } tsr__library_matrix;
 
-/* a (rows, depth) times b (depth, columns), all at least 1. */
+/* a (rows, depth) times b (depth, columns); all sizes are at least 1. */
 typedef struct tsr__library_product {
   uint64_t rows, columns, depth;
   tsr__library_matrix a, b;
-  bool is_bf16; /* a and b; else fp32 */
-  bool adds;    /* to what is there */
+  bool is_bf16; /* for a and b; else fp32 */
+  bool adds;    /* adds to the result's memory */
   float *to;
   uint64_t to_pitch;
 } tsr__library_product;
 
-/* Compute, in the calling thread; any number of threads may call. False if the library does not compute such
- * a product, which depends on the numbers and flags of `product` alone, unless memory has run out: then
- * nothing was written. */
+/* Compute in the calling thread. Thread-safe. False, with nothing written, if the library does not compute such a
+ * product, which depends only on the numbers and flags of `product`, or when out of memory. */
 bool tsr__library_multiply(tsr__library *library, const tsr__library_product *product);
 
 #endif

@@ -1,5 +1,4 @@
-/* random.c - see random.h. A block is four numbers: the counter (block, 0), encrypted under the
- * key. */
+/* random.c - see random.h. A block is four numbers: the counter (block, 0), encrypted with the key. */
 #include "kernels/random.h"
 
 #include <assert.h>
@@ -45,7 +44,7 @@ void tsr__random_uniform(uint64_t key, uint64_t first, size_t count, double *out
   }
 }
 
-/* Box and Muller, with the cosine alone: a block of four serves two numbers. */
+/* Box-Muller, with the cosine only: a block of four makes two numbers. */
 void tsr__random_normal(uint64_t key, uint64_t first, size_t count, double *out) {
   const double turn = 6.283185307179586476925;
   uint32_t block[4] = {0};

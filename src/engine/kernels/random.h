@@ -1,7 +1,7 @@
 /* random.h - random numbers without a state: the n-th number of a key is a function of both.
  *
- * Philox4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3;
- * SC11). A dropout mask can therefore be made again, in any order and by any number of threads. */
+ * Philox4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; SC11). So a
+ * dropout mask can be made again, in any order and by any number of threads. */
 #ifndef TSR_KERNELS_RANDOM_H
 #define TSR_KERNELS_RANDOM_H
 
@@ -12,10 +12,9 @@
 void tsr__random_block(uint64_t key, uint64_t block, uint32_t out[4]);
 /* Numbers `first` to `first` + `count` - 1 of a key, as multiples of 2^-32 in [0, 1). */
 void tsr__random_uniform(uint64_t key, uint64_t first, size_t count, double *out);
-/* The same numbers of another use of them: normally distributed. Each takes two of the key's. */
+/* The same for normally distributed numbers. Each uses two numbers of the key. */
 void tsr__random_normal(uint64_t key, uint64_t first, size_t count, double *out);
-/* The key of something within what `key` stands for: of a step within a run, of a draw within a
- * step. */
+/* The key of a part of what `key` is for: of a step within a run, of a draw within a step. */
 uint64_t tsr__random_key(uint64_t key, uint64_t part);
 
 #endif

@@ -1,19 +1,19 @@
 /* ref_attention.c - reference kernels of attention.
  *
- * With s = scale * q k' + what is added, p = softmax of s over the columns that a row sees, and keep =
- * 0 or 1 / (1 - dropout) for each pair:
+ * Let s = scale * q k' + bias, p = softmax of s over the columns that a row sees, and keep = 0 or 1 / (1 - dropout)
+ * for each pair:
  *
- *   forward    out = (p keep) v          lse = the log-sum-exp of s, from which p comes again
+ *   forward    out = (p keep) v          lse = the log-sum-exp of s, from which backward recomputes p
  *   backward   delta = sum of gradient * out, for each row
  *              ds = p (keep (gradient v') - delta)
  *              dq = scale ds k           dk = scale ds' q          dv = (p keep)' gradient
  *
- * No matrix of pairs is ever in memory: a row's pairs go through a tile on the stack, and are computed
- * again when they are needed again. Backward goes over rows for dq and over columns for dk and dv,
- * so that each result is one sum in a fixed order.
+ * No matrix of pairs is ever in memory: a row's pairs are computed in a tile on the stack, again each time they are
+ * needed. Backward iterates over rows for dq and over columns for dk and dv, so that each result is one sum in a
+ * fixed order.
  *
- * Row i sees columns up to i; with a window, those above i - window; without causality, all. Pairs of
- * dropout are numbered in the order (batch, heads, rows, columns). */
+ * Row i sees columns up to i; with a window, those above i - window; without causality, all. Pairs of dropout are
+ * numbered in the order (batch, heads, rows, columns). */
 #include <assert.h>
 #include <math.h>
 
@@ -25,10 +25,10 @@ typedef struct attention {
   bool has_bias, is_causal;
   double scale, dropout;
   uint64_t window, key; /* key: of dropout */
-  uint64_t first_row;   /* what row 0 is to causality */
+  uint64_t first_row;   /* the position of row 0 for causality */
 } attention;
 
-/* For backward, of each row: the gradient, the log-sum-exp, and delta. */
+/* The operands of backward, for each row: the gradient, the log-sum-exp, and delta. */
 typedef struct gradient {
   tsr__strided result, lse, out, sums;
   bool has_sums;
@@ -53,7 +53,7 @@ static uint64_t kv_head(const attention *a, uint64_t head) {
   return head / (a->q.dim[1] / a->k.dim[1]);
 }
 
-/* Products of one row with `count` rows of another matrix, from `first` on. */
+/* Dot products of one row with `count` rows of another matrix, from `first` on. */
 static void dots(const tsr__strided *x, uint64_t x_at, const tsr__strided *y, uint64_t y_at,
                  uint64_t first, size_t count, double *out) {
   double left[TSR__TILE], right[TSR__TILE];
@@ -80,7 +80,7 @@ static void scores_of(const attention *a, uint64_t b, uint64_t h, uint64_t i, ui
   for (size_t j = 0; j < count; j++) out[j] = out[j] * a->scale + (a->has_bias ? bias[j] : 0);
 }
 
-/* What is kept of some pairs of row `i`: 0 or 1 / (1 - dropout). */
+/* The dropout factors of some pairs of row `i`: 0 or 1 / (1 - dropout). */
 static void keeps_of(const attention *a, uint64_t b, uint64_t h, uint64_t i, uint64_t first,
                      size_t count, double *out) {
   uint64_t row = (b * a->q.dim[1] + h) * a->q.dim[2] + i;
@@ -93,15 +93,14 @@ static void keeps_of(const attention *a, uint64_t b, uint64_t h, uint64_t i, uin
   for (size_t j = 0; j < count; j++) out[j] = out[j] >= a->dropout ? 1 / (1 - a->dropout) : 0;
 }
 
-/* For each tile of columns `from` a range. */
+/* Iterate over tiles of columns in a range. */
 #define EACH_COLUMN_TILE(column, count, from)                                             \
   for (uint64_t column = (from).first, count = tsr__tile_size((from).end - (from).first); \
        column < (from).end; column += count, count = tsr__tile_size((from).end - column))
 
 /* ---- forward ---- */
 
-/* The log-sum-exp of a row's scores; infinite for a row that sees nothing, so that all its weights
- * are 0. */
+/* The log-sum-exp of a row's scores; infinite for a row that sees nothing, so that all its weights become 0. */
 static double log_sum_of(const attention *a, uint64_t b, uint64_t h, uint64_t i) {
   double numbers[TSR__TILE], largest = -INFINITY, sum = 0;
   range seen = seen_by(a, i);
@@ -146,7 +145,7 @@ static attention attention_of(const tsr__kernel_args *args) {
                      .key = args->key};
 }
 
-/* What is added to scores, for all batches, heads and rows; its rows may be longer. */
+/* Set what is added to scores, for all batches, heads and rows; its rows may be longer than necessary. */
 static void add_bias(attention *a, const tsr__kernel_tensor *bias) {
   if (!bias->data) return;
   tsr__strided model = a->q;
@@ -160,7 +159,7 @@ tsr__strided tsr__strided_by_head(const tsr__kernel_tensor *tensor, uint64_t hea
   return tsr__strided_with(tensor, tsr__layout_heads(tensor->layout, heads));
 }
 
-/* Results and, if they are wanted, log-sum-exps in rows that may be longer than there are: the rest is infinite. */
+/* Compute results and, if requested, log-sum-exps; the rest of a longer row of these is infinite. */
 static void attend(const attention *a, const tsr__kernel_args *args) {
   bool has_lse = args->writes[1].data != NULL;
   tsr__strided to = tsr__strided_by_head(&args->writes[0], a->q.dim[1]), lse = {.data = NULL};
@@ -215,7 +214,7 @@ static double delta_of(const gradient *g, uint64_t b, uint64_t h, uint64_t i) {
   return sum;
 }
 
-/* Of some pairs of row `i`: ds, and p keep. */
+/* For some pairs of row `i`: ds, and p keep. */
 static void pairs_of(const attention *a, const gradient *g, const uint64_t at[3], uint64_t first,
                      size_t count, double *ds, double *weights) {
   double keeps[TSR__TILE],
@@ -258,7 +257,7 @@ static void queries_back(const attention *a, const gradient *g, const tsr__strid
   }
 }
 
-/* One key's gradient, or one value's: from all rows of all heads that share it. */
+/* Compute the gradient of one key or value, from all rows of all heads that share it. */
 static void column_back(const attention *a, const gradient *g, const tsr__strided *to, uint64_t b,
                         uint64_t h, uint64_t j, bool is_value) {
   uint64_t each = a->q.dim[1] / a->k.dim[1];
@@ -317,9 +316,9 @@ void tsr__reference_flash_backward(const tsr__kernel_args *args) {
   attend_back(&a, &g, args);
 }
 
-/* ---- chunked: some rows at a time, whose products with keys and values others compute ---- */
+/* ---- chunked: some rows at a time; other kernels compute the products with keys and values ---- */
 
-/* Causality and dropout of chunks: `q` and `k` have sizes, and perhaps data. */
+/* Causality and dropout of a chunk: `q` and `k` have sizes, and possibly data. */
 static attention chunk_of(const tsr__kernel_args *args, const tsr__strided *scores,
                           uint32_t first_row, uint32_t dropout, uint32_t window) {
   attention a = {.is_causal = true, .key = args->key, .scale = args->scalars[0]};
@@ -348,7 +347,7 @@ static double scaled_log_sum(const attention *a, const tsr__strided *scores, uin
   return largest + log(sum);
 }
 
-/* Numbers of what a row sees; zeros for the rest. */
+/* Set numbers to zero except those that a row sees. */
 static void hide(range seen, uint64_t first, size_t count, double *numbers) {
   for (size_t j = 0; j < count; j++)
     if (first + j < seen.first || first + j >= seen.end) numbers[j] = 0;

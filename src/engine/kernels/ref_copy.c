@@ -1,8 +1,8 @@
 /* ref_copy.c - reference kernels that copy elements, or write constants.
  *
- * Shapes of a copy's operand and result may differ as long as they have equally many elements, which
- * go in the order of the shapes. Integers pass through doubles, which have room for 53 bits; token
- * ids, positions and counts need fewer. */
+ * The shapes of a copy's operand and result may differ if they have equally many elements, which are copied in the
+ * order of the shapes. Integers are converted to doubles and back; these hold 53 bits, more than token ids,
+ * positions and counts need. */
 #include <assert.h>
 
 #include "kernels/reference.h"
@@ -13,7 +13,7 @@ typedef struct cursor {
   uint64_t row, column;
 } cursor;
 
-/* How many elements are left in the cursor's row, at most `most`. */
+/* The number of elements left in the cursor's row, at most `most`. */
 static size_t left_in_row(const cursor *c, size_t most) {
   uint64_t left = c->view.dim[3] - c->column;
   return left < most ? (size_t)left : most;
@@ -63,7 +63,7 @@ static void fill(tsr__strided to, double number) {
   TSR__EACH_TILE(first, count, tsr__strided_elements(&to)) give(&target, count, numbers);
 }
 
-/* `count` from `first` on along a dimension of four. */
+/* `count` elements from `first` on along one of four dimensions. */
 static tsr__strided part(tsr__strided v, uint32_t dim, uint64_t first, uint64_t count) {
   assert(first <= v.dim[dim] && count <= v.dim[dim] - first);
   v.offset += first * v.stride[dim];

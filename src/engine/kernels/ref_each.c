@@ -1,9 +1,9 @@
-/* ref_each.c - reference kernels that go element by element.
+/* ref_each.c - reference kernels that work element by element.
  *
- * A kernel is an expression of a, b and c, its operands' elements, of s, its numbers, and of
- * `number`, the one that it may take in addition. Operands are repeated to the result's shape; then
- * neighbouring dimensions that are nested without gaps in all of them become one, so that most calls
- * are one long row. Rows go through tiles: operands in, expression, results out. */
+ * A kernel is an expression of a, b and c, its operands' elements, of s, its numbers, and of `number`, its optional
+ * additional one. Operands are repeated to the result's shape. Then neighbouring dimensions that are nested without
+ * gaps in all of them are joined, so that most calls have one long row. Rows are processed in tiles: load operands,
+ * compute, store results. */
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
@@ -13,17 +13,17 @@
 
 enum { OPERANDS = 3, RESULTS = 2 };
 
-/* A tile under way. */
+/* The tile being processed. */
 typedef struct tile {
   const tsr__kernel_args *args;
   size_t count;
-  uint64_t first; /* of its elements, among all in the order of the result's shape */
+  uint64_t first; /* the index of its first element, in the order of the result's shape */
   double in[OPERANDS][TSR__TILE], out[RESULTS][TSR__TILE];
-  double number; /* the one after those that stand for missing operands; 1 if it is not given */
+  double number; /* the number after those for absent operands; 1 if not given */
 } tile;
 
 typedef struct job {
-  tsr__strided views[OPERANDS + RESULTS]; /* of operands, then of results; no data: absent */
+  tsr__strided views[OPERANDS + RESULTS]; /* of operands, then of results; data NULL if absent */
   bool is_there[OPERANDS + RESULTS];
 } job;
 
@@ -41,7 +41,7 @@ static void fill(double *numbers, double number) {
   for (size_t i = 0; i < TSR__TILE; i++) numbers[i] = number;
 }
 
-/* Numbers stand for the operands that are missing among the first `operands`. */
+/* Fill those of the first `operands` operands that are absent with the call's numbers. */
 static void fill_missing(tile *t, const job *j, uint32_t operands) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < operands; i++)
@@ -95,14 +95,14 @@ static double sigmoid(double x) {
   return 1 / (1 + exp(-x));
 }
 
-/* The power that programs use: 2 and 3 are products, as in PyTorch. */
+/* Powers of 2 and 3 are products, as in PyTorch. */
 static double power(double x, double exponent) {
   return exponent == 2 ? x * x : exponent == 3 ? x * x * x : pow(x, exponent);
 }
 
-static const double root_half = 0.70710678118654752440;  /* the root of 1 / 2 */
-static const double root_2_pi = 0.79788456080286535588;  /* the root of 2 / pi */
-static const double root_1_2pi = 0.39894228040143267794; /* the root of 1 / (2 pi) */
+static const double root_half = 0.70710678118654752440;  /* square root of 1 / 2 */
+static const double root_2_pi = 0.79788456080286535588;  /* square root of 2 / pi */
+static const double root_1_2pi = 0.39894228040143267794; /* 1 / square root of 2 pi */
 
 static double gelu(double x, double is_tanh) {
   if (is_tanh == 0) return 0.5 * x * (1 + erf(x * root_half));

@@ -1,7 +1,7 @@
 /* ref_loss.c - reference kernels of losses and embeddings.
  *
- * Labels and token ids are integers of any shape, taken in its order. An id beyond the table is a
- * fault of the caller, who checks what comes from a file. */
+ * Labels and token ids are integers of any shape, used in its order. The caller must check that ids from a file are
+ * within the table. */
 #include <assert.h>
 #include <math.h>
 
@@ -21,7 +21,7 @@ static uint64_t count_labels(const tsr__strided *labels, double ignored) {
   return count;
 }
 
-/* Where the label's number is, in row `row` of numbers for each of the classes. */
+/* The index of the label's number in row `row` of a number for each class. */
 static uint64_t class_at(const tsr__strided *v, uint64_t row, int64_t label) {
   assert(label >= 0 && (uint64_t)label < v->dim[3]);
   return tsr__strided_row(v, row) + (uint64_t)label * v->stride[3];
@@ -146,7 +146,7 @@ static bool occurs_before(const tsr__strided *ids, uint64_t end, int64_t id) {
   return false;
 }
 
-/* To a row of the table the gradients of all its occurrences are added, when it occurs first. */
+/* At its first occurrence, an id's row of the table gets the sum of the gradients of all occurrences. */
 static void add_occurrences(const tsr__kernel_args *args) {
   tsr__strided gradient = tsr__strided_of(&args->reads[0]), ids = tsr__strided_of(&args->reads[1]);
   tsr__strided to = tsr__strided_of(&args->writes[0]);

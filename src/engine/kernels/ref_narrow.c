@@ -1,9 +1,9 @@
 /* ref_narrow.c - reference kernels to and from 8 bits.
  *
- * A row, the last dimension, has a scale: its largest absolute number divided by 127. A code is the number divided by that,
- * rounded to the nearest integer (ties to even), so a number comes back with an error of at most half a scale, 1/254 of the
- * row's largest. A row with a number that is not finite comes back as NaN, all of it, so that a run which
- * diverges is seen to. */
+ * A row, the last dimension, has a scale: its largest absolute number divided by 127. A code is a number divided by
+ * the scale, rounded to the nearest integer (ties to even). So a restored number differs by at most half a scale,
+ * 1/254 of the row's largest. If a number is not finite, its whole row is restored as NaN, so that a diverging run
+ * is noticed. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 enum { SCALE_BYTES = sizeof(float) };
 static const float largest_code = 127;
 
-/* Where a row's codes begin; its scale is after them. */
+/* The start of a row's codes, which its scale follows. */
 static int8_t *codes_of(const tsr__kernel_tensor *tensor, uint64_t row, uint64_t columns) {
   assert(tensor->dtype == TSR__DTYPE_I8 && tsr__layout_is_dense(tensor->layout));
   assert(tsr__shape_from_end(tensor->layout.shape, 0) == columns + SCALE_BYTES);
@@ -39,7 +39,7 @@ void tsr__reference_quantise(const tsr__kernel_args *args) {
     uint64_t at = tsr__strided_row(&from, row);
     float scale = scale_of_row(&from, at);
     float factor =
-        scale > 0 ? 1 / scale : 0; /* 0 for NaN, too, and for what is too small to divide by */
+        scale > 0 ? 1 / scale : 0; /* 0 also for NaN, and if scale is too small to divide by */
     int8_t *codes = codes_of(&args->writes[0], row, columns);
     double numbers[TSR__TILE];
     if (!isfinite(factor)) factor = 0;

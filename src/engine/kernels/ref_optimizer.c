@@ -4,7 +4,7 @@
 
 #include "kernels/reference.h"
 
-/* torch/optim's fused AdamW: the step counts first, then each element is updated. */
+/* torch/optim's fused AdamW: increments the step, then updates each element. */
 void tsr__reference_fused_adamw(const tsr__kernel_args *args) {
   tsr__strided p = tsr__strided_of(&args->reads[0]), g = tsr__strided_of(&args->reads[1]);
   tsr__strided m = tsr__strided_of(&args->reads[2]), v = tsr__strided_of(&args->reads[3]);
@@ -36,7 +36,7 @@ void tsr__reference_fused_adamw(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[3], step);
 }
 
-/* The same; the caller counts steps, and has the numbers that depend on them. */
+/* The same, but the caller counts steps, and passes the numbers that depend on them. */
 void tsr__reference_adamw(const tsr__kernel_args *args) {
   tsr__strided from[4], to[3];
   double n[4][TSR__TILE];
@@ -96,7 +96,7 @@ void tsr__reference_unscale(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[1], overflowed);
 }
 
-/* As a GradScaler has it: doubled after a number of good steps in a row, halved after an overflow
+/* Update a GradScaler: the scale doubles after a number of good steps in a row, and halves after an overflow
  * (aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel). */
 void tsr__reference_update_scale(const tsr__kernel_args *args) {
   const double interval = args->scalars[0];

@@ -1,7 +1,7 @@
 /* ref_product.c - reference kernels of matrix products.
  *
- * Blocks of both operands are packed as doubles, rows of the first and columns of the second, and a
- * block of sums stays in the processor's nearest memory while the inner dimension goes by:
+ * Blocks of both operands are packed as doubles, rows of the first and columns of the second, and a block of sums
+ * stays in the processor's nearest cache during the loop over the inner dimension:
  *
  *              k ─►            columns ─►             columns ─►
  *   rows  ┌────┬────┐     k ┌────┬────┐      rows  ┌────┬────┐
@@ -34,7 +34,8 @@ static matrix matrix_of(tsr__strided view, bool is_transposed) {
                   .is_transposed = is_transposed};
 }
 
-/* Element (row, column) and those right of it, as the product uses them; zeros beyond the end. */
+/* Load element (row, column) of the matrix, as the product uses it, and those to its right; zeros beyond the
+ * end. */
 static void load_right(const matrix *m, uint64_t row, uint64_t column, size_t count, size_t room,
                        double *out) {
   if (!m->is_transposed) {
@@ -51,7 +52,7 @@ static size_t at_most(uint64_t left, size_t most) {
   return left < most ? (size_t)left : most;
 }
 
-/* A block of the first operand: `rows` by `depth`. One that is transposed is read along its rows. */
+/* Pack a block of the first operand, `rows` by `depth`. A transposed operand is read along its stored rows. */
 static void pack_a(const matrix *a, uint64_t row, size_t rows, uint64_t k, size_t depth, block *t) {
   double column[ROWS];
   memset(t->a, 0, sizeof t->a);
@@ -103,7 +104,7 @@ static void add_product(const matrix *a, const matrix *b, uint64_t row, size_t r
   }
 }
 
-/* Write a block of sums, with what is added to it. */
+/* Write a block of sums plus the addend, if any. */
 static void store_block(const block *t, const tsr__strided *to, const tsr__strided *more,
                         uint64_t row, size_t rows, uint64_t column, size_t columns) {
   double numbers[COLUMNS];
@@ -136,7 +137,7 @@ void tsr__reference_product(const tsr__kernel_args *args) {
 
 /* ---- batches ---- */
 
-/* The matrix of one of the batch and head. */
+/* The matrix of one batch and head. */
 static tsr__strided slice_of(tsr__strided v, uint64_t batch, uint64_t head) {
   assert(batch < v.dim[0] && head < v.dim[1]);
   v.offset += batch * v.stride[0] + head * v.stride[1];
@@ -150,7 +151,7 @@ typedef struct batches {
   const bool *is_transposed;
 } batches;
 
-/* The result of one batch and head: a sum over those of the first operand's heads that share it. */
+/* Compute the result of one batch and head: a sum over the first operand's heads that share it. */
 static void multiply_one(const batches *s, uint64_t batch, uint64_t head, block *t) {
   tsr__strided to = slice_of(s->to, batch, head);
   tsr__strided more = s->has_more ? slice_of(s->more, batch, head) : to;

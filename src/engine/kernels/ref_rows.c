@@ -1,7 +1,7 @@
 /* ref_rows.c - reference kernels along rows: sums, softmax, norms, rotary positions.
  *
- * A row is the last dimension. It is read as often as a formula needs it, a tile at a time, and
- * written in the last pass, so that a result may be its operand. */
+ * A row is the last dimension. It is read as often as the formula requires, a tile at a time, and written in the
+ * last pass, so that a result may overwrite its operand. */
 #include <assert.h>
 #include <math.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- sums ---- */
 
-/* Elements of `from` that one of `to` stands for, in each leading dimension. */
+/* The number of elements of `from` for each element of `to`, in each leading dimension. */
 static void find_reach(const tsr__strided *from, const tsr__strided *to, uint64_t reach[3]) {
   for (uint32_t i = 0; i < 3; i++) {
     assert(to->dim[i] == from->dim[i] || to->dim[i] == 1);
@@ -17,7 +17,7 @@ static void find_reach(const tsr__strided *from, const tsr__strided *to, uint64_
   }
 }
 
-/* Add up the rows that row (a, b, c) of the result stands for, from `column` on. */
+/* Add up the rows that belong to row (a, b, c) of the result, from `column` on. */
 static void add_rows(const tsr__strided *from, const uint64_t at[3], const uint64_t reach[3],
                      uint64_t column, size_t count, double *sums) {
   double numbers[TSR__TILE];
@@ -224,13 +224,13 @@ void tsr__reference_layer_norm(const tsr__kernel_args *args) {
   }
 }
 
-/* What backward reads; an RMS norm has no means. */
+/* The operands of backward; an RMS norm has no means. */
 typedef struct norm {
   tsr__strided gradient, x, means, factors, weight;
   bool has_means;
 } norm;
 
-/* A tile of a row: its gradient, and x normalised. */
+/* Load a tile of a row: its gradient, and x normalised. */
 static void load_norm(const norm *n, uint64_t row, uint64_t column, size_t count, double *g,
                       double *y) {
   double mean = 0;
@@ -241,7 +241,7 @@ static void load_norm(const norm *n, uint64_t row, uint64_t column, size_t count
   for (size_t i = 0; i < count; i++) y[i] = (y[i] - mean) * factor;
 }
 
-/* A tensor that is added to a result, or (no data) nothing. */
+/* Load the addend of a result, or zeros if it has no data. */
 static void load_more(const tsr__kernel_tensor *more, uint64_t row, uint64_t column, size_t count,
                       double *out) {
   for (size_t i = 0; i < count; i++) out[i] = 0;
@@ -250,8 +250,7 @@ static void load_more(const tsr__kernel_tensor *more, uint64_t row, uint64_t col
   tsr__strided_load_row(&v, tsr__strided_row(&v, row), column, count, out);
 }
 
-/* dx = factor * (g w - mean of g w - y * mean of g w y), y being x normalised; without the first mean
- * for an RMS norm. */
+/* dx = factor * (g w - mean of g w - y * mean of g w y), with y = x normalised; an RMS norm has no first mean. */
 static void norm_of_x(const norm *n, const tsr__strided *to, const tsr__kernel_tensor *more) {
   double g[TSR__TILE], y[TSR__TILE], w[TSR__TILE], own[TSR__TILE], width = (double)to->dim[3];
   for (uint64_t row = 0; row < tsr__strided_rows(to); row++) {
@@ -277,7 +276,7 @@ static void norm_of_x(const norm *n, const tsr__strided *to, const tsr__kernel_t
   }
 }
 
-/* The gradients of weight and bias, summed over rows and added to `more`; either may be absent. */
+/* Compute the gradients of weight and bias, summed over rows and added to `more`; either may be absent. */
 static void norm_of_parameters(const norm *n, const tsr__kernel_tensor *weight,
                                const tsr__kernel_tensor *bias,
                                const tsr__kernel_tensor *more_weight,
@@ -307,7 +306,7 @@ void tsr__reference_layer_norm_backward(const tsr__kernel_args *args) {
   const norm n = {tsr__strided_of(&args->reads[0]), tsr__strided_of(&args->reads[1]),
                   tsr__strided_of(&args->reads[2]), tsr__strided_of(&args->reads[3]),
                   tsr__strided_of(&args->reads[4]), true};
-  /* What is added may be the result, so it is read before that is written. */
+  /* The addend may be the result, so it is read before the result is written. */
   if (args->writes[1].data || args->writes[2].data)
     norm_of_parameters(&n, &args->writes[1], &args->writes[2], &args->reads[6], &args->reads[7]);
   if (args->writes[0].data) {
@@ -356,7 +355,7 @@ void tsr__reference_rms_norm_backward(const tsr__kernel_args *args) {
 
 /* ---- rotary positions ---- */
 
-/* (x, y) becomes (x cos - y sin, y cos + x sin), x and y being the halves of a row. */
+/* (x, y) becomes (x cos - y sin, y cos + x sin), where x and y are the halves of a row. */
 static void rotate(const tsr__kernel_args *args, uint32_t which) {
   tsr__strided from = tsr__strided_of(&args->reads[which]);
   tsr__strided to = tsr__strided_of(&args->writes[which]);

@@ -1,4 +1,4 @@
-/* ref_view.c - elements of any type and layout as doubles. See reference.h. */
+/* ref_view.c - reads and writes elements of any type and layout as doubles. See reference.h. */
 #include <assert.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ tsr__strided tsr__strided_repeated(const tsr__kernel_tensor *tensor, const tsr__
   return v;
 }
 
-/* Make one dimension of `outer` and the next, if all views allow it. */
+/* Join dimension `outer` and the next, if all views allow it. */
 static void join(tsr__strided *views, const bool *is_there, uint32_t count, uint32_t outer) {
   const tsr__strided *model = views;
   while (!is_there[model - views]) model++;
@@ -59,9 +59,9 @@ void tsr__strided_join(tsr__strided *views, const bool *is_there, uint32_t count
     for (uint32_t outer = 3; outer-- > 0;) join(views, is_there, count, outer);
 }
 
-/* ---- numbers in and out ---- */
+/* ---- loading and storing numbers ---- */
 
-/* A type's case: its elements, one after another or apart. */
+/* The case of a type, for contiguous elements and for others. */
 #define CASE(name, type, convert)                                            \
   case name: {                                                               \
     const type *from = (const type *)v->data + at;                           \

@@ -1,13 +1,12 @@
-/* reference.h - the reference kernels: plain C, one function for each row of kernel.h, for all types
- * and layouts.
+/* reference.h - the reference kernels: plain C, one function for each row of kernel.h, for all types and layouts.
  *
- * They are what other kernels are compared with. All numbers are read as doubles, computed with as
- * doubles, and rounded once, to the type of the result: so a kernel has one code path for fp32, both
- * 16-bit types and fp64, and fp64 operands give gradients that central differences confirm. Sums are
- * in the order of the elements. Nothing is allocated: rows go through tiles on the stack.
+ * Other kernels are compared with them. All numbers are read and computed as doubles, and rounded once, to the type
+ * of the result. So a kernel has one code path for fp32, both 16-bit types and fp64, and gradients of fp64 operands
+ * can be checked with central differences. Sums are in the order of the elements. Nothing is allocated: rows are
+ * processed in tiles on the stack.
  *
- * The first half of this header is how the files ref_*.c get at elements; the second half is the
- * functions, which kernel.c puts into the rows. */
+ * The first half of this header contains how ref_*.c access elements; the second half declares the functions, which
+ * kernel.c puts into the rows. */
 #ifndef TSR_KERNELS_REFERENCE_H
 #define TSR_KERNELS_REFERENCE_H
 
@@ -18,10 +17,10 @@
 
 /* ---- elements ---- */
 
-/* Numbers that go through the stack at a time. */
+/* The numbers in a tile on the stack. */
 enum { TSR__TILE = 256 };
 
-/* A tensor with four dimensions, missing ones in front. */
+/* A tensor with four dimensions; missing leading ones are 1. */
 typedef struct tsr__strided {
   void *data;
   tsr__dtype dtype;
@@ -29,21 +28,21 @@ typedef struct tsr__strided {
 } tsr__strided;
 
 tsr__strided tsr__strided_of(const tsr__kernel_tensor *tensor);
-/* With another layout of the same storage. */
+/* A view with another layout of the same storage. */
 tsr__strided tsr__strided_with(const tsr__kernel_tensor *tensor, tsr__layout layout);
-/* Repeated to the dimensions of `model` by NumPy's rule. */
+/* A view repeated to the dimensions of `model` by NumPy's rule. */
 tsr__strided tsr__strided_repeated(const tsr__kernel_tensor *tensor, const tsr__strided *model);
 
-/* Make one dimension of neighbouring ones that are nested without gaps in all of `count` views of the
- * same dimensions; those that are absent are left alone. At least one is present. */
+/* Join neighbouring dimensions that are nested without gaps in all of `count` views with the same dimensions.
+ * Absent views are ignored; at least one is present. */
 void tsr__strided_join(tsr__strided *views, const bool *is_there, uint32_t count);
 
-/* Where an element is in the storage. */
+/* The index of an element in the storage. */
 static inline uint64_t tsr__strided_at(const tsr__strided *v, uint64_t a, uint64_t b, uint64_t c,
                                        uint64_t d) {
   return v->offset + a * v->stride[0] + b * v->stride[1] + c * v->stride[2] + d * v->stride[3];
 }
-/* Where row `row` of all leading dimensions begins. */
+/* The index of the first element of row `row` of all leading dimensions. */
 static inline uint64_t tsr__strided_row(const tsr__strided *v, uint64_t row) {
   assert(v->dim[1] && v->dim[2]);
   uint64_t c = row % v->dim[2], b = row / v->dim[2];
@@ -56,14 +55,14 @@ static inline uint64_t tsr__strided_elements(const tsr__strided *v) {
   return tsr__strided_rows(v) * v->dim[3];
 }
 
-/* `count` numbers from element `at` of the storage on, `stride` apart. */
+/* Load `count` numbers from element `at` of the storage on, `stride` apart. */
 void tsr__strided_load(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
                        double *out);
 void tsr__strided_store(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
                         const double *in);
 double tsr__strided_get(const tsr__strided *v, uint64_t at);
 void tsr__strided_put(const tsr__strided *v, uint64_t at, double number);
-/* Part of a row, whose first element is at `at`: numbers `first` to `first` + `count` - 1. */
+/* Load numbers `first` to `first` + `count` - 1 of the row whose first element is at `at`. */
 static inline void tsr__strided_load_row(const tsr__strided *v, uint64_t at, uint64_t first,
                                          size_t count, double *out) {
   tsr__strided_load(v, at + first * v->stride[3], v->stride[3], count, out);
@@ -72,23 +71,23 @@ static inline void tsr__strided_store_row(const tsr__strided *v, uint64_t at, ui
                                           size_t count, const double *in) {
   tsr__strided_store(v, at + first * v->stride[3], v->stride[3], count, in);
 }
-/* A scalar operand, or the first element of any. */
+/* The number in a scalar operand, or the first element. */
 double tsr__number_of(const tsr__kernel_tensor *tensor);
 void tsr__put_number(const tsr__kernel_tensor *tensor, double number);
-/* (batch, rows, heads * width) as (batch, heads, rows, width). */
+/* View (batch, rows, heads * width) as (batch, heads, rows, width). */
 tsr__strided tsr__strided_by_head(const tsr__kernel_tensor *tensor, uint64_t heads);
-/* The key of an attention's random numbers as an integer tensor; a second element is the offset, 0. */
+/* Store the key of an attention's random numbers in an integer tensor; a second element is the offset, 0. */
 void tsr__put_key(const tsr__kernel_tensor *tensor, uint64_t key);
 uint64_t tsr__get_key(const tsr__kernel_tensor *tensor);
 
-/* How many of `left` go into one tile. */
+/* The size of the next tile if `left` numbers remain. */
 static inline size_t tsr__tile_size(uint64_t left) {
   return left < TSR__TILE ? (size_t)left : TSR__TILE;
 }
-/* How many squares are summed at a time (FOREACH_NORM). */
+/* The squares in a block, which are summed before the blocks (FOREACH_NORM). */
 enum { TSR__NORM_BLOCK = 4096 };
 
-/* For each tile of `total` numbers: `first` and `count`. */
+/* Iterate over tiles of `total` numbers: `first` and `count`. */
 #define TSR__EACH_TILE(first, count, total)                                \
   for (uint64_t first = 0, count = tsr__tile_size(total); first < (total); \
        first += count, count = tsr__tile_size((total)-first))

@@ -1,13 +1,12 @@
-/* unit.h - files that are compiled once for each set of instructions.
+/* unit.h - for files that are compiled once for each instruction set.
  *
- * fast_*.c and all that they include are compiled several times, with TSR__UNIT_ISA and the flags of
- * one set each time (meson.build). TSR__UNIT(name) is what `name` is called in one of them. So a
- * kernel is written once, as plain loops over floats that compilers vectorise, and sums in `lanes`,
- * vectors as wide as the set has them. Nothing here may be called before tsr__isa_best has said that
- * the processor has the set (fast.h).
+ * fast_*.c and all that they include are compiled several times, with TSR__UNIT_ISA and the flags of one set each
+ * time (meson.build). TSR__UNIT(name) is the name of a function in one of them. So a kernel is written once, as
+ * plain loops over floats that compilers vectorise, and with `lanes`, vectors as wide as the set supports. Nothing
+ * here may be called before tsr__isa_best has shown that the processor has the set (fast.h).
  *
- * Elements are loaded into tiles of floats, whatever their type is, and stored from there: one loop
- * serves fp32, bf16 and fp16. */
+ * Elements of any type are loaded into tiles of floats, and stored from there: one loop serves fp32, bf16 and
+ * fp16. */
 #ifndef TSR_KERNELS_UNIT_H
 #define TSR_KERNELS_UNIT_H
 
@@ -35,7 +34,7 @@
 #define TSR__LANES      4
 #endif
 
-/* Of a loop whose turns do not depend on each other, although its operands may be its results. */
+/* Marks a loop whose iterations are independent, although its operands may be its results. */
 #if defined(__clang__)
 #define TSR__EACH_TURN _Pragma("clang loop vectorize(enable) interleave(enable)")
 #elif defined(__GNUC__)
@@ -58,9 +57,9 @@ static inline void lanes_store(float *to, lanes x) {
 }
 static inline lanes lanes_of(float x) {
   lanes zero = {0};
-  return x - zero; /* unlike a sum, no operation: -0 stays -0 */
+  return x - zero; /* a difference, not a sum, so that -0 stays -0 */
 }
-/* In pairs: the first half and the second, and so on. */
+/* The sum of lanes: adds the second half to the first, and so on. */
 static inline float lanes_sum(lanes x) {
   float part[TSR__LANES];
   lanes_store(part, x);
@@ -69,7 +68,7 @@ static inline float lanes_sum(lanes x) {
   return part[0];
 }
 
-/* Half the words of two vectors, one of each in turn. */
+/* Interleave the words of the lower, or of the upper halves of two vectors. */
 #if TSR__LANES == 16
 #define UNIT_LOW_WORDS  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define UNIT_HIGH_WORDS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
@@ -81,8 +80,8 @@ static inline float lanes_sum(lanes x) {
 #define UNIT_HIGH_WORDS 2, 6, 3, 7
 #endif
 
-/* Exchange rows and columns of a square. A turn moves the first bit of an element's place among all to the
- * end; after as many turns as a row's number has bits, row and column have changed places. */
+/* Transpose a square. Each turn moves the first bit of an element's index to the end; after as many turns as a
+ * row's number has bits, row and column have changed places. */
 static inline __attribute__((always_inline)) void lanes_transpose(lanes x[TSR__LANES]) {
   lanes y[TSR__LANES];
 #pragma GCC unroll 4
@@ -97,7 +96,7 @@ static inline __attribute__((always_inline)) void lanes_transpose(lanes x[TSR__L
   }
 }
 
-/* The sum of some floats: in lanes, four at a time, then what is left. */
+/* The sum of floats: in lanes, four at a time, then the rest. */
 static inline float floats_sum(const float *x, size_t count) {
   lanes sums[4] = {{0}};
   size_t i = 0;
@@ -109,7 +108,7 @@ static inline float floats_sum(const float *x, size_t count) {
   return sum;
 }
 
-/* The sum of products, likewise. */
+/* The sum of products, in the same way. */
 static inline float floats_dot(const float *x, const float *y, size_t count) {
   lanes sums[4] = {{0}};
   size_t i = 0;
@@ -122,7 +121,7 @@ static inline float floats_dot(const float *x, const float *y, size_t count) {
   return sum;
 }
 
-/* The largest of some floats that is a number, or -infinity. */
+/* The largest of some floats, ignoring NaN, or -infinity. */
 static inline float floats_largest(const float *x, size_t count) {
   enum { MANY = 4 * TSR__LANES };
   float most[MANY], largest = -INFINITY;
@@ -137,15 +136,15 @@ static inline float floats_largest(const float *x, size_t count) {
 
 /* ---- tiles ---- */
 
-/* Numbers that go through the stack at a time. */
+/* The numbers in a tile on the stack. */
 enum { UNIT_TILE = 512 };
 
-/* Types that tiles are loaded from and stored to. */
+/* The types that tiles can be loaded from and stored to. */
 static inline bool unit_has_type(tsr__dtype dtype) {
   return dtype == TSR__DTYPE_F32 || dtype == TSR__DTYPE_BF16 || dtype == TSR__DTYPE_F16 ||
          dtype == TSR__DTYPE_BOOL;
 }
-/* Whether all operands and results of a call that are there have such types. */
+/* Whether all operands and results of a call have such types. */
 static inline bool unit_has_types(const tsr__kernel_args *args) {
   for (uint32_t i = 0; i < TSR__KERNEL_READS; i++)
     if (args->reads[i].data && !unit_has_type(args->reads[i].dtype)) return false;
@@ -161,8 +160,8 @@ static inline uint8_t unit_to_bool(float x) {
   return x != 0;
 }
 
-/* Not inlined: four types in two layouts at each of many calls would take compilers most of a minute, and
- * a call is nothing beside a tile. */
+/* Not inlined: four types in two layouts at each of many calls would take compilers most of a minute, and a call
+ * costs little compared with a tile. */
 #define UNIT_ONCE __attribute__((noinline, unused))
 
 #define UNIT_LOAD(name, type, convert)                                       \
@@ -177,7 +176,7 @@ static inline uint8_t unit_to_bool(float x) {
     break;                                                                   \
   }
 
-/* `count` numbers from element `at` of the storage on, `stride` apart. */
+/* Load `count` numbers from element `at` of the storage on, `stride` apart. */
 static UNIT_ONCE void unit_load(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
                                 float *out) {
   if (stride == 0 && count > 1) {
@@ -222,8 +221,8 @@ static UNIT_ONCE void unit_store(const tsr__strided *v, uint64_t at, uint64_t st
 }
 #undef UNIT_STORE
 
-/* Numbers `first` to `first` + `count` - 1 of the row whose first element is at `at`: where they are
- * stored, if they are floats one after another; else in `room`. */
+/* Numbers `first` to `first` + `count` - 1 of the row whose first element is at `at`: a pointer into the tensor if
+ * they are contiguous floats, else loaded into `room`. */
 static inline const float *unit_row(const tsr__strided *v, uint64_t at, uint64_t first,
                                     size_t count, float *room) {
   uint64_t stride = v->stride[3];
@@ -232,8 +231,8 @@ static inline const float *unit_row(const tsr__strided *v, uint64_t at, uint64_t
   unit_load(v, at + first * stride, stride, count, room);
   return room;
 }
-/* Where to put results of a row: in the storage, if they are floats one after another; else in
- * `room`, from where unit_row_done takes them. */
+/* Get room for results of a row: in the tensor if they are contiguous floats, else `room`, from which unit_row_done
+ * stores them. */
 static inline float *unit_row_room(const tsr__strided *v, uint64_t at, uint64_t first,
                                    float *room) {
   if (v->dtype == TSR__DTYPE_F32 && v->stride[3] == 1) return (float *)v->data + at + first;
@@ -248,20 +247,19 @@ static inline void unit_row_done(const tsr__strided *v, uint64_t at, uint64_t fi
 static inline size_t unit_tile(uint64_t left) {
   return left < UNIT_TILE ? (size_t)left : UNIT_TILE;
 }
-/* For each tile of `total` numbers: `first` and `count`. */
+/* Iterate over tiles of `total` numbers: `first` and `count`. */
 #define UNIT_EACH_TILE(first, count, total)                           \
   for (uint64_t first = 0, count = unit_tile(total); first < (total); \
        first += count, count = unit_tile((total)-first))
 
 /* ---- threads ---- */
 
-/* Elements that are worth a task of their own; and up to how many tasks for each thread, these are made as
- * many for one thread as for another. */
+/* UNIT_TASK elements are worth a task. Up to UNIT_EVEN tasks for each thread, all threads get equally many. */
 enum { UNIT_TASK = 32768, UNIT_EVEN = 8 };
 
 typedef void unit_range_fn(void *context, uint64_t first, uint64_t end);
 
-/* Private to unit_split. */
+/* Used only by unit_split. */
 typedef struct unit_ranges {
   unit_range_fn *run;
   void *context;
@@ -276,7 +274,8 @@ static inline int unit_run_range(void *context, size_t index, tsr_error *error) 
   return 0;
 }
 
-/* Call `run` for ranges that make up 0 to `count`, spread over the pool; an item is `cost` elements. */
+/* Call `run` for ranges that cover 0 to `count` - 1, spread over the pool; an item costs as much as `cost`
+ * elements. */
 static inline void unit_split(struct tsr__thread_pool *pool, uint64_t count, uint64_t cost,
                               unit_range_fn *run, void *context) {
   uint64_t each = UNIT_TASK / (cost ? cost : 1);

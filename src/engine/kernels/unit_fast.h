@@ -1,16 +1,16 @@
-/* unit_fast.h - the fast kernels of one set of instructions, which fast_table.c lists, and what several
- * of them need. */
+/* unit_fast.h - the fast kernels of one instruction set, which fast_table.c lists, and functions that several of
+ * them use. */
 #ifndef TSR_KERNELS_UNIT_FAST_H
 #define TSR_KERNELS_UNIT_FAST_H
 
 #include "kernels/unit.h"
 
-/* 1 for each random number from `first` on that is at least `chance`, else 0: numbers and result are
- * those of tsr__random_uniform. fast_random.c. */
+/* Set out[i] to 1 if a random number, from `first` on, is at least `chance`, else to 0: the same as with
+ * tsr__random_uniform. fast_random.c. */
 #define unit_keeps TSR__UNIT(tsr__unit_keeps)
 void unit_keeps(uint64_t key, uint64_t first, size_t count, double chance, float *out);
 
-/* The fast kernel of this set, or NULL; products of bf16 may be those of the processor. fast_table.c. */
+/* The fast kernel of this set, or NULL. `has_bf16`: use the processor's products of bf16. fast_table.c. */
 tsr__kernel_fn *TSR__UNIT(tsr__fast_table)(tsr__kernel kernel, bool has_bf16);
 
 /* fast_each.c */
@@ -42,7 +42,7 @@ tsr__kernel_fn TSR__UNIT(tsr__fast_fused_adamw), TSR__UNIT(tsr__fast_adamw),
     TSR__UNIT(tsr__fast_norm), TSR__UNIT(tsr__fast_unscale);
 /* fast_product.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_product), TSR__UNIT(tsr__fast_products);
-#if TSR__UNIT_ISA == 2 /* with the instructions for products of bf16 */
+#if TSR__UNIT_ISA == 2 /* the instruction set with products of bf16 */
 tsr__kernel_fn TSR__UNIT(tsr__fast_product_bf16), TSR__UNIT(tsr__fast_products_bf16);
 #endif
 /* fast_attention.c */

@@ -1,8 +1,8 @@
-/* unit_math.h - functions of floats that a loop over them vectorises: no branches, no tables.
+/* unit_math.h - functions of floats without branches or tables, so that a loop over them is vectorised.
  *
- * Errors are the largest found among all floats in steps of 7 ulps, in units of the last place (ulp)
- * of the exact result; tests/unit/test_fast.c checks them. Polynomials were fitted to the smallest
- * largest error, on Chebyshev nodes with 40 digits.
+ * Errors are the largest found among all floats in steps of 7 ulps, in units of the last place (ulp) of the exact
+ * result; tests/unit/test_fast.c checks them. Polynomials were fitted to minimise the largest error, on Chebyshev
+ * nodes with 40 digits.
  *
  *   exp    1.1 ulp; from -87.3 to 88.7, beyond which it is 0 and infinity
  *   tanh   2 ulp
@@ -14,8 +14,8 @@
 
 #include "kernels/unit.h"
 
-/* x = n ln 2 + r, |r| <= ln 2 / 2: exp x = 2^n (1 + r + r^2 p(r)). 2^n goes into the exponent in two
- * halves, so that it need not be a normal number by itself. */
+/* x = n ln 2 + r, |r| <= ln 2 / 2: exp x = 2^n (1 + r + r^2 p(r)). The exponent 2^n is applied in two halves,
+ * because it may not be a normal number by itself. */
 static inline float unit_exp(float x) {
   float y = x < -104.0f ? -104.0f : x;
   y = y > 89.0f ? 89.0f : y; /* NaN passes both */
@@ -36,7 +36,7 @@ static inline float unit_exp(float x) {
   return (p * a + a) * b;
 }
 
-/* Near 0 an odd polynomial; else 1 - 2 / (exp 2x + 1). */
+/* An odd polynomial near 0; else 1 - 2 / (exp 2x + 1). */
 static inline float unit_tanh(float x) {
   float s = x * x;
   float p = -5.717032513e-03f;
@@ -50,7 +50,7 @@ static inline float unit_tanh(float x) {
   return fabsf(x) < 0.625f ? small : large;
 }
 
-/* Up to 1 an odd polynomial; then 1 - exp(-q(|x|)), q being -log erfc. From 3.95 on it rounds to 1. */
+/* An odd polynomial up to 1; above, 1 - exp(-q(|x|)), where q is -log erfc. From 3.95 on it rounds to 1. */
 static inline float unit_erf(float x) {
   float s = x * x, t = fabsf(x);
   float p = 7.889119809e-05f;

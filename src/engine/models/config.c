@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* Beyond this nothing trains, and products of sizes could overflow. */
+/* No model that can be trained has a larger size, and products of larger sizes could overflow. */
 enum { LARGEST_SIZE = 1 << 24 };
 
 const json_t *tsr__config_find(const tsr__config *config, const char *key) {

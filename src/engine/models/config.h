@@ -1,8 +1,8 @@
-/* config.h - reading the keys of a config.json.
+/* config.h - reads the keys of a config.json.
  *
- * Each function takes the value that the class has by default, for a key that is absent or null. The
- * first failure is kept (code and a text that names the key), later ones are ignored, so a reader
- * asks for all its keys and checks `status` once. */
+ * Each function takes the class's default, for a key that is absent or null. The first failure is kept (its code,
+ * and a text that names the key) and later ones are ignored, so a reader reads all its keys and checks `status`
+ * once. */
 #ifndef TSR_MODELS_CONFIG_H
 #define TSR_MODELS_CONFIG_H
 
@@ -12,25 +12,25 @@
 #include "models/model.h"
 
 typedef struct tsr__config {
-  const json_t *root; /* an object, or NULL: every key is absent; not owned */
+  const json_t *root; /* an object; NULL if every key is absent; not owned */
   tsr_error *error;
-  int status; /* sticky */
+  int status; /* of the first failure */
 } tsr__config;
 
 /* The value of a key, or NULL if it is absent or null. */
 const json_t *tsr__config_find(const tsr__config *config, const char *key);
-/* Note a failure: the text is `"key" why`. */
+/* Record a failure with the text `"key" why`. */
 void tsr__config_refuse(tsr__config *config, tsr_status status, const char *key, const char *why);
-/* A whole number of at least 1, at most 2^24. */
+/* Read a whole number from 1 to 2^24. */
 uint64_t tsr__config_size(tsr__config *config, const char *key, uint64_t fallback);
 bool tsr__config_bool(tsr__config *config, const char *key, bool fallback);
-/* The probability of a dropout: at least 0, less than 1. */
+/* Read the probability of a dropout: at least 0, less than 1. */
 double tsr__config_dropout(tsr__config *config, const char *key, double fallback);
-/* A small number that keeps a division from failing: more than 0, at most 1. */
+/* Read a small number that prevents a division by 0: more than 0, at most 1. */
 double tsr__config_epsilon(tsr__config *config, const char *key, double fallback);
-/* A number above 0. */
+/* Read a number above 0. */
 double tsr__config_number(tsr__config *config, const char *key, double fallback);
-/* TSR_ERROR_UNSUPPORTED if the key is true. */
+/* Fail with TSR_ERROR_UNSUPPORTED if the key is true. */
 void tsr__config_must_be_off(tsr__config *config, const char *key);
 tsr__model_activation tsr__config_activation(tsr__config *config, const char *key,
                                              const char *fallback);

@@ -1,4 +1,4 @@
-/* gpt2.c - GPT-2, as transformers/models/gpt2/modeling_gpt2.py has it.
+/* gpt2.c - GPT-2, as in transformers/models/gpt2/modeling_gpt2.py.
  *
  *   ids ─► token embedding + position embedding ─► dropout ─► blocks ─► norm ─► hidden states
  *
@@ -6,9 +6,9 @@
  *   attention:  one projection to q, k and v ─► attend ─► projection ─► dropout
  *   mlp:        up ─► GELU ─► down ─► dropout
  *
- * Each function below is a forward() of that file, with the same variables, because these decide how long
- * tensors live: a variable holds its tensor until the function returns, or until something else is
- * assigned to its name. tsr__scope_unbind stands for that assignment. */
+ * Each function below is a forward() of that file, with the same variables, because these decide how long tensors
+ * live: a variable holds its tensor until the function returns, or until something else is assigned to it.
+ * tsr__scope_unbind stands for that assignment. */
 #include <assert.h>
 
 #include "models/program.h"
@@ -80,17 +80,17 @@ static tsr__tensor_id dropout(tsr__program *p, tsr__tensor_id x, double probabil
   return tsr__scope_leave(t, x);
 }
 
-/* hidden (batch, rows, width) attends to itself, without later rows. */
+/* Let each row of hidden (batch, rows, width) attend to the rows before it and to itself. */
 static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
                                 tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
   const tsr_model *m = p->model;
-  tsr__tensor_id parts[TSR__OP_OUTPUTS]; /* q, k, v: first side by side, then as heads */
+  tsr__tensor_id parts[TSR__OP_OUTPUTS]; /* q, k, v: first as parts of one tensor, then by head */
   tsr__scope_enter(t, TSR__PLACE_ATTENTION);
   tsr__tensor_id qkv = tsr__program_linear(p, &layer->qkv, hidden);
   (void)tsr__op_apply(t, TSR__OP_SPLIT, NULL, &qkv, 1, parts);
   tsr__scope_unbind(t, qkv);
-  for (uint32_t i = 1; i <= 3; i++) { /* keys, values and then queries */
+  for (uint32_t i = 1; i <= 3; i++) { /* keys, values, then queries */
     tsr__tensor_id *part = &parts[i % 3], view = tsr__tensor_heads(t, *part, m->heads);
     view = tsr__scope_bind(t, view);
     tsr__scope_unbind(t, *part);
@@ -111,7 +111,7 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   return tsr__program_leave_attention(p, dropped);
 }
 
-/* GELU, as one kernel or written out as the eight operations of the model's class. */
+/* Apply GELU, as one kernel or as the eight operations of the model's class. */
 static tsr__tensor_id activate(tsr__program *p, tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   bool is_eager = p->model->activation == TSR__MODEL_GELU_EAGER && !p->options->gelu_fused;
@@ -159,8 +159,8 @@ static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidd
 
 /* ---- the model ---- */
 
-/* Positions of one sequence. With tessera's own rule book, one position for each token of the batch, so that
- * gradients of positions are added up in the order of tokens, whatever the batch size. */
+/* Make the positions of one sequence. With tessera's own rule book, make one position for each token of the batch,
+ * so that gradients of positions are added up in the order of tokens, whatever the batch size. */
 static tsr__tensor_id place_ids(tsr__program *p) {
   tsr__tape *t = p->tape;
   if (!p->is_own || t->status) return p->position_ids;

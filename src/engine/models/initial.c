@@ -49,7 +49,7 @@ static void set_layer(const setter *s, const tsr__model_layer *layer) {
   set(s, layer->causal, TSR__INITIAL_CAUSAL, 0);
 }
 
-/* As nn.Linear: uniform, up to 1 / sqrt(inputs). */
+/* Initialise as nn.Linear does: uniform, up to 1 / sqrt(inputs). */
 static void set_added(const setter *s, const tsr__model_linear *linear) {
   double bound = 1 / sqrt((double)s->program->model->width);
   set(s, linear->weight, TSR__INITIAL_UNIFORM, bound);

@@ -1,4 +1,4 @@
-/* llama.c - Llama, Mistral and Qwen2, as transformers has them; they differ in defaults and biases.
+/* llama.c - Llama, Mistral and Qwen2, as in transformers; they differ in defaults and biases.
  *
  *   ids ─► token embedding ─► blocks ─► norm ─► hidden states
  *
@@ -6,15 +6,15 @@
  *   attention:  projections to q, k and v ─► rotary position embedding ─► attend ─► projection
  *   mlp:        down(SiLU(gate(x)) * up(x))
  *
- * See gpt2.c for how functions and variables are written. */
+ * gpt2.c explains how functions and variables are written. */
 #include <assert.h>
 
 #include "models/program.h"
 
-/* The defaults of a class, for keys that its description lacks. */
+/* The defaults of a class, for keys that a description lacks. */
 static const struct {
   uint64_t vocabulary, positions, inner;
-  uint64_t kv_heads; /* 0: as many as heads */
+  uint64_t kv_heads; /* 0: equal to the number of heads */
 } defaults[TSR__CLASS_COUNT] = {
     [TSR__CLASS_LLAMA] = {32000, 2048, 11008, 0},
     [TSR__CLASS_MISTRAL] = {32000, 131072, 14336, 8},
@@ -60,7 +60,7 @@ static void read_config(tsr__config *config, tsr_model *model) {
     model->has_qkv_bias = model->has_out_bias = tsr__config_bool(config, "attention_bias", false);
     model->has_mlp_bias = tsr__config_bool(config, "mlp_bias", false);
   }
-  /* An absent key has the class's default; null means absent. */
+  /* An absent key has the class's default; null means no window. */
   if (class == TSR__CLASS_MISTRAL && !json_is_null(json_object_get(config->root, "sliding_window")))
     model->window = tsr__config_size(config, "sliding_window", 4096);
   if (class == TSR__CLASS_QWEN2) tsr__config_must_be_off(config, "use_sliding_window");
@@ -95,7 +95,7 @@ static void declare(tsr__program *p) {
 
 /* ---- the block ---- */
 
-/* A projection as heads: (batch, heads, rows, width), a view. */
+/* Project the hidden states; the result is a view by head, (batch, heads, rows, width). */
 static tsr__tensor_id project(tsr__program *p, const tsr__model_linear *linear,
                               tsr__tensor_id hidden, uint64_t heads) {
   tsr__tape *t = p->tape;
@@ -135,7 +135,7 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   return tsr__program_leave_attention(p, out);
 }
 
-/* An op of one or two operands, the first of which nothing reads afterwards. */
+/* Apply an op of one or two operands that may overwrite the first one, because nothing reads it afterwards. */
 static tsr__tensor_id apply(tsr__program *p, tsr__op_kind kind, tsr_in_place which,
                             tsr__tensor_id first, tsr__tensor_id second) {
   bool is_in_place = tsr__program_asks_in_place(p, which);
@@ -164,7 +164,7 @@ static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__t
   return tsr__scope_leave(t, down);
 }
 
-/* The same in one op, which needs gate and up at the same time. */
+/* Run the MLP as one op, which needs gate and up at the same time. */
 static tsr__tensor_id fused_mlp(tsr__program *p, const tsr__model_layer *layer, tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_MLP);
@@ -197,7 +197,7 @@ static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidd
 
 /* ---- the model ---- */
 
-/* program->cosine and ->sine, bound to the calling function. */
+/* Make program->cosine and ->sine, bound to the calling function. */
 static void rotary_table(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id tables[TSR__OP_OUTPUTS];
@@ -209,7 +209,7 @@ static void rotary_table(tsr__program *p) {
                             (tsr__tensor_id[]){p->position_ids, p->frequencies}, 2, tables);
   p->sine = tables[1];
   tsr__tensor_hold(
-      t, p->sine); /* a function returns one result: the caller takes the other one here */
+      t, p->sine); /* a function returns one result; the caller takes the other one here */
   p->cosine = tsr__scope_leave(t, p->cosine);
   (void)tsr__scope_bind(t, p->sine);
 }

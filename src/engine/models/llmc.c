@@ -89,7 +89,7 @@ void tsr__llmc_config(const tsr__llmc_header *h, tsr__buffer *out) {
 
 /* ---- the tensors ---- */
 
-/* In the order of the file. Sizes are in widths; a vector has no inputs. */
+/* The arrays in the order of the file. Sizes are multiples of the width; a vector has no inputs. */
 static const struct {
   const char *name;
   bool is_of_layer;
@@ -139,7 +139,7 @@ static void add_part(tsr__safetensors *file, const tsr__llmc_header *h, size_t p
     add(file, array, "transformer.", UINT64_MAX, parts[part].name, bytes, at);
 }
 
-/* The bytes that all arrays have: at most 2^24 * (2^25 + 2^12 * 13 * 2^24) * 4 < 2^70, so it may saturate. */
+/* The total bytes of all arrays, at most 2^24 * (2^25 + 2^12 * 13 * 2^24) * 4 < 2^70, so it may saturate. */
 static uint64_t bytes_of(const tsr__llmc_header *h) {
   double elements = (double)h->width * ((double)h->padded + (double)h->positions + 2 +
                                         (double)h->layers * (12 * (double)h->width + 13));

@@ -1,8 +1,8 @@
-/* model.c - models by name, and from the text of a config.json.
+/* model.c - reads models by name, and from the text of a config.json.
  *
- * A name stands for a short description, one of the lines of `named`; keys that it leaves out have the defaults of
- * the class (transformers' configuration_gpt2.py, _llama.py, _mistral.py, _qwen2.py). So named models and
- * descriptions from files follow the same rules. The keys of a family are read in its own file, gpt2.c or llama.c. */
+ * A name stands for a short description, one of the lines of `named`; keys that it lacks have the defaults of the
+ * class (transformers' configuration_gpt2.py, _llama.py, _mistral.py, _qwen2.py). So named models and descriptions
+ * from files follow the same rules. The keys of a family are read in gpt2.c or llama.c. */
 #include "models/model.h"
 #include "traced/step_graph.h"
 
@@ -130,7 +130,7 @@ static bool ends_with(const char *text, const char *ending) {
   return length >= end && strcmp(text + length - end, ending) == 0;
 }
 
-/* The same blocks under another head (a classifier, a reward) have other outputs and another loss. */
+/* A model whose blocks are under another head (a classifier, a reward) has other outputs and another loss. */
 static void check_architecture(tsr__config *config) {
   const json_t *names = json_object_get(config->root, "architectures"), *name;
   size_t i;
@@ -163,7 +163,7 @@ static void read_model(tsr__config *config, tsr_model *model) {
   check_architecture(config);
 }
 
-/* The description as it was read, with the class's name that transformers looks for. */
+/* Keep the description as it was read, with the class name that transformers looks for. */
 static int keep_config(json_t *root, tsr_model *model, tsr_error *error) {
   const size_t flags = JSON_INDENT(2) | JSON_ENSURE_ASCII;
   const char *architecture = tsr__model_class_row_of(model->class)->architecture;
@@ -178,7 +178,7 @@ static int keep_config(json_t *root, tsr_model *model, tsr_error *error) {
   return 0;
 }
 
-/* The header of a checkpoint of llm.c. */
+/* Read the header of a checkpoint of llm.c. */
 static int read_checkpoint(const char *bytes, size_t size_bytes, tsr_model **out,
                            tsr_error *error) {
   tsr__llmc_header header;
@@ -191,7 +191,7 @@ static int read_checkpoint(const char *bytes, size_t size_bytes, tsr_model **out
   return status;
 }
 
-/* A traced step instead of a description. */
+/* Read a traced step instead of a description. */
 static int read_graph(const json_t *root, tsr_model **out, tsr_error *error) {
   tsr_model *model = TSR__NEW(tsr_model);
   if (!model) return tsr__fail_memory(error);

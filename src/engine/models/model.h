@@ -27,8 +27,8 @@ typedef enum tsr__model_activation {
   TSR__MODEL_SILU
 } tsr__model_activation;
 
-/* A module that the description adds around the model: for each layer, a linear on its hidden states,
- * whose mean is added to the loss. */
+/* A module that the description adds around the model: in each layer, a linear layer on its hidden states, whose
+ * mean is added to the loss. */
 typedef struct tsr__model_module {
   char name[64];
   uint64_t features;
@@ -40,31 +40,31 @@ enum { TSR__MODEL_MODULES = 8 };
 struct tsr__step_graph;
 
 struct tsr_model {
-  atomic_uint more_owners; /* besides the first */
+  atomic_uint more_owners; /* owners in addition to the first */
   char name[64];
-  struct tsr__step_graph
-      *graph;   /* a traced step instead of a description: nothing below is set; owned */
-  char *config; /* the text of its config.json; owned */
+  struct tsr__step_graph *graph; /* a traced step; if set, nothing below is; owned */
+  char *config;                  /* the text of config.json; owned */
   tsr__model_class class;
   tsr__model_activation activation;
   uint64_t vocabulary, width, layers, heads, kv_heads, head_width, inner, positions;
-  uint64_t window; /* of sliding attention; 0: none */
+  uint64_t window; /* of sliding attention, or 0 */
   bool is_tied, has_qkv_bias, has_out_bias, has_mlp_bias, uses_cache;
   double embedding_dropout, residual_dropout, attention_dropout; /* probabilities */
-  double epsilon;                                                /* of norms */
-  double initial_deviation;                                      /* of weights before training */
-  tsr__rotary rotary; /* of the Llama family; memory does not depend on it */
+  double epsilon;                                                /* in norms */
+  double initial_deviation;                                      /* of random weights */
+  tsr__rotary rotary; /* in the Llama family; does not affect memory */
   tsr__model_module modules[TSR__MODEL_MODULES];
   size_t module_count;
 };
 
-/* One more owner of a model, which is immutable: each calls tsr_model_free. */
+/* Add an owner of a model, which is immutable. Each owner calls tsr_model_free. */
 tsr_model *tsr__model_share(const tsr_model *model);
 
-/* The same description with other numbers of layers and heads. The width of a head, and the number of query heads per
- * key head, stay the same. The model's width and its feed-forward width change in proportion; widths that are not
- * whole then are rounded to multiples of the power of two (up to 64) that divides the model's. `heads` is a multiple
- * of the query heads per key head. The caller owns `*out`. Fails as tsr_model_read does if a size is too large. */
+/* Make the same description with other numbers of layers and heads. The width of a head, and the number of query
+ * heads per key head, stay the same. The model's width and its feed-forward width change in proportion; if a width
+ * is not whole then, it is rounded to a multiple of the power of two (up to 64) that divides the model's. `heads`
+ * must be a multiple of the query heads per key head. The caller owns `*out`. Fails as tsr_model_read does if a
+ * size is too large. */
 int tsr__model_resized(const tsr_model *model, uint64_t layers, uint64_t heads, tsr_model **out,
                        tsr_error *error);
 

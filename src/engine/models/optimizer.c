@@ -1,26 +1,26 @@
-/* optimizer.c - the optimizer's step, function by function as torch/optim/adam.py and sgd.py have it.
+/* optimizer.c - the optimizer's step, function by function as in torch/optim/adam.py and sgd.py.
  *
- * State is made in the first step, parameter by parameter, and never released. What each variant does
- * with a parameter is a row of the op table (src/engine/ops/op_optimizer.c).
+ * State is made in the first step, parameter by parameter, and never released. The op table
+ * (src/engine/ops/op_optimizer.c) has a row for each variant's work on a parameter.
  *
- * It updates all parameters at the end of a step or, in backward, each one as soon as its gradient is complete. Both
- * update a range of parameters.
+ * All parameters are updated at the end of a step, or each one in backward, as soon as its gradient is complete.
+ * Both update a range of parameters.
  *
- * An optimizer whose state is on the host runs there: gradients are copied out, parameters there and back, which
- * the tape adds by itself (graph/spaces.c). */
+ * An optimizer whose state is on the host runs there: gradients are copied to the host, parameters to the host and
+ * back. The tape adds these copies by itself (graph/spaces.c). */
 #include <assert.h>
 
 #include "models/program.h"
 
-/* Parameters first to end - 1. */
+/* Parameters `first` to `end` - 1. */
 typedef struct range {
   size_t first, end;
 } range;
 
-/* Elements whose squares torch._foreach_norm sums at a time. */
+/* torch._foreach_norm sums the squares of this many elements at a time. */
 enum { NORM_CHUNK = 65536 };
 
-/* One tensor of state, which the optimizer holds. */
+/* Make one tensor of state, which the optimizer holds. */
 static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op_kind kind,
                                  tsr__tensor_id parameter) {
   tsr__trace_at(t, place);
@@ -145,14 +145,14 @@ static void sgd(tsr__program *p, range r) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* One over the loss's scale, and room to note whether a gradient overflowed: `scaler`. */
+/* Make one over the loss scale, and a flag for overflowing gradients: `scaler`. */
 static void begin_unscale(tsr__program *p, tsr__tensor_id *scaler) {
   tsr__trace_enter(p->tape, TSR__PLACE_UNSCALE);
   (void)tsr__op_apply(p->tape, TSR__OP_UNSCALE, NULL, &p->loss_scale, 1, scaler);
   tsr__trace_leave(p->tape);
 }
 
-/* Divide all gradients by the loss's scale, and note whether one overflowed. */
+/* Divide all gradients by the loss scale, and set the flag if one overflowed. */
 static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
   for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
@@ -169,7 +169,7 @@ static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
 
 typedef struct gradients {
   size_t count;
-  uint64_t most_chunks; /* parts of the largest */
+  uint64_t most_chunks; /* of the largest gradient */
 } gradients;
 
 static gradients measure_gradients(const tsr__tape *t) {
@@ -188,12 +188,12 @@ static tsr__kernel_use use_of(tsr__kernel kernel, tsr__tensor_id from) {
   return (tsr__kernel_use){.kernel = kernel, .op = TSR_NONE, .reads = {from}};
 }
 
-/* Of the gradients that the optimizer is given. */
+/* The type of the gradients that the optimizer gets. */
 static tsr__dtype norm_type(const tsr__program *p) {
   return p->options->master_weights ? TSR__DTYPE_F32 : p->dtype;
 }
 
-/* A scalar, bound to the current function. */
+/* Make a scalar, bound to the current function. */
 static tsr__tensor_id make_scalar(tsr__program *p, tsr__kernel_use use) {
   tsr__layout layout = tsr__layout_dense(TSR__SCALAR);
   return tsr__scope_bind(p->tape, tsr__tape_run_new(p->tape, &use, norm_type(p), layout));
@@ -205,7 +205,7 @@ static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double 
   return use;
 }
 
-/* The norm of each parameter's gradient, whose parts are on different ranks. */
+/* Compute the norm of each parameter's gradient when its parts are on different ranks. */
 static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tape *t = p->tape;
   tsr__tensor_id sums = tsr__program_shared_squares(p);
@@ -220,7 +220,8 @@ static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__scope_unbind(t, sums);
 }
 
-/* torch._foreach_norm: sums of parts, which are gone when it returns, and then the norm of each gradient. */
+/* torch._foreach_norm: computes sums of parts, which are freed when it returns, and then the norm of each
+ * gradient. */
 static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tape *t = p->tape;
   gradients g = measure_gradients(t);
@@ -293,8 +294,8 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* torch.nn.utils.clip_grad_norm_, whose result the program does not keep; on the gradients that the optimizer uses,
- * in the space where they are. */
+/* torch.nn.utils.clip_grad_norm_: clips the gradients that the optimizer uses, in the space where they are. The
+ * program does not keep the returned norm. */
 static void clip(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(p->options->clip_norm > 0);
@@ -315,7 +316,7 @@ static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
                                             .writes = {p->loss_scale, p->good_steps}});
 }
 
-/* torch.optim's step, for a range of parameters, where the state is. */
+/* torch.optim's step, for a range of parameters, in the space of the state. */
 static void step(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   t->space = t->homes.optimizer;
@@ -359,7 +360,7 @@ void tsr__program_optimizer(tsr__program *p) {
   for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);
 }
 
-/* A hook of the parameter: its own optimizer's step, and zero_grad. */
+/* Called by the parameter's hook: its optimizer's step, and zero_grad. */
 void tsr__program_update(void *program, tsr__tensor_id parameter) {
   static const tsr__tensor_id no_scaler[TSR__OP_OUTPUTS] = {0};
   tsr__program *p = program;

@@ -1,17 +1,17 @@
 /* program.c - the training loop around a model, and the parts that models share.
  *
  *   for batch in dataloader:
- *       batch = {k: v.to(device) for k, v in batch.items()}   # the last batch goes
- *       optimizer.zero_grad()                                 # the last gradients go
- *       outputs = model(**batch)                              # the last outputs go, afterwards
+ *       batch = {k: v.to(device) for k, v in batch.items()}   # frees the previous batch
+ *       optimizer.zero_grad()                                 # frees the previous gradients
+ *       outputs = model(**batch)                              # frees the previous outputs, afterwards
  *       outputs.loss.backward()
  *       optimizer.step()
  *
- * What the variables hold when a step ends - the batch, gradients, outputs with logits and cached
- * keys and values - stays in memory while the next step runs, up to the line that binds them again.
+ * What the variables hold when a step ends - the batch, gradients, outputs with logits and cached keys and values -
+ * stays in memory while the next step runs, up to the line that binds them again.
  *
- * Invariants: `outputs`, `cache` and `hidden` hold each tensor they list, once per entry; while a block
- * runs, tape->block is its number, and TSR_NONE otherwise. */
+ * Invariants: `outputs`, `cache` and `hidden` hold each tensor they list, once per entry; while a block runs,
+ * tape->block is its number, and TSR_NONE otherwise. */
 #include "models/program.h"
 
 #include <assert.h>
@@ -140,7 +140,7 @@ void tsr__program_note_hidden(tsr__program *p, tsr__tensor_id hidden) {
   if (!TSR__VECTOR_PUSH(&p->hidden, hidden)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
 }
 
-/* masking_utils.py, _preprocess_mask_arguments(): what tells which positions may be attended to. */
+/* masking_utils.py, _preprocess_mask_arguments(): where the positions to attend to come from. */
 static tsr__mask_form mask_form(const tsr__program *p) {
   if (p->has_attention_mask) return TSR__MASK_PADDED;
   return p->uses_cache ? TSR__MASK_PLAIN : TSR__MASK_PACKED;
@@ -175,8 +175,8 @@ static tsr__tensor_id repeat(tsr__program *p, tsr__tensor_id states) {
   return repeated;
 }
 
-/* inputs: q, k, v, the mask and the layer's causal table; 0 for inputs that this attention does not have. index:
- * whether q, k and v are parts of one tensor. */
+/* inputs: q, k, v, the mask and the layer's causal table, or 0 if this attention lacks them. index: whether q, k
+ * and v are parts of one tensor. */
 static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t index,
                                         const tsr__tensor_id *inputs) {
   tsr__program *p = context;
@@ -198,7 +198,7 @@ static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t in
   bool holds_weights = p->is_eager && weights[1];
   if (holds_weights) tsr__tensor_hold(t, weights[1]);
   result = tsr__scope_leave(t, result);
-  if (holds_weights) tsr__scope_bind(t, weights[1]); /* eager attention returns them as well */
+  if (holds_weights) tsr__scope_bind(t, weights[1]); /* eager attention also returns its weights */
   p->attention_weights = holds_weights ? weights[1] : 0;
   return result;
 }
@@ -209,7 +209,7 @@ static tsr__tensor_id checkpoint(tsr__program *p, tsr__program_place place,
   tsr__tape *t = p->tape;
   tsr__op_attributes attributes = {
       .segment = segment, .program = p, .index = index, .is_autocast = t->is_autocast};
-  bool is_kept = p->options->non_reentrant && t->grad_enabled; /* the graph within is */
+  bool is_kept = p->options->non_reentrant && t->grad_enabled; /* its graph is kept */
   if (is_kept)
     place = place == TSR__PLACE_CHECKPOINT ? TSR__PLACE_CHECKPOINT_KEPT
                                            : TSR__PLACE_CHECKPOINT_KEPT_BLOCK;
@@ -230,7 +230,7 @@ tsr__tensor_id tsr__program_attention(tsr__program *p, tsr__tensor_id q, tsr__te
   if (!t->status && tsr__plan_choice_of(&p->plan, t->block) == TSR__PLAN_RECOMPUTE_ATTENTION) {
     tsr__tensor_id result = checkpoint(p, TSR__PLACE_CHECKPOINT, attention_segment, is_packed,
                                        inputs, ATTENTION_INPUTS);
-    p->attention_weights = 0; /* not returned by a checkpoint */
+    p->attention_weights = 0; /* a checkpoint does not return them */
     return result;
   }
   return attention_segment(p, t, is_packed, inputs);
@@ -247,7 +247,7 @@ tsr__tensor_id tsr__program_leave_attention(tsr__program *p, tsr__tensor_id resu
 
 /* ---- blocks ---- */
 
-/* Tensors that blocks use besides their input. */
+/* Tensors that blocks use in addition to their input. */
 typedef struct closure {
   tsr__tensor_id mask, cosine, sine, position_ids;
 } closure;
@@ -263,14 +263,14 @@ static void set_closure(tsr__program *p, closure c) {
   p->position_ids = c.position_ids;
 }
 
-/* Whether a checkpoint itself holds the tensors that its function uses. Otherwise the outputs hold them, which is
+/* Whether a checkpoint holds the tensors that its function uses. Otherwise the outputs hold them, which takes
  * equally long for the reentrant form with one forward before each backward. */
 static bool has_closure(const tsr__program *p) {
   return !p->family->passes_positions && (p->options->non_reentrant || p->options->backward_once);
 }
 
-/* Blocks that the plan treats as one, from `index` on. inputs: the hidden state and, in families that
- * pass them, positions and mask. */
+/* Run the blocks that the plan treats as one, from `index` on. inputs: the hidden state and, in families that pass
+ * them, positions and mask. */
 static tsr__tensor_id block_segment(void *context, tsr__tape *t, uint32_t index,
                                     const tsr__tensor_id *inputs) {
   tsr__program *p = context;
@@ -292,7 +292,7 @@ static tsr__tensor_id block_segment(void *context, tsr__tape *t, uint32_t index,
   return hidden;
 }
 
-/* A segment, recomputed in backward if the plan chooses that. */
+/* Run a segment, which is recomputed in backward if the plan chooses that. */
 static tsr__tensor_id call_segment(tsr__program *p, uint32_t first, tsr__tensor_id hidden) {
   tsr__tensor_id inputs[] = {hidden, p->position_ids, p->mask, 0, 0};
   uint32_t given = p->family->passes_positions ? (p->has_mask ? 3 : 2) : 1;
@@ -321,7 +321,7 @@ tsr__tensor_id tsr__program_blocks(tsr__program *p, tsr__tensor_id hidden, bool 
   tsr__tensor_id first = hidden;
   assert(p->plan.block_count == layers);
   if (tsr__program_recomputes_blocks(p) && !p->family->passes_positions && !has_closure(p)) {
-    output(p, p->mask); /* in the closure of what runs again */
+    output(p, p->mask); /* the closure of recomputed blocks holds it */
     output(p, p->cosine);
     output(p, p->sine);
     output(p, p->position_ids);
@@ -358,7 +358,7 @@ static tsr__tensor_id full_loss(tsr__program *p, tsr__tensor_id logits) {
   return tsr__scope_leave(t, tsr__scope_leave(t, loss));
 }
 
-/* Micro-batches of all ranks: a step's gradient is the mean over all of them. */
+/* The number of micro-batches of all ranks: a step's gradient is the mean over them. */
 static uint64_t micro_batches(const tsr__program *p) {
   return p->accumulate * (p->options->ranks ? p->options->ranks : 1);
 }
@@ -370,7 +370,7 @@ static tsr__op_attributes loss_attributes(const tsr__program *p) {
                               .is_scaled = p->loss_scale || !p->divides_loss};
 }
 
-/* The same in one op, which reads the logits in their own type. */
+/* Compute the loss in one op, which reads the logits in their own type. */
 static tsr__tensor_id fused_loss(tsr__program *p, tsr__tensor_id logits) {
   tsr__tape *t = p->tape;
   tsr__shape flat = TSR__SHAPE(p->batch * p->sequence, p->model->vocabulary);
@@ -395,19 +395,19 @@ static tsr__tensor_id chunked_loss(tsr__program *p, tsr__tensor_id hidden) {
   return tsr__scope_leave(t, loss);
 }
 
-/* transformers' outputs hold the logits. With tessera's own rule book the loss writes the gradient over the logits,
- * so programs only hold them if a planted mistake needs them. */
+/* Whether outputs hold the logits, as in transformers. With tessera's own rule book the loss overwrites the logits
+ * with their gradient, so outputs only hold them if a planted mistake needs them. */
 static bool holds_logits(const tsr__program *p) {
   return !p->is_own || p->options->leak != TSR_LEAK_NONE;
 }
 
-/* Body, head and loss; the loss is bound to the calling function. */
+/* Run body, head and loss; the loss is bound to the calling function. */
 static tsr__tensor_id call_model(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id loss;
   tsr__scope_enter(t, TSR__PLACE_MODEL);
   tsr__tensor_id hidden = p->family->body(p, p->ids);
-  if (p->options->loss_chunk && !p->is_evaluating) { /* who evaluates looks at logits */
+  if (p->options->loss_chunk && !p->is_evaluating) { /* evaluations use the logits */
     loss = chunked_loss(p, hidden);
   } else {
     p->logits = tsr__program_linear(p, &p->head, hidden);
@@ -450,7 +450,7 @@ static tsr__tensor_id call_added(tsr__program *p, tsr__tensor_id loss) {
   return TSR__OP_APPLY(t, TSR__OP_ADD, loss, term);
 }
 
-/* A wrapper's forward, which returns only the loss and the logits. */
+/* Run a wrapper's forward, which returns only the loss and the logits. */
 static tsr__tensor_id call_wrapper(tsr__program *p) {
   tsr__tape *t = p->tape;
   size_t cached = p->cache.count;
@@ -463,7 +463,7 @@ static tsr__tensor_id call_wrapper(tsr__program *p) {
 
 /* ---- the step ---- */
 
-/* Which tensor of a batch. */
+/* The tensors of a batch. */
 enum { BATCH_IDS, BATCH_LABELS, BATCH_ATTENTION_MASK, BATCH_TENSORS };
 
 static tsr__tensor_id to_device(tsr__program *p, int which) {
@@ -480,7 +480,7 @@ static void release_batch(tsr__tape *t, const tsr__tensor_id *batch) {
   for (size_t i = 0; i < BATCH_TENSORS; i++) tsr__tensor_release(t, batch[i]);
 }
 
-/* The next batch takes the place of the last one, of the step before if it is the first. */
+/* Load a batch, which replaces the one before it, possibly of the previous step. */
 static void load_batch(tsr__program *p) {
   tsr__tape *t = p->tape;
   const tsr__tensor_id last[BATCH_TENSORS] = {p->ids, p->labels, p->attention_mask};
@@ -503,7 +503,7 @@ static void release_some(tsr__tape *t, tsr__tensor_ids *list, size_t from, size_
 
 /* ---- leaks ---- */
 
-/* The tensors that the op's node holds, without those that are computed again. */
+/* Hold the tensors that the op's node holds, except recomputed ones. */
 static void leak_graph(tsr__tape *t, const tsr__op *op) {
   for (uint32_t k = 0; k < op->saved_count; k++)
     if (!op->holder[k] && !(op->remade & 1u << k)) tsr__tape_leak(t, op->saved[k]);
@@ -511,8 +511,8 @@ static void leak_graph(tsr__tape *t, const tsr__op *op) {
     if (op->pinned & 1u << k) tsr__tape_leak(t, op->in[k]);
 }
 
-/* Keep what the forward pass has made, as far as the planted mistake does. `first_op` and `first_frame`: where the
- * pass began. */
+/* Keep what the forward pass has made, as the planted mistake does. The pass started at `first_op` and
+ * `first_frame`. */
 static void leak(tsr__program *p, size_t first_op, size_t first_frame) {
   tsr__tape *t = p->tape;
   switch (p->options->leak) {
@@ -540,7 +540,7 @@ static void leak(tsr__program *p, size_t first_op, size_t first_frame) {
 
 static void forward(tsr__program *p) {
   tsr__tape *t = p->tape;
-  size_t outputs = p->outputs.count, cached = p->cache.count; /* of the micro-batch before */
+  size_t outputs = p->outputs.count, cached = p->cache.count; /* of the previous micro-batch */
   size_t first_op = t->ops.count, first_frame = t->frames.count;
   tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
   if (p->is_autocast) tsr__tape_autocast_begin(t);
@@ -557,7 +557,7 @@ static void forward(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
 }
 
-/* Add this micro-batch's part to the sum of losses, which its graph keeps until backward. */
+/* Add this micro-batch's part to the sum of losses, whose graph keeps it until backward. */
 static void add_loss(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id part = scale(t, p->loss, 1 / (double)micro_batches(p)), before = p->loss_sum;
@@ -567,7 +567,7 @@ static void add_loss(tsr__program *p) {
   tsr__scope_unbind(t, part);
 }
 
-/* From the loss of a micro-batch, or from the sum of all. */
+/* Run backward, from the loss of a micro-batch or from the sum of all. */
 static void backward(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id root = p->loss_sum ? p->loss_sum : p->loss, scaled = p->loss_sum;
@@ -594,7 +594,7 @@ static void backward(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
 }
 
-/* Unless backward has done it already, or did not run: then there are no gradients. */
+/* Run the optimizer, unless backward has updated the parameters or failed. */
 static void optimize(tsr__program *p) {
   tsr__tape *t = p->tape;
   if (p->options->update_in_backward || t->status) return;
@@ -626,12 +626,12 @@ void tsr__program_swap_modes(tsr__program *p) {
   p->is_evaluating = !p->is_evaluating;
 }
 
-/* Tensors that variables of a function hold: what a forward made from these places in the lists on. */
+/* The ends of the lists of held tensors before a forward: it adds its own after them. */
 typedef struct held {
   size_t outputs, cache;
 } held;
 
-/* A forward of the next batch, whose outputs replace those from `first` on. */
+/* Run a forward of the next batch, whose outputs replace those from `first` on. */
 static void evaluate_batch(tsr__program *p, held first) {
   tsr__tape *t = p->tape;
   held last = {p->outputs.count, p->cache.count};
@@ -646,8 +646,8 @@ static void evaluate_batch(tsr__program *p, held first) {
   tsr__scope_unbind(t, loss);
 }
 
-/* Two batches: the second finds the first one's outputs in memory, and so would each that follows. What the training loop holds
- * stays: its batch, outputs and gradients. */
+/* Evaluate two batches. The second one, like all later ones, runs while the outputs of the one before are in
+ * memory. What the training loop holds stays: its batch, outputs and gradients. */
 static void evaluate(tsr__program *p) {
   enum { BATCHES = 2 };
   tsr__tape *t = p->tape;
@@ -673,10 +673,10 @@ static void evaluate(tsr__program *p) {
   t->grad_enabled = true;
   (void)tsr__scope_leave(t, 0);
   tsr__tape_end(t, TSR__TAPE_PHASE_EVALUATION);
-  t->flops = flops; /* those of a step */
+  t->flops = flops; /* only training counts */
 }
 
-/* Fail if the program has no op of a class that was to be in place. */
+/* Fail if the program lacks an op of a class that was requested to run in place. */
 static void check_in_place(const tsr__program *p) {
   static const struct {
     tsr_in_place which;
@@ -712,7 +712,7 @@ void tsr__program_step(tsr__program *p) {
     if (!p->loss_sum || i + 1 == count) backward(p);
     if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / count) {
       t->is_too_long |= t->status == 0;
-      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* each of the other micro-batches takes as many */
+      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* each of the other micro-batches needs as many */
     }
   }
   optimize(p);
@@ -734,7 +734,7 @@ void tsr__program_step(tsr__program *p) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* Release everything where a training loop would bind its names again. */
+/* Run a forward pass, and release everything when a training loop would bind its names again. */
 void tsr__program_infer(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */

@@ -1,4 +1,4 @@
-/* resize.c - a description with other sizes, of the same proportions. */
+/* resize.c - makes a description with other sizes in the same proportions. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "models/family.h"
@@ -20,7 +20,7 @@ static uint64_t in_proportion(uint64_t size, uint64_t to, uint64_t from) {
   return grains ? grains * grain : grain;
 }
 
-/* The width of a head stays the same if the heads divide the width. */
+/* The new width. The width of a head stays the same if the heads divide the width. */
 static uint64_t width_of(const tsr_model *m, uint64_t heads) {
   bool divides = m->width % m->heads == 0;
   return divides ? m->width / m->heads * heads : in_proportion(m->width, heads, m->heads);

@@ -31,7 +31,7 @@ static void read_type(const json_t *parameters, tsr__rotary *r) {
   (void)snprintf(r->name, sizeof r->name, "%s", name);
 }
 
-/* A number that this type requires. */
+/* Read a number that the type requires. */
 static double required(tsr__config *parameters, const char *key) {
   if (!tsr__config_find(parameters, key))
     tsr__config_refuse(parameters, TSR_ERROR_FORMAT, key,
@@ -100,7 +100,7 @@ void tsr__rotary_read(tsr__config *config, uint64_t head_width, uint64_t positio
         tsr__config_size(&parameters, "original_max_position_embeddings", positions);
   }
   config->status = parameters.status;
-  /* Some classes have it next to the parameters, and then it takes precedence. */
+  /* Some classes have this key next to the parameters, where it takes precedence. */
   r.original_positions = tsr__config_size(config, "original_max_position_embeddings",
                                           r.original_positions ? r.original_positions : positions);
   parameters.status = config->status;
@@ -115,8 +115,8 @@ static double plain(const tsr__rotary *r, double base, uint64_t i) {
   return pow(base, -2 * (double)i / (double)r->head_width);
 }
 
-/* The base with which the slowest pair turns as often in a sequence beyond the model's positions as in one within
- * them. */
+/* The base with which the slowest pair turns as often in this longer sequence as it otherwise does within the
+ * model's positions. */
 static double dynamic_base(const tsr__rotary *r, uint64_t sequence) {
   double width = (double)r->head_width;
   double length = (double)(sequence > r->positions ? sequence : r->positions);

@@ -1,7 +1,7 @@
 /* safetensors.c - see safetensors.h.
  *
  * jansson reads the whole header. Its contents are then checked once, in one pass over the arrays sorted by offset.
- * After that, readers only have to expect that a file has become shorter. */
+ * Afterwards, the only thing that can go wrong is that the file becomes shorter. */
 #include "models/safetensors.h"
 
 #include <assert.h>
@@ -62,7 +62,7 @@ static int read_type(const json_t *value, const char *name, tsr__array *out, tsr
 static uint64_t bytes_of(const tsr__array *array) {
   uint64_t bytes = tsr__array_type_bytes(array->type);
   for (uint32_t i = 0; i < array->rank; i++) {
-    if (!array->dim[i]) return 0; /* however long the others are */
+    if (!array->dim[i]) return 0; /* even if the others would overflow */
     bytes = bytes > UINT64_MAX / array->dim[i] ? UINT64_MAX : bytes * array->dim[i];
   }
   return bytes;
@@ -117,7 +117,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(((const tsr__array *)a)->name, ((const tsr__array *)b)->name);
 }
 
-/* One after the other, from the first byte after the header to the file's last. */
+/* Check that the arrays follow each other without gaps, from the end of the header to the end of the file. */
 static int check_places(tsr__safetensors *file, uint64_t data_bytes, tsr_error *error) {
   uint64_t at = 0;
   qsort(file->arrays, file->count, sizeof *file->arrays, compare_places);
@@ -206,7 +206,7 @@ static int open_handle(int handle, uint64_t file_bytes, tsr__safetensors *out, t
   unsigned char *header = tsr__realloc(NULL, (size_t)end, 1);
   if (!header) return tsr__fail_memory(error);
   status = tsr__os_read_exactly(handle, 0, header, (size_t)end, error);
-  /* The length is read again with the rest: another program may be writing to the file at this moment. */
+  /* The length is read again with the rest, because another program may be writing to the file. */
   if (!status && memcmp(header, length, LENGTH_BYTES) != 0)
     status = tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file changed while it was read");
   if (!status) status = tsr__safetensors_parse(header, (size_t)end, file_bytes, out, error);
@@ -279,7 +279,7 @@ static int add_file(tsr__weight_files *weights, const char *folder, const char *
   return status;
 }
 
-/* Text of a file, which the caller frees; headers have the same limit. */
+/* Read a text file, with the size limit of headers. The caller frees the text. */
 static int read_text(const char *path, char **out, size_t *size_bytes, tsr_error *error) {
   int handle;
   uint64_t bytes;
@@ -311,7 +311,7 @@ static int compare_texts(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Open the files that "weight_map" names, each once. */
+/* Open each file that "weight_map" names, once. */
 static int open_listed(const char *folder, json_t *map, tsr__weight_files *out, tsr_error *error) {
   const char *name;
   json_t *value;
@@ -392,7 +392,7 @@ static int open_folder(const char *folder, tsr__weight_files *out, tsr_error *er
   return status ? status : check_once(out, error);
 }
 
-/* A checkpoint of llm.c, which its first bytes show. */
+/* Open a checkpoint of llm.c, recognised by its first bytes. */
 static int open_checkpoint(int handle, uint64_t file_bytes, bool *is_one, tsr__safetensors *out,
                            tsr_error *error) {
   unsigned char header[TSR__LLMC_HEADER_BYTES];
@@ -520,7 +520,7 @@ int tsr__safetensors_write_header(tsr__array *arrays, size_t count, const char *
     is_open = false;
   }
   tsr__buffer_text(&out, is_open ? "}}" : "}");
-  if (!out.failed) /* so that the arrays begin at a multiple of 8 */
+  if (!out.failed) /* so that the arrays start at a multiple of 8 */
     tsr__buffer_append(&out, spaces, (LENGTH_BYTES - out.size % LENGTH_BYTES) % LENGTH_BYTES);
   for (unsigned i = 0; i < LENGTH_BYTES; i++) length[i] = (unsigned char)(out.size >> (8 * i));
   int status = out.failed ? tsr__fail_memory(error) : 0;

@@ -1,8 +1,8 @@
-/* setup.c - from options to a program that can run: choices resolved and checked, and everything
- * declared that exists before the recording.
+/* setup.c - makes a program that can run from options: resolves and checks them, and declares everything that
+ * exists before the recording.
  *
- * The order matters: the plan decides whether there is a cache, the cache decides whether attention needs a mask, and
- * the mask decides which attention kernel runs. Evaluation makes the same choices for itself. */
+ * The order matters: the plan decides whether there is a cache, the cache decides whether attention needs a mask,
+ * and the mask decides which attention kernel runs. Evaluation makes the same choices separately. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -32,14 +32,14 @@ static int check_precision(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* With fp16 there is a GradScaler under autocast, with master weights, and if options request one. */
+/* With fp16, a GradScaler is used under autocast, with master weights, and if the options request one. */
 static bool scales_loss(const tsr_simulate_options *o) {
   if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
   return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
 }
 
-/* Refuse an optimizer in backward, which sees one gradient at a time, together with what needs all gradients or all
- * micro-batches. */
+/* Refuse an optimizer in backward, which sees one gradient at a time, together with options that need all gradients
+ * or all micro-batches. */
 static int check_update(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
   if (!o->update_in_backward) return 0;
@@ -92,7 +92,7 @@ static int check_sizes(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* A batch that is split is several smaller ones. */
+/* Split the batch into micro-batches. */
 static int split_batch(tsr__program *p, tsr_error *error) {
   uint64_t micro = p->options->micro_batch, parts;
   if (!micro || micro == p->batch) return 0;
@@ -147,8 +147,8 @@ static int check_ranks(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* Check where tensors are kept. Kernels use all tensors except activations where they are kept, which is not possible
- * on a disk. */
+/* Check where tensors are kept. Kernels use all tensors except activations in place, which is impossible on a
+ * disk. */
 static int choose_spaces(tsr__program *p, tsr_error *error) {
   const tsr_offload *o = &p->options->offload;
   p->tape->homes = (tsr__homes){.optimizer = (uint8_t)space_of(o->optimizer),
@@ -163,8 +163,8 @@ static int choose_spaces(tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* tessera's own attention: flash, or chunked; eager is chunked with one chunk. These kernels need no mask, and no
- * copies of keys for heads that share them. */
+/* Choose tessera's own attention: flash, or chunked; eager is chunked with one chunk. These kernels need no mask,
+ * and do not copy keys for heads that share them. */
 static void choose_own_attention(tsr__program *p) {
   tsr_simulate_attention attention = p->options->attention;
   p->attention = TSR__OP_ATTENTION_FLASH;
@@ -173,7 +173,7 @@ static void choose_own_attention(tsr__program *p) {
   if (attention == TSR_ATTENTION_EAGER) p->query_rows = p->sequence;
 }
 
-/* Which kernel attends, whether a mask is made for it, and whether heads are copied for it:
+/* Choose the kernel that attends, whether it gets a mask, and whether heads are copied for it:
  * transformers/integrations/sdpa_attention.py, masking_utils.py and, in PyTorch,
  * aten/src/ATen/native/transformers/cuda/sdp_utils.cpp. */
 static int choose_attention(tsr__program *p, tsr_error *error) {
@@ -199,7 +199,7 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   bool is_unaligned = m->head_width % (is_half ? 8 : 4) != 0;
   if (p->attention == TSR__OP_ATTENTION_EFFICIENT && (is_grouped || is_unaligned) && !p->has_mask)
     p->attention =
-        TSR__OP_ATTENTION_MATH; /* the kernel knows no groups, and heads of whole 16 bytes */
+        TSR__OP_ATTENTION_MATH; /* it needs heads of whole 16 bytes that are not shared */
   if (o->attention == TSR_ATTENTION_CHUNKED) p->attention = TSR__OP_ATTENTION_CHUNKED;
   if (p->is_eager) p->attention = p->family->eager_attention;
   if (o->attention == TSR_ATTENTION_FLASH && !is_half)
@@ -239,7 +239,8 @@ static_assert((int)TSR__PLACED_KEEP == (int)TSR_SAVED_KEEP &&
                   (int)TSR__PLACED_NARROW8 == (int)TSR_SAVED_NARROW8,
               "places are in the order of tsr_saved_place");
 
-/* Cut the number off "gelu.2": the length of the op's name, and which tensor it is. */
+/* Split the name of a saved tensor, such as "gelu.2": returns the length of the op's name, and sets the tensor's
+ * index. */
 static size_t read_saved_name(const char *name, uint8_t *index) {
   const char *dot = strrchr(name, '.');
   bool has_index = dot && dot[1] >= '0' && dot[1] < '0' + TSR__OP_SAVED && !dot[2];
@@ -247,7 +248,7 @@ static size_t read_saved_name(const char *name, uint8_t *index) {
   return has_index ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Choose for all ops of a name, of which there may be several. */
+/* Apply a choice to all ops with that name. */
 static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__plan_saved one,
                           tsr_error *error) {
   size_t length = read_saved_name(choice->name, &one.index);
@@ -304,7 +305,7 @@ static int plan_blocks(tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* transformers turns the cache off once any block is recomputed. */
+/* Choose the plan. transformers turns the cache off if any block is recomputed. */
 static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error) {
   uint64_t layers = p->model->layers;
   assert(!plan || plan->block_count == layers);
@@ -346,7 +347,7 @@ static int check_evaluation(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* Forwards that evaluate recompute nothing, and so have the cache that the model asks for. */
+/* Evaluation recomputes nothing, so it has the cache that the model requests. */
 static int choose_evaluation(tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
   int status = check_evaluation(p, error);

@@ -1,18 +1,18 @@
 /* shards.c - training on several ranks: gradients are summed over ranks, and updated parameters are shared.
  *
- * Every rank has a micro-batch of its own, and the same weights. When backward has completed the gradients of a unit
+ * Every rank has its own micro-batch and the same weights. When backward has completed the gradients of a unit
  * (tape.h), they are copied next to each other into a bucket, and the ranks sum the buckets; each rank computes one
  * part of the sum.
  *
  *   stage   the sum ...                                    then the optimizer updates
  *   0       is gathered, and copied back to the gradients  all parameters
  *   1       is kept in part; the gradients stay            a part; parts are gathered
- *   2       is kept in part; the gradients are gone        a part; parts are gathered
+ *   2       is kept in part; the gradients are freed       a part; parts are gathered
  *   3       as in 2                                        a part, which is all that is kept of the parameters
  *
- * A sum is started when its unit is complete, and awaited when the next unit is complete or backward ends. So ranks
- * send data while the preceding block runs backward. Stages 0 and 1 sum once in a step, after the last micro-batch; 2
- * and 3 after each. */
+ * A sum starts when its unit is complete, and is awaited when the next unit is complete or backward ends. So ranks
+ * send data while the preceding block runs backward. Stages 0 and 1 sum once in a step, after the last micro-batch;
+ * stages 2 and 3 sum after each. */
 #include <assert.h>
 
 #include "models/program.h"
@@ -47,7 +47,7 @@ static void put_block(const tsr__program *p, uint32_t block, uint32_t *units) {
   put_norm(p, &l->norm_2, 1 + block, units);
 }
 
-/* Unit 0 has the embeddings, then come the blocks, and what follows them. */
+/* Unit 0 has the embeddings; the blocks follow, then the rest. */
 int tsr__program_shard(tsr__program *p, tsr_error *error) {
   tsr__tape *t = p->tape;
   const tsr_simulate_options *o = p->options;
@@ -72,7 +72,7 @@ int tsr__program_shard(tsr__program *p, tsr_error *error) {
 
 /* ---- buckets ---- */
 
-/* A part of a flat tensor, in a parameter's shape. */
+/* View a piece of a flat tensor in a parameter's shape. */
 static tsr__tensor_id view_of_piece(tsr__tape *t, tsr__tensor_id flat, size_t parameter) {
   tsr__layout layout = tsr__layout_dense(tsr__tensor_shape(t, t->parameters.items[parameter]));
   layout.offset = t->sharding.pieces.items[parameter].first;
@@ -99,7 +99,8 @@ static tsr__tensor_id gradient_at(const tsr__tape *t, size_t parameter) {
   return tsr__tensor_at(t, t->parameters.items[parameter])->grad;
 }
 
-/* Copy the unit's gradients into a new bucket, and zeros between them; from stage 2 on, they go. */
+/* Copy the unit's gradients into a new bucket, with zeros between them. From stage 2 on, the gradients are
+ * freed. */
 static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype) {
   const tsr__sharding *s = &t->sharding;
   tsr__tensor_id bucket =
@@ -122,12 +123,12 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
   return bucket;
 }
 
-/* Elements of a part that are summed at once, so that staging has no more than the options allow. */
+/* The number of elements of a part to sum at once, so that the staging buffer stays within the option's limit. */
 static uint64_t staged_elements(const tsr__program *p, uint32_t unit) {
   uint64_t part = tsr__unit_part(p->tape, unit), most = p->options->bucket_elements;
   if (!most) return part;
   most /= p->options->ranks;
-  if (!most) return 1; /* less than an element of each rank is not possible */
+  if (!most) return 1; /* each rank needs at least one element */
   return most < part ? most : part;
 }
 
@@ -155,7 +156,7 @@ static void begin_sum(tsr__program *p, uint32_t unit) {
                                                  .staging = tsr__tensor_at(t, s->staging)->slot});
 }
 
-/* Stage 0: every rank gets the whole sum. */
+/* Stage 0: copy the complete sum back to the gradients. */
 static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
   uint32_t slot = tsr__tensor_at(t, s->bucket)->slot;
   tsr__tape_wait(
@@ -247,7 +248,7 @@ void tsr__program_share_overflow(tsr__program *p, tsr__tensor_id overflow) {
   tsr__tensor_release(t, all);
 }
 
-/* Add the squares of this rank's part of a parameter's gradient to the squares of the ranks before. */
+/* Add the squares of this rank's part of a parameter's gradient to the sum of the ranks before. */
 static void add_squares(tsr__tape *t, size_t parameter, tsr__tensor_id gradient,
                         tsr__tensor_id sums) {
   const tsr__tape_piece *piece = &t->sharding.pieces.items[parameter];

@@ -1,4 +1,5 @@
-/* weights.c - see weights.h. Names: transformers 4.57, modeling_gpt2.py, _llama.py, _mistral.py, _qwen2.py. */
+/* weights.c - see weights.h. Names are those of transformers 4.57: modeling_gpt2.py, _llama.py, _mistral.py,
+ * _qwen2.py. */
 #include "models/weights.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 typedef struct lister {
   tsr__weight_list *weights;
   bool has_failed;
-  char prefix[TSR__WEIGHT_NAME_BYTES / 2]; /* of what follows: "transformer.h.3." */
+  char prefix[TSR__WEIGHT_NAME_BYTES / 2]; /* of the names that follow: "transformer.h.3." */
 } lister;
 
 static void add(lister *l, const char *part, const char *last, tsr__tensor_id tensor) {
@@ -57,7 +58,7 @@ static bool is_gpt2(const tsr__program *p) {
   return p->model->class == TSR__CLASS_GPT2;
 }
 
-/* The names in the model below its head. */
+/* The prefix of names in the model below its head. */
 static const char *base_of(const tsr__program *p) {
   return is_gpt2(p) ? "transformer." : "model.";
 }
@@ -79,7 +80,7 @@ static void add_body(lister *l, const tsr__program *p) {
   add_norm(l, gpt2 ? "ln_f" : "norm", &p->last_norm);
 }
 
-/* Modules of "tessera_modules" are lists next to the model. */
+/* Add the modules of "tessera_modules", which are lists next to the model. */
 static void add_modules(lister *l, const tsr__program *p) {
   const tsr_model *m = p->model;
   for (size_t i = 0; i < m->module_count * m->layers; i++) {
@@ -181,7 +182,7 @@ static bool ends_with(const char *text, const char *end) {
   return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* Arrays that are ignored: constants, which the model makes itself, and a head that is tied to the embedding. */
+/* Whether an array may be ignored: constants that the model makes itself, and a head tied to the embedding. */
 static bool is_known(const tsr__program *p, const char *name) {
   static const char *const buffers[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)

@@ -1,10 +1,10 @@
-/* words.c - the lists of words in which users write two choices of a run: what is offloaded, and what is in place. */
+/* words.c - reads the lists of words in which users choose what is offloaded, and what runs in place. */
 #include <string.h>
 
 #include "base/error.h"
 #include "tessera/unstable/runs.h"
 
-/* One word of the list, of `length` bytes. */
+/* Read one word of the list, of `length` bytes. */
 static bool read_home(const char *word, size_t length, tsr_offload *out) {
   static const char *const names[] = {"optimizer", "gradients", "parameters", "activations"};
   tsr_space *const homes[] = {&out->optimizer, &out->gradients, &out->parameters,

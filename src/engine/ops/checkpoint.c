@@ -1,16 +1,17 @@
-/* checkpoint.c - recomputing a segment of the program in backward, as torch.utils.checkpoint does.
+/* checkpoint.c - recomputes a segment of the program in backward, as torch.utils.checkpoint does.
  *
- * The reentrant form is an op. Forward runs the segment without recording gradients, and saves only the segment's inputs.
- * Backward detaches those inputs, runs the segment again with gradients, runs a backward pass
- * within the backward pass, and passes on the gradients that arrived at the detached inputs. During
- * that time its Python function holds the inputs, the segment's result and the gradient it was
- * given (torch/utils/checkpoint.py, CheckpointFunction).
+ * The reentrant form is an op. Forward runs the segment without recording gradients, and saves only the segment's
+ * inputs. Backward detaches those inputs, runs the segment again with gradients, runs a backward pass within the
+ * backward pass, and passes on the gradients that arrived at the detached inputs. During that time its Python
+ * function holds the inputs, the segment's result and the gradient that it was given (torch/utils/checkpoint.py,
+ * CheckpointFunction).
  *
- * The other form is no op. Forward runs the segment with gradients, and a holder stands for each tensor that its ops save
- * (graph/saved.c). The first op whose backward needs one runs the segment again; what is saved then goes into the
- * holders, in the same order, and with the last one the segment stops, wherever it is: an exception in PyTorch,
- * tape->is_stopped here. Each op takes its tensors out of their holders, so they go one by one. The segment's inputs are
- * held until all holders are used up (_checkpoint_without_reentrant_generator, _checkpoint_hook, _recomputation_hook). */
+ * The other form is not an op. Forward runs the segment with gradients, and a holder replaces each tensor that its
+ * ops save (graph/saved.c). The first op whose backward needs one runs the segment again; what is saved then goes
+ * into the holders, in the same order. With the last one the segment stops, wherever it is: by an exception in
+ * PyTorch, by tape->is_stopped here. Each op takes its tensors out of their holders, so they are freed one by one.
+ * The segment's inputs are held until all holders are used up (_checkpoint_without_reentrant_generator,
+ * _checkpoint_hook, _recomputation_hook). */
 #include <assert.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static void forward(tsr__op_call *call) {
   call->reg[OUT(0)] = result;
 }
 
-/* What a segment is, and the tape's state when it began. */
+/* A segment, and the tape's state when it started. */
 typedef struct segment {
   tsr__tape_segment_fn *run;
   void *program;
@@ -41,7 +42,7 @@ typedef struct segment {
   bool is_autocast;
 } segment;
 
-/* Run it again; its result is bound to the current function. */
+/* Run the segment again; its result is bound to the current function. */
 static tsr__tensor_id recompute(tsr__tape *tape, const segment *what) {
   bool is_autocast = tape->is_autocast, was_backward = tape->is_backward;
   bool grad_enabled = tape->grad_enabled;
@@ -51,7 +52,7 @@ static tsr__tensor_id recompute(tsr__tape *tape, const segment *what) {
   tape->is_autocast = what->is_autocast;
   tape->is_backward = false;
   tape->grad_enabled = true;
-  tape->draws = what->draws; /* preserve_rng_state: the same masks again */
+  tape->draws = what->draws; /* preserve_rng_state: the same masks */
   tape->recomputing++;
   tape->block = what->block;
   tsr__tensor_id result = what->run(what->program, tape, what->index, what->inputs);
@@ -69,16 +70,16 @@ static tsr__tensor_id recompute(tsr__tape *tape, const segment *what) {
   return result;
 }
 
-/* The engine runs a backward pass that a node asks for on the thread of that node (engine.cpp). */
+/* Run the inner backward pass. The engine runs it on the thread of the node that asks for it (engine.cpp). */
 static void run_within(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad) {
   tsr__trace_enter(tape, TSR__PLACE_RECOMPUTE_BACKWARD);
   tsr__tape_backward(tape, root, grad);
   tsr__trace_leave(tape);
 }
 
-/* The gradient that was given, for the pass within. Python goes on to hold it, so that nothing is added to
- * it in place; tessera's own rules let it go, so that sums are made in the same way with and without a
- * checkpoint, and have the same bits. */
+/* Get the gradient for the inner pass. Python keeps holding it, so that nothing is added to it in place. With
+ * tessera's own rule book it is released, so that sums are made in the same way, and have the same bits, with and
+ * without a checkpoint. */
 static tsr__tensor_id take_gradient(tsr__op_call *call) {
   tsr__tensor_id grad = call->reg[GRAD_OUT(0)];
   if (call->tape->book->is_torch)
@@ -116,7 +117,7 @@ const tsr__op_row tsr__op_checkpoint = {.name = "checkpoint",
                                         .run_forward = forward,
                                         .run_backward = backward};
 
-/* ---- not reentrant ---- */
+/* ---- the form that is not reentrant ---- */
 
 tsr__tensor_id tsr__checkpoint_run(tsr__tape *tape, const tsr__op_attributes *attributes,
                                    const tsr__tensor_id *inputs, uint32_t count) {
@@ -157,7 +158,7 @@ void tsr__tape_refill(tsr__tape *tape, uint32_t number) {
                                    .block = frame.block,
                                    .draws = frame.draws,
                                    .is_autocast = frame.is_autocast});
-  assert(tape->status || tape->is_stopped); /* all that was saved is saved again */
+  assert(tape->status || tape->is_stopped); /* everything was saved again */
   tape->filling = filling;
   tape->is_stopped = false;
   (void)tsr__scope_leave(tape, 0);

@@ -1,12 +1,11 @@
-/* op_attention.c - attention in one kernel: q, k, v and, if there is one, a mask.
+/* op_attention.c - attention in one kernel: q, k, v and optionally a mask.
  *
- * Shapes: q (batch, heads, rows, width), k and v (batch, kv heads, columns, width); the result is
- * (batch, rows, heads * width), the layout that the output projection needs, and that the kernels
- * write.
+ * Shapes: q (batch, heads, rows, width), k and v (batch, kv heads, columns, width). The result is (batch, rows,
+ * heads * width), the layout that the kernels write and the output projection needs.
  *
  *   memory-efficient  saves q, k, v, out, a log-sum-exp per row (rows rounded up to 32; not made
- *                     without gradients) and the dropout's seed and offset; a mask is a float tensor
- *                     for it, so that a boolean one is converted, and kept: where(not mask, -inf, 0)
+ *                     without gradients) and the dropout's seed and offset; it takes a mask as a float
+ *                     tensor, so a boolean one is converted and kept: where(not mask, -inf, 0)
  *                     (transformers/attention.cpp, cuda/attention.cu, attention_backward.cu)
  *   flash             the same, without masks; its backward accumulates dq in fp32 (flash_api.cpp)
  *   chunked           our own: scores of `chunk` query rows exist at a time, in both directions
@@ -56,7 +55,7 @@ static tsr__shape padded_queries(const tsr__op_call *call) {
   return tsr__scratch_flash_queries(tsr__op_shape(call, Q));
 }
 
-/* The mask's rows are whole 16 elements long for the kernel. */
+/* The kernel needs rows of the mask that are a multiple of 16 elements. */
 static tsr__shape padded_mask(const tsr__op_call *call) {
   tsr__shape shape = tsr__op_shape(call, MASK);
   shape.dim[3] = tsr__shape_round_up(shape.dim[3], 16);
@@ -78,7 +77,7 @@ static tsr__shape scalar(const tsr__op_call *call) {
   return TSR__SCALAR;
 }
 
-/* q, k and v in one, as the gradient of what they are views of. */
+/* q, k and v in one tensor: the shape of the gradient of the tensor that they are views of. */
 static tsr__shape packed(const tsr__op_call *call) {
   tsr__shape q = tsr__op_shape(call, Q);
   return TSR__SHAPE(q.dim[0], q.dim[2], 3, q.dim[1] * q.dim[3]);
@@ -103,7 +102,7 @@ static double scale(const tsr__op_call *call) {
 static double dropout(const tsr__op_call *call) {
   return call->attributes->dropout;
 }
-/* Causal by itself, unless a mask restricts which positions attend to which. */
+/* The kernel is causal, unless a mask decides which positions attend to which. */
 static double is_causal(const tsr__op_call *call) {
   return !call->reg[MASK];
 }
@@ -116,7 +115,7 @@ static double first_row(const tsr__op_call *call) {
 
 /* ---- views ---- */
 
-/* q, k and v, or their gradients, within one tensor (batch, rows, 3, heads * width). */
+/* View q, k or v, or its gradient, within one tensor (batch, rows, 3, heads * width). */
 static tsr__layout part(const tsr__op_call *call, tsr__layout layout, uint64_t index) {
   tsr__shape q = tsr__op_shape(call, Q);
   uint64_t size = q.dim[1] * q.dim[3];
@@ -135,13 +134,13 @@ static tsr__layout part_2(const tsr__op_call *call, tsr__layout layout) {
   return part(call, layout, 2);
 }
 
-/* The rows of this turn, of anything by head. */
+/* The rows of this turn, in a tensor by head. */
 static tsr__layout chunk_rows(const tsr__op_call *call, tsr__layout layout) {
   uint64_t first = call->turn * call->attributes->chunk, left = layout.shape.dim[2] - first;
   uint64_t count = left < call->attributes->chunk ? left : call->attributes->chunk;
   return tsr__layout_slice(layout, 2, first, count);
 }
-/* ... and of a result or its gradient, in which each row has all heads. */
+/* The same in a result or its gradient, in which each row has all heads. */
 static tsr__layout chunk_result(const tsr__op_call *call, tsr__layout layout) {
   return chunk_rows(call, tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]));
 }
@@ -185,16 +184,16 @@ static bool is_later_turn(const tsr__op_call *call) {
   return call->turn > 0;
 }
 
-/* ---- what all have in common ---- */
+/* ---- steps that several kernels share ---- */
 
-/* Of a log-sum-exp an exponential is computed, and its rows have an end that nobody writes. */
+/* Backward computes exponentials of the log-sum-exp, whose rows have an end that nobody writes. */
 #define SAVE_QKV_AND_RESULT                                      \
   {SAVE(0, Q)}, {SAVE(1, K)}, {SAVE(2, V)}, {SAVE(3, OUT(0))}, { \
     SAVE(4, T(1)), .is_exact = true                              \
   }
 
-/* Of our own kernels, gradients of q, k and v that lie rows first: parts of one tensor where these were. PyTorch's could be
- * asked for such parts, but scaled_dot_product_attention does not ask. */
+/* Make the gradients of q, k and v for our own kernels: parts of one tensor if q, k and v were. PyTorch's kernels
+ * could write such parts, but scaled_dot_product_attention does not ask them to. */
 #define MAKE_GRADIENTS(name)                                                                \
   {MAKE(name), .to = T(0), .like = Q, .shape = packed, .when = is_packed},                  \
       {VIEW(GRAD_IN(0), T(0), part_0), .when = is_packed},                                  \
@@ -241,8 +240,8 @@ static const tsr__op_step efficient_forward[] = {
     {SAVE(7, T(0)), .is_exact = true}, /* minus infinity */
     {FREE(T(1), T(2), T(3), T(0))},
     {.action = TSR__DO_END}};
-/* In fp32 the kernel leaves the row sums of gradient times result to others; in 16 bits it needs room
- * for them, and to add up dq. */
+/* In fp32 the kernel expects the row sums of gradient times result; in 16 bits it allocates memory for them, and
+ * for the sum of dq. */
 #define OPERANDS SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0), RESULT, LSE, SEED, OFFSET, BIAS
 static const tsr__op_step efficient_backward[] = {
     {MAKE(EFFICIENT_BACKWARD), .to = GRAD_IN(0), .like = Q, ROWS_FIRST},
@@ -277,8 +276,8 @@ const tsr__op_row tsr__op_attention_efficient = {.name = "memory-efficient atten
 #define NUMBERS \
   { RULE(scale), RULE(dropout), RULE(is_causal), RULE(window) }
 
-/* The kernel takes heads of whole 16 bytes. Others are padded, and the result is cut (pad_last_dim and
- * post_process_flash_output of transformers/attention.cpp). */
+/* The kernel needs heads whose size is a multiple of 16 bytes. Other heads are padded, and the result is cut
+ * (pad_last_dim and post_process_flash_output of transformers/attention.cpp). */
 enum { HEAD_UNIT = 8 };
 
 static tsr__shape padded(tsr__shape shape) {
@@ -311,7 +310,7 @@ static tsr__shape padded_heads(const tsr__op_call *call) {
 static tsr__layout by_row(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_swap(tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]), 1, 2);
 }
-/* Without what was padded. */
+/* Cut off the padding. */
 static tsr__layout cut(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_slice(layout, 3, 0, tsr__op_shape(call, Q).dim[3]);
 }
@@ -329,7 +328,7 @@ static bool is_whole(const tsr__op_call *call) {
   return !is_padded(call);
 }
 
-/* q, k and v as the kernel takes them, its result, and the gradient of that. */
+/* q, k and v as passed to the kernel, its result, and the gradient of the result. */
 #define GIVEN_Q  T(4)
 #define GIVEN_K  T(5)
 #define GIVEN_V  T(6)
@@ -366,7 +365,7 @@ static const tsr__op_step flash_forward[] = {
     {MOVE(OUT(0), MADE), .when = is_whole},
     {.action = TSR__DO_END}};
 
-/* The gradient of a padded tensor, cut. */
+/* Cut the gradient of a padded tensor. */
 #define CUT_GRADIENT(i, of)                                                                \
   {VIEW(T(6), of, cut), .when = is_padded}, {                                              \
     RUN(CLONE), .to = GRAD_IN(i), .reads = {T(6)}, .like = IN(i), .typed = T(6), IN_ORDER, \
@@ -375,8 +374,8 @@ static const tsr__op_step flash_forward[] = {
                   of                                                                       \
                 }                                                                          \
   }
-/* Gradients lie as what the kernel was given. With fewer keys than queries, gradients of keys and values for all heads, to be
- * summed over those that share one. */
+/* Gradients have the layout of what the kernel was given. With fewer keys than queries, it makes the gradients of
+ * keys and values for all heads, which are then summed over those that share one. */
 static const tsr__op_step flash_backward[] = {
     {VIEW(T(6), GRAD_OUT(0), by_row), .when = is_padded},
     {RUN(SLICE_BACKWARD), .to = T(7), .reads = {T(6)}, .scalars = {NUMBER(0)}, .shape = padded_rows,
@@ -440,9 +439,9 @@ static const tsr__op_step chunked_forward[] = {
     SAVE_QKV_AND_RESULT,
     {FREE(T(1))},
     {.action = TSR__DO_END}};
-/* Of each chunk: the scores again, from which and the log-sum-exp the softmax; then the gradient of
- * the scores, and what it adds to those of q, k and v. The first chunk writes the gradients of k and
- * v, the others add to them. */
+/* For each chunk: compute the scores again, and the softmax from them and the log-sum-exp; then the gradient of the
+ * scores, and what it adds to those of q, k and v. The first chunk writes the gradients of k and v, the others add
+ * to them. */
 static const tsr__op_step chunked_backward[] = {
     MAKE_GRADIENTS(CHUNKED),
     {LOOP(chunks)},

@@ -1,15 +1,13 @@
 /* op_eager.c - attention written out: matmul, scale, mask, softmax, dropout, matmul.
  *
- * As transformers' eager_attention_forward has it (modeling_gpt2.py, modeling_llama.py). GPT-2
- * divides by a tensor, writes the smallest number where its own mask is false and adds the model's
- * mask; the Llama family multiplies, adds, and takes the softmax in fp32. Kept for backward: q and
- * k as the matrix product took them, the softmax, the dropout's mask, the weights after it, v; of GPT-2
- * also what it divides by.
+ * As in transformers' eager_attention_forward (modeling_gpt2.py, modeling_llama.py). GPT-2 divides by a tensor,
+ * writes the smallest number where its own mask is false and adds the model's mask; the Llama family multiplies,
+ * adds, and computes the softmax in fp32. Kept for backward: q and k as the matrix product used them, the softmax,
+ * the dropout's mask, the weights after it, v; for GPT-2 also the divisor.
  *
- * matmul needs its operands as batches of matrices, and copies any with another layout. Inputs: q,
- * k, v (as many heads each), mask and, of GPT-2, its layer's buffer of what may attend to what.
- * Outputs: the result (batch, rows, heads * width), and the weights, which the caller's function
- * holds. */
+ * matmul needs its operands as batches of matrices, and copies those with other layouts. Inputs: q, k, v (with as
+ * many heads each), the mask and, for GPT-2, the layer's causal buffer. Outputs: the result (batch, rows, heads *
+ * width), and the weights, which the caller's function holds. */
 #include <assert.h>
 #include <math.h>
 
@@ -29,7 +27,7 @@
 #define CAUSAL   SAVED(6)
 #define DIVISOR  SAVED(7)
 #define SCORES   T(2)
-#define VARIABLE T(8) /* of the function: there until it returns */
+#define VARIABLE T(8) /* a variable of the function, which holds it until it returns */
 
 static tsr__shape scores(const tsr__op_call *call) {
   tsr__shape shape = tsr__op_shape(call, Q);
@@ -73,8 +71,8 @@ static double lowest(const tsr__op_call *call) {
   return tsr__dtype_lowest(tsr__op_dtype(call, SCORES));
 }
 
-/* (batch, rows, heads * width) by head, (batch, heads, rows, width) by row, and the part of the
- * buffer that belongs to these rows and columns. */
+/* Views: (batch, rows, heads * width) by head; (batch, heads, rows, width) by row; the part of the buffer for these
+ * rows and columns. */
 static tsr__layout by_head(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]);
 }
@@ -91,7 +89,7 @@ static tsr__layout causal_part(const tsr__op_call *call, tsr__layout layout) {
 static tsr__layout as_merged(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_reshaped(layout, merged(call));
 }
-/* Of one head or one row, results by row are in order already. */
+/* With one head or one row, results by row are already in order. */
 static bool is_merged(const tsr__op_call *call) {
   return tsr__layout_is_dense(tsr__op_layout(call, T(5)));
 }
@@ -99,7 +97,7 @@ static bool has_heads(const tsr__op_call *call) {
   return !is_merged(call);
 }
 
-/* The softmax in fp32 converts bf16 to a copy first, and reads fp16 directly. */
+/* The softmax in fp32 copies bf16 to fp32 first, but reads fp16 directly. */
 static bool copies_for_llama(const tsr__op_call *call) {
   return tsr__op_dtype(call, SCORES) != TSR__DTYPE_F32 &&
          (call->tape->is_autocast || tsr__op_dtype(call, Q) == TSR__DTYPE_BF16);
@@ -112,7 +110,7 @@ static bool takes_as_is(const tsr__op_call *call) {
   return !call->reg[T(3)];
 }
 
-/* GPT-2's softmax is in the type of the model, and so in that of q; in fp32 under autocast. */
+/* GPT-2's softmax is in the model's type, which is that of q; under autocast it is in fp32. */
 static bool is_autocast(const tsr__op_call *call) {
   return call->tape->is_autocast;
 }
@@ -120,7 +118,8 @@ static bool is_plain(const tsr__op_call *call) {
   return !call->tape->is_autocast;
 }
 
-/* Under autocast each product casts its operands, the second one first; copies in order are made of what is not. */
+/* Under autocast each product casts its operands, the second one first. Operands that are not contiguous are
+ * copied. */
 #define PRODUCT_OF_QUERIES_AND_KEYS                                                              \
   {CAST(T(6), K), LOW, LIKE}, {CAST(T(5), Q), LOW, LIKE}, {DENSE(T(0), T(5))},                   \
       {DENSE(T(1), T(6))}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {                                   \
@@ -132,7 +131,7 @@ static bool is_plain(const tsr__op_call *call) {
     }                                                                                            \
   }
 
-/* From the weights, in SCORES, to the results. */
+/* From the weights, in SCORES, to the result. */
 #define WEIGH_VALUES                                                                        \
   {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                         \
       {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},               \
@@ -149,8 +148,8 @@ static bool is_plain(const tsr__op_call *call) {
     MOVE(OUT(1), SCORES)                                                                    \
   }
 
-/* From the result's gradient to that of the scores, in T(1). The gradients of what autocast cast are cast back, that of the
- * operand that was cast last first. */
+/* From the result's gradient to that of the scores, in T(1). Gradients are cast back if autocast cast the operand;
+ * the operand that was cast last comes first. */
 #define WEIGH_VALUES_BACK(model)                                                                \
   {VIEW(T(2), GRAD_OUT(0), by_head)},                                                           \
       {DENSE(T(0), T(2)), .node = "UnsafeViewBackward0", .done = {T(2), GRAD_OUT(0)}},          \
@@ -249,7 +248,7 @@ static const tsr__op_step llama_forward[] = {
     {PASS(T(3), SCORES), .when = takes_as_is},
     {RUN(SOFTMAX), .to = T(4), .reads = {T(3)}, F32, .done = {T(3)}},
     {SAVE(2, T(4))},
-    {CAST(T(3), T(4)), .typed = Q}, /* the scores are there until their variable gets this */
+    {CAST(T(3), T(4)), .typed = Q}, /* the variable holds the scores until this replaces them */
     {MOVE(SCORES, T(3)), .done = {T(4)}},
     WEIGH_VALUES,
     {.action = TSR__DO_END}};

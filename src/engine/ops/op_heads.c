@@ -1,5 +1,4 @@
-/* op_heads.c - what comes between projections and attention: splitting, caching, repeating and
- * turning heads.
+/* op_heads.c - operations between projections and attention: splitting, caching, repeating and turning heads.
  *
  * Heads are (batch, heads, rows, width), mostly views of (batch, rows, heads * width). */
 #include "graph/table.h"
@@ -50,10 +49,10 @@ const tsr__op_row tsr__op_split = {.name = "split",
                                    .forward = split_forward,
                                    .backward = split_backward};
 
-/* ---- cache: keys or values, appended to none; `dtype` is the cache's ----
+/* ---- cache: keys or values; `dtype` is the type of the cache ----
  *
- * DynamicCache begins with empty tensors of the keys' type, and cat makes of both what holds both: under
- * autocast, keys that rotary positions made fp32 turn values into fp32 too. */
+ * DynamicCache starts with empty tensors of the keys' type, and cat uses the larger type of both: under autocast,
+ * keys that rotary positions made fp32 turn values into fp32 too. */
 
 static const tsr__op_step cache_forward[] = {
     {RUN(CAT), .to = OUT(0), .reads = {IN(0)}, .scalars = {NUMBER(-2)}, ASKED},
@@ -84,7 +83,7 @@ static tsr__layout same_for_all(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_broadcast(layout, repeated(call));
 }
 
-/* Expanded and reshaped, which is a view of the only head, if there is one. */
+/* Expand and reshape; with a single head this is a view. */
 static const tsr__op_step repeat_forward[] = {
     {VIEW(OUT(0), IN(0), same_for_all), .when = is_one_head},
     {RUN(REPEAT), .to = OUT(0), .reads = {IN(0)}, .shape = repeated, .when = has_heads},
@@ -100,7 +99,7 @@ const tsr__op_row tsr__op_repeat = {.name = "repeated heads",
 
 /* ---- rotary table: positions, frequencies; `features` is the heads' width ----
  *
- * transformers': in fp32, and then in the model's type, `dtype`. */
+ * As in transformers: in fp32, then converted to the model's type, `dtype`. */
 
 static tsr__shape position_row(const tsr__op_call *call) {
   return TSR__SHAPE(1, tsr__shape_elements(tsr__op_shape(call, IN(0))), 1);
@@ -136,7 +135,7 @@ static const tsr__op_step rotary_table_forward[] = {
     {RUN(MUL), .to = T(6), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
     {CAST(OUT(0), T(5)), ASKED},
     {CAST(OUT(1), T(6)), ASKED},
-    {FREE(T(0), T(1), T(2))}, /* variables of forward, as are cos and sin before they are cast */
+    {FREE(T(0), T(1), T(2))}, /* variables of forward, like cos and sin before they are cast */
     {FREE(T(5), T(6))},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary_table = {.name = "rotary table", .forward = rotary_table_forward};
@@ -237,7 +236,7 @@ const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
 
 /* ---- tessera's own ---- */
 
-/* Whether the gradients of the parts are where the parts themselves would be, in one tensor. */
+/* Whether the gradients of the parts are in one tensor, at the places of the parts. */
 static bool are_parts(const tsr__op_call *call) {
   for (uint32_t i = 0; i < 3; i++) {
     if (!call->reg[GRAD_OUT(i)]) return false;
@@ -272,8 +271,8 @@ const tsr__op_row tsr__own_split = {.name = "split",
                                     .forward = split_forward,
                                     .backward = own_split_backward};
 
-/* q and k are turned where they are: they are results of projections, which do not need them in
- * backward. Their gradients are turned back likewise. */
+/* q and k are turned in place: they are results of projections, which do not need them in backward. Their gradients
+ * are turned back in the same way. */
 static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
   (void)call;
   return layout;

@@ -1,11 +1,11 @@
 /* op_linear.c - embeddings and matrix products.
  *
- * torch.nn.functional.linear with a bias is one addmm (aten/src/ATen/native/Linear.cpp), and so is
- * transformers' Conv1D, whose weight is transposed: (inputs, outputs). Without a bias a linear is
- * an mm. Each saves its input and its weight. Their gradients (tools/autograd/derivatives.yaml):
- * the input's, then the weight's, each a matrix product; the bias's is the output's, summed over
- * rows. Inputs are saved before the product runs, as PyTorch's generated code does it: a checkpoint that needs no
- * more than them leaves the product out (checkpoint.c). What autograd sees of them are views: x as a matrix, and nn.Linear's weight transposed. */
+ * torch.nn.functional.linear with a bias is one addmm (aten/src/ATen/native/Linear.cpp), and so is transformers'
+ * Conv1D, whose weight is transposed: (inputs, outputs). Without a bias, a linear layer is an mm. Each saves its
+ * input and its weight. Gradients (tools/autograd/derivatives.yaml) are the input's, then the weight's, each a
+ * matrix product; the bias's is the output's, summed over rows. Inputs are saved before the product runs, as in
+ * PyTorch's generated code, so a checkpoint that needs only the inputs skips the product (checkpoint.c). Autograd
+ * sees views of them: x as a matrix, and nn.Linear's weight transposed. */
 #include "graph/table.h"
 #include "kernels/scratch.h"
 
@@ -33,7 +33,7 @@ static tsr__shape indexed_rows(const tsr__op_call *call) {
                     tsr__op_shape(call, IN(0)).dim[1]);
 }
 
-/* In segments, whose number depends on the data: as many as there are indices is the most. */
+/* The number of segments depends on the data; it is at most the number of indices. */
 static bool sorts(const tsr__op_call *call) {
   return tsr__scratch_sorts(tsr__shape_elements(tsr__op_shape(call, IN(1))));
 }
@@ -44,7 +44,8 @@ static const tsr__op_step embedding_forward[] = {
     {.action = TSR__DO_END}};
 static const tsr__op_step embedding_backward[] = {
     {MAKE(EMBEDDING_BACKWARD), .to = T(0), I64, .shape = indices, .when = sorts}, /* sorted */
-    {MAKE(EMBEDDING_BACKWARD), .to = T(1), I64, .shape = indices, .when = sorts}, /* from where */
+    {MAKE(EMBEDDING_BACKWARD), .to = T(1), I64, .shape = indices,
+     .when = sorts}, /* original positions */
     {MAKE(EMBEDDING_BACKWARD), .to = GRAD_IN(0), .like = IN(0), .typed = GRAD_OUT(0)},
     {MAKE(EMBEDDING_BACKWARD), .to = T(2), I64, .shape = indices, .when = sorts}, /* segments */
     {MAKE(EMBEDDING_BACKWARD), .to = T(3), F32, .shape = indexed_rows, .when = sorts},
@@ -125,9 +126,9 @@ const tsr__op_row tsr__op_linear_plain = {.name = "linear without bias",
 
 /* ---- tessera's own ----
  *
- * Gradients are added to those that are there: a weight's, of micro-batches before or of a head that
- * shares it, and an input's, of other products with it. Under autocast weights stay as they are; the
- * product rounds them as it reads them. */
+ * Gradients are added to existing ones: a weight's to that of earlier micro-batches or of a head that shares it, an
+ * input's to that of other products with it. Under autocast weights are not cast; the product rounds them as it
+ * reads them. */
 
 static uint64_t rows_of_table(const tsr__op_call *call) {
   assert(tsr__op_shape(call, IN(0)).rank == 2);

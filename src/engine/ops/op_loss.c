@@ -1,16 +1,15 @@
 /* op_loss.c - from hidden states to the loss.
  *
- * transformers' ForCausalLMLoss shifts labels by padding and copying them, and takes cross_entropy,
- * which is log_softmax and nll_loss: the first keeps its whole output, the second labels and a
- * weight. In backward each makes a tensor as large as the logits; the second of them exists next to
- * the first.
+ * transformers' ForCausalLMLoss shifts labels by padding and copying them, and calls cross_entropy, which is
+ * log_softmax and nll_loss: the first keeps its whole output, the second labels and a weight. In backward each
+ * makes a tensor as large as the logits; the second of them exists next to the first.
  *
- * The chunked loss is head and cross-entropy in one, some tokens at a time, as Liger's and others
- * do: for each chunk its logits and, from their softmax, their gradient, which at once becomes part
- * of the gradients of hidden states and weight. Only these two outlive the forward. */
+ * The chunked loss is head and cross-entropy in one, for some tokens at a time, as in Liger and others: each chunk
+ * computes its logits and, from their softmax, their gradient, which is added to the gradients of hidden states and
+ * weight at once. Only these two outlive the forward. */
 #include "graph/table.h"
 
-/* The label that stands for none, as cross_entropy has it by default. */
+/* The label that means no label: cross_entropy's default. */
 #define IGNORED (-100)
 
 static tsr__shape scalar(const tsr__op_call *call) {
@@ -36,7 +35,7 @@ static tsr__layout without_first(const tsr__op_call *call, tsr__layout layout) {
 static const tsr__op_step shift_labels_forward[] = {
     {RUN(PAD), .to = OUT(1), .reads = {IN(0)}, .scalars = {NUMBER(IGNORED)}, .shape = one_longer},
     {VIEW(T(0), OUT(1), without_first)},
-    {DENSE(OUT(0), T(0)), .done = {T(0)}}, /* of one sequence it is a view */
+    {DENSE(OUT(0), T(0)), .done = {T(0)}}, /* a view if there is one sequence */
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_shift_labels = {.name = "shifted labels",
                                           .forward = shift_labels_forward};
@@ -59,7 +58,7 @@ static const tsr__op_step nll_loss_forward[] = {
     {MAKE(NLL_LOSS), .to = OUT(1), .like = IN(0), .shape = scalar}, /* total weight */
     {RUN(NLL_LOSS), .reads = {IN(0), IN(1)}, .writes = {OUT(0), OUT(1)},
      .scalars = {NUMBER(IGNORED)}},
-    {SAVE(0, IN(0))}, /* for its shape: PyTorch keeps it */
+    {SAVE(0, IN(0))}, /* for its shape; PyTorch keeps it */
     {SAVE(1, IN(1))},
     {SAVE(2, OUT(1))},
     {.action = TSR__DO_END}};
@@ -83,7 +82,7 @@ static uint64_t chunks(const tsr__op_call *call) {
   return tsr__shape_round_up(tsr__op_shape(call, IN(0)).dim[0], chunk) / chunk;
 }
 
-/* The tokens of this turn; the last may have fewer. */
+/* The tokens of this turn; the last turn may have fewer. */
 static uint64_t chunk_first(const tsr__op_call *call) {
   return call->turn * call->attributes->chunk;
 }
@@ -100,7 +99,7 @@ static tsr__layout chunk_tokens(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_slice(layout, 0, chunk_first(call), chunk_size(call));
 }
 
-/* Labels may have a batch's shape. */
+/* Labels may have the shape of a batch. */
 static tsr__layout chunk_labels(const tsr__op_call *call, tsr__layout layout) {
   tsr__shape flat = TSR__SHAPE(tsr__shape_elements(layout.shape));
   return chunk_tokens(call, tsr__layout_reshaped(layout, flat));
@@ -157,8 +156,8 @@ const tsr__op_row tsr__op_chunked_loss = {.name = "chunked loss",
 
 /* ---- tessera's own: logits, labels; `repeats` micro-batches share the step ----
  *
- * The whole loss keeps logits and log-sum-exps, and its gradient takes the logits' place. Gradients are
- * divided by labels times micro-batches at once: a batch and its micro-batches have the same factor. */
+ * The whole loss keeps logits and log-sum-exps, and its gradient overwrites the logits. Gradients are divided by
+ * labels times micro-batches at once: a batch and its micro-batches have the same factor. */
 
 static double parts(const tsr__op_call *call) {
   return call->attributes->repeats ? (double)call->attributes->repeats : 1;
@@ -174,7 +173,8 @@ static tsr__shape logit_rows(const tsr__op_call *call) {
 static const tsr__op_step own_cross_entropy_forward[] = {
     {MAKE(LOSS), .to = OUT(0), .like = IN(0), F32, .shape = scalar},
     {MAKE(LOSS), .to = OUT(1), .like = IN(0), F32, .shape = logit_rows}, /* log-sum-exps */
-    {MAKE(LOSS), .to = OUT(2), .like = IN(0), F32, .shape = scalar},     /* labels that count */
+    {MAKE(LOSS), .to = OUT(2), .like = IN(0), F32,
+     .shape = scalar}, /* labels that are not ignored */
     {RUN(LOSS), .reads = {IN(0), IN(1)}, .writes = {OUT(0), OUT(1), OUT(2)},
      .scalars = {NUMBER(IGNORED)}},
     {SAVE(0, IN(0))},
@@ -202,7 +202,7 @@ static bool is_scaled(const tsr__op_call *call) {
   return call->attributes->is_scaled;
 }
 
-/* As above, with the gradient in the logits' place. */
+/* As above, but the gradient overwrites the logits. */
 static const tsr__op_step own_chunked_loss_forward[] = {
     {MAKE(EMPTY_LIKE), .to = HIDDEN_GRADIENT, .like = IN(0), .when = is_recorded},
     {MAKE(EMPTY_LIKE), .to = WEIGHT_GRADIENT, .like = IN(1), .when = is_recorded},
@@ -225,7 +225,7 @@ static const tsr__op_step own_chunked_loss_forward[] = {
     {SAVE(1, WEIGHT_GRADIENT)},
     {FREE(HIDDEN_GRADIENT, WEIGHT_GRADIENT)},
     {.action = TSR__DO_END}};
-/* A weight's gradient is large: it is only scaled if it has to be. */
+/* A weight's gradient is large, so it is only scaled if necessary. */
 static const tsr__op_step own_chunked_loss_backward[] = {
     {INTO(MUL), .reads = {SAVED(0), GRAD_OUT(0)}, .writes = {SAVED(0)}},
     {INTO(MUL), .reads = {SAVED(1), GRAD_OUT(0)}, .writes = {SAVED(1)}, .when = is_scaled},

@@ -1,15 +1,16 @@
-/* op_mask.c - the causal mask that transformers makes where it does not leave causality to the kernel
- * (masking_utils.py of 4.57.1): create_causal_mask() with sdpa_mask() or eager_mask().
+/* op_mask.c - the causal mask that transformers makes if the kernel does not handle causality (masking_utils.py of
+ * 4.57.1): create_causal_mask() with sdpa_mask() or eager_mask().
  *
- * A mask is a function of positions, called for all pairs at once. What it consists of depends on what the model was
- * given (tsr__mask_form):
+ * A mask is a function of positions, called for all pairs at once. Its parts depend on what the model was given
+ * (tsr__mask_form):
  *
- *   plain    there is a cache: a position attends to itself and to those before it
- *   padded   there is a mask of the batch: ... if that has not masked them
- *   packed   neither: ... if they belong to the same sequence, which their positions tell
+ *   plain    with a cache: a position attends to itself and to those before it
+ *   padded   with a mask of the batch: ... if that does not hide them
+ *   packed   otherwise: ... if they belong to the same sequence, as their positions show
  *
- * Inputs: positions (rows), and the mask of the batch (batch, rows). `features` is the batch, `dtype` boolean or that of
- * a mask to be added. The mask is (batch, 1, rows, rows), of which a plain boolean one is a view that repeats. */
+ * Inputs: positions (rows), and the mask of the batch (batch, rows). `features` is the batch, `dtype` boolean, or
+ * the type of a mask that is added. The mask is (batch, 1, rows, rows); a plain boolean one is a view that
+ * repeats. */
 #include "graph/table.h"
 
 #define POSITIONS IN(0)
@@ -69,7 +70,7 @@ static tsr__layout without_first(const tsr__op_call *call, tsr__layout layout) {
 static tsr__layout without_last(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_slice(layout, 1, 0, row_count(call));
 }
-/* A list of numbers as a column; and (batch, rows) as columns and as rows of each batch's pairs. */
+/* View a list of numbers as a column; and (batch, rows) as columns and as rows of each batch's pairs. */
 static tsr__layout as_column(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_swap(tsr__layout_broadcast(layout, TSR__SHAPE(1, row_count(call))), 0, 1);
 }
@@ -83,7 +84,7 @@ static tsr__layout batch_column(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_swap(batch_columns(call, layout), 2, 3);
 }
 
-/* (rows, rows), the same for the whole batch. */
+/* View (rows, rows) as repeated for the whole batch. */
 static tsr__layout for_batch(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_broadcast(layout, batch_pairs(call));
 }
@@ -93,7 +94,7 @@ static tsr__layout for_batch(const tsr__op_call *call, tsr__layout layout) {
 static double window_less_one(const tsr__op_call *call) {
   return (double)call->attributes->window - 1;
 }
-/* What is added to a score that does not count: the smallest number of the type. */
+/* The number added to a hidden score: the smallest of the type. */
 static double lowest(const tsr__op_call *call) {
   return tsr__dtype_lowest((tsr__dtype)call->attributes->dtype);
 }
@@ -121,10 +122,10 @@ static bool is_joined(const tsr__op_call *call) {
 
 /* ---- the mask ---- */
 
-#define SEQUENCES T(3) /* the number of each position's sequence, or the mask of the batch */
+#define SEQUENCES T(3) /* the sequence number of each position, or the mask of the batch */
 #define NUMBERS   T(4)
 
-/* find_packed_sequence_indices(): a sequence begins where a position is not one more than the one before. */
+/* find_packed_sequence_indices(): a sequence starts where a position is not one more than the one before. */
 #define FIND_SEQUENCES                                                                           \
   {VIEW(T(6), POSITIONS, each_of_batch), .when = is_packed},                                     \
       {VIEW(T(7), T(6), first_column), .when = is_packed},                                       \
@@ -150,9 +151,9 @@ static bool is_joined(const tsr__op_call *call) {
                  .when = is_packed                                                               \
   }
 
-/* What has no batch. Functions that are joined begin with all that is true, for each such list of functions: those of a
- * window, after the position that is as far back as the window is long, and of a position and those before it; and that
- * with one of the batch. */
+/* Compute the part that does not depend on the batch. transformers joins a list of mask functions starting with an
+ * all-true tensor, for each such list: first the window's function with "this position and those before it", then
+ * both with the batch's function. */
 #define ATTEND                                                                                \
   {                                                                                           \
       RUN(FULL),         .to = T(0),                                                          \
@@ -187,7 +188,7 @@ static const tsr__op_step causal_mask_forward[] = {
     {RUN(TO_COPY), .to = SEQUENCES, .reads = {BATCH}, BOOL, .when = is_padded},
     {RUN(ARANGE), .to = NUMBERS, I64, .shape = columns, .scalars = {NUMBER(0), NUMBER(1)}},
     {RUN(ARANGE), .to = T(5), I64, .shape = batches, .scalars = {NUMBER(0), NUMBER(1)},
-     .is_unread = true}, /* of the batch, and of heads: no mask here depends on them */
+     .is_unread = true}, /* indices of the batch and of heads, which no mask here uses */
     {RUN(ARANGE), .to = T(8), I64, .shape = one, .scalars = {NUMBER(0), NUMBER(1)},
      .is_unread = true},
     ATTEND,
@@ -216,7 +217,8 @@ static tsr__layout as_one_row(const tsr__op_call *call, tsr__layout layout) {
   return tsr__layout_reshaped(layout, TSR__SHAPE(tsr__shape_elements(layout.shape)));
 }
 
-/* A mask of the batch that masks nothing is not needed: _ignore_causal_mask_sdpa(). Only the host reads the answer. */
+/* A mask of the batch that hides nothing is not needed: _ignore_causal_mask_sdpa(). Only the host reads the
+ * result. */
 static const tsr__op_step mask_check_forward[] = {
     {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, BOOL},
     {VIEW(T(2), T(0), as_one_row)},

@@ -1,8 +1,9 @@
-/* op_math.c - attention as PyTorch composes it where none of its kernels fits: its math kernel.
+/* op_math.c - attention as PyTorch composes it if none of its kernels fits: its math kernel.
  *
- * scaled_dot_product_attention comes to this for grouped queries and for heads that are not whole 16 bytes wide in fp32, and in
- * 16 bits on a card without flash attention, where there is no mask (_scaled_dot_product_attention_math and
- * _safe_softmax of aten/src/ATen/native/transformers/attention.cpp, SoftMax.cpp; PyTorch 2.9.1):
+ * Without a mask, scaled_dot_product_attention uses it for grouped queries and for heads whose size is not a
+ * multiple of 16 bytes: in fp32, and in 16 bits on a card without flash attention
+ * (_scaled_dot_product_attention_math and _safe_softmax of aten/src/ATen/native/transformers/attention.cpp,
+ * SoftMax.cpp; PyTorch 2.9.1):
  *
  *   q = q * root                               the root of the scale
  *   mask = where(tril(ones), 0, -inf)
@@ -11,13 +12,12 @@
  *   weights = softmax(scores), and 0 in rows in which all scores are -inf
  *   weights = dropout(weights); weights @ values
  *
- * in fp32. (In 16 bits the weights are copied for a second result, which nobody takes. Nothing here
- * reads that copy either, so it is left out.) Each of these names holds its tensor until the function
- * returns. Kept for backward: q and keys as the product took them, the softmax, dropout's mask, the
- * weights after it, the values.
+ * in fp32. (In 16 bits PyTorch copies the weights for a second result that nobody uses; nothing here reads that
+ * copy, so it is omitted.) Each of these names holds its tensor until the function returns. Kept for backward: q
+ * and keys as the product used them, the softmax, dropout's mask, the weights after it, the values.
  *
- * Inputs: q (batch, heads, rows, width), k and v of as many heads or fewer. Output: (batch, rows, heads *
- * width), which transformers makes of the kernel's result. */
+ * Inputs: q (batch, heads, rows, width), k and v with as many heads or fewer. Output: (batch, rows, heads * width),
+ * which transformers makes from the kernel's result. */
 #include <assert.h>
 #include <math.h>
 
@@ -65,7 +65,7 @@ static tsr__shape scalar(const tsr__op_call *call) {
   (void)call;
   return TSR__SCALAR;
 }
-/* Keys or values for all heads of queries. */
+/* The shape of keys or values repeated for all heads of queries. */
 static tsr__shape all_heads(const tsr__op_call *call) {
   tsr__shape k = tsr__op_shape(call, K);
   k.dim[1] = tsr__op_shape(call, Q).dim[1];
@@ -110,7 +110,7 @@ static bool has_dropout(const tsr__op_call *call) {
 
 /* ---- forward ---- */
 
-/* scores, from q and keys, with the mask */
+/* Compute the scores from q and keys, with the mask. */
 #define SCORE                                                                                      \
   {RUN(MUL), .to = QUERIES, .reads = {WIDE_Q}, .scalars = {RULE(root)}, LIKE},                     \
       {RUN(FULL), .to = MASK, .like = Q, BOOL, .shape = pairs, .scalars = {NUMBER(1)}},            \
@@ -130,7 +130,7 @@ static bool has_dropout(const tsr__op_call *call) {
     INTO(ADD), .reads = {SCORES, MASK}, .writes = { SCORES }                                       \
   }
 
-/* the softmax, which is safe: rows that attend to nothing become 0 and not NaN */
+/* Compute a safe softmax: rows that attend to nothing become 0, not NaN. */
 #define SOFTEN                                                                         \
   {RUN(SOFTMAX), .to = T(8), .reads = {SCORES}},                                       \
       {RUN(IS_NEGINF), .to = T(9), .reads = {SCORES}, BOOL},                           \

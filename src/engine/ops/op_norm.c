@@ -1,11 +1,10 @@
 /* op_norm.c - normalisations over the last dimension.
  *
- * LayerNorm is one kernel, which saves its input, its weight, and a mean and the reciprocal of a
- * deviation for each row, in fp32 (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
+ * LayerNorm is one kernel, which saves its input, its weight and, for each row in fp32, the mean and the reciprocal
+ * of the deviation (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
  *
- * RMS norm is what LlamaRMSNorm writes out in Python, in fp32: a copy of the input in fp32 if that is
- * 16 bits wide, its square, its mean, plus epsilon, its reciprocal root, the product, a cast back,
- * times the weight. */
+ * RMS norm is what LlamaRMSNorm writes out in Python, in fp32: a copy of the input if that has 16 bits, its square,
+ * its mean, plus epsilon, its reciprocal root, the product, a cast back, times the weight. */
 #include "graph/table.h"
 
 static tsr__shape rows(const tsr__op_call *call) {
@@ -29,7 +28,7 @@ static double width(const tsr__op_call *call) {
 static const tsr__op_step layer_norm_forward[] = {
     {MAKE(LAYER_NORM), .to = OUT(0), .like = IN(0)},
     {MAKE(LAYER_NORM), .to = OUT(1), F32, .shape = rows}, /* mean */
-    {MAKE(LAYER_NORM), .to = OUT(2), F32, .shape = rows}, /* 1 over the deviation */
+    {MAKE(LAYER_NORM), .to = OUT(2), F32, .shape = rows}, /* 1 / deviation */
     {RUN(LAYER_NORM), .reads = {IN(0), IN(1), IN(2)}, .writes = {OUT(0), OUT(1), OUT(2)},
      .scalars = {RULE(epsilon)}},
     {SAVE(0, IN(0))},
@@ -60,7 +59,8 @@ static bool is_wide(const tsr__op_call *call) {
   return !is_narrow(call);
 }
 
-/* What a checkpoint computed again for a node is gone when the node's function returns, which is before the engine sums. */
+/* What a checkpoint recomputed for a node is freed when the node's function returns, before the engine sums
+ * gradients. */
 static bool is_recomputed(const tsr__op_call *call) {
   return call->tape->ops.items[call->op].holder[2] != 0;
 }
@@ -123,12 +123,12 @@ const tsr__op_row tsr__op_rms_norm = {.name = "RMS norm",
                                       .forward = rms_norm_forward,
                                       .backward = rms_norm_backward};
 
-/* ---- tessera's own: one kernel each way, whose result is what a product needs under autocast ---- */
+/* ---- tessera's own: one kernel each way; under autocast, its result has the type that a product needs ---- */
 
 static const tsr__op_step own_layer_norm_forward[] = {
     {MAKE(LAYER_NORM), .to = OUT(0), .like = IN(0), LOW},
     {MAKE(LAYER_NORM), .to = OUT(1), .like = IN(0), F32, .shape = rows}, /* mean */
-    {MAKE(LAYER_NORM), .to = OUT(2), .like = IN(0), F32, .shape = rows}, /* 1 over the deviation */
+    {MAKE(LAYER_NORM), .to = OUT(2), .like = IN(0), F32, .shape = rows}, /* 1 / deviation */
     {RUN(LAYER_NORM), .reads = {IN(0), IN(1), IN(2)}, .writes = {OUT(0), OUT(1), OUT(2)},
      .scalars = {RULE(epsilon)}},
     {SAVE(0, IN(0))},
@@ -152,7 +152,7 @@ const tsr__op_row tsr__own_layer_norm = {.name = "layer norm",
 
 static const tsr__op_step own_rms_norm_forward[] = {
     {MAKE(RMS_NORM), .to = OUT(0), .like = IN(0), LOW},
-    {MAKE(RMS_NORM), .to = OUT(1), .like = IN(0), F32, .shape = rows}, /* 1 over the root */
+    {MAKE(RMS_NORM), .to = OUT(1), .like = IN(0), F32, .shape = rows}, /* 1 / root */
     {RUN(RMS_NORM), .reads = {IN(0), IN(1)}, .writes = {OUT(0), OUT(1)},
      .scalars = {RULE(epsilon)}},
     {SAVE(0, IN(0))},

@@ -1,17 +1,17 @@
-/* op_optimizer.c - what an optimizer does with one parameter: parameter, gradient, first moment,
- * second moment and, where the kernel counts, the number of steps (torch/optim/adam.py, sgd.py).
- * models/optimizer.c has the functions around it.
+/* op_optimizer.c - what an optimizer does with one parameter: parameter, gradient, first moment, second moment and,
+ * if the kernel counts steps, their number (torch/optim/adam.py, sgd.py). models/optimizer.c has the functions
+ * around it.
  *
  *   p = p * (1 - lr * decay)
  *   m = m + (1 - beta 1) * (g - m)          v = beta 2 * v + (1 - beta 2) * g * g
  *   p = p - lr / (1 - beta 1 ^ t) * m / (root of v / root of (1 - beta 2 ^ t) + epsilon)
  *
- * The foreach form of AdamW has, for a moment, a tensor as large as each parameter, all at once: the
- * root of the second moment, which is its output and stays until its function returns. The loop has
- * two of one parameter's, the fused kernel none. SGD without momentum adds in place.
+ * The foreach form of AdamW briefly has a tensor as large as each parameter, all at once: the root of the second
+ * moment, which is its output and stays until its function returns. The loop has two such tensors of one parameter,
+ * the fused kernel none. SGD without momentum adds in place.
  *
- * After an overflow a GradScaler skips the optimizer. That is a decision of the executor's, not a step
- * here: it leaves out the runs of the optimizer's ops if the scaler's flag is set. */
+ * After an overflow a GradScaler skips the optimizer. The executor decides that, not a step here: it skips the runs
+ * of the optimizer's ops if the scaler's flag is set. */
 #include "graph/table.h"
 
 #define PARAMETER IN(0)
@@ -25,7 +25,7 @@ static tsr__shape scalar(const tsr__op_call *call) {
   return TSR__SCALAR;
 }
 
-/* State: a moment and, if the kernel needs it, the number of steps. */
+/* The state: a moment and, if the kernel needs it, the number of steps. */
 static const tsr__op_step adamw_state[] = {{ONCE(ZEROS_LIKE), .to = OUT(0), .like = PARAMETER},
                                            {.action = TSR__DO_END}};
 static const tsr__op_step adamw_count[] = {{ONCE(ZEROS), .to = OUT(0), F32, .shape = scalar},
@@ -33,7 +33,7 @@ static const tsr__op_step adamw_count[] = {{ONCE(ZEROS), .to = OUT(0), F32, .sha
 const tsr__op_row tsr__op_adamw_state = {.name = "AdamW's state", .forward = adamw_state};
 const tsr__op_row tsr__op_adamw_count = {.name = "AdamW's state", .forward = adamw_count};
 
-/* Decay, and both moments. */
+/* Apply decay, and update both moments. */
 #define MOMENTS                                                                                    \
   {INTO(MUL), .reads = {PARAMETER}, .writes = {PARAMETER}, .scalars = {LATE(KEPT)}},               \
       {INTO(LERP), .reads = {FIRST, GRADIENT}, .writes = {FIRST}, .scalars = {LATE(BETA_1_REST)}}, \
@@ -42,7 +42,7 @@ const tsr__op_row tsr__op_adamw_count = {.name = "AdamW's state", .forward = ada
       LATE(BETA_2_REST)                                                                            \
     }                                                                                              \
   }
-/* OUT(0) is the denominator, but for epsilon. */
+/* OUT(0) is the denominator without epsilon. */
 #define DESCEND                                                                             \
   {INTO(ADD), .reads = {OUT(0)}, .writes = {OUT(0)}, .scalars = {LATE(ADAM_EPSILON)}}, {    \
     INTO(ADDCDIV), .reads = {PARAMETER, FIRST, OUT(0)}, .writes = {PARAMETER}, .scalars = { \
@@ -79,8 +79,8 @@ static const tsr__op_step sgd[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_sgd = {.name = "SGD", .forward = sgd};
 
-/* GradScaler.unscale_ of the scale: one over it, taken as a double, and room to note whether any
- * gradient overflowed (torch/amp/grad_scaler.py). The program runs UNSCALE on each gradient. */
+/* GradScaler.unscale_: one over the scale, computed in double, and a flag for overflowing gradients
+ * (torch/amp/grad_scaler.py). The program runs UNSCALE on each gradient. */
 static const tsr__op_step unscale[] = {
     {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, F64},
     {RUN(RECIPROCAL), .to = T(1), .reads = {T(0)}, .done = {T(0)}},
@@ -89,8 +89,8 @@ static const tsr__op_step unscale[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_unscale = {.name = "unscale", .forward = unscale};
 
-/* A parameter of 16 bits has a master in fp32, made of it in the first step, and is made of that after each update:
- * what is too small for 16 bits is not lost. */
+/* A 16-bit parameter has a master in fp32, made from it in the first step. After each update the parameter is made
+ * from its master, so that updates too small for 16 bits are not lost. */
 static const tsr__op_step master[] = {{ONCE(TO_COPY), .to = OUT(0), .reads = {PARAMETER}, F32},
                                       {.action = TSR__DO_END}};
 static const tsr__op_step master_store[] = {
@@ -98,7 +98,7 @@ static const tsr__op_step master_store[] = {
 const tsr__op_row tsr__op_master = {.name = "master weight", .forward = master};
 const tsr__op_row tsr__op_master_store = {.name = "master weight", .forward = master_store};
 
-/* ---- tessera's own: one kernel, in place; nothing counts steps in memory ---- */
+/* ---- tessera's own: one kernel, in place; no step counts in memory ---- */
 
 static const tsr__op_step own_adamw[] = {
     {INTO(ADAMW), .reads = {PARAMETER, GRADIENT, FIRST, SECOND},

@@ -1,6 +1,6 @@
-/* op_pointwise.c - ops that go element by element.
+/* op_pointwise.c - ops that work element by element.
  *
- * GELU comes in two forms. transformers' NewGELU is eight operations in Python:
+ * GELU has two forms. transformers' NewGELU is eight operations in Python:
  *
  *   half = 0.5 * x            kept by the last product
  *   cube = x ** 3             keeps x
@@ -9,9 +9,8 @@
  *   one = 1 + tanh            kept by the last product
  *   half * one
  *
- * so that four tensors of its width stay for backward, in addition to the product, which the next
- * op keeps. Under autocast pow works in fp32, and everything from there on with it. The fused form
- * is one kernel that keeps its input. */
+ * so that four tensors of its width stay for backward, in addition to the product, which the next op keeps. Under
+ * autocast pow runs in fp32, and so does everything after it. The fused form is one kernel that keeps its input. */
 #include "graph/table.h"
 
 /* ---- in place: the result is in the memory of an operand ---- */
@@ -40,8 +39,8 @@ static double kept(const tsr__op_call *call) {
   return 1 / (1 - dropout(call));
 }
 
-/* In place it is another function (_dropout_impl of aten/src/ATen/native/Dropout.cpp), which multiplies by noise in the input's
- * type, and saves that: four bytes an element in fp32 where the mask takes one. */
+/* In place it is another function (_dropout_impl of aten/src/ATen/native/Dropout.cpp), which multiplies by noise in
+ * the input's type and saves that: four bytes an element in fp32, where a mask takes one. */
 static bool has_noise(const tsr__op_call *call) {
   return call->attributes->is_in_place;
 }
@@ -110,7 +109,7 @@ static const tsr__op_step mul_backward[] = {
 const tsr__op_row tsr__op_mul = {
     .name = "product", .node = "MulBackward0", .forward = mul_forward, .backward = mul_backward};
 
-/* ---- scale: x, and perhaps a scalar tensor; without one it is `factor` ---- */
+/* ---- scale: x, and optionally a scalar tensor, else `factor` ---- */
 
 static bool has_tensor(const tsr__op_call *call) {
   return call->input_count > 1;
@@ -145,7 +144,7 @@ const tsr__op_row tsr__op_scale = {
 #define ONE   SAVED(3)
 
 #define CUBIC     NUMBER(0.044715)
-#define ROOT_2_PI NUMBER(0.79788456080286535588) /* the root of 2 / pi */
+#define ROOT_2_PI NUMBER(0.79788456080286535588) /* square root of 2 / pi */
 
 static const tsr__op_step gelu_forward[] = {
     {RUN(MUL), .to = T(0), .reads = {IN(0)}, .scalars = {NUMBER(0.5)}}, /* half */
@@ -163,7 +162,7 @@ static const tsr__op_step gelu_forward[] = {
     {FREE(T(6))},
     {RUN(MUL), .to = OUT(0), .reads = {T(0), T(7)}, .like = T(7), .done = {T(0), T(7)}},
     {.action = TSR__DO_END}};
-/* What a checkpoint computed again goes with the node's function, before autograd casts what that has returned. */
+/* What a checkpoint recomputed is freed with the node's function, before autograd casts its results. */
 static bool is_packed(const tsr__op_call *call) {
   return call->tape->ops.items[call->op].holder[0] != 0;
 }
@@ -247,7 +246,7 @@ static double elements(const tsr__op_call *call) {
   return (double)tsr__shape_elements(tsr__op_shape(call, IN(0)));
 }
 
-/* The gradient of a mean is repeated for all elements, and written out when it is divided by their
+/* The gradient of a mean is repeated for all elements, and becomes a full tensor when it is divided by their
  * number. */
 static const tsr__op_step mean_forward[] = {
     {RUN(MEAN), .to = OUT(0), .reads = {IN(0)}, .shape = scalar}, {.action = TSR__DO_END}};
@@ -269,7 +268,7 @@ const tsr__op_row tsr__op_arange = {.name = "arange", .forward = arange_forward}
 
 /* ---- tessera's own ---- */
 
-/* No mask: backward draws the same numbers again. */
+/* No mask is kept: backward draws the same numbers again. */
 static const tsr__op_step own_dropout_forward[] = {
     {RUN(DROP), .to = OUT(0), .reads = {IN(0)}, .scalars = {RULE(dropout)}, .when = is_apart},
     {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
@@ -305,7 +304,7 @@ static const tsr__op_step own_silu_backward[] = {
 const tsr__op_row tsr__own_silu = {
     .name = "SiLU", .node = "SiLUBackward", .forward = silu_forward, .backward = own_silu_backward};
 
-/* Gate and what passes it stay for backward, whose results take their places. */
+/* The gate and what it multiplies are kept for backward, whose results overwrite them. */
 static const tsr__op_step own_silu_gate_forward[] = {
     {SAVE(0, IN(0))},
     {SAVE(1, IN(1))},

@@ -1,4 +1,4 @@
-/* ops.c - the rule books: each kind's row, which stands with its steps in op_*.c. */
+/* ops.c - the rule books: the row of each op, which is next to its steps in op_*.c. */
 #include <assert.h>
 
 #include "graph/op.h"
@@ -55,8 +55,8 @@ const tsr__rule_book tsr__book_torch = {
         },
 };
 
-/* Where an op allocates nothing that a fused form would not, both books have the same row. Kinds that are
- * PyTorch's variants of one thing share a row here. */
+/* If an op allocates nothing that a fused form would not, both books have the same row. Ops that are variants in
+ * PyTorch share a row here. */
 const tsr__rule_book tsr__book_own = {
     .name = "own",
     .sums_flat = true,

@@ -1,5 +1,5 @@
-/* calibrate.c - predicts a run that was recorded, and scales the rates of its card so that a predicted step takes as long
- * as a recorded one. What the recording shows next to the prediction comes from the reader (ask/recorded.h). */
+/* calibrate.c - predicts a recorded run, and scales the rates of its card so that a predicted step takes as long as
+ * a recorded one. The reader compares the recording with the prediction (ask/recorded.h). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "exec/rates.h"
 #include "plan/planner.h"
 
-/* ---- what is predicted ---- */
+/* ---- the prediction ---- */
 
 static int predict_time(const tsr_model *model, const tsr_simulate_options *how,
                         tsr_calibration *out, tsr_error *error) {
@@ -50,7 +50,7 @@ static int scale_rates(const tsr_simulate_options *how, tsr_calibration *out, ts
   return out->rates ? 0 : tsr__fail_memory(error);
 }
 
-/* ---- all of it ---- */
+/* ---- the calibration ---- */
 
 int tsr_calibrate(const tsr_model *model, const tsr_simulate_options *how, tsr_study *recorded,
                   tsr_calibration *out, tsr_error *error) {

@@ -1,6 +1,7 @@
-/* certificate.c - an answer as JSON, with its proof: a reader can check every sum (examples/check_certificate.py).
+/* certificate.c - writes an answer as JSON with its proof: readers can check every sum
+ * (examples/check_certificate.py).
  *
- * Times are rounded to nanoseconds, and bounds are computed from them again, so that the file is consistent. */
+ * Times are in microseconds, rounded to nanoseconds. */
 #include "plan/certificate.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@ const char *tsr__verdict_word(tsr_planning_verdict verdict) {
   return words[verdict];
 }
 
-/* Microseconds, to nanoseconds. */
+/* In microseconds, rounded to nanoseconds. */
 static tsr__cell microseconds(double seconds) {
   return tsr__real(round(seconds * 1e9) / 1e3);
 }
@@ -72,7 +73,7 @@ static void emit_peak(tsr__emitter *e, const tsr_memory_profile *profile) {
   tsr__emit_end(e);
 }
 
-/* ---- the changes, one after another ---- */
+/* ---- the changes, in order ---- */
 
 /* The memory that each change saves, and the time that it costs, compared with the plan before it; null if no plan
  * before it is possible. */
@@ -156,7 +157,7 @@ static void emit_way(tsr__emitter *e, const tsr__way *way, uint64_t budget) {
   tsr__emit_end(e);
 }
 
-/* Every way that was considered, and the plan's own. */
+/* Emit every way that was considered, and the way of the plan itself. */
 static void emit_ways(tsr__emitter *e, const tsr_planning *p, const tsr_planned *planned,
                       const tsr__certificate *certificate) {
   tsr__emit_array(e, "ways");
@@ -165,7 +166,7 @@ static void emit_ways(tsr__emitter *e, const tsr_planning *p, const tsr_planned 
   tsr__emit_end(e);
 }
 
-/* ---- all of it ---- */
+/* ---- the certificate ---- */
 
 static void emit_model(tsr__emitter *e, const tsr_model *m) {
   tsr__emit_object(e, "model");
@@ -180,7 +181,8 @@ static void emit_model(tsr__emitter *e, const tsr_model *m) {
   tsr__emit_end(e);
 }
 
-/* What was tried because it may cost no time; null if not possible. */
+/* Emit the techniques that were tried because they may cost no time; their figures are null if the plan is
+ * impossible. */
 static void emit_savings(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_array(e, "savings");
   for (size_t i = 0; i < p->savings.count; i++) {
@@ -212,7 +214,7 @@ static void emit_refused(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_end(e);
 }
 
-/* Everything that the answer depends on. */
+/* Emit everything that the answer depends on. */
 static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   const tsr_simulate_options *how = &p->how;
   double link = how->link_bytes_per_s;

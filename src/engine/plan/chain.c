@@ -1,10 +1,10 @@
 /* chain.c - see chain.h.
  *
- * T[a][b][m] is the least time to train blocks a to b with m slots, for everything but x[a]: the gradient of
- * x[b + 1] included. A table of (a, b) is a row of m, rows of short parts are made before those of longer
- * ones, and each candidate runs along m, so that the inner loop is a sum and a comparison.
+ * T[a][b][m] is the least time to train blocks a to b with m slots. The slots hold everything but x[a], including
+ * the gradient of x[b + 1]. Each pair (a, b) has a row of m. Rows of short parts are computed before those of
+ * longer ones, and each candidate runs along m, so that the inner loop is a sum and a comparison.
  *
- * Invariant: a row does not increase with m, because more memory forbids nothing. */
+ * Invariant: a row does not increase with m, because a schedule that fits also fits with more memory. */
 #include "plan/chain.h"
 
 #include <assert.h>
@@ -15,7 +15,8 @@
 #include "base/memory.h"
 #include "base/vector.h"
 
-/* What is done first: with an option of block a, or pass up to a block. 0 is nothing at all. */
+/* The first decision for blocks a to b: CHOICE_NOW + k runs block a with option k, CHOICE_LATER + j passes up to
+ * block j, and CHOICE_NONE means that nothing fits. */
 enum { CHOICE_NONE = 0, CHOICE_NOW = 1, CHOICE_LATER = 1 + TSR__CHAIN_OPTIONS };
 
 #define LARGEST_TABLE (UINT64_C(4) << 30)
@@ -23,17 +24,18 @@ enum { CHOICE_NONE = 0, CHOICE_NOW = 1, CHOICE_LATER = 1 + TSR__CHAIN_OPTIONS };
 typedef struct solver {
   const tsr__chain *chain;
   uint64_t slot_bytes;
-  uint32_t slots;             /* of the budget, rounded down */
-  size_t longest;             /* of the chain, or its count */
+  uint32_t slots;             /* in the budget, rounded down */
+  size_t longest;             /* chain->longest, or the number of blocks */
   uint64_t *inputs;           /* slots of x[0..count] */
   uint64_t *gradients_before; /* slots of the parameter gradients of blocks 0 to i - 1 */
-  double *pass_before;        /* time to pass them */
-  double *time;               /* (a, b, m) */
+  double *pass_before;        /* time to pass blocks 0 to i - 1 */
+  double *time;               /* T, by row_of(a, b) + m */
   uint16_t *choice;
   TSR__VECTOR(tsr__chain_step) steps;
 } solver;
 
-/* Rounded up; more slots than there are stay more, whatever is added. */
+/* Round up. The result saturates at UINT32_MAX, more than any budget has, so that sums of slots cannot wrap
+ * around. */
 static uint64_t slots_of(const solver *s, uint64_t bytes) {
   uint64_t slots = bytes / s->slot_bytes + (bytes % s->slot_bytes != 0);
   return slots < UINT32_MAX ? slots : UINT32_MAX;
@@ -51,8 +53,8 @@ static uint64_t gradients(const solver *s, size_t a, size_t b) {
   return s->gradients_before[b + 1] - s->gradients_before[a];
 }
 
-/* A candidate for each m from `least` on: time + first[m - minus_first] + second[m - minus_second].
- * A NULL part is left out. */
+/* A candidate for each m from `least` up: time_s + first[m - minus_first] + second[m - minus_second]. NULL parts
+ * are omitted. */
 typedef struct candidate {
   uint64_t least;
   double time_s;
@@ -77,7 +79,7 @@ static void consider(const solver *s, size_t row, candidate c) {
   }
 }
 
-/* Run a with an option, train the rest, a's backward. */
+/* Run a with an option, train a + 1 to b, then run a's backward. */
 static void consider_now(const solver *s, size_t a, size_t b) {
   const tsr__chain_block *block = &s->chain->blocks[a];
   uint64_t last_gradient = s->inputs[b + 1], output = s->inputs[a + 1];
@@ -98,7 +100,7 @@ static void consider_now(const solver *s, size_t a, size_t b) {
   }
 }
 
-/* Pass a to j - 1, train j to b, then a to j - 1. */
+/* Pass a to j - 1, train j to b, then train a to j - 1. */
 static void consider_later(const solver *s, size_t a, size_t b) {
   uint64_t last_gradient = s->inputs[b + 1], sweep = 0;
   for (size_t j = a + 1; j <= b && j - a <= s->longest; j++) {
@@ -116,7 +118,8 @@ static void consider_later(const solver *s, size_t a, size_t b) {
   }
 }
 
-/* Of parts that are run again, and of those that end with the last block: no others are asked for. */
+/* Only two forms of parts are ever needed: those short enough to be run again, and those that end with the last
+ * block. */
 static void fill(solver *s) {
   size_t n = s->chain->count;
   for (size_t length = 1; length <= n; length++)
@@ -137,7 +140,7 @@ static bool push(solver *s, size_t block, tsr__chain_kind kind, size_t option, b
                                                        .keeps_input = keeps_input});
 }
 
-/* Depth is at most the number of blocks: each call is for fewer of them. */
+/* The depth is at most the number of blocks, because each call is for fewer of them. */
 static bool follow(solver *s, size_t a, size_t b, uint64_t m) {
   uint16_t choice = s->choice[row_of(s, a, b) + m];
   assert(m <= s->slots && choice != CHOICE_NONE);
@@ -166,8 +169,8 @@ static uint64_t bytes_of(const tsr__chain *chain, size_t boundary) {
   return boundary < chain->count ? chain->blocks[boundary].input_bytes : chain->output_bytes;
 }
 
-/* x[i] counts from when it is made until it is dropped, at the latest when block i's backward is done: then
- * nobody needs it. x[0] never counts. */
+/* x[i] counts from when it is made until it is dropped, which happens after block i's backward at the latest. x[0]
+ * never counts. */
 void tsr__chain_measure(const tsr__chain *chain, const tsr__chain_step *steps, size_t count,
                         uint64_t *peak_bytes, double *time_s) {
   bool has[TSR__CHAIN_BLOCKS + 1] = {false};
@@ -207,7 +210,7 @@ void tsr__chain_measure(const tsr__chain *chain, const tsr__chain_step *steps, s
   *time_s = time;
 }
 
-/* ---- all together ---- */
+/* ---- the solver ---- */
 
 static void release(solver *s) {
   tsr__free(s->inputs);
@@ -238,7 +241,7 @@ static bool begin(solver *s) {
   return true;
 }
 
-/* Fill the table. The solver is to be released either way. */
+/* Fill the table. The caller releases the solver even if this fails. */
 static int prepare(solver *s, const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
                    tsr_error *error) {
   size_t n = chain->count;
@@ -256,7 +259,7 @@ static int prepare(solver *s, const tsr__chain *chain, uint64_t budget_bytes, ui
   return 0;
 }
 
-/* The plan for `m` slots, for which there must be one. */
+/* Read the plan for `m` slots; the caller knows that one exists. */
 static bool read_plan(solver *s, uint32_t m, tsr__chain_plan *out) {
   s->steps.count = 0;
   if (!follow(s, 0, s->chain->count - 1, m)) return false;
@@ -283,7 +286,8 @@ int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t sl
   return ok ? status : tsr__fail_memory(error);
 }
 
-/* Where the time changes: the least slots for each time, the fastest first. Returns how many. */
+/* List the budgets at which the time changes: the fewest slots for each time, the fastest first. Returns their
+ * number. */
 static size_t list_changes(const solver *s, uint32_t *places) {
   size_t row = row_of(s, 0, s->chain->count - 1), count = 0;
   const double *time = s->time + row;

@@ -1,11 +1,11 @@
-/* codec.c - plans at the edge: from a file or a command's parameters to a value, and from a value to its canonical text.
+/* codec.c - reads plans from files and parameters, and writes their canonical text.
  *
  *   file ──► JSON ──┐              ┌─► tsr_simulate_options
  *                   ├─► the value ─┤
  *   command line ───┘              └─► JSON, canonical ──► hash
  *
- * The keys of the file are the options' names (options.h); "blocks" and "version" are the file's own, and so are lists of
- * modules in the place of the words of "checkpoint" and "offload". */
+ * The keys of a file are the names of options (options.h). Files also have "blocks" and "version", and may have
+ * lists of modules instead of words in "checkpoint" and "offload". */
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -24,10 +24,10 @@ enum {
   MOST_RANGES = 4096,
   MOST_SAVED = 256,
   MOST_MODULES = 65536,
-  MODULE_BYTES = 1024 /* of a name */
+  MODULE_BYTES = 1024 /* in a name */
 };
 
-/* In the order of tsr_module_how: the keys that have lists of modules. */
+/* The keys that may have lists of modules, in the order of tsr_module_how. */
 static const char *const module_keys[] = {"checkpoint", "offload"};
 static_assert(TSR_MODULE_CHECKPOINT == 0 && TSR_MODULE_OFFLOAD == 1, "a key for each");
 
@@ -50,7 +50,7 @@ static int refuse(tsr_error *error, const char *where, const char *what) {
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%.120s %s", where, what);
 }
 
-/* What a setter of parameters refused is wrong in the file. */
+/* The setter of a parameter refused the value, so the file is invalid. */
 static int refuse_value(int status, const char *where, const tsr_error *reason, tsr_error *error) {
   if (status == 0) return 0;
   if (status != TSR_ERROR_ARGUMENT) return tsr__fail_memory(error);
@@ -58,7 +58,7 @@ static int refuse_value(int status, const char *where, const tsr_error *reason, 
                    reason->message);
 }
 
-/* The value of a key that is an option: `values` has its row. */
+/* Read the value of a key that is an option. `values` contains its row. */
 static int read_option(const tsr_parameter *row, const json_t *value, tsr_params *values,
                        tsr_simulate_options *options, tsr_error *error) {
   json_int_t number = json_integer_value(value);
@@ -184,7 +184,7 @@ static int compare_names(const void *left, const void *right) {
   return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* The names in their order, in which each is added in O(log n). */
+/* Sorted names are each added in O(log n). */
 static int read_modules(tsr_module_how how, const json_t *list, tsr_run_plan *plan,
                         tsr_error *error) {
   size_t count = json_array_size(list);
@@ -205,7 +205,7 @@ static int read_modules(tsr_module_how how, const json_t *list, tsr_run_plan *pl
   return ok ? 0 : tsr__fail_memory(error);
 }
 
-/* Which of the keys that may have a list of modules this is, or -1. */
+/* The index of a key that may have a list of modules, or -1. */
 static int module_key(const char *key) {
   for (int i = 0; i <= TSR_MODULE_OFFLOAD; i++)
     if (strcmp(module_keys[i], key) == 0) return i;
@@ -264,7 +264,7 @@ int tsr_run_plan_parse(const char *text, size_t size_bytes, tsr_run_plan **out, 
 
 /* ---- from parameters ---- */
 
-/* A number of at most seven digits. */
+/* Read a number of at most seven digits. */
 static bool read_block(const char **at, uint64_t *out) {
   size_t digits = strspn(*at, "0123456789");
   if (!digits || digits > 7) return false;
@@ -273,7 +273,7 @@ static bool read_block(const char **at, uint64_t *out) {
   return true;
 }
 
-/* "0-5,8": each of these blocks is recomputed. */
+/* Read "0-5,8": these blocks are recomputed. */
 static int read_list(const char *list, tsr_run_plan *plan, tsr_error *error) {
   for (const char *at = list; *at;) {
     tsr_block_choice choice = {.checkpoint = TSR_CHECKPOINT_FULL};
@@ -293,7 +293,7 @@ static int read_list(const char *list, tsr_run_plan *plan, tsr_error *error) {
   return 0;
 }
 
-/* Each option from `params` where it is given, else from `base`, which may be NULL. */
+/* Take each option from `params` if set there, or else from `base`, which may be NULL. */
 static int merge(const tsr_params *params, const tsr_run_plan *base, tsr_run_plan *plan,
                  tsr_error *error) {
   bool has_own = tsr_params_has(params, "checkpoint");
@@ -328,9 +328,10 @@ int tsr_run_plan_of(const tsr_params *params, tsr_run_plan **out, tsr_error *err
   return status;
 }
 
-/* ---- writing ---- */
+/* ---- writing a plan ---- */
 
-/* All of them are false when out of memory; jansson's setters take their value over also then, and refuse NULL. */
+/* These functions return false when out of memory. jansson's setters refuse NULL, and own their value even if they
+ * fail. */
 static bool put_options(const tsr_run_plan *plan, json_t *root) {
   char text[TSR__OPTION_BYTES];
   bool ok = true;
@@ -445,7 +446,7 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->plan_hash = plan->text.size ? plan->hash : NULL;
 }
 
-/* ---- as a parameter ---- */
+/* ---- a plan as a parameter ---- */
 
 static int parse_object(const char *text, size_t size_bytes, void **out, tsr_error *error) {
   tsr_run_plan *plan = NULL;

@@ -1,10 +1,10 @@
-/* ds_config.c - a DeepSpeed configuration as parameters of a run: see tessera/unstable/runs.h.
+/* ds_config.c - reads a DeepSpeed configuration as parameters of a run: see tessera/unstable/runs.h.
  *
- *   JSON ──► each key, by the table below ──► wishes ──► parameters that are not given yet
+ *   JSON ──► each key, by the table below ──► wishes ──► parameters that are not set yet
  *                      └──► notes: keys that have no effect
  *
- * The table has one row for each key that is known. What several keys decide together (batches, types, what is on the
- * host, the number of ranks) is decided after the last of them. */
+ * The table has a row for each known key. Batches, types, offloading and the number of ranks depend on several
+ * keys, so they are decided after the last key. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,13 +17,13 @@
 #include "tessera/unstable/runs.h"
 
 enum { KEY_BYTES = 160, TEXT_BYTES = 64, MOST_NOTES = 64 };
-#define LARGEST_COUNT 9007199254740992.0 /* above that, a double does not have each whole number */
+#define LARGEST_COUNT 9007199254740992.0 /* 2^53: a double holds every whole number up to it */
 
 typedef enum form { SECTION, FLAG, COUNT, NUMBER, WORD, BETAS, IGNORED } form;
 
-/* What a key says, for keys that have no parameter of their own. */
+/* What a key asks for, if it does not set a parameter directly. */
 typedef enum wish {
-  DIRECT, /* the parameter of the row */
+  DIRECT, /* sets the parameter of the row */
   ALL_SEQUENCES,
   MICRO,
   ACCUMULATE,
@@ -49,8 +49,8 @@ typedef struct row {
   form form;
   wish wish;
   const char *parameter;
-  bool is_of_training; /* changes no memory, and what `train` does */
-  const char *why;     /* it has no effect */
+  bool is_of_training; /* changes what `train` does, but no memory */
+  const char *why;     /* why it has no effect */
 } row;
 
 #define UNIT   "each unit is gathered completely"
@@ -153,10 +153,10 @@ typedef struct reader {
   const tsr_ds_config_how *how;
   tsr_error *error;
   bool has[WISHES];
-  uint64_t counts[WISHES]; /* of flags, too */
-  const char *optimizer;   /* the word of `--optimizer` */
+  uint64_t counts[WISHES]; /* flags are 0 or 1 */
+  const char *optimizer;   /* the word for --optimizer */
   size_t noted;
-  bool is_fp16; /* the type is taken from here */
+  bool is_fp16; /* this file selects fp16 */
 } reader;
 
 static int refuse(reader *r, const char *path, const char *why) {
@@ -200,7 +200,7 @@ static int give_flag(reader *r, const char *parameter) {
              : tsr_params_set_integer(r->params, parameter, 1, r->error);
 }
 
-/* As few digits as are the same number. */
+/* Print the fewest digits that read back as the same number. */
 static void print_number(char text[TEXT_BYTES], double number) {
   assert(isfinite(number));
   for (int digits = 1; digits <= 17; digits++) {
@@ -325,7 +325,7 @@ static int take(reader *r, const row *k, const json_t *value) {
   }
 }
 
-/* Two levels of sections are known; what is deeper is unknown. */
+/* The table has at most two levels of sections; deeper keys are unknown. */
 static int walk(reader *r, const char *prefix, json_t *section) { /* NOLINT(misc-no-recursion) */
   const char *key;
   json_t *value;
@@ -345,9 +345,10 @@ static int walk(reader *r, const char *prefix, json_t *section) { /* NOLINT(misc
   return 0;
 }
 
-/* ---- what several keys say together ---- */
+/* ---- decisions that depend on several keys ---- */
 
-/* Micro-batch, accumulation and ranks make the whole batch; one of them may be missing. */
+/* The whole batch is the micro-batch times the accumulation steps times the ranks. If the micro-batch or the
+ * accumulation steps are missing, they follow from the rest. */
 static int give_batches(reader *r) {
   uint64_t ranks = r->how->ranks ? r->how->ranks : tsr_params_count(r->params, "ranks");
   uint64_t all = r->counts[ALL_SEQUENCES], micro = r->counts[MICRO], parts = r->counts[ACCUMULATE];
@@ -399,7 +400,7 @@ static int note_scale(reader *r) {
   return 0;
 }
 
-/* A scale of 0 is one that changes, and begins at a power of two. */
+/* A loss_scale of 0 means a dynamic scale, which starts at a power of two. */
 static int give_scale(reader *r) {
   uint64_t scale = r->counts[SCALE];
   if (!r->is_fp16) return note_scale(r);
@@ -412,7 +413,7 @@ static int give_scale(reader *r) {
   return give_count(r, "fp16.loss_scale_window", "loss_scale_window", r->counts[SCALE_WINDOW]);
 }
 
-/* An optimizer on the host has its gradients there. */
+/* If the optimizer is on the host, its gradients are, too. */
 static int give_offload(reader *r) {
   bool state = r->counts[OPTIMIZER_DEVICE] || r->counts[OPTIMIZER_AWAY];
   bool parameters = r->counts[PARAMETER_DEVICE] || r->counts[PARAMETERS_AWAY];

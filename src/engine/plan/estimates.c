@@ -1,30 +1,35 @@
-/* estimates.c - formulas of others. See tessera/unstable/estimates.h. N: parameters; n: cards; t: cards that divide a
- * layer; L, C, A: layers, width, heads; K, F: heads of keys, width of the feed-forward part; B, T: sequences, tokens.
+/* estimates.c - memory formulas from papers and other programs. See tessera/unstable/estimates.h.
  *
- * States:
+ * N is the number of parameters, n of cards, and t of cards that divide a layer. L, C and A are the layers, the
+ * width and the heads; K and F are the heads of keys and the width of the feed-forward part; B and T are sequences
+ * and tokens.
  *
- * ZeRO (arXiv 1910.02054, 3.1 and 5): 16 bits for parameters and gradients, 2 bytes each, and K = 12 for Adam: a master copy,
- * a mean and a variance in fp32. Stage 1 shards K, 2 gradients as well, 3 all.
- * DeepSpeed: estimate_zero2_model_states_mem_needs and estimate_zero3_model_states_mem_needs. Its host figures have a factor of 1.5
- * for buffers. ZeRO-2 counts the fp32 copy of gradients since pull request 5099: 18 sharded bytes instead of 16, and 2 whole ones
- * instead of 4.
- * ZeRO-Infinity (2104.07857, 3): 20 bytes a parameter of the blocks, 12 L C^2 of them; on the card, the largest product's weight and
- * gradient, 4 C 4C.
- * LoRA (2106.09685): the weights in 16 bits, and 16 bytes for each element of adapters of queries and values. QLoRA (2305.14314):
- * weights of 4 bits, and 0.127 bits for their constants; in 16 bits 12 bytes a parameter.
- * Megatron-LM: docs of the distributed optimizer, bf16 with gradients in fp32: 18 bytes, or 6 + 12/d.
+ * Parameters, gradients and optimizer state:
+ *
+ * ZeRO (arXiv 1910.02054, 3.1 and 5): parameters and gradients take 2 bytes each, and Adam's state takes K = 12: a
+ * master copy, a mean and a variance in fp32. Stage 1 shards Adam's state, stage 2 also the gradients, stage 3
+ * everything.
+ * DeepSpeed: estimate_zero2_model_states_mem_needs and estimate_zero3_model_states_mem_needs. Its host figures
+ * contain a factor of 1.5 for buffers. Since pull request 5099, ZeRO-2 counts the fp32 copy of gradients: 18
+ * sharded bytes instead of 16, and 2 unsharded ones instead of 4.
+ * ZeRO-Infinity (2104.07857, 3): 20 bytes for each of the 12 L C^2 parameters of the blocks. The card holds the
+ * weight and the gradient of the largest product, 4 C 4C.
+ * LoRA (2106.09685): 16-bit weights, and 16 bytes for each element of the adapters of queries and values. QLoRA
+ * (2305.14314): 4-bit weights and 0.127 bits for their constants; training in 16 bits takes 12 bytes a parameter.
+ * Megatron-LM: the page on the distributed optimizer, bf16 with fp32 gradients: 18 bytes, or 6 + 12/d.
  * accelerate: estimate-memory, training with Adam in fp32: four times the model.
  *
- * What forward saves, in 16 bits. Under a pipeline the first stage holds as many micro-batches as there are stages, so
- * that it has as much as all layers of one:
+ * What forward saves, in 16 bits. In a pipeline, the first stage holds as many micro-batches as there are stages,
+ * which takes as much as all layers do for one micro-batch:
  *
  * ZeRO, appendix: 12 L C numbers a token.
- * Korthikanti et al. (2205.05198, table 2): TBC (34 + 5 A T / C) a block, of which 10 are not divided by t, unless
- * sequences are divided, too; recomputing attention takes the second term away; recomputing blocks leaves 2.
- * Megatron-LM: the same for its kernels, which differ: a fused attention keeps one more copy of its output and 4 bytes
- * a row and head; keys and values have heads of their own, and the feed-forward part a width of its own. Beside the blocks there are 7 TBC
- * and 6 bytes a logit. Found from the peaks that its functional tests record.
- * ZeRO-Infinity: 2 TBC a block on the host; on the card what one block needs, TB (16 C + 2 A T). */
+ * Korthikanti et al. (2205.05198, table 2): TBC (34 + 5 A T / C) a block. Of the 34, 10 are not divided by t,
+ * unless sequences are divided, too. Recomputing attention removes the second term; recomputing blocks leaves 2.
+ * Megatron-LM: the same with what its kernels do differently: a fused attention keeps one more copy of its output,
+ * and 4 bytes for each row and head; keys and values may have fewer heads, and the feed-forward part any width.
+ * Outside of the blocks there are 7 TBC and 6 bytes a logit. Derived from the peaks that its functional tests
+ * record.
+ * ZeRO-Infinity: 2 TBC a block on the host. The card holds what one block needs, TB (16 C + 2 A T). */
 #include "tessera/unstable/estimates.h"
 
 #include <assert.h>
@@ -48,7 +53,7 @@ static void add(list *to, const char *source, const char *what, double device_by
   to->items[to->count++] = (tsr_estimate){to->kind, source, what, device_bytes, host_bytes, remark};
 }
 
-/* ---- states ---- */
+/* ---- parameters, gradients and optimizer state ---- */
 
 static void add_zero(list *to, double p, double n) {
   add(to, "ZeRO paper", "no sharding", 16 * p, 0, "2 + 2 + 12 bytes a parameter, mixed precision");
@@ -87,7 +92,7 @@ static void add_offload(list *to, const tsr_estimate_question *q) {
       "20 bytes for each of 12 L C^2 parameters; a card has the largest product's");
 }
 
-/* Of queries and values of all layers: from the width to as many numbers as they have. */
+/* Adapters of the queries and values of all layers. Each maps the width to the numbers of its heads. */
 static double adapter_elements(const tsr_estimate_question *q) {
   const tsr_model_sizes *m = &q->sizes;
   uint64_t numbers = (m->heads + m->kv_heads) * m->head_width;
@@ -115,7 +120,8 @@ static void add_korthikanti(list *to, const tsr_estimate_question *q, double t) 
   const tsr_model_sizes *m = &q->sizes;
   double all = (double)(q->batch * q->sequence) * (double)m->width * (double)m->layers;
   double scores = 5 * (double)m->heads * (double)q->sequence / (double)m->width;
-  double divided = t > 1 ? all : 0; /* else the same as on one card */
+  double divided =
+      t > 1 ? all : 0; /* with t = 1, the rows for divided layers would repeat the others */
   add(to, "Megatron paper", "nothing recomputed", (34 + scores) * all, 0,
       "Korthikanti and others, 2022");
   add(to, "Megatron paper", "selective recomputation", 34 * all, 0, NULL);

@@ -1,4 +1,5 @@
-/* largest.c - the largest batch, sequence or model that fits, and the plans on the way from fast to small. */
+/* largest.c - finds the largest batch, sequence or model that fits, and the plans from the fastest to the
+ * smallest. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,28 +10,29 @@
 
 /* ---- sizes ---- */
 
-/* Batches and sequences have units alone. Models have heads and layers in the proportion of the model that was given, as many
- * units as heads of keys, and then layers beyond that proportion. */
+/* A size to try. Batches and sequences only have units. A model of N units has N heads of keys, and its other heads
+ * and its layers keep the proportions of the base model; `extra` layers are added on top of that. */
 typedef struct size_at {
   uint64_t units, extra;
 } size_at;
 
 typedef struct growth {
-  const tsr_model *base, *model; /* as given; of the size that was last asked for */
-  tsr_model *resized;            /* owned; NULL: the base is asked for */
+  const tsr_model *base, *model; /* as given; resized to the size last tried */
+  tsr_model *resized;            /* owned; NULL while `model` is `base` */
   tsr_simulate_options how;
   tsr_planning_options own;
   tsr_largest_what what;
   uint64_t budget;
-  uint64_t units; /* of a model to which layers are added; 0: units are looked for */
+  uint64_t
+      units; /* of the model to which layers are being added; 0 while units are being searched */
 } growth;
 
-/* What is counted in steps of more than one. */
+/* Sequences grow in steps of 64 tokens; the rest one by one. */
 static uint64_t unit_of(tsr_largest_what what) {
   return what == TSR_LARGEST_SEQUENCE ? 64 : 1;
 }
 
-/* Layers are rounded: as many for each head as the base has. */
+/* The layers keep the base model's ratio of layers to heads, rounded. */
 static int resize(growth *g, size_at size, tsr_error *error) {
   const tsr_model *m = g->base;
   uint64_t heads = size.units * (m->heads / m->kv_heads);
@@ -58,7 +60,7 @@ static int grow_to(growth *g, size_at size, tsr_error *error) {
   return 0;
 }
 
-/* What the answer counts. */
+/* The size in the answer's unit: sequences, tokens or parameters. */
 static int amount_of(growth *g, size_at size, uint64_t *out, tsr_error *error) {
   *out = size.units * unit_of(g->what);
   if (g->what != TSR_LARGEST_MODEL || !size.units) return 0;
@@ -67,7 +69,8 @@ static int amount_of(growth *g, size_at size, uint64_t *out, tsr_error *error) {
   return status;
 }
 
-/* A size that the model does not allow does not fit; sizes of models have limits, too. */
+/* These statuses mean that the model does not allow this size, so it does not fit. A model may also exceed a limit
+ * on sizes. */
 static bool is_refused(int status) {
   return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_LIMIT;
 }
@@ -76,7 +79,7 @@ static bool is_no_size(int status) {
   return status == TSR_ERROR_FORMAT || status == TSR_ERROR_UNSUPPORTED || is_refused(status);
 }
 
-/* A plan that may be the one that fits longest. */
+/* A candidate for the plan with which the largest size fits. */
 typedef struct lean_plan {
   tsr_run_plan *plan; /* owned */
   uint64_t reserved_bytes;
@@ -89,7 +92,7 @@ static void release_plans(lean_plans *plans, size_t from) {
   plans->count = from;
 }
 
-/* `is_again`: with all blocks computed again. */
+/* `is_again`: recompute all blocks. */
 static int add_lean(lean_plans *plans, const tsr_run_plan *plan, bool is_again, tsr_error *error) {
   lean_plan one = {tsr__run_plan_copy(plan), 0};
   if (one.plan && is_again) tsr__option_set("checkpoint", "full", &one.plan->options);
@@ -100,8 +103,8 @@ static int add_lean(lean_plans *plans, const tsr_run_plan *plan, bool is_again, 
 
 enum { WAYS_TOKENS = 1024, MOST_LEAN = 12 };
 
-/* A beginning from which all ways can be listed: as given for models. Ways depend on the number of tokens, if there are few: those for
- * many. */
+/* Start a search that can list every way. With few tokens some ways are missing, so this uses at least WAYS_TOKENS
+ * tokens where the model allows as many. The size of a model does not matter: the base model is used. */
 static int begin_lean(growth *g, tsr_planning **out, tsr_error *error) {
   uint64_t tokens = g->what == TSR_LARGEST_BATCH ? g->how.sequence : unit_of(g->what);
   uint64_t units = tokens < WAYS_TOKENS ? WAYS_TOKENS / (tokens ? tokens : 1) : 1;
@@ -117,7 +120,7 @@ static int begin_lean(growth *g, tsr_planning **out, tsr_error *error) {
   return status;
 }
 
-/* The leanest plan of each way. */
+/* List the leanest plan of each way. */
 static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *error) {
   tsr_planning *planning = NULL;
   g->own.allow = allow;
@@ -147,7 +150,7 @@ static int measure_lean(growth *g, lean_plan *lean, tsr_error *error) {
   return is_impossible ? 0 : status;
 }
 
-/* Keep those that fit, the leanest: what does not fit a size fits no larger one. */
+/* Keep the leanest plans that fit. A plan that does not fit this size fits no larger one. */
 static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_fit,
                         tsr_error *error) {
   size_t kept = 0;
@@ -167,7 +170,7 @@ static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_f
   return 0;
 }
 
-/* Whether one of them fits, the leanest of a smaller size first. */
+/* Check whether one of the plans fits, trying first those that were leanest at a smaller size. */
 static int fits_any(growth *g, uint64_t count, lean_plans *plans, bool *is_fit, tsr_error *error) {
   int grown = grow_to(g, size_of(g, count), error);
   *is_fit = false;
@@ -180,7 +183,7 @@ static int fits_any(growth *g, uint64_t count, lean_plans *plans, bool *is_fit, 
   return 0;
 }
 
-/* The most that fit, 0 if one does not: doubled until they do not, then halved between. */
+/* Find the largest count that fits, or 0: double it until nothing fits, then bisect. */
 static int most_of(growth *g, lean_plans *plans, uint64_t *out, tsr_error *error) {
   uint64_t fit = 0, more = 1;
   bool is_fit = true;
@@ -201,13 +204,14 @@ static int most_of(growth *g, lean_plans *plans, uint64_t *out, tsr_error *error
   return 0;
 }
 
-/* The largest size for which one of the leanest plans fits. Of models, the largest in proportion, and layers on top of it. */
+/* Find the largest size for which one of the leanest plans fits. For models, first grow in proportion, then add
+ * layers. */
 static int most(growth *g, unsigned allow, size_at *out, tsr_error *error) {
   lean_plans plans = {0};
   *out = (size_at){0, 0};
   g->units = 0;
   int status = list_lean(g, allow, &plans, error);
-  /* As it is, the model may need another precision. */
+  /* Without changes, a model may be unsupported only because of its precision. Then nothing fits unchanged. */
   bool is_refused_at_all = is_refused(status) || (!allow && status == TSR_ERROR_UNSUPPORTED);
   if (status == 0) status = most_of(g, &plans, &out->units, error);
   if (status == 0 && out->units && g->what == TSR_LARGEST_MODEL) {
@@ -220,7 +224,7 @@ static int most(growth *g, unsigned allow, size_at *out, tsr_error *error) {
   return is_refused_at_all ? 0 : status;
 }
 
-/* Whether the model allows no more, whatever the memory. */
+/* Whether the model forbids the next larger size, regardless of memory. */
 static bool is_models_limit(growth *g, size_at size) {
   tsr_run_plan_cost cost;
   tsr_error ignored;
@@ -244,7 +248,8 @@ static void make_smaller(size_at *size) {
     size->units--;
 }
 
-/* The plan for that size. Where the least plan is not among those of the search, for less. The answer has the model. */
+/* Find the plan for the size. The search may not consider the leanest plan; if nothing that it considers fits, the
+ * next smaller size is tried. The answer owns the model. */
 static int solve(growth *g, size_at *size, unsigned allow, tsr_largest *out, tsr_error *error) {
   for (; size->units; make_smaller(size)) {
     tsr_planned_release(&out->planned);
@@ -278,7 +283,7 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
         "a step graph has the batch that it was traced with: trace it with another one");
   g.own = *options;
   g.how = *options->how;
-  /* In parts, any batch fits that one sequence of it does. */
+  /* With micro-batches, every batch fits if one sequence does, so there would be no largest batch. */
   unsigned allow = options->allow;
   if (what == TSR_LARGEST_BATCH) allow &= ~(unsigned)TSR_ALLOW_ACCUMULATE;
   int status = most(&g, 0, &as_is, error);
@@ -302,9 +307,9 @@ void tsr_largest_release(tsr_largest *largest) {
   *largest = (tsr_largest){.size = 0};
 }
 
-/* ---- the front ---- */
+/* ---- the front of time and memory ---- */
 
-/* The next budget is at least this part of what was found below it. */
+/* Each budget is 1/PARTS below what the previous plan reserves. */
 enum { PARTS = 20 };
 
 static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, bool *fits,
@@ -322,7 +327,8 @@ static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, 
   return 0;
 }
 
-/* Where nothing fits any more, what takes least was tried as well: the last point, if it is below. */
+/* When a budget is too small, the search has still found the smallest plan. It becomes the last point if it needs
+ * less than the point before it. */
 int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error) {
   tsr_front *front = out;
   uint64_t budget = UINT64_MAX, last = UINT64_MAX, bytes;

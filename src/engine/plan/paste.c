@@ -1,7 +1,7 @@
-/* paste.c - a plan in the words of other programs.
+/* paste.c - writes a plan in the formats of other programs.
  *
- * Each target supports some keys of a plan. Other keys are removed, or replaced by the nearest choice that the target
- * supports; the printed cost belongs to the resulting plan, and each difference is a comment. */
+ * Each target supports some keys of a plan. Other keys are removed, or replaced by the nearest choice that the
+ * target supports. The printed cost belongs to the resulting plan, and each difference is a comment. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,30 +15,31 @@
 
 /* The parts of a plan that a target supports, as bits. */
 enum {
-  SAYS_RANGES = 1,        /* whole blocks, some of them */
+  SAYS_RANGES = 1,        /* some blocks, each completely */
   SAYS_FULL = 2,          /* all blocks */
-  SAYS_OFFLOAD_STATE = 4, /* optimizer, and gradients and parameters with it */
-  SAYS_ACTIVATIONS = 8,   /* on the host */
+  SAYS_OFFLOAD_STATE = 4, /* the optimizer, with gradients and parameters */
+  SAYS_ACTIVATIONS = 8,   /* activations on the host */
   SAYS_IN_BACKWARD = 16,
   SAYS_AUTOCAST = 64,
-  SAYS_LOSS = 32,       /* a loss that makes no logits */
+  SAYS_LOSS = 32,       /* a loss that does not make logits */
   SAYS_OPTIMIZER = 128, /* the optimizer on the host, without gradients and parameters */
-  SAYS_FIRST = 256,     /* the first blocks, or some at a time */
-  SAYS_SOME = 512,      /* attention alone */
+  SAYS_FIRST = 256,     /* the first N blocks, or N blocks at a time */
+  SAYS_SOME = 512,      /* only attention */
   SAYS_NO_FP16 = 1024,
 };
 
-/* Stages of ZeRO. FSDP keeps parts of all, and gathered parameters until backward (2) or not (3). */
+/* Stages of ZeRO. FSDP shards parameters, gradients and optimizer state, and keeps gathered parameters until
+ * backward (stage 2) or not (stage 3). */
 enum { STAGE_0 = 1, STAGE_2 = 4, STAGE_3 = 8, STAGES = 15 };
 
 typedef struct writer {
   const char *model;
   const tsr_simulate_options *how;
-  tsr_run_plan *plan; /* the nearest plan; owned. Its options: */
+  tsr_run_plan *plan; /* the nearest plan, owned; `o` points to its options */
   tsr_simulate_options *o;
-  tsr__buffer text, cannot; /* lines of code; comments */
-  const char *comment;      /* "# " */
-  uint64_t reserved_bytes;  /* of the nearest plan that the target can say */
+  tsr__buffer text, cannot; /* the lines of code; the comments */
+  const char *comment;      /* what starts a comment: "# " */
+  uint64_t reserved_bytes;  /* of the nearest plan that the target supports */
 } writer;
 
 static void say_cannot(writer *w, const char *before, const char *format, va_list args) {
@@ -47,7 +48,7 @@ static void say_cannot(writer *w, const char *before, const char *format, va_lis
   tsr__buffer_printf(&w->cannot, "%s%s%s\n", w->comment, before, line);
 }
 
-/* A choice of the plan that the target does not have, and its nearest. */
+/* Report a choice that the target does not support, and the nearest one that it does. */
 static void cannot(writer *w, const char *format, ...) TSR__PRINTF(2, 3);
 static void cannot(writer *w, const char *format, ...) {
   va_list args;
@@ -56,7 +57,7 @@ static void cannot(writer *w, const char *format, ...) {
   va_end(args);
 }
 
-/* A choice of the plan that is made elsewhere than in this text. */
+/* Report a choice that is made elsewhere than in this text. */
 static void elsewhere(writer *w, const char *format, ...) TSR__PRINTF(2, 3);
 static void elsewhere(writer *w, const char *format, ...) {
   va_list args;
@@ -77,7 +78,7 @@ static bool is_fp16(const writer *w) {
   return w->o->dtype == TSR_SIMULATE_FP16 || w->o->dtype == TSR_SIMULATE_AUTOCAST_FP16;
 }
 
-/* An option as it is typed. */
+/* The value of an option as a user types it. */
 static const char *text_of(const writer *w, const char *option, char text[TSR__OPTION_BYTES]) {
   tsr__option_text(tsr__option_find(option), w->o, text);
   return text;
@@ -91,12 +92,12 @@ static unsigned long long micro_of(const writer *w) {
   return w->o->micro_batch ? w->o->micro_batch : batch_of(w);
 }
 
-/* 0: one alone. */
+/* The number of ranks, or 0 for a single one. */
 static unsigned long long ranks_of(const writer *w) {
   return w->o->ranks > 1 ? w->o->ranks : 0;
 }
 
-/* Backward passes in a step. */
+/* The number of backward passes in a step. */
 static unsigned long long parts_of(const writer *w) {
   assert(micro_of(w));
   return batch_of(w) / micro_of(w) * w->o->accumulate;
@@ -116,7 +117,7 @@ static bool is_gpt2(const writer *w) {
 
 /* ---- the nearest plan ---- */
 
-/* Whether the target has an option for what all blocks do. */
+/* Whether the target supports this choice for all blocks. */
 static bool is_said(tsr_simulate_checkpoint checkpoint, unsigned says) {
   switch (checkpoint) {
   case TSR_CHECKPOINT_NONE:
@@ -127,7 +128,7 @@ static bool is_said(tsr_simulate_checkpoint checkpoint, unsigned says) {
   }
 }
 
-/* Single tensors of a range become the whole block. */
+/* Targets recompute whole blocks, not single tensors. */
 static void near_ranges(writer *w) {
   bool is_said = true;
   for (size_t i = 0; i < w->plan->blocks.count; i++) {
@@ -139,7 +140,7 @@ static void near_ranges(writer *w) {
   if (!is_said) cannot(w, "some tensors computed again; the nearest is the whole block");
 }
 
-/* How many blocks ranges of whole blocks name, and whether these are the first ones, in order. */
+/* The number of blocks in ranges, and whether these are the first blocks, in order. */
 static uint64_t blocks_of(const tsr_run_plan *plan, bool *are_first) {
   uint64_t count = 0;
   *are_first = true;
@@ -151,7 +152,7 @@ static uint64_t blocks_of(const tsr_run_plan *plan, bool *are_first) {
   return count;
 }
 
-/* As many blocks, from the first on. */
+/* Replace the ranges by as many blocks, counted from the first. */
 static void near_first(writer *w) {
   bool are_first;
   uint64_t count = blocks_of(w->plan, &are_first);
@@ -164,7 +165,7 @@ static void near_first(writer *w) {
   w->plan->blocks.count = 1;
 }
 
-/* Ranges become whole blocks, if the target has these, and else all blocks. */
+/* Ranges become whole blocks if the target supports those, or else all blocks. */
 static void near_blocks(writer *w, unsigned says) {
   char text[TSR__OPTION_BYTES];
   assert(says & SAYS_FULL);
@@ -201,7 +202,7 @@ static void near_offload(writer *w, unsigned says) {
                         .activations = activations ? TSR_SPACE_HOST : TSR_SPACE_DEVICE};
 }
 
-/* DeepSpeed and Megatron have weights of 16 bits, and masters of them. */
+/* DeepSpeed and Megatron have 16-bit weights with fp32 masters. */
 static void near_types(writer *w, unsigned says) {
   char text[TSR__OPTION_BYTES];
   if (says & SAYS_NO_FP16 && is_fp16(w)) {
@@ -223,8 +224,8 @@ static void near_loss(writer *w, unsigned says) {
   w->o->loss_chunk = 0;
 }
 
-/* What ranks keep a part of: `stages` has a bit for each stage of ZeRO that the target can say. The nearest keeps parts of
- * more, and sends no more unless it is stage 3. */
+/* Replace the stage of ZeRO by the nearest one that the target supports (`stages` has a bit for each). That is the
+ * next higher one, which shards more, and sends more only if it is stage 3. */
 static void near_stage(writer *w, unsigned stages) {
   uint64_t stage = w->o->zero, nearest = stage;
   if (!ranks_of(w)) return;
@@ -246,7 +247,7 @@ static void near_plan(writer *w, unsigned says) {
   near_offload(w, says);
 }
 
-/* ---- what is the same for all that are Python ---- */
+/* ---- lines that all Python targets share ---- */
 
 static void say_model(writer *w) {
   if (w->o->gelu_fused)
@@ -261,7 +262,7 @@ static void say_model(writer *w) {
   if (w->o->dtype == TSR_SIMULATE_FP16) tsr__buffer_text(&w->text, "model.to(torch.float16)\n");
 }
 
-/* The launcher knows how many there are. */
+/* The number of ranks is an argument of the launcher. */
 static void say_ranks(writer *w) {
   if (ranks_of(w))
     elsewhere(w, "%llu ranks, which is torchrun --nproc-per-node %llu", ranks_of(w), ranks_of(w));
@@ -311,7 +312,7 @@ static int append(const char *text, size_t size_bytes, void *context) {
   return 0;
 }
 
-/* Parameters are on the host only in stage 3. */
+/* With parameters on the host, DeepSpeed needs stage 3. */
 static void near_host(writer *w) {
   if (!w->o->offload.optimizer || !w->o->ranks || w->o->zero == 3) return;
   cannot(w, "stage %llu with parameters on the host; the nearest is stage 3",
@@ -353,7 +354,7 @@ static void say_deepspeed(writer *w) {
 
 static void say_checkpoints(writer *w) {
   if (!runs_again(w)) return;
-  if (!w->o->no_kv_cache) /* as transformers does for checkpoints of its own */
+  if (!w->o->no_kv_cache) /* transformers does this for its own checkpoints */
     tsr__buffer_text(
         &w->text,
         "model.config.use_cache = False  # a block that runs again would add to it again\n");
@@ -371,7 +372,7 @@ static void say_checkpoints(writer *w) {
                      w->o->non_reentrant ? "NO_REENTRANT" : "REENTRANT");
 }
 
-/* What the code below uses, and no more. */
+/* Import only what the code below uses. */
 static void say_imports(writer *w) {
   tsr__buffer_text(&w->text, "import torch\n");
   if (runs_again(w))
@@ -383,7 +384,7 @@ static void say_imports(writer *w) {
                      casts(w) ? "MixedPrecisionPolicy, " : "");
 }
 
-/* fp16 needs a scaled loss. */
+/* fp16 needs loss scaling. */
 static void say_scaler(writer *w) {
   if (w->o->dtype != TSR_SIMULATE_AUTOCAST_FP16) return;
   tsr__buffer_text(&w->text, "scaler = torch.amp.GradScaler(\"cuda\")\n"
@@ -461,7 +462,7 @@ static void say_torchtitan(writer *w) {
                      w->o->zero == 3 ? "always" : "never");
 }
 
-/* Arguments of pretrain_gpt.py, one a line. */
+/* One argument of pretrain_gpt.py on each line. */
 static void say_megatron_blocks(writer *w) {
   if (!runs_again(w)) return;
   if (w->o->checkpoint == TSR_CHECKPOINT_SELECTIVE) {
@@ -524,8 +525,9 @@ static void say_tessera(writer *w) {
 
 static const struct {
   const char *name, *comment;
-  unsigned bit; /* tsr__target, in the table of techniques; 0: it can be told no technique */
-  unsigned says, stages; /* stages: a bit for each of ZeRO's */
+  unsigned
+      bit; /* tsr__target, as in the table of techniques; 0 if the target limits no techniques */
+  unsigned says, stages; /* stages: a bit for each stage of ZeRO */
   void (*say)(writer *w);
 } targets[] = {
     {"hf", "# ", TSR__TARGET_HF, SAYS_AUTOCAST | SAYS_FULL | SAYS_LOSS, STAGE_0 | STAGE_2 | STAGE_3,
@@ -548,16 +550,18 @@ unsigned tsr_target_allows(const char *target, const tsr_model *model) {
   unsigned allow = tsr_allow_default(), bit = 0;
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
     if (strcmp(targets[i].name, target) == 0) bit = targets[i].bit;
-  if (!bit) return allow; /* the plan file, or variables, which are no plan */
+  if (!bit)
+    return allow; /* a plan file supports every technique; allocator variables are no plan */
   for (const tsr__technique_row *t = tsr__techniques; t->allow; t++)
     if (t->targets && !(t->targets & bit)) allow &= ~tsr__technique_flag(t);
-  if (strstr(tsr_model_name(model), "gpt2")) allow &= ~(unsigned)TSR_ALLOW_LOSS_CHUNK; /* Liger */
+  if (strstr(tsr_model_name(model), "gpt2"))
+    allow &= ~(unsigned)TSR_ALLOW_LOSS_CHUNK; /* Liger lacks GPT-2 */
   return allow;
 }
 
-/* ---- all of it ---- */
+/* ---- the complete text ---- */
 
-/* What the target's own plan takes, as a comment. */
+/* Write the cost of the resulting plan, as a comment. */
 static int say_cost(writer *w, const tsr_model *model, const tsr_simulate_options *how,
                     tsr__buffer *out, tsr_error *error) {
   tsr_run_plan_cost cost;
@@ -577,8 +581,8 @@ static int say_cost(writer *w, const tsr_model *model, const tsr_simulate_option
   return 0;
 }
 
-/* FSDP gathers the parameters outside of blocks as one unit, the root, where tessera gathers embeddings and head one after
- * the other; and copies them from one buffer into the tensors of the module. */
+/* FSDP gathers the parameters outside of blocks as one unit, the root, and copies them from one buffer into the
+ * tensors of the module. tessera gathers the embeddings and the head one after the other. */
 static void say_root(writer *w, const tsr_model *model) {
   uint64_t tables = model->is_tied ? 1 : 2, each = w->o->dtype == TSR_SIMULATE_FP32 ? 4 : 2;
   char size[32];

@@ -56,7 +56,7 @@ bool tsr__run_plan_same_blocks(const tsr_run_plan *a, const tsr_run_plan *b) {
   return true;
 }
 
-/* The first module with that choice, or the number of modules. */
+/* The index of the first module with that choice, or the number of modules. */
 static size_t first_module(const tsr_run_plan *plan, tsr_module_how how) {
   size_t i = 0;
   while (i < plan->modules.count && plan->modules.items[i].how < how) i++;
@@ -145,7 +145,7 @@ bool tsr__run_plan_add_ranges_of(tsr_run_plan *plan, const tsr_run_plan *from) {
   return ok;
 }
 
-/* The place of a module in their order, or of the first one after it. */
+/* The index of a module in the sorted list, or where it would be inserted. */
 static size_t place_of(const tsr_run_plan *plan, const char *name, tsr_module_how how) {
   size_t low = 0, high = plan->modules.count;
   while (low < high) {

@@ -1,4 +1,4 @@
-/* reports.h - print an answer of the engine, as text for a person or as JSON for a program. */
+/* reports.h - prints answers of the engine, as text or as JSON. */
 #ifndef TSR_ENGINE_QUESTIONS_REPORTS_H
 #define TSR_ENGINE_QUESTIONS_REPORTS_H
 

@@ -32,7 +32,7 @@ int tsr__batches_init(tsr__batches *b, tsr_error *error) {
   return b->ids ? 0 : tsr__fail_memory(error);
 }
 
-/* How many tokens after a sequential batch the next one begins. */
+/* The distance in tokens between the starts of two consecutive batches. */
 static uint64_t batch_tokens(const tsr__batches *b) {
   return b->batch * (b->sequence - 1);
 }
@@ -43,7 +43,7 @@ static uint64_t place_in_order(const tsr__batches *b, uint64_t number) {
   return number / b->batch % batches * batch_tokens(b) + number % b->batch * (b->sequence - 1);
 }
 
-/* Where sequence `number` of the run begins. A random number has only 32 bits, so two are combined. */
+/* Where sequence `number` of the run starts. A random number has only 32 bits, so two are combined. */
 static uint64_t place_of(const tsr__batches *b, uint64_t number) {
   double random[2];
   uint64_t places = b->tokens.count - b->sequence + 1;

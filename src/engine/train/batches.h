@@ -14,22 +14,23 @@
 
 typedef struct tsr__batches {
   tsr__tokens tokens;
-  uint64_t sequence, batch, accumulate; /* tokens; sequences; micro-batches */
-  uint64_t ranks, rank;  /* a step's sequences are all ranks', rank 0's first; 0 ranks: 1 */
-  uint64_t key;          /* of random positions */
+  uint64_t sequence, batch,
+      accumulate;        /* of a sequence in tokens; of a batch in sequences; in micro-batches */
+  uint64_t ranks, rank;  /* a step's sequences belong to all ranks, rank 0's first; 0 ranks: 1 */
+  uint64_t key;          /* for random positions */
   bool is_sequential;    /* in the order of the data */
-  uint64_t filled_bytes; /* of `ids`, by the last read */
-  int64_t *ids;          /* of the step that was read: accumulate x batch x sequence; owned */
+  uint64_t filled_bytes; /* of `ids`, filled by the last read */
+  int64_t *ids;          /* of the step read last: accumulate x batch x sequence; owned */
 } tsr__batches;
 
-/* Prepare to read: `*batches` has tokens, which it owns from now on, sizes of at least 1 and a key. Fails
- * with TSR_ERROR_ARGUMENT if a sequence, or in order a batch, is longer than the data, with TSR_ERROR_FORMAT if the first
- * 2^28 tokens have one outside the vocabulary, and TSR_ERROR_MEMORY; the batches are to be released
- * either way. */
+/* Prepare to read. `*batches` contains tokens, which it owns from now on, sizes of at least 1, and a key. Fails
+ * with TSR_ERROR_ARGUMENT if a sequence, or a batch of consecutive ones, is longer than the data, with
+ * TSR_ERROR_FORMAT if one of the first 2^28 tokens is outside the vocabulary, and with TSR_ERROR_MEMORY. The caller
+ * releases the batches even after a failure. */
 int tsr__batches_init(tsr__batches *batches, tsr_error *error);
-/* Read the tokens of a step, which counts from 1, into `ids`. Fails as tsr__tokens_read does. */
+/* Read the tokens of a step, counted from 1, into `ids`. Fails as tsr__tokens_read does. */
 int tsr__batches_read(tsr__batches *batches, uint64_t step, tsr_error *error);
-/* The tokens of a micro-batch of the step that was read, from 0. */
+/* The tokens of a micro-batch, counted from 0, of the step read last. */
 const int64_t *tsr__batches_at(const tsr__batches *batches, uint64_t micro_batch);
 void tsr__batches_release(tsr__batches *batches);
 

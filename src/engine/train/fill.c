@@ -13,7 +13,7 @@ static double uniform_part(double uniform, double bound) {
   return (2 * uniform - 1) * bound;
 }
 
-/* Some elements of an initial tensor, in the order of its shape. */
+/* Make some elements of an initial tensor, in the order of its shape. */
 static void make_initial(const tsr__kernel_tensor *t, const tsr__initial_value *initial,
                          uint64_t key, uint64_t first, size_t count, double *out) {
   uint64_t columns = tsr__shape_from_end(t->layout.shape, 0);
@@ -41,7 +41,7 @@ typedef struct filling {
   uint64_t key, total;
 } filling;
 
-/* One piece, rounded to the tensor's type. */
+/* Fill one piece, rounded to the tensor's type. */
 static void fill_piece(const filling *f, uint64_t first, size_t count) {
   double numbers[PIECE];
   make_initial(&f->to, f->initial, f->key, first, count, numbers);

@@ -22,7 +22,7 @@ static size_t row_of(const tsr__tape *tape, const tsr__kernel_run *run) {
   return tape->ops.items[run->op].kind;
 }
 
-/* By time; then by name, so that the order is unique. */
+/* Sort by time, then by name, so that the order is unique. */
 static int compare(const void *a, const void *b) {
   const tsr_train_op *x = a, *y = b;
   if (x->seconds != y->seconds) return x->seconds > y->seconds ? -1 : 1;

@@ -1,7 +1,7 @@
 /* processes.c - see tessera/unstable/training.h: processes that mpirun has started.
  *
- * They are connected before a command reads its options and files, because MPICH's launcher waits for ranks that end without having
- * initialised MPI, and the others wait with it. */
+ * Processes connect before a command reads its options and files: if one rank ends without having initialised MPI,
+ * MPICH's launcher waits for it, and so do the other ranks. */
 #include "train/processes.h"
 
 #include <assert.h>

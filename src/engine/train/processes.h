@@ -5,7 +5,7 @@
 #include "dist/comm.h"
 #include "tessera/unstable/training.h"
 
-/* Of all processes; it belongs to them. */
+/* The communicator of all processes, which they own. */
 tsr__comm *tsr__processes_comm(const tsr_processes *processes);
 
 #endif

@@ -46,7 +46,7 @@ static bool init_trial(const tsr__products_question *q, trial *t) {
   return t->args.reads[0].data && t->args.reads[1].data && t->args.writes[0].data;
 }
 
-/* In GFLOP/s, of the fastest of some rounds. */
+/* The speed in GFLOP/s, in the fastest of some rounds. */
 static double speed(trial *t, tsr__library *library) {
   uint64_t best = UINT64_MAX, start = tsr__os_time_ns(), now = start;
   tsr__kernel_fn *multiply = tsr__kernel_fast(TSR__KERNEL_MM, tsr__isa_best());

@@ -11,22 +11,22 @@ enum { TSR__PRODUCTS_TEXT = 256 };
 /* What the choice depends on. */
 typedef struct tsr__products_question {
   tsr_train_products wanted;
-  bool is_half;     /* products are of bf16 */
-  bool is_possible; /* they are of types that libraries have */
-  bool is_limited;  /* the instructions of own kernels are limited */
+  bool is_half;     /* products are in bf16 */
+  bool is_possible; /* libraries support the types of the products */
+  bool is_limited;  /* the instruction set of tessera's kernels is limited */
   uint64_t width;   /* of the model */
-  uint64_t flops;   /* of the whole run */
+  uint64_t flops;   /* of the complete run */
   tsr__thread_pool *pool;
 } tsr__products_question;
 
 typedef struct tsr__products {
-  tsr_train_products chosen;     /* not AUTO */
-  tsr__library *library;         /* NULL: own kernels */
-  char text[TSR__PRODUCTS_TEXT]; /* what was measured and chosen; empty if there was no question */
+  tsr_train_products chosen;     /* never AUTO */
+  tsr__library *library;         /* NULL selects tessera's kernels */
+  char text[TSR__PRODUCTS_TEXT]; /* what was measured and chosen; empty if nothing was measured */
 } tsr__products;
 
-/* Choose. AUTO measures for about 100 ms; for a short run it chooses tessera's own kernels without measuring. Fails
- * as tsr__library_open does, if a library is asked for by name. The caller releases `*out`. */
+/* Choose. AUTO measures for about 100 ms; for a short run it chooses tessera's kernels without measuring. Fails as
+ * tsr__library_open does if a library was requested by name. The caller releases `*out`. */
 int tsr__products_choose(const tsr__products_question *question, tsr__products *out,
                          tsr_error *error);
 void tsr__products_release(tsr__products *products);

@@ -35,16 +35,16 @@ typedef struct sampling {
   tsr__program program;
   tsr__weight_list weights;
   tsr__saved saved;
-  int64_t *text;  /* prompt and what was added */
-  int64_t *batch; /* what a step sees */
+  int64_t *text;  /* the prompt and the tokens added */
+  int64_t *batch; /* the tokens of a step */
   candidate *candidates;
-  uint64_t length, context; /* tokens of the text; positions of a step */
+  uint64_t length, context; /* length: tokens of the text; context: positions of a step */
   uint64_t key;
 } sampling;
 
 /* ---- choosing ---- */
 
-/* The most likely first; the smaller token first if two are equal. */
+/* Sort by likelihood, the most likely first; the smaller token wins ties. */
 static int compare(const void *a, const void *b) {
   const candidate *x = a, *y = b;
   if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
@@ -72,7 +72,7 @@ static int64_t choose(const sampling *s, uint64_t count) {
   return c[count - 1].token;
 }
 
-/* The logits after the text, as candidates. */
+/* Read the logits after the last token as candidates. */
 static void read_logits(sampling *s, const tsr__executor *executor) {
   tsr__kernel_tensor logits = tsr__executor_tensor(executor, s->program.logits);
   uint64_t vocabulary = s->model.vocabulary;
@@ -90,7 +90,7 @@ typedef struct filler {
   const tsr__executor *executor;
 } filler;
 
-/* Buffers only; the files have the parameters. */
+/* Set only buffers; parameters come from the files. */
 static void set_constant(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
   if (tsr__tensor_at(&f->s->tape, tensor)->is_parameter) return;
@@ -121,7 +121,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
   return !s->options->token || s->options->token(s->options->token_context, token);
 }
 
-/* ---- all of it ---- */
+/* ---- tsr_sample ---- */
 
 static int check(const tsr_model *model, const tsr_sample_options *o, tsr_error *error) {
   if (!o->weights)
@@ -139,7 +139,7 @@ static int check(const tsr_model *model, const tsr_sample_options *o, tsr_error 
   return 0;
 }
 
-/* The number of positions: as many as the text will fill, or the longest context if that is less. */
+/* The number of positions: as many as the text will fill, up to the longest context. */
 static uint64_t places(const tsr_model *model, const tsr_sample_options *o) {
   uint64_t most = model->positions < LONGEST_CONTEXT ? model->positions : LONGEST_CONTEXT;
   uint64_t all = o->prompt_count + o->count - 1;

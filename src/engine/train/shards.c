@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-enum { ROOM_BYTES = 1 << 20 }; /* what a rank needs to help in saving */
+enum { ROOM_BYTES = 1 << 20 }; /* the memory that a rank needs to help in saving */
 
 typedef enum order { END, GATHER } order;
 
@@ -50,7 +50,7 @@ static tsr__tensor_id tensor_of(const tsr__tape *tape, tsr__kept kind, uint32_t 
   return 0;
 }
 
-/* How many elements of a part to send at once, so that the pieces of all ranks fit into ROOM_BYTES. */
+/* The number of elements of a part to send at once, so that the pieces of all ranks fit into ROOM_BYTES. */
 static uint64_t piece_of(uint64_t part, uint64_t each, uint64_t ranks) {
   uint64_t most = ROOM_BYTES / (each * ranks);
   if (!most) most = 1;
@@ -65,8 +65,8 @@ static void put_pieces(char *unit, const char *pieces, uint64_t ranks, uint64_t 
     memcpy(unit + r * part_bytes + at_bytes, pieces + r * size_bytes, (size_t)size_bytes);
 }
 
-/* Gather all ranks' parts of a unit into `to` on rank 0. All ranks call this, the others with NULL: they need little memory, because
- * parts are sent piece by piece. */
+/* Gather all ranks' parts of a unit into `to` on rank 0. All ranks call this, with NULL on the others. These need
+ * little memory, because parts are sent piece by piece. */
 static int gather(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
                   tsr__kept kind, uint32_t unit, char *to, tsr_error *error) {
   tsr__kernel_tensor part = tsr__executor_tensor(executor, tensor_of(tape, kind, unit));
@@ -86,7 +86,8 @@ static int gather(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *e
   return status;
 }
 
-/* Room for a unit of this kind. Weights are written apart from the optimizer's state, so either is held, never both. */
+/* Make room for a unit. Weights are written separately from the optimizer's state, so only one of the two is in
+ * memory. */
 static char *room_for(tsr__gathered *gathered, const tsr__tape *tape, tsr__kept kind, uint32_t unit,
                       uint64_t each) {
   bool is_weight = kind == TSR__KEPT_PARAMETER;

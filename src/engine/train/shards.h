@@ -1,9 +1,9 @@
-/* shards.h - between steps, converts whole arrays to the parts that ranks keep (when a run starts), and parts to
- * whole arrays (when it is saved).
+/* shards.h - between steps, splits whole arrays into the parts that ranks keep (when a run starts), and joins the
+ * parts to whole arrays (when it is saved).
  *
  * Only rank 0 uses files. It decides what happens after a step, and the other ranks follow its commands.
  *
- *   rank 0      see the step ─► save: GATHER unit 0, GATHER unit 1, ... ─► END, go on or not
+ *   rank 0      see the step ─► save: GATHER unit 0, GATHER unit 1, ... ─► END, continue or not
  *   the others  serve: gather along until END */
 #ifndef TSR_TRAIN_SHARDS_H
 #define TSR_TRAIN_SHARDS_H
@@ -11,7 +11,7 @@
 #include "exec/run.h"
 #include "models/program.h"
 
-/* What is kept of a parameter. */
+/* The tensors that belong to a parameter. */
 typedef enum tsr__kept {
   TSR__KEPT_PARAMETER,
   TSR__KEPT_FIRST,
@@ -20,23 +20,24 @@ typedef enum tsr__kept {
   TSR__KEPT_COUNT
 } tsr__kept;
 
-/* The units that have been gathered. Zeroed is fine. */
+/* The units gathered last. May be zeroed. */
 typedef struct tsr__gathered {
   char *data[TSR__KEPT_COUNT];
   uint32_t unit[TSR__KEPT_COUNT];
 } tsr__gathered;
 
-/* Set the padding of units to 0. Parameters are already in memory. */
+/* Set the padding of units to 0. The parameters must be in memory. */
 void tsr__shards_clear(const tsr__tape *tape, const tsr__executor *executor);
-/* Copy what this rank keeps of a parameter. `whole`: its elements, without gaps; `part`: the rank's part of the unit. */
+/* Copy this rank's part of a parameter from `whole`, all its elements without gaps, to `part`, the rank's part of
+ * the unit. */
 void tsr__shards_put(const tsr__tape *tape, size_t parameter, const tsr__kernel_tensor *whole,
                      const tsr__kernel_tensor *part);
-/* On rank 0: the elements of a parameter, or of its state, which live until another unit's of that kind. TSR_ERROR_MEMORY, or
- * TSR_ERROR_IO if a rank is gone. */
+/* On rank 0: get the elements of a parameter, or of its state. They are valid until another unit of that kind is
+ * gathered. Fails with TSR_ERROR_MEMORY, or TSR_ERROR_IO if a rank is gone. */
 int tsr__shards_read(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
                      tsr__kept kind, size_t parameter, tsr__gathered *gathered, const void **out,
                      tsr_error *error);
-/* On rank 0: the step is over. */
+/* On rank 0: end the step on all ranks. */
 int tsr__shards_end(tsr__comm *comm, bool goes_on, tsr_error *error);
 /* On other ranks: follow rank 0's commands until the step is over. */
 int tsr__shards_serve(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,

@@ -11,13 +11,13 @@
 
 enum { NAME_BYTES = TSR__WEIGHT_NAME_BYTES + 16, NUMBER_BYTES = 24, PIECE_BYTES = 1 << 16 };
 
-/* Keys of metadata. */
-#define KEY_TRAINING "tessera_training" /* of weights: the file of the training */
+/* Keys of a file's metadata. */
+#define KEY_TRAINING "tessera_training" /* in the weights: the name of the training file */
 #define KEY_STEPS    "steps"
 #define KEY_UPDATES  "updates"
 #define KEY_NOTES    "notes"
 #define KEY_TOKENS   "data_tokens"
-#define KEY_HASH     "data_hash" /* of the tokens: 16 hexadecimal digits */
+#define KEY_HASH     "data_hash" /* of the tokens, as 16 hexadecimal digits */
 
 /* ---- opening ---- */
 
@@ -33,7 +33,7 @@ static bool read_count(const tsr__safetensors *file, const char *key, uint64_t *
   return *end == '\0' && *out < UINT64_MAX / 2;
 }
 
-/* What it was trained on; earlier versions did not save that. */
+/* Read which data the run was trained on; earlier versions did not save that. */
 static void read_data(tsr__saved *saved) {
   const char *hash = metadata(&saved->training, KEY_HASH);
   if (!hash || strspn(hash, "0123456789abcdef") != 16 || hash[16] != '\0') return;
@@ -102,7 +102,7 @@ static tsr__kernel_tensor part_of(const tsr__kernel_tensor *whole, uint64_t firs
   return part;
 }
 
-/* Elements `first` on of a tensor that is read column by column; they are all in one column. */
+/* Elements from `first` on of a tensor that is read column by column; they must be in one column. */
 static tsr__kernel_tensor column_of(const tsr__kernel_tensor *whole, uint64_t first,
                                     uint64_t count) {
   uint64_t rows = whole->layout.shape.dim[0], columns = whole->layout.shape.dim[1];
@@ -112,7 +112,7 @@ static tsr__kernel_tensor column_of(const tsr__kernel_tensor *whole, uint64_t fi
   return part;
 }
 
-/* Read an array into a tensor without gaps that has as many elements; other types are converted. */
+/* Read an array into a tensor without gaps and with as many elements; other types are converted. */
 static int read_array(const tsr__safetensors *file, const tsr__array *array,
                       const tsr__kernel_tensor *to, tsr_error *error) {
   assert(array && to);
@@ -143,8 +143,8 @@ static int read_array(const tsr__safetensors *file, const tsr__array *array,
 
 typedef struct state_tensor {
   tsr__tensor_id tensor;
-  tsr__kept kind;   /* COUNT: one number */
-  size_t parameter; /* the parameter that it belongs to, unless it is one number */
+  tsr__kept kind;   /* TSR__KEPT_COUNT for a single number */
+  size_t parameter; /* the parameter that it belongs to, unless it is a single number */
   char name[NAME_BYTES];
 } state_tensor;
 
@@ -185,10 +185,10 @@ static int read_weight(const tsr__safetensors *file, const tsr__array *array,
                    "array \"%.100s\" has an element that is not a finite number", array->name);
 }
 
-/* A buffer for a whole parameter, or its state: a rank that keeps only a part copies that part out of it. */
+/* A buffer for a whole parameter or its state; a rank that keeps only a part copies it from there. */
 typedef struct room {
   tsr__kernel_tensor to;
-  void *own; /* the buffer, if it is not the tensor's own memory; owned */
+  void *own; /* the buffer, unless it is the tensor's own memory; owned */
 } room;
 
 static int open_room(const tsr__program *p, const tsr__executor *executor, tsr__tensor_id tensor,
@@ -229,7 +229,7 @@ static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr_
 
 /* ---- the names of state ---- */
 
-/* The state of parameter number `index`, whose weight has this name: up to four tensors. */
+/* List the state of parameter number `index`, whose weight is called `name`: up to four tensors. */
 static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
                           state_tensor out[4]) {
   static const struct {
@@ -260,7 +260,7 @@ static size_t number_of(const tsr__program *p, tsr__tensor_id parameter) {
   return index;
 }
 
-/* As list_states, for a weight. */
+/* The same as list_states, for a weight. */
 static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[4]) {
   return list_states(p->tape, number_of(p, weight->tensor), weight->name, out);
 }
@@ -392,7 +392,8 @@ static int find_elements(const tsr_train_state *s, const state_tensor *state,
                          tsr__gathered *gathered, const void **out, tsr_error *error) {
   const tsr__tape *tape = s->program->tape;
   tsr__kernel_tensor from = tsr__executor_tensor(s->executor, state->tensor);
-  uint32_t parted_from = state->kind == TSR__KEPT_PARAMETER ? 3 : 1; /* the stage */
+  uint32_t parted_from =
+      state->kind == TSR__KEPT_PARAMETER ? 3 : 1; /* the first stage of ZeRO that shards it */
   if (state->kind != TSR__KEPT_COUNT && tape->sharding.stage >= parted_from)
     return tsr__shards_read(s->comm, tape, s->executor, state->kind, state->parameter, gathered,
                             out, error);
@@ -401,7 +402,7 @@ static int find_elements(const tsr_train_state *s, const state_tensor *state,
   return 0;
 }
 
-/* Write the tensors as a file. Their names must not move. */
+/* Write the tensors to a file. Their names must not move. */
 static int write_file(const tsr_train_state *s, const state_tensors *tensors,
                       const char *const *notes, tsr_write_fn *write, void *context,
                       tsr_error *error) {
@@ -514,7 +515,7 @@ int tsr_train_write_training(const tsr_train_state *s, const char *notes, tsr_wr
   return status;
 }
 
-/* ---- what was saved, for the caller ---- */
+/* ---- a saved run, for the caller ---- */
 
 struct tsr_train_saved {
   tsr__saved saved;

@@ -1,13 +1,12 @@
-/* state.h - a run's weights and the optimizer's state, from files and to files.
+/* state.h - reads and writes a run's weights and the optimizer's state.
  *
- *   model.safetensors           the weights, under the names that transformers has
+ *   model.safetensors           the weights, under transformers' names
  *   training-300.safetensors    after step 300: two moments of each weight ("NAME.exp_avg", "NAME.exp_avg_sq"),
  *                               for a fused optimizer its count of steps ("NAME.step"), a loss scaler's two
  *                               numbers, and in its metadata the step and the caller's text
  *
- * The weights' metadata names the file of the training that they belong to. So a folder is saved at the
- * moment at which model.safetensors is replaced: before it, both old files are there, and after it both
- * new ones. */
+ * The weights' metadata names the training file that belongs to them. So a folder is saved at the moment when
+ * model.safetensors is replaced: before it, both old files exist, and after it, both new ones. */
 #ifndef TSR_TRAIN_STATE_H
 #define TSR_TRAIN_STATE_H
 
@@ -16,13 +15,14 @@
 #include "tessera/unstable/training.h"
 #include "train/shards.h"
 
-/* What a run begins with. */
+/* What a run starts from. */
 typedef struct tsr__saved {
-  tsr__weight_files weights;       /* no files: weights are random */
-  tsr__safetensors training;       /* if a run is resumed */
-  char *training_path;             /* of it; owned */
-  uint64_t steps, updates;         /* that were made; optimizer steps that ran among them */
-  uint64_t data_tokens, data_hash; /* how many, and tsr__tokens_hash; 0 tokens: unknown */
+  tsr__weight_files weights; /* no files: the weights are random */
+  tsr__safetensors training; /* for a resumed run */
+  char *training_path;       /* its path; owned */
+  uint64_t steps, updates;   /* steps done; optimizer updates among them */
+  uint64_t data_tokens,
+      data_hash; /* the number of tokens, and tsr__tokens_hash; 0 tokens: unknown */
 } tsr__saved;
 
 /* Open the weights of a file or folder. Fails as tsr__weight_files_open does. */
@@ -31,22 +31,22 @@ int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error)
 int tsr__saved_open(const char *folder, tsr__saved *out, tsr_error *error);
 /* The caller's text that was saved with the run, which lives as long as `saved`, or "". */
 const char *tsr__saved_notes(const tsr__saved *saved);
-/* A zeroed one is fine. */
+/* Accepts a zeroed struct. */
 void tsr__saved_release(tsr__saved *saved);
 
 /* Check that the files have what the program needs, before it runs. */
 int tsr__saved_check(const tsr__saved *saved, const tsr__program *program,
                      const tsr__weight_list *weights, tsr_error *error);
-/* Fill the program's parameters, and a scaler's numbers. They are already in memory. */
+/* Fill the program's parameters, and a scaler's numbers, which must be in memory. */
 int tsr__saved_load(const tsr__saved *saved, const tsr__program *program,
                     const tsr__weight_list *weights, const tsr__executor *executor,
                     tsr_error *error);
-/* Fill a tensor of the optimizer's state, if it is one. */
+/* Fill a tensor if it is part of the optimizer's state. */
 int tsr__saved_restore(const tsr__saved *saved, const tsr__program *program,
                        const tsr__weight_list *weights, const tsr__executor *executor,
                        tsr__tensor_id tensor, tsr_error *error);
 
-/* A moment between two steps, at which everything may be written. */
+/* The state between two steps, which may be saved. */
 struct tsr_train_state {
   const tsr__program *program;
   const tsr__weight_list *weights;

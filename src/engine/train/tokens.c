@@ -116,7 +116,7 @@ static int64_t token_at(tsr__token_format format, const unsigned char *bytes) {
   return number_at(bytes);
 }
 
-/* `size_bytes` of the tokens, from the byte `first` of the file or text on. */
+/* Read `size_bytes` of the file or text, from byte `first` on. */
 static int read_bytes(const tsr__tokens *tokens, uint64_t first, unsigned char *out,
                       size_t size_bytes, tsr_error *error) {
   if (!tokens->text) return tsr__os_read_exactly(tokens->handle, first, out, size_bytes, error);
@@ -171,7 +171,7 @@ int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error
   uint64_t each = token_bytes(tokens->format), left = tokens->count < most ? tokens->count : most;
   int64_t numbers[1024];
   if (each < sizeof tokens->vocabulary && tokens->vocabulary >> (8 * each))
-    return 0; /* no token can be outside */
+    return 0; /* every number of the format is in the vocabulary */
   for (uint64_t first = 0; first < left;) {
     size_t count = left - first < 1024 ? (size_t)(left - first) : 1024;
     int status = read_run(tokens, first, count, numbers, error);

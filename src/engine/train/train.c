@@ -1,10 +1,10 @@
-/* train.c - tsr_train: a model, a text and options become a run of the executor.
+/* train.c - tsr_train: runs a model on data in the executor.
  *
  *   model, options ─► program ─► tape (one step) ─► executor ─► steps
  *   data ─► batches ──────────────────────────────────┘ └─► recorder ─► snapshot
  *
- * Each use of random numbers - weights, places, dropout - has keys of its own, made from the
- * seed, so that changing one does not change the others. */
+ * Weights, positions in the data and dropout use random numbers with separate keys, which are made from the seed,
+ * so that changing one does not change the others. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -35,7 +35,7 @@
 #include "train/shards.h"
 #include "train/state.h"
 
-/* Uses of the seed; steps have their own numbers, from 1 on. */
+/* Keys for uses of the seed; a step uses its number, from 1. */
 #define KEY_WEIGHTS UINT64_MAX
 #define KEY_PLACES  (UINT64_MAX - 1)
 
@@ -49,23 +49,23 @@ typedef struct training {
   tsr__products products;
   tsr__batches batches;
   uint64_t data_hash;
-  int data_status; /* of the next step's tokens */
+  int data_status; /* from reading the next step's tokens */
   tsr_error data_error;
   tsr__weight_list weights;
-  tsr__saved saved; /* what it begins with */
+  tsr__saved saved; /* what the run starts from */
   tsr_train_state state;
   uint64_t weights_key;
   uint64_t parameters_filled;
   uint64_t predicted_peak_bytes;
-  uint64_t *run_ns; /* by run, if ops are wanted */
-  tsr__comm *comm;  /* to the other ranks, or NULL; of `options->processes`, if there are any */
-  char *room;       /* for a parameter of which this rank has a part */
-  int rank_status;  /* of what ranks do between steps */
+  uint64_t *run_ns; /* by run, if ops are requested */
+  tsr__comm *comm;  /* to the other ranks, or NULL; owned by `options->processes`, if set */
+  char *room;       /* for a parameter of which this rank keeps a part */
+  int rank_status;  /* of the ranks' exchange between steps */
   tsr_error rank_error;
-  uint64_t sent_before; /* bytes, when the step began */
+  uint64_t sent_before; /* bytes sent before the step */
   tsr_train_rank took;
-  bool has_failed;      /* and other ranks know */
-  bool is_not_to_blame; /* another rank could not begin, and has the reason */
+  bool has_failed;      /* and the other ranks know */
+  bool is_not_to_blame; /* another rank failed first, and reports the reason */
   tsr_training out;
 } training;
 
@@ -148,7 +148,7 @@ static int restore(void *context, const tsr__executor *executor, tsr__tensor_id 
   return status;
 }
 
-/* Open the weights or the saved run that training starts from. */
+/* Open the weights or the saved run to start from. */
 static int open_saved(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   int status = 0;
@@ -167,7 +167,7 @@ static int open_saved(training *t, tsr_error *error) {
   return status;
 }
 
-/* Before the run: the names of the weights, and whether the files have them. */
+/* Before the run, list the names of the weights and check that the files contain them. */
 static int check_saved(training *t, tsr_error *error) {
   int status = tsr__weights_list(&t->program, &t->weights, error);
   if (status) return status;
@@ -244,7 +244,7 @@ static void note_step(training *t, const tsr__executed_step *step) {
   read_ahead(t, step->step);
 }
 
-/* Rank 0 decides what follows a step; the others help to save it. */
+/* Decide on rank 0 what follows a step; the other ranks help to save it. */
 static bool end_step(training *t, bool goes_on) {
   if (!t->comm) return goes_on;
   bool is_first = tsr__comm_rank(t->comm) == 0;
@@ -297,7 +297,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
   return goes_on && !step->is_diverged && !t->data_status;
 }
 
-/* ---- what is refused ---- */
+/* ---- checks before the run ---- */
 
 static uint64_t steps_to_do(const training *t) {
   assert(t->saved.steps < t->run->steps);
@@ -337,7 +337,7 @@ static int check_machine(uint64_t needs_bytes, tsr_error *error) {
                    tsr__format_size(memory.available_bytes, has));
 }
 
-/* The most that the run will take. */
+/* Predict the peaks of the run. */
 static int predict(training *t, tsr_error *error) {
   tsr__dry_device device, spaces[TSR__DRY_SPACES];
   uint64_t done, most = t->tape.has_leaks ? UINT64_MAX : 4;
@@ -365,7 +365,7 @@ static int predict(training *t, tsr_error *error) {
   return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
 }
 
-/* ---- all of it ---- */
+/* ---- starting and running ---- */
 
 static int choose_products(training *t, tsr_error *error) {
   tsr_simulate_dtype dtype = t->run->dtype;
@@ -373,7 +373,7 @@ static int choose_products(training *t, tsr_error *error) {
   bool is_half = dtype == TSR_SIMULATE_BF16 || dtype == TSR_SIMULATE_AUTOCAST_BF16;
   tsr_train_products wanted = t->options->products;
   if (t->comm && wanted == TSR_TRAIN_PRODUCTS_AUTO)
-    wanted = TSR_TRAIN_PRODUCTS_OWN; /* all ranks must use the same */
+    wanted = TSR_TRAIN_PRODUCTS_OWN; /* all ranks must use the same kernels */
   return tsr__products_choose(
       &(tsr__products_question){.wanted = wanted,
                                 .is_half = is_half,
@@ -385,7 +385,7 @@ static int choose_products(training *t, tsr_error *error) {
       &t->products, error);
 }
 
-/* Ranks share the processors, unless the options say how many each has. */
+/* The threads of this rank: an equal share of the processors, unless the options set a number. */
 static unsigned threads_of(const training *t) {
   unsigned all = tsr__os_processor_count();
   if (t->options->threads || !t->comm) return t->options->threads;
@@ -443,7 +443,7 @@ static void note_spaces(training *t, const tsr__execution *done) {
   }
 }
 
-/* What the executed peak consists of. */
+/* Profile the executed peak. */
 static int profile(training *t, const tsr__dry_device *executed, tsr_error *error) {
   bool is_placed = t->options->memory == TSR_TRAIN_PLACED;
   tsr__dry_options dry = {.settings = t->run->settings,
@@ -467,14 +467,14 @@ static double measure_copies(void) {
     memcpy(to, from, BYTES);
     from[i] = to[BYTES - 1]; /* so that the compiler cannot remove the copy */
     uint64_t took = tsr__os_time_ns() - before;
-    if (i && took && took < best) best = took; /* the first one touches the memory */
+    if (i && took && took < best) best = took; /* the first round touches the memory */
   }
   tsr__free(from);
   tsr__free(to);
   return best == UINT64_MAX ? 0 : BYTES / ((double)best * 1e-9);
 }
 
-/* What kernels and copies took. */
+/* Measure the time of kernels and copies. */
 static int measure(training *t, tsr_error *error) {
   tsr__machine_rates rates;
   char title[96];
@@ -500,8 +500,8 @@ static void fail_rank(void *context, const tsr_error *error) {
   tsr__comm_fail(t->comm, reason);
 }
 
-/* What has to be the same on all ranks: the schedule, the numbers of the optimizer, the data and the saved run. Ranks that differ in it
- * would wait for each other forever, or train different models. */
+/* A hash of everything that all ranks must have in common: the schedule, the numbers of the optimizer, the data and
+ * the saved run. Ranks that differ would wait for each other forever, or train different models. */
 static uint64_t hash_of_run(const training *t) {
   const tsr_train_options *o = t->options;
   const double numbers[] = {o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon};
@@ -535,13 +535,13 @@ static uint64_t hash_of_run(const training *t) {
   return hash;
 }
 
-/* What each rank tells the others before the first step. */
+/* What each rank sends to the others before the first step. */
 typedef struct beginning {
-  uint64_t hash; /* of its run, if it can begin */
+  uint64_t hash; /* of its run, if it can start */
   int64_t status;
 } beginning;
 
-/* The first rank that cannot start, or that has another run than rank 0; their number if all can. */
+/* The first rank that cannot start, or whose run differs from rank 0's; the number of ranks if all can start. */
 static uint32_t first_failure(const beginning *all, uint32_t ranks) {
   uint32_t first = 0;
   while (first < ranks && !all[first].status) first++;
@@ -551,7 +551,7 @@ static uint32_t first_failure(const beginning *all, uint32_t ranks) {
   return first;
 }
 
-/* Start on all ranks or on none; `status` is this rank's own. */
+/* Start on all ranks or on none; `status` is this rank's. */
 static int agree_to_begin(training *t, int status, tsr_error *error) {
   uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
   beginning *all = TSR__NEW_ARRAY(beginning, ranks);
@@ -568,7 +568,7 @@ static int agree_to_begin(training *t, int status, tsr_error *error) {
     if (error) *error = cause;
     return sent;
   }
-  t->has_failed = fails; /* all of them know */
+  t->has_failed = fails; /* all ranks know */
   t->is_not_to_blame = fails && first != rank;
   if (t->options->has_begun) *t->options->has_begun = !fails;
   bool is_process = t->options->launch == TSR_TRAIN_PROCESSES;
@@ -703,7 +703,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
 
 /* ---- ranks ---- */
 
-/* One of the threads. */
+/* A thread that is a rank. */
 typedef struct member {
   training *t;
   tsr_simulate_options run;
@@ -729,7 +729,7 @@ static void run_member(void *context) {
   m->status = train(m->t, m->model, &m->error);
 }
 
-/* The snapshot of a thread goes to the caller, who has room for it. */
+/* Pass a thread's snapshot to the caller, if there is room for it. */
 static void give_snapshot(const training *first, uint32_t rank, training *t) {
   const tsr_train_options *o = first->options;
   assert(rank);
@@ -739,7 +739,7 @@ static void give_snapshot(const training *first, uint32_t rank, training *t) {
     tsr_snapshot_free(t->out.snapshot);
 }
 
-/* Rank 0 is the caller's thread, and answers for all. */
+/* Prepare the ranks. Rank 0 is the caller's thread, and reports for all. */
 static int prepare_members(member *all, uint32_t ranks, training *first, const tsr_model *model,
                            tsr__hub *hub, tsr_error *error) {
   int status = 0;
@@ -754,7 +754,7 @@ static int prepare_members(member *all, uint32_t ranks, training *first, const t
       m->options.ops = NULL;
       m->options.subject = NULL;
       m->options.is_said = m->options.has_begun = NULL;
-      m->options.wants_end = NULL; /* rank 0 ends the run */
+      m->options.wants_end = NULL; /* rank 0 decides when the run ends */
       m->options.rank_room = 0;
       m->options.is_profiled = m->options.measures = false;
       if (!m->options.snapshots) m->options.is_recorded = false;
@@ -804,7 +804,7 @@ static int train_threads(training *first, const tsr_model *model, tsr_error *err
   return status;
 }
 
-/* This process is one of them. */
+/* Train as one of several processes. */
 static int train_process(training *t, tsr_simulate_options *run, const tsr_model *model,
                          tsr_error *error) {
   const tsr_processes *processes = t->options->processes;

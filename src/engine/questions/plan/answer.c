@@ -1,8 +1,9 @@
-/* answer.c - parameters to the answer of "plan".
+/* answer.c - computes the answer of "plan" from its parameters.
  *
- * One of six questions is asked: what a plan's choices do (show), what papers estimate (compare), what to change for a
- * budget, what is the largest that fits, what less and less memory costs (front), or what each technique does. Each
- * begins with the plan of the parameters. `for` puts what was found, or that plan, into another program's words. */
+ * Six questions are possible: what a plan's choices do (show), what papers estimate (compare), what to change for a
+ * budget, what is the largest size that fits, what less and less memory costs (front), or what each technique does.
+ * Each starts with the plan of the parameters. `for` writes the plan that was found, or the original one, in
+ * another program's format. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@
 
 static tsr_simulate_options options_of(const tsr_params *params) {
   const tsr_model *model = tsr_params_object(params, "model", &tsr_model_type);
-  bool is_traced = model && tsr_model_is_traced(model); /* has a card of its own */
+  bool is_traced = model && tsr_model_is_traced(model); /* its card is fixed */
   bool is_own = tsr_params_choice(params, "book") == TSR_BOOK_OWN;
   const char *gpu = tsr_params_gpu(params);
   return (tsr_simulate_options){.struct_bytes = sizeof(tsr_simulate_options),
@@ -26,7 +27,7 @@ static tsr_simulate_options options_of(const tsr_params *params) {
                                 .book = is_own ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
 }
 
-/* The same plan for another number of ranks; one is a process alone. */
+/* Copy the plan for another number of ranks; one rank is a single process. */
 static int set_ranks(tsr_run_plan **plan, uint64_t ranks, tsr_error *error) {
   tsr_run_plan *changed = tsr__run_plan_copy(*plan);
   if (!changed) return tsr__fail_memory(error);
@@ -36,7 +37,7 @@ static int set_ranks(tsr_run_plan **plan, uint64_t ranks, tsr_error *error) {
   return tsr__run_plan_seal(changed, error);
 }
 
-/* The plan to begin with, for as many ranks as there are cards. */
+/* Make the plan to start from, with a rank for each card. */
 static int find_plan(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
   bool has_cards = tsr_params_has(params, "gpus") && !tsr_params_flag(params, "compare");
   int status = tsr_run_plan_of(params, &a->plan, error);
@@ -64,14 +65,15 @@ static int allow_of(const tsr_params *params, const tsr_model *model, unsigned *
   const char *words = tsr_params_text(params, "allow"), *target = target_of(params);
   bool is_model = tsr_params_choice(params, "largest") == TSR_LARGEST_MODEL;
   *allow = target ? tsr_target_allows(target, model) : tsr_allow_default();
-  if (is_model) *allow &= ~TSR_ALLOW_OFFLOAD; /* on a host without end, any model would fit */
+  if (is_model)
+    *allow &= ~TSR_ALLOW_OFFLOAD; /* with unlimited host memory, every model would fit */
   int status = words ? tsr_allow_parse(words, allow, error) : 0;
-  /* --zero 0 is a choice as well, though plans do not write it. */
+  /* --zero 0 is a choice too, although plans do not contain it. */
   if (tsr_params_has(params, "zero")) *allow &= ~TSR_ALLOW_ZERO;
   return status;
 }
 
-/* ---- what was asked ---- */
+/* ---- the questions ---- */
 
 static int compare(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
   tsr_estimate_question *q = &a->compared_with;
@@ -110,7 +112,7 @@ static int append(void *context, const char *data, size_t size_bytes) {
   return out->failed ? -1 : 0;
 }
 
-/* A target that cannot express all of the plan may not keep the budget. */
+/* A target that cannot express all of the plan may exceed the budget. */
 static int paste(const tsr_params *params, const tsr_run_plan *plan, const tsr_model *model,
                  const tsr_simulate_options *how, tsr__plan_value *a, tsr_error *error) {
   uint64_t budget = a->about.found ? a->about.found->budget_bytes : 0;
@@ -124,7 +126,7 @@ static int paste(const tsr_params *params, const tsr_run_plan *plan, const tsr_m
   return status;
 }
 
-/* A plan that the search found, with its certificate. */
+/* Keep a plan that the search found, with its certificate. */
 static int take_found(const tsr_params *params, tsr_planning *planning, const tsr_planned *found,
                       const tsr_model *model, const tsr_simulate_options *how, tsr__plan_value *a,
                       tsr_error *error) {
@@ -136,7 +138,7 @@ static int take_found(const tsr_params *params, tsr_planning *planning, const ts
   return status;
 }
 
-/* What a recorded run holds beyond the prediction is not there for the plan. */
+/* Memory that a recorded run needs beyond the prediction is not available to the plan. */
 static uint64_t left_of_budget(const tsr__plan_value *a) {
   uint64_t taken = a->is_calibrated ? a->calibration.unexplained_bytes : 0;
   return taken < a->about.budget_bytes ? a->about.budget_bytes - taken : 1;
@@ -169,7 +171,7 @@ static int search(const tsr_params *params, const tsr_planning_options *options,
   return take_found(params, a->planning, &a->found, a->model, &a->how, a, error);
 }
 
-/* Times and memory of a recorded run. */
+/* Read times and memory of a recorded run. */
 static int calibrate(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   tsr_simulate_options options = a->how;
   if (!tsr_params_has(asked->params, "from")) return 0;

@@ -1,4 +1,4 @@
-/* front.c - less and less memory (`plan` with front): a table, JSON, CSV, and a page with a drawing. */
+/* front.c - plans for less and less memory (`plan` with front): a table, JSON, CSV, and a page with a drawing. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 typedef char text[TSR__FORMAT_BYTES];
 
-/* The change that sets the point apart from the one before: the last that this lacks. "" if it only changes less. */
+/* The change that distinguishes a point from the one before: the last one that is new, or "". */
 static const char *new_change(const tsr_planned *point, const tsr_planned *before) {
   const char *found = "";
   for (size_t i = 0; i < point->change_count; i++) {
@@ -34,7 +34,7 @@ static void emit_row(tsr__emitter *e, const tsr_run_plan_cost *cost, double as_i
       as_is_s > 0 ? more : "-", change);
 }
 
-/* Above the first row that is within it; `*is_marked` afterwards. */
+/* Mark the budget above the first row that is within it, once. */
 static void mark_budget(tsr__emitter *e, uint64_t budget_bytes, uint64_t reserved_bytes,
                         bool *is_marked) {
   text size;
@@ -55,7 +55,7 @@ static void emit_rows(tsr__emitter *e, const tsr_front *front, uint64_t budget_b
     const tsr_planned *point = &front->points[i];
     const char *change = new_change(point, i ? &front->points[i - 1] : NULL);
     mark_budget(e, budget_bytes, point->with.reserved_bytes, &is_marked);
-    if (as_is->is_possible && !point->change_count) continue; /* that is the row above */
+    if (as_is->is_possible && !point->change_count) continue; /* it equals the row above */
     emit_row(e, &point->with, as_is_s, *change ? change : "fewer changes");
   }
   mark_budget(e, budget_bytes, 0, &is_marked);
@@ -115,7 +115,7 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr_plan_answer *a
 
 /* ---- CSV ---- */
 
-/* Append a text, quoted for a page, or for a field of CSV. */
+/* Append a text, quoted for HTML or for a field of CSV. */
 static void put_escaped(tsr__buffer *out, const char *content, bool is_html) {
   for (; *content; content++) {
     const char *to = NULL;
@@ -130,7 +130,7 @@ static void put_escaped(tsr__buffer *out, const char *content, bool is_html) {
   }
 }
 
-/* What the plan changes, after each other: "GELU as one kernel; fused optimizer". */
+/* Append the plan's changes: "GELU as one kernel; fused optimizer". */
 static void put_changes(tsr__buffer *out, const tsr_planned *point, bool is_html) {
   for (size_t i = 0; i < point->change_count; i++) {
     if (i) tsr__buffer_text(out, "; ");
@@ -156,10 +156,10 @@ static void put_csv(tsr__buffer *out, const tsr_front *front) {
 /* In the units of the drawing, which is as wide as the page. */
 enum { WIDTH = 800, HEIGHT = 380, LEFT = 70, RIGHT = 20, TOP = 20, BOTTOM = 50, MARKS = 5 };
 
-/* What is drawn: memory to the right, time upwards, from the least to the most of either. */
+/* The axes: memory to the right, time upwards, from the smallest to the largest value of each. */
 typedef struct chart {
   const tsr_front *front;
-  uint64_t budget_bytes; /* 0: none */
+  uint64_t budget_bytes; /* 0 without a budget */
   double bytes[2], seconds[2];
 } chart;
 

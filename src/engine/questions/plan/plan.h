@@ -1,4 +1,4 @@
-/* plan.h - the answer of "plan", between its files. */
+/* plan.h - the answer of "plan", as shared by its files. */
 #ifndef TSR_QUESTIONS_PLAN_PLAN_H
 #define TSR_QUESTIONS_PLAN_PLAN_H
 
@@ -9,10 +9,10 @@
 #include "tessera/unstable/planning.h"
 #include "tessera/rates.h"
 
-/* The value: what it shows, and what that needs to live. */
+/* The value, and what it owns. */
 typedef struct tsr__plan_value {
   tsr_plan_answer about; /* first: tsr_answer_value returns it */
-  tsr_model *model;      /* NULL: formulas alone, or a plan to show */
+  tsr_model *model;      /* NULL if only formulas are evaluated, or a plan is shown */
   tsr_run_plan *plan;
   tsr_rates *rates;
   tsr_simulate_options how;
@@ -21,20 +21,20 @@ typedef struct tsr__plan_value {
   tsr_planning *planning;
   tsr_planned found;
   tsr_largest largest;
-  tsr__certificate certificate; /* of `found`, or what is the largest */
+  tsr__certificate certificate; /* of `found`, or of the largest size */
   tsr_run_plan_effects effects;
   tsr_techniques techniques;
   tsr_estimate_question compared_with;
   tsr_estimate estimates[TSR_ESTIMATES];
   uint64_t compared_peak_bytes, compared_reserved_bytes; /* simulated; 0 without a model */
   tsr_front front;
-  tsr__buffer pasted; /* ended by a zero */
+  tsr__buffer pasted; /* ends in a zero byte */
 } tsr__plan_value;
 
 int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error);
 void tsr__plan_value_free(tsr__plan_value *answer);
 int tsr__report_plan(const tsr__report_call *call, tsr_error *error);
-/* A plan or a model as its file, or the front as CSV or a page. */
+/* Write a plan or a model as a file, or the front as CSV or a page. */
 int tsr__form_plan(const tsr__report_call *call, size_t form, const char *root, tsr_error *error);
 
 /* ---- front.c ---- */
@@ -45,9 +45,9 @@ int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_pa
 
 /* ---- report.c ---- */
 
-/* A line that names the plan's ranks, if it has two at least. */
+/* Emit a line with the plan's ranks, if it has at least two. */
 void tsr__emit_ranks(tsr__emitter *emitter, const tsr_run_plan *plan);
-/* What was found for a budget as text: the verdict, the changes, and if nothing fits what proves it. */
+/* Emit what was found for a budget, as text: the verdict, the changes and, if nothing fits, the proof. */
 void tsr__emit_found(tsr__emitter *emitter, const char *name, const tsr_planned *planned,
                      uint64_t budget_bytes);
 

@@ -1,4 +1,5 @@
-/* question.c - the row of "plan": what to change so that a training fits, and what each technique saves and costs. */
+/* question.c - the row of "plan": what to change so that a training run fits, and what each technique saves and
+ * costs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -171,9 +172,9 @@ static const tsr_parameter parameters[] = {
     {.rows = tsr_ds_config_parameter},
 };
 
-/* ---- parameters together ---- */
+/* ---- parameters that depend on each other ---- */
 
-/* A message about parameters `a` and `b`, whose names the format has as %s. */
+/* Fail with a message about parameters `a` and `b`; `form` contains %s for each name. */
 static int fail_pair(const tsr_params *params, const char *form, const char *a, const char *b,
                      tsr_error *error) {
   char format[160];
@@ -181,7 +182,7 @@ static int fail_pair(const tsr_params *params, const char *form, const char *a, 
   return tsr_params_fail(params, error, format, "");
 }
 
-/* Each asks something else; one answer is given. */
+/* Refuse two parameters that ask different questions. */
 static int check_together(const tsr_params *own, tsr_error *error) {
   static const char *const pairs[][2] = {
       {"compare", "budget"}, {"compare", "front"},   {"compare", "for"}, {"explain", "budget"},
@@ -201,7 +202,7 @@ static int check_together(const tsr_params *own, tsr_error *error) {
   return 0;
 }
 
-/* Parameters that mean nothing by themselves. */
+/* Refuse parameters that need another one. */
 static int check_alone(const tsr_params *own, tsr_error *error) {
   static const char *const needs[][2] = {
       {"write_plan", "budget"},   {"largest", "budget"},
@@ -224,7 +225,7 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
   return 0;
 }
 
-/* Of a traced step, the program has decided the rest. */
+/* A traced step fixes everything else. */
 static int check_traced(const tsr_params *own, tsr_error *error) {
   static const char *const decided[] = {"batch",   "seq",   "book", "compare", "explain",
                                         "largest", "rates", "gpus", "link",    "ds_config"};
@@ -238,7 +239,7 @@ static int check_traced(const tsr_params *own, tsr_error *error) {
   return tsr_params_fail(own, error, "with a step graph, plan needs {budget} or {front}");
 }
 
-/* A number of parameters is enough for formulas of states. */
+/* Formulas for states need only the number of parameters. */
 static int check_model(const tsr_params *own, tsr_error *error) {
   bool has_model = tsr_params_has(own, "model"), has_count = tsr_params_has(own, "parameters");
   if (has_model && has_count)
@@ -246,7 +247,7 @@ static int check_model(const tsr_params *own, tsr_error *error) {
   return has_model || has_count ? 0 : tsr_params_fail(own, error, "missing {model}");
 }
 
-/* Users count cards, and a plan counts ranks, of which each has a card; formulas count cards by themselves. */
+/* Users count cards. A plan counts ranks, with a card each; formulas count cards directly. */
 static int check_cards(const tsr_params *own, tsr_error *error) {
   uint64_t cards = tsr_params_count(own, "gpus"), a_node = tsr_params_count(own, "gpus_per_node");
   uint64_t tensor_cards = tsr_params_count(own, "tp");

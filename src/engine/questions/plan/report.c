@@ -18,11 +18,11 @@
 #include "tessera/category.h"
 
 enum { ROWS = 8, COLUMNS = 80, NAME_COLUMNS = 36 };
-#define FAR_FACTOR 5.0 /* between a step that was measured and its estimate */
+#define FAR_FACTOR 5.0 /* a measured step compared with its estimate */
 
 typedef char text[TSR__FORMAT_BYTES];
 
-/* "1.2 GiB", or "-1.2 GiB" of what is not saved but taken. */
+/* "1.2 GiB", or "-1.2 GiB" if memory grows. */
 static const char *saved_text(uint64_t before, uint64_t after, text out) {
   bool is_more = after > before;
   text size;
@@ -31,12 +31,12 @@ static const char *saved_text(uint64_t before, uint64_t after, text out) {
   return out;
 }
 
-/* Seconds in a member of JSON, as whole microseconds. */
+/* Seconds as whole microseconds, for JSON. */
 static tsr__cell whole_microseconds(double seconds) {
   return tsr__count((uint64_t)nearbyint(seconds * 1e6));
 }
 
-/* Operations beyond those of the plan's steps without recomputation, in percent. */
+/* The operations added by recomputation, in percent. */
 static double extra_percent(const tsr_run_plan_cost *cost) {
   uint64_t own = cost->step_flops - cost->recomputed_flops;
   return own ? 100 * (double)cost->recomputed_flops / (double)own : 0;
@@ -56,7 +56,7 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_end(e);
 }
 
-/* The lines of a text that is in a form of its own: a file, or part of a program. */
+/* Emit the lines of a text that has its own format: a file, or part of a program. */
 static void emit_lines(tsr__emitter *e, const char *lines) {
   if (!tsr__emitter_is_text(e)) return;
   while (*lines) {
@@ -67,7 +67,7 @@ static void emit_lines(tsr__emitter *e, const char *lines) {
   }
 }
 
-/* A sentence after a label, in lines of 80 columns; those after the first begin with `indent` blanks. */
+/* Emit a sentence after a label, in lines of 80 columns; later lines are indented by `indent` blanks. */
 static void emit_words(tsr__emitter *e, const char *label, size_t indent, const char *sentence) {
   if (!tsr__emitter_is_text(e)) return;
   size_t column = strlen(label);
@@ -264,7 +264,7 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
   tsr__format_size(p->bound_bytes, floor);
   tsr__format_size(p->with.reserved_bytes, least);
   bool is_refused = p->verdict == TSR_PLANNING_DOES_NOT_FIT;
-  if (is_refused && strcmp(budget, p->is_proved ? floor : least) == 0) { /* too close for units */
+  if (is_refused && strcmp(budget, p->is_proved ? floor : least) == 0) { /* equal when rounded */
     (void)snprintf(budget, sizeof budget, "%" PRIu64 " B", budget_bytes);
     (void)snprintf(floor, sizeof floor, "%" PRIu64 " B", p->bound_bytes);
     (void)snprintf(least, sizeof least, "%" PRIu64 " B", p->with.reserved_bytes);
@@ -295,7 +295,7 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
 
 /* ---- a budget: the changes ---- */
 
-/* What the changes do, one after another. Text; the certificate has them for JSON. */
+/* Emit the changes in order, as text. For JSON, the certificate contains them. */
 static void emit_changes(tsr__emitter *e, const tsr_planned *p) {
   static const tsr__column columns[] = {{NULL, "change", TSR__LEFT},
                                         {NULL, "peak so far", TSR__RIGHT},
@@ -325,7 +325,7 @@ static void emit_changes(tsr__emitter *e, const tsr_planned *p) {
   tsr__emit_table_end(e);
 }
 
-/* ---- a budget: the moment of the peak ---- */
+/* ---- a budget: the peak ---- */
 
 static void emit_memory(tsr__emitter *e, const char *name, uint64_t bytes, uint64_t of) {
   text size;
@@ -338,7 +338,8 @@ static bool is_same_kind(const tsr_memory_row *a, const tsr_memory_row *b) {
          strcmp(a->kernel, b->kernel) == 0;
 }
 
-/* The rows of all blocks together, the largest first; the first ROWS of them, in `out`. Returns how many there are. */
+/* Add up the rows of all blocks, the largest first, and store the first ROWS in `out`. Returns their total
+ * number. */
 static size_t join_rows(const tsr_memory_profile *profile, tsr_memory_row out[ROWS]) {
   size_t count = 0;
   for (size_t i = 0; i < profile->row_count; i++) {
@@ -377,7 +378,7 @@ static void emit_moment(tsr__emitter *e, const tsr_memory_profile *profile) {
   if (shown < all) emit_memory(e, "all other", all - shown, all);
 }
 
-/* ---- a budget: the bound, and what else the plan takes ---- */
+/* ---- a budget: the bound, and other costs ---- */
 
 static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
   text time, bytes;
@@ -407,7 +408,7 @@ static void emit_sent(tsr__emitter *e, const tsr_planned *p) {
                    tsr__format_duration(p->with.stall_seconds, time));
 }
 
-/* Where a step graph was cut. */
+/* Emit where a step graph was cut. */
 static void emit_units(tsr__emitter *e, const tsr_planned *p) {
   if (!p->unit_count) return;
   tsr__emit_printf(e, TSR__PLAIN, "Choices were made for %zu blocks of modules%s", p->unit_count,
@@ -420,7 +421,7 @@ static void emit_units(tsr__emitter *e, const tsr_planned *p) {
   tsr__emit_printf(e, TSR__PLAIN, "a chain, so it may have missed a better plan.");
 }
 
-/* ---- a budget: what a recorded run says ---- */
+/* ---- a budget: comparison with a recorded run ---- */
 
 static void emit_times(tsr__emitter *e, const tsr_calibration *c, const char *path) {
   text measured, estimated;
@@ -477,7 +478,7 @@ void tsr__emit_found(tsr__emitter *e, const char *name, const tsr_planned *p,
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) emit_bound(e, p);
 }
 
-/* `for`: in text instead of the answer, but for its verdict. */
+/* With `for`, text contains the pasted plan instead of the answer, except for its verdict. */
 static void emit_pasted(tsr__emitter *e, const tsr_plan_answer *a) {
   if (!a->pasted) return;
   tsr__emit_object(e, "for");
@@ -514,9 +515,9 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   emit_lines(e, tsr_run_plan_text(p->plan));
 }
 
-/* ---- the largest ---- */
+/* ---- the largest size ---- */
 
-/* A config.json on one line: its lines begin with blanks, and no text in it has an end of line. */
+/* Emit a config.json on one line: its lines start with blanks, and its texts contain no line breaks. */
 static void emit_config(tsr__emitter *e, const char *config) {
   tsr__buffer line = {0};
   for (; *config; config += strcspn(config, "\n")) {
@@ -575,7 +576,7 @@ static void report_largest(tsr__emitter *e, const tsr__report_call *call,
   tsr__emit_end(e);
 }
 
-/* ---- what papers estimate ---- */
+/* ---- estimates of papers ---- */
 
 static const char *estimate_text(double bytes, text out) {
   return bytes > 0 ? tsr__format_size((uint64_t)bytes, out) : "-";

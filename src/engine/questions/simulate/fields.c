@@ -1,7 +1,7 @@
 /* fields.c - what the answer of "simulate" has. */
 #include "questions/reports.h"
 
-/* A moment of a run that tessera simulated: it has no time, but a place in a step. */
+/* A moment of a simulated run: it has no time, but a place in a step. */
 static const tsr_record moment = {
     .name = "SimulatedMoment",
     .about = "The totals after an event, and where in a step that is.",

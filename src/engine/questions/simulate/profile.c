@@ -12,7 +12,7 @@
  *     what   type   count   in a step   at the peak
  *     ...
  *
- * Both lists of the peak add up to what is allocated, since they end with what rounding takes. */
+ * Both lists of the peak end with rounding, so that they add up to what is allocated. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static bool is_kept(const tsr_memory_row *row) {
   return row->category == TSR_CATEGORY_ACTIVATION && row->saved_for[0];
 }
 
-/* Kinds of memory, whichever block they are of. */
+/* Compare groups of memory, ignoring blocks. */
 static int compare_kinds(const void *left, const void *right) {
   const tsr_memory_row *a = left, *b = right;
   if (a->category != b->category) return a->category < b->category ? -1 : 1;
@@ -51,7 +51,7 @@ static int compare_bytes(const void *left, const void *right) {
   return compare_kinds(a, b);
 }
 
-/* The rows added up over blocks, the largest first. The caller frees them; NULL when out of memory. */
+/* Add up the rows over blocks, the largest first. The caller frees them; NULL when out of memory. */
 static tsr_memory_row *list_kinds(const tsr_memory_profile *p, size_t *count) {
   tsr_memory_row *kinds = TSR__NEW_ARRAY(tsr_memory_row, p->row_count + 1);
   *count = 0;
@@ -70,7 +70,7 @@ static tsr_memory_row *list_kinds(const tsr_memory_profile *p, size_t *count) {
   return kinds;
 }
 
-/* By block; the last is what belongs to none. The caller frees them. */
+/* Add up the rows by block; the last item is memory outside of blocks. The caller frees them. */
 static share *list_blocks(const tsr_memory_profile *p) {
   share *blocks = TSR__NEW_ARRAY(share, (size_t)p->block_count + 1);
   for (size_t i = 0; blocks && i < p->row_count; i++) {
@@ -99,7 +99,7 @@ static void emit_phases(tsr__emitter *e, const tsr_memory_profile *p) {
   for (size_t i = 0; i < TSR_MEMORY_PHASES; i++) {
     const tsr_simulate_moment *peak = &p->phases[i].peak, *end = &p->phases[i].end;
     if (!peak->step && !end->step) continue;
-    bool grows = peak->step != 0; /* a phase that only frees has no peak of its own */
+    bool grows = peak->step != 0; /* a phase that only frees has no peak */
     tsr__emit_row(
         e, (tsr__cell[]){tsr__string(end->phase), tsr__bytes(end->totals.allocated_bytes),
                          tsr__bytes(end->totals.reserved_bytes),
@@ -111,7 +111,7 @@ static void emit_phases(tsr__emitter *e, const tsr_memory_profile *p) {
   tsr__emit_table_end(e);
 }
 
-/* A row for what a list leaves out; JSON leaves nothing out. */
+/* Whether a list shows row `i`; JSON contains all rows. */
 static bool is_shown(const tsr__emitter *e, uint64_t top, size_t i) {
   return !tsr__emitter_is_text(e) || !top || i < top;
 }
@@ -203,7 +203,7 @@ static void emit_kinds(tsr__emitter *e, const tsr_memory_profile *p, const tsr_m
   tsr__emit_table_end(e);
 }
 
-/* Every class in every type that it has. */
+/* Emit every category with each of its types. */
 static void emit_types(tsr__emitter *e, const tsr_memory_profile *p) {
   static const tsr__column columns[] = {
       {"category", "what", TSR__CATEGORY},
@@ -223,7 +223,7 @@ static void emit_types(tsr__emitter *e, const tsr_memory_profile *p) {
   tsr__emit_table_end(e);
 }
 
-/* What a hook on each module's output shows of what is kept, and what not. */
+/* Emit which kept memory a hook on each module's output shows, and which not. */
 static void emit_hooks(tsr__emitter *e, const tsr_memory_profile *p, const share *blocks) {
   share all = {0};
   char kept[TSR__FORMAT_BYTES], seen[TSR__FORMAT_BYTES], unseen[TSR__FORMAT_BYTES];

@@ -5,7 +5,7 @@
 #include "emit/emitter.h"
 #include "tessera/unstable/simulation.h"
 
-/* Emit it: text, or members of the object that is open. At most `top` blocks and kinds of memory in text (0:
+/* Emit a profile as text, or as members of the open object. Text has at most `top` blocks and groups of memory (0:
  * all). False when out of memory. */
 bool tsr__emit_memory_profile(tsr__emitter *emitter, const tsr_memory_profile *profile,
                               uint64_t top);

@@ -1,4 +1,4 @@
-/* question.c - the row of "simulate": what will a training run take, before anything has run? */
+/* question.c - the row of "simulate": what a training run needs, before anything has run. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,7 +125,7 @@ typedef struct simulated {
   uint64_t capacity_bytes, top;
 } simulated;
 
-/* Of a traced step, the program has decided the rest. */
+/* A traced step fixes everything else. */
 static int check_traced(const tsr_params *params, tsr_error *error) {
   static const char *const open[] = {"model",
                                      "settings",

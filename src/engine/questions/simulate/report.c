@@ -158,7 +158,7 @@ static void emit_notes(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_end(emitter);
 }
 
-/* What PyTorch's exception would say, folded at words. */
+/* Emit the message of PyTorch's exception, wrapped at words. */
 static void emit_message(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
   enum { WIDTH = 100 };
   char text[TSR_SIMULATE_TEXT_BYTES];
