@@ -13,7 +13,7 @@ A file NAME.case holds commands and what they must do:
 sh, each in the folder of the fixtures (fixtures.py), where only the fixtures are: names in the output
 are the same on every machine. Control characters are written \\xNN or
 \\uNNNN, and an output that does not end in a newline has a last line `\\ no newline`. How long something took shows as N seconds, and how large a
-written file is as SIZE (it depends on zlib and on the page's template; tests/golden/files.py checks it).
+written file is as SIZE (it depends on zlib and on the page's template; tests/golden/test_files.py checks it).
 
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
