@@ -35,7 +35,7 @@
 enum { LINES = 20, QUIET_SECONDS = 10, SIZE_BYTES = 32 };
 
 /* In the order of tsr_train_products. */
-static const char *const product_words[] = {"auto", "own", "onednn", "openblas", NULL};
+static const char *const product_words[] = {"auto", "own", "onednn", NULL};
 
 static const tsr_parameter train_parameters[] = {
     {.name = "model",
@@ -146,10 +146,10 @@ static const tsr_parameter train_parameters[] = {
     {.name = "products",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "BY",
-     .help = "What multiplies matrices: tessera's own kernels (own), onednn or openblas, which "
-             "must be installed, or auto (default): own, unless a library is clearly faster, which "
-             "a long run measures first. The last digits of results depend on it; a saved run "
-             "keeps the choice.",
+     .help = "What multiplies matrices: tessera's own kernels (own), onednn, which must be "
+             "installed, or auto (default): own, unless oneDNN is clearly faster, which a long run "
+             "measures first. The last digits of results depend on it; a saved run keeps the "
+             "choice.",
      .choices = product_words},
     {.name = "memory",
      .kind = TSR_PARAMETER_CHOICE,

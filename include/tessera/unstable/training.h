@@ -64,8 +64,7 @@ void tsr_train_saved_free(tsr_train_saved *saved);
 typedef enum tsr_train_products {
   TSR_TRAIN_PRODUCTS_AUTO, /* OWN, unless a library that is there is clearly faster in a long run */
   TSR_TRAIN_PRODUCTS_OWN,  /* tessera's own kernels */
-  TSR_TRAIN_PRODUCTS_ONEDNN, /* fp32 and bf16; what it does not compute is computed by own kernels */
-  TSR_TRAIN_PRODUCTS_OPENBLAS /* fp32 */
+  TSR_TRAIN_PRODUCTS_ONEDNN /* fp32 and bf16; what it does not compute is computed by own kernels */
 } tsr_train_products;
 
 /* A finished step. */
