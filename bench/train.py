@@ -5,7 +5,7 @@ Steps: GPT-2 124M (4 sequences of 64 tokens) and a model of 6 blocks of width 25
 in fp32 and in bf16 (autocast); processor time with one thread and wall time with two. Programs take turns, so that a slow
 moment of the machine falls on both alike. A step's time is what more steps take: the time of a long run less that of a
 short one, over the difference in steps; medians of rounds. Resident memory is the most of the long run.
-Kernels (bench/kernels.c): products of matrices beside the libraries that are installed, and attention.
+Kernels (bench/kernels.c): products of matrices next to oneDNN if it is installed, and attention.
 
 PyTorch comes from PyPI, into an environment in build/ (some gigabytes, once). If that fails, the table has tessera alone.
 """
@@ -119,9 +119,8 @@ def print_steps(measured):
 def kernels_of(options, python):
     """{(program, threads): its object}, of those programs that are there."""
     found = {}
-    environment = {**os.environ, 'OPENBLAS_CORETYPE': 'SkylakeX'} if 'avx512f' in flags_of() else None
     for threads in (1, 2):
-        out = subprocess.run([options.kernels, str(threads)], stdout=subprocess.PIPE, check=True, env=environment)
+        out = subprocess.run([options.kernels, str(threads)], stdout=subprocess.PIPE, check=True)
         found['own', threads] = json.loads(out.stdout)
         if python:
             names = json.dumps(list(found['own', threads]['products']))
@@ -135,14 +134,14 @@ def print_kernels(found):
     own = found['own', 1]
     print(f'\nProducts, GFLOP/s; registers alone {own["peak"]["fp32"]:.0f} in fp32 and {own["peak"]["bf16"]:.0f} in bf16 a '
           f'core; libraries: {", ".join(own["libraries"]) or "none"}:\n')
-    print('| product | | own | oneDNN | OpenBLAS | PyTorch | own : best other | own, 2 threads | PyTorch, 2 threads |\n'
-          '|---|---|---:|---:|---:|---:|---:|---:|---:|')
+    print('| product | | own | oneDNN | PyTorch | own : best other | own, 2 threads | PyTorch, 2 threads |\n'
+          '|---|---|---:|---:|---:|---:|---:|---:|')
     nothing = {'products': {}}
     for name, types in own['products'].items():
         for dtype, speeds in types.items():
             torch, both = (found.get(key, nothing)['products'].get(name, {}).get(dtype, {}).get('torch', 0)
                            for key in (('torch', 1), ('torch', 2)))
-            others = [speeds.get('onednn', 0), speeds.get('openblas', 0), torch]
+            others = [speeds.get('onednn', 0), torch]
             two = found['own', 2]['products'][name][dtype]['own']
             best = f'{speeds["own"] / max(others):.2f}' if max(others) else '-'
             cells = [f'{x:.0f}' if x else '-' for x in (speeds['own'], *others)]

@@ -88,6 +88,18 @@ static char *options_text(const cli_options *options) {
   return NULL;
 }
 
+/* Whether an earlier version saved an option with a value that it had and this one has not; the run then continues with the
+ * default. */
+static bool is_gone(const cli_session *session, const char *name, const char *value) {
+  if (strcmp(name, "products") != 0 || strcmp(value, "openblas") != 0) return false;
+  if (!session->options->quiet)
+    cli_say(session->options->command->about.name,
+            "%s was saved with --products openblas, which tessera no longer has; continuing with "
+            "--products auto",
+            session->path);
+  return true;
+}
+
 static int take_option(cli_session *session, const char *name, const char *value) {
   const cli_options *options = session->options;
   const tsr_parameter *row;
@@ -99,6 +111,7 @@ static int take_option(cli_session *session, const char *name, const char *value
     return CLI_INPUT;
   }
   if (tsr_params_has(options->own, name)) return 0; /* the command line overrides it */
+  if (is_gone(session, name, value)) return 0;
   const char *option = cli_option_name(row);
   if (row->kind == TSR_PARAMETER_FLAG)
     return tsr_params_set_integer(options->own, option, 1, &session->error);
@@ -197,8 +210,7 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                            "'%s' already contains weights: resume their run with --resume %s, or "
                            "save to another folder",
                            path, path);
-  folder->options = options_text(session->options);
-  return folder->options ? 0 : TSR_ERROR_MEMORY;
+  return 0;
 }
 
 /* The content of one file of the folder. */
@@ -255,13 +267,20 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   char training[NAME_BYTES];
   uint64_t steps = tsr_train_state_steps(state);
   if (!folder->path || (folder->is_saved && folder->saved_steps == steps)) return 0;
+  const cli_options *typed = folder->session->options;
+  char *options = options_text(typed); /* now, because the run has added what it chose */
+  if (!options) {
+    cli_say(typed->command->about.name, "%s: %s", folder->path, tsr_status_text(TSR_ERROR_MEMORY));
+    return CLI_FAULT;
+  }
   (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
   int status = write_file(folder, "config.json", &(content){.state = state});
   if (!status)
-    status = write_file(folder, training, &(content){.state = state, .options = folder->options});
+    status = write_file(folder, training, &(content){.state = state, .options = options});
   if (!status)
     status =
         write_file(folder, "model.safetensors", &(content){.state = state, .training = training});
+  free(options);
   if (status) return status;
   remove_others(folder->path, training);
   folder->is_saved = true;
@@ -282,6 +301,5 @@ void cli_folder_release(cli_folder *folder) {
   if (folder->is_new && !folder->is_saved)
     (void)rmdir(folder->path); /* fails if it has files, as it should */
   if (folder->path && folder->lock >= 0) (void)close(folder->lock);
-  free(folder->options);
   *folder = (cli_folder){0};
 }

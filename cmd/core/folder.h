@@ -11,7 +11,6 @@
 typedef struct cli_folder {
   const cli_session *session;
   const char *path;
-  char *options; /* the text of the options that --resume restores; owned */
   uint64_t saved_steps;
   bool is_saved, is_new;
   int lock; /* a handle of the folder, locked while the run may save to it; -1 without one */

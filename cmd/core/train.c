@@ -136,10 +136,10 @@ static const tsr_parameter train_parameters[] = {
     {.name = "products",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "BY",
-     .help = "What multiplies matrices: tessera's own kernels (own), onednn or openblas, which "
-             "must be installed, or auto (default): own, unless a library is clearly faster, which "
-             "a long run measures first. The last digits of results depend on it; a saved run "
-             "keeps the choice.",
+     .help = "What multiplies matrices: tessera's own kernels (own), onednn, which must be "
+             "installed, or auto (default): own, unless oneDNN is clearly faster, which a long run "
+             "measures first. The last digits of results depend on it; a saved run keeps the "
+             "choice.",
      .choices = tsr_train_products_words},
     {.name = "memory",
      .kind = TSR_PARAMETER_CHOICE,

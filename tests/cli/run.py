@@ -13,7 +13,7 @@ A file NAME.case holds commands and what they must do:
 sh, each in the folder of the fixtures (fixtures.py), where only the fixtures are: names in the output
 are the same on every machine. Control characters are written \\xNN or
 \\uNNNN, and an output that does not end in a newline has a last line `\\ no newline`. How long something took shows as N seconds, and how large a
-written file is as SIZE (it depends on zlib and on the page's template; tests/golden/files.py checks it).
+written file is as SIZE (it depends on zlib and on the page's template; tests/golden/test_files.py checks it).
 
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
@@ -22,30 +22,18 @@ import argparse
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 import fixtures  # noqa: E402  (its bytecode would land in the source tree)
+from runner import Case, Outcome, Report  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-HANG_S = 1800  # ends what hangs; a busy machine may be slow
 # What drives a terminal or reorders a line.
 CONTROLS = re.compile('[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 # The user's settings that would change what tessera prints.
 UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT')
-
-
-class Case:
-    """One command of a file: the lines above it, the command, and what is expected of it."""
-
-    def __init__(self, command, above):
-        self.command, self.above, self.expected = command, above, []
-
-    def title(self):
-        comments = [line[1:].strip() for line in self.above if line.startswith('#')]
-        return (comments[-1] if comments else self.command).replace('#', '')
 
 
 def read_cases(path):
@@ -53,7 +41,7 @@ def read_cases(path):
     cases, above = [], []
     for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
         if line.startswith('$ '):
-            cases.append(Case(line[2:], above))
+            cases.append(Case(line[2:], above=above))
             above = []
         elif line[:1] in ('|', '!', '=') and cases and not above:
             cases[-1].expected.append(line)
@@ -90,23 +78,8 @@ def environment(binary, work):
 
 def run(case, folder, env):
     """What the command does now, as lines of a case file."""
-    try:
-        done = subprocess.run(['sh', '-c', case.command], cwd=folder, env=env, check=False,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=HANG_S)
-    except subprocess.TimeoutExpired:
-        return [f'= still running after {HANG_S} s']
-    return marked('|', done.stdout) + marked('!', done.stderr) + [f'= {done.returncode}']
-
-
-def explain(case, actual):
-    """The difference, for TAP's reader."""
-    yield f'$ {case.command}'
-    if not case.expected:
-        yield 'nothing is expected yet: run with --accept'
-    yield from (f'expected  {line}' for line in case.expected if line not in actual)
-    yield from (f'got       {line}' for line in actual if line not in case.expected)
-    if sorted(case.expected) == sorted(actual):
-        yield 'the same lines in another order'
+    done = Outcome(['sh', '-c', case.command], folder, env)
+    return marked('|', done.out) + marked('!', done.err) + [f'= {done.status}']
 
 
 def accept(path, cases, below):
@@ -132,24 +105,16 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     fixtures.write_all(folder)
     env = environment(options.tessera.resolve(), work)
-    names = options.cases or sorted(path.stem for path in HERE.glob('*.case'))
-    files = [(HERE / f'{name}.case', *read_cases(HERE / f'{name}.case')) for name in names]
-    number = failed = 0
-    print(f'1..{sum(len(cases) for _, cases, _ in files)}')
-    for path, cases, below in files:
+    report = Report()
+    for name in options.cases or sorted(path.stem for path in HERE.glob('*.case')):
+        path = HERE / f'{name}.case'
+        cases, below = read_cases(path)
         for case in cases:
-            number += 1
-            actual = run(case, folder, env)
-            if options.accept:
-                case.expected = actual
-            same = case.expected == actual
-            failed += not same
-            print('not ' * (not same) + f'ok {number} - {path.stem}: {case.title()}')
-            for line in [] if same else explain(case, actual):
-                print('# ' + line)
+            case.name = f'{path.stem}: {case.title()}'
+        report.run(cases, lambda case: run(case, folder, env), options.accept)
         if options.accept:
             accept(path, cases, below)
-    return int(failed > 0)
+    return report.end()
 
 
 if __name__ == '__main__':

@@ -17,6 +17,8 @@ def pytest_addoption(parser):
     parser.addoption('--tessera', default=ROOT / 'build' / 'tessera', type=pathlib.Path, help='the program to test')
     parser.addoption('--work', type=pathlib.Path, help='folder for what the tests write; emptied first')
     parser.addoption('--core', type=pathlib.Path, help='the extension module of the Python package')
+    parser.addoption('--gendocs', type=lambda text: pathlib.Path(text).resolve(), default=ROOT / 'build' / 'cmd' / 'gendocs',
+                     help='the program that writes pages from what questions declare')
     parser.addoption('--reader', help='tests/halves/ask.c with the reader alone')
     parser.addoption('--engine', help='... and with the engine alone')
     parser.addoption('--sanitized', action='store_true', help='leave out what takes long and finds nothing more in a sanitized build')

@@ -1,14 +1,10 @@
 """support.py: what the tests of this folder share besides fixtures (conftest.py): where real snapshots are, the program as a
 value that runs commands, and how Python loads a snapshot."""
-import argparse
 import csv
 import io
-import itertools
 import json
-import os
 import pathlib
 import pickle
-import shutil
 import subprocess
 import sys
 
@@ -103,51 +99,3 @@ class Tessera:
     def allocations(self, snapshot):
         """The rows of `export --format csv`."""
         return csv.DictReader(io.StringIO(self.output('export', '-q', '--format', 'csv', snapshot)))
-
-
-# ---- modules that print TAP themselves ----
-
-class Skip(Exception):
-    """The test cannot run here; says why."""
-
-
-def skip(reason):
-    """A test of what is not there."""
-    def test():
-        raise Skip(reason)
-    return test
-
-
-def tessera_and_work(description):
-    """The program's arguments: `tessera`, the binary, and `work`, a folder, which is emptied. Both are absolute."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    for name in ('--tessera', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: pathlib.Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
-    return given
-
-
-def run_tests(tests):
-    """Runs tests, which may be made on the way, and prints TAP; returns the exit status."""
-    every = 1 if os.environ.get('TESSERA_WHOLE') else int(os.environ.get('TESSERA_EVERY', '1'))
-    number = failed = 0
-    for number, (title, test) in enumerate(itertools.islice(tests, 0, None, every), 1):
-        title, lines = title.replace('#', ''), []
-        try:
-            test()
-        except Skip as reason:
-            title += f' # SKIP {reason}'
-        except Exception as error:  # a test that cannot run is a test that fails
-            lines = (str(error) or repr(error)).splitlines()
-            if not isinstance(error, AssertionError):
-                lines.insert(0, type(error).__name__)
-            failed += 1
-            print('not ', end='')
-        print(f'ok {number} - {title}')
-        for line in lines:
-            print(f'# {line}')
-        sys.stdout.flush()
-    print(f'1..{number}')
-    return int(failed > 0)

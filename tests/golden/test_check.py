@@ -11,7 +11,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from support import cases, fixtures, real
+from support import cases, real
 
 MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending',
         'oom-rounded')

@@ -419,6 +419,26 @@ def test_resumes(t):
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
 
 
+def test_resumes_with_a_library_that_is_gone(t):
+    """A run that an earlier version saved with --products openblas continues with the default, and says so."""
+    folder, whole = fresh(t, 'gone'), t.train('gpt2', '--steps', 2)[0]
+    t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    file = folder / 'training-1.safetensors'
+    arrays, notes = read_safetensors(file)
+    old = notes['notes'].replace('products=own\n', 'products=openblas\n')
+    expect('saved', old == notes['notes'], False)
+    write_safetensors(file, arrays, notes | {'notes': old})
+    note = (f'tessera train: {folder} was saved with --products openblas, which tessera no longer has; '
+            'continuing with --products auto')
+    for options, said in (([], True), (['-q'], False), (['--products', 'own'], False)):
+        again = shutil.copytree(folder, t.work / 'gone-again', dirs_exist_ok=True)
+        done = t.run('train', '--resume', again, '--steps', 2, '--json', *options)
+        step, end = map(json.loads, done.stdout.splitlines())
+        expect(f'{options}: note', note.replace(str(folder), str(again)) in done.stderr.splitlines(), said)
+        expect(f'{options}: the step', (done.returncode, step['loss'], end['products']), (0, whole[1]['loss'], 'own'))
+        shutil.rmtree(again)
+
+
 def test_notices_other_data(t):
     """A run is resumed with the tokens that it had, in any file; other data must be named."""
     folder, data = fresh(t, 'data-changes'), t.work / 'changing.txt'

@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 from frames import ALSO, changed, native_alone, not_reentrant, python_alone
-from support import cases
 
 RUNS = ((), ('--checkpoint', 'full'), ('--checkpoint', 'every:3'), ('--checkpoint', 'selective'),
         ('--checkpoint', 'full', '--dtype', 'autocast-bf16', '--accumulate', '2'),

@@ -11,8 +11,9 @@ HANG_S = 1800  # ends what hangs; a busy machine may be slow
 COMMAND = os.environ.get('TESSERA_COMMAND')  # the binary, if there is one to compare with
 
 
-def _fixtures():
-    spec = importlib.util.spec_from_file_location('fixtures', ROOT / 'tests' / 'cli' / 'fixtures.py')
+def module_of_tests(name):
+    """A module of another folder of tests/, loaded without changing where Python looks for modules."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / 'tests' / f'{name}.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -22,7 +23,7 @@ def _fixtures():
 def made(tmp_path_factory):
     """A folder of snapshots that tests/cli/fixtures.py makes."""
     folder = tmp_path_factory.mktemp('made')
-    _fixtures().write_all(folder)
+    module_of_tests('cli/fixtures').write_all(folder)
     return folder
 
 

@@ -1,5 +1,4 @@
 """What is written: exports, parts, pages; and the command inside the package."""
-import importlib.util
 import io
 import json
 import os
@@ -11,7 +10,7 @@ import sys
 import pytest
 
 import tessera
-from conftest import COMMAND, ROOT
+from conftest import COMMAND, module_of_tests
 
 
 def test_exports_say_the_same(train, tmp_path):
@@ -157,17 +156,11 @@ assert os.listdir(os.path.dirname(target)) == [os.path.basename(target)], os.lis
 def test_signals_during_writing(made, tmp_path, nameless):
     """A handler runs and the file is complete; one that raises leaves nothing behind. Also where the file
     system has no files without names, so that one with a temporary name is being written."""
-    spec = importlib.util.spec_from_file_location('files', ROOT / 'tests' / 'golden' / 'files.py')
-    sys.path.insert(0, str(ROOT / 'tests' / 'golden'))
-    try:
-        files = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(files)
-    finally:
-        sys.path.pop(0)
-    if not nameless and not files.is_filter_possible():
+    traced = module_of_tests('golden/traced')
+    if not nameless and not traced.is_filter_possible():
         pytest.skip('no filter of system calls here')
     done = subprocess.run([sys.executable, '-c', SIGNALLED, made / 'loop.pickle', tmp_path / 'out'],
-                          preexec_fn=None if nameless else files.without_nameless_files,
+                          preexec_fn=None if nameless else traced.without_nameless_files,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -62,10 +62,9 @@ void tsr_train_saved_free(tsr_train_saved *saved);
 /* Which code multiplies matrices. The choice affects the last digits of results; the number of threads does not. A
  * library is loaded only if chosen, and uses more memory than is predicted. */
 typedef enum tsr_train_products {
-  TSR_TRAIN_PRODUCTS_AUTO,    /* OWN, unless an installed library is clearly faster in a long run */
-  TSR_TRAIN_PRODUCTS_OWN,     /* tessera's own kernels */
-  TSR_TRAIN_PRODUCTS_ONEDNN,  /* fp32 and bf16; tessera's kernels compute the rest */
-  TSR_TRAIN_PRODUCTS_OPENBLAS /* fp32 */
+  TSR_TRAIN_PRODUCTS_AUTO,  /* OWN, unless oneDNN is installed and clearly faster in a long run */
+  TSR_TRAIN_PRODUCTS_OWN,   /* tessera's own kernels */
+  TSR_TRAIN_PRODUCTS_ONEDNN /* fp32 and bf16; tessera's kernels compute the rest */
 } tsr_train_products;
 
 /* A finished step. */

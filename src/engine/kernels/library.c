@@ -1,12 +1,12 @@
-/* library.c - see library.h. The functions of a library are called through its public C interface, of which
+/* library.c - see library.h. oneDNN is called through its public C interface, of which
  * only what is used here is declared: tessera is built without its headers.
  *
- * oneDNN compiles a primitive for each combination of sizes. They are kept in a list, which a run's second
- * step does not add to any more. Its interface changed with version 3: descriptions of tensors became
- * objects, where before the caller had room for them. DESCRIPTION_BYTES is more than any version 2 needs.
+ * oneDNN compiles a primitive for each combination of sizes. They are kept in a list, to which a run's second
+ * step adds nothing more. Its interface changed with version 3: descriptions of tensors became
+ * objects; before, the caller had room for them. DESCRIPTION_BYTES is more than any version 2 needs.
  *
- * Both libraries would start threads; that is switched off, for oneDNN in each thread that calls it,
- * because OpenMP keeps the number by thread. */
+ * oneDNN would start threads. That is switched off in each thread that calls it, because OpenMP keeps the number by
+ * thread. */
 #include "kernels/library.h"
 
 #include <assert.h>
@@ -16,7 +16,6 @@
 #include "base/memory.h"
 #include "base/os.h"
 #include "base/vector.h"
-#include "kernels/fast.h"
 
 /* Values of oneDNN's enumerations, the same in versions 2 and 3. */
 enum {
@@ -33,8 +32,6 @@ enum {
   DNNL_RUNTIME_SEQUENTIAL = 1,
   DNNL_RUNTIME_OPENMP = 2
 };
-/* Values of CBLAS's enumerations. */
-enum { CBLAS_ROWS = 101, CBLAS_AS_IS = 111, CBLAS_TRANSPOSED = 112 };
 
 enum { DESCRIPTION_BYTES = 8192, SCRATCH_BYTES = 1 << 20, NAME_BYTES = 96 };
 
@@ -112,7 +109,6 @@ typedef struct entry {
 typedef TSR__VECTOR(entry *) entries;
 
 struct tsr__library {
-  tsr__library_kind kind;
   char name[NAME_BYTES];
   void (*omp_set_num_threads)(int count); /* or NULL */
   dnnl dnnl;
@@ -120,12 +116,7 @@ struct tsr__library {
   void *engine;
   tsr__os_mutex mutex; /* guards the fields below */
   entries entries;
-  void (*sgemm)(int order, int a_kind, int b_kind, int rows, int columns, int depth, float alpha,
-                const float *a, int a_pitch, const float *b, int b_pitch, float beta, float *to,
-                int to_pitch);
 };
-
-/* ---- oneDNN ---- */
 
 /* Store the address of a function in a pointer to it, which avoids a cast from data to functions. */
 static bool find(void *handle, const char *name, void *pointer) {
@@ -306,91 +297,14 @@ static bool execute(const tsr__library *l, const entry *e, const tsr__library_pr
   return ok;
 }
 
-static bool multiply_dnnl(tsr__library *l, const tsr__library_product *p) {
-  sizes s = {.rows = p->rows,
-             .columns = p->columns,
-             .depth = p->depth,
-             .pitch = {p->a.pitch, p->b.pitch, p->to_pitch},
-             .is_transposed = {p->a.is_transposed, p->b.is_transposed},
-             .is_bf16 = p->is_bf16,
-             .adds = p->adds};
-  if (l->omp_set_num_threads) l->omp_set_num_threads(1);
-  tsr__os_mutex_lock(&l->mutex);
-  const entry *e = entry_of(l, &s);
-  tsr__os_mutex_unlock(&l->mutex);
-  return e && e->primitive && execute(l, e, p);
-}
-
-/* ---- OpenBLAS ---- */
-
-/* Whether OpenBLAS's name of the processor that it has chosen is of one with the instructions there are. */
-static bool is_this_processor(const char *core) {
-  static const char *const with_avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids", NULL};
-  static const char *const with_avx2[] = {"Haswell", "Zen", NULL};
-  tsr__isa isa = tsr__isa_best();
-  const char *const *names = isa >= TSR__ISA_AVX512 ? with_avx512 : with_avx2;
-  if (isa < TSR__ISA_AVX2) return true;
-  for (size_t i = 0; names[i]; i++)
-    if (strcmp(core, names[i]) == 0) return true;
-  return false;
-}
-
-/* "OpenBLAS 0.3.21 DYNAMIC_ARCH ..." begins with name and version. */
-static void name_openblas(tsr__library *l, const char *config, const char *core) {
-  size_t length = 0, spaces = 0;
-  while (config[length] && (config[length] != ' ' || spaces++ == 0)) length++;
-  (void)snprintf(l->name, sizeof l->name, "%.*s (%.20s)", length < 40 ? (int)length : 40, config,
-                 core);
-}
-
-static int open_openblas(tsr__library *l, tsr_error *error) {
-  void *handle = tsr__os_library_open("libopenblas.so.0");
-  const char *(*core)(void), *(*config)(void);
-  void (*set_threads)(int count);
-  if (!handle)
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "OpenBLAS is not installed (libopenblas.so.0)");
-  if (!find(handle, "openblas_get_corename", &core) ||
-      !find(handle, "openblas_get_config", &config) ||
-      !find(handle, "openblas_set_num_threads", &set_threads) ||
-      !find(handle, "cblas_sgemm", &l->sgemm))
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "libopenblas.so.0 lacks some of OpenBLAS's functions");
-  name_openblas(l, config(), core());
-  if (!is_this_processor(core()))
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "OpenBLAS takes this processor for one called %.40s, which has fewer "
-                     "instructions; the environment variable OPENBLAS_CORETYPE=SkylakeX would "
-                     "tell it",
-                     core());
-  set_threads(1);
-  return 0;
-}
-
-static bool multiply_openblas(const tsr__library *l, const tsr__library_product *p) {
-  const uint64_t all[] = {p->rows, p->columns, p->depth, p->a.pitch, p->b.pitch, p->to_pitch};
-  if (p->is_bf16) return false;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    if (all[i] > INT32_MAX) return false;
-  l->sgemm(CBLAS_ROWS, p->a.is_transposed ? CBLAS_TRANSPOSED : CBLAS_AS_IS,
-           p->b.is_transposed ? CBLAS_TRANSPOSED : CBLAS_AS_IS, (int)p->rows, (int)p->columns,
-           (int)p->depth, 1, p->a.data, (int)p->a.pitch, p->b.data, (int)p->b.pitch,
-           p->adds ? 1 : 0, p->to, (int)p->to_pitch);
-  return true;
-}
-
-/* ---- either ---- */
-
-int tsr__library_open(tsr__library_kind kind, tsr__library **out, tsr_error *error) {
+int tsr__library_open(tsr__library **out, tsr_error *error) {
   tsr__library *l = TSR__NEW(tsr__library);
-  assert(kind < TSR__LIBRARY_COUNT);
   if (!l) return tsr__fail_memory(error);
-  l->kind = kind;
   if (!tsr__os_mutex_init(&l->mutex)) {
     tsr__free(l);
     return tsr__fail_memory(error);
   }
-  int status = kind == TSR__LIBRARY_ONEDNN ? open_dnnl(l, error) : open_openblas(l, error);
+  int status = open_dnnl(l, error);
   if (status)
     tsr__library_free(l);
   else
@@ -411,11 +325,18 @@ const char *tsr__library_name(const tsr__library *l) {
   return l->name;
 }
 
-tsr__library_kind tsr__library_kind_of(const tsr__library *l) {
-  return l->kind;
-}
-
 bool tsr__library_multiply(tsr__library *l, const tsr__library_product *p) {
   assert(p->rows && p->columns && p->depth && p->to);
-  return l->kind == TSR__LIBRARY_ONEDNN ? multiply_dnnl(l, p) : multiply_openblas(l, p);
+  sizes s = {.rows = p->rows,
+             .columns = p->columns,
+             .depth = p->depth,
+             .pitch = {p->a.pitch, p->b.pitch, p->to_pitch},
+             .is_transposed = {p->a.is_transposed, p->b.is_transposed},
+             .is_bf16 = p->is_bf16,
+             .adds = p->adds};
+  if (l->omp_set_num_threads) l->omp_set_num_threads(1);
+  tsr__os_mutex_lock(&l->mutex);
+  const entry *e = entry_of(l, &s);
+  tsr__os_mutex_unlock(&l->mutex);
+  return e && e->primitive && execute(l, e, p);
 }

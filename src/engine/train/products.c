@@ -1,7 +1,7 @@
 /* products.c - see products.h.
  *
  * The last digits of a library's results differ from tessera's, so a choice that varied between runs would make their
- * results vary. A library is therefore used only if it is clearly faster, by more than the noise of a measurement on
+ * results vary. oneDNN is therefore used only if it is clearly faster, by more than the noise of a measurement on
  * an idle machine; the choice is printed, and saved with the run. Runs of a few seconds are not measured at all. */
 #include "train/products.h"
 
@@ -60,50 +60,37 @@ static double speed(trial *t, tsr__library *library) {
   return best ? (double)t->flops / (double)best : 0;
 }
 
-/* Keep the library if it is clearly faster than the best so far. */
-static void try_library(tsr__library_kind kind, trial *t, tsr__products *out, double *best,
-                        char *others, size_t size) {
-  tsr__library *library;
-  tsr_error error;
-  if (tsr__library_open(kind, &library, &error)) return;
-  double own = *best, other = speed(t, library);
-  size_t length = strlen(others);
-  (void)snprintf(others + length, size - length, "%s%s %.0f", length ? ", " : "",
-                 tsr__library_name(library), other);
-  if (other > CLEARLY * own) {
-    tsr__library_free(out->library);
-    out->library = library;
-    out->chosen =
-        kind == TSR__LIBRARY_ONEDNN ? TSR_TRAIN_PRODUCTS_ONEDNN : TSR_TRAIN_PRODUCTS_OPENBLAS;
-    *best = other;
-  } else {
-    tsr__library_free(library);
-  }
-}
-
 static int measure(const tsr__products_question *q, tsr__products *out, tsr_error *error) {
-  char others[TSR__PRODUCTS_TEXT / 2] = "";
+  char other_text[TSR__PRODUCTS_TEXT / 2] = "";
+  const char *name = "tessera's own kernels";
   trial t;
   int status = init_trial(q, &t) ? 0 : tsr__fail_memory(error);
   if (status == 0) {
-    double own = speed(&t, NULL), best = own;
-    try_library(TSR__LIBRARY_ONEDNN, &t, out, &best, others, sizeof others);
-    if (!q->is_half) try_library(TSR__LIBRARY_OPENBLAS, &t, out, &best, others, sizeof others);
-    const char *name = out->library ? tsr__library_name(out->library) : "tessera's own kernels";
-    (void)snprintf(out->text, sizeof out->text, "%s (measured: own %.0f GFLOP/s%s%s)", name, own,
-                   *others ? ", " : "", others);
+    double own = speed(&t, NULL);
+    tsr__library *library = NULL;
+    if (tsr__library_open(&library, NULL) == 0) {
+      double other = speed(&t, library);
+      (void)snprintf(other_text, sizeof other_text, ", %s %.0f", tsr__library_name(library), other);
+      if (other > CLEARLY * own) {
+        name = tsr__library_name(library);
+        out->library = library;
+        out->chosen = TSR_TRAIN_PRODUCTS_ONEDNN;
+      } else {
+        tsr__library_free(library);
+      }
+    }
+    (void)snprintf(out->text, sizeof out->text, "%s (measured: own %.0f GFLOP/s%s)", name, own,
+                   other_text);
   }
   release_trial(&t);
   return status;
 }
 
 static int open_wanted(const tsr__products_question *q, tsr__products *out, tsr_error *error) {
-  bool is_dnnl = q->wanted == TSR_TRAIN_PRODUCTS_ONEDNN;
-  if (!q->is_possible || (q->is_half && !is_dnnl))
+  if (!q->is_possible)
     return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "%s does not multiply numbers of this type", is_dnnl ? "oneDNN" : "OpenBLAS");
-  int status = tsr__library_open(is_dnnl ? TSR__LIBRARY_ONEDNN : TSR__LIBRARY_OPENBLAS,
-                                 &out->library, error);
+                     "oneDNN does not multiply numbers of this type");
+  int status = tsr__library_open(&out->library, error);
   if (status == 0)
     (void)snprintf(out->text, sizeof out->text, "%s", tsr__library_name(out->library));
   return status;
@@ -116,8 +103,7 @@ int tsr__products_choose(const tsr__products_question *q, tsr__products *out, ts
     if (!q->is_possible || q->is_limited || q->flops < MEASURED_FLOPS) return 0;
     return measure(q, out, error);
   case TSR_TRAIN_PRODUCTS_OWN: return 0;
-  case TSR_TRAIN_PRODUCTS_ONEDNN:
-  case TSR_TRAIN_PRODUCTS_OPENBLAS: out->chosen = q->wanted; return open_wanted(q, out, error);
+  case TSR_TRAIN_PRODUCTS_ONEDNN: out->chosen = q->wanted; return open_wanted(q, out, error);
   }
   assert(false);
   return 0;

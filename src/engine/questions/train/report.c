@@ -23,7 +23,7 @@
 
 enum { LINES = 20, QUIET_SECONDS = 10 };
 
-const char *const tsr_train_products_words[] = {"auto", "own", "onednn", "openblas", NULL};
+const char *const tsr_train_products_words[] = {"auto", "own", "onednn", NULL};
 
 struct tsr_train_report {
   tsr__emitter emitter;

@@ -1,29 +1,21 @@
-#!/usr/bin/env python3
-"""What `tessera export` writes is what the file held, value for value. Prints TAP.
-
-usage: export.py --tessera PATH --work FOLDER [--sanitized]
+"""What `tessera export` writes is what the file held, value for value.
 
 Small snapshots with everything odd that a writer of such files may do are pickled in all
 protocols, exported as pickle and as JSON, loaded again and compared, types included. Then the
-same with real snapshots, which are in ../shared next to the checkout; where they are absent,
-that is skipped. With --sanitized, of those only the pickle is loaded again: what takes long is
+same with real snapshots. With --sanitized, of those only the pickle is loaded again: what takes long is
 Python's part, and its answer does not depend on how tessera was built."""
-import argparse
 import json
 import math
 import os
-import pathlib
 import pickle
 import pickletools
 import pty
-import shutil
 import struct
 import subprocess
-import sys
 import threading
 
-import support
-from support import load, run_tests, skip
+import pytest
+from support import Tessera, cases, load, real
 
 # What torch/utils/viz/MemoryViz.js reads.
 ACCEPTED = set('PROTO FRAME MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET MARK EMPTY_DICT '
@@ -83,11 +75,6 @@ def expect_same(got, want, what):
         raise AssertionError(f'{what}: {found}')
 
 
-def expect(truth, what):
-    if not truth:
-        raise AssertionError(what)
-
-
 # ---- the form of the pickle ----
 
 def check_frames(data, operations):
@@ -96,21 +83,20 @@ def check_frames(data, operations):
     nexts = [at for _, _, at in operations[1:]] + [len(data)]
     for (op, value, at), behind in zip(operations, nexts):
         if op.name == 'FRAME':
-            expect(at >= end, f'the frame at byte {at} begins in another')
+            assert at >= end, f'the frame at byte {at} begins in another'
             end = behind + value
-            expect(value >= 4, f'a frame of {value} bytes')
-            expect(value < 2 * FRAME_TARGET + 64, f'a frame of {value} bytes')
+            assert value >= 4, f'a frame of {value} bytes'
+            assert value < 2 * FRAME_TARGET + 64, f'a frame of {value} bytes'
             follows_long = data[end:end + 1] == b'X'
-            expect(value >= FRAME_TARGET or end == len(data) or follows_long,
-                   f'a frame of only {value} bytes at byte {at}')
+            assert value >= FRAME_TARGET or end == len(data) or follows_long, f'a frame of only {value} bytes at byte {at}'
         elif at < end:
-            expect(behind <= end, f'the frame that ends at byte {end} splits an opcode')
+            assert behind <= end, f'the frame that ends at byte {end} splits an opcode'
             run = 0
         elif op.name == 'BINUNICODE' and behind - at >= FRAME_TARGET:
             run = 0
         elif op.name != 'PROTO':
             run += behind - at
-            expect(run < 4, f'{op.name} at byte {at} is outside of all frames')
+            assert run < 4, f'{op.name} at byte {at} is outside of all frames'
 
 
 def check_batches(operations):
@@ -122,21 +108,21 @@ def check_batches(operations):
         elif op.name in ('APPENDS', 'SETITEMS', 'TUPLE'):
             count = depth.pop()
             most = {'APPENDS': BATCH, 'SETITEMS': 2 * BATCH, 'TUPLE': math.inf}[op.name]
-            expect(0 < count <= most, f'{op.name} of {count} values at byte {at}')
+            assert 0 < count <= most, f'{op.name} of {count} values at byte {at}'
             depth[-1] += op.name == 'TUPLE'
         elif op.name in ('APPEND', 'SETITEM'):
             depth[-1] -= 1 if op.name == 'APPEND' else 2
         elif op.name not in ('PROTO', 'FRAME', 'MEMOIZE', 'STOP'):
             depth[-1] += len(op.stack_after) - len(op.stack_before)
-    expect(depth == [1], f'{depth} values remain')
+    assert depth == [1], f'{depth} values remain'
 
 
 def check_form(path):
     data = path.read_bytes()
     operations = list(pickletools.genops(data))
     names = {op.name for op, _, _ in operations}
-    expect(data[:2] == b'\x80\x04', 'it is not protocol 4')
-    expect(names <= ACCEPTED, f'opcodes that viewers refuse: {names - ACCEPTED}')
+    assert data[:2] == b'\x80\x04', 'it is not protocol 4'
+    assert names <= ACCEPTED, f'opcodes that viewers refuse: {names - ACCEPTED}'
     check_batches(operations)
     check_frames(data, operations)
 
@@ -292,7 +278,7 @@ def open_while_named():
                     [segment(frames=empty, blocks=blocks), segment(frames=[frame('x')])])
 
 
-SNAPSHOTS = {
+MADE = {
     'as PyTorch writes them': modern, 'unknown keys at every level': unknown_keys,
     'missing keys': missing_keys, 'values of odd types': odd_values, 'numbers': numbers,
     'texts': texts, 'batches': batches, 'history of blocks': history,
@@ -310,90 +296,99 @@ SNAPSHOTS = {
 
 # ---- tests ----
 
-class Exporter:
-    def __init__(self, tessera, work, is_sanitized):
-        self.tessera, self.work, self.is_sanitized = tessera, work, is_sanitized
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
+class Exporter(Tessera):
+    def __init__(self, tessera, work):
+        super().__init__(tessera)
+        self.work = work
 
-    def run(self, *arguments, status=0, **more):
-        done = subprocess.run([self.tessera, 'export', *map(str, arguments)], capture_output=True,
-                              check=False, **more)
-        message = done.stderr.decode(errors='replace').strip()
-        expect(done.returncode == status, f'exit {done.returncode}, not {status}: {message}')
-        return done.stdout, message
+    def export(self, *arguments, **more):
+        """What `export` prints, and its messages."""
+        done = self.run('export', *arguments, text=False, **more)
+        return done.stdout, done.stderr.decode(errors='replace').strip()
 
     def compare(self, path, want):
         """Export as both, and each as pickle again: what is loaded is what the original holds."""
         out, again, text = (self.work / name for name in ('a.pickle', 'b.pickle', 'a.json'))
-        self.run(path, '-o', out)
+        self.export(path, '-o', out)
         check_form(out)
         expect_same(load(out), want, 'pickle')
-        self.run(path, '-o', text)
+        self.export(path, '-o', text)
         data = text.read_bytes()
-        expect(data.isascii() and data.endswith(b'\n'), 'the JSON is not ASCII lines')
+        assert data.isascii() and data.endswith(b'\n'), 'the JSON is not ASCII lines'
         expect_same(json.loads(data), as_json(want), 'JSON')
-        self.run(out, '-o', again)
+        self.export(out, '-o', again)
         expect_same(load(again), want, 'the export of the export')
-        self.run(text, '-o', again)
+        self.export(text, '-o', again)
         expect_same(load(again), as_json(want), 'the export of the JSON')
 
-    def real(self, path):
-        """compare for large files: equal, by Python's own and quick idea of it."""
-        want, out = load(path), self.work / 'real.pickle'
-        self.run(path, '-o', out)
-        expect(load(out) == want, 'the pickle holds something else')
-        text = self.run(path, '--json')[0]
-        if not self.is_sanitized:
-            check_form(out)
-            expect(json.loads(text) == as_json(want), 'the JSON holds something else')
+    def small(self, value, name='small.pickle', protocol=4):
+        path = self.work / name
+        path.write_bytes(pickle.dumps(value, protocol))
+        return path
 
-    def made(self, make):
-        want = make()
-        for protocol in range(6):
-            path = self.work / f'{protocol}.pickle'
-            path.write_bytes(pickle.dumps(want, protocol))
-            try:
-                self.compare(path, load(path))
-            except AssertionError as problem:
-                raise AssertionError(f'protocol {protocol}: {problem}') from None
-        path = self.work / 'python.pickle'
-        with open(path, 'wb') as file:
-            pickle._Pickler(file, 4).dump(want)  # writes some batches another way
-        self.compare(path, load(path))
+
+@pytest.fixture(scope='module')
+def exporter(tessera, work):
+    return Exporter(tessera, work)
+
+
+@cases('make', MADE.values(), MADE)
+def test_made(exporter, make):
+    want = make()
+    for protocol in range(6):
+        path = exporter.small(want, f'{protocol}.pickle', protocol)
+        try:
+            exporter.compare(path, load(path))
+        except AssertionError as problem:
+            raise AssertionError(f'protocol {protocol}: {problem}') from None
+    path = exporter.work / 'python.pickle'
+    with open(path, 'wb') as file:
+        pickle._Pickler(file, 4).dump(want)  # writes some batches another way
+    exporter.compare(path, load(path))
+
+
+@cases('path', real())
+def test_real(exporter, is_sanitized, path):
+    """compare for large files: equal, by Python's own and quick idea of it."""
+    want, out = load(path), exporter.work / 'real.pickle'
+    exporter.export(path, '-o', out)
+    is_same = load(out) == want
+    assert is_same, 'the pickle holds something else'
+    text = exporter.export(path, '--json')[0]
+    if not is_sanitized:
+        check_form(out)
+        is_same = json.loads(text) == as_json(want)
+        assert is_same, 'the JSON holds something else'
 
 
 def test_form(exporter):
     """The name decides, and options outdo it; -o - is standard output."""
-    path = exporter.work / 'small.pickle'
-    path.write_bytes(pickle.dumps(modern()))
+    path = exporter.small(modern())
     want = load(path)
-    expect(pickle.loads(exporter.run(path)[0]) == want, 'the default is no pickle')
-    expect(pickle.loads(exporter.run('-o', '-', path)[0]) == want, '-o - is no pickle')
+    assert pickle.loads(exporter.export(path)[0]) == want, 'the default is no pickle'
+    assert pickle.loads(exporter.export('-o', '-', path)[0]) == want, '-o - is no pickle'
     for options in (['--format', 'json'], ['--json']):
-        expect(json.loads(exporter.run(path, *options)[0]) == as_json(want), f'{options}')
-    exporter.run(path, '--format', 'pickle', '-o', exporter.work / 'named.json')
-    expect(load(exporter.work / 'named.json') == want, '--format pickle does not outdo the name')
-    exporter.run(path, '-o', exporter.work / 'upper.JSON')
-    expect(json.loads((exporter.work / 'upper.JSON').read_bytes()) == as_json(want), '.JSON')
-    exporter.run('--json', '--format=pickle', path, status=2)
-    exporter.run('--device', '0', path, status=2)
-    expect(pickle.loads(exporter.run('-', input=path.read_bytes())[0]) == want, 'standard input')
+        assert json.loads(exporter.export(path, *options)[0]) == as_json(want), f'{options}'
+    exporter.export(path, '--format', 'pickle', '-o', exporter.work / 'named.json')
+    assert load(exporter.work / 'named.json') == want, '--format pickle does not outdo the name'
+    exporter.export(path, '-o', exporter.work / 'upper.JSON')
+    assert json.loads((exporter.work / 'upper.JSON').read_bytes()) == as_json(want), '.JSON'
+    exporter.export('--json', '--format=pickle', path, status=2)
+    exporter.export('--device', '0', path, status=2)
+    assert pickle.loads(exporter.export('-', input=path.read_bytes())[0]) == want, 'standard input'
 
 
 def test_lines(exporter):
     """One event or segment a line."""
-    path = exporter.work / 'small.pickle'
-    path.write_bytes(pickle.dumps(modern()))
-    lines = exporter.run(path, '--json')[0].decode().splitlines()
+    path = exporter.small(modern())
+    lines = exporter.export(path, '--json')[0].decode().splitlines()
     for start, count in (('{"action":', 5), ('{"device":', 2), ('{"stage":', 1)):
-        expect(sum(line.startswith(start) for line in lines) == count, f'{start} is not a line')
+        assert sum(line.startswith(start) for line in lines) == count, f'{start} is not a line'
 
 
 def test_terminal(exporter):
     """A pickle is not for a terminal, JSON is."""
-    path = exporter.work / 'small.pickle'
-    path.write_bytes(pickle.dumps(modern()))
+    path = exporter.small(modern())
     for options, status in (([], 2), (['--json'], 0)):
         ours, theirs = pty.openpty()
         got = bytearray()
@@ -406,14 +401,14 @@ def test_terminal(exporter):
                 pass
         reader = threading.Thread(target=read)
         reader.start()
-        done = subprocess.run([exporter.tessera, 'export', str(path), *options], stdout=theirs,
+        done = subprocess.run([exporter.path, 'export', str(path), *options], stdout=theirs,
                               stderr=subprocess.PIPE, check=False)
         os.close(theirs)
         reader.join()
         os.close(ours)
-        expect(done.returncode == status, f'{options}: exit {done.returncode}')
-        expect(bool(got) == (status == 0), f'{options}: {bytes(got[:40])}')
-        expect(status == 0 or b'terminal' in done.stderr, f'{done.stderr}')
+        assert done.returncode == status, f'{options}: exit {done.returncode}'
+        assert bool(got) == (status == 0), f'{options}: {bytes(got[:40])}'
+        assert status == 0 or b'terminal' in done.stderr, f'{done.stderr}'
 
 
 def test_not_text(exporter):
@@ -424,18 +419,17 @@ def test_not_text(exporter):
                       (b'\xc0\xafabcde', '\ufffd\ufffdabcde'),
                       (b'\xf4\x90\x80\x80abc', '\ufffd' * 4 + 'abc')):
         path.write_bytes(good.replace(b'Q' * 7, bad))
-        for got in (pickle.loads(exporter.run(path)[0]),
-                    json.loads(exporter.run(path, '--json')[0])):
+        for got in (pickle.loads(exporter.export(path)[0]),
+                    json.loads(exporter.export(path, '--json')[0])):
             name = got['device_traces'][0][0]['frames'][0]['name']
-            expect(name == want, f'{bad} became {name!r}')
+            assert name == want, f'{bad} became {name!r}'
 
 
 def test_not_a_number(exporter):
     """NaN is written as Python does."""
-    path = exporter.work / 'nan.pickle'
-    path.write_bytes(pickle.dumps(snapshot(odd=math.nan)))
-    for got in (pickle.loads(exporter.run(path)[0]), json.loads(exporter.run(path, '--json')[0])):
-        expect(math.isnan(got['odd']), f'{got}')
+    path = exporter.small(snapshot(odd=math.nan))
+    for got in (pickle.loads(exporter.export(path)[0]), json.loads(exporter.export(path, '--json')[0])):
+        assert math.isnan(got['odd']), f'{got}'
 
 
 def test_endless(exporter):
@@ -443,13 +437,12 @@ def test_endless(exporter):
     value = ['x']
     for _ in range(60):
         value = [value, value]
-    path = exporter.work / 'endless.pickle'
-    path.write_bytes(pickle.dumps(snapshot(odd=value)))
-    _, message = exporter.run(path, '--json', '-o', exporter.work / 'endless.json', status=3)
-    expect('nested' in message, message)
-    expect(not (exporter.work / 'endless.json').exists(), 'half of it was left behind')
-    data = exporter.run(path)[0]
-    expect(len(data) < 2000 and 'odd' in pickle.loads(data), f'{len(data)} bytes')
+    path = exporter.small(snapshot(odd=value))
+    _, message = exporter.export(path, '--json', '-o', exporter.work / 'endless.json', status=3)
+    assert 'nested' in message, message
+    assert not (exporter.work / 'endless.json').exists(), 'half of it was left behind'
+    data = exporter.export(path)[0]
+    assert len(data) < 2000 and 'odd' in pickle.loads(data), f'{len(data)} bytes'
     # A chain of events, each of which holds the one before: flat to read, deep to write.
     key, action = b'X\x05\0\0\0inner', b'X\x06\0\0\0actionX\x05\0\0\0alloc'
     chain = b'}(' + action + key + b'Nu\x940'
@@ -457,8 +450,8 @@ def test_endless(exporter):
         chain += b'}(' + action + key + b'j' + struct.pack('<I', i) + b'u\x940'
     path.write_bytes(b'\x80\x04' + chain + b'}(X\x0d\0\0\0device_traces]]j' +
                      struct.pack('<I', 3000) + b'aau.')
-    exporter.run(path, status=3)
-    exporter.run(path, '--json', status=3)
+    exporter.export(path, status=3)
+    exporter.export(path, '--json', status=3)
 
 
 def test_holds_itself(exporter):
@@ -470,65 +463,31 @@ def test_holds_itself(exporter):
         want['segments'].append(segment(inner={}))
         want['segments'][0]['inner']['again'] = want['segments'][0]
         want['device_traces'][0][0]['self'] = want['device_traces'][0][0]
-        path = exporter.work / 'itself.pickle'
-        path.write_bytes(pickle.dumps(want, protocol))
-        for got in (pickle.loads(exporter.run(path)[0]),
-                    json.loads(exporter.run(path, '--json')[0])):
-            expect(got['odd'][0] == 1 and len(got['odd']) == 2, f'protocol {protocol}: {got}')
-            expect(len(got['device_traces'][0]) == 1 and 'self' in got,
-                   f'protocol {protocol}: {got}')
+        path = exporter.small(want, protocol=protocol)
+        for got in (pickle.loads(exporter.export(path)[0]),
+                    json.loads(exporter.export(path, '--json')[0])):
+            assert got['odd'][0] == 1 and len(got['odd']) == 2, f'protocol {protocol}: {got}'
+            assert len(got['device_traces'][0]) == 1 and 'self' in got, f'protocol {protocol}: {got}'
 
 
 def test_losses(exporter):
     """What the reader left out is said."""
-    path = exporter.work / 'losses.pickle'
-    path.write_bytes(pickle.dumps(snapshot([event(), 5])))
-    said = exporter.run(path)[1]
-    expect('the export is incomplete' in said and 'entries of a trace' in said, f'said: {said}')
+    path = exporter.small(snapshot([event(), 5]))
+    said = exporter.export(path)[1]
+    assert 'the export is incomplete' in said and 'entries of a trace' in said, f'said: {said}'
     path.write_bytes(pickle.dumps(snapshot([event(), 5, 6])))
-    expect('(2): entries of a trace' in exporter.run(path)[1], 'the number is not said')
-    expect(not exporter.run('-q', path)[1], '--quiet is not quiet')
+    assert '(2): entries of a trace' in exporter.export(path)[1], 'the number is not said'
+    assert not exporter.export('-q', path)[1], '--quiet is not quiet'
 
 
 def test_key_without_form(exporter):
     """A tuple as a key is fine in a pickle, and refused in JSON."""
-    path = exporter.work / 'key.pickle'
-    path.write_bytes(pickle.dumps(snapshot(odd={(1, 2, 3): 4})))
-    expect(pickle.loads(exporter.run(path)[0])['odd'] == {(1, 2, 3): 4}, 'the pickle')
-    exporter.run(path, '--json', status=3)
+    path = exporter.small(snapshot(odd={(1, 2, 3): 4}))
+    assert pickle.loads(exporter.export(path)[0])['odd'] == {(1, 2, 3): 4}, 'the pickle'
+    exporter.export(path, '--json', status=3)
 
 
 def test_full_disk(exporter):
-    path = exporter.work / 'small.pickle'
-    path.write_bytes(pickle.dumps(batches()))
+    path = exporter.small(batches())
     if os.path.exists('/dev/full'):
-        exporter.run(path, '-o', '/dev/full', status=4)
-
-
-def tests(exporter):
-    paths = sorted(support.SNAPSHOTS.glob('*.pickle'))
-    for name, make in SNAPSHOTS.items():
-        yield name, lambda make=make: exporter.made(make)
-    for name, function in globals().copy().items():
-        if name.startswith('test_'):
-            yield name[5:].replace('_', ' '), lambda function=function: function(exporter)
-    for path in paths:
-        yield path.name, lambda path=path: exporter.real(path)
-    if not paths:
-        yield 'real snapshots', skip('../shared is absent')
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    parser.add_argument('--sanitized', action='store_true')
-    arguments = parser.parse_args()
-    exporter = Exporter(os.path.abspath(arguments.tessera), arguments.work, arguments.sanitized)
-    status = run_tests(tests(exporter))
-    shutil.rmtree(arguments.work, ignore_errors=True)
-    return status
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+        exporter.export(path, '-o', '/dev/full', status=4)

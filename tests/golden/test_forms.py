@@ -1,27 +1,23 @@
-#!/usr/bin/env python3
-"""The same snapshot in every form gives the same answers. Prints TAP.
+"""The same snapshot in every form gives the same answers.
 
-usage: forms.py --tessera PATH --work FOLDER
-
-Snapshots are the project's own fixtures and, where ../shared has them, real ones. Every one is written as
+Snapshots are the project's own and real ones. Every one is written as
 pickles of protocols 0 to 5, in the dialect of PyTorch's C++ pickler, as JSON, compressed, in a zip and in a
-page; `info`, `peak` and `profile` must say the same of all."""
-import argparse
+page; `info`, `peak` and `profile` must return the same of all."""
 import base64
 import collections
+import functools
 import gzip
 import io
 import json
 import lzma
-import pathlib
 import pickle
 import shutil
 import struct
 import subprocess
-import sys
 import zipfile
 
-from support import SNAPSHOTS, fixtures, load, run_tests, skip
+import pytest
+from support import SNAPSHOTS, absent, cases, expect, fixtures, load
 
 REAL_NAMES = ('train-ctx100-annotated-torch2.6', 'private-pools-no-trace', 'short-trace',
               'torch2.0-history-layout-a')
@@ -104,6 +100,14 @@ class CppPickler:
             self.write_container(value)
 
 
+def plain(snapshot):
+    return pickle.dumps(snapshot, 4)
+
+
+def as_json(snapshot, **how):
+    return json.dumps(snapshot, **how).encode()
+
+
 def zipped(data, member, method):
     out = io.BytesIO()
     with zipfile.ZipFile(out, 'w', method) as archive:
@@ -123,38 +127,31 @@ def zstandard(data):
     return subprocess.run(['zstd', '-q', '-c'], input=data, capture_output=True, check=True).stdout
 
 
-def forms(snapshot):
-    """(name, the format tessera must tell, bytes) of every form."""
-    plain = pickle.dumps(snapshot, 4)
-    for protocol in range(6):
-        yield f'protocol {protocol}', 'pickle', pickle.dumps(snapshot, protocol)
-    yield 'C++ dialect', 'pickle', bytes(CppPickler(snapshot).out)
-    yield 'JSON', 'json', json.dumps(snapshot).encode()
-    yield 'spread JSON', 'json', json.dumps(snapshot, separators=(',\n    ', ' : ')).encode()
-    yield 'gzip', 'gzip pickle', gzip.compress(plain)
-    yield 'gzip JSON', 'gzip json', gzip.compress(json.dumps(snapshot).encode())
-    yield 'xz', 'xz pickle', lzma.compress(plain)
-    if shutil.which('zstd'):
-        yield 'zstd', 'zstd pickle', zstandard(plain)
-    yield 'zip, as torch.save', 'zip pickle', zipped(pickle.dumps(snapshot, 2), 'snapshot/data.pkl',
-                                                     zipfile.ZIP_STORED)
-    yield 'zip, deflated', 'zip pickle', zipped(plain, 'snapshot.pickle', zipfile.ZIP_DEFLATED)
-    yield 'page', 'html pickle', page(plain)
-    yield 'gzip page', 'gzip html pickle', gzip.compress(page(plain))
+# By name: the format that tessera must recognize, and how a snapshot becomes its bytes.
+FORMS = {
+    **{f'protocol {protocol}': ('pickle', functools.partial(pickle.dumps, protocol=protocol)) for protocol in range(6)},
+    'C++ dialect': ('pickle', lambda snapshot: bytes(CppPickler(snapshot).out)),
+    'JSON': ('json', as_json),
+    'spread JSON': ('json', functools.partial(as_json, separators=(',\n    ', ' : '))),
+    'gzip': ('gzip pickle', lambda snapshot: gzip.compress(plain(snapshot))),
+    'gzip JSON': ('gzip json', lambda snapshot: gzip.compress(as_json(snapshot))),
+    'xz': ('xz pickle', lambda snapshot: lzma.compress(plain(snapshot))),
+    'zstd': ('zstd pickle', lambda snapshot: zstandard(plain(snapshot))),
+    'zip, as torch.save': ('zip pickle', lambda snapshot: zipped(pickle.dumps(snapshot, 2), 'snapshot/data.pkl', zipfile.ZIP_STORED)),
+    'zip, deflated': ('zip pickle', lambda snapshot: zipped(plain(snapshot), 'snapshot.pickle', zipfile.ZIP_DEFLATED)),
+    'page': ('html pickle', lambda snapshot: page(plain(snapshot))),
+    'gzip page': ('gzip html pickle', lambda snapshot: gzip.compress(page(plain(snapshot)))),
+}
 
 
-def answers(tessera, path, stdin=None):
-    """What the three commands say, without what differs between forms by right."""
-    result, told = [], None
+def answers(tessera, path, **how):
+    """The format that the program recognizes, and what the three commands return, without what differs between forms by right."""
+    result, recognized = [], None
     for command in ('info', 'peak', 'profile'):
-        line = [tessera, command, '--json', '--top', '0', '-' if stdin else str(path)]
-        done = subprocess.run(line, input=stdin, capture_output=True, check=False)
-        if done.returncode:
-            raise AssertionError(f'{command}: exit {done.returncode}: {done.stderr.decode()}')
-        answer = json.loads(done.stdout)
-        told = answer.pop('inputs')[0]['format']
+        answer = tessera.json(command, '--top', 0, path, text=False, **how)
+        recognized = answer.pop('inputs')[0]['format']
         result.append(answer)
-    return told, result
+    return recognized, result
 
 
 def long_run():
@@ -167,46 +164,25 @@ def long_run():
     return run.snapshot()
 
 
-def snapshots(work):
-    fixtures.write(work / 'long.pickle', long_run())
-    yield 'fixture', work / 'long.pickle'
-    for name in REAL_NAMES:
-        if (SNAPSHOTS / f'{name}.pickle').exists():
-            yield name, SNAPSHOTS / f'{name}.pickle'
+@pytest.fixture(scope='module', params=['long', *REAL_NAMES] if SNAPSHOTS.is_dir() else ['long', absent(None)])
+def original(request, tessera, work):
+    """A snapshot, and what is answered of it as it is in its file."""
+    path = SNAPSHOTS / f'{request.param}.pickle'
+    if request.param == 'long':
+        path = work / 'long.pickle'
+        fixtures.write(path, long_run())
+    return load(path), answers(tessera, path)[1]
 
 
-def check(tessera, copy, told, data, expected):
+@cases('form', FORMS, str)
+def test_form(tessera, work, original, form):
+    if form == 'zstd' and not shutil.which('zstd'):
+        pytest.skip('the zstd program is absent')
+    snapshot, expected = original
+    recognized, make = FORMS[form]
+    data, copy = make(snapshot), work / 'form.bin'
     copy.write_bytes(data)
-    got_told, got = answers(tessera, copy)
-    if got != expected:
-        raise AssertionError('the answers differ')
-    if got_told != told:
-        raise AssertionError(f'told as {got_told}, not {told}')
-    if answers(tessera, copy, data)[1] != expected:
-        raise AssertionError('standard input differs')
-
-
-def tests(tessera, work):
-    """(name, function) of every test."""
-    for name, path in snapshots(work):
-        _, expected = answers(tessera, path)
-        for form, told, data in forms(load(path)):
-            yield f'{name}: {form}', lambda told=told, data=data, expected=expected: check(
-                tessera, work / 'form.bin', told, data, expected)
-    if not SNAPSHOTS.is_dir():
-        yield 'real snapshots', skip('../shared is absent')
-    if not shutil.which('zstd'):
-        yield 'zstd', skip('the zstd program is absent')
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
-    arguments.work.mkdir(parents=True, exist_ok=True)
-    return run_tests(tests(arguments.tessera, arguments.work))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+    got_format, got = answers(tessera, copy)
+    expect('the answers', got, expected)
+    expect('the format', got_format, recognized)
+    expect('the answers about standard input', answers(tessera, '-', input=data)[1], expected)

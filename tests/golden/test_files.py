@@ -1,135 +1,56 @@
-#!/usr/bin/env python3
-"""What tessera writes never destroys what is there. Prints TAP.
-
-usage: files.py --tessera PATH --work FOLDER
+"""What tessera writes never destroys what is there.
 
 No output replaces an input, links are followed, and a command that a signal ends at any of its
-system calls leaves the old file or the new one and nothing else. A tracer (ptrace) stops the command
-at each call in turn; a filter (seccomp) pretends that the file system has no files without names.
+system calls leaves the old file or the new one and nothing else. A tracer stops the command
+at each call in turn; a filter pretends that the file system has no files without names (traced.py).
 Where the system allows neither, those tests are skipped."""
-import argparse
-import ctypes
+import itertools
 import os
-import pathlib
 import pickle
-import platform
 import pty
 import re
 import select
 import shutil
 import signal
-import struct
 import subprocess
-import sys
 import time
 
-from support import Skip, expect, fixtures, run_tests
+import pytest
+from support import Tessera, cases, expect
+from traced import Traced, is_filter_possible, without_nameless_files
 
 OLD = b'what was there before\n'
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-libc = ctypes.CDLL(None, use_errno=True)
-
-# ---- prctl, ptrace ----
-
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-ALLOW, REFUSE_EOPNOTSUPP = 0x7fff0000, 0x00050000 | 95
-OPENAT = {'x86_64': 257, 'aarch64': 56}.get(platform.machine())
-O_TMPFILE_BIT = 0o20000000
-TRACEME, CONT, SYSCALL, SETOPTIONS = 0, 7, 24, 0x4200
-TRACESYSGOOD, EXITKILL = 1, 0x100000
 
 
-def without_nameless_files():
-    """From here on, in this process, O_TMPFILE is not supported."""
-    code = [(0x20, 0, 0, 0),              # the number of the call
-            (0x15, 0, 3, OPENAT),         # openat, or allow
-            (0x20, 0, 0, 16 + 2 * 8),     # the flags
-            (0x45, 0, 1, O_TMPFILE_BIT),  # O_TMPFILE, or allow
-            (0x06, 0, 0, REFUSE_EOPNOTSUPP),
-            (0x06, 0, 0, ALLOW)]
-    lines = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
-    program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', len(code), ctypes.addressof(lines)))
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or \
-            libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0):
-        os._exit(99)
+class Place(Tessera):
+    """The program in a folder of files that it reads, where it writes `out`."""
 
+    def __init__(self, tessera, folder):
+        super().__init__(tessera)
+        self.folder = folder
 
-def is_filter_possible():
-    if not OPENAT:
-        return False
-    done = subprocess.run([sys.executable, '-c', 'pass'], preexec_fn=without_nameless_files,
-                          check=False)
-    return done.returncode == 0
-
-
-def ptrace(request, pid, data=0):
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    if libc.ptrace(request, pid, None, data) == -1:
-        raise Skip('this system does not let a test trace its own child')
-
-
-class Traced:
-    """A command that stops whenever it enters or leaves a system call."""
-
-    def __init__(self, command, folder, is_filtered):
-        def prepare():
-            libc.ptrace(TRACEME, 0, None, None)
-            if is_filtered:
-                without_nameless_files()
-        environment = {**os.environ, 'ASAN_OPTIONS': 'detect_leaks=0'}
-        self.child = subprocess.Popen(command, cwd=folder, preexec_fn=prepare, env=environment,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.DEVNULL)
-        self.status = None
-        self.wait()
-        ptrace(SETOPTIONS, self.child.pid, TRACESYSGOOD | EXITKILL)
-
-    def wait(self):
-        _, status = os.waitpid(self.child.pid, 0)
-        if not os.WIFSTOPPED(status):
-            self.status = status
-            self.child.returncode = os.waitstatus_to_exitcode(status)
-        return os.WSTOPSIG(status) if os.WIFSTOPPED(status) else None
-
-    def step(self, count):
-        """On to the `count`-th stop from here; False if the command ends before it."""
-        passed = 0
-        while count:
-            ptrace(SYSCALL, self.child.pid, passed)
-            stop = self.wait()
-            if stop is None:
-                return False
-            is_call = stop == signal.SIGTRAP | 0x80
-            passed = 0 if is_call else stop
-            count -= is_call
-        return True
-
-    def end(self, number):
-        """Send a signal and let the command run to its end."""
-        os.kill(self.child.pid, number)
-        passed = 0
-        while self.status is None:
-            ptrace(CONT, self.child.pid, passed)
-            passed = self.wait()
-        return self.child.returncode
-
-
-# ---- the tests ----
-
-class Place:
-    """A folder, and a command that writes `out` from what is in it."""
-
-    def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(folder.parent / 'fixtures', folder, symlinks=True)
-
-    def run(self, *arguments, **how):
-        return subprocess.run([self.binary, *map(str, arguments)], cwd=self.folder, check=False,
-                              stdin=how.pop('stdin', subprocess.DEVNULL), capture_output=True, **how)
+    def run(self, *words, **how):
+        return super().run(*words, **{'cwd': self.folder, 'text': False, 'status': None, **how})
 
     def listing(self):
         return sorted(path.name for path in self.folder.iterdir())
+
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def place(tessera, made, work):
+    return Place(tessera, shutil.copytree(made, work / f'place-{next(NUMBERS)}', symlinks=True))
+
+
+@pytest.fixture(params=[None, without_nameless_files], ids=['here', 'without nameless files'])
+def prepare(request):
+    """What a command does before it starts."""
+    if request.param and not is_filter_possible():
+        pytest.skip('this system has no system call filters')
+    return request.param
 
 
 # What each writing command is asked for, its output last; {} is a file that it reads.
@@ -146,7 +67,11 @@ WRITING = {
 }
 
 
-def check_input(place, arguments):
+READING = {title: arguments for title, arguments in WRITING.items() if '{}' in arguments}
+
+
+@cases('arguments', READING.values(), READING)
+def test_input(place, arguments):
     """However the output names the input."""
     data = (place.folder / 'train.pickle').read_bytes()
     (place.folder / 'soft').symlink_to('train.pickle')
@@ -162,7 +87,7 @@ def check_input(place, arguments):
         expect('files', place.listing(), before)
 
 
-def check_other_inputs(place):
+def test_other_inputs(place):
     """Files that options name, the sidecar, standard input, two outputs."""
     (place.folder / 'rules.yaml').write_text('mine: forward\n', encoding='utf-8')
     before = {path.name: path.read_bytes() for path in place.folder.iterdir() if path.is_file()}
@@ -196,7 +121,7 @@ def check_other_inputs(place):
         expect('train.json', place.run('export', '-o', 'train.json', 'train.pickle').returncode, 0)
 
 
-def check_simulate(place):
+def test_simulate(place):
     (place.folder / 'gpt2.json').write_text('{"model_type": "gpt2"}', encoding='utf-8')
     done = place.run('simulate', 'gpt2.json', '-o', './gpt2.json')
     expect('exit status', done.returncode, 2)
@@ -206,7 +131,7 @@ def check_simulate(place):
         expect('exit status', (done.returncode, done.stderr[:30]), (0, b'tessera simulate: wrote gpt2, '))
 
 
-def check_links(place, prepare):
+def test_links(place, prepare):
     """A link stays what it is; the file that it names is written."""
     folder = place.folder
     (folder / 'below').mkdir()
@@ -232,7 +157,7 @@ def check_links(place, prepare):
            ['one', 'two', 'up'])
 
 
-def check_bad_links(place):
+def test_bad_links(place):
     """A loop, a folder that is missing, a folder: refused, and left alone."""
     for name, target in (('loop', 'loop'), ('away', 'missing/file')):
         (place.folder / name).symlink_to(target)
@@ -246,7 +171,7 @@ def check_bad_links(place):
         expect(f'{name}: exit status', done.returncode, 4)
 
 
-def check_modes(place, prepare):
+def test_modes(place, prepare):
     """A new file has the permissions of any new file, and keeps those it has."""
     def set_mask():
         os.umask(0o027)
@@ -260,11 +185,25 @@ def check_modes(place, prepare):
         (place.folder / 'out').chmod(0o604)
 
 
-def check_signals(place, arguments, is_filtered, is_new, step=1):
+def signalled():
+    """(title, (arguments, prepare, is_new, step)): each command that streams its output; of most every third system call."""
+    export = WRITING['export']
+    for title, arguments in WRITING.items():
+        if title not in ('an answer', 'a difference', 'export of a graph'):
+            yield title, (arguments, None, False, 1 if title == 'export' else 3)
+    yield 'export of a new file', (export, None, True, 1)
+    yield 'export, without nameless files', (export, without_nameless_files, False, 1)
+
+
+ENDED = dict(signalled())
+
+
+@pytest.mark.parametrize('arguments, prepare, is_new, step', ENDED.values(), ids=ENDED, indirect=['prepare'])
+def test_signals(place, arguments, prepare, is_new, step):
     """At each system call in turn, or every `step`-th, until one is beyond the last."""
     out = place.folder / 'out'
     before = place.listing()
-    command = [place.binary, *(word.format('train.pickle') for word in arguments), 'out']
+    command = [place.path, *(word.format('train.pickle') for word in arguments), 'out']
     done = place.run(*command[1:])
     expect('exit status', done.returncode, 0)
     new = out.read_bytes()
@@ -274,7 +213,7 @@ def check_signals(place, arguments, is_filtered, is_new, step=1):
         out.unlink(missing_ok=True)
         if not is_new:
             out.write_bytes(old)
-        traced = Traced(command, place.folder, is_filtered)
+        traced = Traced(command, place.folder, prepare)
         stop += step
         if not traced.step(stop):
             break
@@ -292,20 +231,20 @@ def check_signals(place, arguments, is_filtered, is_new, step=1):
            {False, True})
 
 
-def check_ignored(place, prepare):
+def test_ignored(place, prepare):
     """nohup: a signal that is ignored ends nothing."""
     def ignore():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         if prepare:
             prepare()
-    with subprocess.Popen([place.binary, 'export', '--format', 'json', '-o', 'out', 'train.pickle'],
+    with subprocess.Popen([place.path, 'export', '--format', 'json', '-o', 'out', 'train.pickle'],
                           cwd=place.folder, preexec_fn=ignore, stderr=subprocess.DEVNULL) as child:
         while child.poll() is None:
             child.send_signal(signal.SIGHUP)
     expect('exit status', child.returncode, 0)
 
 
-def check_words(place):
+def test_words(place):
     """A command that writes a file prints which, and its size, unless it is to be quiet."""
     for title, arguments in WRITING.items():
         arguments = [word.format('train.pickle') for word in arguments]
@@ -338,12 +277,12 @@ def write_large(folder):
     return path
 
 
-def check_size(place):
+def test_size(place):
     """Before an output that is much larger than the input, a warning with about its size."""
     path = write_large(place.folder)
     for words, advice in ((['--format', 'json'], b'tessera trim'),
                           (['--format', 'csv', '--full-stacks'], b'--full-stacks')):
-        with subprocess.Popen([place.binary, 'export', *words, path], stdout=subprocess.PIPE,
+        with subprocess.Popen([place.path, 'export', *words, path], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as child:
             size = sum(map(len, iter(lambda: child.stdout.read(1 << 20), b'')))
             warning = child.stderr.read()
@@ -354,7 +293,7 @@ def check_size(place):
         expect(f'{words}: {estimate} of {size}', 0.85 < estimate / size < 1.15, True)
         done = place.run('export', '-q', *words, '-o', '/dev/null', path)
         expect('quiet', b'will be about' in done.stderr, False)
-    mosaic = os.path.join(os.path.dirname(place.binary), 'mosaic_get_json_snapshot')
+    mosaic = place.path.parent / 'mosaic_get_json_snapshot'
     done = subprocess.run([mosaic, '--snapshot', path, '--output_file', '/dev/null'],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
     expect('the replacement of Mosaic', b'mosaic_get_json_snapshot: the output will be about' in done.stderr, True)
@@ -365,12 +304,12 @@ def check_size(place):
     expect('a small one: no warning', b'will be about' in done.stderr, False)
 
 
-def check_progress(place):
+def test_progress(place):
     """A terminal shows how far a long write is, and nothing of it in the end."""
     path = write_large(place.folder)
     os.mkfifo(place.folder / 'slow')
     primary, secondary = pty.openpty()
-    with subprocess.Popen([place.binary, 'export', '--format', 'json', '-o', 'slow', path],
+    with subprocess.Popen([place.path, 'export', '--format', 'json', '-o', 'slow', path],
                           cwd=place.folder, stderr=secondary) as child:
         os.close(secondary)
         shown = b''
@@ -392,56 +331,3 @@ def check_progress(place):
     expect('exit status', child.returncode, 0)
     expect('a bar', b'writing slow [' in shown, True)
     expect('it is removed', shown.endswith(b'\r\x1b[K'), True)
-
-
-def tests(binary, work):
-    places = iter(range(1000))
-
-    def at(check, *arguments):
-        return lambda: check(Place(binary, work / f'place-{next(places)}'), *arguments)
-
-    def filtered(check, *arguments):
-        def test():
-            if not is_filter_possible():
-                raise Skip('this system has no system call filters')
-            at(check, *arguments)()
-        return test
-
-    for title, arguments in WRITING.items():
-        if '{}' in arguments:
-            yield f'{title} does not replace its input', at(check_input, arguments)
-    yield 'nor what options name, a sidecar, standard input', at(check_other_inputs)
-    yield 'simulate does not replace its config', at(check_simulate)
-    yield 'links are followed', at(check_links, None)
-    yield 'links are followed, without nameless files', filtered(check_links, without_nameless_files)
-    yield 'links that lead nowhere', at(check_bad_links)
-    yield 'permissions', at(check_modes, None)
-    yield 'permissions, without nameless files', filtered(check_modes, without_nameless_files)
-    for title, arguments in WRITING.items():
-        if title in ('an answer', 'a difference', 'export of a graph'):
-            continue
-        yield f'{title}, ended anywhere', at(check_signals, arguments, False, False, 1 if title == 'export' else 3)
-    export = WRITING['export']
-    yield 'export of a new file, ended anywhere', at(check_signals, export, False, True)
-    yield ('export ended anywhere, without nameless files',
-           filtered(check_signals, export, True, False))
-    yield 'an ignored signal', at(check_ignored, None)
-    yield ('an ignored signal, without nameless files',
-           filtered(check_ignored, without_nameless_files))
-    yield 'what was written is said', at(check_words)
-    yield 'a large output is announced', at(check_size)
-    yield 'the progress of writing', at(check_progress)
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    options = parser.parse_args()
-    shutil.rmtree(options.work, ignore_errors=True)
-    fixtures.write_all(options.work / 'fixtures')
-    return run_tests(tests(os.path.abspath(options.tessera), options.work.resolve()))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,15 +1,6 @@
-#!/usr/bin/env python3
 """What lists call a stack: no two rows read alike, and none is called after the allocator, the interpreter or
-generated code. Of every real snapshot, in every list of stacks, in a narrow and a wide terminal.
-Prints TAP.
-
-usage: labels.py --tessera PATH
-
-The snapshots are in ../shared next to the checkout; where they are absent, the tests are skipped and say
-so."""
-import argparse
+generated code. Of every real snapshot, in every list of stacks, in a narrow and a wide terminal."""
 import fcntl
-import functools
 import itertools
 import json
 import os
@@ -17,13 +8,11 @@ import pty
 import re
 import struct
 import subprocess
-import sys
-import tempfile
 import termios
-from pathlib import Path
 
-from agree import numbers, read_page
-from support import SNAPSHOTS, Skip, run_tests, skip
+import pytest
+from readers import numbers, read_page
+from support import absent, cases, real
 
 # What no row may be called after.
 ALLOCATOR = r'CUDACachingAllocator|c10::|at::detail::|empty_(strided_)?(cuda|generic)|cudaMalloc'
@@ -34,8 +23,6 @@ BAD = re.compile('|'.join((ALLOCATOR, INTERPRETER, GENERATED)))
 LISTS = [['peak'], ['leaks'], ['why'], ['check', '--max', '1KiB', '--top', '0'],
          ['whatif', '--set', 'expandable_segments:True'], *(['profile', '--by', by] for by in ('line', 'op', 'module', 'stack'))]
 COLUMNS = (60, 80, 100, 120)
-
-
 # Their rows are of one category each.
 WITH_CATEGORY = ('why', 'check')
 TITLE = re.compile(r'allocated at(?:  |$)|(?:in use|requested), by line|(?:^| )function$|^  (?:line|operation|module)(?:  |$)')
@@ -52,9 +39,9 @@ def named(line, first, header):
 def folded_rows(lines, is_above, header):
     """The same of a table whose names have lines of their own."""
     pairs = list(zip(lines[::2], lines[1::2]))
-    for name, numbers in pairs if is_above else [pair[::-1] for pair in pairs]:
+    for name, figures in pairs if is_above else [pair[::-1] for pair in pairs]:
         at = header.find('category')
-        yield numbers[at:].split()[0] if at >= 0 else '', name.strip()
+        yield figures[at:].split()[0] if at >= 0 else '', name.strip()
 
 
 def rows_of(text):
@@ -73,8 +60,8 @@ def rows_of(text):
         while end < len(lines) and lines[end].startswith('  ') and not lines[end].startswith('  ... and '):
             end += 1
         if is_folded:
-            numbers = '' if is_above else lines[number - 2]
-            tables.append(list(folded_rows(lines[number:end], is_above, numbers)))
+            figures = '' if is_above else lines[number - 2]
+            tables.append(list(folded_rows(lines[number:end], is_above, figures)))
         else:
             first = header.index(title.group(0).strip())
             tables.append([named(line, first, header) for line in lines[number:end]])
@@ -114,27 +101,23 @@ def check_lines(names, whole, what):
 
 def run(tessera, command, paths, columns=None):
     """What the command prints to a terminal of that width; without one, to a pipe."""
-    words = [tessera, *command, '-q', '--color', 'never', *map(str, paths)]
-    env = {name: value for name, value in os.environ.items() if name != 'COLUMNS'}
+    words = [*command, '-q', '--color', 'never', *paths]
     if columns is None:
-        return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, env=env, check=False).stdout.decode()
+        return tessera.output(*words, status=None)
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack('HHHH', 50, columns, 0, 0))
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL,
-                               env=env)
-    os.close(child)
-    out = b''
-    while True:
-        try:
-            part = os.read(parent, 1 << 16)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not part:
-            break
-        out += part
-    os.close(parent)
-    process.wait()
+    with subprocess.Popen([tessera, *map(str, words)], stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL):
+        os.close(child)
+        out = b''
+        while True:
+            try:
+                part = os.read(parent, 1 << 16)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not part:
+                break
+            out += part
+        os.close(parent)
     return out.decode().replace('\r\n', '\n')
 
 
@@ -152,21 +135,29 @@ def check_list(tessera, command, paths):
     return sum(map(len, whole))
 
 
-def check_file(tessera, path):
+PATHS = real('*.pickle', '*.html')
+each_file = cases('path', PATHS)
+
+
+@each_file
+def test_file(tessera, path):
     found = sum(check_list(tessera, command, [path]) for command in LISTS)
     assert found or path.name == 'tiny-no-trace.pickle', 'no row was found at all'
 
 
-def check_pair(tessera, old, new):
+TRAINED = [path for path in PATHS if getattr(path, 'name', '').startswith('train')]
+
+
+@cases('old, new', list(itertools.pairwise(TRAINED)) or [absent(None, None)])
+def test_pair(tessera, old, new):
     for by in ('stack', 'line', 'op'):
         check_list(tessera, ['diff', '--by', by], [old, new])
 
 
-def check_page(tessera, path):
+@each_file
+def test_page(tessera, path):
     """The page's name of each stack that it has."""
-    html = subprocess.run([tessera, 'view', '-q', str(path)], stdin=subprocess.DEVNULL, check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
-    _, columns, tracks = read_page(html)
+    _, columns, tracks = read_page(tessera.output('view', '-q', path))
     labels, strings = numbers(columns['labels']), json.loads(columns['strings'])
     nodes = sorted({node - 1 for track in tracks for node in track.nodes if node})
     unnamed = [node for node in nodes if not labels[node]]
@@ -174,18 +165,16 @@ def check_page(tessera, path):
     check([('', strings[labels[node] - 1]) for node in nodes], f'page of {path.name}', False)
 
 
-def check_window(tessera, path):
+@each_file
+def test_window(tessera, work, path):
     """Rows of a part of a trace: stacks that are left may have lost what told them apart."""
-    events = [trace['events'] for trace in
-              json.loads(run(tessera, ['info', '--json'], [path]))['devices']]
+    events = [trace['events'] for trace in tessera.json('info', path, status=None)['devices']]
     if not events or max(events) < 100:
-        raise Skip('too few events')
-    with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder) / f'part-of-{path.stem}.pickle'
-        middle = max(events) // 2
-        run(tessera, ['trim', '--events', f'{middle - 40}..{middle + 40}', '-o', str(part)], [path])
-        for command in LISTS[:1] + LISTS[-4:]:
-            check_list(tessera, command, [part])
+        pytest.skip('too few events')
+    middle, part = max(events) // 2, work / f'part-of-{path.stem}.pickle'
+    tessera.run('trim', '--events', f'{middle - 40}..{middle + 40}', '-o', part, path)
+    for command in LISTS[:1] + LISTS[-4:]:
+        check_list(tessera, command, [part])
 
 
 # What is simulated: models and plans whose blocks allocate at the same lines.
@@ -193,36 +182,8 @@ SIMULATED = (['gpt2', '--batch', '2', '--seq', '64', '--steps', '2'],
              ['llama-3.2-1b', '--seq', '64', '--checkpoint', 'full', '--accumulate', '2', '--steps', '1'])
 
 
-def check_simulated(tessera, options):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f'simulated-{options[0]}.pickle'
-        run(tessera, ['simulate', *options, '-o', str(path)], [])
-        assert path.exists(), f'nothing was simulated with {options}'
-        found = sum(check_list(tessera, command, [path]) for command in LISTS)
-        assert found, 'no row was found at all'
-
-
-def tests(tessera):
-    for options in SIMULATED:
-        yield f'names in simulated {" ".join(options)}', functools.partial(check_simulated, tessera, options)
-    if not SNAPSHOTS.is_dir():
-        yield 'names in real snapshots', skip(f'{SNAPSHOTS} is absent')
-        return
-    paths = sorted(path for path in SNAPSHOTS.iterdir() if path.suffix in ('.pickle', '.html'))
-    for path in paths:
-        yield f'names in {path.name}', functools.partial(check_file, tessera, path)
-        yield f'names in a part of {path.name}', functools.partial(check_window, tessera, path)
-        yield f'names in the page of {path.name}', functools.partial(check_page, tessera, path)
-    for old, new in itertools.pairwise([path for path in paths if path.name.startswith('train')]):
-        yield (f'names in what changed from {old.name} to {new.name}',
-               functools.partial(check_pair, tessera, old, new))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True)
-    return run_tests(tests(parser.parse_args().tessera))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+@cases('options', SIMULATED)
+def test_simulated(tessera, work, options):
+    path = tessera.simulate(*options, out=work / f'simulated-{options[0]}.pickle')
+    found = sum(check_list(tessera, command, [path]) for command in LISTS)
+    assert found, 'no row was found at all'

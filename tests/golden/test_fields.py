@@ -1,20 +1,14 @@
-#!/usr/bin/env python3
-"""fields.py --tessera PATH --gendocs PATH --work FOLDER: what questions declare is what their JSON has, and what is
-generated from it is up to date, as TAP.
+"""The fields that questions declare are those that their JSON has, and the pages that are generated from them are up to date.
 
 Every command below is asked of small snapshots. A value that is not declared, or is declared as something else, is a
-defect; so is a field that is declared and that no answer has.
-"""
-import argparse
+defect; so is a field that is declared and that no answer has."""
 import collections
 import functools
 import json
-import pathlib
-import shutil
 import subprocess
-import sys
 
-from support import ROOT, fixtures, run_tests
+import pytest
+from support import ROOT, Tessera, cases
 
 FILES = ('train', 'late', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'oom-kept', 'oom-pieces', 'oom-rounded',
          'oom-elsewhere', 'driving', 'apart', 'stages', 'named', 'noted', 'growing-notes', 'told', 'sources', 'truncated',
@@ -58,22 +52,6 @@ SIMULATED = {
 TYPES = {'flag': bool, 'text': str, 'map': dict, 'record': dict, 'pair': list, 'json': dict}
 
 
-def ask(given, *words):
-    quiet = [] if words[0] == 'plan' else ['-q']
-    done = subprocess.run([given.tessera, *words, '--json', *quiet], cwd=given.work, capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.stdout else None
-
-
-def declared(given):
-    """By question, the fields that it declares, and what each is."""
-    fields = collections.defaultdict(dict)
-    for line in subprocess.run([given.gendocs, 'fields'], capture_output=True, text=True, check=True).stdout.splitlines():
-        question, _, rest = line.partition(': ')
-        path, kind, *flags = rest.split()
-        fields[question][path] = kind, set(flags)
-    return fields
-
-
 def is_of(kind, value):
     if kind == 'device':
         return value == 'host' or type(value) is int
@@ -112,74 +90,73 @@ def walk(fields, where, value, seen):
             yield f'{path} is left out'
 
 
-def check_question(given, fields, seen, question):
-    wrong = set()
-    for command in COMMANDS[question]:
-        for name in FILES if 'FILE' in command else ['']:
-            answer = ask(given, question, *command.replace('FILE', f'{name}.pickle').replace('GRAPH', str(GRAPH)).split())
-            if answer is None and not name:
-                wrong.add(f'{command}: no answer')
-            elif answer is not None:
-                wrong.update(walk(fields[question], '', answer, seen[question]))
-    if wrong:
-        raise AssertionError('\n'.join(sorted(wrong)))
+class Declared(Tessera):
+    """The program in a folder of snapshots, and what its questions declare."""
+
+    def __init__(self, tessera, gendocs, folder):
+        super().__init__(tessera)
+        self.gendocs, self.folder = gendocs, folder
+        for words in (['check', 'train.pickle', '--max', '1GiB', '--lock', 'train.lock', '--update', '-q'],
+                      ['plan', 'gpt2', '--batch', '1', '--seq', '64', '--budget', '2.5GiB', '--write-plan', 'plan.json'],
+                      *(['simulate', 'gpt2', *words, '-q', '-o', f'{name}.pickle'] for name, words in SIMULATED.items())):
+            self.run(*words, cwd=folder, status=None)
+        fields = collections.defaultdict(dict)  # by question: what each is, by path
+        for line in self.generate('fields').splitlines():
+            question, _, rest = line.partition(': ')
+            path, kind, *flags = rest.split()
+            fields[question][path] = kind, set(flags)
+        self.fields = dict(fields)
+
+    def generate(self, what, page=''):
+        return subprocess.run([self.gendocs, what], input=page, capture_output=True, text=True, check=True).stdout
+
+    @functools.cache
+    def asked(self, question):
+        """The fields that are in answers of a question, and the defects of these answers."""
+        seen, wrong = set(), set()
+        for command in COMMANDS[question]:
+            for name in FILES if 'FILE' in command else ['']:
+                words = command.replace('FILE', f'{name}.pickle').replace('GRAPH', str(GRAPH)).split()
+                quiet = [] if question == 'plan' else ['-q']
+                answer = self.output(question, *words, '--json', *quiet, cwd=self.folder, status=None)
+                if answer:
+                    wrong.update(walk(self.fields[question], '', json.loads(answer), seen))
+                elif not name:
+                    wrong.add(f'{command}: no answer')
+        return seen, wrong
 
 
-def check_coverage(fields, seen):
-    """What several answers have need not be in the answers of each: it counts as `record.field`."""
-    shared = {'.'.join(path.split('.')[-2:]) for paths in seen.values() for path in paths if '.' in path}
-    unseen = [f'{question}: {path} is in no answer' for question, declared_here in fields.items()
-              for path in (path.removeprefix('answer.') for path in declared_here)  # an answer within one, of plan
-              if path not in seen[question] and '.'.join(path.split('.')[-2:]) not in shared and path.partition('.')[0] not in ELSEWHERE]
-    if unseen:
-        raise AssertionError('\n'.join(unseen))
+@pytest.fixture(scope='module')
+def declared(tessera, made, pytestconfig):
+    return Declared(tessera, pytestconfig.getoption('gendocs'), made)
 
 
-def check_generated(given, what, path):
-    page = path.read_text(encoding='utf-8')
-    made = subprocess.run([given.gendocs, what], input=page, capture_output=True, text=True, check=True).stdout
-    if made != page:
-        raise AssertionError(f'{path.relative_to(ROOT)} is not what the questions declare: ./run generate')
+@cases('question', COMMANDS, str)
+def test_question(declared, question):
+    wrong = declared.asked(question)[1]
+    assert not wrong, '\n'.join(sorted(wrong))
 
 
-def check_page(given, fields):
-    """Every question has its tables in the page."""
+def test_every_question(declared):
+    """Every question has a row of COMMANDS, and its tables in the page."""
+    assert set(declared.fields) == set(COMMANDS)
     page = (ROOT / 'docs' / 'json.md').read_text(encoding='utf-8')
-    missing = [name for name in fields if f'<!-- fields of {name} -->' not in page]
-    if missing:
-        raise AssertionError(f'no table of fields: {missing}')
-    check_generated(given, 'page', ROOT / 'docs' / 'json.md')
+    assert not [name for name in COMMANDS if f'<!-- fields of {name} -->' not in page]
 
 
-def make_files(given):
-    fixtures.write_all(given.work)
-    for words in (['check', 'train.pickle', '--max', '1GiB', '--lock', 'train.lock', '--update', '-q'],
-                  ['plan', 'gpt2', '--batch', '1', '--seq', '64', '--budget', '2.5GiB', '--write-plan', 'plan.json'],
-                  *(['simulate', 'gpt2', *words, '-q', '-o', f'{name}.pickle'] for name, words in SIMULATED.items())):
-        subprocess.run([given.tessera, *words], cwd=given.work, capture_output=True, check=False)
+def test_every_field(declared):
+    """What several answers have need not be in the answers of each: it counts as `record.field`."""
+    seen = {question: declared.asked(question)[0] for question in COMMANDS}
+    shared = {'.'.join(path.split('.')[-2:]) for paths in seen.values() for path in paths if '.' in path}
+    unseen = [f'{question}: {path} is in no answer' for question, paths in seen.items()
+              for path in (path.removeprefix('answer.') for path in declared.fields[question])  # an answer within one, of plan
+              if path not in paths and '.'.join(path.split('.')[-2:]) not in shared and path.partition('.')[0] not in ELSEWHERE]
+    assert not unseen, '\n'.join(unseen)
 
 
-def tests(given):
-    make_files(given)
-    fields, seen = declared(given), collections.defaultdict(set)
-    for question in fields:
-        yield f'fields of {question}', functools.partial(check_question, given, fields, seen, question)
-    yield 'every field is in an answer', functools.partial(check_coverage, fields, seen)
-    yield 'docs/json.md', functools.partial(check_page, given, fields)
-    yield 'docs/plan.md', functools.partial(check_generated, given, 'page', ROOT / 'docs' / 'plan.md')
-    for what, name in ('python', '_answers.py'), ('calls', '_calls.py'):
-        yield f'python/tessera/{name}', functools.partial(check_generated, given, what, ROOT / 'python' / 'tessera' / name)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ('--tessera', '--gendocs', '--work'):
-        parser.add_argument(name, required=True, type=lambda text: pathlib.Path(text).resolve())
-    given = parser.parse_args()
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
-    return run_tests(tests(given))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+@cases('what, path', [('page', 'docs/json.md'), ('page', 'docs/plan.md'), ('python', 'python/tessera/_answers.py'),
+                      ('calls', 'python/tessera/_calls.py')])
+def test_generated(declared, what, path):
+    page = (ROOT / path).read_text(encoding='utf-8')
+    if declared.generate(what, page) != page:
+        raise AssertionError(f'{path} is not what the questions declare: ./run generate')

@@ -1,19 +1,16 @@
-#!/usr/bin/env python3
-"""agree.py --tessera PATH --work FOLDER [--core PATH]: every interface has the same numbers. Prints TAP.
+"""Every interface has the same numbers.
 
 For each snapshot, `peak` and `at` are asked once. All other outputs with totals, categories, steps or
 differences must have the same bytes: the other commands, the page (its columns are decoded here), the
 server, the tools of `mcp`, Python (with --core, the extension module) and the formats for other programs.
 
 The snapshots: those that tests/cli and tests/viewer make by hand, simulated runs (several devices,
-out-of-memory errors, private pools, tails are among them), and the real ones in ../shared next to the
-checkout, which are skipped where absent."""
-import argparse
-import base64
+out-of-memory errors, private pools, tails are among them), and real ones."""
 import csv
 import functools
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -24,36 +21,23 @@ import subprocess
 import sys
 import urllib.request
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import HERE, ROOT, SNAPSHOTS, expect, fixtures, run_tests, skip
+import pytest
+from readers import TOTALS, Track, fields, numbers, read_page, read_pairs, split, sums, totals
+from support import HERE, ROOT, Tessera, cases, expect, fixtures, real
 
 sys.path.insert(0, str(HERE.parent / 'viewer'))
-from formats import fields, packed  # noqa: E402
 from run import graphs  # noqa: E402
 
 MADE = ('train', 'two-devices', 'leaky', 'stages', 'empty-trace', 'large-segments', 'oom', 'oom-pieces',
-        'oom-elsewhere', 'oom-pending', 'oom-rounded')
+        'oom-elsewhere', 'oom-pending', 'oom-rounded', 'graphs')
 SIMULATED = {'sim-plain': ('--batch', '2'), 'sim-checkpoint': ('--batch', '2', '--checkpoint', 'full'),
              'sim-autocast': ('--batch', '1', '--dtype', 'autocast-bf16'),
              'sim-oom': ('--batch', '2', '--attention', 'eager', '--capacity', '3GiB')}
-TOTALS = ('requested_bytes', 'allocated_bytes', 'active_bytes', 'reserved_bytes')
 WHOLE = ('category', 'op', 'module', 'line', 'stack', 'pool')
 RECORDED = ('annotation', 'compile-context', 'mosaic-category')
 HANG_S = 1800
-
-
-def totals(answer):
-    return {name: answer[name] for name in TOTALS}
-
-
-def sums(items, name, value='bytes'):
-    """Bytes by name, without names that hold nothing."""
-    out = {}
-    for item in items:
-        out[item[name]] = out.get(item[name], 0) + item[value]
-    return {key: size for key, size in out.items() if size}
 
 
 def categories_of(stacks):
@@ -61,12 +45,15 @@ def categories_of(stacks):
                  for name, size in stack['categories'].items()), 'name')
 
 
-class Tessera:
-    def __init__(self, binary, work, core):
-        self.binary, self.work, self.core = binary, work, core
+class Asked(Tessera):
+    """The program, which is asked everything once."""
 
-    def run(self, *words):
-        done = subprocess.run([self.binary, *map(str, words)], capture_output=True, check=False)
+    def __init__(self, tessera, work):
+        super().__init__(tessera)
+        self.work = work
+
+    def bytes(self, *words):
+        done = self.run(*words, text=False, status=None)
         ends = words[0] == 'check' and b'ran out of memory' in done.stderr  # its numbers count all the same
         expect(f'exit status of {words}: {done.stderr.decode():.300}', done.returncode, 3 if ends else 0)
         return done.stdout
@@ -74,7 +61,7 @@ class Tessera:
     @functools.lru_cache(maxsize=None)
     def ask(self, command, *words):
         """By device."""
-        answer = json.loads(self.run(command, '--json', '--top', 0, *words))
+        answer = json.loads(self.bytes(command, '--json', '--top', 0, *words))
         return {device['device']: device for device in answer['devices']}
 
     def peak(self, path):
@@ -82,6 +69,30 @@ class Tessera:
 
     def at(self, path, device, event):
         return self.ask('at', '--device', device, '--event', event, path)[device]
+
+
+@pytest.fixture(scope='module')
+def tessera(tessera, work):
+    return Asked(tessera, work)
+
+
+@pytest.fixture(scope='module')
+def simulated(tessera):
+    """The answers of `simulate` about the runs whose snapshots it writes here."""
+    return {name: tessera.device('simulate', 'gpt2', '--seq', '128', *words, '-q', '-o', tessera.work / f'{name}.pickle')
+            for name, words in SIMULATED.items()}
+
+
+@pytest.fixture(scope='module')
+def path_of(tessera, simulated):
+    """The path of a snapshot that is named, because it is made here, or that is a path already."""
+    fixtures.write_all(tessera.work)
+    fixtures.write(tessera.work / 'graphs.pickle', graphs())
+    return lambda name: tessera.work / f'{name}.pickle' if isinstance(name, str) else name
+
+
+HERE_MADE = [*MADE, *SIMULATED]
+REAL = real('*.pickle', '*.html')
 
 
 # ---- the commands ----
@@ -284,94 +295,6 @@ def check_itself(tessera, path):
 
 # ---- the page, and its server ----
 
-def numbers(data):
-    """Each of a column's numbers."""
-    out, value, shift = [], 0, 0
-    for byte in data:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            out.append(value)
-            value = shift = 0
-    return out
-
-
-def signed(data):
-    return [-(value + 1) // 2 if value & 1 else value // 2 for value in numbers(data)]
-
-
-def differences(data):
-    out, value = [], 0
-    for step in signed(data):
-        value += step
-        out.append(value)
-    return out
-
-
-def spans_of(data):
-    """(bytes, born, died) of each range of reserved memory."""
-    at = 0
-    while at < len(data):
-        at, values = at + 8, []
-        while len(values) < 7:
-            value = shift = 0
-            while True:
-                byte = data[at]
-                value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
-                if byte < 128:
-                    break
-            values.append(value)
-        yield values[:3]
-
-
-class Track:
-    """What a page has of one device: see viewer/src/device.ts."""
-
-    def __init__(self, head, columns, device, prefix):
-        self.device, self.columns, self.prefix = device, columns, prefix
-        end = device['events'] + 1
-        self.born = differences(self.column('born'))
-        self.died = [born + life if life else end for born, life in
-                     zip(self.born, numbers(self.column('life')))]
-        self.released = [died - wait for died, wait in zip(self.died, numbers(self.column('wait')))]
-        kinds = numbers(self.column('kinds'))
-        self.kinds = numbers(self.column('kind'))
-        self.nodes = kinds[::3]  # of the kinds, plus 1
-        self.sizes = [kinds[1 + 3 * kind:3 + 3 * kind] for kind in self.kinds]
-
-    def column(self, name):
-        return self.columns[f'{self.prefix}{name}']
-
-    def live(self, moment):
-        return [i for i in range(len(self.born)) if self.born[i] <= moment < self.died[i]]
-
-    def totals(self, moment):
-        live = self.live(moment)
-        return {'requested_bytes': sum(self.sizes[i][0] for i in live),
-                'allocated_bytes': sum(self.sizes[i][1] for i in live if self.released[i] > moment),
-                'active_bytes': sum(self.sizes[i][1] for i in live),
-                'reserved_bytes': sum(size for size, born, died in spans_of(self.column('spans'))
-                                      if born <= moment < died)}
-
-    def groups(self, number, moment):
-        group, names = self.column(f'group{number}'), self.device['groupings'][number]['names']
-        return sums(({'name': names[group[i]], 'bytes': self.sizes[i][0]} for i in self.live(moment)), 'name')
-
-
-    def stacks(self, moment, moved):
-        """Requested bytes by stack; by class, of those that moved."""
-        return sums(({'name': f'class {moved[node]}' if node in moved else node, 'bytes': self.sizes[i][0]}
-                     for i in self.live(moment) for node in [self.nodes[self.kinds[i]] - 1]), 'name')
-
-
-def read_pairs(columns):
-    """Of two inputs, the classes of nodes that moved: see src/reader/page/pairs.c."""
-    values = iter(numbers(columns.get('pairs', b'')))
-    for first in values:
-        second = next(values)
-        yield (first, second), [{next(values): next(values) for _ in range(next(values))} for _ in range(2)]
-
-
 def compare_difference(tessera, old, new):
     """The page of two files pairs their stacks as `diff` does."""
     _, columns, tracks = read_page(page(tessera, old, new))
@@ -386,22 +309,6 @@ def compare_difference(tessera, old, new):
         rows = sorted((sides[0].get(row, 0), sides[1].get(row, 0)) for row in {**sides[0], **sides[1]})
         expect('rows of the page', [row for row in rows if row[0] != row[1]],
                sorted((change['old_bytes'], change['new_bytes']) for change in device['changes']))
-
-
-def split(directory, data):
-    columns, at = {}, 0
-    for name, size in directory:
-        columns[name] = data[at:at + size]
-        at += size
-    expect('columns are all there is', at, len(data))
-    return columns
-
-
-def read_page(html):
-    parts = {name: re.search(rf'id="tessera-{name}">(.*?)</script>', html, re.S)[1] for name in ('head', 'data')}
-    head = json.loads(parts['head'])
-    columns = split(head['columns'], zlib.decompress(base64.b64decode(parts['data'])))
-    return head, columns, [Track(head, columns, device, f'd{i}.') for i, device in enumerate(head['devices'])]
 
 
 def compare_page(tessera, path, html):
@@ -425,21 +332,24 @@ def compare_page(tessera, path, html):
 
 
 def page(tessera, *words):
-    return tessera.run('view', '-q', *words).decode()
+    return tessera.bytes('view', '-q', *words).decode()
 
 
 def check_page(tessera, path):
     compare_page(tessera, path, page(tessera, path))
 
 
-def check_profile_page(tessera, path):
+def test_profile_page(tessera, path_of):
+    path = path_of('train')
     target = tessera.work / 'profile.html'
-    tessera.run('profile', '--by', 'line', '--html', target, path)
+    tessera.bytes('profile', '--by', 'line', '--html', target, path)
     compare_page(tessera, path, target.read_text())
 
 
-def check_serve(tessera, path):
-    server = subprocess.Popen([tessera.binary, 'serve', '-q', path], stdout=subprocess.PIPE, text=True)
+@cases('name', ['train', 'graphs', REAL[0]])
+def test_serve(tessera, path_of, name):
+    path = path_of(name)
+    server = subprocess.Popen([tessera.path, 'serve', '-q', path], stdout=subprocess.PIPE, text=True)
     try:
         address = server.stdout.readline().strip()
         with urllib.request.urlopen(address, timeout=HANG_S) as answer:
@@ -468,12 +378,12 @@ def check_serve(tessera, path):
 def check_exports(tessera, path):
     devices = tessera.peak(path)
     requested = sum(device['peak']['requested_bytes'] for device in devices.values())
-    export = lambda form: tessera.run('export', '-q', '--format', form, path)  # noqa: E731
+    export = lambda form: tessera.bytes('export', '-q', '--format', form, path)  # noqa: E731
     expect('folded', sum(int(line.rpartition(' ')[2]) for line in export('folded').decode().splitlines()),
            requested)
     expect('speedscope', sum(profile['endValue'] for profile in json.loads(export('speedscope'))['profiles']),
            requested)
-    samples = [packed(dict(fields(value))[2]) for number, value in fields(gzip.decompress(export('pprof')))
+    samples = [numbers(dict(fields(value))[2]) for number, value in fields(gzip.decompress(export('pprof')))
                if number == 2]
     expect('pprof', sum(size for _, size in samples), requested)
     rows = list(csv.DictReader(io.StringIO(export('csv').decode(), newline='')))
@@ -516,7 +426,7 @@ def ask_mcp(tessera, calls):
              'params': {'protocolVersion': '2025-06-18', 'capabilities': {},
                         'clientInfo': {'name': 'test', 'version': '0'}}}
     text = ''.join(json.dumps(message) + '\n' for message in [hello, *calls])
-    done = subprocess.run([tessera.binary, 'mcp'], input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run([tessera.path, 'mcp'], input=text, capture_output=True, text=True, check=True)
     answers = {answer['id']: answer for answer in map(json.loads, done.stdout.splitlines())}
     return [answers[i]['result']['structuredContent'] for i in range(len(calls))]
 
@@ -552,12 +462,16 @@ json.dump(out, sys.stdout)
 '''
 
 
-def check_python(tessera, paths):
+def test_python(tessera, path_of, pytestconfig):
     """All files in one process."""
+    core = pytestconfig.getoption('core')
+    if not core:
+        pytest.skip('the extension is not built')
+    paths = [path_of(name) for name in HERE_MADE + REAL if isinstance(name, (str, Path))]
     package = tessera.work / 'python' / 'tessera'
     shutil.rmtree(package.parent, ignore_errors=True)
     shutil.copytree(ROOT / 'python' / 'tessera', package, ignore=shutil.ignore_patterns('*.so', '__pycache__'))
-    shutil.copy(tessera.core, package / '_core.so')
+    shutil.copy(core, package / '_core.so')
     done = subprocess.run([sys.executable, '-c', PROGRAM, json.dumps(MCP), *map(str, paths)],
                           capture_output=True, text=True, check=False,
                           env={**os.environ, 'PYTHONPATH': str(package.parent), 'PYTHONDONTWRITEBYTECODE': '1'})
@@ -573,14 +487,10 @@ def check_python(tessera, paths):
 
 # ---- simulated runs ----
 
-def simulate(tessera, name, target):
-    """The run's snapshot, and the answer of `simulate`."""
-    return json.loads(tessera.run('simulate', 'gpt2', '--seq', '128', *SIMULATED[name], '--json', '-q', '-o',
-                                  target))['devices'][0]
-
-
-def check_simulate(tessera, path, said):
+@cases('name', SIMULATED, str)
+def test_simulate(tessera, simulated, name):
     """The snapshot of a run shows the predicted memory."""
+    path, said = tessera.work / f'{name}.pickle', simulated[name]
     device = tessera.peak(path)[0]
     expect('reserved', said['peak_reserved_bytes'], device['maxima']['reserved_bytes'])
     expect('the peak', totals(said['peak']), totals(device['peak']))
@@ -606,12 +516,12 @@ def check_simulate(tessera, path, said):
 PLANNED = ('gpt2', '--batch', '4', '--gpu', 't4')
 
 
-def check_plan(tessera):
+def test_plan(tessera):
     """A plan's figures are those of the run that it describes, whoever asks."""
     options = {'model': PLANNED[0], 'batch': 4, 'gpu': 't4', 'budget': '3GiB'}
-    answer = json.loads(tessera.run('plan', *PLANNED, '--budget', '3GiB', '--json', '--write-plan', tessera.work / 'found.json'))
+    answer = json.loads(tessera.bytes('plan', *PLANNED, '--budget', '3GiB', '--json', '--write-plan', tessera.work / 'found.json'))
     expect('the plan', json.loads((tessera.work / 'found.json').read_text()), answer['plan'])
-    said = json.loads(tessera.run('simulate', *PLANNED, '--plan', tessera.work / 'found.json', '--json', '-q'))['devices'][0]
+    said = json.loads(tessera.bytes('simulate', *PLANNED, '--plan', tessera.work / 'found.json', '--json', '-q'))['devices'][0]
     predicted = answer['predicted']
     expect('the peak', said['peak']['allocated_bytes'], predicted['peak_allocated_bytes'])
     expect('reserved', said['peak_reserved_bytes'], predicted['peak_reserved_bytes'])
@@ -619,7 +529,7 @@ def check_plan(tessera):
     by_mcp, = ask_mcp(tessera, [('tessera_plan', options)])
     expect('MCP', [by_mcp[key] for key in ('verdict', 'plan_hash', 'predicted', 'lower_bound')],
            [answer[key] for key in ('verdict', 'plan_hash', 'predicted', 'lower_bound')])
-    text = tessera.run('plan', *PLANNED, '--budget', '3GiB').decode()
+    text = tessera.bytes('plan', *PLANNED, '--budget', '3GiB').decode()
     expect('the sentence', by_mcp['in_words'], text.splitlines()[:1])
 
 
@@ -629,64 +539,18 @@ CHECKS = (check_info, check_at, check_profile, check_history, check_why, check_c
           check_stages, check_source, check_whatif, check_itself, check_page, check_exports, check_mcp)
 
 
-def check_all(tessera, path):
+@cases('name', HERE_MADE + REAL)
+def test_numbers(tessera, path_of, name):
     wrong = []
     for check in CHECKS:
         try:
-            check(tessera, path)
+            check(tessera, path_of(name))
         except AssertionError as error:
             wrong.append(f'{check.__name__[6:]}: {error}')
     if wrong:
         raise AssertionError('\n'.join(wrong))
 
 
-def make(tessera):
-    """The paths of what is made here, and what `simulate` said of some."""
-    fixtures.write_all(tessera.work)
-    fixtures.write(tessera.work / 'graphs.pickle', graphs())
-    paths = [tessera.work / f'{name}.pickle' for name in (*MADE, 'graphs')]
-    said = {}
-    for name in SIMULATED:
-        path = tessera.work / f'{name}.pickle'
-        said[path] = simulate(tessera, name, path)
-    return paths + list(said), said
-
-
-def tests(tessera):
-    made, said = make(tessera)
-    real = sorted([*SNAPSHOTS.glob('*.pickle'), *SNAPSHOTS.glob('*.html')])
-    with ThreadPoolExecutor(2) as pool:
-        jobs = [(f'the same numbers: {path.name}', pool.submit(check_all, tessera, path))
-                for path in made + real]
-        jobs += [(f'the same difference: {old.name} and {new.name}', pool.submit(compare, tessera, old, new))
-                 for files in (made, real) for old, new in zip(files, files[1:])]
-        jobs += [('plan: a budget', pool.submit(check_plan, tessera))]
-        jobs += [(f'simulate: {path.name}', pool.submit(check_simulate, tessera, path, answer))
-                 for path, answer in said.items()]
-        served = [made[0], tessera.work / 'graphs.pickle', *real[:1]]
-        jobs += [(f'serve: {path.name}', pool.submit(check_serve, tessera, path)) for path in served]
-        jobs += [(f'profile --html: {path.name}', pool.submit(check_profile_page, tessera, path))
-                 for path in served[:1]]
-        for title, job in jobs:
-            yield title, job.result
-        if tessera.core:
-            yield 'Python', lambda: check_python(tessera, made + real)
-        else:
-            yield 'Python', skip('the extension is not built')
-    if not real:
-        yield 'real snapshots', skip('../shared is absent')
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True, type=Path)
-    parser.add_argument('--work', required=True, type=Path)
-    parser.add_argument('--core', type=Path)
-    options = parser.parse_args()
-    shutil.rmtree(options.work, ignore_errors=True)
-    options.work.mkdir(parents=True)
-    return run_tests(tests(Tessera(options.tessera.resolve(), options.work.resolve(), options.core)))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+@cases('old, new', [pair for files in (HERE_MADE, REAL) for pair in itertools.pairwise(files)])
+def test_difference(tessera, path_of, old, new):
+    compare(tessera, path_of(old), path_of(new))

@@ -1,45 +1,45 @@
-#!/usr/bin/env python3
-"""What `tessera export` writes for other programs says what the answers say. Prints TAP.
+"""What `tessera export` writes for other programs says what the answers say.
 
-usage: formats.py --tessera PATH --work FOLDER [--sanitized]
-
-Of the snapshots that tests/cli/fixtures.py makes, and of real ones in ../shared next to the
-checkout (skipped where absent), each form is written and read again, and its sums compared with
+Of the snapshots that tests/cli/fixtures.py makes, and of real ones, each form is written and read again, and its sums compared with
 those of `tessera peak` and `tessera at`. Where Go is installed, its pprof reads the profile too;
 where PyPI and npm can be reached, the file for speedscope is held against speedscope's published
-schema. Other programs read the same whatever the build, so with --sanitized they are left out."""
-import argparse
+schema. Other programs read the same whatever the build, so they are left out with --sanitized."""
 import collections
 import csv
 import gzip
 import io
 import json
-import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
-from support import SNAPSHOTS, Skip, expect, fixtures, run_tests, skip
+import pytest
+from readers import fields, numbers
+from support import SNAPSHOTS, absent, cases, expect, fixtures
 
+MADE = ('oom', 'train', 'two-devices')
 REAL = ('train-ctx1024-torch2.11', 'forward-ctx150-torch2.6', 'torch2.0-history-layout-b',
         'two-devices-no-trace', 'train-windows-python-stacks-torch2.11')
+FILES = [*MADE, *(SNAPSHOTS / f'{name}.pickle' for name in REAL)] if SNAPSHOTS.is_dir() else [*MADE, absent(None)]
+each_file = cases('name', FILES)
+first_files = cases('name', [FILES[0], FILES[len(MADE)]])
 
 
-class Tessera:
-    def __init__(self, binary):
-        self.binary = binary
+@pytest.fixture
+def path(made, name):
+    return made / f'{name}.pickle' if isinstance(name, str) else name
 
-    def export(self, form, path, *options):
-        done = subprocess.run([self.binary, 'export', '--format', form, *map(str, options), path],
-                              capture_output=True, check=False)
-        expect(f'exit status of {form}: {done.stderr}', done.returncode, 0)
-        return done.stdout
 
-    def devices(self, command, path, *options):
-        done = subprocess.run([self.binary, command, '--json', '--top', '0', *map(str, options),
-                               path], capture_output=True, check=True)
-        return json.loads(done.stdout)['devices']
+@pytest.fixture(scope='session')
+def export(tessera):
+    return lambda form, path, *options: tessera.output('export', '--format', form, *options, path, text=False)
+
+
+@pytest.fixture(scope='session')
+def ask(tessera):
+    """The answer about each device."""
+    return lambda command, path, *options: tessera.json(command, '--top', 0, *options, path)['devices']
 
 
 def live_bytes(devices):
@@ -58,19 +58,22 @@ def folded_sum(text):
     return total
 
 
-def test_folded(tessera, path):
-    expect('the peak', folded_sum(tessera.export('folded', path)),
-           live_bytes(tessera.devices('peak', path)))
+@each_file
+def test_folded(export, ask, path):
+    expect('the peak', folded_sum(export('folded', path)),
+           live_bytes(ask('peak', path)))
 
 
-def test_folded_moment(tessera, path):
-    middle = max(device['events'] for device in tessera.devices('peak', path)) // 2
-    expect('a moment', folded_sum(tessera.export('folded', path, '--event', middle)),
-           live_bytes(tessera.devices('at', path, '--event', middle)))
+@first_files
+def test_folded_moment(export, ask, path):
+    middle = max(device['events'] for device in ask('peak', path)) // 2
+    expect('a moment', folded_sum(export('folded', path, '--event', middle)),
+           live_bytes(ask('at', path, '--event', middle)))
 
 
-def test_speedscope(tessera, path):
-    data = json.loads(tessera.export('speedscope', path))
+@each_file
+def test_speedscope(export, ask, path):
+    data = json.loads(export('speedscope', path))
     frames = len(data['shared']['frames'])
     total = 0
     for profile in data['profiles']:
@@ -79,48 +82,24 @@ def test_speedscope(tessera, path):
         if any(not 0 <= frame < frames for sample in profile['samples'] for frame in sample):
             raise AssertionError('a frame that is not in the list')
         total += profile['endValue']
-    expect('the peak', total, live_bytes(tessera.devices('peak', path)))
+    expect('the peak', total, live_bytes(ask('peak', path)))
 
 
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
-def fields(data):
-    """(number, value) of each field of a protocol buffers message."""
-    at = 0
-    while at < len(data):
-        key, at = varint(data, at)
-        value, at = varint(data, at)
-        if key & 7 == 2:
-            value, at = data[at:at + value], at + value
-        elif key & 7:
-            raise AssertionError(f'wire type {key & 7}')
-        yield key >> 3, value
-
-
-def packed(data):
-    at, values = 0, []
-    while at < len(data):
-        value, at = varint(data, at)
-        values.append(value)
-    return values
-
-
-def test_pprof(tessera, path):
-    profile = list(fields(gzip.decompress(tessera.export('pprof', path))))
+def read_tables(data):
+    """A pprof profile's fields, its strings, and the name and file of each function."""
+    profile = list(fields(gzip.decompress(data)))
     strings = [value.decode() for number, value in profile if number == 6]
     functions = {}
     for number, value in profile:
         if number == 5:
             function = dict(fields(value))
             functions[function[1]] = strings[function.get(2, 0)], strings[function.get(4, 0)]
+    return profile, strings, functions
+
+
+@each_file
+def test_pprof(export, ask, path):
+    profile, strings, functions = read_tables(export('pprof', path))
     locations = {dict(fields(value))[1] for number, value in profile if number == 4}
     expect('functions and locations', set(functions), locations)
     expect('the first string', strings[0], '')
@@ -128,11 +107,11 @@ def test_pprof(tessera, path):
     for number, value in profile:
         if number == 2:
             sample = dict(fields(value))
-            if not set(packed(sample[1])) <= locations:
+            if not set(numbers(sample[1])) <= locations:
                 raise AssertionError('a location that is not in the list')
-            count, size = packed(sample[2])
+            count, size = numbers(sample[2])
             total, allocations = total + size, allocations + count
-    devices = tessera.devices('peak', path)
+    devices = ask('peak', path)
     expect('the peak', total, live_bytes(devices))
     expect('allocations', allocations,
            sum(stack['allocations'] for device in devices for stack in device['stacks']))
@@ -172,13 +151,7 @@ def read_speedscope(data):
 
 
 def read_pprof(data):
-    profile = list(fields(gzip.decompress(data)))
-    strings = [value.decode() for number, value in profile if number == 6]
-    functions = {}
-    for number, value in profile:
-        if number == 5:
-            function = dict(fields(value))
-            functions[function[1]] = strings[function.get(2, 0)], strings[function.get(4, 0)]
+    profile, strings, functions = read_tables(data)
     places = {}
     for number, value in profile:
         if number == 4:
@@ -191,8 +164,8 @@ def read_pprof(data):
             sample = list(fields(value))
             labels = [dict(fields(label)) for key, label in sample if key == 3]
             device = next(label.get(3, 0) for label in labels if strings[label[1]] == 'device')
-            stack = tuple(places[place] for place in reversed(packed(dict(sample)[1])))
-            stacks[device, stack] += packed(dict(sample)[2])[1]
+            stack = tuple(places[place] for place in reversed(numbers(dict(sample)[1])))
+            stacks[device, stack] += numbers(dict(sample)[2])[1]
             devices.add(device)
     return collections.Counter({((f'device {device}',) if len(devices) > 1 else ()) + stack: size
                                 for (device, stack), size in stacks.items()}), strings
@@ -203,10 +176,10 @@ def cleaned(text):
     return re.sub(r'[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffd]|\\x..', '?', text)
 
 
-def live_stacks(tessera, path):
+def live_stacks(ask, path):
     """All frames of what is live at the peak, as an answer has them."""
     stacks = collections.Counter()
-    devices = [device for device in tessera.devices('peak', path) if device.get('stacks')]
+    devices = [device for device in ask('peak', path) if device.get('stacks')]
     for device in devices:
         for stack in device['stacks']:
             frames = [frame_text(frame['name'], frame['file'], frame['line'])
@@ -223,16 +196,17 @@ def tidy(stacks):
     return out
 
 
-def test_frames(tessera, path):
+@each_file
+def test_frames(export, ask, path):
     """By default what the page shows, the same in each format; with --full-stacks every frame."""
     for options in (), ('--full-stacks',):
-        folded = read_folded(tessera.export('folded', path, *options))
-        speedscope, frames = read_speedscope(tessera.export('speedscope', path, *options))
-        pprof, strings = read_pprof(tessera.export('pprof', path, *options))
+        folded = read_folded(export('folded', path, *options))
+        speedscope, frames = read_speedscope(export('speedscope', path, *options))
+        pprof, strings = read_pprof(export('pprof', path, *options))
         expect(f'speedscope {options}', tidy(speedscope), tidy(folded))
         expect(f'pprof {options}', tidy(pprof), tidy(folded))
         if options:
-            expect('all frames', tidy(folded), live_stacks(tessera, path))
+            expect('all frames', tidy(folded), live_stacks(ask, path))
             continue
         hidden = [text for text in frames + strings if HIDDEN.search(text)]
         expect('frames that nobody asked for', hidden, [])
@@ -240,7 +214,7 @@ def test_frames(tessera, path):
             raise AssertionError('a stack without frames')
 
 
-def test_shown(tessera, work):
+def test_shown(export, work):
     """Hand-made stacks: which of their frames are shown."""
     stacks = fixtures.Stacks()
     malloc = ('c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(int)',
@@ -275,27 +249,36 @@ def test_shown(tessera, work):
               for i, (frames, _) in enumerate(wanted)]
     path = work / 'shown.pickle'
     fixtures.write(path, {'segments': [], 'device_traces': [events]})
-    folded = read_folded(tessera.export('folded', path))
+    folded = read_folded(export('folded', path))
     for i, (frames, texts) in enumerate(wanted):
         expect(f'stack {i}', [list(stack) for stack, size in folded.items() if size == 512 << i],
                [texts])
-    full = read_folded(tessera.export('folded', path, '--full-stacks'))
+    full = read_folded(export('folded', path, '--full-stacks'))
     for i, (frames, _) in enumerate(wanted):
         [stack] = [stack for stack, size in full.items() if size == 512 << i]
         expect(f'all frames of stack {i}', len(stack), len(frames) or 1)
 
 
-def test_go_pprof(tessera, path, work):
-    target = work / 'go.pb.gz'
-    target.write_bytes(tessera.export('pprof', path))
+def other_programs(is_sanitized, name):
+    if is_sanitized:
+        pytest.skip('it reads the same whatever the build')
+    if not shutil.which(name):
+        pytest.skip(f'{name} is not installed')
+
+
+def test_go_pprof(export, ask, made, work, is_sanitized):
+    other_programs(is_sanitized, 'go')
+    path, target = made / 'oom.pickle', work / 'go.pb.gz'
+    target.write_bytes(export('pprof', path))
     done = subprocess.run(['go', 'tool', 'pprof', '-unit=B', '-nodefraction=0', '-top', target],
                           capture_output=True, text=True, check=True)
-    total = live_bytes(tessera.devices('peak', path))
+    total = live_bytes(ask('peak', path))
     expect('what Go counts', f' of {total}B total' in done.stdout, True)
 
 
-def test_schema(tessera, path, work):
+def test_schema(export, made, work, is_sanitized):
     """speedscope's own schema, by a program that knows schemas."""
+    other_programs(is_sanitized, 'npm')
     home = work / 'speedscope'
     schema = home / 'package' / 'dist' / 'release'
     home.mkdir(parents=True, exist_ok=True)
@@ -303,16 +286,16 @@ def test_schema(tessera, path, work):
         packed_name = subprocess.run(['npm', 'pack', '--silent', 'speedscope@1.25.0'], cwd=home,
                                      capture_output=True, text=True, check=False)
         if packed_name.returncode:
-            raise Skip('npm cannot be reached')
+            pytest.skip('npm cannot be reached')
         subprocess.run(['tar', 'xzf', packed_name.stdout.split()[-1]], cwd=home, check=True)
     if not (home / 'venv').exists():
         subprocess.run([sys.executable, '-m', 'venv', home / 'venv'], check=True)
     pip = subprocess.run([home / 'venv/bin/pip', 'install', '-q', 'jsonschema==4.26.0'],
                          capture_output=True, check=False)
     if pip.returncode:
-        raise Skip('PyPI cannot be reached')
+        pytest.skip('PyPI cannot be reached')
     target = work / 'x.speedscope.json'
-    target.write_bytes(tessera.export('speedscope', path))
+    target.write_bytes(export('speedscope', made / 'oom.pickle'))
     check = ('import json, sys, jsonschema\n'
              'jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))\n')
     done = subprocess.run([home / 'venv/bin/python', '-c', check, target,
@@ -323,19 +306,20 @@ def test_schema(tessera, path, work):
 
 # ---- ranges ----
 
-def test_range(tessera, path):
+@first_files
+def test_range(export, ask, path):
     """Bytes x time over the whole trace, allocation by allocation."""
-    rows = list(csv.DictReader(io.StringIO(tessera.export('csv', path).decode(), newline='')))
-    raw = fields(gzip.decompress(tessera.export('pprof', path, '--events', '0..')))
+    rows = list(csv.DictReader(io.StringIO(export('csv', path).decode(), newline='')))
+    raw = fields(gzip.decompress(export('pprof', path, '--events', '0..')))
     got = [0, 0, 0]
     for number, value in raw:
         if number == 2:
-            for i, part in enumerate(packed(dict(fields(value))[2])):
+            for i, part in enumerate(numbers(dict(fields(value))[2])):
                 got[i] += part
     lived = [row for row in rows if row['death_event'] != '0']
     expect('allocations', got[0], len(lived))
     expect('bytes', got[1], sum(int(row['requested_bytes']) for row in lived))
-    devices = {str(device['device']): device for device in tessera.devices('info', path)}
+    devices = {str(device['device']): device for device in ask('info', path)}
     want = 0
     for row in lived:
         device = devices[row['device']]
@@ -353,15 +337,16 @@ def test_range(tessera, path):
 
 # ---- tables and time lines ----
 
-def test_csv(tessera, path):
-    rows = list(csv.DictReader(io.StringIO(tessera.export('csv', path, '--full-stacks').decode(),
+@each_file
+def test_csv(export, ask, path):
+    rows = list(csv.DictReader(io.StringIO(export('csv', path, '--full-stacks').decode(),
                                            newline='')))
-    for device in tessera.devices('peak', path):
+    for device in ask('peak', path):
         for event in {-1, device['events'] // 3, device['events'] - 1}:
             live = [row for row in rows if row['device'] == str(device['device']) and
                     int(row['birth_event']) <= event and
                     (not row['death_event'] or int(row['death_event']) > event)]
-            [want] = [found for found in tessera.devices('at', path, '--event', event)
+            [want] = [found for found in ask('at', path, '--event', event)
                       if found['device'] == device['device']] if device['events'] else [None]
             if want and 'live_allocations' in want:
                 expect(f'live after {event}', len(live), want['live_allocations'])
@@ -369,9 +354,10 @@ def test_csv(tessera, path):
                        want['requested_bytes'])
 
 
-def test_perfetto(tessera, path):
-    events = json.loads(tessera.export('perfetto', path))['traceEvents']
-    for device in tessera.devices('peak', path):
+@each_file
+def test_perfetto(export, ask, path):
+    events = json.loads(export('perfetto', path))['traceEvents']
+    for device in ask('peak', path):
         own = [event for event in events if event['pid'] == device['device']]
         counters = [event['args'] for event in own if event['name'] == 'memory']
         expect('the peak', max(args['allocated_bytes'] for args in counters),
@@ -385,7 +371,7 @@ def test_perfetto(tessera, path):
         check_tracks(own)
         stacks = [event['args']['stack'] for event in own if event['ph'] == 'X' and 'args' in event]
         expect('frames that nobody asked for', [text for text in stacks if HIDDEN.search(text)], [])
-    full = json.loads(tessera.export('perfetto', path, '--full-stacks'))['traceEvents']
+    full = json.loads(export('perfetto', path, '--full-stacks'))['traceEvents']
     depth = [event['args']['stack'].count(';') for event in events if event.get('args', {}).get('stack')]
     deeper = [event['args']['stack'].count(';') for event in full if event.get('args', {}).get('stack')]
     expect('the same slices', len(depth), len(deeper))
@@ -419,7 +405,7 @@ def check_tracks(own):
         expect('depth', len(outer) <= 8, True)
 
 
-def test_formula(tessera, work):
+def test_formula(export, work):
     """A frame's name that looks like a formula, or like CSV, is only a name."""
     stacks = fixtures.Stacks()
     run = fixtures.Run(layers=1)
@@ -429,55 +415,8 @@ def test_formula(tessera, work):
                                    'time_us': 1, 'frames': [frame]}]]
     path = work / 'formula.pickle'
     fixtures.write(path, snapshot)
-    rows = list(csv.reader(io.StringIO(tessera.export('csv', path, '--full-stacks').decode(),
+    rows = list(csv.reader(io.StringIO(export('csv', path, '--full-stacks').decode(),
                                        newline='')))
     expect('cells', {len(row) for row in rows}, {14})
     if any(cell[:1] in '=+@' and cell for row in rows for cell in row):
         raise AssertionError('a cell that a spreadsheet would run')
-
-
-def tests(tessera, folder, work, is_sanitized):
-    paths = sorted(folder.glob('*.pickle'))
-    made = [path for path in paths if path.stem in ('train', 'two-devices', 'oom')]
-    expect('fixtures', len(made) >= 2, True)
-    real = [SNAPSHOTS / f'{name}.pickle' for name in REAL]
-    checks = [test_folded, test_frames, test_speedscope, test_pprof, test_csv, test_perfetto]
-    for path in made + real:
-        for check in checks:
-            label = f'{check.__name__[5:]}: {path.stem}'
-            if path.exists():
-                yield label, lambda check=check, path=path: check(tessera, path)
-            else:
-                yield label, skip('no real snapshots beside the checkout')
-    for path in made[:1] + real[:1]:
-        for check in (test_folded_moment, test_range):
-            if path.exists():
-                yield (f'{check.__name__[5:]}: {path.stem}',
-                       lambda check=check, path=path: check(tessera, path))
-    yield 'formula', lambda: test_formula(tessera, work)
-    yield 'shown', lambda: test_shown(tessera, work)
-    if is_sanitized:
-        return
-    if shutil.which('go'):
-        yield 'go tool pprof', lambda: test_go_pprof(tessera, made[0], work)
-    else:
-        yield 'go tool pprof', skip('Go is not installed')
-    if shutil.which('npm'):
-        yield 'schema of speedscope', lambda: test_schema(tessera, made[0], work)
-    else:
-        yield 'schema of speedscope', skip('npm is not installed')
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--tessera', required=True)
-    parser.add_argument('--work', required=True, type=pathlib.Path)
-    parser.add_argument('--sanitized', action='store_true')
-    options = parser.parse_args()
-    folder = options.work / 'fixtures'
-    fixtures.write_all(folder)
-    return run_tests(tests(Tessera(options.tessera), folder, options.work, options.sanitized))
-
-
-if __name__ == '__main__':
-    sys.exit(main())
