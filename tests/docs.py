@@ -4,10 +4,13 @@
 Commands and options of tessera that README.md and the other pages name are known to `tessera help`, and
 `./run help` lists each sub-command of ./run, which are all that the pages name."""
 import argparse
+import functools
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import tap
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md'))]
@@ -63,18 +66,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=Path)
     tessera = parser.parse_args().tessera.resolve()
-    tests = [('./run help', check_help_of_run, None)]
-    tests += [(page.relative_to(ROOT).as_posix(), check_page, page) for page in PAGES]
-    failed = False
-    print(f'1..{len(tests)}')
-    for number, (name, check, page) in enumerate(tests, 1):
-        try:
-            check(*([tessera, page] if page else [tessera]))
-            print(f'ok {number} - {name}')
-        except AssertionError as why:
-            failed = True
-            print(f'not ok {number} - {name}\n# {why}')
-    return int(failed)
+    tests = [('./run help', functools.partial(check_help_of_run, tessera))]
+    tests += [(page.relative_to(ROOT).as_posix(), functools.partial(check_page, tessera, page)) for page in PAGES]
+    return tap.run(tests)
 
 
 if __name__ == '__main__':

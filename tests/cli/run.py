@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 import fixtures  # noqa: E402  (its bytecode would land in the source tree)
-from runner import Case, Outcome, Report  # noqa: E402
+from runner import Case, Outcome, run_cases, tap  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 # What drives a terminal or reorders a line.
@@ -105,13 +105,13 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     fixtures.write_all(folder)
     env = environment(options.tessera.resolve(), work)
-    report = Report()
+    report = tap.Report()
     for name in options.cases or sorted(path.stem for path in HERE.glob('*.case')):
         path = HERE / f'{name}.case'
         cases, below = read_cases(path)
         for case in cases:
             case.name = f'{path.stem}: {case.title()}'
-        report.run(cases, lambda case: run(case, folder, env), options.accept)
+        run_cases(report, cases, lambda case: run(case, folder, env), options.accept)
         if options.accept:
             accept(path, cases, below)
     return report.end()

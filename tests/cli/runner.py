@@ -1,4 +1,4 @@
-"""runner.py: what runs the cases of tests/cli and tests/hostile, compares what they do with what is expected, and prints TAP.
+"""runner.py: what runs the cases of tests/cli and tests/hostile, and compares what they do with what is expected.
 
 A case is a command, and the lines that are expected of it; `--accept` expects what happens now."""
 import concurrent.futures
@@ -6,6 +6,11 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import tap  # noqa: E402, F401
 
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
 
@@ -18,7 +23,7 @@ class Case:
 
     def title(self):
         comments = [line[1:].strip() for line in self.above if line.startswith('#')]
-        return (self.name or (comments[-1] if comments else self.command)).replace('#', '')
+        return self.name or (comments[-1] if comments else self.command)
 
     def accept(self, actual):
         self.expected = actual
@@ -53,30 +58,10 @@ class Outcome:
         self.status, self.err, self.memory_bytes = process.returncode, errors[0], usage.ru_maxrss * 1024
 
 
-class Report:
-    """TAP, case by case."""
-
-    def __init__(self):
-        self.number = self.failed = 0
-
-    def result(self, title, lines=(), skipped=''):
-        """One line, and `lines` below it, which say why it failed."""
-        self.number += 1
-        self.failed += bool(lines)
-        print('not ' * bool(lines) + f'ok {self.number} - {title}{skipped and f" # SKIP {skipped}"}')
-        for line in lines:
-            print('# ' + line)
-        sys.stdout.flush()
-
-    def run(self, cases, run, accepts=False, jobs=1):
-        """`run` returns the lines of a case; `jobs` of them run at a time."""
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for case, actual in zip(cases, pool.map(run, cases)):
-                if accepts:
-                    case.accept(actual)
-                self.result(case.title(), [] if case.expected == actual else list(case.explain(actual)))
-
-    def end(self):
-        """The exit status."""
-        print(f'1..{self.number}')
-        return int(self.failed > 0)
+def run_cases(report, cases, run, accepts=False, jobs=1):
+    """`run` returns the lines of a case; `jobs` of them run at a time."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for case, actual in zip(cases, pool.map(run, cases)):
+            if accepts:
+                case.accept(actual)
+            report.result(case.title(), [] if case.expected == actual else list(case.explain(actual)))

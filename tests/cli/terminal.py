@@ -22,7 +22,9 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fixtures  # noqa: E402  (its bytecode would land in the source tree)
+import tap  # noqa: E402
 
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
 UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT')
@@ -360,19 +362,7 @@ def main():
     fixtures.write(folder / 'long.pickle', long_names())
     (folder / 'half.pickle').write_bytes((folder / 'truncated.pickle').read_bytes())
     runner = Runner(options.tessera.resolve(), folder)
-    failed = 0
-    print(f'1..{len(CHECKS)}')
-    for number, check in enumerate(CHECKS, 1):
-        title = check.__name__[len('check_'):].replace('_', ' ')
-        try:
-            check(runner)
-            print(f'ok {number} - {title}', flush=True)
-        except AssertionError as error:
-            failed += 1
-            print(f'not ok {number} - {title}')
-            for line in str(error).splitlines():
-                print(f'# {line[:2000]}', flush=True)
-    return int(failed > 0)
+    return tap.run(tap.named(CHECKS, runner))
 
 
 if __name__ == '__main__':

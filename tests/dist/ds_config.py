@@ -10,6 +10,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # noqa: E402
+
 MODEL = {'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 32, 'n_embd': 64, 'n_layer': 2, 'n_head': 2,
          'resid_pdrop': 0, 'embd_pdrop': 0, 'attn_pdrop': 0}
 CONFIG = {
@@ -162,18 +165,7 @@ def main():
     parser.add_argument('--work', required=True)
     options = parser.parse_args()
     tests = Tests(os.path.abspath(options.tessera), os.path.abspath(options.work))
-    cases = [tests.check_keys, tests.check_options, tests.check_wrong, tests.check_training, tests.check_pasted]
-    print(f'1..{len(cases)}')
-    failed = False
-    for number, case in enumerate(cases, 1):
-        try:
-            case()
-            print(f'ok {number} - {case.__name__}', flush=True)
-        except (AssertionError, subprocess.SubprocessError) as error:
-            failed = True
-            print(f'not ok {number} - {case.__name__}')
-            print('\n'.join(f'# {line}' for line in str(error)[-3000:].split('\n')), flush=True)
-    return int(failed)
+    return tap.run(tap.named([tests.check_keys, tests.check_options, tests.check_wrong, tests.check_training, tests.check_pasted]))
 
 
 if __name__ == '__main__':

@@ -4,15 +4,10 @@
 usage: run.py --ranks PROGRAM"""
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 
-# Two cores are enough for many ranks, and a container's root may start them.
-OPTIONS = {'openmpi': ['--allow-run-as-root', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1', '--mca',
-                       'btl_vader_single_copy_mechanism', 'none'],
-           'mpich': []}
-HANG_S = 1800
+from mpi import HANG_S, OPTIONS, run_tests
 
 
 def run(mpi, size, program, what):
@@ -47,20 +42,7 @@ def main():
                   for size in (1, 2, 4, 8)]
         tests += [(f'{mpi}, a rank that has to {what}', lambda mpi=mpi, what=what: fails(mpi, program, what), mpi)
                   for what in ('fail', 'die')]
-    print(f'1..{len(tests)}')
-    failed = False
-    for number, (name, test, mpi) in enumerate(tests, 1):
-        if not shutil.which(f'mpirun.{mpi}'):
-            print(f'ok {number} - {name} # SKIP {mpi} is not installed')
-            continue
-        try:
-            test()
-            print(f'ok {number} - {name}')
-        except (AssertionError, subprocess.SubprocessError) as error:
-            failed = True
-            print(f'not ok {number} - {name}')
-            print('\n'.join(f'# {line}' for line in str(error).split('\\n')))
-    return int(failed)
+    return run_tests(tests)
 
 
 if __name__ == '__main__':

@@ -16,10 +16,8 @@ import subprocess
 import sys
 import time
 
-MPI_OPTIONS = {'openmpi': ['--allow-run-as-root', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1', '--mca',
-                           'btl_vader_single_copy_mechanism', 'none'],
-               'mpich': []}
-HANG_S = 1800
+from mpi import HANG_S, OPTIONS, run_tests
+
 GPT2 = {'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 32, 'n_embd': 32, 'n_layer': 2, 'n_head': 2,
         'resid_pdrop': 0, 'embd_pdrop': 0, 'attn_pdrop': 0}
 DROPPED = {**GPT2, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
@@ -45,7 +43,7 @@ class Runs:
         config = f'{self.work}/model.json'
         with open(config, 'w', encoding='utf-8') as out:
             json.dump(model, out)
-        start = [f'mpirun.{mpi}', *MPI_OPTIONS[mpi], '-n', str(ranks)] if mpi else []
+        start = [f'mpirun.{mpi}', *OPTIONS[mpi], '-n', str(ranks)] if mpi else []
         saving = ['--save', f'{self.work}/{save}'] if save else []
         if save:
             shutil.rmtree(f'{self.work}/{save}', ignore_errors=True)
@@ -307,7 +305,7 @@ def launched_again(runs, mpi):
     """A run continues with as many ranks as a launcher starts, and alone with as many threads as it had ranks."""
     runs.train(GPT2, ['--zero', '3'], mpi=mpi, ranks=3, steps=2, save='part')
     resume = [runs.program, 'train', '--resume', f'{runs.work}/part', '--json', '--steps']
-    for steps, start, count in ((3, [], 3), (4, [f'mpirun.{mpi}', *MPI_OPTIONS[mpi], '-n', '2'], 2)):
+    for steps, start, count in ((3, [], 3), (4, [f'mpirun.{mpi}', *OPTIONS[mpi], '-n', '2'], 2)):
         status, output, errors = runs.run([*start, *resume, str(steps)])
         assert status == 0 and len(parsed(output)[-1]['ranks']) == count, (count, output, errors)
         assert ('saved with 3 ranks' in errors) == (count != 3), errors
@@ -399,7 +397,7 @@ def list_tests(runs, library):
               ('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
     if library:
         tests = []
-    for mpi in MPI_OPTIONS if library else ():
+    for mpi in OPTIONS if library else ():
         tests += [(f'{mpi}, {ranks} ranks', lambda mpi=mpi, ranks=ranks: over_mpi(runs, mpi, ranks), mpi) for ranks in (2, 4)]
         tests += [(f'{mpi}, planned', lambda mpi=mpi: assert_same(planned(runs, mpi), planned(runs)), mpi)]
         tests += [(f'{mpi}, counted', lambda mpi=mpi: counted(runs, mpi, 2, library), mpi),
@@ -428,20 +426,7 @@ def main():
     options = parser.parse_args()
     runs = Runs(os.path.abspath(options.tessera), os.path.abspath(options.work))
     tests = list_few(runs) if options.few else list_tests(runs, options.count and os.path.abspath(options.count))
-    print(f'1..{len(tests)}')
-    failed = False
-    for number, (name, test, mpi) in enumerate(tests, 1):
-        if mpi and not shutil.which(f'mpirun.{mpi}'):
-            print(f'ok {number} - {name} # SKIP {mpi} is not installed')
-            continue
-        try:
-            test()
-            print(f'ok {number} - {name}', flush=True)
-        except (AssertionError, subprocess.SubprocessError) as error:
-            failed = True
-            print(f'not ok {number} - {name}')
-            print('\n'.join(f'# {line}' for line in str(error)[:3000].split('\\n')), flush=True)
-    return int(failed)
+    return run_tests(tests)
 
 
 if __name__ == '__main__':

@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent / 'cli'))
-from runner import Case, Outcome, Report  # noqa: E402
+from runner import Case, Outcome, run_cases, tap  # noqa: E402
 
 SHARED = HERE.parents[2] / 'shared'
 EXPECTED = HERE / 'expected.txt'
@@ -134,14 +134,14 @@ def main():
     # Inherited by every process; this one uses far less.
     cpu_s = SANITIZED_CPU_S if options.sanitized else CPU_S
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-    files, report, jobs = Files(options), Report(), os.cpu_count()
+    files, report, jobs = Files(options), tap.Report(), os.cpu_count()
     names, foreign = files.make(), list(files.make_foreign())
     known = [name for name in names if not name.startswith('any-')]
     unknown = [name for name in names if name.startswith('any-')] + foreign
     expected = dict(line.split('  ', 1) for line in EXPECTED.read_text().splitlines() if not line.startswith('#'))
     cases = cases_of(Known, known, lambda name: [expected[name]] if name in expected else [])
-    report.run(cases, files.known, options.accept, jobs)
-    report.run(cases_of(Case, unknown, lambda name: NO_HARM), files.unknown, jobs=jobs)
+    run_cases(report, cases, files.known, options.accept, jobs)
+    run_cases(report, cases_of(Case, unknown, lambda name: NO_HARM), files.unknown, jobs=jobs)
     if options.accept:
         lines = EXPECTED.read_text().splitlines()[:2] + [f'{case.name}  {case.expected[0]}' for case in cases if case.expected]
         EXPECTED.write_text('\n'.join(lines) + '\n')

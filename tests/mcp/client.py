@@ -109,7 +109,7 @@ def main():
             return subprocess.run([python, *sys.argv], check=False).returncode
         print(f'1..0 # SKIP the package {PACKAGE} could not be installed from PyPI')
         return 0
-    return support.run_checks(checks, options)
+    return support.tap.run(support.tap.named(checks, options))
 
 
 if __name__ == '__main__':

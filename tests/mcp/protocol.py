@@ -598,7 +598,7 @@ def check_reading_can_be_cancelled(server, folder):
 def main():
     options = support.arguments(__doc__)
     checks = [value for key, value in globals().items() if key.startswith('check_')]
-    return support.run_checks(checks, support.Server(options.tessera), options.work / 'fixtures')
+    return support.tap.run(support.tap.named(checks, support.Server(options.tessera), options.work / 'fixtures'))
 
 
 if __name__ == '__main__':

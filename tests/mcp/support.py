@@ -1,23 +1,20 @@
-"""support.py: what the tests of `tessera mcp` share: fixtures, TAP, and the server as a process."""
+"""support.py: what the tests of `tessera mcp` share: fixtures, and the server as a process."""
 import argparse
 import json
 import shutil
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / 'shared' / 'snapshots'
-sys.path.insert(0, str(ROOT / 'tests' / 'cli'))
+sys.path[:0] = [str(ROOT / 'tests'), str(ROOT / 'tests' / 'cli')]
 import fixtures  # noqa: E402
+import tap  # noqa: E402, F401
+from tap import Skip, expect  # noqa: E402
 
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
-
-
-class Skip(Exception):
-    """The test cannot run here; says why."""
 
 
 def arguments(doc):
@@ -32,34 +29,9 @@ def arguments(doc):
     return options
 
 
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got!r}, want {want!r}')
-
-
 def expect_that(what, is_so):
     if not is_so:
         raise AssertionError(what)
-
-
-def run_checks(checks, *given):
-    """Every check is a function; prints TAP and answers the exit status."""
-    failed = 0
-    print(f'1..{len(checks)}')
-    for number, check in enumerate(checks, 1):
-        title = check.__name__.removeprefix('check_').replace('_', ' ')
-        try:
-            check(*given)
-            print(f'ok {number} - {title}')
-        except Skip as why:
-            print(f'ok {number} - {title} # SKIP {why}')
-        except Exception:  # noqa: BLE001
-            failed += 1
-            print(f'not ok {number} - {title}')
-            for line in traceback.format_exc().splitlines():
-                print('# ' + line)
-        sys.stdout.flush()
-    return int(failed > 0)
 
 
 def real(name):

@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / 'cli'))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / 'cli')]
 sys.dont_write_bytecode = True
 import fixtures  # noqa: E402
+import tap  # noqa: E402
 
 MOST = 2000  # allocations: a command that makes more of them has changed
 IGNORED = 8  # tokens that jansson could not lengthen
@@ -81,20 +82,15 @@ def main():
              'a model': ['simulate', 'config.json', '--batch', '1', '--seq', '8'],
              'a sidecar': ['peak', 'told.pickle']}
     runner = Runner(given)
-    print(f'1..{len(cases) + 1}')
-    for number, (title, words) in enumerate(cases.items(), 1):
+    report = tap.Report()
+    for title, words in cases.items():
         found = list(runner.problems(words))
-        if found == [None]:
-            print(f'ok {number} - {title} # SKIP no allocation could be made to fail')
-            continue
-        print(f'{"not ok" if found else "ok"} {number} - {title}')
-        for line in found:
-            print(f'# {line}')
-    wrong = [text for text in MISTAKES if runner.run(['profile', '--rules', text, 'train.pickle'])[0] != 2]
-    print(f'{"not ok" if wrong else "ok"} {len(cases) + 1} - mistakes are mistakes')
-    for text in wrong:
-        print(f'# {text}')
+        is_idle = found == [None]
+        report.result(title, [] if is_idle else found, skipped='no allocation could be made to fail' if is_idle else '')
+    report.result('mistakes are mistakes',
+                  [text for text in MISTAKES if runner.run(['profile', '--rules', text, 'train.pickle'])[0] != 2])
+    return report.end()
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

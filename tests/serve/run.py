@@ -24,8 +24,10 @@ import zlib
 
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / 'viewer'))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / 'viewer')]
+import tap  # noqa: E402
 from run import snapshot, waves  # noqa: E402
+from tap import expect  # noqa: E402
 
 ADDRESS = re.compile(r'^http://(127\.0\.0\.1|\[::1\]):(\d+)/([0-9a-f]{32})/$')
 
@@ -74,11 +76,6 @@ class Server:
 
     def part(self, query):
         return self.ask(f'/{self.token}/part?{query}')
-
-
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got!r}, want {want!r}')
 
 
 def status(answer):
@@ -314,18 +311,7 @@ def main():
     if 'without libmicrohttpd' in probe.stderr:
         print('1..0 # SKIP built without libmicrohttpd')
         return 0
-    every = list(tests(tessera, str(path)))
-    print(f'1..{len(every)}')
-    failed = False
-    for number, (name, run) in enumerate(every, 1):
-        try:
-            run()
-            print(f'ok {number} - {name}')
-        except (AssertionError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
-            failed = True
-            print(f'not ok {number} - {name}')
-            print(f'# {type(error).__name__}: {error}')
-    return int(failed)
+    return tap.run(tests(tessera, str(path)))
 
 
 if __name__ == '__main__':

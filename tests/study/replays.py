@@ -80,7 +80,7 @@ def main():
     write_snapshot(options.work / FILE)
     checks = (check_each_command_replays_once, check_a_page_beside_an_answer_costs_no_replay,
               check_two_files_are_replayed_once_each, check_a_session_replays_once)
-    return support.run_checks(checks, options)
+    return support.tap.run(support.tap.named(checks, options))
 
 
 if __name__ == '__main__':
