@@ -35,7 +35,7 @@ void tsr__values_release(tsr__values *values);
 int tsr__values_find(const tsr__values *values, const tsr_record *record, const char *path,
                      const tsr__node **out, tsr_error *error);
 
-/* The value as a whole number (true is 1), as any number, a text, or the length of a list. Untouched outputs with TSR_ERROR_NULL, _TYPE,
+/* The value if it is a whole number (true is 1), any number, a text, or a list, of which the length. Untouched outputs with TSR_ERROR_NULL, _TYPE,
  * and _LIMIT for a whole number beyond 63 bits. `path` is for the message. */
 int tsr__node_number(const tsr__node *node, const char *path, int64_t *out, tsr_error *error);
 int tsr__node_real(const tsr__node *node, const char *path, double *out, tsr_error *error);
