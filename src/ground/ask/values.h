@@ -35,8 +35,8 @@ void tsr__values_release(tsr__values *values);
 int tsr__values_find(const tsr__values *values, const tsr_record *record, const char *path,
                      const tsr__node **out, tsr_error *error);
 
-/* The value as an integer (true is 1), as any number, a text, or the length of a list. Untouched outputs with TSR_ERROR_NULL, _TYPE,
- * and _LIMIT for an integer beyond 63 bits. `path` is for the message. */
+/* The value as an integer (true is 1), any number, a text, or the length of a list. Fails with TSR_ERROR_NULL, _TYPE, or
+ * _LIMIT for an integer beyond 63 bits, with outputs untouched. `path` is for the message. */
 int tsr__node_number(const tsr__node *node, const char *path, int64_t *out, tsr_error *error);
 int tsr__node_real(const tsr__node *node, const char *path, double *out, tsr_error *error);
 int tsr__node_text(const tsr__node *node, const char *path, tsr_text *out, tsr_error *error);
