@@ -18,7 +18,6 @@
 #include "base/memory.h"
 #include "base/os.h"
 #include "exec/placed.h"
-#include "graph/op.h"
 #include "kernels/fast.h"
 #include "kernels/random.h"
 
@@ -33,7 +32,7 @@ typedef struct finding {
 static_assert(sizeof(finding) == 16, "predictions of sent bytes count these");
 
 struct tsr__executor {
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   const tsr__execute_options *options;
   tsr__tensor_arena arena, host;
   tsr__tensor_arena
@@ -69,8 +68,8 @@ struct tsr__executor {
 /* Where a slot's bytes are in memory; NULL if it is absent or on a disk. */
 static void *place_of(const tsr__executor *e, uint32_t slot) {
   uint64_t address = e->addresses[slot];
-  if (!address) return e->tape->slots.items[slot].bytes ? NULL : e->nothing;
-  switch ((tsr__memory_space)e->tape->slots.items[slot].space) {
+  if (!address) return e->schedule->slots.items[slot].bytes ? NULL : e->nothing;
+  switch ((tsr__memory_space)e->schedule->slots.items[slot].space) {
   case TSR__SPACE_DEVICE:
     return tsr__tensor_arena_at(&e->arena, e->offsets ? ARENA_ORIGIN + e->offsets[slot] : address);
   case TSR__SPACE_HOST: return tsr__tensor_arena_at(&e->host, address);
@@ -83,7 +82,7 @@ static void *place_of(const tsr__executor *e, uint32_t slot) {
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id tensor) {
   tsr__kernel_tensor out = {.data = NULL};
   if (!tensor) return out;
-  const tsr__tape_tensor *t = tsr__tensor_at(e->tape, tensor);
+  const tsr__tensor *t = tsr__schedule_tensor(e->schedule, tensor);
   out.dtype = (tsr__dtype)t->dtype;
   out.layout = t->layout;
   out.data = place_of(e, t->slot);
@@ -123,15 +122,16 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
   return 0;
 }
 
-static bool is_update(const tsr__tape *tape, const tsr__kernel_run *run) {
-  return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)tape->ops.items[run->op].kind);
+static bool is_update(const tsr__schedule *schedule, const tsr__kernel_run *run) {
+  return run->op != TSR_NONE && schedule->ops.items[run->op].is_update;
 }
 
 static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__kernel_args *args) {
-  const tsr__tape *tape = e->tape;
-  const tsr__tensor_id *reads = tsr__run_reads(tape, run), *writes = tsr__run_writes(tape, run);
-  const tsr__tensor_id *scratch = tsr__run_scratch(tape, run);
-  const tsr__scalar *scalars = tsr__run_scalars(tape, run);
+  const tsr__schedule *schedule = e->schedule;
+  const tsr__tensor_id *reads = tsr__run_reads(schedule, run),
+                       *writes = tsr__run_writes(schedule, run);
+  const tsr__tensor_id *scratch = tsr__run_scratch(schedule, run);
+  const tsr__scalar *scalars = tsr__run_scalars(schedule, run);
   for (uint32_t i = 0; i < run->read_count; i++) args->reads[i] = tsr__executor_tensor(e, reads[i]);
   for (uint32_t i = 0; i < run->write_count; i++)
     args->writes[i] = tsr__executor_tensor(e, writes[i]);
@@ -143,8 +143,8 @@ static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__k
   args->is_transposed[1] = run->transposed & 2;
   /* Other ranks' micro-batches draw what they would draw if they followed one another in one process. */
   if (run->draw)
-    args->key =
-        tsr__random_key(e->step_key, run->draw + (uint64_t)tape->sharding.rank * tape->draws);
+    args->key = tsr__random_key(e->step_key,
+                                run->draw + (uint64_t)schedule->sharding.rank * schedule->draws);
 }
 
 static double first_number(const tsr__kernel_tensor *tensor) {
@@ -162,7 +162,7 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
   const tsr__execute_options *o = e->options;
   if (run->kernel == TSR__KERNEL_UNSCALE && first_number(&args->writes[1]) != 0)
     e->has_overflowed = true;
-  const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
+  const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
   for (uint32_t i = 0; i < run->write_count; i++) {
     if (o->gradient_norm && writes[i] == o->gradient_norm)
       e->gradient_norm = first_number(&args->writes[i]);
@@ -205,11 +205,11 @@ bool tsr__tensor_is_finite(const tsr__kernel_tensor *t) {
 /* In backward, gradients are checked one at a time: only when a run of its update reads it is a gradient certain to
  * be in the right space. */
 static void check_gradient(tsr__executor *e, const tsr__kernel_run *run) {
-  const tsr__tensor_id *reads = tsr__run_reads(e->tape, run);
+  const tsr__tensor_id *reads = tsr__run_reads(e->schedule, run);
   if (!isfinite(e->loss + e->last_loss)) e->has_diverged = true;
   for (uint32_t i = 0; i < run->read_count && e->checked_op != run->op && !e->has_diverged; i++) {
-    uint32_t slot = tsr__tensor_at(e->tape, reads[i])->slot;
-    if (e->tape->slots.items[slot].category != TSR_CATEGORY_GRADIENT) continue;
+    uint32_t slot = tsr__schedule_tensor(e->schedule, reads[i])->slot;
+    if (e->schedule->slots.items[slot].category != TSR_CATEGORY_GRADIENT) continue;
     tsr__kernel_tensor gradient = tsr__executor_tensor(e, reads[i]);
     e->checked_op = run->op;
     if (!tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
@@ -220,25 +220,25 @@ static void check_gradient(tsr__executor *e, const tsr__kernel_run *run) {
 /* Before the first update of a step: a loss or a gradient that is no finite number must not reach the
  * parameters. */
 static void check_gradients(tsr__executor *e) {
-  const tsr__tape *tape = e->tape;
+  const tsr__schedule *schedule = e->schedule;
   e->is_checked = true;
   e->has_diverged = !isfinite(e->loss + e->last_loss);
-  for (size_t i = 0; i < tsr__tape_updated_count(tape) && !e->has_diverged; i++) {
-    tsr__tensor_id wide = i < tape->states.count ? tape->states.items[i].gradient : 0;
+  for (size_t i = 0; i < tsr__schedule_updated_count(schedule) && !e->has_diverged; i++) {
+    tsr__tensor_id wide = i < schedule->states.count ? schedule->states.items[i].gradient : 0;
     tsr__kernel_tensor gradient = tsr__executor_tensor(
-        e, wide ? wide : tsr__tensor_at(tape, tsr__tape_updated(tape, i))->grad);
+        e, wide ? wide : tsr__schedule_tensor(schedule, tsr__schedule_updated(schedule, i))->grad);
     if (gradient.data && !tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
   }
 }
 
-uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated) {
-  uint64_t ranks = tape->sharding.ranks;
+uint64_t tsr__executed_sent_bytes(const tsr__schedule *schedule, bool is_updated) {
+  uint64_t ranks = schedule->sharding.ranks;
   if (!ranks) return 0;
-  uint64_t sum = tsr__tape_sent_bytes(tape) + (ranks - 1) * sizeof(finding);
-  for (size_t i = 0; i < tape->moves.count && !is_updated; i++) {
-    const tsr__tape_move *m = &tape->moves.items[i];
+  uint64_t sum = tsr__schedule_sent_bytes(schedule) + (ranks - 1) * sizeof(finding);
+  for (size_t i = 0; i < schedule->moves.count && !is_updated; i++) {
+    const tsr__move *m = &schedule->moves.items[i];
     assert(!m->is_update || m->kind != TSR__MOVE_BROADCAST);
-    if (m->is_update && !m->is_once) sum -= tsr__move_sent_bytes(tape, m);
+    if (m->is_update && !m->is_once) sum -= tsr__move_sent_bytes(schedule, m);
   }
   return sum;
 }
@@ -269,7 +269,7 @@ static void agree(tsr__executor *e) {
 
 /* `run`: the update, or NULL for what follows from updates. */
 static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
-  bool is_in_backward = e->tape->gradient_stored;
+  bool is_in_backward = e->schedule->updates_in_backward;
   if (is_in_backward && run) check_gradient(e, run);
   if (!is_in_backward && !e->is_checked && !e->has_overflowed) check_gradients(e);
   if (e->options->comm && !e->has_agreed) agree(e);
@@ -279,7 +279,7 @@ static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
 /* Let the caller replace the first value of optimizer state by a saved one. */
 static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
   const tsr__execute_options *o = e->options;
-  const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
+  const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
   if (!run->is_once || !o->restore) return true;
   for (uint32_t i = 0; i < run->write_count && e->status == 0; i++)
     if (writes[i]) e->status = o->restore(o->context, e, writes[i], &e->failure);
@@ -294,11 +294,11 @@ static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
 
 static bool execute_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
-  const tsr__kernel_run *run = &e->tape->runs.items[index];
+  const tsr__kernel_run *run = &e->schedule->runs.items[index];
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
-  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e, run)))
+  if ((run->is_once && step > 1) || (is_update(e->schedule, run) && !may_update(e, run)))
     return e->status == 0;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
@@ -323,17 +323,17 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
 /* ---- moves ---- */
 
 /* A move with a disk at one end has a thread of its own. */
-static tsr__copier *copier_of(const tsr__executor *e, const tsr__tape_move *move) {
-  const tsr__tape_slot *slots = e->tape->slots.items;
+static tsr__copier *copier_of(const tsr__executor *e, const tsr__move *move) {
+  const tsr__slot *slots = e->schedule->slots.items;
   bool has_disk =
       slots[move->from].space == TSR__SPACE_DISK || slots[move->to].space == TSR__SPACE_DISK;
   return e->copiers[has_disk];
 }
 
-static tsr__ticket begin_shared(const tsr__executor *e, const tsr__tape_move *move) {
-  const tsr__tape *tape = e->tape;
-  const tsr__tape_slot *slots = tape->slots.items;
-  uint64_t ranks = tape->sharding.ranks, rank = tape->sharding.rank;
+static tsr__ticket begin_shared(const tsr__executor *e, const tsr__move *move) {
+  const tsr__schedule *schedule = e->schedule;
+  const tsr__slot *slots = schedule->slots.items;
+  uint64_t ranks = schedule->sharding.ranks, rank = schedule->sharding.rank;
   uint64_t part_bytes = slots[move->to].bytes / ranks;
   char *from = place_of(e, move->from), *to = place_of(e, move->to);
   assert(from && to);
@@ -362,7 +362,7 @@ static tsr__ticket begin_shared(const tsr__executor *e, const tsr__tape_move *mo
 
 /* Start an operation of all ranks, or wait for it. */
 static int execute_shared(tsr__executor *e, uint32_t index, bool is_start, uint64_t step) {
-  const tsr__tape_move *move = &e->tape->moves.items[index];
+  const tsr__move *move = &e->schedule->moves.items[index];
   assert(e->options->comm);
   if (!is_start) return tsr__comm_wait(e->options->comm, e->tickets[index], &e->failure);
   bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e, NULL));
@@ -371,8 +371,8 @@ static int execute_shared(tsr__executor *e, uint32_t index, bool is_start, uint6
 }
 
 static void start_move(tsr__executor *e, uint32_t index, uint64_t step) {
-  const tsr__tape_move *move = &e->tape->moves.items[index];
-  const tsr__tape_slot *slots = e->tape->slots.items;
+  const tsr__move *move = &e->schedule->moves.items[index];
+  const tsr__slot *slots = e->schedule->slots.items;
   bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e, NULL));
   if (is_left_out || !slots[move->from].bytes) return;
   tsr__copy copy = {.to = place_of(e, move->to),
@@ -387,12 +387,13 @@ static bool execute_move(void *context, uint32_t index, bool is_start, uint64_t 
                          const uint64_t *addresses) {
   tsr__executor *e = context;
   look(e, step, addresses);
-  if (e->tape->moves.items[index].kind != TSR__MOVE_COPY)
+  if (e->schedule->moves.items[index].kind != TSR__MOVE_COPY)
     e->status = execute_shared(e, index, is_start, step);
   else if (is_start)
     start_move(e, index, step);
   else
-    e->status = tsr__copier_wait(copier_of(e, &e->tape->moves.items[index]), index, &e->failure);
+    e->status =
+        tsr__copier_wait(copier_of(e, &e->schedule->moves.items[index]), index, &e->failure);
   return e->status == 0;
 }
 
@@ -466,7 +467,7 @@ static bool execute_is_done(void *context, uint64_t step) {
 static const tsr__dry_observer *other(const void *context) {
   return ((const tsr__executor *)context)->options->observer;
 }
-static bool pass_phase(void *context, tsr__tape_phase phase, uint64_t step, bool is_start) {
+static bool pass_phase(void *context, tsr__phase phase, uint64_t step, bool is_start) {
   return other(context)->phase(other(context)->context, phase, step, is_start);
 }
 static bool pass_op(void *context, uint32_t op) {
@@ -546,7 +547,7 @@ static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
 
 /* Threads for the moves that there are. */
 static int start_copiers(tsr__executor *e) {
-  const tsr__tape *t = e->tape;
+  const tsr__schedule *t = e->schedule;
   for (size_t i = 0; i < t->moves.count; i++) {
     bool has_disk = t->slots.items[t->moves.items[i].from].space == TSR__SPACE_DISK ||
                     t->slots.items[t->moves.items[i].to].space == TSR__SPACE_DISK;
@@ -563,8 +564,8 @@ static int measure(tsr__executor *e, tsr__dry_options dry, tsr__execution *out, 
   tsr__dry_observer observer = {.context = r, .memory = note_reach, .step = note_step};
   dry.observer = &observer;
   dry.spaces = out->predicted_spaces;
-  if (dry.steps > STEPS_TO_REPEAT && !e->tape->has_leaks) dry.steps = STEPS_TO_REPEAT;
-  return tsr__dry_run(e->tape, &dry, &out->predicted, done, e->error);
+  if (dry.steps > STEPS_TO_REPEAT && !e->schedule->has_leaks) dry.steps = STEPS_TO_REPEAT;
+  return tsr__dry_run(e->schedule, &dry, &out->predicted, done, e->error);
 }
 
 /* Reserve what `steps` need: for tensors on the device unless they are placed, on the host, and on the disk. */
@@ -576,7 +577,7 @@ static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) 
   int status = measure(e, dry, out, r, &done);
   if (status == 0 && !e->options->is_placed)
     status = reserve_arena(e, &e->arena, &r[0], addresses_of(&r[0], steps, done));
-  if (status == 0 && !e->options->is_placed && !e->tape->has_leaks &&
+  if (status == 0 && !e->options->is_placed && !e->schedule->has_leaks &&
       !tsr__tensor_arena_keep(&e->arena, out->predicted.peak.totals.allocated_bytes + KEPT_BYTES))
     status = tsr__fail_memory(e->error);
   if (status == 0 && host->end)
@@ -587,7 +588,7 @@ static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) 
 
 /* All of placed memory at once. The prediction of the allocator is made as well, for the books. */
 static int place(tsr__executor *e, tsr__execution *out) {
-  if (!tsr__placement_solve(e->tape, &e->placement)) return tsr__fail_memory(e->error);
+  if (!tsr__placement_solve(e->schedule, &e->placement)) return tsr__fail_memory(e->error);
   uint64_t total = e->placement.total_bytes, capacity = e->options->capacity_bytes;
   uint64_t size = (total + GRANULE - 1) / GRANULE * GRANULE;
   tsr_allocator_event all = {
@@ -606,9 +607,9 @@ static int place(tsr__executor *e, tsr__execution *out) {
 
 static int prepare_ranks(tsr__executor *e) {
   if (!e->options->comm) return 0;
-  assert(tsr__comm_size(e->options->comm) == e->tape->sharding.ranks &&
-         tsr__comm_rank(e->options->comm) == e->tape->sharding.rank);
-  e->tickets = TSR__NEW_ARRAY(tsr__ticket, e->tape->moves.count + 1);
+  assert(tsr__comm_size(e->options->comm) == e->schedule->sharding.ranks &&
+         tsr__comm_rank(e->options->comm) == e->schedule->sharding.rank);
+  e->tickets = TSR__NEW_ARRAY(tsr__ticket, e->schedule->moves.count + 1);
   e->findings = TSR__NEW_ARRAY(finding, tsr__comm_size(e->options->comm));
   return e->tickets && e->findings ? 0 : tsr__fail_memory(e->error);
 }
@@ -633,11 +634,11 @@ static void close_memory(tsr__executor *e, tsr__execution *out) {
   tsr__placement_release(&e->placement);
 }
 
-int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
-                 tsr_error *error) {
+int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *options,
+                 tsr__execution *out, tsr_error *error) {
   tsr__optimizer_numbers numbers = options->numbers;
   char nothing[8] = {0};
-  tsr__executor e = {.tape = tape,
+  tsr__executor e = {.schedule = schedule,
                      .options = options,
                      .numbers = &numbers,
                      .error = error,
@@ -660,7 +661,6 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
                           .host_bytes = options->host_bytes,
                           .spaces = out->spaces,
                           .steps = options->steps};
-  assert(tape->status == 0);
   *out = (tsr__execution){0};
   int status = reserve(&e, dry, out);
   if (status == 0 && options->is_placed) status = place(&e, out);
@@ -672,7 +672,7 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
     observer.end = options->observer->end ? pass_end : NULL;
   }
   dry.observer = &observer;
-  if (status == 0) status = tsr__dry_run(tape, &dry, &out->executed, &out->steps_done, error);
+  if (status == 0) status = tsr__dry_run(schedule, &dry, &out->executed, &out->steps_done, error);
   if (e.status) {
     status = e.status;
     if (error) *error = e.failure;

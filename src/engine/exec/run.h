@@ -63,7 +63,7 @@ typedef struct tsr__execute_options {
   unsigned isa_limit;            /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
   struct tsr__thread_pool *pool; /* for kernels, or NULL; no result depends on it */
   struct tsr__library *library;  /* for products of matrices, or NULL */
-  tsr__comm *comm; /* to the other ranks of the tape, which execute at the same time; or NULL */
+  tsr__comm *comm; /* to the other ranks of the schedule, which execute at the same time; or NULL */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
                                       * not called */
   void *context;                     /* of the functions below */
@@ -102,8 +102,8 @@ typedef struct tsr__execution {
 /* Run. Running out of the capacity ends the run and is not an error: see `executed`. Placed memory that
  * exceeds it is TSR_ERROR_LIMIT, before anything runs; a disk without room for what is kept there is TSR_ERROR_WRITE,
  * before anything runs, too. Fails with TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
-int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
-                 tsr_error *error);
+int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *options,
+                 tsr__execution *out, tsr_error *error);
 
 /* ---- For the caller's functions ---- */
 
@@ -114,7 +114,7 @@ tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tens
 bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
 /* Bytes that a rank sends in a step: the tape's, and what ranks agree on. A step that updates nothing, because it diverged or
  * a scaled loss overflowed, shares no parameters. 0 for one alone. O(moves). */
-uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated);
+uint64_t tsr__executed_sent_bytes(const tsr__schedule *schedule, bool is_updated);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */

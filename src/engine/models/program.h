@@ -57,7 +57,9 @@ typedef struct tsr__program {
   const tsr_model *model;
   const tsr__model_family *family;
   const tsr_simulate_options *options;
-  tsr__tape *tape;
+  tsr__tape *tape; /* NULL once the step is recorded */
+  /* The tape's, and from then on the finished one: for names and shapes of parameters. */
+  const tsr__schedule *schedule;
   tsr__model_layer *layers; /* model->layers of them */
   tsr__model_linear *added; /* modules x layers, in the order of modules */
   tsr__tensor_id embedding, position_embedding, frequencies;
@@ -95,7 +97,8 @@ typedef struct tsr__program {
   tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
   tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
   bool is_last_backward;        /* of the step: no micro-batch follows */
-  tsr__unit_sum sum;            /* over ranks, under way */
+  uint32_t *stored;  /* by unit: gradients that this backward pass has completed; owned */
+  tsr__unit_sum sum; /* over ranks, under way */
 } tsr__program;
 
 /* Resolve the options, check that they suit the model, and declare what exists before the recording:
