@@ -457,7 +457,7 @@ static void touch(touched *t, uint64_t address, uint64_t size, bool is_touched) 
 }
 
 static void touch_tensor(touched *t, tsr__tensor_id tensor, const uint64_t *addresses) {
-  const tsr__tensor *item = tsr__schedule_tensor(&t->s->t.schedule, tensor);
+  const tsr__step_tensor *item = tsr__schedule_tensor(&t->s->t.schedule, tensor);
   if (!tensor) return; /* a result that the op does not need */
   uint64_t size = tsr__dtype_bytes((tsr__dtype)item->dtype);
   uint64_t first = item->layout.offset * size, end = tsr__layout_end(item->layout) * size;

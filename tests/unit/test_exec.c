@@ -33,7 +33,7 @@ static bool see_event(void *context, uint32_t device, uint32_t slot,
   return ++s->events != s->fails_at;
 }
 
-static bool see_phase(void *context, tsr__phase phase, uint64_t step, bool is_start) {
+static bool see_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
   (void)phase;
   (void)is_start;
   assert_true(step >= 1);

@@ -167,7 +167,7 @@ static bool see_step(void *context, const tsr__executor *e, const tsr__executed_
 static void widen(tsr__schedule *schedule) {
   bool *is_wide = calloc(schedule->slots.count, sizeof *is_wide);
   for (size_t i = 1; i < schedule->tensors.count; i++) {
-    tsr__tensor *t = &schedule->tensors.items[i];
+    tsr__step_tensor *t = &schedule->tensors.items[i];
     if (t->dtype != TSR__DTYPE_F32) continue;
     t->dtype = TSR__DTYPE_F64;
     if (!is_wide[t->slot]) schedule->slots.items[t->slot].bytes *= 2;

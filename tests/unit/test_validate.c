@@ -95,7 +95,7 @@ static tsr__tensor_id *operand(bench *b, size_t run, size_t i) {
 /* Some of a tensor, which may be gone by now. */
 static tsr__tensor_id slice_of(bench *b, tsr__tensor_id tensor, uint32_t dim, uint64_t first,
                                uint64_t count) {
-  tsr__tensor part = *tsr__schedule_tensor(made(b), tensor);
+  tsr__step_tensor part = *tsr__schedule_tensor(made(b), tensor);
   part.layout = tsr__layout_slice(part.layout, dim, first, count);
   assert_true(TSR__VECTOR_PUSH(&made(b)->tensors, part));
   return (tsr__tensor_id)made(b)->tensors.count - 1;

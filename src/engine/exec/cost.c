@@ -208,11 +208,11 @@ tsr__cost tsr__cost_of_schedule(const tsr__schedule *schedule, const tsr__machin
                   .bytes_per_s = schedule->sharding.ranks ? rates->peer_bytes_per_s : 0,
                   .is_shared = rates->is_measured};
   double kernels_s = add_work(schedule, rates, &cost);
-  tsr__phase phase = TSR__PHASE_STEP;
+  tsr__phase_kind phase = TSR__PHASE_STEP;
   for (size_t i = 0; schedule->runs.count && i < schedule->instrs.count; i++) {
     const tsr__instr *instr = &schedule->instrs.items[i];
     bool is_move = instr->kind == TSR__INSTR_START || instr->kind == TSR__INSTR_WAIT;
-    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase)instr->subject;
+    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase_kind)instr->subject;
     if (instr->kind == TSR__INSTR_END) phase = TSR__PHASE_STEP;
     if (is_move && is_sent(&c, instr->subject))
       (instr->kind == TSR__INSTR_START ? start_move : wait_for_move)(&c, instr->subject);

@@ -162,7 +162,7 @@ static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
 
 /* ---- the schedule ---- */
 
-static void enter_phase(dry *d, tsr__phase phase, bool is_start) {
+static void enter_phase(dry *d, tsr__phase_kind phase, bool is_start) {
   assert(phase < TSR__PHASE_COUNT);
   for (uint32_t i = 0; !is_start && i < d->device_count; i++)
     d->devices[i].out->ends[phase] = moment_of(&d->devices[i]);
@@ -201,8 +201,8 @@ static int run_instr(dry *d, const tsr__instr *instr) {
   case TSR__INSTR_START: enter_move(d, subject, true); break;
   case TSR__INSTR_WAIT: enter_move(d, subject, false); break;
   case TSR__INSTR_OP: enter_op(d, subject); break;
-  case TSR__INSTR_BEGIN: enter_phase(d, (tsr__phase)subject, true); break;
-  case TSR__INSTR_END: enter_phase(d, (tsr__phase)subject, false); break;
+  case TSR__INSTR_BEGIN: enter_phase(d, (tsr__phase_kind)subject, true); break;
+  case TSR__INSTR_END: enter_phase(d, (tsr__phase_kind)subject, false); break;
   }
   return 0;
 }

@@ -13,7 +13,7 @@
 #include "graph/schedule.h"
 #include "tessera/allocator.h"
 
-/* Before the first step; other values of a moment's phase are tsr__phase. */
+/* Before the first step; other values of a moment's phase are tsr__phase_kind. */
 #define TSR__DRY_LOADING TSR__PHASE_COUNT
 
 /* A moment of the run, on one device. */
@@ -47,7 +47,7 @@ typedef struct tsr__dry_device {
 /* An observer. Any function may be NULL; one that returns false ends the run with TSR_ERROR_MEMORY. */
 typedef struct tsr__dry_observer {
   void *context;
-  bool (*phase)(void *context, tsr__phase phase, uint64_t step, bool is_start);
+  bool (*phase)(void *context, tsr__phase_kind phase, uint64_t step, bool is_start);
   bool (*op)(void *context, uint32_t op);
   /* The allocator did something for a slot: see tsr_allocator_sink. `event->cause` is the stack
    * of the instruction, a label. Events of loading are not shown. */

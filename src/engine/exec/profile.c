@@ -53,7 +53,7 @@ static void note_blocks(const profiler *p) {
 static void note_parameters(const profiler *p) {
   const tsr__schedule *t = p->schedule;
   for (size_t i = 0; i < t->parameters.count; i++) {
-    const tsr__tensor *parameter = tsr__schedule_tensor(t, t->parameters.items[i]);
+    const tsr__step_tensor *parameter = tsr__schedule_tensor(t, t->parameters.items[i]);
     uint32_t block = p->origins[parameter->slot].block;
     set_block(p, parameter->grad, block);
     if (i >= t->states.count) continue;
@@ -268,9 +268,9 @@ static void check_sums(const profiler *p, const tsr_memory_profile *profile) {
 }
 
 static void add_phases(const profiler *p, const tsr__dry_device *device, tsr_memory_profile *out) {
-  static const tsr__phase phases[TSR_MEMORY_PHASES] = {TSR__PHASE_ZERO_GRAD, TSR__PHASE_FORWARD,
-                                                       TSR__PHASE_BACKWARD, TSR__PHASE_OPTIMIZER,
-                                                       TSR__PHASE_EVALUATION};
+  static const tsr__phase_kind phases[TSR_MEMORY_PHASES] = {
+      TSR__PHASE_ZERO_GRAD, TSR__PHASE_FORWARD, TSR__PHASE_BACKWARD, TSR__PHASE_OPTIMIZER,
+      TSR__PHASE_EVALUATION};
   for (size_t i = 0; i < TSR_MEMORY_PHASES; i++) {
     tsr_memory_phase *phase = &out->phases[i];
     phase->peak.phase = phase->end.phase = tsr__phase_word((uint8_t)phases[i]);

@@ -57,7 +57,7 @@ static uint32_t frame_of(tsr__recorder *r, const tsr__trace_frame *frame) {
 
 /* The builder's id of a stack of the schedule's labels. False when out of memory. */
 static bool translate(tsr__recorder *r, uint32_t stack, uint32_t *out) {
-  const tsr__labels *labels = &r->schedule->labels;
+  const tsr__stack_labels *labels = &r->schedule->labels;
   *out = TSR_NONE;
   if (stack == TSR_NONE) return true;
   assert(labels->parent);
@@ -113,7 +113,7 @@ static bool record_op(void *context, uint32_t op) {
 }
 
 /* A phase as the profiler, torch.optim and the script (PyTorch's tutorial) write it. */
-static bool record_phase(void *context, tsr__phase phase, uint64_t step, bool is_start) {
+static bool record_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
   tsr__recorder *r = context;
   char name[64];
   switch (phase) {

@@ -82,7 +82,7 @@ static void *place_of(const tsr__executor *e, uint32_t slot) {
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id tensor) {
   tsr__kernel_tensor out = {.data = NULL};
   if (!tensor) return out;
-  const tsr__tensor *t = tsr__schedule_tensor(e->schedule, tensor);
+  const tsr__step_tensor *t = tsr__schedule_tensor(e->schedule, tensor);
   out.dtype = (tsr__dtype)t->dtype;
   out.layout = t->layout;
   out.data = place_of(e, t->slot);
@@ -467,7 +467,7 @@ static bool execute_is_done(void *context, uint64_t step) {
 static const tsr__dry_observer *other(const void *context) {
   return ((const tsr__executor *)context)->options->observer;
 }
-static bool pass_phase(void *context, tsr__phase phase, uint64_t step, bool is_start) {
+static bool pass_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
   return other(context)->phase(other(context)->context, phase, step, is_start);
 }
 static bool pass_op(void *context, uint32_t op) {

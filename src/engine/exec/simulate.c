@@ -100,7 +100,7 @@ tsr_space_peak tsr__space_peak_of(const tsr__dry_device *space) {
 
 static void put_results(const tsr__schedule *schedule, const tsr__dry_device *device,
                         tsr_simulation *out) {
-  static const tsr__phase phases[TSR_SIMULATE_PHASES] = {
+  static const tsr__phase_kind phases[TSR_SIMULATE_PHASES] = {
       [TSR_SIMULATE_FORWARD] = TSR__PHASE_FORWARD,
       [TSR_SIMULATE_BACKWARD] = TSR__PHASE_BACKWARD,
       [TSR_SIMULATE_OPTIMIZER] = TSR__PHASE_OPTIMIZER,
@@ -179,7 +179,7 @@ static void put_sums(const tsr__built *built, tsr_simulation *out) {
   const tsr__schedule *s = &built->schedule;
   out->parameter_count = built->parameter_count;
   for (size_t i = 0; i < s->parameters.count; i++) {
-    const tsr__tensor *t = tsr__schedule_tensor(s, s->parameters.items[i]);
+    const tsr__step_tensor *t = tsr__schedule_tensor(s, s->parameters.items[i]);
     uint64_t count = tsr__shape_elements(t->layout.shape);
     if (count > out->largest_parameter) out->largest_parameter = count;
   }

@@ -307,7 +307,7 @@ static double seconds_of(const walker *w, size_t maker) {
 }
 
 /* What would make the slot again: the run that writes it, or the last op that began before it was made. The number of
- * makers if there is none. */
+ * makers if it is not known. */
 static size_t maker_of(const walker *w, uint32_t slot) {
   const slot_facts *f = &w->slots[slot];
   if (w->has_runs) return f->writer == TSR_NONE ? w->s->runs.count : f->writer;

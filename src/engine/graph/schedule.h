@@ -46,14 +46,14 @@ enum { TSR__OP_INPUTS = 8, TSR__OP_OUTPUTS = 3, TSR__OP_SAVED = 10 };
 typedef uint32_t tsr__tensor_id;
 
 /* A shape over a slot. */
-typedef struct tsr__tensor {
+typedef struct tsr__step_tensor {
   tsr__layout layout;
   uint32_t slot;
   tsr__tensor_id grad; /* of a parameter: its gradient, once the step has made it */
   uint8_t dtype;       /* tsr__dtype */
   bool is_parameter;
   bool is_module_output; /* a module of the model returned it: a forward hook sees it */
-} tsr__tensor;
+} tsr__step_tensor;
 
 /* Where memory is. No kernel runs on a disk. */
 typedef enum tsr__memory_space {
@@ -85,11 +85,11 @@ typedef enum tsr__instr_kind {
   TSR__INSTR_START,     /* a move begins: what it copies is there and complete */
   TSR__INSTR_WAIT,      /* a move has ended: only from here on is what it made used */
   TSR__INSTR_OP,        /* the forward or backward of an op begins */
-  TSR__INSTR_BEGIN,     /* of a phase; subject is a tsr__phase */
+  TSR__INSTR_BEGIN,     /* of a phase; subject is a tsr__phase_kind */
   TSR__INSTR_END
 } tsr__instr_kind;
 
-typedef enum tsr__phase {
+typedef enum tsr__phase_kind {
   TSR__PHASE_STEP,
   TSR__PHASE_ZERO_GRAD,
   TSR__PHASE_FORWARD,
@@ -97,7 +97,7 @@ typedef enum tsr__phase {
   TSR__PHASE_OPTIMIZER,
   TSR__PHASE_EVALUATION, /* leaves nothing behind, so that a step may skip it */
   TSR__PHASE_COUNT
-} tsr__phase;
+} tsr__phase_kind;
 
 typedef struct tsr__instr {
   uint8_t kind; /* tsr__instr_kind */
@@ -183,7 +183,7 @@ typedef struct tsr__op {
 typedef struct tsr__op_work {
   uint32_t
       place; /* the instruction before which it runs; of rewritten graphs those of the original */
-  uint8_t phase; /* tsr__phase */
+  uint8_t phase; /* tsr__phase_kind */
   bool is_half;  /* numbers of 16 bits */
   uint64_t flops, bytes;
 } tsr__op_work;
@@ -248,22 +248,22 @@ typedef struct tsr__trace_frame {
   const char *name, *file;
 } tsr__trace_frame;
 
-/* What the stacks of instructions mean; all NULL: there are none. What `context` points to belongs to the maker of the
+/* What the stacks of instructions mean; all NULL: no stacks exist. What `context` points to belongs to the maker of the
  * schedule, and outlives that. */
-typedef struct tsr__labels {
+typedef struct tsr__stack_labels {
   const void *context;
   /* The innermost frame of a stack; returns the stack of its caller, or TSR_NONE. */
   uint32_t (*parent)(const void *context, uint32_t stack, tsr__trace_frame *frame);
   /* The op that a stack ends in, such as mm, or ""; NULL: ops are those of the schedule. */
   const char *(*op)(const void *context, uint32_t stack);
-} tsr__labels;
+} tsr__stack_labels;
 
 /* ---- The schedule ---- */
 
 typedef struct tsr__schedule {
   TSR__VECTOR(tsr__slot) slots;
   tsr__instrs instrs;
-  TSR__VECTOR(tsr__tensor) tensors;
+  TSR__VECTOR(tsr__step_tensor) tensors;
   TSR__VECTOR(tsr__op) ops;
   TSR__VECTOR(tsr__kernel_run) runs;
   TSR__VECTOR(tsr__tensor_id) operands; /* of runs */
@@ -277,7 +277,7 @@ typedef struct tsr__schedule {
   TSR__VECTOR(tsr__optimizer_state) states; /* an optimizer's, of each parameter */
   TSR__VECTOR(tsr__block_tensor) blocks;
   tsr__sharding sharding;
-  tsr__labels labels;
+  tsr__stack_labels labels;
   uint64_t flops, recomputed_flops;
   uint64_t waited_bytes; /* copied to the host and back while nothing else runs */
   uint64_t
@@ -296,8 +296,8 @@ void tsr__schedule_release(tsr__schedule *schedule);
  * nothing. O(instructions + operands). */
 int tsr__schedule_check(const tsr__schedule *schedule);
 
-static inline const tsr__tensor *tsr__schedule_tensor(const tsr__schedule *s,
-                                                      tsr__tensor_id tensor) {
+static inline const tsr__step_tensor *tsr__schedule_tensor(const tsr__schedule *s,
+                                                           tsr__tensor_id tensor) {
   assert(tensor < s->tensors.count);
   return &s->tensors.items[tensor];
 }

@@ -71,13 +71,13 @@ void tsr__tape_emit(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uin
   if (!TSR__VECTOR_PUSH(&tape->schedule.instrs, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
 }
 
-void tsr__tape_begin(tsr__tape *tape, tsr__phase phase) {
+void tsr__tape_begin(tsr__tape *tape, tsr__phase_kind phase) {
   tape->schedule.backward_count += phase == TSR__PHASE_BACKWARD;
   if (tape->tracer) tape->tracer->begin_phase(tape->tracer, (uint32_t)phase);
   tsr__tape_emit(tape, TSR__INSTR_BEGIN, (uint32_t)phase, TSR_NONE);
 }
 
-void tsr__tape_end(tsr__tape *tape, tsr__phase phase) {
+void tsr__tape_end(tsr__tape *tape, tsr__phase_kind phase) {
   tsr__tape_emit(tape, TSR__INSTR_END, (uint32_t)phase, TSR_NONE);
 }
 
@@ -376,12 +376,13 @@ static bool list_tensors(tsr__tape *tape) {
   if (!TSR__VECTOR_RESERVE(&s->tensors, tape->tensors.count)) return false;
   for (size_t i = 0; i < tape->tensors.count; i++) {
     const tsr__tape_tensor *t = &tape->tensors.items[i];
-    s->tensors.items[s->tensors.count++] = (tsr__tensor){.layout = t->layout,
-                                                         .slot = t->slot,
-                                                         .grad = t->grad,
-                                                         .dtype = t->dtype,
-                                                         .is_parameter = t->is_parameter,
-                                                         .is_module_output = t->is_module_output};
+    s->tensors.items[s->tensors.count++] =
+        (tsr__step_tensor){.layout = t->layout,
+                           .slot = t->slot,
+                           .grad = t->grad,
+                           .dtype = t->dtype,
+                           .is_parameter = t->is_parameter,
+                           .is_module_output = t->is_module_output};
   }
   return true;
 }

@@ -194,7 +194,7 @@ typedef struct tsr__clash {
 
 struct tsr__rule_book;
 
-/* A recorder: the schedule under construction, and what is known about the program and its autograd graph meanwhile. */
+/* A recorder: the schedule under construction, and what it has to know about the program and its autograd graph until then. */
 typedef struct tsr__tape {
   tsr__schedule schedule;            /* without tensors and ops, until the tape is finished */
   const struct tsr__rule_book *book; /* whose rows its ops run: op.h */
@@ -352,8 +352,8 @@ uint32_t tsr__trace_stack(tsr__tape *tape, tsr__kernel kernel);
 
 /* ---- Phases, and what outlives a step ---- */
 
-void tsr__tape_begin(tsr__tape *tape, tsr__phase phase);
-void tsr__tape_end(tsr__tape *tape, tsr__phase phase);
+void tsr__tape_begin(tsr__tape *tape, tsr__phase_kind phase);
+void tsr__tape_end(tsr__tape *tape, tsr__phase_kind phase);
 /* Mark the place at which the previous step releases what it held until this point. */
 void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point);
 /* The program holds the tensor beyond the step, until that point of the next. */

@@ -22,13 +22,13 @@ typedef struct tsr__tracer tsr__tracer;
 struct tsr__op_step;
 
 struct tsr__tracer {
-  tsr__labels labels; /* of the stacks that it has returned */
+  tsr__stack_labels labels; /* of the stacks that it has returned */
   /* The current function calls `place`, or returns to its caller. */
   void (*enter)(tsr__tracer *tracer, tsr__program_place place);
   void (*leave)(tsr__tracer *tracer);
   /* The current function has reached one of its own statements. */
   void (*at)(tsr__tracer *tracer, tsr__program_place place);
-  /* It is about to run an op (a tsr__op_kind), or a phase of the step (a tsr__phase) begins. */
+  /* It is about to run an op (a tsr__op_kind), or a phase of the step (a tsr__phase_kind) begins. */
   void (*begin_op)(tsr__tracer *tracer, uint32_t kind);
   void (*begin_phase)(tsr__tracer *tracer, uint32_t phase);
   /* Within TSR__PLACE_NODE: which autograd node runs from here on. */

@@ -67,7 +67,7 @@ __attribute__((format(printf, 3, 4))) static void reject(validator *v, tsr__viol
 }
 
 static uint64_t elements_of(const validator *v, tsr__tensor_id tensor) {
-  const tsr__tensor *t = tsr__schedule_tensor(v->schedule, tensor);
+  const tsr__step_tensor *t = tsr__schedule_tensor(v->schedule, tensor);
   return v->schedule->slots.items[t->slot].bytes / tsr__dtype_bytes((tsr__dtype)t->dtype);
 }
 

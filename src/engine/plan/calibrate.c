@@ -20,8 +20,8 @@ static int predict_time(const tsr_model *model, const tsr_simulate_options *how,
   if (options.steps < 2) options.steps = 2;
   int status = tsr__measure_survey(model, &options, 0, true, true, &survey, error);
   if (status) return status;
-  static const tsr__phase phases[TSR_CALIBRATION_PHASES] = {TSR__PHASE_FORWARD, TSR__PHASE_BACKWARD,
-                                                            TSR__PHASE_OPTIMIZER};
+  static const tsr__phase_kind phases[TSR_CALIBRATION_PHASES] = {
+      TSR__PHASE_FORWARD, TSR__PHASE_BACKWARD, TSR__PHASE_OPTIMIZER};
   for (size_t i = 0; i < TSR_CALIBRATION_PHASES; i++)
     out->phases[i].predicted_s = survey.cost.phase_s[phases[i]];
   out->predicted_s = survey.cost.step_s;

@@ -6,9 +6,9 @@
 #include "exec/measure.h"
 #include "plan/planner.h"
 
-int tsr__run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
-                          const tsr_simulate_options *options, tsr__measure_limit *limit,
-                          tsr_run_plan_cost *out, tsr_error *error) {
+int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
+                      const tsr_simulate_options *options, tsr__measure_limit *limit,
+                      tsr_run_plan_cost *out, tsr_error *error) {
   tsr_simulate_options own = *options;
   tsr_run_plan_options(plan, &own);
   return tsr__measure(model, &own, limit, out, error);
@@ -17,7 +17,7 @@ int tsr__run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
 int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
                          const tsr_simulate_options *options, tsr_run_plan_cost *out,
                          tsr_error *error) {
-  return tsr__run_plan_measure(plan, model, options, NULL, out, error);
+  return tsr__plan_measure(plan, model, options, NULL, out, error);
 }
 
 /* What plans are measured for. */

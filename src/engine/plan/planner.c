@@ -62,7 +62,7 @@ int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr__measure
     *out = known->cost;
     return 0;
   }
-  int status = is_fault(tsr__run_plan_measure(plan, p->model, &p->how, limit, out, error), error);
+  int status = is_fault(tsr__plan_measure(plan, p->model, &p->how, limit, out, error), error);
   p->tried++;
   if (status || (limit && limit->over_bytes)) return status;
   return remember(p, plan, number, head, out, error);

@@ -100,9 +100,9 @@ struct tsr_planning {
 /* ---- explain.c ---- */
 
 /* tsr_run_plan_measure that stops at a limit: see tsr__measure. */
-int tsr__run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
-                          const tsr_simulate_options *options, tsr__measure_limit *limit,
-                          tsr_run_plan_cost *out, tsr_error *error);
+int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
+                      const tsr_simulate_options *options, tsr__measure_limit *limit,
+                      tsr_run_plan_cost *out, tsr_error *error);
 
 /* ---- measuring ---- */
 

@@ -634,14 +634,14 @@ static bool read_work(reader *r, const json_t *root) {
 
 /* The phase in which each op runs: the innermost. */
 static void note_phases(tsr__step_graph *g) {
-  tsr__phase stack[PHASES + 1] = {TSR__PHASE_STEP};
+  tsr__phase_kind stack[PHASES + 1] = {TSR__PHASE_STEP};
   size_t depth = 0, next = 0;
   for (size_t i = 0; i <= g->instrs.count; i++) {
     for (; next < g->work.count && g->work.items[next].place == i; next++)
       g->work.items[next].phase = (uint8_t)stack[depth];
     if (i == g->instrs.count) break;
     const tsr__instr *instr = &g->instrs.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__phase)instr->subject;
+    if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__phase_kind)instr->subject;
     if (instr->kind == TSR__INSTR_END) depth--;
     assert(depth <= PHASES);
   }

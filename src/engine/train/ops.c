@@ -31,11 +31,11 @@ static int compare(const void *a, const void *b) {
 
 size_t tsr__list_ops(const tsr__schedule *schedule, const uint64_t *run_ns, tsr_train_op *out) {
   tsr_train_op all[NAMES][PHASES] = {{{0}}};
-  tsr__phase phase = TSR__PHASE_STEP;
+  tsr__phase_kind phase = TSR__PHASE_STEP;
   size_t count = 0;
   for (size_t i = 0; i < schedule->instrs.count; i++) {
     const tsr__instr *instr = &schedule->instrs.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase)instr->subject;
+    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase_kind)instr->subject;
     if (instr->kind == TSR__INSTR_END) phase = TSR__PHASE_STEP;
     if (instr->kind != TSR__INSTR_RUN) continue;
     const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
