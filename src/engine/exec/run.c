@@ -1,7 +1,7 @@
 /* run.c - see run.h.
  *
- *   dry run of the first steps ─► how many addresses the whole run needs ─► arena
- *     or offsets of all tensors (placed.h) ───────────────────────────────────┘
+ *   forecast: dry run of the first steps ─► how many addresses the whole run needs ─► arena
+ *               or offsets of all tensors (placed.h) ───────────────────────────────────┘
  *   dry run, watched:   event ─► arena      RUN ─► kernel      move ─► copier      end of step ─► the caller
  *
  * Numbers that change from step to step (the learning rate, AdamW's corrections) are computed when a
@@ -15,9 +15,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "base/memory.h"
 #include "base/os.h"
-#include "exec/placed.h"
 #include "kernels/fast.h"
 #include "kernels/random.h"
 
@@ -42,8 +42,8 @@ struct tsr__executor {
       *copiers[TSR__DRY_SPACES]; /* between device and host; with the disk. NULL: no moves */
   tsr__optimizer_numbers *numbers;
   const uint64_t *addresses; /* while a function of the observer runs */
-  tsr__placement placement;  /* empty unless is_placed */
-  const uint64_t *offsets;   /* of this step, if is_placed */
+  const tsr__forecast *forecast;
+  const uint64_t *offsets; /* of this step, if is_placed */
   tsr_error *error;
   tsr_error failure; /* the text for `status` */
   tsr__isa isa;      /* of the instructions that fast kernels use */
@@ -289,7 +289,7 @@ static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
 /* Set what tsr__executor_tensor returns while a function of the observer runs. */
 static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
   e->addresses = addresses;
-  if (e->options->is_placed) e->offsets = e->placement.offsets[step & 1];
+  if (e->options->is_placed) e->offsets = e->forecast->placement.offsets[step & 1];
 }
 
 static bool execute_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
@@ -484,18 +484,11 @@ static int pass_end(void *context, uint32_t device, const tsr_allocator *allocat
 
 /* ---- how many addresses ---- */
 
-enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20 };
-
-enum { PLACES = 1 + TSR__DRY_SPACES };
-
-typedef struct reach {
-  uint64_t first, end;
-  uint64_t ends[STEPS_TO_REPEAT + 1]; /* after each step */
-} reach;
+enum { GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20 };
 
 static bool note_reach(void *context, uint32_t device, const tsr_allocator_event *event) {
-  reach *r = (reach *)context + device;
-  assert(device < PLACES);
+  tsr__reach *r = (tsr__reach *)context + device;
+  assert(device < TSR__FORECAST_PLACES);
   if (event->action != TSR_ACTION_SEGMENT_ALLOC && event->action != TSR_ACTION_SEGMENT_MAP)
     return true;
   if (!r->first || event->addr < r->first) r->first = event->addr;
@@ -504,25 +497,64 @@ static bool note_reach(void *context, uint32_t device, const tsr_allocator_event
 }
 
 static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
-  reach *r = context;
+  tsr__reach *r = context;
   (void)addresses;
-  for (size_t i = 0; i < PLACES && step <= STEPS_TO_REPEAT; i++) r[i].ends[step] = r[i].end;
+  for (size_t i = 0; i < TSR__FORECAST_PLACES && step <= TSR__FORECAST_STEPS; i++)
+    r[i].ends[step] = r[i].end;
   return true;
+}
+
+static tsr__dry_options dry_options(const tsr__execute_options *o) {
+  return (tsr__dry_options){.settings = o->settings,
+                            .capacity_bytes = o->is_placed ? 0 : o->capacity_bytes,
+                            .host_bytes = o->host_bytes,
+                            .steps = o->steps};
+}
+
+/* The places of all tensors. */
+static int forecast_placed(const tsr__schedule *schedule, uint64_t capacity, tsr__forecast *out,
+                           tsr_error *error) {
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  if (!tsr__placement_solve(schedule, &out->placement)) return tsr__fail_memory(error);
+  out->reserved_bytes = out->placement.total_bytes;
+  if (!capacity || out->reserved_bytes <= capacity) return 0;
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "placed memory needs %s, and the run may use %s",
+                   tsr__format_size(out->reserved_bytes, needed), tsr__format_size(capacity, has));
+}
+
+int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options *options,
+                      tsr__forecast *out, tsr_error *error) {
+  *out = (tsr__forecast){.steps_done = 0};
+  tsr__dry_options dry = dry_options(options);
+  tsr__dry_observer observer = {.context = out->reach, .memory = note_reach, .step = note_step};
+  dry.observer = &observer;
+  dry.spaces = out->spaces;
+  if (dry.steps > TSR__FORECAST_STEPS && !schedule->has_leaks) dry.steps = TSR__FORECAST_STEPS;
+  int status = tsr__dry_run(schedule, &dry, &out->device, &out->steps_done, error);
+  out->reserved_bytes = out->device.peak_reserved_bytes;
+  if (status == 0 && options->is_placed)
+    status = forecast_placed(schedule, options->capacity_bytes, out, error);
+  return status;
+}
+
+void tsr__forecast_release(tsr__forecast *forecast) {
+  tsr__placement_release(&forecast->placement);
 }
 
 /* If segments come and go, each step needs as many new addresses as the one before. Also, the best free block for a
  * request may differ from step to step, and after many steps one more segment may be needed. Addresses cost nothing,
  * so twice as many are taken. Returns what `steps` need, of which `done` were measured. */
-static uint64_t addresses_of(const reach *r, uint64_t steps, uint64_t done) {
+static uint64_t addresses_of(const tsr__reach *r, uint64_t steps, uint64_t done) {
   uint64_t more = 0;
-  if (steps > done && done == STEPS_TO_REPEAT)
-    more = (steps - done) * (r->ends[STEPS_TO_REPEAT] - r->ends[STEPS_TO_REPEAT - 1]) +
+  if (steps > done && done == TSR__FORECAST_STEPS)
+    more = (steps - done) * (r->ends[TSR__FORECAST_STEPS] - r->ends[TSR__FORECAST_STEPS - 1]) +
            (r->end - r->first) + SPARE;
   uint64_t size = (r->end - r->first + more + GRANULE - 1) / GRANULE * GRANULE;
   return size ? size : GRANULE;
 }
 
-static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const reach *r,
+static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const tsr__reach *r,
                          uint64_t size) {
   if (tsr__tensor_arena_init(arena, r->first, size)) return 0;
   return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
@@ -530,7 +562,7 @@ static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const reach
                    (unsigned long long)size);
 }
 
-static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
+static int reserve_file(tsr__executor *e, const tsr__reach *r, uint64_t size) {
   const char *folder = e->options->folder;
   e->file.origin = r->first;
   if (!folder)
@@ -558,51 +590,35 @@ static int start_copiers(tsr__executor *e) {
   return 0;
 }
 
-/* What the first steps need of each space: memory repeats from the third step on, unless the program leaks. */
-static int measure(tsr__executor *e, tsr__dry_options dry, tsr__execution *out, reach r[PLACES],
-                   uint64_t *done) {
-  tsr__dry_observer observer = {.context = r, .memory = note_reach, .step = note_step};
-  dry.observer = &observer;
-  dry.spaces = out->predicted_spaces;
-  if (dry.steps > STEPS_TO_REPEAT && !e->schedule->has_leaks) dry.steps = STEPS_TO_REPEAT;
-  return tsr__dry_run(e->schedule, &dry, &out->predicted, done, e->error);
-}
-
-/* Reserve what `steps` need: for tensors on the device unless they are placed, on the host, and on the disk. */
-static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
-  reach r[PLACES] = {0};
-  uint64_t steps = dry.steps ? dry.steps : 1, done = 0;
-  const reach *host = &r[tsr__dry_place(1, TSR__SPACE_HOST)];
-  const reach *disk = &r[tsr__dry_place(1, TSR__SPACE_DISK)];
-  int status = measure(e, dry, out, r, &done);
-  if (status == 0 && !e->options->is_placed)
-    status = reserve_arena(e, &e->arena, &r[0], addresses_of(&r[0], steps, done));
-  if (status == 0 && !e->options->is_placed && !e->schedule->has_leaks &&
-      !tsr__tensor_arena_keep(&e->arena, out->predicted.peak.totals.allocated_bytes + KEPT_BYTES))
-    status = tsr__fail_memory(e->error);
-  if (status == 0 && host->end)
-    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
-  if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));
-  return status ? status : start_copiers(e);
-}
-
-/* All of placed memory at once. The prediction of the allocator is made as well, for the books. */
-static int place(tsr__executor *e, tsr__execution *out) {
-  if (!tsr__placement_solve(e->schedule, &e->placement)) return tsr__fail_memory(e->error);
-  uint64_t total = e->placement.total_bytes, capacity = e->options->capacity_bytes;
+/* All of placed memory at once. The allocator model goes on to decide what is reported, for the books. */
+static int place(tsr__executor *e) {
+  uint64_t total = e->forecast->placement.total_bytes;
   uint64_t size = (total + GRANULE - 1) / GRANULE * GRANULE;
   tsr_allocator_event all = {
       .action = TSR_ACTION_SEGMENT_ALLOC, .addr = ARENA_ORIGIN, .size = total};
-  out->bound_bytes = e->placement.bound_bytes;
-  if (capacity && total > capacity)
-    return tsr__fail(e->error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "the run needs %llu bytes of placed memory, and may use %llu",
-                     (unsigned long long)total, (unsigned long long)capacity);
   if (tsr__tensor_arena_init(&e->arena, ARENA_ORIGIN, size ? size : GRANULE) &&
       (!total || tsr__tensor_arena_event(&e->arena, &all)))
     return 0;
   return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
                    "the system cannot provide %llu bytes", (unsigned long long)total);
+}
+
+/* Reserve what `steps` need: for tensors on the device, on the host, and on the disk. */
+static int reserve(tsr__executor *e, uint64_t steps) {
+  const tsr__forecast *f = e->forecast;
+  const tsr__reach *host = &f->reach[tsr__dry_place(1, TSR__SPACE_HOST)];
+  const tsr__reach *disk = &f->reach[tsr__dry_place(1, TSR__SPACE_DISK)];
+  uint64_t done = f->steps_done;
+  int status = e->options->is_placed ? place(e)
+                                     : reserve_arena(e, &e->arena, &f->reach[0],
+                                                     addresses_of(&f->reach[0], steps, done));
+  if (status == 0 && !e->options->is_placed && !e->schedule->has_leaks &&
+      !tsr__tensor_arena_keep(&e->arena, f->device.peak.totals.allocated_bytes + KEPT_BYTES))
+    status = tsr__fail_memory(e->error);
+  if (status == 0 && host->end)
+    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
+  if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));
+  return status ? status : start_copiers(e);
 }
 
 static int prepare_ranks(tsr__executor *e) {
@@ -631,12 +647,49 @@ static void close_memory(tsr__executor *e, tsr__execution *out) {
   tsr__tensor_arena_release(&e->arena);
   tsr__tensor_arena_release(&e->host);
   if (e->file_handle >= 0) tsr__os_close(e->file_handle);
-  tsr__placement_release(&e->placement);
+}
+
+/* The walk, once memory is reserved. */
+static int walk(tsr__executor *e, tsr__execution *out, tsr_error *error) {
+  const tsr__dry_observer *watched = e->options->observer;
+  tsr__dry_observer observer = {.context = e,
+                                .memory = execute_memory,
+                                .loaded = execute_loaded,
+                                .run = execute_run,
+                                .move = execute_move,
+                                .step = execute_step,
+                                .is_done = execute_is_done};
+  tsr__dry_options dry = dry_options(e->options);
+  if (watched) {
+    observer.phase = watched->phase ? pass_phase : NULL;
+    observer.op = watched->op ? pass_op : NULL;
+    observer.event = watched->event ? pass_event : NULL;
+    observer.end = watched->end ? pass_end : NULL;
+  }
+  dry.observer = &observer;
+  dry.spaces = out->spaces;
+  return tsr__dry_run(e->schedule, &dry, &out->executed, &out->steps_done, error);
+}
+
+static int execute(tsr__executor *e, tsr__execution *out, tsr_error *error) {
+  const tsr__execute_options *o = e->options;
+  out->predicted = e->forecast->device;
+  memcpy(out->predicted_spaces, e->forecast->spaces, sizeof out->predicted_spaces);
+  out->bound_bytes = e->forecast->placement.bound_bytes;
+  int status = reserve(e, o->steps ? o->steps : 1);
+  if (status == 0) status = prepare_ranks(e);
+  if (status == 0) status = walk(e, out, error);
+  if (e->status) {
+    status = e->status;
+    if (error) *error = e->failure;
+  }
+  return status;
 }
 
 int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *options,
                  tsr__execution *out, tsr_error *error) {
   tsr__optimizer_numbers numbers = options->numbers;
+  tsr__forecast own = {.steps_done = 0};
   char nothing[8] = {0};
   tsr__executor e = {.schedule = schedule,
                      .options = options,
@@ -645,40 +698,17 @@ int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *opti
                      .file_handle = -1,
                      .nothing = nothing,
                      .device = &out->executed,
+                     .forecast = options->forecast ? options->forecast : &own,
                      .updates = options->updates_before};
   e.isa = tsr__isa_best();
   if (options->isa_limit && options->isa_limit - 1 < (unsigned)e.isa)
     e.isa = (tsr__isa)(options->isa_limit - 1);
-  tsr__dry_observer observer = {.context = &e,
-                                .memory = execute_memory,
-                                .loaded = execute_loaded,
-                                .run = execute_run,
-                                .move = execute_move,
-                                .step = execute_step,
-                                .is_done = execute_is_done};
-  tsr__dry_options dry = {.settings = options->settings,
-                          .capacity_bytes = options->is_placed ? 0 : options->capacity_bytes,
-                          .host_bytes = options->host_bytes,
-                          .spaces = out->spaces,
-                          .steps = options->steps};
   *out = (tsr__execution){0};
-  int status = reserve(&e, dry, out);
-  if (status == 0 && options->is_placed) status = place(&e, out);
-  if (status == 0) status = prepare_ranks(&e);
-  if (options->observer) {
-    observer.phase = options->observer->phase ? pass_phase : NULL;
-    observer.op = options->observer->op ? pass_op : NULL;
-    observer.event = options->observer->event ? pass_event : NULL;
-    observer.end = options->observer->end ? pass_end : NULL;
-  }
-  dry.observer = &observer;
-  if (status == 0) status = tsr__dry_run(schedule, &dry, &out->executed, &out->steps_done, error);
-  if (e.status) {
-    status = e.status;
-    if (error) *error = e.failure;
-  }
+  int status = options->forecast ? 0 : tsr__forecast_run(schedule, options, &own, error);
+  if (status == 0) status = execute(&e, out, error);
   if (status && options->comm && options->failed) options->failed(options->context, error);
   close_memory(&e, out);
+  tsr__forecast_release(&own);
   tsr__free(e.tickets);
   tsr__free(e.findings);
   return status;

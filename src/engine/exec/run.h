@@ -17,6 +17,7 @@
 #include "exec/arena.h"
 #include "exec/copies.h"
 #include "exec/dry.h"
+#include "exec/placed.h"
 
 /* An optimizer's settings; those that it does not have are ignored. */
 typedef struct tsr__optimizer_numbers {
@@ -24,6 +25,24 @@ typedef struct tsr__optimizer_numbers {
 } tsr__optimizer_numbers;
 
 typedef struct tsr__executor tsr__executor;
+
+/* Steps that are looked at: memory repeats from the third on, unless the program leaks. */
+enum { TSR__FORECAST_STEPS = 4, TSR__FORECAST_PLACES = 1 + TSR__DRY_SPACES };
+
+/* Addresses that a space uses. */
+typedef struct tsr__reach {
+  uint64_t first, end;
+  uint64_t ends[TSR__FORECAST_STEPS + 1]; /* after each step */
+} tsr__reach;
+
+/* What a run will take. */
+typedef struct tsr__forecast {
+  tsr__dry_device device, spaces[TSR__DRY_SPACES]; /* of at most the first four steps */
+  uint64_t reserved_bytes;  /* of the device: by the allocator, or by placed memory */
+  tsr__placement placement; /* empty unless memory is placed; owned */
+  tsr__reach reach[TSR__FORECAST_PLACES];
+  uint64_t steps_done;
+} tsr__forecast;
 
 /* A finished step. */
 typedef struct tsr__executed_step {
@@ -64,6 +83,7 @@ typedef struct tsr__execute_options {
   struct tsr__thread_pool *pool; /* for kernels, or NULL; no result depends on it */
   struct tsr__library *library;  /* for products of matrices, or NULL */
   tsr__comm *comm; /* to the other ranks of the schedule, which execute at the same time; or NULL */
+  const tsr__forecast *forecast;     /* of this run, or NULL: it is made first */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
                                       * not called */
   void *context;                     /* of the functions below */
@@ -98,6 +118,13 @@ typedef struct tsr__execution {
   uint64_t space_usable_bytes[TSR__DRY_SPACES], space_block_bytes[TSR__DRY_SPACES];
   tsr__copy_account copies[TSR__DRY_SPACES]; /* between device and host; with the disk */
 } tsr__execution;
+
+/* Forecast a run: of `options`, settings, capacity, is_placed, host_bytes and steps are read. Placed memory that exceeds the
+ * capacity is TSR_ERROR_LIMIT. Otherwise fails as tsr__dry_run does. Release it either way. */
+int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options *options,
+                      tsr__forecast *out, tsr_error *error);
+/* A zeroed one is fine. */
+void tsr__forecast_release(tsr__forecast *forecast);
 
 /* Run. Running out of the capacity ends the run and is not an error: see `executed`. Placed memory that
  * exceeds it is TSR_ERROR_LIMIT, before anything runs; a disk without room for what is kept there is TSR_ERROR_WRITE,

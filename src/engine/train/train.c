@@ -16,7 +16,6 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "base/pool.h"
-#include "exec/placed.h"
 #include "exec/profile.h"
 #include "exec/rates.h"
 #include "exec/record.h"
@@ -56,6 +55,7 @@ typedef struct training {
   tsr_train_state state;
   uint64_t weights_key;
   uint64_t parameters_filled;
+  tsr__forecast forecast;
   uint64_t predicted_peak_bytes;
   uint64_t *run_ns; /* by run, if ops are wanted */
   tsr__comm *comm;  /* to the other ranks, or NULL; of `options->processes`, if there are any */
@@ -304,21 +304,6 @@ static uint64_t steps_to_do(const training *t) {
   return t->run->steps - t->saved.steps;
 }
 
-static int predict_placed(training *t, tsr_error *error) {
-  tsr__placement placement;
-  uint64_t capacity = t->run->capacity_bytes;
-  bool ok = tsr__placement_solve(&t->schedule, &placement);
-  t->out.predicted_reserved_bytes = placement.total_bytes;
-  t->out.bound_bytes = placement.bound_bytes;
-  tsr__placement_release(&placement);
-  if (!ok) return tsr__fail_memory(error);
-  if (!capacity || t->out.predicted_reserved_bytes <= capacity) return 0;
-  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
-  return tsr__fail(
-      error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "placed memory needs %s, and the run may use %s",
-      tsr__format_size(t->out.predicted_reserved_bytes, needed), tsr__format_size(capacity, has));
-}
-
 /* Refuse a run that the system would end with a signal when its memory is touched. */
 static int check_machine(uint64_t needs_bytes, tsr_error *error) {
   uint64_t all_bytes = tsr__os_memory_bytes();
@@ -339,27 +324,24 @@ static int check_machine(uint64_t needs_bytes, tsr_error *error) {
 
 /* The most that the run will take. */
 static int predict(training *t, tsr_error *error) {
-  tsr__dry_device device, spaces[TSR__DRY_SPACES];
-  uint64_t done, most = t->schedule.has_leaks ? UINT64_MAX : 4;
-  tsr__dry_options dry = {.settings = t->run->settings,
-                          .capacity_bytes =
-                              t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
-                          .spaces = spaces,
-                          .steps = steps_to_do(t) < most ? steps_to_do(t) : most};
-  int status = tsr__dry_run(&t->schedule, &dry, &device, &done, error);
+  const tsr__forecast *f = &t->forecast;
+  int status =
+      tsr__forecast_run(&t->schedule,
+                        &(tsr__execute_options){.settings = t->run->settings,
+                                                .capacity_bytes = t->run->capacity_bytes,
+                                                .is_placed = t->options->memory == TSR_TRAIN_PLACED,
+                                                .steps = steps_to_do(t)},
+                        &t->forecast, error);
   if (status) return status;
-  t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
-  t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
-  t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
-  t->out.predicted_host = tsr__space_peak_of(&spaces[0]);
+  t->predicted_peak_bytes = f->device.peak.totals.allocated_bytes;
+  t->out.predicted_peak_bytes = f->device.peak.totals.allocated_bytes;
+  t->out.predicted_reserved_bytes = f->reserved_bytes;
+  t->out.bound_bytes = f->placement.bound_bytes;
+  t->out.predicted_host = tsr__space_peak_of(&f->spaces[0]);
+  t->out.predicted_disk = tsr__space_peak_of(&f->spaces[1]);
   t->out.predicted_data_bytes = (t->run->accumulate ? t->run->accumulate : 1) *
                                 (t->run->batch ? t->run->batch : 1) * t->run->sequence *
                                 sizeof(int64_t);
-  t->out.predicted_disk = tsr__space_peak_of(&spaces[1]);
-  if (t->options->memory == TSR_TRAIN_PLACED) {
-    status = predict_placed(t, error);
-    if (status) return status;
-  }
   uint64_t here = t->options->launch == TSR_TRAIN_THREADS ? t->run->ranks : 1;
   uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
   return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
@@ -631,6 +613,7 @@ static int execute(training *t, tsr_error *error) {
                               .isa_limit = (unsigned)o->isa,
                               .comm = t->comm,
                               .failed = fail_rank,
+                              .forecast = &t->forecast,
                               .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
                               .context = t,
                               .run_ns = t->run_ns,
@@ -706,6 +689,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   tsr__saved_release(&t->saved);
   TSR__VECTOR_FREE(&t->weights);
   tsr__program_release(&t->program);
+  tsr__forecast_release(&t->forecast);
   tsr__schedule_release(&t->schedule);
   tsr__torch_free(tracer);
   return status;
