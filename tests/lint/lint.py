@@ -24,17 +24,6 @@ ROOMS = {
 }
 # The half that a half stands on, besides itself.
 BELOW = {'ground': (), 'reader': ('ground',), 'engine': ('ground',), 'mosaic': ('ground', 'reader')}
-# Calls that run back up, as (object, symbol). The list may only shrink.
-UPWARD = {
-    (member, symbol) for member, symbols in {
-        'engine_graph_apply.c.o': 'tsr__op_row_of',
-        'engine_graph_backward.c.o': 'tsr__op_row_of',
-        'engine_graph_in_place.c.o': 'tsr__op_row_of',
-        'engine_graph_saved.c.o': 'tsr__op_row_of tsr__tape_refill',
-        'engine_graph_tape.c.o': 'tsr__book_torch',
-        'engine_graph_validate.c.o': 'tsr__op_row_of',
-    }.items() for symbol in symbols.split()
-}
 # Folders that use the library as any program does: public headers, their own, and these.
 OUTSIDE = {'include': (), 'cmd': (), 'examples': (), 'python': ('core/program.h', 'core/output.h')}
 FUNCTION_LINES = 60
@@ -106,13 +95,10 @@ def check_rooms(library):
                     wanted.append((path.name, place, symbol))
     if len(defined) < 1000:
         yield f'{len(defined)} symbols: this check is blind'
-    upward = {(member, symbol): (place, defined[symbol]) for member, place, symbol in wanted
-              if symbol in defined and not may_call(place, defined[symbol])}
-    for (member, symbol), (place, other) in sorted(upward.items()):
-        if (member, symbol) not in UPWARD:
+    for member, place, symbol in sorted(set(wanted)):
+        other = defined.get(symbol)
+        if other and not may_call(place, other):
             yield f'{member}: {"/".join(place)} may not call {symbol} of {"/".join(other)}'
-    for member, symbol in sorted(UPWARD - set(upward)):
-        yield f'{member} does not call {symbol} any more: take it out of lint.py'
 
 
 def circle(objects):

@@ -1,4 +1,4 @@
-/* run_support.h - a model's training step on a tape, ready to be executed. */
+/* run_support.h - a model's training step as a schedule, ready to be executed. */
 #ifndef TSR_TEST_RUN_SUPPORT_H
 #define TSR_TEST_RUN_SUPPORT_H
 
@@ -12,8 +12,9 @@
 
 typedef struct training {
   tsr_model *model;
-  tsr__tape tape;
+  tsr__tape tape; /* that recorded it, or could not */
   tsr__program program;
+  tsr__schedule schedule;
   tsr__execute_options options;  /* batch and step are the test's, and perhaps context and load */
   const tsr__executor *executor; /* while it loads */
   uint64_t filled;               /* tensors */
@@ -43,16 +44,17 @@ static inline bool training_open(training *t, const char *json, const tsr_simula
   *t = (training){.model = NULL};
   if (tsr_model_read(json, strlen(json), &t->model, &error))
     fail_msg("%s: %s", json, error.message);
-  assert_true(tsr__tape_init(&t->tape, NULL));
+  assert_true(tsr__tape_init(&t->tape, &tsr__book_torch, NULL));
   int status = tsr__program_init(&t->program, t->model, run, plan, &t->tape, &error);
   if (status == 0) tsr__program_step(&t->program);
-  if (status == 0) status = tsr__tape_finish(&t->tape);
+  if (status == 0) status = tsr__tape_finish(&t->tape, &t->schedule);
   if (status) {
     assert_true(status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED);
     return false;
   }
   tsr__violation violation;
-  if (tsr__tape_validate(&t->tape, &violation)) fail_msg("%s: %s", json, violation.text);
+  if (tsr__schedule_validate(&t->schedule, &violation)) fail_msg("%s: %s", json, violation.text);
+  t->program.schedule = &t->schedule;
   t->options = (tsr__execute_options){.steps = 1,
                                       .seed = 1,
                                       .numbers = {.learning_rate = 1e-3,
@@ -70,6 +72,7 @@ static inline bool training_open(training *t, const char *json, const tsr_simula
 static inline void training_close(training *t) {
   tsr__program_release(&t->program);
   tsr__tape_release(&t->tape);
+  tsr__schedule_release(&t->schedule);
   tsr_model_free(t->model);
 }
 

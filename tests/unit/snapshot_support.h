@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-#include "io/source.h"
 #include "formats/assemble.h"
 #include "formats/open.h"
 #include "formats/sidecar.h"
+#include "io/source.h"
 #include "test_support.h"
 
 /* ---- reading, whole or through a narrow window ---- */

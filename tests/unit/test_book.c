@@ -38,12 +38,12 @@ static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, 
 
 static bool note_step(void *context, const tsr__executor *e, const tsr__executed_step *step) {
   subject *s = context;
-  const tsr__tape *tape = &s->t.tape;
+  const tsr__schedule *schedule = &s->t.schedule;
   (void)step;
-  assert_true(tape->parameters.count <= MOST_PARAMETERS);
-  for (size_t i = 0; i < tape->parameters.count; i++) {
-    tsr__kernel_tensor g =
-        tsr__executor_tensor(e, tsr__tensor_at(tape, tape->parameters.items[i])->grad);
+  assert_true(schedule->parameters.count <= MOST_PARAMETERS);
+  for (size_t i = 0; i < schedule->parameters.count; i++) {
+    tsr__kernel_tensor g = tsr__executor_tensor(
+        e, tsr__schedule_tensor(schedule, schedule->parameters.items[i])->grad);
     assert_true(g.dtype == TSR__DTYPE_F32 && tsr__layout_is_dense(g.layout));
     s->count[i] = (size_t)tsr__shape_elements(g.layout.shape);
     s->gradients[i] = calloc(s->count[i], sizeof(float));
@@ -66,7 +66,7 @@ static void run(subject *s, const char *json, const tsr_simulate_options *option
   s->t.options.load = training_load;
   s->t.options.batch = batch;
   s->t.options.step = note_step;
-  if (tsr__execute(&s->t.tape, &s->t.options, &s->out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&s->t.schedule, &s->t.options, &s->out, &error)) fail_msg("%s", error.message);
 }
 
 static void done(subject *s) {
@@ -81,7 +81,7 @@ static bool is_same(const subject *a, const subject *b, size_t i) {
 }
 
 static void same_gradients(const subject *a, const subject *b, const char *what) {
-  for (size_t i = 0; i < a->t.tape.parameters.count; i++)
+  for (size_t i = 0; i < a->t.schedule.parameters.count; i++)
     if (!is_same(a, b, i)) fail_msg("%s: parameter %zu differs", what, i);
 }
 
@@ -116,7 +116,7 @@ static void tied_weights(void **state) {
   (void)state;
   run(&whole, tied, &(tsr_simulate_options){.batch = 4, .book = TSR_BOOK_OWN});
   run(&parts, tied, &(tsr_simulate_options){.batch = 1, .accumulate = 4, .book = TSR_BOOK_OWN});
-  for (size_t i = 1; i < whole.t.tape.parameters.count; i++)
+  for (size_t i = 1; i < whole.t.schedule.parameters.count; i++)
     assert_true(is_same(&whole, &parts, i));
   for (size_t i = 0; i < whole.count[0]; i++) {
     difference += pow((double)whole.gradients[0][i] - (double)parts.gradients[0][i], 2);
@@ -160,8 +160,8 @@ static void memory(void **state) {
       run(&own, models[m], &options);
       assert_true(own.out.executed.peak.totals.allocated_bytes <
                   torch.out.executed.peak.totals.allocated_bytes);
-      for (size_t i = 0; i < own.t.tape.slots.count; i++)
-        assert_int_not_equal(own.t.tape.slots.items[i].category, TSR_CATEGORY_WORKSPACE);
+      for (size_t i = 0; i < own.t.schedule.slots.count; i++)
+        assert_int_not_equal(own.t.schedule.slots.items[i].category, TSR_CATEGORY_WORKSPACE);
       done(&torch);
       done(&own);
     }

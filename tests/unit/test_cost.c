@@ -32,11 +32,11 @@ static void test_cards(void **state) {
     tsr__machine_rates rates;
     assert_ptr_equal(tsr__data_sheet_of_name(gpu->name), gpu);
     tsr__rates_of_sheet(gpu, &rates);
-    tsr__cost cost = tsr__cost_of_tape(&t.tape, &rates);
+    tsr__cost cost = tsr__cost_of_schedule(&t.schedule, &rates);
     double sum = 0;
-    for (size_t k = 0; k < TSR__TAPE_PHASE_COUNT; k++) sum += cost.phase_s[k];
+    for (size_t k = 0; k < TSR__PHASE_COUNT; k++) sum += cost.phase_s[k];
     assert_near(sum, cost.step_s);
-    assert_true(cost.phase_s[TSR__TAPE_PHASE_BACKWARD] > cost.phase_s[TSR__TAPE_PHASE_FORWARD]);
+    assert_true(cost.phase_s[TSR__PHASE_BACKWARD] > cost.phase_s[TSR__PHASE_FORWARD]);
     if (cost.step_s > slowest) slowest = cost.step_s;
     if (cost.step_s < fastest) fastest = cost.step_s;
     assert_false(rates.is_measured);
@@ -55,16 +55,16 @@ static void test_measured(void **state) {
   tsr__machine_rates rates;
   uint64_t total = 0, random = 1;
   open_step(&t, &run);
-  uint64_t *ns = calloc(t.tape.runs.count, sizeof *ns);
+  uint64_t *ns = calloc(t.schedule.runs.count, sizeof *ns);
   assert_non_null(ns);
-  for (size_t i = 0; i < t.tape.runs.count; i++) {
+  for (size_t i = 0; i < t.schedule.runs.count; i++) {
     random = random * UINT64_C(6364136223846793005) + 1;
     ns[i] = 3 * (1000 + (random >> 40) % 5000);
-    if (!t.tape.runs.items[i].is_once) total += ns[i];
+    if (!t.schedule.runs.items[i].is_once) total += ns[i];
   }
-  tsr__rates_measure(&t.tape, ns, 3, &rates);
+  tsr__rates_measure(&t.schedule, ns, 3, &rates);
   assert_true(rates.is_measured);
-  assert_near(tsr__cost_of_tape(&t.tape, &rates).step_s, (double)total / 3 * 1e-9);
+  assert_near(tsr__cost_of_schedule(&t.schedule, &rates).step_s, (double)total / 3 * 1e-9);
   free(ns);
   training_close(&t);
 }
@@ -79,9 +79,9 @@ static void test_recomputation(void **state) {
   open_step(&again, &full);
   tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);
   rates.launch_ns = 0;
-  double forward = tsr__cost_of_tape(&plain.tape, &rates).phase_s[TSR__TAPE_PHASE_FORWARD];
-  double extra =
-      tsr__cost_of_tape(&again.tape, &rates).step_s - tsr__cost_of_tape(&plain.tape, &rates).step_s;
+  double forward = tsr__cost_of_schedule(&plain.schedule, &rates).phase_s[TSR__PHASE_FORWARD];
+  double extra = tsr__cost_of_schedule(&again.schedule, &rates).step_s -
+                 tsr__cost_of_schedule(&plain.schedule, &rates).step_s;
   assert_true(extra > 0.2 * forward && extra < forward);
   training_close(&plain);
   training_close(&again);
@@ -89,7 +89,7 @@ static void test_recomputation(void **state) {
 
 static double kernels_of(const tsr__cost *cost) {
   double sum = 0;
-  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) sum += cost->phase_s[i];
+  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum += cost->phase_s[i];
   return sum;
 }
 
@@ -102,8 +102,8 @@ static tsr__cost cost_of_ranks(uint64_t zero, bool no_overlap, double bytes_per_
   tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);
   rates.peer_bytes_per_s = bytes_per_s;
   rates.is_measured = is_measured;
-  tsr__cost cost = tsr__cost_of_tape(&t.tape, &rates);
-  *sent_bytes = (double)tsr__tape_sent_bytes(&t.tape);
+  tsr__cost cost = tsr__cost_of_schedule(&t.schedule, &rates);
+  *sent_bytes = (double)tsr__schedule_sent_bytes(&t.schedule);
   training_close(&t);
   return cost;
 }

@@ -550,26 +550,28 @@ static void plans_are_values(void **state) {
 static uint64_t held_by_forward(const tsr_model *model, const tsr__plan *plan, uint32_t ops[4]) {
   tsr_simulate_options options = {.batch = 2, .sequence = 16, .no_kv_cache = true};
   tsr__tape tape;
+  tsr__schedule schedule;
   tsr__program program = {0};
   tsr__violation violation;
   uint64_t bytes = 0;
-  assert_true(tsr__tape_init(&tape, NULL));
+  assert_true(tsr__tape_init(&tape, &tsr__book_torch, NULL));
   assert_int_equal(tsr__program_init(&program, model, &options, plan, &tape, NULL), 0);
   tsr__program_step(&program);
-  assert_int_equal(tsr__tape_finish(&tape), 0);
-  if (tsr__tape_validate(&tape, &violation)) fail_msg("%s", violation.text);
-  for (size_t i = 0; i < tape.schedule.count; i++) {
-    const tsr__tape_instr *instr = &tape.schedule.items[i];
-    if (instr->kind == TSR__INSTR_END && instr->subject == TSR__TAPE_PHASE_FORWARD) break;
-    if (instr->kind == TSR__INSTR_NEW) bytes += tape.slots.items[instr->subject].bytes;
-    if (instr->kind == TSR__INSTR_DROP) bytes -= tape.slots.items[instr->subject].bytes;
-    if (instr->kind == TSR__INSTR_OP && tape.ops.items[instr->subject].block != TSR_NONE) {
-      assert_true(tape.ops.items[instr->subject].block < 4);
-      ops[tape.ops.items[instr->subject].block]++;
+  assert_int_equal(tsr__tape_finish(&tape, &schedule), 0);
+  if (tsr__schedule_validate(&schedule, &violation)) fail_msg("%s", violation.text);
+  for (size_t i = 0; i < schedule.instrs.count; i++) {
+    const tsr__instr *instr = &schedule.instrs.items[i];
+    if (instr->kind == TSR__INSTR_END && instr->subject == TSR__PHASE_FORWARD) break;
+    if (instr->kind == TSR__INSTR_NEW) bytes += schedule.slots.items[instr->subject].bytes;
+    if (instr->kind == TSR__INSTR_DROP) bytes -= schedule.slots.items[instr->subject].bytes;
+    if (instr->kind == TSR__INSTR_OP && schedule.ops.items[instr->subject].block != TSR_NONE) {
+      assert_true(schedule.ops.items[instr->subject].block < 4);
+      ops[schedule.ops.items[instr->subject].block]++;
     }
   }
   tsr__program_release(&program);
   tsr__tape_release(&tape);
+  tsr__schedule_release(&schedule);
   return bytes;
 }
 

@@ -200,7 +200,7 @@ static void predict(const subject *s, account *a, tsr__dry_device *device,
                     tsr__dry_device spaces[TSR__DRY_SPACES]) {
   tsr__dry_observer observer = {.context = a, .event = note_event, .memory = note_memory};
   uint64_t done;
-  assert_int_equal(tsr__dry_run(&s->t.tape,
+  assert_int_equal(tsr__dry_run(&s->t.schedule,
                                 &(tsr__dry_options){.settings = s->t.options.settings,
                                                     .capacity_bytes = s->t.options.capacity_bytes,
                                                     .steps = s->t.options.steps,
@@ -225,7 +225,7 @@ static void attack(subject *s, const trial *t, tsr__execution *out) {
   predict(s, &predicted, &device, spaces);
   tsr__dry_observer observer = {.context = &seen, .event = note_event};
   s->t.options.observer = &observer;
-  if (tsr__execute(&s->t.tape, &s->t.options, out, &error))
+  if (tsr__execute(&s->t.schedule, &s->t.options, out, &error))
     fail_msg("%s: %s", t->json, error.message);
   s->t.options.observer = NULL;
   const tsr__dry_device *executed = &out->executed;
@@ -233,7 +233,7 @@ static void attack(subject *s, const trial *t, tsr__execution *out) {
   assert_int_equal(seen.hash, predicted.hash);
   same_moment(&executed->start, &device.start, t->json);
   same_moment(&executed->peak, &device.peak, t->json);
-  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++)
+  for (size_t i = 0; i < TSR__PHASE_COUNT; i++)
     same_moment(&executed->phases[i], &device.phases[i], t->json);
   assert_int_equal(executed->is_out_of_memory, device.is_out_of_memory);
   assert_int_equal(executed->peak_reserved_bytes, device.peak_reserved_bytes);
@@ -258,8 +258,8 @@ typedef struct ownership {
 } ownership;
 
 static void own(ownership *o, uint32_t slot, uint64_t step, bool begins) {
-  if (o->t->tape.slots.items[slot].space != TSR__SPACE_DEVICE) return;
-  uint64_t units = (o->t->tape.slots.items[slot].bytes + 511) / 512;
+  if (o->t->schedule.slots.items[slot].space != TSR__SPACE_DEVICE) return;
+  uint64_t units = (o->t->schedule.slots.items[slot].bytes + 511) / 512;
   uint64_t first = o->placement->offsets[step & 1][slot] / 512;
   uint32_t me = 1 + 2 * slot + (step & 1);
   assert_true((first + units) * 512 <= o->placement->total_bytes);
@@ -274,13 +274,13 @@ static void own(ownership *o, uint32_t slot, uint64_t step, bool begins) {
 /* Walk some steps: nobody takes a place that somebody has, and the bound is what lives at once. */
 static void check_places(const training *t, const tsr__placement *p) {
   ownership o = {.t = t, .placement = p};
-  bool *is_there = calloc(t->tape.slots.count, sizeof *is_there);
+  bool *is_there = calloc(t->schedule.slots.count, sizeof *is_there);
   o.owner = calloc(p->total_bytes / 512 + 1, sizeof *o.owner);
-  for (uint32_t i = 1; i < t->tape.slots.count; i++)
-    if (t->tape.slots.items[i].is_static) own(&o, i, 0, true);
+  for (uint32_t i = 1; i < t->schedule.slots.count; i++)
+    if (t->schedule.slots.items[i].is_static) own(&o, i, 0, true);
   for (uint64_t step = 1; step <= 5; step++)
-    for (size_t i = 0; i < t->tape.schedule.count; i++) {
-      const tsr__tape_instr *instr = &t->tape.schedule.items[i];
+    for (size_t i = 0; i < t->schedule.instrs.count; i++) {
+      const tsr__instr *instr = &t->schedule.instrs.items[i];
       uint32_t slot = instr->subject;
       if (instr->kind == TSR__INSTR_NEW || (instr->kind == TSR__INSTR_NEW_ONCE && !is_there[slot]))
         own(&o, slot, instr->kind == TSR__INSTR_NEW ? step : 0, true);
@@ -312,17 +312,17 @@ static void try_placed(subject *s, const trial *t) {
   tsr__placement placement;
   tsr__execution out;
   tsr_error error = {0};
-  assert_true(tsr__placement_solve(&s->t.tape, &placement));
+  assert_true(tsr__placement_solve(&s->t.schedule, &placement));
   check_places(&s->t, &placement);
   s->t.options.is_placed = true;
   s->t.options.capacity_bytes = placement.total_bytes;
-  if (tsr__execute(&s->t.tape, &s->t.options, &out, &error))
+  if (tsr__execute(&s->t.schedule, &s->t.options, &out, &error))
     fail_msg("%s: %s", t->json, error.message);
   assert_int_equal(out.steps_done, t->steps);
   assert_int_equal(out.usable_peak_bytes, placement.total_bytes);
   assert_int_equal(out.bound_bytes, placement.bound_bytes);
   s->t.options.capacity_bytes = placement.total_bytes - 512;
-  assert_int_equal(tsr__execute(&s->t.tape, &s->t.options, &out, &error), TSR_ERROR_LIMIT);
+  assert_int_equal(tsr__execute(&s->t.schedule, &s->t.options, &out, &error), TSR_ERROR_LIMIT);
   tsr__placement_release(&placement);
 }
 
@@ -427,7 +427,7 @@ static void a_late_segment(void **state) {
   assert_true(training_open(&s.t, json, &run, NULL));
   s.t.options.steps = 30;
   s.t.options.batch = batch;
-  if (tsr__execute(&s.t.tape, &s.t.options, &out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&s.t.schedule, &s.t.options, &out, &error)) fail_msg("%s", error.message);
   assert_int_equal(out.steps_done, 30);
   assert_true(out.usable_peak_bytes > out.predicted.peak_reserved_bytes);
   training_close(&s.t);
@@ -457,7 +457,7 @@ static void touch(touched *t, uint64_t address, uint64_t size, bool is_touched) 
 }
 
 static void touch_tensor(touched *t, tsr__tensor_id tensor, const uint64_t *addresses) {
-  const tsr__tape_tensor *item = tsr__tensor_at(&t->s->t.tape, tensor);
+  const tsr__step_tensor *item = tsr__schedule_tensor(&t->s->t.schedule, tensor);
   if (!tensor) return; /* a result that the op does not need */
   uint64_t size = tsr__dtype_bytes((tsr__dtype)item->dtype);
   uint64_t first = item->layout.offset * size, end = tsr__layout_end(item->layout) * size;
@@ -489,21 +489,21 @@ static void touch_initial(void *context, tsr__tensor_id tensor, const tsr__initi
 
 static bool touch_loaded(void *context, const uint64_t *addresses) {
   touched *t = context;
-  t->parameter = t->s->t.tape.parameters.items[0];
-  t->first_static = addresses[tsr__tensor_at(&t->s->t.tape, t->parameter)->slot];
+  t->parameter = t->s->t.schedule.parameters.items[0];
+  t->first_static = addresses[tsr__schedule_tensor(&t->s->t.schedule, t->parameter)->slot];
   tsr__program_initials(&t->s->t.program, touch_initial, &(loading){t, addresses});
   return true;
 }
 
 static bool touch_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
   touched *t = context;
-  const tsr__tape *tape = &t->s->t.tape;
-  const tsr__kernel_run *run = &tape->runs.items[index];
+  const tsr__schedule *schedule = &t->s->t.schedule;
+  const tsr__kernel_run *run = &schedule->runs.items[index];
   if (run->is_once && step > 1) return true;
   for (uint32_t i = 0; i < run->write_count; i++)
-    touch_tensor(t, tsr__run_writes(tape, run)[i], addresses);
+    touch_tensor(t, tsr__run_writes(schedule, run)[i], addresses);
   for (uint32_t i = 0; i < run->scratch_count; i++)
-    touch_tensor(t, tsr__run_scratch(tape, run)[i], addresses);
+    touch_tensor(t, tsr__run_scratch(schedule, run)[i], addresses);
   return true;
 }
 
@@ -543,7 +543,7 @@ static void pages(void **state) {
     tsr__dry_observer observer = {
         .context = &want, .memory = touch_memory, .loaded = touch_loaded, .run = touch_run};
     tsr__dry_options dry = {.steps = t.steps, .observer = &observer};
-    assert_int_equal(tsr__dry_run(&s.t.tape, &dry, &device, &done, NULL), 0);
+    assert_int_equal(tsr__dry_run(&s.t.schedule, &dry, &device, &done, NULL), 0);
     resident r = {.expected = &want, .last_step = t.steps};
     s.extra = &r;
     s.t.options.step = compare_pages;
@@ -665,7 +665,7 @@ static void steady(void **state) {
   s.t.options.steps = 6;
   s.t.options.step = note_calls;
   uint64_t before = calls;
-  assert_int_equal(tsr__execute(&s.t.tape, &s.t.options, &out, &error), 0);
+  assert_int_equal(tsr__execute(&s.t.schedule, &s.t.options, &out, &error), 0);
   assert_true(calls > before); /* they are counted */
   for (size_t i = 3; i <= 6; i++) assert_int_equal(c.at[i], c.at[i - 1]);
   close_subject(&s);

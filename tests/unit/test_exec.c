@@ -14,7 +14,7 @@ static tsr__tensor_id tensor_on(tsr__tape *tape, uint16_t device, uint16_t strea
   tsr__tensor_id tensor =
       tsr__tensor_new(tape, TSR__KERNEL_ZEROS, TSR__DTYPE_BOOL, TSR__SHAPE(kib * KIB));
   assert_int_not_equal(tensor, 0);
-  tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+  tsr__slot *slot = &tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot];
   slot->device = device;
   slot->stream = stream;
   return tensor;
@@ -33,7 +33,7 @@ static bool see_event(void *context, uint32_t device, uint32_t slot,
   return ++s->events != s->fails_at;
 }
 
-static bool see_phase(void *context, tsr__tape_phase phase, uint64_t step, bool is_start) {
+static bool see_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
   (void)phase;
   (void)is_start;
   assert_true(step >= 1);
@@ -50,26 +50,30 @@ static int see_end(void *context, uint32_t device, const tsr_allocator *allocato
 }
 
 /* Device 0: a, then b on another stream while a is there; device 1: c alone, and a parameter. */
-static void make_two_devices(tsr__tape *tape) {
-  assert_true(tsr__tape_init(tape, NULL));
+static tsr__schedule make_two_devices(void) {
+  tsr__tape recorder, *tape = &recorder;
+  tsr__schedule schedule;
+  assert_true(tsr__tape_init(tape, &tsr__book_torch, NULL));
   tsr__tensor_id parameter =
       tsr__tensor_declare(tape, TSR__DTYPE_F32, TSR__SHAPE(256), TSR_CATEGORY_PARAMETER);
-  tape->slots.items[tsr__tensor_at(tape, parameter)->slot].device = 1;
-  tsr__tape_begin(tape, TSR__TAPE_PHASE_STEP);
+  tape->schedule.slots.items[tsr__tensor_at(tape, parameter)->slot].device = 1;
+  tsr__tape_begin(tape, TSR__PHASE_STEP);
   tsr__tensor_id a = tensor_on(tape, 0, 0, 4);
-  tsr__tape_begin(tape, TSR__TAPE_PHASE_FORWARD);
+  tsr__tape_begin(tape, TSR__PHASE_FORWARD);
   tsr__tensor_id b = tensor_on(tape, 0, 2, 8);
   tsr__tensor_release(tape, a);
-  tsr__tape_end(tape, TSR__TAPE_PHASE_FORWARD);
+  tsr__tape_end(tape, TSR__PHASE_FORWARD);
   tsr__tensor_id c = tensor_on(tape, 1, 0, 16);
   tsr__tensor_release(tape, b);
   tsr__tensor_release(tape, c);
-  tsr__tape_end(tape, TSR__TAPE_PHASE_STEP);
-  assert_int_equal(tsr__tape_finish(tape), 0);
+  tsr__tape_end(tape, TSR__PHASE_STEP);
+  assert_int_equal(tsr__tape_finish(tape, &schedule), 0);
+  tsr__tape_release(tape);
+  return schedule;
 }
 
 static void devices_and_streams(void **state) {
-  tsr__tape tape;
+  tsr__schedule schedule = make_two_devices();
   tsr__dry_device devices[2];
   uint64_t steps_done = 0;
   seen s = {0};
@@ -77,18 +81,17 @@ static void devices_and_streams(void **state) {
       .context = &s, .phase = see_phase, .event = see_event, .end = see_end};
   tsr__dry_options options = {.steps = 3, .device_count = 2, .observer = &observer};
   (void)state;
-  make_two_devices(&tape);
-  assert_int_equal(tsr__dry_run(&tape, &options, devices, &steps_done, NULL), 0);
+  assert_int_equal(tsr__dry_run(&schedule, &options, devices, &steps_done, NULL), 0);
   assert_int_equal(steps_done, 3);
   assert_int_equal(devices[0].start.totals.allocated_bytes, 0);
   assert_int_equal(devices[1].start.totals.allocated_bytes, KIB);
   assert_int_equal(devices[0].peak.totals.allocated_bytes, 12 * KIB);
-  assert_int_equal(devices[0].peak.phase, TSR__TAPE_PHASE_FORWARD);
+  assert_int_equal(devices[0].peak.phase, TSR__PHASE_FORWARD);
   assert_int_equal(devices[0].peak.step, 1);
   assert_int_equal(devices[0].peak.category_bytes[TSR_CATEGORY_TEMPORARY], 12 * KIB);
   assert_int_equal(devices[1].peak.totals.allocated_bytes, 17 * KIB);
-  assert_int_equal(devices[1].peak.phase, TSR__TAPE_PHASE_STEP);
-  assert_int_equal(devices[1].phases[TSR__TAPE_PHASE_FORWARD].step, 0); /* nothing there */
+  assert_int_equal(devices[1].peak.phase, TSR__PHASE_STEP);
+  assert_int_equal(devices[1].phases[TSR__PHASE_FORWARD].step, 0); /* nothing there */
   assert_int_equal(s.allocations[0][0], 3);
   assert_int_equal(s.allocations[0][2], 3);
   assert_int_equal(s.allocations[1][0], 3);
@@ -100,37 +103,36 @@ static void devices_and_streams(void **state) {
   /* Without an observer the numbers are the same. */
   tsr__dry_device again[2];
   options.observer = NULL;
-  assert_int_equal(tsr__dry_run(&tape, &options, again, &steps_done, NULL), 0);
+  assert_int_equal(tsr__dry_run(&schedule, &options, again, &steps_done, NULL), 0);
   for (size_t i = 0; i < 2; i++) {
     assert_int_equal(again[i].peak.event_count, devices[i].peak.event_count);
     assert_memory_equal(&again[i].peak.totals, &devices[i].peak.totals,
                         sizeof again[i].peak.totals);
   }
-  tsr__tape_release(&tape);
+  tsr__schedule_release(&schedule);
 }
 
 static void runs_end_early(void **state) {
-  tsr__tape tape;
+  tsr__schedule schedule = make_two_devices();
   tsr__dry_device devices[2];
   uint64_t steps_done = 0;
   seen s = {.fails_at = 5};
   tsr__dry_observer observer = {.context = &s, .event = see_event};
   tsr__dry_options options = {.device_count = 2, .observer = &observer};
   (void)state;
-  make_two_devices(&tape);
-  assert_int_equal(tsr__dry_run(&tape, &options, devices, &steps_done, NULL), TSR_ERROR_MEMORY);
+  assert_int_equal(tsr__dry_run(&schedule, &options, devices, &steps_done, NULL), TSR_ERROR_MEMORY);
   assert_int_equal(s.events, 5);
   assert_int_equal(steps_done, 0);
   /* One small segment fits; the other stream's does not. */
   options.observer = NULL;
   options.capacity_bytes = 3 * 1024 * KIB;
-  assert_int_equal(tsr__dry_run(&tape, &options, devices, &steps_done, NULL), 0);
+  assert_int_equal(tsr__dry_run(&schedule, &options, devices, &steps_done, NULL), 0);
   assert_int_equal(steps_done, 0);
   assert_true(devices[0].is_out_of_memory);
   assert_false(devices[1].is_out_of_memory);
   assert_int_equal(devices[0].oom_request_bytes, 8 * KIB);
   assert_int_equal(devices[0].out_of_memory.totals.allocated_bytes, 4 * KIB);
-  tsr__tape_release(&tape);
+  tsr__schedule_release(&schedule);
 }
 
 /* ---- the tracer ---- */
@@ -158,12 +160,12 @@ static tsr__trace_frame here(const tracing *t, size_t *depth) {
   tsr__trace_frame frame, unused;
   uint32_t stack;
   assert_true(t->tracer->stack(t->tracer, TSR__KERNEL_NONE, &stack));
-  stack = t->tracer->parent(t->tracer, stack, &frame);
+  stack = t->tracer->labels.parent(t->tracer->labels.context, stack, &frame);
   assert_non_null(strstr(frame.name, "DeviceCachingAllocator::free"));
   assert_int_not_equal(stack, TSR_NONE);
-  stack = t->tracer->parent(t->tracer, stack, &frame);
+  stack = t->tracer->labels.parent(t->tracer->labels.context, stack, &frame);
   for (*depth = 1; stack != TSR_NONE; ++*depth)
-    stack = t->tracer->parent(t->tracer, stack, &unused);
+    stack = t->tracer->labels.parent(t->tracer->labels.context, stack, &unused);
   return frame;
 }
 

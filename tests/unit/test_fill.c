@@ -35,7 +35,7 @@ static void fill_with(filled *f, unsigned threads) {
   f->t.options.load = load;
   f->t.options.batch = batch;
   f->t.options.pool = tsr__thread_pool_new(threads);
-  if (tsr__execute(&f->t.tape, &f->t.options, &out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&f->t.schedule, &f->t.options, &out, &error)) fail_msg("%s", error.message);
   tsr__thread_pool_free(f->t.options.pool);
   training_close(&f->t);
 }

@@ -142,7 +142,7 @@ static void run_subject(subject *s, const in_place_case *c, unsigned in_place,
     if (s->t.tape.clash.reason) tsr__clash_describe(&s->t.tape, text, sizeof text);
     fail_msg("case %d: %s", (int)(c - possible), text);
   }
-  if (tsr__execute(&s->t.tape, &s->t.options, out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&s->t.schedule, &s->t.options, out, &error)) fail_msg("%s", error.message);
 }
 
 /* The same losses, and as many allocations fewer as there are ops in place, but for PyTorch's dropout, which makes noise. */
@@ -156,9 +156,9 @@ static void same_bits(void **state) {
     run_subject(&in_place, c, c->in_place, &out);
     if (memcmp(apart.losses, in_place.losses, sizeof apart.losses) != 0)
       fail_msg("case %zu: %g, apart %g", i, in_place.losses[STEPS - 1], apart.losses[STEPS - 1]);
-    size_t fewer = apart.t.tape.slots.count - in_place.t.tape.slots.count;
+    size_t fewer = apart.t.schedule.slots.count - in_place.t.schedule.slots.count;
     bool is_default = c->run.book == TSR_BOOK_OWN && c->in_place == ADD;
-    if (is_default ? fewer != 0 : fewer < 2 || fewer > apart.t.tape.slots.count)
+    if (is_default ? fewer != 0 : fewer < 2 || fewer > apart.t.schedule.slots.count)
       fail_msg("case %zu: %zu allocations fewer", i, fewer);
     training_close(&apart.t);
     training_close(&in_place.t);

@@ -49,10 +49,10 @@ static double number_of(const tsr__executor *e, tsr__tensor_id tensor) {
 /* What the optimizer has made of a weight, in fp32. */
 static void see_weight(subject *s, const tsr__executor *e) {
   tsr__tensor_id weight = s->t.program.position_embedding;
-  const tsr__tape *tape = &s->t.tape;
-  for (size_t i = 0; i < tape->states.count; i++)
-    if (tape->parameters.items[i] == weight && tape->states.items[i].master)
-      weight = tape->states.items[i].master;
+  const tsr__schedule *schedule = &s->t.schedule;
+  for (size_t i = 0; i < schedule->states.count; i++)
+    if (schedule->parameters.items[i] == weight && schedule->states.items[i].master)
+      weight = schedule->states.items[i].master;
   tsr__kernel_tensor t = tsr__executor_tensor(e, weight);
   const float *now = t.data;
   uint64_t count = tsr__shape_elements(t.layout.shape);
@@ -64,12 +64,12 @@ static void see_weight(subject *s, const tsr__executor *e) {
 
 static bool see_step(void *context, const tsr__executor *e, const tsr__executed_step *step) {
   subject *s = context;
-  const tsr__tape *tape = &s->t.tape;
+  const tsr__schedule *schedule = &s->t.schedule;
   s->hash = 1;
-  for (size_t i = 0; i < tape->parameters.count; i++) {
-    tsr__tensor_id p = tape->parameters.items[i];
+  for (size_t i = 0; i < schedule->parameters.count; i++) {
+    tsr__tensor_id p = schedule->parameters.items[i];
     const unsigned char *bytes = tsr__executor_tensor(e, p).data;
-    for (uint64_t k = 0; k < tsr__tensor_bytes(tape, p); k++)
+    for (uint64_t k = 0; k < tsr__schedule_bytes(schedule, p); k++)
       s->hash = (s->hash ^ bytes[k]) * UINT64_C(0x100000001b3);
   }
   if (s->sees_weight) see_weight(s, e);
@@ -103,7 +103,7 @@ static void run_steps(subject *s, uint64_t steps) {
   s->t.options.steps = steps;
   s->steps = s->skipped = s->moved = 0;
   s->t.filled = 0;
-  if (tsr__execute(&s->t.tape, &s->t.options, &out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&s->t.schedule, &s->t.options, &out, &error)) fail_msg("%s", error.message);
 }
 
 static double loss_after(const char *json, tsr_simulate_options run, uint64_t steps) {
@@ -211,19 +211,19 @@ static void bytes(void **state) {
     open_subject(
         &s, gpt2,
         (tsr_simulate_options){.dtype = cases[i].dtype, .master_weights = cases[i].has_masters});
-    const tsr__tape *t = &s.t.tape;
+    const tsr__schedule *t = &s.t.schedule;
     for (size_t k = 0; k < t->parameters.count; k++) {
       tsr__tensor_id p = t->parameters.items[k];
       const tsr__optimizer_state *state_of = &t->states.items[k];
-      uint64_t count = tsr__shape_elements(tsr__tensor_shape(t, p));
+      uint64_t count = tsr__shape_elements(tsr__schedule_shape(t, p));
       uint64_t states =
-          tsr__tensor_bytes(t, state_of->first) + tsr__tensor_bytes(t, state_of->second);
-      if (state_of->master) states += tsr__tensor_bytes(t, state_of->master);
-      assert_int_equal(tsr__tensor_bytes(t, p), cases[i].parameter * count);
+          tsr__schedule_bytes(t, state_of->first) + tsr__schedule_bytes(t, state_of->second);
+      if (state_of->master) states += tsr__schedule_bytes(t, state_of->master);
+      assert_int_equal(tsr__schedule_bytes(t, p), cases[i].parameter * count);
       assert_int_equal(states, cases[i].states * count);
-      tsr__tensor_id grad = tsr__tensor_at(t, p)->grad;
+      tsr__tensor_id grad = tsr__schedule_tensor(t, p)->grad;
       assert_true(!grad == cases[i].has_masters); /* gone, when it has been made fp32 */
-      if (grad) assert_int_equal(tsr__tensor_bytes(t, grad), cases[i].gradient * count);
+      if (grad) assert_int_equal(tsr__schedule_bytes(t, grad), cases[i].gradient * count);
     }
     training_close(&s.t);
   }

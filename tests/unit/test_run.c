@@ -1,7 +1,7 @@
 /* Tests of the executor: gradients against central differences, optimizers against their formulas,
  * models that learn, and memory that is what was predicted.
  *
- * Gradients are checked in fp64. No program of PyTorch's asks for that, so a finished tape is widened:
+ * Gradients are checked in fp64. No program of PyTorch's asks for that, so a finished schedule is widened:
  * each of its fp32 tensors becomes an fp64 one, in a storage of twice the size. Its lists of steps,
  * views and kernels are those that run in fp32. */
 #include "exec/run.h"
@@ -51,6 +51,7 @@ typedef struct bench {
   tsr_simulate_options run;
   tsr__tape tape;
   tsr__program program;
+  tsr__schedule schedule;
   tsr__execute_options options;
   tsr__execution out;
   int64_t tokens[4][BATCH * SEQUENCE];
@@ -92,7 +93,7 @@ static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value 
   filler *f = context;
   tsr__kernel_tensor t = tsr__executor_tensor(f->e, tensor);
   uint64_t count = tsr__shape_elements(t.layout.shape);
-  uint64_t key = tsr__tensor_at(&f->b->tape, tensor)->is_parameter ? ++f->tensors : 0;
+  uint64_t key = tsr__schedule_tensor(&f->b->schedule, tensor)->is_parameter ? ++f->tensors : 0;
   double *numbers = calloc(count + 1, sizeof *numbers);
   uint64_t columns = tsr__shape_from_end(t.layout.shape, 0);
   if (kind == TSR__INITIAL_NORMAL || kind == TSR__INITIAL_CONSTANT)
@@ -102,7 +103,7 @@ static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value 
     switch (kind) {
     /* Norms and biases are random as well, or zeros would hide mistakes. */
     case TSR__INITIAL_CONSTANT:
-      numbers[i] = number > 1 || !tsr__tensor_at(&f->b->tape, tensor)->is_parameter
+      numbers[i] = number > 1 || !tsr__schedule_tensor(&f->b->schedule, tensor)->is_parameter
                        ? number
                        : number + 0.1 * numbers[i];
       break;
@@ -119,7 +120,7 @@ static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value 
 }
 
 static void move(const bench *b, const tsr__executor *e) {
-  tsr__tensor_id parameter = b->tape.parameters.items[b->moved];
+  tsr__tensor_id parameter = b->schedule.parameters.items[b->moved];
   tsr__kernel_tensor t = tsr__executor_tensor(e, parameter);
   double *numbers = numbers_of(e, parameter), direction;
   for (uint64_t i = 0; i < tsr__shape_elements(t.layout.shape); i++) {
@@ -152,24 +153,24 @@ static bool see_step(void *context, const tsr__executor *e, const tsr__executed_
   b->losses[b->steps++ % 64] = step->loss;
   b->skipped += step->is_skipped;
   b->block_bytes = step->block_bytes;
-  for (size_t i = 0; b->keeps_gradients && i < b->tape.parameters.count; i++) {
-    tsr__tensor_id parameter = b->tape.parameters.items[i];
+  for (size_t i = 0; b->keeps_gradients && i < b->schedule.parameters.count; i++) {
+    tsr__tensor_id parameter = b->schedule.parameters.items[i];
     free(b->gradients[i]);
     free(b->parameters[i]);
     b->parameters[i] = numbers_of(e, parameter);
-    b->gradients[i] = numbers_of(e, tsr__tensor_at(&b->tape, parameter)->grad);
+    b->gradients[i] = numbers_of(e, tsr__schedule_tensor(&b->schedule, parameter)->grad);
   }
   return true;
 }
 
 /* fp32 becomes fp64. */
-static void widen(tsr__tape *tape) {
-  bool *is_wide = calloc(tape->slots.count, sizeof *is_wide);
-  for (size_t i = 1; i < tape->tensors.count; i++) {
-    tsr__tape_tensor *t = &tape->tensors.items[i];
+static void widen(tsr__schedule *schedule) {
+  bool *is_wide = calloc(schedule->slots.count, sizeof *is_wide);
+  for (size_t i = 1; i < schedule->tensors.count; i++) {
+    tsr__step_tensor *t = &schedule->tensors.items[i];
     if (t->dtype != TSR__DTYPE_F32) continue;
     t->dtype = TSR__DTYPE_F64;
-    if (!is_wide[t->slot]) tape->slots.items[t->slot].bytes *= 2;
+    if (!is_wide[t->slot]) schedule->slots.items[t->slot].bytes *= 2;
     is_wide[t->slot] = true;
   }
   free(is_wide);
@@ -180,7 +181,7 @@ static void open_bench(bench *b, const char *json, const tsr_simulate_options *r
   b->run.batch = BATCH;
   if (!b->run.sequence) b->run.sequence = SEQUENCE;
   assert_int_equal(tsr_model_read(json, strlen(json), &b->model, NULL), 0);
-  assert_true(tsr__tape_init(&b->tape, NULL));
+  assert_true(tsr__tape_init(&b->tape, &tsr__book_torch, NULL));
   tsr_error error = {0};
   if (tsr__program_init(&b->program, b->model, &b->run, NULL, &b->tape, &error))
     fail_msg("%s", error.message);
@@ -195,9 +196,10 @@ static void open_bench(bench *b, const char *json, const tsr_simulate_options *r
 static void finish_tape(bench *b) {
   tsr__violation violation;
   tsr__program_step(&b->program);
-  assert_int_equal(tsr__tape_finish(&b->tape), 0);
-  if (tsr__tape_validate(&b->tape, &violation)) fail_msg("%s", violation.text);
-  assert_true(b->tape.parameters.count <= MOST_PARAMETERS);
+  assert_int_equal(tsr__tape_finish(&b->tape, &b->schedule), 0);
+  b->program.schedule = &b->schedule;
+  if (tsr__schedule_validate(&b->schedule, &violation)) fail_msg("%s", violation.text);
+  assert_true(b->schedule.parameters.count <= MOST_PARAMETERS);
   b->options = (tsr__execute_options){.steps = 1,
                                       .seed = 3,
                                       .numbers = {.learning_rate = 1e-3,
@@ -216,7 +218,7 @@ static void finish_tape(bench *b) {
 static void execute(bench *b) {
   tsr_error error = {0};
   b->steps = b->skipped = 0;
-  if (tsr__execute(&b->tape, &b->options, &b->out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&b->schedule, &b->options, &b->out, &error)) fail_msg("%s", error.message);
   assert_int_equal(b->out.steps_done, b->options.steps);
   /* What was used is what was predicted, to the byte: of the first four steps, after which nothing
    * is new. */
@@ -233,6 +235,7 @@ static void close_bench(bench *b) {
   for (size_t i = 0; i < MOST_PARAMETERS; i++) free(b->gradients[i]), free(b->parameters[i]);
   tsr__program_release(&b->program);
   tsr__tape_release(&b->tape);
+  tsr__schedule_release(&b->schedule);
   tsr_model_free(b->model);
 }
 
@@ -242,13 +245,13 @@ static void close_bench(bench *b) {
  * 7th, since each runs the same step again. */
 static void check_gradients(bench *b, const char *what) {
   const double h = 1e-4;
-  widen(&b->tape);
+  widen(&b->schedule);
   b->keeps_gradients = true;
   execute(b);
   b->keeps_gradients = false;
-  for (b->moved = 0; b->moved < b->tape.parameters.count; b->moved += IS_SANITIZED ? 7 : 1) {
-    uint64_t count =
-        tsr__shape_elements(tsr__tensor_shape(&b->tape, b->tape.parameters.items[b->moved]));
+  for (b->moved = 0; b->moved < b->schedule.parameters.count; b->moved += IS_SANITIZED ? 7 : 1) {
+    uint64_t count = tsr__shape_elements(
+        tsr__schedule_shape(&b->schedule, b->schedule.parameters.items[b->moved]));
     double slope = 0, size = 0, direction, at[4];
     for (uint64_t i = 0; i < count; i++) {
       tsr__random_normal(1000 + b->moved, i, 1, &direction);
@@ -351,7 +354,8 @@ static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
     if (i < count && gradient_cases[i].attention)
       b.program.attention = (tsr__op_kind)gradient_cases[i].attention;
     finish_tape(&b);
-    for (size_t op = 0; op < b.tape.ops.count; op++) is_seen[b.tape.ops.items[op].kind] = true;
+    for (size_t op = 0; op < b.schedule.ops.count; op++)
+      is_seen[b.schedule.ops.items[op].kind] = true;
     close_bench(&b);
   }
   for (size_t kind = 0; kind < TSR__OP_KIND_COUNT; kind++)
@@ -375,8 +379,9 @@ static void every_op_is_run(void **state) {
 /* How far gradients are from those of another run, relative to their size. */
 static double distance_of(const bench *a, const bench *b) {
   double difference = 0, size = 0;
-  for (size_t i = 0; i < a->tape.parameters.count; i++) {
-    uint64_t count = tsr__shape_elements(tsr__tensor_shape(&a->tape, a->tape.parameters.items[i]));
+  for (size_t i = 0; i < a->schedule.parameters.count; i++) {
+    uint64_t count =
+        tsr__shape_elements(tsr__schedule_shape(&a->schedule, a->schedule.parameters.items[i]));
     for (uint64_t k = 0; k < count; k++) {
       difference += pow(a->gradients[i][k] - b->gradients[i][k], 2);
       size += pow(a->gradients[i][k], 2);
@@ -403,7 +408,7 @@ static void types(void **state) {
     tsr_simulate_options run = {.attention = TSR_ATTENTION_CHUNKED, .attention_chunk = 3};
     open_bench(&wide, models[m], &run);
     finish_tape(&wide);
-    widen(&wide.tape);
+    widen(&wide.schedule);
     wide.keeps_gradients = true;
     execute(&wide);
     for (size_t i = 0; i < 6 * sizeof all / sizeof *all; i++) {
@@ -440,7 +445,7 @@ static void optimizers(void **state) {
   (void)state;
   open_bench(&start, gpt2_silent, &(tsr_simulate_options){.optimizer = TSR_OPTIMIZER_SGD});
   finish_tape(&start);
-  widen(&start.tape);
+  widen(&start.schedule);
   start.options.numbers.learning_rate = 0; /* what the parameters are at first */
   start.keeps_gradients = true;
   execute(&start);
@@ -448,17 +453,17 @@ static void optimizers(void **state) {
     tsr_simulate_book book = i + 1 == VARIANTS ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
     open_bench(&b[i], gpt2_silent, &(tsr_simulate_options){.optimizer = variants[i], .book = book});
     finish_tape(&b[i]);
-    widen(&b[i].tape);
+    widen(&b[i].schedule);
     b[i].keeps_gradients = true;
     execute(&b[i]);
-    for (size_t k = 0; k < b[i].tape.parameters.count; k++) {
+    for (size_t k = 0; k < b[i].schedule.parameters.count; k++) {
       double g = start.gradients[k][0], p = start.parameters[k][0];
       double want = i ? p * (1 - 1e-5) - 1e-3 * g / (fabs(g) + 1e-8) : p - 1e-3 * g;
       assert_true(fabs(b[i].parameters[k][0] - want) < 1e-12);
     }
     b[i].options.steps = 3;
     execute(&b[i]);
-    for (size_t k = 0; i > 1 && k < b[i].tape.parameters.count; k++)
+    for (size_t k = 0; i > 1 && k < b[i].schedule.parameters.count; k++)
       assert_true(fabs(b[i].parameters[k][0] - b[1].parameters[k][0]) < 1e-12);
   }
   for (size_t i = 0; i < VARIANTS; i++) close_bench(&b[i]);
@@ -658,8 +663,8 @@ static void saved_tensors(void **state) {
         fail_msg("case %zu: in 8 bits the loss is %g, not %g", i, narrower.losses[k],
                  kept.losses[k]);
     if (!c->run.checkpoint) {
-      assert_true(again.tape.recomputed_flops > 0);
-      assert_int_equal(kept.tape.recomputed_flops, 0);
+      assert_true(again.schedule.recomputed_flops > 0);
+      assert_int_equal(kept.schedule.recomputed_flops, 0);
     }
     close_bench(&kept);
     close_bench(&again);
@@ -684,7 +689,7 @@ static void memory(void **state) {
   /* With too little memory it ends, where it was predicted to. */
   b.options.capacity_bytes = b.out.executed.peak_reserved_bytes - (2 << 20);
   tsr_error error;
-  assert_int_equal(tsr__execute(&b.tape, &b.options, &b.out, &error), 0);
+  assert_int_equal(tsr__execute(&b.schedule, &b.options, &b.out, &error), 0);
   assert_true(b.out.executed.is_out_of_memory && b.out.predicted.is_out_of_memory);
   assert_int_equal(b.out.executed.out_of_memory.event_count,
                    b.out.predicted.out_of_memory.event_count);
@@ -708,10 +713,10 @@ static void ends(void **state) {
   finish_tape(&b);
   b.options.steps = 10;
   b.options.step = stop;
-  assert_int_equal(tsr__execute(&b.tape, &b.options, &b.out, &error), 0);
+  assert_int_equal(tsr__execute(&b.schedule, &b.options, &b.out, &error), 0);
   assert_int_equal(b.out.steps_done, 3);
   b.options.load = refuse;
-  assert_int_equal(tsr__execute(&b.tape, &b.options, &b.out, &error), TSR_ERROR_FORMAT);
+  assert_int_equal(tsr__execute(&b.schedule, &b.options, &b.out, &error), TSR_ERROR_FORMAT);
   assert_string_equal(error.message, "no such weights");
   close_bench(&b);
 }

@@ -45,10 +45,11 @@ static void add(uint64_t *hash, const void *data, size_t size) {
 static bool see_step(void *context, const tsr__executor *e, const tsr__executed_step *step) {
   subject *s = context;
   add(&s->out->hash, &step->loss, sizeof step->loss);
-  for (size_t i = 0; i < s->t.tape.parameters.count; i++) {
-    tsr__kernel_tensor p = tsr__executor_tensor(e, s->t.tape.parameters.items[i]);
+  for (size_t i = 0; i < s->t.schedule.parameters.count; i++) {
+    tsr__kernel_tensor p = tsr__executor_tensor(e, s->t.schedule.parameters.items[i]);
     assert_non_null(p.data);
-    add(&s->out->hash, p.data, tsr__tensor_bytes(&s->t.tape, s->t.tape.parameters.items[i]));
+    add(&s->out->hash, p.data,
+        tsr__schedule_bytes(&s->t.schedule, s->t.schedule.parameters.items[i]));
   }
   s->out->loss = step->loss;
   return true;
@@ -80,7 +81,7 @@ static outcome try_run(const char *json, const tsr_simulate_options *run, unsign
   tsr_error error = {0};
   open_subject(&s, json, run, &out);
   s.t.options.pool = threads > 1 ? tsr__thread_pool_new(threads) : NULL;
-  if (tsr__execute(&s.t.tape, &s.t.options, &out.run, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&s.t.schedule, &s.t.options, &out.run, &error)) fail_msg("%s", error.message);
   assert_int_equal(out.run.steps_done, STEPS);
   tsr__thread_pool_free(s.t.options.pool);
   training_close(&s.t);
@@ -126,9 +127,9 @@ static uint64_t parameter_bytes(const char *json, uint64_t *count) {
   tsr_simulate_options run = {.optimizer = TSR_OPTIMIZER_SGD};
   uint64_t bytes = 0;
   open_subject(&s, json, &run, &out);
-  *count = s.t.tape.parameters.count;
+  *count = s.t.schedule.parameters.count;
   for (size_t i = 0; i < *count; i++)
-    bytes += tsr__tensor_bytes(&s.t.tape, s.t.tape.parameters.items[i]);
+    bytes += tsr__schedule_bytes(&s.t.schedule, s.t.schedule.parameters.items[i]);
   training_close(&s.t);
   return bytes;
 }
@@ -153,12 +154,12 @@ static void optimizer_state(void **state) {
 }
 
 /* The most bytes of a category that the device has at once, along a step. */
-static uint64_t most_on_device(const tsr__tape *tape, tsr_category category) {
+static uint64_t most_on_device(const tsr__schedule *schedule, tsr_category category) {
   uint64_t bytes = 0, most = 0;
-  for (size_t i = 0; i < tape->schedule.count; i++) {
-    const tsr__tape_instr *instr = &tape->schedule.items[i];
+  for (size_t i = 0; i < schedule->instrs.count; i++) {
+    const tsr__instr *instr = &schedule->instrs.items[i];
     if (instr->kind > TSR__INSTR_DROP) continue;
-    const tsr__tape_slot *slot = &tape->slots.items[instr->subject];
+    const tsr__slot *slot = &schedule->slots.items[instr->subject];
     if (slot->category != category || slot->space != TSR__SPACE_DEVICE) continue;
     bytes = instr->kind == TSR__INSTR_DROP ? bytes - slot->bytes : bytes + slot->bytes;
     if (bytes > most) most = bytes;
@@ -166,11 +167,11 @@ static uint64_t most_on_device(const tsr__tape *tape, tsr_category category) {
   return most;
 }
 
-static uint64_t block_bytes(const tsr__tape *tape) {
+static uint64_t block_bytes(const tsr__schedule *schedule) {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < tape->parameters.count; i++) {
-    const tsr__tape_slot *slot =
-        &tape->slots.items[tsr__tensor_at(tape, tape->parameters.items[i])->slot];
+  for (size_t i = 0; i < schedule->parameters.count; i++) {
+    const tsr__slot *slot =
+        &schedule->slots.items[tsr__schedule_tensor(schedule, schedule->parameters.items[i])->slot];
     if (slot->space == TSR__SPACE_HOST) bytes += slot->bytes;
   }
   return bytes / LAYERS;
@@ -188,11 +189,12 @@ static void live_sets(void **state) {
                                   .checkpoint = i ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_NONE,
                                   .offload = everything};
       open_subject(&s, llama, &run, &out);
-      const tsr__tape *tape = &s.t.tape;
-      uint64_t block = block_bytes(tape);
+      const tsr__schedule *schedule = &s.t.schedule;
+      uint64_t block = block_bytes(schedule);
       assert_true(block);
-      assert_int_equal(most_on_device(tape, TSR_CATEGORY_PARAMETER), 2 * block);
-      assert_true(most_on_device(tape, TSR_CATEGORY_GRADIENT) <= 2 * block + 2 * 64 * 64 * 4 + 256);
+      assert_int_equal(most_on_device(schedule, TSR_CATEGORY_PARAMETER), 2 * block);
+      assert_true(most_on_device(schedule, TSR_CATEGORY_GRADIENT) <=
+                  2 * block + 2 * 64 * 64 * 4 + 256);
       training_close(&s.t);
     }
 }
@@ -212,7 +214,7 @@ static void activations(void **state) {
       outcome out;
       tsr_simulate_options run = {.offload.activations = spaces[k]};
       open_subject(&s, json, &run, &out);
-      most[i] = most_on_device(&s.t.tape, TSR_CATEGORY_ACTIVATION);
+      most[i] = most_on_device(&s.t.schedule, TSR_CATEGORY_ACTIVATION);
       training_close(&s.t);
     }
     assert_true(most[1] - most[0] <= 4 * 3 * 256);
@@ -229,16 +231,16 @@ static void no_room(void **state) {
   (void)state;
   open_subject(&s, gpt2, &run, &out);
   s.t.options.folder = NULL;
-  assert_int_equal(tsr__execute(&s.t.tape, &s.t.options, &out.run, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr__execute(&s.t.schedule, &s.t.options, &out.run, &error), TSR_ERROR_ARGUMENT);
   s.t.options.folder = "/nonexistent";
-  assert_int_equal(tsr__execute(&s.t.tape, &s.t.options, &out.run, &error), TSR_ERROR_IO);
+  assert_int_equal(tsr__execute(&s.t.schedule, &s.t.options, &out.run, &error), TSR_ERROR_IO);
   assert_non_null(strstr(error.message, "/nonexistent: cannot make a file there"));
   assert_int_equal(out.run.steps_done, 0);
   training_close(&s.t);
   run = (tsr_simulate_options){.offload.optimizer = TSR_SPACE_HOST};
   open_subject(&s, gpt2, &run, &out);
   s.t.options.host_bytes = 4096;
-  assert_int_equal(tsr__execute(&s.t.tape, &s.t.options, &out.run, &error), 0);
+  assert_int_equal(tsr__execute(&s.t.schedule, &s.t.options, &out.run, &error), 0);
   assert_int_equal(out.run.steps_done, 0);
   assert_true(out.run.spaces[0].is_out_of_memory && !out.run.executed.is_out_of_memory);
   training_close(&s.t);

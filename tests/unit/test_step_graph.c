@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/graph_survey.h"
 #include "exec/rates.h"
+#include "exec/survey.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/simulation.h"
 #include "test_support.h"
@@ -638,8 +638,8 @@ static tsr__step_graph *graph_of(const char *text) {
 static void expect_schedule(const tsr__step_graph *graph, const char *expected) {
   char text[1024] = "";
   size_t end = 0;
-  for (size_t i = 0; i < graph->schedule.count; i++) {
-    const tsr__tape_instr *instr = &graph->schedule.items[i];
+  for (size_t i = 0; i < graph->instrs.count; i++) {
+    const tsr__instr *instr = &graph->instrs.items[i];
     bool makes = instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE;
     char sign = makes                                                              ? '+'
                 : instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END ? '.'
@@ -662,7 +662,7 @@ static void places_of_temporaries(void **state) {
                                                  "\"modules\":[[2,3,3,4,0,1,[]],[2,3,6,7,0,0,[]]],",
                                                  "[[6,7,32,[4000,2,64]]]"));
   expect_schedule(graph, ". -2 . +1 . . +4 +5 +2 +6 +7 -7 -6 -5 -4 -1 . . +3 . . ");
-  const tsr__graph_save *save = &graph->saves.items[0];
+  const tsr__save *save = &graph->saves.items[0];
   assert_int_equal(save->made, 4);
   assert_int_equal(save->used, 6);
   assert_int_equal(save->left, 15);
@@ -672,16 +672,19 @@ static void places_of_temporaries(void **state) {
   assert_int_equal(graph->unheld.items[4], TSR_NONE);
   assert_int_equal(graph->work.items[0].place, 6);
   assert_int_equal(graph->work.items[1].place, 15);
-  assert_int_equal(graph->work.items[1].phase, TSR__TAPE_PHASE_BACKWARD);
+  assert_int_equal(graph->work.items[1].phase, TSR__PHASE_BACKWARD);
   assert_int_equal(graph->work.items[2].place, 21);
   assert_int_equal(graph->modules.items[0].end, 4);
   assert_int_equal(graph->modules.items[1].begin, 6);
   assert_int_equal(graph->modules.items[1].end, 15);
   for (size_t i = 4; i < graph->slots.count; i++)
     assert_int_equal(graph->slots.items[i].category, TSR_CATEGORY_TEMPORARY);
-  for (size_t i = 6; i < 15; i++) assert_true(graph->schedule.items[i].is_backward);
-  assert_string_equal(tsr__step_graph_op(&graph->tracer, graph->schedule.items[9].stack),
+  for (size_t i = 6; i < 15; i++) assert_true(graph->instrs.items[i].is_backward);
+  tsr__schedule schedule;
+  assert_int_equal(tsr__step_graph_schedule(graph, 512, false, &schedule), 0);
+  assert_string_equal(tsr__schedule_op_name(&schedule, TSR_NONE, schedule.instrs.items[9].stack),
                       EMBEDDING);
+  tsr__schedule_release(&schedule);
   tsr__step_graph_free(graph);
 }
 
@@ -727,14 +730,17 @@ static void temporaries_in_plans(void **state) {
   static const char text[] = WITH_KERNELS(EFFICIENT, FORMS(LOOP), "[[6,7,16,[1,2,2,100,100,8,8]]]");
   tsr__step_graph *graph = graph_of(text);
   tsr__machine_rates rates = {0};
-  tsr__graph_survey_options how = {.rates = &rates};
+  tsr__survey_options how = {.rates = &rates};
+  tsr__schedule schedule;
   tsr__survey survey;
   tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);
-  assert_int_equal(tsr__survey_graph(graph, &how, &survey, NULL), 0);
+  assert_int_equal(tsr__step_graph_schedule(graph, 512, false, &schedule), 0);
+  assert_int_equal(tsr__survey_schedule(&schedule, &how, &survey, NULL), 0);
   /* From the second step on: parameter, activation, gradient and state, and 800 + 6400 bytes, in blocks. */
   assert_int_equal(survey.most_bytes, 1024 + 4096 + 1024 + 2048 + 1024 + 6656);
   assert_string_equal(survey.floor_op, EFFICIENT);
   tsr__survey_release(&survey);
+  tsr__schedule_release(&schedule);
   tsr__step_graph_free(graph);
   assert_int_equal(peak_of(text, TSR_OPTIMIZER_FORM_LOOP), 1000 + 4000 + 1000 + 7200);
 }

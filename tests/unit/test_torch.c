@@ -61,8 +61,8 @@ static int load(void *context, const tsr__executor *e, tsr_error *error) {
   (void)error;
   t->executor = e;
   tsr__program_initials(&t->program, fill_centre, t);
-  for (uint64_t key = 1; key <= t->tape.parameters.count; key++) {
-    tsr__kernel_tensor parameter = tsr__executor_tensor(e, t->tape.parameters.items[key - 1]);
+  for (uint64_t key = 1; key <= t->schedule.parameters.count; key++) {
+    tsr__kernel_tensor parameter = tsr__executor_tensor(e, t->schedule.parameters.items[key - 1]);
     each_element(&parameter, &key, true, weight);
   }
   return 0;
@@ -86,10 +86,10 @@ static double add_square(void *context, uint64_t i, double value) {
 
 static bool note_step(void *context, const tsr__executor *e, const tsr__executed_step *step) {
   subject *s = context;
-  const tsr__tape *tape = &s->t.tape;
+  const tsr__schedule *schedule = &s->t.schedule;
   s->square = 0;
-  for (size_t i = 0; i < tape->parameters.count; i++) {
-    tsr__tensor_id grad = tsr__tensor_at(tape, tape->parameters.items[i])->grad;
+  for (size_t i = 0; i < schedule->parameters.count; i++) {
+    tsr__tensor_id grad = tsr__schedule_tensor(schedule, schedule->parameters.items[i])->grad;
     tsr__kernel_tensor g = tsr__executor_tensor(e, grad);
     each_element(&g, s, false, add_square);
   }
@@ -120,7 +120,7 @@ static void train(subject *s, const char *json, const tsr_simulate_options *opti
   s->t.options.load = load;
   s->t.options.batch = batch;
   s->t.options.step = note_step;
-  if (tsr__execute(&s->t.tape, &s->t.options, &out, &error)) fail_msg("%s", error.message);
+  if (tsr__execute(&s->t.schedule, &s->t.options, &out, &error)) fail_msg("%s", error.message);
   assert_int_equal(out.steps_done, steps);
   training_close(&s->t);
 }

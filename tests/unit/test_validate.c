@@ -14,6 +14,7 @@
  *   4  y += product's mean, repeated */
 typedef struct bench {
   tsr__tape tape;
+  tsr__schedule schedule; /* once it is finished: see made() */
   tsr__tensor_id x, y, sum, dropped, mask, product, mean;
 } bench;
 
@@ -29,8 +30,9 @@ static void note(bench *b, tsr__kernel_use use) {
 
 static void open_bench(bench *b) {
   tsr__tape *t = &b->tape;
+  b->schedule = (tsr__schedule){.flops = 0};
   tsr__shape shape = TSR__SHAPE(3, 4);
-  assert_true(tsr__tape_init(t, NULL));
+  assert_true(tsr__tape_init(t, &tsr__book_torch, NULL));
   b->x = tsr__tensor_declare(t, TSR__DTYPE_F32, shape, TSR_CATEGORY_PARAMETER);
   b->y = tsr__tensor_declare(t, TSR__DTYPE_F32, shape, TSR_CATEGORY_PARAMETER);
   b->sum = make(b, (tsr__kernel_use){.kernel = TSR__KERNEL_ADD, .reads = {b->x, b->y}}, shape);
@@ -56,41 +58,47 @@ static void open_bench(bench *b) {
   tsr__tensor_release(t, b->product);
 }
 
+/* What was recorded, to be broken. Nothing can be recorded any more. */
+static tsr__schedule *made(bench *b) {
+  if (!b->schedule.slots.count) assert_int_equal(tsr__tape_finish(&b->tape, &b->schedule), 0);
+  return &b->schedule;
+}
+
 static void close_bench(bench *b, tsr__violation_rule rule, const char *text) {
   tsr__violation violation;
-  assert_int_equal(b->tape.status, 0);
-  int status = tsr__tape_validate(&b->tape, &violation);
+  int status = tsr__schedule_validate(made(b), &violation);
   if (violation.rule != rule || !strstr(violation.text, text))
     fail_msg("rule %d, \"%s\"; expected rule %d, \"%s\"", violation.rule, violation.text, rule,
              text);
   assert_int_equal(status, rule == TSR__VIOLATION_NONE ? 0 : TSR_ERROR_ARGUMENT);
   tsr__tape_release(&b->tape);
+  tsr__schedule_release(&b->schedule);
 }
 
 /* Where a kind of instruction stands in the schedule for the n-th time. */
-static size_t find(const bench *b, tsr__tape_instr_kind kind, size_t n) {
-  for (size_t i = 0; i < b->tape.schedule.count; i++)
-    if (b->tape.schedule.items[i].kind == kind && !n--) return i;
+static size_t find(bench *b, tsr__instr_kind kind, size_t n) {
+  for (size_t i = 0; i < made(b)->instrs.count; i++)
+    if (made(b)->instrs.items[i].kind == kind && !n--) return i;
   fail_msg("no such instruction");
   return 0;
 }
 
 /* Take an instruction out. */
 static void omit(bench *b, size_t i) {
-  b->tape.schedule.items[i] = (tsr__tape_instr){.kind = TSR__INSTR_BEGIN};
+  made(b)->instrs.items[i] = (tsr__instr){.kind = TSR__INSTR_BEGIN};
 }
 
 static tsr__tensor_id *operand(bench *b, size_t run, size_t i) {
-  return &b->tape.operands.items[b->tape.runs.items[run].first_operand + i];
+  return &made(b)->operands.items[made(b)->runs.items[run].first_operand + i];
 }
 
 /* Some of a tensor, which may be gone by now. */
 static tsr__tensor_id slice_of(bench *b, tsr__tensor_id tensor, uint32_t dim, uint64_t first,
                                uint64_t count) {
-  tsr__tape_tensor part = *tsr__tensor_at(&b->tape, tensor);
+  tsr__step_tensor part = *tsr__schedule_tensor(made(b), tensor);
   part.layout = tsr__layout_slice(part.layout, dim, first, count);
-  assert_true(TSR__VECTOR_PUSH(&b->tape.tensors, part));
-  return (tsr__tensor_id)b->tape.tensors.count - 1;
+  assert_true(TSR__VECTOR_PUSH(&made(b)->tensors, part));
+  return (tsr__tensor_id)made(b)->tensors.count - 1;
 }
 
 static void right(void **state) {
@@ -105,19 +113,19 @@ static void memory(void **state) {
   (void)state;
   open_bench(&b); /* the sum is dropped before it is read */
   size_t drop = find(&b, TSR__INSTR_DROP, 0), run = find(&b, TSR__INSTR_RUN, 1);
-  tsr__tape_instr instr = b.tape.schedule.items[drop];
-  b.tape.schedule.items[drop] = b.tape.schedule.items[run];
-  b.tape.schedule.items[run] = instr;
+  tsr__instr instr = made(&b)->instrs.items[drop];
+  made(&b)->instrs.items[drop] = made(&b)->instrs.items[run];
+  made(&b)->instrs.items[run] = instr;
   close_bench(&b, TSR__VIOLATION_ABSENT, "the memory of its operand 0 is not there");
   open_bench(&b); /* never allocated */
   omit(&b, find(&b, TSR__INSTR_NEW, 3));
   close_bench(&b, TSR__VIOLATION_ABSENT, "mm of no op: the memory of its result 0 is not there");
   open_bench(&b);
-  tsr__tensor_at(&b.tape, b.sum)->layout.offset = 1;
+  made(&b)->tensors.items[b.sum].layout.offset = 1;
   close_bench(&b, TSR__VIOLATION_BOUNDS, "reaches element 12 of a storage of 12");
   open_bench(&b); /* a product onto its operand */
   *operand(&b, 3, 2) = b.x;
-  tsr__tensor_at(&b.tape, b.product)->layout = tsr__tensor_layout(&b.tape, b.x);
+  made(&b)->tensors.items[b.product].layout = made(&b)->tensors.items[b.x].layout;
   close_bench(&b, TSR__VIOLATION_ALIAS, "its result 0 lies on its operand 0, which it may not");
   open_bench(&b); /* in place, but a row further on */
   *operand(&b, 2, 2) = slice_of(&b, b.x, 0, 1, 2);
@@ -160,35 +168,35 @@ static void kernels(void **state) {
   *operand(&b, 1, 0) = 0;
   close_bench(&b, TSR__VIOLATION_READS, "number 0 of its operands is missing: it needs 1");
   open_bench(&b);
-  b.tape.runs.items[4].kernel = TSR__KERNEL_ARANGE;
+  made(&b)->runs.items[4].kernel = TSR__KERNEL_ARANGE;
   close_bench(&b, TSR__VIOLATION_READS, "it has 1 operands, and takes 0 at most");
   open_bench(&b);
   *operand(&b, 1, 2) = 0;
   close_bench(&b, TSR__VIOLATION_WRITES, "number 1 of its results is missing: it needs 2");
   open_bench(&b);
-  b.tape.runs.items[0].write_count = 0;
-  b.tape.runs.items[0].scratch_count = 1;
+  made(&b)->runs.items[0].write_count = 0;
+  made(&b)->runs.items[0].scratch_count = 1;
   close_bench(&b, TSR__VIOLATION_WRITES, "number 0 of its results");
   open_bench(&b);
-  b.tape.runs.items[1].write_count = 1;
-  b.tape.runs.items[1].scratch_count = 1;
-  b.tape.runs.items[1].kernel = TSR__KERNEL_NEG;
+  made(&b)->runs.items[1].write_count = 1;
+  made(&b)->runs.items[1].scratch_count = 1;
+  made(&b)->runs.items[1].kernel = TSR__KERNEL_NEG;
   close_bench(&b, TSR__VIOLATION_SCRATCH, "it has 1 tensors of scratch memory, and takes 0");
   open_bench(&b);
-  b.tape.runs.items[1].scalar_count = 0;
+  made(&b)->runs.items[1].scalar_count = 0;
   close_bench(&b, TSR__VIOLATION_SCALARS, "it has 0 numbers, and needs 1 to 1 with 1 operands");
   open_bench(&b); /* the sum with a number that is not given */
-  b.tape.runs.items[2].read_count = 1;
+  made(&b)->runs.items[2].read_count = 1;
   *operand(&b, 2, 1) = b.x;
   close_bench(&b, TSR__VIOLATION_SCALARS, "it has 0 numbers, and needs 1 to 2 with 1 operands");
   open_bench(&b);
-  b.tape.runs.items[1].draw = 0;
+  made(&b)->runs.items[1].draw = 0;
   close_bench(&b, TSR__VIOLATION_RANDOM, "it draws random numbers, and has no key");
   open_bench(&b);
-  b.tape.runs.items[0].draw = 7;
+  made(&b)->runs.items[0].draw = 7;
   close_bench(&b, TSR__VIOLATION_RANDOM, "it has a key, and draws no random numbers");
   open_bench(&b);
-  b.tape.runs.items[3].transposed = 0;
+  made(&b)->runs.items[3].transposed = 0;
   close_bench(&b, TSR__VIOLATION_SHAPE, "shapes do not fit: (3, 4) (3, 4) to (3, 3)");
 }
 
@@ -198,7 +206,8 @@ static void kernels(void **state) {
 static void open_op(bench *b, tsr__op_kind kind, const tsr__op_attributes *attributes,
                     tsr__shape second) {
   tsr__tape *t = &b->tape;
-  assert_true(tsr__tape_init(t, NULL));
+  b->schedule = (tsr__schedule){.flops = 0};
+  assert_true(tsr__tape_init(t, &tsr__book_torch, NULL));
   tsr__scope_enter(t, TSR__PLACE_NONE);
   b->x = tsr__tensor_declare(t, TSR__DTYPE_F32, TSR__SHAPE(6, 8), TSR_CATEGORY_PARAMETER);
   b->y = tsr__tensor_declare(t, TSR__DTYPE_F32, second, TSR_CATEGORY_PARAMETER);
@@ -212,8 +221,8 @@ static void open_op(bench *b, tsr__op_kind kind, const tsr__op_attributes *attri
   tsr__tensor_id grad =
       make(b, (tsr__kernel_use){.kernel = TSR__KERNEL_ONES_LIKE}, tsr__tensor_shape(t, out));
   tsr__tape_backward(t, out, grad);
-  for (size_t i = 0; i < t->parameters.count; i++) { /* what an optimizer would do */
-    tsr__tensor_id parameter = t->parameters.items[i];
+  for (size_t i = 0; i < t->schedule.parameters.count; i++) { /* what an optimizer would do */
+    tsr__tensor_id parameter = t->schedule.parameters.items[i];
     tsr__tensor_id gradient = tsr__tensor_at(t, parameter)->grad;
     note(b, (tsr__kernel_use){
                 .kernel = TSR__KERNEL_ADD, .reads = {parameter, gradient}, .writes = {parameter}});
@@ -222,17 +231,16 @@ static void open_op(bench *b, tsr__op_kind kind, const tsr__op_attributes *attri
   (void)tsr__scope_leave(t, 0);
 }
 
-static size_t run_of(const bench *b, tsr__kernel kernel, size_t n) {
-  for (size_t i = 0; i < b->tape.runs.count; i++)
-    if (b->tape.runs.items[i].kernel == kernel && !n--) return i;
+static size_t run_of(bench *b, tsr__kernel kernel, size_t n) {
+  for (size_t i = 0; i < made(b)->runs.count; i++)
+    if (made(b)->runs.items[i].kernel == kernel && !n--) return i;
   fail_msg("no such run");
   return 0;
 }
 
 static void omit_run(bench *b, size_t run) {
-  for (size_t i = 0; i < b->tape.schedule.count; i++)
-    if (b->tape.schedule.items[i].kind == TSR__INSTR_RUN &&
-        b->tape.schedule.items[i].subject == run)
+  for (size_t i = 0; i < made(b)->instrs.count; i++)
+    if (made(b)->instrs.items[i].kind == TSR__INSTR_RUN && made(b)->instrs.items[i].subject == run)
       omit(b, i);
 }
 
@@ -243,11 +251,11 @@ static void lists(void **state) {
   open_op(&b, TSR__OP_RMS_NORM, &norm, TSR__SHAPE(8));
   close_bench(&b, TSR__VIOLATION_NONE, "");
   open_op(&b, TSR__OP_RMS_NORM, &norm, TSR__SHAPE(8)); /* without its weight */
-  b.tape.ops.items[0].saved[3] = 0;
+  made(&b)->ops.items[0].saved[3] = 0;
   close_bench(&b, TSR__VIOLATION_UNSAVED,
               "mul of RMS norm, backward: its operand 1 is of forward, which did not save");
   open_op(&b, TSR__OP_RMS_NORM, &norm, TSR__SHAPE(8)); /* without epsilon */
-  b.tape.runs.items[run_of(&b, TSR__KERNEL_ADD, 0)].scalar_count = 0;
+  made(&b)->runs.items[run_of(&b, TSR__KERNEL_ADD, 0)].scalar_count = 0;
   close_bench(&b, TSR__VIOLATION_SCALARS, "add of RMS norm: it has 0 numbers");
   open_op(&b, TSR__OP_CHUNKED_LOSS, &loss, TSR__SHAPE(10, 8));
   close_bench(&b, TSR__VIOLATION_NONE, "");

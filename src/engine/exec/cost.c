@@ -88,21 +88,12 @@ void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) 
   }
 }
 
-/* By the first operand's type, or the first result's; a mask or a list of numbers does not decide. */
-static tsr__rate_width width_of(const tsr__tape *tape, const tsr__kernel_run *run) {
-  const tsr__tensor_id *operands = tsr__run_reads(tape, run);
-  uint32_t count = (uint32_t)run->read_count + run->write_count;
-  for (uint32_t i = 0; i < count; i++) {
-    if (!operands[i]) continue;
-    tsr__dtype dtype = tsr__tensor_dtype(tape, operands[i]);
-    if (dtype == TSR__DTYPE_BF16 || dtype == TSR__DTYPE_F16) return TSR__RATE_HALF;
-  }
-  return TSR__RATE_FULL;
+static tsr__rate_width width_of(bool is_half) {
+  return is_half ? TSR__RATE_HALF : TSR__RATE_FULL;
 }
 
-double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
-                        const tsr__machine_rates *rates) {
-  const tsr__kernel_rate *rate = &rates->kernel[run->kernel][width_of(tape, run)];
+double tsr__cost_of_run(const tsr__kernel_run *run, const tsr__machine_rates *rates) {
+  const tsr__kernel_rate *rate = &rates->kernel[run->kernel][width_of(run->is_half)];
   if (run->space != TSR__SPACE_DEVICE && rates->host_bytes_per_s > 0)
     return (double)run->bytes_moved / rates->host_bytes_per_s;
   double by_flops = rate->ns_per_flop * (double)run->flops;
@@ -110,22 +101,22 @@ double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
   return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
 }
 
-double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t bytes,
-                       bool is_half) {
-  tsr__rate_width width = is_half ? TSR__RATE_HALF : TSR__RATE_FULL;
-  double by_flops = rates->kernel[TSR__KERNEL_MM][width].ns_per_flop * (double)flops;
-  double by_bytes = rates->kernel[TSR__KERNEL_ADD][width].ns_per_byte * (double)bytes;
-  if (!flops && !bytes) return 0;
+double tsr__cost_of_work(const tsr__op_work *work, const tsr__machine_rates *rates) {
+  tsr__rate_width width = width_of(work->is_half);
+  double by_flops = rates->kernel[TSR__KERNEL_MM][width].ns_per_flop * (double)work->flops;
+  double by_bytes = rates->kernel[TSR__KERNEL_ADD][width].ns_per_byte * (double)work->bytes;
+  if (!work->flops && !work->bytes) return 0;
   return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
 }
 
 /* Copies go out and come in at once; a disk is behind the host. */
-static double cost_of_moves(const tsr__tape *tape, const tsr__machine_rates *rates) {
+static double cost_of_moves(const tsr__schedule *schedule, const tsr__machine_rates *rates) {
   double out = 0, in = 0, disk = 0;
-  for (size_t i = 0; i < tape->moves.count; i++) {
-    const tsr__tape_slot *from = &tape->slots.items[tape->moves.items[i].from];
-    const tsr__tape_slot *to = &tape->slots.items[tape->moves.items[i].to];
-    if (tape->moves.items[i].is_once || tape->moves.items[i].kind != TSR__MOVE_COPY) continue;
+  for (size_t i = 0; i < schedule->moves.count; i++) {
+    const tsr__slot *from = &schedule->slots.items[schedule->moves.items[i].from];
+    const tsr__slot *to = &schedule->slots.items[schedule->moves.items[i].to];
+    if (schedule->moves.items[i].is_once || schedule->moves.items[i].kind != TSR__MOVE_COPY)
+      continue;
     double bytes = (double)from->bytes;
     if (from->space == TSR__SPACE_DEVICE)
       out += bytes;
@@ -152,7 +143,7 @@ enum { OPEN_MOVES = 64 };
 
 /* Where kernels and the link between ranks are in a step, in seconds. */
 typedef struct link_clock {
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   double bytes_per_s;
   bool is_shared; /* the threads that compute also send: kernels wait for all of it */
   double now_s;   /* of kernels */
@@ -167,13 +158,13 @@ typedef struct link_clock {
 
 /* Copies have a link of their own. */
 static bool is_sent(const link_clock *c, uint32_t number) {
-  const tsr__tape_move *move = &c->tape->moves.items[number];
+  const tsr__move *move = &c->schedule->moves.items[number];
   return move->kind != TSR__MOVE_COPY && !move->is_once && c->bytes_per_s > 0;
 }
 
 static void start_move(link_clock *c, uint32_t number) {
-  const tsr__tape_move *move = &c->tape->moves.items[number];
-  double seconds = (double)tsr__move_sent_bytes(c->tape, move) / c->bytes_per_s;
+  const tsr__move *move = &c->schedule->moves.items[number];
+  double seconds = (double)tsr__move_sent_bytes(c->schedule, move) / c->bytes_per_s;
   assert(c->count < OPEN_MOVES); /* sums are open one at a time, and gathers one section ahead */
   c->free_s = (c->free_s > c->now_s ? c->free_s : c->now_s) + seconds;
   c->busy_s += seconds;
@@ -197,25 +188,38 @@ static void wait_for_move(link_clock *c, uint32_t number) {
   for (c->count--; i < c->count; i++) c->open[i] = c->open[i + 1];
 }
 
-tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates) {
-  tsr__cost cost = {.copies_s = cost_of_moves(tape, rates),
-                    .exposed = rates->is_measured ? 1 : EXPOSED};
-  link_clock c = {.tape = tape,
-                  .bytes_per_s = tape->sharding.ranks ? rates->peer_bytes_per_s : 0,
+/* The ops of which only the work is known. Returns their seconds. */
+static double add_work(const tsr__schedule *schedule, const tsr__machine_rates *rates,
+                       tsr__cost *cost) {
+  double sum = 0;
+  for (size_t i = 0; i < schedule->work.count; i++) {
+    double seconds = tsr__cost_of_work(&schedule->work.items[i], rates);
+    cost->phase_s[schedule->work.items[i].phase] += seconds;
+    sum += seconds;
+  }
+  return sum;
+}
+
+tsr__cost tsr__cost_of_schedule(const tsr__schedule *schedule, const tsr__machine_rates *rates) {
+  bool is_exposed = rates->is_measured || schedule->waits_for_copies;
+  tsr__cost cost = {.copies_s = cost_of_moves(schedule, rates),
+                    .exposed = is_exposed ? 1 : EXPOSED};
+  link_clock c = {.schedule = schedule,
+                  .bytes_per_s = schedule->sharding.ranks ? rates->peer_bytes_per_s : 0,
                   .is_shared = rates->is_measured};
-  double kernels_s = 0;
-  tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
-  for (size_t i = 0; i < tape->schedule.count; i++) {
-    const tsr__tape_instr *instr = &tape->schedule.items[i];
+  double kernels_s = add_work(schedule, rates, &cost);
+  tsr__phase_kind phase = TSR__PHASE_STEP;
+  for (size_t i = 0; schedule->runs.count && i < schedule->instrs.count; i++) {
+    const tsr__instr *instr = &schedule->instrs.items[i];
     bool is_move = instr->kind == TSR__INSTR_START || instr->kind == TSR__INSTR_WAIT;
-    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__tape_phase)instr->subject;
-    if (instr->kind == TSR__INSTR_END) phase = TSR__TAPE_PHASE_STEP;
+    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase_kind)instr->subject;
+    if (instr->kind == TSR__INSTR_END) phase = TSR__PHASE_STEP;
     if (is_move && is_sent(&c, instr->subject))
       (instr->kind == TSR__INSTR_START ? start_move : wait_for_move)(&c, instr->subject);
     if (instr->kind != TSR__INSTR_RUN) continue;
-    const tsr__kernel_run *run = &tape->runs.items[instr->subject];
-    if (run->is_once || phase == TSR__TAPE_PHASE_EVALUATION) continue;
-    double seconds = tsr__cost_of_run(tape, run, rates);
+    const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
+    if (run->is_once || phase == TSR__PHASE_EVALUATION) continue;
+    double seconds = tsr__cost_of_run(run, rates);
     cost.phase_s[phase] += seconds;
     kernels_s += seconds;
     c.now_s += seconds;
@@ -224,6 +228,8 @@ tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rat
   cost.waited_s = c.waited_s;
   cost.stalls_s = c.stalls_s;
   cost.step_s = tsr__cost_step(kernels_s, cost.copies_s, cost.exposed) + cost.stalls_s;
+  if (rates->link_bytes_per_s > 0)
+    cost.step_s += (double)schedule->waited_bytes / rates->link_bytes_per_s;
   return cost;
 }
 
@@ -247,15 +253,15 @@ static void add(sums *to, const sums *more) {
   to->bytes += more->bytes;
 }
 
-void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
+void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
                         tsr__machine_rates *rates) {
   sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
   assert(steps);
-  for (size_t i = 0; i < tape->runs.count; i++) {
-    const tsr__kernel_run *run = &tape->runs.items[i];
+  for (size_t i = 0; i < schedule->runs.count; i++) {
+    const tsr__kernel_run *run = &schedule->runs.items[i];
     if (run->is_once) continue;
     sums one = {(double)run_ns[i] / (double)steps, (double)run->flops, (double)run->bytes_moved};
-    add(&by_kernel[run->kernel][width_of(tape, run)], &one);
+    add(&by_kernel[run->kernel][width_of(run->is_half)], &one);
     add(&all, &one);
   }
   *rates = (tsr__machine_rates){.is_measured = true};

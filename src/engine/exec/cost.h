@@ -16,7 +16,7 @@
 #ifndef TSR_EXEC_COST_H
 #define TSR_EXEC_COST_H
 
-#include "graph/tape.h"
+#include "graph/schedule.h"
 
 /* Nanoseconds per operation and per byte of one kernel. */
 typedef struct tsr__kernel_rate {
@@ -60,29 +60,27 @@ const tsr__data_sheet *tsr__data_sheet_of_name(const char *name);
  * other cards, and 5 us between two kernels. The host reads and writes 40 GB in a second, its disk 2. */
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates);
 
-/* From a run of a tape: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
+/* From a run of a schedule: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
  * get the mean of those that did. O(runs). */
-void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
+void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
                         tsr__machine_rates *rates);
 
-/* Seconds of a run, and of a step's phases; a step after the first. */
-double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
-                        const tsr__machine_rates *rates);
+/* Seconds of a run. */
+double tsr__cost_of_run(const tsr__kernel_run *run, const tsr__machine_rates *rates);
 
-/* Seconds of an op of which only its operations and bytes are known: those of a product if it has operations. Nothing for an op
+/* Seconds of an op of which only its operations and bytes are known: those of a product if it has operations. 0 for an op
  * that has neither. */
-double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t bytes,
-                       bool is_half);
+double tsr__cost_of_work(const tsr__op_work *work, const tsr__machine_rates *rates);
 
 typedef struct tsr__cost {
-  double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */
+  double phase_s[TSR__PHASE_COUNT]; /* of kernels */
   double copies_s; /* from and to other memory, both ways at once, beside the kernels */
   double
       exposed; /* the part of the shorter of kernels and copies that is not hidden by the longer */
   double
-      links_s; /* that ranks send, one move after another, beside kernels where the tape has these between */
+      links_s; /* that ranks send, one move after another, in parallel with kernels if the schedule has any in between */
   double
-      waited_s; /* of links_s, what no kernel can hide: the tape waits for a move that it has just started */
+      waited_s; /* of links_s, what no kernel can hide: the schedule waits for a move that it has just started */
   double stalls_s; /* that kernels wait for ranks; at least waited_s, at most links_s */
   double step_s;   /* tsr__cost_step of kernels and copies, and stalls_s */
 } tsr__cost;
@@ -90,7 +88,7 @@ typedef struct tsr__cost {
 /* Seconds of a step: the longer of kernels and copies, and the exposed part of the shorter. */
 double tsr__cost_step(double kernels_s, double copies_s, double exposed);
 
-/* O(instructions). */
-tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates);
+/* The cost of a step after the first. O(instructions + work). */
+tsr__cost tsr__cost_of_schedule(const tsr__schedule *schedule, const tsr__machine_rates *rates);
 
 #endif

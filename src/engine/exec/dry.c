@@ -33,7 +33,7 @@ typedef struct device {
 } device;
 
 typedef struct dry {
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   const tsr__dry_options *options;
   tsr__dry_observer observer;
   device *devices; /* and the other spaces after them */
@@ -46,13 +46,13 @@ typedef struct dry {
   bool is_recording, has_failed;
 } dry;
 
-static const tsr__tape_slot *slot_at(const dry *d, uint32_t slot) {
-  assert(slot && slot < d->tape->slots.count);
-  return &d->tape->slots.items[slot];
+static const tsr__slot *slot_at(const dry *d, uint32_t slot) {
+  assert(slot && slot < d->schedule->slots.count);
+  return &d->schedule->slots.items[slot];
 }
 
 static device *device_of(const dry *d, uint32_t slot) {
-  const tsr__tape_slot *s = slot_at(d, slot);
+  const tsr__slot *s = slot_at(d, slot);
   assert(s->device < d->device_count && s->space < TSR__SPACE_COUNT);
   return &d->devices[s->space == TSR__SPACE_DEVICE
                          ? s->device
@@ -74,6 +74,16 @@ static void see_event(void *context, const tsr_allocator_event *event) {
 
 /* ---- moments ---- */
 
+const char *tsr__phase_word(uint8_t phase) {
+  static const char *const words[] = {
+      [TSR__PHASE_STEP] = "step",           [TSR__PHASE_ZERO_GRAD] = "zero_grad",
+      [TSR__PHASE_FORWARD] = "forward",     [TSR__PHASE_BACKWARD] = "backward",
+      [TSR__PHASE_OPTIMIZER] = "optimizer", [TSR__PHASE_EVALUATION] = "evaluation",
+      [TSR__DRY_LOADING] = "loading"};
+  assert(phase < sizeof words / sizeof *words && words[phase]);
+  return words[phase];
+}
+
 static tsr__dry_moment moment_of(const device *v) {
   const dry *d = v->run;
   tsr__dry_moment moment = {.event_count = v->out->event_count,
@@ -89,7 +99,7 @@ static tsr__dry_moment moment_of(const device *v) {
 static void note_peak(device *v) {
   uint64_t allocated = tsr_allocator_now(v->allocator).allocated_bytes;
   uint8_t phase = v->run->phase;
-  if (phase < TSR__TAPE_PHASE_COUNT && allocated > v->out->phases[phase].totals.allocated_bytes)
+  if (phase < TSR__PHASE_COUNT && allocated > v->out->phases[phase].totals.allocated_bytes)
     v->out->phases[phase] = moment_of(v);
   if (allocated > v->out->peak.totals.allocated_bytes) v->out->peak = moment_of(v);
 }
@@ -116,7 +126,7 @@ static int check_reserved(device *v) {
 
 /* 0, OVER_MOST, TSR_ALLOCATOR_OUT_OF_DEVICE or TSR_ERROR_MEMORY. */
 static int allocate(dry *d, uint32_t slot, uint32_t stack) {
-  const tsr__tape_slot *s = slot_at(d, slot);
+  const tsr__slot *s = slot_at(d, slot);
   device *v = device_of(d, slot);
   assert(!d->here[slot]);
   d->slot = slot;
@@ -136,7 +146,7 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
 }
 
 static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
-  const tsr__tape_slot *s = slot_at(d, slot);
+  const tsr__slot *s = slot_at(d, slot);
   device *v = device_of(d, slot);
   if (!*address) return; /* no bytes, or this is the first step */
   d->slot = slot;
@@ -152,37 +162,37 @@ static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
 
 /* ---- the schedule ---- */
 
-static void enter_phase(dry *d, tsr__tape_phase phase, bool is_start) {
-  assert(phase < TSR__TAPE_PHASE_COUNT);
+static void enter_phase(dry *d, tsr__phase_kind phase, bool is_start) {
+  assert(phase < TSR__PHASE_COUNT);
   for (uint32_t i = 0; !is_start && i < d->device_count; i++)
     d->devices[i].out->ends[phase] = moment_of(&d->devices[i]);
-  d->phase = (uint8_t)(is_start ? phase : TSR__TAPE_PHASE_STEP);
+  d->phase = (uint8_t)(is_start ? phase : TSR__PHASE_STEP);
   d->op = TSR_NONE;
   if (d->observer.phase && !d->observer.phase(d->observer.context, phase, d->step, is_start))
     d->has_failed = true;
 }
 
 static void enter_op(dry *d, uint32_t op) {
-  assert(op < d->tape->ops.count);
+  assert(op < d->schedule->ops.count);
   d->op = op;
   if (d->observer.op && !d->observer.op(d->observer.context, op)) d->has_failed = true;
 }
 
 static void enter_run(dry *d, uint32_t run) {
-  assert(run < d->tape->runs.count);
+  assert(run < d->schedule->runs.count);
   if (d->observer.run && !d->observer.run(d->observer.context, run, d->step, d->here))
     d->has_failed = true;
 }
 
 static void enter_move(dry *d, uint32_t move, bool is_start) {
-  assert(move < d->tape->moves.count);
+  assert(move < d->schedule->moves.count);
   if (d->observer.move && !d->observer.move(d->observer.context, move, is_start, d->step, d->here))
     d->has_failed = true;
 }
 
-static int run_instr(dry *d, const tsr__tape_instr *instr) {
+static int run_instr(dry *d, const tsr__instr *instr) {
   uint32_t subject = instr->subject;
-  switch ((tsr__tape_instr_kind)instr->kind) {
+  switch ((tsr__instr_kind)instr->kind) {
   case TSR__INSTR_NEW: return allocate(d, subject, instr->stack);
   case TSR__INSTR_NEW_ONCE: return d->here[subject] ? 0 : allocate(d, subject, instr->stack);
   case TSR__INSTR_DROP: release(d, &d->here[subject], subject, instr->stack); break;
@@ -191,47 +201,47 @@ static int run_instr(dry *d, const tsr__tape_instr *instr) {
   case TSR__INSTR_START: enter_move(d, subject, true); break;
   case TSR__INSTR_WAIT: enter_move(d, subject, false); break;
   case TSR__INSTR_OP: enter_op(d, subject); break;
-  case TSR__INSTR_BEGIN: enter_phase(d, (tsr__tape_phase)subject, true); break;
-  case TSR__INSTR_END: enter_phase(d, (tsr__tape_phase)subject, false); break;
+  case TSR__INSTR_BEGIN: enter_phase(d, (tsr__phase_kind)subject, true); break;
+  case TSR__INSTR_END: enter_phase(d, (tsr__phase_kind)subject, false); break;
   }
   return 0;
 }
 
 /* Whether an evaluation begins that this step does not have. */
-static bool skips(const dry *d, const tsr__tape_instr *instr) {
-  uint64_t interval = d->tape->evaluation_interval;
-  return instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__TAPE_PHASE_EVALUATION &&
-         interval && d->step % interval;
+static bool skips(const dry *d, const tsr__instr *instr) {
+  uint64_t interval = d->schedule->evaluation_interval;
+  return instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__PHASE_EVALUATION && interval &&
+         d->step % interval;
 }
 
-static bool ends_evaluation(const tsr__tape_instr *instr) {
-  return instr->kind == TSR__INSTR_END && instr->subject == TSR__TAPE_PHASE_EVALUATION;
+static bool ends_evaluation(const tsr__instr *instr) {
+  return instr->kind == TSR__INSTR_END && instr->subject == TSR__PHASE_EVALUATION;
 }
 
 static int run_step(dry *d) {
-  const tsr__tape *tape = d->tape;
-  for (size_t i = 0; i < tape->schedule.count; i++) {
-    if (skips(d, &tape->schedule.items[i])) {
-      while (!ends_evaluation(&tape->schedule.items[i])) i++;
+  const tsr__schedule *schedule = d->schedule;
+  for (size_t i = 0; i < schedule->instrs.count; i++) {
+    if (skips(d, &schedule->instrs.items[i])) {
+      while (!ends_evaluation(&schedule->instrs.items[i])) i++;
       continue;
     }
-    int status = run_instr(d, &tape->schedule.items[i]);
+    int status = run_instr(d, &schedule->instrs.items[i]);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
   }
   if (d->observer.step && !d->observer.step(d->observer.context, d->step, d->here))
     return TSR_ERROR_MEMORY;
-  for (size_t i = 0; i < tape->slots.count; i++) {
+  for (size_t i = 0; i < schedule->slots.count; i++) {
     assert(!d->before[i]); /* each carried slot has its DROP_PREV */
-    if (tape->slots.items[i].is_carried) d->before[i] = d->here[i];
-    if (tape->slots.items[i].is_carried || tape->slots.items[i].is_leaked) d->here[i] = 0;
+    if (schedule->slots.items[i].is_carried) d->before[i] = d->here[i];
+    if (schedule->slots.items[i].is_carried || schedule->slots.items[i].is_leaked) d->here[i] = 0;
   }
   return 0;
 }
 
 /* What is static and a workspace, or is static and none. */
 static int load_some(dry *d, bool is_workspace) {
-  for (size_t i = 1; i < d->tape->slots.count; i++) {
-    const tsr__tape_slot *slot = &d->tape->slots.items[i];
+  for (size_t i = 1; i < d->schedule->slots.count; i++) {
+    const tsr__slot *slot = &d->schedule->slots.items[i];
     if (!slot->is_static || (slot->category == TSR_CATEGORY_WORKSPACE) != is_workspace) continue;
     int status = allocate(d, (uint32_t)i, TSR_NONE);
     if (status) return status;
@@ -296,8 +306,8 @@ static int prepare_place(dry *d, uint32_t place, tsr__dry_device *out, tsr_error
 
 static int prepare(dry *d, tsr__dry_device *out, tsr_error *error) {
   tsr__dry_device *spaces = d->options->spaces ? d->options->spaces : d->spaces;
-  d->here = TSR__NEW_ARRAY(uint64_t, d->tape->slots.count);
-  d->before = TSR__NEW_ARRAY(uint64_t, d->tape->slots.count);
+  d->here = TSR__NEW_ARRAY(uint64_t, d->schedule->slots.count);
+  d->before = TSR__NEW_ARRAY(uint64_t, d->schedule->slots.count);
   d->devices = TSR__NEW_ARRAY(device, d->place_count);
   if (!d->here || !d->before || !d->devices) return tsr__fail_memory(error);
   for (uint32_t i = 0; i < d->place_count; i++) {
@@ -315,10 +325,10 @@ static int finish(dry *d, tsr_error *error) {
   return status;
 }
 
-int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dry_device *devices,
-                 uint64_t *steps_done, tsr_error *error) {
-  assert(tape->status == 0 && tape->slots.count);
-  dry d = {.tape = tape,
+int tsr__dry_run(const tsr__schedule *schedule, const tsr__dry_options *options,
+                 tsr__dry_device *devices, uint64_t *steps_done, tsr_error *error) {
+  assert(schedule->slots.count);
+  dry d = {.schedule = schedule,
            .options = options,
            .device_count = options->device_count ? options->device_count : 1,
            .phase = TSR__DRY_LOADING,

@@ -10,29 +10,32 @@
 #ifndef TSR_EXEC_DRY_H
 #define TSR_EXEC_DRY_H
 
-#include "graph/tape.h"
+#include "graph/schedule.h"
 #include "tessera/allocator.h"
 
-/* Before the first step; other values of a moment's phase are tsr__tape_phase. */
-#define TSR__DRY_LOADING TSR__TAPE_PHASE_COUNT
+/* Before the first step; other values of a moment's phase are tsr__phase_kind. */
+#define TSR__DRY_LOADING TSR__PHASE_COUNT
 
 /* A moment of the run, on one device. */
 typedef struct tsr__dry_moment {
   uint64_t event_count; /* the device's recorded events before and at it */
   uint64_t step;        /* from 1; 0: before the first */
   uint8_t phase;
-  uint32_t op;    /* that was running: index into the tape's ops, or TSR_NONE */
+  uint32_t op;    /* that was running: index into the schedule's ops, or TSR_NONE */
   uint32_t stack; /* of the last allocation or free, or TSR_NONE */
   tsr_allocator_totals totals;
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
 } tsr__dry_moment;
 
+/* "forward", "backward", ...: of a moment's phase. Static text. */
+const char *tsr__phase_word(uint8_t phase);
+
 /* What a device saw. */
 typedef struct tsr__dry_device {
-  tsr__dry_moment start;                         /* before the first event */
-  tsr__dry_moment peak;                          /* the first at which most is allocated */
-  tsr__dry_moment phases[TSR__TAPE_PHASE_COUNT]; /* each one's own peak; step 0: never reached */
-  tsr__dry_moment ends[TSR__TAPE_PHASE_COUNT];   /* the end of each, in the last step that had it */
+  tsr__dry_moment start;                    /* before the first event */
+  tsr__dry_moment peak;                     /* the first at which most is allocated */
+  tsr__dry_moment phases[TSR__PHASE_COUNT]; /* each one's own peak; step 0: never reached */
+  tsr__dry_moment ends[TSR__PHASE_COUNT];   /* the end of each, in the last step that had it */
   uint64_t peak_reserved_bytes, event_count;
   bool is_over; /* most_reserved_bytes: the run ended there */
   bool is_out_of_memory;
@@ -44,19 +47,19 @@ typedef struct tsr__dry_device {
 /* An observer. Any function may be NULL; one that returns false ends the run with TSR_ERROR_MEMORY. */
 typedef struct tsr__dry_observer {
   void *context;
-  bool (*phase)(void *context, tsr__tape_phase phase, uint64_t step, bool is_start);
+  bool (*phase)(void *context, tsr__phase_kind phase, uint64_t step, bool is_start);
   bool (*op)(void *context, uint32_t op);
   /* The allocator did something for a slot: see tsr_allocator_sink. `event->cause` is the stack
-   * of the instruction, the tracer's id. Events of loading are not shown. */
+   * of the instruction, a label. Events of loading are not shown. */
   bool (*event)(void *context, uint32_t device, uint32_t slot, const tsr_allocator_event *event);
   /* The same, those of loading and of other memory spaces included: `device` may be tsr__dry_place. */
   bool (*memory)(void *context, uint32_t device, const tsr_allocator_event *event);
   /* Static slots have been loaded. `addresses`, here and below: each slot's, 0 of one that is absent
    * or has no bytes. */
   bool (*loaded)(void *context, const uint64_t *addresses);
-  /* A kernel is to run; all its tensors are there. Index into the tape's runs. */
+  /* A kernel is to run; all its tensors are there. Index into the schedule's runs. */
   bool (*run)(void *context, uint32_t run, uint64_t step, const uint64_t *addresses);
-  /* A move begins, or is waited for. Index into the tape's moves. */
+  /* A move begins, or is waited for. Index into the schedule's moves. */
   bool (*move)(void *context, uint32_t move, bool is_start, uint64_t step,
                const uint64_t *addresses);
   /* A step is complete; what it carries into the next one is still there. */
@@ -87,12 +90,12 @@ typedef struct tsr__dry_options {
   const tsr__dry_observer *observer; /* or NULL */
 } tsr__dry_options;
 
-/* Load what exists before the recording, then run the tape's schedule `steps` times. `devices` has room
+/* Load what exists before the recording, then run the schedule `steps` times. `devices` has room
  * for device_count results. Running out of memory, of a device or of another space, ends the run and is not an error;
  * nor is more than most_reserved_bytes.
  * `*steps_done` counts the complete ones. TSR_ERROR_ARGUMENT for settings that make no sense, or
  * TSR_ERROR_MEMORY. O(instructions * steps), each O(log of the device's blocks). */
-int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dry_device *devices,
-                 uint64_t *steps_done, tsr_error *error);
+int tsr__dry_run(const tsr__schedule *schedule, const tsr__dry_options *options,
+                 tsr__dry_device *devices, uint64_t *steps_done, tsr_error *error);
 
 #endif

@@ -2,41 +2,28 @@
 #ifndef TSR_EXEC_MEASURE_H
 #define TSR_EXEC_MEASURE_H
 
-#include "exec/graph_survey.h"
+#include "exec/build.h"
 #include "exec/survey.h"
+#include "tessera/unstable/plans.h"
 
-typedef struct tsr__figures {
-  uint64_t peak_bytes, reserved_bytes;
-  uint64_t step_flops, recomputed_flops;
-  double step_seconds;   /* 0 without a card and rates */
-  uint64_t sent_bytes;   /* to other ranks, in a step */
-  double stall_seconds;  /* of step_seconds, for ranks */
-  bool is_out_of_memory; /* of options->capacity_bytes: the peaks are those until then */
-  bool is_over;          /* of the limit: the same */
-} tsr__figures;
+/* When to stop. */
+typedef struct tsr__measure_limit {
+  uint64_t most_reserved_bytes; /* as soon as more are reserved; 0: never */
+  uint64_t over_bytes;          /* out: reserved when it stopped; 0 if it ran to completion */
+} tsr__measure_limit;
 
-/* Run without data, and without stacks and events. Fails as tsr_simulate does, with which it agrees in every
- * figure; the model may be a step graph. A few milliseconds for a model of 12 blocks. */
-int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
-                 tsr_error *error);
+/* Run without data, and without stacks and events. `limit` NULL: to completion; else `*out` has the figures until it stopped.
+ * Fails as tsr_simulate does, with which it agrees in every figure; `*out` is then not possible. A few milliseconds for a
+ * model of 12 blocks. */
+int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
+                 tsr__measure_limit *limit, tsr_run_plan_cost *out, tsr_error *error);
 
-/* The same, which ends as soon as more than `most_reserved_bytes` are reserved; 0: never. */
-int tsr__measure_within(const tsr_model *model, const tsr_simulate_options *options,
-                        uint64_t most_reserved_bytes, tsr__figures *out, tsr_error *error);
-
-/* Survey a step (survey.h). `layers`: the number of blocks, in place of the model's own; 0 keeps that. The model is no step
- * graph. The caller releases `*out` unless it fails. */
+/* Survey a step (survey.h), in which modules of a step graph are as they were traced: any schedule of the same ops takes
+ * the same time. `layers`: the number of blocks, instead of the model's own; 0 keeps that. `may_recompute`, `may_offload`:
+ * as tsr__survey_options has them. The caller releases `*out` unless it fails. */
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
-                        uint64_t layers, tsr__survey *out, tsr_error *error);
-
-/* The same for a step graph, ignoring the options for modules (graph_survey.h). TSR_ERROR_ARGUMENT without a card and
- * rates. The caller releases `*out`, also after a failure. */
-int tsr__measure_graph_survey(const tsr_model *model, const tsr_simulate_options *options,
-                              bool may_recompute, bool may_offload, tsr__survey *out,
-                              tsr_error *error);
-/* The modules of a step graph (graph_survey.h). */
-int tsr__measure_parts(const tsr_model *model, const tsr_simulate_options *options,
-                       tsr__graph_parts *out, tsr_error *error);
+                        uint64_t layers, bool may_recompute, bool may_offload, tsr__survey *out,
+                        tsr_error *error);
 
 /* A tensor that an op of a kind saves for backward, in the first block of a step that keeps everything. */
 typedef struct tsr__saved_name {

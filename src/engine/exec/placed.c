@@ -35,16 +35,16 @@ static uint64_t rounded(uint64_t bytes) {
 
 /* ---- lives ---- */
 
-static life *find_lives(const tsr__tape *tape) {
-  life *lives = TSR__NEW_ARRAY(life, tape->slots.count);
+static life *find_lives(const tsr__schedule *schedule) {
+  life *lives = TSR__NEW_ARRAY(life, schedule->slots.count);
   if (!lives) return NULL;
-  for (size_t i = 0; i < tape->slots.count; i++)
-    lives[i] =
-        (life){.made = TSR_NONE, .gone = TSR_NONE, .is_permanent = tape->slots.items[i].is_static};
-  for (size_t i = 0; i < tape->schedule.count; i++) {
-    const tsr__tape_instr *instr = &tape->schedule.items[i];
+  for (size_t i = 0; i < schedule->slots.count; i++)
+    lives[i] = (life){
+        .made = TSR_NONE, .gone = TSR_NONE, .is_permanent = schedule->slots.items[i].is_static};
+  for (size_t i = 0; i < schedule->instrs.count; i++) {
+    const tsr__instr *instr = &schedule->instrs.items[i];
     life *l = instr->kind <= TSR__INSTR_DROP_PREV ? &lives[instr->subject] : NULL;
-    switch ((tsr__tape_instr_kind)instr->kind) {
+    switch ((tsr__instr_kind)instr->kind) {
     case TSR__INSTR_NEW:
       l->made = (uint32_t)i;
       l->count++;
@@ -58,11 +58,11 @@ static life *find_lives(const tsr__tape *tape) {
   return lives;
 }
 
-static bool list_items(const tsr__tape *tape, const life *lives, items *out) {
-  uint32_t length = (uint32_t)tape->schedule.count;
-  assert(!tape->has_leaks);
-  for (size_t i = 1; i < tape->slots.count; i++) {
-    const tsr__tape_slot *slot = &tape->slots.items[i];
+static bool list_items(const tsr__schedule *schedule, const life *lives, items *out) {
+  uint32_t length = (uint32_t)schedule->instrs.count;
+  assert(!schedule->has_leaks);
+  for (size_t i = 1; i < schedule->slots.count; i++) {
+    const tsr__slot *slot = &schedule->slots.items[i];
     life l = lives[i];
     item one = {.slot = (uint32_t)i, .bytes = rounded(slot->bytes)};
     bool is_elsewhere = slot->space != TSR__SPACE_DEVICE;
@@ -167,14 +167,14 @@ static bool place_all(items *all, tsr__placement *out) {
   return true;
 }
 
-bool tsr__placement_solve(const tsr__tape *tape, tsr__placement *out) {
+bool tsr__placement_solve(const tsr__schedule *schedule, tsr__placement *out) {
   items all = {0};
-  uint32_t circle = 2 * (uint32_t)tape->schedule.count;
-  assert(tape->status == 0 && tape->schedule.count < UINT32_MAX / 2);
+  uint32_t circle = 2 * (uint32_t)schedule->instrs.count;
+  assert(schedule->instrs.count < UINT32_MAX / 2);
   *out = (tsr__placement){0};
-  for (int i = 0; i < 2; i++) out->offsets[i] = TSR__NEW_ARRAY(uint64_t, tape->slots.count);
-  life *lives = find_lives(tape);
-  bool ok = out->offsets[0] && out->offsets[1] && lives && list_items(tape, lives, &all) &&
+  for (int i = 0; i < 2; i++) out->offsets[i] = TSR__NEW_ARRAY(uint64_t, schedule->slots.count);
+  life *lives = find_lives(schedule);
+  bool ok = out->offsets[0] && out->offsets[1] && lives && list_items(schedule, lives, &all) &&
             find_bound(&all, circle, &out->bound_bytes) && place_all(&all, out);
   assert(!ok || out->total_bytes >= out->bound_bytes);
   TSR__VECTOR_FREE(&all);

@@ -17,7 +17,7 @@
 #ifndef TSR_EXEC_PLACED_H
 #define TSR_EXEC_PLACED_H
 
-#include "graph/tape.h"
+#include "graph/schedule.h"
 
 typedef struct tsr__placement {
   uint64_t *offsets[2]; /* of each slot, in even and in odd steps; owned */
@@ -25,10 +25,10 @@ typedef struct tsr__placement {
   uint64_t bound_bytes; /* the most bytes that are live at once: no placement needs less */
 } tsr__placement;
 
-/* Place the slots of a finished tape, at multiples of 512 bytes. Slots without bytes have offset 0. The
+/* Place the slots of a finished schedule, at multiples of 512 bytes. Slots without bytes have offset 0. The
  * placement may be released either way. False when out of memory. Time O(slots^2) at worst, memory 40 bytes
  * a slot. */
-bool tsr__placement_solve(const tsr__tape *tape, tsr__placement *out);
+bool tsr__placement_solve(const tsr__schedule *schedule, tsr__placement *out);
 /* Zeroed is fine. */
 void tsr__placement_release(tsr__placement *placement);
 

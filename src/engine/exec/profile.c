@@ -18,22 +18,19 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "exec/simulate.h"
-#include "graph/op.h"
-#include "traced/step_graph.h"
 
 typedef struct origin {
-  uint32_t op;        /* index into the tape's ops, or TSR_NONE */
+  uint32_t op;        /* index into the schedule's ops, or TSR_NONE */
   uint32_t kernel;    /* the first that writes it, or TSR_NONE */
   uint32_t saved_for; /* op, or TSR_NONE */
   uint32_t block;
-  uint32_t stack; /* of a step graph's slot: where it is allocated, or TSR_NONE */
+  uint32_t stack; /* where it is allocated, or TSR_NONE */
   uint8_t dtype;  /* tsr__dtype, of its first tensor */
   bool is_backward, is_module_output;
 } origin;
 
 typedef struct profiler {
-  const tsr__program *program;
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   const tsr__dry_moment *peak;
   origin *origins; /* by slot */
   uint32_t *live;  /* by slot: how many are live, after the last event seen */
@@ -44,36 +41,19 @@ typedef struct profiler {
 /* ---- where slots come from ---- */
 
 static void set_block(const profiler *p, tsr__tensor_id tensor, uint32_t block) {
-  if (tensor) p->origins[tsr__tensor_at(p->tape, tensor)->slot].block = block;
+  if (tensor) p->origins[tsr__schedule_tensor(p->schedule, tensor)->slot].block = block;
 }
 
-static void set_linear(const profiler *p, const tsr__model_linear *linear, uint32_t block) {
-  set_block(p, linear->weight, block);
-  set_block(p, linear->bias, block);
-}
-
-static void set_norm(const profiler *p, const tsr__model_norm *norm, uint32_t block) {
-  set_block(p, norm->weight, block);
-  set_block(p, norm->bias, block);
-}
-
-static void note_layers(const profiler *p) {
-  for (uint32_t i = 0; i < p->program->model->layers; i++) {
-    const tsr__model_layer *l = &p->program->layers[i];
-    const tsr__model_linear *linears[] = {&l->qkv, &l->q,  &l->k,    &l->v,
-                                          &l->out, &l->up, &l->gate, &l->down};
-    for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) set_linear(p, linears[k], i);
-    set_norm(p, &l->norm_1, i);
-    set_norm(p, &l->norm_2, i);
-    set_block(p, l->causal, i);
-  }
+static void note_blocks(const profiler *p) {
+  for (size_t i = 0; i < p->schedule->blocks.count; i++)
+    set_block(p, p->schedule->blocks.items[i].tensor, p->schedule->blocks.items[i].block);
 }
 
 /* Gradients and optimizer state belong to the block of their parameter. */
 static void note_parameters(const profiler *p) {
-  const tsr__tape *t = p->tape;
+  const tsr__schedule *t = p->schedule;
   for (size_t i = 0; i < t->parameters.count; i++) {
-    const tsr__tape_tensor *parameter = tsr__tensor_at(t, t->parameters.items[i]);
+    const tsr__step_tensor *parameter = tsr__schedule_tensor(t, t->parameters.items[i]);
     uint32_t block = p->origins[parameter->slot].block;
     set_block(p, parameter->grad, block);
     if (i >= t->states.count) continue;
@@ -84,18 +64,19 @@ static void note_parameters(const profiler *p) {
 }
 
 static void note_run(const profiler *p, uint32_t index) {
-  const tsr__kernel_run *run = &p->tape->runs.items[index];
+  const tsr__kernel_run *run = &p->schedule->runs.items[index];
   for (uint32_t i = 0; i < run->write_count; i++) {
-    origin *o = &p->origins[tsr__tensor_at(p->tape, tsr__run_writes(p->tape, run)[i])->slot];
+    origin *o =
+        &p->origins[tsr__schedule_tensor(p->schedule, tsr__run_writes(p->schedule, run)[i])->slot];
     if (o->kernel == TSR_NONE) o->kernel = run->kernel;
   }
 }
 
 static void note_schedule(const profiler *p) {
-  const tsr__tape *t = p->tape;
+  const tsr__schedule *t = p->schedule;
   uint32_t op = TSR_NONE;
-  for (size_t i = 0; i < t->schedule.count; i++) {
-    const tsr__tape_instr *instr = &t->schedule.items[i];
+  for (size_t i = 0; i < t->instrs.count; i++) {
+    const tsr__instr *instr = &t->instrs.items[i];
     if (instr->kind == TSR__INSTR_OP) op = instr->subject;
     if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END) op = TSR_NONE;
     if (instr->kind == TSR__INSTR_RUN) note_run(p, instr->subject);
@@ -110,7 +91,7 @@ static void note_schedule(const profiler *p) {
 }
 
 static void note_tensors(const profiler *p) {
-  const tsr__tape *t = p->tape;
+  const tsr__schedule *t = p->schedule;
   for (size_t i = t->tensors.count; i-- > 1;) {
     origin *o = &p->origins[t->tensors.items[i].slot];
     o->dtype = t->tensors.items[i].dtype;
@@ -118,18 +99,18 @@ static void note_tensors(const profiler *p) {
   }
   for (size_t i = t->ops.count; i-- > 0;)
     for (uint32_t k = 0; k < t->ops.items[i].saved_count; k++)
-      p->origins[tsr__tensor_at(t, t->ops.items[i].saved[k])->slot].saved_for = (uint32_t)i;
+      p->origins[tsr__schedule_tensor(t, t->ops.items[i].saved[k])->slot].saved_for = (uint32_t)i;
 }
 
 static void note_origins(const profiler *p) {
-  for (size_t i = 0; i < p->tape->slots.count; i++)
+  for (size_t i = 0; i < p->schedule->slots.count; i++)
     p->origins[i] = (origin){.op = TSR_NONE,
                              .kernel = TSR_NONE,
                              .saved_for = TSR_NONE,
                              .block = TSR_NONE,
                              .stack = TSR_NONE};
   note_schedule(p);
-  note_layers(p);
+  note_blocks(p);
   note_parameters(p);
   note_tensors(p);
 }
@@ -166,14 +147,14 @@ static int walk(profiler *p, const tsr__dry_options *dry, uint64_t start_bytes, 
   how.spaces = NULL;
   how.steps = p->peak->step ? p->peak->step : 1;
   uint64_t loaded = 0; /* in the order of slots; not all of them if memory ran out */
-  for (size_t i = 1; i < p->tape->slots.count && loaded < start_bytes; i++) {
-    const tsr__tape_slot *slot = &p->tape->slots.items[i];
+  for (size_t i = 1; i < p->schedule->slots.count && loaded < start_bytes; i++) {
+    const tsr__slot *slot = &p->schedule->slots.items[i];
     p->live[i] = slot->is_static && slot->bytes && slot->space == TSR__SPACE_DEVICE;
     if (p->live[i]) loaded += slot->bytes;
   }
   assert(loaded == start_bytes);
   p->is_there = p->peak->event_count == 0;
-  int status = tsr__dry_run(p->tape, &how, devices, &done, error);
+  int status = tsr__dry_run(p->schedule, &how, devices, &done, error);
   assert(status || p->is_there);
   tsr__free(devices);
   return status;
@@ -190,12 +171,17 @@ static const char *dtype_word(uint8_t dtype) {
   return words[dtype];
 }
 
+/* "" if the schedule has no tensors, and so no types. */
+static const char *dtype_of(const profiler *p, const origin *o) {
+  return p->schedule->tensors.count ? dtype_word(o->dtype) : "";
+}
+
 static tsr_memory_row row_of(const profiler *p, uint32_t slot) {
-  const tsr__tape *t = p->tape;
+  const tsr__schedule *t = p->schedule;
   const origin *o = &p->origins[slot];
   tsr_memory_row row = {.block = o->block,
                         .category = (tsr_category)t->slots.items[slot].category,
-                        .dtype = p->program->model->graph ? "" : dtype_word(o->dtype),
+                        .dtype = dtype_of(p, o),
                         .op = "",
                         .kernel = "",
                         .saved_for = "",
@@ -204,12 +190,9 @@ static tsr_memory_row row_of(const profiler *p, uint32_t slot) {
   bool is_made = row.category != TSR_CATEGORY_PARAMETER && row.category != TSR_CATEGORY_GRADIENT &&
                  row.category != TSR_CATEGORY_OPTIMIZER_STATE;
   if (!is_made) return row;
-  if (p->program->model->graph) row.op = tsr__step_graph_op(t->tracer, o->stack);
-  if (o->op != TSR_NONE)
-    row.op = tsr__op_row_of(t->book, (tsr__op_kind)t->ops.items[o->op].kind)->name;
+  row.op = tsr__schedule_op_name(t, o->op, o->stack);
   if (o->kernel != TSR_NONE) row.kernel = tsr__kernel_row_of((tsr__kernel)o->kernel)->name;
-  if (o->saved_for != TSR_NONE)
-    row.saved_for = tsr__op_row_of(t->book, (tsr__op_kind)t->ops.items[o->saved_for].kind)->name;
+  row.saved_for = tsr__schedule_op_name(t, o->saved_for, TSR_NONE);
   row.is_backward = o->is_backward;
   row.is_module_output = o->is_module_output;
   return row;
@@ -235,11 +218,11 @@ static int compare_bytes(const void *left, const void *right) {
 
 static bool list_rows(const profiler *p, tsr_memory_profile *out) {
   size_t count = 0, kinds = 0;
-  for (size_t i = 1; i < p->tape->slots.count; i++) count += p->live[i] != 0;
+  for (size_t i = 1; i < p->schedule->slots.count; i++) count += p->live[i] != 0;
   out->rows = TSR__NEW_ARRAY(tsr_memory_row, count + 1);
   if (!out->rows) return false;
   count = 0;
-  for (uint32_t i = 1; i < p->tape->slots.count; i++)
+  for (uint32_t i = 1; i < p->schedule->slots.count; i++)
     if (p->live[i]) out->rows[count++] = row_of(p, i);
   if (count) qsort(out->rows, count, sizeof *out->rows, compare_kinds);
   for (size_t i = 0; i < count; i++) {
@@ -255,16 +238,18 @@ static bool list_rows(const profiler *p, tsr_memory_profile *out) {
   return true;
 }
 
-/* Every slot by class and type. */
+/* Every slot by category and type; if types are not known, what outlives the step apart from the rest. */
 static void list_types(const profiler *p, tsr_memory_profile *out) {
   enum { TYPES = TSR_MEMORY_TYPES / TSR_CATEGORY_COUNT };
   tsr_memory_type all[TSR_CATEGORY_COUNT][TYPES] = {{{0}}};
-  for (size_t i = 1; i < p->tape->slots.count; i++) {
-    const tsr__tape_slot *slot = &p->tape->slots.items[i];
+  for (size_t i = 1; i < p->schedule->slots.count; i++) {
+    const tsr__slot *slot = &p->schedule->slots.items[i];
     assert(slot->category < TSR_CATEGORY_COUNT && p->origins[i].dtype < TYPES);
-    tsr_memory_type *type = &all[slot->category][p->origins[i].dtype];
+    bool has_types = p->schedule->tensors.count > 0;
+    tsr_memory_type *type =
+        &all[slot->category][has_types ? p->origins[i].dtype : slot->is_carried];
     type->category = (tsr_category)slot->category;
-    type->dtype = p->program->model->graph ? "" : dtype_word(p->origins[i].dtype);
+    type->dtype = dtype_of(p, &p->origins[i]);
     type->count++;
     type->bytes += slot->bytes;
     type->peak_bytes += p->live[i] * slot->bytes;
@@ -283,23 +268,23 @@ static void check_sums(const profiler *p, const tsr_memory_profile *profile) {
 }
 
 static void add_phases(const profiler *p, const tsr__dry_device *device, tsr_memory_profile *out) {
-  static const tsr__tape_phase phases[TSR_MEMORY_PHASES] = {
-      TSR__TAPE_PHASE_ZERO_GRAD, TSR__TAPE_PHASE_FORWARD, TSR__TAPE_PHASE_BACKWARD,
-      TSR__TAPE_PHASE_OPTIMIZER, TSR__TAPE_PHASE_EVALUATION};
+  static const tsr__phase_kind phases[TSR_MEMORY_PHASES] = {
+      TSR__PHASE_ZERO_GRAD, TSR__PHASE_FORWARD, TSR__PHASE_BACKWARD, TSR__PHASE_OPTIMIZER,
+      TSR__PHASE_EVALUATION};
   for (size_t i = 0; i < TSR_MEMORY_PHASES; i++) {
     tsr_memory_phase *phase = &out->phases[i];
     phase->peak.phase = phase->end.phase = tsr__phase_word((uint8_t)phases[i]);
     if (device->phases[phases[i]].step)
-      phase->peak = tsr__public_moment(p->tape, &device->phases[phases[i]]);
+      phase->peak = tsr__public_moment(p->schedule, &device->phases[phases[i]]);
     if (device->ends[phases[i]].step)
-      phase->end = tsr__public_moment(p->tape, &device->ends[phases[i]]);
+      phase->end = tsr__public_moment(p->schedule, &device->ends[phases[i]]);
   }
 }
 
 static int fill(profiler *p, const tsr__dry_options *dry, const tsr__dry_device *device,
                 tsr_memory_profile *out, tsr_error *error) {
-  p->origins = TSR__NEW_ARRAY(origin, p->tape->slots.count);
-  p->live = TSR__NEW_ARRAY(uint32_t, p->tape->slots.count);
+  p->origins = TSR__NEW_ARRAY(origin, p->schedule->slots.count);
+  p->live = TSR__NEW_ARRAY(uint32_t, p->schedule->slots.count);
   if (!p->origins || !p->live) return tsr__fail_memory(error);
   note_origins(p);
   int status = walk(p, dry, device->start.totals.requested_bytes, error);
@@ -308,17 +293,17 @@ static int fill(profiler *p, const tsr__dry_options *dry, const tsr__dry_device 
   list_types(p, out);
   check_sums(p, out);
   add_phases(p, device, out);
-  out->peak = tsr__public_moment(p->tape, p->peak);
+  out->peak = tsr__public_moment(p->schedule, p->peak);
   out->peak_reserved_bytes = device->peak_reserved_bytes;
-  out->block_count = (uint32_t)p->program->model->layers;
+  out->block_count = p->schedule->block_count;
   out->lost_bytes = tsr__drop_u64(p->peak->totals.allocated_bytes, p->peak->totals.requested_bytes);
   return 0;
 }
 
-int tsr__memory_profile_compute(const tsr__program *program, const tsr__dry_options *dry,
+int tsr__memory_profile_compute(const tsr__schedule *schedule, const tsr__dry_options *dry,
                                 const tsr__dry_device *device, tsr_memory_profile **out,
                                 tsr_error *error) {
-  profiler p = {.program = program, .tape = program->tape, .peak = &device->peak};
+  profiler p = {.schedule = schedule, .peak = &device->peak};
   tsr_memory_profile *profile = TSR__NEW(tsr_memory_profile);
   if (!profile) return tsr__fail_memory(error);
   int status = fill(&p, dry, device, profile, error);

@@ -2,7 +2,7 @@
  *
  *   allocator event ─► builder event, with the slot's category
  *   phase ──────────► annotation, named as the profiler and torch.optim name it
- *   tracer's stack ─► builder's stack, translated once each (`stacks`, `frames`: by the tracer's id)
+ *   label's stack  ─► builder's stack, translated once each (`stacks`, `frames`: by the label's id)
  *   final heap ─────► segments and blocks
  *
  * Times are made up: a few microseconds for an op and one for an event, so that the order and the phases are visible.
@@ -24,11 +24,11 @@ enum { OP_US = 8, EVENT_US = 1 };
 typedef TSR__VECTOR(uint32_t) ids;
 
 struct tsr__recorder {
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   tsr__record_options options;
   tsr__dry_observer observer;
   tsr__builder builder;
-  ids stacks, frames; /* the builder's id, by the tracer's; TSR_NONE: not needed yet */
+  ids stacks, frames; /* the builder's id, by the label's; TSR_NONE: not needed yet */
   ids stack;          /* scratch */
   uint32_t categories[TSR_CATEGORY_COUNT]; /* string ids, if categories are needed */
   int64_t time_us;
@@ -55,18 +55,18 @@ static uint32_t frame_of(tsr__recorder *r, const tsr__trace_frame *frame) {
   return *known;
 }
 
-/* The builder's id of a stack of the tracer's. False when out of memory. */
+/* The builder's id of a stack of the schedule's labels. False when out of memory. */
 static bool translate(tsr__recorder *r, uint32_t stack, uint32_t *out) {
-  const tsr__tracer *tracer = r->tape->tracer;
+  const tsr__stack_labels *labels = &r->schedule->labels;
   *out = TSR_NONE;
   if (stack == TSR_NONE) return true;
-  assert(tracer);
+  assert(labels->parent);
   if (!reach(&r->stacks, stack)) return false;
   if (r->stacks.items[stack] == TSR_NONE) {
     r->stack.count = 0;
     for (uint32_t at = stack; at != TSR_NONE;) {
       tsr__trace_frame frame;
-      at = tracer->parent(tracer, at, &frame);
+      at = labels->parent(labels->context, at, &frame);
       uint32_t id = frame_of(r, &frame);
       if (id == TSR_NONE || !TSR__VECTOR_PUSH(&r->stack, id)) return false;
     }
@@ -83,9 +83,9 @@ static bool translate(tsr__recorder *r, uint32_t stack, uint32_t *out) {
 static uint32_t category_of(const tsr__recorder *r, uint32_t slot, uint8_t action) {
   bool is_block = action == TSR_ACTION_ALLOC || action == TSR_ACTION_FREE_REQUESTED ||
                   action == TSR_ACTION_FREE_COMPLETED;
-  assert(slot < r->tape->slots.count);
+  assert(slot < r->schedule->slots.count);
   if (!r->options.has_categories) return TSR_NONE;
-  return r->categories[is_block ? r->tape->slots.items[slot].category : TSR_CATEGORY_UNKNOWN];
+  return r->categories[is_block ? r->schedule->slots.items[slot].category : TSR_CATEGORY_UNKNOWN];
 }
 
 static bool record_event(void *context, uint32_t device, uint32_t slot,
@@ -113,23 +113,21 @@ static bool record_op(void *context, uint32_t op) {
 }
 
 /* A phase as the profiler, torch.optim and the script (PyTorch's tutorial) write it. */
-static bool record_phase(void *context, tsr__tape_phase phase, uint64_t step, bool is_start) {
+static bool record_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
   tsr__recorder *r = context;
   char name[64];
   switch (phase) {
-  case TSR__TAPE_PHASE_STEP:
-    (void)snprintf(name, sizeof name, "ProfilerStep#%" PRIu64, step);
-    break;
-  case TSR__TAPE_PHASE_ZERO_GRAD:
+  case TSR__PHASE_STEP: (void)snprintf(name, sizeof name, "ProfilerStep#%" PRIu64, step); break;
+  case TSR__PHASE_ZERO_GRAD:
     (void)snprintf(name, sizeof name, "Optimizer.zero_grad#%s.zero_grad", r->options.optimizer);
     break;
-  case TSR__TAPE_PHASE_OPTIMIZER:
+  case TSR__PHASE_OPTIMIZER:
     (void)snprintf(name, sizeof name, "Optimizer.step#%s.step", r->options.optimizer);
     break;
-  case TSR__TAPE_PHASE_FORWARD: (void)snprintf(name, sizeof name, "## forward ##"); break;
-  case TSR__TAPE_PHASE_BACKWARD: (void)snprintf(name, sizeof name, "## backward ##"); break;
-  case TSR__TAPE_PHASE_EVALUATION: (void)snprintf(name, sizeof name, "## evaluation ##"); break;
-  case TSR__TAPE_PHASE_COUNT: assert(false); return false;
+  case TSR__PHASE_FORWARD: (void)snprintf(name, sizeof name, "## forward ##"); break;
+  case TSR__PHASE_BACKWARD: (void)snprintf(name, sizeof name, "## backward ##"); break;
+  case TSR__PHASE_EVALUATION: (void)snprintf(name, sizeof name, "## evaluation ##"); break;
+  case TSR__PHASE_COUNT: assert(false); return false;
   }
   return tsr__builder_annotation(&r->builder, 0, ++r->time_us, name, is_start);
 }
@@ -203,10 +201,11 @@ static bool name_categories(tsr__recorder *r) {
   return !r->builder.has_failed;
 }
 
-tsr__recorder *tsr__recorder_new(const tsr__tape *tape, const tsr__record_options *options) {
+tsr__recorder *tsr__recorder_new(const tsr__schedule *schedule,
+                                 const tsr__record_options *options) {
   tsr__recorder *r = TSR__NEW(tsr__recorder);
   if (!r) return NULL;
-  r->tape = tape;
+  r->schedule = schedule;
   r->options = *options;
   r->time_us = START_TIME_US;
   r->observer = (tsr__dry_observer){.context = r,

@@ -15,9 +15,9 @@ typedef struct tsr__record_options {
   const char *plan_hash; /* of the run's plan, or NULL */
 } tsr__record_options;
 
-/* A recorder of runs of `tape`, which must outlive it, and whose tracer, if any, supplies the stacks.
+/* A recorder of runs of `schedule`, which must outlive it, and whose labels supply the stacks, if it has any.
  * `options` is copied, what it points to is not. NULL when out of memory. */
-tsr__recorder *tsr__recorder_new(const tsr__tape *tape, const tsr__record_options *options);
+tsr__recorder *tsr__recorder_new(const tsr__schedule *schedule, const tsr__record_options *options);
 /* NULL is fine. */
 void tsr__recorder_free(tsr__recorder *recorder);
 /* For tsr__dry_options; valid as long as the recorder. */

@@ -1,7 +1,7 @@
 /* run.c - see run.h.
  *
- *   dry run of the first steps ─► how many addresses the whole run needs ─► arena
- *     or offsets of all tensors (placed.h) ───────────────────────────────────┘
+ *   forecast: dry run of the first steps ─► how many addresses the whole run needs ─► arena
+ *               or offsets of all tensors (placed.h) ───────────────────────────────────┘
  *   dry run, watched:   event ─► arena      RUN ─► kernel      move ─► copier      end of step ─► the caller
  *
  * Numbers that change from step to step (the learning rate, AdamW's corrections) are computed when a
@@ -15,10 +15,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "base/memory.h"
 #include "base/os.h"
-#include "exec/placed.h"
-#include "graph/op.h"
 #include "kernels/fast.h"
 #include "kernels/random.h"
 
@@ -33,7 +32,7 @@ typedef struct finding {
 static_assert(sizeof(finding) == 16, "predictions of sent bytes count these");
 
 struct tsr__executor {
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   const tsr__execute_options *options;
   tsr__tensor_arena arena, host;
   tsr__tensor_arena
@@ -43,8 +42,8 @@ struct tsr__executor {
       *copiers[TSR__DRY_SPACES]; /* between device and host; with the disk. NULL: no moves */
   tsr__optimizer_numbers *numbers;
   const uint64_t *addresses; /* while a function of the observer runs */
-  tsr__placement placement;  /* empty unless is_placed */
-  const uint64_t *offsets;   /* of this step, if is_placed */
+  const tsr__forecast *forecast;
+  const uint64_t *offsets; /* of this step, if is_placed */
   tsr_error *error;
   tsr_error failure; /* the text for `status` */
   tsr__isa isa;      /* of the instructions that fast kernels use */
@@ -69,8 +68,8 @@ struct tsr__executor {
 /* Where a slot's bytes are in memory; NULL if it is absent or on a disk. */
 static void *place_of(const tsr__executor *e, uint32_t slot) {
   uint64_t address = e->addresses[slot];
-  if (!address) return e->tape->slots.items[slot].bytes ? NULL : e->nothing;
-  switch ((tsr__memory_space)e->tape->slots.items[slot].space) {
+  if (!address) return e->schedule->slots.items[slot].bytes ? NULL : e->nothing;
+  switch ((tsr__memory_space)e->schedule->slots.items[slot].space) {
   case TSR__SPACE_DEVICE:
     return tsr__tensor_arena_at(&e->arena, e->offsets ? ARENA_ORIGIN + e->offsets[slot] : address);
   case TSR__SPACE_HOST: return tsr__tensor_arena_at(&e->host, address);
@@ -83,7 +82,7 @@ static void *place_of(const tsr__executor *e, uint32_t slot) {
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id tensor) {
   tsr__kernel_tensor out = {.data = NULL};
   if (!tensor) return out;
-  const tsr__tape_tensor *t = tsr__tensor_at(e->tape, tensor);
+  const tsr__step_tensor *t = tsr__schedule_tensor(e->schedule, tensor);
   out.dtype = (tsr__dtype)t->dtype;
   out.layout = t->layout;
   out.data = place_of(e, t->slot);
@@ -123,15 +122,16 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
   return 0;
 }
 
-static bool is_update(const tsr__tape *tape, const tsr__kernel_run *run) {
-  return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)tape->ops.items[run->op].kind);
+static bool is_update(const tsr__schedule *schedule, const tsr__kernel_run *run) {
+  return run->op != TSR_NONE && schedule->ops.items[run->op].is_update;
 }
 
 static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__kernel_args *args) {
-  const tsr__tape *tape = e->tape;
-  const tsr__tensor_id *reads = tsr__run_reads(tape, run), *writes = tsr__run_writes(tape, run);
-  const tsr__tensor_id *scratch = tsr__run_scratch(tape, run);
-  const tsr__scalar *scalars = tsr__run_scalars(tape, run);
+  const tsr__schedule *schedule = e->schedule;
+  const tsr__tensor_id *reads = tsr__run_reads(schedule, run),
+                       *writes = tsr__run_writes(schedule, run);
+  const tsr__tensor_id *scratch = tsr__run_scratch(schedule, run);
+  const tsr__scalar *scalars = tsr__run_scalars(schedule, run);
   for (uint32_t i = 0; i < run->read_count; i++) args->reads[i] = tsr__executor_tensor(e, reads[i]);
   for (uint32_t i = 0; i < run->write_count; i++)
     args->writes[i] = tsr__executor_tensor(e, writes[i]);
@@ -143,8 +143,8 @@ static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__k
   args->is_transposed[1] = run->transposed & 2;
   /* Other ranks' micro-batches draw what they would draw if they followed one another in one process. */
   if (run->draw)
-    args->key =
-        tsr__random_key(e->step_key, run->draw + (uint64_t)tape->sharding.rank * tape->draws);
+    args->key = tsr__random_key(e->step_key,
+                                run->draw + (uint64_t)schedule->sharding.rank * schedule->draws);
 }
 
 static double first_number(const tsr__kernel_tensor *tensor) {
@@ -162,7 +162,7 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
   const tsr__execute_options *o = e->options;
   if (run->kernel == TSR__KERNEL_UNSCALE && first_number(&args->writes[1]) != 0)
     e->has_overflowed = true;
-  const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
+  const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
   for (uint32_t i = 0; i < run->write_count; i++) {
     if (o->gradient_norm && writes[i] == o->gradient_norm)
       e->gradient_norm = first_number(&args->writes[i]);
@@ -205,11 +205,11 @@ bool tsr__tensor_is_finite(const tsr__kernel_tensor *t) {
 /* In backward, gradients are checked one at a time: only when a run of its update reads it is a gradient certain to
  * be in the right space. */
 static void check_gradient(tsr__executor *e, const tsr__kernel_run *run) {
-  const tsr__tensor_id *reads = tsr__run_reads(e->tape, run);
+  const tsr__tensor_id *reads = tsr__run_reads(e->schedule, run);
   if (!isfinite(e->loss + e->last_loss)) e->has_diverged = true;
   for (uint32_t i = 0; i < run->read_count && e->checked_op != run->op && !e->has_diverged; i++) {
-    uint32_t slot = tsr__tensor_at(e->tape, reads[i])->slot;
-    if (e->tape->slots.items[slot].category != TSR_CATEGORY_GRADIENT) continue;
+    uint32_t slot = tsr__schedule_tensor(e->schedule, reads[i])->slot;
+    if (e->schedule->slots.items[slot].category != TSR_CATEGORY_GRADIENT) continue;
     tsr__kernel_tensor gradient = tsr__executor_tensor(e, reads[i]);
     e->checked_op = run->op;
     if (!tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
@@ -220,25 +220,25 @@ static void check_gradient(tsr__executor *e, const tsr__kernel_run *run) {
 /* Before the first update of a step: a loss or a gradient that is no finite number must not reach the
  * parameters. */
 static void check_gradients(tsr__executor *e) {
-  const tsr__tape *tape = e->tape;
+  const tsr__schedule *schedule = e->schedule;
   e->is_checked = true;
   e->has_diverged = !isfinite(e->loss + e->last_loss);
-  for (size_t i = 0; i < tsr__tape_updated_count(tape) && !e->has_diverged; i++) {
-    tsr__tensor_id wide = i < tape->states.count ? tape->states.items[i].gradient : 0;
+  for (size_t i = 0; i < tsr__schedule_updated_count(schedule) && !e->has_diverged; i++) {
+    tsr__tensor_id wide = i < schedule->states.count ? schedule->states.items[i].gradient : 0;
     tsr__kernel_tensor gradient = tsr__executor_tensor(
-        e, wide ? wide : tsr__tensor_at(tape, tsr__tape_updated(tape, i))->grad);
+        e, wide ? wide : tsr__schedule_tensor(schedule, tsr__schedule_updated(schedule, i))->grad);
     if (gradient.data && !tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
   }
 }
 
-uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated) {
-  uint64_t ranks = tape->sharding.ranks;
+uint64_t tsr__executed_sent_bytes(const tsr__schedule *schedule, bool is_updated) {
+  uint64_t ranks = schedule->sharding.ranks;
   if (!ranks) return 0;
-  uint64_t sum = tsr__tape_sent_bytes(tape) + (ranks - 1) * sizeof(finding);
-  for (size_t i = 0; i < tape->moves.count && !is_updated; i++) {
-    const tsr__tape_move *m = &tape->moves.items[i];
+  uint64_t sum = tsr__schedule_sent_bytes(schedule) + (ranks - 1) * sizeof(finding);
+  for (size_t i = 0; i < schedule->moves.count && !is_updated; i++) {
+    const tsr__move *m = &schedule->moves.items[i];
     assert(!m->is_update || m->kind != TSR__MOVE_BROADCAST);
-    if (m->is_update && !m->is_once) sum -= tsr__move_sent_bytes(tape, m);
+    if (m->is_update && !m->is_once) sum -= tsr__move_sent_bytes(schedule, m);
   }
   return sum;
 }
@@ -269,7 +269,7 @@ static void agree(tsr__executor *e) {
 
 /* `run`: the update, or NULL for what follows from updates. */
 static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
-  bool is_in_backward = e->tape->gradient_stored;
+  bool is_in_backward = e->schedule->updates_in_backward;
   if (is_in_backward && run) check_gradient(e, run);
   if (!is_in_backward && !e->is_checked && !e->has_overflowed) check_gradients(e);
   if (e->options->comm && !e->has_agreed) agree(e);
@@ -279,7 +279,7 @@ static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
 /* Let the caller replace the first value of optimizer state by a saved one. */
 static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
   const tsr__execute_options *o = e->options;
-  const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
+  const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
   if (!run->is_once || !o->restore) return true;
   for (uint32_t i = 0; i < run->write_count && e->status == 0; i++)
     if (writes[i]) e->status = o->restore(o->context, e, writes[i], &e->failure);
@@ -289,16 +289,16 @@ static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
 /* Set what tsr__executor_tensor returns while a function of the observer runs. */
 static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
   e->addresses = addresses;
-  if (e->options->is_placed) e->offsets = e->placement.offsets[step & 1];
+  if (e->options->is_placed) e->offsets = e->forecast->placement.offsets[step & 1];
 }
 
 static bool execute_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
-  const tsr__kernel_run *run = &e->tape->runs.items[index];
+  const tsr__kernel_run *run = &e->schedule->runs.items[index];
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
-  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e, run)))
+  if ((run->is_once && step > 1) || (is_update(e->schedule, run) && !may_update(e, run)))
     return e->status == 0;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
@@ -323,17 +323,17 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
 /* ---- moves ---- */
 
 /* A move with a disk at one end has a thread of its own. */
-static tsr__copier *copier_of(const tsr__executor *e, const tsr__tape_move *move) {
-  const tsr__tape_slot *slots = e->tape->slots.items;
+static tsr__copier *copier_of(const tsr__executor *e, const tsr__move *move) {
+  const tsr__slot *slots = e->schedule->slots.items;
   bool has_disk =
       slots[move->from].space == TSR__SPACE_DISK || slots[move->to].space == TSR__SPACE_DISK;
   return e->copiers[has_disk];
 }
 
-static tsr__ticket begin_shared(const tsr__executor *e, const tsr__tape_move *move) {
-  const tsr__tape *tape = e->tape;
-  const tsr__tape_slot *slots = tape->slots.items;
-  uint64_t ranks = tape->sharding.ranks, rank = tape->sharding.rank;
+static tsr__ticket begin_shared(const tsr__executor *e, const tsr__move *move) {
+  const tsr__schedule *schedule = e->schedule;
+  const tsr__slot *slots = schedule->slots.items;
+  uint64_t ranks = schedule->sharding.ranks, rank = schedule->sharding.rank;
   uint64_t part_bytes = slots[move->to].bytes / ranks;
   char *from = place_of(e, move->from), *to = place_of(e, move->to);
   assert(from && to);
@@ -362,7 +362,7 @@ static tsr__ticket begin_shared(const tsr__executor *e, const tsr__tape_move *mo
 
 /* Start an operation of all ranks, or wait for it. */
 static int execute_shared(tsr__executor *e, uint32_t index, bool is_start, uint64_t step) {
-  const tsr__tape_move *move = &e->tape->moves.items[index];
+  const tsr__move *move = &e->schedule->moves.items[index];
   assert(e->options->comm);
   if (!is_start) return tsr__comm_wait(e->options->comm, e->tickets[index], &e->failure);
   bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e, NULL));
@@ -371,8 +371,8 @@ static int execute_shared(tsr__executor *e, uint32_t index, bool is_start, uint6
 }
 
 static void start_move(tsr__executor *e, uint32_t index, uint64_t step) {
-  const tsr__tape_move *move = &e->tape->moves.items[index];
-  const tsr__tape_slot *slots = e->tape->slots.items;
+  const tsr__move *move = &e->schedule->moves.items[index];
+  const tsr__slot *slots = e->schedule->slots.items;
   bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e, NULL));
   if (is_left_out || !slots[move->from].bytes) return;
   tsr__copy copy = {.to = place_of(e, move->to),
@@ -387,12 +387,13 @@ static bool execute_move(void *context, uint32_t index, bool is_start, uint64_t 
                          const uint64_t *addresses) {
   tsr__executor *e = context;
   look(e, step, addresses);
-  if (e->tape->moves.items[index].kind != TSR__MOVE_COPY)
+  if (e->schedule->moves.items[index].kind != TSR__MOVE_COPY)
     e->status = execute_shared(e, index, is_start, step);
   else if (is_start)
     start_move(e, index, step);
   else
-    e->status = tsr__copier_wait(copier_of(e, &e->tape->moves.items[index]), index, &e->failure);
+    e->status =
+        tsr__copier_wait(copier_of(e, &e->schedule->moves.items[index]), index, &e->failure);
   return e->status == 0;
 }
 
@@ -466,7 +467,7 @@ static bool execute_is_done(void *context, uint64_t step) {
 static const tsr__dry_observer *other(const void *context) {
   return ((const tsr__executor *)context)->options->observer;
 }
-static bool pass_phase(void *context, tsr__tape_phase phase, uint64_t step, bool is_start) {
+static bool pass_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
   return other(context)->phase(other(context)->context, phase, step, is_start);
 }
 static bool pass_op(void *context, uint32_t op) {
@@ -483,18 +484,11 @@ static int pass_end(void *context, uint32_t device, const tsr_allocator *allocat
 
 /* ---- how many addresses ---- */
 
-enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20 };
-
-enum { PLACES = 1 + TSR__DRY_SPACES };
-
-typedef struct reach {
-  uint64_t first, end;
-  uint64_t ends[STEPS_TO_REPEAT + 1]; /* after each step */
-} reach;
+enum { GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20 };
 
 static bool note_reach(void *context, uint32_t device, const tsr_allocator_event *event) {
-  reach *r = (reach *)context + device;
-  assert(device < PLACES);
+  tsr__reach *r = (tsr__reach *)context + device;
+  assert(device < TSR__FORECAST_PLACES);
   if (event->action != TSR_ACTION_SEGMENT_ALLOC && event->action != TSR_ACTION_SEGMENT_MAP)
     return true;
   if (!r->first || event->addr < r->first) r->first = event->addr;
@@ -503,25 +497,64 @@ static bool note_reach(void *context, uint32_t device, const tsr_allocator_event
 }
 
 static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
-  reach *r = context;
+  tsr__reach *r = context;
   (void)addresses;
-  for (size_t i = 0; i < PLACES && step <= STEPS_TO_REPEAT; i++) r[i].ends[step] = r[i].end;
+  for (size_t i = 0; i < TSR__FORECAST_PLACES && step <= TSR__FORECAST_STEPS; i++)
+    r[i].ends[step] = r[i].end;
   return true;
+}
+
+static tsr__dry_options dry_options(const tsr__execute_options *o) {
+  return (tsr__dry_options){.settings = o->settings,
+                            .capacity_bytes = o->is_placed ? 0 : o->capacity_bytes,
+                            .host_bytes = o->host_bytes,
+                            .steps = o->steps};
+}
+
+/* The places of all tensors. */
+static int forecast_placed(const tsr__schedule *schedule, uint64_t capacity, tsr__forecast *out,
+                           tsr_error *error) {
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  if (!tsr__placement_solve(schedule, &out->placement)) return tsr__fail_memory(error);
+  out->reserved_bytes = out->placement.total_bytes;
+  if (!capacity || out->reserved_bytes <= capacity) return 0;
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "placed memory needs %s, and the run may use %s",
+                   tsr__format_size(out->reserved_bytes, needed), tsr__format_size(capacity, has));
+}
+
+int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options *options,
+                      tsr__forecast *out, tsr_error *error) {
+  *out = (tsr__forecast){.steps_done = 0};
+  tsr__dry_options dry = dry_options(options);
+  tsr__dry_observer observer = {.context = out->reach, .memory = note_reach, .step = note_step};
+  dry.observer = &observer;
+  dry.spaces = out->spaces;
+  if (dry.steps > TSR__FORECAST_STEPS && !schedule->has_leaks) dry.steps = TSR__FORECAST_STEPS;
+  int status = tsr__dry_run(schedule, &dry, &out->device, &out->steps_done, error);
+  out->reserved_bytes = out->device.peak_reserved_bytes;
+  if (status == 0 && options->is_placed)
+    status = forecast_placed(schedule, options->capacity_bytes, out, error);
+  return status;
+}
+
+void tsr__forecast_release(tsr__forecast *forecast) {
+  tsr__placement_release(&forecast->placement);
 }
 
 /* If segments come and go, each step needs as many new addresses as the one before. Also, the best free block for a
  * request may differ from step to step, and after many steps one more segment may be needed. Addresses cost nothing,
  * so twice as many are taken. Returns what `steps` need, of which `done` were measured. */
-static uint64_t addresses_of(const reach *r, uint64_t steps, uint64_t done) {
+static uint64_t addresses_of(const tsr__reach *r, uint64_t steps, uint64_t done) {
   uint64_t more = 0;
-  if (steps > done && done == STEPS_TO_REPEAT)
-    more = (steps - done) * (r->ends[STEPS_TO_REPEAT] - r->ends[STEPS_TO_REPEAT - 1]) +
+  if (steps > done && done == TSR__FORECAST_STEPS)
+    more = (steps - done) * (r->ends[TSR__FORECAST_STEPS] - r->ends[TSR__FORECAST_STEPS - 1]) +
            (r->end - r->first) + SPARE;
   uint64_t size = (r->end - r->first + more + GRANULE - 1) / GRANULE * GRANULE;
   return size ? size : GRANULE;
 }
 
-static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const reach *r,
+static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const tsr__reach *r,
                          uint64_t size) {
   if (tsr__tensor_arena_init(arena, r->first, size)) return 0;
   return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
@@ -529,7 +562,7 @@ static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const reach
                    (unsigned long long)size);
 }
 
-static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
+static int reserve_file(tsr__executor *e, const tsr__reach *r, uint64_t size) {
   const char *folder = e->options->folder;
   e->file.origin = r->first;
   if (!folder)
@@ -546,7 +579,7 @@ static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
 
 /* Threads for the moves that there are. */
 static int start_copiers(tsr__executor *e) {
-  const tsr__tape *t = e->tape;
+  const tsr__schedule *t = e->schedule;
   for (size_t i = 0; i < t->moves.count; i++) {
     bool has_disk = t->slots.items[t->moves.items[i].from].space == TSR__SPACE_DISK ||
                     t->slots.items[t->moves.items[i].to].space == TSR__SPACE_DISK;
@@ -557,46 +590,12 @@ static int start_copiers(tsr__executor *e) {
   return 0;
 }
 
-/* What the first steps need of each space: memory repeats from the third step on, unless the program leaks. */
-static int measure(tsr__executor *e, tsr__dry_options dry, tsr__execution *out, reach r[PLACES],
-                   uint64_t *done) {
-  tsr__dry_observer observer = {.context = r, .memory = note_reach, .step = note_step};
-  dry.observer = &observer;
-  dry.spaces = out->predicted_spaces;
-  if (dry.steps > STEPS_TO_REPEAT && !e->tape->has_leaks) dry.steps = STEPS_TO_REPEAT;
-  return tsr__dry_run(e->tape, &dry, &out->predicted, done, e->error);
-}
-
-/* Reserve what `steps` need: for tensors on the device unless they are placed, on the host, and on the disk. */
-static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
-  reach r[PLACES] = {0};
-  uint64_t steps = dry.steps ? dry.steps : 1, done = 0;
-  const reach *host = &r[tsr__dry_place(1, TSR__SPACE_HOST)];
-  const reach *disk = &r[tsr__dry_place(1, TSR__SPACE_DISK)];
-  int status = measure(e, dry, out, r, &done);
-  if (status == 0 && !e->options->is_placed)
-    status = reserve_arena(e, &e->arena, &r[0], addresses_of(&r[0], steps, done));
-  if (status == 0 && !e->options->is_placed && !e->tape->has_leaks &&
-      !tsr__tensor_arena_keep(&e->arena, out->predicted.peak.totals.allocated_bytes + KEPT_BYTES))
-    status = tsr__fail_memory(e->error);
-  if (status == 0 && host->end)
-    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
-  if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));
-  return status ? status : start_copiers(e);
-}
-
-/* All of placed memory at once. The prediction of the allocator is made as well, for the books. */
-static int place(tsr__executor *e, tsr__execution *out) {
-  if (!tsr__placement_solve(e->tape, &e->placement)) return tsr__fail_memory(e->error);
-  uint64_t total = e->placement.total_bytes, capacity = e->options->capacity_bytes;
+/* All of placed memory at once. The allocator model goes on to decide what is reported, for the books. */
+static int place(tsr__executor *e) {
+  uint64_t total = e->forecast->placement.total_bytes;
   uint64_t size = (total + GRANULE - 1) / GRANULE * GRANULE;
   tsr_allocator_event all = {
       .action = TSR_ACTION_SEGMENT_ALLOC, .addr = ARENA_ORIGIN, .size = total};
-  out->bound_bytes = e->placement.bound_bytes;
-  if (capacity && total > capacity)
-    return tsr__fail(e->error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "the run needs %llu bytes of placed memory, and may use %llu",
-                     (unsigned long long)total, (unsigned long long)capacity);
   if (tsr__tensor_arena_init(&e->arena, ARENA_ORIGIN, size ? size : GRANULE) &&
       (!total || tsr__tensor_arena_event(&e->arena, &all)))
     return 0;
@@ -604,11 +603,29 @@ static int place(tsr__executor *e, tsr__execution *out) {
                    "the system cannot provide %llu bytes", (unsigned long long)total);
 }
 
+/* Reserve what `steps` need: for tensors on the device, on the host, and on the disk. */
+static int reserve(tsr__executor *e, uint64_t steps) {
+  const tsr__forecast *f = e->forecast;
+  const tsr__reach *host = &f->reach[tsr__dry_place(1, TSR__SPACE_HOST)];
+  const tsr__reach *disk = &f->reach[tsr__dry_place(1, TSR__SPACE_DISK)];
+  uint64_t done = f->steps_done;
+  int status = e->options->is_placed ? place(e)
+                                     : reserve_arena(e, &e->arena, &f->reach[0],
+                                                     addresses_of(&f->reach[0], steps, done));
+  if (status == 0 && !e->options->is_placed && !e->schedule->has_leaks &&
+      !tsr__tensor_arena_keep(&e->arena, f->device.peak.totals.allocated_bytes + KEPT_BYTES))
+    status = tsr__fail_memory(e->error);
+  if (status == 0 && host->end)
+    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
+  if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));
+  return status ? status : start_copiers(e);
+}
+
 static int prepare_ranks(tsr__executor *e) {
   if (!e->options->comm) return 0;
-  assert(tsr__comm_size(e->options->comm) == e->tape->sharding.ranks &&
-         tsr__comm_rank(e->options->comm) == e->tape->sharding.rank);
-  e->tickets = TSR__NEW_ARRAY(tsr__ticket, e->tape->moves.count + 1);
+  assert(tsr__comm_size(e->options->comm) == e->schedule->sharding.ranks &&
+         tsr__comm_rank(e->options->comm) == e->schedule->sharding.rank);
+  e->tickets = TSR__NEW_ARRAY(tsr__ticket, e->schedule->moves.count + 1);
   e->findings = TSR__NEW_ARRAY(finding, tsr__comm_size(e->options->comm));
   return e->tickets && e->findings ? 0 : tsr__fail_memory(e->error);
 }
@@ -630,55 +647,68 @@ static void close_memory(tsr__executor *e, tsr__execution *out) {
   tsr__tensor_arena_release(&e->arena);
   tsr__tensor_arena_release(&e->host);
   if (e->file_handle >= 0) tsr__os_close(e->file_handle);
-  tsr__placement_release(&e->placement);
 }
 
-int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
-                 tsr_error *error) {
-  tsr__optimizer_numbers numbers = options->numbers;
-  char nothing[8] = {0};
-  tsr__executor e = {.tape = tape,
-                     .options = options,
-                     .numbers = &numbers,
-                     .error = error,
-                     .file_handle = -1,
-                     .nothing = nothing,
-                     .device = &out->executed,
-                     .updates = options->updates_before};
-  e.isa = tsr__isa_best();
-  if (options->isa_limit && options->isa_limit - 1 < (unsigned)e.isa)
-    e.isa = (tsr__isa)(options->isa_limit - 1);
-  tsr__dry_observer observer = {.context = &e,
+/* The walk, once memory is reserved. */
+static int walk(tsr__executor *e, tsr__execution *out, tsr_error *error) {
+  const tsr__dry_observer *watched = e->options->observer;
+  tsr__dry_observer observer = {.context = e,
                                 .memory = execute_memory,
                                 .loaded = execute_loaded,
                                 .run = execute_run,
                                 .move = execute_move,
                                 .step = execute_step,
                                 .is_done = execute_is_done};
-  tsr__dry_options dry = {.settings = options->settings,
-                          .capacity_bytes = options->is_placed ? 0 : options->capacity_bytes,
-                          .host_bytes = options->host_bytes,
-                          .spaces = out->spaces,
-                          .steps = options->steps};
-  assert(tape->status == 0);
-  *out = (tsr__execution){0};
-  int status = reserve(&e, dry, out);
-  if (status == 0 && options->is_placed) status = place(&e, out);
-  if (status == 0) status = prepare_ranks(&e);
-  if (options->observer) {
-    observer.phase = options->observer->phase ? pass_phase : NULL;
-    observer.op = options->observer->op ? pass_op : NULL;
-    observer.event = options->observer->event ? pass_event : NULL;
-    observer.end = options->observer->end ? pass_end : NULL;
+  tsr__dry_options dry = dry_options(e->options);
+  if (watched) {
+    observer.phase = watched->phase ? pass_phase : NULL;
+    observer.op = watched->op ? pass_op : NULL;
+    observer.event = watched->event ? pass_event : NULL;
+    observer.end = watched->end ? pass_end : NULL;
   }
   dry.observer = &observer;
-  if (status == 0) status = tsr__dry_run(tape, &dry, &out->executed, &out->steps_done, error);
-  if (e.status) {
-    status = e.status;
-    if (error) *error = e.failure;
+  dry.spaces = out->spaces;
+  return tsr__dry_run(e->schedule, &dry, &out->executed, &out->steps_done, error);
+}
+
+static int execute(tsr__executor *e, tsr__execution *out, tsr_error *error) {
+  const tsr__execute_options *o = e->options;
+  out->predicted = e->forecast->device;
+  memcpy(out->predicted_spaces, e->forecast->spaces, sizeof out->predicted_spaces);
+  out->bound_bytes = e->forecast->placement.bound_bytes;
+  int status = reserve(e, o->steps ? o->steps : 1);
+  if (status == 0) status = prepare_ranks(e);
+  if (status == 0) status = walk(e, out, error);
+  if (e->status) {
+    status = e->status;
+    if (error) *error = e->failure;
   }
+  return status;
+}
+
+int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *options,
+                 tsr__execution *out, tsr_error *error) {
+  tsr__optimizer_numbers numbers = options->numbers;
+  tsr__forecast own = {.steps_done = 0};
+  char nothing[8] = {0};
+  tsr__executor e = {.schedule = schedule,
+                     .options = options,
+                     .numbers = &numbers,
+                     .error = error,
+                     .file_handle = -1,
+                     .nothing = nothing,
+                     .device = &out->executed,
+                     .forecast = options->forecast ? options->forecast : &own,
+                     .updates = options->updates_before};
+  e.isa = tsr__isa_best();
+  if (options->isa_limit && options->isa_limit - 1 < (unsigned)e.isa)
+    e.isa = (tsr__isa)(options->isa_limit - 1);
+  *out = (tsr__execution){0};
+  int status = options->forecast ? 0 : tsr__forecast_run(schedule, options, &own, error);
+  if (status == 0) status = execute(&e, out, error);
   if (status && options->comm && options->failed) options->failed(options->context, error);
   close_memory(&e, out);
+  tsr__forecast_release(&own);
   tsr__free(e.tickets);
   tsr__free(e.findings);
   return status;

@@ -17,6 +17,7 @@
 #include "exec/arena.h"
 #include "exec/copies.h"
 #include "exec/dry.h"
+#include "exec/placed.h"
 
 /* An optimizer's settings; those that it does not have are ignored. */
 typedef struct tsr__optimizer_numbers {
@@ -24,6 +25,24 @@ typedef struct tsr__optimizer_numbers {
 } tsr__optimizer_numbers;
 
 typedef struct tsr__executor tsr__executor;
+
+/* Steps that are looked at: memory repeats from the third on, unless the program leaks. */
+enum { TSR__FORECAST_STEPS = 4, TSR__FORECAST_PLACES = 1 + TSR__DRY_SPACES };
+
+/* Addresses that a space uses. */
+typedef struct tsr__reach {
+  uint64_t first, end;
+  uint64_t ends[TSR__FORECAST_STEPS + 1]; /* after each step */
+} tsr__reach;
+
+/* What a run will take. */
+typedef struct tsr__forecast {
+  tsr__dry_device device, spaces[TSR__DRY_SPACES]; /* of at most the first four steps */
+  uint64_t reserved_bytes;  /* of the device: by the allocator, or by placed memory */
+  tsr__placement placement; /* empty unless memory is placed; owned */
+  tsr__reach reach[TSR__FORECAST_PLACES];
+  uint64_t steps_done;
+} tsr__forecast;
 
 /* A finished step. */
 typedef struct tsr__executed_step {
@@ -63,7 +82,8 @@ typedef struct tsr__execute_options {
   unsigned isa_limit;            /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
   struct tsr__thread_pool *pool; /* for kernels, or NULL; no result depends on it */
   struct tsr__library *library;  /* for products of matrices, or NULL */
-  tsr__comm *comm; /* to the other ranks of the tape, which execute at the same time; or NULL */
+  tsr__comm *comm; /* to the other ranks of the schedule, which execute at the same time; or NULL */
+  const tsr__forecast *forecast;     /* of this run, or NULL: it is made first */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
                                       * not called */
   void *context;                     /* of the functions below */
@@ -99,11 +119,18 @@ typedef struct tsr__execution {
   tsr__copy_account copies[TSR__DRY_SPACES]; /* between device and host; with the disk */
 } tsr__execution;
 
+/* Forecast a run: of `options`, settings, capacity, is_placed, host_bytes and steps are read. Placed memory that exceeds the
+ * capacity is TSR_ERROR_LIMIT. Otherwise fails as tsr__dry_run does. Release it either way. */
+int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options *options,
+                      tsr__forecast *out, tsr_error *error);
+/* A zeroed one is fine. */
+void tsr__forecast_release(tsr__forecast *forecast);
+
 /* Run. Running out of the capacity ends the run and is not an error: see `executed`. Placed memory that
  * exceeds it is TSR_ERROR_LIMIT, before anything runs; a disk without room for what is kept there is TSR_ERROR_WRITE,
  * before anything runs, too. Fails with TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
-int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
-                 tsr_error *error);
+int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *options,
+                 tsr__execution *out, tsr_error *error);
 
 /* ---- For the caller's functions ---- */
 
@@ -114,7 +141,7 @@ tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tens
 bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
 /* Bytes that a rank sends in a step: the tape's, and what ranks agree on. A step that updates nothing, because it diverged or
  * a scaled loss overflowed, shares no parameters. 0 for one alone. O(moves). */
-uint64_t tsr__executed_sent_bytes(const tsr__tape *tape, bool is_updated);
+uint64_t tsr__executed_sent_bytes(const tsr__schedule *schedule, bool is_updated);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */

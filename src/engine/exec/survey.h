@@ -1,4 +1,4 @@
-/* survey.h - what one step consists of, read from its tape: its time, what blocks keep, and the memory that every
+/* survey.h - what one step consists of, read from its schedule: its time, what blocks keep, and the memory that every
  * schedule of the same kernels needs.
  *
  * A step, as recorded, keeps some tensors until backward. Another schedule may drop any tensor that a forward kernel
@@ -11,13 +11,17 @@
  *             dropped costs the kernel that makes it. The least sum is at least that of the fractional knapsack
  *             over these tensors: the cheapest for their bytes first, the last one in part
  *
+ * A schedule without kernels contains what autograd holds instead (docs/step-graph.md). A slot that only autograd holds, and
+ * that no node of backward is using, could be dropped and made again, or be on the host; all others are needed.
+ *
  * Sums over ranks are begun and awaited where the step has them, and what they need until then counts.
  *
  * Bytes are those of blocks without tails, as they are on the device at least: multiples of 512. */
 #ifndef TSR_EXEC_SURVEY_H
 #define TSR_EXEC_SURVEY_H
 
-#include "exec/simulate.h"
+#include "exec/cost.h"
+#include "exec/dry.h"
 
 /* Tensors that could be dropped and made again, at the moment at which most is live; equal ones are one item. */
 typedef struct tsr__survey_item {
@@ -47,11 +51,18 @@ typedef struct tsr__survey {
   TSR__VECTOR(tsr__survey_need) needs; /* floor_bytes, the largest first */
 } tsr__survey;
 
-/* Survey a finished tape. `rates` NULL: without times. What is made in the first step only counts as there from
- * the start. The caller releases `*out`, also after a failure, which is TSR_ERROR_MEMORY. O(instructions + operands),
- * and quadratic in the kinds of items. */
-int tsr__survey_tape(const tsr__tape *tape, const tsr__machine_rates *rates, tsr__survey *out,
-                     tsr_error *error);
+typedef struct tsr__survey_options {
+  const tsr__machine_rates *rates; /* NULL: without times */
+  /* What may be done with memory that only autograd holds, if the schedule lists it: make it again, or copy it to the host,
+   * whichever takes less time. */
+  bool may_recompute, may_offload;
+} tsr__survey_options;
+
+/* Survey a schedule. What is made in the first step only counts as there from the start. Texts live as long as the
+ * schedule's labels. The caller releases `*out`, also after a failure, which is TSR_ERROR_MEMORY. O(n log n) for
+ * instructions and operands, and quadratic in the kinds of items. */
+int tsr__survey_schedule(const tsr__schedule *schedule, const tsr__survey_options *options,
+                         tsr__survey *out, tsr_error *error);
 /* Zeroed is fine. */
 void tsr__survey_release(tsr__survey *survey);
 

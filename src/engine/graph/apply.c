@@ -75,7 +75,7 @@ static uint32_t cast_turn(const tsr__op_row *row, uint32_t input_count, uint32_t
 /* ---- the op ---- */
 
 /* Record what the op made and saved. */
-static void note_outputs(tsr__tape *tape, const tsr__op_call *call, tsr__op *op) {
+static void note_outputs(tsr__tape *tape, const tsr__op_call *call, tsr__tape_op *op) {
   for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) {
     op->out[i] = call->reg[OUT(i)];
     if (!op->out[i]) continue;
@@ -92,7 +92,7 @@ static void note_outputs(tsr__tape *tape, const tsr__op_call *call, tsr__op *op)
 }
 
 /* The op has computed everything that is needed: release the rest. */
-static void abandon(tsr__op_call *call, const tsr__op *record, const tsr__tensor_id *inputs) {
+static void abandon(tsr__op_call *call, const tsr__tape_op *record, const tsr__tensor_id *inputs) {
   for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__tensor_release(call->tape, call->reg[OUT(i)]);
   for (uint32_t i = 0; i < call->input_count; i++)
     if (record->in[i] != inputs[i]) tsr__tensor_release(call->tape, record->in[i]);
@@ -104,14 +104,14 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
   static const tsr__op_attributes none = {0};
   const tsr__op_row *row = tsr__op_row_of(tape->book, kind);
   tsr__op_call call = {.tape = tape, .input_count = input_count};
-  tsr__op record = {
+  tsr__tape_op record = {
       .kind = (uint8_t)kind, .input_count = (uint8_t)input_count, .block = tape->block};
   if (outputs) memset(outputs, 0, TSR__OP_OUTPUTS * sizeof *outputs);
   assert(kind < TSR__OP_KIND_COUNT && row && input_count <= TSR__OP_INPUTS);
   if (tape->status || tape->is_stopped) return 0;
   if (tape->tracer) tape->tracer->begin_op(tape->tracer, (uint32_t)kind);
   assert(input_count <= TSR__OP_INPUTS);
-  call.draws = record.draws = tape->draws;
+  call.draws = record.draws = tape->schedule.draws;
   record.is_autocast = tape->is_autocast;
   record.attributes = attributes ? *attributes : none;
   call.attributes = &record.attributes;
@@ -135,7 +135,7 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
     tsr__op_choose_place(&call);
     tsr__op_run_steps(&call, row->forward);
     tsr__op_check_place(&call);
-    tape->draws = call.draws;
+    tape->schedule.draws = call.draws;
   }
   if (tape->status) return 0;
   if (tape->is_stopped) {

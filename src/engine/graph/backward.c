@@ -59,7 +59,7 @@ static uint32_t expect(tsr__tape *tape, tsr__tensor_id tensor) {
     t->expected++;
     return TSR_NONE;
   }
-  tsr__op *op = &tape->ops.items[t->op];
+  tsr__tape_op *op = &tape->ops.items[t->op];
   op->expected++;
   if (op->is_reached) return TSR_NONE;
   op->is_reached = true;
@@ -228,7 +228,7 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   t->grad = grad;
   if (!t->is_parameter) return;
   /* Its category was another one if, for example, a loss made it in forward. */
-  tape->slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
+  tape->schedule.slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
   tsr__tensor_set_home(tape, grad, (tsr__memory_space)tape->homes.gradients);
   if (!tape->gradient_stored) return;
   tape->is_backward = false; /* what it runs belongs to no op's backward */
@@ -279,7 +279,7 @@ static tsr__tensor_id validate(tsr__tape *tape, tsr__tensor_id grad, tsr__tensor
 }
 
 /* The views of an op's results: that which was made last comes first. */
-static void finish_views(tsr__tape *tape, const tsr__op *op) {
+static void finish_views(tsr__tape *tape, const tsr__tape_op *op) {
   for (uint32_t turn = 0; turn < op->output_count; turn++) {
     tsr__tensor_id last = 0;
     for (uint32_t i = 0; i < op->output_count; i++)
@@ -290,7 +290,7 @@ static void finish_views(tsr__tape *tape, const tsr__op *op) {
 }
 
 static tsr__op_call begin_call(tsr__tape *tape, uint32_t index) {
-  const tsr__op *op = &tape->ops.items[index];
+  const tsr__tape_op *op = &tape->ops.items[index];
   assert(op->is_reached && !op->expected);
   finish_views(tape, op);
   tsr__op_call call = {
@@ -386,7 +386,7 @@ void tsr__tape_backward(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id gra
   tape->ready_bottom = tape->ready.count;
   tape->grad_enabled = false;
   tape->is_backward = true;
-  tape->slots.items[tsr__tensor_at(tape, root)->slot].is_root = true;
+  tape->schedule.slots.items[tsr__tensor_at(tape, root)->slot].is_root = true;
   find_contributors(tape, root);
   hand_on(tape, root, grad);
   while (!tape->status && tape->ready.count > tape->ready_bottom) run_op(tape, pop_ready(tape));

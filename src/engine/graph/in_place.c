@@ -28,7 +28,8 @@ static bool is_in_slot(const tsr__tape *tape, tsr__tensor_id tensor, uint32_t sl
 }
 
 /* Whether the op holds something of the slot for its backward, other than `result`. */
-static bool holds(const tsr__tape *tape, const tsr__op *op, uint32_t slot, tsr__tensor_id result) {
+static bool holds(const tsr__tape *tape, const tsr__tape_op *op, uint32_t slot,
+                  tsr__tensor_id result) {
   if (op->is_done) return false;
   for (uint32_t i = 0; i < op->saved_count; i++) {
     tsr__tensor_id saved = op->saved[i];
@@ -83,7 +84,7 @@ void tsr__op_choose_place(tsr__op_call *call) {
   const tsr__tape_tensor *t = tsr__tensor_at(tape, operand);
   bool is_fit = fits(call, IN(spent - 1));
   bool is_sole = t->holders == 1 && readable(tape, operand) == 1 && !t->has_base &&
-                 !tape->slots.items[t->slot].is_static;
+                 !tape->schedule.slots.items[t->slot].is_static;
   if (is_fit && is_sole)
     call->over = spent;
   else if (is_asked && is_fit)
@@ -112,7 +113,7 @@ void tsr__op_check_place(tsr__op_call *call) {
 
 /* "GELU of block 3". */
 static void name_op(const tsr__tape *tape, uint32_t index, char *out, size_t room) {
-  const tsr__op *op = &tape->ops.items[index];
+  const tsr__tape_op *op = &tape->ops.items[index];
   const char *name = tsr__op_row_of(tape->book, (tsr__op_kind)op->kind)->name;
   if (op->block == TSR_NONE)
     (void)snprintf(out, room, "%s", name);

@@ -284,12 +284,17 @@ typedef struct tsr__rule_book {
    * as_view of torch/csrc/autograd/VariableTypeUtils.h notes the base with gradients disabled, too. */
   bool views_keep_bases;
   bool sums_flat; /* kernels can add to gradients that are there, token after token */
+  /* Run the segment of a checkpoint that is not reentrant again, to fill the holders of this frame. */
+  void (*refill)(tsr__tape *tape, uint32_t frame);
   const tsr__op_row *rows[TSR__OP_KIND_COUNT]; /* NULL: programs by this book have no such op */
 } tsr__rule_book;
 
-extern const tsr__rule_book tsr__book_torch, tsr__book_own; /* ops.c */
+extern const tsr__rule_book tsr__book_torch, tsr__book_own; /* ops/ops.c */
 
-const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind);
+static inline const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind) {
+  assert(book && (unsigned)kind < TSR__OP_KIND_COUNT && book->rows[kind]);
+  return book->rows[kind];
+}
 
 /* Whether the op changes parameters or an optimizer's state: such ops are left out of a step that is skipped. */
 bool tsr__op_is_update(tsr__op_kind kind);
@@ -311,6 +316,8 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
  * inputs that the caller holds (0: absent). Its result is bound to the current function. */
 tsr__tensor_id tsr__checkpoint_run(tsr__tape *tape, const tsr__op_attributes *attributes,
                                    const tsr__tensor_id *inputs, uint32_t count);
+/* See tsr__rule_book. */
+void tsr__checkpoint_refill(tsr__tape *tape, uint32_t frame);
 
 /* Run the backward pass from `root`, whose gradient is `grad` (held by the caller, and used up). */
 void tsr__tape_backward(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad);

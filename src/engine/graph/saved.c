@@ -24,13 +24,13 @@
 
 /* ---- what may be done with a tensor ---- */
 
-static const tsr__tape_slot *slot_of(const tsr__tape *tape, tsr__tensor_id tensor) {
-  return &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+static const tsr__slot *slot_of(const tsr__tape *tape, tsr__tensor_id tensor) {
+  return &tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot];
 }
 
 /* Set the home of a tensor that is kept for backward. Weights and their casts stay where they are. */
 static void keep_in(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space) {
-  const tsr__tape_slot *slot = slot_of(tape, tensor);
+  const tsr__slot *slot = slot_of(tape, tensor);
   if (slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static)
     tsr__tensor_set_home(tape, tensor, space);
 }
@@ -60,7 +60,7 @@ static uint32_t maker_of(const tsr__tape *tape, tsr__tensor_id tensor, uint32_t 
 /* Whether everything that the op needs to run again is still alive, or made by ops that can run again. O(ops of a
  * block). */
 static bool can_pin(const tsr__tape *tape, uint32_t index) {
-  const tsr__op *op = &tape->ops.items[index];
+  const tsr__tape_op *op = &tape->ops.items[index];
   if (op->is_pinned) return true;
   for (uint32_t i = 0; i < op->input_count; i++) {
     tsr__tensor_id in = op->in[i];
@@ -75,7 +75,7 @@ static bool can_pin(const tsr__tape *tape, uint32_t index) {
 
 /* Make sure that the op, and the ops that made its inputs, can run again. */
 static void pin(tsr__tape *tape, uint32_t index) {
-  tsr__op *op = &tape->ops.items[index];
+  tsr__tape_op *op = &tape->ops.items[index];
   if (op->is_pinned) return;
   op->is_pinned = true;
   for (uint32_t i = 0; i < op->input_count; i++) {
@@ -109,7 +109,7 @@ static tsr__tensor_id remake(tsr__tape *tape, tsr__tensor_id tensor);
  * these bits, and it ends with the last of them. */
 static void replay(tsr__tape *tape, uint32_t index, uint16_t wanted, tsr__op_call *call,
                    tsr__op_attributes *attributes) {
-  tsr__op op = tape->ops.items[index]; /* ops may move */
+  tsr__tape_op op = tape->ops.items[index]; /* ops may move */
   bool was_backward = tape->is_backward, was_autocast = tape->is_autocast;
   uint16_t was_remaking = tape->remaking;
   *attributes = op.attributes;
@@ -296,7 +296,7 @@ static void fill(tsr__op_call *call, tsr__tensor_id tensor) {
 
 static tsr__tensor_id unpack(tsr__tape *tape, uint32_t number) {
   uint32_t frame = tape->holders.items[number - 1].frame;
-  if (!tape->frames.items[frame].is_filled) tsr__tape_refill(tape, frame);
+  if (!tape->frames.items[frame].is_filled) tape->book->refill(tape, frame);
   if (tape->status) return 0;
   tsr__tensor_id tensor = tape->holders.items[number - 1].tensor;
   tape->holders.items[number - 1].tensor = 0;
@@ -316,7 +316,7 @@ static void close_holder(tsr__tape *tape, uint32_t number) {
 /* Follow the plan; false if the op should hold the tensor itself. */
 static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   tsr__tape *tape = call->tape;
-  tsr__op *op = &tape->ops.items[call->op];
+  tsr__tape_op *op = &tape->ops.items[call->op];
   bool is_free = is_list(tape, call->op); /* a checkpoint needs its inputs as they are */
   if (!tape->plan || op->block == TSR_NONE || tape->recomputing) return false;
   tsr__plan_place chosen = tsr__plan_place_of(tape->plan, op->block, op->kind, i);
@@ -384,7 +384,7 @@ void tsr__op_unpack(tsr__op_call *call) {
   tsr__tape *tape = call->tape;
   if (tape->ops.items[call->op].internal) remake_internal(call);
   for (uint32_t i = 0; i < TSR__OP_SAVED && !tape->status; i++) {
-    const tsr__op *op = &tape->ops.items[call->op];
+    const tsr__tape_op *op = &tape->ops.items[call->op];
     if (op->holder[i])
       call->reg[SAVED(i)] = unpack(tape, op->holder[i]);
     else if (op->remade & ~op->internal & 1u << i)
@@ -408,7 +408,7 @@ void tsr__op_close(tsr__op_call *call) {
 void tsr__op_forget(tsr__op_call *call) {
   tsr__tape *tape = call->tape;
   tsr__op_close(call);
-  const tsr__op *op = &tape->ops.items[call->op];
+  const tsr__tape_op *op = &tape->ops.items[call->op];
   for (uint32_t i = 0; i < op->input_count; i++)
     if (op->pinned & 1u << i) tsr__tensor_release(tape, op->in[i]);
 }

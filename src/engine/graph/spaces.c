@@ -39,7 +39,7 @@ enum { RANK_HOME, RANK_DROP, RANK_NEW, RANK_START, RANK_WAIT };
 typedef struct edit {
   uint32_t at; /* before this instruction */
   uint32_t rank, number;
-  tsr__tape_instr instr;
+  tsr__instr instr;
 } edit;
 
 typedef struct use {
@@ -82,18 +82,14 @@ typedef struct mover {
 
 static bool is_foreign(const mover *m, const tsr__kernel_run *run, tsr__tensor_id tensor) {
   uint32_t slot = tsr__tensor_at(m->tape, tensor)->slot;
-  return tensor && m->tape->slots.items[slot].space != run->space;
-}
-
-static uint32_t operand_count(const tsr__kernel_run *run) {
-  return (uint32_t)run->read_count + run->write_count + run->scratch_count;
+  return tensor && m->tape->schedule.slots.items[slot].space != run->space;
 }
 
 /* Some slots stay: outputs that the program holds, slots that are too small to matter, and memory that is used again
  * within one block. */
 static void settle_homes(mover *m) {
-  for (size_t i = 1; i < m->tape->slots.count; i++) {
-    tsr__tape_slot *slot = &m->tape->slots.items[i];
+  for (size_t i = 1; i < m->tape->schedule.slots.count; i++) {
+    tsr__slot *slot = &m->tape->schedule.slots.items[i];
     bool is_activation = slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static;
     if (slot->space != TSR__SPACE_DEVICE && is_activation &&
         (slot->is_carried || slot->is_leaked || slot->bytes < LEAST_MOVED_BYTES))
@@ -104,12 +100,12 @@ static void settle_homes(mover *m) {
 static bool find_moved(mover *m) {
   const tsr__tape *t = m->tape;
   bool any = false;
-  for (size_t i = 1; i < t->slots.count; i++)
+  for (size_t i = 1; i < t->schedule.slots.count; i++)
     if (t->slots.items[i].shard) m->lives[i].is_moved = any = true;
-  for (size_t i = 0; i < t->runs.count; i++) {
-    const tsr__kernel_run *run = &t->runs.items[i];
-    const tsr__tensor_id *operands = tsr__run_reads(t, run);
-    for (uint32_t k = 0; k < operand_count(run); k++) {
+  for (size_t i = 0; i < t->schedule.runs.count; i++) {
+    const tsr__kernel_run *run = &t->schedule.runs.items[i];
+    const tsr__tensor_id *operands = tsr__run_reads(&t->schedule, run);
+    for (uint32_t k = 0; k < tsr__run_operand_count(run); k++) {
       if (!is_foreign(m, run, operands[k])) continue;
       m->lives[tsr__tensor_at(t, operands[k])->slot].is_moved = any = true;
     }
@@ -137,9 +133,9 @@ static void add_use(mover *m, const use *one, uint32_t slot) {
 
 static void add_uses(mover *m, uint32_t at, uint32_t index) {
   const tsr__tape *t = m->tape;
-  const tsr__kernel_run *run = &t->runs.items[index];
-  const tsr__tensor_id *operands = tsr__run_reads(t, run);
-  for (uint32_t k = 0; k < operand_count(run); k++) {
+  const tsr__kernel_run *run = &t->schedule.runs.items[index];
+  const tsr__tensor_id *operands = tsr__run_reads(&t->schedule, run);
+  for (uint32_t k = 0; k < tsr__run_operand_count(run); k++) {
     uint32_t slot = tsr__tensor_at(t, operands[k])->slot;
     use one = {.at = at,
                .section = (uint32_t)m->sections.count - 1,
@@ -157,14 +153,14 @@ static void add_move_use(mover *m, uint32_t at, uint32_t slot, bool reads, bool 
              .section = m->sections.count ? (uint32_t)m->sections.count - 1 : 0,
              .run = TSR_NONE,
              .began = m->began,
-             .space = m->tape->slots.items[slot].space,
+             .space = m->tape->schedule.slots.items[slot].space,
              .reads = reads,
              .writes = writes};
   if (m->lives[slot].is_moved) add_use(m, &one, slot);
 }
 
 /* Moves of ranks work on homes. */
-static void add_move_uses(mover *m, uint32_t at, const tsr__tape_move *move) {
+static void add_move_uses(mover *m, uint32_t at, const tsr__move *move) {
   add_move_use(m, at, move->from, true, move->from == move->to);
   if (move->to != move->from) add_move_use(m, at, move->to, false, true);
 }
@@ -183,20 +179,20 @@ static void walk(mover *m) {
   const tsr__tape *t = m->tape;
   uint64_t current = UINT64_MAX;
   bool is_optimizer = false;
-  for (uint32_t i = 0; i < t->schedule.count && !m->has_failed; i++) {
-    const tsr__tape_instr *instr = &t->schedule.items[i];
-    switch ((tsr__tape_instr_kind)instr->kind) {
+  for (uint32_t i = 0; i < t->schedule.instrs.count && !m->has_failed; i++) {
+    const tsr__instr *instr = &t->schedule.instrs.items[i];
+    switch ((tsr__instr_kind)instr->kind) {
     case TSR__INSTR_NEW_ONCE: m->lives[instr->subject].is_once = true; break;
     case TSR__INSTR_NEW: m->lives[instr->subject].made = i; break;
     case TSR__INSTR_BEGIN:
-      is_optimizer |= instr->subject == TSR__TAPE_PHASE_OPTIMIZER;
+      is_optimizer |= instr->subject == TSR__PHASE_OPTIMIZER;
       m->began = i;
       break;
     case TSR__INSTR_START:
-    case TSR__INSTR_WAIT: add_move_uses(m, i, &t->moves.items[instr->subject]); break;
+    case TSR__INSTR_WAIT: add_move_uses(m, i, &t->schedule.moves.items[instr->subject]); break;
     case TSR__INSTR_END: m->has_failed |= !TSR__VECTOR_PUSH(&m->ends, i); break;
     case TSR__INSTR_RUN: {
-      uint64_t next = section_of(t, &t->runs.items[instr->subject], is_optimizer, current);
+      uint64_t next = section_of(t, &t->schedule.runs.items[instr->subject], is_optimizer, current);
       if (next != current || !m->sections.count)
         m->has_failed |= !TSR__VECTOR_PUSH(&m->sections, i);
       current = next;
@@ -211,8 +207,7 @@ static void walk(mover *m) {
 /* ---- edits ---- */
 
 /* Later edits of a slot come after its earlier ones. */
-static void edit_at(mover *m, uint32_t at, uint32_t rank, tsr__tape_instr_kind kind,
-                    uint32_t subject) {
+static void edit_at(mover *m, uint32_t at, uint32_t rank, tsr__instr_kind kind, uint32_t subject) {
   assert(at >= m->last_at);
   if (at == m->last_at && rank <= m->last_rank) rank = m->last_rank + 1;
   m->last_at = at;
@@ -221,7 +216,7 @@ static void edit_at(mover *m, uint32_t at, uint32_t rank, tsr__tape_instr_kind k
               rank,
               (uint32_t)m->edits.count,
               {.kind = (uint8_t)kind,
-               .is_backward = m->tape->schedule.items[at].is_backward,
+               .is_backward = m->tape->schedule.instrs.items[at].is_backward,
                .subject = subject,
                .stack = TSR_NONE}};
   m->has_failed |= !TSR__VECTOR_PUSH(&m->edits, one);
@@ -236,11 +231,11 @@ static int compare_edits(const void *a, const void *b) {
 
 /* Put the edits into the schedule, from its end. */
 static void apply_edits(mover *m) {
-  tsr__tape_schedule *s = &m->tape->schedule;
+  tsr__instrs *s = &m->tape->schedule.instrs;
   size_t from = s->count, more = m->edits.count;
   if (m->has_failed || !more) return;
   qsort(m->edits.items, more, sizeof *m->edits.items, compare_edits);
-  if (s->count + more > TSR__TAPE_MOST_INSTRUCTIONS) {
+  if (s->count + more > TSR__MOST_INSTRUCTIONS) {
     m->tape->is_too_long = true;
     tsr__tape_fail(m->tape, TSR_ERROR_LIMIT);
     return;
@@ -262,25 +257,24 @@ static void apply_edits(mover *m) {
 }
 
 static uint32_t new_move(mover *m, uint32_t from, uint32_t to, const visit *v) {
-  tsr__tape_move move = {.from = from, .to = to, .is_once = v->is_once};
+  tsr__move move = {.from = from, .to = to, .is_once = v->is_once};
   if (m->tape->slots.items[from].shard) {
     move.kind = TSR__MOVE_GATHER;
     move.from = m->tape->slots.items[from].shard;
   }
-  m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->moves, move);
-  return (uint32_t)m->tape->moves.count - 1;
+  m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->schedule.moves, move);
+  return (uint32_t)m->tape->schedule.moves.count - 1;
 }
 
 /* ---- copies ---- */
 
 static uint32_t new_slot(mover *m, uint32_t of, tsr__memory_space space) {
-  tsr__tape_slot copy = m->tape->slots.items[of];
+  tsr__slot copy = m->tape->schedule.slots.items[of];
   copy.space = (uint8_t)space;
-  copy.tensors = 0;
   copy.is_static = copy.is_carried = copy.is_leaked = copy.is_root = false;
-  copy.shard = 0;
-  m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->slots, copy);
-  return (uint32_t)m->tape->slots.count - 1;
+  uint32_t number = tsr__tape_slot_add(m->tape, &copy, &(tsr__tape_slot){.tensors = 0});
+  m->has_failed |= !number;
+  return number;
 }
 
 /* The tensor, over the slot of the copy. */
@@ -305,9 +299,9 @@ static void redirect(mover *m, const visit *v, uint32_t slot, uint32_t copy) {
   m->clones.count = 0;
   for (const use *u = v->first; u != v->after; u = u->next ? &m->uses.items[u->next - 1] : NULL) {
     if (u->run == TSR_NONE) continue; /* at home */
-    const tsr__kernel_run *run = &t->runs.items[u->run];
-    tsr__tensor_id *operands = t->operands.items + run->first_operand;
-    for (uint32_t k = 0; u->space == v->first->space && k < operand_count(run); k++)
+    const tsr__kernel_run *run = &t->schedule.runs.items[u->run];
+    tsr__tensor_id *operands = t->schedule.operands.items + run->first_operand;
+    for (uint32_t k = 0; u->space == v->first->space && k < tsr__run_operand_count(run); k++)
       if (operands[k] && tsr__tensor_at(t, operands[k])->slot == slot)
         operands[k] = clone_of(m, operands[k], copy);
   }
@@ -320,7 +314,7 @@ static const use *next_use(const mover *m, const use *u) {
 }
 
 static bool is_update(const mover *m, const use *u) {
-  const tsr__kernel_run *run = &m->tape->runs.items[u->run];
+  const tsr__kernel_run *run = &m->tape->schedule.runs.items[u->run];
   return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)m->tape->ops.items[run->op].kind);
 }
 
@@ -336,7 +330,7 @@ static visit gather(const mover *m, const use *first) {
     if (is_home) continue;
     v.last = u;
     v.is_written |= u->writes;
-    v.is_once &= m->tape->runs.items[u->run].is_once;
+    v.is_once &= m->tape->schedule.runs.items[u->run].is_once;
     v.is_update &= !u->writes || is_update(m, u);
   }
   v.after = NULL;
@@ -346,13 +340,13 @@ static visit gather(const mover *m, const use *first) {
 /* Whether the visit's first run writes all of the slot and reads nothing of it. */
 static bool overwrites(const mover *m, const visit *v, uint32_t slot) {
   const tsr__tape *t = m->tape;
-  const tsr__kernel_run *run = &t->runs.items[v->first->run];
-  const tsr__tensor_id *writes = tsr__run_writes(t, run);
+  const tsr__kernel_run *run = &t->schedule.runs.items[v->first->run];
+  const tsr__tensor_id *writes = tsr__run_writes(&t->schedule, run);
   if (v->first->reads) return false;
   for (uint32_t i = 0; i < run->write_count; i++) {
     if (!writes[i] || tsr__tensor_at(t, writes[i])->slot != slot) continue;
     return tsr__layout_is_dense(tsr__tensor_layout(t, writes[i])) &&
-           tsr__tensor_bytes(t, writes[i]) == t->slots.items[slot].bytes;
+           tsr__tensor_bytes(t, writes[i]) == t->schedule.slots.items[slot].bytes;
   }
   return false;
 }
@@ -364,7 +358,7 @@ static uint32_t begin_of(const mover *m, uint32_t section) {
 /* Where a copy home must have ended after the use: at the end of the next section, or of the phase. */
 static uint32_t home_by(const mover *m, const visit *v) {
   const use *last = v->last;
-  uint32_t by = (uint32_t)m->tape->schedule.count - 1;
+  uint32_t by = (uint32_t)m->tape->schedule.instrs.count - 1;
   if (last->section + 2 < m->sections.count) by = begin_of(m, last->section + 2);
   for (size_t i = 0; i < m->ends.count; i++) {
     if (m->ends.items[i] <= last->at) continue;
@@ -396,7 +390,7 @@ static uint32_t bring_home(mover *m, const visit *v, uint32_t slot, uint32_t cop
   assert(by >= from);
   uint32_t move = new_move(m, copy, slot, v);
   if (m->has_failed) return by;
-  m->tape->moves.items[move].is_update = v->is_update;
+  m->tape->schedule.moves.items[move].is_update = v->is_update;
   if (is_first) edit_at(m, from, RANK_NEW, TSR__INSTR_NEW, slot);
   edit_at(m, from, RANK_START, TSR__INSTR_START, move);
   edit_at(m, by, RANK_HOME, TSR__INSTR_WAIT, move);
@@ -407,7 +401,7 @@ static uint32_t bring_home(mover *m, const visit *v, uint32_t slot, uint32_t cop
 /* Give each visit of a slot its copy. */
 static void place_slot(mover *m, uint32_t slot) {
   const life l = m->lives[slot];
-  const tsr__tape_slot *s = &m->tape->slots.items[slot];
+  const tsr__slot *s = &m->tape->schedule.slots.items[slot];
   uint8_t home = s->space;
   bool lasts = s->is_static || s->is_carried || s->is_leaked || l.is_once;
   bool exists = s->is_static || l.is_once;
@@ -423,12 +417,12 @@ static void place_slot(mover *m, uint32_t slot) {
     visit v = gather(m, u);
     bool goes_home = v.is_written && (v.after || lasts), is_first = !exists;
     if (is_first && !goes_home) { /* it is made and dropped there */
-      m->tape->slots.items[slot].space = u->space;
+      m->tape->schedule.slots.items[slot].space = u->space;
       return;
     }
     uint32_t copy = new_slot(m, slot, (tsr__memory_space)u->space);
     if (is_first)
-      m->tape->schedule.items[l.made].subject = copy;
+      m->tape->schedule.instrs.items[l.made].subject = copy;
     else
       fetch(m, &v, slot, copy, settled);
     redirect(m, &v, slot, copy);
@@ -474,7 +468,7 @@ static void place_unit(mover *m, uint32_t slot) {
 }
 
 static void place_all(mover *m) {
-  size_t count = m->tape->slots.count;
+  size_t count = m->tape->schedule.slots.count;
   if (!find_moved(m)) return;
   walk(m);
   for (uint32_t i = 1; i < count && !m->has_failed; i++)
@@ -486,7 +480,7 @@ int tsr__tape_place_moves(tsr__tape *tape) {
   mover m = {.tape = tape};
   assert(tape->status == 0);
   settle_homes(&m);
-  m.lives = TSR__NEW_ARRAY(life, tape->slots.count);
+  m.lives = TSR__NEW_ARRAY(life, tape->schedule.slots.count);
   if (m.lives)
     place_all(&m);
   else

@@ -19,7 +19,7 @@ static uint64_t elements(const tsr__tape *tape, tsr__tensor_id tensor) {
 
 /* The first result that something needs. */
 static tsr__tensor_id first_write(const tsr__tape *tape, const tsr__kernel_run *run) {
-  const tsr__tensor_id *writes = tsr__run_writes(tape, run);
+  const tsr__tensor_id *writes = tsr__run_writes(&tape->schedule, run);
   for (uint32_t i = 0; i < run->write_count; i++)
     if (writes[i]) return writes[i];
   return 0;
@@ -29,7 +29,7 @@ static tsr__tensor_id first_write(const tsr__tape *tape, const tsr__kernel_run *
  * times n. That holds for operands that are transposed or have fewer heads, too. */
 static uint64_t flops_of(const tsr__tape *tape, const tsr__kernel_run *run) {
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
-  const tsr__tensor_id *reads = tsr__run_reads(tape, run);
+  const tsr__tensor_id *reads = tsr__run_reads(&tape->schedule, run);
   tsr__tensor_id first = first_write(tape, run);
   switch ((tsr__kernel_work)row->work) {
   case TSR__WORK_NONE: break;
@@ -55,20 +55,23 @@ static uint8_t push_operands(tsr__tape *tape, const tsr__tensor_id *tensors, uin
   uint8_t count = (uint8_t)most;
   while (count && !tensors[count - 1]) count--;
   for (uint32_t i = 0; i < count; i++)
-    if (!TSR__VECTOR_PUSH(&tape->operands, tensors[i])) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    if (!TSR__VECTOR_PUSH(&tape->schedule.operands, tensors[i]))
+      tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   return count;
 }
 
 static uint8_t push_scalars(tsr__tape *tape, const tsr__scalar *scalars) {
   uint8_t count = 0;
   for (; count < TSR__KERNEL_SCALARS && scalars[count].kind != TSR__SCALAR_NONE; count++)
-    if (!TSR__VECTOR_PUSH(&tape->scalars, scalars[count])) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    if (!TSR__VECTOR_PUSH(&tape->schedule.scalars, scalars[count]))
+      tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   return count;
 }
 
 void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
   if (tape->status) return;
-  if (tape->operands.count > TSR_NONE - 32 || tape->scalars.count > TSR_NONE - 32) {
+  if (tape->schedule.operands.count > TSR_NONE - 32 ||
+      tape->schedule.scalars.count > TSR_NONE - 32) {
     tsr__tape_fail(tape, TSR_ERROR_LIMIT);
     return;
   }
@@ -79,8 +82,8 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
                          .is_again = tape->replaying || tape->filling,
                          .op = use->op,
                          .draw = use->draw,
-                         .first_operand = (uint32_t)tape->operands.count,
-                         .first_scalar = (uint32_t)tape->scalars.count};
+                         .first_operand = (uint32_t)tape->schedule.operands.count,
+                         .first_scalar = (uint32_t)tape->schedule.scalars.count};
   assert(use->kernel > TSR__KERNEL_NONE && use->kernel < TSR__KERNEL_COUNT);
   assert(use->op == TSR_NONE || use->op < tape->ops.count);
   run.read_count = push_operands(tape, use->reads, TSR__KERNEL_READS);
@@ -89,23 +92,21 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
   run.scalar_count = push_scalars(tape, use->scalars);
   if (tape->status) return;
   run.flops = flops_of(tape, &run);
-  const tsr__tensor_id *operands = tsr__run_reads(tape, &run);
+  const tsr__tensor_id *operands = tsr__run_reads(&tape->schedule, &run);
   uint32_t count = (uint32_t)run.read_count + run.write_count + run.scratch_count;
   for (uint32_t i = 0; i < count; i++) {
     assert(operands[i] < tape->tensors.count);
     add_to(&run.bytes_moved, tsr__tensor_bytes(tape, operands[i]));
+    bool is_scratch = i >= (uint32_t)run.read_count + run.write_count;
+    if (operands[i] && !is_scratch)
+      run.is_half |= tsr__dtype_is_half(tsr__tensor_dtype(tape, operands[i]));
   }
-  add_to(&tape->flops, run.flops);
-  if (tape->recomputing) add_to(&tape->recomputed_flops, run.flops);
-  if (run.op != TSR_NONE) {
-    tsr__op *op = &tape->ops.items[run.op];
-    add_to(tape->is_backward ? &op->backward_flops : &op->flops, run.flops);
-    add_to(tape->is_backward ? &op->backward_bytes_moved : &op->bytes_moved, run.bytes_moved);
-  }
-  if (!TSR__VECTOR_PUSH(&tape->runs, run))
+  add_to(&tape->schedule.flops, run.flops);
+  if (tape->recomputing) add_to(&tape->schedule.recomputed_flops, run.flops);
+  if (!TSR__VECTOR_PUSH(&tape->schedule.runs, run))
     tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   else
-    tsr__tape_emit(tape, TSR__INSTR_RUN, (uint32_t)tape->runs.count - 1, TSR_NONE);
+    tsr__tape_emit(tape, TSR__INSTR_RUN, (uint32_t)tape->schedule.runs.count - 1, TSR_NONE);
 }
 
 tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dtype dtype,
@@ -215,7 +216,7 @@ static tsr__tensor_id make(tsr__op_call *call, const tsr__op_step *step) {
   tsr__tensor_at(call->tape, tensor)->layout = layout_of(call, step, shape);
   if (step->is_viewed) tsr__gradient_is_view(call->tape, tensor);
   if (step->is_unread)
-    call->tape->slots.items[tsr__tensor_at(call->tape, tensor)->slot].is_root = true;
+    call->tape->schedule.slots.items[tsr__tensor_at(call->tape, tensor)->slot].is_root = true;
   return tensor;
 }
 
@@ -287,8 +288,8 @@ static void join(tsr__op_call *call, const tsr__op_step *step) {
 static void reuse(tsr__op_call *call, const tsr__op_step *step) {
   tsr__tensor_id tensor = call->reg[step->reads[0]];
   assert(tensor && step->reads[0] >= SAVED(0)); /* inputs and results may be read by others */
-  bool is_here =
-      call->tape->slots.items[tsr__tensor_at(call->tape, tensor)->slot].space == call->tape->space;
+  bool is_here = call->tape->schedule.slots.items[tsr__tensor_at(call->tape, tensor)->slot].space ==
+                 call->tape->space;
   if (!is_here || !tsr__tensor_is_sole(call->tape, tensor) || !is_like_made(call, step, tensor)) {
     run_kernel(call, step);
     return;

@@ -9,42 +9,35 @@
 #include "base/checked.h"
 #include "graph/op.h"
 
-bool tsr__tape_init(tsr__tape *tape, tsr__tracer *tracer) {
-  *tape = (tsr__tape){.book = &tsr__book_torch,
+bool tsr__tape_init(tsr__tape *tape, const tsr__rule_book *book, tsr__tracer *tracer) {
+  *tape = (tsr__tape){.book = book,
                       .tracer = tracer,
                       .block = TSR_NONE,
                       .grad_enabled = true,
                       .workspace_bytes = TSR__TAPE_WORKSPACE_BYTES};
+  assert(book);
+  if (tracer) tape->schedule.labels = tracer->labels;
   tsr__tape_tensor none = {.op = TSR_NONE, .holders = 1};
-  tsr__tape_slot nothing = {.tensors = 1, .is_static = true};
   for (size_t i = 0; i < TSR__CARRY_COUNT; i++) tape->carry_at[i] = SIZE_MAX;
-  return TSR__VECTOR_PUSH(&tape->slots, nothing) && TSR__VECTOR_PUSH(&tape->tensors, none);
+  (void)tsr__tape_slot_add(tape, &(tsr__slot){.is_static = true}, &(tsr__tape_slot){.tensors = 1});
+  return !tape->status && TSR__VECTOR_PUSH(&tape->tensors, none);
 }
 
 void tsr__tape_release(tsr__tape *tape) {
+  tsr__schedule_release(&tape->schedule);
   TSR__VECTOR_FREE(&tape->tensors);
   TSR__VECTOR_FREE(&tape->slots);
   TSR__VECTOR_FREE(&tape->ops);
-  TSR__VECTOR_FREE(&tape->runs);
-  TSR__VECTOR_FREE(&tape->operands);
-  TSR__VECTOR_FREE(&tape->scalars);
-  TSR__VECTOR_FREE(&tape->moves);
-  TSR__VECTOR_FREE(&tape->schedule);
   TSR__VECTOR_FREE(&tape->scopes);
   TSR__VECTOR_FREE(&tape->locals);
   TSR__VECTOR_FREE(&tape->ready);
   TSR__VECTOR_FREE(&tape->ready_leaves);
   TSR__VECTOR_FREE(&tape->search);
   TSR__VECTOR_FREE(&tape->held);
-  TSR__VECTOR_FREE(&tape->parameters);
-  TSR__VECTOR_FREE(&tape->states);
   TSR__VECTOR_FREE(&tape->casts);
   TSR__VECTOR_FREE(&tape->holders);
   TSR__VECTOR_FREE(&tape->frames);
   TSR__VECTOR_FREE(&tape->remade);
-  TSR__VECTOR_FREE(&tape->sharding.units);
-  TSR__VECTOR_FREE(&tape->sharding.pieces);
-  TSR__VECTOR_FREE(&tape->sharding.owned);
 }
 
 int tsr__tape_fail(tsr__tape *tape, int status) {
@@ -67,23 +60,24 @@ uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id tensor) {
 
 /* ---- the schedule ---- */
 
-void tsr__tape_emit(tsr__tape *tape, tsr__tape_instr_kind kind, uint32_t subject, uint32_t stack) {
-  assert(tape->schedule.count <= TSR__TAPE_MOST_INSTRUCTIONS);
-  tsr__tape_instr instr = {(uint8_t)kind, tape->is_backward, subject, stack};
-  if (tape->schedule.count == TSR__TAPE_MOST_INSTRUCTIONS) {
+void tsr__tape_emit(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uint32_t stack) {
+  assert(tape->schedule.instrs.count <= TSR__MOST_INSTRUCTIONS);
+  tsr__instr instr = {(uint8_t)kind, tape->is_backward, subject, stack};
+  if (tape->schedule.instrs.count == TSR__MOST_INSTRUCTIONS) {
     tape->is_too_long |= tape->status == 0;
     tsr__tape_fail(tape, TSR_ERROR_LIMIT);
     return;
   }
-  if (!TSR__VECTOR_PUSH(&tape->schedule, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  if (!TSR__VECTOR_PUSH(&tape->schedule.instrs, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
 }
 
-void tsr__tape_begin(tsr__tape *tape, tsr__tape_phase phase) {
+void tsr__tape_begin(tsr__tape *tape, tsr__phase_kind phase) {
+  tape->schedule.backward_count += phase == TSR__PHASE_BACKWARD;
   if (tape->tracer) tape->tracer->begin_phase(tape->tracer, (uint32_t)phase);
   tsr__tape_emit(tape, TSR__INSTR_BEGIN, (uint32_t)phase, TSR_NONE);
 }
 
-void tsr__tape_end(tsr__tape *tape, tsr__tape_phase phase) {
+void tsr__tape_end(tsr__tape *tape, tsr__phase_kind phase) {
   tsr__tape_emit(tape, TSR__INSTR_END, (uint32_t)phase, TSR_NONE);
 }
 
@@ -97,31 +91,36 @@ static tsr__tensor_id push_tensor(tsr__tape *tape, const tsr__tape_tensor *tenso
   return (tsr__tensor_id)tape->tensors.count - 1;
 }
 
+uint32_t tsr__tape_slot_add(tsr__tape *tape, const tsr__slot *slot, const tsr__tape_slot *state) {
+  if (tape->schedule.slots.count >= TSR_NONE || !TSR__VECTOR_PUSH(&tape->schedule.slots, *slot) ||
+      !TSR__VECTOR_PUSH(&tape->slots, *state)) {
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    return 0;
+  }
+  return (uint32_t)tape->schedule.slots.count - 1;
+}
+
 /* A tensor in a new slot; nothing is scheduled yet. */
 static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
                                    tsr_category category) {
-  tsr__tape_slot slot = {.bytes = times(tsr__shape_elements(shape), tsr__dtype_bytes(dtype)),
-                         .tensors = 1,
-                         .category = (uint8_t)category,
-                         .space = tape->space};
+  tsr__slot slot = {.bytes = times(tsr__shape_elements(shape), tsr__dtype_bytes(dtype)),
+                    .category = (uint8_t)category,
+                    .space = tape->space};
   if (tape->status) return 0;
   if (slot.bytes > TSR__TENSOR_MOST_BYTES) {
     tsr__tape_fail(tape, TSR_ERROR_LIMIT);
     return 0;
   }
-  if (tape->slots.count >= TSR_NONE || !TSR__VECTOR_PUSH(&tape->slots, slot)) {
-    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
-    return 0;
-  }
   tsr__tape_tensor tensor = {.layout = tsr__layout_dense(shape),
-                             .slot = (uint32_t)tape->slots.count - 1,
+                             .slot =
+                                 tsr__tape_slot_add(tape, &slot, &(tsr__tape_slot){.tensors = 1}),
                              .holders = 1,
                              .op = TSR_NONE,
                              .dtype = (uint8_t)dtype};
-  return push_tensor(tape, &tensor);
+  return tape->status ? 0 : push_tensor(tape, &tensor);
 }
 
-static tsr__tensor_id allocate(tsr__tape *tape, tsr__tape_instr_kind kind, tsr__kernel kernel,
+static tsr__tensor_id allocate(tsr__tape *tape, tsr__instr_kind kind, tsr__kernel kernel,
                                tsr__dtype dtype, tsr__shape shape) {
   tsr__tensor_id tensor = push_storage(tape, dtype, shape, TSR_CATEGORY_TEMPORARY);
   if (tensor)
@@ -145,12 +144,17 @@ tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape
   tsr_category counted = category == TSR_CATEGORY_BUFFER ? TSR_CATEGORY_PARAMETER : category;
   tsr__tensor_id tensor = push_storage(tape, dtype, shape, counted);
   if (!tensor) return 0;
-  tape->slots.items[tsr__tensor_at(tape, tensor)->slot].is_static = true;
+  tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot].is_static = true;
   if (category != TSR_CATEGORY_PARAMETER) return tensor;
   tsr__tensor_at(tape, tensor)->requires_grad = true;
   tsr__tensor_at(tape, tensor)->is_parameter = true;
-  if (!TSR__VECTOR_PUSH(&tape->parameters, tensor)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  if (!TSR__VECTOR_PUSH(&tape->schedule.parameters, tensor)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   return tensor;
+}
+
+void tsr__tensor_set_block(tsr__tape *tape, tsr__tensor_id tensor, uint32_t block) {
+  if (tensor && !TSR__VECTOR_PUSH(&tape->schedule.blocks, (tsr__block_tensor){tensor, block}))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
 }
 
 tsr__tensor_id tsr__tensor_root(const tsr__tape *tape, tsr__tensor_id tensor) {
@@ -164,7 +168,8 @@ tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__lay
   if (!tensor || tape->status) return 0;
   tsr__tape_slot *slot = &tape->slots.items[view.slot];
   assert(view.holders && slot->tensors &&
-         tsr__layout_end(layout) <= slot->bytes / tsr__dtype_bytes((tsr__dtype)view.dtype));
+         tsr__layout_end(layout) <= tape->schedule.slots.items[view.slot].bytes /
+                                        tsr__dtype_bytes((tsr__dtype)view.dtype));
   view.base = tsr__tensor_root(tape, tensor);
   view.layout = layout;
   view.holders = 1;
@@ -219,19 +224,19 @@ void tsr__tensor_release(tsr__tape *tape, tsr__tensor_id tensor) {
   tsr__tape_slot *slot = &tape->slots.items[t->slot];
   assert(slot->tensors && slot->overwritten <= slot->tensors);
   slot->overwritten -= t->is_overwritten;
-  if (--slot->tensors || slot->is_static) return;
+  if (--slot->tensors || tape->schedule.slots.items[t->slot].is_static) return;
   tsr__tape_emit(tape, TSR__INSTR_DROP, t->slot, tsr__trace_stack(tape, TSR__KERNEL_NONE));
 }
 
 void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_category category) {
-  tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+  tsr__slot *slot = &tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot];
   if (category == TSR_CATEGORY_ACTIVATION && tape->recomputing) category = TSR_CATEGORY_RECOMPUTED;
   if (slot->category == TSR_CATEGORY_TEMPORARY) slot->category = (uint8_t)category;
 }
 
 void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space) {
   assert(space < TSR__SPACE_COUNT);
-  tape->slots.items[tsr__tensor_at(tape, tensor)->slot].space = (uint8_t)space;
+  tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot].space = (uint8_t)space;
 }
 
 /* ---- functions and variables ---- */
@@ -320,7 +325,7 @@ tsr__tensor_id tsr__scope_leave(tsr__tape *tape, tsr__tensor_id result) {
 void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point) {
   assert(point < TSR__CARRY_COUNT);
   if (tape->carry_at[point] != SIZE_MAX) return;
-  tape->carry_at[point] = tape->schedule.count;
+  tape->carry_at[point] = tape->schedule.instrs.count;
   tape->carry_stack[point] = tsr__trace_stack(tape, TSR__KERNEL_NONE);
 }
 
@@ -331,31 +336,32 @@ void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carr
 }
 
 void tsr__tape_leak(tsr__tape *tape, tsr__tensor_id tensor) {
-  tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+  tsr__slot *slot = &tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot];
   if (!tensor || tape->status || slot->is_static || slot->is_leaked) return;
   tsr__tensor_hold(tape, tensor);
-  slot->is_leaked = tape->has_leaks = true;
+  slot->is_leaked = tape->schedule.has_leaks = true;
 }
 
 /* At the place of `point`, insert the drops of the tensors that are held until then. */
 static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
-  TSR__VECTOR(tsr__tape_instr) drops = {0};
+  TSR__VECTOR(tsr__instr) drops = {0};
   size_t at = tape->carry_at[point];
   bool ok = true;
   for (size_t i = 0; ok && at != SIZE_MAX && i < tape->held.count; i++) {
     const tsr__tape_carried *held = &tape->held.items[i];
     uint32_t number = tsr__tensor_at(tape, held->tensor)->slot;
-    tsr__tape_slot *slot = &tape->slots.items[number];
+    tsr__slot *slot = &tape->schedule.slots.items[number];
     if (held->until != point || slot->is_carried || slot->is_static || slot->is_leaked) continue;
     slot->is_carried = true;
-    tsr__tape_instr drop = {TSR__INSTR_DROP_PREV, false, number, tape->carry_stack[point]};
+    tsr__instr drop = {TSR__INSTR_DROP_PREV, false, number, tape->carry_stack[point]};
     ok = TSR__VECTOR_PUSH(&drops, drop);
   }
-  if (ok && drops.count && TSR__VECTOR_RESERVE(&tape->schedule, drops.count)) {
-    tsr__tape_instr *items = tape->schedule.items;
-    memmove(items + at + drops.count, items + at, (tape->schedule.count - at) * sizeof *items);
+  if (ok && drops.count && TSR__VECTOR_RESERVE(&tape->schedule.instrs, drops.count)) {
+    tsr__instr *items = tape->schedule.instrs.items;
+    memmove(items + at + drops.count, items + at,
+            (tape->schedule.instrs.count - at) * sizeof *items);
     memcpy(items + at, drops.items, drops.count * sizeof *items);
-    tape->schedule.count += drops.count;
+    tape->schedule.instrs.count += drops.count;
   } else if (drops.count) {
     ok = false;
   }
@@ -363,19 +369,71 @@ static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
   return ok;
 }
 
-int tsr__tape_finish(tsr__tape *tape) {
+/* ---- the end ---- */
+
+static bool list_tensors(tsr__tape *tape) {
+  tsr__schedule *s = &tape->schedule;
+  if (!TSR__VECTOR_RESERVE(&s->tensors, tape->tensors.count)) return false;
+  for (size_t i = 0; i < tape->tensors.count; i++) {
+    const tsr__tape_tensor *t = &tape->tensors.items[i];
+    s->tensors.items[s->tensors.count++] =
+        (tsr__step_tensor){.layout = t->layout,
+                           .slot = t->slot,
+                           .grad = t->grad,
+                           .dtype = t->dtype,
+                           .is_parameter = t->is_parameter,
+                           .is_module_output = t->is_module_output};
+  }
+  return true;
+}
+
+static bool list_ops(tsr__tape *tape) {
+  tsr__schedule *s = &tape->schedule;
+  if (tape->ops.count && !TSR__VECTOR_RESERVE(&s->ops, tape->ops.count)) return false;
+  for (size_t i = 0; i < tape->ops.count; i++) {
+    const tsr__tape_op *o = &tape->ops.items[i];
+    tsr__op *op = &s->ops.items[s->ops.count++];
+    *op = (tsr__op){.name = tsr__op_row_of(tape->book, (tsr__op_kind)o->kind)->name,
+                    .kind = o->kind,
+                    .input_count = o->input_count,
+                    .output_count = o->output_count,
+                    .saved_count = o->saved_count,
+                    .is_update = tsr__op_is_update((tsr__op_kind)o->kind),
+                    .block = o->block};
+    memcpy(op->in, o->in, sizeof op->in);
+    memcpy(op->out, o->out, sizeof op->out);
+    memcpy(op->saved, o->saved, sizeof op->saved);
+  }
+  return true;
+}
+
+/* From the last place backwards, so that places stay valid. */
+static bool insert_all_drops(tsr__tape *tape) {
   bool done[TSR__CARRY_COUNT] = {false};
-  if (tape->status) return tape->status;
-  for (size_t round = 0; round < TSR__CARRY_COUNT; round++) { /* from the last place backwards */
+  for (size_t round = 0; round < TSR__CARRY_COUNT; round++) {
     size_t best = TSR__CARRY_COUNT;
     for (size_t i = 0; i < TSR__CARRY_COUNT; i++)
       if (!done[i] && (best == TSR__CARRY_COUNT || tape->carry_at[i] > tape->carry_at[best]))
         best = i;
     done[best] = true;
-    if (!insert_drops(tape, (tsr__tape_carry_point)best)) return TSR_ERROR_MEMORY;
+    if (!insert_drops(tape, (tsr__tape_carry_point)best)) return false;
   }
-  int status = tsr__tape_place_moves(tape);
-  return status ? status : tsr__tape_check(tape);
+  return true;
+}
+
+int tsr__tape_finish(tsr__tape *tape, tsr__schedule *out) {
+  if (tape->status) return tape->status;
+  int status = insert_all_drops(tape) ? tsr__tape_place_moves(tape) : TSR_ERROR_MEMORY;
+  if (status == 0 && !(list_tensors(tape) && list_ops(tape))) status = TSR_ERROR_MEMORY;
+  if (status == 0) status = tsr__tape_check(tape);
+  if (status) {
+    tsr__tape_fail(tape, status);
+    return status;
+  }
+  tape->schedule.updates_in_backward = tape->gradient_stored != NULL;
+  *out = tape->schedule;
+  tape->schedule = (tsr__schedule){.flops = 0};
+  return 0;
 }
 
 /* ---- autocast ---- */

@@ -5,7 +5,7 @@
  *
  *   program, tape, ops ──enter, leave, at, begin_op, node──► tracer
  *   tape, when memory changes ────────────stack────────────► tracer ──► id
- *   the writer of a snapshot ────────────parent───────────► tracer ──► frames
+ *   the writer of a snapshot ────────────parent───────────► its labels ──► frames
  *
  * Calls nest: each enter is followed by its leave, unless the tracer ran out of memory. After that
  * it does nothing, and `stack` returns false. */
@@ -16,25 +16,19 @@
 #include <stdint.h>
 
 #include "graph/place.h"
-#include "kernels/kernel.h"
+#include "graph/schedule.h"
 
 typedef struct tsr__tracer tsr__tracer;
 struct tsr__op_step;
 
-/* A frame of a stack. Texts live as long as the tracer. */
-typedef struct tsr__trace_frame {
-  uint32_t id; /* equal frames have equal ids, counted from 0 */
-  uint32_t line;
-  const char *name, *file;
-} tsr__trace_frame;
-
 struct tsr__tracer {
+  tsr__stack_labels labels; /* of the stacks that it has returned */
   /* The current function calls `place`, or returns to its caller. */
   void (*enter)(tsr__tracer *tracer, tsr__program_place place);
   void (*leave)(tsr__tracer *tracer);
   /* The current function has reached one of its own statements. */
   void (*at)(tsr__tracer *tracer, tsr__program_place place);
-  /* It is about to run an op (a tsr__op_kind), or a phase of the step (a tsr__tape_phase) begins. */
+  /* It is about to run an op (a tsr__op_kind), or a phase of the step (a tsr__phase_kind) begins. */
   void (*begin_op)(tsr__tracer *tracer, uint32_t kind);
   void (*begin_phase)(tsr__tracer *tracer, uint32_t phase);
   /* Within TSR__PLACE_NODE: which autograd node runs from here on. */
@@ -45,8 +39,6 @@ struct tsr__tracer {
   /* The current stack, under an allocation for `kernel`, or, for TSR__KERNEL_NONE, under a free. False
    * when out of memory. */
   bool (*stack)(tsr__tracer *tracer, tsr__kernel kernel, uint32_t *stack);
-  /* The innermost frame of a stack; returns the stack of its caller, or TSR_NONE. */
-  uint32_t (*parent)(const tsr__tracer *tracer, uint32_t stack, tsr__trace_frame *frame);
 };
 
 #endif

@@ -31,7 +31,7 @@ typedef struct slot_state {
 } slot_state;
 
 typedef struct validator {
-  const tsr__tape *tape;
+  const tsr__schedule *schedule;
   tsr__violation *out;
   slot_state *slots;
   uint32_t *links; /* of run r's write i: the write to the same slot before it, r * WRITES + i */
@@ -56,8 +56,7 @@ __attribute__((format(printf, 3, 4))) static void reject(validator *v, tsr__viol
   v->out->instr = v->instr;
   if (v->run) {
     const char *op = "no op";
-    if (v->run->op != TSR_NONE)
-      op = tsr__op_row_of(v->tape->book, (tsr__op_kind)v->tape->ops.items[v->run->op].kind)->name;
+    if (v->run->op != TSR_NONE) op = v->schedule->ops.items[v->run->op].name;
     size = snprintf(v->out->text, sizeof v->out->text, "%s of %s%s: ", v->row->name, op,
                     v->is_backward ? ", backward" : "");
   }
@@ -68,22 +67,27 @@ __attribute__((format(printf, 3, 4))) static void reject(validator *v, tsr__viol
 }
 
 static uint64_t elements_of(const validator *v, tsr__tensor_id tensor) {
-  const tsr__tape_tensor *t = tsr__tensor_at(v->tape, tensor);
-  return v->tape->slots.items[t->slot].bytes / tsr__dtype_bytes((tsr__dtype)t->dtype);
+  const tsr__step_tensor *t = tsr__schedule_tensor(v->schedule, tensor);
+  return v->schedule->slots.items[t->slot].bytes / tsr__dtype_bytes((tsr__dtype)t->dtype);
 }
 
 static const tsr__layout *layout_of(const validator *v, tsr__tensor_id tensor) {
-  return &tsr__tensor_at(v->tape, tensor)->layout;
+  return &tsr__schedule_tensor(v->schedule, tensor)->layout;
+}
+
+static tsr__shape shape_of(const validator *v, tsr__tensor_id tensor) {
+  return layout_of(v, tensor)->shape;
 }
 
 static slot_state *state_of(const validator *v, tsr__tensor_id tensor) {
-  return &v->slots[tsr__tensor_at(v->tape, tensor)->slot];
+  return &v->slots[tsr__schedule_tensor(v->schedule, tensor)->slot];
 }
 
 /* ---- memory ---- */
 
 static void check_operand(validator *v, tsr__tensor_id tensor, const char *what, uint32_t i) {
-  if (v->tape->slots.items[tsr__tensor_at(v->tape, tensor)->slot].space != v->run->space)
+  if (v->schedule->slots.items[tsr__schedule_tensor(v->schedule, tensor)->slot].space !=
+      v->run->space)
     reject(v, TSR__VIOLATION_SPACE, "its %s %" PRIu32 " is in another memory space", what, i);
   if (state_of(v, tensor)->is_arriving)
     reject(v, TSR__VIOLATION_FLIGHT, "its %s %" PRIu32 " is still being copied", what, i);
@@ -100,15 +104,16 @@ static void check_operand(validator *v, tsr__tensor_id tensor, const char *what,
 static bool overlap(const validator *v, tsr__tensor_id a, tsr__tensor_id b, bool *is_same) {
   const tsr__layout *x = layout_of(v, a), *y = layout_of(v, b);
   *is_same = false;
-  if (tsr__tensor_at(v->tape, a)->slot != tsr__tensor_at(v->tape, b)->slot) return false;
+  if (tsr__schedule_tensor(v->schedule, a)->slot != tsr__schedule_tensor(v->schedule, b)->slot)
+    return false;
   *is_same = tsr__layout_is_same(*x, *y);
   return *is_same || tsr__coverage_overlap(elements_of(v, a), x, y);
 }
 
 static void check_aliases(validator *v) {
-  const tsr__tensor_id *reads = tsr__run_reads(v->tape, v->run);
-  const tsr__tensor_id *writes = tsr__run_writes(v->tape, v->run);
-  const tsr__tensor_id *scratch = tsr__run_scratch(v->tape, v->run);
+  const tsr__tensor_id *reads = tsr__run_reads(v->schedule, v->run);
+  const tsr__tensor_id *writes = tsr__run_writes(v->schedule, v->run);
+  const tsr__tensor_id *scratch = tsr__run_scratch(v->schedule, v->run);
   bool is_same;
   for (uint32_t w = 0; w < v->run->write_count; w++) {
     if (!writes[w]) continue;
@@ -160,14 +165,14 @@ static void check_scalars(validator *v) {
 
 static void check_row(validator *v) {
   const tsr__kernel_row *row = v->row;
-  const tsr__tensor_id *writes = tsr__run_writes(v->tape, v->run);
+  const tsr__tensor_id *writes = tsr__run_writes(v->schedule, v->run);
   uint32_t wanted = 0;
-  check_count(v, TSR__VIOLATION_READS, "operands", tsr__run_reads(v->tape, v->run),
+  check_count(v, TSR__VIOLATION_READS, "operands", tsr__run_reads(v->schedule, v->run),
               v->run->read_count, row->least_reads, row->most_reads);
   check_count(v, TSR__VIOLATION_WRITES, "results", writes, v->run->write_count, row->least_writes,
               row->most_writes);
   check_count(v, TSR__VIOLATION_SCRATCH, "tensors of scratch memory",
-              tsr__run_scratch(v->tape, v->run), v->run->scratch_count, 0, row->most_scratch);
+              tsr__run_scratch(v->schedule, v->run), v->run->scratch_count, 0, row->most_scratch);
   for (uint32_t i = 0; i < v->run->write_count; i++) wanted += writes[i] != 0;
   if (!wanted) reject(v, TSR__VIOLATION_WRITES, "it writes nothing");
   if (!v->status) check_scalars(v);
@@ -193,41 +198,41 @@ static void matrix_of(tsr__shape shape, bool is_batch, bool is_transposed, uint6
 }
 
 static bool is_product(const validator *v, bool is_batch) {
-  const tsr__tensor_id *reads = tsr__run_reads(v->tape, v->run);
-  const tsr__tensor_id *writes = tsr__run_writes(v->tape, v->run);
-  tsr__shape result = tsr__tensor_shape(v->tape, writes[0]);
+  const tsr__tensor_id *reads = tsr__run_reads(v->schedule, v->run);
+  const tsr__tensor_id *writes = tsr__run_writes(v->schedule, v->run);
+  tsr__shape result = shape_of(v, writes[0]);
   uint64_t a[2], b[2], c[2];
-  matrix_of(tsr__tensor_shape(v->tape, reads[0]), is_batch, v->run->transposed & 1, a);
-  matrix_of(tsr__tensor_shape(v->tape, reads[1]), is_batch, v->run->transposed >> 1, b);
+  matrix_of(shape_of(v, reads[0]), is_batch, v->run->transposed & 1, a);
+  matrix_of(shape_of(v, reads[1]), is_batch, v->run->transposed >> 1, b);
   matrix_of(result, is_batch, false, c);
   if (a[1] != b[0] || a[0] != c[0] || b[1] != c[1]) return false;
   for (uint32_t i = 2; is_batch && i < 4; i++) { /* heads may be shared: one divides the other */
-    uint64_t x = tsr__shape_from_end(tsr__tensor_shape(v->tape, reads[0]), i);
-    uint64_t y = tsr__shape_from_end(tsr__tensor_shape(v->tape, reads[1]), i);
+    uint64_t x = tsr__shape_from_end(shape_of(v, reads[0]), i);
+    uint64_t y = tsr__shape_from_end(shape_of(v, reads[1]), i);
     uint64_t z = tsr__shape_from_end(result, i);
     if (i == 2 ? x % z || x % y : x != y || x != z) return false;
   }
   if (v->run->read_count < 3 || !reads[2]) return true;
-  return repeats_to(tsr__tensor_shape(v->tape, reads[2]), result);
+  return repeats_to(shape_of(v, reads[2]), result);
 }
 
 static bool shapes_fit(const validator *v) {
-  const tsr__tensor_id *reads = tsr__run_reads(v->tape, v->run);
-  const tsr__tensor_id *writes = tsr__run_writes(v->tape, v->run);
-  tsr__shape first = tsr__tensor_shape(v->tape, writes[0]);
+  const tsr__tensor_id *reads = tsr__run_reads(v->schedule, v->run);
+  const tsr__tensor_id *writes = tsr__run_writes(v->schedule, v->run);
+  tsr__shape first = shape_of(v, writes[0]);
   bool ok = true;
   switch ((tsr__kernel_shapes)v->row->shapes) {
   case TSR__SHAPES_OWN: break;
   case TSR__SHAPES_EACH:
     for (uint32_t i = 0; i < v->run->write_count; i++)
-      ok = ok && tsr__shape_is_same(first, tsr__tensor_shape(v->tape, writes[i]));
+      ok = ok && tsr__shape_is_same(first, shape_of(v, writes[i]));
     for (uint32_t i = 0; i < v->run->read_count; i++)
-      ok = ok && (!reads[i] || repeats_to(tsr__tensor_shape(v->tape, reads[i]), first));
+      ok = ok && (!reads[i] || repeats_to(shape_of(v, reads[i]), first));
     break;
   case TSR__SHAPES_COPY:
-    ok = tsr__shape_elements(first) == tsr__shape_elements(tsr__tensor_shape(v->tape, reads[0]));
+    ok = tsr__shape_elements(first) == tsr__shape_elements(shape_of(v, reads[0]));
     break;
-  case TSR__SHAPES_REDUCE: ok = repeats_to(first, tsr__tensor_shape(v->tape, reads[0])); break;
+  case TSR__SHAPES_REDUCE: ok = repeats_to(first, shape_of(v, reads[0])); break;
   case TSR__SHAPES_PRODUCT: ok = is_product(v, false); break;
   case TSR__SHAPES_BATCHES: ok = is_product(v, true); break;
   }
@@ -235,12 +240,12 @@ static bool shapes_fit(const validator *v) {
 }
 
 static void check_shapes(validator *v) {
-  const tsr__tensor_id *reads = tsr__run_reads(v->tape, v->run);
+  const tsr__tensor_id *reads = tsr__run_reads(v->schedule, v->run);
   char text[160] = "";
   size_t size = 0;
   if (v->status || shapes_fit(v)) return;
   for (int i = 0; i < v->run->read_count + v->run->write_count; i++) {
-    tsr__shape shape = tsr__tensor_shape(v->tape, reads[i]);
+    tsr__shape shape = shape_of(v, reads[i]);
     size += (size_t)snprintf(text + size, sizeof text - size, "%s(",
                              i == v->run->read_count ? " to "
                              : i                     ? " "
@@ -259,15 +264,15 @@ static void check_shapes(validator *v) {
 static bool is_among(const validator *v, const tsr__tensor_id *list, uint32_t count,
                      uint32_t slot) {
   for (uint32_t i = 0; i < count; i++)
-    if (list[i] && tsr__tensor_at(v->tape, list[i])->slot == slot) return true;
+    if (list[i] && tsr__schedule_tensor(v->schedule, list[i])->slot == slot) return true;
   return false;
 }
 
 /* Backward may only read inputs and outputs that forward saved; gradients may have overwritten others. */
 static void check_saved(validator *v, tsr__tensor_id tensor, uint32_t i) {
   if (!v->is_backward || v->run->op == TSR_NONE) return;
-  const tsr__op *op = &v->tape->ops.items[v->run->op];
-  uint32_t slot = tsr__tensor_at(v->tape, tensor)->slot;
+  const tsr__op *op = &v->schedule->ops.items[v->run->op];
+  uint32_t slot = tsr__schedule_tensor(v->schedule, tensor)->slot;
   if (v->slots[slot].is_gradient) return;
   if ((is_among(v, op->in, op->input_count, slot) ||
        is_among(v, op->out, op->output_count, slot)) &&
@@ -308,7 +313,7 @@ static void write(validator *v, tsr__tensor_id tensor, uint32_t i) {
   if (state->leaving)
     reject(v, TSR__VIOLATION_FLIGHT, "it writes its result %" PRIu32 ", which is being copied", i);
   const tsr__layout *layout = layout_of(v, tensor);
-  uint32_t link = (uint32_t)(v->run - v->tape->runs.items) * TSR__KERNEL_WRITES + i;
+  uint32_t link = (uint32_t)(v->run - v->schedule->runs.items) * TSR__KERNEL_WRITES + i;
   v->links[link] = state->writer;
   state->writer = link;
   state->is_gradient |= v->is_backward;
@@ -335,14 +340,14 @@ static void write(validator *v, tsr__tensor_id tensor, uint32_t i) {
   state->is_written = tsr__coverage_is_full(set);
 }
 
-static void check_run(validator *v, const tsr__tape_instr *instr) {
-  const tsr__tape *tape = v->tape;
-  v->run = &tape->runs.items[instr->subject];
+static void check_run(validator *v, const tsr__instr *instr) {
+  const tsr__schedule *schedule = v->schedule;
+  v->run = &schedule->runs.items[instr->subject];
   v->row = tsr__kernel_row_of((tsr__kernel)v->run->kernel);
   v->is_backward = instr->is_backward;
-  const tsr__tensor_id *reads = tsr__run_reads(tape, v->run);
-  const tsr__tensor_id *writes = tsr__run_writes(tape, v->run);
-  const tsr__tensor_id *scratch = tsr__run_scratch(tape, v->run);
+  const tsr__tensor_id *reads = tsr__run_reads(schedule, v->run);
+  const tsr__tensor_id *writes = tsr__run_writes(schedule, v->run);
+  const tsr__tensor_id *scratch = tsr__run_scratch(schedule, v->run);
   for (uint32_t i = 0; i < v->run->read_count; i++)
     if (reads[i]) check_operand(v, reads[i], "operand", i);
   for (uint32_t i = 0; i < v->run->write_count; i++)
@@ -368,7 +373,7 @@ static void finish_slot(validator *v, uint32_t number) {
   slot_state *state = &v->slots[number];
   if (state->is_arriving || state->leaving)
     reject(v, TSR__VIOLATION_FLIGHT, "slot %" PRIu32 " goes while it is being copied", number);
-  const tsr__tape_slot *slot = &v->tape->slots.items[number];
+  const tsr__slot *slot = &v->schedule->slots.items[number];
   bool is_room = state->is_scratch || slot->category == TSR_CATEGORY_WORKSPACE;
   if (!state->is_written && !is_room) {
     uint64_t gap = state->covered ? tsr__coverage_first_gap(&v->sets.items[state->covered - 1]) : 0;
@@ -385,18 +390,18 @@ static void finish_slot(validator *v, uint32_t number) {
   state->presence = GONE;
 }
 
-static void begin_slot(validator *v, const tsr__tape_instr *instr) {
-  assert(instr->subject < v->tape->slots.count);
+static void begin_slot(validator *v, const tsr__instr *instr) {
+  assert(instr->subject < v->schedule->slots.count);
   slot_state *state = &v->slots[instr->subject];
   state->presence = THERE;
   state->is_once = instr->kind == TSR__INSTR_NEW_ONCE;
 }
 
 /* Whether the slots have the sizes that the move needs, and are where they should. */
-static bool move_fits(const validator *v, const tsr__tape_move *move) {
-  const tsr__tape_slot *from = &v->tape->slots.items[move->from];
-  const tsr__tape_slot *to = &v->tape->slots.items[move->to];
-  uint64_t ranks = v->tape->sharding.ranks;
+static bool move_fits(const validator *v, const tsr__move *move) {
+  const tsr__slot *from = &v->schedule->slots.items[move->from];
+  const tsr__slot *to = &v->schedule->slots.items[move->to];
+  uint64_t ranks = v->schedule->sharding.ranks;
   bool is_same = move->from == move->to;
   switch ((tsr__move_kind)move->kind) {
   case TSR__MOVE_COPY: return from->bytes == to->bytes && from->space != to->space;
@@ -409,7 +414,7 @@ static bool move_fits(const validator *v, const tsr__tape_move *move) {
 }
 
 /* A move is a write of all of one slot, and a read of all of another. */
-static void start_move(validator *v, const tsr__tape_move *move) {
+static void start_move(validator *v, const tsr__move *move) {
   slot_state *from = &v->slots[move->from], *to = &v->slots[move->to];
   if (from->presence == GONE || to->presence == GONE)
     reject(v, TSR__VIOLATION_ABSENT, "the memory of a move is not there");
@@ -426,7 +431,7 @@ static void start_move(validator *v, const tsr__tape_move *move) {
   to->is_arriving = true;
 }
 
-static void end_move(validator *v, const tsr__tape_move *move) {
+static void end_move(validator *v, const tsr__move *move) {
   slot_state *from = &v->slots[move->from], *to = &v->slots[move->to];
   if (!from->leaving || !to->is_arriving) {
     reject(v, TSR__VIOLATION_FLIGHT, "a move ends that did not begin");
@@ -437,14 +442,14 @@ static void end_move(validator *v, const tsr__tape_move *move) {
   to->is_written = true;
 }
 
-static void walk(validator *v, const tsr__tape_instr *instr) {
-  switch ((tsr__tape_instr_kind)instr->kind) {
+static void walk(validator *v, const tsr__instr *instr) {
+  switch ((tsr__instr_kind)instr->kind) {
   case TSR__INSTR_NEW:
   case TSR__INSTR_NEW_ONCE: begin_slot(v, instr); break;
   case TSR__INSTR_DROP: finish_slot(v, instr->subject); break;
   case TSR__INSTR_RUN: check_run(v, instr); break;
-  case TSR__INSTR_START: start_move(v, &v->tape->moves.items[instr->subject]); break;
-  case TSR__INSTR_WAIT: end_move(v, &v->tape->moves.items[instr->subject]); break;
+  case TSR__INSTR_START: start_move(v, &v->schedule->moves.items[instr->subject]); break;
+  case TSR__INSTR_WAIT: end_move(v, &v->schedule->moves.items[instr->subject]); break;
   case TSR__INSTR_DROP_PREV: /* data of the previous step */
   case TSR__INSTR_OP:
   case TSR__INSTR_BEGIN:
@@ -453,11 +458,11 @@ static void walk(validator *v, const tsr__tape_instr *instr) {
 }
 
 static void check_used(validator *v) {
-  const tsr__tape *tape = v->tape;
-  for (v->instr = 0; v->instr < tape->schedule.count && !v->status; v->instr++) {
-    const tsr__tape_instr *instr = &tape->schedule.items[v->instr];
+  const tsr__schedule *schedule = v->schedule;
+  for (v->instr = 0; v->instr < schedule->instrs.count && !v->status; v->instr++) {
+    const tsr__instr *instr = &schedule->instrs.items[v->instr];
     if (instr->kind != TSR__INSTR_RUN || v->is_used[instr->subject]) continue;
-    v->run = &tape->runs.items[instr->subject];
+    v->run = &schedule->runs.items[instr->subject];
     /* A batch may have tensors that are not needed, and an op that runs again may make some. */
     if (v->run->kernel == TSR__KERNEL_BATCH || v->run->is_again) continue;
     v->row = tsr__kernel_row_of((tsr__kernel)v->run->kernel);
@@ -466,9 +471,9 @@ static void check_used(validator *v) {
   }
 }
 
-int tsr__tape_validate(const tsr__tape *tape, tsr__violation *out) {
-  size_t slots = tape->slots.count, runs = tape->runs.count;
-  validator v = {.tape = tape,
+int tsr__schedule_validate(const tsr__schedule *schedule, tsr__violation *out) {
+  size_t slots = schedule->slots.count, runs = schedule->runs.count;
+  validator v = {.schedule = schedule,
                  .out = out,
                  .slots = TSR__NEW_ARRAY(slot_state, slots),
                  .links = TSR__NEW_ARRAY(uint32_t, runs * TSR__KERNEL_WRITES + 1),
@@ -477,12 +482,12 @@ int tsr__tape_validate(const tsr__tape *tape, tsr__violation *out) {
   if (!v.slots || !v.links || !v.is_used || runs > TSR_NONE / TSR__KERNEL_WRITES)
     v.status = TSR_ERROR_MEMORY;
   for (size_t i = 0; !v.status && i < slots; i++) {
-    bool is_static = tape->slots.items[i].is_static;
+    bool is_static = schedule->slots.items[i].is_static;
     v.slots[i] = (slot_state){
         .presence = is_static ? LASTS : GONE, .is_written = is_static, .writer = TSR_NONE};
   }
-  for (; !v.status && v.instr < tape->schedule.count; v.instr++)
-    walk(&v, &tape->schedule.items[v.instr]);
+  for (; !v.status && v.instr < schedule->instrs.count; v.instr++)
+    walk(&v, &schedule->instrs.items[v.instr]);
   for (size_t i = 1; !v.status && i < slots; i++)
     if (v.slots[i].presence != GONE) finish_slot(&v, (uint32_t)i);
   if (!v.status) check_used(&v);

@@ -1,6 +1,6 @@
 /* validate.h - checks that a program could be run: every kernel gets what it needs, and writes what others need.
  *
- * The validator walks a finished tape's schedule as an executor would, without data, and checks
+ * The validator walks a finished schedule as an executor would, without data, and checks
  *
  *   memory      what a kernel touches is there, views are within their storage, and a kernel's
  *               operands and results share memory only as its row allows
@@ -15,7 +15,7 @@
 #ifndef TSR_GRAPH_VALIDATE_H
 #define TSR_GRAPH_VALIDATE_H
 
-#include "graph/tape.h"
+#include "graph/schedule.h"
 
 typedef enum tsr__violation_rule {
   TSR__VIOLATION_NONE,
@@ -43,8 +43,8 @@ typedef struct tsr__violation {
   char text[240];
 } tsr__violation;
 
-/* Check a program whose tape is finished (tsr__tape_finish). 0, TSR_ERROR_ARGUMENT with the first
+/* Check a finished schedule of kernels. 0, TSR_ERROR_ARGUMENT with the first
  * violation in `out`, or TSR_ERROR_MEMORY. Time: the schedule, and the pieces that slices leave. */
-int tsr__tape_validate(const tsr__tape *tape, tsr__violation *out);
+int tsr__schedule_validate(const tsr__schedule *schedule, tsr__violation *out);
 
 #endif

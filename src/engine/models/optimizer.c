@@ -32,20 +32,21 @@ static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op
 
 /* Make room in the list of states. */
 static void init_states(tsr__tape *t) {
-  while (t->states.count < tsr__tape_updated_count(t) && !t->status)
-    if (!TSR__VECTOR_PUSH(&t->states, (tsr__optimizer_state){0}))
+  while (t->schedule.states.count < tsr__schedule_updated_count(&t->schedule) && !t->status)
+    if (!TSR__VECTOR_PUSH(&t->schedule.states, (tsr__optimizer_state){0}))
       tsr__tape_fail(t, TSR_ERROR_MEMORY);
 }
 
 /* The tensor that the optimizer updates: the parameter, or its master. */
 static tsr__tensor_id target_of(const tsr__tape *t, size_t parameter) {
-  tsr__tensor_id master = t->states.items[parameter].master;
-  return master ? master : tsr__tape_updated(t, parameter);
+  tsr__tensor_id master = t->schedule.states.items[parameter].master;
+  return master ? master : tsr__schedule_updated(&t->schedule, parameter);
 }
 
 static tsr__tensor_id gradient_of(const tsr__tape *t, size_t parameter) {
-  tsr__tensor_id gradient = t->states.items[parameter].gradient;
-  return gradient ? gradient : tsr__tensor_at(t, tsr__tape_updated(t, parameter))->grad;
+  tsr__tensor_id gradient = t->schedule.states.items[parameter].gradient;
+  return gradient ? gradient
+                  : tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, parameter))->grad;
 }
 
 static void init_group(tsr__program *p, range r) {
@@ -54,12 +55,12 @@ static void init_group(tsr__program *p, range r) {
   tsr__scope_enter(t, TSR__PLACE_ADAMW_STATE);
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id target = target_of(t, i);
-    tsr__optimizer_state state = t->states.items[i];
+    tsr__optimizer_state state = t->schedule.states.items[i];
     if (!gradient_of(t, i)) continue;
     if (counts) state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, target);
     state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, target);
     state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, target);
-    t->states.items[i] = state;
+    t->schedule.states.items[i] = state;
   }
   (void)tsr__scope_leave(t, 0);
 }
@@ -69,9 +70,10 @@ static void init_group(tsr__program *p, range r) {
 static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
   tsr__tape *t = p->tape;
   tsr__tensor_id last = 0;
-  assert(!t->grad_enabled && (t->states.count == tsr__tape_updated_count(t) || t->status));
+  assert(!t->grad_enabled &&
+         (t->schedule.states.count == tsr__schedule_updated_count(&t->schedule) || t->status));
   for (size_t i = r.first; i < r.end && !t->status; i++) {
-    const tsr__optimizer_state state = t->states.items[i];
+    const tsr__optimizer_state state = t->schedule.states.items[i];
     tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__tensor_id made = tsr__op_apply(
@@ -89,7 +91,7 @@ static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
 static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++) {
-    tsr__tape_tensor *parameter = tsr__tensor_at(t, tsr__tape_updated(t, i));
+    tsr__tape_tensor *parameter = tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i));
     tsr__tensor_id grad = parameter->grad;
     if (!grad) continue;
     tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .op = TSR_NONE, .reads = {grad}};
@@ -102,8 +104,8 @@ static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scal
         tsr__tape_run_new(t, &use, TSR__DTYPE_F32, tsr__layout_like(tsr__tensor_layout(t, grad)));
     if (!wide) return;
     tsr__tensor_set_category(t, wide, TSR_CATEGORY_GRADIENT);
-    t->states.items[i].gradient = wide;
-    tsr__tensor_at(t, tsr__tape_updated(t, i))->grad = 0;
+    t->schedule.states.items[i].gradient = wide;
+    tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i))->grad = 0;
     tsr__tensor_release(t, grad);
   }
 }
@@ -112,18 +114,19 @@ static void make_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++)
     if (gradient_of(t, i))
-      t->states.items[i].master =
-          make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, tsr__tape_updated(t, i));
+      t->schedule.states.items[i].master = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER,
+                                                      tsr__schedule_updated(&t->schedule, i));
 }
 
 /* Set parameters to their rounded masters, and release the gradients in fp32. */
 static void store_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++) {
-    tsr__tensor_id parameter = tsr__tape_updated(t, i), master = t->states.items[i].master;
+    tsr__tensor_id parameter = tsr__schedule_updated(&t->schedule, i),
+                   master = t->schedule.states.items[i].master;
     if (!master) continue;
     (void)TSR__OP_APPLY(t, TSR__OP_MASTER_STORE, parameter, master);
-    tsr__tensor_release(t, t->states.items[i].gradient);
+    tsr__tensor_release(t, t->schedule.states.items[i].gradient);
   }
 }
 
@@ -155,8 +158,8 @@ static void begin_unscale(tsr__program *p, tsr__tensor_id *scaler) {
 /* Divide all gradients by the loss scale, and set the flag if one overflowed. */
 static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
-  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
-    tsr__tensor_id grad = tsr__tensor_at(t, tsr__tape_updated(t, i))->grad;
+  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
+    tsr__tensor_id grad = tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i))->grad;
     if (!grad) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
                                         .op = TSR_NONE,
@@ -174,7 +177,7 @@ typedef struct gradients {
 
 static gradients measure_gradients(const tsr__tape *t) {
   gradients g = {0};
-  for (size_t i = 0; i < tsr__tape_updated_count(t); i++) {
+  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule); i++) {
     tsr__tensor_id grad = gradient_of(t, i);
     uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
     uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
@@ -209,7 +212,7 @@ static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double 
 static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tape *t = p->tape;
   tsr__tensor_id sums = tsr__program_shared_squares(p);
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = 0; i < t->schedule.parameters.count && !t->status; i++) {
     tsr__layout row = tsr__layout_dense(TSR__SHAPE(TSR__NORM_SUMS));
     row.offset = i * TSR__NORM_SUMS;
     tsr__tensor_id sum = tsr__tensor_view(t, sums, row);
@@ -228,7 +231,7 @@ static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__shape chunks = TSR__SHAPE(g.count * g.most_chunks);
   tsr__tensor_id parts =
       tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
-  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
+  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
     tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
@@ -262,7 +265,7 @@ static tsr__tensor_id total_norm(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_ids norms = {0};
   tsr__scope_enter(t, TSR__PLACE_TOTAL_NORM);
-  if (t->sharding.stage)
+  if (t->schedule.sharding.stage)
     shared_norms(p, &norms);
   else
     each_norm(p, &norms);
@@ -283,7 +286,7 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   tsr__scope_unbind(t, inverse);
   tsr__scope_unbind(t, sum);
   factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
-  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
+  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
     tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
@@ -342,7 +345,7 @@ static uint8_t space_of_gradients(const tsr__program *p) {
 
 void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
-  const range all = {0, tsr__tape_updated_count(t)};
+  const range all = {0, tsr__schedule_updated_count(&t->schedule)};
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   bool has_masters = p->options->master_weights;
   init_states(t);
@@ -366,16 +369,17 @@ void tsr__program_update(void *program, tsr__tensor_id parameter) {
   tsr__program *p = program;
   tsr__tape *t = p->tape;
   size_t i = 0;
-  while (tsr__tape_updated(t, i) != parameter) i++;
+  while (tsr__schedule_updated(&t->schedule, i) != parameter) i++;
   init_states(t);
   if (t->status) return;
-  assert(i < tsr__tape_updated_count(t) && !p->loss_scale && !t->states.items[i].is_updated);
-  t->states.items[i].is_updated = true;
+  assert(i < tsr__schedule_updated_count(&t->schedule) && !p->loss_scale &&
+         !t->schedule.states.items[i].is_updated);
+  t->schedule.states.items[i].is_updated = true;
   tsr__scope_enter(t, TSR__PLACE_UPDATE_HOOK);
   t->space = space_of_gradients(p);
   if (p->options->master_weights) widen_gradients(p, (range){i, i + 1}, no_scaler);
   step(p, (range){i, i + 1});
   tsr__tensor_release(t, tsr__tensor_at(t, parameter)->grad);
-  tsr__tensor_at(t, parameter)->grad = t->states.items[i].gradient = 0;
+  tsr__tensor_at(t, parameter)->grad = t->schedule.states.items[i].gradient = 0;
   (void)tsr__scope_leave(t, 0);
 }

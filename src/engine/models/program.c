@@ -503,8 +503,8 @@ static void release_some(tsr__tape *t, tsr__tensor_ids *list, size_t from, size_
 
 /* ---- leaks ---- */
 
-/* Hold the tensors that the op's node holds, except recomputed ones. */
-static void leak_graph(tsr__tape *t, const tsr__op *op) {
+/* The tensors that the op's node holds, without those that are computed again. */
+static void leak_graph(tsr__tape *t, const tsr__tape_op *op) {
   for (uint32_t k = 0; k < op->saved_count; k++)
     if (!op->holder[k] && !(op->remade & 1u << k)) tsr__tape_leak(t, op->saved[k]);
   for (uint32_t k = 0; k < op->input_count; k++)
@@ -542,7 +542,7 @@ static void forward(tsr__program *p) {
   tsr__tape *t = p->tape;
   size_t outputs = p->outputs.count, cached = p->cache.count; /* of the previous micro-batch */
   size_t first_op = t->ops.count, first_frame = t->frames.count;
-  tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
+  tsr__tape_begin(t, TSR__PHASE_FORWARD);
   if (p->is_autocast) tsr__tape_autocast_begin(t);
   tsr__tensor_id loss = p->model->module_count ? call_wrapper(p) : call_model(p);
   if (p->is_autocast) tsr__tape_autocast_end(t);
@@ -554,7 +554,7 @@ static void forward(tsr__program *p) {
   if (!TSR__VECTOR_PUSH(&p->losses, loss)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   tsr__scope_unbind(t, loss);
   leak(p, first_op, first_frame);
-  tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
+  tsr__tape_end(t, TSR__PHASE_FORWARD);
 }
 
 /* Add this micro-batch's part to the sum of losses, whose graph keeps it until backward. */
@@ -571,7 +571,7 @@ static void add_loss(tsr__program *p) {
 static void backward(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id root = p->loss_sum ? p->loss_sum : p->loss, scaled = p->loss_sum;
-  tsr__tape_begin(t, TSR__TAPE_PHASE_BACKWARD);
+  tsr__tape_begin(t, TSR__PHASE_BACKWARD);
   if (micro_batches(p) > 1 && !p->loss_sum && !p->divides_loss)
     root = scaled = scale(t, root, 1 / (double)micro_batches(p));
   if (p->loss_scale) root = TSR__OP_APPLY(t, TSR__OP_SCALE, root, p->loss_scale);
@@ -591,18 +591,18 @@ static void backward(tsr__program *p) {
   if (root != scaled && root != p->loss) tsr__scope_unbind(t, root);
   tsr__scope_unbind(t, scaled);
   tsr__program_end_sums(p);
-  tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
+  tsr__tape_end(t, TSR__PHASE_BACKWARD);
 }
 
 /* Run the optimizer, unless backward has updated the parameters or failed. */
 static void optimize(tsr__program *p) {
   tsr__tape *t = p->tape;
   if (p->options->update_in_backward || t->status) return;
-  tsr__tape_begin(t, TSR__TAPE_PHASE_OPTIMIZER);
+  tsr__tape_begin(t, TSR__PHASE_OPTIMIZER);
   t->grad_enabled = false;
   tsr__program_optimizer(p);
   t->grad_enabled = true;
-  tsr__tape_end(t, TSR__TAPE_PHASE_OPTIMIZER);
+  tsr__tape_end(t, TSR__PHASE_OPTIMIZER);
 }
 
 /* ---- evaluation ---- */
@@ -642,7 +642,8 @@ static void evaluate_batch(tsr__program *p, held first) {
   release_some(t, &p->outputs, first.outputs, last.outputs);
   release_some(t, &p->cache, first.cache, last.cache);
   output(p, loss);
-  if (!t->status) t->slots.items[tsr__tensor_at(t, loss)->slot].is_root = true; /* it is printed */
+  if (!t->status)
+    t->schedule.slots.items[tsr__tensor_at(t, loss)->slot].is_root = true; /* it is printed */
   tsr__scope_unbind(t, loss);
 }
 
@@ -654,9 +655,9 @@ static void evaluate(tsr__program *p) {
   held first = {p->outputs.count, p->cache.count};
   const tsr__tensor_id ids = p->ids, labels = p->labels, mask = p->attention_mask,
                        logits = p->logits;
-  uint64_t flops = t->flops;
+  uint64_t flops = t->schedule.flops;
   if (!p->options->eval_steps) return;
-  tsr__tape_begin(t, TSR__TAPE_PHASE_EVALUATION);
+  tsr__tape_begin(t, TSR__PHASE_EVALUATION);
   tsr__scope_enter(t, TSR__PLACE_EVALUATION);
   t->grad_enabled = false;
   tsr__program_swap_modes(p);
@@ -672,8 +673,8 @@ static void evaluate(tsr__program *p) {
   tsr__program_swap_modes(p);
   t->grad_enabled = true;
   (void)tsr__scope_leave(t, 0);
-  tsr__tape_end(t, TSR__TAPE_PHASE_EVALUATION);
-  t->flops = flops; /* only training counts */
+  tsr__tape_end(t, TSR__PHASE_EVALUATION);
+  t->schedule.flops = flops; /* those of a step */
 }
 
 /* Fail if the program lacks an op of a class that was requested to run in place. */
@@ -693,24 +694,24 @@ static void check_in_place(const tsr__program *p) {
 
 void tsr__program_step(tsr__program *p) {
   tsr__tape *t = p->tape;
-  assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */
+  assert(t->status || (!t->schedule.instrs.count && !t->scopes.count)); /* one step per tape */
   tsr__scope_enter(t, TSR__PLACE_MAIN);
   tsr__scope_enter(t, TSR__PLACE_TRAIN);
-  tsr__tape_begin(t, TSR__TAPE_PHASE_STEP);
+  tsr__tape_begin(t, TSR__PHASE_STEP);
   uint64_t count = p->accumulate;
   assert(count);
   for (uint64_t i = 0; i < count && !t->status; i++) {
     load_batch(p);
     if (i == 0) {
-      tsr__tape_begin(t, TSR__TAPE_PHASE_ZERO_GRAD);
+      tsr__tape_begin(t, TSR__PHASE_ZERO_GRAD);
       tsr__tape_carry_here(t, TSR__CARRY_GRADS);
-      tsr__tape_end(t, TSR__TAPE_PHASE_ZERO_GRAD);
+      tsr__tape_end(t, TSR__PHASE_ZERO_GRAD);
     }
     forward(p);
     if (p->options->backward_once && count > 1) add_loss(p);
     p->is_last_backward = i + 1 == count;
     if (!p->loss_sum || i + 1 == count) backward(p);
-    if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / count) {
+    if (t->schedule.instrs.count > TSR__MOST_INSTRUCTIONS / count) {
       t->is_too_long |= t->status == 0;
       tsr__tape_fail(t, TSR_ERROR_LIMIT); /* each of the other micro-batches needs as many */
     }
@@ -718,7 +719,7 @@ void tsr__program_step(tsr__program *p) {
   optimize(p);
   evaluate(p);
   check_in_place(p);
-  tsr__tape_end(t, TSR__TAPE_PHASE_STEP);
+  tsr__tape_end(t, TSR__PHASE_STEP);
   tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);
   tsr__tape_hold_until(t, p->labels, TSR__CARRY_BATCH);
   tsr__tape_hold_until(t, p->attention_mask, TSR__CARRY_BATCH);
@@ -726,10 +727,12 @@ void tsr__program_step(tsr__program *p) {
     tsr__tape_hold_until(t, p->outputs.items[i], TSR__CARRY_OUTPUTS);
   for (size_t i = 0; i < p->cache.count; i++)
     tsr__tape_hold_until(t, p->cache.items[i], TSR__CARRY_OUTPUTS);
-  for (size_t i = 0; i < t->parameters.count; i++)
-    tsr__tape_hold_until(t, tsr__tensor_at(t, t->parameters.items[i])->grad, TSR__CARRY_GRADS);
-  for (size_t i = 0; i < t->sharding.owned.count; i++)
-    tsr__tape_hold_until(t, tsr__tensor_at(t, t->sharding.owned.items[i])->grad, TSR__CARRY_GRADS);
+  for (size_t i = 0; i < t->schedule.parameters.count; i++)
+    tsr__tape_hold_until(t, tsr__tensor_at(t, t->schedule.parameters.items[i])->grad,
+                         TSR__CARRY_GRADS);
+  for (size_t i = 0; i < t->schedule.sharding.owned.count; i++)
+    tsr__tape_hold_until(t, tsr__tensor_at(t, t->schedule.sharding.owned.items[i])->grad,
+                         TSR__CARRY_GRADS);
   (void)tsr__scope_leave(t, 0);
   (void)tsr__scope_leave(t, 0);
 }
@@ -737,22 +740,22 @@ void tsr__program_step(tsr__program *p) {
 /* Run a forward pass, and release everything when a training loop would bind its names again. */
 void tsr__program_infer(tsr__program *p) {
   tsr__tape *t = p->tape;
-  assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */
+  assert(t->status || (!t->schedule.instrs.count && !t->scopes.count)); /* one step per tape */
   assert(!p->uses_cache && !p->model->module_count);
   t->grad_enabled = false;
   tsr__scope_enter(t, TSR__PLACE_MAIN);
-  tsr__tape_begin(t, TSR__TAPE_PHASE_STEP);
+  tsr__tape_begin(t, TSR__PHASE_STEP);
   p->ids = to_device(p, BATCH_IDS);
   tsr__tape_carry_here(t, TSR__CARRY_BATCH);
-  tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
+  tsr__tape_begin(t, TSR__PHASE_FORWARD);
   tsr__scope_enter(t, TSR__PLACE_MODEL);
   tsr__tensor_id hidden = p->family->body(p, p->ids);
   p->logits = tsr__program_linear(p, &p->head, hidden);
   output(p, p->logits);
   (void)tsr__scope_leave(t, 0);
   tsr__tape_carry_here(t, TSR__CARRY_OUTPUTS);
-  tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
-  tsr__tape_end(t, TSR__TAPE_PHASE_STEP);
+  tsr__tape_end(t, TSR__PHASE_FORWARD);
+  tsr__tape_end(t, TSR__PHASE_STEP);
   tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);
   for (size_t i = 0; i < p->outputs.count; i++)
     tsr__tape_hold_until(t, p->outputs.items[i], TSR__CARRY_OUTPUTS);

@@ -57,9 +57,11 @@ typedef struct tsr__program {
   const tsr_model *model;
   const tsr__model_family *family;
   const tsr_simulate_options *options;
-  tsr__tape *tape;
-  tsr__model_layer *layers; /* model->layers items */
-  tsr__model_linear *added; /* modules x layers items, in the order of modules */
+  tsr__tape *tape; /* NULL once the step is recorded */
+  /* The tape's, and from then on the finished one: for names and shapes of parameters. */
+  const tsr__schedule *schedule;
+  tsr__model_layer *layers; /* model->layers of them */
+  tsr__model_linear *added; /* modules x layers, in the order of modules */
   tsr__tensor_id embedding, position_embedding, frequencies;
   tsr__tensor_id loss_scale, good_steps; /* of a GradScaler */
   tsr__model_linear head;
@@ -91,11 +93,12 @@ typedef struct tsr__program {
   tsr__tensor_ids outputs;      /* what the outputs and their graph hold */
   tsr__tensor_id logits;        /* held by the outputs; 0 with a chunked loss */
   tsr__tensor_ids cache;        /* keys and values, which the outputs hold too */
-  tsr__tensor_ids hidden;       /* the requested hidden states, held */
-  tsr__tensor_id gradient_norm; /* before clipping; 0 without clipping */
-  tsr__tensor_ids losses;       /* of each micro-batch, in order; most are freed at the end */
-  bool is_last_backward;        /* no micro-batch follows in this step */
-  tsr__unit_sum sum;            /* over ranks, in progress */
+  tsr__tensor_ids hidden;       /* the hidden states that were requested, held */
+  tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
+  tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
+  bool is_last_backward;        /* of the step: no micro-batch follows */
+  uint32_t *stored;  /* by unit: gradients that this backward pass has completed; owned */
+  tsr__unit_sum sum; /* over ranks, under way */
 } tsr__program;
 
 /* Resolve the options, check that they suit the model, and declare what exists before the recording: parameters,

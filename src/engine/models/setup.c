@@ -352,7 +352,7 @@ static int choose_evaluation(tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
   int status = check_evaluation(p, error);
   if (status || !o->eval_steps) return status;
-  p->tape->evaluation_interval = o->eval_steps;
+  p->tape->schedule.evaluation_interval = o->eval_steps;
   p->evaluation.batch = o->eval_batch ? o->eval_batch : p->batch;
   p->evaluation.uses_cache = p->model->uses_cache && !o->no_kv_cache;
   if (!tsr__plan_init(&p->evaluation.plan, p->model->layers)) return tsr__fail_memory(error);
@@ -368,31 +368,34 @@ static void declare_workspaces(tsr__program *p) {
         p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(p->tape->workspace_bytes), TSR_CATEGORY_WORKSPACE);
 }
 
-static void keep_linear(tsr__tape *tape, const tsr__model_linear *linear) {
-  if (linear->weight)
-    tsr__tensor_set_home(tape, linear->weight, (tsr__memory_space)tape->homes.parameters);
-  if (linear->bias)
-    tsr__tensor_set_home(tape, linear->bias, (tsr__memory_space)tape->homes.parameters);
+/* A parameter of a block, which is kept where the options say; embeddings, the last norm and the head stay on the
+ * device. */
+static void put_in_block(tsr__tape *tape, tsr__tensor_id tensor, uint32_t block) {
+  tsr__tensor_set_block(tape, tensor, block);
+  if (tensor) tsr__tensor_set_home(tape, tensor, (tsr__memory_space)tape->homes.parameters);
 }
 
-static void keep_norm(tsr__tape *tape, const tsr__model_norm *norm) {
-  if (norm->weight)
-    tsr__tensor_set_home(tape, norm->weight, (tsr__memory_space)tape->homes.parameters);
-  if (norm->bias) tsr__tensor_set_home(tape, norm->bias, (tsr__memory_space)tape->homes.parameters);
+static void put_linear(tsr__tape *tape, const tsr__model_linear *linear, uint32_t block) {
+  put_in_block(tape, linear->weight, block);
+  put_in_block(tape, linear->bias, block);
+}
+
+static void put_norm(tsr__tape *tape, const tsr__model_norm *norm, uint32_t block) {
+  put_in_block(tape, norm->weight, block);
+  put_in_block(tape, norm->bias, block);
 }
 
 enum { BLOCK_LINEARS = 8 };
 
-/* Keep the parameters of blocks in the space that the options choose; embeddings, the last norm and the head stay on
- * the device. */
-static void keep_blocks(tsr__program *p) {
-  for (uint64_t i = 0; i < p->model->layers && !p->tape->status; i++) {
+static void put_blocks(tsr__program *p) {
+  for (uint32_t i = 0; i < p->model->layers && !p->tape->status; i++) {
     const tsr__model_layer *l = &p->layers[i];
     const tsr__model_linear *linears[BLOCK_LINEARS] = {&l->qkv, &l->q,  &l->k,    &l->v,
                                                        &l->out, &l->up, &l->gate, &l->down};
-    for (size_t k = 0; k < BLOCK_LINEARS; k++) keep_linear(p->tape, linears[k]);
-    keep_norm(p->tape, &l->norm_1);
-    keep_norm(p->tape, &l->norm_2);
+    for (size_t k = 0; k < BLOCK_LINEARS; k++) put_linear(p->tape, linears[k], i);
+    put_norm(p->tape, &l->norm_1, i);
+    put_norm(p->tape, &l->norm_2, i);
+    tsr__tensor_set_block(p->tape, l->causal, i);
   }
 }
 
@@ -403,9 +406,10 @@ static int declare(tsr__program *p, tsr_error *error) {
   p->layers = TSR__NEW_ARRAY(tsr__model_layer, m->layers);
   p->added = TSR__NEW_ARRAY(tsr__model_linear, added);
   if (!p->layers || !p->added) return tsr__fail_memory(error);
+  p->tape->schedule.block_count = (uint32_t)m->layers;
   declare_workspaces(p);
   p->family->declare(p);
-  keep_blocks(p);
+  put_blocks(p);
   for (size_t i = 0; i < added; i++) {
     const tsr__model_module *module = &m->modules[i / m->layers];
     p->added[i] = tsr__program_declare_linear(p, TSR__PLACE_ADDED, m->width, module->features,
@@ -423,6 +427,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulat
   *p = (tsr__program){.model = model,
                       .options = options,
                       .tape = tape,
+                      .schedule = &tape->schedule,
                       .batch = or_one(options->batch),
                       .sequence = or_one(options->sequence),
                       .accumulate = or_one(options->accumulate)};
@@ -453,6 +458,7 @@ void tsr__program_release(tsr__program *p) {
   tsr__plan_release(&p->evaluation.plan);
   tsr__free(p->layers);
   tsr__free(p->added);
+  tsr__free(p->stored);
   TSR__VECTOR_FREE(&p->outputs);
   TSR__VECTOR_FREE(&p->cache);
   TSR__VECTOR_FREE(&p->hidden);
@@ -466,10 +472,10 @@ uint64_t tsr_model_parameter_count(const tsr_model *model) {
   tsr__tape tape;
   tsr__program program = {0};
   uint64_t count = 0;
-  bool ok = tsr__tape_init(&tape, NULL) &&
+  bool ok = tsr__tape_init(&tape, &tsr__book_torch, NULL) &&
             tsr__program_init(&program, model, &options, NULL, &tape, NULL) == 0;
-  for (size_t i = 0; ok && i < tape.parameters.count; i++)
-    count += tsr__shape_elements(tsr__tensor_shape(&tape, tape.parameters.items[i]));
+  for (size_t i = 0; ok && i < tape.schedule.parameters.count; i++)
+    count += tsr__shape_elements(tsr__tensor_shape(&tape, tape.schedule.parameters.items[i]));
   tsr__program_release(&program);
   tsr__tape_release(&tape);
   return count;

@@ -21,8 +21,8 @@
 
 static void put_unit(const tsr__program *p, tsr__tensor_id tensor, uint32_t unit, uint32_t *units) {
   const tsr__tape *t = p->tape;
-  for (size_t i = 0; tensor && i < t->parameters.count; i++)
-    if (t->parameters.items[i] == tensor) units[i] = unit;
+  for (size_t i = 0; tensor && i < t->schedule.parameters.count; i++)
+    if (t->schedule.parameters.items[i] == tensor) units[i] = unit;
 }
 
 static void put_linear(const tsr__program *p, const tsr__model_linear *linear, uint32_t unit,
@@ -53,20 +53,22 @@ int tsr__program_shard(tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
   uint32_t layers = (uint32_t)p->model->layers;
   if (!o->ranks) return 0;
-  uint32_t *units = TSR__NEW_ARRAY(uint32_t, t->parameters.count);
+  uint32_t *units = TSR__NEW_ARRAY(uint32_t, t->schedule.parameters.count);
   if (!units) return tsr__fail_memory(error);
-  t->sharding.ranks = (uint32_t)o->ranks;
-  t->sharding.rank = (uint32_t)o->rank;
-  t->sharding.stage = (uint32_t)o->zero;
+  t->schedule.sharding.ranks = (uint32_t)o->ranks;
+  t->schedule.sharding.rank = (uint32_t)o->rank;
+  t->schedule.sharding.stage = (uint32_t)o->zero;
   t->gradient_complete = tsr__program_sum_gradient;
-  for (size_t i = 0; i < t->parameters.count; i++) units[i] = 1 + layers;
+  for (size_t i = 0; i < t->schedule.parameters.count; i++) units[i] = 1 + layers;
   put_unit(p, p->embedding, 0, units);
   put_unit(p, p->position_embedding, 0, units);
   for (uint32_t i = 0; i < layers; i++) put_block(p, i, units);
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++)
+  for (size_t i = 0; i < t->schedule.parameters.count && !t->status; i++)
     tsr__unit_add(t, i, units[i], units[i] > 0 && units[i] <= layers);
   tsr__units_finish(t);
   tsr__free(units);
+  p->stored = TSR__NEW_ARRAY(uint32_t, t->schedule.sharding.units.count + 1);
+  if (!p->stored) return tsr__fail_memory(error);
   return t->status ? tsr__fail_memory(error) : 0;
 }
 
@@ -74,8 +76,9 @@ int tsr__program_shard(tsr__program *p, tsr_error *error) {
 
 /* View a piece of a flat tensor in a parameter's shape. */
 static tsr__tensor_id view_of_piece(tsr__tape *t, tsr__tensor_id flat, size_t parameter) {
-  tsr__layout layout = tsr__layout_dense(tsr__tensor_shape(t, t->parameters.items[parameter]));
-  layout.offset = t->sharding.pieces.items[parameter].first;
+  tsr__layout layout =
+      tsr__layout_dense(tsr__tensor_shape(t, t->schedule.parameters.items[parameter]));
+  layout.offset = t->schedule.sharding.pieces.items[parameter].first;
   return tsr__tensor_view(t, flat, layout);
 }
 
@@ -96,18 +99,18 @@ static void clear(tsr__tape *t, tsr__tensor_id flat, uint64_t first, uint64_t en
 }
 
 static tsr__tensor_id gradient_at(const tsr__tape *t, size_t parameter) {
-  return tsr__tensor_at(t, t->parameters.items[parameter])->grad;
+  return tsr__tensor_at(t, t->schedule.parameters.items[parameter])->grad;
 }
 
 /* Copy the unit's gradients into a new bucket, with zeros between them. From stage 2 on, the gradients are
  * freed. */
 static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype) {
-  const tsr__sharding *s = &t->sharding;
+  const tsr__sharding *s = &t->schedule.sharding;
   tsr__tensor_id bucket =
       tsr__tensor_new(t, TSR__KERNEL_EMPTY_LIKE, dtype, TSR__SHAPE(s->units.items[unit].elements));
   uint64_t end = 0;
   for (size_t i = 0; i < s->pieces.count && !t->status; i++) {
-    const tsr__tape_piece *piece = &s->pieces.items[i];
+    const tsr__unit_piece *piece = &s->pieces.items[i];
     if (piece->unit != unit) continue;
     tsr__tensor_id view = view_of_piece(t, bucket, i), gradient = gradient_at(t, i);
     clear(t, bucket, end, piece->first);
@@ -115,7 +118,7 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
     tsr__tensor_release(t, view);
     end = piece->first + piece->count;
     if (s->stage < 2) continue;
-    tsr__tensor_at(t, t->parameters.items[i])->grad = 0;
+    tsr__tensor_at(t, t->schedule.parameters.items[i])->grad = 0;
     tsr__tensor_release(t, gradient);
   }
   clear(t, bucket, end, s->units.items[unit].elements);
@@ -125,7 +128,7 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
 
 /* The number of elements of a part to sum at once, so that the staging buffer stays within the option's limit. */
 static uint64_t staged_elements(const tsr__program *p, uint32_t unit) {
-  uint64_t part = tsr__unit_part(p->tape, unit), most = p->options->bucket_elements;
+  uint64_t part = tsr__unit_part(&p->tape->schedule, unit), most = p->options->bucket_elements;
   if (!most) return part;
   most /= p->options->ranks;
   if (!most) return 1; /* each rank needs at least one element */
@@ -135,13 +138,13 @@ static uint64_t staged_elements(const tsr__program *p, uint32_t unit) {
 static void begin_sum(tsr__program *p, uint32_t unit) {
   tsr__tape *t = p->tape;
   size_t first = 0;
-  while (t->sharding.pieces.items[first].unit != unit) first++;
+  while (t->schedule.sharding.pieces.items[first].unit != unit) first++;
   tsr__dtype dtype = tsr__tensor_dtype(t, gradient_at(t, first));
-  uint64_t part = tsr__unit_part(t, unit), ranks = t->sharding.ranks;
+  uint64_t part = tsr__unit_part(&t->schedule, unit), ranks = t->schedule.sharding.ranks;
   tsr__unit_sum *s = &p->sum;
   *s = (tsr__unit_sum){.unit = unit, .is_open = true, .bucket = fill_bucket(t, unit, dtype)};
   s->part = s->bucket;
-  if (t->sharding.stage) {
+  if (t->schedule.sharding.stage) {
     s->part = tsr__tensor_new(t, TSR__KERNEL_EMPTY_LIKE, dtype, TSR__SHAPE(part));
     tsr__tensor_set_category(t, s->part, TSR_CATEGORY_GRADIENT);
   }
@@ -149,20 +152,20 @@ static void begin_sum(tsr__program *p, uint32_t unit) {
                                TSR__SHAPE(staged_elements(p, unit) * ranks));
   tsr__tensor_set_category(t, s->staging, TSR_CATEGORY_COMMUNICATION);
   if (t->status) return;
-  s->move = tsr__tape_start(t, &(tsr__tape_move){.kind = TSR__MOVE_REDUCE,
-                                                 .dtype = (uint8_t)dtype,
-                                                 .from = tsr__tensor_at(t, s->bucket)->slot,
-                                                 .to = tsr__tensor_at(t, s->part)->slot,
-                                                 .staging = tsr__tensor_at(t, s->staging)->slot});
+  s->move = tsr__tape_start(t, &(tsr__move){.kind = TSR__MOVE_REDUCE,
+                                            .dtype = (uint8_t)dtype,
+                                            .from = tsr__tensor_at(t, s->bucket)->slot,
+                                            .to = tsr__tensor_at(t, s->part)->slot,
+                                            .staging = tsr__tensor_at(t, s->staging)->slot});
 }
 
 /* Stage 0: copy the complete sum back to the gradients. */
 static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
   uint32_t slot = tsr__tensor_at(t, s->bucket)->slot;
   tsr__tape_wait(
-      t, tsr__tape_start(t, &(tsr__tape_move){.kind = TSR__MOVE_GATHER, .from = slot, .to = slot}));
-  for (size_t i = 0; i < t->sharding.pieces.count && !t->status; i++) {
-    if (t->sharding.pieces.items[i].unit != s->unit) continue;
+      t, tsr__tape_start(t, &(tsr__move){.kind = TSR__MOVE_GATHER, .from = slot, .to = slot}));
+  for (size_t i = 0; i < t->schedule.sharding.pieces.count && !t->status; i++) {
+    if (t->schedule.sharding.pieces.items[i].unit != s->unit) continue;
     tsr__tensor_id view = view_of_piece(t, s->bucket, i);
     copy(t, view, gradient_at(t, i));
     tsr__tensor_release(t, view);
@@ -171,7 +174,7 @@ static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
 
 /* The summed part becomes the gradient of the part that this rank updates, or is added to it. */
 static void keep_sum(tsr__tape *t, const tsr__unit_sum *s) {
-  tsr__tensor_id owned = tsr__tape_updated(t, s->unit);
+  tsr__tensor_id owned = tsr__schedule_updated(&t->schedule, s->unit);
   tsr__tensor_id before = tsr__tensor_at(t, owned)->grad;
   if (!before) {
     tsr__tensor_at(t, owned)->grad = s->part;
@@ -191,7 +194,7 @@ static void finish_sum(tsr__program *p) {
   p->sum = (tsr__unit_sum){0};
   tsr__tape_wait(t, s.move);
   tsr__tensor_release(t, s.staging);
-  if (t->sharding.stage)
+  if (t->schedule.sharding.stage)
     keep_sum(t, &s);
   else
     return_sum(t, &s);
@@ -202,12 +205,11 @@ void tsr__program_sum_gradient(void *program, tsr__tensor_id parameter) {
   tsr__program *p = program;
   tsr__tape *t = p->tape;
   size_t i = 0;
-  while (t->parameters.items[i] != parameter) i++;
-  uint32_t unit = t->sharding.pieces.items[i].unit;
-  tsr__tape_unit *u = &t->sharding.units.items[unit];
-  if (++u->stored < u->parameter_count) return;
-  u->stored = 0;
-  if (t->sharding.stage < 2 && !p->is_last_backward) return;
+  while (t->schedule.parameters.items[i] != parameter) i++;
+  uint32_t unit = t->schedule.sharding.pieces.items[i].unit;
+  if (++p->stored[unit] < t->schedule.sharding.units.items[unit].parameter_count) return;
+  p->stored[unit] = 0;
+  if (t->schedule.sharding.stage < 2 && !p->is_last_backward) return;
   finish_sum(p);
   if (!t->status) begin_sum(p, unit);
   if (p->options->no_overlap) finish_sum(p);
@@ -221,13 +223,13 @@ void tsr__program_end_sums(tsr__program *p) {
 
 void tsr__program_share_parameters(tsr__program *p) {
   tsr__tape *t = p->tape;
-  if (t->sharding.stage != 1 && t->sharding.stage != 2) return;
-  for (size_t u = 0; u < t->sharding.units.count && !t->status; u++) {
-    uint32_t slot = t->sharding.units.items[u].slot;
-    tsr__tape_wait(t, tsr__tape_start(t, &(tsr__tape_move){.kind = TSR__MOVE_GATHER,
-                                                           .from = slot,
-                                                           .to = slot,
-                                                           .is_update = true}));
+  if (t->schedule.sharding.stage != 1 && t->schedule.sharding.stage != 2) return;
+  for (size_t u = 0; u < t->schedule.sharding.units.count && !t->status; u++) {
+    uint32_t slot = t->schedule.sharding.units.items[u].slot;
+    tsr__tape_wait(t, tsr__tape_start(t, &(tsr__move){.kind = TSR__MOVE_GATHER,
+                                                      .from = slot,
+                                                      .to = slot,
+                                                      .is_update = true}));
   }
 }
 
@@ -235,13 +237,13 @@ void tsr__program_share_parameters(tsr__program *p) {
 
 void tsr__program_share_overflow(tsr__program *p, tsr__tensor_id overflow) {
   tsr__tape *t = p->tape;
-  if (!t->sharding.stage || t->status) return;
+  if (!t->schedule.sharding.stage || t->status) return;
   tsr__tensor_id all = tsr__tensor_new(t, TSR__KERNEL_EMPTY_LIKE, tsr__tensor_dtype(t, overflow),
-                                       TSR__SHAPE(t->sharding.ranks));
+                                       TSR__SHAPE(t->schedule.sharding.ranks));
   if (!all) return;
-  tsr__tape_wait(t, tsr__tape_start(t, &(tsr__tape_move){.kind = TSR__MOVE_GATHER,
-                                                         .from = tsr__tensor_at(t, overflow)->slot,
-                                                         .to = tsr__tensor_at(t, all)->slot}));
+  tsr__tape_wait(t, tsr__tape_start(t, &(tsr__move){.kind = TSR__MOVE_GATHER,
+                                                    .from = tsr__tensor_at(t, overflow)->slot,
+                                                    .to = tsr__tensor_at(t, all)->slot}));
   tsr__tape_run(
       t, &(tsr__kernel_use){
              .kernel = TSR__KERNEL_SUM, .op = TSR_NONE, .reads = {all}, .writes = {overflow}});
@@ -251,8 +253,9 @@ void tsr__program_share_overflow(tsr__program *p, tsr__tensor_id overflow) {
 /* Add the squares of this rank's part of a parameter's gradient to the sum of the ranks before. */
 static void add_squares(tsr__tape *t, size_t parameter, tsr__tensor_id gradient,
                         tsr__tensor_id sums) {
-  const tsr__tape_piece *piece = &t->sharding.pieces.items[parameter];
-  uint64_t part = tsr__unit_part(t, piece->unit), begin = part * t->sharding.rank;
+  const tsr__unit_piece *piece = &t->schedule.sharding.pieces.items[parameter];
+  uint64_t part = tsr__unit_part(&t->schedule, piece->unit),
+           begin = part * t->schedule.sharding.rank;
   uint64_t first = piece->first > begin ? piece->first : begin;
   uint64_t end = piece->first + piece->count, part_end = begin + part;
   if (end > part_end) end = part_end;
@@ -275,7 +278,7 @@ static void add_squares(tsr__tape *t, size_t parameter, tsr__tensor_id gradient,
 
 tsr__tensor_id tsr__program_shared_squares(tsr__program *p) {
   tsr__tape *t = p->tape;
-  const tsr__sharding *s = &t->sharding;
+  const tsr__sharding *s = &t->schedule.sharding;
   uint64_t count = s->pieces.count * TSR__NORM_SUMS;
   tsr__tensor_id sums = tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F64, TSR__SHAPE(count));
   tsr__tape_run(t,
@@ -284,13 +287,15 @@ tsr__tensor_id tsr__program_shared_squares(tsr__program *p) {
     uint32_t slot = tsr__tensor_at(t, sums)->slot;
     for (size_t i = 0; rank == s->rank && i < s->pieces.count; i++) {
       uint32_t unit = s->pieces.items[i].unit;
-      tsr__tensor_id wide = t->states.items[unit].gradient;
-      add_squares(t, i, wide ? wide : tsr__tensor_at(t, tsr__tape_updated(t, unit))->grad, sums);
+      tsr__tensor_id wide = t->schedule.states.items[unit].gradient;
+      add_squares(t, i,
+                  wide ? wide : tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, unit))->grad,
+                  sums);
     }
-    tsr__tape_wait(t, tsr__tape_start(t, &(tsr__tape_move){.kind = TSR__MOVE_BROADCAST,
-                                                           .root = rank,
-                                                           .from = slot,
-                                                           .to = slot}));
+    tsr__tape_wait(
+        t,
+        tsr__tape_start(
+            t, &(tsr__move){.kind = TSR__MOVE_BROADCAST, .root = rank, .from = slot, .to = slot}));
   }
   return tsr__scope_bind(t, sums);
 }

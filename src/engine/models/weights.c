@@ -99,7 +99,7 @@ int tsr__weights_list(const tsr__program *p, tsr__weight_list *out, tsr_error *e
   l.prefix[0] = '\0';
   if (p->head.weight != p->embedding) add_linear(&l, "lm_head", &p->head);
   add_modules(&l, p);
-  assert(l.has_failed || out->count == p->tape->parameters.count);
+  assert(l.has_failed || out->count == p->schedule->parameters.count);
   if (!l.has_failed) return 0;
   TSR__VECTOR_FREE(out);
   return tsr__fail_memory(error);
@@ -146,7 +146,7 @@ static void shape_text(char *text, size_t room, const uint64_t *dim, uint32_t ra
 
 static int check_array(const tsr__program *p, const tsr__weight *weight, const tsr__array *array,
                        tsr_error *error) {
-  tsr__shape shape = tsr__tensor_shape(p->tape, weight->tensor);
+  tsr__shape shape = tsr__schedule_shape(p->schedule, weight->tensor);
   uint64_t wanted[TSR__ARRAY_RANK];
   char has[96], needs[96];
   bool is_equal = array->rank == shape.rank;

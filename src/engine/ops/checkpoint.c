@@ -24,7 +24,7 @@ static void forward(tsr__op_call *call) {
   assert(attributes.segment && call->input_count);
   for (uint32_t i = 0; i < call->input_count; i++) tsr__op_save(call, i, call->reg[IN(i)]);
   tape->grad_enabled = false;
-  tape->ops.items[call->op].attributes.draws = tape->draws;
+  tape->ops.items[call->op].attributes.draws = tape->schedule.draws;
   tsr__tensor_id result =
       attributes.segment(attributes.program, tape, attributes.index, &call->reg[IN(0)]);
   tape->grad_enabled = grad_enabled;
@@ -48,18 +48,18 @@ static tsr__tensor_id recompute(tsr__tape *tape, const segment *what) {
   bool grad_enabled = tape->grad_enabled;
   size_t casts = tape->casts.count;
   uint32_t block = tape->block;
-  uint32_t draws = tape->draws;
+  uint32_t draws = tape->schedule.draws;
   tape->is_autocast = what->is_autocast;
   tape->is_backward = false;
   tape->grad_enabled = true;
-  tape->draws = what->draws; /* preserve_rng_state: the same masks */
+  tape->schedule.draws = what->draws; /* preserve_rng_state: the same masks again */
   tape->recomputing++;
   tape->block = what->block;
   tsr__tensor_id result = what->run(what->program, tape, what->index, what->inputs);
   assert(tape->recomputing);
   tape->recomputing--;
   tape->block = block;
-  tape->draws = draws;
+  tape->schedule.draws = draws;
   tape->grad_enabled = grad_enabled;
   tape->is_backward = was_backward;
   tape->is_autocast = is_autocast;
@@ -125,7 +125,7 @@ tsr__tensor_id tsr__checkpoint_run(tsr__tape *tape, const tsr__op_attributes *at
                            .program = attributes->program,
                            .index = attributes->index,
                            .block = tape->block,
-                           .draws = tape->draws,
+                           .draws = tape->schedule.draws,
                            .input_count = count,
                            .first_holder = (uint32_t)tape->holders.count,
                            .is_autocast = tape->is_autocast};
@@ -144,7 +144,7 @@ tsr__tensor_id tsr__checkpoint_run(tsr__tape *tape, const tsr__op_attributes *at
   return result;
 }
 
-void tsr__tape_refill(tsr__tape *tape, uint32_t number) {
+void tsr__checkpoint_refill(tsr__tape *tape, uint32_t number) {
   tsr__tape_frame frame = tape->frames.items[number]; /* frames may move */
   uint32_t filling = tape->filling;
   assert(!frame.is_filled && frame.holder_count && !filling);

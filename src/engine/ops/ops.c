@@ -1,12 +1,11 @@
-/* ops.c - the rule books: the row of each op, which is next to its steps in op_*.c. */
-#include <assert.h>
-
+/* ops.c - the rule books: each kind's row, which stands with its steps in op_*.c. */
 #include "graph/op.h"
 
 const tsr__rule_book tsr__book_torch = {
     .name = "torch",
     .is_torch = true,
     .views_keep_bases = true,
+    .refill = tsr__checkpoint_refill,
     .rows =
         {
             [TSR__OP_EMBEDDING] = &tsr__op_embedding,
@@ -60,6 +59,7 @@ const tsr__rule_book tsr__book_torch = {
 const tsr__rule_book tsr__book_own = {
     .name = "own",
     .sums_flat = true,
+    .refill = tsr__checkpoint_refill,
     .rows =
         {
             [TSR__OP_EMBEDDING] = &tsr__own_embedding,
@@ -97,8 +97,3 @@ const tsr__rule_book tsr__book_own = {
             [TSR__OP_MASTER_STORE] = &tsr__op_master_store,
         },
 };
-
-const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind) {
-  assert(book && (unsigned)kind < TSR__OP_KIND_COUNT && book->rows[kind]);
-  return book->rows[kind];
-}

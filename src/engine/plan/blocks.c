@@ -162,7 +162,7 @@ static int facts_with(const chooser *c, const fragment *f, option_facts *out, bo
   int status = survey_with(c, f, 2, &survey, is_possible, error);
   if (status || !*is_possible) return status;
   *out = (option_facts){survey.forward_bytes, 0};
-  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) out->seconds += survey.cost.phase_s[i];
+  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) out->seconds += survey.cost.phase_s[i];
   tsr__survey_release(&survey);
   return 0;
 }
@@ -181,14 +181,14 @@ static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
   }
   if (count == 4) {
     double two = 0, three = 0;
-    for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) two += s[0].cost.phase_s[i];
-    for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) three += s[1].cost.phase_s[i];
+    for (size_t i = 0; i < TSR__PHASE_COUNT; i++) two += s[0].cost.phase_s[i];
+    for (size_t i = 0; i < TSR__PHASE_COUNT; i++) three += s[1].cost.phase_s[i];
     c->facts[0] = (option_facts){s[0].forward_bytes, two};
     c->kept_bytes = s[1].forward_bytes - s[0].forward_bytes;
     c->input_bytes = s[3].forward_bytes - s[2].forward_bytes;
     c->parameter_bytes = s[1].parameter_bytes - s[0].parameter_bytes;
-    c->forward_s = fmax(
-        s[1].cost.phase_s[TSR__TAPE_PHASE_FORWARD] - s[0].cost.phase_s[TSR__TAPE_PHASE_FORWARD], 0);
+    c->forward_s =
+        fmax(s[1].cost.phase_s[TSR__PHASE_FORWARD] - s[0].cost.phase_s[TSR__PHASE_FORWARD], 0);
     c->backward_s = fmax(three - two - c->forward_s, 0);
   }
   for (size_t i = 0; i < count; i++) tsr__survey_release(&s[i]);

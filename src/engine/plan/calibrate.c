@@ -18,12 +18,10 @@ static int predict_time(const tsr_model *model, const tsr_simulate_options *how,
   tsr_simulate_options options = *how;
   options.profile = false;
   if (options.steps < 2) options.steps = 2;
-  bool is_traced = tsr_model_is_traced(model);
-  int status = is_traced ? tsr__measure_graph_survey(model, &options, true, true, &survey, error)
-                         : tsr__measure_survey(model, &options, 0, &survey, error);
+  int status = tsr__measure_survey(model, &options, 0, true, true, &survey, error);
   if (status) return status;
-  static const tsr__tape_phase phases[TSR_CALIBRATION_PHASES] = {
-      TSR__TAPE_PHASE_FORWARD, TSR__TAPE_PHASE_BACKWARD, TSR__TAPE_PHASE_OPTIMIZER};
+  static const tsr__phase_kind phases[TSR_CALIBRATION_PHASES] = {
+      TSR__PHASE_FORWARD, TSR__PHASE_BACKWARD, TSR__PHASE_OPTIMIZER};
   for (size_t i = 0; i < TSR_CALIBRATION_PHASES; i++)
     out->phases[i].predicted_s = survey.cost.phase_s[phases[i]];
   out->predicted_s = survey.cost.step_s;
@@ -35,8 +33,9 @@ static int predict_time(const tsr_model *model, const tsr_simulate_options *how,
  * not change. */
 static int scale_rates(const tsr_simulate_options *how, tsr_calibration *out, tsr_error *error) {
   tsr__machine_rates rates;
-  const tsr__data_sheet *gpu = how->gpu ? tsr__data_sheet_of_name(how->gpu) : NULL;
-  if (out->measured_s <= 0 || out->predicted_s <= 0 || !tsr__rates_for(how, gpu, &rates)) return 0;
+  if (out->measured_s <= 0 || out->predicted_s <= 0 ||
+      !tsr__rates_for(how, tsr__gpu_of(how), &rates))
+    return 0;
   out->factor = out->measured_s / out->predicted_s;
   assert(out->factor > 0 && isfinite(out->factor));
   for (size_t k = 0; k < TSR__KERNEL_COUNT; k++)

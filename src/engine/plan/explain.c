@@ -6,34 +6,18 @@
 #include "exec/measure.h"
 #include "plan/planner.h"
 
-int tsr__run_plan_measure_within(const tsr_run_plan *plan, const tsr_model *model,
-                                 const tsr_simulate_options *options, uint64_t most_bytes,
-                                 tsr_run_plan_cost *out, uint64_t *over_bytes, tsr_error *error) {
+int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
+                      const tsr_simulate_options *options, tsr__measure_limit *limit,
+                      tsr_run_plan_cost *out, tsr_error *error) {
   tsr_simulate_options own = *options;
-  tsr__figures figures;
-  *out = (tsr_run_plan_cost){.is_possible = false};
-  *over_bytes = 0;
   tsr_run_plan_options(plan, &own);
-  int status = tsr__measure_within(model, &own, most_bytes, &figures, error);
-  if (status) return status;
-  assert(!figures.is_over || figures.reserved_bytes > most_bytes);
-  if (figures.is_over) *over_bytes = figures.reserved_bytes;
-  *out = (tsr_run_plan_cost){.is_possible = true,
-                             .peak_bytes = figures.peak_bytes,
-                             .reserved_bytes = figures.reserved_bytes,
-                             .step_flops = figures.step_flops,
-                             .recomputed_flops = figures.recomputed_flops,
-                             .step_seconds = figures.step_seconds,
-                             .sent_bytes = figures.sent_bytes,
-                             .stall_seconds = figures.stall_seconds};
-  return 0;
+  return tsr__measure(model, &own, limit, out, error);
 }
 
 int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
                          const tsr_simulate_options *options, tsr_run_plan_cost *out,
                          tsr_error *error) {
-  uint64_t over_bytes;
-  return tsr__run_plan_measure_within(plan, model, options, 0, out, &over_bytes, error);
+  return tsr__plan_measure(plan, model, options, NULL, out, error);
 }
 
 /* What plans are measured for. */

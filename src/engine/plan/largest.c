@@ -142,9 +142,8 @@ static int compare_lean(const void *left, const void *right) {
 
 static int measure_lean(growth *g, lean_plan *lean, tsr_error *error) {
   tsr_run_plan_cost cost;
-  uint64_t over_bytes;
-  int status = tsr__run_plan_measure_within(lean->plan, g->model, &g->how, g->budget, &cost,
-                                            &over_bytes, error);
+  tsr__measure_limit limit = {.most_reserved_bytes = g->budget};
+  int status = tsr__plan_measure(lean->plan, g->model, &g->how, &limit, &cost, error);
   bool is_impossible = is_refused(status) || status == TSR_ERROR_UNSUPPORTED;
   lean->reserved_bytes = cost.is_possible ? cost.reserved_bytes : UINT64_MAX;
   return is_impossible ? 0 : status;

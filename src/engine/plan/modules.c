@@ -363,7 +363,7 @@ static int rank(search *s, tsr_error *error) {
   size_t least = 0;
   for (size_t i = 0; i < all->count; i++) {
     tsr__candidate *c = &all->items[i];
-    int status = tsr__planner_measure(s->planning, c->plan, &c->cost, error);
+    int status = tsr__planner_measure(s->planning, c->plan, NULL, &c->cost, error);
     if (status) return status;
     c->is_measured = true;
   }
@@ -382,8 +382,12 @@ static int rank(search *s, tsr_error *error) {
 
 int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   search s = {.planning = planning, .way = way};
+  tsr__machine_rates rates;
+  if (!tsr__rates_for(&planning->how, tsr__gpu_of(&planning->how), &rates))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "step times need --gpu or --rates");
   int status = add_candidate(&s, tsr__run_plan_copy(way->plan)) ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = tsr__measure_parts(planning->model, &planning->how, &s.parts, error);
+  if (status == 0) status = tsr__list_parts(planning->model->graph, &rates, &s.parts, error);
   if (status == 0 && !s.parts.count)
     status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
                        "this step graph does not contain its modules, as those of several ranks do "

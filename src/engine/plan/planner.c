@@ -52,44 +52,30 @@ static int remember(tsr_planning *p, const tsr_run_plan *plan, uint64_t number, 
   return tsr__fail_memory(error);
 }
 
-int tsr__planner_measure_within(tsr_planning *p, const tsr_run_plan *plan, uint64_t most_bytes,
-                                tsr_run_plan_cost *out, uint64_t *over_bytes, tsr_error *error) {
+int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit *limit,
+                         tsr_run_plan_cost *out, tsr_error *error) {
   uint64_t number = tsr__run_plan_number(plan);
   uint32_t head;
   const tsr__simulated *known = find_simulated(p, plan, number, &head);
-  *over_bytes = 0;
+  if (limit) limit->over_bytes = 0;
   if (known) {
     *out = known->cost;
     return 0;
   }
-  int status = is_fault(
-      tsr__run_plan_measure_within(plan, p->model, &p->how, most_bytes, out, over_bytes, error),
-      error);
+  int status = is_fault(tsr__plan_measure(plan, p->model, &p->how, limit, out, error), error);
   p->tried++;
-  if (status || *over_bytes) return status;
+  if (status || (limit && limit->over_bytes)) return status;
   return remember(p, plan, number, head, out, error);
-}
-
-int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan_cost *out,
-                         tsr_error *error) {
-  uint64_t over_bytes;
-  return tsr__planner_measure_within(p, plan, 0, out, &over_bytes, error);
 }
 
 int tsr__planner_survey(const tsr_planning *p, const tsr_run_plan *plan, uint64_t layers,
                         uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error) {
   tsr_simulate_options options = p->how;
-  int status;
   tsr_run_plan_options(plan, &options);
   if (batch) options.batch = batch;
   assert(!options.profile && options.steps > 1);
-  if (!tsr_model_is_traced(p->model)) {
-    status = tsr__measure_survey(p->model, &options, layers, out, error);
-  } else {
-    status = tsr__measure_graph_survey(p->model, &options, p->allow & TSR_ALLOW_RECOMPUTE,
-                                       p->allow & TSR_ALLOW_OFFLOAD, out, error);
-    if (status) tsr__survey_release(out);
-  }
+  int status = tsr__measure_survey(p->model, &options, layers, p->allow & TSR_ALLOW_RECOMPUTE,
+                                   p->allow & TSR_ALLOW_OFFLOAD, out, error);
   *is_possible = status == 0;
   return is_fault(status, error);
 }
@@ -108,7 +94,7 @@ static int measure_base(tsr_planning *p, tsr_error *error) {
     tsr_error ignored;
     tsr_run_plan *plan = tsr__run_plan_copy(p->base);
     if (plan) tsr__technique_apply(precision, plan);
-    int other = plan ? tsr__planner_measure(p, plan, &cost, &ignored) : TSR_ERROR_MEMORY;
+    int other = plan ? tsr__planner_measure(p, plan, NULL, &cost, &ignored) : TSR_ERROR_MEMORY;
     tsr_run_plan_free(plan);
     if (other) return tsr__fail_memory(error);
     p->resolve = precision;
@@ -183,7 +169,9 @@ static bool is_better(const tsr_run_plan_cost *a, const best *than) {
 static int measure_candidate(tsr_planning *p, tsr__candidate *c, uint64_t most_bytes,
                              tsr_error *error) {
   if (c->is_measured) return 0;
-  int status = tsr__planner_measure_within(p, c->plan, most_bytes, &c->cost, &c->over_bytes, error);
+  tsr__measure_limit limit = {.most_reserved_bytes = most_bytes};
+  int status = tsr__planner_measure(p, c->plan, &limit, &c->cost, error);
+  c->over_bytes = limit.over_bytes;
   c->is_measured = status == 0 && !c->over_bytes;
   return status;
 }
@@ -286,7 +274,8 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
 static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
                      tsr_run_plan_cost *cost, tsr_error *error) {
   tsr_run_plan_cost without;
-  int status = fewer ? tsr__planner_measure(p, fewer, &without, error) : tsr__fail_memory(error);
+  int status =
+      fewer ? tsr__planner_measure(p, fewer, NULL, &without, error) : tsr__fail_memory(error);
   bool is_same = status == 0 && without.is_possible &&
                  without.reserved_bytes == cost->reserved_bytes &&
                  without.peak_bytes == cost->peak_bytes &&
@@ -367,7 +356,7 @@ static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
 
 static int measure_change(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                           tsr_error *error) {
-  return tsr__planner_measure(context, plan, out, error);
+  return tsr__planner_measure(context, plan, NULL, out, error);
 }
 
 /* The changes from the base to the answer's plan. What the planner chooses for blocks replaces what was there. */

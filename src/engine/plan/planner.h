@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/vector.h"
 #include "exec/measure.h"
+#include "plan/parts.h"
 #include "plan/techniques.h"
 #include "tessera/unstable/planning.h"
 
@@ -98,21 +99,17 @@ struct tsr_planning {
 
 /* ---- explain.c ---- */
 
-/* tsr_run_plan_measure that stops once more than `most_bytes` are reserved (0: never): `*over_bytes` is what was reserved
- * then, else 0, and `*out` has the figures until then. */
-int tsr__run_plan_measure_within(const tsr_run_plan *plan, const tsr_model *model,
-                                 const tsr_simulate_options *options, uint64_t most_bytes,
-                                 tsr_run_plan_cost *out, uint64_t *over_bytes, tsr_error *error);
+/* tsr_run_plan_measure that stops at a limit: see tsr__measure. */
+int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
+                      const tsr_simulate_options *options, tsr__measure_limit *limit,
+                      tsr_run_plan_cost *out, tsr_error *error);
 
 /* ---- measuring ---- */
 
-/* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
-int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_run_plan_cost *out,
-                         tsr_error *error);
-/* The same, which stops once more than `most_bytes` are reserved, as tsr__run_plan_measure_within. */
-int tsr__planner_measure_within(tsr_planning *planning, const tsr_run_plan *plan,
-                                uint64_t most_bytes, tsr_run_plan_cost *out, uint64_t *over_bytes,
-                                tsr_error *error);
+/* Simulate. What the model does not allow, or is too long, is not possible, and no failure. `limit`: as tsr__measure has
+ * it. */
+int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan,
+                         tsr__measure_limit *limit, tsr_run_plan_cost *out, tsr_error *error);
 /* Survey one step; `*is_possible` as above, and only then is there something to release. `batch`: sequences, 0 as
  * planned. */
 int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, uint64_t layers,

@@ -24,7 +24,7 @@ static int measure_resolved(tsr_planning *p, const tsr_run_plan *plan, tsr_run_p
   tsr_run_plan *resolved = tsr__run_plan_copy(plan);
   if (!resolved) return tsr__fail_memory(error);
   if (p->resolve) tsr__technique_apply(p->resolve, resolved);
-  int status = tsr__planner_measure(p, resolved, out, error);
+  int status = tsr__planner_measure(p, resolved, NULL, out, error);
   tsr_run_plan_free(resolved);
   return status;
 }
@@ -163,7 +163,7 @@ static double extend(double two, double three, uint64_t layers) {
 
 static double kernels_of(const tsr__cost *cost) {
   double sum = 0;
-  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) sum += cost->phase_s[i];
+  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum += cost->phase_s[i];
   return sum;
 }
 

@@ -23,7 +23,7 @@
 
 #define AT(place)   TSR__PLACE_##place
 #define OP(kind)    TSR__LISTED_OP + TSR__OP_##kind
-#define PHASE(name) TSR__LISTED_PHASE + TSR__TAPE_PHASE_##name
+#define PHASE(name) TSR__LISTED_PHASE + TSR__PHASE_##name
 
 #define TORCH(file)        TSR__TORCH_FILE(file)
 #define TRANSFORMERS(file) TSR__TRANSFORMERS_FILE(file)

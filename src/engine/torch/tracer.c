@@ -163,7 +163,7 @@ static void begin_op(tsr__tracer *tracer, uint32_t kind) {
 }
 
 static void begin_phase(tsr__tracer *tracer, uint32_t phase) {
-  assert(phase < TSR__TAPE_PHASE_COUNT);
+  assert(phase < TSR__PHASE_COUNT);
   step_to(torch_of(tracer), TSR__LISTED_PHASE + phase);
 }
 
@@ -252,8 +252,8 @@ static bool stack(tsr__tracer *tracer, tsr__kernel kernel, uint32_t *out) {
   return !t->has_failed;
 }
 
-static uint32_t parent(const tsr__tracer *tracer, uint32_t id, tsr__trace_frame *out) {
-  const torch *t = (const torch *)(const void *)tracer;
+static uint32_t parent(const void *context, uint32_t id, tsr__trace_frame *out) {
+  const torch *t = context;
   stack_key stack;
   frame_key frame;
   assert(id < t->stacks.count);
@@ -292,7 +292,7 @@ tsr__tracer *tsr__torch_new(const tsr_model *model) {
                             .begin_step = begin_step,
                             .end_step = leave,
                             .stack = stack,
-                            .parent = parent};
+                            .labels = {.context = t, .parent = parent}};
   t->class = class_of(model);
   t->here = TSR_NONE;
   memset(t->allocation, 0xff, sizeof t->allocation);

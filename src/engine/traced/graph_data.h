@@ -3,7 +3,7 @@
 #define TSR_TRACED_GRAPH_DATA_H
 
 #include "base/vector.h"
-#include "graph/tape.h"
+#include "graph/schedule.h"
 #include "traced/rewrite.h"
 #include "traced/step_graph.h"
 
@@ -11,28 +11,11 @@ typedef struct tsr__graph_frame {
   uint32_t name, file, line; /* name and file: texts */
 } tsr__graph_frame;
 
-/* A tensor that autograd saves. Places are the instructions before which something happens, up to the number of instructions. */
-typedef struct tsr__graph_save {
-  uint32_t slot; /* TSR_NONE: no memory of the card */
-  /* Saved, asked for by a node of backward, not needed by it any more, released; TSR_NONE: not in this step. */
-  uint32_t made, used, left, gone;
-  uint64_t bytes; /* of the tensor, which may be part of its slot */
-} tsr__graph_save;
-
 /* A call of a module's forward: instructions begin to end - 1, saves first_save to end_save - 1. */
 typedef struct tsr__graph_module {
   uint32_t name, kind; /* texts: model.layers.0, LlamaDecoderLayer */
   uint32_t begin, end, first_save, end_save, first_input, input_count;
 } tsr__graph_module;
-
-/* An op that computes something. */
-typedef struct tsr__graph_work {
-  uint32_t
-      place; /* the instruction before which it runs; of rewritten graphs those of the original */
-  uint8_t phase; /* tsr__tape_phase */
-  bool is_half;  /* numbers of 16 bits */
-  uint64_t flops, bytes;
-} tsr__graph_work;
 
 /* What a step of one optimizer does in one form: its slots and instructions among those of all forms. Its instructions
  * number its own slots from 1. */
@@ -43,20 +26,19 @@ typedef struct tsr__graph_form {
 } tsr__graph_form;
 
 struct tsr__step_graph {
-  tsr__tracer tracer;        /* first: a tracer is a graph */
   TSR__VECTOR(char *) texts; /* owned */
   TSR__VECTOR(tsr__graph_frame) frames;
-  TSR__VECTOR(uint32_t) chain; /* frames of all stacks, each innermost first; TSR_NONE ends one */
-  TSR__VECTOR(uint32_t) first; /* of each stack, in chain */
-  TSR__VECTOR(tsr__tape_slot) slots; /* static ones first; no slot 0 for "none" here */
-  tsr__tape_schedule schedule;
+  TSR__VECTOR(uint32_t) chain;  /* frames of all stacks, each innermost first; TSR_NONE ends one */
+  TSR__VECTOR(uint32_t) first;  /* of each stack, in chain */
+  TSR__VECTOR(tsr__slot) slots; /* static ones first; no slot 0 for "none" here */
+  tsr__instrs instrs;
   /* What a rewrite needs, all empty in graphs that lack it: */
-  TSR__VECTOR(tsr__graph_save) saves; /* in the order in which they were made */
-  TSR__VECTOR(uint32_t) inputs;       /* slots, of all modules */
+  tsr__saves saves;             /* in the order in which they were made */
+  TSR__VECTOR(uint32_t) inputs; /* slots, of all modules */
   TSR__VECTOR(tsr__graph_module) modules;
   TSR__VECTOR(uint32_t)
   unheld; /* of each slot: before which instruction the program releases it; TSR_NONE: when it is freed */
-  TSR__VECTOR(tsr__graph_work) work; /* by place; then what a rewrite adds */
+  TSR__VECTOR(tsr__op_work) work; /* by place; then what a rewrite adds */
   bool
       is_work_assumed; /* the file lacks it: assume that each allocation is written, and as many bytes are read */
   bool
@@ -66,15 +48,15 @@ struct tsr__step_graph {
   const tsr__step_graph
       *origin; /* of a rewritten graph, whose texts begin with this one's; else NULL */
   /* What other forms of its optimizers take; empty in graphs that lack it: */
-  TSR__VECTOR(tsr__tape_slot) form_slots;
-  TSR__VECTOR(tsr__tape_instr) form_instrs;
+  TSR__VECTOR(tsr__slot) form_slots;
+  TSR__VECTOR(tsr__instr) form_instrs;
   TSR__VECTOR(tsr__graph_form) forms;
   uint32_t optimizer_count; /* steps of optimizers that the file lists */
   uint64_t static_count, parameter_count;
   char optimizer[64], gpu[32];
 };
 
-/* A copy, whose tracer is its own and whose origin is this one, or its; NULL without memory. */
+/* A copy, whose origin is this one, or its; NULL without memory. */
 tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from);
 
 #endif

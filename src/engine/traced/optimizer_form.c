@@ -28,14 +28,14 @@ static const tsr__graph_form *form_of(const exchange *x, uint32_t optimizer) {
 }
 
 /* Depth of optimizers' phases after an instruction. */
-static uint32_t depth_after(const tsr__tape_instr *instr, uint32_t depth) {
-  bool is_optimizer = instr->subject == TSR__TAPE_PHASE_OPTIMIZER;
+static uint32_t depth_after(const tsr__instr *instr, uint32_t depth) {
+  bool is_optimizer = instr->subject == TSR__PHASE_OPTIMIZER;
   if (instr->kind == TSR__INSTR_BEGIN && is_optimizer) return depth + 1;
   if (instr->kind == TSR__INSTR_END && is_optimizer) return depth - 1;
   return depth;
 }
 
-static bool is_of_slot(const tsr__tape_instr *instr) {
+static bool is_of_slot(const tsr__instr *instr) {
   return instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE ||
          instr->kind == TSR__INSTR_DROP || instr->kind == TSR__INSTR_DROP_PREV;
 }
@@ -44,8 +44,8 @@ static bool is_of_slot(const tsr__tape_instr *instr) {
 static bool number_slots(exchange *x) {
   const tsr__step_graph *from = x->from;
   uint32_t depth = 0;
-  for (size_t i = 0; i < from->schedule.count; i++) {
-    const tsr__tape_instr *instr = &from->schedule.items[i];
+  for (size_t i = 0; i < from->instrs.count; i++) {
+    const tsr__instr *instr = &from->instrs.items[i];
     bool makes = instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE;
     depth = depth_after(instr, depth);
     if (depth && makes) x->number[instr->subject - 1] = TSR_NONE;
@@ -69,11 +69,11 @@ static bool add_form(exchange *x, const tsr__graph_form *form, bool is_backward)
         !TSR__VECTOR_PUSH(&x->to->unheld, TSR_NONE))
       return false;
   for (size_t i = 0; i < form->instr_count; i++) {
-    tsr__tape_instr instr = x->from->form_instrs.items[form->first_instr + i];
+    tsr__instr instr = x->from->form_instrs.items[form->first_instr + i];
     assert(instr.subject && instr.subject <= form->slot_count);
     instr.subject += first;
     instr.is_backward = is_backward;
-    if (!TSR__VECTOR_PUSH(&x->to->schedule, instr)) return false;
+    if (!TSR__VECTOR_PUSH(&x->to->instrs, instr)) return false;
   }
   return true;
 }
@@ -82,9 +82,9 @@ static bool add_form(exchange *x, const tsr__graph_form *form, bool is_backward)
 static int exchange_schedule(exchange *x) {
   const tsr__step_graph *from = x->from;
   uint32_t depth = 0, optimizer = 0;
-  x->to->schedule.count = 0;
-  for (size_t i = 0; i < from->schedule.count; i++) {
-    tsr__tape_instr instr = from->schedule.items[i];
+  x->to->instrs.count = 0;
+  for (size_t i = 0; i < from->instrs.count; i++) {
+    tsr__instr instr = from->instrs.items[i];
     uint32_t before = depth;
     depth = depth_after(&instr, depth);
     bool begins = depth && !before, is_within = depth && before;
@@ -96,17 +96,17 @@ static int exchange_schedule(exchange *x) {
     } else if (is_within) {
       continue; /* phases within */
     }
-    if (!TSR__VECTOR_PUSH(&x->to->schedule, instr)) return TSR_ERROR_MEMORY;
+    if (!TSR__VECTOR_PUSH(&x->to->instrs, instr)) return TSR_ERROR_MEMORY;
     if (begins && !add_form(x, form_of(x, optimizer++), instr.is_backward)) return TSR_ERROR_MEMORY;
   }
-  return x->to->schedule.count < TSR__TAPE_MOST_INSTRUCTIONS ? 0 : TSR_ERROR_MEMORY;
+  return x->to->instrs.count < TSR__MOST_INSTRUCTIONS ? 0 : TSR_ERROR_MEMORY;
 }
 
 static uint32_t count_optimizers(const tsr__step_graph *graph) {
   uint32_t depth = 0, count = 0;
-  for (size_t i = 0; i < graph->schedule.count; i++) {
+  for (size_t i = 0; i < graph->instrs.count; i++) {
     uint32_t before = depth;
-    depth = depth_after(&graph->schedule.items[i], depth);
+    depth = depth_after(&graph->instrs.items[i], depth);
     count += depth && !before;
   }
   return count;

@@ -25,7 +25,7 @@
  * were noted. */
 typedef struct edit {
   uint32_t at, order;
-  tsr__tape_instr instr;
+  tsr__instr instr;
 } edit;
 
 /* A call of a module that is rewritten. */
@@ -97,7 +97,6 @@ tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from) {
   tsr__step_graph *to = TSR__NEW(tsr__step_graph);
   bool ok = to != NULL;
   if (!ok) return NULL;
-  to->tracer = from->tracer;
   to->static_count = from->static_count;
   to->parameter_count = from->parameter_count;
   to->is_work_assumed = from->is_work_assumed;
@@ -110,7 +109,7 @@ tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from) {
   COPY(&to->chain, &from->chain);
   COPY(&to->first, &from->first);
   COPY(&to->slots, &from->slots);
-  COPY(&to->schedule, &from->schedule);
+  COPY(&to->instrs, &from->instrs);
   COPY(&to->saves, &from->saves);
   COPY(&to->inputs, &from->inputs);
   COPY(&to->modules, &from->modules);
@@ -162,8 +161,7 @@ static bool add_stack(rewriter *w, uint32_t stack, uint32_t *out) {
 
 /* ---- Edits ---- */
 
-static bool insert(rewriter *w, uint32_t at, tsr__tape_instr_kind kind, uint32_t slot,
-                   uint32_t stack) {
+static bool insert(rewriter *w, uint32_t at, tsr__instr_kind kind, uint32_t slot, uint32_t stack) {
   assert(at <= w->instr_count && slot < w->g->slots.count);
   edit e = {.at = at,
             .order = (uint32_t)w->edits.count,
@@ -171,19 +169,19 @@ static bool insert(rewriter *w, uint32_t at, tsr__tape_instr_kind kind, uint32_t
                       .subject = slot + 1,
                       .stack = stack,
                       .is_backward = kind == TSR__INSTR_NEW}};
-  return w->edits.count < TSR__TAPE_MOST_INSTRUCTIONS && TSR__VECTOR_PUSH(&w->edits, e);
+  return w->edits.count < TSR__MOST_INSTRUCTIONS && TSR__VECTOR_PUSH(&w->edits, e);
 }
 
 static bool add_slot(rewriter *w, uint64_t bytes, tsr_category category, uint32_t *slot) {
   assert(bytes && category < TSR_CATEGORY_COUNT);
-  tsr__tape_slot made = {.bytes = bytes, .category = (uint8_t)category};
+  tsr__slot made = {.bytes = bytes, .category = (uint8_t)category};
   *slot = (uint32_t)w->g->slots.count;
   return w->g->slots.count < TSR__STEP_GRAPH_MOST_SLOTS && TSR__VECTOR_PUSH(&w->g->slots, made);
 }
 
 /* ---- What the step does ---- */
 
-static uint32_t slot_of(const tsr__tape_instr *instr) {
+static uint32_t slot_of(const tsr__instr *instr) {
   assert(instr->subject);
   return instr->subject - 1;
 }
@@ -193,8 +191,8 @@ static void read_lives(rewriter *w) {
     w->made_at[i] = w->freed_at[i] = w->held[i] = w->clone[i] = TSR_NONE;
   uint32_t backward = w->next_backward[w->instr_count] = (uint32_t)w->instr_count;
   for (size_t i = w->instr_count; i-- > 0;) {
-    const tsr__tape_instr *instr = &w->g->schedule.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__TAPE_PHASE_BACKWARD)
+    const tsr__instr *instr = &w->g->instrs.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__PHASE_BACKWARD)
       backward = (uint32_t)i;
     w->next_backward[i] = backward;
     if (instr->kind == TSR__INSTR_NEW) w->made_at[slot_of(instr)] = (uint32_t)i;
@@ -267,7 +265,7 @@ static bool is_checkpointed(const tsr__step_graph *g, uint32_t stack) {
 const char *tsr__step_graph_obstacle(const tsr__step_graph *g, size_t index) {
   const tsr__graph_module *module = &g->modules.items[index];
   for (uint32_t i = module->begin; i < module->end; i++) {
-    const tsr__tape_instr *instr = &g->schedule.items[i];
+    const tsr__instr *instr = &g->instrs.items[i];
     if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END)
       return "contains a phase of the step";
     if (instr->stack != TSR_NONE && is_checkpointed(g, instr->stack))
@@ -309,7 +307,7 @@ static void find_held(rewriter *w) {
   for (size_t i = 0; i < w->slot_count; i++)
     w->held[i] = g->unheld.items[i] == TSR_NONE ? w->freed_at[i] : g->unheld.items[i];
   for (size_t k = 0; k < g->saves.count; k++) {
-    const tsr__graph_save *save = &g->saves.items[k];
+    const tsr__save *save = &g->saves.items[k];
     if (w->module_of[k] == TSR_NONE && save->slot != TSR_NONE)
       w->held[save->slot] = later(w->held[save->slot], save->gone);
   }
@@ -330,7 +328,7 @@ static bool free_when_unheld(rewriter *w) {
   for (uint32_t i = 0; i < (uint32_t)w->slot_count; i++) {
     uint32_t at = w->held[i] < w->instr_count ? w->held[i] : (uint32_t)w->instr_count;
     if (w->made_at[i] == TSR_NONE || w->freed_at[i] == TSR_NONE || at == w->freed_at[i]) continue;
-    tsr__tape_slot *slot = &w->g->slots.items[i];
+    tsr__slot *slot = &w->g->slots.items[i];
     bool is_kept = at > w->next_backward[w->made_at[i]];
     if (slot->category == TSR_CATEGORY_ACTIVATION && !is_kept)
       slot->category = TSR_CATEGORY_TEMPORARY;
@@ -351,7 +349,7 @@ static bool range_of(const rewriter *w, const tsr__graph_module *module, uint32_
   *use = TSR_NONE;
   *last = module->begin;
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
-    const tsr__graph_save *save = &w->g->saves.items[k];
+    const tsr__save *save = &w->g->saves.items[k];
     if (save->used < *use) *use = save->used;
     *last = later(*last, save->made);
   }
@@ -363,7 +361,7 @@ static bool range_of(const rewriter *w, const tsr__graph_module *module, uint32_
 static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, uint32_t last) {
   assert(module->begin <= last && last <= w->instr_count && use <= w->instr_count);
   for (uint32_t i = module->begin; i < last; i++) {
-    const tsr__tape_instr instr = w->g->schedule.items[i];
+    const tsr__instr instr = w->g->instrs.items[i];
     if (instr.kind == TSR__INSTR_NEW) {
       uint32_t slot = slot_of(&instr), stack = instr.stack;
       bool is_saved = w->released[slot] != 0;
@@ -387,7 +385,7 @@ static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, u
 /* Free the slots that are left: saved ones when they have been used, the rest when recomputation stops. */
 static bool end_replay(rewriter *w, const tsr__graph_module *module, uint32_t use, uint32_t last) {
   for (uint32_t i = module->begin; i < last; i++) {
-    const tsr__tape_instr *instr = &w->g->schedule.items[i];
+    const tsr__instr *instr = &w->g->instrs.items[i];
     uint32_t slot = instr->kind == TSR__INSTR_NEW ? slot_of(instr) : TSR_NONE;
     if (slot == TSR_NONE || w->clone[slot] == TSR_NONE) continue;
     uint32_t at = later(use, w->released[slot]);
@@ -401,8 +399,8 @@ static bool end_replay(rewriter *w, const tsr__graph_module *module, uint32_t us
 /* What runs before the instructions from `begin` on runs once more. */
 static bool repeat_work(rewriter *w, uint32_t begin, uint32_t last) {
   for (size_t i = 0; i < w->work_count && w->g->work.items[i].place < last; i++) {
-    tsr__graph_work work = w->g->work.items[i];
-    work.phase = TSR__TAPE_PHASE_BACKWARD;
+    tsr__op_work work = w->g->work.items[i];
+    work.phase = TSR__PHASE_BACKWARD;
     if (work.place >= begin && !TSR__VECTOR_PUSH(&w->g->work, work)) return false;
   }
   return true;
@@ -413,7 +411,7 @@ static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
   if (!range_of(w, module, &use, &last)) return true;
   memset(w->released, 0, w->slot_count * sizeof *w->released);
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
-    const tsr__graph_save *save = &w->g->saves.items[k];
+    const tsr__save *save = &w->g->saves.items[k];
     if (save->slot != TSR_NONE)
       w->released[save->slot] = later(w->released[save->slot], save->left);
   }
@@ -426,7 +424,7 @@ static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
 /* Copy each saved tensor back for the node that uses it. */
 static bool offload(rewriter *w, const tsr__graph_module *module) {
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
-    const tsr__graph_save save = w->g->saves.items[k];
+    const tsr__save save = w->g->saves.items[k];
     uint32_t slot;
     if (save.slot == TSR_NONE || !save.bytes) continue;
     w->g->copied_bytes = tsr__sum_u64(w->g->copied_bytes, save.bytes);
@@ -451,7 +449,7 @@ static int compare_edits(const void *a, const void *b) {
 
 /* Put the edits into the schedule. */
 static bool apply(rewriter *w) {
-  tsr__tape_schedule out = {0};
+  tsr__instrs out = {0};
   size_t next = 0;
   bool ok = true;
   if (w->edits.count) qsort(w->edits.items, w->edits.count, sizeof *w->edits.items, compare_edits);
@@ -459,10 +457,10 @@ static bool apply(rewriter *w) {
     for (; ok && next < w->edits.count && w->edits.items[next].at == i; next++)
       ok = TSR__VECTOR_PUSH(&out, w->edits.items[next].instr);
     if (ok && i < w->instr_count && !w->is_left_out[i])
-      ok = TSR__VECTOR_PUSH(&out, w->g->schedule.items[i]);
+      ok = TSR__VECTOR_PUSH(&out, w->g->instrs.items[i]);
   }
-  TSR__VECTOR_FREE(&w->g->schedule);
-  w->g->schedule = out;
+  TSR__VECTOR_FREE(&w->g->instrs);
+  w->g->instrs = out;
   return ok && next == w->edits.count;
 }
 
@@ -471,9 +469,9 @@ static bool is_sound(const tsr__step_graph *g, bool *has_memory) {
   enum { NOT_MADE, LIVE, FREED, FOR_GOOD };
   uint8_t *state = TSR__NEW_ARRAY(uint8_t, g->slots.count + 1);
   *has_memory = state != NULL;
-  bool ok = state && g->schedule.count < TSR__TAPE_MOST_INSTRUCTIONS;
-  for (size_t i = 0; ok && i < g->schedule.count; i++) {
-    const tsr__tape_instr *instr = &g->schedule.items[i];
+  bool ok = state && g->instrs.count < TSR__MOST_INSTRUCTIONS;
+  for (size_t i = 0; ok && i < g->instrs.count; i++) {
+    const tsr__instr *instr = &g->instrs.items[i];
     bool makes = instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE;
     if (!makes && instr->kind != TSR__INSTR_DROP) continue;
     uint32_t slot = slot_of(instr);
@@ -491,7 +489,7 @@ static bool is_sound(const tsr__step_graph *g, bool *has_memory) {
 static bool open_rewriter(rewriter *w, const tsr__step_graph *graph) {
   assert(graph->unheld.count == graph->slots.count);
   w->slot_count = graph->slots.count;
-  w->instr_count = graph->schedule.count;
+  w->instr_count = graph->instrs.count;
   w->work_count = graph->work.count;
   w->g = tsr__step_graph_copy(graph);
   w->module_of = TSR__NEW_ARRAY(uint32_t, graph->saves.count + 1);

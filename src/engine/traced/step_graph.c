@@ -212,8 +212,8 @@ static bool read_stacks(reader *r, const json_t *root) {
 }
 
 /* The innermost frame of a stack, which is a place in the chain; past its end, of a place at which cuBLAS takes a workspace. */
-static uint32_t parent(const tsr__tracer *tracer, uint32_t stack, tsr__trace_frame *frame) {
-  const tsr__step_graph *g = (const tsr__step_graph *)tracer;
+static uint32_t parent(const void *context, uint32_t stack, tsr__trace_frame *frame) {
+  const tsr__step_graph *g = context;
   if (stack >= g->chain.count) {
     *frame = (tsr__trace_frame){
         .id = (uint32_t)g->frames.count, .name = "at::cuda::getCUDABlasWorkspace", .file = "??"};
@@ -225,6 +225,16 @@ static uint32_t parent(const tsr__tracer *tracer, uint32_t stack, tsr__trace_fra
   *frame = (tsr__trace_frame){
       .id = id, .line = f->line, .name = g->texts.items[f->name], .file = g->texts.items[f->file]};
   return g->chain.items[stack + 1] == TSR_NONE ? TSR_NONE : stack + 1;
+}
+
+/* The op that the innermost frame of a stack names, such as mm; "" if none. */
+static const char *op_of_stack(const void *context, uint32_t stack) {
+  const tsr__step_graph *g = context, *texts = g->origin ? g->origin : g;
+  if (stack != TSR_NONE && stack >= g->chain.count) stack -= (uint32_t)g->chain.count;
+  if (stack == TSR_NONE || g->chain.items[stack] == TSR_NONE) return "";
+  uint32_t text = g->frames.items[g->chain.items[stack]].name;
+  const char *op = text < texts->ops.count ? texts->ops.items[text] : NULL;
+  return op ? op : "";
 }
 
 /* ---- slots ---- */
@@ -251,7 +261,7 @@ static bool refuse_category(reader *r, size_t at, const json_t *category) {
 
 /* Bytes and category of one slot. */
 static bool read_slot(reader *r, size_t at, const json_t *bytes, const json_t *category,
-                      tsr__tape_slot *out) {
+                      tsr__slot *out) {
   static const field size = {"bytes", 1, MOST_SLOT_BYTES, NULL, false};
   if (!read_field(r, "slot", at, &size, bytes, &out->bytes)) return false;
   return category_of(json_string_value(category), &out->category) ||
@@ -297,7 +307,7 @@ static bool read_slots(reader *r, const json_t *root) {
                   json_array_size(bytes));
   uint64_t total = 0;
   for (size_t i = 0; i < json_array_size(bytes); i++) {
-    tsr__tape_slot slot = {.is_static = i < r->graph->static_count};
+    tsr__slot slot = {.is_static = i < r->graph->static_count};
     if (!read_slot(r, i, json_array_get(bytes, i), json_array_get(categories, i), &slot))
       return false;
     total += slot.bytes;
@@ -314,7 +324,7 @@ static bool read_slots(reader *r, const json_t *root) {
 enum { UNTOUCHED, TAKEN, TAKEN_ONCE, GIVEN_BACK };
 
 /* A step graph has no phase of evaluation. */
-enum { PHASES = TSR__TAPE_PHASE_EVALUATION };
+enum { PHASES = TSR__PHASE_EVALUATION };
 
 typedef struct order {
   uint8_t *state;         /* of each slot */
@@ -350,7 +360,7 @@ static bool give_back(reader *r, order *o, size_t at, uint64_t slot) {
  * checks that. */
 static bool give_back_previous(reader *r, size_t at, uint64_t slot) {
   assert(slot < r->graph->slots.count);
-  tsr__tape_slot *s = &r->graph->slots.items[slot];
+  tsr__slot *s = &r->graph->slots.items[slot];
   if (slot < r->graph->static_count || s->is_carried)
     return refuse(r, "instruction %zu gives back slot %zu of the step before, which %s", at,
                   (size_t)slot, s->is_carried ? "was given back before" : "is static");
@@ -405,14 +415,12 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
     if (!read_field(r, "instruction", at, &fields[k], json_array_get(item, k + 1), &n[k]))
       return false;
   uint64_t subject = n[0];
-  tsr__tape_instr instr = {.kind = words[i].kind,
-                           .subject =
-                               (uint32_t)subject + !is_phase, /* slot 0 of a tape means no slot */
-                           .stack = words[i].has_stack ? r->graph->first.items[n[1]] : TSR_NONE};
-  for (size_t k = 0; k < o->depth; k++)
-    instr.is_backward |= o->phases[k] == TSR__TAPE_PHASE_BACKWARD;
+  tsr__instr instr = {.kind = words[i].kind,
+                      .subject = (uint32_t)subject + !is_phase, /* slot 0 of a tape means no slot */
+                      .stack = words[i].has_stack ? r->graph->first.items[n[1]] : TSR_NONE};
+  for (size_t k = 0; k < o->depth; k++) instr.is_backward |= o->phases[k] == TSR__PHASE_BACKWARD;
   bool ok = true;
-  switch ((tsr__tape_instr_kind)instr.kind) {
+  switch ((tsr__instr_kind)instr.kind) {
   case TSR__INSTR_NEW: ok = take(r, o, at, subject, false); break;
   case TSR__INSTR_NEW_ONCE: ok = take(r, o, at, subject, true); break;
   case TSR__INSTR_DROP: ok = give_back(r, o, at, subject); break;
@@ -420,7 +428,7 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   case TSR__INSTR_BEGIN: ok = phase(r, o, at, subject, true); break;
   default: ok = phase(r, o, at, subject, false); break;
   }
-  if (ok && !TSR__VECTOR_PUSH(&r->graph->schedule, instr)) return no_memory(r);
+  if (ok && !TSR__VECTOR_PUSH(&r->graph->instrs, instr)) return no_memory(r);
   return ok;
 }
 
@@ -441,7 +449,7 @@ static bool check_ends(reader *r, const order *o) {
 }
 
 static bool read_schedule(reader *r, const json_t *root) {
-  const json_t *list = array_of(r, root, "instructions", TSR__TAPE_MOST_INSTRUCTIONS - 1);
+  const json_t *list = array_of(r, root, "instructions", TSR__MOST_INSTRUCTIONS - 1);
   order o = {.state = TSR__NEW_ARRAY(uint8_t, r->graph->slots.count + 1)};
   if (r->status || !o.state) {
     tsr__free(o.state);
@@ -458,8 +466,8 @@ static bool read_schedule(reader *r, const json_t *root) {
 /* ---- what a rewrite needs ---- */
 
 static bool read_saves(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "saved", TSR__TAPE_MOST_INSTRUCTIONS);
-  uint64_t places = r->graph->schedule.count + 1;
+  const json_t *list = optional(r, root, "saved", TSR__MOST_INSTRUCTIONS);
+  uint64_t places = r->graph->instrs.count + 1;
   char got[SHOWN_BYTES];
   uint32_t before = 0;
   const field fields[] = {{"the slot", 0, r->graph->slots.count, "slots", true},
@@ -473,12 +481,12 @@ static bool read_saves(reader *r, const json_t *root) {
     const json_t *item = json_array_get(list, i);
     uint64_t n[6];
     if (!read_row(r, &form, i, item, n)) return false;
-    tsr__graph_save save = {.slot = (uint32_t)n[0],
-                            .bytes = n[1],
-                            .made = (uint32_t)n[2],
-                            .used = (uint32_t)n[3],
-                            .left = (uint32_t)n[4],
-                            .gone = (uint32_t)n[5]};
+    tsr__save save = {.slot = (uint32_t)n[0],
+                      .bytes = n[1],
+                      .made = (uint32_t)n[2],
+                      .used = (uint32_t)n[3],
+                      .left = (uint32_t)n[4],
+                      .gone = (uint32_t)n[5]};
     bool is_ordered = save.made >= before && (save.used == TSR_NONE || save.used >= save.made) &&
                       save.left >= (save.used == TSR_NONE ? save.made : save.used) &&
                       save.gone >= (save.used == TSR_NONE ? save.made : save.used);
@@ -502,9 +510,9 @@ static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_mod
   for (size_t i = 0; i < json_array_size(list); i++) {
     uint64_t slot;
     if (!read_field(r, "module", at, &one, json_array_get(list, i), &slot)) return false;
-    if (r->graph->inputs.count >= TSR__TAPE_MOST_INSTRUCTIONS)
+    if (r->graph->inputs.count >= TSR__MOST_INSTRUCTIONS)
       return refuse(r, "module %zu has more arguments than %u together with those before it", at,
-                    (unsigned)TSR__TAPE_MOST_INSTRUCTIONS);
+                    (unsigned)TSR__MOST_INSTRUCTIONS);
     if (!TSR__VECTOR_PUSH(&r->graph->inputs, (uint32_t)slot)) return no_memory(r);
   }
   module->input_count = (uint32_t)json_array_size(list);
@@ -512,8 +520,8 @@ static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_mod
 }
 
 static bool read_modules(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "modules", TSR__TAPE_MOST_INSTRUCTIONS);
-  const uint64_t texts = r->graph->texts.count, places = r->graph->schedule.count + 1,
+  const json_t *list = optional(r, root, "modules", TSR__MOST_INSTRUCTIONS);
+  const uint64_t texts = r->graph->texts.count, places = r->graph->instrs.count + 1,
                  saves = r->graph->saves.count + 1;
   char got[SHOWN_BYTES];
   const field fields[] = {
@@ -543,11 +551,11 @@ static bool read_modules(reader *r, const json_t *root) {
 }
 
 static bool read_unheld(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "unheld", TSR__TAPE_MOST_INSTRUCTIONS);
+  const json_t *list = optional(r, root, "unheld", TSR__MOST_INSTRUCTIONS);
   for (size_t i = 0; i < r->graph->slots.count; i++)
     if (!TSR__VECTOR_PUSH(&r->graph->unheld, TSR_NONE)) return no_memory(r);
   const field fields[] = {{"the slot", 0, r->graph->slots.count, "slots", false},
-                          {"the place", 0, r->graph->schedule.count + 1, NULL, false}};
+                          {"the place", 0, r->graph->instrs.count + 1, NULL, false}};
   const row_form form = {"'unheld', item", "[slot, place]", 2, 2, fields};
   for (size_t i = 0; i < json_array_size(list); i++) {
     uint64_t n[2];
@@ -585,22 +593,22 @@ static bool read_ops(reader *r) {
 static bool assume_work(reader *r) {
   tsr__step_graph *g = r->graph;
   g->is_work_assumed = true;
-  for (size_t i = 0; i < g->schedule.count; i++) {
-    const tsr__tape_instr *instr = &g->schedule.items[i];
+  for (size_t i = 0; i < g->instrs.count; i++) {
+    const tsr__instr *instr = &g->instrs.items[i];
     if (instr->kind != TSR__INSTR_NEW) continue;
-    tsr__graph_work work = {.place = (uint32_t)i,
-                            .bytes = 2 * g->slots.items[instr->subject - 1].bytes};
+    tsr__op_work work = {.place = (uint32_t)i,
+                         .bytes = 2 * g->slots.items[instr->subject - 1].bytes};
     if (!TSR__VECTOR_PUSH(&g->work, work)) return no_memory(r);
   }
   return true;
 }
 
 static bool read_work(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "work", TSR__TAPE_MOST_INSTRUCTIONS);
+  const json_t *list = optional(r, root, "work", TSR__MOST_INSTRUCTIONS);
   char got[SHOWN_BYTES];
   uint32_t before = 0;
   const field fields[] = {
-      {"the place", 0, r->graph->schedule.count + 1, NULL, false},
+      {"the place", 0, r->graph->instrs.count + 1, NULL, false},
       {"operations", 0, MOST_WORK, NULL, false},
       {"bytes", 0, MOST_WORK, NULL, false},
   };
@@ -616,7 +624,7 @@ static bool read_work(reader *r, const json_t *root) {
       return refuse(r,
                     "'work', item %zu: the place is %zu, less than that of the one before it, %u",
                     i, (size_t)n[0], before);
-    tsr__graph_work work = {
+    tsr__op_work work = {
         .place = (uint32_t)n[0], .is_half = bits == 16, .flops = n[1], .bytes = n[2]};
     before = work.place;
     if (!TSR__VECTOR_PUSH(&r->graph->work, work)) return no_memory(r);
@@ -626,14 +634,14 @@ static bool read_work(reader *r, const json_t *root) {
 
 /* The phase in which each op runs: the innermost. */
 static void note_phases(tsr__step_graph *g) {
-  tsr__tape_phase stack[PHASES + 1] = {TSR__TAPE_PHASE_STEP};
+  tsr__phase_kind stack[PHASES + 1] = {TSR__PHASE_STEP};
   size_t depth = 0, next = 0;
-  for (size_t i = 0; i <= g->schedule.count; i++) {
+  for (size_t i = 0; i <= g->instrs.count; i++) {
     for (; next < g->work.count && g->work.items[next].place == i; next++)
       g->work.items[next].phase = (uint8_t)stack[depth];
-    if (i == g->schedule.count) break;
-    const tsr__tape_instr *instr = &g->schedule.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__tape_phase)instr->subject;
+    if (i == g->instrs.count) break;
+    const tsr__instr *instr = &g->instrs.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__phase_kind)instr->subject;
     if (instr->kind == TSR__INSTR_END) depth--;
     assert(depth <= PHASES);
   }
@@ -653,11 +661,11 @@ typedef struct kernel_calls {
 
 /* The op that allocates what the instructions from `begin` to `end` - 1 do; NULL if not all of them allocate. */
 static const char *op_of(const tsr__step_graph *g, uint64_t begin, uint64_t end) {
-  const tsr__tape_instr *instrs = g->schedule.items;
-  assert(begin < end && end <= g->schedule.count);
+  const tsr__instr *instrs = g->instrs.items;
+  assert(begin < end && end <= g->instrs.count);
   for (uint64_t i = begin; i < end; i++)
     if (instrs[i].kind != TSR__INSTR_NEW && instrs[i].kind != TSR__INSTR_NEW_ONCE) return NULL;
-  return tsr__step_graph_op(&g->tracer, instrs[begin].stack);
+  return op_of_stack(g, instrs[begin].stack);
 }
 
 /* The bytes of its temporaries. */
@@ -673,11 +681,9 @@ static bool measure(reader *r, kernel_calls *calls, size_t at, const uint64_t *s
   }
   if (calls->bytes > MOST_BYTES)
     return refuse(r, CALL " %zu makes the sum of all sizes larger than 2^56 bytes", at);
-  if (calls->slots > TSR__STEP_GRAPH_MOST_SLOTS ||
-      calls->instructions >= TSR__TAPE_MOST_INSTRUCTIONS)
+  if (calls->slots > TSR__STEP_GRAPH_MOST_SLOTS || calls->instructions >= TSR__MOST_INSTRUCTIONS)
     return refuse(r, CALL " %zu: with temporaries there are more than %u slots or %u instructions",
-                  at, (unsigned)TSR__STEP_GRAPH_MOST_SLOTS,
-                  (unsigned)TSR__TAPE_MOST_INSTRUCTIONS - 1);
+                  at, (unsigned)TSR__STEP_GRAPH_MOST_SLOTS, (unsigned)TSR__MOST_INSTRUCTIONS - 1);
   return true;
 }
 
@@ -698,7 +704,7 @@ static bool read_sizes(reader *r, size_t at, const json_t *list, const tsr__temp
 static bool read_kernel(reader *r, kernel_calls *calls, const json_t *item, size_t at,
                         uint32_t *after) {
   char got[SHOWN_BYTES];
-  const size_t places = r->graph->schedule.count + 1;
+  const size_t places = r->graph->instrs.count + 1;
   const field fields[] = {{"the first instruction", 0, places, NULL, false},
                           {"the end", 0, places, NULL, false},
                           {"bits", 1, 129, NULL, false}};
@@ -729,8 +735,8 @@ static bool read_kernel(reader *r, kernel_calls *calls, const json_t *item, size
 
 /* After all that has places in the schedule. */
 static bool read_kernels(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "kernels", TSR__TAPE_MOST_INSTRUCTIONS);
-  kernel_calls calls = {.slots = r->graph->slots.count, .instructions = r->graph->schedule.count};
+  const json_t *list = optional(r, root, "kernels", TSR__MOST_INSTRUCTIONS);
+  kernel_calls calls = {.slots = r->graph->slots.count, .instructions = r->graph->instrs.count};
   uint32_t after = 0;
   bool ok = !r->status;
   r->graph->lacks_kernels = list == NULL;
@@ -770,9 +776,9 @@ static bool read_form_instruction(reader *r, tsr__graph_form *form, uint8_t *sta
     return refuse(r, "instruction %zu %s slot %zu, which %s", at, makes ? "takes" : "gives back",
                   (size_t)slot, makes ? "was taken before" : state_text(state[slot]));
   state[slot] = which == 0 ? TAKEN : which == 1 ? TAKEN_ONCE : GIVEN_BACK;
-  tsr__tape_instr instr = {.kind = kinds[which],
-                           .subject = (uint32_t)slot + 1,
-                           .stack = makes ? r->graph->first.items[stack] : TSR_NONE};
+  tsr__instr instr = {.kind = kinds[which],
+                      .subject = (uint32_t)slot + 1,
+                      .stack = makes ? r->graph->first.items[stack] : TSR_NONE};
   return TSR__VECTOR_PUSH(&r->graph->form_instrs, instr) || no_memory(r);
 }
 
@@ -794,7 +800,7 @@ static bool read_form_schedule(reader *r, tsr__graph_form *form, const json_t *l
 static bool read_form(reader *r, tsr__graph_form form, const json_t *value) {
   const json_t *bytes = array_of(r, value, "bytes", TSR__STEP_GRAPH_MOST_SLOTS);
   const json_t *categories = array_of(r, value, "category", TSR__STEP_GRAPH_MOST_SLOTS);
-  const json_t *list = array_of(r, value, "instructions", TSR__TAPE_MOST_INSTRUCTIONS);
+  const json_t *list = array_of(r, value, "instructions", TSR__MOST_INSTRUCTIONS);
   if (r->status) return false;
   form.first_slot = (uint32_t)r->graph->form_slots.count;
   form.first_instr = (uint32_t)r->graph->form_instrs.count;
@@ -802,11 +808,11 @@ static bool read_form(reader *r, tsr__graph_form form, const json_t *value) {
   form.instr_count = (uint32_t)json_array_size(list);
   if (!check_columns(r, "category", categories, form.slot_count)) return false;
   if (r->graph->form_slots.count + form.slot_count > TSR__STEP_GRAPH_MOST_SLOTS ||
-      r->graph->form_instrs.count + form.instr_count > TSR__TAPE_MOST_INSTRUCTIONS)
+      r->graph->form_instrs.count + form.instr_count > TSR__MOST_INSTRUCTIONS)
     return refuse(r, "all forms together have more than %u slots or %u instructions",
-                  (unsigned)TSR__STEP_GRAPH_MOST_SLOTS, (unsigned)TSR__TAPE_MOST_INSTRUCTIONS);
+                  (unsigned)TSR__STEP_GRAPH_MOST_SLOTS, (unsigned)TSR__MOST_INSTRUCTIONS);
   for (size_t i = 0; i < form.slot_count; i++) {
-    tsr__tape_slot slot = {0};
+    tsr__slot slot = {0};
     if (!read_slot(r, i, json_array_get(bytes, i), json_array_get(categories, i), &slot))
       return false;
     if (!TSR__VECTOR_PUSH(&r->graph->form_slots, slot)) return no_memory(r);
@@ -819,7 +825,7 @@ static bool read_optimizers(reader *r, const json_t *root) {
   static const char *const names[] = {[TSR__OPTIMIZER_FOREACH] = "foreach",
                                       [TSR__OPTIMIZER_LOOP] = "loop",
                                       [TSR__OPTIMIZER_FUSED] = "fused"};
-  const json_t *list = optional(r, root, "optimizers", TSR__TAPE_MOST_INSTRUCTIONS);
+  const json_t *list = optional(r, root, "optimizers", TSR__MOST_INSTRUCTIONS);
   r->graph->optimizer_count = (uint32_t)json_array_size(list);
   for (size_t i = 0; i < json_array_size(list); i++) {
     (void)snprintf(r->within, sizeof r->within, "optimizer %zu: ", i);
@@ -879,7 +885,6 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   tsr__step_graph *graph = TSR__NEW(tsr__step_graph);
   if (!graph) return tsr__fail_memory(error);
   reader r = {.graph = graph, .error = error};
-  graph->tracer.parent = parent;
   bool ok = read_word(&r, root, "optimizer", graph->optimizer, sizeof graph->optimizer) &&
             read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) &&
             read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
@@ -908,7 +913,7 @@ void tsr__step_graph_free(tsr__step_graph *graph) {
   TSR__VECTOR_FREE(&graph->chain);
   TSR__VECTOR_FREE(&graph->first);
   TSR__VECTOR_FREE(&graph->slots);
-  TSR__VECTOR_FREE(&graph->schedule);
+  TSR__VECTOR_FREE(&graph->instrs);
   TSR__VECTOR_FREE(&graph->saves);
   TSR__VECTOR_FREE(&graph->inputs);
   TSR__VECTOR_FREE(&graph->modules);
@@ -917,10 +922,6 @@ void tsr__step_graph_free(tsr__step_graph *graph) {
   TSR__VECTOR_FREE(&graph->form_instrs);
   TSR__VECTOR_FREE(&graph->forms);
   tsr__free(graph);
-}
-
-tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph) {
-  return &graph->tracer;
 }
 
 /* ---- what libraries take ---- */
@@ -951,11 +952,9 @@ static bool is_product(const char *op) {
 
 static size_t find_products(const tsr__step_graph *graph, product out[MOST_WORKSPACES]) {
   size_t count = 0;
-  for (size_t i = 0; i < graph->schedule.count && count < MOST_WORKSPACES; i++) {
-    const tsr__tape_instr *instr = &graph->schedule.items[i];
-    if (instr->kind != TSR__INSTR_NEW ||
-        !is_product(tsr__step_graph_op(&graph->tracer, instr->stack)))
-      continue;
+  for (size_t i = 0; i < graph->instrs.count && count < MOST_WORKSPACES; i++) {
+    const tsr__instr *instr = &graph->instrs.items[i];
+    if (instr->kind != TSR__INSTR_NEW || !is_product(op_of_stack(graph, instr->stack))) continue;
     product one = {i, instr->is_backward, graph->slots.items[instr->subject - 1].stream};
     size_t k = 0;
     while (k < count && (out[k].is_backward != one.is_backward || out[k].stream != one.stream)) k++;
@@ -980,65 +979,113 @@ bool tsr__step_graph_needs_kernels(const tsr__step_graph *graph, bool had_flash)
   return is_half && has_kernel;
 }
 
-/* ---- the tape ---- */
+/* ---- to a schedule ---- */
 
-static bool add_slots(const tsr__step_graph *graph, tsr__tape *tape) {
-  bool ok = true;
-  for (size_t i = 0; ok && i < graph->slots.count; i++) {
-    tsr__tape_slot slot = graph->slots.items[i];
-    slot.tensors = slot.is_carried; /* a carried slot has a holder until the next step */
-    ok = TSR__VECTOR_PUSH(&tape->slots, slot);
-    tsr__tape_tensor holder = {.layout = tsr__layout_dense(TSR__SHAPE(slot.bytes)),
-                               .slot = (uint32_t)tape->slots.count - 1,
-                               .holders = 1,
-                               .op = TSR_NONE,
-                               .dtype = TSR__DTYPE_BOOL};
-    if (ok && slot.is_carried) ok = TSR__VECTOR_PUSH(&tape->tensors, holder);
+/* Where the instructions of a graph are in its schedule, in which products take their workspaces. */
+typedef struct maker {
+  const tsr__step_graph *g;
+  tsr__schedule *s;
+  const product *products; /* that take a workspace in the step, in order */
+  size_t product_count;
+} maker;
+
+/* The place in the schedule. What happens before an instruction happens before the workspace that it takes, too. */
+static uint32_t place_of(const maker *m, uint32_t place) {
+  uint32_t more = 0;
+  if (place == TSR_NONE) return TSR_NONE;
+  while (more < m->product_count && m->products[more].at < place) more++;
+  return place + more;
+}
+
+static bool add_slots(const maker *m, uint64_t workspace_bytes, const product *products,
+                      size_t count) {
+  const tsr__step_graph *g = m->g;
+  tsr__slot none = {.is_static = true};
+  bool ok = TSR__VECTOR_RESERVE(&m->s->slots, g->slots.count + count + 1) &&
+            TSR__VECTOR_PUSH(&m->s->slots, none);
+  for (size_t i = 0; ok && i < g->slots.count; i++)
+    ok = TSR__VECTOR_PUSH(&m->s->slots, g->slots.items[i]);
+  for (size_t i = 0; ok && i < count; i++) {
+    tsr__slot slot = {.bytes = workspace_bytes,
+                      .category = TSR_CATEGORY_WORKSPACE,
+                      .stream = products[i].stream,
+                      .is_static = !m->product_count};
+    ok = TSR__VECTOR_PUSH(&m->s->slots, slot);
   }
   return ok;
 }
 
-/* A product's workspace in a fresh process, before what it makes. */
-static bool take_workspace(const tsr__step_graph *graph, size_t at, uint32_t slot,
-                           tsr__tape *tape) {
-  tsr__tape_instr instr = graph->schedule.items[at];
-  instr.kind = TSR__INSTR_NEW_ONCE;
-  instr.subject = slot;
-  instr.stack += (uint32_t)graph->chain.count;
-  return TSR__VECTOR_PUSH(&tape->schedule, instr);
+/* A product takes its workspace before what it makes. */
+static bool add_instrs(const maker *m) {
+  const tsr__step_graph *g = m->g;
+  uint32_t slot = (uint32_t)g->slots.count + 1;
+  size_t next = 0;
+  bool ok = TSR__VECTOR_RESERVE(&m->s->instrs, g->instrs.count + m->product_count + 1);
+  for (size_t i = 0; ok && i < g->instrs.count; i++) {
+    tsr__instr instr = g->instrs.items[i];
+    if (next < m->product_count && m->products[next].at == i) {
+      tsr__instr take = instr;
+      take.kind = TSR__INSTR_NEW_ONCE;
+      take.subject = slot + (uint32_t)next++;
+      take.stack += (uint32_t)g->chain.count;
+      ok = TSR__VECTOR_PUSH(&m->s->instrs, take);
+    }
+    ok = ok && TSR__VECTOR_PUSH(&m->s->instrs, instr);
+  }
+  return ok;
 }
 
-int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, bool is_fresh,
-                           tsr__tape *tape) {
+static bool add_work(const maker *m) {
+  const tsr__step_graph *g = m->g;
+  bool ok = true;
+  for (size_t i = 0; ok && i < g->work.count; i++) {
+    tsr__op_work work = g->work.items[i];
+    work.place = place_of(m, work.place);
+    ok = TSR__VECTOR_PUSH(&m->s->work, work);
+  }
+  return ok;
+}
+
+/* Slots have other numbers here: 0 is none. */
+static bool add_saves(const maker *m) {
+  const tsr__step_graph *g = m->g;
+  bool ok = true;
+  if (g->origin) return true; /* places are those of the original */
+  for (size_t i = 0; ok && i < g->saves.count; i++) {
+    const tsr__save *from = &g->saves.items[i];
+    tsr__save save = {.slot = from->slot == TSR_NONE ? TSR_NONE : from->slot + 1,
+                      .made = place_of(m, from->made),
+                      .used = place_of(m, from->used),
+                      .left = place_of(m, from->left),
+                      .gone = place_of(m, from->gone),
+                      .bytes = from->bytes};
+    ok = TSR__VECTOR_PUSH(&m->s->saves, save);
+  }
+  for (size_t i = 0; ok && i < m->s->slots.count; i++) {
+    bool is_of_graph = i > 0 && i <= g->unheld.count;
+    uint32_t place = is_of_graph ? place_of(m, g->unheld.items[i - 1]) : TSR_NONE;
+    ok = TSR__VECTOR_PUSH(&m->s->unheld, place);
+  }
+  return ok;
+}
+
+int tsr__step_graph_schedule(const tsr__step_graph *graph, uint64_t workspace_bytes, bool is_fresh,
+                             tsr__schedule *out) {
   product products[MOST_WORKSPACES];
-  size_t count = find_products(graph, products), next = 0;
-  assert(tape->slots.count == 1 && !tape->schedule.count && workspace_bytes); /* slot 0: none */
-  bool ok = add_slots(graph, tape);
-  uint32_t first = (uint32_t)tape->slots.count;
-  for (size_t i = 0; ok && i < count; i++) {
-    tsr__tape_slot slot = {.bytes = workspace_bytes,
-                           .category = TSR_CATEGORY_WORKSPACE,
-                           .stream = products[i].stream,
-                           .is_static = !is_fresh};
-    ok = TSR__VECTOR_PUSH(&tape->slots, slot);
-  }
-  for (size_t i = 0; ok && i < graph->schedule.count; i++) {
-    bool takes = is_fresh && next < count && products[next].at == i;
-    if (takes) ok = take_workspace(graph, i, first + (uint32_t)next++, tape);
-    ok = ok && TSR__VECTOR_PUSH(&tape->schedule, graph->schedule.items[i]);
-  }
-  return ok ? tsr__tape_finish(tape) : TSR_ERROR_MEMORY;
-}
-
-const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack) {
-  const tsr__step_graph *g = (const tsr__step_graph *)tracer;
-  const tsr__step_graph *texts = g->origin ? g->origin : g;
-  uint32_t text;
-  if (stack != TSR_NONE && stack >= g->chain.count) stack -= (uint32_t)g->chain.count;
-  if (stack == TSR_NONE || g->chain.items[stack] == TSR_NONE) return "";
-  text = g->frames.items[g->chain.items[stack]].name;
-  const char *op = text < texts->ops.count ? texts->ops.items[text] : NULL;
-  return op ? op : "";
+  size_t count = find_products(graph, products);
+  tsr__schedule s = {.labels = {.context = graph, .parent = parent, .op = op_of_stack},
+                     .waited_bytes = graph->copied_bytes,
+                     .waits_for_copies = true};
+  const maker m = {graph, &s, products, is_fresh ? count : 0};
+  assert(workspace_bytes);
+  bool ok = add_slots(&m, workspace_bytes, products, count) && add_instrs(&m) && add_work(&m) &&
+            add_saves(&m);
+  int status = ok ? tsr__schedule_check(&s) : TSR_ERROR_MEMORY;
+  if (status)
+    tsr__schedule_release(&s);
+  else
+    *out = s;
+  return status;
 }
 
 bool tsr__step_graph_assumes_work(const tsr__step_graph *graph) {

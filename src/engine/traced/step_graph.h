@@ -1,7 +1,7 @@
 /* step_graph.h - one training step of any PyTorch program, as tessera.trace() noted it.
  *
- *   step graph (JSON) ─► slots and schedule of a tape ─► executors, as for a model's tape
- *                    └─► stacks ─► tracer
+ *   step graph (JSON) ─► schedule ─► executors, as for a model
+ *                    └─► stacks ─► labels
  *
  * A graph has no tensors and no kernels: which storages a step takes, when, in which phase, and the Python lines
  * that took them. What kernels allocate while they run is added as the file is read (temporaries.h).
@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "graph/tape.h"
+#include "graph/schedule.h"
 
 enum { TSR__STEP_GRAPH_MOST_SLOTS = 1 << 22, TSR__STEP_GRAPH_MOST_FRAMES = 1 << 22 };
 
@@ -30,13 +30,11 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
 /* NULL is fine. */
 void tsr__step_graph_free(tsr__step_graph *graph);
 
-/* What knows the stacks that the tape's schedule names; the graph's own. */
-tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph);
-/* Add the graph's slots and its schedule to a tape that has just been initialised, and finish it; with what cuBLAS takes
- * for each workspace, `workspace_bytes`: before the step, or in a fresh process with the first product that needs it. The graph must
- * outlive the tape. Fails with TSR_ERROR_MEMORY. O(size). */
-int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, bool is_fresh,
-                           tsr__tape *tape);
+/* Make the schedule, with what cuBLAS takes for each workspace, `workspace_bytes`: before the step, or in a fresh process
+ * with the first product that needs it. The graph must outlive it, because it has the labels. Fails with
+ * TSR_ERROR_MEMORY. O(size). */
+int tsr__step_graph_schedule(const tsr__step_graph *graph, uint64_t workspace_bytes, bool is_fresh,
+                             tsr__schedule *out);
 /* How many workspaces cuBLAS has: one for each thread, forward's or backward's, and stream that run matrix products. More than 64 are
  * not counted. O(instructions). */
 size_t tsr__step_graph_workspaces(const tsr__step_graph *graph);
@@ -44,10 +42,6 @@ size_t tsr__step_graph_workspaces(const tsr__step_graph *graph);
 /* Whether PyTorch would choose other attention kernels on a card that has flash attention's, or has not: those of 16 bits. `had_flash`: the
  * card that it was traced for has them. O(texts and ops). */
 bool tsr__step_graph_needs_kernels(const tsr__step_graph *graph, bool had_flash);
-
-/* The op that the innermost frame of a stack names, such as mm; "" if none. `tracer` is a graph's, and the text lives as long as the
- * graph that was read. */
-const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack);
 
 /* Whether the file does not contain what its ops compute. */
 bool tsr__step_graph_assumes_work(const tsr__step_graph *graph);

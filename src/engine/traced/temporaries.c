@@ -130,27 +130,27 @@ const tsr__temporaries *tsr__temporaries_of(const char *op, uint64_t bits) {
 
 typedef struct inserter {
   tsr__step_graph *g;
-  tsr__tape_schedule out;
+  tsr__instrs out;
   uint32_t *place;                         /* by place of the file: the new one */
   uint32_t slots[TSR__KERNEL_TEMPORARIES]; /* of the call under work */
 } inserter;
 
-static bool put(inserter *in, const tsr__kernel_call *call, uint8_t i, tsr__tape_instr_kind kind) {
-  const tsr__tape_instr *first = &in->g->schedule.items[call->begin];
-  tsr__tape_instr instr = {.kind = (uint8_t)kind,
-                           .is_backward = first->is_backward,
-                           .subject = in->slots[i] + 1,
-                           .stack = kind == TSR__INSTR_NEW ? first->stack : TSR_NONE};
+static bool put(inserter *in, const tsr__kernel_call *call, uint8_t i, tsr__instr_kind kind) {
+  const tsr__instr *first = &in->g->instrs.items[call->begin];
+  tsr__instr instr = {.kind = (uint8_t)kind,
+                      .is_backward = first->is_backward,
+                      .subject = in->slots[i] + 1,
+                      .stack = kind == TSR__INSTR_NEW ? first->stack : TSR_NONE};
   return !call->bytes[i] || TSR__VECTOR_PUSH(&in->out, instr);
 }
 
 /* A slot on the stream of the op's results. */
 static bool add_slot(inserter *in, const tsr__kernel_call *call, uint8_t i) {
   tsr__step_graph *g = in->g;
-  uint32_t result = g->schedule.items[call->begin].subject - 1;
-  tsr__tape_slot slot = {.bytes = call->bytes[i],
-                         .category = TSR_CATEGORY_TEMPORARY,
-                         .stream = g->slots.items[result].stream};
+  uint32_t result = g->instrs.items[call->begin].subject - 1;
+  tsr__slot slot = {.bytes = call->bytes[i],
+                    .category = TSR_CATEGORY_TEMPORARY,
+                    .stream = g->slots.items[result].stream};
   in->slots[i] = (uint32_t)g->slots.count;
   return !slot.bytes ||
          (TSR__VECTOR_PUSH(&g->slots, slot) && TSR__VECTOR_PUSH(&g->unheld, TSR_NONE));
@@ -180,7 +180,7 @@ static bool free_rest(inserter *in, const tsr__kernel_call *call) {
 static bool insert(inserter *in, const tsr__kernel_call *calls, size_t count) {
   size_t begun = 0, ended = 0;
   bool ok = true;
-  for (uint32_t i = 0; ok && i <= in->g->schedule.count; i++) {
+  for (uint32_t i = 0; ok && i <= in->g->instrs.count; i++) {
     if (ended < count && calls[ended].end == i) {
       ok = allocate(in, &calls[ended], false) && free_rest(in, &calls[ended]);
       ended++;
@@ -190,7 +190,7 @@ static bool insert(inserter *in, const tsr__kernel_call *calls, size_t count) {
       assert(begun == ended); /* calls do not overlap */
       ok = allocate(in, &calls[begun++], true);
     }
-    if (ok && i < in->g->schedule.count) ok = TSR__VECTOR_PUSH(&in->out, in->g->schedule.items[i]);
+    if (ok && i < in->g->instrs.count) ok = TSR__VECTOR_PUSH(&in->out, in->g->instrs.items[i]);
   }
   assert(!ok || (begun == count && ended == count));
   return ok;
@@ -203,7 +203,7 @@ static void move(const inserter *in, uint32_t *place) {
 static void move_places(inserter *in) {
   tsr__step_graph *g = in->g;
   for (size_t i = 0; i < g->saves.count; i++) {
-    tsr__graph_save *save = &g->saves.items[i];
+    tsr__save *save = &g->saves.items[i];
     move(in, &save->made);
     move(in, &save->used);
     move(in, &save->left);
@@ -220,12 +220,12 @@ static void move_places(inserter *in) {
 bool tsr__step_graph_add_temporaries(tsr__step_graph *graph, const tsr__kernel_call *calls,
                                      size_t count) {
   if (!count) return true;
-  inserter in = {.g = graph, .place = TSR__NEW_ARRAY(uint32_t, graph->schedule.count + 1)};
+  inserter in = {.g = graph, .place = TSR__NEW_ARRAY(uint32_t, graph->instrs.count + 1)};
   bool ok = in.place && insert(&in, calls, count);
   if (ok) {
     move_places(&in);
-    tsr__tape_schedule before = graph->schedule;
-    graph->schedule = in.out;
+    tsr__instrs before = graph->instrs;
+    graph->instrs = in.out;
     in.out = before;
   }
   TSR__VECTOR_FREE(&in.out);

@@ -9,17 +9,17 @@
 #include "graph/op.h"
 
 /* Rows of the table: ops, then kernels that belong to no op; each once per phase. */
-enum { OPS = TSR__OP_KIND_COUNT, NAMES = OPS + TSR__KERNEL_COUNT, PHASES = TSR__TAPE_PHASE_COUNT };
+enum { OPS = TSR__OP_KIND_COUNT, NAMES = OPS + TSR__KERNEL_COUNT, PHASES = TSR__PHASE_COUNT };
 static_assert(2 * NAMES <= TSR_TRAIN_OPS, "hardly any op runs in more than two phases");
 
-static const char *name_of(const tsr__tape *tape, size_t row) {
-  if (row < OPS) return tsr__op_row_of(tape->book, (tsr__op_kind)row)->name;
-  return tsr__kernel_row_of((tsr__kernel)(row - OPS))->name;
+static const char *name_of(const tsr__schedule *schedule, const tsr__kernel_run *run) {
+  if (run->op != TSR_NONE) return schedule->ops.items[run->op].name;
+  return tsr__kernel_row_of((tsr__kernel)run->kernel)->name;
 }
 
-static size_t row_of(const tsr__tape *tape, const tsr__kernel_run *run) {
+static size_t row_of(const tsr__schedule *schedule, const tsr__kernel_run *run) {
   if (run->op == TSR_NONE) return (size_t)OPS + run->kernel;
-  return tape->ops.items[run->op].kind;
+  return schedule->ops.items[run->op].kind;
 }
 
 /* Sort by time, then by name, so that the order is unique. */
@@ -29,17 +29,18 @@ static int compare(const void *a, const void *b) {
   return strcmp(x->name, y->name);
 }
 
-size_t tsr__list_ops(const tsr__tape *tape, const uint64_t *run_ns, tsr_train_op *out) {
+size_t tsr__list_ops(const tsr__schedule *schedule, const uint64_t *run_ns, tsr_train_op *out) {
   tsr_train_op all[NAMES][PHASES] = {{{0}}};
-  tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
+  tsr__phase_kind phase = TSR__PHASE_STEP;
   size_t count = 0;
-  for (size_t i = 0; i < tape->schedule.count; i++) {
-    const tsr__tape_instr *instr = &tape->schedule.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__tape_phase)instr->subject;
-    if (instr->kind == TSR__INSTR_END) phase = TSR__TAPE_PHASE_STEP;
+  for (size_t i = 0; i < schedule->instrs.count; i++) {
+    const tsr__instr *instr = &schedule->instrs.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase_kind)instr->subject;
+    if (instr->kind == TSR__INSTR_END) phase = TSR__PHASE_STEP;
     if (instr->kind != TSR__INSTR_RUN) continue;
-    const tsr__kernel_run *run = &tape->runs.items[instr->subject];
-    tsr_train_op *op = &all[row_of(tape, run)][phase];
+    const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
+    tsr_train_op *op = &all[row_of(schedule, run)][phase];
+    op->name = name_of(schedule, run);
     op->run_count++;
     op->seconds += (double)run_ns[instr->subject] * 1e-9;
     op->bytes += run->bytes_moved;
@@ -49,7 +50,6 @@ size_t tsr__list_ops(const tsr__tape *tape, const uint64_t *run_ns, tsr_train_op
     for (int k = 0; k < PHASES; k++) {
       if (!all[row][k].run_count || count == TSR_TRAIN_OPS) continue;
       out[count] = all[row][k];
-      out[count].name = name_of(tape, row);
       out[count++].phase = tsr__phase_word((uint8_t)k);
     }
   qsort(out, count, sizeof *out, compare);

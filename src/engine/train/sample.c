@@ -31,7 +31,7 @@ typedef struct candidate {
 typedef struct sampling {
   const tsr_sample_options *options;
   tsr_model model; /* without dropout, cache and added modules */
-  tsr__tape tape;
+  tsr__schedule schedule;
   tsr__program program;
   tsr__weight_list weights;
   tsr__saved saved;
@@ -93,7 +93,7 @@ typedef struct filler {
 /* Set only buffers; parameters come from the files. */
 static void set_constant(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
-  if (tsr__tensor_at(&f->s->tape, tensor)->is_parameter) return;
+  if (tsr__schedule_tensor(&f->s->schedule, tensor)->is_parameter) return;
   tsr__fill(f->executor, tensor, initial, 0);
 }
 
@@ -158,15 +158,22 @@ static int allocate(sampling *s, tsr_error *error) {
   return 0;
 }
 
+static int record(sampling *s, tsr_simulate_options *run, tsr_error *error) {
+  tsr__tape tape;
+  int status = tsr__tape_init(&tape, &tsr__book_own, NULL) ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = tsr__program_init(&s->program, &s->model, run, NULL, &tape, error);
+  if (status == 0) status = tsr__program_record_infer(&s->program, &s->schedule, error);
+  tsr__tape_release(&tape);
+  return status;
+}
+
 static int prepare(sampling *s, tsr_simulate_options *run, tsr_error *error) {
   const tsr_sample_options *o = s->options;
   if (o->subject) *o->subject = o->weights;
   int status = tsr__saved_open_weights(o->weights, &s->saved, error);
   if (status) return status;
   if (o->subject) *o->subject = NULL;
-  if (!tsr__tape_init(&s->tape, NULL)) return tsr__fail_memory(error);
-  status = tsr__program_init(&s->program, &s->model, run, NULL, &s->tape, error);
-  if (status == 0) status = tsr__program_record_infer(&s->program, error);
+  status = record(s, run, error);
   if (status == 0) status = tsr__weights_list(&s->program, &s->weights, error);
   if (status) return status;
   status = tsr__saved_check(&s->saved, &s->program, &s->weights, error);
@@ -184,7 +191,7 @@ static int execute(sampling *s, tsr_error *error) {
                               .load = load,
                               .batch = batch,
                               .step = see_step};
-  int status = tsr__execute(&s->tape, &how, &done, error);
+  int status = tsr__execute(&s->schedule, &how, &done, error);
   tsr__thread_pool_free(pool);
   if (status == TSR_ERROR_IO || status == TSR_ERROR_FORMAT || status == TSR_ERROR_UNSUPPORTED)
     if (o->subject) *o->subject = o->weights;
@@ -195,7 +202,7 @@ static void release(sampling *s) {
   tsr__saved_release(&s->saved);
   TSR__VECTOR_FREE(&s->weights);
   tsr__program_release(&s->program);
-  tsr__tape_release(&s->tape);
+  tsr__schedule_release(&s->schedule);
   tsr__free(s->text);
   tsr__free(s->batch);
   tsr__free(s->candidates);

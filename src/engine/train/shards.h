@@ -26,21 +26,20 @@ typedef struct tsr__gathered {
   uint32_t unit[TSR__KEPT_COUNT];
 } tsr__gathered;
 
-/* Set the padding of units to 0. The parameters must be in memory. */
-void tsr__shards_clear(const tsr__tape *tape, const tsr__executor *executor);
-/* Copy this rank's part of a parameter from `whole`, all its elements without gaps, to `part`, the rank's part of
- * the unit. */
-void tsr__shards_put(const tsr__tape *tape, size_t parameter, const tsr__kernel_tensor *whole,
-                     const tsr__kernel_tensor *part);
-/* On rank 0: get the elements of a parameter, or of its state. They are valid until another unit of that kind is
- * gathered. Fails with TSR_ERROR_MEMORY, or TSR_ERROR_IO if a rank is gone. */
-int tsr__shards_read(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
+/* Set the padding of units to 0. Parameters are already in memory. */
+void tsr__shards_clear(const tsr__schedule *schedule, const tsr__executor *executor);
+/* Copy what this rank keeps of a parameter. `whole`: its elements, without gaps; `part`: the rank's part of the unit. */
+void tsr__shards_put(const tsr__schedule *schedule, size_t parameter,
+                     const tsr__kernel_tensor *whole, const tsr__kernel_tensor *part);
+/* On rank 0: the elements of a parameter, or of its state, which live until another unit's of that kind. TSR_ERROR_MEMORY, or
+ * TSR_ERROR_IO if a rank is gone. */
+int tsr__shards_read(tsr__comm *comm, const tsr__schedule *schedule, const tsr__executor *executor,
                      tsr__kept kind, size_t parameter, tsr__gathered *gathered, const void **out,
                      tsr_error *error);
 /* On rank 0: end the step on all ranks. */
 int tsr__shards_end(tsr__comm *comm, bool goes_on, tsr_error *error);
 /* On other ranks: follow rank 0's commands until the step is over. */
-int tsr__shards_serve(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
+int tsr__shards_serve(tsr__comm *comm, const tsr__schedule *schedule, const tsr__executor *executor,
                       bool *goes_on, tsr_error *error);
 void tsr__gathered_release(tsr__gathered *gathered);
 

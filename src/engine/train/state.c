@@ -151,14 +151,14 @@ typedef struct state_tensor {
 static uint64_t elements_of(const tsr__program *p, const state_tensor *state) {
   if (state->kind == TSR__KEPT_COUNT) return 1;
   return tsr__shape_elements(
-      tsr__tensor_shape(p->tape, p->tape->parameters.items[state->parameter]));
+      tsr__schedule_shape(p->schedule, p->schedule->parameters.items[state->parameter]));
 }
 
 /* Find the array of a state in the training file; its size and type must match. */
 static int find_state(const tsr__saved *saved, const tsr__program *p, const state_tensor *state,
                       const tsr__array **out, tsr_error *error) {
   const char *name = state->name;
-  tsr__dtype dtype = tsr__tensor_dtype(p->tape, state->tensor);
+  tsr__dtype dtype = tsr__schedule_dtype(p->schedule, state->tensor);
   const tsr__array *array = tsr__safetensors_find(&saved->training, name);
   const char *slash = strrchr(saved->training_path, '/');
   const char *file = slash ? slash + 1 : saved->training_path;
@@ -196,7 +196,7 @@ static int open_room(const tsr__program *p, const tsr__executor *executor, tsr__
   out->to = tsr__executor_tensor(executor, tensor);
   out->own = NULL;
   if (!is_part) return 0;
-  tsr__shape shape = tsr__tensor_shape(p->tape, p->tape->parameters.items[parameter]);
+  tsr__shape shape = tsr__schedule_shape(p->schedule, p->schedule->parameters.items[parameter]);
   out->to.layout = tsr__layout_dense(shape);
   out->own = tsr__calloc((size_t)tsr__shape_elements(shape), tsr__dtype_bytes(out->to.dtype));
   out->to.data = out->own;
@@ -207,14 +207,14 @@ static void close_room(const tsr__program *p, const tsr__executor *executor, tsr
                        size_t parameter, room *r) {
   if (!r->own) return;
   tsr__kernel_tensor to = tsr__executor_tensor(executor, part);
-  tsr__shards_put(p->tape, parameter, &r->to, &to);
+  tsr__shards_put(p->schedule, parameter, &r->to, &to);
   tsr__free(r->own);
 }
 
 static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr__executor *executor,
                       const state_tensor *state, tsr_error *error) {
   const tsr__array *array = NULL;
-  bool is_part = p->tape->sharding.stage && state->kind != TSR__KEPT_COUNT;
+  bool is_part = p->schedule->sharding.stage && state->kind != TSR__KEPT_COUNT;
   room r = {.own = NULL};
   int status = find_state(saved, p, state, &array, error);
   if (status == 0)
@@ -229,8 +229,8 @@ static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr_
 
 /* ---- the names of state ---- */
 
-/* List the state of parameter number `index`, whose weight is called `name`: up to four tensors. */
-static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
+/* The state of parameter number `index`, whose weight has this name: up to four tensors. */
+static size_t list_states(const tsr__schedule *schedule, size_t index, const char *name,
                           state_tensor out[4]) {
   static const struct {
     const char *ending;
@@ -239,9 +239,10 @@ static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
                {"exp_avg_sq", TSR__KEPT_SECOND},
                {"step", TSR__KEPT_COUNT},
                {"master", TSR__KEPT_MASTER}};
-  size_t count = 0, at = tape->sharding.stage ? tape->sharding.pieces.items[index].unit : index;
-  if (at >= tape->states.count) return 0; /* SGD has none */
-  const tsr__optimizer_state *state = &tape->states.items[at];
+  size_t count = 0,
+         at = schedule->sharding.stage ? schedule->sharding.pieces.items[index].unit : index;
+  if (at >= schedule->states.count) return 0; /* SGD has none */
+  const tsr__optimizer_state *state = &schedule->states.items[at];
   const tsr__tensor_id tensors[] = {state->first, state->second, state->count, state->master};
   for (size_t i = 0; i < 4; i++) {
     if (!tensors[i]) continue;
@@ -254,15 +255,15 @@ static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
 /* The index of a parameter. */
 static size_t number_of(const tsr__program *p, tsr__tensor_id parameter) {
   size_t index = 0;
-  while (index < p->tape->parameters.count && p->tape->parameters.items[index] != parameter)
+  while (index < p->schedule->parameters.count && p->schedule->parameters.items[index] != parameter)
     index++;
-  assert(index < p->tape->parameters.count);
+  assert(index < p->schedule->parameters.count);
   return index;
 }
 
 /* The same as list_states, for a weight. */
 static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[4]) {
-  return list_states(p->tape, number_of(p, weight->tensor), weight->name, out);
+  return list_states(p->schedule, number_of(p, weight->tensor), weight->name, out);
 }
 
 static size_t list_scaler(const tsr__program *p, state_tensor out[2]) {
@@ -319,7 +320,7 @@ int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
 
 static int load_weight(const tsr__program *p, const tsr__executor *executor, tsr__tensor_id weight,
                        const tsr__safetensors *file, const tsr__array *array, tsr_error *error) {
-  const tsr__sharding *s = &p->tape->sharding;
+  const tsr__sharding *s = &p->schedule->sharding;
   size_t parameter = number_of(p, weight);
   bool is_part = s->stage == 3;
   tsr__tensor_id part = is_part ? s->owned.items[s->pieces.items[parameter].unit] : weight;
@@ -371,10 +372,11 @@ typedef TSR__VECTOR(state_tensor) state_tensors;
 
 static bool add_array(const tsr__program *p, const state_tensor *from, arrays *out) {
   bool is_number = from->kind == TSR__KEPT_COUNT;
-  tsr__tensor_id like = is_number ? from->tensor : p->tape->parameters.items[from->parameter];
-  tsr__shape shape = tsr__tensor_shape(p->tape, like);
+  tsr__tensor_id like = is_number ? from->tensor : p->schedule->parameters.items[from->parameter];
+  tsr__shape shape = tsr__schedule_shape(p->schedule, like);
   tsr__array array = {.name = from->name,
-                      .type = tsr__weight_array_type(tsr__tensor_dtype(p->tape, from->tensor)),
+                      .type =
+                          tsr__weight_array_type(tsr__schedule_dtype(p->schedule, from->tensor)),
                       .rank = shape.rank};
   for (uint32_t i = 0; i < shape.rank; i++) array.dim[i] = shape.dim[i];
   return TSR__VECTOR_PUSH(out, array);
@@ -390,12 +392,11 @@ static const state_tensor *state_named(const state_tensors *tensors, const char 
 /* Find the elements of a state: in this rank's memory, or gathered from all ranks. */
 static int find_elements(const tsr_train_state *s, const state_tensor *state,
                          tsr__gathered *gathered, const void **out, tsr_error *error) {
-  const tsr__tape *tape = s->program->tape;
+  const tsr__schedule *schedule = s->program->schedule;
   tsr__kernel_tensor from = tsr__executor_tensor(s->executor, state->tensor);
-  uint32_t parted_from =
-      state->kind == TSR__KEPT_PARAMETER ? 3 : 1; /* the first stage of ZeRO that shards it */
-  if (state->kind != TSR__KEPT_COUNT && tape->sharding.stage >= parted_from)
-    return tsr__shards_read(s->comm, tape, s->executor, state->kind, state->parameter, gathered,
+  uint32_t parted_from = state->kind == TSR__KEPT_PARAMETER ? 3 : 1; /* the stage */
+  if (state->kind != TSR__KEPT_COUNT && schedule->sharding.stage >= parted_from)
+    return tsr__shards_read(s->comm, schedule, s->executor, state->kind, state->parameter, gathered,
                             out, error);
   assert(from.data && tsr__layout_is_dense(from.layout));
   *out = (const char *)from.data + from.layout.offset * tsr__dtype_bytes(from.dtype);
@@ -480,8 +481,8 @@ int tsr_train_write_config(const tsr_train_state *s, tsr_write_fn *write, void *
   const char *before = tsr_model_config(s->program->model);
   sink to = {write, context};
   assert(before && s->weights->count);
-  json_t *other =
-      retyped_config(before, tsr__tensor_dtype(s->program->tape, s->weights->items[0].tensor));
+  json_t *other = retyped_config(
+      before, tsr__schedule_dtype(s->program->schedule, s->weights->items[0].tensor));
   bool failed = other ? json_dump_callback(other, write_text, &to,
                                            JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 ||
                             write(context, "\n", 1)

@@ -1,7 +1,7 @@
 /* train.c - tsr_train: runs a model on data in the executor.
  *
- *   model, options ─► program ─► tape (one step) ─► executor ─► steps
- *   data ─► batches ──────────────────────────────────┘ └─► recorder ─► snapshot
+ *   model, options ─► program ─► schedule (one step) ─► executor ─► steps
+ *   data ─► batches ──────────────────────────────────────┘ └─► recorder ─► snapshot
  *
  * Weights, positions in the data and dropout use random numbers with separate keys, which are made from the seed,
  * so that changing one does not change the others. */
@@ -16,7 +16,6 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "base/pool.h"
-#include "exec/placed.h"
 #include "exec/profile.h"
 #include "exec/rates.h"
 #include "exec/record.h"
@@ -42,7 +41,7 @@
 typedef struct training {
   const tsr_simulate_options *run;
   const tsr_train_options *options;
-  tsr__tape tape;
+  tsr__schedule schedule;
   tsr__program program;
   tsr__recorder *recorder;
   tsr__thread_pool *pool;
@@ -56,6 +55,7 @@ typedef struct training {
   tsr_train_state state;
   uint64_t weights_key;
   uint64_t parameters_filled;
+  tsr__forecast forecast;
   uint64_t predicted_peak_bytes;
   uint64_t *run_ns; /* by run, if ops are requested */
   tsr__comm *comm;  /* to the other ranks, or NULL; owned by `options->processes`, if set */
@@ -103,28 +103,28 @@ typedef struct filler {
 /* Compute the whole parameter, then copy this rank's part of it. */
 static void fill_part(const filler *f, tsr__tensor_id tensor, const tsr__initial_value *initial,
                       uint64_t key) {
-  const tsr__tape *tape = &f->t->tape;
+  const tsr__schedule *schedule = &f->t->schedule;
   size_t i = 0;
-  while (tape->parameters.items[i] != tensor) i++;
-  assert(i < tape->parameters.count && f->t->room);
-  tsr__tensor_id owned = tsr__tape_updated(tape, tape->sharding.pieces.items[i].unit);
+  while (schedule->parameters.items[i] != tensor) i++;
+  assert(i < schedule->parameters.count && f->t->room);
+  tsr__tensor_id owned = tsr__schedule_updated(schedule, schedule->sharding.pieces.items[i].unit);
   tsr__kernel_tensor part = tsr__executor_tensor(f->executor, owned);
   tsr__kernel_tensor whole = {.data = f->t->room,
                               .dtype = part.dtype,
-                              .layout = tsr__layout_dense(tsr__tensor_shape(tape, tensor))};
+                              .layout = tsr__layout_dense(tsr__schedule_shape(schedule, tensor))};
   tsr__fill_tensor(&whole, f->t->pool, initial, key);
-  tsr__shards_put(tape, i, &whole, &part);
+  tsr__shards_put(schedule, i, &whole, &part);
 }
 
 static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
-  bool is_parameter = tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
+  bool is_parameter = tsr__schedule_tensor(&f->t->schedule, tensor)->is_parameter;
   bool is_read = f->t->saved.weights.file_count && is_parameter;
   /* Buffers differ between rule books; random weights do not. */
   uint64_t key =
       tsr__random_key(f->t->weights_key, is_parameter ? ++f->t->parameters_filled : UINT64_MAX);
   if (is_read) return;
-  if (is_parameter && f->t->tape.sharding.stage == 3)
+  if (is_parameter && f->t->schedule.sharding.stage == 3)
     fill_part(f, tensor, initial, key);
   else
     tsr__fill(f->executor, tensor, initial, key);
@@ -133,7 +133,7 @@ static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value 
 static int load(void *context, const tsr__executor *executor, tsr_error *error) {
   training *t = context;
   filler f = {t, executor};
-  tsr__shards_clear(&t->tape, executor);
+  tsr__shards_clear(&t->schedule, executor);
   tsr__program_initials(&t->program, fill, &f);
   int status = tsr__saved_load(&t->saved, &t->program, &t->weights, executor, error);
   if (status) blame(t, path_of_weights(t));
@@ -249,9 +249,9 @@ static bool end_step(training *t, bool goes_on) {
   if (!t->comm) return goes_on;
   bool is_first = tsr__comm_rank(t->comm) == 0;
   const tsr__executor *executor = t->state.executor;
-  t->rank_status = is_first
-                       ? tsr__shards_end(t->comm, goes_on, &t->rank_error)
-                       : tsr__shards_serve(t->comm, &t->tape, executor, &goes_on, &t->rank_error);
+  t->rank_status =
+      is_first ? tsr__shards_end(t->comm, goes_on, &t->rank_error)
+               : tsr__shards_serve(t->comm, &t->schedule, executor, &goes_on, &t->rank_error);
   t->sent_before = tsr__comm_sent_bytes(t->comm);
   return goes_on && !t->rank_status;
 }
@@ -292,7 +292,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
   tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
   bool is_updated = !step->is_skipped && !step->is_diverged;
-  t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->tape, is_updated);
+  t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->schedule, is_updated);
   goes_on = end_step(t, goes_on);
   return goes_on && !step->is_diverged && !t->data_status;
 }
@@ -302,21 +302,6 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
 static uint64_t steps_to_do(const training *t) {
   assert(t->saved.steps < t->run->steps);
   return t->run->steps - t->saved.steps;
-}
-
-static int predict_placed(training *t, tsr_error *error) {
-  tsr__placement placement;
-  uint64_t capacity = t->run->capacity_bytes;
-  bool ok = tsr__placement_solve(&t->tape, &placement);
-  t->out.predicted_reserved_bytes = placement.total_bytes;
-  t->out.bound_bytes = placement.bound_bytes;
-  tsr__placement_release(&placement);
-  if (!ok) return tsr__fail_memory(error);
-  if (!capacity || t->out.predicted_reserved_bytes <= capacity) return 0;
-  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
-  return tsr__fail(
-      error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "placed memory needs %s, and the run may use %s",
-      tsr__format_size(t->out.predicted_reserved_bytes, needed), tsr__format_size(capacity, has));
 }
 
 /* Refuse a run that the system would end with a signal when its memory is touched. */
@@ -339,27 +324,24 @@ static int check_machine(uint64_t needs_bytes, tsr_error *error) {
 
 /* Predict the peaks of the run. */
 static int predict(training *t, tsr_error *error) {
-  tsr__dry_device device, spaces[TSR__DRY_SPACES];
-  uint64_t done, most = t->tape.has_leaks ? UINT64_MAX : 4;
-  tsr__dry_options dry = {.settings = t->run->settings,
-                          .capacity_bytes =
-                              t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
-                          .spaces = spaces,
-                          .steps = steps_to_do(t) < most ? steps_to_do(t) : most};
-  int status = tsr__dry_run(&t->tape, &dry, &device, &done, error);
+  const tsr__forecast *f = &t->forecast;
+  int status =
+      tsr__forecast_run(&t->schedule,
+                        &(tsr__execute_options){.settings = t->run->settings,
+                                                .capacity_bytes = t->run->capacity_bytes,
+                                                .is_placed = t->options->memory == TSR_TRAIN_PLACED,
+                                                .steps = steps_to_do(t)},
+                        &t->forecast, error);
   if (status) return status;
-  t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
-  t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
-  t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
-  t->out.predicted_host = tsr__space_peak_of(&spaces[0]);
+  t->predicted_peak_bytes = f->device.peak.totals.allocated_bytes;
+  t->out.predicted_peak_bytes = f->device.peak.totals.allocated_bytes;
+  t->out.predicted_reserved_bytes = f->reserved_bytes;
+  t->out.bound_bytes = f->placement.bound_bytes;
+  t->out.predicted_host = tsr__space_peak_of(&f->spaces[0]);
+  t->out.predicted_disk = tsr__space_peak_of(&f->spaces[1]);
   t->out.predicted_data_bytes = (t->run->accumulate ? t->run->accumulate : 1) *
                                 (t->run->batch ? t->run->batch : 1) * t->run->sequence *
                                 sizeof(int64_t);
-  t->out.predicted_disk = tsr__space_peak_of(&spaces[1]);
-  if (t->options->memory == TSR_TRAIN_PLACED) {
-    status = predict_placed(t, error);
-    if (status) return status;
-  }
   uint64_t here = t->options->launch == TSR_TRAIN_THREADS ? t->run->ranks : 1;
   uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
   return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
@@ -369,7 +351,7 @@ static int predict(training *t, tsr_error *error) {
 
 static int choose_products(training *t, tsr_error *error) {
   tsr_simulate_dtype dtype = t->run->dtype;
-  uint64_t flops = t->tape.flops, steps = steps_to_do(t);
+  uint64_t flops = t->schedule.flops, steps = steps_to_do(t);
   bool is_half = dtype == TSR_SIMULATE_BF16 || dtype == TSR_SIMULATE_AUTOCAST_BF16;
   tsr_train_products wanted = t->options->products;
   if (t->comm && wanted == TSR_TRAIN_PRODUCTS_AUTO)
@@ -394,27 +376,27 @@ static unsigned threads_of(const training *t) {
 
 static int prepare(training *t, tsr_error *error) {
   t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
-  for (size_t i = 0; i < t->tape.parameters.count; i++)
+  for (size_t i = 0; i < t->schedule.parameters.count; i++)
     t->out.parameter_count +=
-        tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
-  t->out.step_flops = t->tape.flops;
+        tsr__shape_elements(tsr__schedule_shape(&t->schedule, t->schedule.parameters.items[i]));
+  t->out.step_flops = t->schedule.flops;
   if (t->options->ops || t->options->measures) {
-    t->run_ns = TSR__NEW_ARRAY(uint64_t, t->tape.runs.count);
+    t->run_ns = TSR__NEW_ARRAY(uint64_t, t->schedule.runs.count);
     if (!t->run_ns) return tsr__fail_memory(error);
   }
   t->pool = tsr__thread_pool_new(threads_of(t)); /* NULL is allowed */
-  if (t->tape.sharding.stage == 3) {
+  if (t->schedule.sharding.stage == 3) {
     uint64_t most = 0;
-    for (size_t i = 0; i < t->tape.sharding.pieces.count; i++)
-      if (t->tape.sharding.pieces.items[i].count > most)
-        most = t->tape.sharding.pieces.items[i].count;
+    for (size_t i = 0; i < t->schedule.sharding.pieces.count; i++)
+      if (t->schedule.sharding.pieces.items[i].count > most)
+        most = t->schedule.sharding.pieces.items[i].count;
     t->room = TSR__NEW_ARRAY(char, most * sizeof(float));
     if (!t->room) return tsr__fail_memory(error);
   }
   int status = choose_products(t, error);
   if (status || !t->options->is_recorded) return status;
   t->recorder = tsr__recorder_new(
-      &t->tape,
+      &t->schedule,
       &(tsr__record_options){.settings = &t->run->settings,
                              .optimizer = t->run->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
                              .has_categories = t->run->categories,
@@ -448,7 +430,7 @@ static int profile(training *t, const tsr__dry_device *executed, tsr_error *erro
   bool is_placed = t->options->memory == TSR_TRAIN_PLACED;
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes};
-  int status = tsr__memory_profile_compute(&t->program, &dry, executed, &t->out.profile, error);
+  int status = tsr__memory_profile_compute(&t->schedule, &dry, executed, &t->out.profile, error);
   if (status) return status;
   tsr_memory_profile *p = t->out.profile;
   if (p->peak.step) p->peak.step += t->saved.steps;
@@ -480,7 +462,7 @@ static int measure(training *t, tsr_error *error) {
   char title[96];
   unsigned threads = t->options->threads ? t->options->threads : tsr__os_processor_count();
   if (!t->options->measures || !t->out.timed_steps) return 0;
-  tsr__rates_measure(&t->tape, t->run_ns, t->out.timed_steps, &rates);
+  tsr__rates_measure(&t->schedule, t->run_ns, t->out.timed_steps, &rates);
   rates.link_bytes_per_s = t->out.host_copy_bytes_per_second;
   if (rates.link_bytes_per_s <= 0) rates.link_bytes_per_s = measure_copies();
   rates.disk_bytes_per_s = t->out.disk_copy_bytes_per_second;
@@ -509,8 +491,8 @@ static uint64_t hash_of_run(const training *t) {
                              t->program.batch,
                              t->program.sequence,
                              t->program.accumulate,
-                             t->tape.moves.count,
-                             t->tape.sharding.stage,
+                             t->schedule.moves.count,
+                             t->schedule.sharding.stage,
                              t->out.parameter_count,
                              t->saved.steps,
                              t->data_hash,
@@ -527,10 +509,10 @@ static uint64_t hash_of_run(const training *t) {
     memcpy(&bits, &numbers[i], sizeof bits);
     hash = tsr__mix(hash, bits);
   }
-  for (size_t i = 0; i < t->tape.moves.count; i++) { /* what ranks do together */
-    const tsr__tape_move *m = &t->tape.moves.items[i];
+  for (size_t i = 0; i < t->schedule.moves.count; i++) { /* what ranks do together */
+    const tsr__move *m = &t->schedule.moves.items[i];
     hash = tsr__mix(hash, m->kind);
-    hash = tsr__mix(hash, tsr__move_sent_bytes(&t->tape, m));
+    hash = tsr__mix(hash, tsr__move_sent_bytes(&t->schedule, m));
   }
   return hash;
 }
@@ -585,7 +567,7 @@ static int agree_to_begin(training *t, int status, tsr_error *error) {
 /* Exchange the memory figures of all ranks. */
 static int share_results(training *t, tsr_error *error) {
   uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
-  assert(rank < ranks && ranks == t->tape.sharding.ranks);
+  assert(rank < ranks && ranks == t->schedule.sharding.ranks);
   t->out.rank = rank;
   t->out.rank_count = ranks;
   t->took.predicted_peak_bytes = t->out.predicted_peak_bytes;
@@ -631,6 +613,7 @@ static int execute(training *t, tsr_error *error) {
                               .isa_limit = (unsigned)o->isa,
                               .comm = t->comm,
                               .failed = fail_rank,
+                              .forecast = &t->forecast,
                               .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
                               .context = t,
                               .run_ns = t->run_ns,
@@ -639,7 +622,7 @@ static int execute(training *t, tsr_error *error) {
                               .batch = batch,
                               .wants_end = wants_end,
                               .step = see_step};
-  int status = tsr__execute(&t->tape, &how, &done, error);
+  int status = tsr__execute(&t->schedule, &how, &done, error);
   if (status) return status;
   if (t->data_status || t->rank_status) {
     if (error) *error = t->data_status ? t->data_error : t->rank_error;
@@ -647,10 +630,10 @@ static int execute(training *t, tsr_error *error) {
   }
   t->out.is_out_of_memory = done.executed.is_out_of_memory;
   if (t->out.is_out_of_memory)
-    t->out.out_of_memory = tsr__public_moment(&t->tape, &done.executed.out_of_memory);
+    t->out.out_of_memory = tsr__public_moment(&t->schedule, &done.executed.out_of_memory);
   t->out.oom_request_bytes = done.executed.oom_request_bytes;
   t->out.timed_steps = t->out.steps_done > 1 ? t->out.steps_done - 1 : t->out.steps_done;
-  if (t->options->ops) t->out.op_count = tsr__list_ops(&t->tape, t->run_ns, t->options->ops);
+  if (t->options->ops) t->out.op_count = tsr__list_ops(&t->schedule, t->run_ns, t->options->ops);
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
   t->out.reserved_bytes = done.usable_peak_bytes;
   note_spaces(t, &done);
@@ -660,18 +643,28 @@ static int execute(training *t, tsr_error *error) {
   return tsr__recorder_finish(t->recorder, &t->out.snapshot, error);
 }
 
+/* Record the step, once the files that it needs are open. */
+static int record(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_error *error) {
+  tsr__tape tape;
+  bool has_tracer = tracer || !t->options->is_recorded;
+  bool ok = tsr__tape_init(&tape, &tsr__book_own, tracer) && has_tracer;
+  int status = ok ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = tsr__program_init(&t->program, model, t->run, NULL, &tape, error);
+  if (status == 0) status = open_saved(t, error);
+  if (status == 0) status = open_data(t, error);
+  if (status == 0)
+    status = tsr__program_record(&t->program, t->options->is_recorded, &t->schedule, error);
+  tsr__tape_release(&tape);
+  return status;
+}
+
 /* Everything before the first step. */
 static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_error *error) {
-  bool has_tracer = tracer || !t->options->is_recorded;
-  int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = tsr__model_check_computed(model, error);
+  int status = tsr__model_check_computed(model, error);
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
-  if (status == 0) status = tsr__program_init(&t->program, model, t->run, NULL, &t->tape, error);
-  if (status == 0) status = open_saved(t, error);
-  if (status == 0) status = open_data(t, error);
-  if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
+  if (status == 0) status = record(t, model, tracer, error);
   if (status == 0) status = check_saved(t, error);
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
@@ -696,7 +689,8 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   tsr__saved_release(&t->saved);
   TSR__VECTOR_FREE(&t->weights);
   tsr__program_release(&t->program);
-  tsr__tape_release(&t->tape);
+  tsr__forecast_release(&t->forecast);
+  tsr__schedule_release(&t->schedule);
   tsr__torch_free(tracer);
   return status;
 }
