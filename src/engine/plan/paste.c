@@ -220,7 +220,7 @@ static void near_types(writer *w, unsigned says) {
 static void near_loss(writer *w, unsigned says) {
   if (!w->o->loss_chunk || (says & SAYS_LOSS && !is_gpt2(w))) return;
   cannot(w, "the loss of some tokens at a time; Liger%s",
-         is_gpt2(w) ? " does not know GPT-2" : "'s fused linear cross entropy comes near");
+         is_gpt2(w) ? " does not know GPT-2" : "'s fused linear cross entropy is similar");
   w->o->loss_chunk = 0;
 }
 
@@ -568,8 +568,8 @@ static int say_cost(writer *w, const tsr_model *model, const tsr_simulate_option
   char reserved[32];
   int status = tsr_run_plan_measure(w->plan, model, how, &cost, error);
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) {
-    tsr__buffer_printf(out, "%sthe nearest that this can say does not suit the model\n",
-                       w->comment);
+    tsr__buffer_printf(
+        out, "%sthe nearest plan that this can express is impossible for this model\n", w->comment);
     return 0;
   }
   if (status) return status;
@@ -588,8 +588,8 @@ static void say_root(writer *w, const tsr_model *model) {
   char size[32];
   if (w->o->zero != 3) return;
   cannot(w,
-         "that the root's parameters, such as embeddings and head, are gathered together and "
-         "copied: up to %s more",
+         "gathering the root's parameters, such as embeddings and head, one by one; together, "
+         "and copied, they need up to %s more",
          tsr_size_text(2 * tables * model->vocabulary * model->width * each, size, sizeof size));
 }
 
@@ -622,10 +622,10 @@ int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
   size_t i = 0, count = sizeof targets / sizeof *targets;
   while (i < count && strcmp(targets[i].name, target) != 0) i++;
   if (i == count)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "'%.40s' is no target", target);
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "unknown target '%.40s'", target);
   if (tsr_model_is_traced(model) && targets[i].say != say_tessera)
     return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "%s cannot say which modules are computed again: --for tessera can", target);
+                     "%s cannot express which modules are recomputed: use --for tessera", target);
   w.plan = tsr__run_plan_copy(plan);
   int status = w.plan ? 0 : tsr__fail_memory(error);
   if (w.plan) w.o = &w.plan->options;
