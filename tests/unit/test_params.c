@@ -271,6 +271,46 @@ static void test_version(void **state) {
   assert_string_equal(text, tsr_version());
 }
 
+/* ---- tables within tables ---- */
+
+static const char *nth_word(size_t index) {
+  static const char *const words[] = {"one", "two", "three"};
+  return index < 3 ? words[index] : NULL;
+}
+
+static void rows_that_stand_for_tables(void **state) {
+  (void)state;
+  static const tsr_parameter inner[] = {{.name = "b", .kind = TSR_PARAMETER_FLAG, .help = "b"},
+                                        {.name = NULL}};
+  static const tsr_parameter empty[] = {{.name = NULL}};
+  static const tsr_parameter middle[] = {
+      {.rows = inner}, {.name = "c", .kind = TSR_PARAMETER_COUNT, .help = "c"}, {.name = NULL}};
+  static const tsr_parameter outer[] = {
+      {.name = "a", .kind = TSR_PARAMETER_FLAG, .help = "a"},
+      {.rows = empty},
+      {.rows = middle},
+      {.name = "d", .kind = TSR_PARAMETER_TEXT, .help = "Any of %s.", .word = nth_word}};
+  const tsr_question question = {.parameters = outer, .parameter_count = 4};
+  static const char *const names[] = {"a", "b", "c", "d"};
+  char help[TSR_PARAMETER_HELP_BYTES];
+  tsr_params *params = NULL;
+  assert_int_equal(tsr_params_new(outer, 4, TSR_INTERFACE_COMMAND, &params, NULL), 0);
+  for (size_t i = 0; i < 4; i++) {
+    assert_string_equal(tsr_params_row(params, i)->name, names[i]);
+    assert_ptr_equal(tsr_question_parameter(&question, i), tsr_params_row(params, i));
+    assert_ptr_equal(tsr_params_find(params, names[i], 1), tsr_params_row(params, i));
+  }
+  assert_null(tsr_params_row(params, 4));
+  assert_null(tsr_question_parameter(&question, 4));
+  assert_int_equal(tsr_params_set_text(params, "c", "7", 1, NULL), 0);
+  assert_int_equal(tsr_params_count(params, "c"), 7);
+  assert_false(tsr_params_has(params, "b"));
+  assert_string_equal(tsr_parameter_help(&outer[3], help, sizeof help),
+                      "Any of one, two and three.");
+  assert_ptr_equal(tsr_parameter_help(&outer[0], help, sizeof help), outer[0].help);
+  tsr_params_free(params);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_defaults),
@@ -284,6 +324,7 @@ int main(void) {
       cmocka_unit_test(test_times),
       cmocka_unit_test(test_rows_of_the_registry),
       cmocka_unit_test(test_version),
+      cmocka_unit_test(rows_that_stand_for_tables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
