@@ -59,8 +59,8 @@ void tsr_train_saved_free(tsr_train_saved *saved);
 
 /* ---- Training ---- */
 
-/* Which code multiplies matrices. The choice affects the last digits of results; the number of threads does not. A
- * library is loaded only if chosen, and uses more memory than is predicted. */
+/* Which code multiplies matrices. The choice affects the last digits of results; the number of threads does not. oneDNN
+ * is loaded only if chosen, and uses more memory than is predicted. */
 typedef enum tsr_train_products {
   TSR_TRAIN_PRODUCTS_AUTO,  /* OWN, unless oneDNN is installed and clearly faster in a long run */
   TSR_TRAIN_PRODUCTS_OWN,   /* tessera's own kernels */
