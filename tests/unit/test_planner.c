@@ -369,7 +369,7 @@ static void check_way(tsr_planning *p, const tsr__way *way, size_t *checked) {
     tsr_run_plan_cost cost;
     tsr_error error;
     if (i % EACH_SIMULATED && i + 1 < way->candidates.count) continue;
-    assert_int_equal(tsr__planner_measure(p, c->plan, NULL, &cost, &error), 0);
+    assert_int_equal(tsr__planner_measure(p, c->plan, &cost, &error), 0);
     if (!cost.is_possible) continue;
     if (c->least_bytes - c->least_bytes / 50 > cost.reserved_bytes)
       fail_msg("%llu are not the least of %llu", (unsigned long long)c->least_bytes,

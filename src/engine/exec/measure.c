@@ -7,30 +7,34 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-static int run_dry(const tsr__built *built, tsr__measure_limit *limit, tsr_run_plan_cost *out,
-                   tsr_error *error) {
-  const tsr_simulate_options *options = &built->run;
-  tsr__dry_options how = {.settings = options->settings,
-                          .capacity_bytes = options->capacity_bytes,
-                          .most_reserved_bytes = limit ? limit->most_reserved_bytes : 0,
-                          .steps = options->steps};
+/* The figures that take no run. */
+static tsr_run_plan_cost figures_of(const tsr__built *built) {
   tsr__machine_rates rates;
   tsr__cost cost = {.step_s = 0};
-  tsr__dry_device device;
-  uint64_t done;
-  int status = tsr__dry_run(&built->schedule, &how, &device, &done, error);
-  if (status) return status;
-  if (tsr__rates_for(options, built->gpu, &rates))
+  if (tsr__rates_for(&built->run, built->gpu, &rates))
     cost = tsr__cost_of_schedule(&built->schedule, &rates);
-  *out = (tsr_run_plan_cost){.is_possible = true,
-                             .peak_bytes = device.peak.totals.allocated_bytes,
-                             .reserved_bytes = device.peak_reserved_bytes,
+  return (tsr_run_plan_cost){.is_possible = true,
                              .step_flops = built->schedule.flops,
                              .recomputed_flops = built->schedule.recomputed_flops,
                              .step_seconds = cost.step_s,
                              .sent_bytes = tsr__schedule_sent_bytes(&built->schedule),
                              .stall_seconds = cost.stalls_s};
-  assert(!device.is_over || (limit && out->reserved_bytes > limit->most_reserved_bytes));
+}
+
+static int run_dry(const tsr__built *built, tsr__measure_limit *limit, tsr_run_plan_cost *out,
+                   tsr_error *error) {
+  const tsr_simulate_options *options = &built->run;
+  tsr__dry_options how = {.settings = options->settings,
+                          .capacity_bytes = options->capacity_bytes,
+                          .most_reserved_bytes = limit->most_reserved_bytes,
+                          .steps = options->steps};
+  tsr__dry_device device;
+  uint64_t done;
+  int status = tsr__dry_run(&built->schedule, &how, &device, &done, error);
+  if (status) return status;
+  out->peak_bytes = device.peak.totals.allocated_bytes;
+  out->reserved_bytes = device.peak_reserved_bytes;
+  assert(!device.is_over || out->reserved_bytes > limit->most_reserved_bytes);
   if (device.is_over) limit->over_bytes = device.peak_reserved_bytes;
   return 0;
 }
@@ -38,16 +42,24 @@ static int run_dry(const tsr__built *built, tsr__measure_limit *limit, tsr_run_p
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
                  tsr__measure_limit *limit, tsr_run_plan_cost *out, tsr_error *error) {
   tsr__built built;
+  tsr__measure_limit none = {0};
+  if (!limit) limit = &none;
   *out = (tsr_run_plan_cost){.is_possible = false};
-  if (limit) limit->over_bytes = 0;
+  limit->over_bytes = 0;
+  limit->is_slower = false;
   int status = tsr__build(model, options, false, &built, error);
-  if (status == 0) status = run_dry(&built, limit, out, error);
+  if (status == 0) {
+    tsr_run_plan_cost found = figures_of(&built);
+    limit->is_slower = limit->most_seconds > 0 && found.step_seconds > limit->most_seconds;
+    if (!limit->is_slower) status = run_dry(&built, limit, &found, error);
+    if (status == 0) *out = found;
+  }
   tsr__built_release(&built);
   return status;
 }
 
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
-                        uint64_t layers, bool may_recompute, bool may_offload, tsr__survey *out,
+                        uint64_t layers, const tsr__survey_options *wanted, tsr__survey *out,
                         tsr_error *error) {
   tsr__built built;
   tsr__machine_rates rates;
@@ -60,10 +72,8 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
   own.optimizer_form = 0;
   int status = tsr__build(&other, &own, false, &built, error);
   if (status == 0) {
-    bool has_rates = tsr__rates_for(options, built.gpu, &rates);
-    tsr__survey_options how = {.rates = has_rates ? &rates : NULL,
-                               .may_recompute = may_recompute,
-                               .may_offload = may_offload};
+    tsr__survey_options how = *wanted;
+    how.rates = tsr__rates_for(options, built.gpu, &rates) ? &rates : NULL;
     status = tsr__survey_schedule(&built.schedule, &how, out, error);
     if (status) tsr__survey_release(out);
   }

@@ -9,7 +9,9 @@
 /* When to stop. */
 typedef struct tsr__measure_limit {
   uint64_t most_reserved_bytes; /* as soon as more are reserved; 0: never */
+  double most_seconds;          /* before it runs, if a step takes longer; 0: never */
   uint64_t over_bytes;          /* out: reserved when it stopped; 0 if it ran to completion */
+  bool is_slower;               /* out: it was not run, and no memory is known */
 } tsr__measure_limit;
 
 /* Run without data, and without stacks and events. `limit` NULL: to completion; else `*out` has the figures until it stopped.
@@ -19,10 +21,10 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
                  tsr__measure_limit *limit, tsr_run_plan_cost *out, tsr_error *error);
 
 /* Survey a step (survey.h), in which modules of a step graph are as they were traced: any schedule of the same ops takes
- * the same time. `layers`: the number of blocks, instead of the model's own; 0 keeps that. `may_recompute`, `may_offload`:
- * as tsr__survey_options has them. The caller releases `*out` unless it fails. */
+ * the same time. `layers`: the number of blocks, instead of the model's own; 0 keeps that. `wanted`: what to find, and
+ * what may be done; its rates are those that the options name. The caller releases `*out` unless it fails. */
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
-                        uint64_t layers, bool may_recompute, bool may_offload, tsr__survey *out,
+                        uint64_t layers, const tsr__survey_options *wanted, tsr__survey *out,
                         tsr_error *error);
 
 /* A tensor that an op of a kind saves for backward, in the first block of a step that keeps everything. */

@@ -63,9 +63,13 @@ static uint64_t rounded(uint64_t bytes) {
   return (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
 }
 
+static uint64_t device_bytes(const tsr__schedule *s, uint32_t slot) {
+  const tsr__slot *one = &s->slots.items[slot];
+  return one->space == TSR__SPACE_DEVICE ? rounded(one->bytes) : 0;
+}
+
 static uint64_t bytes_of(const walker *w, uint32_t slot) {
-  const tsr__slot *s = &w->s->slots.items[slot];
-  return s->space == TSR__SPACE_DEVICE ? rounded(s->bytes) : 0;
+  return device_bytes(w->s, slot);
 }
 
 static uint32_t slot_of(const walker *w, tsr__tensor_id tensor) {
@@ -433,48 +437,49 @@ static bool list_needs(walker *w, tsr__survey *out) {
 
 /* ---- simple sums ---- */
 
-static uint64_t forward_bytes(const walker *w) {
-  const tsr__schedule *s = w->s;
+static uint64_t forward_bytes(const tsr__schedule *s) {
   uint64_t live = 0;
   for (size_t i = 0; i < s->instrs.count; i++) {
     const tsr__instr *instr = &s->instrs.items[i];
-    if (instr->kind == TSR__INSTR_NEW) live += bytes_of(w, instr->subject);
-    if (instr->kind == TSR__INSTR_DROP && !w->slots[instr->subject].is_fixed)
-      live -= bytes_of(w, instr->subject);
+    if (instr->kind == TSR__INSTR_NEW) live += device_bytes(s, instr->subject);
+    if (instr->kind == TSR__INSTR_DROP) live -= device_bytes(s, instr->subject);
     if (instr->kind == TSR__INSTR_END && instr->subject == TSR__PHASE_FORWARD) break;
   }
   return live;
 }
 
-static uint64_t fixed_bytes(const walker *w) {
+static uint64_t fixed_bytes(const tsr__schedule *s) {
   uint64_t sum = 0;
-  for (size_t i = 1; i < w->s->slots.count; i++)
-    if (w->slots[i].is_fixed) sum += bytes_of(w, (uint32_t)i);
+  for (uint32_t i = 1; i < (uint32_t)s->slots.count; i++)
+    if (s->slots.items[i].is_static) sum += device_bytes(s, i);
+  for (size_t i = 0; i < s->instrs.count; i++)
+    if (s->instrs.items[i].kind == TSR__INSTR_NEW_ONCE)
+      sum += device_bytes(s, s->instrs.items[i].subject);
   return sum;
 }
 
-static void add_sums(const walker *w, tsr__survey *out) {
-  const tsr__schedule *s = w->s;
-  if (w->how->rates) out->cost = tsr__cost_of_schedule(s, w->how->rates);
+static void add_sums(const tsr__schedule *s, const tsr__machine_rates *rates, tsr__survey *out) {
+  if (rates) out->cost = tsr__cost_of_schedule(s, rates);
   for (size_t i = 0; i < s->parameters.count; i++)
     out->parameter_bytes += tsr__schedule_bytes(s, s->parameters.items[i]);
   /* If there are several backward passes, the first one finds no gradients. */
   out->repeats = s->backward_count > 1 ? s->backward_count - 1 : 1;
   out->sent_bytes = tsr__schedule_sent_bytes(s);
-  out->forward_bytes = forward_bytes(w);
-  out->fixed_bytes = fixed_bytes(w);
+  out->forward_bytes = forward_bytes(s);
+  out->fixed_bytes = fixed_bytes(s);
 }
 
 int tsr__survey_schedule(const tsr__schedule *schedule, const tsr__survey_options *options,
                          tsr__survey *out, tsr_error *error) {
+  *out = (tsr__survey){.floor_phase = "", .floor_op = ""};
+  add_sums(schedule, options->rates, out);
+  if (options->sums_only) return 0;
   walker w = {.s = schedule,
               .how = options,
               .has_runs = schedule->runs.count > 0,
               .slots = TSR__NEW_ARRAY(slot_facts, schedule->slots.count)};
-  *out = (tsr__survey){.floor_phase = "", .floor_op = ""};
   if (!w.slots) return tsr__fail_memory(error);
   classify(&w);
-  add_sums(&w, out);
   bool ok = note_saves(&w);
   if (ok) walk(&w, schedule->instrs.count);
   out->most_bytes = w.most_bytes;

@@ -17,8 +17,9 @@ static int predict_time(const tsr_model *model, const tsr_simulate_options *how,
   tsr__survey survey = {.repeats = 0};
   tsr_simulate_options options = *how;
   options.profile = false;
+  const tsr__survey_options sums = {.sums_only = true};
   if (options.steps < 2) options.steps = 2;
-  int status = tsr__measure_survey(model, &options, 0, true, true, &survey, error);
+  int status = tsr__measure_survey(model, &options, 0, &sums, &survey, error);
   if (status) return status;
   static const tsr__phase_kind phases[TSR_CALIBRATION_PHASES] = {
       TSR__PHASE_FORWARD, TSR__PHASE_BACKWARD, TSR__PHASE_OPTIMIZER};

@@ -2,7 +2,7 @@
  *
  * T[a][b][m] is the least time to train blocks a to b with m slots. The slots hold everything but x[a], including
  * the gradient of x[b + 1]. Each pair (a, b) has a row of m. Rows of short parts are computed before those of
- * longer ones, and each candidate runs along m, so that the inner loop is a sum and a comparison.
+ * longer ones, and each candidate runs along m, so that the inner loop is two sums and a comparison.
  *
  * Invariant: a row does not increase with m, because a schedule that fits also fits with more memory. */
 #include "plan/chain.h"
@@ -30,6 +30,7 @@ typedef struct solver {
   uint64_t *gradients_before; /* slots of the parameter gradients of blocks 0 to i - 1 */
   double *pass_before;        /* time to pass blocks 0 to i - 1 */
   double *time;               /* T, by row_of(a, b) + m */
+  double *nothing;            /* a row of zeros */
   uint16_t *choice;
   TSR__VECTOR(tsr__chain_step) steps;
 } solver;
@@ -63,20 +64,29 @@ typedef struct candidate {
   uint16_t choice;
 } candidate;
 
+/* The hot loop: without branches. */
+static void improve(double *restrict time, uint16_t *restrict choice, uint64_t count,
+                    const double *restrict first, const double *restrict second,
+                    const candidate *c) {
+  const double time_s = c->time_s;
+  const uint16_t chosen = c->choice;
+  for (uint64_t m = 0; m < count; m++) {
+    double sum = time_s + first[m] + second[m];
+    bool is_less = sum < time[m];
+    time[m] = is_less ? sum : time[m];
+    choice[m] = is_less ? chosen : choice[m];
+  }
+}
+
 static void consider(const solver *s, size_t row, candidate c) {
   double *time = s->time + row;
   uint16_t *choice = s->choice + row;
   if (c.first && c.minus_first > c.least) c.least = c.minus_first;
   if (c.second && c.minus_second > c.least) c.least = c.minus_second;
-  for (uint64_t m = c.least; m <= s->slots; m++) {
-    double sum = c.time_s;
-    if (c.first) sum += c.first[m - c.minus_first];
-    if (c.second) sum += c.second[m - c.minus_second];
-    if (sum < time[m]) {
-      time[m] = sum;
-      choice[m] = c.choice;
-    }
-  }
+  if (c.least > s->slots) return;
+  const double *first = c.first ? c.first + (c.least - c.minus_first) : s->nothing;
+  const double *second = c.second ? c.second + (c.least - c.minus_second) : s->nothing;
+  improve(time + c.least, choice + c.least, s->slots + 1 - c.least, first, second, &c);
 }
 
 /* Run a with an option, train a + 1 to b, then run a's backward. */
@@ -217,6 +227,7 @@ static void release(solver *s) {
   tsr__free(s->gradients_before);
   tsr__free(s->pass_before);
   tsr__free(s->time);
+  tsr__free(s->nothing);
   tsr__free(s->choice);
   TSR__VECTOR_FREE(&s->steps);
 }
@@ -228,8 +239,11 @@ static bool begin(solver *s) {
   s->gradients_before = TSR__NEW_ARRAY(uint64_t, n + 1);
   s->pass_before = TSR__NEW_ARRAY(double, n + 1);
   s->time = tsr__realloc(NULL, cells, sizeof *s->time);
+  s->nothing = TSR__NEW_ARRAY(double, (size_t)s->slots + 1);
   s->choice = TSR__NEW_ARRAY(uint16_t, cells);
-  if (!s->inputs || !s->gradients_before || !s->pass_before || !s->time || !s->choice) return false;
+  if (!s->inputs || !s->gradients_before || !s->pass_before || !s->time || !s->nothing ||
+      !s->choice)
+    return false;
   s->inputs[n] = slots_of(s, chain->output_bytes);
   for (size_t i = 0; i < n; i++) {
     const tsr__chain_block *block = &chain->blocks[i];

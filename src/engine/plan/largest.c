@@ -140,26 +140,40 @@ static int compare_lean(const void *left, const void *right) {
   return (a->reserved_bytes > b->reserved_bytes) - (a->reserved_bytes < b->reserved_bytes);
 }
 
-static int measure_lean(growth *g, lean_plan *lean, tsr_error *error) {
+/* `most_bytes`: more than that is as good as infinite. */
+static int measure_lean(growth *g, lean_plan *lean, uint64_t most_bytes, tsr_error *error) {
   tsr_run_plan_cost cost;
-  tsr__measure_limit limit = {.most_reserved_bytes = g->budget};
+  tsr__measure_limit limit = {.most_reserved_bytes = most_bytes};
   int status = tsr__plan_measure(lean->plan, g->model, &g->how, &limit, &cost, error);
   bool is_impossible = is_refused(status) || status == TSR_ERROR_UNSUPPORTED;
-  lean->reserved_bytes = cost.is_possible ? cost.reserved_bytes : UINT64_MAX;
+  bool is_known = cost.is_possible && !limit.over_bytes;
+  lean->reserved_bytes = is_known ? cost.reserved_bytes : UINT64_MAX;
   return is_impossible ? 0 : status;
+}
+
+/* Insert into a list that ascends; the last one is dropped. */
+static void note_lean(uint64_t leanest[MOST_LEAN], uint64_t bytes) {
+  size_t at = MOST_LEAN;
+  while (at && leanest[at - 1] > bytes) at--;
+  if (at == MOST_LEAN) return;
+  memmove(&leanest[at + 1], &leanest[at], (MOST_LEAN - 1 - at) * sizeof *leanest);
+  leanest[at] = bytes;
 }
 
 /* Keep the leanest plans that fit. A plan that does not fit this size fits no larger one. */
 static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_fit,
                         tsr_error *error) {
   size_t kept = 0;
+  uint64_t leanest[MOST_LEAN]; /* so far: a plan that takes more than all of them is not kept */
+  for (size_t i = 0; i < MOST_LEAN; i++) leanest[i] = g->budget;
   int grown = grow_to(g, size_of(g, count), error);
   *is_fit = false;
   if (grown) return is_no_size(grown) ? 0 : grown;
   for (size_t i = 0; i < plans->count; i++) {
-    int status = measure_lean(g, &plans->items[i], error);
+    int status = measure_lean(g, &plans->items[i], leanest[MOST_LEAN - 1], error);
     if (status) return status;
     kept += plans->items[i].reserved_bytes <= g->budget;
+    note_lean(leanest, plans->items[i].reserved_bytes);
   }
   *is_fit = kept > 0;
   if (!kept) return 0;
@@ -175,7 +189,7 @@ static int fits_any(growth *g, uint64_t count, lean_plans *plans, bool *is_fit, 
   *is_fit = false;
   if (grown) return is_no_size(grown) ? 0 : grown;
   for (size_t i = 0; i < plans->count && !*is_fit; i++) {
-    int status = measure_lean(g, &plans->items[i], error);
+    int status = measure_lean(g, &plans->items[i], g->budget, error);
     if (status) return status;
     *is_fit = plans->items[i].reserved_bytes <= g->budget;
   }

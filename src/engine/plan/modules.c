@@ -363,7 +363,7 @@ static int rank(search *s, tsr_error *error) {
   size_t least = 0;
   for (size_t i = 0; i < all->count; i++) {
     tsr__candidate *c = &all->items[i];
-    int status = tsr__planner_measure(s->planning, c->plan, NULL, &c->cost, error);
+    int status = tsr__planner_measure(s->planning, c->plan, &c->cost, error);
     if (status) return status;
     c->is_measured = true;
   }

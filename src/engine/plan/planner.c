@@ -29,20 +29,27 @@ static int is_fault(int status, tsr_error *error) {
   return 0;
 }
 
-/* What was measured of an equal plan, or NULL. `*head`: the place of the first plan with its number, from 1; 0: none. */
-static const tsr__simulated *find_simulated(tsr_planning *p, const tsr_run_plan *plan,
-                                            uint64_t number, uint32_t *head) {
-  const uint64_t *place = tsr__map_find(&p->places, number);
+/* What is known of an equal plan, or NULL; lost ones only if nothing else is. `*head`: the place of the first plan with its
+ * number, from 1; 0: none. */
+static tsr__simulated *find_simulated(const tsr_planning *p, const tsr_run_plan *plan,
+                                      uint64_t number, uint32_t *head) {
+  tsr__map places = p->places; /* a copy that is only looked into */
+  const uint64_t *place = tsr__map_find(&places, number);
+  tsr__simulated *lost = NULL;
   *head = place ? (uint32_t)*place : 0;
-  for (uint32_t at = *head; at; at = p->simulated.items[at - 1].next)
-    if (tsr__run_plan_equal(p->simulated.items[at - 1].plan, plan))
-      return &p->simulated.items[at - 1];
-  return NULL;
+  for (uint32_t at = *head; at; at = p->simulated.items[at - 1].next) {
+    tsr__simulated *row = &p->simulated.items[at - 1];
+    if (!tsr__run_plan_equal(row->plan, plan)) continue;
+    if (row->what != TSR__KNOWN_LOST) return row;
+    lost = row;
+  }
+  return lost;
 }
 
-static int remember(tsr_planning *p, const tsr_run_plan *plan, uint64_t number, uint32_t head,
-                    const tsr_run_plan_cost *cost, tsr_error *error) {
-  tsr__simulated row = {tsr__run_plan_copy(plan), *cost, head};
+static int remember(tsr_planning *p, const tsr_run_plan *plan, uint64_t number,
+                    const tsr__simulated *found, tsr_error *error) {
+  tsr__simulated row = *found;
+  row.plan = tsr__run_plan_copy(plan);
   uint64_t *place = row.plan ? tsr__map_put(&p->places, number, 0, NULL) : NULL;
   if (place && TSR__VECTOR_PUSH(&p->simulated, row)) {
     *place = p->simulated.count;
@@ -52,20 +59,60 @@ static int remember(tsr_planning *p, const tsr_run_plan *plan, uint64_t number, 
   return tsr__fail_memory(error);
 }
 
-int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit *limit,
-                         tsr_run_plan_cost *out, tsr_error *error) {
-  uint64_t number = tsr__run_plan_number(plan);
+static int run(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit *limit,
+               tsr_run_plan_cost *out, tsr_error *error) {
+  return is_fault(tsr__plan_measure(plan, p->model, &p->how, limit, out, error), error);
+}
+
+/* Run a plan that was not run because it was slow, as if it had been. */
+static int resolve(tsr_planning *p, tsr__simulated *known, tsr_error *error) {
+  tsr__measure_limit limit = {.most_reserved_bytes = known->bytes};
+  int status = run(p, known->plan, &limit, &known->cost, error);
+  known->what = limit.over_bytes ? TSR__KNOWN_LOST : TSR__KNOWN_COST;
+  known->bytes = limit.over_bytes;
+  return status;
+}
+
+static tsr__simulated what_was_found(const tsr_run_plan_cost *cost,
+                                     const tsr__measure_limit *limit) {
+  tsr__simulated found = {.cost = *cost, .what = TSR__KNOWN_COST};
+  if (limit->over_bytes) found.what = TSR__KNOWN_LARGE;
+  if (limit->over_bytes) found.bytes = limit->over_bytes;
+  if (limit->is_slower) found.what = TSR__KNOWN_SLOW;
+  if (limit->is_slower) found.bytes = limit->most_reserved_bytes;
+  return found;
+}
+
+/* `keeps_large`: a plan over the limit is done with, because only the least memory is of interest. */
+static int measure(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit *limit,
+                   bool keeps_large, tsr_run_plan_cost *out, tsr_error *error) {
+  uint64_t number = tsr__run_plan_number(plan), most = limit->most_reserved_bytes;
   uint32_t head;
-  const tsr__simulated *known = find_simulated(p, plan, number, &head);
-  if (limit) limit->over_bytes = 0;
-  if (known) {
+  tsr__simulated *known = find_simulated(p, plan, number, &head);
+  int status = known && known->what == TSR__KNOWN_SLOW ? resolve(p, known, error) : 0;
+  if (status) return status;
+  if (known && known->what == TSR__KNOWN_LOST) known = NULL;
+  bool is_large = known && known->what == TSR__KNOWN_LARGE;
+  if (known && (!is_large || (most && known->bytes > most))) {
     *out = known->cost;
+    limit->over_bytes = is_large ? known->bytes : 0;
     return 0;
   }
-  int status = is_fault(tsr__plan_measure(plan, p->model, &p->how, limit, out, error), error);
-  p->tried++;
-  if (status || (limit && limit->over_bytes)) return status;
-  return remember(p, plan, number, head, out, error);
+  status = run(p, plan, limit, out, error);
+  p->tried += !known;
+  if (status || (limit->over_bytes && !keeps_large)) return status;
+  tsr__simulated found = what_was_found(out, limit);
+  found.next = head;
+  if (!known) return remember(p, plan, number, &found, error);
+  found.plan = known->plan;
+  found.next = known->next;
+  *known = found;
+  return 0;
+}
+
+int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan_cost *out,
+                         tsr_error *error) {
+  return measure(p, plan, &(tsr__measure_limit){.most_reserved_bytes = 0}, false, out, error);
 }
 
 int tsr__planner_survey(const tsr_planning *p, const tsr_run_plan *plan, uint64_t layers,
@@ -74,8 +121,10 @@ int tsr__planner_survey(const tsr_planning *p, const tsr_run_plan *plan, uint64_
   tsr_run_plan_options(plan, &options);
   if (batch) options.batch = batch;
   assert(!options.profile && options.steps > 1);
-  int status = tsr__measure_survey(p->model, &options, layers, p->allow & TSR_ALLOW_RECOMPUTE,
-                                   p->allow & TSR_ALLOW_OFFLOAD, out, error);
+  const tsr__survey_options wanted = {.sums_only = layers != 0,
+                                      .may_recompute = p->allow & TSR_ALLOW_RECOMPUTE,
+                                      .may_offload = p->allow & TSR_ALLOW_OFFLOAD};
+  int status = tsr__measure_survey(p->model, &options, layers, &wanted, out, error);
   *is_possible = status == 0;
   return is_fault(status, error);
 }
@@ -94,7 +143,7 @@ static int measure_base(tsr_planning *p, tsr_error *error) {
     tsr_error ignored;
     tsr_run_plan *plan = tsr__run_plan_copy(p->base);
     if (plan) tsr__technique_apply(precision, plan);
-    int other = plan ? tsr__planner_measure(p, plan, NULL, &cost, &ignored) : TSR_ERROR_MEMORY;
+    int other = plan ? tsr__planner_measure(p, plan, &cost, &ignored) : TSR_ERROR_MEMORY;
     tsr_run_plan_free(plan);
     if (other) return tsr__fail_memory(error);
     p->resolve = precision;
@@ -165,14 +214,28 @@ static bool is_better(const tsr_run_plan_cost *a, const best *than) {
   return a->reserved_bytes < than->cost.reserved_bytes;
 }
 
-/* `most_bytes`: it is not measured whole if it reserves more; 0: whole. */
-static int measure_candidate(tsr_planning *p, tsr__candidate *c, uint64_t most_bytes,
-                             tsr_error *error) {
+/* Measure a candidate, up to the limit. */
+static int measure_candidate(tsr_planning *p, tsr__candidate *c, tsr__measure_limit limit,
+                             bool keeps_large, tsr_error *error) {
   if (c->is_measured) return 0;
-  tsr__measure_limit limit = {.most_reserved_bytes = most_bytes};
-  int status = tsr__planner_measure(p, c->plan, &limit, &c->cost, error);
+  int status = measure(p, c->plan, &limit, keeps_large, &c->cost, error);
   c->over_bytes = limit.over_bytes;
-  c->is_measured = status == 0 && !c->over_bytes;
+  c->is_slow = limit.is_slower;
+  c->is_measured = status == 0 && !c->over_bytes && !c->is_slow;
+  return status;
+}
+
+/* Run a candidate that was not run because it was slow, as if it had been. */
+static int resolve_candidate(tsr_planning *p, tsr__candidate *c, tsr_error *error) {
+  uint32_t head;
+  if (!c->is_slow) return 0;
+  tsr__simulated *known = find_simulated(p, c->plan, tsr__run_plan_number(c->plan), &head);
+  assert(known);
+  int status = known->what == TSR__KNOWN_SLOW ? resolve(p, known, error) : 0;
+  c->is_slow = false;
+  c->is_measured = status == 0 && known->what == TSR__KNOWN_COST;
+  c->over_bytes = c->is_measured ? 0 : known->bytes;
+  c->cost = known->cost;
   return status;
 }
 
@@ -192,16 +255,26 @@ static uint64_t least_of(const tsr__candidate *c) {
   return least > c->over_bytes ? least : c->over_bytes;
 }
 
-/* Simulate what fits, and may be faster than what was found: a candidate's time is known to `ESTIMATE_ERROR` before. */
+/* Whether a candidate cannot be better than what was found: its time is known to `ESTIMATE_ERROR` before it is simulated, and
+ * exactly once it is recorded. */
+static bool is_slower(const tsr__candidate *c, const best *found) {
+  if (!found->plan || c->is_measured) return false;
+  double least_s = c->is_slow ? c->cost.step_seconds : c->estimate_s * (1 - ESTIMATE_ERROR);
+  return least_s > found->cost.step_seconds;
+}
+
+/* Simulate what fits, and may be faster than what was found. */
 static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
                    tsr_error *error) {
   int status = way->is_listed ? 0 : list_candidates(p, way, error);
   for (size_t i = 0; status == 0 && i < way->candidates.count; i++) {
     tsr__candidate *c = &way->candidates.items[i];
-    bool is_slower = found->plan && !c->is_measured &&
-                     c->estimate_s * (1 - ESTIMATE_ERROR) > found->cost.step_seconds;
-    if (is_slower || (!c->is_measured && least_of(c) > budget)) continue;
-    status = measure_candidate(p, c, budget, error);
+    if (is_slower(c, found)) continue;
+    status = resolve_candidate(p, c, error);
+    if (status || (!c->is_measured && least_of(c) > budget)) continue;
+    tsr__measure_limit limit = {.most_reserved_bytes = budget};
+    if (found->plan) limit.most_seconds = found->cost.step_seconds;
+    status = measure_candidate(p, c, limit, false, error);
     if (status) return status;
     if (!c->is_measured) continue;
     note_least(c, least);
@@ -228,12 +301,19 @@ static tsr__candidate *next_least(tsr_planning *p, const tsr__way *only) {
 
 /* Nothing fits: what takes least is of interest. */
 static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_error *error) {
+  for (size_t i = 0; i < p->ways.count; i++)
+    for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
+      int status = resolve_candidate(p, &p->ways.items[i].candidates.items[k], error);
+      if (status) return status;
+    }
   for (;;) {
     tsr__candidate *c = next_least(p, only);
     if (!c || (least->plan && least_of(c) >= least->cost.reserved_bytes)) return 0;
-    int status = measure_candidate(p, c, 0, error);
+    tsr__measure_limit limit = {.most_reserved_bytes =
+                                    least->plan ? least->cost.reserved_bytes : 0};
+    int status = measure_candidate(p, c, limit, true, error);
     if (status) return status;
-    note_least(c, least);
+    if (c->is_measured) note_least(c, least);
   }
 }
 
@@ -274,8 +354,7 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
 static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
                      tsr_run_plan_cost *cost, tsr_error *error) {
   tsr_run_plan_cost without;
-  int status =
-      fewer ? tsr__planner_measure(p, fewer, NULL, &without, error) : tsr__fail_memory(error);
+  int status = fewer ? tsr__planner_measure(p, fewer, &without, error) : tsr__fail_memory(error);
   bool is_same = status == 0 && without.is_possible &&
                  without.reserved_bytes == cost->reserved_bytes &&
                  without.peak_bytes == cost->peak_bytes &&
@@ -356,7 +435,7 @@ static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
 
 static int measure_change(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                           tsr_error *error) {
-  return tsr__planner_measure(context, plan, NULL, out, error);
+  return tsr__planner_measure(context, plan, out, error);
 }
 
 /* The changes from the base to the answer's plan. What the planner chooses for blocks replaces what was there. */

@@ -35,6 +35,7 @@ typedef struct tsr__candidate {
   uint64_t
       over_bytes; /* reserved when its simulation stopped early, over a limit; 0 if it ran to completion */
   bool is_measured;
+  bool is_slow; /* it was not run, because another plan that fits takes less time */
   tsr_run_plan_cost cost;
 } tsr__candidate;
 
@@ -66,10 +67,19 @@ typedef struct tsr__saving {
   tsr_run_plan_cost cost;
 } tsr__saving;
 
-/* A plan that was simulated. */
+/* What is known of a plan that was simulated. */
+typedef enum tsr__knowledge {
+  TSR__KNOWN_COST, /* all */
+  TSR__KNOWN_LARGE, /* it reserves more than `bytes`, at which it stopped, and so does not take the least */
+  TSR__KNOWN_SLOW, /* its time: another plan that fits takes less, so it was not run. `bytes`: the budget */
+  TSR__KNOWN_LOST /* once slow, then run: it was over its budget, and stopped at `bytes` */
+} tsr__knowledge;
+
 typedef struct tsr__simulated {
   tsr_run_plan *plan; /* owned */
   tsr_run_plan_cost cost;
+  uint64_t bytes;
+  tsr__knowledge what;
   uint32_t next; /* the place, from 1, of another plan with the same number; 0: none */
 } tsr__simulated;
 
@@ -106,11 +116,10 @@ int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
 
 /* ---- measuring ---- */
 
-/* Simulate. What the model does not allow, or is too long, is not possible, and no failure. `limit`: as tsr__measure has
- * it. */
-int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan,
-                         tsr__measure_limit *limit, tsr_run_plan_cost *out, tsr_error *error);
-/* Survey one step; `*is_possible` as above, and only then is there something to release. `batch`: sequences, 0 as
+/* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
+int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_run_plan_cost *out,
+                         tsr_error *error);
+/* Survey one step; with a number of `layers`, of as many blocks, and only its sums. `*is_possible` as above, and only then is there something to release. `batch`: sequences, 0 as
  * planned. */
 int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, uint64_t layers,
                         uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error);

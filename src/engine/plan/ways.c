@@ -24,7 +24,7 @@ static int measure_resolved(tsr_planning *p, const tsr_run_plan *plan, tsr_run_p
   tsr_run_plan *resolved = tsr__run_plan_copy(plan);
   if (!resolved) return tsr__fail_memory(error);
   if (p->resolve) tsr__technique_apply(p->resolve, resolved);
-  int status = tsr__planner_measure(p, resolved, NULL, out, error);
+  int status = tsr__planner_measure(p, resolved, out, error);
   tsr_run_plan_free(resolved);
   return status;
 }

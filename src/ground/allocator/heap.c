@@ -72,18 +72,18 @@ static void assert_heap(tsr__heap *heap) {
 
 static bool comes_before(const tsr__heap *heap, uint32_t a, uint32_t b) {
   const tsr__heap_block *x = &BLOCK(a), *y = &BLOCK(b);
-  const tsr__heap_segment *s = &SEGMENT(x->segment), *t = &SEGMENT(y->segment);
-  if (s->stream != t->stream) return s->stream < t->stream;
+  if (x->stream != y->stream) return x->stream < y->stream;
   if (x->use == TSR__BLOCK_UNMAPPED) return x->address < y->address;
   if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes;
-  if (heap->settings.tie_break == TSR_TIE_SEGMENT && s->order != t->order)
-    return s->order < t->order;
-  return x->address < y->address;
+  if (heap->settings.tie_break != TSR_TIE_SEGMENT || x->segment == y->segment)
+    return x->address < y->address;
+  const tsr__heap_segment *s = &SEGMENT(x->segment), *t = &SEGMENT(y->segment);
+  return s->order != t->order ? s->order < t->order : x->address < y->address;
 }
 
 /* Random, from a seed that a file cannot predict: otherwise a file could make every tree a list. */
-static bool has_priority(const tsr__heap *heap, uint32_t a, uint32_t b) {
-  return tsr__hash_u64(a ^ heap->seed) > tsr__hash_u64(b ^ heap->seed);
+static uint64_t priority_of(const tsr__heap *heap, uint32_t block) {
+  return tsr__hash_u64(block ^ heap->seed);
 }
 
 /* Split the tree at `root` into what comes before `block` and what comes after. */
@@ -105,15 +105,18 @@ static void split_tree(tsr__heap *heap, uint32_t root, uint32_t block, uint32_t 
 
 static uint32_t join_trees(tsr__heap *heap, uint32_t before, uint32_t after) {
   uint32_t root = TSR_NONE, *place = &root;
+  uint64_t first = priority_of(heap, before), second = priority_of(heap, after);
   while (before != TSR_NONE && after != TSR_NONE) {
-    if (has_priority(heap, before, after)) {
+    if (first > second) {
       *place = before;
       place = &BLOCK(before).right;
       before = *place;
+      first = priority_of(heap, before);
     } else {
       *place = after;
       place = &BLOCK(after).left;
       after = *place;
+      second = priority_of(heap, after);
     }
   }
   *place = before == TSR_NONE ? after : before;
@@ -138,7 +141,8 @@ static void enlist(tsr__heap *heap, uint32_t block) {
   assert(set->use == BLOCK(block).use && set->pool == SEGMENT(BLOCK(block).segment).pool);
   uint32_t *place = &set->root;
   BLOCK(block).cached_at = set->searches;
-  while (*place != TSR_NONE && has_priority(heap, *place, block))
+  uint64_t priority = priority_of(heap, block);
+  while (*place != TSR_NONE && priority_of(heap, *place) > priority)
     place = comes_before(heap, block, *place) ? &BLOCK(*place).left : &BLOCK(*place).right;
   uint32_t below = *place;
   *place = block;
@@ -201,7 +205,7 @@ void tsr__heap_count_search(tsr__heap *heap, uint32_t pool, bool is_large) {
 
 /* Does a block come before (stream, size)? */
 static bool is_below(const tsr__heap *heap, uint32_t block, uint32_t stream, uint64_t size_bytes) {
-  uint32_t its_stream = SEGMENT(BLOCK(block).segment).stream;
+  uint32_t its_stream = BLOCK(block).stream;
   return its_stream != stream ? its_stream < stream : BLOCK(block).size_bytes < size_bytes;
 }
 
@@ -248,7 +252,7 @@ uint32_t tsr__heap_predecessor(const tsr__heap *heap, const tsr__free_set *set, 
 }
 
 static bool is_of(const tsr__heap *heap, uint32_t block, uint32_t stream) {
-  return block != TSR_NONE && SEGMENT(BLOCK(block).segment).stream == stream;
+  return block != TSR_NONE && BLOCK(block).stream == stream;
 }
 
 /* What a block could grow to: its size and that of the unmapped range after it. If its end is
@@ -305,16 +309,18 @@ static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
     index = (uint32_t)heap->blocks.count;
   }
   bool is_alone;
-  if ((heap->has_insides && !tsr__ranges_reserve(&heap->insides, 1)) ||
-      !tsr__map_put(&heap->by_address, block->address, index, &is_alone))
-    return TSR_NONE;
+  uint64_t *place = NULL;
+  if (!heap->has_insides || tsr__ranges_reserve(&heap->insides, 1))
+    place = tsr__map_put(&heap->by_address, block->address, index, &is_alone);
+  if (!place) return TSR_NONE;
   if (!is_alone) heap->has_doubles = true;
   if (index == heap->blocks.count)
     heap->blocks.count++;
   else
     heap->free_block_index = BLOCK(index).next;
-  *tsr__map_find(&heap->by_address, block->address) = index;
+  *place = index;
   BLOCK(index) = *block;
+  BLOCK(index).stream = SEGMENT(block->segment).stream;
   if (heap->has_insides)
     BLOCK(index).inside = tsr__ranges_add(&heap->insides, block->segment, block->address, 0, index);
   return index;

@@ -31,6 +31,7 @@ typedef struct tsr__heap_block {
   uint64_t address, size_bytes, requested_bytes;
   uint32_t previous, next; /* in the segment, or TSR_NONE */
   uint32_t segment;
+  uint32_t stream;      /* of the segment */
   uint32_t left, right; /* in the tree of its set */
   uint32_t owner;       /* the caller's */
   uint32_t cached_at;   /* searches of its set when it became free, modulo 2^32 */
