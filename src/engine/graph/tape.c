@@ -40,6 +40,21 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->remade);
 }
 
+/* For each run there are about two tensors, one and a half slots, half an op, and, with what it allocates and frees, five
+ * instructions. */
+void tsr__tape_expect(tsr__tape *tape, size_t run_count) {
+  tsr__schedule *s = &tape->schedule;
+  if (!TSR__VECTOR_RESERVE(&tape->tensors, 2 * run_count) ||
+      !TSR__VECTOR_RESERVE(&tape->slots, 3 * run_count / 2) ||
+      !TSR__VECTOR_RESERVE(&s->slots, 3 * run_count / 2) ||
+      !TSR__VECTOR_RESERVE(&tape->ops, run_count / 2) ||
+      !TSR__VECTOR_RESERVE(&s->runs, run_count) ||
+      !TSR__VECTOR_RESERVE(&s->operands, 4 * run_count) ||
+      !TSR__VECTOR_RESERVE(&s->scalars, run_count) ||
+      !TSR__VECTOR_RESERVE(&s->instrs, 5 * run_count))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
 int tsr__tape_fail(tsr__tape *tape, int status) {
   if (!tape->status) tape->status = status;
   return 0;

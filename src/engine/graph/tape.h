@@ -248,6 +248,8 @@ typedef struct tsr__tape {
  * NULL, and must outlive the tape and its schedule. */
 bool tsr__tape_init(tsr__tape *tape, const struct tsr__rule_book *book, tsr__tracer *tracer);
 void tsr__tape_release(tsr__tape *tape);
+/* Make room for about as many runs of kernels and what belongs to them, so that lists need not grow. */
+void tsr__tape_expect(tsr__tape *tape, size_t run_count);
 
 static inline tsr__tape_tensor *tsr__tensor_at(const tsr__tape *tape, tsr__tensor_id tensor) {
   assert(tensor < tape->tensors.count);
