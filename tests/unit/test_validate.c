@@ -155,8 +155,9 @@ static void flow(void **state) {
   tsr__tensor_release(&b.tape, unread);
   close_bench(&b, TSR__VIOLATION_UNUSED, "neg of no op: nobody reads what it writes");
   open_bench(&b); /* state that every step would zero again */
+  tsr__layout scalar = tsr__layout_dense(TSR__SCALAR);
   tsr__tensor_id once =
-      tsr__tensor_new_once(&b.tape, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, TSR__SCALAR);
+      tsr__tensor_make(&b.tape, TSR__INSTR_NEW_ONCE, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, &scalar);
   note(&b, (tsr__kernel_use){.kernel = TSR__KERNEL_ZEROS, .writes = {once}});
   close_bench(&b, TSR__VIOLATION_ONCE, "stays from the first step");
 }

@@ -24,7 +24,7 @@
  * Invariants, checked by the validator: a run's tensors are in its space; nothing writes what is being copied, nothing
  * reads a copy before its WAIT; a slot is made once and dropped once, a copy like any other. */
 #include <assert.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "graph/op.h"
 
@@ -95,6 +95,16 @@ static void settle_homes(mover *m) {
         (slot->is_carried || slot->is_leaked || slot->bytes < LEAST_MOVED_BYTES))
       slot->space = TSR__SPACE_DEVICE;
   }
+}
+
+/* Whether some memory is elsewhere, or only there at times. */
+static bool has_moved(const tsr__tape *t) {
+  const tsr__schedule *s = &t->schedule;
+  for (size_t i = 1; i < s->slots.count; i++)
+    if (s->slots.items[i].space != TSR__SPACE_DEVICE || t->slots.items[i].shard) return true;
+  for (size_t i = 0; i < s->runs.count; i++)
+    if (s->runs.items[i].space != TSR__SPACE_DEVICE) return true;
+  return false;
 }
 
 static bool find_moved(mover *m) {
@@ -222,11 +232,29 @@ static void edit_at(mover *m, uint32_t at, uint32_t rank, tsr__instr_kind kind, 
   m->has_failed |= !TSR__VECTOR_PUSH(&m->edits, one);
 }
 
-static int compare_edits(const void *a, const void *b) {
-  const edit *x = a, *y = b;
-  if (x->at != y->at) return x->at < y->at ? -1 : 1;
-  if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-  return (x->number > y->number) - (x->number < y->number);
+static bool comes_before(const edit *x, const edit *y) {
+  return x->rank != y->rank ? x->rank < y->rank : x->number < y->number;
+}
+
+/* Sort them by place, then by rank, then by number. Few are at one place. */
+static bool sort_edits(mover *m) {
+  size_t count = m->edits.count, places = m->tape->schedule.instrs.count + 1;
+  uint32_t *next = TSR__NEW_ARRAY(uint32_t, places + 1); /* by place: where its next one goes */
+  edit *sorted = TSR__NEW_ARRAY(edit, count);
+  bool ok = next && sorted;
+  for (size_t i = 0; ok && i < count; i++) next[m->edits.items[i].at + 1]++;
+  for (size_t i = 0; ok && i < places; i++) next[i + 1] += next[i];
+  for (size_t i = 0; ok && i < count; i++) {
+    const edit *one = &m->edits.items[i];
+    size_t to = next[one->at]++;
+    for (; to && sorted[to - 1].at == one->at && comes_before(one, &sorted[to - 1]); to--)
+      sorted[to] = sorted[to - 1];
+    sorted[to] = *one;
+  }
+  if (ok) memcpy(m->edits.items, sorted, count * sizeof *sorted);
+  tsr__free(next);
+  tsr__free(sorted);
+  return ok;
 }
 
 /* Put the edits into the schedule, from its end. */
@@ -234,7 +262,10 @@ static void apply_edits(mover *m) {
   tsr__instrs *s = &m->tape->schedule.instrs;
   size_t from = s->count, more = m->edits.count;
   if (m->has_failed || !more) return;
-  qsort(m->edits.items, more, sizeof *m->edits.items, compare_edits);
+  if (!sort_edits(m)) {
+    m->has_failed = true;
+    return;
+  }
   if (s->count + more > TSR__MOST_INSTRUCTIONS) {
     m->tape->is_too_long = true;
     tsr__tape_fail(m->tape, TSR_ERROR_LIMIT);
@@ -480,6 +511,7 @@ int tsr__tape_place_moves(tsr__tape *tape) {
   mover m = {.tape = tape};
   assert(tape->status == 0);
   settle_homes(&m);
+  if (!has_moved(tape)) return 0;
   m.lives = TSR__NEW_ARRAY(life, tape->schedule.slots.count);
   if (m.lives)
     place_all(&m);

@@ -9,10 +9,6 @@
 
 /* ---- what a kernel does, noted ---- */
 
-static uint64_t times(uint64_t a, uint64_t b) {
-  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
-}
-
 static uint64_t elements(const tsr__tape *tape, tsr__tensor_id tensor) {
   return tsr__shape_elements(tsr__tensor_shape(tape, tensor));
 }
@@ -33,14 +29,16 @@ static uint64_t flops_of(const tsr__tape *tape, const tsr__kernel_run *run) {
   tsr__tensor_id first = first_write(tape, run);
   switch ((tsr__kernel_work)row->work) {
   case TSR__WORK_NONE: break;
-  case TSR__WORK_RESULTS: return times(row->operations, elements(tape, first));
-  case TSR__WORK_READS: return times(row->operations, elements(tape, reads[0]));
+  case TSR__WORK_RESULTS: return tsr__product_u64(row->operations, elements(tape, first));
+  case TSR__WORK_READS: return tsr__product_u64(row->operations, elements(tape, reads[0]));
   case TSR__WORK_PRODUCT:
-    return times(2 * elements(tape, reads[0]),
-                 tsr__shape_from_end(tsr__tensor_shape(tape, first), 0));
+    return tsr__product_u64(2 * elements(tape, reads[0]),
+                            tsr__shape_from_end(tsr__tensor_shape(tape, first), 0));
   case TSR__WORK_PAIRS: /* q and k are the first operands */
-    return times(row->operations, times(elements(tape, reads[0]),
-                                        tsr__shape_from_end(tsr__tensor_shape(tape, reads[1]), 1)));
+    return tsr__product_u64(
+        row->operations,
+        tsr__product_u64(elements(tape, reads[0]),
+                         tsr__shape_from_end(tsr__tensor_shape(tape, reads[1]), 1)));
   }
   return 0;
 }
@@ -111,10 +109,8 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
 
 tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dtype dtype,
                                  tsr__layout layout) {
-  tsr__tensor_id result = tsr__tensor_new(tape, use->kernel, dtype, layout.shape);
+  tsr__tensor_id result = tsr__tensor_make(tape, TSR__INSTR_NEW, use->kernel, dtype, &layout);
   if (!result) return 0;
-  assert(layout.offset == 0 && tsr__layout_end(layout) == tsr__shape_elements(layout.shape));
-  tsr__tensor_at(tape, result)->layout = layout;
   use->writes[0] = result;
   tsr__tape_run(tape, use);
   return result;
@@ -206,14 +202,13 @@ static tsr__shape shape_of(const tsr__op_call *call, const tsr__op_step *step) {
 
 /* Allocate the step's result. */
 static tsr__tensor_id make(tsr__op_call *call, const tsr__op_step *step) {
-  tsr__kernel kernel = (tsr__kernel)step->kernel;
-  tsr__shape shape = shape_of(call, step);
-  tsr__dtype dtype = type_of(call, step);
-  tsr__tensor_id tensor = step->action == TSR__DO_ONCE
-                              ? tsr__tensor_new_once(call->tape, kernel, dtype, shape)
-                              : tsr__tensor_new(call->tape, kernel, dtype, shape);
+  bool is_once = step->action == TSR__DO_ONCE;
+  if (call->tape->status) return 0;
+  tsr__layout layout = layout_of(call, step, shape_of(call, step));
+  tsr__tensor_id tensor =
+      tsr__tensor_make(call->tape, is_once ? TSR__INSTR_NEW_ONCE : TSR__INSTR_NEW,
+                       (tsr__kernel)step->kernel, type_of(call, step), &layout);
   if (!tensor) return 0;
-  tsr__tensor_at(call->tape, tensor)->layout = layout_of(call, step, shape);
   if (step->is_viewed) tsr__gradient_is_view(call->tape, tensor);
   if (step->is_unread)
     call->tape->schedule.slots.items[tsr__tensor_at(call->tape, tensor)->slot].is_root = true;

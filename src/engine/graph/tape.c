@@ -40,6 +40,21 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->remade);
 }
 
+/* For each run there are about two tensors, one and a half slots, half an op, and, with what it allocates and frees, five
+ * instructions. */
+void tsr__tape_expect(tsr__tape *tape, size_t run_count) {
+  tsr__schedule *s = &tape->schedule;
+  if (!TSR__VECTOR_RESERVE(&tape->tensors, 2 * run_count) ||
+      !TSR__VECTOR_RESERVE(&tape->slots, 3 * run_count / 2) ||
+      !TSR__VECTOR_RESERVE(&s->slots, 3 * run_count / 2) ||
+      !TSR__VECTOR_RESERVE(&tape->ops, run_count / 2) ||
+      !TSR__VECTOR_RESERVE(&s->runs, run_count) ||
+      !TSR__VECTOR_RESERVE(&s->operands, 4 * run_count) ||
+      !TSR__VECTOR_RESERVE(&s->scalars, run_count) ||
+      !TSR__VECTOR_RESERVE(&s->instrs, 5 * run_count))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
 int tsr__tape_fail(tsr__tape *tape, int status) {
   if (!tape->status) tape->status = status;
   return 0;
@@ -47,15 +62,11 @@ int tsr__tape_fail(tsr__tape *tape, int status) {
 
 /* ---- sizes ---- */
 
-static uint64_t times(uint64_t a, uint64_t b) {
-  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
-}
-
 uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id tensor) {
   const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
-  return tensor
-             ? times(tsr__shape_elements(t->layout.shape), tsr__dtype_bytes((tsr__dtype)t->dtype))
-             : 0;
+  return tensor ? tsr__product_u64(tsr__shape_elements(t->layout.shape),
+                                   tsr__dtype_bytes((tsr__dtype)t->dtype))
+                : 0;
 }
 
 /* ---- the schedule ---- */
@@ -101,17 +112,19 @@ uint32_t tsr__tape_slot_add(tsr__tape *tape, const tsr__slot *slot, const tsr__t
 }
 
 /* A tensor in a new slot; nothing is scheduled yet. */
-static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
+static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, const tsr__layout *layout,
                                    tsr_category category) {
-  tsr__slot slot = {.bytes = times(tsr__shape_elements(shape), tsr__dtype_bytes(dtype)),
+  uint64_t elements = tsr__shape_elements(layout->shape);
+  tsr__slot slot = {.bytes = tsr__product_u64(elements, tsr__dtype_bytes(dtype)),
                     .category = (uint8_t)category,
                     .space = tape->space};
   if (tape->status) return 0;
+  assert(!layout->offset);
   if (slot.bytes > TSR__TENSOR_MOST_BYTES) {
     tsr__tape_fail(tape, TSR_ERROR_LIMIT);
     return 0;
   }
-  tsr__tape_tensor tensor = {.layout = tsr__layout_dense(shape),
+  tsr__tape_tensor tensor = {.layout = *layout,
                              .slot =
                                  tsr__tape_slot_add(tape, &slot, &(tsr__tape_slot){.tensors = 1}),
                              .holders = 1,
@@ -120,9 +133,10 @@ static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, tsr__shape
   return tape->status ? 0 : push_tensor(tape, &tensor);
 }
 
-static tsr__tensor_id allocate(tsr__tape *tape, tsr__instr_kind kind, tsr__kernel kernel,
-                               tsr__dtype dtype, tsr__shape shape) {
-  tsr__tensor_id tensor = push_storage(tape, dtype, shape, TSR_CATEGORY_TEMPORARY);
+tsr__tensor_id tsr__tensor_make(tsr__tape *tape, tsr__instr_kind kind, tsr__kernel kernel,
+                                tsr__dtype dtype, const tsr__layout *layout) {
+  tsr__tensor_id tensor = push_storage(tape, dtype, layout, TSR_CATEGORY_TEMPORARY);
+  assert(kind == TSR__INSTR_NEW || kind == TSR__INSTR_NEW_ONCE);
   if (tensor)
     tsr__tape_emit(tape, kind, tsr__tensor_at(tape, tensor)->slot, tsr__trace_stack(tape, kernel));
   return tensor;
@@ -130,19 +144,16 @@ static tsr__tensor_id allocate(tsr__tape *tape, tsr__instr_kind kind, tsr__kerne
 
 tsr__tensor_id tsr__tensor_new(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
                                tsr__shape shape) {
-  return allocate(tape, TSR__INSTR_NEW, kernel, dtype, shape);
-}
-
-tsr__tensor_id tsr__tensor_new_once(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
-                                    tsr__shape shape) {
-  return allocate(tape, TSR__INSTR_NEW_ONCE, kernel, dtype, shape);
+  tsr__layout layout = tsr__layout_dense(shape);
+  return tsr__tensor_make(tape, TSR__INSTR_NEW, kernel, dtype, &layout);
 }
 
 tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
                                    tsr_category category) {
   /* A snapshot does not distinguish buffers, so their memory counts as everywhere else. */
   tsr_category counted = category == TSR_CATEGORY_BUFFER ? TSR_CATEGORY_PARAMETER : category;
-  tsr__tensor_id tensor = push_storage(tape, dtype, shape, counted);
+  tsr__layout layout = tsr__layout_dense(shape);
+  tsr__tensor_id tensor = push_storage(tape, dtype, &layout, counted);
   if (!tensor) return 0;
   tape->schedule.slots.items[tsr__tensor_at(tape, tensor)->slot].is_static = true;
   if (category != TSR_CATEGORY_PARAMETER) return tensor;
@@ -453,7 +464,8 @@ void tsr__tape_autocast_end(tsr__tape *tape) {
 void tsr__tape_workspace(tsr__tape *tape) {
   tsr__tensor_id *workspace = &tape->workspace[tape->is_backward];
   if (*workspace || !tape->book->is_torch) return;
-  *workspace = tsr__tensor_new_once(tape, TSR__KERNEL_WORKSPACE, TSR__DTYPE_BOOL,
-                                    TSR__SHAPE(tape->workspace_bytes));
+  tsr__layout layout = tsr__layout_dense(TSR__SHAPE(tape->workspace_bytes));
+  *workspace =
+      tsr__tensor_make(tape, TSR__INSTR_NEW_ONCE, TSR__KERNEL_WORKSPACE, TSR__DTYPE_BOOL, &layout);
   tsr__tensor_set_category(tape, *workspace, TSR_CATEGORY_WORKSPACE);
 }

@@ -248,6 +248,8 @@ typedef struct tsr__tape {
  * NULL, and must outlive the tape and its schedule. */
 bool tsr__tape_init(tsr__tape *tape, const struct tsr__rule_book *book, tsr__tracer *tracer);
 void tsr__tape_release(tsr__tape *tape);
+/* Make room for about as many runs of kernels and what belongs to them, so that lists need not grow. */
+void tsr__tape_expect(tsr__tape *tape, size_t run_count);
 
 static inline tsr__tape_tensor *tsr__tensor_at(const tsr__tape *tape, tsr__tensor_id tensor) {
   assert(tensor < tape->tensors.count);
@@ -273,9 +275,9 @@ uint32_t tsr__tape_slot_add(tsr__tape *tape, const tsr__slot *slot, const tsr__t
 /* A new tensor in its own slot, allocated here and now; the kernel is for the stack. */
 tsr__tensor_id tsr__tensor_new(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
                                tsr__shape shape);
-/* The same, allocated in the first step only. */
-tsr__tensor_id tsr__tensor_new_once(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
-                                    tsr__shape shape);
+/* The same in any layout without gaps; `kind`: NEW, or NEW_ONCE for one that is allocated in the first step only. */
+tsr__tensor_id tsr__tensor_make(tsr__tape *tape, tsr__instr_kind kind, tsr__kernel kernel,
+                                tsr__dtype dtype, const tsr__layout *layout);
 /* A tensor that is there before the recording. Parameters are listed in their order. */
 tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
                                    tsr_category category);

@@ -10,17 +10,6 @@
 
 #include <assert.h>
 
-static uint64_t times(uint64_t a, uint64_t b) {
-  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
-}
-
-uint64_t tsr__shape_elements(tsr__shape shape) {
-  uint64_t count = 1;
-  assert(shape.rank <= TSR__SHAPE_RANK);
-  for (uint32_t i = 0; i < shape.rank; i++) count = times(count, shape.dim[i]);
-  return count;
-}
-
 bool tsr__shape_is_same(tsr__shape a, tsr__shape b) {
   bool is_same = a.rank == b.rank;
   for (uint32_t i = 0; is_same && i < a.rank; i++) is_same = a.dim[i] == b.dim[i];
@@ -33,7 +22,7 @@ static tsr__layout packed(tsr__shape shape, const uint32_t *order) {
   uint64_t stride = 1;
   for (uint32_t i = shape.rank; i-- > 0;) {
     layout.stride[order[i]] = stride;
-    stride = times(stride, shape.dim[order[i]]);
+    stride = tsr__product_u64(stride, shape.dim[order[i]]);
   }
   return layout;
 }
@@ -75,7 +64,7 @@ bool tsr__layout_is_dense(tsr__layout layout) {
   for (uint32_t i = layout.shape.rank; i-- > 0;) {
     if (layout.shape.dim[i] == 1) continue;
     if (layout.stride[i] != stride) return false;
-    stride = times(stride, layout.shape.dim[i]);
+    stride = tsr__product_u64(stride, layout.shape.dim[i]);
   }
   return true;
 }
@@ -84,7 +73,7 @@ uint64_t tsr__layout_end(tsr__layout layout) {
   uint64_t end = layout.offset;
   for (uint32_t i = 0; i < layout.shape.rank; i++) {
     if (!layout.shape.dim[i]) return 0;
-    uint64_t more = times(layout.shape.dim[i] - 1, layout.stride[i]);
+    uint64_t more = tsr__product_u64(layout.shape.dim[i] - 1, layout.stride[i]);
     end = end > UINT64_MAX - more ? UINT64_MAX : end + more;
   }
   return end == UINT64_MAX ? end : end + 1;
@@ -103,8 +92,8 @@ static runs runs_of(tsr__layout layout) {
     uint64_t size = layout.shape.dim[i], stride = layout.stride[i];
     uint32_t last = r.count - 1;
     if (size == 1) continue;
-    if (r.count && stride == times(r.size[last], r.stride[last])) {
-      r.size[last] = times(r.size[last], size);
+    if (r.count && stride == tsr__product_u64(r.size[last], r.stride[last])) {
+      r.size[last] = tsr__product_u64(r.size[last], size);
     } else {
       r.size[r.count] = size;
       r.stride[r.count++] = stride;
@@ -135,8 +124,8 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
     }
     assert(taken); /* there are elements, so a run was found */
     if (run == r.count || r.size[run] / taken % shape.dim[i]) return false;
-    made.stride[i] = times(r.stride[run], taken);
-    taken = times(taken, shape.dim[i]);
+    made.stride[i] = tsr__product_u64(r.stride[run], taken);
+    taken = tsr__product_u64(taken, shape.dim[i]);
   }
   *out = made;
   return true;
@@ -153,9 +142,10 @@ tsr__layout tsr__layout_heads(tsr__layout layout, uint64_t heads) {
   const uint64_t *dim = layout.shape.dim, *stride = layout.stride;
   assert(layout.shape.rank == 3 && heads && dim[2] % heads == 0);
   uint64_t width = dim[2] / heads;
-  return (tsr__layout){.shape = TSR__SHAPE(dim[0], heads, dim[1], width),
-                       .stride = {stride[0], times(width, stride[2]), stride[1], stride[2]},
-                       .offset = layout.offset};
+  return (tsr__layout){
+      .shape = TSR__SHAPE(dim[0], heads, dim[1], width),
+      .stride = {stride[0], tsr__product_u64(width, stride[2]), stride[1], stride[2]},
+      .offset = layout.offset};
 }
 
 tsr__layout tsr__layout_slice(tsr__layout layout, uint32_t dim, uint64_t first, uint64_t count) {
@@ -211,15 +201,15 @@ bool tsr__layout_unview(tsr__layout view, tsr__layout root, tsr__layout gradient
     uint32_t i = find_dim(&view, root.stride[j]);
     if (i == view.shape.rank) return false;
     uint64_t scale = root.stride[j] / view.stride[i], reach = view.shape.dim[i] / scale;
-    made.stride[j] = times(gradient.stride[i], scale);
+    made.stride[j] = tsr__product_u64(gradient.stride[i], scale);
     while (reach < root.shape.dim[j]) { /* continue into the dimension that this one is nested in */
-      uint64_t outer = times(view.stride[i], view.shape.dim[i]);
-      uint64_t outer_gradient = times(gradient.stride[i], view.shape.dim[i]);
+      uint64_t outer = tsr__product_u64(view.stride[i], view.shape.dim[i]);
+      uint64_t outer_gradient = tsr__product_u64(gradient.stride[i], view.shape.dim[i]);
       uint32_t next = find_dim(&view, outer);
       if (next == view.shape.rank || view.stride[next] != outer ||
           gradient.stride[next] != outer_gradient || view.shape.dim[i] % scale)
         return false;
-      reach = times(reach, view.shape.dim[next]);
+      reach = tsr__product_u64(reach, view.shape.dim[next]);
       scale = 1;
       i = next;
     }

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/checked.h"
+
 typedef enum tsr__dtype {
   TSR__DTYPE_F32,
   TSR__DTYPE_BF16,
@@ -60,7 +62,12 @@ typedef struct tsr__shape {
 #define TSR__SCALAR ((tsr__shape){.rank = 0})
 
 /* The number of elements; saturates. */
-uint64_t tsr__shape_elements(tsr__shape shape);
+static inline uint64_t tsr__shape_elements(tsr__shape shape) {
+  uint64_t count = 1;
+  assert(shape.rank <= TSR__SHAPE_RANK);
+  for (uint32_t i = 0; i < shape.rank; i++) count = tsr__product_u64(count, shape.dim[i]);
+  return count;
+}
 /* The size of dimension `back`, counted from the last, which is 0; 1 beyond the first. */
 static inline uint64_t tsr__shape_from_end(tsr__shape shape, uint32_t back) {
   return back < shape.rank ? shape.dim[shape.rank - 1 - back] : 1;

@@ -692,9 +692,13 @@ static void check_in_place(const tsr__program *p) {
       tsr__clash_note(p->tape, (tsr__clash){TSR__CLASH_ABSENT, TSR_NONE, TSR_NONE, words[i].what});
 }
 
+/* About as many kernels run in a block, forward and backward, and in the rest of a step. */
+enum { RUNS_OF_BLOCK = 160, RUNS_BESIDES = 128 };
+
 void tsr__program_step(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(t->status || (!t->schedule.instrs.count && !t->scopes.count)); /* one step per tape */
+  tsr__tape_expect(t, RUNS_BESIDES + RUNS_OF_BLOCK * p->model->layers * p->accumulate);
   tsr__scope_enter(t, TSR__PLACE_MAIN);
   tsr__scope_enter(t, TSR__PLACE_TRAIN);
   tsr__tape_begin(t, TSR__PHASE_STEP);

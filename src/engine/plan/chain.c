@@ -31,7 +31,8 @@ typedef struct solver {
   double *pass_before;        /* time to pass blocks 0 to i - 1 */
   double *time;               /* T, by row_of(a, b) + m */
   double *nothing;            /* a row of zeros */
-  uint16_t *choice;
+  const uint64_t *asked;      /* the m of a cell whose candidate is looked for, or NULL */
+  uint16_t choice;            /* that candidate's, once it is found */
   TSR__VECTOR(tsr__chain_step) steps;
 } solver;
 
@@ -64,33 +65,55 @@ typedef struct candidate {
   uint16_t choice;
 } candidate;
 
-/* The hot loop: without branches. */
-static void improve(double *restrict time, uint16_t *restrict choice, uint64_t count,
-                    const double *restrict first, const double *restrict second,
-                    const candidate *c) {
-  const double time_s = c->time_s;
-  const uint16_t chosen = c->choice;
+/* The hot loops. */
+static void improve(double *restrict time, uint64_t count, double time_s,
+                    const double *restrict first) {
   for (uint64_t m = 0; m < count; m++) {
-    double sum = time_s + first[m] + second[m];
-    bool is_less = sum < time[m];
-    time[m] = is_less ? sum : time[m];
-    choice[m] = is_less ? chosen : choice[m];
+    double sum = time_s + first[m];
+    time[m] = sum < time[m] ? sum : time[m];
   }
 }
 
-static void consider(const solver *s, size_t row, candidate c) {
+static void improve_by_two(double *restrict time, uint64_t count, double time_s,
+                           const double *restrict first, const double *restrict second) {
+  for (uint64_t m = 0; m < count; m++) {
+    double sum = time_s + first[m] + second[m];
+    time[m] = sum < time[m] ? sum : time[m];
+  }
+}
+
+/* The candidate's time at m, which is at least c->least. */
+static double time_of(const candidate *c, uint64_t m) {
+  double sum = c->time_s;
+  if (c->first) sum += c->first[m - c->minus_first];
+  if (c->second) sum += c->second[m - c->minus_second];
+  return sum;
+}
+
+/* Improve the row by the candidate; or, if a cell is asked for, see whether the candidate made it. The first one that could have did. */
+static void consider(solver *s, size_t row, candidate c) {
   double *time = s->time + row;
-  uint16_t *choice = s->choice + row;
   if (c.first && c.minus_first > c.least) c.least = c.minus_first;
   if (c.second && c.minus_second > c.least) c.least = c.minus_second;
+  if (s->asked) {
+    if (s->choice == CHOICE_NONE && *s->asked >= c.least &&
+        time_of(&c, *s->asked) <= time[*s->asked])
+      s->choice = c.choice;
+    return;
+  }
   if (c.least > s->slots) return;
-  const double *first = c.first ? c.first + (c.least - c.minus_first) : s->nothing;
-  const double *second = c.second ? c.second + (c.least - c.minus_second) : s->nothing;
-  improve(time + c.least, choice + c.least, s->slots + 1 - c.least, first, second, &c);
+  uint64_t count = s->slots + 1 - c.least;
+  assert(c.first || !c.second);
+  if (c.second)
+    improve_by_two(time + c.least, count, c.time_s, c.first + (c.least - c.minus_first),
+                   c.second + (c.least - c.minus_second));
+  else
+    improve(time + c.least, count, c.time_s,
+            c.first ? c.first + (c.least - c.minus_first) : s->nothing);
 }
 
 /* Run a with an option, train a + 1 to b, then run a's backward. */
-static void consider_now(const solver *s, size_t a, size_t b) {
+static void consider_now(solver *s, size_t a, size_t b) {
   const tsr__chain_block *block = &s->chain->blocks[a];
   uint64_t last_gradient = s->inputs[b + 1], output = s->inputs[a + 1];
   for (size_t k = 0; k < block->option_count; k++) {
@@ -111,7 +134,7 @@ static void consider_now(const solver *s, size_t a, size_t b) {
 }
 
 /* Pass a to j - 1, train j to b, then train a to j - 1. */
-static void consider_later(const solver *s, size_t a, size_t b) {
+static void consider_later(solver *s, size_t a, size_t b) {
   uint64_t last_gradient = s->inputs[b + 1], sweep = 0;
   for (size_t j = a + 1; j <= b && j - a <= s->longest; j++) {
     uint64_t passing = last_gradient + (j - 1 > a ? s->inputs[j - 1] : 0) + s->inputs[j] +
@@ -150,10 +173,26 @@ static bool push(solver *s, size_t block, tsr__chain_kind kind, size_t option, b
                                                        .keeps_input = keeps_input});
 }
 
+/* What is done first to train blocks a to b with m slots. It is found again rather than stored: plans have few steps, and the table has
+ * millions of cells. */
+static uint16_t choice_at(solver *s, size_t a, size_t b, uint64_t m) {
+  s->asked = &m;
+  s->choice = CHOICE_NONE;
+  consider_now(s, a, b);
+  consider_later(s, a, b);
+  s->asked = NULL;
+  return s->choice;
+}
+
+static bool is_possible(const solver *s, size_t a, size_t b, uint64_t m) {
+  return s->time[row_of(s, a, b) + m] < INFINITY;
+}
+
 /* The depth is at most the number of blocks, because each call is for fewer of them. */
 static bool follow(solver *s, size_t a, size_t b, uint64_t m) {
-  uint16_t choice = s->choice[row_of(s, a, b) + m];
-  assert(m <= s->slots && choice != CHOICE_NONE);
+  assert(m <= s->slots && is_possible(s, a, b, m));
+  uint16_t choice = choice_at(s, a, b, m);
+  assert(choice != CHOICE_NONE);
   if (choice < CHOICE_LATER) {
     size_t option = (size_t)choice - CHOICE_NOW;
     uint64_t kept = slots_of(s, s->chain->blocks[a].options[option].saved_bytes) + s->inputs[a + 1];
@@ -228,7 +267,6 @@ static void release(solver *s) {
   tsr__free(s->pass_before);
   tsr__free(s->time);
   tsr__free(s->nothing);
-  tsr__free(s->choice);
   TSR__VECTOR_FREE(&s->steps);
 }
 
@@ -240,9 +278,7 @@ static bool begin(solver *s) {
   s->pass_before = TSR__NEW_ARRAY(double, n + 1);
   s->time = tsr__realloc(NULL, cells, sizeof *s->time);
   s->nothing = TSR__NEW_ARRAY(double, (size_t)s->slots + 1);
-  s->choice = TSR__NEW_ARRAY(uint16_t, cells);
-  if (!s->inputs || !s->gradients_before || !s->pass_before || !s->time || !s->nothing ||
-      !s->choice)
+  if (!s->inputs || !s->gradients_before || !s->pass_before || !s->time || !s->nothing)
     return false;
   s->inputs[n] = slots_of(s, chain->output_bytes);
   for (size_t i = 0; i < n; i++) {
@@ -264,8 +300,7 @@ static int prepare(solver *s, const tsr__chain *chain, uint64_t budget_bytes, ui
   s->slot_bytes = budget_bytes / slots + (budget_bytes % slots != 0);
   if (!s->slot_bytes) s->slot_bytes = 1;
   s->slots = (uint32_t)(budget_bytes / s->slot_bytes);
-  if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s->slots + 1) >
-      LARGEST_TABLE / (sizeof *s->time + sizeof *s->choice))
+  if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s->slots + 1) > LARGEST_TABLE / sizeof *s->time)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "too many blocks for this number of slots: use fewer slots");
   if (!begin(s)) return tsr__fail_memory(error);
@@ -292,7 +327,7 @@ int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t sl
   int status = prepare(&s, chain, budget_bytes, slots, error);
   bool ok = true;
   *answer = TSR__CHAIN_TOO_LARGE;
-  if (status == 0 && s.choice[row_of(&s, 0, chain->count - 1) + s.slots] != CHOICE_NONE) {
+  if (status == 0 && is_possible(&s, 0, chain->count - 1, s.slots)) {
     ok = read_plan(&s, s.slots, out);
     if (ok) *answer = TSR__CHAIN_FITS;
   }
@@ -306,7 +341,7 @@ static size_t list_changes(const solver *s, uint32_t *places) {
   size_t row = row_of(s, 0, s->chain->count - 1), count = 0;
   const double *time = s->time + row;
   for (uint32_t m = s->slots + 1; m-- > 0;) {
-    bool is_new = s->choice[row + m] != CHOICE_NONE && (m == 0 || time[m] < time[m - 1]);
+    bool is_new = time[m] < INFINITY && (m == 0 || time[m] < time[m - 1]);
     if (is_new) places[count++] = m;
   }
   return count;

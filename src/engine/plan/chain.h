@@ -85,8 +85,8 @@ typedef enum tsr__chain_answer { TSR__CHAIN_FITS, TSR__CHAIN_TOO_LARGE } tsr__ch
  * untouched if nothing fits. The caller releases `*out` with tsr__chain_plan_release. Returns 0, TSR_ERROR_MEMORY,
  * or TSR_ERROR_LIMIT for tables of more than 4 GiB.
  *
- * Time O(slots * count^2 * (count + options)), memory 10 bytes * slots * count^2 / 2: 128 blocks with 500 slots
- * take some 40 MB. */
+ * Time O(slots * count^2 * (count + options)), memory 8 bytes * slots * count^2 / 2: 128 blocks with 500
+ * slots take some 33 MB. */
 int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
                      tsr__chain_answer *answer, tsr__chain_plan *out, tsr_error *error);
 

@@ -24,12 +24,13 @@ static inline uint64_t tsr__sum_u64(uint64_t a, uint64_t b) {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* A difference that stops at zero. */
-/* a * b, at most UINT64_MAX. */
+/* A product that saturates. Numbers of 32 bits need no division. */
 static inline uint64_t tsr__product_u64(uint64_t a, uint64_t b) {
-  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+  if ((a | b) >> 32 && b && a > UINT64_MAX / b) return UINT64_MAX;
+  return a * b;
 }
 
+/* A difference that stops at zero. */
 static inline uint64_t tsr__drop_u64(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }
