@@ -63,11 +63,12 @@ static void own_part(tsr__tape *tape, uint32_t unit, tsr__dtype dtype) {
   tsr__slot *joined = &tape->schedule.slots.items[slot];
   uint64_t count = tsr__unit_part(&tape->schedule, unit);
   tsr__tape_tensor part = {.layout = tsr__layout_dense(TSR__SHAPE(count)),
+                           .bytes = count * tsr__dtype_bytes(dtype),
                            .slot = slot,
                            .holders = 1,
                            .op = TSR_NONE,
                            .dtype = (uint8_t)dtype};
-  tsr__slot own = {.bytes = count * tsr__dtype_bytes(dtype),
+  tsr__slot own = {.bytes = part.bytes,
                    .category = TSR_CATEGORY_PARAMETER,
                    .space = joined->space,
                    .is_static = true};

@@ -147,6 +147,7 @@ static void add_uses(mover *m, uint32_t at, uint32_t index) {
   const tsr__tensor_id *operands = tsr__run_reads(&t->schedule, run);
   for (uint32_t k = 0; k < tsr__run_operand_count(run); k++) {
     uint32_t slot = tsr__tensor_at(t, operands[k])->slot;
+    if (!operands[k] || !m->lives[slot].is_moved) continue;
     use one = {.at = at,
                .section = (uint32_t)m->sections.count - 1,
                .run = index,
@@ -154,7 +155,7 @@ static void add_uses(mover *m, uint32_t at, uint32_t index) {
                .space = run->space,
                .reads = k < run->read_count,
                .writes = k >= run->read_count};
-    if (operands[k] && m->lives[slot].is_moved) add_use(m, &one, slot);
+    add_use(m, &one, slot);
   }
 }
 

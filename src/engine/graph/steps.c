@@ -48,31 +48,47 @@ static void add_to(uint64_t *sum, uint64_t more) {
   *sum = *sum > UINT64_MAX - more ? UINT64_MAX : *sum + more;
 }
 
-/* Append tensors, without the absent ones at the end. Returns their number. */
-static uint8_t push_operands(tsr__tape *tape, const tsr__tensor_id *tensors, uint32_t most) {
-  uint8_t count = (uint8_t)most;
+/* Append tensors, without the absent ones at the end, for which there is room. Returns their number. */
+static uint8_t add_operands(tsr__schedule *s, const tsr__tensor_id *tensors, uint32_t most) {
+  uint32_t count = most;
   while (count && !tensors[count - 1]) count--;
-  for (uint32_t i = 0; i < count; i++)
-    if (!TSR__VECTOR_PUSH(&tape->schedule.operands, tensors[i]))
-      tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  for (uint32_t i = 0; i < count; i++) s->operands.items[s->operands.count++] = tensors[i];
+  return (uint8_t)count;
+}
+
+static uint8_t add_scalars(tsr__schedule *s, const tsr__scalar *scalars) {
+  uint8_t count = 0;
+  for (; count < TSR__KERNEL_SCALARS && scalars[count].kind != TSR__SCALAR_NONE; count++)
+    s->scalars.items[s->scalars.count++] = scalars[count];
   return count;
 }
 
-static uint8_t push_scalars(tsr__tape *tape, const tsr__scalar *scalars) {
-  uint8_t count = 0;
-  for (; count < TSR__KERNEL_SCALARS && scalars[count].kind != TSR__SCALAR_NONE; count++)
-    if (!TSR__VECTOR_PUSH(&tape->schedule.scalars, scalars[count]))
-      tsr__tape_fail(tape, TSR_ERROR_MEMORY);
-  return count;
+/* Room for a run, whatever it has. */
+static bool has_room(tsr__tape *tape) {
+  tsr__schedule *s = &tape->schedule;
+  if (s->operands.count > TSR_NONE - 32 || s->scalars.count > TSR_NONE - 32)
+    return tsr__tape_fail(tape, TSR_ERROR_LIMIT);
+  return (TSR__VECTOR_RESERVE(&s->operands,
+                              TSR__KERNEL_READS + TSR__KERNEL_WRITES + TSR__KERNEL_SCRATCH) &&
+          TSR__VECTOR_RESERVE(&s->scalars, TSR__KERNEL_SCALARS) &&
+          TSR__VECTOR_RESERVE(&s->runs, 1)) ||
+         tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
+/* Bytes, and whether some are of numbers of 16 bits. */
+static void note_operands(const tsr__tape *tape, tsr__kernel_run *run) {
+  const tsr__tensor_id *operands = tsr__run_reads(&tape->schedule, run);
+  uint32_t count = tsr__run_operand_count(run), data = count - run->scratch_count;
+  for (uint32_t i = 0; i < count; i++) {
+    const tsr__tape_tensor *t = tsr__tensor_at(tape, operands[i]);
+    add_to(&run->bytes_moved, t->bytes);
+    run->is_half |= operands[i] && i < data && tsr__dtype_is_half((tsr__dtype)t->dtype);
+  }
 }
 
 void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
-  if (tape->status) return;
-  if (tape->schedule.operands.count > TSR_NONE - 32 ||
-      tape->schedule.scalars.count > TSR_NONE - 32) {
-    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
-    return;
-  }
+  tsr__schedule *s = &tape->schedule;
+  if (tape->status || !has_room(tape)) return;
   tsr__kernel_run run = {.kernel = (uint8_t)use->kernel,
                          .transposed = use->transposed,
                          .space = tape->space,
@@ -80,31 +96,20 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
                          .is_again = tape->replaying || tape->filling,
                          .op = use->op,
                          .draw = use->draw,
-                         .first_operand = (uint32_t)tape->schedule.operands.count,
-                         .first_scalar = (uint32_t)tape->schedule.scalars.count};
+                         .first_operand = (uint32_t)s->operands.count,
+                         .first_scalar = (uint32_t)s->scalars.count};
   assert(use->kernel > TSR__KERNEL_NONE && use->kernel < TSR__KERNEL_COUNT);
   assert(use->op == TSR_NONE || use->op < tape->ops.count);
-  run.read_count = push_operands(tape, use->reads, TSR__KERNEL_READS);
-  run.write_count = push_operands(tape, use->writes, TSR__KERNEL_WRITES);
-  run.scratch_count = push_operands(tape, use->scratch, TSR__KERNEL_SCRATCH);
-  run.scalar_count = push_scalars(tape, use->scalars);
-  if (tape->status) return;
+  run.read_count = add_operands(s, use->reads, TSR__KERNEL_READS);
+  run.write_count = add_operands(s, use->writes, TSR__KERNEL_WRITES);
+  run.scratch_count = add_operands(s, use->scratch, TSR__KERNEL_SCRATCH);
+  run.scalar_count = add_scalars(s, use->scalars);
   run.flops = flops_of(tape, &run);
-  const tsr__tensor_id *operands = tsr__run_reads(&tape->schedule, &run);
-  uint32_t count = (uint32_t)run.read_count + run.write_count + run.scratch_count;
-  for (uint32_t i = 0; i < count; i++) {
-    assert(operands[i] < tape->tensors.count);
-    add_to(&run.bytes_moved, tsr__tensor_bytes(tape, operands[i]));
-    bool is_scratch = i >= (uint32_t)run.read_count + run.write_count;
-    if (operands[i] && !is_scratch)
-      run.is_half |= tsr__dtype_is_half(tsr__tensor_dtype(tape, operands[i]));
-  }
-  add_to(&tape->schedule.flops, run.flops);
-  if (tape->recomputing) add_to(&tape->schedule.recomputed_flops, run.flops);
-  if (!TSR__VECTOR_PUSH(&tape->schedule.runs, run))
-    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
-  else
-    tsr__tape_emit(tape, TSR__INSTR_RUN, (uint32_t)tape->schedule.runs.count - 1, TSR_NONE);
+  note_operands(tape, &run);
+  add_to(&s->flops, run.flops);
+  if (tape->recomputing) add_to(&s->recomputed_flops, run.flops);
+  s->runs.items[s->runs.count++] = run;
+  tsr__tape_emit(tape, TSR__INSTR_RUN, (uint32_t)s->runs.count - 1, TSR_NONE);
 }
 
 tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dtype dtype,

@@ -60,15 +60,6 @@ int tsr__tape_fail(tsr__tape *tape, int status) {
   return 0;
 }
 
-/* ---- sizes ---- */
-
-uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id tensor) {
-  const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
-  return tensor ? tsr__product_u64(tsr__shape_elements(t->layout.shape),
-                                   tsr__dtype_bytes((tsr__dtype)t->dtype))
-                : 0;
-}
-
 /* ---- the schedule ---- */
 
 void tsr__tape_emit(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uint32_t stack) {
@@ -125,6 +116,7 @@ static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, const tsr_
     return 0;
   }
   tsr__tape_tensor tensor = {.layout = *layout,
+                             .bytes = slot.bytes,
                              .slot =
                                  tsr__tape_slot_add(tape, &slot, &(tsr__tape_slot){.tensors = 1}),
                              .holders = 1,
@@ -183,6 +175,8 @@ tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__lay
                                         tsr__dtype_bytes((tsr__dtype)view.dtype));
   view.base = tsr__tensor_root(tape, tensor);
   view.layout = layout;
+  view.bytes =
+      tsr__product_u64(tsr__shape_elements(layout.shape), tsr__dtype_bytes((tsr__dtype)view.dtype));
   view.holders = 1;
   view.grad = view.incoming = view.through = 0;
   view.expected = 0;

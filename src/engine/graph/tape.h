@@ -48,6 +48,7 @@
 
 typedef struct tsr__tape_tensor {
   tsr__layout layout;
+  uint64_t bytes; /* of its elements; a view's may be fewer than its slot's */
   uint32_t slot;
   uint32_t holders;
   uint32_t op;             /* that made it, or TSR_NONE: a leaf, or made without gradients */
@@ -264,8 +265,9 @@ static inline tsr__layout tsr__tensor_layout(const tsr__tape *tape, tsr__tensor_
 static inline tsr__dtype tsr__tensor_dtype(const tsr__tape *tape, tsr__tensor_id tensor) {
   return (tsr__dtype)tape->tensors.items[tensor].dtype;
 }
-/* Bytes of the tensor's elements; a view's may be fewer than its slot's. */
-uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id tensor);
+static inline uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id tensor) {
+  return tsr__tensor_at(tape, tensor)->bytes;
+}
 
 /* Add a slot; returns its number, or 0 after a failure. */
 uint32_t tsr__tape_slot_add(tsr__tape *tape, const tsr__slot *slot, const tsr__tape_slot *state);
