@@ -86,16 +86,25 @@ static uint64_t priority_of(const tsr__heap *heap, uint32_t block) {
   return tsr__hash_u64(block ^ heap->seed);
 }
 
-/* Split the tree at `root` into what comes before `block` and what comes after. */
-static void split_tree(tsr__heap *heap, uint32_t root, uint32_t block, uint32_t *before,
-                       uint32_t *after) {
+/* Put a block, or none, into a place of the tree below `parent`. */
+static void hang(tsr__heap *heap, uint32_t *place, uint32_t block, uint32_t parent) {
+  *place = block;
+  if (block != TSR_NONE) BLOCK(block).parent = parent;
+}
+
+/* Split the tree at `root` into what comes before `block`, its left part then, and what comes after, its right part. */
+static void split_tree(tsr__heap *heap, uint32_t root, uint32_t block) {
+  uint32_t *before = &BLOCK(block).left, *after = &BLOCK(block).right;
+  uint32_t above_before = block, above_after = block;
   while (root != TSR_NONE) {
     if (comes_before(heap, root, block)) {
-      *before = root;
+      hang(heap, before, root, above_before);
+      above_before = root;
       before = &BLOCK(root).right;
       root = *before;
     } else {
-      *after = root;
+      hang(heap, after, root, above_after);
+      above_after = root;
       after = &BLOCK(root).left;
       root = *after;
     }
@@ -103,24 +112,26 @@ static void split_tree(tsr__heap *heap, uint32_t root, uint32_t block, uint32_t 
   *before = *after = TSR_NONE;
 }
 
-static uint32_t join_trees(tsr__heap *heap, uint32_t before, uint32_t after) {
-  uint32_t root = TSR_NONE, *place = &root;
+/* Join two trees, of which all of one comes before all of the other, in a place below `parent`. */
+static void join_trees(tsr__heap *heap, uint32_t before, uint32_t after, uint32_t *place,
+                       uint32_t parent) {
   uint64_t first = priority_of(heap, before), second = priority_of(heap, after);
   while (before != TSR_NONE && after != TSR_NONE) {
     if (first > second) {
-      *place = before;
+      hang(heap, place, before, parent);
+      parent = before;
       place = &BLOCK(before).right;
       before = *place;
       first = priority_of(heap, before);
     } else {
-      *place = after;
+      hang(heap, place, after, parent);
+      parent = after;
       place = &BLOCK(after).left;
       after = *place;
       second = priority_of(heap, after);
     }
   }
-  *place = before == TSR_NONE ? after : before;
-  return root;
+  hang(heap, place, before == TSR_NONE ? after : before, parent);
 }
 
 /* Is the block in a set? */
@@ -139,24 +150,26 @@ static void enlist(tsr__heap *heap, uint32_t block) {
   if (!is_listed(heap, block)) return;
   tsr__free_set *set = set_of(heap, block);
   assert(set->use == BLOCK(block).use && set->pool == SEGMENT(BLOCK(block).segment).pool);
-  uint32_t *place = &set->root;
+  uint32_t *place = &set->root, parent = TSR_NONE;
   BLOCK(block).cached_at = set->searches;
   uint64_t priority = priority_of(heap, block);
-  while (*place != TSR_NONE && priority_of(heap, *place) > priority)
-    place = comes_before(heap, block, *place) ? &BLOCK(*place).left : &BLOCK(*place).right;
+  while (*place != TSR_NONE && priority_of(heap, *place) > priority) {
+    parent = *place;
+    place = comes_before(heap, block, parent) ? &BLOCK(parent).left : &BLOCK(parent).right;
+  }
   uint32_t below = *place;
-  *place = block;
-  split_tree(heap, below, block, &BLOCK(block).left, &BLOCK(block).right);
+  hang(heap, place, block, parent);
+  split_tree(heap, below, block);
 }
 
+/* Take a block out of its set, if it is in one. O(1) on average: its place is known. */
 static void delist(tsr__heap *heap, uint32_t block) {
   if (!is_listed(heap, block)) return;
-  uint32_t *place = &set_of(heap, block)->root;
-  while (*place != block) {
-    assert(*place != TSR_NONE);
-    place = comes_before(heap, block, *place) ? &BLOCK(*place).left : &BLOCK(*place).right;
-  }
-  *place = join_trees(heap, BLOCK(block).left, BLOCK(block).right);
+  uint32_t parent = BLOCK(block).parent, *place = &set_of(heap, block)->root;
+  if (parent != TSR_NONE)
+    place = BLOCK(parent).left == block ? &BLOCK(parent).left : &BLOCK(parent).right;
+  assert(*place == block);
+  join_trees(heap, BLOCK(block).left, BLOCK(block).right, place, parent);
 }
 
 static uint64_t set_key(uint32_t pool, bool is_large) {
@@ -692,6 +705,9 @@ static void check_set(const tsr__heap *heap, const tsr__free_set *set, uint64_t 
     if (BLOCK(b).use != set->use) *wrong = "a block in a free set is not free";
     if (segment->pool != set->pool || segment->is_large != set->is_large)
       *wrong = "a block is in the set of another pool";
+    uint32_t parent = BLOCK(b).parent;
+    if (parent == TSR_NONE ? set->root != b : BLOCK(parent).left != b && BLOCK(parent).right != b)
+      *wrong = "a block of a free set does not know its place";
     next = tsr__heap_successor(heap, set, b);
     if (next != TSR_NONE && !comes_before(heap, b, next)) *wrong = "a free set is out of order";
     listed[set->use == TSR__BLOCK_UNMAPPED]--;

@@ -31,12 +31,12 @@ typedef struct tsr__heap_block {
   uint64_t address, size_bytes, requested_bytes;
   uint32_t previous, next; /* in the segment, or TSR_NONE */
   uint32_t segment;
-  uint32_t stream;      /* of the segment */
-  uint32_t left, right; /* in the tree of its set */
-  uint32_t owner;       /* the caller's */
-  uint32_t cached_at;   /* searches of its set when it became free, modulo 2^32 */
-  uint32_t inside;      /* among the heap's insides, where it has them */
-  uint8_t use;          /* tsr__block_use */
+  uint32_t stream;              /* of the segment */
+  uint32_t left, right, parent; /* in the tree of its set; TSR_NONE: no such block */
+  uint32_t owner;               /* the caller's */
+  uint32_t cached_at;           /* searches of its set when it became free, modulo 2^32 */
+  uint32_t inside;              /* among the heap's insides, where it has them */
+  uint8_t use;                  /* tsr__block_use */
 } tsr__heap_block;
 
 typedef struct tsr__heap_segment {
