@@ -42,8 +42,11 @@ void tsr__tape_release(tsr__tape *tape) {
 
 /* For each run there are about two tensors, one and a half slots, half an op, and, with what it allocates and frees, five
  * instructions. */
+enum { MOST_EXPECTED = 1 << 16 };
+
 void tsr__tape_expect(tsr__tape *tape, size_t run_count) {
   tsr__schedule *s = &tape->schedule;
+  if (run_count > MOST_EXPECTED) run_count = MOST_EXPECTED;
   if (!TSR__VECTOR_RESERVE(&tape->tensors, 2 * run_count) ||
       !TSR__VECTOR_RESERVE(&tape->slots, 3 * run_count / 2) ||
       !TSR__VECTOR_RESERVE(&s->slots, 3 * run_count / 2) ||
