@@ -16,7 +16,8 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, fake_of, is_of_operator, of_compiled, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, traced, write
+from ._trace_model import fake_of, rehook
 from ._trace_saved import Saved
 from ._trace_sharded import sharded
 
@@ -92,6 +93,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
         """For model.to('cuda'): tensors with weak references cannot be swapped, and the converter has weak references to fake ones."""
         fake.fake_tensor_converter.meta_converter.tensor_memo.clear()
         swap(old, new)
+        rehook(old)
 
     def load(self: Any, *args: Any, **kwargs: Any) -> None:
         changed = {'num_workers': 0, 'prefetch_factor': None, 'persistent_workers': False, 'timeout': 0,
@@ -125,7 +127,7 @@ def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) ->
     if ranks is not None:
         yield
         return
-    recorder.saved = Saved(torch, recorder, fake, None)
+    recorder.saved = Saved(torch, recorder, fake, [])
     with recorder.saved.watching():
         yield
 

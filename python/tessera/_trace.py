@@ -19,7 +19,6 @@ fits, the mask is added to real scores in place, but to those of a subclass in a
 composed of others below autograd, where PyTorch does not show them, or replaced for fake tensors by a decomposition in Python.
 """
 import contextlib
-import copy
 import ctypes
 import functools
 import gc
@@ -35,6 +34,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_kernels import sizes_of
+from ._trace_model import Fake, fake_of
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
@@ -455,13 +455,6 @@ def _fake_mode() -> Any:
     return Mode(allow_non_fake_inputs=True)
 
 
-def fake_of(torch: Any, fake: Any, tensor: Any, device: str) -> Any:
-    """Make a fake tensor of the same shape, type and strides."""
-    from torch.utils._python_dispatch import _disable_current_modes
-    with _disable_current_modes(), fake:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-
-
 def _tensors(torch: Any, given: Any) -> List[Any]:
     from torch.utils import _pytree
     return [leaf for leaf in _pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
@@ -567,77 +560,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
     return Dispatch()
 
 
-# ---- The model, in fake ----
-
-class _Fake:
-    """Within a `with`, replaces the tensors of a model and of an optimizer by fake ones on 'cuda'."""
-
-    def __init__(self, torch: Any, mode: Any, model: Any, optimizers: List[Any]) -> None:
-        self.torch, self.mode, self.model, self.optimizers = torch, mode, model, optimizers
-        self.tensors: List[Any] = []  # the fake ones
-        self.states: List[Any] = []  # fake, of optimizers
-        self._of: Dict[int, Any] = {}
-        self._undo = contextlib.ExitStack()
-
-    def __enter__(self) -> '_Fake':
-        with contextlib.ExitStack() as undo:  # also if this fails half-way
-            for module in self.model.modules():
-                for tensors in (module._parameters, module._buffers):
-                    undo.callback(_put_back, tensors, dict(tensors))
-                    for name, tensor in tensors.items():
-                        if tensor is not None:
-                            tensors[name] = self._fake_of(tensor)
-            for optimizer in self.optimizers:
-                self._refer(optimizer, undo)
-            self._undo = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._undo.close()
-
-    def _fake_of(self, tensor: Any) -> Any:
-        """The fake tensor of a tensor: one for each, so that tied weights stay tied."""
-        known = self._of.get(id(tensor))
-        if known is None:
-            known = fake_of(self.torch, self.mode, tensor, 'cuda')
-            if isinstance(tensor, self.torch.nn.Parameter):
-                known = self.torch.nn.Parameter(known, requires_grad=tensor.requires_grad)
-            self._of[id(tensor)] = known
-            self.tensors.append(known)
-        return known
-
-    def _state_of(self, value: Any, is_fused: bool) -> Any:
-        """Counts of steps stay on the CPU, where no fused kernel needs them."""
-        if not isinstance(value, self.torch.Tensor) or (not value.dim() and not is_fused):
-            return copy.copy(value)
-        self.states.append(fake_of(self.torch, self.mode, value, 'cuda'))
-        return self.states[-1]
-
-    def _refer(self, optimizer: Any, undo: contextlib.ExitStack) -> None:
-        state = dict(optimizer.state)
-        if any('step' not in values or float(values['step']) for values in state.values()):
-            raise TraceError('the optimizer has made steps already: trace() needs a new one')
-        undo.callback(_put_back, optimizer.__dict__, dict(optimizer.__dict__))
-        undo.callback(_put_back, optimizer.state, state)
-        optimizer.state.clear()
-        is_fused = any(group.get('fused') for group in optimizer.param_groups)
-        for param, values in state.items():  # some make it in their constructor
-            if id(param) in self._of:
-                optimizer.state[self._of[id(param)]] = {name: self._state_of(value, is_fused) for name, value in values.items()}
-        for group in optimizer.param_groups:
-            undo.callback(_put_back, group, {key: copy.copy(value) if isinstance(value, list) else value
-                                             for key, value in group.items()})
-            missing = [param for param in group['params'] if id(param) not in self._of]
-            if missing:
-                raise TraceError(f'the optimizer has a parameter of shape {tuple(missing[0].shape)} that the model does '
-                                 'not have')
-            group['params'] = [self._of[id(param)] for param in group['params']]
-
-
-def _put_back(where: Dict[Any, Any], what: Dict[Any, Any]) -> None:
-    where.clear()
-    where.update(what)
-
+# ---- The step ----
 
 @contextlib.contextmanager
 def _process(torch: Any) -> Iterator[None]:
@@ -656,13 +579,15 @@ def _process(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _foreach(fake: type) -> Iterator[None]:
-    """Makes optimizers choose their foreach form for fake tensors, as they do for real ones on a GPU."""
-    types = sys.modules['torch.optim.optimizer']._foreach_supported_types
-    types.append(fake)
+    """Makes optimizers and clipping choose their foreach form for fake tensors, as they do for real ones on a GPU."""
+    lists = [sys.modules[name]._foreach_supported_types for name in ('torch.optim.optimizer', 'torch.utils._foreach_utils')]
+    for types in lists:
+        types.append(fake)
     try:
         yield
     finally:
-        types.remove(fake)
+        for types in lists:
+            types.remove(fake)
 
 
 class _Phases:
@@ -672,6 +597,7 @@ class _Phases:
         self.torch, self.recorder = torch, recorder
         self.attention = attention  # a mode, which is not active in backward: checkpoints run modules there
         self.optimizers: Any = weakref.WeakSet()  # that made steps
+        self.on_new: Callable[[Any], None] = lambda optimizer: None  # called before the first step of an optimizer
         self.on_step: Callable[[Any], None] = lambda optimizer: None  # called after each step of an optimizer
         self.ops: Any = None  # what sees each op, for `recorder`
         self._early: Any = weakref.WeakKeyDictionary()  # whether they had a state before the first
@@ -736,6 +662,7 @@ class _Phases:
     def before_step(self, optimizer: Any, *given: Any) -> None:
         if optimizer not in self.optimizers:
             self.optimizers.add(optimizer)
+            self.on_new(optimizer)
             self._early[optimizer] = bool(optimizer.state)
         self.recorder.mark_gradients(optimizer)
         if not self._opened and self.recorder.until is None:
@@ -928,7 +855,8 @@ def _same(recorder: _Recorder) -> None:
 
 
 def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, ...]]]:
-    """Storages that only earlier calls made and that stay, by the event of the last call before which they were made."""
+    """Storages that only earlier calls made and that stay, by the event of the last call before which they were made. A gradient that
+    is kept looks like one that each call makes: in both cases backward allocates it, so what decides is that the storage still exists."""
     import difflib
     known, last = set(static), recorder.calls[-1]
     once: Dict[int, List[Tuple[Any, ...]]] = {}
@@ -936,8 +864,9 @@ def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, .
         first = [event for event in events if event[1] not in known or event[0] in '()']
         matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, last), autojunk=False)
         for tag, a, b, c, _ in matcher.get_opcodes():
-            if tag in ('delete', 'replace'):
-                once.setdefault(c, []).extend(event for event in first[a:b] if event[0] == '+' and not recorder.dead[event[1]])
+            for i, event in enumerate(first[a:b]):
+                if event[0] == '+' and not recorder.dead[event[1]]:
+                    once.setdefault(c + i if tag == 'equal' else c, []).append(event)
     return once
 
 
@@ -1088,12 +1017,13 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
         if path is not None:
             write(document, path)
         return document
-    check_whole(model, ranks)
-    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer]
+    models, optimizers = _listed(model), [] if optimizer is None else _listed(optimizer)
+    for one in models:
+        check_whole(one, ranks)
     answer_for_driver(torch)
     recorder, mode = _Recorder(torch), _fake_mode()
-    with _Fake(torch, mode, model, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
-        static = _record(torch, recorder, fake, step)
+    with Fake(torch, mode, models, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
+        static = _record(torch, recorder, fake, phases, step)
         forms = _optimizers(torch, mode, recorder, phases)
     about = {'torch': torch.__version__, 'gpu': gpu,
              'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
@@ -1104,24 +1034,46 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     return document
 
 
-def _record(torch: Any, recorder: _Recorder, fake: _Fake, step: Callable[[], Any]) -> List[int]:
+def _listed(given: Any) -> List[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _record(torch: Any, recorder: _Recorder, fake: Fake, phases: _Phases, step: Callable[[], Any]) -> List[int]:
     """Run the step CALLS times. Returns the storages that existed before."""
     for tensor in fake.tensors:
         recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
     for tensor in fake.states:
         recorder.see(tensor, 'static', 'optimizer_state')
     recorder.static_count = len(recorder.bytes)
-    recorder.saved = Saved(torch, recorder, fake.mode, fake.model)
-    for tensor in fake.tensors:
-        if tensor.requires_grad:
-            tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient'))
-    with recorder.saved.watching():
+    recorder.saved = Saved(torch, recorder, fake.mode, fake.models)
+    phases.on_new = lambda optimizer: _see_state(recorder, fake.adopt(optimizer))
+    with recorder.saved.watching(), _gradients_marked(recorder, fake.tensors):
         for _ in range(CALLS):
             recorder.begin_call()
             step()
-            recorder.mark_state(fake.optimizers)
+            recorder.mark_state([*fake.optimizers, *phases.optimizers])
             recorder.end_call()
     return list(range(recorder.static_count))
+
+
+def _see_state(recorder: _Recorder, tensors: List[Any]) -> None:
+    for tensor in tensors:
+        recorder.see(tensor, 'static', 'optimizer_state')
+
+
+@contextlib.contextmanager
+def _gradients_marked(recorder: _Recorder, tensors: List[Any]) -> Iterator[None]:
+    """Within it, gradients of these tensors are marked when they are complete, before the program's own hooks can free them."""
+    handles = []
+    for tensor in tensors:
+        if tensor.requires_grad:
+            handles.append(tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient')))
+            tensor._post_accumulate_grad_hooks.move_to_end(handles[-1].id, last=False)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextlib.contextmanager

@@ -39,12 +39,12 @@ class _Packed:
 class Saved:
     """Notes saved tensors and calls of modules while it is in effect. `recorder` has the storages and events."""
 
-    def __init__(self, torch: Any, recorder: Any, mode: Any, model: Any) -> None:
+    def __init__(self, torch: Any, recorder: Any, mode: Any, models: List[Any]) -> None:
         self.torch, self.recorder, self.mode = torch, recorder, mode
         self.saves: List[Save] = []  # of the current call, in order
         self.modules: List[ModuleCall] = []  # likewise
         self._names: Any = weakref.WeakKeyDictionary()
-        if model is not None:
+        for model in models:
             self._name(model)
 
     def _name(self, model: Any) -> None:
