@@ -140,7 +140,8 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
 
     check_gpu(gpu)
     answer_for_driver(torch)
-    most = 2 + (after or (1 if ranks is None else 4))  # DistributedDataParallel changes its buckets in the second step, or later
+    # The second step may differ: a variable that keeps the loss is empty in the first, and DistributedDataParallel changes its buckets.
+    most = 2 + (after or 4)
     after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
     with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
@@ -157,7 +158,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
         recorder.is_over = True
     if len(recorder.calls) < after + 2:
         raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
-                         f'{after + 2}')
+                         f'{after + 2}: let it train longer; a loop without an optimizer is traced by trace(step, model=...)')
     about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1],
              'optimizers': steps.found}
     return _document(recorder, _static(recorder), about)
@@ -175,7 +176,7 @@ def _arguments(words: Optional[List[str]]) -> Any:
     parser.add_argument('--gpu', choices=sorted(CARDS), default='a100', help='the GPU for which kernels are chosen (default: a100)')
     parser.add_argument('--value', type=float, metavar='X', help='the value of loss.item() and of other numbers read from the '
                         'GPU; without it, a script that reads one is refused')
-    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (default: 1; with --ranks up to 4, until two are alike)')
+    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (default: 1 to 4, until two are alike)')
     parser.add_argument('--optimizer', type=int, default=1, metavar='N', help='with several optimizers, the one '
                         'whose step() ends a step: the N-th to make one (default: 1)')
     parser.add_argument('--ranks', type=int, metavar='N', help='trace rank 0 of N, without the others and without a network: '

@@ -29,7 +29,7 @@ import re
 import sys
 import traceback
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
@@ -116,6 +116,7 @@ class _Recorder:
         self.stepped: List[_trace_forms.Step] = []  # steps of optimizers in the current call
         self.until: Any = None  # code outside of which a stack continues with the frames of `outer`
         self.outer: Tuple[int, ...] = ()
+        self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
 
@@ -452,12 +453,44 @@ def _fake_mode() -> Any:
     class Mode(FakeTensorMode):  # type: ignore[misc]
         avoid_device_init = True  # whatever pretend() answers
 
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self  # a copy of a fake tensor copies its attributes, but belongs to the same mode
+
     return Mode(allow_non_fake_inputs=True)
 
 
 def _tensors(torch: Any, given: Any) -> List[Any]:
     from torch.utils import _pytree
     return [leaf for leaf in _pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+
+
+class _Host:
+    """Real tensors on the CPU. A step must not write what the GPU computes into those that are older than it: they may belong to a copy
+    of the model, which is on the GPU if the model is, but was made where there is none."""
+
+    def __init__(self, fake: type) -> None:
+        self.fake = fake
+        self._made: Set[int] = set()  # addresses of storages that the step made
+
+    def check(self, torch: Any, func: Any, args: Any) -> None:
+        if not func._schema.is_mutable or not any(isinstance(leaf, self.fake) for leaf in _tensors(torch, args)):
+            return
+        written = [arg for of, arg in zip(func._schema.arguments, args) if of.alias_info is not None and of.alias_info.is_write]
+        for leaf in _tensors(torch, written):
+            if not isinstance(leaf, self.fake) and leaf.dim() and leaf.untyped_storage()._cdata not in self._made:
+                raise TraceError(f'{_program_line(sys._getframe(2))} writes what the GPU computes into a tensor on the CPU that is older '
+                                 'than the step: if it belongs to a copy of the model, such as an average, give trace() both, as '
+                                 'model=[model, copy]; otherwise make it within the step')
+
+    def made(self, torch: Any, args: Any, result: Any) -> None:
+        given = None
+        for leaf in _tensors(torch, result):
+            if leaf.device.type == 'cpu' and not isinstance(leaf, self.fake):
+                given = given or {arg.untyped_storage()._cdata for arg in _tensors(torch, args)}
+                storage = leaf.untyped_storage()
+                if storage._cdata not in given:
+                    self._made.add(storage._cdata)
+                    weakref.finalize(storage, self._made.discard, storage._cdata).atexit = False
 
 
 def _only_writes(torch: Any, func: Any) -> bool:
@@ -535,11 +568,15 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
             if func in composed:
                 with self:  # sees what it calls
                     return composed[func](*args, **(kwargs or {}))
+            if recorder.host:
+                recorder.host.check(torch, func, args)
             adds = _is_added_by_autograd(torch, func, args)
             place = len(recorder.events)
             masks = _masked(torch, recorder, func)
             in_place = masks or (adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype)
             result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, func, args, kwargs or {})
+            if recorder.host:
+                recorder.host.made(torch, args, result)
             done = work.of(func, args, kwargs or {}, result)
             if done:
                 recorder.work.append((place, *done))
@@ -602,6 +639,8 @@ class _Phases:
         self.ops: Any = None  # what sees each op, for `recorder`
         self._early: Any = weakref.WeakKeyDictionary()  # whether they had a state before the first
         self._opened: List[Any] = []
+        self.has_gpu = False
+        self._made_here: Any = weakref.WeakSet()
 
     def calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Module.__call__. Not a hook, which would show in stacks."""
@@ -638,11 +677,40 @@ class _Phases:
     def entering(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """autocast.__enter__."""
         def enter(region: Any) -> Any:
+            if self._is_disabled(region) and not any(self.recorder.autocast):
+                frame = sys._getframe(1)
+                if region.fast_dtype == self.torch.bfloat16 or frame.f_code.co_name != 'decorate_autocast':
+                    raise self._too_early(frame, 'an autocast region')
             result = original(region)
             if region.device == 'cuda':  # checkpoints enter one for the CPU, too, within that
                 self.recorder.autocast.append(bool(region._enabled))
             return result
         return enter
+
+    def making(self, original: Callable[..., Any]) -> Callable[..., None]:
+        """The constructors of autocast and GradScaler."""
+        def make(made: Any, *args: Any, **kwargs: Any) -> None:
+            original(made, *args, **kwargs)
+            self._made_here.add(made)
+        return make
+
+    def scaling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """GradScaler.scale."""
+        def scale(scaler: Any, *args: Any) -> Any:
+            if self._is_disabled(scaler):
+                raise self._too_early(sys._getframe(1), 'a GradScaler')
+            return original(scaler, *args)
+        return scale
+
+    def _is_disabled(self, made: Any) -> bool:
+        """Whether an autocast region or a GradScaler is disabled and older than the trace: without a GPU, PyTorch disables each."""
+        device = getattr(made, 'device', None) or made._device
+        return device == 'cuda' and not made._enabled and made not in self._made_here and not self.has_gpu
+
+    @staticmethod
+    def _too_early(frame: Any, what: str) -> TraceError:
+        return TraceError(f'{_program_line(frame)} uses {what} that was made before the trace, on a machine without a GPU, where PyTorch '
+                          'disables it: make it within the step, or leave it out if it is meant to be disabled')
 
     def leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(region: Any, *error: Any) -> Any:
@@ -701,11 +769,14 @@ class _Phases:
         handles = [optim.register_optimizer_step_pre_hook(self.before_step),
                    optim.register_optimizer_step_post_hook(self.after_step)]
         autograd, module, autocast = torch.autograd, torch.nn.Module, torch.amp.autocast_mode.autocast
+        scaler = torch.amp.grad_scaler.GradScaler
         try:
             with patched(autograd, backward=self.backward(autograd.backward), grad=self.backward(autograd.grad),
                          _engine_run_backward=self.engine(autograd._engine_run_backward)), \
                     patched(module, __call__=self.calling(module.__call__)), \
-                    patched(autocast, __enter__=self.entering(autocast.__enter__), __exit__=self.leaving(autocast.__exit__)), \
+                    patched(autocast, __init__=self.making(autocast.__init__), __enter__=self.entering(autocast.__enter__),
+                            __exit__=self.leaving(autocast.__exit__)), \
+                    patched(scaler, __init__=self.making(scaler.__init__), scale=self.scaling(scaler.scale)), \
                     patched(optim.Optimizer, zero_grad=self.zeroing(optim.Optimizer.zero_grad)):
                 yield
         finally:
@@ -870,32 +941,63 @@ def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, .
     return once
 
 
+def _older(recorder: _Recorder, static: List[int], twin: Dict[int, int]) -> Dict[int, int]:
+    """Storages of the call before the last two that the last call frees, such as a loss that is replaced when the next one has been
+    computed; and the storages that the last call makes instead and that are freed two calls later."""
+    if recorder.calls[-2] is recorder.calls[-1]:
+        return {}  # two calls alone; see _trace_forms.py
+    known, third = set(static), recorder.calls[-1]
+    before, freed = _by_kind(recorder, recorder.calls[-3]), {event[1] for event in third if event[0] == '-'}
+    made, previous = _by_kind(recorder, third), {new: old for old, new in twin.items()}
+    free = [number for number in made if number not in freed and previous[number] not in freed]
+    out: Dict[int, int] = {}
+    for number in (event[1] for event in third if event[0] == '-' and event[1] in before and event[1] not in known):
+        found = next((new for new in free if made[new] == before[number] and new not in out.values()), None)
+        if found is not None:
+            out[number] = found
+    return out
+
+
+def _by_kind(recorder: _Recorder, events: List[Tuple[Any, ...]]) -> Dict[int, Tuple[int, int]]:
+    """Size and stack of each storage that is made."""
+    return {event[1]: (recorder.bytes[event[1]], event[2]) for event in events if event[0] == '+'}
+
+
 def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
     """The instructions of the third call, with the storages that only the first call made inserted in their places."""
     _same(recorder)
     out = _Instructions(recorder, static)
     second, third = recorder.calls[-2:]
     twin = dict(zip(_births(second), _births(third)))  # the same storage, a step later
+    older = _older(recorder, static, twin)
+    pairs = {new: old for old, new in twin.items() if new in older.values()}
     once = _once(recorder, static)
     for i, event in enumerate([*third, ('end',)]):
         out.items.extend(['once', out.new(extra[1]), extra[2]] for extra in once.get(i, ()))
+        if event[0] == '+' and event[1] in pairs:  # two exist at a time: one of them might as well stay
+            out.items.append(['once', out.new(pairs[event[1]]), event[2]])
         out.place_of.append(len(out.items))
         if event[0] == '+':
             out.items.append(['new', out.new(event[1]), event[2]])
         elif event[0] == '-':
-            out.items.append(['drop', event[1]])
+            out.items.append(['drop', older.get(event[1], event[1])])
         elif event[0] != 'end':
             out.items.append(['begin' if event[0] == '(' else 'end', event[1]])
+    _resolve(recorder, out, twin, set(older.values()))
+    return out
+
+
+def _resolve(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], older: Set[int]) -> None:
+    """Complete the instructions that free: they have numbers of storages so far."""
     freed = set()
     for item in out.items:
         if item[0] == 'drop':
-            item[:] = _drop(recorder, out, twin, item[1])
+            item[:] = ['drop_previous', out.slot_of[item[1]]] if item[1] in older else _drop(recorder, out, twin, item[1])
             freed.add(item[1])
     for item in out.items:
         if item[0] == 'new' and item[1] not in freed:
             raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
                              f'{recorder.line_of(item[2])}')
-    return out
 
 
 def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number: int) -> List[Any]:
@@ -967,6 +1069,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     card, sole = CARDS[gpu], _Sole()
     attention, attend = _attention(torch, card, recorder)
     phases = _Phases(torch, recorder, attention)
+    phases.has_gpu = torch.cuda.is_available()
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
@@ -1046,6 +1149,7 @@ def _record(torch: Any, recorder: _Recorder, fake: Fake, phases: _Phases, step: 
         recorder.see(tensor, 'static', 'optimizer_state')
     recorder.static_count = len(recorder.bytes)
     recorder.saved = Saved(torch, recorder, fake.mode, fake.models)
+    recorder.host = _Host(sys.modules['torch._subclasses.fake_tensor'].FakeTensor) if fake.is_on_host else None
     phases.on_new = lambda optimizer: _see_state(recorder, fake.adopt(optimizer))
     with recorder.saved.watching(), _gradients_marked(recorder, fake.tensors):
         for _ in range(CALLS):

@@ -59,7 +59,9 @@ class Fake:
                 for tensors in (module._parameters, module._buffers):
                     undo.callback(_put_back, tensors, dict(tensors))
                     for key, tensor in tensors.items():
-                        if tensor is not None:
+                        if tensor is not None and self._stays(module, key, tensor):
+                            tensors[key] = tensor.clone()
+                        elif tensor is not None:
                             self._replace(tensor, f'{name}.{key}' if name else key, undo)
             self._undo = undo
             for optimizer in self.optimizers:
@@ -75,6 +77,10 @@ class Fake:
     def _modules(self) -> Iterator[Tuple[str, Any]]:
         for model in self.models:
             yield from model.named_modules()
+
+    def _stays(self, module: Any, key: str, tensor: Any) -> bool:
+        """AveragedModel makes its count on the CPU, whatever it averages, and reads it."""
+        return key == 'n_averaged' and isinstance(module, self.torch.optim.swa_utils.AveragedModel) and tensor.device.type == 'cpu'
 
     def has(self, tensor: Any) -> bool:
         return id(tensor) in self._known
