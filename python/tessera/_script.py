@@ -112,7 +112,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
 
     with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \
             patched(torch.utils.data.DataLoader, __init__=load), patched(torch, compile=compiled), \
-            patched(torch.utils, swap_tensors=swapped), patched(torch.Tensor, pin_memory=lambda tensor, *_: tensor):
+            patched(torch.utils, swap_tensors=swapped):
         yield
 
 

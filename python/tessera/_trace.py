@@ -116,9 +116,19 @@ class _Recorder:
         self.stepped: List[_trace_forms.Step] = []  # steps of optimizers in the current call
         self.until: Any = None  # code outside of which a stack continues with the frames of `outer`
         self.outer: Tuple[int, ...] = ()
+        self.apart = 0  # how many times PyTorch has begun to run ops for itself, which take no memory; see elsewhere()
         self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
+
+    @contextlib.contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Within it, ops are run to find out shapes, on fake tensors in a real run, too."""
+        self.apart += 1
+        try:
+            yield
+        finally:
+            self.apart -= 1
 
     def beside(self) -> '_Recorder':
         """Another recorder, which shares this one's stacks, and for which all existing storages are static."""
@@ -376,38 +386,61 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
                   gqa: bool) -> Optional[Callable[[], Any]]:
     """The kernel that scaled_dot_product_attention chooses on the card (aten/src/ATen/native/transformers/cuda/
     sdp_utils.cpp), or None if it is composed of other ops."""
-    ops = torch.ops.aten
     half = q.dtype in (torch.float16, torch.bfloat16)
-    width = q.shape[-1]
     if q.dim() != 4 or q.dtype != k.dtype or q.dtype != v.dtype or not (half or q.dtype == torch.float32):
         return None
     same = q.shape[-3] == k.shape[-3] == v.shape[-3]
-    backend = torch.backends.cuda
-    if (half and mask is None and card.capability >= (8, 0) and width <= 256 and width == v.shape[-1] and (same or gqa)
-            and backend.flash_sdp_enabled() and not (causal and q.shape[-2] != k.shape[-2])):
-        pad = -width % 8
+    shifted = causal and q.shape[-2] != k.shape[-2]
+    backend, width = torch.backends.cuda, q.shape[-1]
+    can_flash = half and mask is None and card.capability >= (8, 0) and width <= 256 and width == v.shape[-1] and (same or gqa) and not shifted
+    can_save = same and not width % (8 if half else 4) and not v.shape[-1] % (8 if half else 4)
+    can_cudnn = half and card.capability >= (8, 0) and not width % 8 and not v.shape[-1] % 8 and (same or gqa) and not shifted
+    given = (torch, q, k, v, dropout, causal, scale)
+    for kernel in _priorities(torch, card):
+        if kernel == _FLASH and can_flash and backend.flash_sdp_enabled():
+            return functools.partial(_flash, *given)
+        if kernel == _EFFICIENT and can_save and backend.mem_efficient_sdp_enabled():
+            return functools.partial(_efficient, *given, mask)
+        if kernel == _MATH and backend.math_sdp_enabled():
+            return None
+        if kernel == _CUDNN and can_cudnn and backend.cudnn_sdp_enabled():
+            raise TraceError(f'{_program_line(sys._getframe(1))} computes attention with cuDNN on this card, of which PyTorch does not know how much '
+                             'memory it works in. With torch.backends.cuda.enable_cudnn_sdp(False), PyTorch\'s own kernels run and can be traced')
+    return None
 
-        def flash() -> Any:
-            grown = [torch.nn.functional.pad(x, (0, pad)) if pad else x for x in (q, k, v)]
-            out = ops._scaled_dot_product_flash_attention(*grown, dropout, causal, False,
-                                                          scale=width ** -0.5 if scale is None else scale)[0]
-            return out[..., :width] if pad else out
-        return flash
-    if not same or width % (8 if half else 4) or v.shape[-1] % (8 if half else 4) or not backend.mem_efficient_sdp_enabled():
-        return None
 
-    def efficient() -> Any:
-        bias = mask
-        if bias is not None and bias.dtype == torch.bool:  # as _convert_boolean_attn_mask does
-            bias = torch.where(bias.logical_not(), float('-inf'), torch.zeros((), dtype=q.dtype, device=q.device))
-        if bias is not None:
-            over = -bias.shape[-1] % 16  # pad_bias: rows are aligned
-            if over:
-                bias = torch.nn.functional.pad(bias, (0, over))[..., :bias.shape[-1]]
-            bias = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-        grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-        return ops._scaled_dot_product_efficient_attention(q, k, v, bias, grad, dropout, causal, scale=scale)[0]
-    return efficient
+_MATH, _FLASH, _EFFICIENT, _CUDNN = range(4)  # at::SDPBackend
+
+
+def _priorities(torch: Any, card: Card) -> List[int]:
+    """The kernels of attention in the order in which they are tried. From 2.10 on, cuDNN's comes first on some cards if cuDNN is new."""
+    order = list(torch._C._get_sdp_priority_order()) if hasattr(torch._C, '_get_sdp_priority_order') else []
+    order = order or [_FLASH, _EFFICIENT, _MATH, _CUDNN]
+    version = tuple(map(int, torch.__version__.split('.')[:2]))
+    is_preferred = version >= (2, 10) and (torch.backends.cudnn.version() or 0) > 91500 and card.capability[0] in (9, 10) \
+        and os.environ.get('TORCH_CUDNN_SDPA_DEPRIORITIZED') != '1'
+    return [_CUDNN, *order] if is_preferred and order[0] == _FLASH else order
+
+
+def _flash(torch: Any, q: Any, k: Any, v: Any, dropout: float, causal: bool, scale: Any) -> Any:
+    width = q.shape[-1]
+    pad = -width % 8
+    grown = [torch.nn.functional.pad(x, (0, pad)) if pad else x for x in (q, k, v)]
+    out = torch.ops.aten._scaled_dot_product_flash_attention(*grown, dropout, causal, False, scale=width ** -0.5 if scale is None else scale)[0]
+    return out[..., :width] if pad else out
+
+
+def _efficient(torch: Any, q: Any, k: Any, v: Any, dropout: float, causal: bool, scale: Any, mask: Any) -> Any:
+    bias = mask
+    if bias is not None and bias.dtype == torch.bool:  # as _convert_boolean_attn_mask does
+        bias = torch.where(bias.logical_not(), float('-inf'), torch.zeros((), dtype=q.dtype, device=q.device))
+    if bias is not None:
+        over = -bias.shape[-1] % 16  # pad_bias: rows are aligned
+        if over:
+            bias = torch.nn.functional.pad(bias, (0, over))[..., :bias.shape[-1]]
+        bias = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, grad, dropout, causal, scale=scale)[0]
 
 
 def _cast(torch: Any, tensor: Any) -> Any:
@@ -457,6 +490,24 @@ def _fake_mode() -> Any:
             return self  # a copy of a fake tensor copies its attributes, but belongs to the same mode
 
     return Mode(allow_non_fake_inputs=True)
+
+
+@contextlib.contextmanager
+def _other_modes(recorder: _Recorder, fake: Any) -> Iterator[None]:
+    """PyTorch itself runs ops in fake modes, such as DTensor to find out shapes: what they make takes no memory in a real run."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    enter, leave = FakeTensorMode.__enter__, FakeTensorMode.__exit__
+
+    def entering(mode: Any) -> Any:
+        recorder.apart += mode is not fake
+        return enter(mode)
+
+    def leaving(mode: Any, *error: Any) -> Any:
+        recorder.apart -= mode is not fake
+        return leave(mode, *error)
+
+    with patched(FakeTensorMode, __enter__=entering, __exit__=leaving):
+        yield
 
 
 def _tensors(torch: Any, given: Any) -> List[Any]:
@@ -514,6 +565,8 @@ def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     from torch.utils import _pytree
     if func is torch.ops.aten._weight_norm_interface_backward.default and fake.is_our_fake(args[1]):
         return _weight_norm_backward(torch, *args)
+    if kwargs.get('pin_memory'):  # memory of the CPU, which only a driver can pin
+        kwargs = {**kwargs, 'pin_memory': False}
     device = kwargs.get('device')
     if device is None or device.type != 'cuda':
         with unset_fake_temporarily():
@@ -563,6 +616,8 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
             recorder = self.recorder
             if is_elsewhere(types):
                 return NotImplemented
+            if recorder.apart:
+                return func(*args, **(kwargs or {}))
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
             if func in composed:
@@ -732,6 +787,9 @@ class _Phases:
             self.optimizers.add(optimizer)
             self.on_new(optimizer)
             self._early[optimizer] = bool(optimizer.state)
+        if isinstance(optimizer, self.torch.optim.LBFGS):
+            raise TraceError(f'{_program_line(sys._getframe(1))} makes a step of LBFGS, which reads values of tensors to decide how often it '
+                             'evaluates its closure and how many directions it keeps: to trace the rest, make a step of torch.optim.SGD')
         self.recorder.mark_gradients(optimizer)
         if not self._opened and self.recorder.until is None:
             self.recorder.stepped.append(self._noted(optimizer, given))
@@ -1075,7 +1133,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value), _explained()):
+                        attention, _finite(torch), _values(torch, value), _other_modes(recorder, fake), _explained()):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
             _calibrate(torch)
