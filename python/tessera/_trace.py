@@ -33,7 +33,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
-from ._trace_kernels import sizes_of
+from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, fake_of
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
@@ -472,6 +472,8 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
     class Attention(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             is_ours = func is original and not recorder.is_composing
+            if kwargs and kwargs.get('pin_memory') is True:  # memory of the CPU, which only a driver can pin
+                kwargs = {**kwargs, 'pin_memory': False}
             return (attend if is_ours else func)(*args, **(kwargs or {}))
 
     return Attention(), attend
@@ -552,21 +554,15 @@ def _only_writes(torch: Any, func: Any) -> bool:
         and not has_kernel(func.name(), 'CompositeExplicitAutograd')
 
 
-def _weight_norm_backward(torch: Any, _grad: Any, v: Any, g: Any, *_: Any) -> Any:
-    """Gradients of a weight's direction and length (WeightNorm.cu), which PyTorch cannot fake."""
-    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (v, g))
-
-
 def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run the op: on fake tensors if it makes tensors on 'cuda' or has fake arguments, otherwise for real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
-    if func is torch.ops.aten._weight_norm_interface_backward.default and fake.is_our_fake(args[1]):
-        return _weight_norm_backward(torch, *args)
-    if kwargs.get('pin_memory'):  # memory of the CPU, which only a driver can pin
-        kwargs = {**kwargs, 'pin_memory': False}
+    made = faked(torch, func, args, fake.is_our_fake)
+    if made is not None:
+        return made
     device = kwargs.get('device')
     if device is None or device.type != 'cuda':
         with unset_fake_temporarily():
