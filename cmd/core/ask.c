@@ -30,8 +30,10 @@
 #include "session.h"
 #include "textfile.h"
 
-/* The longest accepted description of a model. */
-#define LARGEST_MODEL (1u << 20)
+/* A description of a model has a few kilobytes, a step graph about ten for each layer. Of a checkpoint of llm.c, whose weights
+ * may have any size, the beginning is enough. */
+#define FIRST_MODEL_BYTES (1u << 20)
+#define MOST_MODEL_BYTES  (64u << 20)
 
 /* ---- Files that parameters name ---- */
 
@@ -78,16 +80,35 @@ static int load_rules(cli_session *session, const tsr_parameter *row, const char
                                &session->error);
 }
 
+/* The text of the file, at most MOST_MODEL_BYTES of it. The caller frees it; NULL if memory ran out. */
+static char *read_text(cli_session *session, FILE *stream, size_t *size_bytes) {
+  char *text = NULL;
+  size_t size = 0;
+  for (size_t room = FIRST_MODEL_BYTES; room <= MOST_MODEL_BYTES; room *= 2) {
+    char *grown = realloc(text, room);
+    if (!grown) {
+      free(text);
+      return NULL;
+    }
+    text = grown;
+    size += fread(text + size, 1, room - size, stream);
+    session->is_checkpoint = tsr_model_is_checkpoint(text, size);
+    if (size < room || session->is_checkpoint) break;
+  }
+  *size_bytes = size;
+  return text;
+}
+
 static int read_model(cli_session *session, const tsr_parameter *row, FILE *stream) {
-  char *text = malloc(LARGEST_MODEL);
+  size_t size = 0;
+  char *text = read_text(session, stream, &size);
   if (!text) return TSR_ERROR_MEMORY;
-  size_t size = fread(text, 1, LARGEST_MODEL, stream);
-  session->is_checkpoint = tsr_model_is_checkpoint(text, size);
   int status = CLI_INPUT;
   if (ferror(stream))
     cli_say(NULL, "%s: %s", session->path, strerror(errno));
-  else if (size == LARGEST_MODEL && !session->is_checkpoint)
-    cli_say(NULL, "%s: too long for a model description", session->path);
+  else if (size == MOST_MODEL_BYTES)
+    cli_say(NULL, "%s: longer than 64 MiB, which no model description or step graph is",
+            session->path);
   else
     status = set_file(session, row, session->path, text, size);
   free(text);

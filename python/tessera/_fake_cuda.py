@@ -191,6 +191,46 @@ class _Properties(NamedTuple):
     multi_processor_count: int = 108
 
 
+def _generators(torch: Any) -> Any:
+    """A class for torch.Generator. One of 'cuda' is one of the CPU whose state has the form of CUDA's: seed and offset, 16 bytes. Fake
+    tensors are drawn without using it."""
+    original = torch.Generator
+
+    class Kind(type(original)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, original)
+
+    class Generator(original, metaclass=Kind):  # type: ignore[misc, valid-type]
+        def __new__(cls, device: Any = 'cpu') -> Any:
+            if torch.device(device).type != 'cuda':
+                return original(device)
+            made = super().__new__(cls, 'cpu')
+            made._state = torch.zeros(16, dtype=torch.uint8)
+            return made.manual_seed(0)
+
+        @property
+        def device(self) -> Any:
+            return torch.device('cuda', 0)
+
+        def get_state(self) -> Any:
+            return self._state.clone()
+
+        def set_state(self, state: Any) -> Any:
+            self._state = state.clone()
+            return self
+
+        def manual_seed(self, seed: int) -> Any:
+            self._state = torch.tensor([seed % 2**63, 0]).view(torch.uint8)
+            return self
+
+        def initial_seed(self) -> int:
+            return int(self._state.view(torch.int64)[0])
+
+        def seed(self) -> int:
+            return self.initial_seed()
+    return Generator
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     pass
 
@@ -239,6 +279,13 @@ def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
         '_record_memory_history': _nothing, '_dump_snapshot': _nothing, '_snapshot': lambda *_, **__: {},
         **{name: _zero for name in zero},
     }}
+    generators = _generators(torch)
+    drawing = {'_lazy_init': _nothing, '_lazy_call': lambda call, **_: call()}
+    answers[torch.cuda].update(drawing, default_generators=(generators('cuda'),))
+    answers[torch.cuda.random] = {**drawing, 'current_device': _zero, 'device_count': lambda: 1, 'is_initialized': lambda: True}
+    # A state is saved as values, which a trace does not have, and no stream uses memory later than another.
+    answers[torch] = {'Generator': generators, 'save': _nothing}
+    answers[torch.Tensor] = {'record_stream': _nothing, 'pin_memory': lambda tensor, *_: tensor}
     answers[torch._C] = {'_select_conv_backend': _convolution(torch)}
     if hasattr(torch, 'accelerator'):
         answers[torch.accelerator] = {

@@ -16,7 +16,8 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, fake_of, is_of_operator, of_compiled, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, traced, write
+from ._trace_model import fake_of, rehook
 from ._trace_saved import Saved
 from ._trace_sharded import sharded
 
@@ -92,6 +93,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
         """For model.to('cuda'): tensors with weak references cannot be swapped, and the converter has weak references to fake ones."""
         fake.fake_tensor_converter.meta_converter.tensor_memo.clear()
         swap(old, new)
+        rehook(old)
 
     def load(self: Any, *args: Any, **kwargs: Any) -> None:
         changed = {'num_workers': 0, 'prefetch_factor': None, 'persistent_workers': False, 'timeout': 0,
@@ -110,7 +112,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
 
     with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \
             patched(torch.utils.data.DataLoader, __init__=load), patched(torch, compile=compiled), \
-            patched(torch.utils, swap_tensors=swapped), patched(torch.Tensor, pin_memory=lambda tensor, *_: tensor):
+            patched(torch.utils, swap_tensors=swapped):
         yield
 
 
@@ -125,7 +127,7 @@ def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) ->
     if ranks is not None:
         yield
         return
-    recorder.saved = Saved(torch, recorder, fake, None)
+    recorder.saved = Saved(torch, recorder, fake, [])
     with recorder.saved.watching():
         yield
 
@@ -138,7 +140,8 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
 
     check_gpu(gpu)
     answer_for_driver(torch)
-    most = 2 + (after or (1 if ranks is None else 4))  # DistributedDataParallel changes its buckets in the second step, or later
+    # The second step may differ: a variable that keeps the loss is empty in the first, and DistributedDataParallel changes its buckets.
+    most = 2 + (after or 4)
     after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
     with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
@@ -155,7 +158,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
         recorder.is_over = True
     if len(recorder.calls) < after + 2:
         raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
-                         f'{after + 2}')
+                         f'{after + 2}: let it train longer; a loop without an optimizer is traced by trace(step, model=...)')
     about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1],
              'optimizers': steps.found}
     return _document(recorder, _static(recorder), about)
@@ -173,7 +176,7 @@ def _arguments(words: Optional[List[str]]) -> Any:
     parser.add_argument('--gpu', choices=sorted(CARDS), default='a100', help='the GPU for which kernels are chosen (default: a100)')
     parser.add_argument('--value', type=float, metavar='X', help='the value of loss.item() and of other numbers read from the '
                         'GPU; without it, a script that reads one is refused')
-    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (default: 1; with --ranks up to 4, until two are alike)')
+    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (default: 1 to 4, until two are alike)')
     parser.add_argument('--optimizer', type=int, default=1, metavar='N', help='with several optimizers, the one '
                         'whose step() ends a step: the N-th to make one (default: 1)')
     parser.add_argument('--ranks', type=int, metavar='N', help='trace rank 0 of N, without the others and without a network: '

@@ -19,7 +19,6 @@ fits, the mask is added to real scores in place, but to those of a subclass in a
 composed of others below autograd, where PyTorch does not show them, or replaced for fake tensors by a decomposition in Python.
 """
 import contextlib
-import copy
 import ctypes
 import functools
 import gc
@@ -30,11 +29,12 @@ import re
 import sys
 import traceback
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
-from ._trace_kernels import sizes_of
+from ._trace_kernels import faked, sizes_of
+from ._trace_model import Fake, fake_of
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
@@ -116,8 +116,19 @@ class _Recorder:
         self.stepped: List[_trace_forms.Step] = []  # steps of optimizers in the current call
         self.until: Any = None  # code outside of which a stack continues with the frames of `outer`
         self.outer: Tuple[int, ...] = ()
+        self.apart = 0  # how many times PyTorch has begun to run ops for itself, which take no memory; see elsewhere()
+        self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
+
+    @contextlib.contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Within it, ops are run to find out shapes, on fake tensors in a real run, too."""
+        self.apart += 1
+        try:
+            yield
+        finally:
+            self.apart -= 1
 
     def beside(self) -> '_Recorder':
         """Another recorder, which shares this one's stacks, and for which all existing storages are static."""
@@ -375,38 +386,61 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
                   gqa: bool) -> Optional[Callable[[], Any]]:
     """The kernel that scaled_dot_product_attention chooses on the card (aten/src/ATen/native/transformers/cuda/
     sdp_utils.cpp), or None if it is composed of other ops."""
-    ops = torch.ops.aten
     half = q.dtype in (torch.float16, torch.bfloat16)
-    width = q.shape[-1]
     if q.dim() != 4 or q.dtype != k.dtype or q.dtype != v.dtype or not (half or q.dtype == torch.float32):
         return None
     same = q.shape[-3] == k.shape[-3] == v.shape[-3]
-    backend = torch.backends.cuda
-    if (half and mask is None and card.capability >= (8, 0) and width <= 256 and width == v.shape[-1] and (same or gqa)
-            and backend.flash_sdp_enabled() and not (causal and q.shape[-2] != k.shape[-2])):
-        pad = -width % 8
+    shifted = causal and q.shape[-2] != k.shape[-2]
+    backend, width = torch.backends.cuda, q.shape[-1]
+    can_flash = half and mask is None and card.capability >= (8, 0) and width <= 256 and width == v.shape[-1] and (same or gqa) and not shifted
+    can_save = same and not width % (8 if half else 4) and not v.shape[-1] % (8 if half else 4)
+    can_cudnn = half and card.capability >= (8, 0) and not width % 8 and not v.shape[-1] % 8 and (same or gqa) and not shifted
+    given = (torch, q, k, v, dropout, causal, scale)
+    for kernel in _priorities(torch, card):
+        if kernel == _FLASH and can_flash and backend.flash_sdp_enabled():
+            return functools.partial(_flash, *given)
+        if kernel == _EFFICIENT and can_save and backend.mem_efficient_sdp_enabled():
+            return functools.partial(_efficient, *given, mask)
+        if kernel == _MATH and backend.math_sdp_enabled():
+            return None
+        if kernel == _CUDNN and can_cudnn and backend.cudnn_sdp_enabled():
+            raise TraceError(f'{_program_line(sys._getframe(1))} computes attention with cuDNN on this card, of which PyTorch does not know how much '
+                             'memory it works in. With torch.backends.cuda.enable_cudnn_sdp(False), PyTorch\'s own kernels run and can be traced')
+    return None
 
-        def flash() -> Any:
-            grown = [torch.nn.functional.pad(x, (0, pad)) if pad else x for x in (q, k, v)]
-            out = ops._scaled_dot_product_flash_attention(*grown, dropout, causal, False,
-                                                          scale=width ** -0.5 if scale is None else scale)[0]
-            return out[..., :width] if pad else out
-        return flash
-    if not same or width % (8 if half else 4) or v.shape[-1] % (8 if half else 4) or not backend.mem_efficient_sdp_enabled():
-        return None
 
-    def efficient() -> Any:
-        bias = mask
-        if bias is not None and bias.dtype == torch.bool:  # as _convert_boolean_attn_mask does
-            bias = torch.where(bias.logical_not(), float('-inf'), torch.zeros((), dtype=q.dtype, device=q.device))
-        if bias is not None:
-            over = -bias.shape[-1] % 16  # pad_bias: rows are aligned
-            if over:
-                bias = torch.nn.functional.pad(bias, (0, over))[..., :bias.shape[-1]]
-            bias = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-        grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-        return ops._scaled_dot_product_efficient_attention(q, k, v, bias, grad, dropout, causal, scale=scale)[0]
-    return efficient
+_MATH, _FLASH, _EFFICIENT, _CUDNN = range(4)  # at::SDPBackend
+
+
+def _priorities(torch: Any, card: Card) -> List[int]:
+    """The kernels of attention in the order in which they are tried. From 2.10 on, cuDNN's comes first on some cards if cuDNN is new."""
+    order = list(torch._C._get_sdp_priority_order()) if hasattr(torch._C, '_get_sdp_priority_order') else []
+    order = order or [_FLASH, _EFFICIENT, _MATH, _CUDNN]
+    version = tuple(map(int, torch.__version__.split('.')[:2]))
+    is_preferred = version >= (2, 10) and (torch.backends.cudnn.version() or 0) > 91500 and card.capability[0] in (9, 10) \
+        and os.environ.get('TORCH_CUDNN_SDPA_DEPRIORITIZED') != '1'
+    return [_CUDNN, *order] if is_preferred and order[0] == _FLASH else order
+
+
+def _flash(torch: Any, q: Any, k: Any, v: Any, dropout: float, causal: bool, scale: Any) -> Any:
+    width = q.shape[-1]
+    pad = -width % 8
+    grown = [torch.nn.functional.pad(x, (0, pad)) if pad else x for x in (q, k, v)]
+    out = torch.ops.aten._scaled_dot_product_flash_attention(*grown, dropout, causal, False, scale=width ** -0.5 if scale is None else scale)[0]
+    return out[..., :width] if pad else out
+
+
+def _efficient(torch: Any, q: Any, k: Any, v: Any, dropout: float, causal: bool, scale: Any, mask: Any) -> Any:
+    bias = mask
+    if bias is not None and bias.dtype == torch.bool:  # as _convert_boolean_attn_mask does
+        bias = torch.where(bias.logical_not(), float('-inf'), torch.zeros((), dtype=q.dtype, device=q.device))
+    if bias is not None:
+        over = -bias.shape[-1] % 16  # pad_bias: rows are aligned
+        if over:
+            bias = torch.nn.functional.pad(bias, (0, over))[..., :bias.shape[-1]]
+        bias = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, grad, dropout, causal, scale=scale)[0]
 
 
 def _cast(torch: Any, tensor: Any) -> Any:
@@ -438,6 +472,8 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
     class Attention(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             is_ours = func is original and not recorder.is_composing
+            if kwargs and kwargs.get('pin_memory') is True:  # memory of the CPU, which only a driver can pin
+                kwargs = {**kwargs, 'pin_memory': False}
             return (attend if is_ours else func)(*args, **(kwargs or {}))
 
     return Attention(), attend
@@ -452,19 +488,62 @@ def _fake_mode() -> Any:
     class Mode(FakeTensorMode):  # type: ignore[misc]
         avoid_device_init = True  # whatever pretend() answers
 
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self  # a copy of a fake tensor copies its attributes, but belongs to the same mode
+
     return Mode(allow_non_fake_inputs=True)
 
 
-def fake_of(torch: Any, fake: Any, tensor: Any, device: str) -> Any:
-    """Make a fake tensor of the same shape, type and strides."""
-    from torch.utils._python_dispatch import _disable_current_modes
-    with _disable_current_modes(), fake:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+@contextlib.contextmanager
+def _other_modes(recorder: _Recorder, fake: Any) -> Iterator[None]:
+    """PyTorch itself runs ops in fake modes, such as DTensor to find out shapes: what they make takes no memory in a real run."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    enter, leave = FakeTensorMode.__enter__, FakeTensorMode.__exit__
+
+    def entering(mode: Any) -> Any:
+        recorder.apart += mode is not fake
+        return enter(mode)
+
+    def leaving(mode: Any, *error: Any) -> Any:
+        recorder.apart -= mode is not fake
+        return leave(mode, *error)
+
+    with patched(FakeTensorMode, __enter__=entering, __exit__=leaving):
+        yield
 
 
 def _tensors(torch: Any, given: Any) -> List[Any]:
     from torch.utils import _pytree
     return [leaf for leaf in _pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+
+
+class _Host:
+    """Real tensors on the CPU. A step must not write what the GPU computes into those that are older than it: they may belong to a copy
+    of the model, which is on the GPU if the model is, but was made where there is none."""
+
+    def __init__(self, fake: type) -> None:
+        self.fake = fake
+        self._made: Set[int] = set()  # addresses of storages that the step made
+
+    def check(self, torch: Any, func: Any, args: Any) -> None:
+        if not func._schema.is_mutable or not any(isinstance(leaf, self.fake) for leaf in _tensors(torch, args)):
+            return
+        written = [arg for of, arg in zip(func._schema.arguments, args) if of.alias_info is not None and of.alias_info.is_write]
+        for leaf in _tensors(torch, written):
+            if not isinstance(leaf, self.fake) and leaf.dim() and leaf.untyped_storage()._cdata not in self._made:
+                raise TraceError(f'{_program_line(sys._getframe(2))} writes what the GPU computes into a tensor on the CPU that is older '
+                                 'than the step: if it belongs to a copy of the model, such as an average, give trace() both, as '
+                                 'model=[model, copy]; otherwise make it within the step')
+
+    def made(self, torch: Any, args: Any, result: Any) -> None:
+        given = None
+        for leaf in _tensors(torch, result):
+            if leaf.device.type == 'cpu' and not isinstance(leaf, self.fake):
+                given = given or {arg.untyped_storage()._cdata for arg in _tensors(torch, args)}
+                storage = leaf.untyped_storage()
+                if storage._cdata not in given:
+                    self._made.add(storage._cdata)
+                    weakref.finalize(storage, self._made.discard, storage._cdata).atexit = False
 
 
 def _only_writes(torch: Any, func: Any) -> bool:
@@ -475,19 +554,15 @@ def _only_writes(torch: Any, func: Any) -> bool:
         and not has_kernel(func.name(), 'CompositeExplicitAutograd')
 
 
-def _weight_norm_backward(torch: Any, _grad: Any, v: Any, g: Any, *_: Any) -> Any:
-    """Gradients of a weight's direction and length (WeightNorm.cu), which PyTorch cannot fake."""
-    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (v, g))
-
-
 def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run the op: on fake tensors if it makes tensors on 'cuda' or has fake arguments, otherwise for real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
-    if func is torch.ops.aten._weight_norm_interface_backward.default and fake.is_our_fake(args[1]):
-        return _weight_norm_backward(torch, *args)
+    made = faked(torch, func, args, fake.is_our_fake)
+    if made is not None:
+        return made
     device = kwargs.get('device')
     if device is None or device.type != 'cuda':
         with unset_fake_temporarily():
@@ -537,16 +612,22 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
             recorder = self.recorder
             if is_elsewhere(types):
                 return NotImplemented
+            if recorder.apart:
+                return func(*args, **(kwargs or {}))
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
             if func in composed:
                 with self:  # sees what it calls
                     return composed[func](*args, **(kwargs or {}))
+            if recorder.host:
+                recorder.host.check(torch, func, args)
             adds = _is_added_by_autograd(torch, func, args)
             place = len(recorder.events)
             masks = _masked(torch, recorder, func)
             in_place = masks or (adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype)
             result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, func, args, kwargs or {})
+            if recorder.host:
+                recorder.host.made(torch, args, result)
             done = work.of(func, args, kwargs or {}, result)
             if done:
                 recorder.work.append((place, *done))
@@ -567,77 +648,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
     return Dispatch()
 
 
-# ---- The model, in fake ----
-
-class _Fake:
-    """Within a `with`, replaces the tensors of a model and of an optimizer by fake ones on 'cuda'."""
-
-    def __init__(self, torch: Any, mode: Any, model: Any, optimizers: List[Any]) -> None:
-        self.torch, self.mode, self.model, self.optimizers = torch, mode, model, optimizers
-        self.tensors: List[Any] = []  # the fake ones
-        self.states: List[Any] = []  # fake, of optimizers
-        self._of: Dict[int, Any] = {}
-        self._undo = contextlib.ExitStack()
-
-    def __enter__(self) -> '_Fake':
-        with contextlib.ExitStack() as undo:  # also if this fails half-way
-            for module in self.model.modules():
-                for tensors in (module._parameters, module._buffers):
-                    undo.callback(_put_back, tensors, dict(tensors))
-                    for name, tensor in tensors.items():
-                        if tensor is not None:
-                            tensors[name] = self._fake_of(tensor)
-            for optimizer in self.optimizers:
-                self._refer(optimizer, undo)
-            self._undo = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._undo.close()
-
-    def _fake_of(self, tensor: Any) -> Any:
-        """The fake tensor of a tensor: one for each, so that tied weights stay tied."""
-        known = self._of.get(id(tensor))
-        if known is None:
-            known = fake_of(self.torch, self.mode, tensor, 'cuda')
-            if isinstance(tensor, self.torch.nn.Parameter):
-                known = self.torch.nn.Parameter(known, requires_grad=tensor.requires_grad)
-            self._of[id(tensor)] = known
-            self.tensors.append(known)
-        return known
-
-    def _state_of(self, value: Any, is_fused: bool) -> Any:
-        """Counts of steps stay on the CPU, where no fused kernel needs them."""
-        if not isinstance(value, self.torch.Tensor) or (not value.dim() and not is_fused):
-            return copy.copy(value)
-        self.states.append(fake_of(self.torch, self.mode, value, 'cuda'))
-        return self.states[-1]
-
-    def _refer(self, optimizer: Any, undo: contextlib.ExitStack) -> None:
-        state = dict(optimizer.state)
-        if any('step' not in values or float(values['step']) for values in state.values()):
-            raise TraceError('the optimizer has made steps already: trace() needs a new one')
-        undo.callback(_put_back, optimizer.__dict__, dict(optimizer.__dict__))
-        undo.callback(_put_back, optimizer.state, state)
-        optimizer.state.clear()
-        is_fused = any(group.get('fused') for group in optimizer.param_groups)
-        for param, values in state.items():  # some make it in their constructor
-            if id(param) in self._of:
-                optimizer.state[self._of[id(param)]] = {name: self._state_of(value, is_fused) for name, value in values.items()}
-        for group in optimizer.param_groups:
-            undo.callback(_put_back, group, {key: copy.copy(value) if isinstance(value, list) else value
-                                             for key, value in group.items()})
-            missing = [param for param in group['params'] if id(param) not in self._of]
-            if missing:
-                raise TraceError(f'the optimizer has a parameter of shape {tuple(missing[0].shape)} that the model does '
-                                 'not have')
-            group['params'] = [self._of[id(param)] for param in group['params']]
-
-
-def _put_back(where: Dict[Any, Any], what: Dict[Any, Any]) -> None:
-    where.clear()
-    where.update(what)
-
+# ---- The step ----
 
 @contextlib.contextmanager
 def _process(torch: Any) -> Iterator[None]:
@@ -656,13 +667,15 @@ def _process(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _foreach(fake: type) -> Iterator[None]:
-    """Makes optimizers choose their foreach form for fake tensors, as they do for real ones on a GPU."""
-    types = sys.modules['torch.optim.optimizer']._foreach_supported_types
-    types.append(fake)
+    """Makes optimizers and clipping choose their foreach form for fake tensors, as they do for real ones on a GPU."""
+    lists = [sys.modules[name]._foreach_supported_types for name in ('torch.optim.optimizer', 'torch.utils._foreach_utils')]
+    for types in lists:
+        types.append(fake)
     try:
         yield
     finally:
-        types.remove(fake)
+        for types in lists:
+            types.remove(fake)
 
 
 class _Phases:
@@ -672,10 +685,13 @@ class _Phases:
         self.torch, self.recorder = torch, recorder
         self.attention = attention  # a mode, which is not active in backward: checkpoints run modules there
         self.optimizers: Any = weakref.WeakSet()  # that made steps
+        self.on_new: Callable[[Any], None] = lambda optimizer: None  # called before the first step of an optimizer
         self.on_step: Callable[[Any], None] = lambda optimizer: None  # called after each step of an optimizer
         self.ops: Any = None  # what sees each op, for `recorder`
         self._early: Any = weakref.WeakKeyDictionary()  # whether they had a state before the first
         self._opened: List[Any] = []
+        self.has_gpu = False
+        self._made_here: Any = weakref.WeakSet()
 
     def calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Module.__call__. Not a hook, which would show in stacks."""
@@ -712,11 +728,40 @@ class _Phases:
     def entering(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """autocast.__enter__."""
         def enter(region: Any) -> Any:
+            if self._is_disabled(region) and not any(self.recorder.autocast):
+                frame = sys._getframe(1)
+                if region.fast_dtype == self.torch.bfloat16 or frame.f_code.co_name != 'decorate_autocast':
+                    raise self._too_early(frame, 'an autocast region')
             result = original(region)
             if region.device == 'cuda':  # checkpoints enter one for the CPU, too, within that
                 self.recorder.autocast.append(bool(region._enabled))
             return result
         return enter
+
+    def making(self, original: Callable[..., Any]) -> Callable[..., None]:
+        """The constructors of autocast and GradScaler."""
+        def make(made: Any, *args: Any, **kwargs: Any) -> None:
+            original(made, *args, **kwargs)
+            self._made_here.add(made)
+        return make
+
+    def scaling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """GradScaler.scale."""
+        def scale(scaler: Any, *args: Any) -> Any:
+            if self._is_disabled(scaler):
+                raise self._too_early(sys._getframe(1), 'a GradScaler')
+            return original(scaler, *args)
+        return scale
+
+    def _is_disabled(self, made: Any) -> bool:
+        """Whether an autocast region or a GradScaler is disabled and older than the trace: without a GPU, PyTorch disables each."""
+        device = getattr(made, 'device', None) or made._device
+        return device == 'cuda' and not made._enabled and made not in self._made_here and not self.has_gpu
+
+    @staticmethod
+    def _too_early(frame: Any, what: str) -> TraceError:
+        return TraceError(f'{_program_line(frame)} uses {what} that was made before the trace, on a machine without a GPU, where PyTorch '
+                          'disables it: make it within the step, or leave it out if it is meant to be disabled')
 
     def leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(region: Any, *error: Any) -> Any:
@@ -736,7 +781,11 @@ class _Phases:
     def before_step(self, optimizer: Any, *given: Any) -> None:
         if optimizer not in self.optimizers:
             self.optimizers.add(optimizer)
+            self.on_new(optimizer)
             self._early[optimizer] = bool(optimizer.state)
+        if isinstance(optimizer, self.torch.optim.LBFGS):
+            raise TraceError(f'{_program_line(sys._getframe(1))} makes a step of LBFGS, which reads values of tensors to decide how often it '
+                             'evaluates its closure and how many directions it keeps: to trace the rest, make a step of torch.optim.SGD')
         self.recorder.mark_gradients(optimizer)
         if not self._opened and self.recorder.until is None:
             self.recorder.stepped.append(self._noted(optimizer, given))
@@ -774,11 +823,14 @@ class _Phases:
         handles = [optim.register_optimizer_step_pre_hook(self.before_step),
                    optim.register_optimizer_step_post_hook(self.after_step)]
         autograd, module, autocast = torch.autograd, torch.nn.Module, torch.amp.autocast_mode.autocast
+        scaler = torch.amp.grad_scaler.GradScaler
         try:
             with patched(autograd, backward=self.backward(autograd.backward), grad=self.backward(autograd.grad),
                          _engine_run_backward=self.engine(autograd._engine_run_backward)), \
                     patched(module, __call__=self.calling(module.__call__)), \
-                    patched(autocast, __enter__=self.entering(autocast.__enter__), __exit__=self.leaving(autocast.__exit__)), \
+                    patched(autocast, __init__=self.making(autocast.__init__), __enter__=self.entering(autocast.__enter__),
+                            __exit__=self.leaving(autocast.__exit__)), \
+                    patched(scaler, __init__=self.making(scaler.__init__), scale=self.scaling(scaler.scale)), \
                     patched(optim.Optimizer, zero_grad=self.zeroing(optim.Optimizer.zero_grad)):
                 yield
         finally:
@@ -928,7 +980,8 @@ def _same(recorder: _Recorder) -> None:
 
 
 def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, ...]]]:
-    """Storages that only earlier calls made and that stay, by the event of the last call before which they were made."""
+    """Storages that only earlier calls made and that stay, by the event of the last call before which they were made. A gradient that
+    is kept looks like one that each call makes: in both cases backward allocates it, so what decides is that the storage still exists."""
     import difflib
     known, last = set(static), recorder.calls[-1]
     once: Dict[int, List[Tuple[Any, ...]]] = {}
@@ -936,9 +989,32 @@ def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, .
         first = [event for event in events if event[1] not in known or event[0] in '()']
         matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, last), autojunk=False)
         for tag, a, b, c, _ in matcher.get_opcodes():
-            if tag in ('delete', 'replace'):
-                once.setdefault(c, []).extend(event for event in first[a:b] if event[0] == '+' and not recorder.dead[event[1]])
+            for i, event in enumerate(first[a:b]):
+                if event[0] == '+' and not recorder.dead[event[1]]:
+                    once.setdefault(c + i if tag == 'equal' else c, []).append(event)
     return once
+
+
+def _older(recorder: _Recorder, static: List[int], twin: Dict[int, int]) -> Dict[int, int]:
+    """Storages of the call before the last two that the last call frees, such as a loss that is replaced when the next one has been
+    computed; and the storages that the last call makes instead and that are freed two calls later."""
+    if recorder.calls[-2] is recorder.calls[-1]:
+        return {}  # two calls alone; see _trace_forms.py
+    known, third = set(static), recorder.calls[-1]
+    before, freed = _by_kind(recorder, recorder.calls[-3]), {event[1] for event in third if event[0] == '-'}
+    made, previous = _by_kind(recorder, third), {new: old for old, new in twin.items()}
+    free = [number for number in made if number not in freed and previous[number] not in freed]
+    out: Dict[int, int] = {}
+    for number in (event[1] for event in third if event[0] == '-' and event[1] in before and event[1] not in known):
+        found = next((new for new in free if made[new] == before[number] and new not in out.values()), None)
+        if found is not None:
+            out[number] = found
+    return out
+
+
+def _by_kind(recorder: _Recorder, events: List[Tuple[Any, ...]]) -> Dict[int, Tuple[int, int]]:
+    """Size and stack of each storage that is made."""
+    return {event[1]: (recorder.bytes[event[1]], event[2]) for event in events if event[0] == '+'}
 
 
 def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
@@ -947,26 +1023,35 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
     out = _Instructions(recorder, static)
     second, third = recorder.calls[-2:]
     twin = dict(zip(_births(second), _births(third)))  # the same storage, a step later
+    older = _older(recorder, static, twin)
+    pairs = {new: old for old, new in twin.items() if new in older.values()}
     once = _once(recorder, static)
     for i, event in enumerate([*third, ('end',)]):
         out.items.extend(['once', out.new(extra[1]), extra[2]] for extra in once.get(i, ()))
+        if event[0] == '+' and event[1] in pairs:  # two exist at a time: one of them might as well stay
+            out.items.append(['once', out.new(pairs[event[1]]), event[2]])
         out.place_of.append(len(out.items))
         if event[0] == '+':
             out.items.append(['new', out.new(event[1]), event[2]])
         elif event[0] == '-':
-            out.items.append(['drop', event[1]])
+            out.items.append(['drop', older.get(event[1], event[1])])
         elif event[0] != 'end':
             out.items.append(['begin' if event[0] == '(' else 'end', event[1]])
+    _resolve(recorder, out, twin, set(older.values()))
+    return out
+
+
+def _resolve(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], older: Set[int]) -> None:
+    """Complete the instructions that free: they have numbers of storages so far."""
     freed = set()
     for item in out.items:
         if item[0] == 'drop':
-            item[:] = _drop(recorder, out, twin, item[1])
+            item[:] = ['drop_previous', out.slot_of[item[1]]] if item[1] in older else _drop(recorder, out, twin, item[1])
             freed.add(item[1])
     for item in out.items:
         if item[0] == 'new' and item[1] not in freed:
             raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
                              f'{recorder.line_of(item[2])}')
-    return out
 
 
 def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number: int) -> List[Any]:
@@ -1038,12 +1123,13 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     card, sole = CARDS[gpu], _Sole()
     attention, attend = _attention(torch, card, recorder)
     phases = _Phases(torch, recorder, attention)
+    phases.has_gpu = torch.cuda.is_available()
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value), _explained()):
+                        attention, _finite(torch), _values(torch, value), _other_modes(recorder, fake), _explained()):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
             _calibrate(torch)
@@ -1088,12 +1174,13 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
         if path is not None:
             write(document, path)
         return document
-    check_whole(model, ranks)
-    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer]
+    models, optimizers = _listed(model), [] if optimizer is None else _listed(optimizer)
+    for one in models:
+        check_whole(one, ranks)
     answer_for_driver(torch)
     recorder, mode = _Recorder(torch), _fake_mode()
-    with _Fake(torch, mode, model, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
-        static = _record(torch, recorder, fake, step)
+    with Fake(torch, mode, models, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
+        static = _record(torch, recorder, fake, phases, step)
         forms = _optimizers(torch, mode, recorder, phases)
     about = {'torch': torch.__version__, 'gpu': gpu,
              'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
@@ -1104,24 +1191,47 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     return document
 
 
-def _record(torch: Any, recorder: _Recorder, fake: _Fake, step: Callable[[], Any]) -> List[int]:
+def _listed(given: Any) -> List[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _record(torch: Any, recorder: _Recorder, fake: Fake, phases: _Phases, step: Callable[[], Any]) -> List[int]:
     """Run the step CALLS times. Returns the storages that existed before."""
     for tensor in fake.tensors:
         recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
     for tensor in fake.states:
         recorder.see(tensor, 'static', 'optimizer_state')
     recorder.static_count = len(recorder.bytes)
-    recorder.saved = Saved(torch, recorder, fake.mode, fake.model)
-    for tensor in fake.tensors:
-        if tensor.requires_grad:
-            tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient'))
-    with recorder.saved.watching():
+    recorder.saved = Saved(torch, recorder, fake.mode, fake.models)
+    recorder.host = _Host(sys.modules['torch._subclasses.fake_tensor'].FakeTensor) if fake.is_on_host else None
+    phases.on_new = lambda optimizer: _see_state(recorder, fake.adopt(optimizer))
+    with recorder.saved.watching(), _gradients_marked(recorder, fake.tensors):
         for _ in range(CALLS):
             recorder.begin_call()
             step()
-            recorder.mark_state(fake.optimizers)
+            recorder.mark_state([*fake.optimizers, *phases.optimizers])
             recorder.end_call()
     return list(range(recorder.static_count))
+
+
+def _see_state(recorder: _Recorder, tensors: List[Any]) -> None:
+    for tensor in tensors:
+        recorder.see(tensor, 'static', 'optimizer_state')
+
+
+@contextlib.contextmanager
+def _gradients_marked(recorder: _Recorder, tensors: List[Any]) -> Iterator[None]:
+    """Within it, gradients of these tensors are marked when they are complete, before the program's own hooks can free them."""
+    handles = []
+    for tensor in tensors:
+        if tensor.requires_grad:
+            handles.append(tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient')))
+            tensor._post_accumulate_grad_hooks.move_to_end(handles[-1].id, last=False)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextlib.contextmanager

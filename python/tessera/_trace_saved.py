@@ -9,6 +9,8 @@ import contextlib
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from ._fake_cuda import TraceError
+
 
 class Save:
     """One tensor that autograd saved. Places are indices of events within its call of the step."""
@@ -30,21 +32,30 @@ class ModuleCall:
 
 
 class _Packed:
-    """The object that autograd keeps instead of a tensor."""
+    """The object that autograd keeps instead of a tensor. `counter` has the number of times that the tensor was written in place."""
 
-    def __init__(self, save: Save, tensor: Any) -> None:
-        self.save, self.tensor = save, tensor
+    def __init__(self, save: Save, tensor: Any, counter: Any) -> None:
+        self.save, self.tensor, self.counter = save, tensor, counter
+        self.version = counter._version if counter is not None else 0
+
+    def check(self) -> None:
+        """Autograd itself does not compare versions if saved tensors have hooks."""
+        if self.counter is not None and self.counter._version != self.version:
+            raise TraceError('backward needs a tensor that was modified in place after it was saved, so PyTorch rejects the program: one of '
+                             'the variables needed for gradient computation has been modified by an inplace operation: '
+                             f'{self.tensor.dtype} {list(self.tensor.shape)} is at version {self.counter._version}; expected version {self.version}')
 
 
 class Saved:
     """Notes saved tensors and calls of modules while it is in effect. `recorder` has the storages and events."""
 
-    def __init__(self, torch: Any, recorder: Any, mode: Any, model: Any) -> None:
+    def __init__(self, torch: Any, recorder: Any, mode: Any, models: List[Any]) -> None:
         self.torch, self.recorder, self.mode = torch, recorder, mode
         self.saves: List[Save] = []  # of the current call, in order
         self.modules: List[ModuleCall] = []  # likewise
         self._names: Any = weakref.WeakKeyDictionary()
-        if model is not None:
+        self._nothing: Any = None
+        for model in models:
             self._name(model)
 
     def _name(self, model: Any) -> None:
@@ -64,19 +75,40 @@ class Saved:
             meta = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device='meta')
             return FakeTensor(self.mode, meta, tensor.device)
 
+    def _counter(self, tensor: Any) -> Any:
+        """A tensor without memory that counts the writes to another one; None if nothing counts them."""
+        from torch._subclasses.fake_tensor import FakeTensor
+        from torch.utils._mode_utils import no_dispatch
+        if tensor.is_inference() or tensor.layout != self.torch.strided or self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return None
+        if not isinstance(tensor, FakeTensor):
+            return tensor.detach()
+        with no_dispatch():
+            counter = tensor.detach()
+            counter.data = self._empty()
+        return counter
+
+    def _empty(self) -> Any:
+        from torch._subclasses.fake_tensor import FakeTensor
+        if self._nothing is None:
+            self._nothing = FakeTensor(self.mode, self.torch.empty(0, device='meta'), self.torch.device('cuda'))
+        return self._nothing
+
     def pack(self, tensor: Any) -> _Packed:
+        counter = self._counter(tensor)
         number = self.recorder.number_of(tensor) if tensor.device.type == 'cuda' else None
         save = Save(number, tensor.numel() * tensor.element_size(), self._place())
         self.saves.append(save)
         if number is not None and not self.recorder.is_static(number):
             tensor = self._twin(tensor)
             self.recorder.share(tensor, number)
-        packed = _Packed(save, tensor)
+        packed = _Packed(save, tensor, counter)
         weakref.finalize(packed, self._released, save).atexit = False
         return packed
 
     def unpack(self, packed: _Packed) -> Any:
         save = packed.save
+        packed.check()
         if save.used is None:
             save.used = self._place()
         if save.number is None:

@@ -21,6 +21,7 @@ from ._trace_ddp import reducing
 _SHARDING = ('_fsdp_collectives.py', '_fsdp_param.py')
 _COLLECTIVE = ('/torch/distributed/distributed_c10d.py', '/torch/distributed/_functional_collectives.py')
 _DATA_PARALLEL = ('/torch/nn/parallel/distributed.py', '/tessera/_trace_ddp.py')
+_PROPAGATING = ('_propagate_tensor_meta_non_cached', '_propagate_tensor_meta')  # of DTensor's ShardingPropagator
 _FSDP2 = '/torch/distributed/fsdp/_fully_shard/'
 
 
@@ -76,6 +77,21 @@ def _moving(original: Callable[..., Any]) -> Callable[..., Any]:
             if hasattr(tensor, 'fake_device') and tensor.device.type == 'cpu':
                 tensor.fake_device = device
     return move
+
+
+def _apart(recorder: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of PyTorch that runs ops only to find out shapes."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with recorder.elsewhere():
+            return original(*args, **kwargs)
+    return run
+
+
+def _state_of(tracker: Any) -> Any:
+    """OffsetBasedRNGTracker._get_device_state: the copy on the card is read back at once, but a trace does not have its values."""
+    state = tracker._device_handle.get_rng_state()
+    state.to(tracker._device)
+    return state
 
 
 # ---- The process group ----
@@ -175,6 +191,11 @@ def _changes(torch: Any, recorder: Any, count: int) -> 'Iterator[tuple[Any, Dict
     yield dist.fsdp.FullyShardedDataParallel, {'__init__': _refusing(
         'FullyShardedDataParallel (FSDP1) is not traced: use fully_shard (FSDP2)')}
     yield torch.UntypedStorage, {'resize_': _resizing(recorder, torch.UntypedStorage.resize_)}
+    propagator = sys.modules['torch.distributed.tensor._sharding_prop'].ShardingPropagator
+    yield propagator, {name: _apart(recorder, getattr(propagator, name)) for name in _PROPAGATING if hasattr(propagator, name)}
+    numbers = sys.modules['torch.distributed.tensor._random']
+    yield numbers, {'_rng_tracker': None}
+    yield numbers.OffsetBasedRNGTracker, {'_get_device_state': _state_of}
     device = torch.device('cuda')
     yield torch._C, {'_get_accelerator': lambda *_: device}
     yield torch.cuda, {'device_count': lambda: count, 'is_initialized': lambda: True}

@@ -89,3 +89,16 @@ def test_step_without_memory():
 
     with pytest.raises(tessera.TraceError, match="allocates nothing on 'cuda'"):
         _trace._document(Recorder, [], {})
+
+
+def test_gradients_that_stay():
+    """Gradients of the first step that are added to later look like the gradients that each later step makes and adds."""
+    class Recorder:
+        bytes, dead = [64, 64, 64], [False, True, True]
+        calls = [[('(', 0), ('+', 0, 5), (')', 0)],
+                 [('(', 0), ('+', 1, 5), ('-', 1), (')', 0)],
+                 [('(', 0), ('+', 2, 5), ('-', 2), (')', 0)]]
+
+    assert _trace._once(Recorder, []) == {1: [('+', 0, 5)]}
+    Recorder.dead = [True, True, True]
+    assert _trace._once(Recorder, []) == {}
