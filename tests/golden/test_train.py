@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import struct
@@ -419,15 +420,19 @@ def test_resumes(t):
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
 
 
+def rewrite_notes(folder, change):
+    """Change the options in a saved run, as whoever made the folder could."""
+    file, = folder.glob('training-*.safetensors')
+    arrays, notes = read_safetensors(file)
+    write_safetensors(file, arrays, notes | {'notes': change(notes['notes'])})
+
+
 def test_resumes_with_a_library_that_is_gone(t):
     """A run that an earlier version saved with --products openblas continues with the default, and says so."""
     folder, whole = fresh(t, 'gone'), t.train('gpt2', '--steps', 2)[0]
     t.train('gpt2', '--steps', 1, '--save', folder, '-q')
-    file = folder / 'training-1.safetensors'
-    arrays, notes = read_safetensors(file)
-    old = notes['notes'].replace('products=own\n', 'products=openblas\n')
-    expect('saved', old == notes['notes'], False)
-    write_safetensors(file, arrays, notes | {'notes': old})
+    rewrite_notes(folder, lambda notes: notes.replace('products=own\n', 'products=openblas\n'))
+    expect('saved', 'products=openblas' in read_safetensors(folder / 'training-1.safetensors')[1]['notes'], True)
     note = (f'tessera train: {folder} was saved with --products openblas, which tessera no longer has; '
             'continuing with --products auto')
     for options, said in (([], True), (['-q'], False), (['--products', 'own'], False)):
@@ -437,6 +442,39 @@ def test_resumes_with_a_library_that_is_gone(t):
         expect(f'{options}: note', note.replace(str(folder), str(again)) in done.stderr.splitlines(), said)
         expect(f'{options}: the step', (done.returncode, step['loss'], end['products']), (0, whole[1]['loss'], 'own'))
         shutil.rmtree(again)
+
+
+def test_takes_no_written_path_from_a_folder(t):
+    """A folder that somebody else saved names a file of the user in each option in turn. Only paths that are read are taken, and
+    printed, and the file keeps its content."""
+    folder, precious = fresh(t, 'foreign'), t.work / 'precious.txt'
+    t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    options = re.findall(r'^ +(?:-\w, )?--([a-z-]+) ([A-Z]+)', t.run('help', 'train').stdout, re.M)
+    paths = {name for name, argument in options if argument in ('FILE', 'DIR')}
+    expect('options that name files', {'data', 'write-rates', 'write-plan', 'snapshot', 'save'} <= paths, True)
+    for name, _ in options:
+        key = {'budget': 'capacity'}.get(name, name.replace('-', '_'))
+        precious.write_text(TEXT)
+        again = shutil.copytree(folder, fresh(t, 'foreign-again'))
+        rewrite_notes(again, lambda notes: '\n'.join(
+            [f'{key}={precious}'] + [line for line in notes.split('\n') if not line.startswith(f'{key}=')]))
+        done = t.run('train', '--resume', again, '--steps', 2)
+        expect(f'{name}: the file', precious.read_text(), TEXT)
+        if name in paths - {'data', 'offload-dir', 'plan', 'resume'}:
+            expect(f'{name}: ignored', f'ignoring --{name}, with which {again} was saved' in done.stderr, True)
+        if name in ('data', 'offload-dir'):
+            expect(f'{name}: printed', f'--{name} {precious}, as {again} was saved' in done.stderr, True)
+    again = shutil.copytree(folder, fresh(t, 'foreign-again'))
+    link = t.work / 'link.txt'
+    link.unlink(missing_ok=True)
+    link.symlink_to(precious)
+    for path in (link, t.work / 'absent.txt', 'sheep.txt'):
+        rewrite_notes(again, lambda notes: re.sub('^data=.*', f'data={path}', notes, flags=re.M))
+        done = t.run('train', '--resume', again, '--steps', 2, '-q')
+        expect(f'{path} is no place', (done.returncode, done.stderr),
+               (3, f"tessera train: {again} was saved with --data '{path}', which is no longer there; "
+                   'give --data again\n'))
+    expect('given again', t.run('train', '--resume', again, '--steps', 2, '-q', '--data', t.text).returncode, 0)
 
 
 def test_notices_other_data(t):
