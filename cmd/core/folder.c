@@ -188,11 +188,6 @@ bool cli_folder_has_weights(const char *path) {
   return has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json");
 }
 
-static bool is_same_folder(const char *a, const char *b) {
-  struct stat x, y;
-  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* Two runs that save to one folder would take each other's files. The lock goes with the process, however
  * it ends. File systems that know no locks are taken at their word. */
 static bool take_lock(cli_folder *folder) {
@@ -216,13 +211,13 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   }
   if (!take_lock(folder))
     return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
-  bool is_resumed = resumed && is_same_folder(path, resumed);
+  bool is_resumed = resumed && cli_is_same_folder(path, resumed);
   if (!is_resumed && cli_folder_has_weights(path))
     return cli_usage_error(command,
                            "'%s' already contains weights: resume their run with --resume %s, or "
                            "save to another folder",
                            path, path);
-  return 0;
+  return cli_keep_inputs_in(session->options, path, is_resumed);
 }
 
 /* The content of one file of the folder. */
@@ -243,7 +238,7 @@ static int write_content(const content *c, cli_output *output, tsr_error *error)
 /* Returns 0, or an exit status after printing the reason. */
 static int write_file(const cli_folder *folder, const char *name, const content *c) {
   char *path = join(folder->path, name);
-  cli_output output = {.path = path};
+  cli_output output = {.path = path, .replaces_link = true};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   int status = path ? write_content(c, &output, &error) : TSR_ERROR_MEMORY;
   if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;

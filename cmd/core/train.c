@@ -444,8 +444,10 @@ static int try_outputs(const cli_options *options) {
 
 static int write_one(cli_session *session, const tsr_snapshot *snapshot, const tsr_format *format,
                      const char *path) {
-  cli_output output = {.path = path};
-  int status = cli_export_snapshot(session, snapshot, format, &output);
+  cli_output output;
+  int status = cli_start_aside(session, path, &output);
+  if (status) return status;
+  status = cli_export_snapshot(session, snapshot, format, &output);
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
@@ -533,6 +535,15 @@ static int compare_ranks(cli_session *session, const run *r, bool is_plan_given)
             ": a step now has the batches of %" PRIu64,
             before, before == 1 ? "" : "s", now, now);
   return 0;
+}
+
+/* Find out now whether the snapshot of a rank would replace an input. A run has at most 1,024 ranks. */
+static int keep_inputs(const cli_session *session) {
+  const tsr_params *own = session->options->own;
+  const char *path = tsr_params_text(own, "snapshot");
+  uint64_t ranks =
+      tsr_params_has(own, "ranks") ? tsr_params_count(own, "ranks") : ranks_of_plan(own);
+  return path ? cli_rank_keep_inputs(session, path, ranks < 1024 ? ranks : 1024) : 0;
 }
 
 /* Choose threads if the options name ranks and no launcher has started them; allocate room for what each rank takes. */
@@ -655,8 +666,10 @@ static int write_rates(cli_session *session, const tsr_training *out) {
   const char *path = tsr_params_text(session->options->own, "write_rates");
   if (!path || !out->rates) return 0;
   const char *text = tsr_rates_text(out->rates);
-  cli_output output = {.path = path};
-  int status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+  cli_output output;
+  int status = cli_start_aside(session, path, &output);
+  if (status) return status;
+  status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
   return cli_finish_aside(session, &output, status);
 }
 
@@ -688,6 +701,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   how->measures = tsr_params_has(options->own, "write_rates");
   if (status == 0)
     status = cli_train_plan(session, options->operand_count ? options->operands[0] : "", r->report);
+  if (status == 0) status = keep_inputs(session);
   if (status == 0 && !r->is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, how, text);
   return status ? status : find_folders(session, how, r);

@@ -477,6 +477,67 @@ def test_takes_no_written_path_from_a_folder(t):
     expect('given again', t.run('train', '--resume', again, '--steps', 2, '-q', '--data', t.text).returncode, 0)
 
 
+def contents(folder):
+    return [(path.name, path.read_bytes()) for path in sorted(folder.iterdir())]
+
+
+def test_keeps_files_in_folders(t):
+    """No output replaces a file in a folder that is read: config.json, weights, a saved run; also under the name of a rank, and
+    through a link."""
+    model, saved = fresh(t, 'model-folder'), fresh(t, 'run-folder')
+    t.train('gpt2', '--steps', 1, '--save', saved, '-q')
+    model.mkdir()
+    (model / 'config.json').write_text(json.dumps(GPT2))
+    link = t.work / 'linked.json'
+    link.unlink(missing_ok=True)
+    link.symlink_to(model / 'config.json')
+    ranked = t.work / 'rank1_model.json'
+    ranked.write_text(json.dumps(GPT2))
+    plan = t.work / 'two-ranks.json'
+    t.run('simulate', ranked, '--seq', 16, '--ranks', 2, '--write-plan', plan, status=0)
+    train = ('train', model, '--data', t.text, '--seq', 16, '--steps', 1, '-q')
+    resume = ('train', '--resume', saved, '--steps', 2, '-q')
+    simulate = ('simulate', model, '--seq', 16, '-q')
+    before = contents(model), contents(saved), ranked.read_bytes()
+    for words in ((*simulate, '-o', model / 'config.json'), (*simulate, '-o', link),
+                  (*simulate, '--write-plan', model / 'config.json'),
+                  ('plan', model, '--seq', 16, '--budget', '1GiB', '--write-plan', model / 'config.json'),
+                  ('plan', model, '--seq', 16, '--budget', '1GiB', '-o', model / 'config.json'),
+                  (*train, '--save', model), (*train, '--write-rates', model / 'config.json'),
+                  (*train, '--snapshot', model / 'config.json'), (*train, '--write-plan', link),
+                  (*resume, '--write-rates', saved / 'model.safetensors'),
+                  (*resume, '--snapshot', saved / 'config.json'),
+                  (*resume, '--write-plan', saved / 'training-1.safetensors'),
+                  ('simulate', ranked, '--seq', 16, '-q', '--plan', plan, '-o', t.work / 'model.json'),
+                  ('train', ranked, '--data', t.text, '--seq', 16, '--steps', 1, '-q', '--ranks', 2, '--snapshot',
+                   t.work / 'model.json'),
+                  ('train', ranked, '--data', t.text, '--seq', 16, '--steps', 1, '-q', '--plan', plan, '--snapshot',
+                   t.work / 'model.json')):
+        done = t.run(*words)
+        expect(f'{words}: kept', (contents(model), contents(saved), ranked.read_bytes()) == before, True)
+        expect(f'{words}: refused', (done.returncode, 'write to another file' in done.stderr), (2, True))
+    new = fresh(t, 'new-run')
+    new.mkdir()
+    done = t.run(*train, '--save', new, '--write-rates', new / 'model.safetensors')
+    expect('two outputs', (done.returncode, 'is a file of the run that is saved to' in done.stderr), (2, True))
+    for words in ((*simulate, '-o', model / 'run.pickle'), (*simulate, '-o', model / 'run.pickle'),
+                  (*resume, '--snapshot', saved / 'run.pickle')):
+        expect(f'{words}: nothing is replaced', t.run(*words).returncode, 0)
+
+
+def test_follows_no_link_in_a_run(t):
+    """A file of a saved run that leads out of the folder is replaced there, not where it leads."""
+    saved, precious = fresh(t, 'linked-run'), t.work / 'precious.txt'
+    t.train('gpt2', '--steps', 1, '--save', saved, '-q')
+    precious.write_text(TEXT)
+    (saved / 'training-2.safetensors').symlink_to(precious)
+    os.mkfifo(saved / 'training-3.safetensors')
+    for steps in (2, 3):
+        done = t.run('train', '--resume', saved, '--steps', steps, '-q')
+        expect('resumed', (done.returncode, done.stderr), (0, ''))
+        expect('not followed', (precious.read_text(), (saved / f'training-{steps}.safetensors').is_file()), (TEXT, True))
+
+
 def test_notices_other_data(t):
     """A run is resumed with the tokens that it had, in any file; other data must be named."""
     folder, data = fresh(t, 'data-changes'), t.work / 'changing.txt'
@@ -547,7 +608,7 @@ def test_goes_on(t):
             continue
         summary = json.loads(out.splitlines()[-1])
         expect(f'{end}', (process.returncode, summary['interrupted'] or summary['saved']), (0, True))
-        expect('says so', err.startswith(f'tessera train: saved {parts} after step '), True)
+        expect('says so', f'tessera train: saved {parts} after step ' in err, True)
     if not last.exists():
         done = t.run('train', '--resume', parts, '-q')
         expect('the rest', (done.returncode, done.stderr), (0, ''))
