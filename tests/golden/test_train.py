@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import pty
 import re
 import shutil
 import signal
@@ -693,6 +694,41 @@ def sample(t, folder, prompt, *options):
     done = t.run('sample', folder, '--ids', '--prompt', ' '.join(map(str, prompt)), *options)
     expect('exit status', (done.returncode, done.stderr), (0, ''))
     return [int(token) for token in done.stdout.split()]
+
+
+def on_terminal(t, *words):
+    """What a terminal gets of the command."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([t, *map(str, words)], stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux: the terminal has been closed
+            part = b''
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    expect('exit status', process.wait(), 0)
+    return b''.join(parts).replace(b'\r\n', b'\n').decode()
+
+
+def test_samples_do_not_drive_a_terminal(t):
+    """A model can print any bytes; a terminal gets the characters among them, and a pipe the bytes."""
+    folder, text = fresh(t, 'driving'), t.work / 'driving.txt'
+    whole = '\x1b[2Ja\u009bb\u202ec\U000e0041d\u200be\u00adf\u00e9\u20ac\U0001f600\n'
+    text.write_text(whole * 60)
+    config = t.work / 'driving.json'
+    config.write_text(json.dumps(GPT2 | {'n_positions': 128}))
+    t.run('train', config, '--data', text, '--seq', 64, '--steps', 120, '--lr', '0.01', '--save', folder, '-q', status=0)
+    words = ('sample', folder, '--prompt', '\n', '--temperature', 0, '--tokens', 2 * len(whole.encode()))
+    raw = subprocess.run([t, *map(str, words)], stdout=subprocess.PIPE, check=True).stdout
+    expect('a pipe', raw.decode(), whole * 2 + '\n')
+    expect('a terminal', on_terminal(t, *words), '?[2Ja?b?c?d?e?f\u00e9\u20ac\U0001f600\n' * 2 + '\n')
+    broken = ('sample', folder, '--prompt', 'f\u00e9\u20ac', '--temperature', 0, '--tokens', 3)
+    expect('cut', on_terminal(t, *broken), '?\n')
 
 
 def test_samples(t):
