@@ -354,9 +354,11 @@ static int refuse(const cli_asking *asking) {
 }
 
 static int write_lock(cli_session *session, const cli_asking *asking) {
-  cli_output output = {.path = tsr_params_text(session->options->own, "lock")};
-  int status = tsr_answer_write_form(asking->answer, "lock", NULL, &session->report,
-                                     cli_output_write, &output, &session->error);
+  cli_output output;
+  int status = cli_start_aside(session, tsr_params_text(session->options->own, "lock"), &output);
+  if (status) return status;
+  status = tsr_answer_write_form(asking->answer, "lock", NULL, &session->report, cli_output_write,
+                                 &output, &session->error);
   return cli_finish_aside(session, &output, status);
 }
 
@@ -415,9 +417,10 @@ int cli_check(cli_session *session) {
 
 static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
                           const tsr_format *format, const char *path) {
-  cli_output output = {.path = path};
-  if (!output.path) return 0;
-  int status = cli_export_snapshot(session, snapshot, format, &output);
+  cli_output output;
+  int status = cli_start_aside(session, path, &output);
+  if (!path || status) return status;
+  status = cli_export_snapshot(session, snapshot, format, &output);
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
@@ -454,6 +457,7 @@ static int write_snapshots(cli_session *session, const tsr_snapshot *snapshot,
   if (plan) tsr_run_plan_free(plan);
   if (status || !session->options->output) return status;
   if (ranks < 2) return write_snapshot(session, snapshot, format, session->options->output);
+  status = cli_rank_keep_inputs(session, session->options->output, ranks);
   for (uint64_t i = 0; status == 0 && i < ranks; i++)
     status = write_rank(session, i, ranks, format);
   return status;
@@ -462,10 +466,11 @@ static int write_snapshots(cli_session *session, const tsr_snapshot *snapshot,
 /* Write the plan of the options to its own file. */
 int cli_write_plan(cli_session *session) {
   const tsr_params *own = session->options->own;
-  cli_output output = {.path = tsr_params_text(own, "write_plan")};
+  cli_output output;
   tsr_run_plan *plan = NULL;
-  if (!output.path) return 0;
-  int status = tsr_run_plan_of(own, &plan, &session->error);
+  int status = cli_start_aside(session, tsr_params_text(own, "write_plan"), &output);
+  if (!output.path || status) return status;
+  status = tsr_run_plan_of(own, &plan, &session->error);
   if (status) return status;
   const char *text = tsr_run_plan_text(plan);
   status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;

@@ -16,6 +16,7 @@
 
 #include "endings.h"
 #include "export.h"
+#include "guard.h"
 #include "session.h"
 #include "when.h"
 
@@ -291,13 +292,29 @@ char *cli_rank_path(const char *path, uint64_t rank) {
   return rank_path(path, rank, NULL);
 }
 
+int cli_rank_keep_inputs(const cli_session *session, const char *path, uint64_t ranks) {
+  int status = 0;
+  for (uint64_t rank = 0; status == 0 && rank < ranks; rank++) {
+    char *names[] = {rank_path(path, rank, NULL), rank_path(path, rank, ".json")};
+    for (size_t i = 0; status == 0 && i < 2; i++)
+      status = names[i] ? cli_keep_inputs_from(session->options, names[i]) : TSR_ERROR_MEMORY;
+    free(names[0]);
+    free(names[1]);
+  }
+  return status;
+}
+
 int cli_rank_sidecar(cli_session *session, const char *path, uint64_t rank, uint64_t ranks,
                      const char *reason) {
   char text[1024];
   if (!strstr(path, ".pickle")) return 0;
   char *name = rank_path(path, rank, ".json");
-  cli_output output = {.path = name};
-  if (!name) return TSR_ERROR_MEMORY;
+  cli_output output;
+  int status = name ? cli_start_aside(session, name, &output) : TSR_ERROR_MEMORY;
+  if (status) {
+    free(name);
+    return status;
+  }
   int length =
       snprintf(text, sizeof text,
                "{\"schema\": \"tessera/capture/1\", \"reason\": \"%s\", "
@@ -305,7 +322,7 @@ int cli_rank_sidecar(cli_session *session, const char *path, uint64_t rank, uint
                ", \"source\": \"%s\"}, \"mesh\": {\"names\": [\"dp\"], "
                "\"sizes\": [%" PRIu64 "], \"coordinates\": [%" PRIu64 "], \"source\": \"%s\"}}\n",
                reason, rank, ranks, reason, ranks, rank, reason);
-  int status = cli_output_write(&output, text, (size_t)length) ? TSR_ERROR_WRITE : 0;
+  status = cli_output_write(&output, text, (size_t)length) ? TSR_ERROR_WRITE : 0;
   status = cli_finish_aside(session, &output, status);
   free(name);
   return status;

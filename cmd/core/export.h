@@ -30,6 +30,8 @@ int cli_export_snapshot(cli_session *session, const tsr_snapshot *snapshot,
 
 /* "out/run.pickle" of rank 3 is "out/rank3_run.pickle", as tessera.record names it; the caller's, or NULL when out of memory. */
 char *cli_rank_path(const char *path, uint64_t rank);
+/* cli_keep_inputs for the files of all ranks, before one is written: 0, a usage error, or a negative tsr_status. */
+int cli_rank_keep_inputs(const cli_session *session, const char *path, uint64_t ranks);
 /* Write its sidecar, "out/rank3_run.json", if it is a pickle: which of `ranks` it is of, and where that is among the others. `reason`
  * says how it was made: "simulated". Returns 0 or a negative tsr_status. */
 int cli_rank_sidecar(cli_session *session, const char *path, uint64_t rank, uint64_t ranks,

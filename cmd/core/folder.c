@@ -12,6 +12,7 @@
 
 #include "folder.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,18 +31,7 @@
 
 enum { NAME_BYTES = 64, DEFAULT_SEQUENCE = 64 /* of --seq */ };
 
-/* Options that belong to one invocation, not to the run. */
-static const char *const unsaved[] = {"model",     "save",     "save_every", "resume",
-                                      "threads",   "snapshot", "by",         "write_plan",
-                                      "ds_config", "allow",    NULL};
-
 /* ---- the options of a run ---- */
-
-static bool is_saved_option(const char *name) {
-  for (size_t i = 0; unsaved[i]; i++)
-    if (strcmp(unsaved[i], name) == 0) return false;
-  return true;
-}
 
 /* An absolute path is saved: the run may be resumed in another working directory. */
 static void put_path(FILE *out, const char *path) {
@@ -74,9 +64,8 @@ static char *options_text(const cli_options *options) {
   }
   const tsr_parameter *row;
   for (size_t i = 0; (row = tsr_params_row(options->own, i)); i++) {
-    if (!is_saved_option(row->name) || !tsr_params_has(options->own, row->name)) continue;
-    if (row->stored != TSR_STORED_NONE || row->type == &tsr_run_plan_type)
-      continue; /* in the plan */
+    if (!row->is_resumed || !tsr_params_has(options->own, row->name)) continue;
+    if (row->type == &tsr_run_plan_type) continue; /* written below */
     fprintf(out, "%s=", row->name);
     put_value(out, options->own, row);
     fputc('\n', out);
@@ -100,23 +89,46 @@ static bool is_gone(const cli_session *session, const char *name, const char *va
   return true;
 }
 
+/* The folder may be somebody else's, so a path is only taken from it if it leads to where it led when the run was saved, and
+ * the user sees it. Standard input is no path. */
+static int take_path(cli_session *session, const tsr_parameter *row, const char *value) {
+  const cli_options *options = session->options;
+  const char *option = cli_option_name(row), *name = options->command->about.name;
+  char *whole = strcmp(value, "-") == 0 ? strdup(value) : realpath(value, NULL);
+  bool is_there = whole && strcmp(whole, value) == 0;
+  free(whole);
+  assert(!row->is_written);
+  if (!is_there) {
+    cli_say(name, "%s was saved with --%s '%s', which is no longer there; give --%s again",
+            session->path, option, value, option);
+    return CLI_INPUT;
+  }
+  if (!options->quiet) cli_say(name, "--%s %s, as %s was saved", option, value, session->path);
+  return tsr_params_set_path(options->own, option, value, &session->error);
+}
+
 static int take_option(cli_session *session, const char *name, const char *value) {
   const cli_options *options = session->options;
+  const char *command = options->command->about.name;
   const tsr_parameter *row;
   for (size_t i = 0; (row = tsr_params_row(options->own, i)); i++)
     if (strcmp(row->name, name) == 0) break;
-  if (!row || !is_saved_option(name)) {
-    cli_say(options->command->about.name, "%s was saved with the option '%s', which does not exist",
-            session->path, name);
+  if (!row) {
+    cli_say(command, "%s was saved with the option '%s', which does not exist", session->path,
+            name);
     return CLI_INPUT;
   }
   if (tsr_params_has(options->own, name)) return 0; /* the command line overrides it */
   if (is_gone(session, name, value)) return 0;
   const char *option = cli_option_name(row);
+  if (!row->is_resumed && row->stored == TSR_STORED_NONE) {
+    cli_say(command, "ignoring --%s, with which %s was saved: give it again if you need it", option,
+            session->path);
+    return 0;
+  }
+  if (row->kind == TSR_PARAMETER_PATH) return take_path(session, row, value);
   if (row->kind == TSR_PARAMETER_FLAG)
     return tsr_params_set_integer(options->own, option, 1, &session->error);
-  if (row->kind == TSR_PARAMETER_PATH)
-    return tsr_params_set_path(options->own, option, value, &session->error);
   return tsr_params_set_text(options->own, option, value, strlen(value), &session->error);
 }
 
@@ -176,11 +188,6 @@ bool cli_folder_has_weights(const char *path) {
   return has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json");
 }
 
-static bool is_same_folder(const char *a, const char *b) {
-  struct stat x, y;
-  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* Two runs that save to one folder would take each other's files. The lock goes with the process, however
  * it ends. File systems that know no locks are taken at their word. */
 static bool take_lock(cli_folder *folder) {
@@ -204,13 +211,13 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   }
   if (!take_lock(folder))
     return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
-  bool is_resumed = resumed && is_same_folder(path, resumed);
+  bool is_resumed = resumed && cli_is_same_folder(path, resumed);
   if (!is_resumed && cli_folder_has_weights(path))
     return cli_usage_error(command,
                            "'%s' already contains weights: resume their run with --resume %s, or "
                            "save to another folder",
                            path, path);
-  return 0;
+  return cli_keep_inputs_in(session->options, path, is_resumed);
 }
 
 /* The content of one file of the folder. */
@@ -231,7 +238,7 @@ static int write_content(const content *c, cli_output *output, tsr_error *error)
 /* Returns 0, or an exit status after printing the reason. */
 static int write_file(const cli_folder *folder, const char *name, const content *c) {
   char *path = join(folder->path, name);
-  cli_output output = {.path = path};
+  cli_output output = {.path = path, .replaces_link = true};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   int status = path ? write_content(c, &output, &error) : TSR_ERROR_MEMORY;
   if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;

@@ -1,13 +1,16 @@
 /* guard.c - no command writes over a file that it reads. See guard.h.
  *
  * Which files a command reads and writes is in the rows of its options: a path that is written says
- * so (is_written), a lock is written with --update, and every other path is read, as operands are.
+ * so (is_written), a lock is written with --update, and every other path is read, as operands are. A
+ * folder, which is that of a model or of a saved run, stands for the files that are opened in it.
  * Two outputs must differ as well. Only regular files count: /dev/null or a pipe is not replaced, and
  * a text that an option takes in place of a file is no path. */
-#define _POSIX_C_SOURCE 200809L
+#define _POSIX_C_SOURCE 200809L /* fstatat */
 
 #include "guard.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,6 +33,33 @@ static bool is_same(const char *output, const char *other) {
   struct stat a, b;
   return find_regular(output, &a) && find_regular(other, &b) && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
+}
+
+/* Whether a model or a run has a file of that name in its folder: config.json, weights, and their index. */
+static bool is_name_of_model(const char *name) {
+  return strcmp(name, "config.json") == 0 || strstr(name, ".safetensors") != NULL;
+}
+
+/* Whether writing to `output` would replace `other`, or a file in this folder. */
+static bool is_replaced(const char *output, const char *other) {
+  struct stat a, b;
+  if (is_same(output, other)) return true;
+  if (!find_regular(output, &a)) return false;
+  DIR *folder = opendir(other);
+  const struct dirent *entry;
+  bool is_found = false;
+  while (folder && !is_found && (entry = readdir(folder)) != NULL)
+    is_found = is_name_of_model(entry->d_name) &&
+               fstatat(dirfd(folder), entry->d_name, &b, 0) == 0 && a.st_dev == b.st_dev &&
+               a.st_ino == b.st_ino;
+  if (folder) closedir(folder);
+  return is_found;
+}
+
+bool cli_is_same_folder(const char *a, const char *b) {
+  struct stat x, y;
+  return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
 }
 
 /* Whether two outputs would be the same file, which need not exist yet. */
@@ -60,35 +90,49 @@ static int refuse(const cli_options *options, const char *output, const char *ot
   if (strcmp(output, other) == 0)
     return cli_usage_error(options->command,
                            "the output '%s' is also an input; write to another file", output);
+  if (!is_same(output, other))
+    return cli_usage_error(options->command,
+                           "the output '%s' is a file of '%s', an input; write to another file",
+                           output, other);
   return cli_usage_error(options->command,
                          "the output '%s' is the same file as '%s'; write to another file", output,
                          is_standard(other) ? "standard input" : other);
 }
 
-/* `own` is the row of the option that names the output, which is not compared with itself; NULL if
- * none does: then only inputs are compared. */
-static int guard_one(const cli_options *options, const tsr_parameter *own, const char *output) {
+/* Compare `output` with operands and with what options name. */
+typedef struct guard {
+  const cli_options *options;
+  const char *output;
+  const tsr_parameter *
+      own; /* the option that names the output, not compared with itself; NULL: only inputs are compared */
+  const char
+      *spared; /* a folder in which files may be replaced, although it is an input; NULL: none */
+} guard;
+
+static int guard_one(const guard *g) {
+  const cli_options *options = g->options;
   const tsr_parameter *row;
-  if (is_standard(output)) return 0;
+  if (is_standard(g->output)) return 0;
   for (size_t i = 0; i < options->operand_count; i++) {
     const char *operand = options->operands[i];
     bool is_file = options->command->reads_files || cli_is_model_file(operand);
-    if (is_file && is_same(output, operand)) return refuse(options, output, operand);
+    if (is_file && !cli_is_same_folder(operand, g->spared) && is_replaced(g->output, operand))
+      return refuse(options, g->output, operand);
   }
   for (size_t i = 0; (row = cli_option_at(options->command, i)) != NULL; i++) {
-    const char *other = row == own ? NULL : path_of(options, row);
-    if (!other) continue;
+    const char *other = row == g->own ? NULL : path_of(options, row);
+    if (!other || cli_is_same_folder(other, g->spared)) continue;
     if (!is_output(options, row)) {
-      if (is_same(output, other)) return refuse(options, output, other);
-    } else if (own && is_same_target(output, other)) {
-      return cli_usage_error(options->command, "two outputs go to the same file, '%s'", output);
+      if (is_replaced(g->output, other)) return refuse(options, g->output, other);
+    } else if (g->own && is_same_target(g->output, other)) {
+      return cli_usage_error(options->command, "two outputs go to the same file, '%s'", g->output);
     }
   }
   return 0;
 }
 
 int cli_keep_inputs_from(const cli_options *options, const char *path) {
-  return guard_one(options, NULL, path);
+  return guard_one(&(guard){.options = options, .output = path});
 }
 
 int cli_keep_inputs(const cli_options *options) {
@@ -96,8 +140,46 @@ int cli_keep_inputs(const cli_options *options) {
   int status = 0;
   for (size_t i = 0; !status && (row = cli_option_at(options->command, i)) != NULL; i++) {
     const char *path = path_of(options, row);
-    if (path && is_output(options, row)) status = guard_one(options, row, path);
+    if (path && is_output(options, row))
+      status = guard_one(&(guard){.options = options, .own = row, .output = path});
   }
+  return status;
+}
+
+/* Whether an output goes to a file that a run has in its folder. */
+static bool is_in_run(const char *output, const char *folder) {
+  char *target = is_standard(output) ? NULL : cli_output_target(output);
+  char *slash = target ? strrchr(target, '/') : NULL;
+  bool is_in = false;
+  if (slash && is_name_of_model(slash + 1)) {
+    slash[slash == target] = '\0';
+    is_in = cli_is_same_folder(target, folder);
+  }
+  free(target);
+  return is_in;
+}
+
+int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_resumed) {
+  const tsr_parameter *row;
+  const struct dirent *entry;
+  char name[4096];
+  int status = 0;
+  for (size_t i = 0; (row = cli_option_at(options->command, i)) != NULL; i++) {
+    const char *output = is_output(options, row) ? path_of(options, row) : NULL;
+    if (output && is_in_run(output, path))
+      return cli_usage_error(options->command,
+                             "the output '%s' is a file of the run that is saved to '%s'; write to "
+                             "another file",
+                             output, path);
+  }
+  DIR *folder = opendir(path);
+  while (folder && !status && (entry = readdir(folder)) != NULL) {
+    int length = snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+    if (is_name_of_model(entry->d_name) && length > 0 && (size_t)length < sizeof name)
+      status = guard_one(
+          &(guard){.options = options, .output = name, .spared = is_resumed ? path : NULL});
+  }
+  if (folder) closedir(folder);
   return status;
 }
 

@@ -2,18 +2,27 @@
 #ifndef CLI_GUARD_H
 #define CLI_GUARD_H
 
+#include <stdbool.h>
+
 #include "options.h"
 
-/* Compare each file that the command line writes with each other file that it names, by device and
- * inode, so that links do not hide that two are the same. Returns 0, or the status to exit with
+/* Compare each file that the command line writes with each other file that it names, and with the files in a folder that it
+ * names, by device and inode, so that links do not hide that two are the same. Returns 0, or the status to exit with
  * after explaining on standard error. */
 int cli_keep_inputs(const cli_options *options);
 
 /* The same for a file to be written that no option names. */
 int cli_keep_inputs_from(const cli_options *options, const char *path);
 
+/* The same for the files of a run that is saved to the folder `path`, with the outputs that options name in addition. A run
+ * that is resumed from there may replace its own. */
+int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_resumed);
+
 /* The same for a file that was read and that the command line does not name: the sidecar `path` of
  * the snapshot `owner`. */
 int cli_keep_sidecar(const cli_options *options, const char *path, const char *owner);
+
+/* Whether two paths lead to the same existing file or folder; NULL leads nowhere. */
+bool cli_is_same_folder(const char *a, const char *b);
 
 #endif

@@ -212,7 +212,8 @@ static int open_named(cli_output *output) {
 
 /* Open an unfinished file, which gets the permissions `mode`; 0: those of any new file. */
 static FILE *open_unfinished(cli_output *output, mode_t mode) {
-  output->target = cli_output_target(output->path);
+  output->target =
+      output->replaces_link ? resolve_folder(output->path) : cli_output_target(output->path);
   if (!output->target) return NULL;
   int handle = open_nameless(output->target);
   if (handle < 0 && errno == 0) handle = open_named(output);
@@ -229,7 +230,9 @@ FILE *cli_output_stream(cli_output *output) {
   struct stat existing;
   if (!output->path || strcmp(output->path, "-") == 0)
     output->stream = stdout;
-  else if (stat(output->path, &existing) != 0)
+  else if ((output->replaces_link ? lstat : stat)(output->path, &existing) != 0)
+    output->stream = open_unfinished(output, 0);
+  else if (output->replaces_link && !S_ISREG(existing.st_mode))
     output->stream = open_unfinished(output, 0);
   else if (S_ISREG(existing.st_mode))
     output->stream = open_unfinished(output, existing.st_mode & 0777);

@@ -20,7 +20,10 @@ typedef struct cli_output {
   int error_number;        /* errno of the first failure, or 0 */
   cli_progress *progress;  /* called for each write; NULL: none */
   uint64_t expected_bytes; /* for it: about how many will be written */
-  bool is_in_place;        /* finished, and `path` is a regular file with this output */
+  bool
+      replaces_link; /* set by the caller: replace whatever has the name, a link too. For names in a
+                              folder that may be somebody else's, whose links lead anywhere */
+  bool is_in_place;  /* finished, and `path` is a regular file with this output */
 } cli_output;
 
 /* The stream to print to, opened at the first call; NULL when that fails. */

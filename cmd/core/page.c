@@ -108,11 +108,13 @@ int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *pag
 
 int cli_page_save(cli_session *session, const cli_page_from *from, const char *path) {
   cli_page page = {0};
-  cli_output output = {.path = path};
+  cli_output output;
   cli_clock clock;
+  int status = cli_start_aside(session, path, &output);
+  if (status) return status;
   cli_clock_start(&clock, "making the page of", from->inputs[0].heading.path,
                   session->options->quiet);
-  int status = cli_page_make(session, from, &page);
+  status = cli_page_make(session, from, &page);
   if (status == 0) status = tsr_page_write(page.page, cli_output_write, &output, &session->error);
   cli_clock_stop(&clock);
   status = cli_finish_aside(session, &output, status);

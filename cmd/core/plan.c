@@ -51,10 +51,11 @@ static int read_line(cli_session *session, const char **model) {
 /* Write one of the answer's files, if its option is given. */
 static int write_file(cli_session *session, const tsr_answer *answer, const char *option,
                       const char *form) {
-  cli_output output = {.path = tsr_params_text(session->options->own, option)};
-  if (!output.path) return 0;
-  int status = tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write,
-                                     &output, &session->error);
+  cli_output output;
+  int status = cli_start_aside(session, tsr_params_text(session->options->own, option), &output);
+  if (!output.path || status) return status;
+  status = tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write, &output,
+                                 &session->error);
   return cli_finish_aside(session, &output, status);
 }
 

@@ -1,6 +1,6 @@
 /* sample.c - `tessera sample DIR --prompt TEXT`: a trained model continues a text.
  *
- * Tokens are bytes, as `train` makes them of a text, and are printed as they come. With --ids the prompt
+ * Tokens are bytes, as `train` makes them of a text, and are printed as they come; a terminal gets no control characters. With --ids the prompt
  * and the output are the numbers of tokens, for models that were trained on files of tokens. */
 #define _POSIX_C_SOURCE 200809L
 
@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/params.h>
+#include <tessera/unstable/terminal.h>
 #include <tessera/unstable/training.h>
+#include <unistd.h>
 
 #include "folder.h"
 #include "message.h"
@@ -90,23 +92,43 @@ const cli_command cli_sample_row = {
 typedef struct sampler {
   cli_session *session;
   bool has_ids, has_failed, is_begun;
+  char held[4]; /* a character of a terminal, until all its bytes have come */
+  size_t held_count;
   int64_t refused; /* a token that is not a byte, which ended the output; or -1 */
 } sampler;
+
+/* Write what has been held back, without what drives a terminal. */
+static bool flush_held(sampler *s) {
+  size_t size = tsr_terminal_clean(s->held, s->held_count, true);
+  s->held_count = 0;
+  return !size || cli_output_write(&s->session->output, s->held, size) == 0;
+}
+
+/* A terminal gets whole characters, because only those show whether they are safe; files and pipes get the model's bytes. */
+static bool put_byte(sampler *s, char byte) {
+  FILE *stream = cli_output_stream(&s->session->output);
+  if (!stream) return false;
+  if (!isatty(fileno(stream))) return cli_output_write(&s->session->output, &byte, 1) == 0;
+  if (((unsigned char)byte & 0xC0) != 0x80 && !flush_held(s)) return false;
+  s->held[s->held_count++] = byte;
+  unsigned char lead = (unsigned char)s->held[0];
+  size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+  return s->held_count < length || flush_held(s);
+}
 
 static bool see_token(void *context, int64_t token) {
   sampler *s = context;
   cli_output *output = &s->session->output;
   char text[32];
-  size_t length = 1;
   if (!s->has_ids && token > 255) {
     s->refused = token;
     return false;
   }
-  text[0] = (char)token;
-  if (s->has_ids)
-    length = (size_t)snprintf(text, sizeof text, "%s%" PRId64, s->is_begun ? " " : "", token);
+  int length = snprintf(text, sizeof text, "%s%" PRId64, s->is_begun ? " " : "", token);
   s->is_begun = true;
-  if (cli_output_write(output, text, length) || cli_output_flush(output)) s->has_failed = true;
+  bool is_written =
+      s->has_ids ? cli_output_write(output, text, (size_t)length) == 0 : put_byte(s, (char)token);
+  if (!is_written || cli_output_flush(output)) s->has_failed = true;
   return !s->has_failed;
 }
 
@@ -171,6 +193,7 @@ static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   if (subject) session->path = subject;
   if ((status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) && !subject)
     return cli_usage_error(options->command, "%s", session->error.message);
+  if (!flush_held(s)) s->has_failed = true;
   if (status || s->has_failed) return status ? status : TSR_ERROR_WRITE;
   if (s->is_begun && cli_output_write(&session->output, "\n", 1)) return TSR_ERROR_WRITE;
   if (s->refused < 0) return 0;

@@ -257,6 +257,11 @@ int cli_put(cli_session *session, const char *text) {
   return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
 }
 
+int cli_start_aside(const cli_session *session, const char *path, cli_output *out) {
+  *out = (cli_output){.path = path};
+  return path ? cli_keep_inputs_from(session->options, path) : 0;
+}
+
 int cli_finish_aside(cli_session *session, cli_output *output, int status) {
   if (status == 0 && cli_output_finish(output) != 0) status = TSR_ERROR_WRITE;
   if (status == TSR_ERROR_WRITE) {

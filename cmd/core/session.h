@@ -40,6 +40,9 @@ int cli_run(const cli_options *options, cli_command_fn *command);
 
 /* Print a part of the answer. Returns 0 or TSR_ERROR_WRITE. */
 int cli_put(cli_session *session, const char *text);
+/* Start `*out`, a file that is written in addition to the answer, without opening it: 0, or a usage error if it would replace an
+ * input. */
+int cli_start_aside(const cli_session *session, const char *path, cli_output *out);
 /* Finish a file that was written in addition to the answer, unless `status` is a failure, and say what
  * was written or why it failed. Returns the status, CLI_FAULT if the file could not be written. */
 int cli_finish_aside(cli_session *session, cli_output *output, int status);

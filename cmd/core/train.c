@@ -38,14 +38,16 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_PATH,
      .argument = "FILE",
      .help = "The training data: a text, whose bytes are the tokens, or a file of tokens. '-' is "
-             "standard input, for texts up to 64 MiB."},
+             "standard input, for texts up to 64 MiB.",
+     .is_resumed = true},
     {.name = "tokens",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TYPE",
      .help = "The token type of FILE: bytes, u16 or u32 (little-endian numbers), or auto "
              "(default): the type that llm.c's header specifies if there is one, else u16 if the "
              "name ends in .bin, else bytes.",
-     .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL}},
+     .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL},
+     .is_resumed = true},
     {.name = "save",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -69,58 +71,69 @@ static const tsr_parameter train_parameters[] = {
      .argument = "N",
      .help = "Optimizer steps in total, including those before --resume (default: 100).",
      .fallback = 100,
-     .least = 1},
+     .least = 1,
+     .is_resumed = true},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "Sequences per batch (default: 4).",
      .fallback = 4,
-     .least = 1},
+     .least = 1,
+     .is_resumed = true},
     {.name = "seq",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "Tokens per sequence (default: 64).",
      .fallback = 64,
-     .least = 2},
+     .least = 2,
+     .is_resumed = true},
     {.name = "lr",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "RATE",
-     .help = "The learning rate (default: 0.001)."},
+     .help = "The learning rate (default: 0.001).",
+     .is_resumed = true},
     {.name = "schedule",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "FORM",
      .help = "constant (default); cosine or linear: the rate falls to 0 by the last step.",
-     .choices = (const char *const[]){"constant", "cosine", "linear", NULL}},
+     .choices = (const char *const[]){"constant", "cosine", "linear", NULL},
+     .is_resumed = true},
     {.name = "warmup",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "Steps in which the rate grows to --lr (default: 0)."},
+     .help = "Steps in which the rate grows to --lr (default: 0).",
+     .is_resumed = true},
     {.name = "weight_decay",
      .option = "weight-decay",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NUMBER",
-     .help = "AdamW's weight decay (default: 0.01)."},
+     .help = "AdamW's weight decay (default: 0.01).",
+     .is_resumed = true},
     {.name = "betas",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "B1,B2",
      .example = "0.9,0.95",
-     .help = "AdamW's betas (default: 0.9,0.999)."},
+     .help = "AdamW's betas (default: 0.9,0.999).",
+     .is_resumed = true},
     {.name = "eps",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NUMBER",
-     .help = "AdamW's epsilon (default: 1e-8)."},
+     .help = "AdamW's epsilon (default: 1e-8).",
+     .is_resumed = true},
     {.name = "order",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "ORDER",
      .help = "Where in the data sequences are taken from: random positions (random, default), or "
              "one after the other (sequential), each beginning with the last token of the previous "
              "one. A batch that would go beyond the end starts again at the beginning.",
-     .choices = (const char *const[]){"random", "sequential", NULL}},
+     .choices = (const char *const[]){"random", "sequential", NULL},
+     .is_resumed = true},
     {.name = "seed",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "The random seed for weights, batches and dropout (default: 0). The same seed gives "
-             "the same run."},
+             "the same run.",
+     .is_resumed = true},
     TSR_RUN_BOOK("own"),
     {.rows = tsr_run_parameters},
     {.name = "threads",
@@ -132,7 +145,8 @@ static const tsr_parameter train_parameters[] = {
      .argument = "SET",
      .help = "The largest instruction set that kernels may use: plain, avx2, avx512 or avx512-bf16 "
              "(default: all that the processor has). The last digits of results depend on it.",
-     .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL}},
+     .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL},
+     .is_resumed = true},
     {.name = "products",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "BY",
@@ -140,14 +154,16 @@ static const tsr_parameter train_parameters[] = {
              "installed, or auto (default): own, unless oneDNN is clearly faster, which a long run "
              "measures first. The last digits of results depend on it; a saved run keeps the "
              "choice.",
-     .choices = tsr_train_products_words},
+     .choices = tsr_train_products_words,
+     .is_resumed = true},
     {.name = "memory",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "MODE",
      .help = "caching (default): tensors are where PyTorch's allocator would put them; placed: at "
              "addresses planned before the run, which takes less memory. Results do not depend on "
              "it.",
-     .choices = (const char *const[]){"caching", "placed", NULL}},
+     .choices = (const char *const[]){"caching", "placed", NULL},
+     .is_resumed = true},
     {.name = "capacity",
      .option = "budget",
      .kind = TSR_PARAMETER_BYTES,
@@ -156,7 +172,8 @@ static const tsr_parameter train_parameters[] = {
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
              "more gets the fastest plan that fits, or is refused if none does. With --plan, "
              "--ranks, --resume or --allow none, no plan is searched: the run ends where it was "
-             "predicted to run out of memory, and prints what the memory was used for."},
+             "predicted to run out of memory, and prints what the memory was used for.",
+     .is_resumed = true},
     {.name = "allow",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
@@ -169,7 +186,8 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
      .help = "The folder for the temporary file of --offload activations:disk, which is deleted "
-             "after the run."},
+             "after the run.",
+     .is_resumed = true},
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHAT",
@@ -426,8 +444,10 @@ static int try_outputs(const cli_options *options) {
 
 static int write_one(cli_session *session, const tsr_snapshot *snapshot, const tsr_format *format,
                      const char *path) {
-  cli_output output = {.path = path};
-  int status = cli_export_snapshot(session, snapshot, format, &output);
+  cli_output output;
+  int status = cli_start_aside(session, path, &output);
+  if (status) return status;
+  status = cli_export_snapshot(session, snapshot, format, &output);
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
@@ -515,6 +535,15 @@ static int compare_ranks(cli_session *session, const run *r, bool is_plan_given)
             ": a step now has the batches of %" PRIu64,
             before, before == 1 ? "" : "s", now, now);
   return 0;
+}
+
+/* Find out now whether the snapshot of a rank would replace an input. A run has at most 1,024 ranks. */
+static int keep_inputs(const cli_session *session) {
+  const tsr_params *own = session->options->own;
+  const char *path = tsr_params_text(own, "snapshot");
+  uint64_t ranks =
+      tsr_params_has(own, "ranks") ? tsr_params_count(own, "ranks") : ranks_of_plan(own);
+  return path ? cli_rank_keep_inputs(session, path, ranks < 1024 ? ranks : 1024) : 0;
 }
 
 /* Choose threads if the options name ranks and no launcher has started them; allocate room for what each rank takes. */
@@ -637,8 +666,10 @@ static int write_rates(cli_session *session, const tsr_training *out) {
   const char *path = tsr_params_text(session->options->own, "write_rates");
   if (!path || !out->rates) return 0;
   const char *text = tsr_rates_text(out->rates);
-  cli_output output = {.path = path};
-  int status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+  cli_output output;
+  int status = cli_start_aside(session, path, &output);
+  if (status) return status;
+  status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
   return cli_finish_aside(session, &output, status);
 }
 
@@ -670,6 +701,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   how->measures = tsr_params_has(options->own, "write_rates");
   if (status == 0)
     status = cli_train_plan(session, options->operand_count ? options->operands[0] : "", r->report);
+  if (status == 0) status = keep_inputs(session);
   if (status == 0 && !r->is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, how, text);
   return status ? status : find_folders(session, how, r);

@@ -21,7 +21,9 @@
 #include "mcp.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/terminal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -222,6 +224,19 @@ static json_t *tool_result(const request *r, json_t *answer, const char *text, b
   return respond(r, result);
 }
 
+/* The text of an answer, which its reader, a language model, sees as a person sees a terminal: characters that are not drawn are
+ * escaped there as well. With one of them all others are, too. NULL when out of memory; the caller's. */
+static char *text_of(const json_t *answer) {
+  char *text = json_dumps(answer, JSON_COMPACT), *clean = text ? strdup(text) : NULL;
+  size_t length = text ? strlen(text) : 0;
+  bool is_clean = clean && tsr_terminal_clean(clean, length, false) == length &&
+                  memcmp(clean, text, length) == 0;
+  free(clean);
+  if (!text || is_clean) return text;
+  free(text);
+  return json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII);
+}
+
 /* Bound an answer and wrap it. Takes the answer. */
 static json_t *deliver(const request *r, const mcp_call *call, json_t *answer) {
   char *text = NULL;
@@ -230,7 +245,7 @@ static json_t *deliver(const request *r, const mcp_call *call, json_t *answer) {
     if (call->tool->question == NULL && events && json_object_get(summary, "returned_event_count"))
       json_object_set_new(summary, "returned_event_count",
                           json_integer((json_int_t)json_array_size(events)));
-    text = json_dumps(answer, JSON_COMPACT);
+    text = text_of(answer);
   }
   json_t *message =
       text ? tool_result(r, answer, text, false) : error_of(r->id, INTERNAL_ERROR, "out of memory");

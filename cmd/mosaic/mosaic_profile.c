@@ -22,7 +22,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/guard.h"
 #include "core/page.h"
 #include "core/rules.h"
 #include "mosaic.h"
@@ -196,8 +195,6 @@ static int save_page(cli_session *session, const cli_input *input, const tsr_pro
   cli_page_from from = {.inputs = input, .count = 1, .rules = how->rules, .query = query};
   if (!path) path = DEFAULT_PAGE;
   if (!*path) return 0;
-  int status = cli_keep_inputs_from(session->options, path);
-  if (status) return status;
   from.options.by = cli_page_grouping(how->by);
   from.options.is_ordered = tsr_params_flag(session->options->own, "preserve_allocation_order");
   tsr_events events = {0};

@@ -122,6 +122,9 @@ typedef struct tsr_parameter {
   const struct tsr_parameter *rows;
   /* Of a TEXT that is a list of words: the index-th of them, or NULL past the last. `help` then has "%s" in their place. */
   const char *(*word)(size_t index);
+  /* Of `train`: a saved run keeps the value, and --resume takes it from there. Never of a path that is written: the folder may
+   * be somebody else's. Options of a run (`stored`) are kept in the plan. */
+  bool is_resumed;
 } tsr_parameter;
 
 /* A command line, and what it does. */

@@ -4,6 +4,8 @@ import itertools
 import json
 import math
 import os
+import pty
+import re
 import shutil
 import signal
 import struct
@@ -419,15 +421,19 @@ def test_resumes(t):
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
 
 
+def rewrite_notes(folder, change):
+    """Change the options in a saved run, as whoever made the folder could."""
+    file, = folder.glob('training-*.safetensors')
+    arrays, notes = read_safetensors(file)
+    write_safetensors(file, arrays, notes | {'notes': change(notes['notes'])})
+
+
 def test_resumes_with_a_library_that_is_gone(t):
     """A run that an earlier version saved with --products openblas continues with the default, and says so."""
     folder, whole = fresh(t, 'gone'), t.train('gpt2', '--steps', 2)[0]
     t.train('gpt2', '--steps', 1, '--save', folder, '-q')
-    file = folder / 'training-1.safetensors'
-    arrays, notes = read_safetensors(file)
-    old = notes['notes'].replace('products=own\n', 'products=openblas\n')
-    expect('saved', old == notes['notes'], False)
-    write_safetensors(file, arrays, notes | {'notes': old})
+    rewrite_notes(folder, lambda notes: notes.replace('products=own\n', 'products=openblas\n'))
+    expect('saved', 'products=openblas' in read_safetensors(folder / 'training-1.safetensors')[1]['notes'], True)
     note = (f'tessera train: {folder} was saved with --products openblas, which tessera no longer has; '
             'continuing with --products auto')
     for options, said in (([], True), (['-q'], False), (['--products', 'own'], False)):
@@ -437,6 +443,100 @@ def test_resumes_with_a_library_that_is_gone(t):
         expect(f'{options}: note', note.replace(str(folder), str(again)) in done.stderr.splitlines(), said)
         expect(f'{options}: the step', (done.returncode, step['loss'], end['products']), (0, whole[1]['loss'], 'own'))
         shutil.rmtree(again)
+
+
+def test_takes_no_written_path_from_a_folder(t):
+    """A folder that somebody else saved names a file of the user in each option in turn. Only paths that are read are taken, and
+    printed, and the file keeps its content."""
+    folder, precious = fresh(t, 'foreign'), t.work / 'precious.txt'
+    t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    options = re.findall(r'^ +(?:-\w, )?--([a-z-]+) ([A-Z]+)', t.run('help', 'train').stdout, re.M)
+    paths = {name for name, argument in options if argument in ('FILE', 'DIR')}
+    expect('options that name files', {'data', 'write-rates', 'write-plan', 'snapshot', 'save'} <= paths, True)
+    for name, _ in options:
+        key = {'budget': 'capacity'}.get(name, name.replace('-', '_'))
+        precious.write_text(TEXT)
+        again = shutil.copytree(folder, fresh(t, 'foreign-again'))
+        rewrite_notes(again, lambda notes: '\n'.join(
+            [f'{key}={precious}'] + [line for line in notes.split('\n') if not line.startswith(f'{key}=')]))
+        done = t.run('train', '--resume', again, '--steps', 2)
+        expect(f'{name}: the file', precious.read_text(), TEXT)
+        if name in paths - {'data', 'offload-dir', 'plan', 'resume'}:
+            expect(f'{name}: ignored', f'ignoring --{name}, with which {again} was saved' in done.stderr, True)
+        if name in ('data', 'offload-dir'):
+            expect(f'{name}: printed', f'--{name} {precious}, as {again} was saved' in done.stderr, True)
+    again = shutil.copytree(folder, fresh(t, 'foreign-again'))
+    link = t.work / 'link.txt'
+    link.unlink(missing_ok=True)
+    link.symlink_to(precious)
+    for path in (link, t.work / 'absent.txt', 'sheep.txt'):
+        rewrite_notes(again, lambda notes: re.sub('^data=.*', f'data={path}', notes, flags=re.M))
+        done = t.run('train', '--resume', again, '--steps', 2, '-q')
+        expect(f'{path} is no place', (done.returncode, done.stderr),
+               (3, f"tessera train: {again} was saved with --data '{path}', which is no longer there; "
+                   'give --data again\n'))
+    expect('given again', t.run('train', '--resume', again, '--steps', 2, '-q', '--data', t.text).returncode, 0)
+
+
+def contents(folder):
+    return [(path.name, path.read_bytes()) for path in sorted(folder.iterdir())]
+
+
+def test_keeps_files_in_folders(t):
+    """No output replaces a file in a folder that is read: config.json, weights, a saved run; also under the name of a rank, and
+    through a link."""
+    model, saved = fresh(t, 'model-folder'), fresh(t, 'run-folder')
+    t.train('gpt2', '--steps', 1, '--save', saved, '-q')
+    model.mkdir()
+    (model / 'config.json').write_text(json.dumps(GPT2))
+    link = t.work / 'linked.json'
+    link.unlink(missing_ok=True)
+    link.symlink_to(model / 'config.json')
+    ranked = t.work / 'rank1_model.json'
+    ranked.write_text(json.dumps(GPT2))
+    plan = t.work / 'two-ranks.json'
+    t.run('simulate', ranked, '--seq', 16, '--ranks', 2, '--write-plan', plan, status=0)
+    train = ('train', model, '--data', t.text, '--seq', 16, '--steps', 1, '-q')
+    resume = ('train', '--resume', saved, '--steps', 2, '-q')
+    simulate = ('simulate', model, '--seq', 16, '-q')
+    before = contents(model), contents(saved), ranked.read_bytes()
+    for words in ((*simulate, '-o', model / 'config.json'), (*simulate, '-o', link),
+                  (*simulate, '--write-plan', model / 'config.json'),
+                  ('plan', model, '--seq', 16, '--budget', '1GiB', '--write-plan', model / 'config.json'),
+                  ('plan', model, '--seq', 16, '--budget', '1GiB', '-o', model / 'config.json'),
+                  (*train, '--save', model), (*train, '--write-rates', model / 'config.json'),
+                  (*train, '--snapshot', model / 'config.json'), (*train, '--write-plan', link),
+                  (*resume, '--write-rates', saved / 'model.safetensors'),
+                  (*resume, '--snapshot', saved / 'config.json'),
+                  (*resume, '--write-plan', saved / 'training-1.safetensors'),
+                  ('simulate', ranked, '--seq', 16, '-q', '--plan', plan, '-o', t.work / 'model.json'),
+                  ('train', ranked, '--data', t.text, '--seq', 16, '--steps', 1, '-q', '--ranks', 2, '--snapshot',
+                   t.work / 'model.json'),
+                  ('train', ranked, '--data', t.text, '--seq', 16, '--steps', 1, '-q', '--plan', plan, '--snapshot',
+                   t.work / 'model.json')):
+        done = t.run(*words)
+        expect(f'{words}: kept', (contents(model), contents(saved), ranked.read_bytes()) == before, True)
+        expect(f'{words}: refused', (done.returncode, 'write to another file' in done.stderr), (2, True))
+    new = fresh(t, 'new-run')
+    new.mkdir()
+    done = t.run(*train, '--save', new, '--write-rates', new / 'model.safetensors')
+    expect('two outputs', (done.returncode, 'is a file of the run that is saved to' in done.stderr), (2, True))
+    for words in ((*simulate, '-o', model / 'run.pickle'), (*simulate, '-o', model / 'run.pickle'),
+                  (*resume, '--snapshot', saved / 'run.pickle')):
+        expect(f'{words}: nothing is replaced', t.run(*words).returncode, 0)
+
+
+def test_follows_no_link_in_a_run(t):
+    """A file of a saved run that leads out of the folder is replaced there, not where it leads."""
+    saved, precious = fresh(t, 'linked-run'), t.work / 'precious.txt'
+    t.train('gpt2', '--steps', 1, '--save', saved, '-q')
+    precious.write_text(TEXT)
+    (saved / 'training-2.safetensors').symlink_to(precious)
+    os.mkfifo(saved / 'training-3.safetensors')
+    for steps in (2, 3):
+        done = t.run('train', '--resume', saved, '--steps', steps, '-q')
+        expect('resumed', (done.returncode, done.stderr), (0, ''))
+        expect('not followed', (precious.read_text(), (saved / f'training-{steps}.safetensors').is_file()), (TEXT, True))
 
 
 def test_notices_other_data(t):
@@ -509,7 +609,7 @@ def test_goes_on(t):
             continue
         summary = json.loads(out.splitlines()[-1])
         expect(f'{end}', (process.returncode, summary['interrupted'] or summary['saved']), (0, True))
-        expect('says so', err.startswith(f'tessera train: saved {parts} after step '), True)
+        expect('says so', f'tessera train: saved {parts} after step ' in err, True)
     if not last.exists():
         done = t.run('train', '--resume', parts, '-q')
         expect('the rest', (done.returncode, done.stderr), (0, ''))
@@ -594,6 +694,41 @@ def sample(t, folder, prompt, *options):
     done = t.run('sample', folder, '--ids', '--prompt', ' '.join(map(str, prompt)), *options)
     expect('exit status', (done.returncode, done.stderr), (0, ''))
     return [int(token) for token in done.stdout.split()]
+
+
+def on_terminal(t, *words):
+    """What a terminal gets of the command."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([t, *map(str, words)], stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux: the terminal has been closed
+            part = b''
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    expect('exit status', process.wait(), 0)
+    return b''.join(parts).replace(b'\r\n', b'\n').decode()
+
+
+def test_samples_do_not_drive_a_terminal(t):
+    """A model can print any bytes; a terminal gets the characters among them, and a pipe the bytes."""
+    folder, text = fresh(t, 'driving'), t.work / 'driving.txt'
+    whole = '\x1b[2Ja\u009bb\u202ec\U000e0041d\u200be\u00adf\u00e9\u20ac\U0001f600\n'
+    text.write_text(whole * 60)
+    config = t.work / 'driving.json'
+    config.write_text(json.dumps(GPT2 | {'n_positions': 128}))
+    t.run('train', config, '--data', text, '--seq', 64, '--steps', 120, '--lr', '0.01', '--save', folder, '-q', status=0)
+    words = ('sample', folder, '--prompt', '\n', '--temperature', 0, '--tokens', 2 * len(whole.encode()))
+    raw = subprocess.run([t, *map(str, words)], stdout=subprocess.PIPE, check=True).stdout
+    expect('a pipe', raw.decode(), whole * 2 + '\n')
+    expect('a terminal', on_terminal(t, *words), '?[2Ja?b?c?d?e?f\u00e9\u20ac\U0001f600\n' * 2 + '\n')
+    broken = ('sample', folder, '--prompt', 'f\u00e9\u20ac', '--temperature', 0, '--tokens', 3)
+    expect('cut', on_terminal(t, *broken), '?\n')
 
 
 def test_samples(t):

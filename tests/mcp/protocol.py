@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -440,6 +441,18 @@ def check_texts_of_a_stranger(server, folder):
         expect(tool, server.answer(tool, snapshot_path=str(path))['status'], 'ok')
     expect('diff', server.answer('memory_diff', snapshot_path_1=str(path),
                                  snapshot_path_2=str(folder / 'train.pickle'))['status'], 'ok')
+
+
+def check_nothing_is_hidden_in_a_text(server, folder):
+    """Characters that are not drawn are escaped in what a language model reads."""
+    path, name = folder / 'hidden.pickle', 'f\U000e0041\u200bx\u00ad\u00e9'
+    path.write_bytes(pickle.dumps(support.fixtures.traces([support.fixtures.entry('alloc', 0x1000, 1024, 1, (name, '/w/m.py', 3))])))
+    for tool, arguments in (('tessera_peak', {'path': str(path)}),
+                            ('peak_memory_analysis', {'snapshot_path': str(path), 'print_stack': True})):
+        result = server.ask(initialize(), call(tool, **arguments))[1]['result']
+        text = result['content'][0]['text']
+        expect_that(f'{tool} names it', name in json.dumps(json.loads(text), ensure_ascii=False))
+        expect(f'{tool}: what is hidden', re.findall('[\u00ad\u200b\U000e0041]', text), [])
 
 
 def check_numbers_beyond_those_of_json(server, folder):

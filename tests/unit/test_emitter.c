@@ -238,6 +238,8 @@ static const string_case strings[] = {
     {BYTES("\0\x01\x1b[2J\x7f"), "\\u0000\\u0001\\u001b[2J\\u007f", "???[2J?"},
     {BYTES("\xC2\x9B"), "\\u009b", "?"}, /* C1: one byte of CSI on some terminals */
     {BYTES("\xE2\x80\xAE\xE2\x80\xA8"), "\\u202e\\u2028", "??"},
+    {BYTES("\xC2\xAD\xE2\x80\x8B\xF3\xA0\x81\x81"), "\\u00ad\\u200b\\udb40\\udc41",
+     "???"}, /* not drawn */
     {BYTES("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80",
      "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
     {BYTES("\xED\xA0\xBDx\xED\xBF\xBF"), "\\ud83dx\\udfff", "?x?"},

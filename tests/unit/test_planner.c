@@ -404,6 +404,51 @@ static size_t check_ways(size_t at, const char *text) {
   return checked;
 }
 
+/* The time of a way is estimated before it is surveyed, and is what the survey finds, also if some blocks are recomputed whose
+ * activations the others keep on the host. */
+static void check_estimate(uint64_t layers, const char *choices) {
+  char text[256];
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  tsr_model *small = model_named("gpt2-bytes"), *model = NULL;
+  tsr_planned planned;
+  tsr_error error;
+  how.batch = 2;
+  how.sequence = 64;
+  how.steps = 3;
+  how.gpu = "a100";
+  (void)snprintf(text, sizeof text, "{\"version\":1,\"offload\":\"activations\",%s}", choices);
+  assert_int_equal(tsr__model_resized(small, layers, small->heads, &model, &error), 0);
+  tsr_run_plan *plan = plan_of(text);
+  tsr_planning *planning = begin(model, plan, &how, TSR_ALLOW_KERNELS);
+  assert_int_equal(tsr_planning_solve(planning, UINT64_MAX, &planned, &error), 0);
+  assert_true(planned.bound_seconds <= planned.with.step_seconds * (1 + 1e-9));
+  assert_true(planning->ways.count > 0);
+  for (size_t i = 0; i < planning->ways.count; i++) {
+    tsr__way *way = &planning->ways.items[i];
+    double kernels_s = way->kernels_s, copies_s = way->copies_s, step_s = way->step_s;
+    if (way->is_surveyed) continue;
+    assert_int_equal(tsr__planner_survey_way(planning, way, &error), 0);
+    assert_true(fabs(kernels_s - way->kernels_s) <= 1e-6 * way->kernels_s);
+    assert_true(fabs(copies_s - way->copies_s) <= 1e-6 * way->copies_s);
+    assert_true(fabs(step_s - way->step_s) <= 1e-6 * way->step_s);
+  }
+  tsr_planned_release(&planned);
+  tsr_planning_free(planning);
+  tsr_run_plan_free(plan);
+  tsr_model_free(model);
+  tsr_model_free(small);
+}
+
+static void test_estimates_unequal_blocks(void **state) {
+  (void)state;
+  check_estimate(1, "\"checkpoint\":\"none\"");
+  check_estimate(1, "\"blocks\":[{\"first\":0,\"last\":0,\"checkpoint\":\"full\"}]");
+  check_estimate(8, "\"checkpoint\":\"full\"");
+  check_estimate(8, "\"checkpoint\":\"every:3\"");
+  check_estimate(8, "\"blocks\":[{\"first\":0,\"last\":1,\"checkpoint\":\"full\"}]");
+  check_estimate(8, "\"blocks\":[{\"first\":2,\"last\":6,\"checkpoint\":\"full\"}]");
+}
+
 static void test_knows_candidates(void **state) {
   const size_t count = sizeof cases / sizeof *cases;
   size_t checked = check_ways(count - 1, "{\"version\":1,\"ranks\":4}");
@@ -455,6 +500,7 @@ int main(void) {
       cmocka_unit_test(test_finds_what_is_free),
       cmocka_unit_test(test_reads_what_is_allowed),
       cmocka_unit_test(test_bounds_time),
+      cmocka_unit_test(test_estimates_unequal_blocks),
       cmocka_unit_test(test_knows_candidates),
       cmocka_unit_test(test_resizes_models),
   };

@@ -63,6 +63,10 @@ static void a_terminal_gets_no_controls(void **state) {
               true, "?31m\xC2\xA0"); /* C1's CSI; a no-break space */
   check_clean("\xE2\x80\xAEgnp\xE2\x81\xA6\xD8\x9C\xE2\x80\x8F", true, "?gnp???"); /* bidi */
   check_clean("\xE2\x80\xA8\xE2\x80\xA9", true, "??");
+  check_clean("a\xC2\xAD"
+              "b\xE2\x80\x8B\xE2\x81\xA0\xEF\xBB\xBF",
+              true, "a?b???"); /* soft hyphen, zero width */
+  check_clean("\xF3\xA0\x81\x81\xF3\xA0\x84\x80\xE1\xA0\x8E", true, "???"); /* tags */
   check_clean("\xED\xA0\xBD\x9B\xFFz", true, "???z");
   check_clean("cut \xE2\x82", false, "cut ?");
   for (uint32_t code = 0; code <= 0x10FFFF; code++) {

@@ -691,6 +691,7 @@ test('hostile names are text', async () => {
   expect('no element came of a name', await page.evaluate(() => document.querySelectorAll('img, script:not([type]) ~ script, iframe').length), 0);
   check('they are there to read', text.includes('<script>window.pwned = 1</script>'));
   check('nothing reorders the line', !/[\u202a-\u202e\u2066-\u2069\u0000-\u0008\u001b]/.test(text));
+  check('nothing is hidden', !/[\u00ad\u200b-\u200f\u{e0000}-\u{e0fff}]/u.test(text));
   await page.fill('#search', '</script>');
   await settle(page);
   check('they can be searched for', (await page.locator('tbody tr').count()) > 0);

@@ -27,7 +27,7 @@ SHARED = HERE.parents[2] / 'shared/snapshots'
 HOSTILE = ['<script>window.pwned = 1</script>', '</script><script>window.pwned = 2</script>',
            '<!--', '-->', ']]>', '<img src=x onerror="window.pwned = 3">', '\u202egnp.txt\u202c',
            '\x00\x01\x1b[2J\x7f\x9b', '\ud800', '\udfff\ud800', '\u2028\u2029', '"\'`${window.pwned=4}',
-           'javascript:window.pwned=5', '&lt;b&gt;', '\ufeff\u200b\u2066', '=HYPERLINK("x")']
+           'javascript:window.pwned=5', '&lt;b&gt;', '\ufeff\u200b\u2066', 'so\u00adft\U000e0041\U000e007f', '=HYPERLINK("x")']
 
 
 def event(action, address, size, time, frames):

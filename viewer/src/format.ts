@@ -68,14 +68,14 @@ export function hex(value: bigint): string {
   return `0x${value.toString(16)}`;
 }
 
-// Characters that move the cursor, end a line or reorder what follows, and lone surrogates.
+// Characters that move the cursor, end a line, reorder what follows or are not drawn, and lone surrogates.
 const UNSEEN =
-  /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\udb40-\udb43][\udc00-\udfff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /** A stranger's text with everything unseen spelled out; it is only ever set as text. */
 export function clean(text: string): string {
   return text.replace(UNSEEN, (c) => {
-    const code = c.charCodeAt(0);
+    const code = c.codePointAt(0)!;
     if (code < 0x20) return String.fromCharCode(0x2400 + code);
     if (code === 0x7f) return '\u2421';
     return `\u27e8${code.toString(16).toUpperCase().padStart(4, '0')}\u27e9`;

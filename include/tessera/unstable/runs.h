@@ -27,7 +27,7 @@ extern "C" {
             "which are fused and need less memory. With own, --gelu and --no-kv-cache have no "  \
             "effect, every AdamW is the fused one, and --attention sdpa and efficient mean "     \
             "flash (default: " standard ").",                                                    \
-    .choices = (const char *const[]){"torch", "own", NULL},                                      \
+    .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                  \
   }
 
 /* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order (C only). */

@@ -191,14 +191,29 @@ static void extend_cost(tsr__way *way, const tsr__cost *two, const tsr__cost *th
   way->step_s = tsr__planner_step(way, way->kernels_s);
 }
 
+/* Whether each block takes as long as the others. If the planner may not change what is recomputed, a way has the choices of the
+ * base, and those may be for some blocks. */
+static bool has_equal_blocks(const tsr_run_plan *plan) {
+  return !plan->blocks.count && !plan->modules.count &&
+         plan->options.checkpoint < TSR_CHECKPOINT_EVERY;
+}
+
 /* What the way takes if all is kept. `why` says why it is not possible. */
 static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr_error *why) {
   tsr__survey two, three;
-  int status = tsr__planner_survey(p, way->plan, 2, 0, &two, is_possible, why);
+  uint64_t layers = p->model->layers;
+  bool is_sum = layers > 1 && has_equal_blocks(way->plan);
+  int status =
+      tsr__planner_survey(p, way->plan, is_sum || !layers ? 2 : layers, 0, &two, is_possible, why);
   if (status || !*is_possible) return status;
+  if (!is_sum) {
+    extend_cost(way, &two.cost, &two.cost, layers);
+    tsr__survey_release(&two);
+    return 0;
+  }
   status = tsr__planner_survey(p, way->plan, 3, 0, &three, is_possible, why);
   if (status == 0 && *is_possible) {
-    extend_cost(way, &two.cost, &three.cost, p->model->layers);
+    extend_cost(way, &two.cost, &three.cost, layers);
     tsr__survey_release(&three);
   }
   tsr__survey_release(&two);

@@ -46,10 +46,24 @@ size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]) {
 }
 
 bool tsr__code_is_unsafe(uint32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E ||
-         code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069) || (code >= 0xD800 && code <= 0xDFFF) ||
-         code == TSR__CODE_INVALID;
+  static const struct {
+    uint32_t first, last;
+  } unsafe[] = {{0x00, 0x1F},
+                {0x7F, 0x9F},
+                {0xAD, 0xAD}, /* soft hyphen */
+                {0x61C, 0x61C},
+                {0x180E, 0x180E},
+                {0x200B, 0x200F}, /* zero width, and bidirectional marks */
+                {0x2028, 0x202E},
+                {0x2060, 0x206F},
+                {0xD800, 0xDFFF},
+                {0xFEFF, 0xFEFF},
+                {0xFFF9, 0xFFFB},
+                {0xE0000, 0xE0FFF}, /* tags, and selectors that draw nothing */
+                {TSR__CODE_INVALID, TSR__CODE_INVALID}};
+  size_t i = 0;
+  while (code > unsafe[i].last) i++; /* the last row ends the search */
+  return code >= unsafe[i].first;
 }
 
 size_t tsr_terminal_clean(char *text, size_t size_bytes, bool keeps_lines) {

@@ -24,7 +24,7 @@ size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]);
 
 /* Whether a character must not reach a terminal: C0, DEL and C1 controls, which move its cursor and
  * change its state; the separators of lines and paragraphs; the bidirectional marks, which make a text
- * read as another; surrogates; and TSR__CODE_INVALID. The only list of such characters;
+ * read as another; characters without a width (zero width, soft hyphens, tags), which hide a text in another; surrogates; and TSR__CODE_INVALID. The only list of such characters;
  * tsr_terminal_clean and emit/text.h replace them. */
 bool tsr__code_is_unsafe(uint32_t code);
 

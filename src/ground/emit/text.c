@@ -34,7 +34,10 @@ static void escape_character(tsr__buffer *out, uint32_t code, const char *bytes,
       tsr__buffer_printf(out, "\\%c", names[i + 1]);
       return;
     }
-  if (tsr__code_is_unsafe(code))
+  if (tsr__code_is_unsafe(code) && code > 0xFFFF)
+    tsr__buffer_printf(out, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (code >> 10)),
+                       (unsigned)(0xDC00 | (code & 0x3FF)));
+  else if (tsr__code_is_unsafe(code))
     tsr__buffer_printf(out, "\\u%04x", (unsigned)code);
   else
     tsr__buffer_append(out, bytes, length);
