@@ -15,7 +15,6 @@ typedef struct tsr__built {
   tsr_simulate_options run;   /* as given, with the kernels that suit the card */
   const tsr__data_sheet *gpu; /* NULL: none was named */
   const char *optimizer;      /* its class */
-  uint64_t parameter_count;   /* elements */
   /* Of a model: */
   tsr__program program;
   tsr__tracer *tracer; /* owned; NULL: instructions have no stacks */
@@ -25,10 +24,17 @@ typedef struct tsr__built {
   size_t workspace_count;              /* of cuBLAS */
 } tsr__built;
 
+/* What is wanted of a model's step; that of a step graph always has all that it can have. */
+typedef enum tsr__build_detail {
+  TSR__BUILD_FIGURES, /* peaks, times and sums: a brief schedule */
+  TSR__BUILD_WHOLE,   /* without stacks */
+  TSR__BUILD_STACKS
+} tsr__build_detail;
+
 /* Build the step that the options describe. `model` and `options` must outlive `*out`, which must be released either way.
- * `has_stacks`: instructions of a model get stacks; those of a step graph always have them. Fails as tsr_simulate does. */
-int tsr__build(const tsr_model *model, const tsr_simulate_options *options, bool has_stacks,
-               tsr__built *out, tsr_error *error);
+ * Fails as tsr_simulate does. */
+int tsr__build(const tsr_model *model, const tsr_simulate_options *options,
+               tsr__build_detail detail, tsr__built *out, tsr_error *error);
 void tsr__built_release(tsr__built *built);
 
 /* Run one step of the program on its tape, and finish that: the tape can then be released. `is_recorded`: all steps

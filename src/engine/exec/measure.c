@@ -47,7 +47,7 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
   *out = (tsr_run_plan_cost){.is_possible = false};
   limit->over_bytes = 0;
   limit->is_slower = false;
-  int status = tsr__build(model, options, false, &built, error);
+  int status = tsr__build(model, options, TSR__BUILD_FIGURES, &built, error);
   if (status == 0) {
     tsr_run_plan_cost found = figures_of(&built);
     limit->is_slower = limit->most_seconds > 0 && found.step_seconds > limit->most_seconds;
@@ -63,6 +63,7 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
                         tsr_error *error) {
   tsr__built built;
   tsr__machine_rates rates;
+  tsr__build_detail detail = wanted->sums_only ? TSR__BUILD_FIGURES : TSR__BUILD_WHOLE;
   tsr_model other = *model; /* what it owns stays the model's */
   tsr_simulate_options own = *options;
   if (layers) other.layers = layers;
@@ -70,7 +71,7 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
   own.modules = NULL;
   own.module_count = 0;
   own.optimizer_form = 0;
-  int status = tsr__build(&other, &own, false, &built, error);
+  int status = tsr__build(&other, &own, detail, &built, error);
   if (status == 0) {
     tsr__survey_options how = *wanted;
     how.rates = tsr__rates_for(options, built.gpu, &rates) ? &rates : NULL;
@@ -111,7 +112,7 @@ int tsr__measure_saved(const tsr_model *model, const tsr_simulate_options *optio
   tsr__built built;
   tsr_model two = *model;
   two.layers = 2;
-  int status = tsr__build(&two, options, false, &built, error);
+  int status = tsr__build(&two, options, TSR__BUILD_WHOLE, &built, error);
   if (status == 0) status = list_saved(&built.schedule, out, count, error);
   tsr__built_release(&built);
   return status;

@@ -122,10 +122,6 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
   return 0;
 }
 
-static bool is_update(const tsr__schedule *schedule, const tsr__kernel_run *run) {
-  return run->op != TSR_NONE && schedule->ops.items[run->op].is_update;
-}
-
 static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__kernel_args *args) {
   const tsr__schedule *schedule = e->schedule;
   const tsr__tensor_id *reads = tsr__run_reads(schedule, run),
@@ -298,8 +294,7 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
-  if ((run->is_once && step > 1) || (is_update(e->schedule, run) && !may_update(e, run)))
-    return e->status == 0;
+  if ((run->is_once && step > 1) || (run->is_update && !may_update(e, run))) return e->status == 0;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
     uint32_t which = (uint32_t)args.scalars[0];

@@ -175,18 +175,6 @@ static void estimate_time(const tsr__built *built, tsr_simulation *out) {
          "80 % of its bandwidth, and 5 us for each kernel");
 }
 
-static void put_sums(const tsr__built *built, tsr_simulation *out) {
-  const tsr__schedule *s = &built->schedule;
-  out->parameter_count = built->parameter_count;
-  for (size_t i = 0; i < s->parameters.count; i++) {
-    const tsr__step_tensor *t = tsr__schedule_tensor(s, s->parameters.items[i]);
-    uint64_t count = tsr__shape_elements(t->layout.shape);
-    if (count > out->largest_parameter) out->largest_parameter = count;
-  }
-  out->step_flops = s->flops;
-  out->step_recomputed_flops = s->recomputed_flops;
-}
-
 static int check_modules(const tsr_model *model, const tsr_simulate_options *o, tsr_error *error) {
   bool has_choices =
       o->checkpoint_modules || o->offload_modules || o->module_count || o->optimizer_form;
@@ -201,10 +189,13 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
   tsr__built built;
   int status = check_modules(model, options, error);
   if (status) return status;
-  status = tsr__build(model, options, true, &built, error);
+  status = tsr__build(model, options, TSR__BUILD_STACKS, &built, error);
   if (status == 0) status = execute(&built, out, error);
   if (status == 0) {
-    put_sums(&built, out);
+    out->parameter_count = built.schedule.parameter_count;
+    out->largest_parameter = built.schedule.largest_parameter;
+    out->step_flops = built.schedule.flops;
+    out->step_recomputed_flops = built.schedule.recomputed_flops;
     if (built.graph)
       add_graph_notes(&built, out);
     else

@@ -460,8 +460,7 @@ static uint64_t fixed_bytes(const tsr__schedule *s) {
 
 static void add_sums(const tsr__schedule *s, const tsr__machine_rates *rates, tsr__survey *out) {
   if (rates) out->cost = tsr__cost_of_schedule(s, rates);
-  for (size_t i = 0; i < s->parameters.count; i++)
-    out->parameter_bytes += tsr__schedule_bytes(s, s->parameters.items[i]);
+  out->parameter_bytes = s->parameter_bytes;
   /* If there are several backward passes, the first one finds no gradients. */
   out->repeats = s->backward_count > 1 ? s->backward_count - 1 : 1;
   out->sent_bytes = tsr__schedule_sent_bytes(s);

@@ -14,7 +14,8 @@
  *   saves     what autograd holds, if no kernel says what is needed when
  *
  * The recorder fills runs, with tensors, ops and numbers, and leaves work and saves empty; a step graph has it the other way
- * round, because its trace shows neither kernels nor their operands.
+ * round, because its trace shows neither kernels nor their operands. A brief schedule, for peaks and times alone, has runs without
+ * tensors and ops: their numbers then mean nothing.
  *
  * Invariants of a finished schedule (tsr__schedule_check):
  *   - number 0 of slots and of tensors stands for none
@@ -162,7 +163,10 @@ typedef struct tsr__kernel_run {
   bool is_once;       /* run in the first step only: what it writes stays */
   bool is_again;      /* computed again, with more than one purpose: its result may not be needed */
   bool is_half;       /* an operand or a result has 16 bits */
+  bool is_optimizer;  /* it belongs to an optimizer's op, */
+  bool is_update;     /* which changes parameters or state: a step that is skipped leaves it out */
   uint32_t op;        /* the op that runs it, or TSR_NONE: autograd itself, or the program */
+  uint32_t block;     /* of the op */
   uint32_t draw;      /* of random numbers, from 1; 0: none. Backward draws as its forward did */
   uint32_t first_operand, first_scalar;
   uint64_t flops, bytes_moved;
@@ -173,8 +177,6 @@ typedef struct tsr__op {
   const char *name; /* static text */
   uint8_t kind;     /* tsr__op_kind */
   uint8_t input_count, output_count, saved_count;
-  bool
-      is_update; /* it changes parameters or an optimizer's state: a step that is skipped leaves it out */
   uint32_t block; /* of the model, from 0; TSR_NONE: of none */
   tsr__tensor_id in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS], saved[TSR__OP_SAVED];
 } tsr__op;
@@ -279,6 +281,7 @@ typedef struct tsr__schedule {
   tsr__sharding sharding;
   tsr__stack_labels labels;
   uint64_t flops, recomputed_flops;
+  uint64_t parameter_count, parameter_bytes, largest_parameter; /* elements, bytes, elements */
   uint64_t waited_bytes; /* copied to the host and back while nothing else runs */
   uint64_t
       evaluation_interval; /* steps from one evaluation to the next, whose last one has it; 0 = 1 */

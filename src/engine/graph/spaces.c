@@ -178,12 +178,9 @@ static void add_move_uses(mover *m, uint32_t at, const tsr__move *move) {
 
 /* The section of a run: its block or, in the optimizer, its op. Autograd's own runs belong to the current section,
  * and so does an optimizer within backward. */
-static uint64_t section_of(const tsr__tape *t, const tsr__kernel_run *run, bool is_optimizer,
-                           uint64_t current) {
-  if (run->op == TSR_NONE) return current;
-  bool is_step = tsr__op_is_optimizer((tsr__op_kind)t->ops.items[run->op].kind);
-  if (is_step && !is_optimizer) return current;
-  return is_optimizer ? (UINT64_C(1) << 32) + run->op : t->ops.items[run->op].block;
+static uint64_t section_of(const tsr__kernel_run *run, bool is_optimizer, uint64_t current) {
+  if (run->op == TSR_NONE || (run->is_optimizer && !is_optimizer)) return current;
+  return is_optimizer ? (UINT64_C(1) << 32) + run->op : run->block;
 }
 
 static void walk(mover *m) {
@@ -203,7 +200,7 @@ static void walk(mover *m) {
     case TSR__INSTR_WAIT: add_move_uses(m, i, &t->schedule.moves.items[instr->subject]); break;
     case TSR__INSTR_END: m->has_failed |= !TSR__VECTOR_PUSH(&m->ends, i); break;
     case TSR__INSTR_RUN: {
-      uint64_t next = section_of(t, &t->schedule.runs.items[instr->subject], is_optimizer, current);
+      uint64_t next = section_of(&t->schedule.runs.items[instr->subject], is_optimizer, current);
       if (next != current || !m->sections.count)
         m->has_failed |= !TSR__VECTOR_PUSH(&m->sections, i);
       current = next;
@@ -345,11 +342,6 @@ static const use *next_use(const mover *m, const use *u) {
   return u->next ? &m->uses.items[u->next - 1] : NULL;
 }
 
-static bool is_update(const mover *m, const use *u) {
-  const tsr__kernel_run *run = &m->tape->schedule.runs.items[u->run];
-  return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)m->tape->ops.items[run->op].kind);
-}
-
 /* The uses from `first` on that share a copy: up to a gap that is long enough to copy the slot away and back, or a
  * change of its home. */
 static visit gather(const mover *m, const use *first) {
@@ -363,7 +355,7 @@ static visit gather(const mover *m, const use *first) {
     v.last = u;
     v.is_written |= u->writes;
     v.is_once &= m->tape->schedule.runs.items[u->run].is_once;
-    v.is_update &= !u->writes || is_update(m, u);
+    v.is_update &= !u->writes || m->tape->schedule.runs.items[u->run].is_update;
   }
   v.after = NULL;
   return v;

@@ -100,6 +100,10 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
                          .first_scalar = (uint32_t)s->scalars.count};
   assert(use->kernel > TSR__KERNEL_NONE && use->kernel < TSR__KERNEL_COUNT);
   assert(use->op == TSR_NONE || use->op < tape->ops.count);
+  const tsr__tape_op *op = use->op == TSR_NONE ? NULL : &tape->ops.items[use->op];
+  run.block = op ? op->block : TSR_NONE;
+  run.is_optimizer = op && tsr__op_is_optimizer((tsr__op_kind)op->kind);
+  run.is_update = run.is_optimizer && tsr__op_is_update((tsr__op_kind)op->kind);
   run.read_count = add_operands(s, use->reads, TSR__KERNEL_READS);
   run.write_count = add_operands(s, use->writes, TSR__KERNEL_WRITES);
   run.scratch_count = add_operands(s, use->scratch, TSR__KERNEL_SCRATCH);

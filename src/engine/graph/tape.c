@@ -406,13 +406,23 @@ static bool list_ops(tsr__tape *tape) {
                     .input_count = o->input_count,
                     .output_count = o->output_count,
                     .saved_count = o->saved_count,
-                    .is_update = tsr__op_is_update((tsr__op_kind)o->kind),
                     .block = o->block};
     memcpy(op->in, o->in, sizeof op->in);
     memcpy(op->out, o->out, sizeof op->out);
     memcpy(op->saved, o->saved, sizeof op->saved);
   }
   return true;
+}
+
+static void sum_parameters(tsr__tape *tape) {
+  tsr__schedule *s = &tape->schedule;
+  for (size_t i = 0; i < s->parameters.count; i++) {
+    tsr__tensor_id parameter = s->parameters.items[i];
+    uint64_t count = tsr__shape_elements(tsr__tensor_shape(tape, parameter));
+    s->parameter_count += count;
+    s->parameter_bytes += tsr__tensor_bytes(tape, parameter);
+    if (count > s->largest_parameter) s->largest_parameter = count;
+  }
 }
 
 /* From the last place backwards, so that places stay valid. */
@@ -432,12 +442,14 @@ static bool insert_all_drops(tsr__tape *tape) {
 int tsr__tape_finish(tsr__tape *tape, tsr__schedule *out) {
   if (tape->status) return tape->status;
   int status = insert_all_drops(tape) ? tsr__tape_place_moves(tape) : TSR_ERROR_MEMORY;
-  if (status == 0 && !(list_tensors(tape) && list_ops(tape))) status = TSR_ERROR_MEMORY;
+  bool is_listed = status == 0 && (tape->is_brief || (list_tensors(tape) && list_ops(tape)));
+  if (status == 0 && !is_listed) status = TSR_ERROR_MEMORY;
   if (status == 0) status = tsr__tape_check(tape);
   if (status) {
     tsr__tape_fail(tape, status);
     return status;
   }
+  sum_parameters(tape);
   tape->schedule.updates_in_backward = tape->gradient_stored != NULL;
   *out = tape->schedule;
   tape->schedule = (tsr__schedule){.flops = 0};

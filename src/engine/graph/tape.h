@@ -230,6 +230,7 @@ typedef struct tsr__tape {
   tsr__homes homes;
   uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;
+  bool is_brief;   /* its schedule needs no tensors and ops */
   bool is_grouped; /* gradients of micro-batches are made apart, and then added */
   /* Called in backward with each parameter once its gradient is stored, which is once for each that no two checkpoints
    * share; may be NULL. */

@@ -1074,6 +1074,7 @@ int tsr__step_graph_schedule(const tsr__step_graph *graph, uint64_t workspace_by
   product products[MOST_WORKSPACES];
   size_t count = find_products(graph, products);
   tsr__schedule s = {.labels = {.context = graph, .parent = parent, .op = op_of_stack},
+                     .parameter_count = graph->parameter_count,
                      .waited_bytes = graph->copied_bytes,
                      .waits_for_copies = true};
   const maker m = {graph, &s, products, is_fresh ? count : 0};

@@ -376,9 +376,7 @@ static unsigned threads_of(const training *t) {
 
 static int prepare(training *t, tsr_error *error) {
   t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
-  for (size_t i = 0; i < t->schedule.parameters.count; i++)
-    t->out.parameter_count +=
-        tsr__shape_elements(tsr__schedule_shape(&t->schedule, t->schedule.parameters.items[i]));
+  t->out.parameter_count = t->schedule.parameter_count;
   t->out.step_flops = t->schedule.flops;
   if (t->options->ops || t->options->measures) {
     t->run_ns = TSR__NEW_ARRAY(uint64_t, t->schedule.runs.count);
