@@ -127,9 +127,9 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
   if (!cli_is_model_file(operand))
     return tsr_params_set_text(session->options->own, cli_option_name(row), operand,
                                strlen(operand), &session->error);
-  FILE *stream = fopen(operand, "rb");
+  FILE *stream = cli_open_text(operand, CLI_TEXTFILE_ANY);
   if (!stream) {
-    cli_say(NULL, "%s: %s", operand, strerror(errno));
+    cli_say(NULL, "%s: %s", operand, cli_open_reason());
     return CLI_INPUT;
   }
   int status = read_model(session, row, stream);

@@ -326,7 +326,7 @@ int cli_output_finish(cli_output *output) {
   if (!output->stream) return 0;
   struct stat written;
   bool is_file = output->target != NULL;
-  if (is_file && fflush(output->stream) == 0 && fstat(fileno(output->stream), &written) == 0)
+  if (is_file && cli_output_flush(output) == 0 && fstat(fileno(output->stream), &written) == 0)
     output->size_bytes = (uint64_t)written.st_size;
   close_stream(output);
   output->is_in_place = is_file && !output->error_number;

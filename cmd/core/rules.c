@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "message.h"
+#include "textfile.h"
 
 /* Columns of a pattern that are shown before and after the place. */
 enum { SHOWN_BEFORE = 60, SHOWN_BEHIND = 12 };
@@ -29,7 +30,7 @@ static bool is_inline(const char *text) {
  * see that there is too much of it. */
 static char *read_file(const char *path, size_t *size_bytes) {
   const size_t room = (size_t)TSR_RULES_TEXT_BYTES + 1;
-  FILE *file = fopen(path, "rb");
+  FILE *file = cli_open_text(path, CLI_TEXTFILE_ANY);
   char *text = file ? malloc(room) : NULL;
   errno = file && !text ? ENOMEM : errno;
   if (text) *size_bytes = fread(text, 1, room, file);
@@ -92,7 +93,8 @@ int cli_rules_load(const cli_session *session, const char *option, const char *t
     source[1] = text;
     read = read_file(text, &size_bytes);
     if (!read) {
-      cli_say(session->options->command->about.name, "--%s: %s: %s", option, text, strerror(errno));
+      cli_say(session->options->command->about.name, "--%s: %s: %s", option, text,
+              cli_open_reason());
       return errno == ENOMEM ? CLI_FAULT : CLI_INPUT;
     }
     text = read;

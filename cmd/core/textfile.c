@@ -38,18 +38,28 @@ static int read_stream(FILE *stream, char **text, size_t *size_bytes, tsr_error 
   }
 }
 
-/* Without waiting for a writer, should it be a pipe. NULL with errno set: 0 where it is no regular
- * file. */
-static FILE *open_regular(const char *path) {
+/* A name of what the process has opened already, as a shell writes it for <(...). */
+static bool is_descriptor(const char *path) {
+  return strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0 ||
+         strcmp(path, "/dev/stdin") == 0;
+}
+
+FILE *cli_open_text(const char *path, cli_textfile_kind kind) {
   struct stat status;
-  int handle = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  bool is_stream = kind == CLI_TEXTFILE_ANY && is_descriptor(path);
+  int handle = open(path, O_RDONLY | O_CLOEXEC | (is_stream ? 0 : O_NONBLOCK));
   if (handle < 0) return NULL;
-  bool is_known = fstat(handle, &status) == 0, is_regular = is_known && S_ISREG(status.st_mode);
-  FILE *stream = is_regular ? fdopen(handle, "rb") : NULL;
-  int reason = is_known && !is_regular ? 0 : errno;
+  bool is_known = fstat(handle, &status) == 0;
+  bool is_fit = is_known && (is_stream || S_ISREG(status.st_mode));
+  FILE *stream = is_fit ? fdopen(handle, "rb") : NULL;
+  int reason = !is_known || is_fit ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (!stream) close(handle);
   errno = reason;
   return stream;
+}
+
+const char *cli_open_reason(void) {
+  return errno ? strerror(errno) : "not a regular file; '-' reads standard input";
 }
 
 int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
@@ -57,10 +67,10 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
   bool is_input = kind == CLI_TEXTFILE_ANY && strcmp(path, "-") == 0;
   *text = NULL;
   *size_bytes = 0;
-  FILE *stream = is_input                   ? stdin
-                 : kind == CLI_TEXTFILE_ANY ? fopen(path, "rb")
-                                            : open_regular(path);
-  if (!stream) return fail(error, TSR_ERROR_IO, errno ? strerror(errno) : "not a regular file");
+  FILE *stream = is_input ? stdin : cli_open_text(path, kind);
+  if (!stream)
+    return fail(error, TSR_ERROR_IO,
+                kind == CLI_TEXTFILE_ANY || errno ? cli_open_reason() : "not a regular file");
   int status = read_stream(stream, text, size_bytes, error);
   if (!is_input) fclose(stream);
   if (!status) return 0;

@@ -3,6 +3,7 @@
 #define CLI_TEXTFILE_H
 
 #include <stddef.h>
+#include <stdio.h>
 #include <tessera/tessera.h>
 
 #define CLI_TEXTFILE_MAX ((size_t)64 << 20)
@@ -18,5 +19,11 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
 bool cli_is_folder(const char *path);
 /* Whether an operand that names a model names a file, such as a config.json, or a folder, and not a model by name. */
 bool cli_is_model_file(const char *operand);
+
+/* Open such a file to read, without waiting for the writer of a named pipe: what is no regular file is refused, unless it is a
+ * descriptor of the process and `kind` allows it. NULL with errno set, 0 if it is refused. */
+FILE *cli_open_text(const char *path, cli_textfile_kind kind);
+/* Why it could not be opened, from errno. */
+const char *cli_open_reason(void);
 
 #endif

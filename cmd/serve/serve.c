@@ -241,9 +241,10 @@ static bool is_loopback(const address *where) {
                                          : IN6_IS_ADDR_LOOPBACK(&where->v6.sin6_addr);
 }
 
-/* No valid request needs an escape, so none is decoded. */
+/* No valid request needs an escape, so none is decoded. Called for the path and for each name and value of the query. */
 static size_t keep_escapes(void *context, struct MHD_Connection *connection, char *text) {
-  (void)context, (void)connection;
+  server *s = context;
+  cli_crowd_argument(&s->crowd, handle_of(s, connection));
   return strlen(text);
 }
 
@@ -252,10 +253,10 @@ static struct MHD_Daemon *start(server *s, const address *where) {
   if (where->any.sa_family == AF_INET6) flags |= MHD_USE_IPv6;
   return s->http.start_daemon(
       flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
-      MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_THREAD_POOL_SIZE,
-      (unsigned)THREADS, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notice, s,
-      MHD_OPTION_NOTIFY_COMPLETED, complete, s, MHD_OPTION_END);
+      MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+      (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_NOTIFY_COMPLETED,
+      complete, s, MHD_OPTION_END);
 }
 
 static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemon,

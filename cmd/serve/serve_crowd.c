@@ -86,6 +86,7 @@ static void note(cli_crowd *crowd, int handle, bool is_answered, int64_t now_ms)
     visitor->is_served |= !is_answered;
     visitor->is_answered = is_answered;
     visitor->since_ms = now_ms;
+    visitor->argument_count = 0;
   }
   pthread_mutex_unlock(&crowd->lock);
 }
@@ -96,6 +97,18 @@ void cli_crowd_ask(cli_crowd *crowd, int handle, int64_t now_ms) {
 
 void cli_crowd_finish(cli_crowd *crowd, int handle, int64_t now_ms) {
   note(crowd, handle, false, now_ms);
+}
+
+void cli_crowd_argument(cli_crowd *crowd, int handle) {
+  static const char refusal[] = "HTTP/1.1 414 URI Too Long\r\nContent-Type: text/plain\r\n"
+                                "Content-Length: 4\r\nConnection: close\r\n\r\n414\n";
+  pthread_mutex_lock(&crowd->lock);
+  cli_visitor *visitor = find(crowd, handle);
+  if (visitor && ++visitor->argument_count > CLI_CROWD_ARGUMENTS && !visitor->is_ended) {
+    (void)send(handle, refusal, sizeof refusal - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    end(visitor);
+  }
+  pthread_mutex_unlock(&crowd->lock);
 }
 
 void cli_crowd_leave(cli_crowd *crowd, int handle) {

@@ -21,16 +21,18 @@ enum {
   CLI_CROWD_MOST = 64,           /* before one has to go for each that comes */
   CLI_CROWD_OF_ADDRESS = 48,     /* the same, of one address */
   CLI_CROWD_PATIENCE_MS = 10000, /* for a request */
+  CLI_CROWD_ARGUMENTS = 64,      /* names and values of a query; the page sends 6 */
   CLI_CROWD_ANSWER_MS = 30000 /* for an answer, if the room is needed and nobody owes a request */
 };
 
 typedef struct cli_visitor {
   int handle; /* of the socket */
   unsigned char address[16];
-  int64_t since_ms; /* when it came, asked, or had its last answer */
-  bool is_answered; /* its request is complete, and the answer is under way */
-  bool is_served;   /* had an answer before */
-  bool is_ended;    /* asked to close, but the library has not closed it yet */
+  int64_t since_ms;        /* when it came, asked, or had its last answer */
+  unsigned argument_count; /* names and values of the request's query so far */
+  bool is_answered;        /* its request is complete, and the answer is under way */
+  bool is_served;          /* had an answer before */
+  bool is_ended;           /* asked to close, but the library has not closed it yet */
 } cli_visitor;
 
 /* Zeroed but for the lock, nobody is there. Thread safe. Invariant: no two visitors have one handle. */
@@ -45,6 +47,9 @@ void cli_crowd_enter(cli_crowd *crowd, int handle, const unsigned char address[1
 /* Its request is complete; its answer is. */
 void cli_crowd_ask(cli_crowd *crowd, int handle, int64_t now_ms);
 void cli_crowd_finish(cli_crowd *crowd, int handle, int64_t now_ms);
+/* Its request has one more name or value in its query. The library runs out of memory for a connection at some hundred of them and then
+ * is silent, so too many are answered here: 414, and the visitor is ended. */
+void cli_crowd_argument(cli_crowd *crowd, int handle);
 /* It is about to be closed. */
 void cli_crowd_leave(cli_crowd *crowd, int handle);
 /* End those that have owed a request for too long. To be called now and then. */

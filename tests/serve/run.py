@@ -151,6 +151,8 @@ def check_parts(server):
                   'track=0&from=2&to=1', 'track=0&from=0&to=99999999999', 'track=0&from=0&to=1e3',
                   'track=0&from=%00&to=1', 'track=0&from=&to=1', 'track=4294967296&from=0&to=1'):
         expect(query, server.part(query)[0], 400)
+    for count in (100, 500, 5000):  # the library is silent once they fill its memory
+        expect(f'{count} arguments', server.part('&'.join(['track=0'] * count))[0], 414)
     for query in ('track=7&from=0&to=1', 'track=0&from=4000000000&to=4100000000'):
         expect(query, server.part(query)[0], 404)
     code, headers, body = server.part('track=0&from=500&to=540')

@@ -27,9 +27,11 @@ typedef struct growth {
       units; /* of the model to which layers are being added; 0 while units are being searched */
 } growth;
 
-/* Sequences grow in steps of 64 tokens; the rest one by one. */
-static uint64_t unit_of(tsr_largest_what what) {
-  return what == TSR_LARGEST_SEQUENCE ? 64 : 1;
+/* Sequences grow in steps of 64 tokens, or of all that a model has if it has fewer; the rest one by one. */
+static uint64_t unit_of(const growth *g) {
+  uint64_t positions = g->base->positions;
+  if (g->what != TSR_LARGEST_SEQUENCE) return 1;
+  return positions && positions < 64 ? positions : 64;
 }
 
 /* The layers keep the base model's ratio of layers to heads, rounded. */
@@ -51,7 +53,7 @@ static size_at size_of(const growth *g, uint64_t count) {
 }
 
 static int grow_to(growth *g, size_at size, tsr_error *error) {
-  uint64_t amount = size.units * unit_of(g->what);
+  uint64_t amount = size.units * unit_of(g);
   g->own.how = &g->how;
   if (g->what == TSR_LARGEST_MODEL) return resize(g, size, error);
   assert(amount && !size.extra);
@@ -62,7 +64,7 @@ static int grow_to(growth *g, size_at size, tsr_error *error) {
 
 /* The size in the answer's unit: sequences, tokens or parameters. */
 static int amount_of(growth *g, size_at size, uint64_t *out, tsr_error *error) {
-  *out = size.units * unit_of(g->what);
+  *out = size.units * unit_of(g);
   if (g->what != TSR_LARGEST_MODEL || !size.units) return 0;
   int status = resize(g, size, error);
   if (status == 0) *out = tsr_model_parameter_count(g->model);
@@ -106,7 +108,7 @@ enum { WAYS_TOKENS = 1024, MOST_LEAN = 12 };
 /* Start a search that can list every way. With few tokens some ways are missing, so this uses at least WAYS_TOKENS
  * tokens where the model allows as many. The size of a model does not matter: the base model is used. */
 static int begin_lean(growth *g, tsr_planning **out, tsr_error *error) {
-  uint64_t tokens = g->what == TSR_LARGEST_BATCH ? g->how.sequence : unit_of(g->what);
+  uint64_t tokens = g->what == TSR_LARGEST_BATCH ? g->how.sequence : unit_of(g);
   uint64_t units = tokens < WAYS_TOKENS ? WAYS_TOKENS / (tokens ? tokens : 1) : 1;
   int status = TSR_ERROR_ARGUMENT;
   if (g->what == TSR_LARGEST_MODEL) {

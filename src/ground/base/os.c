@@ -21,9 +21,16 @@ static int fail_errno(tsr_error *error, const char *what) {
   return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "%s: %s", what, reason);
 }
 
+/* A name of what the process has opened already, as a shell writes it for <(...); opening it waits for nobody. */
+static bool is_descriptor(const char *path) {
+  return strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0 ||
+         strcmp(path, "/dev/stdin") == 0;
+}
+
 int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error) {
   int fd = STANDARD_INPUT;
-  if (strcmp(path, "-") != 0) fd = open(path, O_RDONLY | O_CLOEXEC);
+  bool is_stream = strcmp(path, "-") == 0 || is_descriptor(path);
+  if (strcmp(path, "-") != 0) fd = open(path, O_RDONLY | O_CLOEXEC | (is_stream ? 0 : O_NONBLOCK));
   if (fd < 0) return fail_errno(error, "cannot open");
   struct stat status;
   if (fstat(fd, &status) != 0) {
@@ -34,6 +41,11 @@ int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error 
   if (S_ISDIR(status.st_mode)) {
     tsr__os_close(fd);
     return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "is a directory, not a snapshot");
+  }
+  if (!is_stream && !S_ISREG(status.st_mode)) {
+    tsr__os_close(fd);
+    return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE,
+                     "not a regular file; '-' reads standard input");
   }
   *handle = fd;
   *size_bytes = S_ISREG(status.st_mode) && status.st_size > 0 ? (uint64_t)status.st_size : 0;
