@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "plan/techniques.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/unstable.h"
@@ -31,6 +32,32 @@ static void hashes(void **state) {
   expect_hash(text, 119, "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb");
   expect_hash(text, 120, "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c");
   expect_hash(text, 1000, "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3");
+}
+
+/* ---- techniques ---- */
+
+/* Every row sets options that exist to values that they have, and no dimension is too large. */
+static void table_of_techniques(void **state) {
+  size_t rows[TSR__TECHNIQUE_DIMENSIONS] = {0};
+  (void)state;
+  for (const tsr__technique_row *t = tsr__techniques; t->allow; t++) {
+    const char *const names[] = {t->option, t->option2}, *const values[] = {t->value, t->value2};
+    for (size_t i = 0; i < 2; i++) {
+      tsr_simulate_options options = {.batch = 0};
+      char text[TSR__OPTION_BYTES];
+      if (!names[i]) continue;
+      const tsr_parameter *option = tsr__option_find(names[i]);
+      assert_non_null(option);
+      tsr__options_default(&options);
+      tsr__option_set(names[i], values[i], &options);
+      tsr__option_text(option, &options, text);
+      assert_string_equal(text, option->kind == TSR_PARAMETER_FLAG ? "" : values[i]);
+    }
+    if (t->use != TSR__USE_COMBINED && t->use != TSR__USE_DIVIDED) continue;
+    assert_in_range(t->dimension, 1, TSR__TECHNIQUE_DIMENSIONS);
+    rows[t->dimension - 1] += t->use == TSR__USE_DIVIDED ? 9 : 1; /* parts: 2 to 256, and all */
+    assert_in_range(rows[t->dimension - 1] + 1, 1, TSR__TECHNIQUE_CHOICES);
+  }
 }
 
 /* ---- files ---- */
@@ -104,7 +131,9 @@ static void refuse(const char *text, const char *message) {
 static void refusals(void **state) {
   (void)state;
   refuse("", "line 1");
-  refuse("[1]", "a plan is one object");
+  refuse("[1]", "a plan must be a JSON object");
+  refuse("{\"version\":1,\"clip\":\"1e-400\"}", "must be a number above 0, not '1e-400'");
+  refuse("{\"version\":1,\"clip\":\"inf\"}", "must be a number above 0");
   refuse("{}", "version is missing");
   refuse("{\"version\":2}", "version is not 1");
   refuse("{\"version\":1,\"version\":1}", "duplicate");
@@ -115,7 +144,7 @@ static void refusals(void **state) {
   refuse("{\"version\":1,\"accumulate\":1.5}", "accumulate is a number");
   refuse("{\"version\":1,\"accumulate\":\"2\"}", "accumulate is a number");
   refuse("{\"version\":1,\"no_kv_cache\":1}", "no_kv_cache is neither true nor false");
-  refuse("{\"version\":1,\"checkpoint\":\"blocks:0-3\"}", "name them in the key blocks");
+  refuse("{\"version\":1,\"checkpoint\":\"blocks:0-3\"}", "cannot list blocks in a plan file");
   refuse("{\"version\":1,\"in_place\":\"tanh\"}", "'tanh' cannot be in place");
   refuse("{\"version\":1,\"offload\":\"weights\"}", "'weights' cannot be offloaded");
   refuse("{\"version\":1,\"blocks\":{}}", "blocks is not a list");
@@ -286,7 +315,7 @@ static void effects(void **state) {
   assert_int_equal(tsr_model_named("gpt2", &model, NULL), 0);
   assert_int_equal(tsr_run_plan_explain(plan, model, &how, &e, NULL), 0);
   assert_int_equal(e.count, 3);
-  assert_string_equal(e.choices[0].name, "dtype bf16");
+  assert_string_equal(e.choices[0].name, "bf16 weights");
   assert_string_equal(e.choices[1].name, "blocks 0-5: computed again");
   assert_int_equal(e.choices[2].so_far.peak_bytes, e.with.peak_bytes);
   assert_int_equal(e.choices[0].alone.peak_bytes, e.choices[0].so_far.peak_bytes);
@@ -320,11 +349,17 @@ static void hash_in_snapshot(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hashes),           cmocka_unit_test(canonical_form),
-      cmocka_unit_test(modules),          cmocka_unit_test(refusals),
-      cmocka_unit_test(options_and_plan), cmocka_unit_test(wrong_lists),
-      cmocka_unit_test(same_blocks),      cmocka_unit_test(not_for_this_model),
-      cmocka_unit_test(micro_batches),    cmocka_unit_test(effects),
+      cmocka_unit_test(hashes),
+      cmocka_unit_test(table_of_techniques),
+      cmocka_unit_test(canonical_form),
+      cmocka_unit_test(modules),
+      cmocka_unit_test(refusals),
+      cmocka_unit_test(options_and_plan),
+      cmocka_unit_test(wrong_lists),
+      cmocka_unit_test(same_blocks),
+      cmocka_unit_test(not_for_this_model),
+      cmocka_unit_test(micro_batches),
+      cmocka_unit_test(effects),
       cmocka_unit_test(hash_in_snapshot),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* tessera/unstable/planning.h - what to change so that a training run fits into a budget, and what that costs.
  *
  *   tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
- *   options.budget_bytes = ..., options.how = &how;
+ *   options.allow = tsr_allow_default(), options.how = &how;
  *   int status = tsr_planning_new(model, &options, &planning, &error);
  *   if (status == 0) status = tsr_planning_solve(planning, budget, &answer, &error);
  *

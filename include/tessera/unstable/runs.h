@@ -20,14 +20,15 @@ extern "C" {
 
 /* A row of an array of tsr_parameter (C only): the rule book. `standard` is the default's name for the help text,
  * in brackets: a command other than `simulate` sets its default itself. */
-#define TSR_RUN_BOOK(standard)                                                                   \
-  {                                                                                              \
-    .name = "book", .kind = TSR_PARAMETER_CHOICE, .argument = "OPS",                             \
-    .help = "Whose ops run: those of PyTorch and transformers (torch), or tessera's own (own), " \
-            "which are fused and need less memory. With own, --gelu and --no-kv-cache have no "  \
-            "effect, every AdamW is the fused one, and --attention sdpa and efficient mean "     \
-            "flash (default: " standard ").",                                                    \
-    .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                  \
+#define TSR_RUN_BOOK(standard)                                                                     \
+  {                                                                                                \
+    .name = "book", .kind = TSR_PARAMETER_CHOICE, .argument = "OPS",                               \
+    .help = "Which kernels are modelled: those of PyTorch and transformers (torch), or tessera's " \
+            "own (own), "                                                                          \
+            "which are fused and need less memory. With own, --gelu and --no-kv-cache have no "    \
+            "effect, every AdamW is the fused one, and --attention sdpa and efficient mean "       \
+            "flash (default: " standard ").",                                                      \
+    .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                    \
   }
 
 /* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order (C only). */

@@ -272,11 +272,22 @@ static int build_model(const tsr_model *model, const tsr_simulate_options *optio
   return status;
 }
 
+/* Refuse what only step graphs have. */
+static int check_modules(const tsr_simulate_options *o, tsr_error *error) {
+  bool has_choices =
+      o->checkpoint_modules || o->offload_modules || o->module_count || o->optimizer_form;
+  if (!has_choices) return 0;
+  return tsr__fail(
+      error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+      "modules by name, and the optimizer's form, can only be chosen for a step graph");
+}
+
 int tsr__build(const tsr_model *model, const tsr_simulate_options *options,
                tsr__build_detail detail, tsr__built *out, tsr_error *error) {
   *out = (tsr__built){.run = *options};
-  return model->graph ? build_graph(model, options, out, error)
-                      : build_model(model, options, detail, out, error);
+  if (model->graph) return build_graph(model, options, out, error);
+  int status = check_modules(options, error);
+  return status ? status : build_model(model, options, detail, out, error);
 }
 
 void tsr__built_release(tsr__built *built) {

@@ -175,21 +175,10 @@ static void estimate_time(const tsr__built *built, tsr_simulation *out) {
          "80 % of its bandwidth, and 5 us for each kernel");
 }
 
-static int check_modules(const tsr_model *model, const tsr_simulate_options *o, tsr_error *error) {
-  bool has_choices =
-      o->checkpoint_modules || o->offload_modules || o->module_count || o->optimizer_form;
-  if (tsr_model_is_traced(model) || !has_choices) return 0;
-  return tsr__fail(
-      error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-      "modules by name, and the optimizer's form, can only be chosen for a step graph");
-}
-
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
   tsr__built built;
-  int status = check_modules(model, options, error);
-  if (status) return status;
-  status = tsr__build(model, options, TSR__BUILD_STACKS, &built, error);
+  int status = tsr__build(model, options, TSR__BUILD_STACKS, &built, error);
   if (status == 0) status = execute(&built, out, error);
   if (status == 0) {
     out->parameter_count = built.schedule.parameter_count;

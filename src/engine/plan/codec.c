@@ -82,7 +82,7 @@ static int read_option(const tsr_parameter *row, const json_t *value, tsr_params
   }
   if (status == 0) status = tsr__option_take(row, values, options, &reason);
   if (status == 0 && row->kind == TSR_PARAMETER_CHOICE && tsr_params_choice_key(values, row->name))
-    return refuse(error, row->name, "lists blocks: name them in the key blocks");
+    return refuse(error, row->name, "cannot list blocks in a plan file: use \"blocks\"");
   return refuse_value(status, "", &reason, error);
 }
 
@@ -231,7 +231,7 @@ static int read_root(json_t *root, tsr_params *values, tsr_run_plan *plan, tsr_e
   const json_t *version = json_object_get(root, "version");
   const char *key;
   json_t *value;
-  if (!json_is_object(root)) return refuse(error, "a plan", "is one object");
+  if (!json_is_object(root)) return refuse(error, "a plan", "must be a JSON object");
   if (!version) return refuse(error, "version", "is missing");
   if (!json_is_integer(version) || json_integer_value(version) != VERSION)
     return refuse(error, "version", "is not 1, the only version that this program reads");

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,11 +195,15 @@ void tsr__option_text(const tsr_parameter *row, const tsr_simulate_options *opti
 
 /* ---- values ---- */
 
-/* A text that is no number above 0 becomes one that runs refuse. */
-static double positive(const char *text) {
-  char *end = NULL;
-  double number = text ? strtod(text, &end) : 0;
-  return !text || (*text && !*end && number > 0) ? number : -1;
+/* A number above 0 in a text parameter; 0 if that is not given. */
+static int take_real(const tsr_params *params, const char *name, double *out, tsr_error *error) {
+  const char *text = tsr_params_text(params, name);
+  char *end = NULL, format[96];
+  *out = text ? strtod(text, &end) : 0;
+  if (!text || (*text && !*end && *out > 0 && isfinite(*out))) return 0;
+  *out = 0;
+  (void)snprintf(format, sizeof format, "{=%.40s} must be a number above 0, not '%%.40s'", name);
+  return tsr_params_fail(params, error, format, text);
 }
 
 int tsr__option_take(const tsr_parameter *row, const tsr_params *params,
@@ -216,8 +221,8 @@ int tsr__option_take(const tsr_parameter *row, const tsr_params *params,
         is_choice ? tsr_params_choice_number(params, name) : tsr_params_count(params, name);
     break;
   case TSR_STORED_REAL:
-    *(double *)field = row->kind == TSR_PARAMETER_COUNT ? (double)tsr_params_count(params, name)
-                                                        : positive(tsr_params_text(params, name));
+    if (row->kind == TSR_PARAMETER_TEXT) return take_real(params, name, field, error);
+    *(double *)field = (double)tsr_params_count(params, name);
     break;
   case TSR_STORED_FLAG:
     *(bool *)field = is_choice ? word == 1 : tsr_params_flag(params, name);

@@ -516,7 +516,7 @@ static void say_megatron(writer *w) {
 static void say_env(writer *w) {
   assert(!w->text.size);
   tsr__buffer_text(&w->text, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n");
-  cannot(w, "anything of the plan: variables set the allocator alone");
+  cannot(w, "every choice of this plan; environment variables only configure the allocator");
 }
 
 static void say_tessera(writer *w) {

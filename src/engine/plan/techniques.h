@@ -34,6 +34,9 @@ typedef enum tsr__technique_use {
   TSR__USE_OF_BLOCKS, /* block by block: blocks.c and modules.c choose */
 } tsr__technique_use;
 
+/* Rows have dimensions up to this one, and each dimension at most TSR__TECHNIQUE_CHOICES - 1 rows or parts of the batch. A test checks the table. */
+enum { TSR__TECHNIQUE_DIMENSIONS = 16, TSR__TECHNIQUE_CHOICES = 24 };
+
 typedef struct tsr__technique_row {
   const char *allow; /* the word of --allow; rows with the same word are permitted together */
   const char *about; /* in the first row of each word: what it permits, in Markdown */
@@ -46,9 +49,11 @@ typedef struct tsr__technique_row {
   bool is_free;         /* it takes no more operations and no copies */
   bool changes_results; /* only if it is asked for */
   bool needs_ranks;     /* two at least */
-  bool is_of_old_cards; /* for cards without bf16; the others of its dimension are not */
-  uint64_t most_tokens; /* of a batch, up to which the next row does the same; 0: none */
-  unsigned targets;     /* tsr__target: who can be told to do it; 0: it does not concern them */
+  bool
+      is_of_old_cards; /* only for cards without bf16 (T4, V100), which skip the other rows of the dimension */
+  uint64_t
+      most_tokens; /* skipped for batches of at most this many tokens, for which the next row has the same effect */
+  unsigned targets; /* tsr__target: those that support it; 0: not restricted */
 } tsr__technique_row;
 
 /* Every technique; ends at a NULL `allow`. Defined by technique_rows.c from technique_rows.def; tests/toy has a table with a row more. */

@@ -113,7 +113,7 @@ const tsr__technique_row *tsr__planner_precision(const tsr_planning *p, size_t i
   return NULL;
 }
 
-enum { CHOICES = 12, DIMENSIONS = 8, MOST_PARTS = 256 };
+enum { MOST_PARTS = 256 };
 
 /* A technique, and the micro-batch of one that divides the batch. */
 typedef struct choice {
@@ -123,12 +123,12 @@ typedef struct choice {
 
 /* One thing to decide, and its choices. The first choice changes nothing. */
 typedef struct dimension {
-  choice choices[CHOICES];
+  choice choices[TSR__TECHNIQUE_CHOICES];
   size_t count;
 } dimension;
 
 static void add_choice(dimension *d, const tsr__technique_row *technique, uint64_t micro_batch) {
-  assert(d->count < CHOICES);
+  assert(d->count < TSR__TECHNIQUE_CHOICES);
   d->choices[d->count++] = (choice){technique, micro_batch};
 }
 
@@ -143,11 +143,11 @@ static void divide_batch(const tsr_planning *p, const tsr__technique_row *techni
   if (batch > 1 && batch <= MOST_PARTS && (batch & (batch - 1))) add_choice(d, technique, 1);
 }
 
-static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
-  for (size_t i = 0; i < DIMENSIONS; i++) add_choice(&d[i], NULL, 0);
+static void list_dimensions(const tsr_planning *p, dimension d[TSR__TECHNIQUE_DIMENSIONS]) {
+  for (size_t i = 0; i < TSR__TECHNIQUE_DIMENSIONS; i++) add_choice(&d[i], NULL, 0);
   for (const tsr__technique_row *t = tsr__techniques; t->allow; t++) {
     if (!is_combined(p, t)) continue;
-    assert(t->dimension && t->dimension <= DIMENSIONS);
+    assert(t->dimension && t->dimension <= TSR__TECHNIQUE_DIMENSIONS);
     dimension *of = &d[t->dimension - 1];
     if (t->use == TSR__USE_DIVIDED)
       divide_batch(p, t, of);
@@ -303,7 +303,7 @@ static int add_combination(tsr_planning *p, const dimension *d, const size_t *at
   tsr_run_plan *plan = tsr__run_plan_copy(p->free);
   bool narrows = false;
   if (!plan) return tsr__fail_memory(error);
-  for (size_t i = 0; i < DIMENSIONS; i++) {
+  for (size_t i = 0; i < TSR__TECHNIQUE_DIMENSIONS; i++) {
     const choice *chosen = &d[i].choices[at[i]];
     if (!chosen->technique) continue;
     tsr__technique_apply(chosen->technique, plan);
@@ -321,7 +321,7 @@ static int add_combination(tsr_planning *p, const dimension *d, const size_t *at
 
 /* Count up; false after the last combination. */
 static bool advance(const dimension *d, size_t *at) {
-  for (size_t i = 0; i < DIMENSIONS; i++) {
+  for (size_t i = 0; i < TSR__TECHNIQUE_DIMENSIONS; i++) {
     if (++at[i] < d[i].count) return true;
     at[i] = 0;
   }
@@ -343,8 +343,8 @@ static int list_traced(tsr_planning *p, tsr_error *error) {
 
 int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
   if (tsr_model_is_traced(p->model)) return list_traced(p, error);
-  dimension d[DIMENSIONS] = {0};
-  size_t at[DIMENSIONS] = {0};
+  dimension d[TSR__TECHNIQUE_DIMENSIONS] = {0};
+  size_t at[TSR__TECHNIQUE_DIMENSIONS] = {0};
   int status = save_for_free(p, error);
   if (status) return status;
   list_dimensions(p, d);

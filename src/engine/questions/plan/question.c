@@ -148,7 +148,8 @@ static const tsr_parameter parameters[] = {
     {.name = "book",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "OPS",
-     .help = "Whose ops run: torch (default), or own, tessera's, which train runs.",
+     .help = "Which kernels are modelled: PyTorch's (torch, default), or tessera's own (own), "
+             "which train runs.",
      .choices = (const char *const[]){"torch", "own", NULL}},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,

@@ -224,8 +224,9 @@ static void report_techniques(tsr__emitter *e, const char *name, const tsr_techn
   }
   tsr__emit_table_end(e);
   tsr__emit_space(e);
-  emit_lines(e, "'-' where the model or a choice before it does not allow a technique. \"so far\" "
-                "includes those above;\nof two that exclude one another, the later counts.");
+  emit_lines(e,
+             "'-' where the model or an earlier choice does not allow a technique.\n"
+             "\"so far\" includes those above; of two that exclude one another, the later counts.");
   tsr__emit_end(e);
 }
 
@@ -284,7 +285,8 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
     tsr__buffer_printf(out, "fits in %s with these changes, and a step takes %.1f %% %s.", budget,
                        percent, than);
   else if (p->is_proved)
-    tsr__buffer_printf(out, "cannot fit in %s: every way needs %s or more at once.", budget, floor);
+    tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
+                       floor);
   else
     tsr__buffer_printf(out, "does not fit in %s: the least that a plan reserves is %s.", budget,
                        least);
