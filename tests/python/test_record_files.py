@@ -123,6 +123,43 @@ def test_a_folder_that_cannot_be_written_to(torch, record, tmp_path, caplog, mon
     assert told(recording.files[0])["snapshot"] == os.path.basename(recording.files[0])
 
 
+@pytest.mark.parametrize("kind", ["open", "link", "file", "foreign"])
+def test_the_other_folder_is_the_users_alone(torch, record, tmp_path, monkeypatch, kind):
+    """Somebody else made the folder in the system's temporary folder first."""
+    (tmp_path / "out").write_text("a file")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "trap").mkdir()
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "other"))
+    folder = files.other_folder()
+    if kind == "link":
+        os.symlink(tmp_path / "trap", folder)
+    elif kind == "file":
+        open(folder, "w").close()
+    else:
+        os.mkdir(folder)
+        os.chmod(folder, 0o777)
+    if kind == "foreign":
+        other = os.getuid() + 1
+        monkeypatch.setattr(files.os, "getuid", lambda: other)
+        os.rename(folder, files.other_folder())
+    with record(tmp_path / "out", steps=[1], at_end=False) as recording:
+        record.step()
+    (path,) = recording.files
+    used = os.stat(os.path.dirname(path))
+    assert used.st_mode & 0o777 == 0o700
+    assert os.listdir(tmp_path / "trap") == []
+    assert (os.path.dirname(path) == files.other_folder()) == (kind == "open")
+
+
+def test_an_unfinished_file_follows_no_link(tmp_path):
+    path, trap = str(tmp_path / "a.pickle"), tmp_path / "trap"
+    trap.write_text("kept")
+    os.symlink(trap, files._temporary(path))
+    files.write_snapshot(path, {"segments": []}, False)
+    assert trap.read_text() == "kept" and not os.path.islink(path)
+    assert os.stat(path).st_size > 10
+
+
 def test_a_full_disk_sends_snapshots_elsewhere(torch, record, tmp_path, monkeypatch, caplog, capfd):
     whole = files._write
 

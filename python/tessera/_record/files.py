@@ -20,6 +20,7 @@ import os
 import pickle
 import re
 import socket
+import stat
 import tempfile
 import threading
 import time
@@ -111,6 +112,29 @@ def other_folder() -> str:
     return os.path.join(tempfile.gettempdir(), f"tessera-record-{user}")
 
 
+def private_folder() -> str:
+    """`other_folder`, which exists then and is the user's alone. Anybody can make a folder, or a link, of that name first;
+    then a new one is made whose name nobody can foresee."""
+    folder = other_folder()
+    attempt(os.mkdir, folder, 0o700)
+    if attempt(_is_private, folder, default=False):
+        return folder
+    return tempfile.mkdtemp(prefix=f"{os.path.basename(folder)}-")
+
+
+def _is_private(folder: str) -> bool:
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    if not hasattr(os, "getuid"):  # temporary folders of Windows are the user's
+        return True
+    if found.st_uid != os.getuid():
+        return False
+    if found.st_mode & 0o077:
+        os.chmod(folder, 0o700)
+    return True
+
+
 class Places:
     """Names for the snapshots of one recording."""
 
@@ -155,6 +179,17 @@ def _temporary(path: str) -> str:
     return os.path.join(folder, f".{name}.{_host()}.{os.getpid()}.{threading.get_ident()}.tmp")
 
 
+def _create(path: str) -> int:
+    """A new file, whatever had the name before: a link there is not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(path, flags, 0o666)
+    except FileExistsError:  # of a killed process with our number
+        os.remove(path)
+        return os.open(path, flags, 0o666)
+
+
 def _write(path: str, write: Callable[[IO[bytes]], Any]) -> str:
     """Calls write(file) with a temporary file next to `path`, and returns its path; removes it if that
     fails."""
@@ -162,7 +197,7 @@ def _write(path: str, write: Callable[[IO[bytes]], Any]) -> str:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = _temporary(path)
     try:
-        with open(temporary, "wb") as file:
+        with os.fdopen(_create(temporary), "wb") as file:
             write(file)
     except BaseException:  # even an interrupt must not leave the file
         attempt(os.remove, temporary)

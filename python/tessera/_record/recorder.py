@@ -16,7 +16,7 @@ Snapshots are requested by five sources, each in its own thread:
 A lock lets one of them write at a time. A signal handler takes no lock: it puts a word
 into a SimpleQueue, which is safe anywhere, and our thread takes it out.
 
-A snapshot that cannot be written to its folder goes to a temporary one (`files.other_folder`).
+A snapshot that cannot be written to its folder goes to a temporary one (`files.private_folder`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
-from .files import Places, clean, other_folder, why_not_writable, write_snapshot
+from .files import Places, clean, other_folder, private_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
 
@@ -409,7 +409,10 @@ class Recorder:
         problem: OSError,
     ) -> str:
         """Writes to the temporary folder; if that fails too, raises the first problem."""
-        places = Places(self.settings, other_folder())
+        try:
+            places = Places(self.settings, private_folder())
+        except OSError:
+            raise problem from None
         path = places.name(*place)
         if document is not None:
             document["snapshot"] = os.path.basename(path)
