@@ -519,7 +519,7 @@ def _tensors(torch: Any, given: Any) -> List[Any]:
 
 class _Host:
     """Real tensors on the CPU. A step must not write what the GPU computes into those that are older than it: they may belong to a copy
-    of the model, which is on the GPU if the model is, but was made where there is none."""
+    of the model, which is on the GPU if the model is, but was made on a machine without one."""
 
     def __init__(self, fake: type) -> None:
         self.fake = fake

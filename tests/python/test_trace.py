@@ -4,7 +4,7 @@ import os
 import pytest
 
 import tessera
-from tessera import _fake_cuda, _trace, _trace_sharded
+from tessera import _fake_cuda, _trace, _trace_kernels, _trace_sharded
 
 HEADER = '''
 struct Interface {
@@ -102,3 +102,59 @@ def test_gradients_that_stay():
     assert _trace._once(Recorder, []) == {1: [('+', 0, 5)]}
     Recorder.dead = [True, True, True]
     assert _trace._once(Recorder, []) == {}
+
+
+def test_losses_that_stay_for_two_steps():
+    """A variable holds a loss until the next one has been returned, which may be after the end of a step: two exist at a time."""
+    class Recorder:
+        bytes, dead, roles = [64] * 4, [True, True, False, False], ['activation'] * 4
+        calls = [[('(', 0), ('+', 0, 5), (')', 0)],
+                 [('(', 0), ('+', 1, 5), (')', 0)],
+                 [('(', 0), ('-', 0), ('+', 2, 5), (')', 0)],
+                 [('(', 0), ('-', 1), ('+', 3, 5), (')', 0)]]
+
+    made = _trace._schedule(Recorder, [])
+    assert made.items == [['begin', 0], ['drop_previous', 1], ['once', 0, 5], ['new', 1, 5], ['end', 0]]
+    assert made.slots == [2, 3]
+
+
+def test_results_that_pytorch_cannot_fake():
+    """A cell of a GRU keeps five numbers for each element of its state."""
+    class Tensor:
+        shape = (4, 8)
+
+        def new_empty(self, *shape):
+            return shape
+
+    class Torch:
+        contiguous_format = None
+
+        @staticmethod
+        def empty_like(tensor, memory_format):
+            return tensor.shape
+
+    def func(name):
+        return type('', (), {'name': lambda self: name})()
+
+    state = Tensor()
+    call = (Torch, func('aten::_thnn_fused_gru_cell'), (None, None, state))
+    assert _trace_kernels.faked(*call, lambda tensor: tensor is state) == ((4, 8), (4, 40))
+    assert _trace_kernels.faked(*call, lambda tensor: False) is None
+    assert _trace_kernels.faked(Torch, func('aten::mm'), (state,), lambda tensor: True) is None
+    backward = func('aten::_thnn_fused_gru_cell_backward')
+    assert _trace_kernels.faked(Torch, backward, (state, state, False), lambda tensor: True) == ((4, 24), (4, 24), (4, 8), None, None)
+
+
+def test_order_of_attention(monkeypatch):
+    """From 2.10 on, PyTorch tries a new cuDNN first on cards of compute capability 9 and 10."""
+    def order(version, cudnn, gpu):
+        backends = type('', (), {'cudnn': type('', (), {'version': staticmethod(lambda: cudnn)})})
+        torch = type('', (), {'__version__': version, 'backends': backends, '_C': object})
+        return _trace._priorities(torch, _fake_cuda.CARDS[gpu])
+
+    monkeypatch.delenv('TORCH_CUDNN_SDPA_DEPRIORITIZED', raising=False)
+    usual = [_trace._FLASH, _trace._EFFICIENT, _trace._MATH, _trace._CUDNN]
+    assert order('2.9.1+cu128', 91600, 'h100') == order('2.11.0', 91500, 'h100') == order('2.11.0', 91600, 'a100') == usual
+    assert order('2.11.0', 91600, 'h100')[0] == _trace._CUDNN
+    monkeypatch.setenv('TORCH_CUDNN_SDPA_DEPRIORITIZED', '1')
+    assert order('2.11.0', 91600, 'h100') == usual

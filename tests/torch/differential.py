@@ -56,7 +56,7 @@ class Ledger(TorchDispatchMode):
             self.sole = args[0]._use_count(), torch._C._storage_Use_Count(args[0].untyped_storage()._cdata)
         elif is_sum and self.is_sole(args[0]) and args[0].dtype == args[1].dtype:
             func = torch.ops.aten.add_.Tensor  # what autograd does with tensors of no subclass
-        if func is torch.ops.aten._fused_adamw_.default or func.name().startswith('aten::_fused_'):
+        if func.name().startswith('aten::_fused_'):
             return None  # makes nothing, and PyTorch cannot fake all of these
         result = self.run(func, args, kwargs or {})
         for leaf in tree_leaves(result):
@@ -77,7 +77,7 @@ class Ledger(TorchDispatchMode):
         if torch._C._current_autograd_node() is None or not all(isinstance(arg, torch.Tensor) for arg in args):
             return False
         frame = sys._getframe(2)
-        while frame is not None and ('/torch/_ops.py' in frame.f_code.co_filename or '_python_dispatch' in frame.f_code.co_filename or '/_stats.py' in frame.f_code.co_filename):
+        while frame is not None and frame.f_code.co_filename.endswith(('/torch/_ops.py', '/_python_dispatch.py', '/_stats.py')):
             frame = frame.f_back
         return frame is None or frame.f_code.co_name == '_engine_run_backward'
 

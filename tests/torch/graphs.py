@@ -234,6 +234,108 @@ def supported():
     yield 'gradients of weight_norm', sorted(sizes(found, 'gradient')) != [6 * 4, 6 * 8 * 4]
 
 
+def same_objects():
+    """What the program has made of the parameters before the trace still refers to the model: lists, and hooks, which run in each call. A
+    step that frees gradients through a list takes what one takes that calls zero_grad()."""
+    def traced(zero, hook=None):
+        model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 64))
+        parameters, calls = list(model.parameters()), []
+        optimizer = torch.optim.AdamW(parameters)
+        for parameter in parameters if hook else ():
+            getattr(parameter, hook)(lambda _: calls.append(0))
+
+        def step():
+            zero(optimizer, parameters)
+            model(torch.randn(4, 64, device='cuda')).sum().backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+        return peak(tessera.trace(step, model=model, optimizer=optimizer)), calls
+
+    def by_hand(_optimizer, parameters):
+        for parameter in parameters:
+            parameter.grad = None
+    usual, kept = (traced(lambda optimizer, _, to_none=to_none: optimizer.zero_grad(to_none))[0] for to_none in (True, False))
+    yield 'p.grad = None', traced(by_hand)[0] != usual
+    never, calls = traced(lambda *_: None, 'register_hook')
+    yield f'without zero_grad {never} instead of {kept}', never != kept
+    yield f'{len(calls)} calls of register_hook', len(calls) != 3 * 4
+    calls = traced(by_hand, 'register_post_accumulate_grad_hook')[1]
+    yield f'{len(calls)} calls of register_post_accumulate_grad_hook', len(calls) != 3 * 4
+
+
+def made_before():
+    """What exists before the trace and would be something else on a machine with a GPU is refused."""
+    model, other = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    scaler, region = torch.amp.GradScaler('cuda'), torch.autocast('cuda', dtype=torch.bfloat16)
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def step(between=lambda: None, around=contextlib.nullcontext(), scale=lambda loss: loss):
+        optimizer.zero_grad()
+        with around:
+            loss = model(torch.randn(4, 8, device='cuda')).sum()
+        scale(loss).backward()
+        optimizer.step()
+        between()
+    for run, expected in ((lambda: step(lambda: average.update_parameters(model)), 'model=[model, copy]'), (lambda: step(scale=scaler.scale), 'GradScaler'),
+                          (lambda: step(around=region), 'an autocast region'), (step, 'nothing')):
+        yield from refused(run, model, optimizer, expected)
+    both = tessera.trace(lambda: step(lambda: average.update_parameters(model)), model=[model, average], optimizer=optimizer, value=1.0)
+    yield 'the average is missing', sizes(both, 'parameter').count(8 * 8 * 4) != 2
+    yield 'the average has counted', int(average.n_averaged) != 0
+    held = other(torch.randn(2, 8))
+    yield from refused(lambda: None, other, torch.optim.SGD(other.parameters()), 'autograd graph')
+    del held
+
+
+def values():
+    """What PyTorch rejects, and what depends on values."""
+    model = torch.nn.Linear(64, 64)
+    optimizer, closures = torch.optim.SGD(model.parameters()), torch.optim.LBFGS(model.parameters())
+
+    def in_place():
+        made = model(torch.randn(4, 64, device='cuda')).sigmoid()
+        made.mul_(2)
+        made.sum().backward()
+
+    def closure():
+        loss = model(torch.randn(4, 64, device='cuda')).sum()
+        loss.backward()
+        return loss
+
+    def attend():
+        heads = model(torch.randn(4, 16, 64, device='cuda')).view(4, 16, 4, 16).transpose(1, 2).bfloat16()
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+            torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).sum().backward()
+    yield from refused(in_place, model, optimizer, 'modified by an inplace operation')
+    yield from refused(lambda: closures.step(closure), model, closures, 'LBFGS')
+    yield from refused(attend, model, optimizer, 'enable_cudnn_sdp(False)')
+
+
+def of_devices(work):
+    """What a driver does on a GPU: pinned memory, streams, states of random numbers; and torch.save(), which must not write."""
+    model, path = torch.nn.GRU(8, 8), Path(work) / 'weights.pt'
+    loader = torch.utils.data.DataLoader(torch.randn(16, 8), batch_size=4, pin_memory=True)
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def step():
+        generator = torch.Generator('cuda').manual_seed(1)
+        generator.set_state(generator.get_state())
+        torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+        torch.cuda.manual_seed(1)
+        batch = torch.randn(4, 8, device='cuda', generator=generator) + next(iter(loader)).to('cuda', non_blocking=True)
+        batch = batch + torch.ones(8).pin_memory().to('cuda') + torch.empty(8, pin_memory=True).cuda() + torch.tensor(1.0, pin_memory=True).cuda()
+        batch.record_stream(torch.cuda.Stream())
+        optimizer.zero_grad()
+        model(batch[:, None])[0].sum().backward()
+        optimizer.step()
+        torch.save(model.state_dict(), path)
+    with torch.backends.cudnn.flags(enabled=False):
+        found = tessera.trace(step, model=model, optimizer=optimizer)
+    yield 'what the cells keep', sizes(found, 'activation').count(5 * 8 * 4) != 4
+    yield 'torch.save() wrote fake tensors', path.exists()
+
+
 # ---- A script ----
 
 def script(work):
@@ -296,7 +398,7 @@ def main():
         if not given.check:
             (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
     with tempfile.TemporaryDirectory() as work:
-        for what, is_wrong in (*faults(), *script(work)) if given.check else ():
+        for what, is_wrong in (*faults(), *same_objects(), *made_before(), *values(), *of_devices(work), *script(work)) if given.check else ():
             wrong += bool(is_wrong)
             if is_wrong:
                 print(f'not ok - {what}')

@@ -132,6 +132,17 @@ def of_cpp(cap):
     return [int(size) for size in data['rebuilt_bucket_sizes'].split(',')]
 
 
+# ---- Tensor parallelism ----
+
+def parallel():
+    """DTensor runs ops on whole tensors to find out shapes, which take no memory: of the logits, each rank has its share."""
+    words, batch, rows = 8000, 4, 128
+    slots = tessera.trace(sharded.tensor_parallel(words, batch, rows), ranks=sharded.RANKS)['slots']
+    largest = max(size for size, category in zip(slots['bytes'], slots['category']) if category != 'gradient')
+    share = batch * rows * words // sharded.RANKS * 4
+    yield f'{largest} bytes instead of {share}', largest != share
+
+
 # ---- What is refused ----
 
 def refused():
@@ -179,7 +190,7 @@ def main():
         known[name] = found
         if not given.check:
             (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
-    for what, is_wrong in (*buckets(), *refused()) if not given.names else ():
+    for what, is_wrong in (*buckets(), *parallel(), *refused()) if not given.names else ():
         wrong += bool(is_wrong)
         if is_wrong:
             print(f'not ok - {what}')

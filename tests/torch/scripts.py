@@ -76,6 +76,18 @@ OPTIMIZERS = (
     'torch.optim.Adagrad({})', 'torch.optim.RMSprop({}, momentum=0.5)', 'torch.optim.Adadelta({})', 'torch.optim.NAdam({})',
     'torch.optim.RAdam({})', 'torch.optim.Adamax({})', 'torch.optim.Adafactor({})', 'torch.optim.ASGD({})', 'torch.optim.Rprop({})')
 
+HOOKS = ('lambda grad: grad * 0.5', 'lambda grad: grad.clamp(-1, 1)', 'lambda grad: None')
+CHANGES = ('p.grad.mul_(0.5)', 'p.grad = p.grad * 0.5', 'p.grad.clamp_(-1, 1)')
+MODULE_HOOKS = ('model.blocks[0].register_forward_hook(lambda module, given, made: made * 2)',
+                'model.head.register_full_backward_hook(lambda module, given, made: None)',
+                'model.norm.register_forward_pre_hook(lambda module, given: (given[0] + 1,))')
+FROZEN = ('model.words.requires_grad_(False)', 'model.blocks[0].requires_grad_(False)',
+          'model.requires_grad_(False); model.head.requires_grad_(True)')
+AVERAGES = ('old.lerp_(new, 0.01)', 'old.mul_(0.99).add_(new, alpha=0.01)', 'old.copy_(0.99 * old + 0.01 * new)')
+SCHEDULES = ('StepLR(optimizer, 2)', 'CosineAnnealingLR(optimizer, 100)', 'LambdaLR(optimizer, lambda number: 1 / (1 + number))')
+ZERO = ('optimizer.zero_grad()', 'optimizer.zero_grad(set_to_none=True)', 'optimizer.zero_grad(set_to_none=False)', 'model.zero_grad()')
+CLIP = ('nn.utils.clip_grad_norm_({}, 1.0)', 'nn.utils.clip_grad_value_({}, 1.0)', 'nn.utils.clip_grad_norm_({}, 1.0, foreach=False)')
+
 
 class Script:
     """One program. `text` is what it says."""
@@ -116,8 +128,7 @@ class Script:
 
     def _freeze(self):
         if self.may(0.25):
-            self.made.append(self.pick('model.words.requires_grad_(False)', 'model.blocks[0].requires_grad_(False)',
-                                       'model.requires_grad_(False); model.head.requires_grad_(True)'))
+            self.made.append(self.pick(*FROZEN))
             self.trained = 'trained'
             self.made.append('trained = [p for p in model.parameters() if p.requires_grad]')
         elif self.may(0.5):
@@ -137,15 +148,12 @@ class Script:
                           'for p in each:', '    p.register_post_accumulate_grad_hook(update)']
             return
         if self.may(0.2):
-            self.made += [f'for p in {captured}:', self.pick('    p.register_hook(lambda grad: grad * 0.5)', '    p.register_hook(lambda grad: grad.clamp(-1, 1))',
-                                                            '    p.register_hook(lambda grad: None)')]
+            self.made += [f'for p in {captured}:', f'    p.register_hook({self.pick(*HOOKS)})']
         if self.may(0.2):
-            self.made += ['def change(p):', self.pick('    p.grad.mul_(0.5)', '    p.grad = p.grad * 0.5', '    p.grad.clamp_(-1, 1)'),
+            self.made += ['def change(p):', f'    {self.pick(*CHANGES)}',
                           f'for p in {captured}:', '    p.register_post_accumulate_grad_hook(change)']
         if self.may(0.15):
-            self.made.append(self.pick('model.blocks[0].register_forward_hook(lambda module, given, made: made * 2)',
-                                       'model.head.register_full_backward_hook(lambda module, given, made: None)',
-                                       'model.norm.register_forward_pre_hook(lambda module, given: (given[0] + 1,))'))
+            self.made.append(self.pick(*MODULE_HOOKS))
 
     def _average(self):
         if self.in_backward or not self.may(0.2):
@@ -155,22 +163,18 @@ class Script:
             more = '' if form == 'averaged' else ', multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.99)'
             self.made.append(f'average = torch.optim.swa_utils.AveragedModel(model{more})')
             self.called.append('average.update_parameters(model)')
-        elif form == 'copy':
-            self.made += ['average = copy.deepcopy(model).requires_grad_(False)']
-            self.called += ['with torch.no_grad():', '    for old, new in zip(average.parameters(), model.parameters()):',
-                            self.pick('        old.lerp_(new, 0.01)', '        old.mul_(0.99).add_(new, alpha=0.01)', '        old.copy_(0.99 * old + 0.01 * new)')]
         else:
-            self.made += ['average = [p.detach().clone() for p in model.parameters()]']
-            self.called += ['with torch.no_grad():', '    for old, new in zip(average, model.parameters()):', self.pick('        old.lerp_(new, 0.01)', '        old.copy_(new)')]
-            return
-        if self.may(0.8):
+            self.made.append('average = copy.deepcopy(model).requires_grad_(False)' if form == 'copy' else
+                             'average = [p.detach().clone() for p in model.parameters()]')
+            of = 'average.parameters()' if form == 'copy' else 'average'
+            self.called += ['with torch.no_grad():', f'    for old, new in zip({of}, model.parameters()):', f'        {self.pick(*AVERAGES)}']
+        if form != 'clones' and self.may(0.8):
             self.modules.append('average')
 
     def _schedule(self):
         if self.in_backward or not self.may(0.2):
             return
-        self.made.append(self.pick('schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)', 'schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)',
-                                   'schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda number: 1 / (1 + number))'))
+        self.made.append(f'schedule = torch.optim.lr_scheduler.{self.pick(*SCHEDULES)}')
         self.called.append('schedule.step()')
 
     # ---- The step ----
@@ -179,17 +183,17 @@ class Script:
         if self.in_backward:
             return []
         every = self.trained if self.trained in ('params', 'trained') else 'model.parameters()'
-        return self.pick(['optimizer.zero_grad()'], ['optimizer.zero_grad(set_to_none=True)'], ['optimizer.zero_grad(set_to_none=False)'], ['model.zero_grad()'],
-                         [f'for p in {every}:', '    p.grad = None'],
+        return self.pick(*([line] for line in ZERO), [f'for p in {every}:', '    p.grad = None'],
                          [f'for p in {every}:', '    if p.grad is not None:', self.pick('        p.grad.zero_()', '        p.grad.detach_().zero_()')], [])
 
     def _clip(self):
         of = self.trained if self.trained == 'params' else 'model.parameters()'
-        return self.pick([], [], [f'nn.utils.clip_grad_norm_({of}, 1.0)'], [f'nn.utils.clip_grad_value_({of}, 1.0)'], [f'nn.utils.clip_grad_norm_({of}, 1.0, foreach=False)'])
+        return self.pick([], [], *([line.format(of)] for line in CLIP))
 
     def _losses(self):
         batch, rows = self.pick(2, 3, 4), self.pick(8, 16, 24)
-        ids = self.pick(f'ids = torch.randint(0, 100, ({batch}, {rows}), device="cuda")', f'ids = torch.zeros({batch}, {rows}, dtype=torch.long).to("cuda")')
+        ids = self.pick(f'ids = torch.randint(0, 100, ({batch}, {rows}), device="cuda")',
+                        f'ids = torch.zeros({batch}, {rows}, dtype=torch.long).to("cuda")')
         region = self.pick('', '', '', 'with torch.autocast("cuda", dtype=torch.bfloat16):', 'with torch.autocast("cuda", dtype=torch.float16):')
         lines = [ids, *([region] if region else []), f'{"    " if region else ""}loss = loss_of(model, ids)']
         if 'teacher' in self.modules:
@@ -218,9 +222,10 @@ class Script:
             every = 'params' if self.trained == 'params' else '[p for p in model.parameters() if p.requires_grad]'
             return [*self._losses(), f'grads = torch.autograd.grad(loss, {every})', 'with torch.no_grad():', f'    for p, grad in zip({every}, grads):',
                     '        p.sub_(grad, alpha=0.1)', *self.pick([], ['del grads, grad'])]
-        losses, parts, zero, where = self._losses(), 1 if self.in_backward else self.pick(1, 1, 1, 2, 3), self._zero(), self.pick('first', 'between', 'last')
+        losses, parts = self._losses(), 1 if self.in_backward else self.pick(1, 1, 1, 2, 3)
+        zero, where = self._zero(), self.pick('first', 'between', 'last')
         if self.scaled == 'step':
-            losses.insert(0, 'scaler = kept.setdefault("scaler", torch.amp.GradScaler("cuda")) if "scaler" not in kept else kept["scaler"]')
+            losses.insert(0, 'scaler = kept["scaler"] = kept.get("scaler") or torch.amp.GradScaler("cuda")')
         if parts > 1 and where == 'between':
             where = 'first'
         loop = losses + (zero if where == 'between' else []) + self._backward(parts)
