@@ -112,7 +112,7 @@ def test_trains(t):
     for budget, line in ((least - 1, 'does not fit in '), (bound - 1, 'cannot fit in ')):
         done = t.run(*common, '--budget', f'{budget}B')
         expect(line, (done.returncode, line in done.stdout.splitlines()[0], 'step 1/' in done.stdout), (1, True, False))
-    expect('proof', f'no plan needs less than {bound} B or more at once' in done.stdout, True)
+    expect('proof', f'no plan needs less than {bound} B at its peak' in done.stdout, True)
 
 
 def changed(answer, change):

@@ -71,7 +71,7 @@ def test_clips(t):
         for command in (['train', t.models['gpt2'], '--data', t.text, '--seq', 16],
                         ['simulate', t.models['gpt2'], '--seq', 16]):
             done = t.run(*command, '--clip', wrong)
-            expect(f'--clip {wrong}', (done.returncode, 'to which gradients are clipped' in done.stderr),
+            expect(f'--clip {wrong}', (done.returncode, 'must be a number above 0' in done.stderr),
                    (2, True))
 
 
