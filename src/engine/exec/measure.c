@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "exec/profile.h"
 
 /* The figures that take no run. */
 static tsr_run_plan_cost figures_of(const tsr__built *built) {
@@ -21,22 +22,24 @@ static tsr_run_plan_cost figures_of(const tsr__built *built) {
                              .stall_seconds = cost.stalls_s};
 }
 
-static int run_dry(const tsr__built *built, tsr__measure_limit *limit, tsr_run_plan_cost *out,
-                   tsr_error *error) {
-  const tsr_simulate_options *options = &built->run;
-  tsr__dry_options how = {.settings = options->settings,
-                          .capacity_bytes = options->capacity_bytes,
-                          .most_reserved_bytes = limit->most_reserved_bytes,
-                          .steps = options->steps};
-  tsr__dry_device device;
+/* `limit`: out, if it stopped. */
+static int run_dry(const tsr__built *built, const tsr__dry_options *how, tsr__measure_limit *limit,
+                   tsr__dry_device *device, tsr_run_plan_cost *out, tsr_error *error) {
   uint64_t done;
-  int status = tsr__dry_run(&built->schedule, &how, &device, &done, error);
+  int status = tsr__dry_run(&built->schedule, how, device, &done, error);
   if (status) return status;
-  out->peak_bytes = device.peak.totals.allocated_bytes;
-  out->reserved_bytes = device.peak_reserved_bytes;
-  assert(!device.is_over || out->reserved_bytes > limit->most_reserved_bytes);
-  if (device.is_over) limit->over_bytes = device.peak_reserved_bytes;
+  out->peak_bytes = device->peak.totals.allocated_bytes;
+  out->reserved_bytes = device->peak_reserved_bytes;
+  assert(!device->is_over || out->reserved_bytes > limit->most_reserved_bytes);
+  if (device->is_over) limit->over_bytes = device->peak_reserved_bytes;
   return 0;
+}
+
+static tsr__dry_options dry_options(const tsr__built *built, const tsr__measure_limit *limit) {
+  return (tsr__dry_options){.settings = built->run.settings,
+                            .capacity_bytes = built->run.capacity_bytes,
+                            .most_reserved_bytes = limit->most_reserved_bytes,
+                            .steps = built->run.steps};
 }
 
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
@@ -51,8 +54,27 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
   if (status == 0) {
     tsr_run_plan_cost found = figures_of(&built);
     limit->is_slower = limit->most_seconds > 0 && found.step_seconds > limit->most_seconds;
-    if (!limit->is_slower) status = run_dry(&built, limit, &found, error);
+    tsr__dry_options how = dry_options(&built, limit);
+    tsr__dry_device device;
+    if (!limit->is_slower) status = run_dry(&built, &how, limit, &device, &found, error);
     if (status == 0) *out = found;
+  }
+  tsr__built_release(&built);
+  return status;
+}
+
+int tsr__measure_peak(const tsr_model *model, const tsr_simulate_options *options,
+                      tsr_run_plan_cost *out, tsr_memory_profile **profile, tsr_error *error) {
+  tsr__built built;
+  tsr__measure_limit none = {0};
+  int status = tsr__build(model, options, TSR__BUILD_WHOLE, &built, error);
+  if (status == 0) {
+    tsr__dry_options how = dry_options(&built, &none);
+    tsr__dry_device device;
+    *out = figures_of(&built);
+    status = run_dry(&built, &how, &none, &device, out, error);
+    if (status == 0)
+      status = tsr__memory_profile_compute(&built.schedule, &how, &device, profile, error);
   }
   tsr__built_release(&built);
   return status;

@@ -5,6 +5,7 @@
 #include "exec/build.h"
 #include "exec/survey.h"
 #include "tessera/unstable/plans.h"
+#include "tessera/unstable/simulation.h"
 
 /* When to stop. */
 typedef struct tsr__measure_limit {
@@ -19,6 +20,10 @@ typedef struct tsr__measure_limit {
  * model of 12 blocks. */
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
                  tsr__measure_limit *limit, tsr_run_plan_cost *out, tsr_error *error);
+
+/* Measure to completion, and profile the peak: what tsr_simulate gives with `options->profile`. The caller owns `*profile`. */
+int tsr__measure_peak(const tsr_model *model, const tsr_simulate_options *options,
+                      tsr_run_plan_cost *out, tsr_memory_profile **profile, tsr_error *error);
 
 /* Survey a step (survey.h), in which modules of a step graph are as they were traced: any schedule of the same ops takes
  * the same time. `layers`: the number of blocks, instead of the model's own; 0 keeps that. `wanted`: what to find, and

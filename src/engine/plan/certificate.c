@@ -281,7 +281,7 @@ static void emit_calibration(tsr__emitter *e, const tsr_calibration *c) {
 int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *out,
                  tsr_error *error) {
   tsr_simulate_options how = p->how;
-  tsr_simulation *simulation = NULL;
+  tsr_run_plan_cost cost;
   const tsr__way *own;
   *out = (tsr__certificate){.peak = NULL};
   int status = tsr__planner_own_way(p, planned->plan, &own, &out->other, error);
@@ -289,17 +289,13 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   out->has_other = own == &out->other;
   if (!out->has_other) tsr__way_release(&out->other);
   tsr_run_plan_options(planned->plan, &how);
-  how.profile = true;
-  status = tsr_simulate(p->model, &how, &simulation, error);
+  status = tsr__measure_peak(p->model, &how, &cost, &out->peak, error);
   if (status) {
     tsr__certificate_release(out);
     return status;
   }
-  assert(simulation->peak.totals.allocated_bytes == planned->with.peak_bytes);
-  assert(simulation->peak_reserved_bytes == planned->with.reserved_bytes);
-  out->peak = simulation->profile;
-  simulation->profile = NULL;
-  tsr_simulation_free(simulation);
+  assert(cost.peak_bytes == planned->with.peak_bytes);
+  assert(cost.reserved_bytes == planned->with.reserved_bytes);
   return 0;
 }
 
