@@ -301,7 +301,7 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
 
 void tsr__certificate_release(tsr__certificate *certificate) {
   tsr_memory_profile_free(certificate->peak);
-  if (certificate->has_other) tsr__way_release(&certificate->other);
+  tsr__way_release(&certificate->other);
   *certificate = (tsr__certificate){.peak = NULL};
 }
 

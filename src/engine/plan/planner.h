@@ -130,7 +130,8 @@ int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, 
 const tsr__technique_row *tsr__planner_precision(const tsr_planning *planning, size_t index);
 /* Make planning->free and planning->ways. */
 int tsr__planner_list_ways(tsr_planning *planning, tsr_error *error);
-/* The way of a plan: among planning->ways, or `*other`, which is surveyed then, and released by tsr__way_release. */
+/* The way of a plan: among planning->ways, or `*other`, which is surveyed then.
+ * Either way the caller releases that by tsr__way_release. */
 int tsr__planner_own_way(tsr_planning *planning, const tsr_run_plan *plan, const tsr__way **out,
                          tsr__way *other, tsr_error *error);
 /* Make way->survey, of the whole model. */

@@ -226,6 +226,7 @@ void tsr__way_release(tsr__way *way) {
   for (size_t i = 0; i < way->candidates.count; i++)
     tsr_run_plan_free(way->candidates.items[i].plan);
   TSR__VECTOR_FREE(&way->candidates);
+  *way = (tsr__way){.plan = NULL};
 }
 
 /* The plan without choices for blocks that the planner makes: a way's. NULL when out of memory. */
