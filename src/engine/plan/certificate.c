@@ -287,7 +287,6 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   int status = tsr__planner_own_way(p, planned->plan, &own, &out->other, error);
   if (status) return status;
   out->has_other = own == &out->other;
-  if (!out->has_other) tsr__way_release(&out->other);
   tsr_run_plan_options(planned->plan, &how);
   status = tsr__measure_peak(p->model, &how, &cost, &out->peak, error);
   if (status) {
