@@ -87,10 +87,9 @@ typedef struct tsr_allocator_event {
   tsr_pool pool;
   uint64_t
       device_free; /* TSR_ACTION_OOM: bytes the driver had free; 0 when capacity is unlimited */
-  uint32_t
-      owner; /* of the block, for alloc and free events: see tsr_allocator_set_owner */
-  uint32_t cause; /* the owner set when it happened, that is, of the caller */
-  uint8_t action; /* tsr_action */
+  uint32_t owner;  /* of the block, for alloc and free events: see tsr_allocator_set_owner */
+  uint32_t cause;  /* the owner set when it happened, that is, of the caller */
+  uint8_t action;  /* tsr_action */
 } tsr_allocator_event;
 
 /* Called with each event, in PyTorch's order, during a call below. It must not call the

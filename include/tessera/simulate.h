@@ -84,7 +84,8 @@ typedef struct tsr_simulate_options {
   tsr_simulate_book book;  /* whose ops run */
   double clip_norm;        /* of all gradients, as clip_grad_norm_ clips them; 0: none */
   bool update_in_backward; /* each parameter as soon as its gradient is complete, which goes then */
-  const tsr_rates *rates; /* what a run measured (tessera/rates.h), to predict the time of a step; borrowed, or NULL */
+  const tsr_rates *
+      rates; /* what a run measured (tessera/rates.h), to predict the time of a step; borrowed, or NULL */
   const char
       *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
                       NULL: the memory of the card that a step graph was traced for, otherwise an A100's, and

@@ -1,7 +1,7 @@
 /* A sidecar: any text, next to a snapshot whose live blocks it may name. */
 #include "formats/sidecar.h"
-#include "questions.h"
 #include "formats/open.h"
+#include "questions.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -239,8 +239,7 @@ static int ask_registry(void *context) {
   tsr_answer *answer = NULL;
   tsr_error error;
   int status = new_study(snapshot, &error);
-  if (!status)
-    status = tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, &error);
+  if (!status) status = tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, &error);
   for (size_t i = 0; !status && i < sizeof given / sizeof *given; i++)
     status = tsr_params_set_text(params, given[i][0], given[i][1], strlen(given[i][1]), &error);
   tsr_subject subject = {study, "a file"};

@@ -7,8 +7,8 @@
 
 #include <assert.h>
 
-#include "io/source.h"
 #include "columns/tables.h"
+#include "io/source.h"
 
 /* Make room for `extra` more events. False when out of memory; rows are unchanged then. */
 bool tsr__events_reserve(tsr__event_table *events, uint64_t extra);

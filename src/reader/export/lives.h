@@ -2,8 +2,8 @@
 #ifndef TSR_EXPORT_LIVES_H
 #define TSR_EXPORT_LIVES_H
 
-#include "stacks/stacks.h"
 #include "export/shown.h"
+#include "stacks/stacks.h"
 #include "tessera/unstable/formats.h"
 
 /* Emit the trace events of the device at `place` of `lives` into the array that is open; their stacks

@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "attribution/named.h"
-#include "emit/text.h"
-#include "questions/shared/query.h"
 #include "columns/builder.h"
+#include "emit/text.h"
 #include "formats/sidecar.h"
+#include "questions/shared/query.h"
 #include "study/study.h"
 #include "tessera/unstable/formats.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "emit/emitter.h"
-#include "stacks/stacks.h"
 #include "emit/text.h"
 #include "export/lives.h"
+#include "stacks/stacks.h"
 
 enum { LINE_ROOM = 64 << 10 };
 

@@ -16,8 +16,8 @@
 #define TSR_FORMATS_ASSEMBLE_H
 
 #include "base/map.h"
-#include "io/source.h"
 #include "columns/builder.h"
+#include "io/source.h"
 
 typedef enum tsr__container_kind { TSR__LIST, TSR__TUPLE, TSR__DICT } tsr__container_kind;
 

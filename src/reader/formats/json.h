@@ -14,8 +14,8 @@
 #define TSR_FORMATS_JSON_H
 
 #include "base/buffer.h"
-#include "io/source.h"
 #include "formats/assemble.h"
+#include "io/source.h"
 
 /* An object or array whose end has not come yet. */
 typedef struct tsr__json_open {

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "io/detect.h"
 #include "formats/json.h"
 #include "formats/pickle.h"
 #include "formats/sidecar.h"
+#include "io/detect.h"
 
 /* Is this the beginning of a pickle? Protocol 2 and later say so; 0 and 1 start with a container.
  */

@@ -2,8 +2,8 @@
 #ifndef TSR_FORMATS_OPEN_H
 #define TSR_FORMATS_OPEN_H
 
-#include "io/source.h"
 #include "columns/builder.h"
+#include "io/source.h"
 #include "tessera/unstable/columns.h"
 
 /* Read the snapshot that `source` holds, unwrapped already, into a builder that is initialised here:

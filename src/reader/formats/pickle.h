@@ -6,8 +6,8 @@
 #ifndef TSR_FORMATS_PICKLE_H
 #define TSR_FORMATS_PICKLE_H
 
-#include "io/source.h"
 #include "formats/assemble.h"
+#include "io/source.h"
 
 /* A stack that was seen before, by its bytes; see pickle_run.c. */
 typedef struct tsr__seen_stack tsr__seen_stack;

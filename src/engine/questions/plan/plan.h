@@ -6,8 +6,8 @@
 #include "base/buffer.h"
 #include "emit/emitter.h"
 #include "plan/certificate.h"
-#include "tessera/unstable/planning.h"
 #include "tessera/rates.h"
+#include "tessera/unstable/planning.h"
 
 /* The value, and what it owns. */
 typedef struct tsr__plan_value {

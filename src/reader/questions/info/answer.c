@@ -2,9 +2,9 @@
 #include <assert.h>
 
 #include "base/memory.h"
+#include "columns/tables.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
-#include "columns/tables.h"
 #include "study/study.h"
 
 static int count_actions(const tsr_snapshot *snapshot, const tsr_events *events,

@@ -2,8 +2,8 @@
 #ifndef TSR_QUESTIONS_SHARED_STACK_TREE_H
 #define TSR_QUESTIONS_SHARED_STACK_TREE_H
 
-#include "stacks/stacks.h"
 #include "questions/shared/moment.h"
+#include "stacks/stacks.h"
 
 /* Print the stacks of the list's rows as one tree, outermost frames first, in at most `most_lines` lines, 0 for
  * no limit. Frames that several stacks share are one branch, with the bytes and allocations of those
