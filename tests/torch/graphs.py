@@ -9,6 +9,7 @@ the recorded graphs, programs that cannot be traced must be refused, and a model
 import argparse
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -28,7 +29,8 @@ GRAPHS = Path(__file__).resolve().parent.parent / 'golden' / 'graphs'
 def short(document):
     """Paths that are the same on every machine."""
     own = str(Path(__file__).resolve().parent)
-    texts = [re.sub(r'^.*/(?:site|dist)-packages/', '', text).replace(own + '/', '') for text in document['texts']]
+    resolved = [str(Path(text).resolve()) if os.path.isabs(text) else text for text in document['texts']]
+    texts = [re.sub(r'^.*/(?:site|dist)-packages/', '', text).replace(own + '/', '') for text in resolved]
     return {**document, 'texts': texts}
 
 
