@@ -206,33 +206,55 @@ static int take_real(const tsr_params *params, const char *name, double *out, ts
   return tsr_params_fail(params, error, format, text);
 }
 
-int tsr__option_take(const tsr_parameter *row, const tsr_params *params,
-                     tsr_simulate_options *options, tsr_error *error) {
-  const char *name = row->name;
+/* The value of an option, as a parameter or a text has it. */
+typedef struct given {
+  uint64_t number; /* of a count, or after the colon of a word */
+  double real;
+  int word; /* its index among row->choices, or -1 */
+  bool is_set;
+  const char *text;
+} given;
+
+/* Put a value into the option's field. Fails with TSR_ERROR_ARGUMENT as the lists of `offload` and `in_place` do. */
+static int store(const tsr_parameter *row, const given *value, tsr_simulate_options *options,
+                 tsr_error *error) {
   void *field = field_of(row, options);
-  bool is_choice = row->kind == TSR_PARAMETER_CHOICE;
-  int word = is_choice ? tsr_params_choice(params, name) : -1;
-  tsr__option_reset(row, options);
-  if (is_choice && tsr_params_choice_key(params, name)) return 0;
-  if (row->number_at) put_count(options, row->number_at, tsr_params_choice_number(params, name));
+  if (row->number_at) put_count(options, row->number_at, value->number);
   switch (row->stored) {
-  case TSR_STORED_COUNT:
-    *(uint64_t *)field =
-        is_choice ? tsr_params_choice_number(params, name) : tsr_params_count(params, name);
-    break;
-  case TSR_STORED_REAL:
-    if (row->kind == TSR_PARAMETER_TEXT) return take_real(params, name, field, error);
-    *(double *)field = (double)tsr_params_count(params, name);
-    break;
-  case TSR_STORED_FLAG:
-    *(bool *)field = is_choice ? word == 1 : tsr_params_flag(params, name);
-    break;
-  case TSR_STORED_WORD: *(int *)field = word < 0 ? 0 : word; break;
-  case TSR_STORED_OFFLOAD: return tsr_offload_parse(tsr_params_text(params, name), field, error);
-  case TSR_STORED_IN_PLACE: return tsr_in_place_parse(tsr_params_text(params, name), field, error);
+  case TSR_STORED_COUNT: *(uint64_t *)field = value->number; break;
+  case TSR_STORED_REAL: *(double *)field = value->real; break;
+  case TSR_STORED_FLAG: *(bool *)field = value->is_set; break;
+  case TSR_STORED_WORD: *(int *)field = value->word < 0 ? 0 : value->word; break;
+  case TSR_STORED_OFFLOAD: return tsr_offload_parse(value->text, field, error);
+  case TSR_STORED_IN_PLACE: return tsr_in_place_parse(value->text, field, error);
   case TSR_STORED_NONE: assert(false);
   }
   return 0;
+}
+
+int tsr__option_take(const tsr_parameter *row, const tsr_params *params,
+                     tsr_simulate_options *options, tsr_error *error) {
+  const char *name = row->name;
+  given value = {.word = -1};
+  int status = 0;
+  tsr__option_reset(row, options);
+  switch (row->kind) {
+  case TSR_PARAMETER_CHOICE:
+    if (tsr_params_choice_key(params, name)) return 0;
+    value.word = tsr_params_choice(params, name);
+    value.number = tsr_params_choice_number(params, name);
+    value.is_set = value.word == 1;
+    break;
+  case TSR_PARAMETER_COUNT:
+    value.number = tsr_params_count(params, name);
+    value.real = (double)value.number;
+    break;
+  case TSR_PARAMETER_FLAG: value.is_set = tsr_params_flag(params, name); break;
+  default:
+    value.text = tsr_params_text(params, name);
+    if (row->stored == TSR_STORED_REAL) status = take_real(params, name, &value.real, error);
+  }
+  return status ? status : store(row, &value, options, error);
 }
 
 /* The index of the word that a text begins with, up to a colon, and the number after that. */
@@ -249,21 +271,13 @@ static int find_word(const tsr_parameter *row, const char *text, uint64_t *numbe
 void tsr__option_set(const char *name, const char *text, tsr_simulate_options *options) {
   const tsr_parameter *row = tsr__option_find(name);
   assert(row);
-  void *field = field_of(row, options);
   bool is_choice = row->kind == TSR_PARAMETER_CHOICE;
-  uint64_t number = is_choice ? 0 : strtoull(text, NULL, 10);
-  int word = is_choice ? find_word(row, text, &number) : 0, status = 0;
+  given value = {.word = -1, .text = text, .real = strtod(text, NULL)};
+  value.number = strtoull(text, NULL, 10);
+  if (is_choice) value.word = find_word(row, text, &value.number);
+  value.is_set = is_choice ? value.word == 1 : strcmp(text, "true") == 0;
   tsr__option_reset(row, options);
-  if (row->number_at) put_count(options, row->number_at, number);
-  switch (row->stored) {
-  case TSR_STORED_COUNT: *(uint64_t *)field = number; break;
-  case TSR_STORED_REAL: *(double *)field = strtod(text, NULL); break;
-  case TSR_STORED_FLAG: *(bool *)field = is_choice ? word == 1 : strcmp(text, "true") == 0; break;
-  case TSR_STORED_WORD: *(int *)field = word; break;
-  case TSR_STORED_OFFLOAD: status = tsr_offload_parse(text, field, NULL); break;
-  case TSR_STORED_IN_PLACE: status = tsr_in_place_parse(text, field, NULL); break;
-  case TSR_STORED_NONE: assert(false);
-  }
+  int status = store(row, &value, options, NULL);
   assert(status == 0);
   (void)status;
 }
