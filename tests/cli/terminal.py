@@ -130,6 +130,14 @@ def check_a_pipe_shortens_nothing(runner):
         assert not cut, (words, cut)
 
 
+def check_help_fits_80_columns(runner):
+    commands = re.findall(r'^  ([a-z]+)  ', runner.piped('help')[1], re.M)
+    assert {'peak', 'simulate', 'plan', 'train', 'help'} <= set(commands), commands
+    for command in commands:
+        wide = [line for line in runner.piped('help', command)[1].splitlines() if len(line) > 80]
+        assert not wide, (command, wide)
+
+
 def check_one_screen_anywhere(runner):
     for words in (('peak',), ('at', '--event', '20')):
         piped = runner.piped(*words, 'long.pickle')[1]

@@ -1046,7 +1046,7 @@ static bool add_work(const maker *m) {
   return ok;
 }
 
-/* Slots have other numbers here: 0 is none. */
+/* A graph counts slots from 0, a schedule from 1, because its 0 stands for none. */
 static bool add_saves(const maker *m) {
   const tsr__step_graph *g = m->g;
   bool ok = true;

@@ -307,13 +307,12 @@ const tsr__question_row tsr__question_simulate = {
              "event. The exit status is 0 then, too: the question is answered, with fits in JSON. "
              "'tessera plan MODEL --budget SIZE' exits with 1 if nothing fits.",
          TSR__PARAMETERS(parameters),
-         .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
-                       "what will fine-tuning GPT-2 need?"},
-                      {"tessera simulate llama-3-8b --dtype bf16 --seq 4096 --checkpoint full "
-                       "--capacity 80GiB",
-                       "does it fit on that card?"},
-                      {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
-                       "a snapshot of five steps"}}},
+         .examples =
+             {{"tessera simulate gpt2 --batch 4 --seq 512", "what will fine-tuning GPT-2 need?"},
+              {"tessera simulate llama-3-8b --dtype bf16 --checkpoint full --capacity 80GiB",
+               "does it fit on that card?"},
+              {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
+               "a snapshot of five steps"}}},
     .check = check,
     .fields = &tsr__fields_simulate,
     .ask = ask,

@@ -225,7 +225,7 @@ const tsr__question_row tsr__question_check = {
                "write down what it holds"},
               {"tessera check --lock memory.lock --format markdown snapshot.pickle",
                "did a change cost memory? For a comment on it"},
-              {"tessera check --lock memory.lock --format sarif -o memory.sarif snapshot.pickle",
+              {"tessera check --lock memory.lock --format sarif -o lock.sarif snapshot.pickle",
                "for a code host, at the line"}},
          .title = "Is it within its memory budget?",
          .advice =

@@ -50,8 +50,7 @@ const tsr__question_row tsr__question_whatif = {
          .examples = {{"tessera whatif snapshot.pickle", "the usual configurations, best first"},
                       {"tessera whatif --capacity 24GiB snapshot.pickle",
                        "does it fit on that card?"},
-                      {"tessera whatif --set expandable_segments:True,max_split_size_mb:128 "
-                       "snapshot.pickle",
+                      {"tessera whatif --set expandable_segments:True snapshot.pickle",
                        "one configuration"}},
          .title = "What would other allocator settings or another card do?",
          .advice =
