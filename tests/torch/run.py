@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = HERE / 'requirements.txt'
 CHECKS = ('llmc.py', 'losses.py', 'rotary.py', 'paste.py', 'ranks.py', 'graphs.py', 'rewrites.py', 'apply.py', 'matrix.py',
-          'differential.py')
+          'differential.py', 'gpu.py')
 
 
 def call(*words, **options):

@@ -78,11 +78,25 @@ static uint64_t segment_sums(const uint64_t *n, uint64_t bits) {
   return tsr__scratch_sorts(n[INDICES]) ? in_f32(TSR__SHAPE(n[INDICES], n[FEATURES])) : 0;
 }
 
+/* ---- losses and matrix products ---- */
+
+enum { ELEMENTS, MORE_ELEMENTS, TWO_SIZES };
+
+static uint64_t elements(const uint64_t *n, uint64_t bits) {
+  return tsr__product_u64(n[ELEMENTS], bits / 8);
+}
+
+static uint64_t more_elements(const uint64_t *n, uint64_t bits) {
+  return tsr__product_u64(n[MORE_ELEMENTS], bits / 8);
+}
+
 /* ---- the table ---- */
 
 #define ATTENTION "aten/src/ATen/native/transformers/cuda/attention_backward.cu"
 #define FLASH     "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp"
 #define EMBEDDING "aten/src/ATen/native/cuda/Embedding.cu"
+#define BLAS      "aten/src/ATen/native/cuda/Blas.cpp"
+#define LOSS      "aten/src/ATen/native/Loss.cpp"
 
 static const tsr__temporaries table[] = {
     {.op = "_scaled_dot_product_efficient_attention_backward",
@@ -117,6 +131,54 @@ static const tsr__temporaries table[] = {
                {.bytes = indices},
                {.bytes = segment_sums}},
      .source = EMBEDDING,
+     .as_of = AS_OF},
+    {.op = "mm", /* operands that cuBLAS cannot read as they lie */
+     .size_count = TWO_SIZES,
+     .count = 2,
+     .items = {{.bytes = elements}, {.bytes = more_elements}},
+     .source = BLAS,
+     .as_of = AS_OF},
+    {.op = "bmm", /* operands that cuBLAS cannot read as they lie */
+     .size_count = TWO_SIZES,
+     .count = 2,
+     .items = {{.bytes = elements}, {.bytes = more_elements}},
+     .source = BLAS,
+     .as_of = AS_OF},
+    {.op = "addmm", /* operands that cuBLAS cannot read as they lie */
+     .size_count = TWO_SIZES,
+     .count = 2,
+     .items = {{.bytes = elements}, {.bytes = more_elements}},
+     .source = BLAS,
+     .as_of = AS_OF},
+    {.op = "baddbmm", /* operands that cuBLAS cannot read as they lie */
+     .size_count = TWO_SIZES,
+     .count = 2,
+     .items = {{.bytes = elements}, {.bytes = more_elements}},
+     .source = BLAS,
+     .as_of = AS_OF},
+    {.op = "mse_loss", /* unreduced */
+     .size_count = 1,
+     .count = 1,
+     .items = {{.bytes = elements}},
+     .source = LOSS,
+     .as_of = AS_OF},
+    {.op = "smooth_l1_loss", /* unreduced; with a beta of 0, differences and their absolute values */
+     .size_count = TWO_SIZES,
+     .count = 2,
+     .items = {{.bytes = elements}, {.bytes = more_elements}},
+     .source = LOSS,
+     .as_of = AS_OF},
+    {.op = "huber_loss", /* unreduced */
+     .size_count = 1,
+     .count = 1,
+     .items = {{.bytes = elements, .is_before = true}},
+     .source = LOSS,
+     .as_of = AS_OF},
+    {.op = "binary_cross_entropy", /* the reduced loss, before it is copied to the result */
+     .size_count = 1,
+     .count = 1,
+     .items = {{.bytes = elements}},
+     .source = "aten/src/ATen/native/cuda/Loss.cu",
      .as_of = AS_OF},
 };
 
