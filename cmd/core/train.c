@@ -19,6 +19,7 @@
 #include <tessera/unstable/train_report.h>
 #include <time.h>
 
+#include "confine.h"
 #include "export.h"
 #include "folder.h"
 #include "message.h"
@@ -235,6 +236,7 @@ const cli_command cli_train_row = {
     .operand_max = 1,
     .answers = true,
     .lacks = "output color",
+    .confines = true,
     .run = cli_train,
 };
 
@@ -681,6 +683,16 @@ static int finish(cli_session *session, const run *r, const tsr_training *out,
   return status ? status : explain_end(out, session->options->command);
 }
 
+/* A run that is resumed is saved to its own folder, and has the folder that it offloads to in its notes. Of processes that a
+ * launcher has started, MPI writes and connects as it likes. */
+static void confine_files(const cli_options *options, const run *r) {
+  const tsr_params *own = options->own;
+  const char *save = tsr_params_text(own, "save");
+  const char *const folders[] = {save ? save : tsr_params_text(own, "resume"),
+                                 tsr_params_text(own, "offload_dir")};
+  if (!r->processes) cli_confine_files(options, folders, sizeof folders / sizeof *folders);
+}
+
 /* Prepare options, data and folders. */
 static int get_ready(cli_session *session, tsr_train_options *how, run *r,
                      const tsr_format **format, char **text) {
@@ -690,6 +702,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   bool is_plan_given = tsr_params_has(options->own, "plan");
   int status = cli_read_ds_config(session, ds);
   if (status == 0) status = read_options(session);
+  if (status == 0) confine_files(options, r);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, format);
@@ -720,6 +733,7 @@ int cli_train(cli_session *session) {
   how.accepts_other_data = tsr_params_has(options->own, "data"); /* named on the command line */
   int status = cli_ranks_join(session, &r.processes);
   if (status) return status;
+  if (!r.processes) cli_confine_calls(options, &(cli_sandbox_use){.writes = true});
   if (tsr_params_has(options->own, "by")) {
     how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);
     if (!ops) status = TSR_ERROR_MEMORY;
