@@ -13,6 +13,7 @@
 
 #include "guard.h"
 #include "output.h"
+#include "sandbox.h"
 
 enum { PLACES_MOST = 32 };
 
@@ -49,32 +50,18 @@ static void add_folder(places *p, const char *path) {
   free(name);
 }
 
-static void release(places *p) {
-  while (p->count) free(p->paths[--p->count]);
-}
-
-void cli_confine_calls(const cli_options *options, const cli_sandbox_use *use) {
-  if (options->may_confine) (void)cli_sandbox_calls(use);
-}
-
-void cli_confine_files(const cli_options *options, const char *const *folders, size_t count) {
+void cli_confine(const cli_options *options, const cli_needs *more) {
+  const cli_needs none = {.folder_count = 0};
   places p = {.count = 0};
   if (!options->may_confine) return;
+  if (!more) more = &none;
   add_outputs(&p, options);
-  for (size_t i = 0; i < count; i++) add_folder(&p, folders[i]);
+  for (size_t i = 0; i < more->folder_count; i++) add_folder(&p, more->folders[i]);
   (void)cli_sandbox_files(p.list, p.count, true);
-  release(&p);
+  (void)cli_sandbox_calls(&(cli_sandbox_use){.accepts = more->accepts, .writes = p.count > 0});
+  while (p.count) free(p.paths[--p.count]);
 }
 
 void cli_confine_no_files(const cli_options *options) {
   if (options->may_confine) (void)cli_sandbox_files(NULL, 0, false);
-}
-
-void cli_confine(const cli_options *options) {
-  places p = {.count = 0};
-  if (!options->may_confine) return;
-  add_outputs(&p, options);
-  (void)cli_sandbox_files(p.list, p.count, true);
-  (void)cli_sandbox_calls(&(cli_sandbox_use){.writes = p.count > 0});
-  release(&p);
 }

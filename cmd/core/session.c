@@ -251,7 +251,7 @@ static int run(cli_session *session, cli_command_fn *command) {
   if (options->version) return print_version(session);
   int status = options->help ? 0 : cli_keep_inputs(options);
   if (status) return status;
-  if (options->command && !options->command->confines) cli_confine(options);
+  if (options->command && !options->command->confines) cli_confine(options, NULL);
   return command(session);
 }
 

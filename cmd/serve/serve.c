@@ -349,8 +349,7 @@ static int get_ready(cli_session *session, server *s) {
   if (lacking) return CLI_FAULT;
   s->handle = bind_socket(&s->where);
   if (s->handle < 0) return refuse_address(session, s);
-  cli_confine_calls(session->options, &(cli_sandbox_use){.accepts = true});
-  cli_confine_files(session->options, NULL, 0);
+  cli_confine(session->options, &(cli_needs){.accepts = true});
   return 0;
 }
 
