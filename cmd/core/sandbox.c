@@ -168,14 +168,6 @@ bool cli_sandbox_files(const cli_place *places, size_t count, bool reads) {
 
 #include <sys/ioctl.h>
 
-#ifdef __SANITIZE_ADDRESS__
-#define HAS_LEAK_CHECK
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HAS_LEAK_CHECK
-#endif
-#endif
-
 /* Calls that headers of the time of a build may not have; the numbers are the same on these processors. */
 enum {
   PIDFD_SEND_SIGNAL = 424,
@@ -233,7 +225,7 @@ static const int denied[] = {
     SYS_kill,
     SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo,
-#ifndef HAS_LEAK_CHECK /* which stops threads with it */
+#if !CLI_CHECKS_LEAKS /* which stops threads with it */
     SYS_ptrace,
 #endif
     /* ways around this filter, and around paths */

@@ -8,6 +8,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Whether this build looks for leaks when it ends, which reads /proc and stops its own threads. */
+#ifdef __SANITIZE_ADDRESS__
+#define CLI_CHECKS_LEAKS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CLI_CHECKS_LEAKS 1
+#endif
+#endif
+#ifndef CLI_CHECKS_LEAKS
+#define CLI_CHECKS_LEAKS 0
+#endif
+
 /* Where files may be written. */
 typedef struct cli_place {
   const char
