@@ -192,7 +192,6 @@ static const int denied[] = {
     SYS_bind,
     /* other programs */
     SYS_execve,
-    SYS_execveat,
     /* what a file is, besides its content */
     SYS_fchmodat,
     FCHMODAT2,
@@ -231,7 +230,6 @@ static const int denied[] = {
     /* ways around this filter, and around paths */
     IO_URING_SETUP,
     SYS_open_by_handle_at,
-    SYS_userfaultfd,
     /* the system */
     SYS_mount,
     SYS_umount2,
@@ -244,7 +242,6 @@ static const int denied[] = {
     FSOPEN,
     FSMOUNT,
     MOUNT_SETATTR,
-    SYS_bpf,
     SYS_perf_event_open,
     SYS_add_key,
     SYS_request_key,
@@ -269,6 +266,15 @@ static const int denied[] = {
 #ifdef SYS_iopl
     SYS_iopl,
     SYS_ioperm,
+#endif
+#ifdef SYS_execveat /* newer than the oldest headers that tessera is built with */
+    SYS_execveat,
+#endif
+#ifdef SYS_bpf
+    SYS_bpf,
+#endif
+#ifdef SYS_userfaultfd
+    SYS_userfaultfd,
 #endif
 };
 
