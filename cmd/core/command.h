@@ -43,7 +43,9 @@ typedef struct cli_command {
   bool answers;      /* reads none, but takes the options that are about answers */
   bool writes_aside; /* -o is for something besides the answer, which stays on standard output */
   bool is_drop_in;   /* its own program name, with its own options: see mosaic.h */
-  const char *lacks; /* shared options that it does not take, blanks between; NULL: none */
+  bool confines; /* its function confines the process, when it knows what it needs (confine.h) */
+  const char *default_output; /* what its option for an output has by default; NULL: no file */
+  const char *lacks;          /* shared options that it does not take, blanks between; NULL: none */
   cli_command_fn *run;
   char operand_words[64]; /* of a question: its subjects and operands */
 } cli_command;

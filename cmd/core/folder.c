@@ -90,7 +90,7 @@ static bool is_gone(const cli_session *session, const char *name, const char *va
 }
 
 /* The folder may be somebody else's, so a path is only taken from it if it leads to where it led when the run was saved, and
- * the user sees it. Standard input is no path. */
+ * the user sees it. Standard input is no path. A folder to write in is only shown: the run's own replaces it. */
 static int take_path(cli_session *session, const tsr_parameter *row, const char *value) {
   const cli_options *options = session->options;
   const char *option = cli_option_name(row), *name = options->command->about.name;
@@ -103,7 +103,14 @@ static int take_path(cli_session *session, const tsr_parameter *row, const char 
             session->path, option, value, option);
     return CLI_INPUT;
   }
-  if (!options->quiet) cli_say(name, "--%s %s, as %s was saved", option, value, session->path);
+  bool is_written = strcmp(row->name, "offload_dir") == 0;
+  if (!options->quiet)
+    cli_say(
+        name, "--%s %s, as %s was saved%s", option, value, session->path,
+        is_written
+            ? ", must be given again to be used; offloading to the folder that the run is saved to"
+            : "");
+  if (is_written) return 0;
   return tsr_params_set_path(options->own, option, value, &session->error);
 }
 

@@ -86,6 +86,14 @@ static const char *path_of(const cli_options *options, const tsr_parameter *row)
   return path && *path ? path : NULL;
 }
 
+const char *cli_output_path(const cli_options *options, const tsr_parameter *row) {
+  bool has_default = !cli_option_is_shared(row) && options->command->default_output;
+  if (!is_output(options, row)) return NULL;
+  if (has_default && !tsr_params_text(options->own, row->name))
+    return options->command->default_output;
+  return path_of(options, row);
+}
+
 static int refuse(const cli_options *options, const char *output, const char *other) {
   if (strcmp(output, other) == 0)
     return cli_usage_error(options->command,
@@ -139,9 +147,8 @@ int cli_keep_inputs(const cli_options *options) {
   const tsr_parameter *row;
   int status = 0;
   for (size_t i = 0; !status && (row = cli_option_at(options->command, i)) != NULL; i++) {
-    const char *path = path_of(options, row);
-    if (path && is_output(options, row))
-      status = guard_one(&(guard){.options = options, .own = row, .output = path});
+    const char *path = cli_output_path(options, row);
+    if (path) status = guard_one(&(guard){.options = options, .own = row, .output = path});
   }
   return status;
 }
@@ -165,7 +172,7 @@ int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_res
   char name[4096];
   int status = 0;
   for (size_t i = 0; (row = cli_option_at(options->command, i)) != NULL; i++) {
-    const char *output = is_output(options, row) ? path_of(options, row) : NULL;
+    const char *output = cli_output_path(options, row);
     if (output && is_in_run(output, path))
       return cli_usage_error(options->command,
                              "the output '%s' is a file of the run that is saved to '%s'; write to "
@@ -186,9 +193,8 @@ int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_res
 int cli_keep_sidecar(const cli_options *options, const char *path, const char *owner) {
   const tsr_parameter *row;
   for (size_t i = 0; path && (row = cli_option_at(options->command, i)) != NULL; i++) {
-    const char *output = path_of(options, row);
-    if (!output || !is_output(options, row) || is_standard(output) || !is_same(output, path))
-      continue;
+    const char *output = cli_output_path(options, row);
+    if (!output || is_standard(output) || !is_same(output, path)) continue;
     return cli_usage_error(options->command,
                            "the output '%s' is the sidecar of '%s'; write to another file", output,
                            owner);

@@ -6,6 +6,9 @@
 
 #include "options.h"
 
+/* The file that the command writes because of an option; NULL if it writes none. "-" is standard output. */
+const char *cli_output_path(const cli_options *options, const tsr_parameter *row);
+
 /* Compare each file that the command line writes with each other file that it names, and with the files in a folder that it
  * names, by device and inode, so that links do not hide that two are the same. Returns 0, or the status to exit with
  * after explaining on standard error. */

@@ -1,6 +1,7 @@
 /* main.c - the program `tessera`: prepares the process, then leaves the rest to program.c.
  *
- * The only state of the process that tessera changes is set here.
+ * The only state of the process that tessera changes is set here, and by confine.c, which may do so because the process is
+ * the program's own.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -35,5 +36,5 @@ int main(int argc, char **argv) {
   keep_freed_memory();
   keep_standard_streams();
   signal(SIGPIPE, SIG_IGN);
-  return cli_program(argc, argv);
+  return cli_program(argc, argv, true);
 }

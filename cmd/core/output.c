@@ -148,6 +148,21 @@ char *cli_output_target(const char *path) {
   return target;
 }
 
+/* Leave the folder of a full path. */
+static void cut_to_folder(char *path) {
+  char *slash = strrchr(path, '/');
+  assert(slash); /* a target is a full path */
+  slash[slash == path] = '\0';
+}
+
+char *cli_output_place(const char *path) {
+  struct stat existing;
+  if (stat(path, &existing) == 0 && !S_ISREG(existing.st_mode)) return realpath(path, NULL);
+  char *target = cli_output_target(path);
+  if (target) cut_to_folder(target);
+  return target;
+}
+
 /* Another name next to the target at each call. */
 static char *temporary_name(const char *target) {
   static const char digits[] = "abcdefghijklmnopqrstuvwxyz012345";
@@ -175,9 +190,7 @@ static int open_nameless(const char *target) {
   char name[DESCRIPTOR_BYTES];
   char *folder = strdup(target);
   if (!folder) return -1;
-  char *slash = strrchr(folder, '/');
-  assert(slash); /* a target is a full path */
-  slash[slash == folder] = '\0';
+  cut_to_folder(folder);
   int handle = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
   int reason = errno;
   free(folder);

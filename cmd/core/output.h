@@ -48,4 +48,8 @@ void cli_output_say(const cli_output *output, const char *command);
  * it. NULL with errno set: no such file can be written. */
 char *cli_output_target(const char *path);
 
+/* Where the file system changes when `path` is written: the folder of the file that is created or replaced, or what is at
+ * `path` if that is not a regular file. The caller frees it. NULL with errno set: nothing can be written there. */
+char *cli_output_place(const char *path);
+
 #endif

@@ -151,7 +151,7 @@ static void warn_of_files(const cli_session *session, const cli_input *inputs, s
   for (size_t i = 0; i < count; i++) cli_warn_of_file(session, &inputs[i]);
 }
 
-int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
+int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show, void *context) {
   size_t count = session->options->operand_count, opened = 0;
   cli_page_from from = {.query = &session->query,
                         .most_allocations = tsr_params_count(session->options->own, "blocks"),
@@ -180,7 +180,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   }
   if (is_served) cli_clock_stop(&clock);
   if (is_served && status == 0) warn_of_files(session, inputs, opened);
-  if (status == 0) status = show(session, &page);
+  if (status == 0) status = show(session, &page, context);
   if (!is_served) cli_clock_stop(&clock);
   if (!is_served && status == 0) warn_of_files(session, inputs, opened);
   cli_page_release(&page);

@@ -40,10 +40,10 @@ int cli_page_check_name(const cli_options *options, const char *path);
 /* The grouping of the page that shows what a profile is grouped by. */
 const char *cli_page_grouping(tsr_profile_by by);
 
-typedef int cli_page_fn(cli_session *session, const cli_page *page);
+typedef int cli_page_fn(cli_session *session, const cli_page *page, void *context);
 
 /* Open the operands, make a page of them from the options, and show it. Returns as a cli_command_fn
  * does. */
-int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show);
+int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show, void *context);
 
 #endif

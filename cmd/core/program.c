@@ -9,9 +9,10 @@
 #include "options.h"
 #include "session.h"
 
-int cli_program(int argc, char **argv) {
+int cli_program(int argc, char **argv, bool is_own_process) {
   cli_options options;
   int status = cli_parse(argc, argv, &options);
+  options.may_confine = is_own_process;
   if (status == 0) {
     cli_command_fn *run = options.command && !options.help ? options.command->run : NULL;
     status = cli_run(&options, run ? run : cli_help);

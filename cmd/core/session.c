@@ -20,8 +20,10 @@
 #include <tessera/unstable/sidecar.h>
 #include <unistd.h>
 
+#include "confine.h"
 #include "guard.h"
 #include "progress.h"
+#include "sandbox.h"
 
 /* ---- Before ---- */
 
@@ -199,7 +201,11 @@ void cli_close(cli_input *input) {
 
 static int print_version(cli_session *session) {
   FILE *stream = cli_output_stream(&session->output);
-  if (stream) fprintf(stream, "tessera %s\n", tsr_version());
+  if (stream && session->options->json)
+    fprintf(stream, "{\"version\": \"%s\", \"landlock\": %u, \"seccomp\": %s}\n", tsr_version(),
+            cli_sandbox_landlock(), cli_sandbox_has_seccomp() ? "true" : "false");
+  else if (stream)
+    fprintf(stream, "tessera %s\n", tsr_version());
   return 0;
 }
 
@@ -244,7 +250,9 @@ static int run(cli_session *session, cli_command_fn *command) {
   if (options->help || options->version) session->output.path = NULL;
   if (options->version) return print_version(session);
   int status = options->help ? 0 : cli_keep_inputs(options);
-  return status ? status : command(session);
+  if (status) return status;
+  if (options->command && !options->command->confines) cli_confine(options, NULL);
+  return command(session);
 }
 
 static void say_written(const cli_session *session, const cli_output *output) {

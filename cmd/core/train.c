@@ -19,6 +19,7 @@
 #include <tessera/unstable/train_report.h>
 #include <time.h>
 
+#include "confine.h"
 #include "export.h"
 #include "folder.h"
 #include "message.h"
@@ -186,7 +187,7 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
      .help = "The folder for the temporary file of --offload activations:disk, which is deleted "
-             "after the run.",
+             "after the run. Default with --resume: the folder that the run is saved to.",
      .is_resumed = true},
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
@@ -235,6 +236,7 @@ const cli_command cli_train_row = {
     .operand_max = 1,
     .answers = true,
     .lacks = "output color",
+    .confines = true,
     .run = cli_train,
 };
 
@@ -615,10 +617,16 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   return status;
 }
 
+/* The folder that the run is saved to; NULL if it is not. */
+static const char *save_folder(const cli_options *options) {
+  const char *save = tsr_params_text(options->own, "save");
+  return save ? save : tsr_params_text(options->own, "resume");
+}
+
 /* Find out where the weights come from, and where they are saved. */
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
-  const char *model = tsr_params_text(own, "model"), *save = tsr_params_text(own, "save");
+  const char *model = tsr_params_text(own, "model"), *save = save_folder(session->options);
   if (session->options->operand_count) model = session->options->operands[0];
   r->model = model;
   how->resume = tsr_params_text(own, "resume");
@@ -628,7 +636,6 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
       session->is_checkpoint || (session->model_path && cli_folder_has_weights(model));
   if (!how->resume && has_weights) how->weights = model;
   r->has_weights = how->resume || how->weights;
-  if (!save) save = how->resume;
   if (r->is_member) save = NULL;
   if (r->save_every && !save && !r->is_member)
     return cli_usage_error(session->options->command, "--save-every needs --save");
@@ -657,6 +664,8 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->is_profiled = tsr_params_flag(own, "profile");
   if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
   how->offload_folder = tsr_params_text(own, "offload_dir");
+  if (!how->offload_folder && tsr_params_has(own, "resume"))
+    how->offload_folder = save_folder(options); /* cli_folder_resume */
   how->warmup_steps = tsr_params_count(own, "warmup");
   if (tsr_params_choice(own, "order") == 1) how->order = TSR_TRAIN_SEQUENTIAL;
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
@@ -707,6 +716,13 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   return status ? status : find_folders(session, how, r);
 }
 
+/* Not in a process that a launcher has started: MPI writes and connects as it likes. */
+static void confine(const cli_options *options) {
+  const char *const folders[] = {save_folder(options),
+                                 tsr_params_text(options->own, "offload_dir")};
+  cli_confine(options, &(cli_needs){.folders = folders, .folder_count = 2});
+}
+
 int cli_train(cli_session *session) {
   const cli_options *options = session->options;
   tsr_training out = {0};
@@ -720,6 +736,7 @@ int cli_train(cli_session *session) {
   how.accepts_other_data = tsr_params_has(options->own, "data"); /* named on the command line */
   int status = cli_ranks_join(session, &r.processes);
   if (status) return status;
+  if (!r.processes) confine(options);
   if (tsr_params_has(options->own, "by")) {
     how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);
     if (!ops) status = TSR_ERROR_MEMORY;

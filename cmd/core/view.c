@@ -90,11 +90,13 @@ const cli_command cli_serve_row = {
     .operand_min = 1,
     .operand_max = 64,
     .reads_files = true,
+    .confines = true,
     .lacks = "json output",
     .run = cli_serve,
 };
 
-static int save(cli_session *session, const cli_page *page) {
+static int save(cli_session *session, const cli_page *page, void *context) {
+  (void)context;
   return tsr_page_write(page->page, cli_output_write, &session->output, &session->error);
 }
 
@@ -106,5 +108,5 @@ int cli_view(cli_session *session) {
                    ? cli_page_check_name(session->options, session->options->output)
                    : 0;
   if (status) return status;
-  return cli_with_page(session, false, save);
+  return cli_with_page(session, false, save, NULL);
 }

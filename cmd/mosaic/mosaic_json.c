@@ -2,7 +2,6 @@
  *
  * Unlike in Mosaic, the file appears only when it is complete. Its default name is Mosaic's. */
 #include "core/export.h"
-#include "core/guard.h"
 #include "mosaic.h"
 
 int cli_mosaic_json(cli_session *session) {
@@ -11,9 +10,8 @@ int cli_mosaic_json(cli_session *session) {
   const tsr_params *own = session->options->own;
   cli_input input = {0};
   int status = cli_mosaic_open(session, "snapshot", tsr_params_text(own, "snapshot"), &input);
-  session->output.path = tsr_params_text(own, "output_file") ? tsr_params_text(own, "output_file")
-                                                             : "/tmp/snapshot.json";
-  if (status == 0) status = cli_keep_inputs_from(session->options, session->output.path);
+  const char *path = tsr_params_text(own, "output_file");
+  session->output.path = path ? path : session->options->command->default_output;
   if (status == 0) (void)cli_export_warn_of_size(session, input.snapshot, &json);
   if (status == 0)
     status = tsr_snapshot_export(input.snapshot, TSR_EXPORT_PYTHON_JSON, cli_output_write,

@@ -26,8 +26,6 @@
 #include "core/rules.h"
 #include "mosaic.h"
 
-#define DEFAULT_PAGE "snapshot_graph.html"
-
 /* --profile's words, in their order. */
 static const tsr_profile_by kinds[] = {TSR_PROFILE_BY_MOSAIC_CATEGORY, TSR_PROFILE_BY_ANNOTATION,
                                        TSR_PROFILE_BY_COMPILE_CONTEXT, TSR_PROFILE_BY_RULES,
@@ -193,7 +191,7 @@ static int save_page(cli_session *session, const cli_input *input, const tsr_pro
                      const tsr_query *query) {
   const char *path = tsr_params_text(session->options->own, "out_path");
   cli_page_from from = {.inputs = input, .count = 1, .rules = how->rules, .query = query};
-  if (!path) path = DEFAULT_PAGE;
+  if (!path) path = session->options->command->default_output;
   if (!*path) return 0;
   from.options.by = cli_page_grouping(how->by);
   from.options.is_ordered = tsr_params_flag(session->options->own, "preserve_allocation_order");

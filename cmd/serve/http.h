@@ -13,7 +13,6 @@ typedef struct cli_http {
 #define CLI_HTTP_FUNCTIONS(X)    \
   X(start_daemon)                \
   X(stop_daemon)                 \
-  X(get_daemon_info)             \
   X(get_connection_info)         \
   X(create_response_from_buffer) \
   X(add_response_header) X(queue_response) X(destroy_response) X(lookup_connection_value)

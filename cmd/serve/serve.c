@@ -6,7 +6,10 @@
  * Everything else is refused; see serve_request.h for which requests are allowed. What is served does
  * not change, so several threads answer requests without locks. All threads block signals; the first one
  * waits for those that end the program, and once a second ends connections that owe their request
- * (serve_crowd.h). */
+ * (serve_crowd.h).
+ *
+ * Files are parsed and requests answered by a process that can open no socket, write no file, and, once it listens, read
+ * none (core/confine.h). So what it needs is opened first. */
 #define _GNU_SOURCE
 
 #include <arpa/inet.h>
@@ -16,7 +19,9 @@
 #include <string.h>
 #include <tessera/unstable/view.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "core/confine.h"
 #include "core/page.h"
 #include "http.h"
 #include "serve_crowd.h"
@@ -46,8 +51,16 @@ typedef struct body {
   size_t size, capacity;
 } body;
 
+typedef union endpoint {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+} endpoint;
+
 typedef struct server {
   cli_guard guard;
+  endpoint where;
+  int handle; /* a socket bound there, until the daemon has it; -1 without one */
   const cli_page *page;
   body document;
   cli_http http;
@@ -209,13 +222,13 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 
 /* ---- listening ---- */
 
-typedef union address {
-  struct sockaddr any;
-  struct sockaddr_in v4;
-  struct sockaddr_in6 v6;
-} address;
+static int refuse_address(const cli_session *session, const server *s) {
+  cli_say(NULL, "cannot listen at %s, port %u: %s", s->guard.host,
+          (unsigned)tsr_params_count(session->options->own, "port"), strerror(errno));
+  return CLI_FAULT;
+}
 
-static int read_address(const cli_options *options, cli_guard *guard, address *out) {
+static int read_address(const cli_options *options, cli_guard *guard, endpoint *out) {
   const char *given = tsr_params_text(options->own, "host");
   uint64_t port = tsr_params_count(options->own, "port");
   guard->host = given && strcmp(given, "localhost") != 0 ? given : "127.0.0.1";
@@ -236,7 +249,7 @@ static int read_address(const cli_options *options, cli_guard *guard, address *o
   return 0;
 }
 
-static bool is_loopback(const address *where) {
+static bool is_loopback(const endpoint *where) {
   return where->any.sa_family == AF_INET ? ntohl(where->v4.sin_addr.s_addr) >> 24 == 127
                                          : IN6_IS_ADDR_LOOPBACK(&where->v6.sin6_addr);
 }
@@ -248,23 +261,42 @@ static size_t keep_escapes(void *context, struct MHD_Connection *connection, cha
   return strlen(text);
 }
 
-static struct MHD_Daemon *start(server *s, const address *where) {
-  unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
-  if (where->any.sa_family == AF_INET6) flags |= MHD_USE_IPv6;
+/* A socket bound to the address, which becomes the one that the system chose; -1 with errno set. Not listening yet, it refuses
+ * connections. */
+static int bind_socket(endpoint *where) {
+  const int on = 1, family = where->any.sa_family;
+  socklen_t size = family == AF_INET6 ? sizeof where->v6 : sizeof where->v4;
+  int handle = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  bool is_bound =
+      handle >= 0 && setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+      (family != AF_INET6 || setsockopt(handle, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
+      bind(handle, &where->any, size) == 0 && getsockname(handle, &where->any, &size) == 0;
+  if (is_bound || handle < 0) return handle;
+  int reason = errno;
+  (void)close(handle);
+  errno = reason;
+  return -1;
+}
+
+/* The daemon closes the socket. */
+static struct MHD_Daemon *start(server *s) {
+  const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
+  const int handle = s->handle;
+  if (listen(handle, SOMAXCONN)) return NULL;
+  s->handle = -1;
   return s->http.start_daemon(
-      flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
+      flags, 0, NULL, NULL, answer, s, MHD_OPTION_LISTEN_SOCKET, handle,
       MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
       MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
       (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_NOTIFY_COMPLETED,
       complete, s, MHD_OPTION_END);
 }
 
-static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemon,
-                 const address *where) {
+static void tell(cli_session *session, const server *s) {
   FILE *stream = cli_output_stream(&session->output);
-  unsigned port = s->http.get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
-  bool is_v6 = where->any.sa_family == AF_INET6;
-  if (!is_loopback(where) && !session->options->quiet)
+  bool is_v6 = s->where.any.sa_family == AF_INET6;
+  unsigned port = ntohs(is_v6 ? s->where.v6.sin6_port : s->where.v4.sin_port);
+  if (!is_loopback(&s->where) && !session->options->quiet)
     cli_say(NULL, "other machines can reach this address: everyone who knows it can read the page");
   if (!stream) return;
   fprintf(stream, "http://%s%s%s:%u/%s/\n", is_v6 ? "[" : "",
@@ -274,7 +306,7 @@ static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemo
 }
 
 /* Serve until a signal ends it. */
-static int listen_and_wait(cli_session *session, server *s, const address *where) {
+static int listen_and_wait(cli_session *session, server *s) {
   sigset_t ends, before;
   const struct timespec pause = {.tv_sec = SWEEP_S};
   int status = 0;
@@ -283,46 +315,50 @@ static int listen_and_wait(cli_session *session, server *s, const address *where
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ends, &before);
-  struct MHD_Daemon *daemon = start(s, where);
+  cli_confine_no_files(session->options);
+  struct MHD_Daemon *daemon = start(s);
   if (daemon) {
-    tell(session, s, daemon, where);
+    tell(session, s);
     if (!session->options->quiet) cli_say(NULL, "serving; press Ctrl-C to stop");
     while (sigtimedwait(&ends, NULL, &pause) < 0) cli_crowd_sweep(&s->crowd, now_ms());
     s->http.stop_daemon(daemon);
   } else {
-    cli_say(NULL, "cannot listen at %s, port %u: %s", s->guard.host,
-            (unsigned)tsr_params_count(session->options->own, "port"), strerror(errno));
-    status = CLI_FAULT;
+    status = refuse_address(session, s);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return status;
 }
 
-static int serve(cli_session *session, const cli_page *page) {
-  server s = {.page = page, .crowd.lock = PTHREAD_MUTEX_INITIALIZER};
-  address where = {0};
+/* A cli_page_fn. */
+static int serve(cli_session *session, const cli_page *page, void *context) {
+  server *s = context;
+  s->page = page;
+  if (tsr_page_write(page->page, append, &s->document, &session->error)) return TSR_ERROR_MEMORY;
+  return listen_and_wait(session, s);
+}
+
+/* What has to be opened, before files are read: afterwards nothing can be. Returns 0, or an exit status. */
+static int get_ready(cli_session *session, server *s) {
   const char *lacking = NULL;
-  int status = read_address(session->options, &s.guard, &where);
+  int status = read_address(session->options, &s->guard, &s->where);
   if (status) return status;
-  if (!cli_token_make(s.guard.token))
+  if (!cli_token_make(s->guard.token))
     lacking = "the system provides no random numbers for a secret address";
-  if (!lacking) lacking = cli_http_load(&s.http);
-  if (lacking) {
-    cli_say(NULL, "cannot serve: %s", lacking);
-    status = CLI_FAULT;
-  } else if (tsr_page_write(page->page, append, &s.document, &session->error)) {
-    status = TSR_ERROR_MEMORY;
-  } else {
-    status = listen_and_wait(session, &s, &where);
-  }
-  cli_http_unload(&s.http);
-  free(s.document.data);
-  return status;
+  if (!lacking) lacking = cli_http_load(&s->http);
+  if (lacking) cli_say(NULL, "cannot serve: %s", lacking);
+  if (lacking) return CLI_FAULT;
+  s->handle = bind_socket(&s->where);
+  if (s->handle < 0) return refuse_address(session, s);
+  cli_confine(session->options, &(cli_needs){.accepts = true});
+  return 0;
 }
 
 int cli_serve(cli_session *session) {
-  cli_guard guard;
-  address where = {0};
-  int status = read_address(session->options, &guard, &where); /* before files are read */
-  return status ? status : cli_with_page(session, true, serve);
+  server s = {.handle = -1, .crowd.lock = PTHREAD_MUTEX_INITIALIZER};
+  int status = get_ready(session, &s);
+  if (status == 0) status = cli_with_page(session, true, serve, &s);
+  if (s.handle >= 0) (void)close(s.handle);
+  cli_http_unload(&s.http);
+  free(s.document.data);
+  return status;
 }

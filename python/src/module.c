@@ -109,7 +109,7 @@ static PyObject *command(PyObject *Py_UNUSED(module), PyObject *words) {
   bool ok = !PyErr_Occurred();
   if (ok) {
     Py_BEGIN_ALLOW_THREADS;
-    status = cli_program((int)count, line);
+    status = cli_program((int)count, line, false);
     Py_END_ALLOW_THREADS;
   }
   PyMem_Free(line);

@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 from support import ROOT, expect
-from trainer import GPT2, LLAMA, TEXT, Trainer, fresh, read_safetensors
+from trainer import GPT2, LLAMA, TEXT, Trainer, fresh, read_safetensors, rewrite_notes, write_safetensors
 
 
 @pytest.fixture(scope='module')
@@ -185,16 +185,6 @@ def test_token_files(t):
         (t.work / name).write_bytes(data)
         done = t.run('train', t.models['gpt2'], '--data', t.work / name, '--seq', 16)
         expect(name, (done.returncode, done.stdout, done.stderr), (3, '', f'tessera: {t.work / name}: {why}\n'))
-
-
-def write_safetensors(path, arrays, notes=None):
-    header, at = {'__metadata__': notes or {}}, 0
-    for name, (kind, shape, data) in arrays.items():
-        header[name] = {'dtype': kind, 'shape': shape, 'data_offsets': [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack('<Q', len(text)) + text +
-                     b''.join(data for _, _, data in arrays.values()))
 
 
 def names(config):
@@ -419,13 +409,6 @@ def test_resumes(t):
                  '--optimizer', 'adamw-fused')
     expect('another optimizer',
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
-
-
-def rewrite_notes(folder, change):
-    """Change the options in a saved run, as whoever made the folder could."""
-    file, = folder.glob('training-*.safetensors')
-    arrays, notes = read_safetensors(file)
-    write_safetensors(file, arrays, notes | {'notes': change(notes['notes'])})
 
 
 def test_resumes_with_a_library_that_is_gone(t):

@@ -1,6 +1,7 @@
 """traced.py: commands that a test stops at each of their system calls (ptrace), or that a filter (seccomp) makes believe that the
 file system has no files without names."""
 import ctypes
+import errno
 import os
 import platform
 import signal
@@ -13,8 +14,9 @@ import pytest
 libc = ctypes.CDLL(None, use_errno=True)
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-ALLOW, REFUSE_EOPNOTSUPP = 0x7fff0000, 0x00050000 | 95
-OPENAT = {'x86_64': 257, 'aarch64': 56}.get(platform.machine())
+ALLOW, REFUSE = 0x7fff0000, 0x00050000
+OPENAT, PRCTL = {'x86_64': (257, 157), 'aarch64': (56, 167)}.get(platform.machine(), (None, None))
+LANDLOCK = 444
 O_TMPFILE_BIT = 0o20000000
 TRACEME, CONT, SYSCALL, SETOPTIONS = 0, 7, 24, 0x4200
 TRACESYSGOOD, EXITKILL = 1, 0x100000
@@ -22,12 +24,29 @@ TRACESYSGOOD, EXITKILL = 1, 0x100000
 
 def without_nameless_files():
     """From here on, in this process, O_TMPFILE is not supported."""
-    code = [(0x20, 0, 0, 0),              # the number of the call
-            (0x15, 0, 3, OPENAT),         # openat, or allow
-            (0x20, 0, 0, 16 + 2 * 8),     # the flags
-            (0x45, 0, 1, O_TMPFILE_BIT),  # O_TMPFILE, or allow
-            (0x06, 0, 0, REFUSE_EOPNOTSUPP),
-            (0x06, 0, 0, ALLOW)]
+    install([(0x20, 0, 0, 0),              # the number of the call
+             (0x15, 0, 3, OPENAT),         # openat, or allow
+             (0x20, 0, 0, 16 + 2 * 8),     # the flags
+             (0x45, 0, 1, O_TMPFILE_BIT),  # O_TMPFILE, or allow
+             (0x06, 0, 0, REFUSE | errno.EOPNOTSUPP),
+             (0x06, 0, 0, ALLOW)])
+
+
+def without_confinement():
+    """From here on, in this process, the kernel has no Landlock and no further filters."""
+    install([(0x20, 0, 0, 0),                      # the number of the call
+             (0x35, 0, 2, LANDLOCK),               # from the first call of Landlock's
+             (0x35, 1, 0, LANDLOCK + 3),           # ... to the last
+             (0x06, 0, 0, REFUSE | errno.ENOSYS),
+             (0x15, 0, 3, PRCTL),                  # prctl, or allow
+             (0x20, 0, 0, 16),                     # what it is to do
+             (0x15, 0, 1, PR_SET_SECCOMP),         # set a filter, or allow
+             (0x06, 0, 0, REFUSE | errno.EINVAL),
+             (0x06, 0, 0, ALLOW)])
+
+
+def install(code):
+    """Filter the system calls of this process."""
     lines = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
     program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', len(code), ctypes.addressof(lines)))
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or \

@@ -49,6 +49,23 @@ def read_safetensors(path):
             for name, array in header.items()}, notes
 
 
+def write_safetensors(path, arrays, notes=None):
+    header, at = {'__metadata__': notes or {}}, 0
+    for name, (kind, shape, data) in arrays.items():
+        header[name] = {'dtype': kind, 'shape': shape, 'data_offsets': [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack('<Q', len(text)) + text +
+                     b''.join(data for _, _, data in arrays.values()))
+
+
+def rewrite_notes(folder, change):
+    """Change the options in a saved run, as whoever made the folder could."""
+    file, = folder.glob('training-*.safetensors')
+    arrays, notes = read_safetensors(file)
+    write_safetensors(file, arrays, notes | {'notes': change(notes['notes'])})
+
+
 def fresh(t, name):
     """A folder that does not exist yet."""
     shutil.rmtree(t.work / name, ignore_errors=True)

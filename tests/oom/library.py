@@ -43,7 +43,7 @@ class Runner:
         self.flag.unlink(missing_ok=True)
         done = subprocess.run([self.given.tessera, *words], cwd=self.given.work, env=env, check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        return done.returncode, done.stderr, self.flag.exists()
+        return done.returncode, done.stderr, self.flag.exists() and self.flag.stat().st_size > 0
 
     def problems(self, words):
         """What is wrong, in words; None if the libraries made no allocation that could fail."""
