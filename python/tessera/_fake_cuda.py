@@ -33,14 +33,16 @@ class Card(NamedTuple):
     name: str
     capability: 'tuple[int, int]'
     memory_bytes: int
+    processors: int  # multiprocessors
+    threads: int  # the most of each multiprocessor
 
 
 CARDS: Dict[str, Card] = {
-    't4': Card('Tesla T4', (7, 5), 16 << 30),
-    'v100': Card('Tesla V100-SXM2-32GB', (7, 0), 32 << 30),
-    'a100': Card('NVIDIA A100-SXM4-80GB', (8, 0), 80 << 30),
-    'h100': Card('NVIDIA H100 80GB HBM3', (9, 0), 80 << 30),
-    'h200': Card('NVIDIA H200', (9, 0), 141 << 30),
+    't4': Card('Tesla T4', (7, 5), 16 << 30, 40, 1024),
+    'v100': Card('Tesla V100-SXM2-32GB', (7, 0), 32 << 30, 80, 2048),
+    'a100': Card('NVIDIA A100-SXM4-80GB', (8, 0), 80 << 30, 108, 2048),
+    'h100': Card('NVIDIA H100 80GB HBM3', (9, 0), 80 << 30, 132, 2048),
+    'h200': Card('NVIDIA H200', (9, 0), 141 << 30, 132, 2048),
 }
 
 
@@ -188,7 +190,8 @@ class _Properties(NamedTuple):
     major: int
     minor: int
     total_memory: int
-    multi_processor_count: int = 108
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
 
 
 def _generators(torch: Any) -> Any:
@@ -263,7 +266,7 @@ def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
         'current_device': lambda: 0,
         'get_device_capability': lambda *_: card.capability,
         'get_device_name': lambda *_: card.name,
-        'get_device_properties': lambda *_: _Properties(card.name, *card.capability, card.memory_bytes),
+        'get_device_properties': lambda *_: _Properties(card.name, *card.capability, card.memory_bytes, card.processors, card.threads),
         'is_bf16_supported': lambda *_, **__: card.capability >= (8, 0),
         'is_current_stream_capturing': lambda: False,
         'mem_get_info': lambda *_: (card.memory_bytes, card.memory_bytes),

@@ -65,6 +65,66 @@ def _copied(op: str, args: Tuple[Any, ...]) -> 'Optional[Tuple[Any, List[int]]]'
     return (args[first], sizes) if any(sizes) else None
 
 
+# Reductions of one tensor, and where their args have the dimensions; None: all of them.
+_REDUCTIONS = {'sum': None, 'sum_dim_IntList': 1, 'mean': None, 'mean_dim': 1, 'linalg_vector_norm': 2, 'amax': 1, 'amin': 1}
+_FEWEST_INPUTS = 1024  # below, no blocks share an output
+
+
+def _merged(dims: 'List[Tuple[int, int]]') -> 'List[Tuple[int, int]]':
+    """Sizes and strides of dimensions, the narrowest first, those that lie behind each other as one (TensorIterator, coalesce_dimensions)."""
+    out: List[Tuple[int, int]] = []
+    for size, stride in sorted(dims, key=lambda dim: dim[1]):
+        if out and stride == out[-1][0] * out[-1][1]:
+            out[-1] = out[-1][0] * size, out[-1][1]
+        else:
+            out.append((size, stride))
+    return out
+
+
+def _outputs_at_once(tensor: Any, reduced: 'List[Tuple[int, int]]', kept: 'List[Tuple[int, int]]') -> int:
+    """How many outputs a thread makes: what can be loaded at once (Reduce.cuh, get_output_vec_size)."""
+    count = 4
+    for number in (tensor.storage_offset(), kept[0][0], *(stride for _, stride in reduced + kept[1:])):
+        while number % count:
+            count //= 2
+    return count
+
+
+def _reduction(op: str, args: Tuple[Any, ...]) -> 'Optional[Tuple[int, List[int]]]':
+    """How Reduce.cuh divides a reduction: src/engine/kernels/scratch.h, tsr__reduction."""
+    import torch
+    tensor, place = args[0], _REDUCTIONS[op]
+    given = args[place] if place is not None and len(args) > place else None
+    chosen = range(tensor.dim()) if given in (None, [], ()) else [given] if isinstance(given, int) else given
+    chosen = {dim % tensor.dim() for dim in chosen} if tensor.dim() else set()
+    dims = [(size, stride, dim in chosen) for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())) if size != 1]
+    reduced, kept = (_merged([dim[:2] for dim in dims if dim[2] == side]) for side in (True, False))
+    inputs = 1
+    for size, _ in reduced:
+        inputs *= size
+    if inputs < _FEWEST_INPUTS or not tensor.numel():
+        return None
+    is_along = not kept or reduced[0][1] < kept[0][1]
+    at_once, along = 1, 0
+    if is_along:
+        along = 4 if reduced[0][1] == 1 and len(reduced) == 1 else 1
+    elif kept[0][1] == 1:
+        at_once = _outputs_at_once(tensor, reduced, kept)
+    card = torch.cuda.get_device_properties(0)
+    bits = 8 * max(4, tensor.element_size()) if tensor.is_floating_point() or tensor.is_complex() else 64
+    return bits, [tensor.numel() // inputs, inputs, at_once, along, card.multi_processor_count, card.max_threads_per_multi_processor]
+
+
+_CHUNK = 65536  # elements that a block of _foreach_norm takes
+
+
+def _norms(args: Tuple[Any, ...]) -> 'Tuple[Any, List[int]]':
+    import torch
+    most = max(tensor.numel() for tensor in args[0])
+    return torch.empty(0, dtype=torch.float64 if args[0][0].dtype == torch.float64 else torch.float32, device='meta'), \
+        [len(args[0]), -(-most // _CHUNK)]
+
+
 _SIZES: Dict[str, Callable[[Tuple[Any, ...]], 'Tuple[Any, List[int]]']] = {
     '_scaled_dot_product_efficient_attention_backward': _attention,
     '_scaled_dot_product_flash_attention_backward': _attention,
@@ -73,11 +133,14 @@ _SIZES: Dict[str, Callable[[Tuple[Any, ...]], 'Tuple[Any, List[int]]']] = {
     'smooth_l1_loss': _smooth_loss,
     'huber_loss': _loss,
     'binary_cross_entropy': _entropy,
+    '_foreach_norm_Scalar': _norms,
 }
 
 
 def sizes_of(op: str, args: Tuple[Any, ...]) -> 'Optional[Tuple[int, List[int]]]':
     """The bits of an element of the op's tensors, and its sizes; None for other ops."""
+    if op in _REDUCTIONS:
+        return _reduction(op, args)
     if op in _MATRICES:
         found = _copied(op, args)
         return found and (8 * found[0].element_size(), found[1])

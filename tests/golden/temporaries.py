@@ -28,11 +28,46 @@ def _embedding(_bits, indices, features, index_bits):
     return [each, each], [each, 4 * indices * features, -4, -3, -2, -1]
 
 
+def _reduction(bits, outputs, inputs, at_once, along, processors, threads):
+    """Blocks of up to 512 threads, 32 wide if that suffices. Each thread takes 16 to 256 inputs, and if that leaves processors idle, blocks
+    share outputs."""
+    def floor(number, most):
+        return min(most, 1 << (max(number, 1).bit_length() - 1))
+    most = 512 // at_once
+    columns, rows = (inputs // along, outputs) if along else (outputs // at_once, inputs)
+    columns, rows = floor(columns, most), floor(rows, most)
+    height = min(rows, most // min(columns, 32))
+    width = min(columns, most // height)
+    before = _up(inputs, width) // width if along else inputs
+    values = _up(inputs, width * height if along else height) // (width * height if along else height)
+    groups = outputs if along else _up(outputs // at_once, width) // width
+    places = processors * (threads // (width * height))
+    if before < min(16 * height, 256) or values < 256 or groups > places:
+        return [], []
+    blocks = max(min(-(-places // groups), -(-values // 16)), -(-values // 256))
+    if blocks == 1:
+        return [], []
+    return [], [bits // 8 * outputs * blocks * (1 if along else width * at_once), 4 * groups, -2, -1]
+
+
+def _norms(bits, tensors, chunks):
+    return [bits // 8 * tensors * chunks], [-1]
+
+
+def _copies(bits, *elements):
+    made = [bits // 8 * number for number in elements if number]
+    return [], [*made, *range(-len(made), 0)]
+
+
 # By op: what is made before and after its results. A size makes a temporary, and -n frees the n-th.
 TABLE = {
     '_scaled_dot_product_efficient_attention_backward': _efficient,
     '_scaled_dot_product_flash_attention_backward': _flash,
     'embedding_dense_backward': _embedding,
+    **dict.fromkeys(('sum', 'sum_dim_IntList', 'mean', 'mean_dim', 'linalg_vector_norm', 'amax', 'amin'), _reduction),
+    '_foreach_norm_Scalar': _norms,
+    **dict.fromkeys(('mm', 'bmm', 'addmm', 'baddbmm', 'mse_loss', 'smooth_l1_loss', 'binary_cross_entropy'), _copies),
+    'huber_loss': lambda bits, elements: ([bits // 8 * elements], [-1]),
 }
 
 

@@ -585,7 +585,10 @@ COUNTERS = HERE.parent / 'golden' / 'gpu' / 'counters.json'
 CHECKED = 24  # scripts of ./run test torch
 LT_WORKSPACE_BYTES = MIB  # which PyTorch 2.11 has for each thread that multiplies with a bias, and 2.9 has not
 # Requested bytes by which a model may differ: numbers of attention's random generator, 8 bytes each, which 2.11 has on the CPU.
-RANDOM_BYTES = 128
+RANDOM_BYTES = 256
+# In 16 bits this PyTorch computes attention with cuDNN, and 2.9 does not. Where queries, keys and values are one product, each layer then
+# keeps 2 MiB more, which is as much as its values.
+FUSED = ('phi3', 'gpt_neox')
 
 
 def report(is_right, text):
@@ -646,8 +649,8 @@ def check(first, count):
     for module in (differential._trace, differential._script):
         module._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
     wrong += sum([check_script(row) for row in counters['scripts'] if first <= row['seed'] < first + count])
-    # In 16 bits this PyTorch computes attention with cuDNN, which 2.9 does not.
-    wrong += sum([check_architecture(row) for row in counters['architectures'] if row['dtype'] == 'float32'])
+    wrong += sum([check_architecture(row) for row in counters['architectures']
+                  if not row['adapted'] and (row['dtype'] == 'float32' or row['architecture'] not in FUSED)])
     return int(wrong > 0)
 
 

@@ -616,6 +616,19 @@ static void temporaries(void **state) {
       {WITH_KERNELS(EMBEDDING, "", "[[6,7,16,[3072,2,64]]]"), 0},
       {WITH_KERNELS(EMBEDDING, "", "[[6,7,16,[3073,2,64]]]"), 3073 * (3 * 8 + 2 * 4)},
       {WITH_KERNELS(EMBEDDING, "", "[[6,7,32,[3073,2,32]]]"), 3073 * (3 * 4 + 2 * 4)},
+      /* As an H100 had them: biases of 8,000 features over 2,048 rows, and of 2,048 over 1,576. */
+      {WITH_KERNELS("sum_dim_IntList", "", "[[6,7,32,[8000,2048,4,0,132,2048]]]"),
+       131072000 + 4 * 63},
+      {WITH_KERNELS("sum_dim_IntList", "", "[[6,7,32,[2048,1576,4,0,132,2048]]]"),
+       26214400 + 4 * 16},
+      {WITH_KERNELS("sum_dim_IntList", "", "[[6,7,32,[2048,1000,4,0,132,2048]]]"), 0},
+      {WITH_KERNELS("sum_dim_IntList", "", "[[6,7,32,[0,2048,4,0,132,2048]]]"), 0},
+      {WITH_KERNELS("sum_dim_IntList", "", "[[6,7,32,[8000,2048,0,0,132,0]]]"), 0},
+      /* All of a million numbers: 512 threads of a block read four at once, and each of 123 blocks has a sum. */
+      {WITH_KERNELS("sum", "", "[[6,7,32,[1,1000000,1,4,108,2048]]]"), 4 * 123 + 4 * 1},
+      {WITH_KERNELS("mse_loss", "", "[[6,7,32,[3200]]]"), 12800},
+      {WITH_KERNELS("smooth_l1_loss", "", "[[6,7,16,[3200,3200]]]"), 12800},
+      {WITH_KERNELS("_foreach_norm_Scalar", "", "[[6,7,32,[10,3]]]"), 120},
       /* Ops that the table does not have may have any sizes. */
       {WITH_KERNELS("tanh", "", "[[6,7,16,[1,2]]]"), 0},
       {WITH_KERNELS("tanh", "", "[]"), 0},

@@ -90,6 +90,39 @@ static uint64_t more_elements(const uint64_t *n, uint64_t bits) {
   return tsr__product_u64(n[MORE_ELEMENTS], bits / 8);
 }
 
+/* ---- reductions ---- */
+
+enum { OUTPUTS, INPUTS, OUTPUTS_AT_ONCE, INPUTS_AT_ONCE, PROCESSORS, THREADS, REDUCTION_SIZES };
+
+static void reduction(const uint64_t *n, uint64_t *numbers, uint64_t *semaphores) {
+  tsr__reduction of = {.outputs = n[OUTPUTS],
+                       .inputs = n[INPUTS],
+                       .outputs_at_once = n[OUTPUTS_AT_ONCE],
+                       .inputs_at_once = n[INPUTS_AT_ONCE],
+                       .processors = n[PROCESSORS],
+                       .threads = n[THREADS]};
+  tsr__scratch_reduction(&of, numbers, semaphores);
+}
+
+static uint64_t partial_results(const uint64_t *n, uint64_t bits) {
+  uint64_t numbers, semaphores;
+  reduction(n, &numbers, &semaphores);
+  return tsr__product_u64(numbers, bits / 8);
+}
+
+static uint64_t finished_blocks(const uint64_t *n, uint64_t bits) {
+  uint64_t numbers, semaphores;
+  (void)bits;
+  reduction(n, &numbers, &semaphores);
+  return tsr__product_u64(semaphores, sizeof(int32_t));
+}
+
+/* ---- norms of many tensors ---- */
+
+static uint64_t norms_of_chunks(const uint64_t *n, uint64_t bits) {
+  return tsr__product_u64(tsr__product_u64(n[0], n[1]), bits / 8);
+}
+
 /* ---- the table ---- */
 
 #define ATTENTION "aten/src/ATen/native/transformers/cuda/attention_backward.cu"
@@ -98,7 +131,25 @@ static uint64_t more_elements(const uint64_t *n, uint64_t bits) {
 #define BLAS      "aten/src/ATen/native/cuda/Blas.cpp"
 #define LOSS      "aten/src/ATen/native/Loss.cpp"
 
+#define REDUCE                                                       \
+  .size_count = REDUCTION_SIZES, .count = 2,                         \
+  .items = {{.bytes = partial_results}, {.bytes = finished_blocks}}, \
+  .source = "aten/src/ATen/native/cuda/Reduce.cuh", .as_of = AS_OF
+
 static const tsr__temporaries table[] = {
+    {.op = "sum", REDUCE},
+    {.op = "sum_dim_IntList", REDUCE},
+    {.op = "mean", REDUCE},
+    {.op = "mean_dim", REDUCE},
+    {.op = "linalg_vector_norm", REDUCE},
+    {.op = "amax", REDUCE},
+    {.op = "amin", REDUCE},
+    {.op = "_foreach_norm_Scalar",
+     .size_count = 2,
+     .count = 1,
+     .items = {{.bytes = norms_of_chunks, .is_before = true}},
+     .source = "aten/src/ATen/native/cuda/ForeachReduceOp.cu",
+     .as_of = AS_OF},
     {.op = "_scaled_dot_product_efficient_attention_backward",
      .bits = 32,
      .size_count = ATTENTION_SIZES,
@@ -162,7 +213,8 @@ static const tsr__temporaries table[] = {
      .items = {{.bytes = elements}},
      .source = LOSS,
      .as_of = AS_OF},
-    {.op = "smooth_l1_loss", /* unreduced; with a beta of 0, differences and their absolute values */
+    {.op =
+         "smooth_l1_loss", /* unreduced; with a beta of 0, differences and their absolute values */
      .size_count = TWO_SIZES,
      .count = 2,
      .items = {{.bytes = elements}, {.bytes = more_elements}},
