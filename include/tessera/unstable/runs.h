@@ -50,6 +50,9 @@ extern const tsr_parameter tsr_run_link[];
  * Fails with TSR_ERROR_ARGUMENT, also without ranks in `how`. */
 int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
 
+/* The parameter for the Python that traces models that are not built in. */
+extern const tsr_parameter tsr_run_python[];
+
 /* The options of a run that a plan decides; each is a key of plans. */
 extern const tsr_parameter tsr_run_options[];
 /* The parameters that `simulate` and `train` share: the options of a run, and what is not part of a plan: the plan
@@ -75,6 +78,10 @@ const char *tsr_in_place_word(tsr_in_place which);
  * `*plan` with tsr_run_plan_free; `*out` points into it. Fails as tsr_run_plan_of does. */
 int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error);
+
+/* Whether tsr_model_read refuses the text of a file because it describes a model, or a feature of one, that is not built in: one that can
+ * be traced. */
+bool tsr_model_is_foreign(const char *json, size_t size_bytes);
 
 /* How to apply a DeepSpeed configuration. */
 typedef struct tsr_ds_config_how {

@@ -11,6 +11,15 @@ const tsr_parameter tsr_ds_config_parameter[] = {
              "are given override it. Keys that have no effect are listed."},
     {.name = NULL}};
 
+const tsr_parameter tsr_run_python[] = {
+    {.name = "python",
+     .kind = TSR_PARAMETER_PATH,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "PROGRAM",
+     .help = "The Python that traces a model that is not built in; it needs torch and transformers "
+             "(default: that of the active environment, else python3)."},
+    {.name = NULL}};
+
 const tsr_parameter tsr_run_link[] = {
     {.name = "link",
      .kind = TSR_PARAMETER_TEXT,

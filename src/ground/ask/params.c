@@ -586,6 +586,17 @@ int tsr_params_set_object(tsr_params *params, const char *name, const tsr_parame
   return 0;
 }
 
+void tsr_params_clear(tsr_params *params, const char *name) {
+  const tsr_parameter *row = tsr_params_find(params, name, strlen(name));
+  if (!row) return;
+  value *v = value_at(params, row->name, strlen(row->name));
+  if (v->object) row->type->free(v->object);
+  v->object = NULL;
+  v->path = v->text = NULL;
+  v->size_bytes = v->texts.count = v->devices.count = v->settings.count = 0;
+  v->is_all = v->is_given = false;
+}
+
 /* ---- Readers ---- */
 
 bool tsr_params_has(const tsr_params *params, const char *name) {

@@ -132,6 +132,7 @@ static const tsr_parameter parameters[] = {
      .help = "The card that times are estimated for: " TSR_GPU_WORDS
              " (default: a100, or the card of a step graph).",
      .choices = TSR_GPU_CHOICES},
+    {.rows = tsr_run_python},
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",

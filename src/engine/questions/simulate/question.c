@@ -75,6 +75,7 @@ static const tsr_parameter parameters[] = {
              "estimate of "
              "the time of a step: " TSR_GPU_WORDS " (default: an A100's memory, and no time).",
      .choices = TSR_GPU_CHOICES},
+    {.rows = tsr_run_python},
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",
@@ -133,6 +134,7 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
                                      "steps",
                                      "plan",
                                      "gpu",
+                                     "python",
                                      "profile",
                                      "fresh_process",
                                      "categories",
