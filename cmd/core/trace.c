@@ -1,8 +1,12 @@
 /* trace.c - `tessera trace SCRIPT|CONFIG -o FILE`: one training step of a program, or of a model by its description, as a step graph.
  *
  * Both are traced in the user's Python (tracer.h). Which of the two an operand is, its content decides: a description is a JSON object. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "session.h"
 #include "textfile.h"
@@ -157,6 +161,10 @@ static int trace_script(cli_session *session, cli_traced *out) {
   const cli_options *options = session->options;
   int status = check_options(options, true);
   if (status) return status;
+  if (!tsr_params_flag(options->own, "module") && access(options->operands[0], R_OK)) {
+    cli_say(NULL, "%s: %s", options->operands[0], strerror(errno));
+    return CLI_INPUT;
+  }
   return cli_trace_script(session, options->operands[0], (const char *const *)options->operands + 1,
                           options->operand_count - 1, out);
 }

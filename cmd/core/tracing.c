@@ -12,14 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/plans.h>
+#include <unistd.h>
 
 #include "message.h"
 
 enum { LIMIT_S = 1200 };
-
-/* Options that go into a trace and are not in plans. */
-static const char *const counts[] = {"batch", "seq", "eval_steps", "eval_batch"};
-enum { COUNTS = sizeof counts / sizeof *counts };
 
 static bool has(const tsr_params *own, const char *name) {
   return tsr_params_find(own, name, strlen(name)) && tsr_params_has(own, name);
@@ -36,10 +33,14 @@ static json_t *options_of(cli_session *session, int *status) {
   json_t *options = json_loads(tsr_run_plan_text(plan), 0, NULL);
   tsr_run_plan_free(plan);
   bool ok = options != NULL;
-  for (size_t i = 0; ok && i < COUNTS; i++)
-    if (has(own, counts[i]))
-      ok = json_object_set_new(options, counts[i],
-                               json_integer((json_int_t)tsr_params_count(own, counts[i]))) == 0;
+  const tsr_parameter *row;
+  for (size_t i = 0; ok && (row = tsr_params_row(own, i)) != NULL; i++) {
+    bool is_new = tsr_parameter_is_traced(row->name) && tsr_params_has(own, row->name) &&
+                  row->kind == TSR_PARAMETER_COUNT && !json_object_get(options, row->name);
+    if (is_new)
+      ok = json_object_set_new(options, row->name,
+                               json_integer((json_int_t)tsr_params_count(own, row->name))) == 0;
+  }
   /* A plan has no defaults, but sdpa may not be what transformers chooses. */
   if (ok && has(own, "attention") && !json_object_get(options, "attention"))
     ok = json_object_set_new(options, "attention", json_string("sdpa")) == 0;
@@ -165,6 +166,7 @@ static int explain(const cli_session *session, const cli_tracer *tracer, const c
 static int trace(cli_session *session, const char *path, json_t *request, json_t *options,
                  cli_tracer *tracer, cli_traced *out) {
   cli_clock clock;
+  if (request) (void)json_object_set_new(request, "command", json_integer(getpid()));
   char *line = request ? json_dumps(request, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
   if (!line) return TSR_ERROR_MEMORY;
   tracer->request = line;
@@ -238,9 +240,9 @@ void cli_trace_clear(cli_session *session) {
     has_modules = how.module_count != 0;
     tsr_run_plan_free(plan);
   }
-  for (const tsr_parameter *row = tsr_run_options; row->name; row++)
-    tsr_params_clear(own, row->name);
-  for (size_t i = 0; i < COUNTS; i++) tsr_params_clear(own, counts[i]);
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_params_row(own, i)) != NULL; i++)
+    if (tsr_parameter_is_traced(row->name)) tsr_params_clear(own, row->name);
   tsr_params_clear(own, "ds_config");
   if (!has_modules) tsr_params_clear(own, "plan");
 }

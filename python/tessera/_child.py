@@ -110,6 +110,8 @@ def _of_script(request: Dict[str, Any]) -> Tuple[str, bytes]:
 
 def _answer(request: Dict[str, Any], code: str) -> Tuple[str, bytes]:
     is_config = request.get('config') is not None
+    if is_config:
+        os.environ.update(HF_HUB_OFFLINE='1', TRANSFORMERS_OFFLINE='1', TRANSFORMERS_VERBOSITY='error')
     lacking = _lacking(_MODULES if is_config else _MODULES[:1])
     if lacking:
         return f'lacks {" ".join(lacking)}', b''
@@ -125,10 +127,25 @@ def _answer(request: Dict[str, Any], code: str) -> Tuple[str, bytes]:
         return f'refused {error}', b''
 
 
+def _code() -> str:
+    """The hash of the tracer's modules, as files of the package."""
+    here = os.path.dirname(__file__)
+    digest = hashlib.sha256()
+    for name in sorted(os.listdir(here)):
+        if name.endswith('.py'):
+            with open(os.path.join(here, name), 'rb') as file:
+                digest.update(file.read())
+    return digest.hexdigest()
+
+
 def run(request: Dict[str, Any], code: str, results: int) -> None:
-    """Answer a request on a file descriptor."""
+    """Answer a request on a file descriptor. Whatever the program prints goes to standard error. `code` is the hash of the tracer, if it is
+    not in files."""
+    if results == 1:
+        results = os.dup(1)
+        os.dup2(2, 1)
     try:
-        head, graph = _answer(request, code)
+        head, graph = _answer(request, code or _code())
     except KeyboardInterrupt:
         os._exit(130)
     with os.fdopen(results, 'wb') as file:

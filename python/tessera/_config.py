@@ -23,9 +23,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._fake_cuda import TraceError
 
-_MOST_LAYERS = 4096
+_MOST_PARTS, _MOST_SIZE = 4096, 1 << 24
+_SIZES = ('hidden_size', 'intermediate_size', 'vocab_size', 'd_model', 'd_ff', 'n_embd', 'moe_intermediate_size', 'head_dim')
 _MOST_CONFIG_BYTES = 1 << 20
-_MEMORY_BYTES = 24 << 30  # of this process, for what Python needs to describe a model; its tensors take none
+_MEMORY_BYTES = 16 << 30  # of this process, for what Python needs to describe a model; its tensors take none
 # Keys at any depth that would load code, kernels or weights, or that an option decides.
 _DROPPED = ('auto_map', 'attn_implementation', '_attn_implementation', '_attn_implementation_internal', 'quantization_config', 'dtype', 'torch_dtype',
             'trust_remote_code', '_name_or_path', 'name_or_path', 'use_pretrained_backbone', 'device_map')
@@ -95,12 +96,15 @@ def _scrubbed(value: Any) -> Any:
 
 
 def _check_sizes(value: Any) -> None:
-    """The number of layers bounds the work; sizes cost nothing."""
+    """Layers and experts are modules, whose number bounds the work. The bounds are those of the built-in models."""
     for key, item in value.items() if isinstance(value, dict) else ():
         if isinstance(item, dict):
             _check_sizes(item)
-        if isinstance(item, int) and 'layer' in key and item > _MOST_LAYERS:
-            raise Refusal(f'"{key}" is {item}, beyond {_MOST_LAYERS} layers')
+        if isinstance(item, int) and ('layer' in key or 'expert' in key) and item > _MOST_PARTS:
+            raise Refusal(f'"{key}" is beyond {_MOST_PARTS}')
+        if key in _SIZES and item is not None and not isinstance(item, list) \
+                and not (isinstance(item, int) and 1 <= item <= _MOST_SIZE):
+            raise Refusal(f'"{key}" is not a size')
 
 
 def described(text: str) -> Dict[str, Any]:
