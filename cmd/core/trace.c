@@ -48,6 +48,12 @@ static const tsr_parameter trace_parameters[] = {
      .help = "For a SCRIPT with several optimizers: the one whose step() ends a step, the N-th to "
              "make one (default: 1).",
      .least = 1},
+    {.name = "routing",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "HOW",
+     .help = "For a SCRIPT with a mixture of experts: supply the choices of its routers, so that "
+             "each expert gets as many tokens as any other (balanced), as a CONFIG's does.",
+     .choices = (const char *const[]){"balanced", NULL}},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -131,7 +137,7 @@ static char *description_in(const char *path) {
 
 /* Refuse options of a script for a description, and the other way around. */
 static int check_options(const cli_options *options, bool is_script) {
-  static const char *const of_script[] = {"module", "value", "after", "step_of"};
+  static const char *const of_script[] = {"module", "value", "after", "step_of", "routing"};
   const tsr_parameter *row;
   for (size_t i = 0; (row = tsr_params_row(options->own, i)) != NULL; i++) {
     bool is_scripts = false, is_both = strcmp(row->name, "ranks") == 0;

@@ -140,7 +140,7 @@ static int explain(const cli_session *session, const cli_tracer *tracer, const c
   }
   if (traced->end == CLI_TRACE_ENDED) {
     cli_say(NULL, "%s: the trace in %s was ended by %s%s", path, python, traced->note,
-            tracer->limit_s ? "; tessera trace has --time-limit" : "");
+            tracer->limit_s ? " (--time-limit of tessera trace)" : "");
     return CLI_INPUT;
   }
   const char *lacking = is_absent ? "torch transformers" : traced->note;
@@ -222,6 +222,8 @@ int cli_trace_script(cli_session *session, const char *script, const char *const
       (void)json_object_set_new(request, numbers[i][1],
                                 json_integer((json_int_t)tsr_params_count(own, numbers[i][0])));
   if (request && value) (void)json_object_set_new(request, "value", json_real(strtod(value, NULL)));
+  if (request && has(own, "routing"))
+    (void)json_object_set_new(request, "routing", json_string("balanced"));
   json_t *none = json_object();
   int status = ok && none ? trace(session, script, request, none, &tracer, out) : TSR_ERROR_MEMORY;
   json_decref(none);

@@ -150,11 +150,12 @@ static void read_model(tsr__config *config, tsr_model *model) {
   size_t class = 0;
   while (type && class < TSR__CLASS_COUNT && strcmp(classes[class].type, type) != 0) class ++;
   if (!type || class == TSR__CLASS_COUNT) {
-    tsr__config_refuse(config, type ? TSR_ERROR_UNSUPPORTED : TSR_ERROR_FORMAT, "model_type",
-                       type ? "is not gpt2, llama, mistral or qwen2; others are traced with PyTorch: "
-                              "pip install torch transformers, then tessera trace CONFIG -o FILE "
-                              "(in Python: tessera.trace)"
-                            : "is not gpt2, llama, mistral or qwen2");
+    tsr__config_refuse(
+        config, type ? TSR_ERROR_UNSUPPORTED : TSR_ERROR_FORMAT, "model_type",
+        type ? "is not gpt2, llama, mistral or qwen2; others are traced with PyTorch: "
+               "pip install torch transformers, then tessera trace CONFIG -o FILE "
+               "(in Python: tessera.trace)"
+             : "is not gpt2, llama, mistral or qwen2");
     return;
   }
   model->class = (tsr__model_class) class;
