@@ -264,7 +264,7 @@ static int build_model(const tsr_model *model, const tsr_simulate_options *optio
   bool ok = tsr__tape_init(&tape, &tsr__book_torch, out->tracer) && (out->tracer || !has_stacks);
   int status = ok ? 0 : tsr__fail_memory(error);
   tape.is_brief = detail == TSR__BUILD_FIGURES;
-  out->optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW";
+  out->optimizer = tsr__optimizer_class(options->optimizer);
   if (status == 0) status = suit_gpu(options, &out->gpu, &out->run, &tape, error);
   if (status == 0) status = tsr__program_init(&out->program, model, &out->run, NULL, &tape, error);
   if (status == 0) status = tsr__program_record(&out->program, true, &out->schedule, error);
