@@ -295,13 +295,31 @@ def shapes_of(model: Any, options: Options) -> Dict[str, Tuple[Tuple[int, ...], 
 def optimizers_of(model: Any, options: Options) -> Callable[[List[Any]], List[Any]]:
     """What makes the optimizers of a list of parameters."""
     import torch
+    from ._config_optim import adamw_8bit, lion
     name = options.text('optimizer', 'adamw')
+
+    def muon(params: List[Any]) -> List[Any]:
+        """For matrices of hidden layers; AdamW for the rest."""
+        if not hasattr(torch.optim, 'Muon'):
+            raise options.refuse('optimizer', f'PyTorch {torch.__version__} has no Muon; 2.9 has')
+        outer = {id(param) for module in model.modules() if isinstance(module, torch.nn.Embedding) for param in module.parameters()}
+        head = model.get_output_embeddings()
+        outer |= {id(param) for param in head.parameters()} if head is not None else set()
+        matrices = [param for param in params if param.dim() == 2 and id(param) not in outer]
+        known = set(map(id, matrices))
+        others = [param for param in params if id(param) not in known]
+        return [*([torch.optim.Muon(matrices)] if matrices else []), *([torch.optim.AdamW(others)] if others else [])]
     optim: Dict[str, Callable[[List[Any]], List[Any]]] = {
         'adamw': lambda params: [torch.optim.AdamW(params)],
         'adamw-foreach': lambda params: [torch.optim.AdamW(params, foreach=True)],
         'adamw-loop': lambda params: [torch.optim.AdamW(params, foreach=False)],
         'adamw-fused': lambda params: [torch.optim.AdamW(params, fused=True)],
         'sgd': lambda params: [torch.optim.SGD(params, lr=0.1)],
+        'sgd-momentum': lambda params: [torch.optim.SGD(params, lr=0.1, momentum=0.9)],
+        'adafactor': lambda params: [torch.optim.Adafactor(params)],
+        'muon': muon,
+        'adamw-8bit': lambda params: [adamw_8bit(torch)(params)],
+        'lion': lambda params: [lion(torch)(params)],
     }
     if name not in optim:
         raise options.refuse('optimizer', f'known are {", ".join(optim)}; a step with another one is traced by tessera.trace, or as a script '
@@ -355,6 +373,7 @@ class Program:
         def update(param: Any) -> None:
             made[id(param)].step()
             made[id(param)].zero_grad()
+
         for param in params:
             param.register_post_accumulate_grad_hook(update)
         return list(made.values())
