@@ -179,7 +179,7 @@ static int set_operands(cli_session *session) {
   return status ? cli_params_error(options->command, status, &session->error) : 0;
 }
 
-static int load_files(cli_session *session) {
+static int load_files_of(cli_session *session, bool is_model) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
   const tsr_parameter *row;
@@ -188,12 +188,18 @@ static int load_files(cli_session *session) {
     if (row->hidden_from & TSR_INTERFACE_COMMAND) continue;
     const char *path =
         tsr_params_has(options->own, row->name) ? tsr_params_text(options->own, row->name) : NULL;
-    if (!path) continue;
+    if (!path || is_model != (row->type == &tsr_model_type)) continue;
     if (row->kind == TSR_PARAMETER_FILE) status = load_file(session, row, path);
     if (row->type == &tsr_rules_type) status = load_rules(session, row, path);
-    if (row->type == &tsr_model_type) status = load_model(session, row, path);
+    if (is_model) status = load_model(session, row, path);
   }
   return status;
+}
+
+/* The model is last: it may be traced with the options of a plan. */
+static int load_files(cli_session *session) {
+  int status = load_files_of(session, false);
+  return status ? status : load_files_of(session, true);
 }
 
 int cli_read_parameters(cli_session *session) {

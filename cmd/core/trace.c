@@ -17,8 +17,9 @@ static const tsr_parameter trace_parameters[] = {
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
-     .help = "The card for which PyTorch chooses kernels: " TSR_GPU_WORDS " (default: a100).",
-     .choices = TSR_GPU_CHOICES},
+     .help = "The card for which PyTorch chooses kernels: %s (default: a100).",
+     .word = tsr_gpu_word,
+     .choices = tsr_gpu_names},
     {.name = "time_limit",
      .option = "time-limit",
      .kind = TSR_PARAMETER_COUNT,
@@ -102,7 +103,8 @@ const cli_command cli_trace_row = {
              "SCRIPT is a training script, which runs unchanged with the arguments after it (after "
              "--, if they begin with a dash) until two of its steps are alike. What it prints goes "
              "to standard error. With --ranks N it is rank 0 of N.\n\n"
-             "CONFIG is the config.json of a model of transformers, or its folder. Its step is "
+             "CONFIG is the config.json of a model of transformers, or its folder, or a name that "
+             "simulate knows. Its step is "
              "that "
              "of simulate, with a batch for the model's task: tokens and labels, images and "
              "classes, or spectrograms and tokens. simulate and plan do this themselves, and keep "
@@ -133,6 +135,19 @@ static char *description_in(const char *path) {
   if (*first == '{' && strlen(text) == size) return text;
   free(text);
   return NULL;
+}
+
+/* The same of a model that is built in, by its name. */
+static char *description_of(const char *operand) {
+  tsr_model *model = NULL;
+  tsr_error ignored;
+  if (cli_is_model_file(operand) || tsr_model_named(operand, &model, &ignored))
+    return description_in(operand);
+  const char *config = tsr_model_config(model);
+  char *text = malloc(strlen(config) + 1);
+  if (text) memcpy(text, config, strlen(config) + 1);
+  tsr_model_free(model);
+  return text;
 }
 
 /* Refuse options of a script for a description, and the other way around. */
@@ -188,7 +203,7 @@ int cli_trace(cli_session *session) {
     if (status) return status;
     operand = session->path;
   }
-  char *text = tsr_params_flag(options->own, "module") ? NULL : description_in(operand);
+  char *text = tsr_params_flag(options->own, "module") ? NULL : description_of(operand);
   int status =
       text ? trace_config(session, operand, text, &traced) : trace_script(session, &traced);
   if (status == 0 && cli_output_write(&session->output, traced.graph, traced.graph_size))

@@ -257,9 +257,7 @@ void cli_tracer_run(const cli_tracer *tracer, cli_traced *out) {
     read_answer(out, t.size, how);
     return;
   }
-  out->end = ended == TOO_LONG ? CLI_TRACE_ENDED : CLI_TRACE_MEMORY;
-  (void)snprintf(out->text, sizeof out->text, "the limit of %u seconds", tracer->limit_s);
-  out->note = out->text;
+  out->end = ended == TOO_LONG ? CLI_TRACE_LATE : CLI_TRACE_MEMORY;
 }
 
 void cli_traced_release(cli_traced *traced) {

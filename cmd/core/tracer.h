@@ -10,6 +10,7 @@ typedef enum cli_trace_end {
   CLI_TRACE_LACKS,   /* packages are missing: `note` names them, blanks between */
   CLI_TRACE_REFUSED, /* `note` is a sentence that says why */
   CLI_TRACE_ENDED,   /* the process ended without an answer, by what `note` says */
+  CLI_TRACE_LATE,    /* it was ended at its limit */
   CLI_TRACE_ABSENT,  /* no Python could be started: `note` says why */
   CLI_TRACE_MEMORY   /* out of memory */
 } cli_trace_end;

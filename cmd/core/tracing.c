@@ -139,8 +139,14 @@ static int explain(const cli_session *session, const cli_tracer *tracer, const c
     return CLI_INPUT;
   }
   if (traced->end == CLI_TRACE_ENDED) {
-    cli_say(NULL, "%s: the trace in %s was ended by %s%s", path, python, traced->note,
-            tracer->limit_s ? " (--time-limit of tessera trace)" : "");
+    cli_say(NULL, "%s: %s ended without a step graph, with %s", path, python, traced->note);
+    return CLI_INPUT;
+  }
+  if (traced->end == CLI_TRACE_LATE) {
+    cli_say(NULL,
+            "%s: the trace took longer than %u seconds: --time-limit of tessera trace sets another "
+            "limit",
+            path, tracer->limit_s);
     return CLI_INPUT;
   }
   const char *lacking = is_absent ? "torch transformers" : traced->note;

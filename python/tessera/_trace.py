@@ -1173,7 +1173,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
     with fake tensors in `model` and `optimizer` (one, or a list): nothing is computed. Their tensors and settings, and the state
     of random numbers, are restored afterwards in any case; other changes that `step` makes remain. `gpu` decides which kernels
-    are chosen: t4, v100, a100, h100 or h200. `value`, if given, is the value of each number that the step reads from a tensor, as
+    are chosen, by its name for `tessera simulate --gpu`. `value`, if given, is the value of each number that the step reads from a tensor, as
     `loss.item()` does. With routing='balanced', the topk of a router is supplied, too, so that each expert of a mixture gets as many tokens
     as any other. The graph is written to `path`, and returned.
 

@@ -31,12 +31,9 @@ extern "C" {
     .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                    \
   }
 
-/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order (C only). */
-#define TSR_GPU_CHOICES                                                                      \
-  (const char *const[]) {                                                                    \
-    "t4", "v100", "l4", "a10", "a100-40", "a100", "h100", "h200", "rtx3090", "rtx4090", NULL \
-  }
-#define TSR_GPU_WORDS "t4, v100, l4, a10, a100-40, a100, h100, h200, rtx3090 or rtx4090"
+/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order, and NULL; and the same for a help text. */
+extern const char *const tsr_gpu_names[];
+const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
 

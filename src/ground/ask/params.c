@@ -338,7 +338,8 @@ static int set_choice(const tsr_params *params, const tsr_parameter *row, value 
     size_t used = strlen(list);
     (void)snprintf(list + used, sizeof list - used, "%s%s", between, row->choices[i]);
   }
-  return fail_value(params, row, error, " takes %s, not '%s'", list, text);
+  return fail_value(params, row, error, " takes %s, not '%s'%s%s", list, text,
+                    row->otherwise ? "; " : "", row->otherwise ? row->otherwise : "");
 }
 
 static bool add_device(value *v, uint32_t number) {
