@@ -29,6 +29,7 @@
 #include "rules.h"
 #include "session.h"
 #include "textfile.h"
+#include "tracing.h"
 
 /* A description of a model has a few kilobytes, a step graph about ten for each layer. Of a checkpoint of llm.c, whose weights
  * may have any size, the beginning is enough. */
@@ -99,6 +100,19 @@ static char *read_text(cli_session *session, FILE *stream, size_t *size_bytes) {
   return text;
 }
 
+/* A model that is not built in becomes the step graph of its training step, if the command takes one. */
+static int set_traced(cli_session *session, const tsr_parameter *row, const char *text) {
+  cli_traced traced;
+  if (!tsr_params_find(session->options->own, "python", strlen("python")))
+    return TSR_ERROR_UNSUPPORTED;
+  int status = cli_trace_config(session, session->path, text, &traced);
+  if (status) return status;
+  cli_trace_clear(session);
+  status = set_file(session, row, session->path, traced.graph, traced.graph_size);
+  cli_traced_release(&traced);
+  return status;
+}
+
 static int read_model(cli_session *session, const tsr_parameter *row, FILE *stream) {
   size_t size = 0;
   char *text = read_text(session, stream, &size);
@@ -111,18 +125,27 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
             session->path);
   else
     status = set_file(session, row, session->path, text, size);
+  if (status == TSR_ERROR_UNSUPPORTED && tsr_model_is_foreign(text, size))
+    status = set_traced(session, row, text);
   free(text);
   return status;
+}
+
+int cli_model_in_folder(cli_session *session, const char *folder) {
+  free(session->model_path);
+  session->model_path = malloc(strlen(folder) + sizeof "/config.json");
+  if (!session->model_path) return TSR_ERROR_MEMORY;
+  (void)sprintf(session->model_path, "%s/config.json", folder);
+  session->path = session->model_path;
+  return 0;
 }
 
 static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
   session->path = operand;
   if (cli_is_folder(operand) && cli_is_model_file(operand)) {
-    free(session->model_path);
-    session->model_path = malloc(strlen(operand) + sizeof "/config.json");
-    if (!session->model_path) return TSR_ERROR_MEMORY;
-    (void)sprintf(session->model_path, "%s/config.json", operand);
-    operand = session->path = session->model_path;
+    int status = cli_model_in_folder(session, operand);
+    if (status) return status;
+    operand = session->path;
   }
   if (!cli_is_model_file(operand))
     return tsr_params_set_text(session->options->own, cli_option_name(row), operand,
@@ -156,7 +179,7 @@ static int set_operands(cli_session *session) {
   return status ? cli_params_error(options->command, status, &session->error) : 0;
 }
 
-static int load_files(cli_session *session) {
+static int load_files_of(cli_session *session, bool is_model) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
   const tsr_parameter *row;
@@ -165,12 +188,18 @@ static int load_files(cli_session *session) {
     if (row->hidden_from & TSR_INTERFACE_COMMAND) continue;
     const char *path =
         tsr_params_has(options->own, row->name) ? tsr_params_text(options->own, row->name) : NULL;
-    if (!path) continue;
+    if (!path || is_model != (row->type == &tsr_model_type)) continue;
     if (row->kind == TSR_PARAMETER_FILE) status = load_file(session, row, path);
     if (row->type == &tsr_rules_type) status = load_rules(session, row, path);
-    if (row->type == &tsr_model_type) status = load_model(session, row, path);
+    if (is_model) status = load_model(session, row, path);
   }
   return status;
+}
+
+/* The model is last: it may be traced with the options of a plan. */
+static int load_files(cli_session *session) {
+  int status = load_files_of(session, false);
+  return status ? status : load_files_of(session, true);
 }
 
 int cli_read_parameters(cli_session *session) {

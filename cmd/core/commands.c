@@ -55,11 +55,11 @@ static const cli_command help_row = {
 
 /* Commands that are no questions, each in the file of its name (serve: view.c). */
 extern const cli_command cli_report_row, cli_train_row, cli_sample_row, cli_export_row,
-    cli_trim_row, cli_mcp_row, cli_view_row, cli_serve_row;
+    cli_trace_row, cli_trim_row, cli_mcp_row, cli_view_row, cli_serve_row;
 
-static const cli_command *const others[] = {&cli_train_row,  &cli_sample_row, &cli_report_row,
-                                            &cli_export_row, &cli_trim_row,   &cli_mcp_row,
-                                            &cli_view_row,   &cli_serve_row,  &help_row};
+static const cli_command *const others[] = {
+    &cli_train_row, &cli_sample_row, &cli_trace_row, &cli_report_row, &cli_export_row,
+    &cli_trim_row,  &cli_mcp_row,    &cli_view_row,  &cli_serve_row,  &help_row};
 
 static void add_word(char *words, size_t room, const char *word) {
   size_t used = strlen(words);
@@ -131,5 +131,10 @@ const cli_note cli_environment[] = {
     {"COLUMNS",
      "The width to which long names are shortened; the default is the width of the terminal. "
      "Without it, output to a file or a pipe is never shortened."},
+    {"VIRTUAL_ENV, CONDA_PREFIX",
+     "The active Python environment, whose Python traces a model that is not built in."},
+    {"TESSERA_PYTHON", "The Python that does so if no environment is active (default: python3)."},
+    {"XDG_CACHE_HOME",
+     "Where traced models are kept, in tessera/graphs (default: ~/.cache); 256 MiB at most."},
     {NULL, NULL},
 };

@@ -95,6 +95,8 @@ void cli_say_ds_note(void *context, const char *text);
 
 /* Take the operands that are parameters, and read the files that parameters name. Returns as a cli_command_fn does. */
 int cli_read_parameters(cli_session *session);
+/* Make config.json in a model's folder the file that errors are about, session->path. Returns 0 or TSR_ERROR_MEMORY. */
+int cli_model_in_folder(cli_session *session, const char *folder);
 /* Let the name of -o choose the format of an answer, unless an option does. Returns 0 or a usage error. */
 int cli_choose_format(cli_session *session);
 
@@ -115,6 +117,7 @@ int cli_trim(cli_session *session);
 int cli_plan(cli_session *session);
 int cli_report(cli_session *session);
 int cli_sample(cli_session *session);
+int cli_trace(cli_session *session);
 int cli_train(cli_session *session);
 int cli_view(cli_session *session);
 

@@ -94,5 +94,6 @@ bool cli_is_model_file(const char *operand) {
   }
   for (const char *const *name = tsr_model_names(); *name; name++)
     if (strcmp(*name, operand) == 0) return false;
-  return cli_is_folder(operand);
+  struct stat found;
+  return stat(operand, &found) == 0;
 }

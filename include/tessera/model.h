@@ -67,7 +67,13 @@ typedef enum tsr_simulate_optimizer {
   TSR_OPTIMIZER_ADAMW_FOREACH,
   TSR_OPTIMIZER_ADAMW_FUSED,
   TSR_OPTIMIZER_ADAMW_LOOP,
-  TSR_OPTIMIZER_SGD /* without momentum, foreach */
+  TSR_OPTIMIZER_SGD, /* without momentum, foreach */
+  /* These are simulated, but do not train. */
+  TSR_OPTIMIZER_SGD_MOMENTUM, /* of 0.9, foreach */
+  TSR_OPTIMIZER_ADAFACTOR,    /* torch.optim.Adafactor */
+  TSR_OPTIMIZER_MUON,         /* torch.optim.Muon for matrices of blocks, and AdamW for the rest */
+  TSR_OPTIMIZER_ADAMW_8BIT,   /* bitsandbytes' AdamW8bit */
+  TSR_OPTIMIZER_LION          /* bitsandbytes' Lion, with 32 bits */
 } tsr_simulate_optimizer;
 
 typedef enum tsr_simulate_dtype {

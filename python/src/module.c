@@ -9,6 +9,7 @@
 #include <string.h>
 #include <tessera/unstable/params.h>
 #include <tessera/unstable/plans.h>
+#include <tessera/unstable/runs.h>
 #include <tessera/unstable/terminal.h>
 
 /* A text as a terminal may have it: messages quote paths and names of files. */
@@ -171,6 +172,21 @@ static PyObject *check_plan(PyObject *Py_UNUSED(module), PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
+/* is_foreign(text): whether a description is of a model that is not built in. */
+static PyObject *is_foreign(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *text;
+  Py_ssize_t size_bytes;
+  if (!PyArg_ParseTuple(arguments, "s#", &text, &size_bytes)) return NULL;
+  return PyBool_FromLong(tsr_model_is_foreign(text, (size_t)size_bytes));
+}
+
+/* is_traced(name): whether a parameter is decided when a model is traced. */
+static PyObject *is_traced(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *name;
+  if (!PyArg_ParseTuple(arguments, "s", &name)) return NULL;
+  return PyBool_FromLong(tsr_parameter_is_traced(name));
+}
+
 /* size_text(bytes): a size as reports print it. */
 static PyObject *size_text(PyObject *Py_UNUSED(module), PyObject *bytes) {
   char text[32];
@@ -194,6 +210,8 @@ static PyMethodDef functions[] = {
     {"ask", core_ask_alone, METH_VARARGS,
      "(Answer, Snapshot or None) of a question about no snapshot."},
     {"cuda_functions", core_cuda_functions, METH_NOARGS, "Addresses of C functions, by name."},
+    {"is_foreign", is_foreign, METH_VARARGS, "Whether a description's model is not built in."},
+    {"is_traced", is_traced, METH_VARARGS, "Whether a trace decides a parameter."},
     {"models", models, METH_NOARGS, "Names of models."},
     {"terminal_clean", terminal_clean, METH_O, "A text without characters that drive a terminal."},
     {"rows", core_chosen_rows, METH_VARARGS,

@@ -11,6 +11,7 @@ from . import _core
 def main(words: Optional[List[str]] = None, name: str = 'tessera') -> int:
     """Run a command line; returns the exit status."""
     line = [name, *(sys.argv[1:] if words is None else words)]
+    os.environ.setdefault('TESSERA_PYTHON', sys.executable)  # traces models, unless another environment is active
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -40,9 +40,20 @@ class Card(NamedTuple):
 CARDS: Dict[str, Card] = {
     't4': Card('Tesla T4', (7, 5), 16 << 30, 40, 1024),
     'v100': Card('Tesla V100-SXM2-32GB', (7, 0), 32 << 30, 80, 2048),
+    'l4': Card('NVIDIA L4', (8, 9), 24 << 30, 58, 1536),
+    'a10': Card('NVIDIA A10', (8, 6), 24 << 30, 72, 1536),
+    'a100-40': Card('NVIDIA A100-SXM4-40GB', (8, 0), 40 << 30, 108, 2048),
     'a100': Card('NVIDIA A100-SXM4-80GB', (8, 0), 80 << 30, 108, 2048),
     'h100': Card('NVIDIA H100 80GB HBM3', (9, 0), 80 << 30, 132, 2048),
     'h200': Card('NVIDIA H200', (9, 0), 141 << 30, 132, 2048),
+    'b200': Card('NVIDIA B200', (10, 0), 180 << 30, 148, 2048),
+    'mi300x': Card('AMD Instinct MI300X', (9, 4), 192 << 30, 304, 2048),
+    'rtx3090': Card('NVIDIA GeForce RTX 3090', (8, 6), 24 << 30, 82, 1536),
+    'rtx4090': Card('NVIDIA GeForce RTX 4090', (8, 9), 24 << 30, 128, 1536),
+    'rtx5070': Card('NVIDIA GeForce RTX 5070', (12, 0), 12 << 30, 48, 1536),
+    'rtx5070ti': Card('NVIDIA GeForce RTX 5070 Ti', (12, 0), 16 << 30, 70, 1536),
+    'rtx5080': Card('NVIDIA GeForce RTX 5080', (12, 0), 16 << 30, 84, 1536),
+    'rtx5090': Card('NVIDIA GeForce RTX 5090', (12, 0), 32 << 30, 170, 1536),
 }
 
 

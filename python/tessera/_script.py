@@ -13,11 +13,12 @@ import contextlib
 import os
 import runpy
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, routing_of, traced, write
 from ._trace_model import fake_of, rehook
+from ._trace_routing import POLICIES
 from ._trace_saved import Saved
 from ._trace_sharded import sharded
 
@@ -133,7 +134,7 @@ def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) ->
 
 
 def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: Optional[int] = None,
-                  optimizer: int = 1, ranks: Optional[int] = None) -> Dict[str, Any]:
+                  optimizer: int = 1, ranks: Optional[int] = None, routing: Optional[str] = None) -> Dict[str, Any]:
     """The step graph of `program()`, which makes its model and optimizer and trains. See the top of this file."""
     import torch
     import torch.utils.data
@@ -144,6 +145,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
     most = 2 + (after or 4)
     after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
+    recorder.routing = routing_of(torch, routing)
     with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
             sharded(torch, recorder, ranks), _saving(torch, recorder, fake, ranks):
         steps = _Steps(recorder, phases, optimizer, after + 2, most,
@@ -181,6 +183,7 @@ def _arguments(words: Optional[List[str]]) -> Any:
                         'whose step() ends a step: the N-th to make one (default: 1)')
     parser.add_argument('--ranks', type=int, metavar='N', help='trace rank 0 of N, without the others and without a network: '
                         'for DistributedDataParallel and fully_shard')
+    parser.add_argument('--routing', choices=sorted(POLICIES), help='supply the choices of routers of experts')
     parser.add_argument('-m', dest='module', action='store_true', help='SCRIPT is the name of a module')
     parser.add_argument('script', metavar='SCRIPT')
     parser.add_argument('arguments', nargs=argparse.REMAINDER, metavar='ARGUMENT')
@@ -190,27 +193,39 @@ def _arguments(words: Optional[List[str]]) -> Any:
     return given
 
 
-def _program(given: Any) -> Callable[[], Any]:
+def _program(script: str, arguments: List[str], is_module: bool) -> Callable[[], Any]:
     """Run the script as Python would."""
     def run() -> None:
-        sys.argv = [given.script, *given.arguments]
-        if given.module:
+        sys.argv = [script, *arguments]
+        if is_module:
             sys.path.insert(0, os.getcwd())
-            runpy.run_module(given.script, run_name='__main__', alter_sys=True)
+            runpy.run_module(script, run_name='__main__', alter_sys=True)
         else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(given.script)))
-            runpy.run_path(given.script, run_name='__main__')
+            sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+            runpy.run_path(script, run_name='__main__')
     return run
+
+
+def _name_of(script: str, is_module: bool) -> str:
+    return script.rpartition('.')[2] if is_module else os.path.splitext(os.path.basename(script))[0]
+
+
+def traced_script(request: Dict[str, Any]) -> 'Tuple[Dict[str, Any], str]':
+    """The step graph of a script, and the script's name. `request` has the arguments of trace_program(), and script, arguments and module."""
+    how = {name: request[name] for name in ('gpu', 'value', 'after', 'optimizer', 'ranks', 'routing') if request.get(name) is not None}
+    script, is_module = request['script'], bool(request.get('module'))
+    argv, search = list(sys.argv), list(sys.path)
+    try:
+        return trace_program(_program(script, request['arguments'], is_module), **how), _name_of(script, is_module)
+    finally:
+        sys.argv[:], sys.path[:] = argv, search
 
 
 def main(words: Optional[List[str]] = None) -> int:
     given = _arguments(words)
-    base = given.script.rpartition('.')[2] if given.module else os.path.splitext(os.path.basename(given.script))[0]
-    path = given.output or f'{base}.graph'
-    argv, search = list(sys.argv), list(sys.path)
+    path = given.output or f'{_name_of(given.script, given.module)}.graph'
     try:
-        document = trace_program(_program(given), gpu=given.gpu, value=given.value, after=given.after,
-                                 optimizer=given.optimizer, ranks=given.ranks)
+        document, name = traced_script(vars(given))
         write(document, path)
     except ImportError as error:
         if error.name != 'torch':
@@ -220,9 +235,7 @@ def main(words: Optional[List[str]] = None) -> int:
     except (TraceError, OSError) as error:
         print(f'tessera.trace: {error}', file=sys.stderr)
         return 1
-    finally:
-        sys.argv[:], sys.path[:] = argv, search
     slots = document['slots']['bytes']
-    print(f'{path}: one step of {base}, {len(slots) - document["static"]} allocations. `tessera simulate {path}` runs it.',
+    print(f'{path}: one step of {name}, {len(slots) - document["static"]} allocations. `tessera simulate {path}` runs it.',
           file=sys.stderr)
     return 0

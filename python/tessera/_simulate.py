@@ -1,10 +1,13 @@
 """What simulate() returns, and asks: what a training run will need, before anything has run."""
 import json
 import os
+import subprocess
+import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import _core
 from ._answers import Simulate
+from ._errors import UnsupportedError
 from ._fields import _Kept
 from ._snapshot import Snapshot
 
@@ -33,10 +36,35 @@ def described(model: Any) -> 'tuple[Any, str]':
         name = str(model.get('model_type', '<config>'))
         return (name, json.dumps(dict(model))), name
     name = os.fspath(model)
-    if not isinstance(model, str) or '/' in name or name.lower().endswith(('.json', '.graph')):
-        with open(name, encoding='utf-8') as file:
+    is_file = not isinstance(model, str) or '/' in name or name.lower().endswith(('.json', '.graph'))
+    if is_file or (os.path.exists(name) and name not in models()):
+        with open(os.path.join(name, 'config.json') if os.path.isdir(name) else name, encoding='utf-8') as file:
             return (name, file.read()), name
     return name, name
+
+
+_CHILD = 'import json, sys; request = json.loads(sys.stdin.readline()); sys.path[:] = request["path"]; ' \
+    'from tessera._child import run; run(request, "", 1)'
+
+
+def traced(given: Any, options: Dict[str, Any]) -> 'tuple[Any, Dict[str, Any]]':
+    """A model that is not built in as the step graph of its training step, traced in a process of its own, and the options that are left."""
+    if not isinstance(given, tuple) or not _core.is_foreign(given[1]):
+        return given, options
+    plan = json.loads(options['plan'][1]) if options.get('plan') else {}
+    decided = {**plan, **{name: value for name, value in options.items() if value is not None and _core.is_traced(name)}}
+    left = {name: value for name, value in options.items() if name not in decided and (name != 'plan' or 'modules' in plan)}
+    request = {'config': given[1], 'options': {name: value for name, value in decided.items() if name not in ('modules', 'version')},
+               'gpu': options.get('gpu') or 'a100', 'dashes': False, 'path': [place for place in sys.path if os.path.isabs(place)]}
+    done = subprocess.run([sys.executable, '-I', '-W', 'ignore', '-c', _CHILD], input=json.dumps(request).encode() + b'\n', stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, check=False)
+    head, _, graph = done.stdout.partition(b'\n')
+    word, _, note = head.decode('utf-8', 'replace').partition(' ')
+    if word == 'graph':
+        return (given[0], graph.decode()), left
+    why = {'lacks': f'tracing this model needs packages that are not installed: pip install {note}', 'refused': note}
+    raise UnsupportedError(_core.terminal_clean(f'{given[0]}: {why.get(word, f"the trace ended with exit status {done.returncode}")}; '
+                                                'tessera.trace() traces any program'))
 
 
 def file_of(given: Any) -> 'Optional[tuple[str, str]]':
@@ -57,6 +85,7 @@ def text_of(number: Union[None, float, str]) -> Optional[str]:
 def simulated(model: Any, options: Dict[str, Any]) -> Simulation:
     """Simulate, with parameters of the question."""
     given, name = described(model)
+    given, options = traced(given, options)
     core, snapshot = _core.ask('simulate', {'model': given, **options}, name)
     assert snapshot is not None
     return Simulation(core, Snapshot(snapshot))

@@ -35,6 +35,7 @@ from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, fake_of
+from ._trace_routing import POLICIES, Routing, one_hot
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
@@ -120,6 +121,7 @@ class _Recorder:
         self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
+        self.routing: Optional[Routing] = None  # if values of routers are supplied
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
@@ -472,6 +474,8 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
     class Attention(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             is_ours = func is original and not recorder.is_composing
+            if func is torch.nn.functional.one_hot and args[0].device.type == 'cuda':
+                return one_hot(torch, *args, *(kwargs or {}).values())
             if kwargs and kwargs.get('pin_memory') is True:  # memory of the CPU, which only a driver can pin
                 kwargs = {**kwargs, 'pin_memory': False}
             return (attend if is_ours else func)(*args, **(kwargs or {}))
@@ -554,13 +558,14 @@ def _only_writes(torch: Any, func: Any) -> bool:
         and not has_kernel(func.name(), 'CompositeExplicitAutograd')
 
 
-def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
+def _run(torch: Any, fake: Any, routing: Optional[Routing], func: Any, args: Any, kwargs: Any) -> Any:
     """Run the op: on fake tensors if it makes tensors on 'cuda' or has fake arguments, otherwise for real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
-    made = faked(torch, func, args, fake.is_our_fake)
+    made = routing.faked(func, args) if routing else None
+    made = faked(torch, func, args, fake.is_our_fake) if made is None else made
     if made is not None:
         return made
     device = kwargs.get('device')
@@ -614,6 +619,9 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                 return NotImplemented
             if recorder.apart:
                 return func(*args, **(kwargs or {}))
+            number = recorder.routing.number(func, args) if recorder.routing else None
+            if number is not None:
+                return number
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
             if func in composed:
@@ -625,7 +633,9 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
             place = len(recorder.events)
             masks = _masked(torch, recorder, func)
             in_place = masks or (adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype)
-            result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, func, args, kwargs or {})
+            result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, recorder.routing, func, args, kwargs or {})
+            if recorder.routing:
+                recorder.routing.follow(func, args, kwargs or {}, result)
             if recorder.host:
                 recorder.host.made(torch, args, result)
             done = work.of(func, args, kwargs or {}, result)
@@ -1144,20 +1154,28 @@ def check_gpu(gpu: str) -> None:
         raise TraceError(f'no such GPU: {gpu} (known: {", ".join(CARDS)})')
 
 
+def routing_of(torch: Any, name: Optional[str]) -> Optional[Routing]:
+    """What supplies the choices of routers, by its name."""
+    if name is not None and name not in POLICIES:
+        raise TraceError(f'no such routing: {name} (known: {", ".join(POLICIES)})')
+    return Routing(torch, POLICIES[name]) if name is not None else None
+
+
 def write(document: Dict[str, Any], path: str) -> None:
     with open(path, 'w', encoding='utf-8') as file:
         json.dump(document, file, separators=(',', ':'))
 
 
-def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, path: Optional[str] = None,
-          gpu: str = 'a100', value: Optional[float] = None, ranks: Optional[int] = None) -> Dict[str, Any]:
+def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, path: Optional[str] = None, gpu: str = 'a100',
+          value: Optional[float] = None, ranks: Optional[int] = None, routing: Optional[str] = None) -> Dict[str, Any]:
     """Trace one training step of any model, without a GPU, and write it as a step graph.
 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
     with fake tensors in `model` and `optimizer` (one, or a list): nothing is computed. Their tensors and settings, and the state
     of random numbers, are restored afterwards in any case; other changes that `step` makes remain. `gpu` decides which kernels
-    are chosen: t4, v100, a100, h100 or h200. `value`, if given, is the value of each number that the step reads from a tensor, as
-    `loss.item()` does. The graph is written to `path`, and returned.
+    are chosen, by its name for `tessera simulate --gpu`. `value`, if given, is the value of each number that the step reads from a tensor, as
+    `loss.item()` does. With routing='balanced', the topk of a router is supplied, too, so that each expert of a mixture gets as many tokens
+    as any other. The graph is written to `path`, and returned.
 
     Without a `model`, `step` is a whole program: it makes the model and the optimizer itself and trains at least three steps,
     as a script does (`python -m tessera.trace`). With `ranks=N` it is rank 0 of N, without the others and without a network:
@@ -1170,7 +1188,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     check_gpu(gpu)
     if model is None:
         from ._script import trace_program
-        document = trace_program(step, gpu=gpu, value=value, ranks=ranks)
+        document = trace_program(step, gpu=gpu, value=value, ranks=ranks, routing=routing)
         if path is not None:
             write(document, path)
         return document
@@ -1179,6 +1197,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
         check_whole(one, ranks)
     answer_for_driver(torch)
     recorder, mode = _Recorder(torch), _fake_mode()
+    recorder.routing = routing_of(torch, routing)
     with Fake(torch, mode, models, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
         static = _record(torch, recorder, fake, phases, step)
         forms = _optimizers(torch, mode, recorder, phases)

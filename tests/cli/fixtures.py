@@ -18,6 +18,23 @@ MIB = 1 << 20
 START_US = 1_700_000_000_000_000
 
 
+# Programs in place of Python, for commands that trace (cmd/core/tracer.c): they get a request on descriptor 10 and answer on 11.
+PROGRAMS = {
+    'no-torch': 'cat /dev/fd/10 > /dev/null; echo "lacks torch transformers" > /dev/fd/11',
+    'traces': 'head -n 1 /dev/fd/10 | sed \'s/,"command":[0-9]*//\' > request.json\n'
+              '(echo "graph traced a step of it"; cat step.graph) > /dev/fd/11',
+    'refuses': 'cat /dev/fd/10 > /dev/null; echo "refused --seq 9: the model has 8 positions" > /dev/fd/11',
+    'dies': 'exit 7',
+    'hangs': 'exec sleep 600',
+}
+
+
+def programs(folder):
+    for name, text in PROGRAMS.items():
+        (folder / name).write_text(f'#!/bin/sh\n{text}\n', encoding='utf-8')
+        (folder / name).chmod(0o755)
+
+
 # One step of a traced program (docs/step-graph.md).
 STEP = {
     'schema': 'tessera-step/1', 'torch': '2.9.1', 'gpu': 'h100', 'parameters': 1 << 20, 'optimizer': 'AdamW',
@@ -795,7 +812,8 @@ def write_all(folder):
     (folder / 'number.pickle').write_bytes(pickle.dumps(42, protocol=4))
     (folder / 'exec.pickle').write_bytes(pickle.dumps(Command(), protocol=4))
     (folder / 'step.graph').write_text(json.dumps(STEP), encoding='utf-8')
-    (folder / 'b200.graph').write_text(json.dumps({**STEP, 'gpu': 'b200'}), encoding='utf-8')
+    (folder / 'b300.graph').write_text(json.dumps({**STEP, 'gpu': 'b300'}), encoding='utf-8')
+    programs(folder)
     (folder / 'folder').mkdir(exist_ok=True)
 
 

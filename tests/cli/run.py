@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 # What drives a terminal or reorders a line.
 CONTROLS = re.compile('[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 # The user's settings that would change what tessera prints.
-UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT')
+UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT', 'VIRTUAL_ENV', 'CONDA_PREFIX', 'TESSERA_PYTHON')
 
 
 def read_cases(path):

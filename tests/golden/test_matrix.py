@@ -1,4 +1,4 @@
-"""`tessera simulate` against PyTorch's own steps, in a matrix of 139 configurations of GPT-2 and Llama models.
+"""`tessera simulate` against PyTorch's own steps, in a matrix of 154 configurations of GPT-2 and Llama models.
 
 matrix.json has for each what tests/torch/matrix.py traced: the bytes, as requested, that tensors have at the peak of each
 phase over three steps, and a digest of what is allocated and freed in these steps, in order. Both must be the same.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""matrix.py [--check] [PART...]: the memory of PyTorch's training steps in 139 configurations of GPT-2 and Llama models.
+"""matrix.py [--check] [PART...]: the memory of PyTorch's training steps in 154 configurations of GPT-2 and Llama models.
 
 Needs the packages that ./run test torch installs. Writes tests/golden/matrix.json, which has for each configuration the options of
 transformers and of `tessera simulate`, the requested bytes of tensors that are live at the peak of each phase over three steps, and
@@ -82,6 +82,17 @@ def configurations():
     for description, options in usual():
         yield description, options, 2, 96
     yield from ODD_ONES
+    for description, options in others():
+        yield description, options, 2, 96
+
+
+def others():
+    """Optimizers that are only simulated. Those of bitsandbytes need a card."""
+    for name in ('sgd-momentum', 'adafactor', 'muon'):
+        for model in (GPT2, GROUPED, TIED):
+            yield model, {'optimizer': name, 'cache': False}
+        yield GPT2, {'optimizer': name, 'dtype': 'bf16', 'accumulate': 2}
+        yield LLAMA, {'optimizer': name, 'dtype': 'autocast-bf16', 'checkpoint': 'non-reentrant'}
 
 
 def usual():
@@ -138,9 +149,36 @@ def built(description, options):
     return model
 
 
+class Both:
+    """Two optimizers of parts of a model, one after the other."""
+
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def muon(model):
+    """For matrices of blocks; AdamW for embeddings, the head and vectors."""
+    params = dict(model.named_parameters())
+    matrices = [name for name, param in params.items() if param.dim() == 2 and ('.h.' in name or '.layers.' in name)]
+    return Both(torch.optim.Muon([params[name] for name in matrices]),
+                torch.optim.AdamW([param for name, param in params.items() if name not in matrices]))
+
+
 def optimizer_of(model, name):
-    if name == 'sgd':
-        return torch.optim.SGD(model.parameters(), lr=0.1)
+    if name == 'muon':
+        return muon(model)
+    if name == 'adafactor':
+        return torch.optim.Adafactor(model.parameters())
+    if name in ('sgd', 'sgd-momentum'):
+        return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9 if name == 'sgd-momentum' else 0)
     return torch.optim.AdamW(model.parameters(), **{'adamw-fused': {'fused': True}, 'adamw-loop': {'foreach': False}}.get(name, {}))
 
 
@@ -237,7 +275,8 @@ def row(description, options, batch, seq):
     optimizer = optimizer_of(model, options.get('optimizer', 'adamw'))
     if 'plan' in options:
         assert not tessera.apply(model, options['plan'], optimizer=optimizer).left
-    document = tessera.trace(step_of(model, optimizer, options, batch, seq), model=model, optimizer=optimizer, value=1.0)
+    optimizers = getattr(optimizer, 'optimizers', optimizer)
+    document = tessera.trace(step_of(model, optimizer, options, batch, seq), model=model, optimizer=optimizers, value=1.0)
     return summary(document, description, options, batch, seq)
 
 

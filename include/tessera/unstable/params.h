@@ -30,6 +30,9 @@ int tsr_params_new(const tsr_parameter *rows, size_t count, tsr_interface interf
 /* The index-th row that it has values for, none of which stands for a table; NULL past the last. O(1). */
 const tsr_parameter *tsr_params_row(const tsr_params *params, size_t index);
 
+/* Make a parameter as if it had not been given. Does nothing if no row has the name. */
+void tsr_params_clear(tsr_params *params, const char *name);
+
 /* ---- Reading ---- */
 
 /* Readers. `name` is tsr_parameter.name, which the rows must have; the kind must be the function's.

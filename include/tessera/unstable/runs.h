@@ -31,12 +31,9 @@ extern "C" {
     .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                    \
   }
 
-/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order (C only). */
-#define TSR_GPU_CHOICES                                                                      \
-  (const char *const[]) {                                                                    \
-    "t4", "v100", "l4", "a10", "a100-40", "a100", "h100", "h200", "rtx3090", "rtx4090", NULL \
-  }
-#define TSR_GPU_WORDS "t4, v100, l4, a10, a100-40, a100, h100, h200, rtx3090 or rtx4090"
+/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order, and NULL; and the same for a help text. */
+extern const char *const tsr_gpu_names[];
+const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
 
@@ -49,6 +46,9 @@ extern const tsr_parameter tsr_run_link[];
 /* Set how->link_bytes_per_s from such a parameter, or to 0 if it is not set: "50GB/s" and "400Gb/s" are the same.
  * Fails with TSR_ERROR_ARGUMENT, also without ranks in `how`. */
 int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
+
+/* The parameter for the Python that traces models that are not built in. */
+extern const tsr_parameter tsr_run_python[];
 
 /* The options of a run that a plan decides; each is a key of plans. */
 extern const tsr_parameter tsr_run_options[];
@@ -75,6 +75,13 @@ const char *tsr_in_place_word(tsr_in_place which);
  * `*plan` with tsr_run_plan_free; `*out` points into it. Fails as tsr_run_plan_of does. */
 int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error);
+
+/* Whether tsr_model_read refuses the text of a file because it describes a model, or a feature of one, that is not built in: one that can
+ * be traced. */
+bool tsr_model_is_foreign(const char *json, size_t size_bytes);
+/* Whether a parameter is decided when such a model is traced, so that it no longer applies to the step graph: "batch" and others, and
+ * tsr_run_options. */
+bool tsr_parameter_is_traced(const char *name);
 
 /* How to apply a DeepSpeed configuration. */
 typedef struct tsr_ds_config_how {

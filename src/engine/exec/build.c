@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask/question.h"
 #include "base/memory.h"
 #include "exec/card_memory.h"
 #include "exec/rates.h"
 #include "graph/validate.h"
 #include "torch/torch.h"
 #include "traced/rewrite.h"
+#include "tessera/unstable/runs.h"
 #include "traced/step_graph.h"
 
 /* ---- how long ---- */
@@ -184,14 +186,8 @@ static int rewritten(const tsr_model *model, const tsr_simulate_options *options
 }
 
 static int refuse_traced_gpu(const char *name, tsr_error *error) {
-  char known[160] = "";
-  const tsr__data_sheet *gpu;
-  for (size_t i = 0; (gpu = tsr__data_sheet_at(i)) != NULL; i++) {
-    size_t used = strlen(known);
-    int added = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", gpu->name);
-    assert(added > 0 && (size_t)added < sizeof known - used);
-    (void)added;
-  }
+  char known[192];
+  tsr__list_words(tsr_gpu_word, known, sizeof known);
   return tsr__fail(
       error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
       "step graph: 'gpu' is '%.31s', which is not a known card; choose one with --gpu: "
@@ -264,7 +260,7 @@ static int build_model(const tsr_model *model, const tsr_simulate_options *optio
   bool ok = tsr__tape_init(&tape, &tsr__book_torch, out->tracer) && (out->tracer || !has_stacks);
   int status = ok ? 0 : tsr__fail_memory(error);
   tape.is_brief = detail == TSR__BUILD_FIGURES;
-  out->optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW";
+  out->optimizer = tsr__optimizer_class(options->optimizer);
   if (status == 0) status = suit_gpu(options, &out->gpu, &out->run, &tape, error);
   if (status == 0) status = tsr__program_init(&out->program, model, &out->run, NULL, &tape, error);
   if (status == 0) status = tsr__program_record(&out->program, true, &out->schedule, error);

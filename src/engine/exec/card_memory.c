@@ -14,7 +14,10 @@ static const tsr__card_memory rows[] = {
     /* :4096:2:16:8, PyTorch's default of CUBLAS_WORKSPACE_CONFIG: 2 of 4096 KiB, 8 of 16 KiB */
     {TSR__CARD_CUBLAS, 0, 90, 2 * 4096 * KiB + 8 * 16 * KiB, POOL, "PyTorch 2.9.1"},
     {TSR__CARD_CUBLAS, 90, 91, 8 * 4096 * KiB, POOL, "PyTorch 2.9.1"},
-    {TSR__CARD_CUBLAS, 91, 100, 2 * 4096 * KiB + 8 * 16 * KiB, POOL, "PyTorch 2.9.1"},
+    {TSR__CARD_CUBLAS, 91, 94, 2 * 4096 * KiB + 8 * 16 * KiB, POOL, "PyTorch 2.9.1"},
+    /* AMD's gfx94x */
+    {TSR__CARD_CUBLAS, 94, 95, 128 * 1024 * KiB, POOL, "PyTorch 2.9.1 for ROCm"},
+    {TSR__CARD_CUBLAS, 95, 100, 2 * 4096 * KiB + 8 * 16 * KiB, POOL, "PyTorch 2.9.1"},
     {TSR__CARD_CUBLAS, 100, ALL, 8 * 4096 * KiB, POOL, "PyTorch's main branch, 2026"},
     /* The handle's workspace, unless TORCH_CUBLASLT_UNIFIED_WORKSPACE=0 */
     {TSR__CARD_CUBLASLT, 0, ALL, 0, POOL, "PyTorch 2.9.1"},

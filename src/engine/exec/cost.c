@@ -1,7 +1,7 @@
 /* cost.c - see cost.h.
  *
  * Cards: peak rates without sparsity, from NVIDIA's data sheets of the T4, V100 SXM2, L4, A10, A100 (40 and 80
- * GB, SXM), H100 SXM and H200 SXM, and of Ada and Ampere GeForce (whitepapers; 16 bits with sums in fp32). Links
+ * GB, SXM), H100, H200 and B200 SXM, of AMD's of the MI300X, and of Ampere, Ada and Blackwell GeForce (whitepapers; 16 bits with sums in fp32). Links
  * are one direction of PCIe as it is measured, about 80 % of its nominal rate. Links between cards are nominal: half of the
  * data sheet's NVLink, which counts both directions, or PCIe for cards without NVLink, or with a bridge for two only. */
 #include "exec/cost.h"
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "exec/card_memory.h"
+#include "tessera/unstable/runs.h"
 
 #define GB  1e9
 #define TF  1e12
@@ -22,29 +23,23 @@
 /* Nominal, of which the rates take a share as of NVLink's. */
 #define PEER_PCIE_3 (15.75 * GB)
 #define PEER_PCIE_4 (31.5 * GB)
+#define PEER_PCIE_5 (63 * GB)
 
+#define TSR__GPU(name, ...) {name, __VA_ARGS__},
 static const tsr__data_sheet gpus[] = {
-    {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75, PEER_PCIE_3,
-     "T4 data sheet, 2019: PCIe 3.0 x16"},
-    {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70, 150 * GB,
-     "V100 data sheet, 2020: NVLink, 300 GB/s"},
-    {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89, PEER_PCIE_4,
-     "L4 data sheet, 2023: PCIe 4.0 x16"},
-    {"a10", "NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB, 86, PEER_PCIE_4,
-     "A10 data sheet, 2021: PCIe 4.0 x16"},
-    {"a100-40", "NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB, 80,
-     300 * GB, "A100 data sheet, 2021: NVLink, 600 GB/s"},
-    {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80,
-     300 * GB, "A100 data sheet, 2021: NVLink, 600 GB/s"},
-    {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90, 450 * GB,
-     "H100 data sheet, 2022: NVLink, 900 GB/s"},
-    {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90, 450 * GB,
-     "H200 data sheet, 2023: NVLink, 900 GB/s"},
-    {"rtx3090", "NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86,
-     PEER_PCIE_4, "GA102 whitepaper, 2020: PCIe 4.0 x16"},
-    {"rtx4090", "NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89,
-     PEER_PCIE_4, "Ada whitepaper, 2022: PCIe 4.0 x16"},
+#include "exec/gpu_rows.def"
 };
+#undef TSR__GPU
+
+#define TSR__GPU(name, ...) name,
+const char *const tsr_gpu_names[] = {
+#include "exec/gpu_rows.def"
+    NULL};
+#undef TSR__GPU
+
+const char *tsr_gpu_word(size_t i) {
+  return i < sizeof gpus / sizeof *gpus ? tsr_gpu_names[i] : NULL;
+}
 
 /* What programs reach. */
 #define SHARE_OF_FLOPS 0.6

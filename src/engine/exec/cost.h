@@ -44,6 +44,7 @@ typedef struct tsr__data_sheet {
   double memory_bytes_per_s, link_bytes_per_s;
   uint64_t memory_bytes; /* of the card */
   uint8_t capability;    /* 80: compute capability 8.0 */
+  uint16_t processors, threads; /* multiprocessors, and the most threads of each */
   double
       peer_bytes_per_s; /* to other cards of its machine: one direction of all its NVLinks, or of PCIe */
   const char *peer_source; /* where that is from, and of when */

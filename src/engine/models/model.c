@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "models/family.h"
 #include "models/llmc.h"
+#include "tessera/unstable/runs.h"
 
 /* No model that can be trained is larger. */
 enum { MOST_LAYERS = 4096 };
@@ -149,8 +150,12 @@ static void read_model(tsr__config *config, tsr_model *model) {
   size_t class = 0;
   while (type && class < TSR__CLASS_COUNT && strcmp(classes[class].type, type) != 0) class ++;
   if (!type || class == TSR__CLASS_COUNT) {
-    tsr__config_refuse(config, type ? TSR_ERROR_UNSUPPORTED : TSR_ERROR_FORMAT, "model_type",
-                       "is not gpt2, llama, mistral or qwen2");
+    tsr__config_refuse(
+        config, type ? TSR_ERROR_UNSUPPORTED : TSR_ERROR_FORMAT, "model_type",
+        type ? "is not gpt2, llama, mistral or qwen2; others are traced with PyTorch: "
+               "pip install torch transformers, then tessera trace CONFIG -o FILE "
+               "(in Python: tessera.trace)"
+             : "is not gpt2, llama, mistral or qwen2");
     return;
   }
   model->class = (tsr__model_class) class;
@@ -279,6 +284,21 @@ void tsr_model_free(tsr_model *model) {
 
 bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes) {
   return tsr__llmc_is((const unsigned char *)bytes, size_bytes);
+}
+
+bool tsr_model_is_foreign(const char *json, size_t size_bytes) {
+  json_t *root = NULL;
+  tsr_model *model = NULL;
+  int status = tsr__llmc_is((const unsigned char *)json, size_bytes) ||
+                       tsr__step_graph_begins(json, size_bytes)
+                   ? TSR_ERROR_FORMAT
+                   : tsr_model_read(json, size_bytes, &model, NULL);
+  tsr_model_free(model);
+  if (status != TSR_ERROR_UNSUPPORTED) return false;
+  if (tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "", &root, NULL)) return false;
+  bool is_config = json_is_string(json_object_get(root, "model_type")) && !tsr__step_graph_is(root);
+  json_decref(root);
+  return is_config;
 }
 
 bool tsr_model_is_traced(const tsr_model *model) {

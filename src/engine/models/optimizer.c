@@ -3,6 +3,8 @@
  * State is made in the first step, parameter by parameter, and never released. The op table
  * (src/engine/ops/op_optimizer.c) has a row for each variant's work on a parameter.
  *
+ * Other optimizers, which are simulated only, are in optimizer_others.c.
+ *
  * All parameters are updated at the end of a step, or each one in backward, as soon as its gradient is complete.
  * Both update a range of parameters.
  *
@@ -10,12 +12,25 @@
  * back. The tape adds these copies by itself (graph/spaces.c). */
 #include <assert.h>
 
-#include "models/program.h"
+#include "models/optimizer.h"
 
-/* Parameters `first` to `end` - 1. */
-typedef struct range {
-  size_t first, end;
-} range;
+typedef tsr__update_range range;
+
+const char *tsr__optimizer_class(tsr_simulate_optimizer optimizer) {
+  switch (optimizer) {
+  case TSR_OPTIMIZER_SGD:
+  case TSR_OPTIMIZER_SGD_MOMENTUM: return "SGD";
+  case TSR_OPTIMIZER_ADAFACTOR: return "Adafactor";
+  case TSR_OPTIMIZER_MUON: return "Muon";
+  case TSR_OPTIMIZER_ADAMW_8BIT: return "AdamW8bit";
+  case TSR_OPTIMIZER_LION: return "Lion";
+  case TSR_OPTIMIZER_ADAMW:
+  case TSR_OPTIMIZER_ADAMW_FOREACH:
+  case TSR_OPTIMIZER_ADAMW_FUSED:
+  case TSR_OPTIMIZER_ADAMW_LOOP: break;
+  }
+  return "AdamW";
+}
 
 /* torch._foreach_norm sums the squares of this many elements at a time. */
 enum { NORM_CHUNK = 65536 };
@@ -37,16 +52,29 @@ static void init_states(tsr__tape *t) {
       tsr__tape_fail(t, TSR_ERROR_MEMORY);
 }
 
-/* The tensor that the optimizer updates: the parameter, or its master. */
-static tsr__tensor_id target_of(const tsr__tape *t, size_t parameter) {
+tsr__tensor_id tsr__update_target(const tsr__tape *t, size_t parameter) {
   tsr__tensor_id master = t->schedule.states.items[parameter].master;
   return master ? master : tsr__schedule_updated(&t->schedule, parameter);
 }
 
-static tsr__tensor_id gradient_of(const tsr__tape *t, size_t parameter) {
+tsr__tensor_id tsr__update_gradient(const tsr__tape *t, size_t parameter) {
   tsr__tensor_id gradient = t->schedule.states.items[parameter].gradient;
   return gradient ? gradient
                   : tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, parameter))->grad;
+}
+
+static bool is_of_block(const tsr__tape *t, tsr__tensor_id tensor) {
+  for (size_t i = 0; i < t->schedule.blocks.count; i++)
+    if (t->schedule.blocks.items[i].tensor == tensor) return true;
+  return false;
+}
+
+bool tsr__updates(const tsr__tape *t, range r, size_t i) {
+  if (!tsr__update_gradient(t, i)) return false;
+  if (r.which == TSR__UPDATES_ALL) return true;
+  tsr__tensor_id parameter = tsr__schedule_updated(&t->schedule, i);
+  bool is_matrix = tsr__tensor_shape(t, parameter).rank == 2 && is_of_block(t, parameter);
+  return is_matrix == (r.which == TSR__UPDATES_MATRICES);
 }
 
 static void init_group(tsr__program *p, range r) {
@@ -54,9 +82,9 @@ static void init_group(tsr__program *p, range r) {
   bool counts = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED && !p->is_own;
   tsr__scope_enter(t, TSR__PLACE_ADAMW_STATE);
   for (size_t i = r.first; i < r.end && !t->status; i++) {
-    tsr__tensor_id target = target_of(t, i);
+    tsr__tensor_id target = tsr__update_target(t, i);
     tsr__optimizer_state state = t->schedule.states.items[i];
-    if (!gradient_of(t, i)) continue;
+    if (!tsr__updates(t, r, i)) continue;
     if (counts) state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, target);
     state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, target);
     state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, target);
@@ -74,11 +102,12 @@ static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
          (t->schedule.states.count == tsr__schedule_updated_count(&t->schedule) || t->status));
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     const tsr__optimizer_state state = t->schedule.states.items[i];
-    tsr__tensor_id grad = gradient_of(t, i);
-    if (!grad) continue;
+    tsr__tensor_id grad = tsr__update_gradient(t, i);
+    if (!tsr__updates(t, r, i)) continue;
     tsr__tensor_id made = tsr__op_apply(
         t, kind, NULL,
-        (tsr__tensor_id[]){target_of(t, i), grad, state.first, state.second, state.count}, 5, NULL);
+        (tsr__tensor_id[]){tsr__update_target(t, i), grad, state.first, state.second, state.count},
+        5, NULL);
     if (is_loop) tsr__scope_unbind(t, last);
     last = made;
   }
@@ -113,7 +142,7 @@ static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scal
 static void make_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++)
-    if (gradient_of(t, i))
+    if (tsr__update_gradient(t, i))
       t->schedule.states.items[i].master = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER,
                                                       tsr__schedule_updated(&t->schedule, i));
 }
@@ -178,7 +207,7 @@ typedef struct gradients {
 static gradients measure_gradients(const tsr__tape *t) {
   gradients g = {0};
   for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule); i++) {
-    tsr__tensor_id grad = gradient_of(t, i);
+    tsr__tensor_id grad = tsr__update_gradient(t, i);
     uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
     uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
     g.count += grad != 0;
@@ -232,7 +261,7 @@ static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tensor_id parts =
       tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
   for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
-    tsr__tensor_id grad = gradient_of(t, i);
+    tsr__tensor_id grad = tsr__update_gradient(t, i);
     if (!grad) continue;
     tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
     use.scratch[0] = parts;
@@ -287,7 +316,7 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   tsr__scope_unbind(t, sum);
   factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
   for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
-    tsr__tensor_id grad = gradient_of(t, i);
+    tsr__tensor_id grad = tsr__update_gradient(t, i);
     if (!grad) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
                                         .op = TSR_NONE,
@@ -332,6 +361,16 @@ static void step(tsr__program *p, range r) {
   case TSR_OPTIMIZER_ADAMW_LOOP: adamw(p, r, TSR__PLACE_UPDATE_LOOP, TSR__OP_ADAMW_LOOP); break;
   case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, r, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
   case TSR_OPTIMIZER_SGD: sgd(p, r); break;
+  case TSR_OPTIMIZER_MUON:
+    r.which = TSR__UPDATES_MATRICES;
+    tsr__program_update_otherwise(p, r);
+    r.which = TSR__UPDATES_OTHERS;
+    adamw(p, r, TSR__PLACE_UPDATE_FOREACH, TSR__OP_ADAMW_FOREACH);
+    break;
+  case TSR_OPTIMIZER_SGD_MOMENTUM:
+  case TSR_OPTIMIZER_ADAFACTOR:
+  case TSR_OPTIMIZER_ADAMW_8BIT:
+  case TSR_OPTIMIZER_LION: tsr__program_update_otherwise(p, r); break;
   }
   if (p->options->master_weights) store_masters(p, r);
   t->space = TSR__SPACE_DEVICE;
@@ -345,7 +384,7 @@ static uint8_t space_of_gradients(const tsr__program *p) {
 
 void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
-  const range all = {0, tsr__schedule_updated_count(&t->schedule)};
+  const range all = {.end = tsr__schedule_updated_count(&t->schedule)};
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   bool has_masters = p->options->master_weights;
   init_states(t);
@@ -377,8 +416,8 @@ void tsr__program_update(void *program, tsr__tensor_id parameter) {
   t->schedule.states.items[i].is_updated = true;
   tsr__scope_enter(t, TSR__PLACE_UPDATE_HOOK);
   t->space = space_of_gradients(p);
-  if (p->options->master_weights) widen_gradients(p, (range){i, i + 1}, no_scaler);
-  step(p, (range){i, i + 1});
+  if (p->options->master_weights) widen_gradients(p, (range){.first = i, .end = i + 1}, no_scaler);
+  step(p, (range){.first = i, .end = i + 1});
   tsr__tensor_release(t, tsr__tensor_at(t, parameter)->grad);
   tsr__tensor_at(t, parameter)->grad = t->schedule.states.items[i].gradient = 0;
   (void)tsr__scope_leave(t, 0);

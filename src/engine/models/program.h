@@ -97,6 +97,7 @@ typedef struct tsr__program {
   tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
   tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
   bool is_last_backward;        /* of the step: no micro-batch follows */
+  bool has_8bit_tables;         /* of an 8-bit optimizer */
   uint32_t *stored;  /* by unit: gradients that this backward pass has completed; owned */
   tsr__unit_sum sum; /* over ranks, under way */
 } tsr__program;
@@ -205,6 +206,8 @@ tsr__tensor_id tsr__program_leave_attention(tsr__program *program, tsr__tensor_i
 
 /* Make program->mask, if the attention needs one. */
 void tsr__program_mask(tsr__program *program);
+/* The class of an optimizer, as annotations have it. */
+const char *tsr__optimizer_class(tsr_simulate_optimizer optimizer);
 /* Run one step of the optimizer, and of a gradient scaler (optimizer.c). */
 void tsr__program_optimizer(tsr__program *program);
 /* Update one parameter, and release its gradient. `program` is a tsr__program; this is the tape's

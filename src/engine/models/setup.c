@@ -38,6 +38,17 @@ static bool scales_loss(const tsr_simulate_options *o) {
   return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
 }
 
+/* Optimizers that are only simulated: on one card, with PyTorch's ops. */
+static int check_optimizer(const tsr__program *p, tsr_error *error) {
+  const tsr_simulate_options *o = p->options;
+  if (o->optimizer <= TSR_OPTIMIZER_SGD) return 0;
+  if (o->book == TSR_BOOK_OWN || o->ranks || o->offload.optimizer || o->offload.gradients)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "this optimizer is simulated on one card with PyTorch's ops: tessera's own ops, "
+                  "ranks and offloading have adamw and sgd");
+  return 0;
+}
+
 /* Refuse an optimizer in backward, which sees one gradient at a time, together with options that need all gradients
  * or all micro-batches. */
 static int check_update(const tsr__program *p, tsr_error *error) {
@@ -444,6 +455,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulat
   choose_types(p);
   if (status == 0) status = check_precision(p, error);
   if (status == 0) status = check_update(p, error);
+  if (status == 0) status = check_optimizer(p, error);
   if (status == 0) status = check_ranks(p, error);
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);

@@ -13,7 +13,9 @@
 
 static_assert(TSR_OPTIMIZER_ADAMW == 0 && TSR_OPTIMIZER_ADAMW_FOREACH == 1 &&
                   TSR_OPTIMIZER_ADAMW_FUSED == 2 && TSR_OPTIMIZER_ADAMW_LOOP == 3 &&
-                  TSR_OPTIMIZER_SGD == 4,
+                  TSR_OPTIMIZER_SGD == 4 && TSR_OPTIMIZER_SGD_MOMENTUM == 5 &&
+                  TSR_OPTIMIZER_ADAFACTOR == 6 && TSR_OPTIMIZER_MUON == 7 &&
+                  TSR_OPTIMIZER_ADAMW_8BIT == 8 && TSR_OPTIMIZER_LION == 9,
               "the words of `optimizer` are in the order of its enum");
 static_assert(TSR_SIMULATE_FP32 == 0 && TSR_SIMULATE_BF16 == 1 && TSR_SIMULATE_FP16 == 2 &&
                   TSR_SIMULATE_AUTOCAST_BF16 == 3 && TSR_SIMULATE_AUTOCAST_FP16 == 4,

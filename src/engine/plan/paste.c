@@ -268,8 +268,11 @@ static void say_ranks(writer *w) {
     elsewhere(w, "%llu ranks, which is torchrun --nproc-per-node %llu", ranks_of(w), ranks_of(w));
 }
 
-static const char *optimizer_of(const writer *w, const char *fused, const char *foreach,
+/* The words for AdamW also stand for optimizers that no target has in common. */
+static const char *optimizer_of(writer *w, const char *fused, const char *foreach,
                                 const char *sgd) {
+  if (w->o->optimizer > TSR_OPTIMIZER_SGD)
+    cannot(w, "the optimizer %s; the text has AdamW", tsr__optimizer_class(w->o->optimizer));
   if (w->o->optimizer == TSR_OPTIMIZER_ADAMW_FUSED) return fused;
   return w->o->optimizer == TSR_OPTIMIZER_SGD ? sgd : foreach;
 }
@@ -499,8 +502,7 @@ static void say_megatron(writer *w) {
                      (unsigned long long)(w->how->sequence ? w->how->sequence : 1));
   say_megatron_ranks(w);
   if (w->o->dtype) tsr__buffer_printf(&w->text, "--%s\n", is_bf16(w) ? "bf16" : "fp16");
-  tsr__buffer_printf(&w->text, "--optimizer %s\n",
-                     w->o->optimizer == TSR_OPTIMIZER_SGD ? "sgd" : "adam");
+  tsr__buffer_printf(&w->text, "--optimizer %s\n", optimizer_of(w, "adam", "adam", "sgd"));
   tsr__buffer_printf(&w->text, "--clip-grad %s\n",
                      w->o->clip_norm > 0 ? text_of(w, "clip", clip) : "0.0");
   if (w->o->offload.optimizer)

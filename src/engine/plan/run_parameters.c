@@ -1,5 +1,17 @@
 /* run_parameters.c - the parameters that commands which run training steps share, besides the options of a run (option_rows.def). */
+#include <string.h>
+
 #include "tessera/unstable/runs.h"
+
+bool tsr_parameter_is_traced(const char *name) {
+  static const char *const others[] = {"batch", "seq", "eval_steps", "eval_batch"};
+  bool is_traced = false;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    is_traced |= strcmp(name, others[i]) == 0;
+  for (const tsr_parameter *row = tsr_run_options; row->name; row++)
+    is_traced |= strcmp(name, row->name) == 0;
+  return is_traced;
+}
 
 const tsr_parameter tsr_ds_config_parameter[] = {
     {.name = "ds_config",
@@ -9,6 +21,15 @@ const tsr_parameter tsr_ds_config_parameter[] = {
      .argument = "FILE",
      .help = "Take options from FILE, a DeepSpeed configuration (ds_config.json); options that "
              "are given override it. Keys that have no effect are listed."},
+    {.name = NULL}};
+
+const tsr_parameter tsr_run_python[] = {
+    {.name = "python",
+     .kind = TSR_PARAMETER_PATH,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "PROGRAM",
+     .help = "The Python that traces a model that is not built in; it needs torch and transformers "
+             "(default: that of the active environment, else python3)."},
     {.name = NULL}};
 
 const tsr_parameter tsr_run_link[] = {

@@ -98,7 +98,8 @@ bool tsr__technique_may_apply(const tsr__technique_row *t, const tsr_run_plan *p
   if (t->needs_ranks && o->ranks < 2) return false;
   if (!t->option) return true;
   if (strcmp(t->option, "attention") == 0) return o->attention == TSR_ATTENTION_EAGER;
-  if (strcmp(t->option, "optimizer") == 0) return o->optimizer != TSR_OPTIMIZER_SGD;
+  if (strcmp(t->option, "optimizer") == 0)
+    return o->optimizer < TSR_OPTIMIZER_SGD; /* forms of AdamW */
   /* Ranks sum gradients before the optimizer sees them. */
   if (strcmp(t->option, "optimizer_in_backward") == 0 && o->ranks) return false;
   if (strcmp(t->option, "micro_batch") == 0 && o->backward_once) return false;

@@ -5,17 +5,18 @@
  * or nothing, and line 0. */
 #include "torch/spell.h"
 
-#define SCRIPT     "train.py"
-#define AUTOGRAD   TORCH("autograd/__init__.py")
-#define GRAPH      TORCH("autograd/graph.py")
-#define CHECKPOINT TORCH("utils/checkpoint.py")
-#define CLIP_GRAD  TORCH("nn/utils/clip_grad.py")
-#define ADAM       TORCH("optim/adam.py")
-#define OPTIMIZER  TORCH("optim/optimizer.py")
-#define FUNCTIONAL TORCH("nn/functional.py")
-#define LOSS_UTILS TRANSFORMERS("loss/loss_utils.py")
-#define MASKING    TRANSFORMERS("masking_utils.py")
-#define CACHE      TRANSFORMERS("cache_utils.py")
+#define SCRIPT       "train.py"
+#define AUTOGRAD     TORCH("autograd/__init__.py")
+#define GRAPH        TORCH("autograd/graph.py")
+#define CHECKPOINT   TORCH("utils/checkpoint.py")
+#define CLIP_GRAD    TORCH("nn/utils/clip_grad.py")
+#define ADAM         TORCH("optim/adam.py")
+#define BITSANDBYTES "/usr/local/lib/python3.12/dist-packages/bitsandbytes/optim/optimizer.py"
+#define OPTIMIZER    TORCH("optim/optimizer.py")
+#define FUNCTIONAL   TORCH("nn/functional.py")
+#define LOSS_UTILS   TRANSFORMERS("loss/loss_utils.py")
+#define MASKING      TRANSFORMERS("masking_utils.py")
+#define CACHE        TRANSFORMERS("cache_utils.py")
 
 #define LINEAR \
   { MODULE, FRAMES({"forward", TORCH("nn/modules/linear.py"), 134}), NULL }
@@ -171,7 +172,8 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
 
     /* the optimizer */
     [TSR__PLACE_UPDATE_HOOK] = {FUNCTION, FRAMES({"update_parameter", SCRIPT, 46}),
-                                LINES({46, AT(ADAMW)}, {46, AT(SGD)})},
+                                LINES({46, AT(ADAMW)}, {46, AT(SGD)}, {46, AT(ADAFACTOR)},
+                                      {46, AT(MUON)}, {46, AT(BITSANDBYTES)})},
     [TSR__PLACE_UNSCALE] = {FUNCTION, FRAMES({"unscale_", TORCH("amp/grad_scaler.py"), 343}), NULL},
     [TSR__PLACE_CLIP] = {FUNCTION,
                          FRAMES({"_no_grad_wrapper", CLIP_GRAD, 0},
@@ -197,4 +199,16 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
     [TSR__PLACE_UPDATE_LOOP] = UPDATE("_single_tensor_adam", 535),
     [TSR__PLACE_UPDATE_FUSED] = UPDATE("_fused_adam", 0),
     [TSR__PLACE_SGD] = {FUNCTION, FRAMES({"step", TORCH("optim/sgd.py"), 0}), NULL},
+    [TSR__PLACE_ADAFACTOR] = {FUNCTION,
+                              FRAMES({"step", TORCH("optim/_adafactor.py"), 0},
+                                     {"_single_tensor_adafactor", TORCH("optim/_adafactor.py"), 0}),
+                              NULL},
+    [TSR__PLACE_MUON] = {FUNCTION,
+                         FRAMES({"step", TORCH("optim/_muon.py"), 0},
+                                {"_single_tensor_muon", TORCH("optim/_muon.py"), 315}),
+                         LINES({315, AT(MUON_ORTHOGONAL)})},
+    [TSR__PLACE_MUON_ORTHOGONAL] =
+        {FUNCTION, FRAMES({"_zeropower_via_newtonschulz", TORCH("optim/_muon.py"), 0}), NULL},
+    [TSR__PLACE_BITSANDBYTES] =
+        {FUNCTION, FRAMES({"step", BITSANDBYTES, 0}, {"update_step", BITSANDBYTES, 0}), NULL},
 };

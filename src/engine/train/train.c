@@ -394,11 +394,10 @@ static int prepare(training *t, tsr_error *error) {
   int status = choose_products(t, error);
   if (status || !t->options->is_recorded) return status;
   t->recorder = tsr__recorder_new(
-      &t->schedule,
-      &(tsr__record_options){.settings = &t->run->settings,
-                             .optimizer = t->run->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
-                             .has_categories = t->run->categories,
-                             .plan_hash = t->run->plan_hash});
+      &t->schedule, &(tsr__record_options){.settings = &t->run->settings,
+                                           .optimizer = tsr__optimizer_class(t->run->optimizer),
+                                           .has_categories = t->run->categories,
+                                           .plan_hash = t->run->plan_hash});
   return t->recorder ? 0 : tsr__fail_memory(error);
 }
 
@@ -662,6 +661,9 @@ static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_e
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
+  if (status == 0 && t->run->optimizer > TSR_OPTIMIZER_SGD)
+    status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "only adamw, in its forms, and sgd train; other optimizers are simulated");
   if (status == 0) status = record(t, model, tracer, error);
   if (status == 0) status = check_saved(t, error);
   if (status == 0) status = predict(t, error);

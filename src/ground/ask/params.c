@@ -338,7 +338,8 @@ static int set_choice(const tsr_params *params, const tsr_parameter *row, value 
     size_t used = strlen(list);
     (void)snprintf(list + used, sizeof list - used, "%s%s", between, row->choices[i]);
   }
-  return fail_value(params, row, error, " takes %s, not '%s'", list, text);
+  return fail_value(params, row, error, " takes %s, not '%s'%s%s", list, text,
+                    row->otherwise ? "; " : "", row->otherwise ? row->otherwise : "");
 }
 
 static bool add_device(value *v, uint32_t number) {
@@ -584,6 +585,17 @@ int tsr_params_set_object(tsr_params *params, const char *name, const tsr_parame
   v->object = object;
   v->is_given = true;
   return 0;
+}
+
+void tsr_params_clear(tsr_params *params, const char *name) {
+  const tsr_parameter *row = tsr_params_find(params, name, strlen(name));
+  if (!row) return;
+  value *v = value_at(params, row->name, strlen(row->name));
+  if (v->object) row->type->free(v->object);
+  v->object = NULL;
+  v->path = v->text = NULL;
+  v->size_bytes = v->texts.count = v->devices.count = v->settings.count = 0;
+  v->is_all = v->is_given = false;
 }
 
 /* ---- Readers ---- */

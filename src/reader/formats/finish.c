@@ -223,6 +223,21 @@ static const char *kind_in_words(const tsr__assembler *assembler, tsr__value top
   }
 }
 
+/* Whether one of a dict's values is the schema of step graphs (docs/step-graph.md). */
+static bool is_step_graph(const tsr__assembler *assembler, tsr__value top) {
+  static const char schema[] = "tessera-step/";
+  tsr__container *container = tsr__container_of(assembler, top);
+  if (!container || container->kind != TSR__DICT) return false;
+  for (size_t i = 1; i < container->items.count; i += 2) {
+    tsr__value value = tsr__current(assembler, container->items.items[i]);
+    if (value.tag != TSR__STRING) continue;
+    tsr_text text = tsr_snapshot_string(assembler->snapshot, value.id);
+    if (text.size_bytes >= sizeof schema && memcmp(text.data, schema, sizeof schema - 1) == 0)
+      return true;
+  }
+  return false;
+}
+
 static int fail_not_snapshot(const tsr__assembler *assembler, tsr__value top, tsr_error *error) {
   if (assembler->first_global != TSR_NONE) {
     tsr_text name = tsr_snapshot_string(assembler->snapshot, assembler->first_global);
@@ -230,6 +245,11 @@ static int fail_not_snapshot(const tsr__assembler *assembler, tsr__value top, ts
                      "not a memory snapshot: the pickle asks to run '%.*s' (nothing was run)",
                      (int)(name.size_bytes < 80 ? name.size_bytes : 80), name.data);
   }
+  if (is_step_graph(assembler, top))
+    return tsr__fail(
+        error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+        "not a memory snapshot, but a step graph: tessera simulate writes its snapshot "
+        "with -o");
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                    "not a memory snapshot: it contains %s, without 'segments' or 'device_traces'",
                    kind_in_words(assembler, top));

@@ -129,9 +129,11 @@ static const tsr_parameter parameters[] = {
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
-     .help = "The card that times are estimated for: " TSR_GPU_WORDS
-             " (default: a100, or the card of a step graph).",
-     .choices = TSR_GPU_CHOICES},
+     .help = "The card that times are estimated for: %s (default: a100, or the card of a step "
+             "graph).",
+     .word = tsr_gpu_word,
+     .choices = tsr_gpu_names},
+    {.rows = tsr_run_python},
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",

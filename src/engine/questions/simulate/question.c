@@ -73,8 +73,10 @@ static const tsr_parameter parameters[] = {
      .argument = "CARD",
      .help = "The card: which attention kernel and which workspaces PyTorch takes there, and an "
              "estimate of "
-             "the time of a step: " TSR_GPU_WORDS " (default: an A100's memory, and no time).",
-     .choices = TSR_GPU_CHOICES},
+             "the time of a step: %s (default: an A100's memory, and no time).",
+     .word = tsr_gpu_word,
+     .choices = tsr_gpu_names},
+    {.rows = tsr_run_python},
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",
@@ -133,6 +135,7 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
                                      "steps",
                                      "plan",
                                      "gpu",
+                                     "python",
                                      "profile",
                                      "fresh_process",
                                      "categories",

@@ -1,0 +1,266 @@
+/* tracer.c - see tracer.h.
+ *
+ *   request, archive ─► pipe ─► python -c START ─► pipe ─► a line, and the graph
+ *
+ * Python reads its code from the pipe, so nothing has to be installed besides PyTorch, and the tracer always belongs to this
+ * command. For a description, Python runs isolated (-I): neither the current folder nor PYTHON variables decide what is imported, except
+ * that the user's own packages are found: those of PYTHONPATH's absolute folders and of the user's site. */
+#define _XOPEN_SOURCE 700
+
+#include "tracer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "textfile.h"
+#include "tracer_archive.h"
+
+extern char **environ;
+
+/* Descriptors of the process, and the first one that does not collide with them. */
+enum { TAKES = 10, GIVES = 11, ABOVE = 20 };
+
+static const char start[] =
+    "import sys\n"
+    "if sys.path[:1] == ['']: del sys.path[0]\n"
+    "import json, os, site\n"
+    "if sys.flags.isolated:\n"
+    "  sys.path[:0] = [p for p in os.environ.get('PYTHONPATH', '').split(os.pathsep) if "
+    "os.path.isabs(p)]\n"
+    "  if sys.prefix == sys.base_prefix: site.addsitedir(site.getusersitepackages())\n"
+    "with os.fdopen(10, 'rb') as file: REQUEST, ARCHIVE, RESULTS = json.loads(file.readline()), "
+    "file.read(), 11\n"
+    "import io, zipfile\n"
+    "code = zipfile.ZipFile(io.BytesIO(ARCHIVE)).read('start.py')\n"
+    "sys.argv[:] = ['']\n"
+    "exec(compile(code, '<command>/tessera/start.py', 'exec', dont_inherit=True))\n";
+
+/* ---- which Python ---- */
+
+static bool is_program(const char *folder, const char *name, char *room, size_t room_bytes) {
+  int length = folder && *folder ? snprintf(room, room_bytes, "%s/%s", folder, name) : 0;
+  return length > 0 && (size_t)length < room_bytes && access(room, X_OK) == 0;
+}
+
+const char *cli_tracer_python(const cli_tracer *tracer, char *room, size_t room_bytes) {
+  const char *own = getenv("TESSERA_PYTHON");
+  if (tracer->python) return tracer->python;
+  if (is_program(getenv("VIRTUAL_ENV"), "bin/python", room, room_bytes)) return room;
+  if (is_program(getenv("CONDA_PREFIX"), "bin/python", room, room_bytes)) return room;
+  return own && *own ? own : "python3";
+}
+
+/* ---- the process ---- */
+
+typedef struct child {
+  pid_t id;
+  int to, from; /* -1: closed */
+} child;
+
+static void close_end(int *end) {
+  if (*end >= 0) (void)close(*end);
+  *end = -1;
+}
+
+/* Both ends above the descriptors that the process gets them as, and closed in it. */
+static bool make_pipe(int ends[2]) {
+  int made[2];
+  if (pipe(made)) return false;
+  for (size_t i = 0; i < 2; i++) {
+    ends[i] = fcntl(made[i], F_DUPFD_CLOEXEC, ABOVE);
+    (void)close(made[i]);
+  }
+  if (ends[0] >= 0 && ends[1] >= 0) return true;
+  close_end(&ends[0]);
+  close_end(&ends[1]);
+  return false;
+}
+
+/* Returns 0 or an errno. */
+static int spawn(const cli_tracer *tracer, const char *python, int in, int out, pid_t *id) {
+  const char *isolated[] = {python, "-I", "-c", start, NULL};
+  const char *plain[] = {python, "-c", start, NULL};
+  const char **words = tracer->is_script ? plain : isolated;
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  sigset_t none, ignored;
+  if (posix_spawn_file_actions_init(&actions)) return ENOMEM;
+  if (posix_spawnattr_init(&attributes)) {
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return ENOMEM;
+  }
+  (void)sigemptyset(&none);
+  (void)sigemptyset(&ignored);
+  (void)sigaddset(&ignored, SIGPIPE);
+  int status = posix_spawn_file_actions_adddup2(&actions, in, TAKES);
+  if (!status) status = posix_spawn_file_actions_adddup2(&actions, out, GIVES);
+  if (!status && !tracer->is_script)
+    status = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  if (!status && !tracer->is_script)
+    status = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  if (!status) status = posix_spawn_file_actions_adddup2(&actions, 2, 1);
+  if (!status) status = posix_spawnattr_setsigmask(&attributes, &none);
+  if (!status) status = posix_spawnattr_setsigdefault(&attributes, &ignored);
+  if (!status)
+    status = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  if (!status)
+    status =
+        posix_spawnp(id, python, &actions, &attributes, (char *const *)(uintptr_t)words, environ);
+  (void)posix_spawnattr_destroy(&attributes);
+  (void)posix_spawn_file_actions_destroy(&actions);
+  return status;
+}
+
+/* Returns 0 or an errno. */
+static int begin(const cli_tracer *tracer, const char *python, child *out) {
+  int to[2] = {-1, -1}, from[2] = {-1, -1};
+  int status = make_pipe(to) && make_pipe(from) ? 0 : errno ? errno : EMFILE;
+  if (!status) status = spawn(tracer, python, to[0], from[1], &out->id);
+  close_end(&to[0]);
+  close_end(&from[1]);
+  if (status) {
+    close_end(&to[1]);
+    close_end(&from[0]);
+    return status;
+  }
+  out->to = to[1];
+  out->from = from[0];
+  (void)fcntl(out->to, F_SETFL, O_NONBLOCK);
+  return 0;
+}
+
+/* ---- what goes in, and what comes out ---- */
+
+typedef struct traffic {
+  const char *parts[3]; /* the request, its end, the archive */
+  size_t sizes[3];
+  size_t part, done; /* sent so far */
+  char *data;        /* received */
+  size_t size, room;
+} traffic;
+
+/* Send what the pipe takes; once all is sent, or the process has closed its end, this end is closed. */
+static void send_some(traffic *t, int *to) {
+  ssize_t sent = write(*to, t->parts[t->part] + t->done, t->sizes[t->part] - t->done);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (sent > 0) t->done += (size_t)sent;
+  while (t->part < 3 && t->done == t->sizes[t->part]) {
+    t->part++;
+    t->done = 0;
+  }
+  if (sent < 0 || t->part == 3) close_end(to);
+}
+
+/* One byte stays free, for the end of a text. False if memory ran out; at the end, the descriptor is closed. */
+static bool receive_some(traffic *t, int *from) {
+  if (t->size + 1 >= t->room) {
+    size_t room = t->room ? 2 * t->room : 1u << 16;
+    char *grown = room > 4 * CLI_TEXTFILE_MAX ? NULL : realloc(t->data, room);
+    if (!grown) return false;
+    t->data = grown;
+    t->room = room;
+  }
+  ssize_t got = read(*from, t->data + t->size, t->room - 1 - t->size);
+  if (got > 0) t->size += (size_t)got;
+  if (got == 0 || (got < 0 && errno != EINTR)) close_end(from);
+  return true;
+}
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+typedef enum talk_end { TALKED, TOO_LONG, NO_MEMORY } talk_end;
+
+static talk_end talk(child *c, traffic *t, unsigned limit_s) {
+  int64_t end_ms = now_ms() + (int64_t)limit_s * 1000;
+  while (c->from >= 0) {
+    struct pollfd both[] = {{.fd = c->from, .events = POLLIN}, {.fd = c->to, .events = POLLOUT}};
+    int64_t left_ms = limit_s ? end_ms - now_ms() : 1000;
+    if (left_ms <= 0) return TOO_LONG;
+    if (poll(both, 2, left_ms > 1000 ? 1000 : (int)left_ms) <= 0) continue;
+    if (both[1].revents) send_some(t, &c->to);
+    if (both[0].revents && !receive_some(t, &c->from)) return NO_MEMORY;
+  }
+  return TALKED;
+}
+
+/* ---- the answer ---- */
+
+static bool take_word(const char **at, const char *word) {
+  size_t length = strlen(word);
+  if (strncmp(*at, word, length) != 0 || (*at)[length] != ' ') return false;
+  *at += length + 1;
+  return true;
+}
+
+/* The first line is a word and its note; the rest is the graph. */
+static void read_answer(cli_traced *out, size_t size, int how) {
+  const char *line = out->data ? out->data : "";
+  char *end = out->data ? memchr(out->data, '\n', size) : NULL;
+  out->end = CLI_TRACE_ENDED;
+  out->note = out->text;
+  if (!end) {
+    if (WIFSIGNALED(how))
+      (void)snprintf(out->text, sizeof out->text, "signal %d", WTERMSIG(how));
+    else
+      (void)snprintf(out->text, sizeof out->text, "exit status %d", WEXITSTATUS(how));
+    return;
+  }
+  *end = '\0';
+  if (take_word(&line, "graph"))
+    out->end = CLI_TRACE_GRAPH;
+  else if (take_word(&line, "lacks"))
+    out->end = CLI_TRACE_LACKS;
+  else if (take_word(&line, "refused"))
+    out->end = CLI_TRACE_REFUSED;
+  out->note = line;
+  out->graph = end + 1;
+  out->graph_size = size - (size_t)(end + 1 - out->data);
+}
+
+void cli_tracer_run(const cli_tracer *tracer, cli_traced *out) {
+  char room[4096];
+  int how = 0;
+  child c = {.to = -1, .from = -1};
+  const char *python = cli_tracer_python(tracer, room, sizeof room);
+  traffic t = {.parts = {tracer->request, "\n", (const char *)cli_tracer_archive},
+               .sizes = {strlen(tracer->request), 1, cli_tracer_archive_size}};
+  *out = (cli_traced){.note = ""};
+  int failed = begin(tracer, python, &c);
+  if (failed) {
+    (void)snprintf(out->text, sizeof out->text, "%s", strerror(failed));
+    out->end = failed == ENOMEM ? CLI_TRACE_MEMORY : CLI_TRACE_ABSENT;
+    out->note = out->text;
+    return;
+  }
+  talk_end ended = talk(&c, &t, tracer->limit_s);
+  if (ended != TALKED) (void)kill(c.id, SIGKILL);
+  close_end(&c.to);
+  close_end(&c.from);
+  while (waitpid(c.id, &how, 0) < 0 && errno == EINTR) {}
+  out->data = t.data;
+  if (t.data) t.data[t.size] = '\0';
+  if (ended == TALKED) {
+    read_answer(out, t.size, how);
+    return;
+  }
+  out->end = ended == TOO_LONG ? CLI_TRACE_LATE : CLI_TRACE_MEMORY;
+}
+
+void cli_traced_release(cli_traced *traced) {
+  free(traced->data);
+  *traced = (cli_traced){.note = ""};
+}
