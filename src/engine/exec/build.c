@@ -105,6 +105,8 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
   if (!options->gpu) return 0;
   if (!*gpu) return no_such_card(options->gpu, error);
   tape->workspace_bytes = tsr__data_sheet_workspace_bytes(*gpu);
+  tape->processors = (*gpu)->processors;
+  tape->threads = (*gpu)->threads;
   if (has_flash(*gpu)) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,

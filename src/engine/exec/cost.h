@@ -42,8 +42,8 @@ typedef struct tsr__data_sheet {
   const char *title;
   double full_flops, half_flops; /* per second: fp32 outside of tensor cores, and 16 bits in them */
   double memory_bytes_per_s, link_bytes_per_s;
-  uint64_t memory_bytes; /* of the card */
-  uint8_t capability;    /* 80: compute capability 8.0 */
+  uint64_t memory_bytes;        /* of the card */
+  uint8_t capability;           /* 80: compute capability 8.0 */
   uint16_t processors, threads; /* multiprocessors, and the most threads of each */
   double
       peer_bytes_per_s; /* to other cards of its machine: one direction of all its NVLinks, or of PCIe */

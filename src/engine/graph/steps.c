@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "graph/table.h"
+#include "kernels/scratch.h"
 
 /* ---- what a kernel does, noted ---- */
 
@@ -116,12 +117,41 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
   tsr__tape_emit(tape, TSR__INSTR_RUN, (uint32_t)s->runs.count - 1, TSR_NONE);
 }
 
+/* Room of a kernel, which it allocates after its result and frees before it returns. */
+static tsr__tensor_id room(tsr__tape *tape, tsr__kernel kernel, uint64_t numbers) {
+  return numbers ? tsr__tensor_new(tape, kernel, TSR__DTYPE_F32, TSR__SHAPE(numbers)) : 0;
+}
+
+/* What PyTorch's kernel adds up in while it makes `sum` of all of `of` that belongs to an element (scratch.h). Layouts without gaps
+ * are assumed: the last dimension is the narrowest. */
+static void use_room_of_sum(tsr__tape *tape, tsr__tensor_id of, tsr__tensor_id sum) {
+  tsr__shape from = tsr__tensor_shape(tape, of), to = tsr__tensor_shape(tape, sum);
+  uint64_t outputs = tsr__shape_elements(to), all = tsr__shape_elements(from);
+  if (!tape->book->is_torch || !outputs || !all) return;
+  bool is_along = !to.rank || !from.rank || to.dim[to.rank - 1] != from.dim[from.rank - 1];
+  tsr__reduction reduction = {.outputs = outputs,
+                              .inputs = all / outputs,
+                              .outputs_at_once = outputs % 4 == 0   ? 4
+                                                 : outputs % 2 == 0 ? 2
+                                                                    : 1,
+                              .inputs_at_once = is_along ? 4 : 0,
+                              .processors = tape->processors,
+                              .threads = tape->threads};
+  uint64_t numbers, semaphores;
+  tsr__scratch_reduction(&reduction, &numbers, &semaphores);
+  tsr__tensor_id partial = room(tape, TSR__KERNEL_SUM, numbers);
+  tsr__tensor_id finished = room(tape, TSR__KERNEL_SUM, semaphores);
+  if (finished) tsr__tensor_release(tape, finished);
+  if (partial) tsr__tensor_release(tape, partial);
+}
+
 tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dtype dtype,
                                  tsr__layout layout) {
   tsr__tensor_id result = tsr__tensor_make(tape, TSR__INSTR_NEW, use->kernel, dtype, &layout);
   if (!result) return 0;
   use->writes[0] = result;
   tsr__tape_run(tape, use);
+  if (use->kernel == TSR__KERNEL_SUM) use_room_of_sum(tape, use->reads[0], result);
   return result;
 }
 
@@ -247,6 +277,7 @@ static void run(tsr__op_call *call, const tsr__op_step *step) {
   if (row->draws) use.draw = ++call->draws;
   if (row->has_blas) tsr__tape_workspace(call->tape);
   tsr__tape_run(call->tape, &use);
+  if (use.kernel == TSR__KERNEL_SUM && result) use_room_of_sum(call->tape, use.reads[0], result);
   if (step->to) assign(call, step->to, result);
 }
 

@@ -14,7 +14,9 @@ bool tsr__tape_init(tsr__tape *tape, const tsr__rule_book *book, tsr__tracer *tr
                       .tracer = tracer,
                       .block = TSR_NONE,
                       .grad_enabled = true,
-                      .workspace_bytes = TSR__TAPE_WORKSPACE_BYTES};
+                      .workspace_bytes = TSR__TAPE_WORKSPACE_BYTES,
+                      .processors = TSR__TAPE_PROCESSORS,
+                      .threads = TSR__TAPE_THREADS};
   assert(book);
   if (tracer) tape->schedule.labels = tracer->labels;
   tsr__tape_tensor none = {.op = TSR_NONE, .holders = 1};

@@ -45,6 +45,9 @@
 /* What cuBLAS allocates for each thread's handle before Hopper: 4096 KiB twice and 16 KiB eight
  * times. */
 #define TSR__TAPE_WORKSPACE_BYTES 8519680u
+/* Of an A100: multiprocessors, and the most threads of each. */
+#define TSR__TAPE_PROCESSORS 108u
+#define TSR__TAPE_THREADS    2048u
 
 typedef struct tsr__tape_tensor {
   tsr__layout layout;
@@ -214,6 +217,7 @@ typedef struct tsr__tape {
   size_t carry_at[TSR__CARRY_COUNT]; /* places in the schedule */
   uint32_t carry_stack[TSR__CARRY_COUNT];
   uint64_t workspace_bytes;     /* of cuBLAS, for each thread */
+  uint32_t processors, threads; /* of the card: multiprocessors, and the most threads of each */
   tsr__tensor_id workspace[2];  /* of cuBLAS, of the forward and the backward thread; 0: not yet */
   uint32_t block;               /* of the model, that is running: for ops that are recorded */
   const struct tsr__plan *plan; /* of saved tensors, not owned; NULL: they are kept */
