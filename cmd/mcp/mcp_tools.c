@@ -29,7 +29,10 @@ static int keep(void *context, const char *data, size_t size_bytes) {
   if (out->capacity - out->size <= size_bytes) {
     size_t larger = 2 * (out->size + size_bytes) + 1;
     char *moved = realloc(out->data, larger);
-    if (!moved) return -1;
+    if (!moved) {
+      mcp_memory_note();
+      return -1;
+    }
     out->data = moved;
     out->capacity = larger;
   }
@@ -40,9 +43,11 @@ static int keep(void *context, const char *data, size_t size_bytes) {
 }
 
 static json_t *parse_with(const text_buffer *text) {
-  json_t *tree = json_loadb(text->data, text->size, JSON_ALLOW_NUL, NULL);
-  return tree ? tree
-              : json_loadb(text->data, text->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+  json_t *tree = NULL;
+  int status = mcp_load(text->data, text->size, JSON_ALLOW_NUL, &tree, NULL);
+  if (status == TSR_ERROR_FORMAT)
+    (void)mcp_load(text->data, text->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &tree, NULL);
+  return tree;
 }
 
 /* A key may be a name from the file; jansson takes no zero byte there. */

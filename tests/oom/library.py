@@ -37,7 +37,8 @@ class Runner:
         self.given, self.flag = given, given.work / 'failed'
 
     def run(self, words, fail_at=0):
-        env = dict(os.environ, TSR_FAIL_AT=str(fail_at), TSR_FAILED=str(self.flag))
+        env = dict(os.environ, TSR_FAIL_AT=str(fail_at), TSR_FAILED=str(self.flag),
+                   TSR_FAIL_FROM='libjansson libyaml')
         if fail_at:
             env['LD_PRELOAD'] = str(self.given.preload)
         self.flag.unlink(missing_ok=True)
