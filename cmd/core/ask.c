@@ -42,6 +42,7 @@
 static int set_file(cli_session *session, const tsr_parameter *row, const char *path,
                     const char *text, size_t size_bytes) {
   char *whole = realpath(path, NULL);
+  if (!whole && errno == ENOMEM) return TSR_ERROR_MEMORY;
   int status = tsr_params_set_file(session->options->own, cli_option_name(row),
                                    whole ? whole : path, text, size_bytes, &session->error);
   free(whole);
@@ -119,7 +120,7 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
   if (!text) return TSR_ERROR_MEMORY;
   int status = CLI_INPUT;
   if (ferror(stream))
-    cli_say(NULL, "%s: %s", session->path, strerror(errno));
+    cli_say(NULL, "%s: %s", session->path, cli_reason(errno));
   else if (size == MOST_MODEL_BYTES)
     cli_say(NULL, "%s: longer than 64 MiB, which no model description or step graph is",
             session->path);
@@ -152,8 +153,9 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
                                strlen(operand), &session->error);
   FILE *stream = cli_open_text(operand, CLI_TEXTFILE_ANY);
   if (!stream) {
+    int status = cli_open_status();
     cli_say(NULL, "%s: %s", operand, cli_open_reason());
-    return CLI_INPUT;
+    return status;
   }
   int status = read_model(session, row, stream);
   fclose(stream);
@@ -388,7 +390,7 @@ static int write_lock(cli_session *session, const cli_asking *asking) {
   if (status) return status;
   status = tsr_answer_write_form(asking->answer, "lock", NULL, &session->report, cli_output_write,
                                  &output, &session->error);
-  return cli_finish_aside(session, &output, status);
+  return cli_leave_aside(session, &output, status);
 }
 
 /* The word of --format or for the output's name; NULL for text and JSON, which every answer has. */
@@ -444,13 +446,16 @@ int cli_check(cli_session *session) {
 
 /* ---- simulate: the snapshot of the run, or one of each rank ---- */
 
+/* Of many snapshots, each is finished: so many files cannot be open until the end. */
 static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
-                          const tsr_format *format, const char *path) {
+                          const tsr_format *format, const char *path, bool is_only) {
   cli_output output;
   int status = cli_start_aside(session, path, &output);
   if (!path || status) return status;
   status = cli_export_snapshot(session, snapshot, format, &output);
-  return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
+  if (output.error_number) status = TSR_ERROR_WRITE;
+  return is_only ? cli_leave_aside(session, &output, status)
+                 : cli_finish_aside(session, &output, status);
 }
 
 /* The answer is rank 0's, or of the one that was asked for; each is asked for its own snapshot. */
@@ -468,7 +473,8 @@ static int write_rank(cli_session *session, uint64_t rank, uint64_t ranks,
     status = tsr_params_set_text(own, "rank", number, (size_t)length, &session->error);
   if (status == 0)
     status = tsr_ask(question, &subject, 1, own, &session->query, &answer, &session->error);
-  if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(answer), format, path);
+  if (status == 0)
+    status = write_snapshot(session, tsr_answer_snapshot(answer), format, path, false);
   if (status == 0)
     status = cli_rank_sidecar(session, session->options->output, rank, ranks, "simulated");
   tsr_answer_free(answer);
@@ -485,7 +491,7 @@ static int write_snapshots(cli_session *session, const tsr_snapshot *snapshot,
   uint64_t ranks = status ? 0 : options.ranks;
   if (plan) tsr_run_plan_free(plan);
   if (status || !session->options->output) return status;
-  if (ranks < 2) return write_snapshot(session, snapshot, format, session->options->output);
+  if (ranks < 2) return write_snapshot(session, snapshot, format, session->options->output, true);
   status = cli_rank_keep_inputs(session, session->options->output, ranks);
   for (uint64_t i = 0; status == 0 && i < ranks; i++)
     status = write_rank(session, i, ranks, format);
@@ -504,7 +510,7 @@ int cli_write_plan(cli_session *session) {
   const char *text = tsr_run_plan_text(plan);
   status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
   tsr_run_plan_free(plan);
-  return cli_finish_aside(session, &output, status);
+  return cli_leave_aside(session, &output, status);
 }
 
 int cli_simulate(cli_session *session) {

@@ -34,46 +34,49 @@ enum { NAME_BYTES = 64, DEFAULT_SEQUENCE = 64 /* of --seq */ };
 /* ---- the options of a run ---- */
 
 /* An absolute path is saved: the run may be resumed in another working directory. */
-static void put_path(FILE *out, const char *path) {
+static bool put_path(FILE *out, const char *path) {
   char *whole = realpath(path, NULL);
+  bool is_lost = !whole && errno == ENOMEM;
   fputs(whole ? whole : path, out);
   free(whole);
+  return !is_lost;
 }
 
-static void put_value(FILE *out, const tsr_params *own, const tsr_parameter *row) {
+static bool put_value(FILE *out, const tsr_params *own, const tsr_parameter *row) {
   switch (row->kind) {
   case TSR_PARAMETER_COUNT: fprintf(out, "%" PRIu64, tsr_params_count(own, row->name)); break;
   case TSR_PARAMETER_BYTES: fprintf(out, "%" PRIu64 "B", tsr_params_count(own, row->name)); break;
   case TSR_PARAMETER_CHOICE: fputs(row->choices[tsr_params_choice(own, row->name)], out); break;
-  case TSR_PARAMETER_PATH: put_path(out, tsr_params_text(own, row->name)); break;
+  case TSR_PARAMETER_PATH: return put_path(out, tsr_params_text(own, row->name));
   case TSR_PARAMETER_TEXT: fputs(tsr_params_text(own, row->name), out); break;
   default: fputs("1", out); break;
   }
+  return true;
 }
 
 /* The text that is saved with the run: a line for each option, "seed=7", and one for the plan. NULL when out of memory. */
 static char *options_text(const cli_options *options) {
-  char *text = NULL;
-  size_t size = 0;
+  cli_text text = {0};
   tsr_run_plan *plan = NULL;
   if (tsr_run_plan_of(options->own, &plan, NULL)) return NULL;
-  FILE *out = open_memstream(&text, &size);
+  FILE *out = cli_text_open(&text);
   if (!out) {
     tsr_run_plan_free(plan);
     return NULL;
   }
   const tsr_parameter *row;
-  for (size_t i = 0; (row = tsr_params_row(options->own, i)); i++) {
+  bool ok = true;
+  for (size_t i = 0; ok && (row = tsr_params_row(options->own, i)); i++) {
     if (!row->is_resumed || !tsr_params_has(options->own, row->name)) continue;
     if (row->type == &tsr_run_plan_type) continue; /* written below */
     fprintf(out, "%s=", row->name);
-    put_value(out, options->own, row);
+    ok = put_value(out, options->own, row);
     fputc('\n', out);
   }
   fprintf(out, "plan=%s", tsr_run_plan_text(plan));
   tsr_run_plan_free(plan);
-  if (fclose(out) == 0) return text;
-  free(text);
+  if (cli_text_close(out, &text) && ok) return text.data;
+  free(text.data);
   return NULL;
 }
 
@@ -95,9 +98,10 @@ static int take_path(cli_session *session, const tsr_parameter *row, const char 
   const cli_options *options = session->options;
   const char *option = cli_option_name(row), *name = options->command->about.name;
   char *whole = strcmp(value, "-") == 0 ? strdup(value) : realpath(value, NULL);
-  bool is_there = whole && strcmp(whole, value) == 0;
+  bool is_there = whole && strcmp(whole, value) == 0, is_lost = !whole && errno == ENOMEM;
   free(whole);
   assert(!row->is_written);
+  if (is_lost) return TSR_ERROR_MEMORY;
   if (!is_there) {
     cli_say(name, "%s was saved with --%s '%s', which is no longer there; give --%s again",
             session->path, option, value, option);
@@ -184,10 +188,10 @@ static char *join(const char *folder, const char *name) {
   return path;
 }
 
-static bool has_file(const char *folder, const char *name) {
-  char *path = join(folder, name);
-  bool is_there = path && access(path, F_OK) == 0;
-  free(path);
+static bool has_file(const char *path, const char *name) {
+  int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool is_there = folder >= 0 && faccessat(folder, name, F_OK, 0) == 0;
+  if (folder >= 0) (void)close(folder);
   return is_there;
 }
 
@@ -209,7 +213,7 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   struct stat found;
   folder->is_new = mkdir(path, 0777) == 0;
   if (!folder->is_new && errno != EEXIST) {
-    cli_say(command->about.name, "%s: %s", path, strerror(errno));
+    cli_say(command->about.name, "%s: %s", path, cli_reason(errno));
     return CLI_FAULT;
   }
   if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
@@ -251,7 +255,7 @@ static int write_file(const cli_folder *folder, const char *name, const content 
   if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;
   if (status)
     cli_say(folder->session->options->command->about.name, "%s: %s", path ? path : folder->path,
-            output.error_number ? strerror(output.error_number)
+            output.error_number ? cli_reason(output.error_number)
                                 : tsr_status_text((tsr_status)status));
   cli_output_abandon(&output);
   free(path);
@@ -277,6 +281,22 @@ static void remove_others(const char *folder, const char *training) {
   if (list) closedir(list);
 }
 
+/* Write the files of a save. One that fails leaves none that was not there before. */
+static int write_files(const cli_folder *folder, const char *training, const tsr_train_state *state,
+                       const char *options) {
+  const char *const names[] = {"config.json", training, "model.safetensors"};
+  const content contents[] = {{.state = state},
+                              {.state = state, .options = options},
+                              {.state = state, .training = training}};
+  bool is_new[3];
+  int status = 0;
+  for (size_t i = 0; i < 3; i++) is_new[i] = !has_file(folder->path, names[i]);
+  for (size_t i = 0; status == 0 && i < 3; i++) status = write_file(folder, names[i], &contents[i]);
+  for (size_t i = 0; status && folder->lock >= 0 && i < 3; i++)
+    if (is_new[i]) (void)unlinkat(folder->lock, names[i], 0);
+  return status;
+}
+
 int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   char training[NAME_BYTES];
   uint64_t steps = tsr_train_state_steps(state);
@@ -288,12 +308,7 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
     return CLI_FAULT;
   }
   (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
-  int status = write_file(folder, "config.json", &(content){.state = state});
-  if (!status)
-    status = write_file(folder, training, &(content){.state = state, .options = options});
-  if (!status)
-    status =
-        write_file(folder, "model.safetensors", &(content){.state = state, .training = training});
+  int status = write_files(folder, training, state, options);
   free(options);
   if (status) return status;
   remove_others(folder->path, training);

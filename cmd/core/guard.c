@@ -3,13 +3,15 @@
  * Which files a command reads and writes is in the rows of its options: a path that is written says
  * so (is_written), a lock is written with --update, and every other path is read, as operands are. A
  * folder, which is that of a model or of a saved run, stands for the files that are opened in it.
- * Two outputs must differ as well. Only regular files count: /dev/null or a pipe is not replaced, and
+ * Two outputs must differ as well. What cannot be found out for lack of memory is no permission: the
+ * functions here that return an int return TSR_ERROR_MEMORY then. Only regular files count: /dev/null or a pipe is not replaced, and
  * a text that an option takes in place of a file is no path. */
 #define _POSIX_C_SOURCE 200809L /* fstatat */
 
 #include "guard.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,12 +42,13 @@ static bool is_name_of_model(const char *name) {
   return strcmp(name, "config.json") == 0 || strstr(name, ".safetensors") != NULL;
 }
 
-/* Whether writing to `output` would replace `other`, or a file in this folder. */
-static bool is_replaced(const char *output, const char *other) {
+/* 1 if writing to `output` would replace `other`, or a file in this folder; else 0. */
+static int is_replaced(const char *output, const char *other) {
   struct stat a, b;
-  if (is_same(output, other)) return true;
-  if (!find_regular(output, &a)) return false;
+  if (is_same(output, other)) return 1;
+  if (!find_regular(output, &a)) return 0;
   DIR *folder = opendir(other);
+  if (!folder && errno == ENOMEM) return TSR_ERROR_MEMORY;
   const struct dirent *entry;
   bool is_found = false;
   while (folder && !is_found && (entry = readdir(folder)) != NULL)
@@ -62,15 +65,23 @@ bool cli_is_same_folder(const char *a, const char *b) {
          x.st_ino == y.st_ino;
 }
 
-/* Whether two outputs would be the same file, which need not exist yet. */
-static bool is_same_target(const char *output, const char *other) {
+/* cli_output_target, which leaves NULL for what cannot be written. Returns 0 or TSR_ERROR_MEMORY. */
+static int find_target(const char *path, char **out) {
+  *out = cli_output_target(path);
+  return !*out && errno == ENOMEM ? TSR_ERROR_MEMORY : 0;
+}
+
+/* 1 if two outputs would be the same file, which need not exist yet; else 0. */
+static int is_same_target(const char *output, const char *other) {
   struct stat existing;
   if (stat(output, &existing) == 0 || is_standard(other)) return is_same(output, other);
-  char *a = cli_output_target(output), *b = cli_output_target(other);
-  bool is_equal = a && b && strcmp(a, b) == 0;
+  char *a = NULL, *b = NULL;
+  int status = find_target(output, &a);
+  if (status == 0) status = find_target(other, &b);
+  if (status == 0 && a && b) status = strcmp(a, b) == 0;
   free(a);
   free(b);
-  return is_equal;
+  return status;
 }
 
 static bool is_output(const cli_options *options, const tsr_parameter *row) {
@@ -124,17 +135,21 @@ static int guard_one(const guard *g) {
   for (size_t i = 0; i < options->operand_count; i++) {
     const char *operand = options->operands[i];
     bool is_file = options->command->reads_files || cli_is_model_file(operand);
-    if (is_file && !cli_is_same_folder(operand, g->spared) && is_replaced(g->output, operand))
-      return refuse(options, g->output, operand);
+    bool counts = is_file && !cli_is_same_folder(operand, g->spared);
+    int found = counts ? is_replaced(g->output, operand) : 0;
+    if (found) return found < 0 ? found : refuse(options, g->output, operand);
   }
   for (size_t i = 0; (row = cli_option_at(options->command, i)) != NULL; i++) {
     const char *other = row == g->own ? NULL : path_of(options, row);
     if (!other || cli_is_same_folder(other, g->spared)) continue;
-    if (!is_output(options, row)) {
-      if (is_replaced(g->output, other)) return refuse(options, g->output, other);
-    } else if (g->own && is_same_target(g->output, other)) {
+    bool is_input = !is_output(options, row);
+    int found = is_input ? is_replaced(g->output, other)
+                : g->own ? is_same_target(g->output, other)
+                         : 0;
+    if (found < 0) return found;
+    if (found && is_input) return refuse(options, g->output, other);
+    if (found)
       return cli_usage_error(options->command, "two outputs go to the same file, '%s'", g->output);
-    }
   }
   return 0;
 }
@@ -153,17 +168,17 @@ int cli_keep_inputs(const cli_options *options) {
   return status;
 }
 
-/* Whether an output goes to a file that a run has in its folder. */
-static bool is_in_run(const char *output, const char *folder) {
-  char *target = is_standard(output) ? NULL : cli_output_target(output);
+/* 1 if an output goes to a file that a run has in its folder; else 0. */
+static int is_in_run(const char *output, const char *folder) {
+  char *target = NULL;
+  int status = is_standard(output) ? 0 : find_target(output, &target);
   char *slash = target ? strrchr(target, '/') : NULL;
-  bool is_in = false;
   if (slash && is_name_of_model(slash + 1)) {
     slash[slash == target] = '\0';
-    is_in = cli_is_same_folder(target, folder);
+    status = cli_is_same_folder(target, folder);
   }
   free(target);
-  return is_in;
+  return status;
 }
 
 int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_resumed) {
@@ -173,13 +188,16 @@ int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_res
   int status = 0;
   for (size_t i = 0; (row = cli_option_at(options->command, i)) != NULL; i++) {
     const char *output = cli_output_path(options, row);
-    if (output && is_in_run(output, path))
+    int found = output ? is_in_run(output, path) : 0;
+    if (found < 0) return found;
+    if (found)
       return cli_usage_error(options->command,
                              "the output '%s' is a file of the run that is saved to '%s'; write to "
                              "another file",
                              output, path);
   }
   DIR *folder = opendir(path);
+  if (!folder && errno == ENOMEM) return TSR_ERROR_MEMORY;
   while (folder && !status && (entry = readdir(folder)) != NULL) {
     int length = snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
     if (is_name_of_model(entry->d_name) && length > 0 && (size_t)length < sizeof name)

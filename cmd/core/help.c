@@ -140,19 +140,17 @@ void cli_help_overview(FILE *stream) {
 
 /* As one piece: a stream that fails in the middle of many small ones forgets why. */
 static int write_help(cli_session *session, const cli_command *about) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&text, &size);
+  cli_text text = {0};
+  FILE *stream = cli_text_open(&text);
   if (!stream) return TSR_ERROR_MEMORY;
   if (about)
     cli_help_command(stream, about);
   else
     cli_help_overview(stream);
-  bool is_whole = fclose(stream) == 0;
-  int status = !is_whole                                        ? TSR_ERROR_MEMORY
-               : cli_output_write(&session->output, text, size) ? TSR_ERROR_WRITE
-                                                                : 0;
-  free(text);
+  int status = cli_text_close(stream, &text) ? 0 : TSR_ERROR_MEMORY;
+  if (status == 0 && cli_output_write(&session->output, text.data, text.size))
+    status = TSR_ERROR_WRITE;
+  free(text.data);
   return status;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "message.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,10 @@ int cli_params_error(const cli_command *command, int status, const tsr_error *er
   if (status == TSR_ERROR_ARGUMENT) return cli_usage_error(command, "%s", error->message);
   cli_say(NULL, "out of memory");
   return CLI_FAULT;
+}
+
+const char *cli_reason(int error_number) {
+  return error_number == ENOMEM ? tsr_status_text(TSR_ERROR_MEMORY) : strerror(error_number);
 }
 
 bool cli_is_about_options(int status) {

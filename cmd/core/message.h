@@ -25,6 +25,9 @@ int cli_usage_error(const cli_command *command, const char *format, ...) CLI_PRI
 /* The same for what a tsr_params function refused: CLI_FAULT when memory ran out. */
 int cli_params_error(const cli_command *command, int status, const tsr_error *error);
 
+/* strerror, but "out of memory" in the words of all other messages. */
+const char *cli_reason(int error_number);
+
 /* Whether the library failed because of what was asked, so that the command line is wrong and not a file. */
 bool cli_is_about_options(int status);
 

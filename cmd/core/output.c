@@ -35,7 +35,14 @@
 
 #include "message.h"
 
-enum { LINKS_MOST = 40, NAMES_TRIED = 100, DESCRIPTOR_BYTES = 32, SIZE_TEXT_BYTES = 32 };
+enum {
+  LINKS_MOST = 40,
+  NAMES_TRIED = 100,
+  DESCRIPTOR_BYTES = 32,
+  SIZE_TEXT_BYTES = 32,
+  RANDOM_BYTES = 8,
+  SIGNALS_MOST = 32 /* those that are held have smaller numbers */
+};
 
 static int fail(cli_output *output) {
   if (!output->error_number) output->error_number = errno ? errno : EIO;
@@ -55,36 +62,36 @@ static void find_ending_signals(sigset_t *ending) {
       sigaddset(ending, signals[i]);
 }
 
-/* Other threads block them always (src/ground/base/os_threads.c), so this thread's mask is enough. False
- * with errno set when memory runs out. */
-static bool hold_signals(cli_output *output) {
-  sigset_t ending;
-  if (output->held) return true;
-  output->held = malloc(sizeof(sigset_t));
-  if (!output->held) return false;
+static bool is_held(const cli_output *output, int signal) {
+  return output->held >> signal & 1;
+}
+
+/* Other threads block them always (src/ground/base/os_threads.c), so this thread's mask is enough. */
+static void hold_signals(cli_output *output) {
+  sigset_t ending, before;
+  if (output->held) return;
   find_ending_signals(&ending);
-  pthread_sigmask(SIG_BLOCK, &ending, output->held);
-  return true;
+  pthread_sigmask(SIG_BLOCK, &ending, &before);
+  for (int i = 1; i < SIGNALS_MOST; i++)
+    if (sigismember(&ending, i) == 1 && sigismember(&before, i) == 0)
+      output->held |= UINT64_C(1) << i;
 }
 
 /* One that has waited ends the program here. */
 static void release_signals(cli_output *output) {
-  if (!output->held) return;
-  sigset_t mask;
-  memcpy(&mask, output->held, sizeof mask);
-  free(output->held);
-  output->held = NULL;
-  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  sigset_t held;
+  sigemptyset(&held);
+  for (int i = 1; i < SIGNALS_MOST; i++)
+    if (is_held(output, i)) sigaddset(&held, i);
+  output->held = 0;
+  pthread_sigmask(SIG_UNBLOCK, &held, NULL);
 }
 
 static bool is_signal_waiting(const cli_output *output) {
-  sigset_t ending, waiting;
+  sigset_t waiting;
   if (!output->held || sigpending(&waiting) != 0) return false;
-  find_ending_signals(&ending);
-  for (int i = 1; i < NSIG; i++)
-    if (sigismember(&ending, i) == 1 && sigismember(&waiting, i) == 1 &&
-        sigismember(output->held, i) == 0)
-      return true;
+  for (int i = 1; i < SIGNALS_MOST; i++)
+    if (is_held(output, i) && sigismember(&waiting, i) == 1) return true;
   return false;
 }
 
@@ -163,23 +170,20 @@ char *cli_output_place(const char *path) {
   return target;
 }
 
-/* Another name next to the target at each call. */
-static char *temporary_name(const char *target) {
+/* Make another temporary name next to the target at each call. False with errno set if that fails. */
+static bool choose_name(cli_output *output) {
   static const char digits[] = "abcdefghijklmnopqrstuvwxyz012345";
-  unsigned char random[8];
-  size_t length = strlen(target);
-  char *name = malloc(length + sizeof random + 2);
-  if (!name) return NULL;
+  unsigned char random[RANDOM_BYTES];
+  char *end = output->temporary + strlen(output->target);
   if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-    free(name);
     errno = EIO;
-    return NULL;
+    return false;
   }
-  memcpy(name, target, length);
-  name[length] = '.';
-  for (size_t i = 0; i < sizeof random; i++) name[length + 1 + i] = digits[random[i] % 32];
-  name[length + 1 + sizeof random] = '\0';
-  return name;
+  memcpy(output->temporary, output->target, strlen(output->target));
+  *end++ = '.';
+  for (size_t i = 0; i < sizeof random; i++) *end++ = digits[random[i] % 32];
+  *end = '\0';
+  return true;
 }
 
 /* ---- Opening ---- */
@@ -206,19 +210,11 @@ static int open_nameless(const char *target) {
 
 /* A file with a temporary name. Signals wait from here on. */
 static int open_named(cli_output *output) {
-  if (!hold_signals(output)) return -1;
-  for (int i = 0; i < NAMES_TRIED; i++) {
-    char *name = temporary_name(output->target);
-    if (!name) return -1;
-    int handle = open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-    if (handle >= 0) {
-      output->temporary = name;
-      return handle;
-    }
-    int reason = errno;
-    free(name);
-    errno = reason;
-    if (reason != EEXIST) return -1;
+  hold_signals(output);
+  for (int i = 0; i < NAMES_TRIED && choose_name(output); i++) {
+    int handle = open(output->temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    output->is_named = handle >= 0;
+    if (handle >= 0 || errno != EEXIST) return handle;
   }
   return -1;
 }
@@ -227,7 +223,8 @@ static int open_named(cli_output *output) {
 static FILE *open_unfinished(cli_output *output, mode_t mode) {
   output->target =
       output->replaces_link ? resolve_folder(output->path) : cli_output_target(output->path);
-  if (!output->target) return NULL;
+  if (output->target) output->temporary = malloc(strlen(output->target) + RANDOM_BYTES + 2);
+  if (!output->temporary) return NULL;
   int handle = open_nameless(output->target);
   if (handle < 0 && errno == 0) handle = open_named(output);
   if (handle < 0) return NULL;
@@ -288,20 +285,10 @@ static int link_in_place(cli_output *output, int handle) {
   char from[DESCRIPTOR_BYTES];
   snprintf(from, sizeof from, "/proc/self/fd/%d", handle);
   if (linkat(AT_FDCWD, from, AT_FDCWD, output->target, AT_SYMLINK_FOLLOW) == 0) return 0;
-  for (int i = 0; errno == EEXIST && i < NAMES_TRIED; i++) {
-    char *name = temporary_name(output->target);
-    if (!name) return -1;
-    if (!hold_signals(output)) {
-      free(name);
-      return -1;
-    }
-    if (linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) {
-      output->temporary = name;
-      return rename(name, output->target);
-    }
-    int reason = errno;
-    free(name);
-    errno = reason;
+  if (errno == EEXIST) hold_signals(output);
+  for (int i = 0; errno == EEXIST && i < NAMES_TRIED && choose_name(output); i++) {
+    output->is_named = linkat(AT_FDCWD, from, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) == 0;
+    if (output->is_named) return rename(output->temporary, output->target);
   }
   return -1;
 }
@@ -312,7 +299,7 @@ static void close_stream(cli_output *output) {
   output->stream = NULL;
   errno = 0;
   if (fflush(stream) != 0 || ferror(stream)) fail(output);
-  bool is_nameless = output->target && !output->temporary;
+  bool is_nameless = output->target && !output->is_named;
   int handle = is_nameless ? dup(fileno(stream)) : -1;
   if (is_nameless && handle < 0) fail(output);
   if (fclose(stream) != 0) fail(output);
@@ -325,12 +312,13 @@ static void close_stream(cli_output *output) {
 
 /* Forget the unfinished file, of which nothing remains if the output failed. */
 static void release(cli_output *output) {
-  if (output->temporary && output->error_number) unlink(output->temporary);
+  if (output->is_named && output->error_number) unlink(output->temporary);
   if (output->stream && output->stream != stdout) fclose(output->stream);
   free(output->temporary);
   free(output->target);
   output->temporary = output->target = NULL;
   output->stream = NULL;
+  output->is_named = false;
   release_signals(output);
 }
 
@@ -369,4 +357,32 @@ void cli_output_say(const cli_output *output, const char *command) {
   if (!output->is_in_place) return;
   cli_say(command, "wrote %s, %s", output->path,
           tsr_size_text(output->size_bytes, size, sizeof size));
+}
+
+int cli_text_append(void *context, const char *data, size_t size_bytes) {
+  cli_text *text = context;
+  size_t needed = text->size + size_bytes + 1;
+  if (needed > text->capacity && !text->is_lost) {
+    char *larger = realloc(text->data, 2 * needed);
+    text->is_lost = !larger;
+    if (larger) text->data = larger;
+    if (larger) text->capacity = 2 * needed;
+  }
+  if (text->is_lost) return -1;
+  memcpy(text->data + text->size, data, size_bytes);
+  text->size += size_bytes;
+  text->data[text->size] = '\0';
+  return 0;
+}
+
+static ssize_t append(void *context, const char *data, size_t size_bytes) {
+  return cli_text_append(context, data, size_bytes) ? 0 : (ssize_t)size_bytes;
+}
+
+FILE *cli_text_open(cli_text *text) {
+  return fopencookie(text, "w", (cookie_io_functions_t){.write = append});
+}
+
+bool cli_text_close(FILE *stream, const cli_text *text) {
+  return fclose(stream) == 0 && !text->is_lost;
 }

@@ -11,11 +11,12 @@
 
 /* A zeroed struct writes to standard output; set `path` for a file. */
 typedef struct cli_output {
-  const char *path;        /* as the user named it; NULL or "-": standard output */
-  FILE *stream;            /* NULL until something is written */
-  char *target;            /* the file to put in place in the end, links followed; NULL: none is */
-  char *temporary;         /* the name of the unfinished file; NULL while it has none */
-  void *held;              /* while signals wait: the mask of signals that were blocked before */
+  const char *path; /* as the user named it; NULL or "-": standard output */
+  FILE *stream;     /* NULL until something is written */
+  char *target;     /* the file to put in place in the end, links followed; NULL: none is */
+  char *temporary; /* room for the name of the unfinished file, so that finishing needs no memory */
+  bool is_named;   /* the unfinished file has that name */
+  uint64_t held;   /* signals that wait, a bit each */
   uint64_t size_bytes;     /* written so far */
   int error_number;        /* errno of the first failure, or 0 */
   cli_progress *progress;  /* called for each write; NULL: none */
@@ -42,6 +43,21 @@ int cli_output_finish(cli_output *output);
 void cli_output_abandon(cli_output *output);
 /* On standard error, what was written and its size; nothing unless a file was put in its place. */
 void cli_output_say(const cli_output *output, const char *command);
+
+/* A text that is printed into memory. Zeroed is empty; `data` is the caller's to free. */
+typedef struct cli_text {
+  char *data; /* ends with a zero byte; NULL if empty */
+  size_t size, capacity;
+  bool is_lost; /* out of memory; the text is then not to be used */
+} cli_text;
+
+/* A tsr_write_fn; `context` is the cli_text. Fails when out of memory. */
+int cli_text_append(void *context, const char *data, size_t size_bytes);
+/* A stream that appends to a text, for fprintf. NULL when out of memory. Unlike open_memstream, it notices what a failed
+ * allocation lost in the middle. */
+FILE *cli_text_open(cli_text *text);
+/* Close it. False if memory has run out since it was opened. */
+bool cli_text_close(FILE *stream, const cli_text *text);
 
 /* The path of the file that writing to `path` creates or replaces, without links: those of folders
  * resolved, and a link at its end followed, also one whose file does not exist yet. The caller frees

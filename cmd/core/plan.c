@@ -56,7 +56,7 @@ static int write_file(cli_session *session, const tsr_answer *answer, const char
   if (!output.path || status) return status;
   status = tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write, &output,
                                  &session->error);
-  return cli_finish_aside(session, &output, status);
+  return cli_leave_aside(session, &output, status);
 }
 
 static int write_files(cli_session *session, const tsr_answer *answer) {

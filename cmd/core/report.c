@@ -54,17 +54,6 @@ typedef struct page {
 } page;
 
 /* A text in memory; a tsr_write_fn appends to it. */
-typedef struct text {
-  char *data;
-  size_t size;
-  FILE *stream;
-} text;
-
-static int append(void *context, const char *data, size_t size_bytes) {
-  const text *to = context;
-  return fwrite(data, 1, size_bytes, to->stream) == size_bytes ? 0 : -1;
-}
-
 static int put_bytes(const page *p, const char *data, size_t size_bytes) {
   return cli_output_write(&p->session->output, data, size_bytes) ? TSR_ERROR_WRITE : 0;
 }
@@ -87,7 +76,7 @@ static int put_escaped(const page *p, const char *data, size_t size_bytes) {
 }
 
 /* The longest run of backticks: a fence has to be longer. */
-static size_t longest_fence(const text *body) {
+static size_t longest_fence(const cli_text *body) {
   size_t longest = 2, run = 0;
   for (size_t i = 0; i < body->size; i++) {
     run = body->data[i] == '`' ? run + 1 : 0;
@@ -108,7 +97,7 @@ static int put_fence(const page *p, size_t length) {
   return status ? status : put(p, "\n");
 }
 
-static int put_body(const page *p, const text *body) {
+static int put_body(const page *p, const cli_text *body) {
   if (p->is_html) {
     int status = put(p, "<pre>");
     if (status == 0) status = put_escaped(p, body->data, body->size);
@@ -155,23 +144,21 @@ static int ask(const page *p, const cli_input *input, const char *question, tsr_
 }
 
 /* The whole text of an answer, or its verdict. The caller frees body->data. */
-static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, text *body) {
+static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, cli_text *body) {
   tsr_report_options how = p->session->report;
   how.format = TSR_REPORT_TEXT;
   how.color = false;
   how.quiet = true; /* warnings have a section of their own */
   how.width = 0;    /* nothing is shortened */
-  *body = (text){0};
-  body->stream = open_memstream(&body->data, &body->size);
-  if (!body->stream) return TSR_ERROR_MEMORY;
-  int status = is_verdict ? tsr_answer_verdict(answer, append, body, &p->session->error)
-                          : tsr_answer_write(answer, &how, append, body, &p->session->error);
-  if (fclose(body->stream) && status == 0) status = TSR_ERROR_MEMORY;
-  return status;
+  *body = (cli_text){0};
+  int status = is_verdict
+                   ? tsr_answer_verdict(answer, cli_text_append, body, &p->session->error)
+                   : tsr_answer_write(answer, &how, cli_text_append, body, &p->session->error);
+  return body->is_lost ? TSR_ERROR_MEMORY : status;
 }
 
 static int put_answer(const page *p, const tsr_answer *answer, const char *title, bool is_verdict) {
-  text body;
+  cli_text body;
   int status = text_of(p, answer, is_verdict, &body);
   if (status == 0) status = put_heading(p, title);
   if (status == 0) status = put_body(p, &body);

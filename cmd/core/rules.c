@@ -93,9 +93,10 @@ int cli_rules_load(const cli_session *session, const char *option, const char *t
     source[1] = text;
     read = read_file(text, &size_bytes);
     if (!read) {
+      int status = cli_open_status();
       cli_say(session->options->command->about.name, "--%s: %s: %s", option, text,
               cli_open_reason());
-      return errno == ENOMEM ? CLI_FAULT : CLI_INPUT;
+      return status;
     }
     text = read;
   }

@@ -12,6 +12,7 @@
 
 #include "session.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -215,7 +216,7 @@ static int explain_write(const cli_session *session) {
   int reason = session->output.error_number;
   const char *path = session->output.path;
   if (reason == EPIPE) return CLI_ANSWERED;
-  cli_say(NULL, "%s: %s", path ? path : "standard output", strerror(reason));
+  cli_say(NULL, "%s: %s", path ? path : "standard output", cli_reason(reason));
   return CLI_FAULT;
 }
 
@@ -273,11 +274,27 @@ int cli_start_aside(const cli_session *session, const char *path, cli_output *ou
 int cli_finish_aside(cli_session *session, cli_output *output, int status) {
   if (status == 0 && cli_output_finish(output) != 0) status = TSR_ERROR_WRITE;
   if (status == TSR_ERROR_WRITE) {
-    cli_say(NULL, "%s: %s", output->path, strerror(output->error_number));
+    cli_say(NULL, "%s: %s", output->path, cli_reason(output->error_number));
     status = CLI_FAULT;
   }
   say_written(session, output);
   cli_output_abandon(output);
+  return status;
+}
+
+int cli_leave_aside(cli_session *session, cli_output *output, int status) {
+  if (status == 0 && cli_output_flush(output) != 0) status = TSR_ERROR_WRITE;
+  if (status || !output->stream) return cli_finish_aside(session, output, status);
+  assert(session->aside_count < CLI_ASIDES);
+  output->progress = NULL;
+  session->asides[session->aside_count++] = *output;
+  return 0;
+}
+
+int cli_finish_asides(cli_session *session, int status) {
+  for (size_t i = 0; i < session->aside_count; i++)
+    status = cli_finish_aside(session, &session->asides[i], status);
+  session->aside_count = 0;
   return status;
 }
 
@@ -286,7 +303,9 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   session.report.warn_context = &session;
   int status = run(&session, command);
   bool complete = status == 0 || status == CLI_CHECK_FAILED;
-  if (complete && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
+  int left = cli_finish_asides(&session, complete ? 0 : CLI_FAULT);
+  if (complete && left) status = left;
+  if (complete && !left && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
   if (status < 0) status = cli_explain(&session, status);
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);

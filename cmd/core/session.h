@@ -15,6 +15,9 @@
 #include "options.h"
 #include "output.h"
 
+/* Files that a command writes in addition to its answer, at most. */
+enum { CLI_ASIDES = 4 };
+
 typedef struct cli_session {
   const cli_options *options;
   const char *path;          /* the input that an error is about; NULL before the first */
@@ -27,6 +30,9 @@ typedef struct cli_session {
   char *model_path;          /* of a model's folder: its config.json; owned */
   bool is_checkpoint;        /* the model's file has its weights too */
   tsr_error error;
+  cli_output
+      asides[CLI_ASIDES]; /* written, and to be put in place when the command has succeeded */
+  size_t aside_count;
 } cli_session;
 
 /* The file's name as messages have it: "standard input" for "-". */
@@ -46,6 +52,11 @@ int cli_start_aside(const cli_session *session, const char *path, cli_output *ou
 /* Finish a file that was written in addition to the answer, unless `status` is a failure, and say what
  * was written or why it failed. Returns the status, CLI_FAULT if the file could not be written. */
 int cli_finish_aside(cli_session *session, cli_output *output, int status);
+/* The same at the end of the command, and only if that succeeds: what fails then leaves every file as it was. Full disks and
+ * other failures of writing are found now. */
+int cli_leave_aside(cli_session *session, cli_output *output, int status);
+/* Finish now what was left for the end. For commands that run on for hours. */
+int cli_finish_asides(cli_session *session, int status);
 
 /* A snapshot, the study that questions are asked of, and how reports name it. */
 typedef struct cli_input {

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "message.h"
+
 /* Describe a failure; returns its status. */
 static int fail(tsr_error *error, tsr_status status, const char *message) {
   *error = (tsr_error){.status = status, .offset = TSR_OFFSET_NONE};
@@ -59,7 +61,11 @@ FILE *cli_open_text(const char *path, cli_textfile_kind kind) {
 }
 
 const char *cli_open_reason(void) {
-  return errno ? strerror(errno) : "not a regular file; '-' reads standard input";
+  return errno ? cli_reason(errno) : "not a regular file; '-' reads standard input";
+}
+
+int cli_open_status(void) {
+  return errno == ENOMEM ? CLI_FAULT : CLI_INPUT;
 }
 
 int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
@@ -69,7 +75,7 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
   *size_bytes = 0;
   FILE *stream = is_input ? stdin : cli_open_text(path, kind);
   if (!stream)
-    return fail(error, TSR_ERROR_IO,
+    return fail(error, errno == ENOMEM ? TSR_ERROR_MEMORY : TSR_ERROR_IO,
                 kind == CLI_TEXTFILE_ANY || errno ? cli_open_reason() : "not a regular file");
   int status = read_stream(stream, text, size_bytes, error);
   if (!is_input) fclose(stream);

@@ -25,5 +25,7 @@ bool cli_is_model_file(const char *operand);
 FILE *cli_open_text(const char *path, cli_textfile_kind kind);
 /* Why it could not be opened, from errno. */
 const char *cli_open_reason(void);
+/* The exit status for that. */
+int cli_open_status(void);
 
 #endif

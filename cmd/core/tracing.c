@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/json.h>
 #include <tessera/unstable/plans.h>
 #include <unistd.h>
 
@@ -30,9 +31,12 @@ static json_t *options_of(cli_session *session, int *status) {
   tsr_run_plan *plan = NULL;
   *status = tsr_run_plan_of(own, &plan, &session->error);
   if (*status) return NULL;
-  json_t *options = json_loads(tsr_run_plan_text(plan), 0, NULL);
+  json_t *options = NULL;
+  const char *text = tsr_run_plan_text(plan);
+  *status = tsr_json_load(text, strlen(text), 0, NULL, &options, &session->error);
   tsr_run_plan_free(plan);
-  bool ok = options != NULL;
+  if (*status) return NULL;
+  bool ok = true;
   const tsr_parameter *row;
   for (size_t i = 0; ok && (row = tsr_params_row(own, i)) != NULL; i++) {
     bool is_new = tsr_parameter_is_traced(row->name) && tsr_params_has(own, row->name) &&

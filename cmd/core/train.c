@@ -299,11 +299,10 @@ static int write_through(void *context, const char *data, size_t size_bytes) {
 }
 
 /* The choice is saved with the run, so that it is resumed with the same one. */
-static void keep_products(run *r, const tsr_train_step *step) {
+static int keep_products(run *r, const tsr_train_step *step) {
   const char *word = tsr_train_products_words[step->products];
-  tsr_error error;
-  if (tsr_params_set_text(r->session->options->own, "products", word, strlen(word), &error))
-    r->has_failed = true;
+  return tsr_params_set_text(r->session->options->own, "products", word, strlen(word),
+                             &r->session->error);
 }
 
 /* Print a step. */
@@ -311,7 +310,7 @@ static void report_step(run *r, const tsr_train_step *step) {
   double now = now_s();
   tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
   if (!r->is_begun) {
-    keep_products(r, step);
+    r->save_status = cli_finish_asides(r->session, keep_products(r, step));
     r->has_failed |= !tsr_train_report_begin(r->report, r->model, r->has_weights, step);
   }
   r->is_begun = true;
@@ -322,6 +321,7 @@ static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
   report_step(r, step);
   r->was_interrupted |= is_interrupted || step->is_interrupted;
+  if (r->save_status) return false;
   bool is_end = step->is_last || is_interrupted || r->has_failed;
   bool is_due = r->save_every && step->step % r->save_every == 0;
   if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
@@ -438,7 +438,7 @@ static int try_outputs(const cli_options *options) {
                                tsr_params_text(options->own, "write_rates")};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     if (!paths[i] || cli_output_try(paths[i]) == 0) continue;
-    cli_say(options->command->about.name, "%s: %s", paths[i], strerror(errno));
+    cli_say(options->command->about.name, "%s: %s", paths[i], cli_reason(errno));
     return CLI_FAULT;
   }
   return 0;
@@ -594,7 +594,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   cli_folder_say(&r->folder, r->is_over);
   if (status || r->save_status) return status ? status : r->save_status;
   report_end(r, out, how->ops, options.capacity_bytes);
-  return r->has_failed ? TSR_ERROR_WRITE : 0;
+  return 0; /* a failed report returns its status when it is finished */
 }
 
 /* Read standard input and pipes. The library reads files while it trains. */
@@ -711,7 +711,8 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0)
     status = cli_train_plan(session, options->operand_count ? options->operands[0] : "", r->report);
   if (status == 0) status = keep_inputs(session);
-  if (status == 0 && !r->is_member) status = cli_write_plan(session);
+  if (status == 0 && !r->is_member)
+    status = cli_write_plan(session); /* in place before the first step */
   if (status == 0) status = find_data(session, how, text);
   return status ? status : find_folders(session, how, r);
 }

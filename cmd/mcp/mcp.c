@@ -75,7 +75,7 @@ typedef struct server {
   mcp_cache cache;
   version settled; /* by initialize */
   size_t answer_bytes;
-  bool has_failed; /* nothing more can be written */
+  int status; /* nothing more can be written, or memory ran out for an error */
 } server;
 
 /* A request being answered. */
@@ -92,15 +92,15 @@ typedef struct request {
 
 static void send(server *s, json_t *message) {
   FILE *stream = cli_output_stream(&s->session->output);
-  if (!message || s->has_failed || !stream) {
-    json_decref(message);
-    return;
-  }
+  char *text = message && stream && !s->status ? json_dumps(message, JSON_COMPACT) : NULL;
   errno = 0;
-  bool ok = json_dumpf(message, stream, JSON_COMPACT) == 0 && fputc('\n', stream) != EOF &&
-            fflush(stream) == 0;
-  if (!ok) s->session->output.error_number = errno ? errno : EIO;
-  s->has_failed = !ok;
+  if (mcp_memory_ran_out())
+    s->status = TSR_ERROR_MEMORY;
+  else if (text && (fputs(text, stream) == EOF || fputc('\n', stream) == EOF || fflush(stream))) {
+    s->session->output.error_number = errno ? errno : EIO;
+    s->status = TSR_ERROR_WRITE;
+  }
+  free(text);
   json_decref(message);
 }
 
@@ -155,7 +155,7 @@ static bool look_around(void *context, uint64_t done_bytes, uint64_t total_bytes
     send(r->server, json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method",
                               "notifications/progress", "params", params));
   }
-  return !r->is_cancelled && !r->server->has_failed;
+  return !r->is_cancelled && !r->server->status;
 }
 
 /* ---- Methods ---- */
@@ -228,13 +228,17 @@ static json_t *tool_result(const request *r, json_t *answer, const char *text, b
  * escaped there as well. With one of them all others are, too. NULL when out of memory; the caller's. */
 static char *text_of(const json_t *answer) {
   char *text = json_dumps(answer, JSON_COMPACT), *clean = text ? strdup(text) : NULL;
-  size_t length = text ? strlen(text) : 0;
+  size_t length = clean ? strlen(text) : 0;
   bool is_clean = clean && tsr_terminal_clean(clean, length, false) == length &&
                   memcmp(clean, text, length) == 0;
-  free(clean);
-  if (!text || is_clean) return text;
+  if (is_clean) {
+    free(clean);
+    return text;
+  }
   free(text);
-  return json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII);
+  text = clean ? json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+  free(clean);
+  return text;
 }
 
 /* Bound an answer and wrap it. Takes the answer. */
@@ -336,9 +340,8 @@ static json_t *answer_request(server *s, const json_t *id, const char *method,
   return error_of(id, METHOD_NOT_FOUND, "no such method");
 }
 
-/* The response to one message, or NULL: notifications have none. `problem` is what its line
- * contains that none may, or "". */
-static json_t *answer_message(server *s, const json_t *message, const char *problem) {
+/* `problem` is what the line of the message contains that none may, or "". */
+static json_t *answer_any(server *s, const json_t *message, const char *problem) {
   const json_t *id = json_object_get(message, "id"), *params = json_object_get(message, "params");
   const char *method = json_string_value(json_object_get(message, "method"));
   const char *dialect = json_string_value(json_object_get(message, "jsonrpc"));
@@ -357,6 +360,15 @@ static json_t *answer_message(server *s, const json_t *message, const char *prob
   if (params && !json_is_object(params))
     return error_of(id, INVALID_PARAMS, "params must be an object");
   return answer_request(s, id, method, params);
+}
+
+/* The response to one message, or NULL: notifications have none. */
+static json_t *answer_message(server *s, const json_t *message, const char *problem) {
+  const json_t *id = json_object_get(message, "id");
+  json_t *response = answer_any(s, message, problem);
+  if (!mcp_memory_ran_out()) return response;
+  json_decref(response);
+  return id ? error_of(id, INTERNAL_ERROR, "out of memory") : NULL;
 }
 
 static void answer_batch(server *s, const json_t *batch, const char *problem) {
@@ -383,7 +395,9 @@ static void answer_line(server *s, const char *line, size_t size_bytes) {
   while (blank < size_bytes && strchr(" \t\r", line[blank])) blank++;
   if (blank == size_bytes) return;
   json_t *message = mcp_parse(line, size_bytes, problem);
-  if (!message)
+  if (mcp_memory_ran_out())
+    send(s, error_of(NULL, INTERNAL_ERROR, "out of memory"));
+  else if (!message)
     send(s, error_of(NULL, PARSE_ERROR, problem));
   else if (json_is_array(message))
     answer_batch(s, message, problem);
@@ -395,17 +409,20 @@ static void answer_line(server *s, const char *line, size_t size_bytes) {
 static int serve(server *s) {
   const char *line;
   size_t size;
-  while (!s->has_failed) {
+  while (!s->status) {
     switch (mcp_input_next(&s->input, &line, &size)) {
     case MCP_LINE: answer_line(s, line, size); break;
     case MCP_LINE_TOO_LONG:
       send(s, error_of(NULL, INVALID_REQUEST, "a message may have at most 4 MiB"));
       break;
     case MCP_LINE_END: return 0;
-    case MCP_LINE_FAILED: cli_say("mcp", "standard input: %s", strerror(errno)); return CLI_FAULT;
+    case MCP_LINE_FAILED:
+      if (errno == ENOMEM) return TSR_ERROR_MEMORY;
+      cli_say("mcp", "standard input: %s", strerror(errno));
+      return CLI_FAULT;
     }
   }
-  return TSR_ERROR_WRITE;
+  return s->status;
 }
 
 static const tsr_parameter mcp_parameters[] = {
@@ -456,7 +473,9 @@ int cli_mcp(cli_session *session) {
     cli_say(
         "mcp",
         "waiting for messages on standard input; this command is meant to be started by a client");
+  mcp_memory_begin();
   int status = serve(&s);
+  mcp_memory_end();
   mcp_input_release(&s.input);
   mcp_cache_release(&s.cache);
   return status;

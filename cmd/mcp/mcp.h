@@ -8,6 +8,7 @@
  *   mcp_arguments.c  a tool's arguments: their schema, and reading them
  *   mcp_cache.c      the snapshots opened last
  *   mcp_bound.c      making an answer small enough
+ *   mcp_memory.c     noticing that memory ran out
  *
  * A question that the registry has is a tool here, without a line being changed. To add one of Mosaic's:
  * write its function, and give it a row in mcp_table.c with a list of arguments. Its schema, the checks
@@ -161,7 +162,9 @@ json_t *mcp_arguments_read(mcp_call *call, const json_t *given);
 
 #define MCP_PROBLEM_BYTES 256
 
-/* A line as a tree; the caller owns it. NULL if it is no JSON. `problem` is then what is wrong; it is not
+/* tsr_json_load; that memory ran out is noted. */
+int mcp_load(const char *text, size_t size_bytes, size_t flags, json_t **out, tsr_error *error);
+/* A line as a tree; the caller owns it. NULL if it is no JSON, or memory ran out, which is noted. `problem` is then what is wrong; it is not
  * empty either if a text in the tree has a zero byte, or if texts or numbers had to be replaced in order
  * to read the line: such a message is not to be answered, except with an error. */
 json_t *mcp_parse(const char *line, size_t size_bytes, char problem[MCP_PROBLEM_BYTES]);
@@ -169,7 +172,7 @@ json_t *mcp_parse(const char *line, size_t size_bytes, char problem[MCP_PROBLEM_
  * \ufffd, and those of zero bytes if `mends_zeros`. A zero follows the text. */
 void mcp_mend(char *text, size_t size_bytes, bool mends_zeros);
 
-/* A text of a snapshot as a value; '?' replaces what is not UTF-8. */
+/* A text of a snapshot as a value; '?' replaces what is not UTF-8. NULL if memory ran out, which is noted. */
 json_t *mcp_string(tsr_text text);
 
 /* A question's tool. */
@@ -182,6 +185,16 @@ json_t *mcp_mosaic_annotations(mcp_call *call);
 json_t *mcp_mosaic_diff(mcp_call *call);
 json_t *mcp_mosaic_compare(mcp_call *call);
 json_t *mcp_mosaic_failure(const mcp_call *call);
+
+/* ---- Memory ---- */
+
+/* From here to there, failed allocations of jansson's are noted. Not nested. */
+void mcp_memory_begin(void);
+void mcp_memory_end(void);
+/* Note another one. */
+void mcp_memory_note(void);
+/* Whether any was noted since this was asked last: what was made since then has holes. */
+bool mcp_memory_ran_out(void);
 
 /* ---- Size ---- */
 

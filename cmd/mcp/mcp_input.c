@@ -79,7 +79,8 @@ static void read_what_is_there(mcp_input *input) {
 }
 
 static bool cancels(const char *line, size_t size_bytes, const json_t *id) {
-  json_t *message = json_loadb(line, size_bytes, JSON_ALLOW_NUL, NULL);
+  json_t *message = NULL;
+  (void)mcp_load(line, size_bytes, JSON_ALLOW_NUL, &message, NULL);
   const json_t *method = json_object_get(message, "method");
   const json_t *request = json_object_get(json_object_get(message, "params"), "requestId");
   bool does = json_is_string(method) &&

@@ -8,11 +8,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/json.h>
 #include <tessera/unstable/terminal.h>
 
 #include "mcp.h"
 
 static const char zero_problem[] = "a text contains \\u0000";
+
+int mcp_load(const char *text, size_t size_bytes, size_t flags, json_t **out, tsr_error *error) {
+  int status = tsr_json_load(text, size_bytes, flags, "not JSON", out, error);
+  if (status == TSR_ERROR_MEMORY) mcp_memory_note();
+  return status;
+}
 
 /* Four digits of an escape, at most; '\0' ends the text. */
 static bool is_escape(const char *at, const char *digits) {
@@ -62,15 +69,19 @@ static void restore_id(json_t *message) {
 
 static json_t *parse_mended(const char *line, size_t size_bytes) {
   const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_ANY;
+  json_t *message = NULL;
   char *copy = malloc(size_bytes + 1);
-  if (!copy) return NULL;
+  if (!copy) {
+    mcp_memory_note();
+    return NULL;
+  }
   memcpy(copy, line, size_bytes);
   while (size_bytes && copy[size_bytes - 1] == '\r') size_bytes--;
   size_bytes = tsr_terminal_clean(copy, size_bytes, true);
   copy[size_bytes] = '\0';
   mcp_mend(copy, size_bytes, true);
-  json_t *message = json_loadb(copy, size_bytes, flags, NULL);
-  if (!message) message = json_loadb(copy, size_bytes, flags | JSON_DECODE_INT_AS_REAL, NULL);
+  if (mcp_load(copy, size_bytes, flags, &message, NULL) == TSR_ERROR_FORMAT)
+    (void)mcp_load(copy, size_bytes, flags | JSON_DECODE_INT_AS_REAL, &message, NULL);
   free(copy);
   restore_id(message);
   for (size_t i = 0; i < json_array_size(message); i++) restore_id(json_array_get(message, i));
@@ -78,22 +89,22 @@ static json_t *parse_mended(const char *line, size_t size_bytes) {
 }
 
 json_t *mcp_parse(const char *line, size_t size_bytes, char problem[MCP_PROBLEM_BYTES]) {
-  json_error_t why = {.text = ""};
-  json_t *message = json_loadb(line, size_bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
-  problem[0] = '\0';
-  if (message) {
-    if (has_zero(message, true)) memcpy(problem, zero_problem, sizeof zero_problem);
-    return message;
-  }
-  (void)snprintf(problem, MCP_PROBLEM_BYTES, "%s", why.text[0] ? why.text : "out of memory");
-  return parse_mended(line, size_bytes);
+  tsr_error why = {.message = ""};
+  json_t *message = NULL;
+  int status = mcp_load(line, size_bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &message, &why);
+  (void)snprintf(problem, MCP_PROBLEM_BYTES, "%s", why.message);
+  if (message && has_zero(message, true)) memcpy(problem, zero_problem, sizeof zero_problem);
+  return status == TSR_ERROR_FORMAT ? parse_mended(line, size_bytes) : message;
 }
 
 json_t *mcp_string(tsr_text text) {
   json_t *out = text.data ? json_stringn(text.data, text.size_bytes) : json_string("");
   if (out || !text.data) return out;
   char *clean = malloc(text.size_bytes + 1);
-  if (!clean) return NULL;
+  if (!clean) {
+    mcp_memory_note();
+    return NULL;
+  }
   for (size_t i = 0; i < text.size_bytes; i++)
     clean[i] = (unsigned char)text.data[i] < 0x80 ? text.data[i] : '?';
   out = json_stringn(clean, text.size_bytes);

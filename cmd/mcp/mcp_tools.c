@@ -18,35 +18,16 @@
 
 /* ---- Reports ---- */
 
-/* What a report wrote, ended by a zero. */
-typedef struct text_buffer {
-  char *data;
-  size_t size, capacity;
-} text_buffer;
-
-static int keep(void *context, const char *data, size_t size_bytes) {
-  text_buffer *out = context;
-  if (out->capacity - out->size <= size_bytes) {
-    size_t larger = 2 * (out->size + size_bytes) + 1;
-    char *moved = realloc(out->data, larger);
-    if (!moved) return -1;
-    out->data = moved;
-    out->capacity = larger;
-  }
-  memcpy(out->data + out->size, data, size_bytes);
-  out->size += size_bytes;
-  out->data[out->size] = '\0';
-  return 0;
-}
-
-static json_t *parse_with(const text_buffer *text) {
-  json_t *tree = json_loadb(text->data, text->size, JSON_ALLOW_NUL, NULL);
-  return tree ? tree
-              : json_loadb(text->data, text->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+static json_t *parse_with(const cli_text *text) {
+  json_t *tree = NULL;
+  int status = mcp_load(text->data, text->size, JSON_ALLOW_NUL, &tree, NULL);
+  if (status == TSR_ERROR_FORMAT)
+    (void)mcp_load(text->data, text->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &tree, NULL);
+  return tree;
 }
 
 /* A key may be a name from the file; jansson takes no zero byte there. */
-static json_t *parse(text_buffer *text) {
+static json_t *parse(cli_text *text) {
   if (!text->data) return NULL;
   mcp_mend(text->data, text->size, false);
   json_t *tree = parse_with(text);
@@ -56,7 +37,7 @@ static json_t *parse(text_buffer *text) {
 }
 
 /* The lines of the verdict as a list. */
-static json_t *lines_of(const text_buffer *text) {
+static json_t *lines_of(const cli_text *text) {
   json_t *lines = json_array();
   for (const char *at = text->data ? text->data : ""; *at;) {
     size_t size = strcspn(at, "\n");
@@ -71,10 +52,10 @@ static json_t *tree_of(mcp_call *call, const tsr_answer *answer) {
   int64_t frames = mcp_integer(call, "max_frames");
   tsr_report_options data = {.format = TSR_REPORT_JSON,
                              .stack_frames = frames == MCP_UNSET ? 0 : (uint32_t)frames};
-  text_buffer words = {0}, values = {0};
+  cli_text words = {0}, values = {0};
   json_t *tree = NULL, *out = NULL;
-  if (tsr_answer_verdict(answer, keep, &words, &call->error) == 0 &&
-      tsr_answer_write(answer, &data, keep, &values, &call->error) == 0) {
+  if (tsr_answer_verdict(answer, cli_text_append, &words, &call->error) == 0 &&
+      tsr_answer_write(answer, &data, cli_text_append, &values, &call->error) == 0) {
     tree = parse(&values);
     /* An answer may have a verdict of its own, in one word. */
     bool has_word = json_object_get(tree, "verdict") != NULL;
@@ -85,6 +66,7 @@ static json_t *tree_of(mcp_call *call, const tsr_answer *answer) {
       out = NULL;
     }
   }
+  if (words.is_lost || values.is_lost) mcp_memory_note();
   json_decref(tree);
   free(words.data);
   free(values.data);

@@ -39,7 +39,7 @@ bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes);
 void tsr_model_free(tsr_model *model);
 /* The type of parameters that are models: a name, or a file as above. */
 extern const tsr_parameter_type tsr_model_type;
-/* The number of elements in model.parameters(), tied weights counted once. */
+/* The number of elements in model.parameters(), tied weights counted once; 0 if memory runs out. */
 uint64_t tsr_model_parameter_count(const tsr_model *model);
 /* Whether it is a step graph: a traced step of any program, instead of a description. */
 bool tsr_model_is_traced(const tsr_model *model);

@@ -2,9 +2,10 @@
  *
  * `countdown` is 0 when nothing is to fail; otherwise the allocation that brings it to 0 fails, and
  * only that one: code that goes on after a failure meets a system that has memory again. Threads of
- * an operation count together. */
+ * an operation count together. jansson, a library that the linker does not reach, is asked to call the countdown. */
 #include "oom.h"
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -48,6 +49,7 @@ void tsr_test_oom(tsr_test_operation *operation, void *context, unsigned at_leas
 
 void tsr_test_oom_sparing(tsr_test_operation *operation, void *context, unsigned at_least,
                           unsigned spared) {
+  json_set_alloc_funcs(__wrap_malloc, free);
   for (unsigned n = 1; n < LIMIT; n++) {
     has_failed = false;
     countdown = n;

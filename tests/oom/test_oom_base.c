@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/intern.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/vector.h"
 #include "oom.h"
@@ -113,6 +114,30 @@ static void intern(void **state) {
   tsr_test_oom(fill_intern, NULL, 8);
 }
 
+/* Keys and texts that are longer than what jansson begins with, with escapes, more members than it has room for, and an
+ * array that grows. */
+static int read_json(void *context) {
+  static const char text[] =
+      "{\"a key of some length\": [1, -2, 3.5, true, false, null, 7, 8, 9, 10, 11, 12],"
+      " \"a key with \\u00e9\": {\"an \\\"escaped\\\" key\": \"a text with \\n and "
+      "\\ud83d\\ude00\"},"
+      " \"b\": 1, \"c\": 2, \"d\": 3, \"e\": 4, \"f\": 5, \"g\": 6, \"h\": 7, \"i\": 8, \"j\": 9}";
+  json_t *root = NULL;
+  tsr__buffer out = {0};
+  (void)context;
+  int status = tsr_json_load(text, sizeof text - 1, JSON_REJECT_DUPLICATES, NULL, &root, NULL);
+  assert_true(!root == (status != 0));
+  if (status == 0 && !tsr__json_append(&out, root, JSON_SORT_KEYS)) status = TSR_ERROR_MEMORY;
+  tsr__buffer_release(&out);
+  json_decref(root);
+  return status;
+}
+
+static void json(void **state) {
+  (void)state;
+  tsr_test_oom(read_json, NULL, 40);
+}
+
 static void map(void **state) {
   (void)state;
   tsr_test_oom(fill_map, NULL, 5);
@@ -131,7 +156,7 @@ static void buffer(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arena),  cmocka_unit_test(intern), cmocka_unit_test(map),
-      cmocka_unit_test(vector), cmocka_unit_test(buffer),
+      cmocka_unit_test(vector), cmocka_unit_test(buffer), cmocka_unit_test(json),
   };
   return cmocka_run_group_tests_name("oom base", tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* Every allocation of a simulation, and of the report of a training, fails once: an error comes of it, and nothing else.
- * What reads descriptions is its own library, whose allocations are not among them. */
+/* Every allocation of a simulation, and of the report of a training, fails once: an error comes of it, and nothing else. */
 #include <string.h>
 
 #include "../unit/test_support.h"

@@ -22,6 +22,7 @@
 #include "tessera/unstable/formats.h"
 #include "tessera/unstable/frames.h"
 #include "tessera/unstable/input.h"
+#include "tessera/unstable/json.h"
 #include "tessera/unstable/mosaic.h"
 #include "tessera/unstable/mosaic_file.h"
 #include "tessera/unstable/names.h"

@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/memory.h"
 
 #define SCHEMA "tessera-rates/1"
@@ -47,20 +46,19 @@ static json_t *pair(double a, double b) {
   return json_pack("[f,f]", a, b);
 }
 
+/* NULL when out of memory, like the other values here. */
 static json_t *kernels_of(const tsr__machine_rates *rates) {
   json_t *kernels = json_object();
-  for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
+  bool ok = kernels != NULL;
+  for (int k = TSR__KERNEL_NONE + 1; ok && k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_rate *r = rates->kernel[k];
     json_t *both = json_pack("[o,o]", pair(r[0].ns_per_flop, r[0].ns_per_byte),
                              pair(r[1].ns_per_flop, r[1].ns_per_byte));
-    (void)json_object_set_new(kernels, tsr__kernel_row_of((tsr__kernel)k)->name, both);
+    ok = json_object_set_new(kernels, tsr__kernel_row_of((tsr__kernel)k)->name, both) == 0;
   }
-  return kernels;
-}
-
-static int append(const char *bytes, size_t size, void *context) {
-  tsr__buffer_append(context, bytes, size);
-  return 0;
+  if (ok) return kernels;
+  json_decref(kernels);
+  return NULL;
 }
 
 static bool write_text(tsr_rates *rates) {
@@ -68,10 +66,9 @@ static bool write_text(tsr_rates *rates) {
       json_pack("{s:o,s:o,s:s,s:s}", "copies",
                 pair(rates->numbers.link_bytes_per_s, rates->numbers.disk_bytes_per_s), "kernels",
                 kernels_of(&rates->numbers), "schema", SCHEMA, "title", rates->title);
-  if (root && rates->numbers.peer_bytes_per_s > 0)
-    (void)json_object_set_new(root, "ranks", json_real(rates->numbers.peer_bytes_per_s));
-  bool ok =
-      root && json_dump_callback(root, append, &rates->text, JSON_SORT_KEYS | JSON_COMPACT) == 0;
+  bool ok = rates->numbers.peer_bytes_per_s <= 0 ||
+            !json_object_set_new(root, "ranks", json_real(rates->numbers.peer_bytes_per_s));
+  ok = ok && tsr__json_append(&rates->text, root, JSON_SORT_KEYS | JSON_COMPACT);
   json_decref(root);
   tsr__buffer_append(&rates->text, "\n", 2); /* with its zero byte */
   return ok && !rates->text.failed;
@@ -150,7 +147,7 @@ int tsr_rates_parse(const char *text, size_t size_bytes, tsr_rates **out, tsr_er
   json_t *root = NULL;
   tsr__machine_rates numbers;
   const char *title = NULL;
-  int status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "not rates", &root, error);
+  int status = tsr_json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "not rates", &root, error);
   if (status) return status;
   status = read(root, &numbers, &title, error);
   if (status == 0) {

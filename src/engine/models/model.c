@@ -4,6 +4,7 @@
  * class (transformers' configuration_gpt2.py, _llama.py, _mistral.py, _qwen2.py). So named models and descriptions
  * from files follow the same rules. The keys of a family are read in gpt2.c or llama.c. */
 #include "models/model.h"
+#include "base/json.h"
 #include "traced/step_graph.h"
 
 #include <assert.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json_load.h"
 #include "base/memory.h"
 #include "models/family.h"
 #include "models/llmc.h"
@@ -175,12 +175,11 @@ static int keep_config(json_t *root, tsr_model *model, tsr_error *error) {
   if (!json_object_get(root, "architectures") &&
       json_object_set_new(root, "architectures", json_pack("[s]", architecture)))
     return tsr__fail_memory(error);
-  size_t size = json_dumpb(root, NULL, 0, flags);
-  model->config = size ? tsr__realloc(NULL, size + 2, 1) : NULL;
-  if (!model->config || json_dumpb(root, model->config, size, flags) != size)
-    return tsr__fail_memory(error);
-  memcpy(model->config + size, "\n", 2);
-  return 0;
+  tsr__buffer text = {0};
+  (void)tsr__json_append(&text, root, flags);
+  tsr__buffer_append(&text, "\n", 2); /* with its zero byte */
+  model->config = text.data;
+  return text.failed ? tsr__fail_memory(error) : 0;
 }
 
 /* Read the header of a checkpoint of llm.c. */
@@ -216,7 +215,7 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
   const char *what = tsr__step_graph_begins(json, size_bytes)
                          ? "step graph: damaged or incomplete JSON"
                          : "not a model description";
-  int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, what, &root, error);
+  int loaded = tsr_json_load(json, size_bytes, JSON_REJECT_DUPLICATES, what, &root, error);
   if (loaded) return loaded;
   if (tsr__step_graph_is(root)) {
     int status = read_graph(root, out, error);
@@ -295,7 +294,7 @@ bool tsr_model_is_foreign(const char *json, size_t size_bytes) {
                    : tsr_model_read(json, size_bytes, &model, NULL);
   tsr_model_free(model);
   if (status != TSR_ERROR_UNSUPPORTED) return false;
-  if (tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "", &root, NULL)) return false;
+  if (tsr_json_load(json, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, NULL)) return false;
   bool is_config = json_is_string(json_object_get(root, "model_type")) && !tsr__step_graph_is(root);
   json_decref(root);
   return is_config;

@@ -388,6 +388,7 @@ void tsr__program_optimizer(tsr__program *p) {
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   bool has_masters = p->options->master_weights;
   init_states(t);
+  if (t->status) return;
   t->space = space_of_gradients(p);
   if (p->loss_scale) begin_unscale(p, scaler);
   if (has_masters)

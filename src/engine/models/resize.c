@@ -1,8 +1,10 @@
 /* resize.c - makes a description with other sizes in the same proportions. */
 #include "base/error.h"
-#include "base/memory.h"
+#include "base/json.h"
 #include "models/family.h"
+
 #include <assert.h>
+#include <string.h>
 
 /* The largest power of two, up to 64, that divides a size. New sizes are multiples of it, too, because kernels are
  * faster then. */
@@ -36,14 +38,10 @@ static bool set(json_t *root, const char *key, uint64_t value) {
 }
 
 static int read_again(const json_t *root, tsr_model **out, tsr_error *error) {
-  size_t size = json_dumpb(root, NULL, 0, 0);
-  char *text = size ? tsr__realloc(NULL, size, 1) : NULL;
-  if (!text || json_dumpb(root, text, size, 0) != size) {
-    tsr__free(text);
-    return tsr__fail_memory(error);
-  }
-  int status = tsr_model_read(text, size, out, error);
-  tsr__free(text);
+  tsr__buffer text = {0};
+  int status = tsr__json_append(&text, root, 0) ? tsr_model_read(text.data, text.size, out, error)
+                                                : tsr__fail_memory(error);
+  tsr__buffer_release(&text);
   return status;
 }
 
@@ -52,11 +50,13 @@ int tsr__model_resized(const tsr_model *m, uint64_t layers, uint64_t heads, tsr_
   const tsr__model_keys *keys = tsr__model_class_row_of(m->class)->family->keys;
   uint64_t group = m->heads / m->kv_heads, width = width_of(m, heads);
   assert(!m->graph && layers && heads && heads % group == 0);
-  json_t *root = json_loads(m->config, 0, NULL);
-  bool ok = root && set(root, keys->layers, layers) && set(root, keys->heads, heads) &&
+  json_t *root = NULL;
+  int status = tsr_json_load(m->config, strlen(m->config), 0, NULL, &root, error);
+  if (status) return status;
+  bool ok = set(root, keys->layers, layers) && set(root, keys->heads, heads) &&
             set(root, keys->kv_heads, heads / group) && set(root, keys->width, width) &&
             set(root, keys->inner, inner_of(m, width));
-  int status = ok ? read_again(root, out, error) : tsr__fail_memory(error);
+  status = ok ? read_again(root, out, error) : tsr__fail_memory(error);
   json_decref(root);
   return status;
 }

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/os.h"
 #include "models/llmc.h"
@@ -181,8 +180,8 @@ int tsr__safetensors_parse(const unsigned char *bytes, size_t size_bytes, uint64
   (void)size_bytes;
   const char *text = (const char *)bytes + LENGTH_BYTES;
   size_t length = (size_t)(file.data_start - LENGTH_BYTES);
-  status = tsr__json_load(text, length, JSON_REJECT_DUPLICATES, "the header is not JSON",
-                          &file.header, error);
+  status = tsr_json_load(text, length, JSON_REJECT_DUPLICATES, "the header is not JSON",
+                         &file.header, error);
   if (!status && !json_is_object(file.header))
     status = tsr__fail(error, TSR_ERROR_FORMAT, LENGTH_BYTES, "the header is not a JSON object");
   if (!status) status = read_header(&file, file_bytes - file.data_start, error);
@@ -351,8 +350,8 @@ static int open_index(const char *folder, const char *path, tsr__weight_files *o
   json_t *root = NULL;
   int status = read_text(path, &text, &size_bytes, error);
   if (status) return status;
-  status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "the index is not JSON", &root,
-                          error);
+  status = tsr_json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "the index is not JSON", &root,
+                         error);
   json_t *map = json_object_get(root, "weight_map");
   if (!status && !json_is_object(map))
     status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "has no \"weight_map\"");

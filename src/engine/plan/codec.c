@@ -8,12 +8,11 @@
  * lists of modules instead of words in "checkpoint" and "offload". */
 #include <assert.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "plan/value.h"
@@ -246,7 +245,7 @@ int tsr_run_plan_parse(const char *text, size_t size_bytes, tsr_run_plan **out, 
   json_t *root = NULL;
   tsr_params *values = NULL;
   static const tsr_parameter rows[] = {{.rows = tsr_run_options}};
-  int status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, error);
+  int status = tsr_json_load(text, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, error);
   if (status) return status;
   tsr_run_plan *plan = tsr__run_plan_new();
   if (!plan) status = tsr__fail_memory(error);
@@ -403,18 +402,11 @@ static json_t *tree_of(const tsr_run_plan *plan) {
   return NULL;
 }
 
-static int append(const char *text, size_t size_bytes, void *context) {
-  tsr__buffer *out = context;
-  tsr__buffer_append(out, text, size_bytes);
-  return out->failed ? -1 : 0;
-}
-
 bool tsr__run_plan_write(const tsr_run_plan *plan, tsr__buffer *out) {
   json_t *root = tree_of(plan);
-  bool ok = root && json_dump_callback(root, append, out,
-                                       JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII) == 0;
+  bool ok = tsr__json_append(out, root, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);
   json_decref(root);
-  return ok && !out->failed;
+  return ok;
 }
 
 int tsr__run_plan_seal(tsr_run_plan *plan, tsr_error *error) {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json_load.h"
+#include "base/json.h"
 #include "tessera/unstable/runs.h"
 
 enum { KEY_BYTES = 160, TEXT_BYTES = 64, MOST_NOTES = 64 };
@@ -455,7 +455,7 @@ int tsr_ds_config_apply(const char *text, size_t size_bytes, const tsr_ds_config
                         tsr_params *params, tsr_error *error) {
   reader r = {.params = params, .how = how, .error = error};
   json_t *root = NULL;
-  int status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, error);
+  int status = tsr_json_load(text, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, error);
   if (status) return status;
   if (!json_is_object(root))
     status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,

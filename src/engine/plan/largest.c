@@ -68,6 +68,7 @@ static int amount_of(growth *g, size_at size, uint64_t *out, tsr_error *error) {
   if (g->what != TSR_LARGEST_MODEL || !size.units) return 0;
   int status = resize(g, size, error);
   if (status == 0) *out = tsr_model_parameter_count(g->model);
+  if (status == 0 && !*out) status = tsr__fail_memory(error);
   return status;
 }
 

@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/json.h"
 #include "models/model.h"
 #include "plan/planner.h"
-#include <jansson.h>
 
 /* The parts of a plan that a target supports, as bits. */
 enum {
@@ -310,11 +309,6 @@ static void say_hf(writer *w) {
   tsr__buffer_text(&w->text, ")\n");
 }
 
-static int append(const char *text, size_t size_bytes, void *context) {
-  tsr__buffer_append(context, text, size_bytes);
-  return 0;
-}
-
 /* With parameters on the host, DeepSpeed needs stage 3. */
 static void near_host(writer *w) {
   if (!w->o->offload.optimizer || !w->o->ranks || w->o->zero == 3) return;
@@ -323,25 +317,28 @@ static void near_host(writer *w) {
   w->o->zero = 3;
 }
 
+static void put(writer *w, json_t *object, const char *key, json_t *value) {
+  if (json_object_set_new(object, key, value)) w->text.failed = true;
+}
+
 static void say_deepspeed(writer *w) {
   json_t *zero = json_object(), *out;
   bool away = w->o->offload.optimizer;
   json_int_t bucket = (json_int_t)w->o->bucket_elements, ranks = (json_int_t)w->o->ranks;
   out = json_pack("{s:I,s:I}", "train_micro_batch_size_per_gpu", (json_int_t)micro_of(w),
                   "gradient_accumulation_steps", (json_int_t)parts_of(w));
-  (void)json_object_set_new(zero, "stage", json_integer(away ? 3 : (json_int_t)w->o->zero));
-  if (bucket) (void)json_object_set_new(zero, "reduce_bucket_size", json_integer(bucket));
-  if (ranks) (void)json_object_set_new(zero, "overlap_comm", json_boolean(!w->o->no_overlap));
+  put(w, zero, "stage", json_integer(away ? 3 : (json_int_t)w->o->zero));
+  if (bucket) put(w, zero, "reduce_bucket_size", json_integer(bucket));
+  if (ranks) put(w, zero, "overlap_comm", json_boolean(!w->o->no_overlap));
   if (away) {
-    (void)json_object_set_new(zero, "offload_optimizer", json_pack("{s:s}", "device", "cpu"));
-    (void)json_object_set_new(zero, "offload_param", json_pack("{s:s}", "device", "cpu"));
+    put(w, zero, "offload_optimizer", json_pack("{s:s}", "device", "cpu"));
+    put(w, zero, "offload_param", json_pack("{s:s}", "device", "cpu"));
   }
-  (void)json_object_set_new(out, "zero_optimization", zero);
-  if (is_bf16(w)) (void)json_object_set_new(out, "bf16", json_pack("{s:b}", "enabled", 1));
-  if (is_fp16(w)) (void)json_object_set_new(out, "fp16", json_pack("{s:b}", "enabled", 1));
-  if (w->o->clip_norm > 0)
-    (void)json_object_set_new(out, "gradient_clipping", json_real(w->o->clip_norm));
-  if (!out || json_dump_callback(out, append, &w->text, JSON_INDENT(2))) w->text.failed = true;
+  put(w, out, "zero_optimization", zero);
+  if (is_bf16(w)) put(w, out, "bf16", json_pack("{s:b}", "enabled", 1));
+  if (is_fp16(w)) put(w, out, "fp16", json_pack("{s:b}", "enabled", 1));
+  if (w->o->clip_norm > 0) put(w, out, "gradient_clipping", json_real(w->o->clip_norm));
+  (void)tsr__json_append(&w->text, out, JSON_INDENT(2));
   tsr__buffer_text(&w->text, "\n");
   json_decref(out);
   if (ranks)

@@ -447,8 +447,8 @@ static int compare_edits(const void *a, const void *b) {
   return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Put the edits into the schedule. */
-static bool apply(rewriter *w) {
+/* Put the edits into the schedule. TSR_ERROR_FORMAT if one of them has no place. */
+static int apply(rewriter *w) {
   tsr__instrs out = {0};
   size_t next = 0;
   bool ok = true;
@@ -461,15 +461,16 @@ static bool apply(rewriter *w) {
   }
   TSR__VECTOR_FREE(&w->g->instrs);
   w->g->instrs = out;
-  return ok && next == w->edits.count;
+  if (!ok) return TSR_ERROR_MEMORY;
+  return next == w->edits.count ? 0 : TSR_ERROR_FORMAT;
 }
 
-/* Whether each slot is made once and freed at most once after it, in this step or in the next. */
-static bool is_sound(const tsr__step_graph *g, bool *has_memory) {
+/* TSR_ERROR_FORMAT unless each slot is made once and freed at most once after it, in this step or in the next. */
+static int check(const tsr__step_graph *g) {
   enum { NOT_MADE, LIVE, FREED, FOR_GOOD };
   uint8_t *state = TSR__NEW_ARRAY(uint8_t, g->slots.count + 1);
-  *has_memory = state != NULL;
-  bool ok = state && g->instrs.count < TSR__MOST_INSTRUCTIONS;
+  if (!state) return TSR_ERROR_MEMORY;
+  bool ok = g->instrs.count < TSR__MOST_INSTRUCTIONS;
   for (size_t i = 0; ok && i < g->instrs.count; i++) {
     const tsr__instr *instr = &g->instrs.items[i];
     bool makes = instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE;
@@ -481,7 +482,7 @@ static bool is_sound(const tsr__step_graph *g, bool *has_memory) {
   for (size_t i = g->static_count; ok && i < g->slots.count; i++)
     ok = state[i] != NOT_MADE && (state[i] == LIVE) == g->slots.items[i].is_carried;
   tsr__free(state);
-  return ok;
+  return ok ? 0 : TSR_ERROR_FORMAT;
 }
 
 /* ---- All of it ---- */
@@ -563,17 +564,17 @@ static int refuse(const rewriter *w, tsr_error *error) {
 int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
                             size_t count, tsr__step_graph **out, tsr_error *error) {
   rewriter w = {0};
-  bool has_memory = true;
   int status =
       open_rewriter(&w, graph) && select_modules(&w, choices, count) ? 0 : tsr__fail_memory(error);
   if (status == 0) find_missing(&w, choices, count);
   if (status == 0) status = refuse(&w, error);
   if (status == 0 && !edit_all(&w)) status = tsr__fail_memory(error);
-  bool is_applied = status == 0 && apply(&w);
-  if (status == 0 && (!is_applied || !is_sound(w.g, &has_memory)))
-    status = has_memory ? tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                                    "step graph: what is saved contradicts the instructions")
-                        : tsr__fail_memory(error);
+  int made = status ? 0 : apply(&w);
+  if (status == 0 && made == 0) made = check(w.g);
+  if (made == TSR_ERROR_MEMORY) status = tsr__fail_memory(error);
+  if (made == TSR_ERROR_FORMAT)
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                       "step graph: what is saved contradicts the instructions");
   close_rewriter(&w);
   if (status)
     tsr__step_graph_free(w.g);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "traced/graph_data.h"
 #include "traced/temporaries.h"
@@ -62,19 +63,20 @@ static int show_part(const char *part, size_t size, void *context) {
   return 0;
 }
 
-/* The value as the file has it, cut if it is long; "missing" without one. */
-static const char *shown(const json_t *value, char out[SHOWN_BYTES]) {
-  shown_text t = {.out = out};
-  if (!value) return "missing";
-  if (json_dump_callback(value, show_part, &t, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII))
-    return "unreadable";
-  memcpy(out + t.size, t.is_cut ? "..." : "", t.is_cut ? sizeof "..." : 1);
-  return out;
-}
-
 static bool no_memory(reader *r) {
   if (!r->status) r->status = tsr__fail_memory(r->error);
   return false;
+}
+
+/* The value as the file has it, cut if it is long; "missing" without one. Out of memory, that is the reader's failure, and
+ * what is being refused is not. */
+static const char *shown(reader *r, const json_t *value, char out[SHOWN_BYTES]) {
+  const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII;
+  shown_text t = {.out = out};
+  if (!value) return "missing";
+  if (json_dump_callback(value, show_part, &t, flags)) (void)no_memory(r);
+  memcpy(out + t.size, t.is_cut ? "..." : "", t.is_cut ? sizeof "..." : 1);
+  return out;
 }
 
 static const json_t *array_of(reader *r, const json_t *in, const char *key, size_t most) {
@@ -82,7 +84,7 @@ static const json_t *array_of(reader *r, const json_t *in, const char *key, size
   const json_t *array = json_object_get(in, key);
   if (r->status) return NULL;
   if (!json_is_array(array))
-    (void)refuse(r, "'%s' is %s, not a list", key, shown(array, got));
+    (void)refuse(r, "'%s' is %s, not a list", key, shown(r, array, got));
   else if (json_array_size(array) > most)
     (void)refuse(r, "'%s' has %zu items, more than %zu", key, json_array_size(array), most);
   return r->status ? NULL : array;
@@ -93,7 +95,7 @@ static const json_t *object_of(reader *r, const json_t *in, const char *key) {
   const json_t *object = json_object_get(in, key);
   if (r->status) return NULL;
   if (!json_is_object(object))
-    (void)refuse(r, "'%s' is %s, not an object", key, shown(object, got));
+    (void)refuse(r, "'%s' is %s, not an object", key, shown(r, object, got));
   return r->status ? NULL : object;
 }
 
@@ -124,11 +126,11 @@ static bool read_field(reader *r, const char *where, size_t at, const field *f, 
   if (number(value, f->end, out) && *out >= f->least) return true;
   (void)snprintf(numbered, sizeof numbered, "but %s are numbered", f->things ? f->things : "");
   if (f->things && !f->end)
-    (void)refuse(r, "%s %zu: %s is %s, but there are no %s", where, at, f->name, shown(value, got),
-                 f->things);
+    (void)refuse(r, "%s %zu: %s is %s, but there are no %s", where, at, f->name,
+                 shown(r, value, got), f->things);
   else
     (void)refuse(r, "%s %zu: %s is %s, %s from %llu to %llu%s", where, at, f->name,
-                 shown(value, got), f->things ? numbered : "not a whole number",
+                 shown(r, value, got), f->things ? numbered : "not a whole number",
                  (unsigned long long)f->least, (unsigned long long)f->end - 1,
                  f->may_be_none ? ", or -1" : "");
   return false;
@@ -145,7 +147,7 @@ static bool read_row(reader *r, const row_form *form, size_t at, const json_t *r
   char got[SHOWN_BYTES];
   assert(form->field_count <= form->length);
   if (json_array_size(row) != form->length)
-    return refuse(r, "%s %zu is %s, not %s", form->where, at, shown(row, got), form->items);
+    return refuse(r, "%s %zu is %s, not %s", form->where, at, shown(r, row, got), form->items);
   for (size_t i = 0; i < form->field_count; i++)
     if (!read_field(r, form->where, at, &form->fields[i], json_array_get(row, i), &out[i]))
       return false;
@@ -159,7 +161,8 @@ static bool read_texts(reader *r, const json_t *root) {
   const json_t *list = array_of(r, root, "texts", TSR__STEP_GRAPH_MOST_FRAMES);
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *text = json_array_get(list, i);
-    if (!json_is_string(text)) return refuse(r, "text %zu is %s, not a text", i, shown(text, got));
+    if (!json_is_string(text))
+      return refuse(r, "text %zu is %s, not a text", i, shown(r, text, got));
     size_t length = json_string_length(text);
     char *copy = TSR__NEW_ARRAY(char, length + 1);
     if (!copy) return no_memory(r);
@@ -197,7 +200,8 @@ static bool read_stacks(reader *r, const json_t *root) {
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *stack = json_array_get(list, i);
     if (!json_is_array(stack) || !json_array_size(stack))
-      return refuse(r, "stack %zu is %s, not a list of at least one frame", i, shown(stack, got));
+      return refuse(r, "stack %zu is %s, not a list of at least one frame", i,
+                    shown(r, stack, got));
     if (r->graph->chain.count + json_array_size(stack) >= most)
       return refuse(r, "stack %zu makes all stacks together deeper than %zu frames", i, most);
     if (!TSR__VECTOR_PUSH(&r->graph->first, (uint32_t)r->graph->chain.count)) return no_memory(r);
@@ -256,7 +260,7 @@ static bool refuse_category(reader *r, size_t at, const json_t *category) {
     (void)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
                    tsr_category_name((tsr_category)i));
   }
-  return refuse(r, "slot %zu: category is %s, not one of %s", at, shown(category, got), names);
+  return refuse(r, "slot %zu: category is %s, not one of %s", at, shown(r, category, got), names);
 }
 
 /* Bytes and category of one slot. */
@@ -303,7 +307,7 @@ static bool read_slots(reader *r, const json_t *root) {
   const json_t *fixed = json_object_get(root, "static");
   if (!check_columns(r, "category", categories, json_array_size(bytes))) return false;
   if (!number(fixed, json_array_size(bytes) + 1, &r->graph->static_count))
-    return refuse(r, "'static' is %s, not a number of slots from 0 to %zu", shown(fixed, got),
+    return refuse(r, "'static' is %s, not a number of slots from 0 to %zu", shown(r, fixed, got),
                   json_array_size(bytes));
   uint64_t total = 0;
   for (size_t i = 0; i < json_array_size(bytes); i++) {
@@ -398,7 +402,7 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   while (word && i < sizeof words / sizeof *words && strcmp(word, words[i].word) != 0) i++;
   if (!word || i == sizeof words / sizeof *words)
     return refuse(r, "instruction %zu is %s, not new, once, drop, drop_previous, begin or end", at,
-                  shown(item, got));
+                  shown(r, item, got));
   bool is_phase = words[i].kind == TSR__INSTR_BEGIN || words[i].kind == TSR__INSTR_END;
   const field slot = {"the slot", 0, r->graph->slots.count, "slots", false};
   const field phase_field = {"the phase", 0, PHASES, "phases", false};
@@ -407,7 +411,7 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   size_t operands = 1 + (size_t)words[i].has_stack;
   uint64_t n[2] = {0};
   if (json_array_size(item) != 1 + operands)
-    return refuse(r, "instruction %zu is %s, not [\"%s\", %s]", at, shown(item, got), word,
+    return refuse(r, "instruction %zu is %s, not [\"%s\", %s]", at, shown(r, item, got), word,
                   is_phase        ? "phase"
                   : operands == 1 ? "slot"
                                   : "slot, stack");
@@ -494,7 +498,7 @@ static bool read_saves(reader *r, const json_t *root) {
       return refuse(r,
                     "save %zu is %s: it is made before the one before it, or used, left or gone "
                     "too early",
-                    i, shown(item, got));
+                    i, shown(r, item, got));
     before = save.made;
     if (!TSR__VECTOR_PUSH(&r->graph->saves, save)) return no_memory(r);
   }
@@ -505,7 +509,8 @@ static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_mod
   char got[SHOWN_BYTES];
   const field one = {"an argument's slot", 0, r->graph->slots.count, "slots", false};
   if (!json_is_array(list))
-    return refuse(r, "module %zu: the arguments are %s, not a list of slots", at, shown(list, got));
+    return refuse(r, "module %zu: the arguments are %s, not a list of slots", at,
+                  shown(r, list, got));
   module->first_input = (uint32_t)r->graph->inputs.count;
   for (size_t i = 0; i < json_array_size(list); i++) {
     uint64_t slot;
@@ -536,7 +541,7 @@ static bool read_modules(reader *r, const json_t *root) {
     uint64_t n[6];
     if (!read_row(r, &form, i, item, n)) return false;
     if (n[2] > n[3] || n[4] > n[5])
-      return refuse(r, "module %zu is %s, whose %s before they begin", i, shown(item, got),
+      return refuse(r, "module %zu is %s, whose %s before they begin", i, shown(r, item, got),
                     n[2] > n[3] ? "instructions end" : "saves end");
     tsr__graph_module module = {.name = (uint32_t)n[0],
                                 .kind = (uint32_t)n[1],
@@ -619,7 +624,7 @@ static bool read_work(reader *r, const json_t *root) {
     if (!read_row(r, &form, i, row, n)) return false;
     if (!number(json_array_get(row, 3), 33, &bits) || (bits != 16 && bits != 32))
       return refuse(r, "'work', item %zu: bits is %s, not 16 or 32", i,
-                    shown(json_array_get(row, 3), got));
+                    shown(r, json_array_get(row, 3), got));
     if (n[0] < before)
       return refuse(r,
                     "'work', item %zu: the place is %zu, less than that of the one before it, %u",
@@ -693,7 +698,7 @@ static bool read_sizes(reader *r, size_t at, const json_t *list, const tsr__temp
   const field size = {"a size", 0, MOST_SLOT_BYTES, NULL, false};
   assert(row->size_count <= TSR__KERNEL_SIZES && row->count <= TSR__KERNEL_TEMPORARIES);
   if (json_array_size(list) != row->size_count)
-    return refuse(r, CALL " %zu: the sizes are %s, but %s has %u", at, shown(list, got), row->op,
+    return refuse(r, CALL " %zu: the sizes are %s, but %s has %u", at, shown(r, list, got), row->op,
                   (unsigned)row->size_count);
   for (size_t i = 0; i < row->size_count; i++)
     if (!read_field(r, CALL, at, &size, json_array_get(list, i), &out[i])) return false;
@@ -713,7 +718,7 @@ static bool read_kernel(reader *r, kernel_calls *calls, const json_t *item, size
   if (!read_row(r, &form, at, item, n)) return false;
   if (!json_is_array(json_array_get(item, 3)))
     return refuse(r, CALL " %zu: the sizes are %s, not a list", at,
-                  shown(json_array_get(item, 3), got));
+                  shown(r, json_array_get(item, 3), got));
   if (n[0] < *after)
     return refuse(r, CALL " %zu begins at %zu, before the end of the one before it, %u", at,
                   (size_t)n[0], *after);
@@ -765,7 +770,7 @@ static bool read_form_instruction(reader *r, tsr__graph_form *form, uint8_t *sta
     return refuse(r,
                   "instruction %zu is %s, not [\"new\", slot, stack], [\"once\", slot, stack] or "
                   "[\"drop\", slot]",
-                  at, shown(item, got));
+                  at, shown(r, item, got));
   const field slots = {"the slot", 0, form->slot_count, "slots", false};
   const field stacks = {"the stack", 0, r->graph->first.count, "stacks", false};
   uint64_t slot, stack = 0;
@@ -863,7 +868,7 @@ static bool read_word(reader *r, const json_t *root, const char *key, char *out,
   char got[SHOWN_BYTES];
   const json_t *value = json_object_get(root, key);
   if (value && !json_is_string(value))
-    return refuse(r, "'%s' is %s, not a text", key, shown(value, got));
+    return refuse(r, "'%s' is %s, not a text", key, shown(r, value, got));
   (void)snprintf(out, size, "%s", value ? json_string_value(value) : "");
   return true;
 }
@@ -872,19 +877,21 @@ static bool read_parameters(reader *r, const json_t *root) {
   char got[SHOWN_BYTES];
   const json_t *value = json_object_get(root, "parameters");
   return number(value, UINT64_C(1) << 62, &r->graph->parameter_count) ||
-         refuse(r, "'parameters' is %s, not a number of elements", shown(value, got));
+         refuse(r, "'parameters' is %s, not a number of elements", shown(r, value, got));
 }
 
 int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *error) {
   char got[SHOWN_BYTES];
   const json_t *schema = json_object_get(root, "schema");
-  if (!json_is_string(schema) || strcmp(json_string_value(schema), SCHEMA) != 0)
+  reader r = {.error = error};
+  if (!json_is_string(schema) || strcmp(json_string_value(schema), SCHEMA) != 0) {
+    const char *found = shown(&r, schema, got);
+    if (r.status) return r.status;
     return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "step graph: 'schema' is %s; this tessera reads \"" SCHEMA "\"",
-                     shown(schema, got));
-  tsr__step_graph *graph = TSR__NEW(tsr__step_graph);
+                     "step graph: 'schema' is %s; this tessera reads \"" SCHEMA "\"", found);
+  }
+  tsr__step_graph *graph = r.graph = TSR__NEW(tsr__step_graph);
   if (!graph) return tsr__fail_memory(error);
-  reader r = {.graph = graph, .error = error};
   bool ok = read_word(&r, root, "optimizer", graph->optimizer, sizeof graph->optimizer) &&
             read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) &&
             read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&

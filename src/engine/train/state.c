@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/json.h"
 #include "base/memory.h"
 
 enum { NAME_BYTES = TSR__WEIGHT_NAME_BYTES + 16, NUMBER_BYTES = 24, PIECE_BYTES = 1 << 16 };
@@ -447,48 +447,43 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
   return status;
 }
 
-/* Set the type in config.json: otherwise a model that was trained in fp32 would be loaded in the type it was
- * published in. Returns the changed config, which the caller releases, or NULL if no change is needed. */
-static json_t *retyped_config(const char *before, tsr__dtype dtype) {
+/* The text of config.json with the type of the weights: otherwise a model that was trained in fp32 would be loaded in the
+ * type it was published in. Unchanged if it has that type, or none. */
+static int config_text(const char *before, tsr__dtype dtype, tsr__buffer *out, tsr_error *error) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   const char *name = dtype == TSR__DTYPE_BF16  ? "bfloat16"
                      : dtype == TSR__DTYPE_F16 ? "float16"
                                                : "float32";
-  json_t *config = json_loads(before, 0, NULL);
+  json_t *config = NULL;
   bool is_other = false;
+  int status = tsr_json_load(before, strlen(before), 0, NULL, &config, error);
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     const char *named = json_string_value(json_object_get(config, keys[i]));
     if (!named || strcmp(named, name) == 0) continue;
-    is_other |= json_object_set_new(config, keys[i], json_string(name)) == 0;
+    is_other = true;
+    if (json_object_set_new(config, keys[i], json_string(name))) out->failed = true;
   }
-  if (is_other) return config;
+  if (is_other) {
+    (void)tsr__json_append(out, config, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    tsr__buffer_text(out, "\n");
+  } else {
+    tsr__buffer_text(out, before);
+  }
   json_decref(config);
-  return NULL;
-}
-
-typedef struct sink {
-  tsr_write_fn *write;
-  void *context;
-} sink;
-
-static int write_text(const char *text, size_t size_bytes, void *to) {
-  const sink *s = to;
-  return s->write(s->context, text, size_bytes);
+  return status == 0 && out->failed ? tsr__fail_memory(error) : status;
 }
 
 int tsr_train_write_config(const tsr_train_state *s, tsr_write_fn *write, void *context,
                            tsr_error *error) {
   const char *before = tsr_model_config(s->program->model);
-  sink to = {write, context};
+  tsr__buffer text = {0};
   assert(before && s->weights->count);
-  json_t *other = retyped_config(
-      before, tsr__schedule_dtype(s->program->schedule, s->weights->items[0].tensor));
-  bool failed = other ? json_dump_callback(other, write_text, &to,
-                                           JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 ||
-                            write(context, "\n", 1)
-                      : write(context, before, strlen(before)) != 0;
-  json_decref(other);
-  return failed ? tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write") : 0;
+  tsr__dtype dtype = tsr__schedule_dtype(s->program->schedule, s->weights->items[0].tensor);
+  int status = config_text(before, dtype, &text, error);
+  if (status == 0 && write(context, text.data, text.size))
+    status = tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write");
+  tsr__buffer_release(&text);
+  return status;
 }
 
 static bool push_states(state_tensors *out, const state_tensor *states, size_t count) {

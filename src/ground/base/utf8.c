@@ -36,6 +36,14 @@ size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code) {
   return length;
 }
 
+bool tsr__utf8_is_text(const char *data, size_t size_bytes) {
+  size_t at = 0;
+  uint32_t code = 0;
+  while (at < size_bytes && code != TSR__CODE_INVALID && !(code >= 0xd800 && code <= 0xdfff))
+    at += tsr__utf8_decode(data + at, size_bytes - at, &code);
+  return code != TSR__CODE_INVALID && !(code >= 0xd800 && code <= 0xdfff);
+}
+
 size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]) {
   static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
   assert(code <= 0x10FFFF);

@@ -19,6 +19,9 @@ enum { TSR__UTF8_BYTES = 4 }; /* of the longest character */
  */
 size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code);
 
+/* Whether all bytes are characters, and none is a surrogate. */
+bool tsr__utf8_is_text(const char *data, size_t size_bytes);
+
 /* Write the character `code`, at most U+10FFFF and possibly a surrogate; returns the number of bytes. */
 size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]);
 

@@ -4,8 +4,9 @@
 #include "attribution/remark.h"
 
 #include <assert.h>
-#include <jansson.h>
 #include <string.h>
+
+#include "base/json.h"
 
 /* ---- Categories ---- */
 
@@ -99,12 +100,12 @@ static void read_words(tsr_text text, tsr__remark *out) {
 
 /* NULL: not an object. `*is_lost`: out of memory. */
 static json_t *parse(tsr_text text, bool *is_lost) {
-  json_error_t at;
+  json_t *root = NULL;
   *is_lost = false;
   if (!text.size_bytes || *text.data != '{' || text.size_bytes > TSR__REMARK_JSON_BYTES)
     return NULL;
-  json_t *root = json_loadb(text.data, text.size_bytes, JSON_ALLOW_NUL, &at);
-  *is_lost = !root && json_error_code(&at) == json_error_out_of_memory;
+  int status = tsr_json_load(text.data, text.size_bytes, JSON_ALLOW_NUL, NULL, &root, NULL);
+  *is_lost = status == TSR_ERROR_MEMORY;
   return root;
 }
 
@@ -139,11 +140,6 @@ bool tsr__remark_read(tsr_text text, tsr__arena *texts, tsr__remark *out) {
   return !is_lost;
 }
 
-static int append(const char *data, size_t size, void *out) {
-  tsr__buffer_append(out, data, size);
-  return ((const tsr__buffer *)out)->failed ? -1 : 0;
-}
-
 bool tsr__remark_member(tsr_text text, const char *key, tsr__buffer *out, bool *is_there) {
   bool is_lost;
   size_t from = out->size;
@@ -153,7 +149,7 @@ bool tsr__remark_member(tsr_text text, const char *key, tsr__buffer *out, bool *
   if (json_is_string(value))
     tsr__buffer_append(out, json_string_value(value), json_string_length(value));
   else if (value)
-    is_lost = json_dump_callback(value, append, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0;
+    is_lost = !tsr__json_append(out, value, JSON_COMPACT);
   json_decref(root);
   if (!out->failed && out->size > from)
     out->size = from + tsr__remark_cut((tsr_text){out->data + from, out->size - from}).size_bytes;

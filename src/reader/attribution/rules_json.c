@@ -1,7 +1,7 @@
-/* rules_json.c - rules in JSON. jansson parses them; this file walks its values. Objects keep the
- * order of the text, and jansson itself limits the depth (2048). */
+/* rules_json.c - rules in JSON. This file walks the values of tsr_json_load. Objects keep the
+ * order of the text, and its depth is limited there (2048). */
 #include "attribution/rules.h"
-#include "base/json_load.h"
+#include "base/json.h"
 
 typedef struct walk {
   tsr_rules *rules;
@@ -66,7 +66,7 @@ int tsr__rules_read_json(const char *text, size_t size_bytes, tsr_rules_mode mod
   walk w = {rules, mode, error};
   json_t *root = NULL;
   size_t flags = mode == TSR_RULES_STRICT ? JSON_REJECT_DUPLICATES : 0;
-  int status = tsr__json_load(text, size_bytes, flags, NULL, &root, error);
+  int status = tsr_json_load(text, size_bytes, flags, NULL, &root, error);
   if (!status) status = take_root(&w, root);
   json_decref(root);
   return status;

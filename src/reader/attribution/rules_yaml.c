@@ -114,11 +114,12 @@ int tsr__rules_read_yaml(const char *text, size_t size_bytes, tsr_rules_mode mod
   if (!yaml_parser_initialize(&parser)) return tsr__fail_memory(error);
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size_bytes);
   if (!yaml_parser_load(&parser, &document)) {
-    status =
-        parser.error == YAML_MEMORY_ERROR
-            ? tsr__fail_memory(error)
-            : tsr__fail(error, TSR_ERROR_FORMAT, parser.problem_mark.index, "line %zu: %s",
-                        parser.problem_mark.line + 1, parser.problem ? parser.problem : "no YAML");
+    /* libyaml does not note every copy of a text that it could not make. */
+    bool is_lost = parser.error == YAML_MEMORY_ERROR || parser.error == YAML_NO_ERROR;
+    status = is_lost ? tsr__fail_memory(error)
+                     : tsr__fail(error, TSR_ERROR_FORMAT, parser.problem_mark.index, "line %zu: %s",
+                                 parser.problem_mark.line + 1,
+                                 parser.problem ? parser.problem : "no YAML");
   } else {
     status = take_root(&w);
     yaml_document_delete(&document);

@@ -20,8 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/os.h"
 
 #define SCHEMA_FAMILY "tessera/capture/"
@@ -310,11 +309,6 @@ static json_t *card_of(const tsr__card_of *of) {
                    (json_int_t)(of->card.outside_bytes & INT64_MAX));
 }
 
-static int append(const char *data, size_t size, void *out) {
-  tsr__buffer_append(out, data, size);
-  return ((const tsr__buffer *)out)->failed ? -1 : 0;
-}
-
 /* False when out of memory. */
 static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *tensors = json_array(), *cards = json_array();
@@ -326,7 +320,7 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  ok = root && !json_dump_callback(root, append, out, JSON_COMPACT);
+  ok = tsr__json_append(out, root, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
   json_decref(cards);
@@ -357,7 +351,7 @@ static int fail_stranger(tsr_error *error) {
 static int read_text(tsr__builder *builder, const char *text, size_t size_bytes, const char *path,
                      tsr_error *error) {
   json_t *root = NULL;
-  int loaded = tsr__json_load(text, size_bytes, JSON_ALLOW_NUL, NULL, &root, error);
+  int loaded = tsr_json_load(text, size_bytes, JSON_ALLOW_NUL, NULL, &root, error);
   if (loaded && error) error->offset = TSR_OFFSET_NONE; /* the reader's are of the snapshot */
   if (loaded) return loaded;
   reading r = {.snapshot = builder->snapshot};

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""commands.py --tessera PATH [--preload LIBRARY] --work FOLDER [--all|--few] [--only CASE] [--stacks]: every command runs out of
+memory, as TAP.
+
+One allocation after the other fails (fail_one.c), whoever makes it, until a command gets through. Each failure
+must be exit status 4 with a message that says so, and leave every file as it was: outputs are as before, and
+nothing else is left behind. Training alone writes files before its end, each of which must be complete. `mcp` goes on, and
+replies with an error. If a program did without the allocation, its output must be the same. Long commands are
+sampled, unless with --all: their first and last allocations, and some between. What is no failure of memory must stay the
+user's mistake.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / 'cli')]
+sys.dont_write_bytecode = True
+import fixtures  # noqa: E402
+import tap  # noqa: E402
+
+MEMORY = 4
+SAMPLE, FEW = 120, 30
+SHOWN = 12
+GRAPH = HERE.parent / 'golden' / 'graphs' / 'vit.graph'
+CONFIG = {'model_type': 'gpt2', 'vocab_size': 257, 'n_embd': 8, 'n_head': 2, 'n_layer': 2, 'n_positions': 32,
+          'architectures': ['GPT2LMHeadModel'], 'dtype': 'bfloat16'}
+DEEPSPEED = {'train_micro_batch_size_per_gpu': 2, 'zero_optimization': {'stage': 2, 'reduce_bucket_size': 1000000},
+             'gradient_clipping': 1.0, 'bf16': {'enabled': True}, 'steps_per_print': 10}
+TRAIN = ['--batch', '2', '--seq', '8', '--threads', '1', '-q']
+KEPT = b'kept\n'
+RULES_JSON = '{"attention": "attn|softmax", "rest": {"pattern": "x", "priority": 12, "description": null}}'
+RULES_YAML = 'rules:\n- name: attention\n  pattern: attn|softmax\n- {name: rest, pattern: "x", priority: 12}\n'
+# Of each library's mistakes, one that a user makes: it must not be taken for memory.
+MISTAKES = ['{"a": 1 "b"}', '{"a": bcd"}', '["a', '{"a" "b"}', '{"a": "\\q"}', '{"a": "b"}{', '{"a": "b", }',
+            '{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}', 'a: [b', 'a: "b', 'a: *b']
+
+# Words, what they write, and the standard input. A command that goes on for long writes as it goes, and reports times.
+Case = collections.namedtuple('Case', 'words outputs text goes_on', defaults=((), '', False))
+
+
+def requests(*calls):
+    lines = [('initialize', {'protocolVersion': '2025-06-18'}), *calls]
+    return ''.join(json.dumps({'jsonrpc': '2.0', 'id': i, 'method': method, 'params': params}) + '\n'
+                   for i, (method, params) in enumerate(lines))
+
+
+def call(tool, **arguments):
+    return 'tools/call', {'name': tool, 'arguments': arguments}
+
+
+CASES = {
+    'plan show': Case(['plan', 'show', 'plan.json', 'model', '--seq', '8']),
+    'plan of a DeepSpeed configuration': Case(['plan', 'show', '--ds-config', 'ds.json', 'model', '--gpus', '2', '--seq', '8']),
+    'plan': Case(['plan', 'model', '--batch', '2', '--seq', '8', '--gpu', 't4', '--json']),
+    'plan with a budget': Case(['plan', 'model', '--batch', '2', '--seq', '8', '--gpu', 't4', '--budget', '30MiB',
+                                '--write-plan', 'found.json'], ['found.json']),
+    'plan for DeepSpeed': Case(['plan', 'model', '--seq', '8', '--ds-config', 'ds.json', '--gpus', '2', '--for', 'deepspeed']),
+    'plan in front': Case(['plan', 'model', '--seq', '8', '--gpu', 't4', '--front', '--allow', 'recompute',
+                           '--write-front', 'front.json'],
+                          ['front.json']),
+    'largest model': Case(['plan', 'model', '--seq', '8', '--gpu', 't4', '--budget', '30MiB', '--largest', 'model', '--allow', 'none',
+                           '--write-model', 'large.json'], ['large.json']),
+    'plan of a step graph': Case(['plan', 'step.graph', '--gpu', 'h100', '--budget', '66MiB']),
+    'compare plans': Case(['plan', 'model', '--seq', '8', '--compare', '--gpus', '2', '--json']),
+    'simulate': Case(['simulate', 'model', '--seq', '8', '--plan', 'plan.json', '--write-plan', 'again.json',
+                      '-o', 'out.pickle'], ['again.json', 'out.pickle']),
+    'simulate a step graph': Case(['simulate', 'step.graph', '-o', 'out.pickle'], ['out.pickle']),
+    'simulate with rates': Case(['simulate', 'model', '--seq', '8', '--rates', 'rates.json', '--ds-config', 'ds.json',
+                                 '--ranks', '2', '--profile']),
+    'train': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--save', 'run',
+                   '--write-rates', 'r.json', '--write-plan', 'p.json', '--snapshot', 's.pickle'],
+                  ['run', 'r.json', 'p.json', 's.pickle'], goes_on=True),
+    'resume': Case(['train', '--resume', 'saved', '--data', 'text.txt', '--steps', '3', '-q', '--threads', '1',
+                    '--write-plan', 'p.json'], ['saved', 'p.json'], goes_on=True),
+    'sample': Case(['sample', 'saved', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1']),
+    'peak': Case(['peak', 'train.pickle', '-o', 'peak.json'], ['peak.json']),
+    'sidecar': Case(['peak', 'told.pickle', '--json']),
+    'export': Case(['export', 'train.pickle', '-o', 'copy.json'], ['copy.json']),
+    'view': Case(['view', 'train.pickle', '-o', 'page.html'], ['page.html']),
+    'rules in JSON': Case(['profile', 'train.pickle', '--rules', RULES_JSON]),
+    'rules in YAML': Case(['profile', 'train.pickle', '--rules', RULES_YAML]),
+    "rules of Mosaic's": Case(['mosaic_get_memory_profile', '--snapshot', 'train.pickle', '--out-path', '',
+                               '--profile', 'custom', '--custom-profile', RULES_JSON]),
+    'diff': Case(['diff', 'train.pickle', 'told.pickle']),
+    'whatif': Case(['whatif', 'train.pickle', '--set', 'expandable_segments:True']),
+    'info': Case(['info', 'train.pickle', '--json']),
+    'at': Case(['at', 'train.pickle', '--event', '3']),
+    'stages': Case(['stages', 'train.pickle']),
+    'source': Case(['source', 'train.pickle', 'text.txt']),
+    'steps': Case(['steps', 'train.pickle']),
+    'leaks': Case(['leaks', 'train.pickle']),
+    'why': Case(['why', 'train.pickle']),
+    'check': Case(['check', 'train.pickle', '--lock', 'lock.json', '--update', '-o', 'check.json'],
+                  ['lock.json', 'check.json']),
+    'report': Case(['report', 'train.pickle', '-o', 'report.html'], ['report.html']),
+    'trim': Case(['trim', 'train.pickle', '-o', 'part.pickle'], ['part.pickle']),
+    'help': Case(['help', 'train']),
+    'mcp': Case(['mcp'], [], requests(
+        ('tools/list', {}), call('tessera_peak', path='train.pickle'),
+        call('tessera_profile', path='train.pickle', rules='{"attention": "attn"}'), call('get_peak', x=1))),
+}
+
+
+def is_earlier(name):
+    """Whether a file is the rest of an earlier save, which may stay."""
+    return 'training-' in name
+
+
+def is_like(name, content, other):
+    """Whether an output is the complete one; what is measured differs."""
+    if not content or not other or content == other:
+        return content == other
+    if name == 'r.json':
+        return json.loads(content).keys() == json.loads(other).keys()
+    return name.endswith('.pickle') and len(content) == len(other)
+
+
+def compare_replies(got, wanted):
+    """Each reply is the right one, or an error that is about memory."""
+    got, wanted = got.splitlines(), wanted.splitlines()
+    if len(got) != len(wanted):
+        return f'{len(got)} replies, not {len(wanted)}'
+    for mine, other in zip(got, wanted):
+        if mine != other and b'out of memory' not in mine:
+            return f'another reply: {mine[:300]!r}'
+        reply = json.loads(mine)
+        if reply['id'] not in (None, json.loads(other)['id']):
+            return f'a reply to {reply["id"]}'
+    return None
+
+
+class Runner:
+    def __init__(self, given):
+        self.given, self.flag = given, given.work / 'failed'
+        self.folder = given.work / 'files'
+
+    def make(self):
+        folder = self.folder
+        (folder / 'model').mkdir(parents=True)
+        fixtures.write(folder / 'train.pickle', fixtures.train())
+        fixtures.write_named(folder)
+        for name, value in {'model/config.json': CONFIG, 'ds.json': DEEPSPEED,
+                            'plan.json': {'version': 1, 'blocks': [{'first': 0, 'last': 0, 'checkpoint': 'full'}],
+                                          'clip': '1'}}.items():
+            (folder / name).write_text(json.dumps(value))
+        shutil.copyfile(GRAPH, folder / 'step.graph')
+        (folder / 'text.txt').write_text('a line to learn\n' * 20)
+        done = self.run(Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '2', '--save', 'saved',
+                              '--write-rates', 'rates.json']), {})
+        assert done.returncode == 0, done.stderr
+
+    def files(self):
+        """Every file and folder, with what it contains."""
+        return {str(path.relative_to(self.folder)): path.is_file() and path.read_bytes()
+                for path in self.folder.rglob('*')}
+
+    def run(self, case, env):
+        self.flag.unlink(missing_ok=True)
+        return subprocess.run([self.given.tessera, *case.words], cwd=self.folder, env=dict(os.environ, **env),
+                              check=False, input=case.text.encode(), capture_output=True)
+
+    def fail(self, case, number):
+        env = {'TSR_FAILED': str(self.flag)}
+        if self.given.preload:
+            env['LD_PRELOAD'] = str(self.given.preload)
+        if self.given.stacks:
+            env['TSR_FAIL_STACK'] = '1'
+        if number:
+            env['TSR_FAIL_AT'] = str(number)
+        return self.run(case, env)
+
+    def numbers(self, case, before):
+        done = self.fail(case, 0)
+        assert done.returncode == 0, done.stderr
+        self.restore(before, self.files())
+        count = int(self.flag.read_text())
+        numbers = range(1, count + 1)
+        third = (FEW if self.given.few else SAMPLE) // 3
+        if self.given.all or count <= 3 * third:
+            return numbers
+        between = random.Random(count).sample(numbers[third:-third], third)
+        return [*numbers[:third], *sorted(between), *numbers[-third:]]
+
+    def restore(self, before, after):
+        for name in sorted(after.keys() - before.keys(), reverse=True):
+            path = self.folder / name
+            path.rmdir() if path.is_dir() else path.unlink()
+        for name, content in before.items():
+            if content is not False and after.get(name) != content:
+                (self.folder / name).write_bytes(content)
+
+    def problem(self, case, done, wanted, before, after):
+        """What is wrong with a run in which an allocation failed, in words, or None."""
+        if not self.flag.exists() or not self.flag.stat().st_size:
+            return None  # a run takes turns: fewer allocations than last time
+        if done.returncode == 0:
+            return self.difference(case, (done.stdout, after), wanted)
+        if done.returncode != MEMORY or b'out of memory' not in done.stderr:
+            return f'{done.returncode} {done.stderr.decode(errors="replace").strip()[-600:]}'
+        changed = {name for name in {*before, *after} if before.get(name, 0) != after.get(name, 0)}
+        if case.goes_on:
+            changed = {name for name in changed if not is_like(name, after.get(name), wanted[1].get(name))}
+        return f'files changed: {" ".join(sorted(changed))}' if changed else None
+
+    @staticmethod
+    def difference(case, got, wanted):
+        """Between two successes."""
+        if case.text:
+            return compare_replies(got[0], wanted[0])
+        if not case.goes_on and got[0] != wanted[0]:
+            return 'another output'
+        return next((f'another {name}' for name in sorted({*got[1], *wanted[1]})
+                     if not is_like(name, got[1].get(name), wanted[1].get(name)) and not is_earlier(name)), None)
+
+    def problems(self, case):
+        original = self.files()
+        for name in case.outputs:
+            if '.' in name and name != 'lock.json':  # which must be one, or new
+                (self.folder / name).write_bytes(KEPT)
+        before = self.files()
+        done = self.run(case, {})
+        assert done.returncode == 0, done.stderr
+        wanted = done.stdout, self.files()
+        self.restore(before, wanted[1])
+        for number in self.numbers(case, before):
+            done = self.fail(case, number)
+            after = self.files()
+            found = self.problem(case, done, wanted, before, after)
+            self.restore(before, after)
+            if found:
+                yield f'allocation {number}: {found}' + ('\n' + self.flag.read_text() if self.given.stacks else '')
+        self.restore(original, before)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ('--tessera', '--preload', '--work'):
+        parser.add_argument(name, required=name != '--preload', type=lambda text: Path(text).resolve())
+    for name in ('--all', '--few', '--stacks'):
+        parser.add_argument(name, action='store_true')
+    parser.add_argument('--only')
+    given = parser.parse_args()
+    if 'TESSERA_WHOLE' in os.environ:  # ./run test all
+        given.all, given.few = not given.few, False
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    runner = Runner(given)
+    runner.make()
+    report = tap.Report()
+    for title, case in CASES.items():
+        if given.only and given.only != title:
+            continue
+        try:
+            found = list(runner.problems(case))
+        except AssertionError as error:
+            found = [str(error)]
+        report.result(title, [line for text in found[:SHOWN] for line in text.splitlines()] +
+                      [f'{len(found)} in all'] * (len(found) > SHOWN))
+    mistakes = {text: runner.run(Case(['profile', '--rules', text, 'train.pickle']), {}).returncode for text in MISTAKES}
+    report.result('mistakes are mistakes', [text for text, status in mistakes.items() if status != 2])
+    return report.end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
