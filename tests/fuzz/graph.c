@@ -1,15 +1,27 @@
 /* A step graph: any text that claims to be one, simulated as it is and with its modules rewritten. */
+#include "exec/build.h"
 #include "require.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/planning.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void simulate(const tsr_model *model, const char *checkpoint, const char *offload,
-                     tsr_optimizer_form form) {
+/* NULL, the graph's own card; or one that tessera knows, if it does not know that. */
+static const char *card_of(const tsr_model *model) {
+  tsr_simulate_options options = {.struct_bytes = sizeof options};
+  tsr_error error = {0};
+  int status = tsr__choose_gpu(model, &options, &error);
+  check_error(status, &error);
+  require(!status || status == TSR_ERROR_UNSUPPORTED, "a card is known, or is not");
+  return status ? "a100" : NULL;
+}
+
+static void simulate(const tsr_model *model, const char *gpu, const char *checkpoint,
+                     const char *offload, tsr_optimizer_form form) {
   tsr_simulate_options options = {.struct_bytes = sizeof options,
                                   .steps = 3,
                                   .capacity_bytes = UINT64_C(1) << 30,
+                                  .gpu = gpu,
                                   .checkpoint_modules = checkpoint,
                                   .offload_modules = offload,
                                   .optimizer_form = form};
@@ -24,8 +36,8 @@ static void simulate(const tsr_model *model, const char *checkpoint, const char 
 }
 
 /* Plan the graph for 4 MiB: the answer fits in the budget, or says that nothing does. */
-static void plan(const tsr_model *model) {
-  tsr_simulate_options how = {.struct_bytes = sizeof how, .steps = 2};
+static void plan(const tsr_model *model, const char *gpu) {
+  tsr_simulate_options how = {.struct_bytes = sizeof how, .steps = 2, .gpu = gpu};
   tsr_planning_options options = {
       .struct_bytes = sizeof options, .allow = tsr_allow_default(), .how = &how};
   tsr_planning *planning = NULL;
@@ -51,12 +63,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   check_error(status, &error);
   require((status == 0) == (model != NULL), "a model, or an error");
   if (model && tsr_model_is_traced(model)) {
-    simulate(model, NULL, NULL, TSR_OPTIMIZER_FORM_TRACED);
-    simulate(model, "*", NULL, TSR_OPTIMIZER_FORM_TRACED);
-    simulate(model, "*.*", NULL, TSR_OPTIMIZER_FORM_FOREACH);
-    simulate(model, NULL, "*", TSR_OPTIMIZER_FORM_TRACED);
-    simulate(model, NULL, NULL, TSR_OPTIMIZER_FORM_LOOP);
-    plan(model);
+    const char *gpu = card_of(model);
+    simulate(model, gpu, NULL, NULL, TSR_OPTIMIZER_FORM_TRACED);
+    simulate(model, gpu, "*", NULL, TSR_OPTIMIZER_FORM_TRACED);
+    simulate(model, gpu, "*.*", NULL, TSR_OPTIMIZER_FORM_FOREACH);
+    simulate(model, gpu, NULL, "*", TSR_OPTIMIZER_FORM_TRACED);
+    simulate(model, gpu, NULL, NULL, TSR_OPTIMIZER_FORM_LOOP);
+    plan(model, gpu);
   }
   tsr_model_free(model);
   return 0;
