@@ -390,6 +390,14 @@ static void test_truth_and_absent_devices(void **state) {
   expect_failure(answer, "out_of_memory.event", TSR_ERROR_ABSENT, "'out_of_memory' is absent");
   expect_failure(answer, "message", TSR_ERROR_ABSENT, "absent");
   tsr_answer_free(answer);
+
+  /* A model needs no name. */
+  assert_int_equal(tsr_ask(question, NULL, 0, params, NULL, &answer, NULL), 0);
+  assert_int_equal(number_at(answer, "fits"), 1);
+  tsr_answer_free(answer);
+  tsr_subject many[TSR_QUESTION_SUBJECTS + 1] = {{NULL, "a"}, {NULL, "b"}, {NULL, "c"}};
+  assert_int_equal(tsr_ask(question, many, TSR_QUESTION_SUBJECTS + 1, params, NULL, &answer, NULL),
+                   TSR_ERROR_ARGUMENT);
   tsr_params_free(params);
 }
 

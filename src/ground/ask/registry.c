@@ -101,6 +101,8 @@ static tsr_answer *answer_new(const tsr__question_row *question, const tsr_subje
   }
   assert(subject_count <= TSR_QUESTION_SUBJECTS);
   *answer = (tsr_answer){.question = question, .input_count = subject_count, .names = at};
+  for (size_t i = 0; i < TSR_QUESTION_SUBJECTS; i++)
+    answer->inputs[i].path = ""; /* if nothing is named */
   for (size_t i = 0; i < subject_count; i++) {
     size_t length = strlen(subjects[i].name) + 1;
     memcpy(at, subjects[i].name, length);
@@ -134,8 +136,7 @@ static int ask(const tsr__question_row *row, const tsr_subject *subjects, size_t
   }
   assert(answer->value);
   /* A snapshot that a question creates is named after its subject: the model of a simulation. */
-  if (row->snapshot && answer->input_count)
-    answer->inputs[0].snapshot = row->snapshot(answer->value);
+  if (row->snapshot) answer->inputs[0].snapshot = row->snapshot(answer->value);
   *out = answer;
   return 0;
 }
@@ -156,7 +157,10 @@ int tsr_ask(const tsr_question *question, const tsr_subject *subjects, size_t su
         tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "'%s' needs %zu snapshot%s, not %zu",
                   question->name, subjects_of(question, params),
                   subjects_of(question, params) == 1 ? "" : "s", subject_count);
-  assert(status || subject_count <= TSR_QUESTION_SUBJECTS);
+  if (status == 0 && subject_count > TSR_QUESTION_SUBJECTS)
+    status =
+        tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "'%s' takes %d subjects, not %zu",
+                  question->name, TSR_QUESTION_SUBJECTS, subject_count);
   if (status == 0)
     status = ask(row, subjects, subject_count, params, query ? &which : NULL, out, error);
   tsr_params_free(defaults);
