@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import pathlib
 import pickle
 import struct
@@ -40,7 +41,7 @@ def odd_types():
     snapshot = spell.small()
     top = collections.OrderedDict(snapshot)
     top['device_traces'] = collections.deque(snapshot['device_traces'])
-    top['labels'] = {'a', 'b'}
+    top['labels'] = {1, 2} # of texts, the order would differ from run to run
     top['counts'] = collections.Counter('aab')
     top['groups'] = collections.defaultdict(list, {'x': [1, 2.5, None, True]})
     top['where'] = pathlib.PurePosixPath('/a/b')
@@ -186,7 +187,8 @@ def locks():
     yield 'whole', f'{head}\n# kept\n{device}cause input 600 data.py:load # 600 B\nrest 5\n'
     yield 'two', f'{head}{device}device 7\r\npeak 18446744073709551615\r\n'
     yield 'gone', f'{head}{device}cause activation 9 x.py:f>y.py:g\ncause input 1 (no_stack)\n'
-    yield 'other-version', 'tessera memory lock 2\n'
+    yield 'other-version', 'tessera memory lock 3\n'
+    yield 'version-2', f'tessera memory lock 2\ndevice 0\npeak 600\ncategory input 600\ncause input 600 \\#a # 600 B\n'
     yield 'twice', f'{head}{device}peak 1\n'
     yield 'text', 'import torch\n'
 
@@ -250,6 +252,148 @@ def tokens():
     yield 'newer', header(20240520, 9, 3) + struct.pack('<3H', 1, 2, 3)
     yield 'cut', header(20240520, 1, 3)[:12]
 
+def ds_configs():
+    yield 'zero-3', json.dumps({
+        'train_batch_size': 8, 'train_micro_batch_size_per_gpu': 2, 'gradient_accumulation_steps': 2, 'bf16': {'enabled': True},
+        'gradient_clipping': 1.0, 'zero_optimization': {'stage': 3, 'reduce_bucket_size': 5e8, 'overlap_comm': False,
+                                                        'offload_optimizer': {'device': 'cpu', 'pin_memory': True},
+                                                        'offload_param': {'device': 'none'}}})
+    yield 'fp16', json.dumps({'fp16': {'enabled': 'auto', 'loss_scale': 0, 'initial_scale_power': 16, 'loss_scale_window': 1000},
+                              'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': [0.9, 0.95], 'eps': 1e-8,
+                                                                        'weight_decay': 0.1, 'torch_adam': True}}})
+    yield 'scheduler', '{"scheduler": {"type": "WarmupLR"}, "steps_per_print": 10, "zero_optimization": true}'
+    yield 'wrong', '{"train_batch_size": -1, "zero_optimization": {"stage": 4}}'
+
+
+def rates():
+    kernels = {'mm': [[0.007, 0], [0.003, 0]], 'add': [[0.1, 0.05], [0.1, 0.05]], 'new': [[0, 0], [0, 0]]}
+    whole = {'copies': [12.5e9, 2e9], 'kernels': kernels, 'ranks': 1e10, 'schema': 'tessera-rates/1', 'title': 'A, 2 threads'}
+    yield 'whole', json.dumps(whole)
+    yield 'zeros', json.dumps({**whole, 'copies': [0, 0], 'kernels': {'mm': [[0, 0], [0, 0]]}, 'ranks': 0})
+    yield 'slow', json.dumps({**whole, 'copies': [1e-300, 1e17], 'kernels': {'mm': [[9e17, 9e17], [9e17, 9e17]]}})
+    yield 'wrong', json.dumps({**whole, 'kernels': {'mm': [[-1, 0], [1e400]]}})
+
+
+def files(*parts):
+    """Files of a folder, as folder.h has them: which name, and the content."""
+    return b'\xff'.join(bytes([name]) + (part if isinstance(part, bytes) else json.dumps(part, separators=(',', ':')).encode())
+                        for name, part in parts)
+
+
+def header(arrays, metadata=None, dtype='F32'):
+    """The header of a safetensors file with these arrays one after the other."""
+    out, end = {'__metadata__': metadata} if metadata else {}, 0
+    for name, shape in arrays.items():
+        begin, end = end, end + math.prod(shape) * 4
+        out[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [begin, end]}
+    return out
+
+
+def weights():
+    index = {'metadata': {'total_size': 32}, 'weight_map': {'a': 'a.safetensors', 'b': 'b.safetensors', 'c': 'b.safetensors'}}
+    a, b = header({'a': [2, 2]}, {'format': 'pt'}), header({'b': [], 'c': [3]})
+    yield 'two-files', files((0, index), (1, a), (2, b))
+    yield 'one-file', files((3, header({'wte.weight': [3, 4]})))
+    yield 'absent', files((0, index), (1, a))
+    yield 'not-in-file', files((0, {'weight_map': {'a': 'a.safetensors', 'x': 'a.safetensors'}}), (1, a))
+    yield 'twice', files((0, index), (1, a), (2, header({'a': [1], 'b': [], 'c': [3]})))
+    yield 'elsewhere', files((0, {'weight_map': {'a': '../a.safetensors', 'b': '/etc/passwd', 'c': ''}}), (1, a))
+    yield 'no-map', files((0, {'weight_map': []}), (1, a))
+    yield 'odd-type', files((3, header({'a': [2]}, dtype='F4')))
+
+
+# The parameters of the model of saved.c.
+BLOCK = {'attn.c_attn.bias': [12], 'attn.c_attn.weight': [4, 12], 'attn.c_proj.bias': [4], 'attn.c_proj.weight': [4, 4],
+         'ln_1.bias': [4], 'ln_1.weight': [4], 'ln_2.bias': [4], 'ln_2.weight': [4], 'mlp.c_fc.bias': [16],
+         'mlp.c_fc.weight': [4, 16], 'mlp.c_proj.bias': [4], 'mlp.c_proj.weight': [16, 4]}
+MODEL = {**{f'transformer.h.0.{name}': shape for name, shape in BLOCK.items()}, 'transformer.ln_f.bias': [4],
+         'transformer.ln_f.weight': [4], 'transformer.wpe.weight': [8, 4], 'transformer.wte.weight': [64, 4]}
+
+
+def saved_runs():
+    def run(notes, more={}, moments=(), names=MODEL):
+        training = {'steps': '2', 'updates': '2', 'notes': notes, 'data_tokens': '21', 'data_hash': 'a5581c270192544c', **more}
+        state = {f'{name}.{moment}': shape for name, shape in names.items() for moment in moments}
+        return files((0, header(names, {'format': 'pt', 'tessera_training': 'training-2.safetensors'})), (1, header(state, training)))
+
+    plan = 'plan={"optimizer":"sgd","version":1}\n'
+    yield 'sgd', run(plan)
+    yield 'adamw', run('steps=2\nseed=7\nlr=0.01\nschedule=cosine\nwarmup=1\nplan={"version":1}\n', moments=('exp_avg', 'exp_avg_sq'))
+    yield 'scaled', run('plan={"dtype":"autocast-fp16","optimizer":"sgd","version":1}\n')
+    yield 'paths', run(f'write_rates=/tmp/rates\nwrite_plan=plan\ndata=/etc/passwd\noffload_dir=/tmp\nsave=/tmp\n{plan}')
+    yield 'odd-options', run(f'products=openblas\nnew=1\nthreads=99\nbook=torch\n=\nseed=-1\n{plan}')
+    yield 'offload', run('plan={"offload":"activations:disk","optimizer":"sgd","version":1}\n')
+    yield 'no-number', run(plan, {'updates': '-2'})
+    yield 'late', run(plan, {'steps': '9223372036854775806', 'updates': '9223372036854775806'})
+    yield 'other-model', run(plan, names={'transformer.wte.weight': [64, 5]})
+    yield 'elsewhere', files((0, header({}, {'tessera_training': '../data'})))
+
+
+def mcp_lines():
+    def line(method, number=1, **params):
+        return json.dumps({'jsonrpc': '2.0', 'id': number, 'method': method, 'params': params}, separators=(',', ':')) + '\n'
+
+    def call(tool, **arguments):
+        return line('tools/call', name=tool, arguments=arguments)
+
+    config = {'model_type': 'gpt2', 'vocab_size': 31, 'n_positions': 16, 'n_embd': 8, 'n_layer': 2, 'n_head': 2}
+    hello = line('initialize', protocolVersion='2025-06-18', capabilities={}, clientInfo={'name': 'x', 'version': '1'})
+    yield 'handshake', hello + '{"jsonrpc":"2.0","method":"notifications/initialized"}\n' + line('ping', 'a')
+    yield 'no-handshake', line('server/discover', _meta={'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'progressToken': 1})
+    yield 'peak', hello + call('tessera_peak', path='s', top=3) + '{"method":"notifications/cancelled","params":{"requestId":1}}\n'
+    yield 'at', call('tessera_at', path='s', event=0, device='all') + call('tessera_whatif', path='s', settings=['backend:native'])
+    yield 'diff', call('tessera_diff', before='s', after='s', by='line') + call('tessera_profile', path='s', by='category')
+    yield 'simulate', call('tessera_simulate', model='g.json', steps=2) + call('tessera_plan', model=json.dumps(config), budget='2MiB')
+    yield 'mosaic', call('analyze_memory_peak', path='s') + call('get_memory_usage_peak', snapshot='s')
+    yield 'batch', line('initialize', protocolVersion='2024-11-05') + '[{"jsonrpc":"2.0","id":1,"method":"ping"},{},1,[]]\n'
+    yield 'odd', '\n\r\n{"jsonrpc":"2.0","id":{},"method":7}\n[]\n{"a":"\\ud800\\u0000"}\n{"id":1e999}\nnull\n{"result":1}'
+    yield 'deep', '[' * 3000
+
+
+def https():
+    def request(path, *lines, method='GET'):
+        return '\r\n'.join([f'{method} {path} HTTP/1.1', 'Host: 127.0.0.1', *lines, '', ''])
+
+    yield 'page', request('/TOKEN/')
+    yield 'part', request('/TOKEN/part?track=0&from=0&to=2') + request('/TOKEN/part?track=9&from=4294967295&to=1')
+    yield 'head', request('/TOKEN/', method='HEAD') + request('/TOKEN/', method='POST')
+    yield 'no-secret', request('/') + request('/00000000000000000000000000000000/')
+    yield 'origin', request('/TOKEN/', 'Origin: http://127.0.0.1') + request('/TOKEN/', 'Origin: http://example.org')
+    yield 'host', 'GET /TOKEN/ HTTP/1.1\r\nHost: example.org\r\n\r\nGET /TOKEN/ HTTP/1.1\r\nHost: [::1]:80\r\n\r\n'
+    yield 'escapes', request('/TOKEN/%2e%2e/part?track=%30&from=+1&to=0x2&&=&track')
+    yield 'body', request('/TOKEN/', 'Content-Length: 5') + 'hello' + request('/TOKEN/', 'Transfer-Encoding: chunked') + '5\r\nhello\r\n0\r\n\r\n'
+    yield 'old', 'GET /TOKEN/ HTTP/1.0\n\n'
+    yield 'ending', request('/TOKEN/', 'Connection: close', 'Range: bytes=0-5', 'Expect: 100-continue')
+    yield 'text', 'hello\r\n\r\n'
+
+
+def options():
+    def typed(question, *values, interface='0'):
+        return interface + '\n'.join((question, *values))
+
+    yield 'plan', typed('plan', 'budget=1MiB', 'allow=recompute,offload', 'gpu=t4', 'batch=2', 'seq=8')
+    yield 'plan-all', typed('plan', 'budget=900KiB', 'allow=all', 'explain', 'batch=2', 'seq=8', 'plan={"version":1,"dtype":"bf16"}')
+    yield 'front', typed('plan', 'front', 'gpu=a100', 'batch=2', 'seq=8', 'allow=none')
+    yield 'largest', typed('plan', 'largest=batch', 'budget=4MiB', 'gpu=a100', 'seq=8')
+    yield 'simulate', typed('simulate', 'set=max_split_size_mb:64,roundup_power2_divisions:[256:1,>:4]', 'capacity=1.5 gb', 'batch=2',
+                            'seq=8', 'attention=chunked:4', 'loss=chunked:5', 'checkpoint=every:2')
+    yield 'simulate-python', typed('simulate', 'offload=optimizer,activations:disk', 'in_place=add,gelu', 'zero=2', 'ranks=2',
+                                   'link=400Gb/s', 'gpu=h100', 'rank=1', 'clip=1', 'seq=8', interface='2')
+    yield 'whatif', typed('whatif', 'set=expandable_segments:True', 'set=backend:native; garbage_collection_threshold:0.8',
+                          'capacity=8KiB', interface='1')
+    yield 'at', typed('at', 'time=1970-01-01 00:00:00.000007', interface='1') + '\nfilter=f'
+    yield 'peak', typed('peak', 'rules={"a": "f.*d"}', 'by=line')
+    yield 'profile', typed('profile', 'by=category', 'ordered', 'moments=9')
+    yield 'check', typed('check', 'lock=tessera memory lock 1\tx', 'max=category:activation=1KiB', 'tolerance=1.5')
+    yield 'window', typed('steps', 'from=0', 'to=99999999999999999999', 'device=0,0,7')
+
+
+def planner():
+    yield 'gpt2', bytes([1, 7, 2, 4, 0, 4, 1, 1, 7, 0, 1, 0, 31, 0, 12, 9])
+    yield 'llama', bytes([0, 20, 4, 60, 1, 2, 1, 3, 11, 1, 2, 0, 255, 1, 14, 200])
+    yield 'ranks', bytes([2, 3, 1, 9, 0, 3, 0, 3, 5, 0, 0, 2, 255, 1, 11, 0])
+    yield 'nothing-allowed', bytes([1, 7, 2, 4, 0, 4, 1, 1, 7, 0, 1, 0, 0, 0, 19, 9])
+
 
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
@@ -271,6 +415,14 @@ def main(arguments):
     write(folder / 'safetensors', safetensors())
     write(folder / 'llmc', llmc())
     write(folder / 'tokens', tokens())
+    write(folder / 'ds_config', ds_configs())
+    write(folder / 'rates', rates())
+    write(folder / 'weights', weights())
+    write(folder / 'saved', saved_runs())
+    write(folder / 'mcp', mcp_lines())
+    write(folder / 'http', https())
+    write(folder / 'options', options())
+    write(folder / 'planner', planner())
 
 
 if __name__ == '__main__':
