@@ -90,6 +90,7 @@ static void search(const tsr_model *model, const tsr_planning_options *options, 
   uint64_t budget = (UINT64_C(1) << (10 + choose(c, 20))) + choose(c, 256) * UINT64_C(4099);
   require(!tsr_planning_solve(planning, budget, &most, &error), "an answer");
   require(!tsr_planning_solve(planning, budget - budget / 4, &less, &error), "another one");
+  check_error(0, &error);
   check(&most);
   check(&less);
   check_simulated(model, options->how, &less);

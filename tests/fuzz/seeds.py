@@ -375,6 +375,7 @@ def options():
     yield 'plan-all', typed('plan', 'budget=900KiB', 'allow=all', 'explain', 'batch=2', 'seq=8', 'plan={"version":1,"dtype":"bf16"}')
     yield 'front', typed('plan', 'front', 'gpu=a100', 'batch=2', 'seq=8', 'allow=none')
     yield 'largest', typed('plan', 'largest=batch', 'budget=4MiB', 'gpu=a100', 'seq=8')
+    yield 'largest-without-card', typed('plan', 'largest=batch', 'budget=4MiB', 'seq=8')
     yield 'simulate', typed('simulate', 'set=max_split_size_mb:64,roundup_power2_divisions:[256:1,>:4]', 'capacity=1.5 gb', 'batch=2',
                             'seq=8', 'attention=chunked:4', 'loss=chunked:5', 'checkpoint=every:2')
     yield 'simulate-python', typed('simulate', 'offload=optimizer,activations:disk', 'in_place=add,gelu', 'zero=2', 'ranks=2',

@@ -453,6 +453,8 @@ def check_nothing_is_hidden_in_a_text(server, folder):
         text = result['content'][0]['text']
         expect_that(f'{tool} names it', name in json.dumps(json.loads(text), ensure_ascii=False))
         expect(f'{tool}: what is hidden', re.findall('[\u00ad\u200b\U000e0041]', text), [])
+    message = server.raw('{"a":\u200b\x7f}\n'.encode())[0]['error']['message']
+    expect('what is hidden in an error', re.findall('[\u200b\x7f]', message), [])
 
 
 def check_numbers_beyond_those_of_json(server, folder):

@@ -30,8 +30,11 @@ typedef struct subject {
 static int measure(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                    tsr_error *error) {
   const subject *s = context;
-  int status = tsr_run_plan_measure(plan, s->model, s->how, out, error);
-  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED ? 0 : status;
+  tsr_error why;
+  int status = tsr_run_plan_measure(plan, s->model, s->how, out, &why);
+  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) return 0;
+  if (status && error) *error = why;
+  return status;
 }
 
 /* Measure all of the changes of `base`, and put the figures where the `alone` and `so_far` of an answer's rows are. */

@@ -293,6 +293,7 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
   growth g = {.base = model, .model = model, .what = what, .budget = budget_bytes};
   tsr_largest found = {.what = what};
   size_at as_is = {0, 0}, size = {0, 0};
+  tsr_error why; /* also why sizes and plans that were tried are impossible, which is no failure */
   if (tsr_model_is_traced(model))
     return tsr__fail(
         error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
@@ -302,17 +303,18 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
   /* With micro-batches, every batch fits if one sequence does, so there would be no largest batch. */
   unsigned allow = options->allow;
   if (what == TSR_LARGEST_BATCH) allow &= ~(unsigned)TSR_ALLOW_ACCUMULATE;
-  int status = most(&g, 0, &as_is, error);
-  if (status == 0) status = most(&g, allow, &size, error);
+  int status = most(&g, 0, &as_is, &why);
+  if (status == 0) status = most(&g, allow, &size, &why);
   if (status == 0) found.is_models_limit = is_models_limit(&g, size);
-  if (status == 0) status = amount_of(&g, as_is, &found.as_is, error);
-  if (status == 0) status = solve(&g, &size, allow, &found, error);
-  if (status == 0) status = amount_of(&g, size, &found.size, error);
+  if (status == 0) status = amount_of(&g, as_is, &found.as_is, &why);
+  if (status == 0) status = solve(&g, &size, allow, &found, &why);
+  if (status == 0) status = amount_of(&g, size, &found.size, &why);
   tsr_model_free(g.resized);
   if (status)
     tsr_largest_release(&found);
   else
     *out = found;
+  if (status && error) *error = why;
   return status;
 }
 
