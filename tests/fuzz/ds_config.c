@@ -26,7 +26,7 @@ static void simulate(const tsr_params *params) {
   require(strcmp(tsr_run_plan_text(again), text) == 0, "all of it");
   how.steps = 2;
   how.sequence = 8;
-  tsr_model *model = fuzz_small_model();
+  tsr_model *model = fuzz_small_model(3);
   if (fuzz_is_short(&how)) fuzz_simulate(model, &how);
   tsr_model_free(model);
   tsr_run_plan_free(again);

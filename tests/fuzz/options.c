@@ -76,7 +76,7 @@ static void ask(const tsr_question *question, tsr_interface interface, char *lin
   require(!tsr_question_params(question, interface, &params, NULL), "parameters");
   if (tsr_params_find(params, "model", 5)) {
     int status =
-        tsr_params_set_object(params, "model", &tsr_model_type, fuzz_small_model(), &error);
+        tsr_params_set_object(params, "model", &tsr_model_type, fuzz_small_model(1), &error);
     require(!status, "a model");
   }
   for (char *line = lines, *next; line; line = next) {

@@ -26,7 +26,7 @@ static tsr_model *make_model(choices *c) {
   tsr_model *model = NULL;
   tsr_error error = {0};
   unsigned heads = 1 + choose(c, 3), width = heads * 2 * (1 + choose(c, 24));
-  unsigned layers = 1 + choose(c, 5), vocabulary = 1 + 16 * choose(c, 64);
+  unsigned layers = 1 + choose(c, 3), vocabulary = 1 + 16 * choose(c, 64);
   bool is_llama = choose(c, 2);
   (void)snprintf(text, sizeof text,
                  is_llama ? "{\"model_type\":\"llama\",\"vocab_size\":%u,\"hidden_size\":%u,"

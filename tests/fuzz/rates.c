@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(!status, "what is written are rates");
   require(strcmp(tsr_rates_text(again), text) == 0, "and are written the same");
   tsr_rates_free(again);
-  tsr_model *model = fuzz_small_model();
+  tsr_model *model = fuzz_small_model(2);
   tsr_simulate_options how = {.struct_bytes = sizeof how,
                               .batch = 2,
                               .sequence = 8,

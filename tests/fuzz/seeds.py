@@ -258,6 +258,8 @@ def ds_configs():
         'gradient_clipping': 1.0, 'zero_optimization': {'stage': 3, 'reduce_bucket_size': 5e8, 'overlap_comm': False,
                                                         'offload_optimizer': {'device': 'cpu', 'pin_memory': True},
                                                         'offload_param': {'device': 'none'}}})
+    yield 'zero-2', json.dumps({'train_micro_batch_size_per_gpu': 2, 'gradient_accumulation_steps': 2, 'fp16': {'enabled': False},
+                                'zero_optimization': {'stage': 2, 'cpu_offload': True}, 'optimizer': {'type': 'Adam'}})
     yield 'fp16', json.dumps({'fp16': {'enabled': 'auto', 'loss_scale': 0, 'initial_scale_power': 16, 'loss_scale_window': 1000},
                               'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': [0.9, 0.95], 'eps': 1e-8,
                                                                         'weight_decay': 0.1, 'torch_adam': True}}})

@@ -8,12 +8,14 @@
 /* Micro-batches, steps and evaluations of a run beyond which it is the same, but slower. */
 enum { FUZZ_MOST_REPEATS = 8 };
 
-static inline tsr_model *fuzz_small_model(void) {
-  static const char config[] =
-      "{\"model_type\":\"gpt2\",\"vocab_size\":31,\"n_positions\":16,\"n_embd\":8,\"n_layer\":3,"
-      "\"n_head\":2}";
+static inline tsr_model *fuzz_small_model(unsigned layers) {
+  char config[128];
   tsr_model *model = NULL;
-  require(!tsr_model_read(config, sizeof config - 1, &model, NULL), "a model");
+  (void)snprintf(config, sizeof config,
+                 "{\"model_type\":\"gpt2\",\"vocab_size\":31,\"n_positions\":16,\"n_embd\":8,"
+                 "\"n_layer\":%u,\"n_head\":2}",
+                 layers);
+  require(!tsr_model_read(config, strlen(config), &model, NULL), "a model");
   return model;
 }
 
