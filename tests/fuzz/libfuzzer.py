@@ -23,6 +23,7 @@ CPU_S, MEMORY_MIB = 10, 2048
 PASSING_S = 120
 # An input that is kept in the repository has at most so many bytes, and a target so many of them.
 KEPT_BYTES, KEPT_MOST = 600, 40
+HASH = re.compile('[0-9a-f]{40}') # how libFuzzer names an input
 
 
 def all_targets():
@@ -93,8 +94,8 @@ class Target:
         before = set(self.seeds.iterdir())
         # Without counters, an input is new if it reaches an edge that no other does, not for how often.
         self.run('-merge=1', '-close_fd_mask=2', '-use_counters=0', f'-max_len={KEPT_BYTES}', self.seeds, self.corpus)
-        added = sorted(set(self.seeds.iterdir()) - before, key=lambda path: path.stat().st_size)
-        for path in added[KEPT_MOST - sum(len(b.name) == 40 for b in before):] if len(added) > KEPT_MOST else []:
+        found = sorted((path for path in self.seeds.iterdir() if HASH.fullmatch(path.name)), key=lambda path: path.stat().st_size)
+        for path in found[KEPT_MOST:]:
             path.unlink()
         return len(set(self.seeds.iterdir()) - before)
 

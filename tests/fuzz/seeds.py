@@ -188,7 +188,7 @@ def locks():
     yield 'two', f'{head}{device}device 7\r\npeak 18446744073709551615\r\n'
     yield 'gone', f'{head}{device}cause activation 9 x.py:f>y.py:g\ncause input 1 (no_stack)\n'
     yield 'other-version', 'tessera memory lock 3\n'
-    yield 'version-2', f'tessera memory lock 2\ndevice 0\npeak 600\ncategory input 600\ncause input 600 \\#a # 600 B\n'
+    yield 'version-2', 'tessera memory lock 2\ndevice 0\npeak 600\ncategory input 600\ncause input 600 \\#a # 600 B\n'
     yield 'twice', f'{head}{device}peak 1\n'
     yield 'text', 'import torch\n'
 
@@ -264,6 +264,7 @@ def ds_configs():
                               'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': [0.9, 0.95], 'eps': 1e-8,
                                                                         'weight_decay': 0.1, 'torch_adam': True}}})
     yield 'scheduler', '{"scheduler": {"type": "WarmupLR"}, "steps_per_print": 10, "zero_optimization": true}'
+    yield 'hidden', json.dumps({'\x1b[2J\x7f': 1, 'a\u202eb': {'c': 2}, 'bf16': {'d\n': True}})
     yield 'wrong', '{"train_batch_size": -1, "zero_optimization": {"stage": 4}}'
 
 

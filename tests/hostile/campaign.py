@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
@@ -46,7 +45,7 @@ class Commands:
 
     def __init__(self, tessera, work):
         self.tessera, self.folder, self.server = str(tessera.resolve()), work / 'case', None
-        self.answered = 0
+        self.is_answered = False  # by the last case: its exit status was 0
 
     def run(self, files, words):
         """What is wrong, and the processor time and memory of the command."""
@@ -65,7 +64,7 @@ class Commands:
         if stdin != subprocess.DEVNULL:
             stdin.close()
         took, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-        self.answered += process.returncode == 0
+        self.is_answered = process.returncode == 0
         return list(self.harm(process.returncode, out, took, memory, before, words)), took, memory
 
     def harm(self, status, out, took, memory, before, words):
@@ -98,6 +97,7 @@ class Commands:
         if not self.server:
             self.start_server()
         before, answer = self.cpu_of_server(), b''
+        self.is_answered = False
         with socket.create_connection(('127.0.0.1', self.port), timeout=HANG_S) as connection:
             try:
                 connection.sendall(data.replace(b'TOKEN', self.token))
@@ -115,6 +115,7 @@ class Commands:
             harm.append(f'no answer in HTTP: {answer[:200]!r}')
         if b'TOKEN' not in data and b' 200 ' in answer:
             harm.append('a page without the secret')
+        self.is_answered = b' 200 ' in answer
         took = self.cpu_of_server() - before
         return harm + ([f'{took:.1f} s'] if took > CPU_S else []), took, 0
 
@@ -125,30 +126,49 @@ class Commands:
             self.server.stdout.close()
 
 
-def run_commands(options):
-    commands = Commands(options.tessera, options.work)
-    rows = collections.defaultdict(lambda: [0, 0.0, 0.0, 0, 0])
-    numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
-    began = time.monotonic()
-    for done, number in enumerate(numbers):
-        if options.seconds and time.monotonic() - began > options.seconds:
-            break
-        name, files, words = strange.case(options.seed, number)
+class Sums:
+    """What the cases of one format took."""
+
+    def __init__(self):
+        self.executions = self.answered = self.harmful = self.memory_bytes = 0
+        self.cpu_s = self.longest_s = 0.0
+
+    def add(self, harm, took, memory, is_answered):
+        self.executions += 1
+        self.answered += is_answered
+        self.harmful += bool(harm)
+        self.cpu_s += took
+        self.longest_s, self.memory_bytes = max(self.longest_s, took), max(self.memory_bytes, memory)
+
+
+def run_all(commands, seed, numbers, keep=None):
+    """For each format, its sums, and lines about the cases that did harm; `keep` gets their files."""
+    rows = collections.defaultdict(lambda: (Sums(), []))
+    for number in numbers:
+        name, files, words = strange.case(seed, number)
         harm, took, memory = commands.run(files, words)
-        row = rows[name]
-        rows[name] = [row[0] + 1, row[1] + took, max(row[2], took), max(row[3], memory), row[4] + bool(harm)]
-        if harm or options.only is not None:
-            shown = b' '.join(word if isinstance(word, bytes) else word.encode() for word in words)
-            print(f'--seed {options.seed} --only {number}  {name}: {shown[:300]!r}', *harm, sep='\n  ', flush=True)
+        sums, lines = rows[name]
+        sums.add(harm, took, memory, commands.is_answered)
         if harm:
-            shutil.copytree(commands.folder, options.work / f'harm-{number}', dirs_exist_ok=True)
+            shown = b' '.join(word if isinstance(word, bytes) else word.encode() for word in words)
+            lines += [f'--seed {seed} --only {number}: {shown[:300]!r}', *'\n'.join(harm).splitlines()]
+            print(*lines, sep='\n  ', file=sys.stderr, flush=True)
+        if keep and (harm or len(numbers) == 1):
+            shutil.copytree(commands.folder, keep / f'case-{number}', dirs_exist_ok=True)
     commands.stop()
-    print(f'\nseed {options.seed}\n| format | executions | processor time (s) | longest (s) | most memory (MiB) | harm |\n'
-          '|---|---:|---:|---:|---:|---:|')
-    for name, row in sorted(rows.items()):
-        print(f'| {name} | {row[0]:,} | {row[1]:.0f} | {row[2]:.1f} | {row[3] >> 20} | {row[4]} |')
-    print(f'{sum(row[0] for row in rows.values()):,} executions, {sum(row[4] for row in rows.values())} did harm')
-    return any(row[4] for row in rows.values())
+    return dict(sorted(rows.items()))
+
+
+def run_commands(options):
+    numbers = range(options.first, options.first + options.count) if options.only is None else [options.only]
+    rows = run_all(Commands(options.tessera, options.work), options.seed, numbers, options.work)
+    print(f'\nseed {options.seed}\n| format | executions | answered | processor time (s) | longest (s) | most memory (MiB) | harm |\n'
+          '|---|---:|---:|---:|---:|---:|---:|')
+    for name, (sums, _) in rows.items():
+        print(f'| {name} | {sums.executions:,} | {sums.answered:,} | {sums.cpu_s:.0f} | {sums.longest_s:.1f} | {sums.memory_bytes >> 20} | '
+              f'{sums.harmful} |')
+    print(f'{sum(sums.executions for sums, _ in rows.values()):,} executions, {sum(sums.harmful for sums, _ in rows.values())} did harm')
+    return any(sums.harmful for sums, _ in rows.values())
 
 
 def run_target(options, name):
@@ -181,7 +201,6 @@ def main():
     parser.add_argument('--count', type=int, default=1000)
     parser.add_argument('--few', type=int, default=500, help='inputs of slow targets')
     parser.add_argument('--only', type=int, help='this case, again')
-    parser.add_argument('--seconds', type=int, help='stop after this time')
     options = parser.parse_args()
     options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "tessera/unstable/runs.h"
+#include "tessera/unstable/terminal.h"
 
 enum { KEY_BYTES = 160, TEXT_BYTES = 64, MOST_NOTES = 64 };
 #define LARGEST_COUNT 9007199254740992.0 /* 2^53: a double holds every whole number up to it */
@@ -170,6 +171,7 @@ static void note(reader *r, const char *path, const char *why) {
   (void)snprintf(text, sizeof text, "no effect here: %s, because %s", path, why);
   if (r->noted++ == MOST_NOTES)
     (void)snprintf(text, sizeof text, "no effect here: more keys than %d", MOST_NOTES);
+  text[tsr_terminal_clean(text, strlen(text), false)] = '\0'; /* it quotes the file */
   r->how->note(r->how->context, text);
 }
 
