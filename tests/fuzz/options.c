@@ -7,6 +7,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* More memory has room for a larger batch, whose search is no other, but longer. */
+#define MOST_BUDGET (UINT64_C(64) << 20)
+
 static const char memory[] =
     "{\"segments\": [{\"device\": 0, \"address\": 4096, \"total_size\": 8192, \"stream\": 0, "
     "\"segment_type\": \"small\", \"blocks\": [{\"size\": 8192, \"state\": "
@@ -42,7 +45,8 @@ static bool is_short(const tsr_params *params) {
   tsr_error error = {0};
   if (tsr_params_find(params, "budget", 6))
     return tsr_params_count(params, "batch") <= FUZZ_MOST_REPEATS &&
-           tsr_params_count(params, "steps") <= FUZZ_MOST_REPEATS;
+           tsr_params_count(params, "steps") <= FUZZ_MOST_REPEATS &&
+           tsr_params_count(params, "budget") <= MOST_BUDGET;
   if (!tsr_params_find(params, "accumulate", 10)) return true;
   int status = tsr_simulate_options_of(params, &plan, &how, &error);
   check_status(status, &error);

@@ -94,6 +94,7 @@ def jsons():
     yield 'old', json.dumps(old_layouts())
     yield 'odd', '{"segments": [], "x": [1e400, -0.5, NaN, -Infinity, "\\ud83d\\ude00", {"a": {}}]}'
     yield 'cut', json.dumps(snapshot)[:-300]
+    yield 'threshold', json.dumps({**snapshot, 'allocator_settings': {'garbage_collection_threshold': 1e308}}, separators=(',', ':'))
 
 
 def zstd_stored(data):
@@ -170,6 +171,7 @@ def models():
                                          'intermediate_size': 40, 'num_hidden_layers': 2,
                                          'num_attention_heads': 4})
     yield 'huge', '""{"model_type":"gpt2","n_embd":16777216,"n_head":1,"n_layer":4,"vocab_size":16777216}'
+    yield 'huge-sgd', b'\xef\xbe{"model_type":"gpt2","n_embd":16777216,"n_head":1,"n_layer":4,"vocab_size":16777216}'
     yield 'no-width', '#d{"model_type":"llama","hidden_size":24,"num_hidden_layers":2}'
     graph = {'schema': 'tessera-step/1', 'gpu': 'a100', 'parameters': 2, 'optimizer': 'SGD', 'texts': ['f', 'a.py'],
              'frames': [[0, 1, 1]], 'stacks': [[0]], 'static': 1,

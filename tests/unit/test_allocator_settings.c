@@ -1,4 +1,5 @@
 /* Tests of allocator/settings.c: PYTORCH_CUDA_ALLOC_CONF, read and written. */
+#include <math.h>
 #include <string.h>
 
 #include "tessera/allocator.h"
@@ -26,6 +27,13 @@ static void settings_round_trip(void **state) {
   tsr_allocator_settings settings;
   assert_int_equal(tsr_allocator_settings_parse(NULL, &settings, NULL), 0);
   assert_string_equal(tsr_allocator_settings_text(&settings, text), "");
+  /* A snapshot's own can be anything. */
+  const double thresholds[] = {5, 1e308, INFINITY, -1, NAN};
+  for (size_t i = 0; i < sizeof thresholds / sizeof *thresholds; i++) {
+    settings.garbage_collection_threshold = thresholds[i];
+    assert_string_equal(tsr_allocator_settings_text(&settings, text),
+                        thresholds[i] > 0 ? "garbage_collection_threshold:0.9" : "");
+  }
   assert_int_equal(
       tsr_allocator_settings_parse(" backend:native, pinned_use_background_threads : True,"
                                    "per_process_memory_fraction:0.5,expandable_segments:False,",

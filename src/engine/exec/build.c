@@ -14,9 +14,9 @@
 #include "exec/card_memory.h"
 #include "exec/rates.h"
 #include "graph/validate.h"
+#include "tessera/unstable/runs.h"
 #include "torch/torch.h"
 #include "traced/rewrite.h"
-#include "tessera/unstable/runs.h"
 #include "traced/step_graph.h"
 
 /* ---- how long ---- */
@@ -37,30 +37,13 @@ static int check_length(const tsr__schedule *schedule, const tsr_simulate_option
                    (unsigned long long)TSR_SIMULATE_MOST_INSTRUCTIONS);
 }
 
-static int explain(const tsr__tape *tape, int status, tsr_error *error) {
-  if (status == TSR_ERROR_LIMIT && tape->is_too_long)
-    return tsr__fail(
-        error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-        "a step takes more than %llu instructions; use fewer micro-batches or larger chunks",
-        (unsigned long long)TSR_SIMULATE_MOST_INSTRUCTIONS);
-  if (status == TSR_ERROR_LIMIT)
-    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "one of the tensors would be larger than 256 TiB");
-  if (status == TSR_ERROR_ARGUMENT) {
-    char text[256];
-    tsr__clash_describe(tape, text, sizeof text);
-    return tsr__fail(error, status, TSR_OFFSET_NONE, "%s", text);
-  }
-  return status ? tsr__fail_memory(error) : 0;
-}
-
 /* ---- programs ---- */
 
 /* Finish the tape, and hand its schedule over. Debug builds validate every program that is built. */
 static int finish(tsr__program *program, tsr__schedule *out, tsr_error *error) {
   tsr__schedule made;
   int status = tsr__tape_finish(program->tape, &made);
-  if (status) return explain(program->tape, status, error);
+  if (status) return tsr__tape_explain(program->tape, status, error);
 #ifndef NDEBUG
   tsr__violation violation;
   if (!program->tape->is_brief) status = tsr__schedule_validate(&made, &violation);

@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "graph/op.h"
 
 bool tsr__tape_init(tsr__tape *tape, const tsr__rule_book *book, tsr__tracer *tracer) {
@@ -63,6 +64,23 @@ void tsr__tape_expect(tsr__tape *tape, size_t run_count) {
 int tsr__tape_fail(tsr__tape *tape, int status) {
   if (!tape->status) tape->status = status;
   return 0;
+}
+
+int tsr__tape_explain(const tsr__tape *tape, int status, tsr_error *error) {
+  if (status == TSR_ERROR_LIMIT && tape->is_too_long)
+    return tsr__fail(
+        error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+        "a step takes more than %u instructions; use fewer micro-batches or larger chunks",
+        (unsigned)TSR__MOST_INSTRUCTIONS);
+  if (status == TSR_ERROR_LIMIT)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "one of the tensors would be larger than 256 TiB");
+  if (status == TSR_ERROR_ARGUMENT) {
+    char text[256];
+    tsr__clash_describe(tape, text, sizeof text);
+    return tsr__fail(error, status, TSR_OFFSET_NONE, "%s", text);
+  }
+  return status ? tsr__fail_memory(error) : 0;
 }
 
 /* ---- the schedule ---- */

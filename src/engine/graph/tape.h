@@ -377,6 +377,8 @@ void tsr__tape_emit(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uin
 int tsr__tape_fail(tsr__tape *tape, int status);
 /* Fail because an op cannot be in place. The first clash counts. */
 void tsr__clash_note(tsr__tape *tape, tsr__clash clash);
+/* Fill `error` with the reason of the tape's status, and return it. */
+int tsr__tape_explain(const tsr__tape *tape, int status, tsr_error *error);
 /* Say in `out` what clashed; the tape has failed with TSR_ERROR_ARGUMENT. */
 void tsr__clash_describe(const tsr__tape *tape, char *out, size_t room);
 /* The program has ended: insert the drops of carried slots, add the copies between memory spaces, and hand the

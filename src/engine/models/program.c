@@ -61,7 +61,7 @@ tsr__model_norm tsr__program_declare_norm(tsr__program *p, tsr__program_place pl
 
 void tsr__program_declare_head(tsr__program *p) {
   const tsr_model *m = p->model;
-  assert(p->embedding && !p->head.weight);
+  assert(p->tape->status || (p->embedding && !p->head.weight));
   p->head = (tsr__model_linear){.features = m->vocabulary, .place = TSR__PLACE_HEAD};
   p->head.weight =
       m->is_tied ? p->embedding : tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));

@@ -430,7 +430,8 @@ static int declare(tsr__program *p, tsr_error *error) {
     p->loss_scale = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
     p->good_steps = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
   }
-  return p->tape->status ? tsr__fail_memory(error) : tsr__program_shard(p, error);
+  if (p->tape->status) return tsr__tape_explain(p->tape, p->tape->status, error);
+  return tsr__program_shard(p, error);
 }
 
 int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulate_options *options,

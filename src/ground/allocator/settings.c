@@ -332,7 +332,8 @@ static void put_mib(writer *w, const char *key, uint64_t bytes) {
 /* The fewest decimals, up to fifteen, that read back as the same number or the nearest one between
  * 0 and 1. */
 static void put_threshold(writer *w, double value) {
-  if (value <= 0) return;
+  if (!(value > 0)) return; /* a file may have any number, or none */
+  if (value > 1) value = 1;
   double scale = 10;
   int digits = 1;
   while (digits < 15 && (double)(uint64_t)(value * scale + 0.5) / scale != value) {
