@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/effort.h"
 #include "base/memory.h"
 #include "exec/card_memory.h"
 #include "exec/rates.h"
@@ -36,6 +37,7 @@ static int check_length(const tsr__schedule *schedule, const tsr_simulate_option
 }
 
 static int explain(const tsr__tape *tape, int status, tsr_error *error) {
+  if (status && tsr__effort_is_over(tape->effort)) return tsr__effort_fail(tape->effort, error);
   if (status == TSR_ERROR_LIMIT && tape->is_too_long)
     return tsr__fail(
         error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
@@ -251,6 +253,8 @@ static int build_graph(const tsr_model *model, const tsr_simulate_options *optio
   out->workspace_count = tsr__step_graph_workspaces(out->graph);
   if (tsr__step_graph_schedule(out->graph, workspace, options->fresh_process, &out->schedule))
     return tsr__fail_memory(error);
+  if (!tsr__effort_go_on(options->effort, out->schedule.instrs.count))
+    return tsr__effort_fail(options->effort, error);
   return check_length(&out->schedule, options, error);
 }
 
@@ -264,6 +268,7 @@ static int build_model(const tsr_model *model, const tsr_simulate_options *optio
   bool ok = tsr__tape_init(&tape, &tsr__book_torch, out->tracer) && (out->tracer || !has_stacks);
   int status = ok ? 0 : tsr__fail_memory(error);
   tape.is_brief = detail == TSR__BUILD_FIGURES;
+  tape.effort = options->effort;
   out->optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW";
   if (status == 0) status = suit_gpu(options, &out->gpu, &out->run, &tape, error);
   if (status == 0) status = tsr__program_init(&out->program, model, &out->run, NULL, &tape, error);

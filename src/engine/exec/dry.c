@@ -226,6 +226,8 @@ static int run_step(dry *d) {
     }
     int status = run_instr(d, &schedule->instrs.items[i]);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
+    if (i % TSR__EFFORT_UNITS == 0 && !tsr__effort_go_on(d->options->effort, TSR__EFFORT_UNITS))
+      return TSR_ERROR_LIMIT;
   }
   if (d->observer.step && !d->observer.step(d->observer.context, d->step, d->here))
     return TSR_ERROR_MEMORY;
@@ -339,7 +341,10 @@ int tsr__dry_run(const tsr__schedule *schedule, const tsr__dry_options *options,
   int status = prepare(&d, devices, error);
   if (status == 0) {
     status = run(&d, steps_done);
-    if (status) tsr__fail_memory(error);
+    if (status == TSR_ERROR_LIMIT)
+      status = tsr__effort_fail(options->effort, error);
+    else if (status)
+      tsr__fail_memory(error);
   }
   if (status == 0) status = finish(&d, error);
   for (uint32_t i = 0; d.devices && i < d.place_count; i++)

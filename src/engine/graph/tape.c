@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "base/checked.h"
+#include "base/effort.h"
 #include "graph/op.h"
 
 bool tsr__tape_init(tsr__tape *tape, const tsr__rule_book *book, tsr__tracer *tracer) {
@@ -74,6 +75,9 @@ void tsr__tape_emit(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uin
     return;
   }
   if (!TSR__VECTOR_PUSH(&tape->schedule.instrs, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  if (tape->schedule.instrs.count % TSR__EFFORT_UNITS == 0 &&
+      !tsr__effort_go_on(tape->effort, TSR__EFFORT_UNITS))
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
 }
 
 void tsr__tape_begin(tsr__tape *tape, tsr__phase_kind phase) {

@@ -359,7 +359,8 @@ static int solve_chain(search *s, tsr_error *error) {
     fill_block(s, &s->units.items[i], &blocks[i]);
     most += blocks[i].options[0].saved_bytes + 2 * blocks[i].input_bytes + (1 << 20);
   }
-  tsr__chain chain = {.blocks = blocks, .count = count, .longest = 1};
+  tsr__chain chain = {
+      .blocks = blocks, .count = count, .longest = 1, .effort = s->planning->how.effort};
   uint32_t slots = count * SLOTS > SLOT_UNITS ? (uint32_t)(SLOT_UNITS / count) : SLOTS;
   int status = tsr__chain_front(&chain, most, slots, plans, PLANS, &found, error);
   for (size_t i = 0; i < found; i++) {
@@ -476,7 +477,8 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "step times need --gpu or --rates");
   int status = add_candidate(&s, tsr__run_plan_copy(way->plan)) ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = tsr__list_parts(planning->model->graph, &rates, &s.parts, error);
+  if (status == 0)
+    status = tsr__list_parts(planning->model->graph, &rates, planning->how.effort, &s.parts, error);
   if (status == 0 && !s.parts.count)
     status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
                        "this step graph does not contain its modules, as those of several ranks do "

@@ -146,19 +146,31 @@ static bool end_parts(tsr__graph_parts *parts, open_calls *outer) {
   return true;
 }
 
+/* Saves and ops within a call that take as long as an instruction that is simulated. */
+enum { LOOKS_A_UNIT = 16 };
+
+/* Calls within each other have the same saves and instructions, and each argument is compared with saves. */
+static uint64_t work_of(const tsr__graph_module *m, const open_calls *open) {
+  uint64_t saves = m->end_save - m->first_save;
+  return (saves * (1 + m->input_count) + (m->end - m->begin) + open->count) / LOOKS_A_UNIT + 1;
+}
+
 int tsr__list_parts(const tsr__step_graph *graph, const tsr__machine_rates *rates,
-                    tsr__graph_parts *out, tsr_error *error) {
+                    tsr_effort *effort, tsr__graph_parts *out, tsr_error *error) {
   slot_saves *all = list_saves(graph);
   uint32_t *obstacles = list_obstacles(graph);
   open_calls open = {0};
   bool ok = all && obstacles;
-  for (size_t i = 0; ok && i < graph->modules.count; i++) {
+  bool goes_on = true;
+  for (size_t i = 0; ok && goes_on && i < graph->modules.count; i++) {
+    goes_on = tsr__effort_go_on(effort, work_of(&graph->modules.items[i], &open));
     tsr__graph_part part = part_of(graph, i, all, obstacles, rates);
     ok = enter_call(graph, i, &open, &part.parent) && TSR__VECTOR_PUSH(out, part);
   }
-  ok = ok && end_parts(out, &open);
+  ok = ok && (!goes_on || end_parts(out, &open));
   TSR__VECTOR_FREE(&open);
   tsr__free(obstacles);
   tsr__free(all);
+  if (!goes_on) return tsr__effort_fail(effort, error);
   return ok ? 0 : tsr__fail_memory(error);
 }
