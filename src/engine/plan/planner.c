@@ -351,10 +351,24 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
   return try_leanest(p, budget, found, least, error);
 }
 
+/* Candidates that were measured while they were listed: of step graphs, all are. */
+static void take_measured(const tsr_planning *p, uint64_t budget, best *found, best *least) {
+  for (size_t i = 0; i < p->ways.count; i++)
+    for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
+      const tsr__candidate *c = &p->ways.items[i].candidates.items[k];
+      if (!c->is_measured || !c->cost.is_possible) continue;
+      note_least(c, least);
+      if (c->cost.reserved_bytes <= budget && is_better(&c->cost, found))
+        *found = (best){c->plan, c->cost};
+    }
+}
+
 /* A limit was reached: what fits so far is the answer, or a plan that is known to fit. */
-static int end_search(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
+static int end_search(tsr_planning *p, uint64_t budget, best *found, best *least,
+                      tsr_error *error) {
   tsr_run_plan_cost cost;
   tsr__effort_lift(p->how.effort);
+  take_measured(p, budget, found, least);
   if (found->plan || !p->known) return 0;
   int status = tsr__planner_measure(p, p->known, &cost, error);
   if (status == 0 && cost.is_possible && cost.reserved_bytes <= budget)
@@ -509,7 +523,7 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   if (status && tsr__effort_is_spent(p->how.effort)) {
     tsr_planned_release(&planned);
     planned.stopped_by = tsr_effort_ended(p->how.effort);
-    status = end_search(p, budget, &found, error);
+    status = end_search(p, budget, &found, &least, error);
     if (status == 0) status = choose(p, &found, &least, &planned, error);
   }
   if (!fits)
