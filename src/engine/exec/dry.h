@@ -90,6 +90,9 @@ typedef struct tsr__dry_options {
   struct tsr__dry_device *spaces;    /* what host and disk saw, TSR__DRY_SPACES results; or NULL */
   const tsr__dry_observer *observer; /* or NULL */
   tsr_effort *effort;                /* or NULL: unlimited */
+  /* Of the results only peak.totals.allocated_bytes, peak_reserved_bytes, is_over and is_out_of_memory are of interest: others are not
+   * kept. Without an observer. */
+  bool wants_peaks_only;
 } tsr__dry_options;
 
 /* Load what exists before the recording, then run the schedule `steps` times. `devices` has room

@@ -58,6 +58,7 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
     limit->is_slower = limit->most_seconds > 0 && found.step_seconds > limit->most_seconds;
     tsr__dry_options how = dry_options(&built, limit);
     tsr__dry_device device;
+    how.wants_peaks_only = true;
     if (!limit->is_slower) status = run_dry(&built, &how, limit, &device, &found, error);
     if (status == 0) *out = found;
   }
