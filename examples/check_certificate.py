@@ -144,9 +144,10 @@ def check(answer):
     budget, found, ways, as_is = answer['budget_bytes'], answer['predicted'], answer['ways'], answer['as_is']
     text = json.dumps(answer['plan'], sort_keys=True, separators=(',', ':')) + '\n'
     assert hashlib.sha256(text.encode()).hexdigest() == answer['plan_hash'], 'hash of the plan'
+    stopped = 'stopped_by' in answer  # the search reached a limit: not all was tried, and there may be no bound
     live = sizes(answer['binding']['tensors'])
     assert live == found['peak_allocated_bytes'] <= found['peak_reserved_bytes'], 'peak: sum'
-    if as_is:
+    if as_is and not stopped:
         saved = sum(change['saved_bytes'] for change in answer['changes'])
         assert as_is['peak_allocated_bytes'] - saved == found['peak_allocated_bytes'], 'saved: sum'
         cost = sum(change['cost_us'] for change in answer['changes'])
@@ -154,7 +155,8 @@ def check(answer):
     fits = found['peak_reserved_bytes'] <= budget
     verdict = 'fits' if as_is and as_is['peak_reserved_bytes'] <= budget else 'fits_with_changes' if fits else 'does_not_fit'
     assert answer['verdict'] == verdict and (fits or verdict == 'does_not_fit'), 'verdict'
-    check_ways(answer)
+    if not stopped:
+        check_ways(answer)
     bounds = [bound(way, budget, answer['exposed']) for way in ways]
     for way, least in zip(ways, bounds):
         claimed = way['bound_us']
@@ -162,15 +164,17 @@ def check(answer):
         assert least is None or near(claimed, least), 'bound of a way'
     times, lower = [least for least in bounds if least is not None], answer['lower_bound']
     claimed = lower['step_time_us']
-    assert answer['is_proved'] == (not times) == (claimed is None), 'proof'
-    assert not times or near(claimed, min(times)), 'bound'
     floors = [way['floor']['bytes'] for way in ways if 'floor' in way]
-    assert lower['peak_bytes'] == min(floors, default=None), 'bound on memory'
-    assert fits or len(floors) == len(ways), 'a way without a floor'
+    if not (stopped and claimed == 0):
+        assert answer['is_proved'] == (not times) == (claimed is None), 'proof'
+        assert not times or near(claimed, min(times)), 'bound'
+    if not (stopped and lower['peak_bytes'] is None):
+        assert lower['peak_bytes'] == min(floors, default=None), 'bound on memory'
+        assert fits or len(floors) == len(ways), 'a way without a floor'
     if fits:
         assert claimed <= found['step_time_us'] * (1 + 1e-6) + 0.01, 'faster than its bound'
         assert near(lower['gap_us'], max(found['step_time_us'] - claimed, 0)), 'gap'
-        assert all('floor' in way or least * (1 + 1e-6) >= found['step_time_us'] for way, least in zip(ways, bounds)), \
+        assert stopped or all('floor' in way or least * (1 + 1e-6) >= found['step_time_us'] for way, least in zip(ways, bounds)), \
             'a way was left out'
     return claimed
 

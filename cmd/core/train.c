@@ -182,6 +182,7 @@ static const tsr_parameter train_parameters[] = {
      .help = "With --budget, what may be changed (default: what leaves results unchanged, without "
              "offload): %s; or all, or none.",
      .word = tsr_allow_word},
+    {.rows = tsr_run_limits},
     {.name = "offload_dir",
      .option = "offload-dir",
      .kind = TSR_PARAMETER_PATH,

@@ -52,6 +52,8 @@ static int find(cli_session *session, const char *name, tsr_train_report *report
                               .sequence = tsr_params_count(own, "seq"),
                               .steps = steps == 2 ? 2 : 3,
                               .rates = rates};
+  int status = tsr_params_effort(own, NULL, &how.effort, &session->error);
+  if (status) return status;
   how.book = tsr_params_has(own, "book") && tsr_params_choice(own, "book") == TSR_BOOK_TORCH
                  ? TSR_BOOK_TORCH
                  : TSR_BOOK_OWN;
@@ -59,12 +61,15 @@ static int find(cli_session *session, const char *name, tsr_train_report *report
   options.plan = plan;
   options.how = &how;
   tsr_planned as_it_is = {.verdict = TSR_PLANNING_FITS}, found = {.verdict = TSR_PLANNING_FITS};
-  int status = solve(session, &options, 0, &as_it_is);
+  status = solve(session, &options, 0, &as_it_is);
   bool fits = as_it_is.verdict == TSR_PLANNING_FITS;
   if (status == 0 && !fits) status = solve(session, &options, allowed(own, allow), &found);
   if (status == 0 && !fits) status = take(session, name, report, &found);
+  if (status == TSR_ERROR_LIMIT && tsr_effort_ended(how.effort))
+    status = tsr_params_effort_fail(own, how.effort, &session->error);
   tsr_planned_release(&as_it_is);
   tsr_planned_release(&found);
+  tsr_effort_free(how.effort);
   return status;
 }
 

@@ -98,7 +98,9 @@ bool mcp_open(mcp_call *call, const char *name, tsr_study **out) {
 /* A query by the arguments `device` and `top`; `device` must outlive it. */
 static tsr_query query_of(const mcp_call *call, uint32_t *device) {
   int64_t number = mcp_integer(call, "device"), top = mcp_integer(call, "top");
-  tsr_query query = {.top = top == MCP_UNSET ? 10 : (size_t)top};
+  tsr_query query = {.top = top == MCP_UNSET ? 10 : (size_t)top,
+                     .progress = call->how.progress,
+                     .progress_context = call->how.progress_context};
   if (number == MCP_UNSET) return query;
   *device = (uint32_t)number;
   query.devices = device;

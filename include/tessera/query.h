@@ -20,7 +20,7 @@ typedef struct tsr_query {
   size_t device_count;
   size_t top; /* longest list to return, 0 = all; omitted entries are counted */
   /* Called now and then, in the thread that asks, by questions that repeat the trace many times (whatif,
-   * why): what is done, and the total or 0 if unknown. False stops the question, which then fails with
+   * why) or simulate steps (simulate, plan): what is done, and the total or 0 if unknown. False stops the question, which then fails with
    * TSR_ERROR_IO. NULL for none. */
   bool (*progress)(void *context, uint64_t done_units, uint64_t total_units);
   void *progress_context;

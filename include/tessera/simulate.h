@@ -20,6 +20,7 @@
 #define TESSERA_SIMULATE_H
 
 #include "tessera/allocator.h"
+#include "tessera/effort.h"
 #include "tessera/model.h"
 #include "tessera/rates.h"
 #include "tessera/snapshot.h"
@@ -108,6 +109,8 @@ typedef struct tsr_simulate_options {
   /* Evaluate after every `eval_steps` steps (0: never), without gradients or dropout: batches of `eval_batch` sequences (0 = batch),
    * each of which replaces the one before, as in a loop over a data loader. */
   uint64_t eval_steps, eval_batch;
+  /* What this and other simulations may take together; borrowed, or NULL: unlimited. */
+  tsr_effort *effort;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */
@@ -128,7 +131,8 @@ typedef struct tsr_simulation tsr_simulation;
  * tsr_simulation_free. If the simulated device runs out of memory, that is an answer, not an error:
  * the trace ends in an oom event. Fails with TSR_ERROR_ARGUMENT for options that contradict one another
  * or the model, TSR_ERROR_UNSUPPORTED for features that are not modelled, TSR_ERROR_LIMIT for a tensor
- * beyond 2^48 bytes or a run of more than TSR_SIMULATE_MOST_INSTRUCTIONS, or TSR_ERROR_MEMORY. Time is
+ * beyond 2^48 bytes, a run of more than TSR_SIMULATE_MOST_INSTRUCTIONS or a limit of `effort`, TSR_ERROR_IO if its
+ * `progress` stopped it, or TSR_ERROR_MEMORY. Time is
  * linear in one step's ops plus its events times the steps. */
 int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
                  tsr_error *error);

@@ -13,6 +13,7 @@
 
 #include "tessera/allocator.h"
 #include "tessera/category.h"
+#include "tessera/effort.h"
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/model.h"

@@ -1155,6 +1155,7 @@ class PlanFound(Record):
     # 'verdict' is an item only: the name is that of a member of all answers
     budget_bytes: int
     is_proved: bool
+    stopped_by: str  # not always there
     plans_tried: int
     question: PlanQuestion
     exposed: float

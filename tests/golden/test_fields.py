@@ -30,7 +30,7 @@ COMMANDS = {
     'simulate': ('gpt2 --batch 1 --seq 64 --profile --offload optimizer --gpu a100',
                  'gpt2 --batch 8 --attention eager --capacity 6GiB',
                  'gpt2 --batch 1 --seq 64 --offload activations:disk'),
-    'plan': ('gpt2 --batch 2 --seq 64', 'show plan.json gpt2 --batch 2 --seq 64',
+    'plan': ('gpt2 --batch 2 --seq 64', 'gpt2 --budget 2GiB --work-limit 100000', 'show plan.json gpt2 --batch 2 --seq 64',
              'gpt2 --batch 2 --seq 128 --budget 2GiB --gpu t4 --allow all',
              'gpt2 --batch 2 --seq 128 --budget 2GiB --from leaking.pickle --allow recompute',
              'gpt2 --batch 2 --seq 64 --budget 2GiB --gpus 2 --link 50GB/s',

@@ -610,6 +610,28 @@ def check_reading_can_be_cancelled(server, folder):
     expect('the next is answered', lines[-1]['id'], 6)
 
 
+def check_planning_can_be_cancelled(server, _):
+    """A search that would take hours ends early, without an answer."""
+    model = json.dumps({'model_type': 'gpt2', 'n_layer': 4096})
+    ask = call('tessera_plan', 5, model=model, front=True, time_limit=0, work_limit=0)
+    ask['params']['_meta'] = {'progressToken': 'tok'}
+    note = {'jsonrpc': '2.0', 'method': 'notifications/cancelled', 'params': {'requestId': 5}}
+    lines = server.ask(ask, note, request('ping', number=6))
+    for line in lines[:-1]:
+        expect('only progress', line['method'], 'notifications/progress')
+    expect('the next is answered', lines[-1]['id'], 6)
+
+
+def check_planning_has_limits(server, _):
+    """At a limit a search returns what it has found, or an error if that is nothing."""
+    some = server.answer('tessera_plan', model='gpt2', budget='2GiB', work_limit=1000000)
+    expect('stopped', some['stopped_by'], 'work_limit')
+    for name, most in (('work_limit', 500), ('time_limit', 1)):
+        result = server.tool('tessera_plan', model='llama-3-405b', explain=True, **{name: most})
+        expect('isError', result['isError'], True)
+        expect('the limit', f'nothing was found within {name}' in result['content'][0]['text'], True)
+
+
 def main():
     options = support.arguments(__doc__)
     checks = [value for key, value in globals().items() if key.startswith('check_')]

@@ -9,6 +9,7 @@ import pickle
 import re
 import resource
 import subprocess
+import sys
 import weakref
 from html import escape
 
@@ -636,6 +637,36 @@ def test_plan():
             tessera.plan(SMALL, **options)
     with pytest.raises(tessera.ArgumentError, match='missing model'):
         tessera.plan()
+
+
+# Each takes much longer than the signal to come.
+LONG = {
+    'budget': "plan(model, budget='900GiB')",
+    'front': "plan(model, front=True)",
+    'techniques': "plan(model)",
+    'largest': "plan(model, budget='900GiB', largest='batch')",
+    'simulate': "simulate(model, steps=20, batch=2)",
+}
+
+
+@pytest.mark.parametrize('call', LONG)
+def test_ctrl_c_ends_planning_and_simulating(call):
+    code = ('import os, signal, threading, tessera\n'
+            'model = {"model_type": "gpt2", "n_layer": 600}\n'
+            'threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n'
+            f'try: tessera.{LONG[call]}\n'
+            'except KeyboardInterrupt: print("interrupted")\n')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ('interrupted\n', '', 0)
+
+
+def test_plan_has_limits():
+    whole = tessera.plan('gpt2', budget='2GiB')
+    some = tessera.plan('gpt2', budget='2GiB', work_limit=1000000)
+    assert some.stopped_by == 'work_limit' and 'stopped_by' not in whole
+    assert whole.predicted.step_time_us <= some.predicted.step_time_us
+    with pytest.raises(tessera.ArgumentError, match='nothing was found within work_limit'):
+        tessera.plan('gpt2', budget='2GiB', work_limit=500)
 
 
 def test_fit_finds_plans_in_process(monkeypatch):

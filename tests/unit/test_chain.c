@@ -1,5 +1,6 @@
 /* The chain solver: against all schedules of small chains, against rotor's own recursion, and on plans that
  * are easy to see. Times are whole numbers, so sums are exact. */
+#include "base/effort.h"
 #include "plan/chain.h"
 
 #include <math.h>
@@ -39,7 +40,7 @@ static void make(made *m, size_t blocks, size_t options, bool has_gradients) {
                                              .forward_s = b->pass_s + random_below(2),
                                              .backward_s = 5 + random_below(30)};
   }
-  m->chain = (tsr__chain){m->blocks, blocks, random_below(5), 0};
+  m->chain = (tsr__chain){m->blocks, blocks, random_below(5), 0, NULL};
 }
 
 /* ---- all schedules ---- */
@@ -253,7 +254,7 @@ static void test_equals_revolve(void **state) {
         (tsr__chain_block){.input_bytes = 1, .pass_s = 1, .options = &option, .option_count = 1};
   for (size_t steps = 2; steps <= BLOCKS; steps++)
     for (uint64_t slots = 1; slots <= 4; slots++) {
-      tsr__chain chain = {blocks, steps, 1, 0};
+      tsr__chain chain = {blocks, steps, 1, 0, NULL};
       tsr__chain_plan plan = {0};
       tsr__chain_answer answer;
       uint64_t budget = SAVED + slots + 2, times = 1;
@@ -318,7 +319,7 @@ static void equal_blocks(made *m, size_t count, uint64_t scale) {
                                       .options = m->options[i],
                                       .option_count = 2};
   }
-  m->chain = (tsr__chain){m->blocks, count, 0, 0};
+  m->chain = (tsr__chain){m->blocks, count, 0, 0, NULL};
 }
 
 static void test_takes_what_is_fast_where_there_is_room(void **state) {
@@ -368,7 +369,7 @@ static void test_many_blocks(void **state) {
   enum { MANY = 128 };
   static tsr__chain_option options[2] = {{10, 1, 2}, {2, 1, 2.1}};
   static tsr__chain_block blocks[MANY];
-  tsr__chain chain = {blocks, MANY, 1, 0};
+  tsr__chain chain = {blocks, MANY, 1, 0, NULL};
   (void)state;
   for (size_t i = 0; i < MANY; i++)
     blocks[i] = (tsr__chain_block){.input_bytes = 1,
@@ -383,6 +384,33 @@ static void test_many_blocks(void **state) {
   assert_true(all < some && some < few && few < INFINITY);
 }
 
+/* More than 1,024, in segments of at most four. */
+static void test_most_blocks(void **state) {
+  enum { ROOM = 8, MANY = 1100 };
+  static const tsr__chain_option options[2] = {{10, 1, 2}, {1, 1, 2.1}};
+  static tsr__chain_block blocks[MANY];
+  tsr_effort effort;
+  tsr__chain chain = {blocks, MANY, 1, 4, &effort};
+  tsr__chain_plan plans[ROOM];
+  size_t count = 0;
+  tsr_error error;
+  (void)state;
+  for (size_t i = 0; i < MANY; i++)
+    blocks[i] =
+        (tsr__chain_block){.input_bytes = 1, .pass_s = 1, .options = options, .option_count = 2};
+  assert_int_equal(tsr__effort_init(&effort, NULL, &error), 0);
+  assert_int_equal(tsr__chain_front(&chain, 600, 600, plans, ROOM, &count, &error), 0);
+  assert_true(count > 1);
+  for (size_t i = 0; i < count; i++) tsr__chain_plan_release(&plans[i]);
+  uint64_t work = effort.work;
+  assert_true(work > MANY);
+  const tsr_effort_options half = {.struct_bytes = sizeof half, .most_work = work / 2};
+  assert_int_equal(tsr__effort_init(&effort, &half, &error), 0);
+  assert_int_equal(tsr__chain_front(&chain, 600, 600, plans, ROOM, &count, &error),
+                   TSR_ERROR_LIMIT);
+  assert_true(count == 0 && tsr__effort_is_spent(&effort));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_equals_exhaustive_search),
@@ -393,6 +421,7 @@ int main(void) {
       cmocka_unit_test(test_rounds_up),
       cmocka_unit_test(test_front),
       cmocka_unit_test(test_sizes_beyond_every_budget),
+      cmocka_unit_test(test_most_blocks),
       cmocka_unit_test(test_many_blocks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

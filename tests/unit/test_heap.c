@@ -27,10 +27,10 @@ static void cuts_and_joins(void **state) {
     tsr__heap heap;
     tsr__heap_init(&heap, &defaults, has_sets);
     uint32_t first = add(&heap, MIB, 20 * MIB);
-    assert_true(tsr__heap_take(&heap, first, 2 * MIB, 100));
+    first = tsr__heap_take(&heap, first, 2 * MIB, 100);
     uint32_t second = tsr__heap_find(&heap, 3 * MIB);
     assert_int_equal(block(&heap, second)->size_bytes, 18 * MIB);
-    assert_true(tsr__heap_take(&heap, second, 3 * MIB, 200));
+    second = tsr__heap_take(&heap, second, 3 * MIB, 200);
     uint32_t third = tsr__heap_find(&heap, 6 * MIB);
     assert_int_equal(block(&heap, third)->use, TSR__BLOCK_FREE);
     assert_int_equal(tsr__heap_find(&heap, 4 * MIB), TSR_NONE);
@@ -117,7 +117,7 @@ static void maps_and_unmaps(void **state) {
     assert_null(tsr__heap_check(&heap));
     assert_int_equal(heap.segments.items[r].address, 40 * MIB);
     assert_int_equal(heap.segments.items[r].size_bytes, 140 * MIB);
-    assert_true(tsr__heap_take(&heap, tsr__heap_find(&heap, 100 * MIB), 5 * MIB, 1));
+    assert_true(tsr__heap_take(&heap, tsr__heap_find(&heap, 100 * MIB), 5 * MIB, 1) != TSR_NONE);
     assert_true(tsr__heap_map(&heap, r, 60 * MIB, 120 * MIB)); /* all of it */
     assert_null(tsr__heap_check(&heap));
     assert_int_equal(block(&heap, tsr__heap_find(&heap, 40 * MIB))->size_bytes, 60 * MIB);
@@ -173,8 +173,8 @@ static void check_finds(void **state) {
   tsr__heap heap;
   tsr__heap_init(&heap, &defaults, true);
   uint32_t first = add(&heap, MIB, 20 * MIB);
-  assert_true(tsr__heap_take(&heap, first, 2 * MIB, 1));
-  assert_true(tsr__heap_take(&heap, block(&heap, first)->next, 18 * MIB, 1));
+  first = tsr__heap_take(&heap, first, 2 * MIB, 1);
+  assert_true(tsr__heap_take(&heap, block(&heap, first)->next, 18 * MIB, 1) != TSR_NONE);
   assert_null(tsr__heap_check(&heap));
   block(&heap, first)->size_bytes--;
   assert_string_equal(tsr__heap_check(&heap), "blocks do not add up to their segment");

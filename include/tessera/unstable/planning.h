@@ -125,7 +125,10 @@ typedef struct tsr_planned {
    * that none fits, the time is infinite. */
   double bound_seconds;
   uint64_t bound_bytes;
-  bool is_proved;                     /* it is proved that nothing fits */
+  bool is_proved; /* it is proved that nothing fits */
+  /* The limit of how->effort at which the search ended, if any: another plan may be faster, or fit, and `changes` have no
+   * figures. The time of the bound is 0, and its memory UINT64_MAX, if they are not known. */
+  tsr_effort_end stopped_by;
   const tsr_calibration *calibration; /* from the options */
   /* For step graphs: the number of modules that are blocks of its chain, and how many of them read what a block
    * before the previous one made. The solver's sums are approximate for those; simulated figures are exact. */
@@ -134,7 +137,7 @@ typedef struct tsr_planned {
 } tsr_planned;
 
 /* Find the fastest plan that fits. The caller releases `*out` with tsr_planned_release. Fails with
- * TSR_ERROR_MEMORY. Takes ten to some hundred simulations of a few milliseconds; fewer after other budgets. */
+ * TSR_ERROR_MEMORY, or TSR_ERROR_IO if it was stopped. Takes ten to some hundred simulations of a few milliseconds; fewer after other budgets. */
 int tsr_planning_solve(tsr_planning *planning, uint64_t budget_bytes, tsr_planned *out,
                        tsr_error *error);
 /* Accepts a zeroed struct. */
@@ -152,8 +155,10 @@ typedef enum tsr_largest_what {
 
 typedef struct tsr_largest {
   tsr_largest_what what;
-  uint64_t size, as_is;   /* with changes, and without; 0 if no size fits */
-  bool is_models_limit;   /* the model itself forbids the next larger size */
+  uint64_t size, as_is; /* with changes, and without; 0 if no size fits */
+  bool is_models_limit; /* the model itself forbids the next larger size */
+  /* The limit of options->how->effort at which the search ended, if any: a larger size may fit. */
+  tsr_effort_end stopped_by;
   tsr_model *model;       /* for TSR_LARGEST_MODEL: of that size, owned; else NULL */
   tsr_planning *planning; /* for that size, or NULL if no size fits; owned, like the rest */
   tsr_planned planned;
@@ -162,7 +167,7 @@ typedef struct tsr_largest {
 
 /* Find the largest size for which a plan fits; ignores that size in options->how. `*out` must not move until the
  * caller releases it with tsr_largest_release. Fails as tsr_planning_new does, and with TSR_ERROR_UNSUPPORTED for a
- * step graph. May miss a size that fits only with a plan that is not the leanest of its way. Takes one search and
+ * step graph, or TSR_ERROR_LIMIT if a limit of the effort was reached before anything was found. May miss a size that fits only with a plan that is not the leanest of its way. Takes one search and
  * some hundred simulations. */
 int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *options,
                          tsr_largest_what what, uint64_t budget_bytes, tsr_largest *out,
@@ -178,6 +183,7 @@ void tsr_largest_release(tsr_largest *largest);
 typedef struct tsr_front {
   tsr_planned points[TSR_FRONT_POINTS];
   size_t count;
+  tsr_effort_end stopped_by; /* a limit at which the list ended: smaller plans may exist */
 } tsr_front;
 
 /* Find plans for less and less memory. The first is the fastest of all; each next one is the fastest that reserves

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "tessera/output.h"
+#include "tessera/query.h"
 #include "tessera/rates.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
@@ -49,6 +50,14 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
 
 /* The parameter for the Python that traces models that are not built in. */
 extern const tsr_parameter tsr_run_python[];
+/* The limits of a search for a plan. */
+extern const tsr_parameter tsr_run_limits[];
+/* Make the effort that these limits allow, or an unlimited one if the parameters lack them, which the query's `progress` can stop. `query`
+ * may be NULL. The caller frees `*out` with tsr_effort_free. Fails with TSR_ERROR_MEMORY. */
+int tsr_params_effort(const tsr_params *params, const tsr_query *query, tsr_effort **out,
+                      tsr_error *error);
+/* Explain that a limit was reached before anything was found, and which to raise. Returns TSR_ERROR_ARGUMENT. */
+int tsr_params_effort_fail(const tsr_params *params, const tsr_effort *effort, tsr_error *error);
 
 /* The options of a run that a plan decides; each is a key of plans. */
 extern const tsr_parameter tsr_run_options[];

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ask/question.h"
+#include "base/effort.h"
 #include "base/memory.h"
 #include "exec/card_memory.h"
 #include "exec/rates.h"
@@ -232,6 +233,8 @@ static int build_graph(const tsr_model *model, const tsr_simulate_options *optio
   out->workspace_count = tsr__step_graph_workspaces(out->graph);
   if (tsr__step_graph_schedule(out->graph, workspace, options->fresh_process, &out->schedule))
     return tsr__fail_memory(error);
+  if (!tsr__effort_go_on(options->effort, out->schedule.instrs.count))
+    return tsr__effort_fail(options->effort, error);
   return check_length(&out->schedule, options, error);
 }
 
@@ -245,6 +248,7 @@ static int build_model(const tsr_model *model, const tsr_simulate_options *optio
   bool ok = tsr__tape_init(&tape, &tsr__book_torch, out->tracer) && (out->tracer || !has_stacks);
   int status = ok ? 0 : tsr__fail_memory(error);
   tape.is_brief = detail == TSR__BUILD_FIGURES;
+  tape.effort = options->effort;
   out->optimizer = tsr__optimizer_class(options->optimizer);
   if (status == 0) status = suit_gpu(options, &out->gpu, &out->run, &tape, error);
   if (status == 0) status = tsr__program_init(&out->program, model, &out->run, NULL, &tape, error);

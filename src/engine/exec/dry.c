@@ -44,6 +44,7 @@ typedef struct dry {
   uint32_t slot, op, stack;
   uint8_t phase;
   bool is_recording, has_failed;
+  bool is_brief; /* options->wants_peaks_only */
 } dry;
 
 static const tsr__slot *slot_at(const dry *d, uint32_t slot) {
@@ -107,6 +108,7 @@ static void note_peak(device *v) {
 static void note_out_of_memory(device *v, uint64_t bytes) {
   const tsr_allocator_settings *settings = &v->run->options->settings;
   v->out->is_out_of_memory = true;
+  if (v->run->is_brief) return;
   v->out->oom_request_bytes = bytes;
   v->out->oom_segment_bytes = tsr__segment_size(settings, tsr__round_request(settings, bytes));
   v->out->out_of_memory = moment_of(v);
@@ -135,7 +137,9 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
   int status =
       tsr_allocator_malloc(v->allocator, s->bytes, s->stream, (tsr_pool){0, 0}, &d->here[slot]);
   assert(status || !s->bytes || d->here[slot]);
-  if (status == 0) {
+  if (status == 0 && d->is_brief) {
+    status = check_reserved(v);
+  } else if (status == 0) {
     v->category_bytes[s->category] += s->bytes;
     if (d->is_recording) note_peak(v);
     status = check_reserved(v);
@@ -155,16 +159,17 @@ static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
   int status = tsr_allocator_free(v->allocator, *address);
   assert(status != TSR_ERROR_ARGUMENT); /* the allocator knows the address */
   if (status) d->has_failed = true;
+  *address = 0;
+  if (d->is_brief) return;
   assert(v->category_bytes[s->category] >= s->bytes);
   v->category_bytes[s->category] -= s->bytes;
-  *address = 0;
 }
 
 /* ---- the schedule ---- */
 
 static void enter_phase(dry *d, tsr__phase_kind phase, bool is_start) {
   assert(phase < TSR__PHASE_COUNT);
-  for (uint32_t i = 0; !is_start && i < d->device_count; i++)
+  for (uint32_t i = 0; !is_start && !d->is_brief && i < d->device_count; i++)
     d->devices[i].out->ends[phase] = moment_of(&d->devices[i]);
   d->phase = (uint8_t)(is_start ? phase : TSR__PHASE_STEP);
   d->op = TSR_NONE;
@@ -226,6 +231,8 @@ static int run_step(dry *d) {
     }
     int status = run_instr(d, &schedule->instrs.items[i]);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
+    if (i % TSR__EFFORT_UNITS == 0 && !tsr__effort_go_on(d->options->effort, TSR__EFFORT_UNITS))
+      return TSR_ERROR_LIMIT;
   }
   if (d->observer.step && !d->observer.step(d->observer.context, d->step, d->here))
     return TSR_ERROR_MEMORY;
@@ -265,7 +272,8 @@ static int run(dry *d, uint64_t *steps_done) {
   uint64_t steps = d->options->steps ? d->options->steps : 1;
   int status = load(d);
   for (uint32_t i = 0; i < d->place_count; i++) {
-    d->devices[i].out->start = d->devices[i].out->peak = moment_of(&d->devices[i]);
+    if (!d->is_brief)
+      d->devices[i].out->start = d->devices[i].out->peak = moment_of(&d->devices[i]);
     assert(!d->devices[i].out->event_count);
   }
   d->is_recording = true;
@@ -278,9 +286,11 @@ static int run(dry *d, uint64_t *steps_done) {
     ++*steps_done;
     if (d->observer.is_done && d->observer.is_done(d->observer.context, d->step)) break;
   }
-  for (uint32_t i = 0; i < d->place_count; i++)
-    d->devices[i].out->peak_reserved_bytes =
-        tsr_allocator_peak(d->devices[i].allocator).reserved_bytes;
+  for (uint32_t i = 0; i < d->place_count; i++) {
+    tsr_allocator_totals peak = tsr_allocator_peak(d->devices[i].allocator);
+    d->devices[i].out->peak_reserved_bytes = peak.reserved_bytes;
+    if (d->is_brief) d->devices[i].out->peak.totals.allocated_bytes = peak.allocated_bytes;
+  }
   return status == TSR_ALLOCATOR_OUT_OF_DEVICE || status == OVER_MOST ? 0 : status;
 }
 
@@ -295,8 +305,11 @@ static uint64_t capacity_of(const dry *d, uint32_t place) {
 /* The allocator's settings are the device's alone. */
 static int prepare_place(dry *d, uint32_t place, tsr__dry_device *out, tsr_error *error) {
   device *v = &d->devices[place];
-  tsr_allocator_options how = {
-      .capacity_bytes = capacity_of(d, place), .sink = see_event, .sink_context = v};
+  tsr_allocator_options how = {.capacity_bytes = capacity_of(d, place)};
+  if (!d->is_brief) {
+    how.sink = see_event;
+    how.sink_context = v;
+  }
   if (place < d->device_count) how.settings = d->options->settings;
   *out = (tsr__dry_device){0};
   *v = (device){.run = d, .out = out, .index = place};
@@ -326,9 +339,10 @@ static int finish(dry *d, tsr_error *error) {
 
 int tsr__dry_run(const tsr__schedule *schedule, const tsr__dry_options *options,
                  tsr__dry_device *devices, uint64_t *steps_done, tsr_error *error) {
-  assert(schedule->slots.count);
+  assert(schedule->slots.count && !(options->wants_peaks_only && options->observer));
   dry d = {.schedule = schedule,
            .options = options,
+           .is_brief = options->wants_peaks_only,
            .device_count = options->device_count ? options->device_count : 1,
            .phase = TSR__DRY_LOADING,
            .op = TSR_NONE,
@@ -339,7 +353,10 @@ int tsr__dry_run(const tsr__schedule *schedule, const tsr__dry_options *options,
   int status = prepare(&d, devices, error);
   if (status == 0) {
     status = run(&d, steps_done);
-    if (status) tsr__fail_memory(error);
+    if (status == TSR_ERROR_LIMIT)
+      status = tsr__effort_fail(options->effort, error);
+    else if (status)
+      tsr__fail_memory(error);
   }
   if (status == 0) status = finish(&d, error);
   for (uint32_t i = 0; d.devices && i < d.place_count; i++)

@@ -10,6 +10,7 @@
 #ifndef TSR_EXEC_DRY_H
 #define TSR_EXEC_DRY_H
 
+#include "base/effort.h"
 #include "graph/schedule.h"
 #include "tessera/allocator.h"
 
@@ -88,13 +89,17 @@ typedef struct tsr__dry_options {
   uint64_t host_bytes, disk_bytes;   /* the capacity of these spaces; 0: unlimited */
   struct tsr__dry_device *spaces;    /* what host and disk saw, TSR__DRY_SPACES results; or NULL */
   const tsr__dry_observer *observer; /* or NULL */
+  tsr_effort *effort;                /* or NULL: unlimited */
+  /* Of the results only peak.totals.allocated_bytes, peak_reserved_bytes, is_over and is_out_of_memory are of interest: others are not
+   * kept. Without an observer. */
+  bool wants_peaks_only;
 } tsr__dry_options;
 
 /* Load what exists before the recording, then run the schedule `steps` times. `devices` has room
  * for device_count results. Running out of memory, of a device or of another space, ends the run and is not an error;
  * nor is more than most_reserved_bytes.
- * `*steps_done` counts the complete ones. TSR_ERROR_ARGUMENT for settings that make no sense, or
- * TSR_ERROR_MEMORY. O(instructions * steps), each O(log of the device's blocks). */
+ * `*steps_done` counts the complete ones. TSR_ERROR_ARGUMENT for settings that make no sense, as
+ * tsr__effort_fail, or TSR_ERROR_MEMORY. O(instructions * steps), each O(log of the device's blocks). */
 int tsr__dry_run(const tsr__schedule *schedule, const tsr__dry_options *options,
                  tsr__dry_device *devices, uint64_t *steps_done, tsr_error *error);
 

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/effort.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "exec/profile.h"
@@ -39,7 +40,8 @@ static tsr__dry_options dry_options(const tsr__built *built, const tsr__measure_
   return (tsr__dry_options){.settings = built->run.settings,
                             .capacity_bytes = built->run.capacity_bytes,
                             .most_reserved_bytes = limit->most_reserved_bytes,
-                            .steps = built->run.steps};
+                            .steps = built->run.steps,
+                            .effort = built->run.effort};
 }
 
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
@@ -56,6 +58,7 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
     limit->is_slower = limit->most_seconds > 0 && found.step_seconds > limit->most_seconds;
     tsr__dry_options how = dry_options(&built, limit);
     tsr__dry_device device;
+    how.wants_peaks_only = true;
     if (!limit->is_slower) status = run_dry(&built, &how, limit, &device, &found, error);
     if (status == 0) *out = found;
   }
@@ -94,6 +97,8 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
   own.module_count = 0;
   own.optimizer_form = 0;
   int status = tsr__build(&other, &own, detail, &built, error);
+  if (status == 0 && !tsr__effort_go_on(options->effort, built.schedule.instrs.count))
+    status = tsr__effort_fail(options->effort, error);
   if (status == 0) {
     tsr__survey_options how = *wanted;
     how.rates = tsr__rates_for(options, built.gpu, &rates) ? &rates : NULL;

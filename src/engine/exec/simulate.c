@@ -144,6 +144,7 @@ static int execute(const tsr__built *built, tsr_simulation *out, tsr_error *erro
   tsr__dry_options how = {.settings = options->settings,
                           .capacity_bytes = options->capacity_bytes,
                           .steps = options->steps,
+                          .effort = options->effort,
                           .spaces = spaces,
                           .observer = tsr__recorder_observer(recorder)};
   int status = tsr__dry_run(&built->schedule, &how, &device, &out->steps_done, error);

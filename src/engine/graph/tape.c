@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "base/checked.h"
+#include "base/effort.h"
 #include "base/error.h"
 #include "graph/op.h"
 
@@ -67,6 +68,7 @@ int tsr__tape_fail(tsr__tape *tape, int status) {
 }
 
 int tsr__tape_explain(const tsr__tape *tape, int status, tsr_error *error) {
+  if (status && tsr__effort_is_over(tape->effort)) return tsr__effort_fail(tape->effort, error);
   if (status == TSR_ERROR_LIMIT && tape->is_too_long)
     return tsr__fail(
         error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
@@ -94,6 +96,9 @@ void tsr__tape_emit(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uin
     return;
   }
   if (!TSR__VECTOR_PUSH(&tape->schedule.instrs, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  if (tape->schedule.instrs.count % TSR__EFFORT_UNITS == 0 &&
+      !tsr__effort_go_on(tape->effort, TSR__EFFORT_UNITS))
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
 }
 
 void tsr__tape_begin(tsr__tape *tape, tsr__phase_kind phase) {

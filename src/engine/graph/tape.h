@@ -243,11 +243,12 @@ typedef struct tsr__tape {
   void (*gradient_complete)(void *program, tsr__tensor_id parameter);
   void *program; /* of these */
   bool is_autocast;
-  uint8_t low_dtype;    /* of autocast */
-  uint32_t recomputing; /* segments that are being run again */
-  bool is_too_long;     /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
-  tsr__clash clash;     /* why it failed with TSR_ERROR_ARGUMENT */
-  int status;           /* sticky */
+  uint8_t low_dtype;         /* of autocast */
+  uint32_t recomputing;      /* segments that are being run again */
+  struct tsr_effort *effort; /* of recording; or NULL */
+  bool is_too_long;          /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
+  tsr__clash clash;          /* why it failed with TSR_ERROR_ARGUMENT */
+  int status;                /* sticky */
 } tsr__tape;
 
 /* An empty tape, for ops of that rule book. False when out of memory; it must be released either way. `tracer` may be

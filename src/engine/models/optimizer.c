@@ -408,8 +408,10 @@ void tsr__program_update(void *program, tsr__tensor_id parameter) {
   static const tsr__tensor_id no_scaler[TSR__OP_OUTPUTS] = {0};
   tsr__program *p = program;
   tsr__tape *t = p->tape;
-  size_t i = 0;
-  while (tsr__schedule_updated(&t->schedule, i) != parameter) i++;
+  size_t i = p->last_updated;
+  while (tsr__schedule_updated(&t->schedule, i) != parameter)
+    i = (i ? i : tsr__schedule_updated_count(&t->schedule)) - 1;
+  p->last_updated = i; /* backward goes through parameters about in reverse */
   init_states(t);
   if (t->status) return;
   assert(i < tsr__schedule_updated_count(&t->schedule) && !p->loss_scale &&

@@ -98,6 +98,7 @@ typedef struct tsr__program {
   tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
   bool is_last_backward;        /* of the step: no micro-batch follows */
   bool has_8bit_tables;         /* of an 8-bit optimizer */
+  size_t last_updated;          /* the parameter that was last updated in backward */
   uint32_t *stored;  /* by unit: gradients that this backward pass has completed; owned */
   tsr__unit_sum sum; /* over ranks, under way */
 } tsr__program;

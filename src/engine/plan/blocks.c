@@ -449,7 +449,7 @@ static int solve(const chooser *c, tsr_error *error) {
                                    .pass_s = c->forward_s,
                                    .options = options,
                                    .option_count = c->of->count};
-  tsr__chain chain = {blocks, count, c->input_bytes, TSR__PLANNER_SEGMENT};
+  tsr__chain chain = {blocks, count, c->input_bytes, TSR__PLANNER_SEGMENT, c->planning->how.effort};
   uint32_t slots = (uint32_t)(SLOT_BLOCKS / count < SLOTS ? SLOT_BLOCKS / count : SLOTS);
   int status = tsr__chain_front(&chain, most_of(c, count), slots < 64 ? 64 : slots, plans,
                                 TSR__PLANNER_CANDIDATES, &found, error);

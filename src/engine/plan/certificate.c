@@ -278,6 +278,12 @@ static void emit_calibration(tsr__emitter *e, const tsr_calibration *c) {
   tsr__emit_end(e);
 }
 
+void tsr__emit_stopped(tsr__emitter *e, tsr_effort_end stopped_by) {
+  if (tsr__emitter_is_text(e) || !stopped_by) return;
+  tsr__emit_field(e, "stopped_by", NULL,
+                  tsr__string(stopped_by == TSR_EFFORT_TIME ? "time_limit" : "work_limit"));
+}
+
 int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *out,
                  tsr_error *error) {
   tsr_simulate_options how = p->how;
@@ -312,6 +318,7 @@ void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_pla
   tsr__emit_field(e, "verdict", NULL, tsr__string(tsr__verdict_word(planned->verdict)));
   tsr__emit_field(e, "budget_bytes", NULL, tsr__bytes(planned->budget_bytes));
   tsr__emit_field(e, "is_proved", NULL, tsr__bool(planned->is_proved));
+  tsr__emit_stopped(e, planned->stopped_by);
   tsr__emit_field(e, "plans_tried", NULL, tsr__count(planned->tried));
   emit_question(e, p);
   tsr__emit_field(e, "exposed", NULL, tsr__real(p->ways.count ? p->ways.items[0].exposed : 0));

@@ -22,6 +22,9 @@ void tsr__certificate_release(tsr__certificate *certificate);
 void tsr__emit_certificate(tsr__emitter *emitter, const tsr_planning *planning,
                            const tsr_planned *planned, const tsr__certificate *certificate);
 
+/* Emit the limit at which a search ended, if it did. JSON only. */
+void tsr__emit_stopped(tsr__emitter *emitter, tsr_effort_end stopped_by);
+
 /* The word for a verdict: "fits_with_changes". */
 const char *tsr__verdict_word(tsr_planning_verdict verdict);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/effort.h"
 #include "base/memory.h"
 #include "base/vector.h"
 
@@ -43,12 +44,13 @@ static uint64_t slots_of(const solver *s, uint64_t bytes) {
   return slots < UINT32_MAX ? slots : UINT32_MAX;
 }
 
+/* Only two forms of parts are ever needed: those that end with the last block, and those short enough to be run again. Rows of the
+ * former come first, by their first block; then those of the latter, by their first block and their length. */
 static size_t row_of(const solver *s, size_t a, size_t b) {
   size_t n = s->chain->count;
-  assert(a <= b && b < n);
-  /* Rows (0, 0) to (0, n - 1), then (1, 1) to (1, n - 1), and so on. */
-  size_t before = a * n - (a ? a * (a - 1) / 2 : 0);
-  return (before + b - a) * ((size_t)s->slots + 1);
+  assert(a <= b && b < n && (b == n - 1 || b - a < s->longest));
+  size_t row = b == n - 1 ? a : n + a * s->longest + (b - a);
+  return row * ((size_t)s->slots + 1);
 }
 
 static uint64_t gradients(const solver *s, size_t a, size_t b) {
@@ -151,17 +153,26 @@ static void consider_later(solver *s, size_t a, size_t b) {
   }
 }
 
-/* Only two forms of parts are ever needed: those short enough to be run again, and those that end with the last
- * block. */
-static void fill(solver *s) {
+/* Cells of the table that take as long as an instruction that is simulated. */
+enum { CELLS_A_UNIT = 64 };
+
+static uint64_t work_of(const solver *s, size_t length) {
+  uint64_t candidates = TSR__CHAIN_OPTIONS + (length < s->longest ? length : s->longest);
+  return candidates * s->slots / CELLS_A_UNIT + 1;
+}
+
+/* False if it is to end. */
+static bool fill(solver *s) {
   size_t n = s->chain->count;
   for (size_t length = 1; length <= n; length++)
     for (size_t a = length <= s->longest ? 0 : n - length; a + length <= n; a++) {
+      if (!tsr__effort_go_on(s->chain->effort, work_of(s, length))) return false;
       double *time = s->time + row_of(s, a, a + length - 1);
       for (uint32_t m = 0; m <= s->slots; m++) time[m] = INFINITY;
       consider_now(s, a, a + length - 1);
       consider_later(s, a, a + length - 1);
     }
+  return true;
 }
 
 /* ---- the schedule ---- */
@@ -272,7 +283,7 @@ static void release(solver *s) {
 
 static bool begin(solver *s) {
   const tsr__chain *chain = s->chain;
-  size_t n = chain->count, cells = (n * (n + 1) / 2) * ((size_t)s->slots + 1);
+  size_t n = chain->count, cells = n * (1 + s->longest) * ((size_t)s->slots + 1);
   s->inputs = TSR__NEW_ARRAY(uint64_t, n + 1);
   s->gradients_before = TSR__NEW_ARRAY(uint64_t, n + 1);
   s->pass_before = TSR__NEW_ARRAY(double, n + 1);
@@ -297,15 +308,15 @@ static int prepare(solver *s, const tsr__chain *chain, uint64_t budget_bytes, ui
   size_t n = chain->count;
   assert(n && n <= TSR__CHAIN_BLOCKS && slots && slots <= UINT16_MAX);
   *s = (solver){.chain = chain, .longest = chain->longest ? chain->longest : n};
+  if (s->longest > n) s->longest = n;
   s->slot_bytes = budget_bytes / slots + (budget_bytes % slots != 0);
   if (!s->slot_bytes) s->slot_bytes = 1;
   s->slots = (uint32_t)(budget_bytes / s->slot_bytes);
-  if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s->slots + 1) > LARGEST_TABLE / sizeof *s->time)
+  if ((uint64_t)n * (1 + s->longest) * ((uint64_t)s->slots + 1) > LARGEST_TABLE / sizeof *s->time)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "too many blocks for this number of slots: use fewer slots");
   if (!begin(s)) return tsr__fail_memory(error);
-  fill(s);
-  return 0;
+  return fill(s) ? 0 : tsr__effort_fail(chain->effort, error);
 }
 
 /* Read the plan for `m` slots; the caller knows that one exists. */

@@ -30,7 +30,7 @@
 
 #include "base/error.h"
 
-enum { TSR__CHAIN_BLOCKS = 1024, TSR__CHAIN_OPTIONS = 16 };
+enum { TSR__CHAIN_BLOCKS = 4096, TSR__CHAIN_OPTIONS = 16 };
 
 /* One way to run a block: what it saves, and how long forward and backward then take. */
 typedef struct tsr__chain_option {
@@ -54,6 +54,7 @@ typedef struct tsr__chain {
   size_t count;                   /* 1 to TSR__CHAIN_BLOCKS */
   uint64_t output_bytes;          /* of x[count]; its gradient exists from the beginning */
   size_t longest; /* the largest number of blocks to pass and run again at once; 0: unlimited */
+  struct tsr_effort *effort; /* what may be taken, or NULL */
 } tsr__chain;
 
 typedef enum tsr__chain_kind {
@@ -83,10 +84,10 @@ typedef enum tsr__chain_answer { TSR__CHAIN_FITS, TSR__CHAIN_TOO_LARGE } tsr__ch
  * but may be a little slower than the best: 500 slots lose at most 0.2 % of the budget for each tensor that is live
  * at once. If the budget has at most `slots` bytes, nothing is rounded. Sets TSR__CHAIN_TOO_LARGE and leaves `*out`
  * untouched if nothing fits. The caller releases `*out` with tsr__chain_plan_release. Returns 0, TSR_ERROR_MEMORY,
- * or TSR_ERROR_LIMIT for tables of more than 4 GiB.
+ * TSR_ERROR_LIMIT for tables of more than 4 GiB, or as tsr__effort_fail.
  *
- * Time O(slots * count^2 * (count + options)), memory 8 bytes * slots * count^2 / 2: 128 blocks with 500
- * slots take some 33 MB. */
+ * Time O(slots * count^2 * (count + options)), memory 8 bytes * slots * count * (longest + 1): 128 blocks
+ * with 500 slots take some 66 MB, and 2.6 MB with segments of at most 4. */
 int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
                      tsr__chain_answer *answer, tsr__chain_plan *out, tsr_error *error);
 

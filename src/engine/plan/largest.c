@@ -23,6 +23,8 @@ typedef struct growth {
   tsr_planning_options own;
   tsr_largest_what what;
   uint64_t budget;
+  tsr_run_plan *fitting;     /* the last plan that fitted; owned, or NULL */
+  tsr_effort_end stopped_by; /* a limit at which a search for a size ended */
   uint64_t
       units; /* of the model to which layers are being added; 0 while units are being searched */
 } growth;
@@ -74,12 +76,12 @@ static int amount_of(growth *g, size_at size, uint64_t *out, tsr_error *error) {
 
 /* These statuses mean that the model does not allow this size, so it does not fit. A model may also exceed a limit
  * on sizes. */
-static bool is_refused(int status) {
-  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_LIMIT;
+static bool is_refused(const growth *g, int status) {
+  return status != TSR_ERROR_UNSUPPORTED && tsr__planner_is_refused(g->how.effort, status);
 }
 
-static bool is_no_size(int status) {
-  return status == TSR_ERROR_FORMAT || status == TSR_ERROR_UNSUPPORTED || is_refused(status);
+static bool is_no_size(const growth *g, int status) {
+  return status == TSR_ERROR_FORMAT || tsr__planner_is_refused(g->how.effort, status);
 }
 
 /* A candidate for the plan with which the largest size fits. */
@@ -116,7 +118,7 @@ static int begin_lean(growth *g, tsr_planning **out, tsr_error *error) {
     g->own.how = &g->how;
     return tsr_planning_new(g->base, &g->own, out, error);
   }
-  for (; units && is_refused(status); units /= 2) {
+  for (; units && is_refused(g, status); units /= 2) {
     status = grow_to(g, (size_at){units, 0}, error);
     if (status == 0) status = tsr_planning_new(g->model, &g->own, out, error);
   }
@@ -148,7 +150,7 @@ static int measure_lean(growth *g, lean_plan *lean, uint64_t most_bytes, tsr_err
   tsr_run_plan_cost cost;
   tsr__measure_limit limit = {.most_reserved_bytes = most_bytes};
   int status = tsr__plan_measure(lean->plan, g->model, &g->how, &limit, &cost, error);
-  bool is_impossible = is_refused(status) || status == TSR_ERROR_UNSUPPORTED;
+  bool is_impossible = tsr__planner_is_refused(g->how.effort, status);
   bool is_known = cost.is_possible && !limit.over_bytes;
   lean->reserved_bytes = is_known ? cost.reserved_bytes : UINT64_MAX;
   return is_impossible ? 0 : status;
@@ -163,6 +165,12 @@ static void note_lean(uint64_t leanest[MOST_LEAN], uint64_t bytes) {
   leanest[at] = bytes;
 }
 
+static int note_fitting(growth *g, const tsr_run_plan *plan, tsr_error *error) {
+  tsr_run_plan_free(g->fitting);
+  g->fitting = tsr__run_plan_copy(plan);
+  return g->fitting ? 0 : tsr__fail_memory(error);
+}
+
 /* Keep the leanest plans that fit. A plan that does not fit this size fits no larger one. */
 static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_fit,
                         tsr_error *error) {
@@ -171,7 +179,7 @@ static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_f
   for (size_t i = 0; i < MOST_LEAN; i++) leanest[i] = g->budget;
   int grown = grow_to(g, size_of(g, count), error);
   *is_fit = false;
-  if (grown) return is_no_size(grown) ? 0 : grown;
+  if (grown) return is_no_size(g, grown) ? 0 : grown;
   for (size_t i = 0; i < plans->count; i++) {
     int status = measure_lean(g, &plans->items[i], leanest[MOST_LEAN - 1], error);
     if (status) return status;
@@ -183,41 +191,41 @@ static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_f
   qsort(plans->items, plans->count, sizeof *plans->items, compare_lean);
   release_plans(plans, kept < MOST_LEAN ? kept : MOST_LEAN);
   assert(plans->count && plans->items[0].reserved_bytes <= g->budget);
-  return 0;
+  return note_fitting(g, plans->items[0].plan, error);
 }
 
 /* Check whether one of the plans fits, trying first those that were leanest at a smaller size. */
 static int fits_any(growth *g, uint64_t count, lean_plans *plans, bool *is_fit, tsr_error *error) {
   int grown = grow_to(g, size_of(g, count), error);
   *is_fit = false;
-  if (grown) return is_no_size(grown) ? 0 : grown;
+  if (grown) return is_no_size(g, grown) ? 0 : grown;
   for (size_t i = 0; i < plans->count && !*is_fit; i++) {
     int status = measure_lean(g, &plans->items[i], g->budget, error);
     if (status) return status;
     *is_fit = plans->items[i].reserved_bytes <= g->budget;
+    if (*is_fit) return note_fitting(g, plans->items[i].plan, error);
   }
   return 0;
 }
 
-/* Find the largest count that fits, or 0: double it until nothing fits, then bisect. */
+/* Find the largest count that fits, or 0: double it until nothing fits, then bisect. At a limit, it is the largest so far. */
 static int most_of(growth *g, lean_plans *plans, uint64_t *out, tsr_error *error) {
   uint64_t fit = 0, more = 1;
   bool is_fit = true;
-  while (is_fit && more <= UINT64_C(1) << 24) {
-    int status = keep_fitting(g, more, plans, &is_fit, error);
-    if (status) return status;
-    if (is_fit) fit = more;
-    if (is_fit) more *= 2;
+  int status = 0;
+  while (status == 0 && is_fit && more <= UINT64_C(1) << 24) {
+    status = keep_fitting(g, more, plans, &is_fit, error);
+    if (status == 0 && is_fit) fit = more;
+    if (status == 0 && is_fit) more *= 2;
   }
-  while (more - fit > 1) {
+  while (status == 0 && more - fit > 1) {
     uint64_t middle = fit + (more - fit) / 2;
-    int status = fits_any(g, middle, plans, &is_fit, error);
-    if (status) return status;
-    *(is_fit ? &fit : &more) = middle;
+    status = fits_any(g, middle, plans, &is_fit, error);
+    if (status == 0) *(is_fit ? &fit : &more) = middle;
   }
-  assert(more == fit + 1 || fit > UINT64_C(1) << 23);
+  assert(status || more == fit + 1 || fit > UINT64_C(1) << 23);
   *out = fit;
-  return 0;
+  return fit && tsr__effort_is_spent(g->how.effort) ? 0 : status;
 }
 
 /* Find the largest size for which one of the leanest plans fits. For models, first grow in proportion, then add
@@ -228,16 +236,26 @@ static int most(growth *g, unsigned allow, size_at *out, tsr_error *error) {
   g->units = 0;
   int status = list_lean(g, allow, &plans, error);
   /* Without changes, a model may be unsupported only because of its precision. Then nothing fits unchanged. */
-  bool is_refused_at_all = is_refused(status) || (!allow && status == TSR_ERROR_UNSUPPORTED);
+  bool is_refused_at_all = is_refused(g, status) || (!allow && status == TSR_ERROR_UNSUPPORTED);
   if (status == 0) status = most_of(g, &plans, &out->units, error);
-  if (status == 0 && out->units && g->what == TSR_LARGEST_MODEL) {
+  bool has_work = !tsr__effort_is_over(g->how.effort);
+  if (status == 0 && out->units && has_work && g->what == TSR_LARGEST_MODEL) {
     g->units = out->units;
     status = most_of(g, &plans, &out->extra, error);
+    if (tsr__effort_is_spent(g->how.effort)) status = 0; /* without more layers it fits */
   }
   g->units = 0;
   release_plans(&plans, 0);
   TSR__VECTOR_FREE(&plans);
   return is_refused_at_all ? 0 : status;
+}
+
+/* The same with a share of the limits. */
+static int most_within(growth *g, unsigned allow, double share, size_at *out, tsr_error *error) {
+  tsr__effort_share(g->how.effort, share);
+  int status = most(g, allow, out, error);
+  if (tsr__effort_is_spent(g->how.effort)) g->stopped_by = tsr_effort_ended(g->how.effort);
+  return status;
 }
 
 /* Whether the model forbids the next larger size, regardless of memory. */
@@ -248,7 +266,7 @@ static bool is_models_limit(growth *g, size_at size) {
   size_at next =
       is_model && size.units ? (size_at){size.units, size.extra + 1} : (size_at){size.units + 1, 0};
   int status = grow_to(g, next, &ignored);
-  if (status) return is_no_size(status);
+  if (status) return is_no_size(g, status);
   tsr_run_plan *plan = is_model ? NULL : tsr__run_plan_new();
   if (!plan) return false;
   status = tsr_run_plan_measure(plan, g->model, &g->how, &cost, &ignored);
@@ -263,6 +281,9 @@ static void make_smaller(size_at *size) {
   else
     size->units--;
 }
+
+/* The shares of a limit that the first two searches, and then the third, may have used. */
+static const double as_is_share = 0.25, size_share = 0.75;
 
 /* Find the plan for the size. The search may not consider the leanest plan; if nothing that it considers fits, the
  * next smaller size is tried. The answer owns the model. */
@@ -281,8 +302,11 @@ static int solve(growth *g, size_at *size, unsigned allow, tsr_largest *out, tsr
     out->how = g->how;
     g->own.how = &out->how;
     status = tsr_planning_new(g->model, &g->own, &out->planning, error);
+    if (status == 0) out->planning->known = g->fitting;
     if (status == 0) status = tsr_planning_solve(out->planning, g->budget, &out->planned, error);
-    if (status || out->planned.verdict != TSR_PLANNING_DOES_NOT_FIT) return status;
+    if (status == 0) out->planning->known = NULL;
+    if (status || out->planned.verdict != TSR_PLANNING_DOES_NOT_FIT || out->planned.stopped_by)
+      return status;
   }
   return 0;
 }
@@ -303,12 +327,21 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
   /* With micro-batches, every batch fits if one sequence does, so there would be no largest batch. */
   unsigned allow = options->allow;
   if (what == TSR_LARGEST_BATCH) allow &= ~(unsigned)TSR_ALLOW_ACCUMULATE;
-  int status = most(&g, 0, &as_is, &why);
-  if (status == 0) status = most(&g, allow, &size, &why);
-  if (status == 0) found.is_models_limit = is_models_limit(&g, size);
+  tsr__effort_share(g.how.effort, as_is_share);
+  int status = most_within(&g, 0, as_is_share, &as_is, &why);
+  if (status && tsr__effort_is_spent(g.how.effort)) status = 0;
+  if (status == 0) status = most_within(&g, allow, size_share, &size, &why);
+  if (status && as_is.units && tsr__effort_is_spent(g.how.effort)) {
+    size = as_is;
+    status = 0;
+  }
+  found.stopped_by = g.stopped_by;
+  if (status == 0) tsr__effort_share(g.how.effort, 1);
+  if (status == 0 && !g.stopped_by) found.is_models_limit = is_models_limit(&g, size);
   if (status == 0) status = amount_of(&g, as_is, &found.as_is, &why);
   if (status == 0) status = solve(&g, &size, allow, &found, &why);
   if (status == 0) status = amount_of(&g, size, &found.size, &why);
+  tsr_run_plan_free(g.fitting);
   tsr_model_free(g.resized);
   if (status)
     tsr_largest_release(&found);
@@ -336,6 +369,7 @@ static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, 
   int status = tsr_planning_solve(planning, budget, point, error);
   if (status) return status;
   *fits = point->verdict != TSR_PLANNING_DOES_NOT_FIT;
+  front->stopped_by = point->stopped_by;
   *least_bytes = point->with.reserved_bytes;
   assert(!*fits || *least_bytes <= budget);
   if (*fits)
@@ -353,14 +387,18 @@ int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error)
   bool fits = true;
   int status = 0;
   front->count = 0;
+  front->stopped_by = TSR_EFFORT_LEFT;
   while (status == 0 && fits && front->count < TSR_FRONT_POINTS - 1) {
     status = add_point(planning, front, budget, &fits, &bytes, error);
     if (status || !fits) break;
     last = bytes;
     budget = bytes - bytes / PARTS - 1;
+    if (front->stopped_by) break;
   }
-  if (status == 0 && !fits && bytes < last && front->count)
+  if (status == 0 && !fits && bytes < last && front->count && !front->stopped_by)
     status = add_point(planning, front, bytes, &fits, &bytes, error);
+  if (status == 0 && !front->count && front->stopped_by)
+    status = tsr__effort_fail(planning->how.effort, error);
   if (status) tsr_front_release(front);
   return status;
 }

@@ -38,21 +38,59 @@ typedef struct option {
 
 typedef struct unit {
   size_t part;
+  uint32_t last_end; /* where the last of the units up to this one ends */
   option options[OPTIONS];
   size_t option_count;
   tsr__chain_option chain[OPTIONS];
 } unit;
 
+/* The options of a class within the unit that it was last met in. */
+typedef struct class_sum {
+  const unit *unit;
+  size_t end_part; /* of the last part that was added */
+  option options[TSR_MODULE_OFFLOAD + 1];
+} class_sum;
+
 typedef struct search {
   tsr_planning *planning;
   tsr__way *way;
   tsr__graph_parts parts;
+  size_t *class_of; /* by part: equal texts have the same number */
+  class_sum *classes;
   TSR__VECTOR(unit) units;
 } search;
 
 static bool may(const search *s, tsr_module_how how) {
   return s->planning->allow &
          (how == TSR_MODULE_CHECKPOINT ? TSR_ALLOW_RECOMPUTE : TSR_ALLOW_OFFLOAD);
+}
+
+/* ---- classes of modules ---- */
+
+typedef struct class_name {
+  const char *kind;
+  size_t part;
+} class_name;
+
+static int compare_names(const void *left, const void *right) {
+  const class_name *a = left, *b = right;
+  return strcmp(a->kind, b->kind);
+}
+
+static bool number_classes(search *s) {
+  size_t count = s->parts.count, class = 0;
+  class_name *names = TSR__NEW_ARRAY(class_name, count + 1);
+  s->class_of = TSR__NEW_ARRAY(size_t, count + 1);
+  s->classes = TSR__NEW_ARRAY(class_sum, count + 1);
+  bool ok = names && s->class_of && s->classes;
+  for (size_t i = 0; ok && i < count; i++) names[i] = (class_name){s->parts.items[i].kind, i};
+  if (ok && count) qsort(names, count, sizeof *names, compare_names);
+  for (size_t i = 0; ok && i < count; i++) {
+    class += i && compare_names(&names[i - 1], &names[i]) != 0;
+    s->class_of[names[i].part] = class;
+  }
+  tsr__free(names);
+  return ok;
 }
 
 /* ---- units ---- */
@@ -64,47 +102,66 @@ static size_t number_at(const char *name) {
   return at < length && at && name[at - 1] == '.' ? at : length;
 }
 
-/* layers.0 and layers.1, which are called within the same module. */
-static bool are_siblings(const tsr__graph_part *a, const tsr__graph_part *b) {
-  size_t at = number_at(a->name);
-  return a->name[at] && a->parent == b->parent && number_at(b->name) == at &&
-         strncmp(a->name, b->name, at) == 0 && strcmp(a->name, b->name) != 0;
+/* A call whose name ends in a number. */
+typedef struct numbered {
+  const char *name;
+  size_t part, parent, number_at;
+} numbered;
+
+/* By the module that they are called in, and by what is before the number. */
+static int compare_lists(const numbered *a, const numbered *b) {
+  if (a->parent != b->parent) return a->parent < b->parent ? -1 : 1;
+  if (a->number_at != b->number_at) return a->number_at < b->number_at ? -1 : 1;
+  return strncmp(a->name, b->name, a->number_at);
 }
 
-static bool has_sibling(const search *s, size_t i) {
-  for (size_t k = 0; k < s->parts.count; k++)
-    if (are_siblings(&s->parts.items[i], &s->parts.items[k])) return true;
-  return false;
+static int compare_numbered(const void *left, const void *right) {
+  const numbered *a = left, *b = right;
+  int order = compare_lists(a, b);
+  return order ? order : strcmp(a->name, b->name);
 }
 
-static bool is_within(const search *s, size_t part, size_t outer) {
-  for (; part != TSR__NO_PART; part = s->parts.items[part].parent)
-    if (part == outer) return true;
-  return false;
+/* Mark layers.0 and layers.1, which are called within the same module, but not what is called alone, however often. */
+static bool mark_siblings(const search *s, bool *has_sibling) {
+  TSR__VECTOR(numbered) all = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < s->parts.count; i++) {
+    const tsr__graph_part *part = &s->parts.items[i];
+    size_t at = number_at(part->name);
+    if (part->name[at]) ok = TSR__VECTOR_PUSH(&all, (numbered){part->name, i, part->parent, at});
+  }
+  if (ok && all.count) qsort(all.items, all.count, sizeof *all.items, compare_numbered);
+  for (size_t first = 0, end; ok && first < all.count; first = end) {
+    for (end = first + 1; end < all.count; end++)
+      if (compare_lists(&all.items[first], &all.items[end]) != 0) break;
+    bool is_list = strcmp(all.items[first].name, all.items[end - 1].name) != 0;
+    for (size_t i = first; is_list && i < end; i++) has_sibling[all.items[i].part] = true;
+  }
+  TSR__VECTOR_FREE(&all);
+  return ok;
 }
 
-/* Numbered calls, the outermost; then, for `has_unit`, all that contains one. */
-static void mark_numbered(const search *s, bool *is_unit, bool *has_unit) {
+/* Numbered calls with siblings, the outermost; then, for `has_unit`, all that contains one. */
+static void mark_units(const search *s, bool *is_unit, bool *has_unit) {
   for (size_t i = 0; i < s->parts.count; i++) {
     size_t parent = s->parts.items[i].parent;
-    bool is_inner = parent != TSR__NO_PART && is_unit[parent];
-    is_unit[i] = is_inner || (*s->parts.items[i].name && has_sibling(s, i));
+    is_unit[i] = is_unit[i] || (parent != TSR__NO_PART && is_unit[parent]);
   }
   for (size_t i = s->parts.count; i-- > 0;) { /* of units within each other the outer ones */
     size_t parent = s->parts.items[i].parent;
     if (is_unit[i] && parent != TSR__NO_PART && is_unit[parent]) is_unit[i] = false;
   }
-  for (size_t i = 0; i < s->parts.count; i++)
-    for (size_t k = s->parts.items[i].parent; is_unit[i] && k != TSR__NO_PART;
-         k = s->parts.items[k].parent)
-      has_unit[k] = true;
+  for (size_t i = s->parts.count; i-- > 0;) {
+    size_t parent = s->parts.items[i].parent;
+    if (parent != TSR__NO_PART && (is_unit[i] || has_unit[i])) has_unit[parent] = true;
+  }
 }
 
 static int list_units(search *s, tsr_error *error) {
   bool *is_unit = TSR__NEW_ARRAY(bool, s->parts.count + 1);
   bool *has_unit = TSR__NEW_ARRAY(bool, s->parts.count + 1);
-  bool ok = is_unit && has_unit;
-  if (ok) mark_numbered(s, is_unit, has_unit);
+  bool ok = is_unit && has_unit && mark_siblings(s, is_unit);
+  if (ok) mark_units(s, is_unit, has_unit);
   for (size_t i = 0; ok && i < s->parts.count; i++) {
     size_t parent = s->parts.items[i].parent;
     bool is_beside = !has_unit[i] && (parent == TSR__NO_PART || has_unit[parent]);
@@ -115,40 +172,68 @@ static int list_units(search *s, tsr_error *error) {
   return ok ? 0 : tsr__fail_memory(error);
 }
 
+static const tsr__graph_part *part_of(const search *s, const unit *u) {
+  return &s->parts.items[u->part];
+}
+
+/* The number of units that begin at an instruction or before it. */
+static size_t begun_at(const search *s, uint32_t at) {
+  size_t low = 0, high = s->units.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (part_of(s, &s->units.items[middle])->begin <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 /* Count the units that read results of a unit other than their neighbour: such units are no chain. */
-static size_t count_far(const search *s) {
+static size_t count_far(search *s) {
   size_t count = 0;
+  uint32_t last_end = 0;
+  for (size_t i = 0; i < s->units.count; i++) {
+    unit *u = &s->units.items[i];
+    if (part_of(s, u)->end > last_end) last_end = part_of(s, u)->end;
+    u->last_end = last_end;
+  }
   for (size_t i = 2; i < s->units.count; i++) {
-    uint32_t made = s->parts.items[s->units.items[i].part].first_input;
-    bool is_far = false;
-    for (size_t k = 0; k + 1 < i && !is_far; k++) {
-      const tsr__graph_part *other = &s->parts.items[s->units.items[k].part];
-      is_far = made >= other->begin && made < other->end;
-    }
-    count += is_far;
+    uint32_t made = part_of(s, &s->units.items[i])->first_input;
+    size_t before = made == TSR_NONE ? 0 : begun_at(s, made);
+    if (before > i - 1) before = i - 1;
+    count += before && made < s->units.items[before - 1].last_end;
   }
   return count;
 }
 
 /* ---- options of a unit ---- */
 
-/* The outermost parts of a class within a part: what the choice does for them together. They are added to the plan, which may be
- * NULL; then `*ok` becomes false when out of memory. */
-static option sum_of(const search *s, size_t outer, const char *kind, tsr_module_how how,
-                     tsr_run_plan *plan, bool *ok) {
-  option sum = {.kind = kind, .how = how};
-  size_t last = TSR__NO_PART;
-  for (size_t i = outer; i < s->parts.count && is_within(s, i, outer); i++) {
+/* Whether it can be in a plan. */
+static bool is_free(const tsr__graph_part *part) {
+  return !part->is_fixed && *part->name;
+}
+
+static void add_part(option *sum, const tsr__graph_part *part) {
+  bool is_again = sum->how == TSR_MODULE_CHECKPOINT;
+  sum->saves_bytes += is_again ? part->again_bytes : part->moved_bytes;
+  sum->seconds += is_again ? part->again_s : part->copies_s;
+}
+
+/* Sum up the outermost parts of each class within a unit, for both choices. */
+static void sum_classes(search *s, const unit *u) {
+  for (size_t i = u->part; i < part_of(s, u)->end_part; i++) {
     const tsr__graph_part *part = &s->parts.items[i];
-    bool is_inner = last != TSR__NO_PART && is_within(s, i, last);
-    bool is_chosen = kind ? strcmp(part->kind, kind) == 0 : i == outer;
-    if (!is_chosen || is_inner || part->is_fixed || !*part->name) continue;
-    last = i;
-    sum.saves_bytes += how == TSR_MODULE_CHECKPOINT ? part->again_bytes : part->moved_bytes;
-    sum.seconds += how == TSR_MODULE_CHECKPOINT ? part->again_s : part->copies_s;
-    if (plan) *ok = *ok && tsr__run_plan_add_module(plan, part->name, how);
+    class_sum *class = &s->classes[s->class_of[i]];
+    if (class->unit != u) {
+      *class = (class_sum){.unit = u};
+      for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++)
+        class->options[how] = (option){.kind = part->kind, .how = (tsr_module_how)how};
+    }
+    if (i < class->end_part || !is_free(part)) continue;
+    class->end_part = part->end_part;
+    for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++) add_part(&class->options[how], part);
   }
-  return sum;
 }
 
 /* Keep the options for which no other saves more in less time. If there is no room, the one that saves the fewest
@@ -177,24 +262,22 @@ static void add_option(unit *u, const option *o) {
   u->options[at] = *o;
 }
 
-static void list_options(const search *s, unit *u) {
+static void list_options(search *s, unit *u) {
+  const tsr__graph_part *whole = part_of(s, u);
   u->options[0] = (option){.is_keep = true};
   u->option_count = 1;
-  for (size_t i = u->part; i < s->parts.count && is_within(s, i, u->part); i++)
+  sum_classes(s, u);
+  for (size_t i = u->part; i < whole->end_part; i++)
     for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++) {
       bool is_whole = i == u->part;
       if (!may(s, (tsr_module_how)how) || (is_whole && how == TSR_MODULE_CHECKPOINT)) continue;
-      option o = sum_of(s, u->part, is_whole ? NULL : s->parts.items[i].kind, (tsr_module_how)how,
-                        NULL, NULL);
-      add_option(u, &o);
+      option o = {.how = (tsr_module_how)how};
+      if (is_whole && is_free(whole)) add_part(&o, whole);
+      add_option(u, is_whole ? &o : &s->classes[s->class_of[i]].options[how]);
     }
 }
 
 /* ---- the chain ---- */
-
-static const tsr__graph_part *part_of(const search *s, const unit *u) {
-  return &s->parts.items[u->part];
-}
 
 static uint64_t less(uint64_t bytes, uint64_t taken) {
   return taken < bytes ? bytes - taken : 0;
@@ -218,11 +301,17 @@ static void fill_block(const search *s, unit *u, tsr__chain_block *block) {
                               .option_count = u->option_count};
 }
 
-/* The part with the choice goes into the plan. False when out of memory. */
-static bool choose(const search *s, size_t part, const char *kind, tsr_module_how how,
+/* Put the outermost parts of a class within a part into the plan; without a class, the part. False when out of memory. */
+static bool choose(const search *s, size_t outer, const char *kind, tsr_module_how how,
                    tsr_run_plan *plan) {
+  size_t end = kind ? s->parts.items[outer].end_part : outer + 1;
   bool ok = true;
-  (void)sum_of(s, part, kind, how, plan, &ok);
+  for (size_t i = outer, next; ok && i < end; i = next) {
+    const tsr__graph_part *part = &s->parts.items[i];
+    bool is_chosen = is_free(part) && (!kind || strcmp(part->kind, kind) == 0);
+    next = is_chosen ? part->end_part : i + 1;
+    if (is_chosen) ok = tsr__run_plan_add_module(plan, part->name, how);
+  }
   return ok;
 }
 
@@ -270,7 +359,8 @@ static int solve_chain(search *s, tsr_error *error) {
     fill_block(s, &s->units.items[i], &blocks[i]);
     most += blocks[i].options[0].saved_bytes + 2 * blocks[i].input_bytes + (1 << 20);
   }
-  tsr__chain chain = {.blocks = blocks, .count = count, .longest = 1};
+  tsr__chain chain = {
+      .blocks = blocks, .count = count, .longest = 1, .effort = s->planning->how.effort};
   uint32_t slots = count * SLOTS > SLOT_UNITS ? (uint32_t)(SLOT_UNITS / count) : SLOTS;
   int status = tsr__chain_front(&chain, most, slots, plans, PLANS, &found, error);
   for (size_t i = 0; i < found; i++) {
@@ -311,26 +401,26 @@ static bool add_kind(search *s, const kind_choice *choice) {
 
 /* The classes whose parts keep most. */
 static int add_kinds(search *s, tsr_error *error) {
-  TSR__VECTOR(kind_choice) all = {0};
-  bool ok = true;
+  size_t count = 0, *place = TSR__NEW_ARRAY(size_t, s->parts.count + 1); /* by class, from 1 */
+  kind_choice *all = TSR__NEW_ARRAY(kind_choice, 2 * s->parts.count + 1);
+  bool ok = place && all;
   for (size_t i = 0; ok && i < s->parts.count; i++) {
     const tsr__graph_part *part = &s->parts.items[i];
-    for (int how = 0; ok && how <= TSR_MODULE_OFFLOAD; how++) {
-      size_t k = 0;
-      if (!may(s, (tsr_module_how)how) || part->is_fixed) continue;
-      while (k < all.count &&
-             (strcmp(all.items[k].kind, part->kind) != 0 || (int)all.items[k].how != how))
-        k++;
-      if (k == all.count)
-        ok = TSR__VECTOR_PUSH(&all, (kind_choice){part->kind, (tsr_module_how)how, 0});
-      if (ok)
-        all.items[k].bytes += how == TSR_MODULE_CHECKPOINT ? part->again_bytes : part->moved_bytes;
+    size_t *at = &place[s->class_of[i]];
+    if (part->is_fixed) continue;
+    if (!*at) {
+      *at = count + 1;
+      all[count++] = (kind_choice){part->kind, TSR_MODULE_CHECKPOINT, 0};
+      all[count++] = (kind_choice){part->kind, TSR_MODULE_OFFLOAD, 0};
     }
+    if (may(s, TSR_MODULE_CHECKPOINT)) all[*at - 1].bytes += part->again_bytes;
+    if (may(s, TSR_MODULE_OFFLOAD)) all[*at].bytes += part->moved_bytes;
   }
-  if (ok && all.count) qsort(all.items, all.count, sizeof *all.items, compare_kinds);
-  for (size_t i = 0; ok && i < all.count && i < KINDS; i++)
-    if (all.items[i].bytes) ok = add_kind(s, &all.items[i]);
-  TSR__VECTOR_FREE(&all);
+  if (ok && count) qsort(all, count, sizeof *all, compare_kinds);
+  for (size_t i = 0; ok && i < count && i < KINDS; i++)
+    if (all[i].bytes) ok = add_kind(s, &all[i]);
+  tsr__free(place);
+  tsr__free(all);
   return ok ? 0 : tsr__fail_memory(error);
 }
 
@@ -387,11 +477,13 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "step times need --gpu or --rates");
   int status = add_candidate(&s, tsr__run_plan_copy(way->plan)) ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = tsr__list_parts(planning->model->graph, &rates, &s.parts, error);
+  if (status == 0)
+    status = tsr__list_parts(planning->model->graph, &rates, planning->how.effort, &s.parts, error);
   if (status == 0 && !s.parts.count)
     status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
                        "this step graph does not contain its modules, as those of several ranks do "
                        "not: if it is of one, trace it again");
+  if (status == 0 && !number_classes(&s)) status = tsr__fail_memory(error);
   if (status == 0) status = list_units(&s, error);
   planning->unit_count = s.units.count;
   planning->far_count = count_far(&s);
@@ -401,6 +493,8 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
   if (status == 0) status = add_all_offloaded(&s, error);
   if (status == 0) status = rank(&s, error);
   way->is_listed = status == 0;
+  tsr__free(s.class_of);
+  tsr__free(s.classes);
   TSR__VECTOR_FREE(&s.parts);
   TSR__VECTOR_FREE(&s.units);
   return status;

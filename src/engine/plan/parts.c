@@ -34,6 +34,21 @@ static slot_saves *list_saves(const tsr__step_graph *g) {
   return all;
 }
 
+/* Of each place, the first instruction from there on that cannot be in a rewritten module, or TSR_NONE. */
+static uint32_t *list_obstacles(const tsr__step_graph *g) {
+  size_t count = g->instrs.count;
+  uint32_t *next = TSR__NEW_ARRAY(uint32_t, count + 1);
+  bool *are = next ? tsr__step_graph_obstacles(g) : NULL;
+  if (!are) {
+    tsr__free(next);
+    return NULL;
+  }
+  next[count] = TSR_NONE;
+  for (size_t i = count; i-- > 0;) next[i] = are[i] ? (uint32_t)i : next[i + 1];
+  tsr__free(are);
+  return next;
+}
+
 static bool is_input(const tsr__step_graph *g, const tsr__graph_module *m, uint32_t slot) {
   for (uint32_t i = 0; i < m->input_count; i++)
     if (g->inputs.items[m->first_input + i] == slot) return true;
@@ -67,8 +82,8 @@ static void add_work(const tsr__step_graph *g, const tsr__graph_module *m,
   uint32_t last = m->begin;
   for (uint32_t k = m->first_save; k < m->end_save; k++)
     if (g->saves.items[k].made > last) last = g->saves.items[k].made;
-  for (size_t i = 0; i < g->work.count && g->work.items[i].place < m->end; i++) {
-    if (g->work.items[i].place < m->begin) continue;
+  for (size_t i = tsr__step_graph_first_work(g, g->work.count, m->begin);
+       i < g->work.count && g->work.items[i].place < m->end; i++) {
     double seconds = tsr__cost_of_work(&g->work.items[i], rates);
     part->forward_s += seconds;
     if (g->work.items[i].place < last) part->again_s += seconds;
@@ -76,7 +91,7 @@ static void add_work(const tsr__step_graph *g, const tsr__graph_module *m,
 }
 
 static tsr__graph_part part_of(const tsr__step_graph *g, size_t index, slot_saves *all,
-                               const tsr__machine_rates *rates) {
+                               const uint32_t *obstacles, const tsr__machine_rates *rates) {
   const tsr__graph_module *m = &g->modules.items[index];
   tsr__graph_part part = {.name = g->texts.items[m->name],
                           .kind = g->texts.items[m->kind],
@@ -84,7 +99,7 @@ static tsr__graph_part part_of(const tsr__step_graph *g, size_t index, slot_save
                           .begin = m->begin,
                           .end = m->end,
                           .first_input = TSR_NONE,
-                          .is_fixed = tsr__step_graph_obstacle(g, index) != NULL};
+                          .is_fixed = obstacles[m->begin] < m->end};
   for (uint32_t i = 0; i < m->input_count; i++) {
     uint32_t slot = g->inputs.items[m->first_input + i];
     if (all[slot].made == TSR_NONE) continue;
@@ -96,18 +111,66 @@ static tsr__graph_part part_of(const tsr__step_graph *g, size_t index, slot_save
   return part;
 }
 
-int tsr__list_parts(const tsr__step_graph *graph, const tsr__machine_rates *rates,
-                    tsr__graph_parts *out, tsr_error *error) {
-  slot_saves *all = list_saves(graph);
-  bool ok = all != NULL;
-  for (size_t i = 0; ok && i < graph->modules.count; i++) {
-    tsr__graph_part part = part_of(graph, i, all, rates);
-    for (size_t k = i; k-- > 0 && part.parent == TSR__NO_PART;)
-      if (graph->modules.items[k].end >= graph->modules.items[i].end &&
-          graph->modules.items[k].end_save >= graph->modules.items[i].end_save)
-        part.parent = k;
-    ok = TSR__VECTOR_PUSH(out, part);
+/* Calls that began, and may contain later ones: the innermost is the last. */
+typedef TSR__VECTOR(size_t) open_calls;
+
+/* The innermost call that contains call `index`, which is then open too. False when out of memory. */
+static bool enter_call(const tsr__step_graph *g, size_t index, open_calls *open, size_t *parent) {
+  const tsr__graph_module *all = g->modules.items, *m = &all[index];
+  while (open->count && all[open->items[open->count - 1]].end < m->begin) open->count--;
+  *parent = TSR__NO_PART;
+  for (size_t i = open->count; i-- > 0 && *parent == TSR__NO_PART;) {
+    const tsr__graph_module *outer = &all[open->items[i]];
+    if (outer->end >= m->end && outer->end_save >= m->end_save) *parent = open->items[i];
   }
+  return TSR__VECTOR_PUSH(open, index);
+}
+
+/* Note where the calls within each call end, in order: `outer` are those that contain all calls up to the one before. */
+static bool end_parts(tsr__graph_parts *parts, open_calls *outer) {
+  outer->count = 0;
+  for (size_t i = 0; i < parts->count; i++) {
+    size_t within = parts->items[i].parent; /* or further out, until it is one of them */
+    while (outer->count && outer->items[outer->count - 1] != within) {
+      size_t last = outer->items[outer->count - 1];
+      if (within != TSR__NO_PART && within > last) {
+        within = parts->items[within].parent;
+      } else {
+        parts->items[last].end_part = i;
+        outer->count--;
+      }
+    }
+    if (!TSR__VECTOR_PUSH(outer, i)) return false;
+  }
+  while (outer->count) parts->items[outer->items[--outer->count]].end_part = parts->count;
+  return true;
+}
+
+/* Saves and ops within a call that take as long as an instruction that is simulated. */
+enum { LOOKS_A_UNIT = 16 };
+
+/* Calls within each other have the same saves and instructions, and each argument is compared with saves. */
+static uint64_t work_of(const tsr__graph_module *m, const open_calls *open) {
+  uint64_t saves = m->end_save - m->first_save;
+  return (saves * (1 + m->input_count) + (m->end - m->begin) + open->count) / LOOKS_A_UNIT + 1;
+}
+
+int tsr__list_parts(const tsr__step_graph *graph, const tsr__machine_rates *rates,
+                    tsr_effort *effort, tsr__graph_parts *out, tsr_error *error) {
+  slot_saves *all = list_saves(graph);
+  uint32_t *obstacles = list_obstacles(graph);
+  open_calls open = {0};
+  bool ok = all && obstacles;
+  bool goes_on = true;
+  for (size_t i = 0; ok && goes_on && i < graph->modules.count; i++) {
+    goes_on = tsr__effort_go_on(effort, work_of(&graph->modules.items[i], &open));
+    tsr__graph_part part = part_of(graph, i, all, obstacles, rates);
+    ok = enter_call(graph, i, &open, &part.parent) && TSR__VECTOR_PUSH(out, part);
+  }
+  ok = ok && (!goes_on || end_parts(out, &open));
+  TSR__VECTOR_FREE(&open);
+  tsr__free(obstacles);
   tsr__free(all);
+  if (!goes_on) return tsr__effort_fail(effort, error);
   return ok ? 0 : tsr__fail_memory(error);
 }

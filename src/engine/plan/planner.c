@@ -16,15 +16,15 @@
 
 /* ---- measuring ---- */
 
-/* Not every combination makes sense, and not every step is short enough: that is an answer, not a failure. */
-static bool is_answer(int status) {
+bool tsr__planner_is_refused(const tsr_effort *effort, int status) {
+  if (tsr__effort_is_over(effort)) return false;
   return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED ||
          status == TSR_ERROR_LIMIT;
 }
 
 /* The status, if it is a failure. */
-static int is_fault(int status, tsr_error *error) {
-  if (!is_answer(status)) return status;
+static int is_fault(const tsr_planning *p, int status, tsr_error *error) {
+  if (!tsr__planner_is_refused(p->how.effort, status)) return status;
   if (error) *error = (tsr_error){.status = TSR_OK};
   return 0;
 }
@@ -61,7 +61,7 @@ static int remember(tsr_planning *p, const tsr_run_plan *plan, uint64_t number,
 
 static int run(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit *limit,
                tsr_run_plan_cost *out, tsr_error *error) {
-  return is_fault(tsr__plan_measure(plan, p->model, &p->how, limit, out, error), error);
+  return is_fault(p, tsr__plan_measure(plan, p->model, &p->how, limit, out, error), error);
 }
 
 /* Run a plan that was not run because it was slow, as if it had been. */
@@ -126,7 +126,7 @@ int tsr__planner_survey(const tsr_planning *p, const tsr_run_plan *plan, uint64_
                                       .may_offload = p->allow & TSR_ALLOW_OFFLOAD};
   int status = tsr__measure_survey(p->model, &options, layers, &wanted, out, error);
   *is_possible = status == 0;
-  return is_fault(status, error);
+  return is_fault(p, status, error);
 }
 
 /* ---- beginning ---- */
@@ -136,18 +136,19 @@ static int measure_base(tsr_planning *p, tsr_error *error) {
   const tsr__technique_row *precision;
   int status = tsr_run_plan_measure(p->base, p->model, &p->how, &p->as_is, error);
   p->tried = 1;
-  if (!is_answer(status)) return status;
+  if (!tsr__planner_is_refused(p->how.effort, status)) return status;
   if (error) (void)snprintf(p->refusal, sizeof p->refusal, "%s", error->message);
   for (size_t i = 0; (precision = tsr__planner_precision(p, i)) != NULL; i++) {
     tsr_run_plan_cost cost;
     tsr_error ignored;
     tsr_run_plan *plan = tsr__run_plan_copy(p->base);
     if (plan) tsr__technique_apply(precision, plan);
-    int other = plan ? tsr__planner_measure(p, plan, &cost, &ignored) : TSR_ERROR_MEMORY;
+    int other = plan ? tsr__planner_measure(p, plan, &cost, &ignored) : tsr__fail_memory(&ignored);
     tsr_run_plan_free(plan);
-    if (other) return tsr__fail_memory(error);
+    if (other && error) *error = ignored;
+    if (other) return other;
     p->resolve = precision;
-    if (cost.is_possible) return is_fault(status, error);
+    if (cost.is_possible) return is_fault(p, status, error);
   }
   return status;
 }
@@ -350,6 +351,31 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
   return try_leanest(p, budget, found, least, error);
 }
 
+/* Candidates that were measured while they were listed: of step graphs, all are. */
+static void take_measured(const tsr_planning *p, uint64_t budget, best *found, best *least) {
+  for (size_t i = 0; i < p->ways.count; i++)
+    for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
+      const tsr__candidate *c = &p->ways.items[i].candidates.items[k];
+      if (!c->is_measured || !c->cost.is_possible) continue;
+      note_least(c, least);
+      if (c->cost.reserved_bytes <= budget && is_better(&c->cost, found))
+        *found = (best){c->plan, c->cost};
+    }
+}
+
+/* A limit was reached: what fits so far is the answer, or a plan that is known to fit. */
+static int end_search(tsr_planning *p, uint64_t budget, best *found, best *least,
+                      tsr_error *error) {
+  tsr_run_plan_cost cost;
+  tsr__effort_lift(p->how.effort);
+  take_measured(p, budget, found, least);
+  if (found->plan || !p->known) return 0;
+  int status = tsr__planner_measure(p, p->known, &cost, error);
+  if (status == 0 && cost.is_possible && cost.reserved_bytes <= budget)
+    *found = (best){p->known, cost};
+  return status;
+}
+
 /* Try the plan without one of its choices, and take the choice back if that changes neither time nor memory. */
 static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
                      tsr_run_plan_cost *cost, tsr_error *error) {
@@ -412,22 +438,27 @@ static void bound_by(const tsr__way *way, tsr_planned *out) {
     out->bound_bytes = way->survey.floor_bytes;
 }
 
-/* Bounds over all ways. Those that were left out are slower than what was found: their time is a bound. */
+/* Bounds over all ways. Those that were left out are slower than what was found, or were not reached: their time is a bound. If the
+ * search ended before it knew all ways, there is no bound. */
 static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
   tsr__way other;
   const tsr__way *own;
-  out->bound_seconds = INFINITY;
+  bool is_known = true;
+  out->bound_seconds = p->has_ways ? INFINITY : 0;
   out->bound_bytes = UINT64_MAX;
+  if (!p->has_ways) return 0;
   int status = tsr__planner_own_way(p, out->plan, &own, &other, error);
   if (status) return status;
   for (size_t i = 0; i < p->ways.count; i++) {
-    bool must = out->verdict == TSR_PLANNING_DOES_NOT_FIT;
+    bool must = out->verdict == TSR_PLANNING_DOES_NOT_FIT && !out->stopped_by;
     status = must ? tsr__planner_survey_way(p, &p->ways.items[i], error) : 0;
     if (status) break;
     bound_by(&p->ways.items[i], out);
+    is_known = is_known && p->ways.items[i].is_surveyed;
   }
   if (status == 0 && own) bound_by(own, out);
   tsr__way_release(&other);
+  if (out->stopped_by && !is_known) out->bound_bytes = UINT64_MAX;
   out->is_proved = isinf(out->bound_seconds);
   assert(status || !out->is_proved || out->verdict == TSR_PLANNING_DOES_NOT_FIT);
   return status;
@@ -452,9 +483,12 @@ static int list_changes(tsr_planning *p, tsr_planned *out, tsr_error *error) {
     ok = tsr__list_changes(p->base, out->plan, true, ranges ? ranges - 1 : 0, &changes);
   }
   assert(!ok || changes.count <= TSR_PLANNED_CHANGES);
-  int status = ok ? tsr__walk_changes(from, changes.items, changes.count, false, measure_change, p,
-                                      NULL, so_far, error)
-                  : tsr__fail_memory(error);
+  int status = ok ? 0 : tsr__fail_memory(error);
+  for (size_t i = 0; out->stopped_by && i < TSR_PLANNED_CHANGES; i++)
+    so_far[i] = (tsr_run_plan_cost){.is_possible = false};
+  if (status == 0 && !out->stopped_by)
+    status = tsr__walk_changes(from, changes.items, changes.count, false, measure_change, p, NULL,
+                               so_far, error);
   out->change_count = status == 0 ? changes.count : 0;
   for (size_t i = 0; i < out->change_count; i++) {
     (void)snprintf(out->changes[i].name, sizeof out->changes[i].name, "%s", changes.items[i].name);
@@ -473,7 +507,7 @@ static int choose(tsr_planning *p, const best *found, const best *least, tsr_pla
   if (!out->plan) return tsr__fail_memory(error);
   int status = 0;
   out->with = from->plan ? from->cost : p->as_is; /* nothing at all could be tried */
-  if (found->plan) status = simplify(p, &out->plan, &out->with, error);
+  if (found->plan && !out->stopped_by) status = simplify(p, &out->plan, &out->with, error);
   if (status == 0) status = tsr__run_plan_seal(out->plan, error);
   return status ? status : list_changes(p, out, error);
 }
@@ -483,10 +517,17 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   tsr_planned planned = {.verdict = TSR_PLANNING_FITS, .budget_bytes = budget, .as_is = p->as_is};
   bool fits = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
   (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);
-  int status = search(p, budget, &found, &least, error);
+  int status = tsr__effort_go_on(p->how.effort, 0) ? search(p, budget, &found, &least, error)
+                                                   : tsr__effort_fail(p->how.effort, error);
+  if (status == 0) status = choose(p, &found, &least, &planned, error);
+  if (status && tsr__effort_is_spent(p->how.effort)) {
+    tsr_planned_release(&planned);
+    planned.stopped_by = tsr_effort_ended(p->how.effort);
+    status = end_search(p, budget, &found, &least, error);
+    if (status == 0) status = choose(p, &found, &least, &planned, error);
+  }
   if (!fits)
     planned.verdict = found.plan ? TSR_PLANNING_FITS_WITH_CHANGES : TSR_PLANNING_DOES_NOT_FIT;
-  if (status == 0) status = choose(p, &found, &least, &planned, error);
   if (status == 0) status = bound(p, &planned, error);
   planned.tried = p->tried;
   planned.calibration = p->calibration;

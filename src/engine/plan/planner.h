@@ -11,6 +11,7 @@
 #ifndef TSR_PLAN_PLANNER_H
 #define TSR_PLAN_PLANNER_H
 
+#include "base/effort.h"
 #include "base/map.h"
 #include "base/vector.h"
 #include "exec/measure.h"
@@ -102,6 +103,8 @@ struct tsr_planning {
   bool has_ways;              /* `ways` is complete */
   TSR__VECTOR(tsr__way) ways; /* the fastest first; that of the base is among them */
   TSR__VECTOR(struct tsr__block_options *) block_options; /* of blocks that ways have; owned */
+  const tsr_run_plan
+      *known; /* fits; the answer if a limit is reached before another is found; or NULL */
   size_t tried;
   TSR__VECTOR(tsr__simulated) simulated;
   tsr__map places; /* from a plan's number to its place in `simulated`, from 1 */
@@ -115,6 +118,9 @@ int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
                       tsr_run_plan_cost *out, tsr_error *error);
 
 /* ---- measuring ---- */
+
+/* Whether a status means that a plan does not suit the model, or is too long: that is an answer, and no failure. */
+bool tsr__planner_is_refused(const tsr_effort *effort, int status);
 
 /* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
 int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_run_plan_cost *out,

@@ -1,4 +1,5 @@
 /* run_parameters.c - the parameters that commands which run training steps share, besides the options of a run (option_rows.def). */
+#include <stdio.h>
 #include <string.h>
 
 #include "tessera/unstable/runs.h"
@@ -40,6 +41,44 @@ const tsr_parameter tsr_run_link[] = {
      .help = "What each rank sends to others in a second, for the time of a step: 50GB/s, or "
              "400Gb/s (default: 80 % of the card's NVLink, or PCIe, by its data sheet)."},
     {.name = NULL}};
+
+const tsr_parameter tsr_run_limits[] = {
+    {.name = "work_limit",
+     .option = "work-limit",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "End the search for a plan after N instructions were simulated, with the best plan so "
+             "far (default: 500000000, which take about a minute; 0: unlimited). The result is the "
+             "same on every machine.",
+     .fallback = 500000000},
+    {.name = "time_limit",
+     .option = "time-limit",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "SECONDS",
+     .help = "End the search for a plan after this time, with the best plan so far (default: 300; "
+             "0: unlimited).",
+     .fallback = 300},
+    {.name = NULL}};
+
+int tsr_params_effort(const tsr_params *params, const tsr_query *query, tsr_effort **out,
+                      tsr_error *error) {
+  tsr_effort_options limits = TSR_OPTIONS_INIT(tsr_effort_options);
+  if (tsr_params_find(params, "work_limit", strlen("work_limit"))) {
+    limits.most_work = tsr_params_count(params, "work_limit");
+    limits.most_seconds = (double)tsr_params_count(params, "time_limit");
+  }
+  if (query) limits.progress = query->progress;
+  if (query) limits.progress_context = query->progress_context;
+  return tsr_effort_new(&limits, out, error);
+}
+
+int tsr_params_effort_fail(const tsr_params *params, const tsr_effort *effort, tsr_error *error) {
+  const char *name = effort && tsr_effort_ended(effort) == TSR_EFFORT_TIME ? "time" : "work";
+  char format[96];
+  (void)snprintf(format, sizeof format,
+                 "nothing was found within {%s_limit}: raise it, or set it to 0%%s", name);
+  return tsr_params_fail(params, error, format, "");
+}
 
 const tsr_parameter tsr_run_parameters[] = {
     {.rows = tsr_run_options},

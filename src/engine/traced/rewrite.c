@@ -205,50 +205,112 @@ static bool is_within(const tsr__graph_module *inner, const tsr__graph_module *o
          inner->first_save >= outer->first_save && inner->end_save <= outer->end_save;
 }
 
-static bool is_chosen(const tsr__step_graph *g, const tsr__graph_module *module,
-                      const char *pattern) {
-  return matches(g->texts.items[module->name], pattern) ||
-         matches(g->texts.items[module->kind], pattern);
+/* A choice that a call may match. Those with * come first, then names, sorted. */
+typedef struct candidate {
+  const char *pattern;
+  size_t order; /* among the choices */
+  tsr__rewrite how;
+  bool is_wild, has_matched;
+} candidate;
+
+typedef struct candidates {
+  candidate *items;
+  size_t count, wild_count;
+} candidates;
+
+static int compare_candidates(const void *left, const void *right) {
+  const candidate *a = left, *b = right;
+  if (a->is_wild != b->is_wild) return a->is_wild ? -1 : 1;
+  int order = a->is_wild ? 0 : strcmp(a->pattern, b->pattern);
+  return order ? order : (a->order > b->order) - (a->order < b->order);
 }
 
-/* The first choice for a call, or `count`; `*is_both` if a later choice differs. */
-static size_t choice_of(const tsr__step_graph *g, const tsr__graph_module *module,
-                        const tsr__rewrite_choice *choices, size_t count, bool *is_both) {
-  size_t first = count;
+static bool sort_choices(const tsr__rewrite_choice *choices, size_t count, candidates *out) {
+  out->items = TSR__NEW_ARRAY(candidate, count + 1);
+  if (!out->items) return false;
   for (size_t i = 0; i < count; i++) {
-    if (!is_chosen(g, module, choices[i].pattern)) continue;
-    if (first == count) first = i;
-    if (choices[i].how != choices[first].how) *is_both = true;
+    bool is_wild = strchr(choices[i].pattern, '*') != NULL;
+    out->items[i] = (candidate){choices[i].pattern, i, choices[i].how, is_wild, false};
+    out->wild_count += is_wild;
   }
-  return first;
+  out->count = count;
+  if (count) qsort(out->items, count, sizeof *out->items, compare_candidates);
+  return true;
+}
+
+/* A call that is chosen: the first of its choices, and whether another one differs. */
+typedef struct chosen {
+  const candidate *first; /* or NULL */
+  bool is_both;
+} chosen;
+
+static void note_choice(candidate *c, chosen *out) {
+  c->has_matched = true;
+  out->is_both |= out->first && out->first->how != c->how;
+  if (!out->first || c->order < out->first->order) out->first = c;
+}
+
+/* The choices of exactly this text. */
+static void choose_text(const candidates *all, const char *text, chosen *out) {
+  size_t low = all->wild_count, high = all->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (strcmp(all->items[middle].pattern, text) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (; low < all->count && strcmp(all->items[low].pattern, text) == 0; low++)
+    note_choice(&all->items[low], out);
+}
+
+static chosen choose(const tsr__step_graph *g, const tsr__graph_module *module,
+                     const candidates *all) {
+  const char *name = g->texts.items[module->name], *kind = g->texts.items[module->kind];
+  chosen out = {.first = NULL};
+  for (size_t i = 0; i < all->wild_count; i++)
+    if (matches(name, all->items[i].pattern) || matches(kind, all->items[i].pattern))
+      note_choice(&all->items[i], &out);
+  choose_text(all, name, &out);
+  choose_text(all, kind, &out);
+  return out;
 }
 
 /* Calls are in the order in which they begin, so what contains a call is before it. */
-static bool select_modules(rewriter *w, const tsr__rewrite_choice *choices, size_t count) {
+static bool select_calls(rewriter *w, const candidates *all) {
   const tsr__step_graph *g = w->g;
   for (uint32_t i = 0; i < (uint32_t)g->modules.count; i++) {
     const tsr__graph_module *module = &g->modules.items[i];
-    size_t choice = choice_of(g, module, choices, count, &w->is_both);
-    if (choice == count) continue;
+    chosen choice = choose(g, module, all);
+    w->is_both |= choice.is_both;
+    if (!choice.first) continue;
     const selection *last = w->selected.count ? &w->selected.items[w->selected.count - 1] : NULL;
     if (last && is_within(module, &g->modules.items[last->module])) {
-      w->is_both |= last->how != choices[choice].how;
+      w->is_both |= last->how != choice.first->how;
       continue;
     }
-    if (!TSR__VECTOR_PUSH(&w->selected, (selection){i, choices[choice].how})) return false;
+    if (!TSR__VECTOR_PUSH(&w->selected, (selection){i, choice.first->how})) return false;
     for (uint32_t k = module->first_save; k < module->end_save; k++) w->module_of[k] = i;
   }
   return true;
 }
 
 /* The first pattern that matches no call. */
-static void find_missing(rewriter *w, const tsr__rewrite_choice *choices, size_t count) {
-  const tsr__step_graph *g = w->g;
-  for (size_t i = 0; i < count && !w->missing; i++) {
-    size_t k = 0;
-    while (k < g->modules.count && !is_chosen(g, &g->modules.items[k], choices[i].pattern)) k++;
-    if (k == g->modules.count) w->missing = choices[i].pattern;
+static const char *missing_of(const candidates *all) {
+  const candidate *first = NULL;
+  for (size_t i = 0; i < all->count; i++) {
+    const candidate *c = &all->items[i];
+    if (!c->has_matched && (!first || c->order < first->order)) first = c;
   }
+  return first ? first->pattern : NULL;
+}
+
+static bool select_modules(rewriter *w, const tsr__rewrite_choice *choices, size_t count) {
+  candidates all = {.count = 0};
+  bool ok = sort_choices(choices, count, &all) && select_calls(w, &all);
+  if (ok) w->missing = missing_of(&all);
+  tsr__free(all.items);
+  return ok;
 }
 
 /* Whether a frame of a stack is PyTorch's checkpointing. */
@@ -262,28 +324,42 @@ static bool is_checkpointed(const tsr__step_graph *g, uint32_t stack) {
   return false;
 }
 
-const char *tsr__step_graph_obstacle(const tsr__step_graph *g, size_t index) {
-  const tsr__graph_module *module = &g->modules.items[index];
-  for (uint32_t i = module->begin; i < module->end; i++) {
+static bool bounds_phase(const tsr__instr *instr) {
+  return instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END;
+}
+
+bool *tsr__step_graph_obstacles(const tsr__step_graph *g) {
+  enum { UNKNOWN, PLAIN, CHECKPOINTED };
+  bool *are = TSR__NEW_ARRAY(bool, g->instrs.count + 1);
+  uint8_t *known = TSR__NEW_ARRAY(uint8_t, g->chain.count + 1); /* by stack */
+  for (size_t i = 0; are && known && i < g->instrs.count; i++) {
     const tsr__instr *instr = &g->instrs.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END)
-      return "contains a phase of the step";
-    if (instr->stack != TSR_NONE && is_checkpointed(g, instr->stack))
-      return "is checkpointed already";
+    are[i] = bounds_phase(instr);
+    if (are[i] || instr->stack == TSR_NONE) continue;
+    uint8_t *stack = &known[instr->stack];
+    if (*stack == UNKNOWN) *stack = is_checkpointed(g, instr->stack) ? CHECKPOINTED : PLAIN;
+    are[i] = *stack == CHECKPOINTED;
   }
-  return NULL;
+  if (!known) {
+    tsr__free(are);
+    are = NULL;
+  }
+  tsr__free(known);
+  return are;
 }
 
 /* The reason why a module cannot be rewritten, with its name; NULL if there is no such module. */
-static const char *obstacle(const rewriter *w, const char **name) {
+static const char *obstacle(const rewriter *w, const bool *are, const char **name) {
   uint32_t end = 0;
   for (size_t k = 0; k < w->selected.count; k++) {
     const tsr__graph_module *module = &w->g->modules.items[w->selected.items[k].module];
     *name = w->g->texts.items[module->name];
     if (module->begin < end) return "begins before another one has ended";
     end = module->end;
-    const char *why = tsr__step_graph_obstacle(w->g, w->selected.items[k].module);
-    if (why) return why;
+    for (uint32_t i = module->begin; i < module->end; i++)
+      if (are[i])
+        return bounds_phase(&w->g->instrs.items[i]) ? "contains a phase of the step"
+                                                    : "is checkpointed already";
   }
   return NULL;
 }
@@ -396,12 +472,25 @@ static bool end_replay(rewriter *w, const tsr__graph_module *module, uint32_t us
   return true;
 }
 
+size_t tsr__step_graph_first_work(const tsr__step_graph *g, size_t count, uint32_t place) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (g->work.items[middle].place < place)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 /* What runs before the instructions from `begin` on runs once more. */
 static bool repeat_work(rewriter *w, uint32_t begin, uint32_t last) {
-  for (size_t i = 0; i < w->work_count && w->g->work.items[i].place < last; i++) {
+  for (size_t i = tsr__step_graph_first_work(w->g, w->work_count, begin);
+       i < w->work_count && w->g->work.items[i].place < last; i++) {
     tsr__op_work work = w->g->work.items[i];
     work.phase = TSR__PHASE_BACKWARD;
-    if (work.place >= begin && !TSR__VECTOR_PUSH(&w->g->work, work)) return false;
+    if (!TSR__VECTOR_PUSH(&w->g->work, work)) return false;
   }
   return true;
 }
@@ -409,14 +498,16 @@ static bool repeat_work(rewriter *w, uint32_t begin, uint32_t last) {
 static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
   uint32_t use, last;
   if (!range_of(w, module, &use, &last)) return true;
-  memset(w->released, 0, w->slot_count * sizeof *w->released);
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
     const tsr__save *save = &w->g->saves.items[k];
     if (save->slot != TSR_NONE)
       w->released[save->slot] = later(w->released[save->slot], save->left);
   }
-  return repeat_work(w, module->begin, last) && replay(w, module, use, last) &&
-         end_replay(w, module, use, last);
+  bool ok = repeat_work(w, module->begin, last) && replay(w, module, use, last) &&
+            end_replay(w, module, use, last);
+  for (uint32_t k = module->first_save; k < module->end_save; k++)
+    if (w->g->saves.items[k].slot != TSR_NONE) w->released[w->g->saves.items[k].slot] = 0;
+  return ok;
 }
 
 /* ---- Offloading ---- */
@@ -556,7 +647,10 @@ static int refuse(const rewriter *w, tsr_error *error) {
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "a module of a step graph can be checkpointed or offloaded, not both, and "
                      "neither can a part of it");
-  const char *why = obstacle(w, &name);
+  bool *are = tsr__step_graph_obstacles(w->g);
+  if (!are) return tsr__fail_memory(error);
+  const char *why = obstacle(w, are, &name);
+  tsr__free(are);
   if (!why) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "the module '%.80s' %s", name, why);
 }
@@ -566,7 +660,6 @@ int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_cho
   rewriter w = {0};
   int status =
       open_rewriter(&w, graph) && select_modules(&w, choices, count) ? 0 : tsr__fail_memory(error);
-  if (status == 0) find_missing(&w, choices, count);
   if (status == 0) status = refuse(&w, error);
   if (status == 0 && !edit_all(&w)) status = tsr__fail_memory(error);
   int made = status ? 0 : apply(&w);

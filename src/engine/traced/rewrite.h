@@ -20,13 +20,17 @@ typedef struct tsr__rewrite_choice {
   tsr__rewrite how;
 } tsr__rewrite_choice;
 
-/* Why the call of modules[index] cannot be rewritten, as the end of a sentence about it; NULL if it can. O(its instructions * frames). */
-const char *tsr__step_graph_obstacle(const tsr__step_graph *g, size_t index);
+/* Of each instruction, whether a call that has it cannot be rewritten. The caller frees it with tsr__free; NULL when out of memory.
+ * O(instructions + frames). */
+bool *tsr__step_graph_obstacles(const tsr__step_graph *g);
+
+/* Among the first `count` ops that compute something, which are sorted, the first at an instruction or after it. */
+size_t tsr__step_graph_first_work(const tsr__step_graph *g, size_t count, uint32_t place);
 
 /* Rewrite all calls in forward of the modules that are chosen; of modules within each other, the outer ones. `*out`
  * is a new graph, the caller's; `graph` stays. TSR_ERROR_ARGUMENT if a pattern matches no module, if the graph lacks
  * the necessary data, if a module runs backward or is checkpointed itself, or if a module or a part of it is to be
- * both; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n + modules * choices). */
+ * both; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n), and for choices with * O(modules * choices). */
 int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
                             size_t count, tsr__step_graph **out, tsr_error *error);
 

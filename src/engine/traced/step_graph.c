@@ -528,6 +528,7 @@ static bool read_modules(reader *r, const json_t *root) {
   const json_t *list = optional(r, root, "modules", TSR__MOST_INSTRUCTIONS);
   const uint64_t texts = r->graph->texts.count, places = r->graph->instrs.count + 1,
                  saves = r->graph->saves.count + 1;
+  uint64_t before = 0;
   char got[SHOWN_BYTES];
   const field fields[] = {
       {"the name", 0, texts, "texts", false},    {"the class", 0, texts, "texts", false},
@@ -543,6 +544,10 @@ static bool read_modules(reader *r, const json_t *root) {
     if (n[2] > n[3] || n[4] > n[5])
       return refuse(r, "module %zu is %s, whose %s before they begin", i, shown(r, item, got),
                     n[2] > n[3] ? "instructions end" : "saves end");
+    if (n[2] < before)
+      return refuse(r, "module %zu is %s, which begins before the one before it", i,
+                    shown(r, item, got));
+    before = n[2];
     tsr__graph_module module = {.name = (uint32_t)n[0],
                                 .kind = (uint32_t)n[1],
                                 .begin = (uint32_t)n[2],

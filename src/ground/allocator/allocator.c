@@ -231,7 +231,8 @@ static int hand_out(tsr_allocator *a, const tsr__request *request, uint32_t bloc
       tsr__should_split(&a->heap.settings, segment->is_large, a->heap.settings.expandable_segments,
                         size_bytes, request->rounded_bytes))
     size_bytes = request->rounded_bytes;
-  if (!tsr__heap_take(&a->heap, block, size_bytes, request->bytes)) return TSR_ERROR_MEMORY;
+  block = tsr__heap_take(&a->heap, block, size_bytes, request->bytes);
+  if (block == TSR_NONE) return TSR_ERROR_MEMORY;
   tsr__block_of(a, block)->owner = a->owner;
   a->now.requested_bytes += request->bytes;
   a->now.allocated_bytes += size_bytes;

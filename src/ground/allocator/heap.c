@@ -22,6 +22,7 @@ void tsr__heap_init(tsr__heap *heap, const tsr_allocator_settings *settings, boo
   *heap = (tsr__heap){.settings = *settings,
                       .free_block_index = TSR_NONE,
                       .free_segment_index = TSR_NONE,
+                      .sets_of_default = {TSR_NONE, TSR_NONE},
                       .seed = tsr__hash_seed(heap),
                       .has_free_sets = has_free_sets};
   tsr__ranges_init(&heap->places);
@@ -172,12 +173,45 @@ static void delist(tsr__heap *heap, uint32_t block) {
   join_trees(heap, BLOCK(block).left, BLOCK(block).right, place, parent);
 }
 
+/* The block before or after a block in the order of its set, or TSR_NONE. O(1) on average. */
+static uint32_t neighbour_of(const tsr__heap *heap, uint32_t block, bool is_after) {
+  uint32_t at = is_after ? BLOCK(block).right : BLOCK(block).left;
+  if (at != TSR_NONE) {
+    for (uint32_t below = at; below != TSR_NONE;
+         below = is_after ? BLOCK(at).left : BLOCK(at).right)
+      at = below;
+    return at;
+  }
+  for (at = BLOCK(block).parent; at != TSR_NONE; at = BLOCK(block).parent) {
+    if ((is_after ? BLOCK(at).left : BLOCK(at).right) == block) return at;
+    block = at;
+  }
+  return TSR_NONE;
+}
+
+/* Give a block of a set, or of none, another address and size. Most often its place stays: the order changes only if it passes a
+ * neighbour. */
+static void resize(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t size_bytes) {
+  bool grows = size_bytes > BLOCK(block).size_bytes;
+  BLOCK(block).address = address;
+  BLOCK(block).size_bytes = size_bytes;
+  if (!is_listed(heap, block)) return;
+  BLOCK(block).cached_at = set_of(heap, block)->searches;
+  uint32_t next = neighbour_of(heap, block, grows);
+  if (next == TSR_NONE ||
+      (grows ? comes_before(heap, block, next) : comes_before(heap, next, block)))
+    return;
+  delist(heap, block);
+  enlist(heap, block);
+}
+
 static uint64_t set_key(uint32_t pool, bool is_large) {
   return (uint64_t)pool << 1 | is_large;
 }
 
 /* The index of a pool's pair of sets, or TSR_NONE. */
 static uint32_t find_sets(const tsr__heap *heap, uint32_t pool, bool is_large) {
+  if (pool == 0) return heap->sets_of_default[is_large];
   tsr__map set_of_pool = heap->set_of; /* a copy that is only looked into */
   const uint64_t *index = tsr__map_find(&set_of_pool, set_key(pool, is_large));
   return index ? (uint32_t)*index : TSR_NONE;
@@ -198,6 +232,7 @@ static uint32_t make_sets(tsr__heap *heap, uint32_t pool, bool is_large) {
   set.use = TSR__BLOCK_UNMAPPED;
   heap->free_sets.items[heap->free_sets.count++] = set;
   assert(heap->free_sets.count % 2 == 0 && index % 2 == 0); /* pairs */
+  if (pool == 0) heap->sets_of_default[is_large] = index;
   return index;
 }
 
@@ -314,23 +349,31 @@ uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint3
 
 /* ---- blocks ---- */
 
+/* The index of the next new block, or TSR_NONE when out of memory; and to use it. */
+static uint32_t next_index(tsr__heap *heap) {
+  if (heap->free_block_index != TSR_NONE) return heap->free_block_index;
+  if (heap->blocks.count >= TSR_NONE || !TSR__VECTOR_RESERVE(&heap->blocks, 1)) return TSR_NONE;
+  return (uint32_t)heap->blocks.count;
+}
+
+static void claim_index(tsr__heap *heap, uint32_t index) {
+  if (index == heap->blocks.count)
+    heap->blocks.count++;
+  else
+    heap->free_block_index = BLOCK(index).next;
+}
+
 static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
   assert(block->segment < heap->segments.count && !SEGMENT(block->segment).is_gone);
-  uint32_t index = heap->free_block_index;
-  if (index == TSR_NONE) {
-    if (heap->blocks.count >= TSR_NONE || !TSR__VECTOR_RESERVE(&heap->blocks, 1)) return TSR_NONE;
-    index = (uint32_t)heap->blocks.count;
-  }
+  uint32_t index = next_index(heap);
   bool is_alone;
+  if (index == TSR_NONE) return TSR_NONE;
   uint64_t *place = NULL;
   if (!heap->has_insides || tsr__ranges_reserve(&heap->insides, 1))
     place = tsr__map_put(&heap->by_address, block->address, index, &is_alone);
   if (!place) return TSR_NONE;
   if (!is_alone) heap->has_doubles = true;
-  if (index == heap->blocks.count)
-    heap->blocks.count++;
-  else
-    heap->free_block_index = BLOCK(index).next;
+  claim_index(heap, index);
   *place = index;
   BLOCK(index) = *block;
   BLOCK(index).stream = SEGMENT(block->segment).stream;
@@ -389,34 +432,70 @@ uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
   return rest; /* not checked: of two free parts one is about to change its use */
 }
 
-bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes,
-                    uint64_t requested_bytes) {
+/* Cut off the front of a listed block, which keeps its place in its set. Returns the front, in no set, or TSR_NONE when out of memory. */
+static uint32_t cut_front(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
+  tsr__heap_block front = BLOCK(block);
+  uint64_t rest_address = front.address + size_bytes;
+  assert(size_bytes && size_bytes < front.size_bytes && is_listed(heap, block));
+  uint32_t index = next_index(heap);
+  if (index == TSR_NONE || !tsr__map_put(&heap->by_address, rest_address, block, NULL))
+    return TSR_NONE;
+  *tsr__map_find(&heap->by_address, front.address) = index;
+  claim_index(heap, index);
+  front.size_bytes = size_bytes;
+  front.next = block;
+  BLOCK(index) = front;
+  BLOCK(block).previous = index;
+  if (front.previous != TSR_NONE)
+    BLOCK(front.previous).next = index;
+  else
+    SEGMENT(front.segment).first = index;
+  resize(heap, block, rest_address, BLOCK(block).size_bytes - size_bytes);
+  return index;
+}
+
+/* Whether a block may be named by another index without more ado. */
+static bool may_rename(const tsr__heap *heap) {
+  return heap->has_free_sets && !heap->has_insides && !heap->has_doubles;
+}
+
+/* The same for any heap. */
+static uint32_t take_front(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
+  bool is_alone = tsr__heap_find(heap, BLOCK(block).address + size_bytes) == TSR_NONE;
+  if (may_rename(heap) && is_alone) return cut_front(heap, block, size_bytes);
+  uint32_t rest = split_block(heap, block, size_bytes);
+  if (rest == TSR_NONE) return TSR_NONE;
+  enlist(heap, rest);
+  return block;
+}
+
+uint32_t tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes,
+                        uint64_t requested_bytes) {
   assert(BLOCK(block).use == TSR__BLOCK_FREE && size_bytes <= BLOCK(block).size_bytes);
-  if (size_bytes < BLOCK(block).size_bytes) {
-    uint32_t rest = split_block(heap, block, size_bytes);
-    if (rest == TSR_NONE) return false;
-    enlist(heap, rest);
-  } else {
+  if (size_bytes < BLOCK(block).size_bytes)
+    block = take_front(heap, block, size_bytes);
+  else
     delist(heap, block);
-  }
+  if (block == TSR_NONE) return TSR_NONE;
   BLOCK(block).use = TSR__BLOCK_TAKEN;
   BLOCK(block).requested_bytes = requested_bytes;
   assert(BLOCK(block).size_bytes == size_bytes);
-  return true;
+  return block;
 }
 
-/* Join `block` with its next neighbour, which goes away. Neither may be in a set. */
-static void join_next(tsr__heap *heap, uint32_t block) {
+/* Unlink the block after `block`, which takes its place and may be in a set; the other may not. Returns the bytes by which it is to grow. */
+static uint64_t join_next(tsr__heap *heap, uint32_t block) {
   uint32_t gone = BLOCK(block).next;
+  uint64_t size_bytes = BLOCK(gone).size_bytes;
   assert(gone != TSR_NONE && BLOCK(gone).previous == block);
   assert(BLOCK(gone).address == BLOCK(block).address + BLOCK(block).size_bytes);
-  BLOCK(block).size_bytes += BLOCK(gone).size_bytes;
   BLOCK(block).next = BLOCK(gone).next;
   if (BLOCK(gone).next != TSR_NONE)
     BLOCK(BLOCK(gone).next).previous = block;
   else
     SEGMENT(BLOCK(block).segment).last = block;
   drop_block(heap, gone);
+  return size_bytes;
 }
 
 uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
@@ -425,9 +504,27 @@ uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
          BLOCK(block).use != TSR__BLOCK_FREE);
   uint32_t rest = split_block(heap, next, size_bytes);
   if (rest == TSR_NONE) return TSR_NONE;
-  join_next(heap, block);
+  BLOCK(block).size_bytes += join_next(heap, block);
   enlist(heap, rest);
   return rest;
+}
+
+/* Join a free block, which is in no set, with the next one, which keeps its place in its set. Returns that. */
+static uint32_t give_to_next(tsr__heap *heap, uint32_t block) {
+  tsr__heap_block gone = BLOCK(block);
+  uint32_t next = gone.next;
+  assert(BLOCK(next).previous == block && BLOCK(next).use == TSR__BLOCK_FREE);
+  tsr__map_remove(&heap->by_address, BLOCK(next).address);
+  *tsr__map_find(&heap->by_address, gone.address) = next;
+  BLOCK(next).previous = gone.previous;
+  if (gone.previous != TSR_NONE)
+    BLOCK(gone.previous).next = next;
+  else
+    SEGMENT(gone.segment).first = next;
+  BLOCK(block).next = heap->free_block_index;
+  heap->free_block_index = block;
+  resize(heap, next, gone.address, BLOCK(next).size_bytes + gone.size_bytes);
+  return next;
 }
 
 /* Join a free or unmapped block, which is in no set, with neighbours of the same use, and put the
@@ -436,17 +533,21 @@ static uint32_t settle(tsr__heap *heap, uint32_t block) {
   uint32_t next = BLOCK(block).next, previous = BLOCK(block).previous;
   uint8_t use = BLOCK(block).use;
   assert(use == TSR__BLOCK_FREE || use == TSR__BLOCK_UNMAPPED);
-  if (next != TSR_NONE && BLOCK(next).use == use) {
+  bool has_next = next != TSR_NONE && BLOCK(next).use == use;
+  bool has_previous = previous != TSR_NONE && BLOCK(previous).use == use;
+  if (has_next && !has_previous && use == TSR__BLOCK_FREE && may_rename(heap))
+    return give_to_next(heap, block);
+  if (has_next) {
     delist(heap, next);
-    join_next(heap, block);
+    BLOCK(block).size_bytes += join_next(heap, block);
   }
-  if (previous != TSR_NONE && BLOCK(previous).use == use) {
-    delist(heap, previous);
-    join_next(heap, previous);
-    block = previous;
+  if (!has_previous) {
+    enlist(heap, block);
+    return block;
   }
-  enlist(heap, block);
-  return block;
+  uint64_t more_bytes = join_next(heap, previous);
+  resize(heap, previous, BLOCK(previous).address, BLOCK(previous).size_bytes + more_bytes);
+  return previous;
 }
 
 uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use) {

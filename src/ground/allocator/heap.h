@@ -76,6 +76,7 @@ typedef struct tsr__heap {
                      * segments: by_address has one of them, and some are not found by their start */
   TSR__VECTOR(tsr__free_set) free_sets; /* in pairs: free, unmapped */
   tsr__map set_of;                      /* pool and size class -> its pair */
+  uint32_t sets_of_default[2];          /* of pool 0: the same */
   uint64_t seed;                        /* of the shape of the free sets */
   bool has_free_sets; /* kept only where placement is requested: they cost O(log n) an operation */
   bool has_open_ends; /* reservations reach further than what was mapped, nobody knows how far */
@@ -109,9 +110,10 @@ uint32_t tsr__heap_segment_around(const tsr__heap *heap, uint64_t address);
 /* Cut a block in two at `size_bytes` (more than 0, less than its size): the block keeps the front,
  * the answer is the rest, of the same use. */
 uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
-/* Allocate the front `size_bytes` of a free block; what is left stays free. False when out of
- * memory. */
-bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes, uint64_t requested_bytes);
+/* Allocate the front `size_bytes` of a free block; what is left stays free. Returns the allocated block, which may have another index, or
+ * TSR_NONE when out of memory. */
+uint32_t tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes,
+                        uint64_t requested_bytes);
 /* Give a block in use the front `size_bytes` of the free block after it, which is larger. Returns
  * what is left of that, or TSR_NONE when out of memory. */
 uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes);

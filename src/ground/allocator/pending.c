@@ -23,6 +23,7 @@
 /* ---- streams ---- */
 
 uint32_t tsr__stream_index(tsr_allocator *a, uint64_t handle) {
+  if (a->streams.count && a->streams.items[0].handle == handle) return 0; /* the usual one */
   const uint64_t *found = tsr__map_find(&a->stream_ids, handle);
   if (found) return (uint32_t)*found;
   uint32_t index = (uint32_t)a->streams.count;

@@ -104,7 +104,8 @@ static uint32_t take_range(tsr_allocator *a, uint32_t block, tsr__address_range 
   assert(range.size_bytes && requested_bytes <= range.size_bytes);
   uint64_t before = range.address - tsr__block_of(a, block)->address;
   if (before && (block = tsr__heap_cut(&a->heap, block, before)) == TSR_NONE) return TSR_NONE;
-  if (tsr__heap_take(&a->heap, block, range.size_bytes, requested_bytes)) return block;
+  uint32_t taken = tsr__heap_take(&a->heap, block, range.size_bytes, requested_bytes);
+  if (taken != TSR_NONE) return taken;
   (void)tsr__heap_give_back(&a->heap, block, TSR__BLOCK_FREE);
   return TSR_NONE;
 }

@@ -221,7 +221,8 @@ static bool apply_alloc(replay *r, uint64_t event) {
                                          size, rounded))
     size = rounded;
   if (b->segment == r->fresh) r->fresh = TSR_NONE;
-  if (!tsr__heap_take(&r->heap, block, size, request)) return false;
+  block = tsr__heap_take(&r->heap, block, size, request);
+  if (block == TSR_NONE) return false;
   r->heap.blocks.items[block].owner = new_allocation(r, event, size);
   return r->heap.blocks.items[block].owner != TSR_NONE;
 }

@@ -661,8 +661,8 @@ static bool place(starter *s, uint64_t address, uint64_t size, uint32_t allocati
   const tsr__initial *initial = &s->t->initial.items[allocation];
   if (heap->blocks.items[block].address < address)
     block = tsr__heap_cut(heap, block, address - heap->blocks.items[block].address);
-  if (block == TSR_NONE || !tsr__heap_take(heap, block, size, initial->requested_bytes))
-    return false;
+  if (block != TSR_NONE) block = tsr__heap_take(heap, block, size, initial->requested_bytes);
+  if (block == TSR_NONE) return false;
   heap->blocks.items[block].owner = allocation;
   if (initial->is_waiting) heap->blocks.items[block].use = TSR__BLOCK_WAITING;
   *inside = block;

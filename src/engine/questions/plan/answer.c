@@ -217,7 +217,9 @@ static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error)
   if (model) a->model = tsr__model_share(model);
   a->about.fits = true;
   a->how = options_of(params);
-  int status = find_plan(params, a, error);
+  int status = tsr_params_effort(params, asked->query, &a->effort, error);
+  a->how.effort = a->effort;
+  if (status == 0) status = find_plan(params, a, error);
   if (status == 0 && !is_shown) status = tsr_params_rates(params, &a->rates, error);
   if (status == 0) status = find_link(params, a, error);
   if (status) return status;
@@ -234,6 +236,8 @@ int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr__plan_value *a = TSR__NEW(tsr__plan_value);
   if (!a) return tsr__fail_memory(error);
   int status = answer(asked, a, error);
+  if (status == TSR_ERROR_LIMIT && a->effort && tsr_effort_ended(a->effort))
+    status = tsr_params_effort_fail(asked->params, a->effort, error);
   if (status)
     tsr__plan_value_free(a);
   else
@@ -250,6 +254,7 @@ void tsr__plan_value_free(tsr__plan_value *a) {
   tsr_planning_free(a->planning);
   tsr_calibration_release(&a->calibration);
   tsr_rates_free(a->rates);
+  tsr_effort_free(a->effort);
   tsr_run_plan_free(a->plan);
   tsr_model_free(a->model);
   tsr__free(a);

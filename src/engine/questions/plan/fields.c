@@ -68,15 +68,16 @@ static const tsr_record question = {
 static const tsr_record bound = {
     .name = "PlanBound",
     .about = "Bounds for every schedule of these kernels, over all ways.",
-    TSR__FIELDS(TSR__FIELD(REAL, "step_time_us",
-                           "microseconds; null if it is proved that nothing fits",
-                           .is_nullable = true),
-                TSR__FIELD(REAL, "gap_us",
-                           "how much longer the plan takes than this bound; null if it does not "
-                           "fit",
-                           .is_nullable = true),
-                TSR__FIELD(BYTES, "peak_bytes", "allocated; null if no way was examined",
-                           .is_nullable = true)),
+    TSR__FIELDS(
+        TSR__FIELD(REAL, "step_time_us",
+                   "microseconds; null if it is proved that nothing fits, 0 if no bound is "
+                   "known",
+                   .is_nullable = true),
+        TSR__FIELD(REAL, "gap_us",
+                   "how much longer the plan takes than this bound; null if it does not "
+                   "fit",
+                   .is_nullable = true),
+        TSR__FIELD(BYTES, "peak_bytes", "allocated; null if it is not known", .is_nullable = true)),
 };
 
 static const tsr_record change = {
@@ -222,6 +223,12 @@ static const tsr_record found = {
         TSR__FIELD(TEXT, "verdict", "`fits` (as it is), `fits_with_changes` or `does_not_fit`"),
         TSR__FIELD(BYTES, "budget_bytes", "the budget, without what `--from` takes from it"),
         TSR__FIELD(FLAG, "is_proved", "it is proved that nothing fits"),
+        TSR__FIELD(
+            TEXT, "stopped_by",
+            "`work_limit` or `time_limit`, if the search reached it: the plan is the best so "
+            "far, without `changes`, and another may be faster, or fit; with `--largest` a "
+            "larger size may fit, and with `--front` a plan that needs less may exist",
+            .is_optional = true),
         TSR__FIELD(COUNT, "plans_tried", "plans that were simulated"),
         TSR__PART(question, "question", "everything that the answer depends on"),
         TSR__FIELD(REAL, "exposed", "the share of copies that is not hidden"),

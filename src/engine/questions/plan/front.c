@@ -100,6 +100,7 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr_plan_answer *a
   const tsr_front *front = answer->front;
   if (tsr__emitter_is_text(e)) {
     emit_table(e, name, front, answer->budget_bytes);
+    tsr__emit_end_of_search(e, front->stopped_by, "plans that need less memory may exist");
     return;
   }
   tsr__emit_json_line(e, NULL);
@@ -107,6 +108,7 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr_plan_answer *a
   tsr__emit_field(e, "command", NULL, tsr__string("plan"));
   if (answer->budget_bytes)
     tsr__emit_field(e, "budget_bytes", NULL, tsr__bytes(answer->budget_bytes));
+  tsr__emit_stopped(e, front->stopped_by);
   tsr__emit_array(e, "front");
   for (size_t i = 0; i < front->count; i++) emit_point(e, &front->points[i]);
   tsr__emit_end(e);

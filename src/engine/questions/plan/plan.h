@@ -15,6 +15,7 @@ typedef struct tsr__plan_value {
   tsr_model *model;      /* NULL if only formulas are evaluated, or a plan is shown */
   tsr_run_plan *plan;
   tsr_rates *rates;
+  tsr_effort *effort;
   tsr_simulate_options how;
   bool is_calibrated;
   tsr_calibration calibration;
@@ -47,6 +48,8 @@ int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_pa
 
 /* Emit a line with the plan's ranks, if it has at least two. */
 void tsr__emit_ranks(tsr__emitter *emitter, const tsr_run_plan *plan);
+/* Emit a line about a search that ended at a limit, if it did, and about what it may have missed. */
+void tsr__emit_end_of_search(tsr__emitter *emitter, tsr_effort_end stopped_by, const char *what);
 /* Emit what was found for a budget, as text: the verdict, the changes and, if nothing fits, the proof. */
 void tsr__emit_found(tsr__emitter *emitter, const char *name, const tsr_planned *planned,
                      uint64_t budget_bytes);

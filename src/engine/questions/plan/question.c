@@ -171,6 +171,7 @@ static const tsr_parameter parameters[] = {
      .help = "Optimizer steps (default: 3).",
      .fallback = 3,
      .least = 1},
+    {.rows = tsr_run_limits},
     {.rows = tsr_run_options},
     {.rows = tsr_ds_config_parameter},
 };

@@ -277,6 +277,8 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
   if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     tsr__buffer_printf(out, "fits in %s as it is; with these changes a step takes %.1f %% %s.",
                        budget, percent, than);
+  else if (p->verdict == TSR_PLANNING_FITS && p->stopped_by)
+    tsr__buffer_printf(out, "fits in %s as it is; nothing faster was found.", budget);
   else if (p->verdict == TSR_PLANNING_FITS)
     tsr__buffer_printf(out, "fits in %s as it is; nothing that may be changed is faster.", budget);
   else if (!is_refused && !p->as_is.is_possible)
@@ -287,12 +289,23 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
   else if (p->is_proved)
     tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
                        floor);
+  else if (p->stopped_by)
+    tsr__buffer_printf(out, "no plan was found that fits in %s: the least so far reserves %s.",
+                       budget, least);
   else
     tsr__buffer_printf(out, "does not fit in %s: the least that a plan reserves is %s.", budget,
                        least);
   tsr__emit_line(e, TSR__VERDICT, 0);
+  tsr__emit_end_of_search(e, p->stopped_by,
+                          is_refused ? "another plan may fit" : "another plan may be faster");
   tsr__emit_ranks(e, p->plan);
   emit_as_is(e, p);
+}
+
+void tsr__emit_end_of_search(tsr__emitter *e, tsr_effort_end stopped_by, const char *what) {
+  if (!stopped_by) return;
+  const char *limit = stopped_by == TSR_EFFORT_TIME ? "time" : "work";
+  tsr__emit_printf(e, TSR__PLAIN, "  the search ended at --%s-limit: %s", limit, what);
 }
 
 /* ---- a budget: the changes ---- */
@@ -384,7 +397,9 @@ static void emit_moment(tsr__emitter *e, const tsr_memory_profile *profile) {
 
 static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
   text time, bytes;
-  if (p->is_proved) return;
+  bool is_refused = p->verdict == TSR_PLANNING_DOES_NOT_FIT;
+  bool is_unknown = is_refused ? p->bound_bytes == UINT64_MAX : p->bound_seconds <= 0;
+  if (p->is_proved || is_unknown) return;
   tsr__emit_space(e);
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) {
     tsr__emit_printf(e, TSR__PLAIN,
@@ -541,9 +556,12 @@ static void emit_largest_verdict(tsr__emitter *e, const char *name, const tsr_la
     tsr__emit_printf(e, TSR__VERDICT, "%.200s: not even the smallest fits.", name);
     return;
   }
-  const char *fits = l->is_models_limit ? "fits, the model's limit" : "is the largest that fits";
+  const char *fits = l->is_models_limit ? "fits, the model's limit"
+                     : l->stopped_by    ? "fits"
+                                        : "is the largest that fits";
   (void)snprintf(size, sizeof size, things[l->what], l->size);
   if (l->as_is) (void)snprintf(as_is, sizeof as_is, "%" PRIu64, l->as_is);
+  if (!l->as_is && l->stopped_by) (void)snprintf(as_is, sizeof as_is, "unknown");
   if (!l->model || !tsr_model_sizes_of(l->model, &sizes)) {
     tsr__emit_printf(e, TSR__VERDICT, "%.200s: a %s %s (%s as it is).", name, size, fits, as_is);
     return;
@@ -565,7 +583,9 @@ static void report_largest(tsr__emitter *e, const tsr__report_call *call,
   tsr__emit_field(e, "size", NULL, tsr__count(l->size));
   tsr__emit_field(e, "size_as_is", NULL, tsr__count(l->as_is));
   if (l->model) emit_config(e, tsr_model_config(l->model));
+  tsr__emit_stopped(e, l->stopped_by);
   emit_largest_verdict(e, call->inputs[0].path, l);
+  tsr__emit_end_of_search(e, l->stopped_by, "a larger one may fit");
   if (value->about.found)
     report_found(e, "answer", call, value);
   else

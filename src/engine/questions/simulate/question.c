@@ -262,19 +262,23 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_simulate_options how;
   tsr_run_plan *plan = NULL;
   tsr_rates *rates = NULL;
+  tsr_effort *effort = NULL;
   simulated *run = TSR__NEW(simulated);
   if (!run) return tsr__fail_memory(error);
   run->top = tsr_params_count(asked->params, "top");
   int status = options_of(asked->params, &plan, &how, error);
   if (status == 0) status = tsr_params_rates(asked->params, &rates, error);
   if (status == 0) status = tsr_params_link(asked->params, &how, error);
+  if (status == 0) status = tsr_params_effort(asked->params, asked->query, &effort, error);
   how.rates = rates;
+  how.effort = effort;
   if (status == 0)
     status = tsr_simulate(tsr_params_object(asked->params, "model", &tsr_model_type), &how,
                           &run->simulation, error);
   if (status == 0) run->capacity_bytes = how.capacity_bytes;
   tsr_run_plan_free(plan);
   tsr_rates_free(rates);
+  tsr_effort_free(effort);
   if (status)
     release(run);
   else
