@@ -31,8 +31,9 @@ extern "C" {
     .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                    \
   }
 
-/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order, and NULL; and the same for a help text. */
+/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order, and NULL. */
 extern const char *const tsr_gpu_names[];
+/* The name with this index, or NULL past the last: tsr_parameter.word. */
 const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
