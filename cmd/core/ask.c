@@ -102,11 +102,12 @@ static char *read_text(cli_session *session, FILE *stream, size_t *size_bytes) {
 }
 
 /* A model that is not built in becomes the step graph of its training step, if the command takes one. */
-static int set_traced(cli_session *session, const tsr_parameter *row, const char *text) {
+static int set_traced(cli_session *session, const tsr_parameter *row, const char *text,
+                      size_t size_bytes) {
   cli_traced traced;
   if (!tsr_params_find(session->options->own, "python", strlen("python")))
     return TSR_ERROR_UNSUPPORTED;
-  int status = cli_trace_config(session, session->path, text, &traced);
+  int status = cli_trace_config(session, session->path, text, size_bytes, &traced);
   if (status) return status;
   cli_trace_clear(session);
   status = set_file(session, row, session->path, traced.graph, traced.graph_size);
@@ -127,7 +128,7 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
   else
     status = set_file(session, row, session->path, text, size);
   if (status == TSR_ERROR_UNSUPPORTED && tsr_model_is_foreign(text, size))
-    status = set_traced(session, row, text);
+    status = set_traced(session, row, text, size);
   free(text);
   return status;
 }
