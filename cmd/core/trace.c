@@ -13,7 +13,7 @@
 #include "tracing.h"
 
 static const tsr_parameter trace_parameters[] = {
-    {.rows = tsr_run_python},
+    {.rows = tsr_run_traced},
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",

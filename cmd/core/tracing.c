@@ -48,6 +48,8 @@ static json_t *options_of(cli_session *session, int *status) {
   /* A plan has no defaults, but sdpa may not be what transformers chooses. */
   if (ok && has(own, "attention") && !json_object_get(options, "attention"))
     ok = json_object_set_new(options, "attention", json_string("sdpa")) == 0;
+  if (ok && has(own, "padding") && tsr_params_flag(own, "padding"))
+    ok = json_object_set_new(options, "padding", json_true()) == 0;
   if (ok) return options;
   json_decref(options);
   *status = TSR_ERROR_MEMORY;

@@ -48,8 +48,8 @@ extern const tsr_parameter tsr_run_link[];
  * Fails with TSR_ERROR_ARGUMENT, also without ranks in `how`. */
 int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
 
-/* The parameter for the Python that traces models that are not built in. */
-extern const tsr_parameter tsr_run_python[];
+/* Parameters of commands that trace models that are not built in: the Python that does, and what built-in models do not have. */
+extern const tsr_parameter tsr_run_traced[];
 
 /* The options of a run that a plan decides; each is a key of plans. */
 extern const tsr_parameter tsr_run_options[];
