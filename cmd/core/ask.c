@@ -102,11 +102,12 @@ static char *read_text(cli_session *session, FILE *stream, size_t *size_bytes) {
 }
 
 /* A model that is not built in becomes the step graph of its training step, if the command takes one. */
-static int set_traced(cli_session *session, const tsr_parameter *row, const char *text) {
+static int set_traced(cli_session *session, const tsr_parameter *row, const char *text,
+                      size_t size_bytes) {
   cli_traced traced;
   if (!tsr_params_find(session->options->own, "python", strlen("python")))
     return TSR_ERROR_UNSUPPORTED;
-  int status = cli_trace_config(session, session->path, text, &traced);
+  int status = cli_trace_config(session, cli_path_words(session->path), text, size_bytes, &traced);
   if (status) return status;
   cli_trace_clear(session);
   status = set_file(session, row, session->path, traced.graph, traced.graph_size);
@@ -127,7 +128,7 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
   else
     status = set_file(session, row, session->path, text, size);
   if (status == TSR_ERROR_UNSUPPORTED && tsr_model_is_foreign(text, size))
-    status = set_traced(session, row, text);
+    status = set_traced(session, row, text, size);
   free(text);
   return status;
 }
@@ -141,7 +142,7 @@ int cli_model_in_folder(cli_session *session, const char *folder) {
   return 0;
 }
 
-static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
+static int load_known_model(cli_session *session, const tsr_parameter *row, const char *operand) {
   session->path = operand;
   if (cli_is_folder(operand) && cli_is_model_file(operand)) {
     int status = cli_model_in_folder(session, operand);
@@ -160,6 +161,17 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
   int status = read_model(session, row, stream);
   fclose(stream);
   return status;
+}
+
+static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
+  tsr_params *own = session->options->own;
+  int status = load_known_model(session, row, operand);
+  bool is_padded =
+      tsr_params_find(own, "padding", strlen("padding")) && tsr_params_flag(own, "padding");
+  if (status || !is_padded) return status;
+  const tsr_model *model = tsr_params_object(own, row->name, &tsr_model_type);
+  const char *config = tsr_model_is_traced(model) ? NULL : tsr_model_config(model);
+  return config ? set_traced(session, row, config, strlen(config)) : 0;
 }
 
 /* Set the parameters that are given as operands, after the snapshots. */

@@ -13,7 +13,7 @@
 #include "tracing.h"
 
 static const tsr_parameter trace_parameters[] = {
-    {.rows = tsr_run_python},
+    {.rows = tsr_run_traced},
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
@@ -125,29 +125,35 @@ const cli_command cli_trace_row = {
     .run = cli_trace,
 };
 
-/* The text of a description; NULL if the file holds something else, or cannot be read. */
-static char *description_in(const char *path) {
+/* The text of a description. The caller frees it. */
+typedef struct description {
+  char *text; /* NULL: the operand is something else, or cannot be read */
+  size_t size_bytes;
+} description;
+
+static description description_in(const char *path) {
+  description out = {0};
   tsr_error ignored;
-  char *text = NULL;
-  size_t size = 0;
-  if (cli_read_text(path, CLI_TEXTFILE_REGULAR, &text, &size, &ignored)) return NULL;
-  const char *first = text + strspn(text, " \t\r\n\xef\xbb\xbf");
-  if (*first == '{' && strlen(text) == size) return text;
-  free(text);
-  return NULL;
+  size_t at = 0;
+  if (cli_read_text(path, CLI_TEXTFILE_REGULAR, &out.text, &out.size_bytes, &ignored))
+    return (description){0};
+  while (at < out.size_bytes && memchr(" \t\r\n\xef\xbb\xbf", out.text[at], 7)) at++;
+  if (at < out.size_bytes && out.text[at] == '{') return out;
+  free(out.text);
+  return (description){0};
 }
 
 /* The same of a model that is built in, by its name. */
-static char *description_of(const char *operand) {
+static description description_of(const char *operand) {
   tsr_model *model = NULL;
   tsr_error ignored;
   if (cli_is_model_file(operand) || tsr_model_named(operand, &model, &ignored))
     return description_in(operand);
   const char *config = tsr_model_config(model);
-  char *text = malloc(strlen(config) + 1);
-  if (text) memcpy(text, config, strlen(config) + 1);
+  description out = {.text = malloc(strlen(config)), .size_bytes = strlen(config)};
+  if (out.text) memcpy(out.text, config, out.size_bytes);
   tsr_model_free(model);
-  return text;
+  return out;
 }
 
 /* Refuse options of a script for a description, and the other way around. */
@@ -168,14 +174,15 @@ static int check_options(const cli_options *options, bool is_script) {
   return 0;
 }
 
-static int trace_config(cli_session *session, const char *path, const char *text, cli_traced *out) {
+static int trace_config(cli_session *session, const char *path, const description *config,
+                        cli_traced *out) {
   if (session->options->operand_count > 1)
     return cli_usage_error(session->options->command,
                            "unexpected operand '%s': a description takes no arguments",
                            session->options->operands[1]);
   int status = check_options(session->options, false);
   if (status == 0) status = cli_read_parameters(session);
-  return status ? status : cli_trace_config(session, path, text, out);
+  return status ? status : cli_trace_config(session, path, config->text, config->size_bytes, out);
 }
 
 static int trace_script(cli_session *session, cli_traced *out) {
@@ -203,12 +210,13 @@ int cli_trace(cli_session *session) {
     if (status) return status;
     operand = session->path;
   }
-  char *text = tsr_params_flag(options->own, "module") ? NULL : description_of(operand);
+  description found = {0};
+  if (!tsr_params_flag(options->own, "module")) found = description_of(operand);
   int status =
-      text ? trace_config(session, operand, text, &traced) : trace_script(session, &traced);
+      found.text ? trace_config(session, operand, &found, &traced) : trace_script(session, &traced);
   if (status == 0 && cli_output_write(&session->output, traced.graph, traced.graph_size))
     status = TSR_ERROR_WRITE;
   cli_traced_release(&traced);
-  free(text);
+  free(found.text);
   return status;
 }

@@ -48,6 +48,8 @@ static json_t *options_of(cli_session *session, int *status) {
   /* A plan has no defaults, but sdpa may not be what transformers chooses. */
   if (ok && has(own, "attention") && !json_object_get(options, "attention"))
     ok = json_object_set_new(options, "attention", json_string("sdpa")) == 0;
+  if (ok && has(own, "padding") && tsr_params_flag(own, "padding"))
+    ok = json_object_set_new(options, "padding", json_true()) == 0;
   if (ok) return options;
   json_decref(options);
   *status = TSR_ERROR_MEMORY;
@@ -198,14 +200,21 @@ static const char *python_of(const tsr_params *own) {
   return has(own, "python") ? tsr_params_text(own, "python") : NULL;
 }
 
-int cli_trace_config(cli_session *session, const char *path, const char *text, cli_traced *out) {
+int cli_trace_config(cli_session *session, const char *path, const char *text, size_t size_bytes,
+                     cli_traced *out) {
   const tsr_params *own = session->options->own;
   int status = 0;
   cli_tracer tracer = {.python = python_of(own), .limit_s = limit_of(own, LIMIT_S)};
   json_t *options = options_of(session, &status);
   *out = (cli_traced){.note = ""};
   if (!options) return status;
-  json_t *request = json_pack("{s:s,s:O,s:s,s:b}", "config", text, "options", options, "gpu",
+  json_t *config = json_stringn(text, size_bytes);
+  if (!config) {
+    cli_say(NULL, "%s: not a description of a model: not UTF-8", path);
+    json_decref(options);
+    return CLI_INPUT;
+  }
+  json_t *request = json_pack("{s:o,s:O,s:s,s:b}", "config", config, "options", options, "gpu",
                               gpu_of(own), "dashes", 1);
   status = trace(session, path, request, options, &tracer, out);
   json_decref(request);

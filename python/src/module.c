@@ -180,6 +180,19 @@ static PyObject *is_foreign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return PyBool_FromLong(tsr_model_is_foreign(text, (size_t)size_bytes));
 }
 
+/* model_config(name): the description of a model that is built in, as text. */
+static PyObject *model_config(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *name;
+  tsr_model *model = NULL;
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  if (!PyArg_ParseTuple(arguments, "s", &name)) return NULL;
+  int status = tsr_model_named(name, &model, &error);
+  if (status) return core_raise(status, &error, name);
+  PyObject *text = PyUnicode_FromString(tsr_model_config(model));
+  tsr_model_free(model);
+  return text;
+}
+
 /* is_traced(name): whether a parameter is decided when a model is traced. */
 static PyObject *is_traced(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *name;
@@ -212,6 +225,7 @@ static PyMethodDef functions[] = {
     {"cuda_functions", core_cuda_functions, METH_NOARGS, "Addresses of C functions, by name."},
     {"is_foreign", is_foreign, METH_VARARGS, "Whether a description's model is not built in."},
     {"is_traced", is_traced, METH_VARARGS, "Whether a trace decides a parameter."},
+    {"model_config", model_config, METH_VARARGS, "The description of a model, by its name."},
     {"models", models, METH_NOARGS, "Names of models."},
     {"terminal_clean", terminal_clean, METH_O, "A text without characters that drive a terminal."},
     {"rows", core_chosen_rows, METH_VARARGS,

@@ -53,7 +53,7 @@ def _cached(key: str) -> Optional[Tuple[str, bytes]]:
         with gzip.open(path) as file:
             note, _, graph = file.read().partition(b'\n')
         os.utime(path)  # for _trim()
-        return note.decode(), graph
+        return (note.decode(), graph) if graph else None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError):
         return None
 

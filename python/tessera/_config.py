@@ -77,7 +77,7 @@ class Options:
 
 
 _HONOURED = ('batch', 'seq', 'accumulate', 'micro_batch', 'optimizer', 'optimizer_in_backward', 'clip', 'dtype', 'attention', 'checkpoint',
-             'checkpoint_form', 'no_kv_cache', 'eval_steps', 'eval_batch', 'loss_scale', 'loss_scale_window', 'blocks', 'modules', 'version')
+             'checkpoint_form', 'no_kv_cache', 'padding', 'eval_steps', 'eval_batch', 'loss_scale', 'loss_scale_window', 'blocks', 'modules', 'version')
 _DEFAULTS = (('accumulation', 'auto'), ('backward', 'each'), ('gelu', 'eager'), ('loss', 'full'), ('zero', 0), ('ranks', 1), ('in_place', ''))
 _REASONS = {
     'gelu': "the model's class decides how its activation runs; set it in the config (hidden_act)",
@@ -220,6 +220,9 @@ def _checkpoint(model: Any, options: Options) -> None:
 
 # ---- Its batch ----
 
+# By the name of an argument, the shape of a tensor of the batch, and whether it has whole numbers.
+Shapes = Dict[str, Tuple[Tuple[int, ...], bool]]
+
 _TOKENS = ('ForCausalLM', 'LMHeadModel', 'ForMaskedLM', 'ForConditionalGeneration', 'ForTokenClassification', 'WithLMHead')
 _CLASSES = ('ForSequenceClassification', 'ForImageClassification', 'ForNextSentencePrediction')
 
@@ -236,7 +239,7 @@ def _places(model: Any) -> Optional[int]:
         is_of_other = any(word in part for part in outer for word in ('vision', 'visual', 'audio')) \
             or (model.main_input_name != 'input_ids' and 'encoder' in outer)
         if is_place and not is_of_other:
-            return min([module.num_embeddings, *known])
+            return min([int(module.num_embeddings), *known])
     return None
 
 
@@ -249,8 +252,8 @@ def _sequence(model: Any, options: Options) -> int:
     return length
 
 
-def _labels(model: Any, batch: int, length: int) -> Dict[str, Tuple[Tuple[int, ...], bool]]:
-    """Shapes of labels, and whether they are whole numbers."""
+def _labels(model: Any, batch: int, length: int) -> Shapes:
+    """What the loss is computed of."""
     name, config = type(model).__name__, model.config
     if name.endswith(_TOKENS):
         return {'labels': ((batch, length), True)}
@@ -265,27 +268,32 @@ def _pair(value: Any) -> Tuple[int, int]:
     return (value[0], value[1]) if isinstance(value, (list, tuple)) else (value, value)
 
 
-def shapes_of(model: Any, options: Options) -> Dict[str, Tuple[Tuple[int, ...], bool]]:
-    """By the name of an argument, the shape of a tensor of the batch, and whether it has whole numbers."""
+def shapes_of(model: Any, options: Options) -> Shapes:
+    """The batch of the model's task."""
     config, kind = model.config, model.main_input_name
     batch = options.count('batch', 1)
     takes = inspect.signature(model.forward).parameters
     if kind == 'pixel_values':
+        if options.flag('padding'):
+            raise options.refuse('padding', 'images have none')
         if options.has('seq'):
             raise options.refuse('seq', f'{type(model).__name__} reads images, whose size is "image_size" of the config')
         size = _pair(getattr(config, 'image_size', None) or 224)
-        out = {'pixel_values': ((batch, getattr(config, 'num_channels', 3), *size), False)}
-        return {**out, **_labels(model, batch, 0)}
+        return {'pixel_values': ((batch, getattr(config, 'num_channels', 3), *size), False), **_labels(model, batch, 0)}
     length = _sequence(model, options)
+    if kind == 'input_features' and options.flag('padding'):
+        raise options.refuse('padding', 'spectrograms are padded to the same length, without a mask')
     if kind == 'input_features' and hasattr(config, 'num_mel_bins') and hasattr(config, 'max_source_positions'):
         spectrum = (batch, config.num_mel_bins, 2 * config.max_source_positions)
         return {'input_features': (spectrum, False), **_labels(model, batch, length)}
     if kind != 'input_ids':
         raise Refusal(f'{type(model).__name__} reads {kind}, whose size its config does not decide: write its step as a script, tessera trace SCRIPT')
-    out = {'input_ids': ((batch, length), True), **_labels(model, batch, length)}
+    out: Shapes = {'input_ids': ((batch, length), True), **_labels(model, batch, length)}
     if 'token_type_ids' in takes and 'Gemma3' in type(model).__name__:
         out['token_type_ids'] = ((batch, length), True)  # demanded in training
-    if options.flag('no_kv_cache') and 'attention_mask' in takes:
+    if options.flag('padding') and 'attention_mask' not in takes:
+        raise options.refuse('padding', f'{type(model).__name__} takes no attention mask')
+    if (options.flag('no_kv_cache') or options.flag('padding')) and 'attention_mask' in takes:
         out['attention_mask'] = ((batch, length), True)
     return out
 
@@ -329,7 +337,7 @@ def optimizers_of(model: Any, options: Options) -> Callable[[List[Any]], List[An
 
 # ---- Its step ----
 
-def _batch(torch: Any, shapes: Dict[str, Tuple[Tuple[int, ...], bool]], dtype: Any) -> Dict[str, Any]:
+def _batch(torch: Any, shapes: Shapes, dtype: Any) -> Dict[str, Any]:
     return {name: torch.ones(shape, dtype=torch.long if is_whole else dtype, device='cuda') for name, (shape, is_whole) in shapes.items()}
 
 
@@ -460,7 +468,9 @@ def graph_of(text: str, options: Options, gpu: str) -> 'Tuple[Dict[str, Any], st
     name = type(model).__name__
     with _kernels(torch, options):
         try:
-            graph = trace(lambda: train(program), model=model, optimizer=program.optimizers, gpu=gpu, value=1.0, routing='balanced')
+            # Models ask whether their mask is one of ones.
+            value = 0.0 if options.flag('padding') else 1.0
+            graph = trace(lambda: train(program), model=model, optimizer=program.optimizers, gpu=gpu, value=value, routing='balanced')
         except TraceError as error:
             raise Refusal(f'{name} cannot be traced: {error}') from error
         except MemoryError:

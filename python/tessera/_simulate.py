@@ -49,7 +49,9 @@ _CHILD = 'import json, sys; request = json.loads(sys.stdin.readline()); sys.path
 
 def traced(given: Any, options: Dict[str, Any]) -> 'tuple[Any, Dict[str, Any]]':
     """A model that is not built in as the step graph of its training step, traced in a process of its own, and the options that are left."""
-    if not isinstance(given, tuple) or not _core.is_foreign(given[1]):
+    if options.get('padding') and isinstance(given, str):
+        given = given, _core.model_config(given)
+    if not isinstance(given, tuple) or not (_core.is_foreign(given[1]) or options.get('padding')):
         return given, options
     plan = json.loads(options['plan'][1]) if options.get('plan') else {}
     decided = {**plan, **{name: value for name, value in options.items() if value is not None and _core.is_traced(name)}}

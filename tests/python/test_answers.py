@@ -679,7 +679,7 @@ def test_fit_finds_plans_in_process(monkeypatch):
     assert found.fits and found.after.reserved_bytes <= most and found.plan['version'] == 1
     assert not _fit._planned(graph, 1 << 20, 'a100').fits
     with pytest.raises(tessera.ArgumentError, match='the step has no plan'):
-        _fit._planned(graph, most, 'b200')
+        _fit._planned(graph, most, 'b300')
 
 
 @needs_command

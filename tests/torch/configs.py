@@ -2,10 +2,9 @@
 """configs.py [--check] [NAME...]: models of transformers that are not built in, by their config.json and by hand.
 
 Needs the packages that ./run test torch installs. `tessera simulate config.json` must need what the same program needs that is written and
-traced here without any code of tessera/_config.py: within 64 bytes, at the peak and in each category at the peak. The small models are of fourteen
-architectures; FULL are those of the sizes that transformers' classes have by default, whose configs name nothing but the class. Without
---check, step graphs of the small ones are written into tests/golden/graphs/configs, with peaks.json, which has their peaks; tests that
-have no PyTorch read them.
+traced here without any code of tessera/_config.py: within 64 bytes, at the peak of each phase and in each category at the peak. The small models
+are of fifteen architectures, each with the options of OPTIONS; those of FULL have the sizes that their classes have by default. graphs.py records
+step graphs of the small ones for tests that have no PyTorch.
 """
 import argparse
 import contextlib
@@ -21,7 +20,6 @@ import transformers as hf
 
 import tessera
 
-GRAPHS = Path(__file__).resolve().parent.parent / 'golden' / 'graphs' / 'configs'
 SMALL = {'hidden_size': 64, 'intermediate_size': 128, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'vocab_size': 500}
 GROUPED = {**SMALL, 'num_key_value_heads': 2}
 SLIDING = {**GROUPED, 'head_dim': 16, 'sliding_window': 32}
@@ -186,7 +184,7 @@ def check(names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--check', action='store_true')
+    parser.add_argument('--check', action='store_true', help='as other programs here have it; nothing is ever written')
     parser.add_argument('names', nargs='*', metavar='NAME')
     given = parser.parse_args()
     return check(given.names)

@@ -7,6 +7,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, interpolate, mse_loss, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from configs import CLASSES, CONFIGS, batch_of
+
 SMALL = {'hidden_size': 64, 'num_attention_heads': 4, 'intermediate_size': 128, 'num_hidden_layers': 2, 'vocab_size': 500}
 
 
@@ -342,5 +344,22 @@ PROGRAMS = {
     'halves-scaled': (lambda: Layers('halves', dropout=0.1), adamw, scaled_step),
     'contrastive': (Contrastive, adamw, pairs_step),
 }
+# Models of transformers that tessera traces by their configs (configs.py).
+TRACED = ('qwen3', 'gemma2', 'gemma3_text', 'phi3', 'deepseek_v3', 'llama4_text', 'gpt_oss', 'falcon', 'bloom', 'whisper')
+
+
+def of_config(name):
+    """As PROGRAMS has it. Attention and routing are transformers' own."""
+    def make():
+        return CLASSES[name]._from_config(hf.AutoConfig.for_model(name, **CONFIGS[name]), dtype=torch.float32)
+
+    def step_of(model, optimizer):
+        return hf_step(lambda: batch_of(name, model, {}, 64))(model, optimizer)
+    return make, adamw, step_of
+
+
+PROGRAMS.update({name.replace('_', '-'): of_config(name) for name in TRACED})
 # The value of numbers that a step reads from a tensor: masks are all ones.
 VALUE = 1.0
+# Of mixtures of experts.
+ROUTING = 'balanced'

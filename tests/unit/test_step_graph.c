@@ -121,15 +121,15 @@ static void unknown_cards(void **state) {
   static const struct {
     const char *text, *gpu, *message;
   } cases[] = {
-      {OF_CARD("\"gpu\":\"b200\","), NULL, "'gpu' is 'b200', which is not a known card"},
+      {OF_CARD("\"gpu\":\"b300\","), NULL, "'gpu' is 'b300', which is not a known card"},
       {OF_CARD("\"gpu\":\"A100\","), NULL, "--gpu: t4, v100, l4"},
       {OF_CARD(""), NULL, "'gpu' is '', which"},
-      {OF_CARD("\"gpu\":\"b200\","), "h100", NULL},
+      {OF_CARD("\"gpu\":\"b300\","), "h100", NULL},
       {OF_CARD(""), "t4", NULL},
       {"{\"schema\":\"tessera-step/"
-       "1\",\"gpu\":\"b200\",\"work\":[[0,1,1,16]],\"texts\":[\"at::_ops::"
+       "1\",\"gpu\":\"b300\",\"work\":[[0,1,1,16]],\"texts\":[\"at::_ops::"
        "_scaled_dot_product_flash_attention::call\",\"??\",\"f\",\"a.py\"]," AFTER_GPU,
-       "t4", "traced for the b200"},
+       "t4", "traced for the b300"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tsr_model *model = read(cases[i].text);

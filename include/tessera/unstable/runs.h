@@ -32,8 +32,9 @@ extern "C" {
     .choices = (const char *const[]){"torch", "own", NULL}, .is_resumed = true,                    \
   }
 
-/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order, and NULL; and the same for a help text. */
+/* The choices of a parameter "gpu": the names of tsr_gpu_at, in the same order, and NULL. */
 extern const char *const tsr_gpu_names[];
+/* The name with this index, or NULL past the last: tsr_parameter.word. */
 const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
@@ -48,8 +49,8 @@ extern const tsr_parameter tsr_run_link[];
  * Fails with TSR_ERROR_ARGUMENT, also without ranks in `how`. */
 int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
 
-/* The parameter for the Python that traces models that are not built in. */
-extern const tsr_parameter tsr_run_python[];
+/* Parameters of commands that trace models that are not built in: the Python that does, and what built-in models do not have. */
+extern const tsr_parameter tsr_run_traced[];
 /* The limits of a search for a plan. */
 extern const tsr_parameter tsr_run_limits[];
 /* Make the effort that these limits allow, or an unlimited one if the parameters lack them, which the query's `progress` can stop. `query`

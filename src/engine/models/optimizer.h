@@ -12,7 +12,7 @@ typedef struct tsr__update_range {
 
 /* The tensor that the optimizer updates: the parameter, or its master. */
 tsr__tensor_id tsr__update_target(const tsr__tape *tape, size_t parameter);
-/* The gradient that the optimizer uses, 0 if there is none. */
+/* The gradient that the optimizer uses, 0 if absent. */
 tsr__tensor_id tsr__update_gradient(const tsr__tape *tape, size_t parameter);
 /* Whether parameter `i` of the range has a gradient and is updated. Matrices are those of blocks; others are embeddings, heads and vectors. */
 bool tsr__updates(const tsr__tape *tape, tsr__update_range range, size_t i);

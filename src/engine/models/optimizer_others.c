@@ -45,10 +45,16 @@ static void assign(tsr__tape *t, tsr__tensor_id *variable, tsr__tensor_id made) 
   *variable = made;
 }
 
-/* A number that is read at once. */
-static void read_number(tsr__tape *t, tsr__tensor_id from) {
+/* A number that is computed of one tensor, and by which another is divided. */
+static void divide_by_mean(tsr__tape *t, tsr__tensor_id tensor, tsr__tensor_id from) {
+  if (t->status) return;
   tsr__tensor_id number = make(t, (tsr__kernel_use){.kernel = TSR__KERNEL_MEAN, .reads = {from}},
                                tsr__tensor_dtype(t, from), TSR__SCALAR);
+  if (!t->status)
+    tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_DIV,
+                                        .op = TSR_NONE,
+                                        .reads = {tensor, number},
+                                        .writes = {tensor}});
   tsr__tensor_release(t, number);
 }
 
@@ -126,7 +132,7 @@ static tsr__tensor_id estimate_of(tsr__tape *t, adafactor_variables *v, adafacto
   mix(t, s.column, v->column_mean);
   tsr__kernel_use product = {.kernel = TSR__KERNEL_MM, .reads = {s.row, s.column}};
   tsr__tensor_id estimate = make(t, product, dtype, shape);
-  if (!t->status) read_number(t, s.row);
+  divide_by_mean(t, estimate, s.row);
   return estimate;
 }
 
@@ -142,9 +148,10 @@ static void adafactor(tsr__tape *t, tsr__update_range r) {
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     if (!tsr__updates(t, r, i)) continue;
     tsr__tensor_id parameter = tsr__update_target(t, i);
-    read_number(t, parameter);
-    assign(t, &v.estimate, estimate_of(t, &v, states.items[at++], tsr__update_gradient(t, i)));
-    if (!t->status) read_number(t, v.estimate);
+    adafactor_state state = states.items[at++];
+    divide_by_mean(t, state.row, parameter); /* the parameter's norm, which the host reads */
+    assign(t, &v.estimate, estimate_of(t, &v, state, tsr__update_gradient(t, i)));
+    divide_by_mean(t, v.estimate, v.estimate);
     descend(t, parameter, v.estimate);
   }
   TSR__VECTOR_FREE(&states);

@@ -5,7 +5,7 @@
 #include "tessera/unstable/runs.h"
 
 bool tsr_parameter_is_traced(const char *name) {
-  static const char *const others[] = {"batch", "seq", "eval_steps", "eval_batch"};
+  static const char *const others[] = {"batch", "seq", "eval_steps", "eval_batch", "padding"};
   bool is_traced = false;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     is_traced |= strcmp(name, others[i]) == 0;
@@ -24,13 +24,18 @@ const tsr_parameter tsr_ds_config_parameter[] = {
              "are given override it. Keys that have no effect are listed."},
     {.name = NULL}};
 
-const tsr_parameter tsr_run_python[] = {
+const tsr_parameter tsr_run_traced[] = {
     {.name = "python",
      .kind = TSR_PARAMETER_PATH,
      .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
      .argument = "PROGRAM",
      .help = "The Python that traces a model that is not built in; it needs torch and transformers "
              "(default: that of the active environment, else python3)."},
+    {.name = "padding",
+     .kind = TSR_PARAMETER_FLAG,
+     .hidden_from = TSR_INTERFACE_MCP,
+     .help = "The batch is padded: its attention mask has zeros, so that the model builds a mask "
+             "for each row of scores. A model that is built in is traced then, too."},
     {.name = NULL}};
 
 const tsr_parameter tsr_run_link[] = {

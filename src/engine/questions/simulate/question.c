@@ -76,7 +76,7 @@ static const tsr_parameter parameters[] = {
              "the time of a step: %s (default: an A100's memory, and no time).",
      .word = tsr_gpu_word,
      .choices = tsr_gpu_names},
-    {.rows = tsr_run_python},
+    {.rows = tsr_run_traced},
     {.name = "rates",
      .kind = TSR_PARAMETER_FILE,
      .argument = "FILE",
@@ -161,6 +161,8 @@ static int check(const tsr_params *params, tsr_error *error) {
   unsigned flags;
   const tsr_model *model = tsr_params_object(params, "model", &tsr_model_type);
   int status = model && tsr_model_is_traced(model) ? check_traced(params, error) : 0;
+  if (status == 0 && model && tsr_params_flag(params, "padding"))
+    status = tsr_params_fail(params, error, "{=padding} needs a trace of the model");
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
   if (status) return status;
