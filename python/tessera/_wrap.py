@@ -26,17 +26,19 @@ def _is_cache(value: Any) -> bool:
 
 
 class Forward:
-    """Replaces a module's forward. `inner` is the function that it replaces; None stands for the forward of the class."""
+    """Replaces a module's forward. `inner` is the function that it replaces; None stands for the forward of the class. When the plan is
+    undone it is not active any more, in case something else still calls it."""
 
     def __init__(self, module: Any, inner: Any) -> None:
         self._module = weakref.ref(module)
         self.inner = inner
+        self.is_active = True
         forward = _forward_of(module) if inner is None else inner
         self.__name__, self.__doc__ = 'forward', forward.__doc__
         self.__signature__ = inspect.signature(forward)  # trainers inspect which arguments a model takes
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _again, (type(self), self._module(), self.inner, self.state())
+        return _again, (type(self), self._module(), self.inner, self.is_active, self.state())
 
     def state(self) -> Dict[str, Any]:
         """Further arguments of the constructor, for copies."""
@@ -50,11 +52,17 @@ class Forward:
         return (self.inner or _forward_of(self.module))(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return (self.run if self.is_active else self.original)(*args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """What the plan does with a call."""
         return self.original(*args, **kwargs)
 
 
-def _again(kind: Any, module: Any, inner: Any, state: Dict[str, Any]) -> Any:
-    return kind(module, inner, **state)
+def _again(kind: Any, module: Any, inner: Any, is_active: bool, state: Dict[str, Any]) -> Any:
+    made = kind(module, inner, **state)
+    made.is_active = is_active
+    return made
 
 
 # ---- Checkpoints ----
@@ -108,7 +116,7 @@ class Checkpoint(Forward):
     def state(self) -> Dict[str, Any]:
         return {'reentrant': self.reentrant, 'again': self.again}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         from torch.utils.checkpoint import checkpoint
         given = [name for name in _CACHES if kwargs.get(name) is not None and kwargs[name] is not False]
@@ -137,9 +145,9 @@ class Checkpoint(Forward):
                                 "checkpoint_form is 'non-reentrant'")
         count = len(args)
 
-        def run(*given: Any) -> Any:
+        def call(*given: Any) -> Any:
             return self.original(*given[:count], **dict(zip(names, given[count:])), **kwargs)
-        return checkpoint(run, *args, *moved, use_reentrant=True)
+        return checkpoint(call, *args, *moved, use_reentrant=True)
 
 
 # ---- Copies on the host ----
@@ -147,7 +155,7 @@ class Checkpoint(Forward):
 class Offload(Forward):
     """Keeps in host memory what the module saves for backward."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         if not torch.is_grad_enabled():
             return self.original(*args, **kwargs)
@@ -167,7 +175,7 @@ class Autocast(Forward):
     def state(self) -> Dict[str, Any]:
         return {'dtype': self.dtype}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         device = next((tensor.device.type for tensor in self.module.parameters()), 'cuda')
         with torch.autocast(device, dtype=getattr(torch, self.dtype)):
@@ -185,7 +193,7 @@ class ChunkedLoss(Forward):
     def state(self) -> Dict[str, Any]:
         return {'chunk': self.chunk}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         model = self.module
         if kwargs.get('labels') is None or not model.training or not torch.is_grad_enabled():
