@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 
 from ._errors import ArgumentError
+from ._state import Learned, Twice
 
 _CACHES = ('past_key_values', 'past_key_value', 'layer_past', 'use_cache')
 
@@ -112,6 +113,7 @@ class Checkpoint(Forward):
     def __init__(self, module: Any, inner: Any, reentrant: bool = False, again: Optional[FrozenSet[str]] = None) -> None:
         super().__init__(module, inner)
         self.reentrant, self.again = reentrant, again
+        self._learned = Learned()
 
     def state(self) -> Dict[str, Any]:
         return {'reentrant': self.reentrant, 'again': self.again}
@@ -126,13 +128,16 @@ class Checkpoint(Forward):
         args = tuple(None if _is_cache(value) else value for value in args)
         for name in given:  # a module that runs twice must not add to a cache twice
             kwargs[name] = False if name == 'use_cache' else None
+        is_compiling = torch.compiler.is_compiling()  # compiled code recomputes values alone
+        call = self.original if is_compiling else Twice(self.module, self.original, self._learned)
+        options: Dict[str, Any] = {'preserve_rng_state': is_compiling}
         if self.reentrant:
-            return self._reentrant(args, kwargs)
-        if self.again is None:
-            return checkpoint(self.original, *args, use_reentrant=False, **kwargs)
-        return checkpoint(self.original, *args, use_reentrant=False, context_fn=functools.partial(_contexts, self.again), **kwargs)
+            return self._reentrant(call, args, kwargs, options)
+        if self.again is not None:
+            options['context_fn'] = functools.partial(_contexts, self.again)
+        return checkpoint(call, *args, use_reentrant=False, **options, **kwargs)
 
-    def _reentrant(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    def _reentrant(self, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], options: Dict[str, Any]) -> Any:
         """A reentrant checkpoint passes gradients only to positional arguments, and to the module only if one of these needs gradients."""
         import torch
         from torch.utils.checkpoint import checkpoint
@@ -146,8 +151,8 @@ class Checkpoint(Forward):
         count = len(args)
 
         def call(*given: Any) -> Any:
-            return self.original(*given[:count], **dict(zip(names, given[count:])), **kwargs)
-        return checkpoint(call, *args, *moved, use_reentrant=True)
+            return function(*given[:count], **dict(zip(names, given[count:])), **kwargs)
+        return checkpoint(call, *args, *moved, use_reentrant=True, **options)
 
 
 # ---- Copies on the host ----
