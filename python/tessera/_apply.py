@@ -186,7 +186,7 @@ class Applied:
         count = len(self.changes)
         lines = [f'{name}: {count} change{"s" if count != 1 else ""}{", undone" if self.is_undone else ""}.']
         for technique, detail, targets in _grouped(self.changes):
-            lines.extend(_line(technique, f'{_ranges(targets)}{", " + detail if detail else ""}'))
+            lines.extend(_line(technique, f'{ranges_of(targets)}{", " + detail if detail else ""}'))
         if self.left:
             lines.append('Not applied, or only approximately:')
             for left in self.left:
@@ -244,7 +244,7 @@ def _follows(last: Sequence[str], name: Sequence[str]) -> int:
     return places[0] if old.isdigit() and new.isdigit() and int(new) == int(old) + 1 else -1
 
 
-def _ranges(names: Sequence[str]) -> str:
+def ranges_of(names: Sequence[str]) -> str:
     """Shorten a list of names: a.0.b, a.1.b, a.2.b, c becomes a.0-2.b, c."""
     out: List[Tuple[List[str], List[str], int]] = []  # first name, last name, where they differ
     for name in (name.split('.') for name in names):

@@ -13,6 +13,7 @@ that these refer to; lists, dicts and sets in them; global variables that forwar
 """
 import collections
 import contextlib
+import functools
 import operator
 import random
 import sys
@@ -32,6 +33,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 # Libraries of whose objects the attributes are not searched.
 _CLOSED = frozenset({'torch', 'numpy', 'logging', 'threading', '_thread', 'weakref', 'inspect', 'functools', 'typing', 'importlib', 'tessera'})
 _DEEPEST = 6
+_LONGEST = 10000  # list whose items are searched, too
 
 
 class _Absent:
@@ -152,7 +154,7 @@ def generator_of(value: Any) -> Optional[Place]:
     if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         return _of_generator(value.getstate, value.setstate)
     numpy, torch = sys.modules.get('numpy'), sys.modules['torch']
-    if isinstance(value, torch.Generator):
+    if isinstance(value, torch._C.Generator):
         return _of_generator(value.get_state, value.set_state)
     if numpy is not None and isinstance(value, numpy.random.RandomState):
         return _of_generator(value.get_state, value.set_state)
@@ -186,7 +188,7 @@ class _Search:
     def __init__(self) -> None:
         self.torch: Any = sys.modules['torch']
         self.places: List[Place] = []
-        self.generators: Set[int] = set()  # ids of those found
+        self.generators: List[Any] = []  # of PyTorch
         self._seen: Set[int] = set()
         self._kept: List[Any] = []  # so that ids stay unique
 
@@ -264,16 +266,22 @@ class _Search:
         """A value and those in it."""
         if isinstance(value, _PLAIN) or depth > _DEEPEST:
             return
-        if isinstance(value, (types.FunctionType, types.MethodType)):
+        if isinstance(value, functools.partial):
+            for one in (value.func, value.args, value.keywords):
+                self.value(one, depth + 1)
+        elif isinstance(value, (types.FunctionType, types.MethodType)):
             if self._is_new(value) and not (value.__module__ or '').startswith('torch.'):
                 self.function(value)
-            return
+        else:
+            self._object(value, depth)
+
+    def _object(self, value: Any, depth: int) -> None:
         is_array = type(value).__module__ == 'numpy' and type(value).__name__ == 'ndarray'
         if not (is_array or self._is_opened(value) or generator_of(value)) or not self._is_new(value):
             return
         found = generator_of(value)
         if found:
-            self.generators.add(id(value))
+            self.generators += [value] if isinstance(value, self.torch._C.Generator) else []
             self.places.append(found)
         elif is_array:
             if value.nbytes <= 1 << 20 and value.flags.writeable and value.flags.c_contiguous and value.dtype != object:
@@ -297,11 +305,18 @@ class _Search:
         else:
             self.places.append(_of_dict(vars(value)))
             inner = list(vars(value).values())
-        for one in inner:
+        for one in inner if len(inner) <= _LONGEST else ():
             self.value(one, depth + 1)
 
 
 # ---- Python's values ----
+
+class Changed(NamedTuple):
+    """A value that is another one now, and whether it is in a list or a set instead of having a name."""
+    before: Any
+    now: Any
+    is_in_list: bool
+
 
 # The places of modules, and what was there when they were searched: keys, and identities of values. The search takes longer than this check.
 _FOUND: 'weakref.WeakKeyDictionary[Any, List[Tuple[Place, Any]]]' = weakref.WeakKeyDictionary()
@@ -325,11 +340,12 @@ def _found(module: Any) -> List[Tuple[Place, Dict[Any, Any]]]:
     return taken
 
 
-def own_generators(module: Any) -> Set[int]:
-    """The identities of the generators that a module and those in it have."""
-    search = _Search()
+def has_generator(module: Any, generator: Any) -> bool:
+    """Whether a generator of PyTorch's is the default one, or one that a module or those in it have. In C++ it is another object with the
+    same state."""
+    torch, search = sys.modules['torch'], _Search()
     search.module(module)
-    return search.generators
+    return any(torch.equal(one.get_state(), generator.get_state()) for one in (torch.default_generator, *search.generators))
 
 
 class Taken:
@@ -342,15 +358,15 @@ class Taken:
             search.value(value)
         self._taken = [*found, *((place, place.take()) for place in (*search.places, *generators(devices)))]
 
-    def changes(self) -> 'Iterator[Tuple[Any, Any]]':
-        """Each value that is another one now: what it was before, and what it is."""
+    def changes(self) -> 'Iterator[Changed]':
+        """Each value that is another one now."""
         for place, before in self._taken:
             changed = None if place.is_generator else place.changed(before)
             if changed is None:
                 continue
             now = place.take()
             for name in {**changed, **now} if place.is_whole else changed:
-                yield changed.get(name, _Absent), now.get(name, _Absent)
+                yield Changed(changed.get(name, _Absent), now.get(name, _Absent), place.is_whole)
 
     def keep_changes(self) -> bool:
         """Forget what is still the same. Returns whether there is anything but generators. Tensors with a history belong to the step that computed them and are not kept either."""

@@ -55,6 +55,10 @@ static bool may(const search *s, tsr_module_how how) {
          (how == TSR_MODULE_CHECKPOINT ? TSR_ALLOW_RECOMPUTE : TSR_ALLOW_OFFLOAD);
 }
 
+static bool can(const tsr__graph_part *part, tsr_module_how how) {
+  return !part->is_fixed && (how != TSR_MODULE_CHECKPOINT || !part->is_once);
+}
+
 /* ---- units ---- */
 
 /* Where the number begins that ends a name: "layers.12" has it at 7. The name's length without a number. */
@@ -142,7 +146,7 @@ static option sum_of(const search *s, size_t outer, const char *kind, tsr_module
     const tsr__graph_part *part = &s->parts.items[i];
     bool is_inner = last != TSR__NO_PART && is_within(s, i, last);
     bool is_chosen = kind ? strcmp(part->kind, kind) == 0 : i == outer;
-    if (!is_chosen || is_inner || part->is_fixed || !*part->name) continue;
+    if (!is_chosen || is_inner || !can(part, how) || !*part->name) continue;
     last = i;
     sum.saves_bytes += how == TSR_MODULE_CHECKPOINT ? part->again_bytes : part->moved_bytes;
     sum.seconds += how == TSR_MODULE_CHECKPOINT ? part->again_s : part->copies_s;
@@ -207,7 +211,7 @@ static void fill_block(const search *s, unit *u, tsr__chain_block *block) {
   const tsr__graph_part *part = part_of(s, u);
   uint64_t kept = part->moved_bytes > part->again_bytes ? part->moved_bytes : part->again_bytes;
   assert(u->option_count && part->again_s >= 0 && part->forward_s >= part->again_s);
-  bool may_pass = may(s, TSR_MODULE_CHECKPOINT) && !part->is_fixed && *part->name;
+  bool may_pass = may(s, TSR_MODULE_CHECKPOINT) && can(part, TSR_MODULE_CHECKPOINT) && *part->name;
   for (size_t i = 0; i < u->option_count; i++)
     u->chain[i] = (tsr__chain_option){.saved_bytes = less(kept, u->options[i].saves_bytes),
                                       .forward_s = part->forward_s,
@@ -317,7 +321,7 @@ static int add_kinds(search *s, tsr_error *error) {
     const tsr__graph_part *part = &s->parts.items[i];
     for (int how = 0; ok && how <= TSR_MODULE_OFFLOAD; how++) {
       size_t k = 0;
-      if (!may(s, (tsr_module_how)how) || part->is_fixed) continue;
+      if (!may(s, (tsr_module_how)how) || !can(part, (tsr_module_how)how)) continue;
       while (k < all.count &&
              (strcmp(all.items[k].kind, part->kind) != 0 || (int)all.items[k].how != how))
         k++;

@@ -12,6 +12,7 @@ typedef struct tsr__graph_part {
   const char *name, *kind; /* model.layers.0, LlamaDecoderLayer */
   size_t parent;           /* the innermost call that contains it, or TSR__NO_PART */
   bool is_fixed;           /* it cannot be rewritten */
+  bool is_once;            /* it cannot run again, so it cannot be checkpointed */
   uint32_t begin, end;     /* instructions */
   uint32_t first_input;    /* the instruction that makes the oldest of its arguments, or TSR_NONE */
   uint64_t input_bytes;    /* of its arguments that the step makes */
