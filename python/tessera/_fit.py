@@ -77,13 +77,27 @@ def _left(graph: Dict[str, Any], model: Any) -> List[Left]:
 
 
 @contextlib.contextmanager
-def _unchanged(model: Any, step: Any) -> Iterator[None]:
-    """Within it, the step is traced: Python's values and random numbers that it changes are put back."""
-    taken = Taken(model, (step,))
+def _unchanged(model: Any, optimizer: Any, step: Any) -> Iterator[None]:
+    """Within it, the step is traced: the optimizer is as if it had made no steps, and Python's values and random numbers that the step
+    changes are put back."""
+    taken, state = Taken(model, (step,)), dict(optimizer.state)
+    optimizer.state.clear()
+    optimizer.state.update(_new_state(optimizer, state))
     try:
         yield
     finally:
+        optimizer.state.clear()
+        optimizer.state.update(state)
+        taken.keep_changes()
         taken.put()
+
+
+def _new_state(optimizer: Any, state: Dict[Any, Any]) -> Dict[Any, Any]:
+    """The state before the first step. Adagrad makes it in its constructor."""
+    import torch
+    if not isinstance(optimizer, torch.optim.Adagrad):
+        return {}
+    return {parameter: {**values, 'step': torch.zeros_like(values['step'])} for parameter, values in state.items()}
 
 
 def _free(model: Any, optimizer: Any) -> Dict[str, Any]:
@@ -112,7 +126,7 @@ def fit(model: Any, optimizer: Any, step: Callable[[], Any], budget: Union[int, 
         raise ArgumentError('the budget is a number of bytes, or a size such as 16GiB')
 
     def traced() -> Dict[str, Any]:
-        with _unchanged(model, step):
+        with _unchanged(model, optimizer, step):
             return trace(step, model=model, optimizer=optimizer, gpu=gpu, value=value)
     with contextlib.ExitStack() as undo:
         before = after = _predicted(traced())

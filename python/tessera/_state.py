@@ -369,14 +369,20 @@ class Taken:
                 yield Changed(changed.get(name, _Absent), now.get(name, _Absent), place.is_whole)
 
     def keep_changes(self) -> bool:
-        """Forget what is still the same. Returns whether there is anything but generators. Tensors with a history belong to the step that computed them and are not kept either."""
-        tensor = sys.modules['torch'].Tensor
+        """Forget what is still the same. Returns whether anything but generators is left."""
         kept = [(place, place.changed(before)) for place, before in self._taken]
-        self._taken = [(place, {name: _Present if not place.is_whole and isinstance(value, tensor) and value.grad_fn is not None else value
-                                for name, value in before.items()}) for place, before in kept if before is not None]
+        self._taken = [(place, before) for place, before in kept if before is not None]
         return any(not place.is_generator for place, _ in self._taken)
 
+    def forget_history(self) -> None:
+        """Attributes that have a history belong to the step that computed them: do not keep them."""
+        tensor = sys.modules['torch'].Tensor
+        self._taken = [(place, before if place.is_whole else {
+            name: _Present if isinstance(value, tensor) and value.grad_fn is not None else value for name, value in before.items()})
+            for place, before in self._taken]
+
     def put(self) -> None:
+        """Put back what keep_changes() has kept."""
         for place, before in self._taken:
             changed = place.changed(before) if place.is_whole else before
             if changed is not None:
@@ -511,6 +517,7 @@ class Twice:
             raise ArgumentError(f'{type(module).__name__} changes one of its parameters in forward, so that it cannot run twice: use a plan that does not '
                                 'checkpoint it')
         is_varying = state.keep_changes()
+        state.forget_history()
         for one, version, copy in zip(found, versions, copies):
             is_written = version_of(one.tensor) != version or _address(one.tensor) in seen
             known[one.path] = known.get(one.path, False) or is_written or is_varying
