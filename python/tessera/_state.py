@@ -96,7 +96,7 @@ def _of_names(take: Callable[[], Dict[Any, Any]], put: Callable[[Any, Any], Any]
 
 
 def _of_dict(where: Dict[Any, Any]) -> Place:
-    return _of_names(where.copy, where.__setitem__, where.__delitem__)
+    return _of_names(functools.partial(dict.copy, where), where.__setitem__, where.__delitem__)
 
 
 def _of_attributes(module: Any) -> Place:
@@ -317,9 +317,24 @@ class Changed(NamedTuple):
     now: Any
     is_in_list: bool
 
+    @property
+    def counts(self) -> bool:
+        """Whether it may be different in each call, unlike something that the first call makes. What a module writes may depend on it."""
+        return self.is_in_list or (isinstance(self.now, (int, float)) and not isinstance(self.now, bool))
 
-# The places of modules, and what was there when they were searched: keys, and identities of values. The search takes longer than this check.
-_FOUND: 'weakref.WeakKeyDictionary[Any, List[Tuple[Place, Any]]]' = weakref.WeakKeyDictionary()
+
+class _Found(NamedTuple):
+    """The places of a module, and what was there when they were searched: modules with their hooks; keys and identities of values."""
+    modules: Any
+    places: List[Tuple[Place, Any]]
+
+
+# The search takes longer than to check that it would find the same.
+_FOUND: 'weakref.WeakKeyDictionary[Any, _Found]' = weakref.WeakKeyDictionary()
+
+
+def _mark_of_modules(module: Any) -> Any:
+    return [(id(vars(one)), *one._forward_hooks, *one._forward_pre_hooks) for one in module.modules()]
 
 
 def _mark(values: Dict[Any, Any]) -> Any:
@@ -328,15 +343,15 @@ def _mark(values: Dict[Any, Any]) -> Any:
 
 def _found(module: Any) -> List[Tuple[Place, Dict[Any, Any]]]:
     """The places of a module and of those in it, with their values."""
-    known = _FOUND.get(module)
-    if known is not None:
-        taken = [(place, place.take()) for place, _ in known]
-        if all(place.is_generator or _mark(values) == mark for (place, values), (_, mark) in zip(taken, known)):
+    known, modules = _FOUND.get(module), _mark_of_modules(module)
+    if known is not None and known.modules == modules:
+        taken = [(place, place.take()) for place, _ in known.places]
+        if all(place.is_generator or _mark(values) == mark for (place, values), (_, mark) in zip(taken, known.places)):
             return taken
     search = _Search()
     search.module(module)
     taken = [(place, place.take()) for place in search.places]
-    _FOUND[module] = [(place, None if place.is_generator else _mark(values)) for place, values in taken]
+    _FOUND[module] = _Found(modules, [(place, None if place.is_generator else _mark(values)) for place, values in taken])
     return taken
 
 
@@ -368,11 +383,10 @@ class Taken:
             for name in {**changed, **now} if place.is_whole else changed:
                 yield Changed(changed.get(name, _Absent), now.get(name, _Absent), place.is_whole)
 
-    def keep_changes(self) -> bool:
-        """Forget what is still the same. Returns whether anything but generators is left."""
+    def keep_changes(self) -> None:
+        """Forget what is still the same."""
         kept = [(place, place.changed(before)) for place, before in self._taken]
         self._taken = [(place, before) for place, before in kept if before is not None]
-        return any(not place.is_generator for place, _ in self._taken)
 
     def forget_history(self) -> None:
         """Attributes that have a history belong to the step that computed them: do not keep them."""
@@ -474,16 +488,23 @@ def _observer() -> Any:
 
 # ---- Running twice ----
 
-class Learned:
-    """What earlier calls of a module have shown, by the modes of the modules in it: which tensors they had, and which they wrote. A module
-    that also changes Python's values may write any of them next time."""
+class _Mode:
+    """What calls of a module in one mode have shown."""
 
     def __init__(self) -> None:
-        self._of: Dict[Tuple[bool, ...], Dict[Tuple[str, str], bool]] = {}
+        self.is_written: Dict[Tuple[str, str], bool] = {}  # by the name of a tensor
+        self.writes_parameters = False
+        self.is_counting = False  # whether the last one changed values on which it may depend what the next one writes
 
-    def of(self, module: Any) -> Dict[Tuple[str, str], bool]:
-        """By the name of the tensor, whether it is written. Tensors that are not there are new."""
-        return self._of.setdefault(tuple(one.training for one in module.modules()), {})
+
+class Learned:
+    """What earlier calls of a module have shown, by the modes of the modules in it."""
+
+    def __init__(self) -> None:
+        self._modes: Dict[Tuple[bool, ...], _Mode] = {}
+
+    def of(self, module: Any) -> _Mode:
+        return self._modes.setdefault(tuple(one.training for one in module.modules()), _Mode())
 
 
 class Twice:
@@ -504,27 +525,35 @@ class Twice:
         return self._first(module, args, kwargs)
 
     def _first(self, module: Any, args: Any, kwargs: Any) -> Any:
-        state = Taken(module, (args, kwargs), _devices(module, args, kwargs))
-        known = self._learned.of(module)
-        found = list(tensors_of(module))
-        versions, parameters = [version_of(one.tensor) for one in found], [(one, version_of(one)) for one in module.parameters()]
-        copies = [one.tensor.detach().clone() if known.get(one.path, True) else None for one in found]
-        observer = _observer() if any(one.path not in known for one in found) else None
+        state, mode = Taken(module, (args, kwargs), _devices(module, args, kwargs)), self._learned.of(module)
+        known, found = mode.is_written, list(tensors_of(module))
+        parameters = [(one, version_of(one)) for one in module.parameters()]
+        versions = [version_of(one.tensor) for one in found]
+        copies = [one.tensor.detach().clone() if mode.is_counting or known.get(one.path, True) else None for one in found]
+        observer = _observer() if mode.writes_parameters or any(one.path not in known for one in found) else None
         with observer or contextlib.nullcontext():
             result = self._call(*args, **kwargs)
-        seen = observer.seen if observer else ()
-        if any(version_of(one) != version or _address(one) in seen for one, version in parameters):
-            raise ArgumentError(f'{type(module).__name__} changes one of its parameters in forward, so that it cannot run twice: use a plan that does not '
-                                'checkpoint it')
-        is_varying = state.keep_changes()
+        seen: Set[int] = observer.seen if observer else set()
+        self._check(module, mode, any(version_of(one) != version or _address(one) in seen for one, version in parameters))
+        mode.is_counting = any(change.counts for change in state.changes())
+        state.keep_changes()
         state.forget_history()
         for one, version, copy in zip(found, versions, copies):
-            is_written = version_of(one.tensor) != version or _address(one.tensor) in seen
-            known[one.path] = known.get(one.path, False) or is_written or is_varying
-            if known[one.path] and one.where.get(one.key) is one.tensor:
+            known[one.path] = known.get(one.path, False) or version_of(one.tensor) != version or _address(one.tensor) in seen
+            if (known[one.path] or mode.is_counting) and one.where.get(one.key) is one.tensor:
                 self._kept.append((one, copy))
+        for one in tensors_of(module) if observer else ():  # those that this call has made
+            known.setdefault(one.path, _address(one.tensor) in seen)
         self._state = state
         return result
+
+    @staticmethod
+    def _check(module: Any, mode: _Mode, writes_parameters: bool) -> None:
+        """A parameter that only the first call writes is initialised."""
+        if writes_parameters and mode.writes_parameters:
+            raise ArgumentError(f'{type(module).__name__} changes one of its parameters in forward, so that it cannot run twice: use a plan that does not '
+                                'checkpoint it')
+        mode.writes_parameters |= writes_parameters
 
     def _again(self, args: Any, kwargs: Any) -> Any:
         present = self._state.present()

@@ -55,7 +55,7 @@ class Watched:
         changes = list(self._values.changes())
         own = self._numbers(one.tensor for one in _state.tensors_of(self._module))
         written = {write.number for write in self._noted.writes[self._writes:] if write.number < self._made}
-        slots = own if changes else own & written
+        slots = own if any(change.counts for change in changes) else own & written
         return Effects(sorted(slots), self._why(changes, written - own))
 
     def _numbers(self, tensors: Any) -> Set[int]:

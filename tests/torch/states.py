@@ -148,6 +148,20 @@ class Attribute(Plain):
         return super().forward(x * self.scale)
 
 
+class Cached(Norm):
+    """A table that the first call makes, and a buffer that nothing changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = None
+        self.register_buffer('large', torch.ones(300, 1000))
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = torch.linspace(0.5, 1, WIDTH, device=x.device)
+        return super().forward(x * self.table)
+
+
 class Counters(Plain):
     """Counters of many kinds, on which the result depends."""
 
@@ -293,7 +307,7 @@ class Often(Plain):
         return super().forward(x)
 
 
-BLOCKS = [Plain, Norm, Functional, Instance, Frozen, Spectral, OldSpectral, Weight, OldWeight, Average, Replaced, Attribute, Counters, Hooked, Arguments,
+BLOCKS = [Plain, Norm, Functional, Instance, Frozen, Spectral, OldSpectral, Weight, OldWeight, Average, Replaced, Attribute, Cached, Counters, Hooked, Arguments,
           Auxiliary, Random, Depth, Router, InPlace, Changed, Renormed, Often]
 # Not with a reentrant checkpoint, which has no gradients for what leaves a module by an attribute, and adds gradients of Instance in another
 # order. Not with a plan that names the block, because PyTorch refuses an argument that is changed later.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""zoo.py [--check] [--seed N] [NAME..]: tessera.fit on small models of 33 classes of torchvision, transformers and timm.
+"""zoo.py [--check] [--seed N] [NAME..]: tessera.fit on small models of 32 classes of torchvision, transformers and timm.
 
 For each model, with sizes that a seed draws: fit() with a budget below what the step takes changes nothing but the forward of modules. Ten
 steps on the CPU have the losses, gradients, weights, buffers and random numbers of an untouched copy, to the bit, because the plans only
@@ -71,23 +71,26 @@ def pixels(size, labels=10):
 # ---- torchvision ----
 
 def vision(draw):
-    resnet, net = torchvision.models.resnet, torchvision.models
-    classes = {'num_classes': 10}
+    net = torchvision.models
+    some, classes = draw.randint(1, 2), {'num_classes': 10}
+    mobile, efficient, inverted = net.mobilenetv2, net.efficientnet.MBConvConfig, net.mobilenetv3.InvertedResidualConfig
     return {
-        'ResNet': lambda: (net.ResNet(resnet.BasicBlock, [1, draw.randint(1, 2), 1, 1], **classes), Images(64)),
+        'ResNet': lambda: (net.ResNet(net.resnet.BasicBlock, [1, some, 1, 1], **classes), Images(64)),
         'SqueezeNet': lambda: (net.SqueezeNet('1_1', **classes), Images(64)),
-        'LRASPP': lambda: (net.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None, **classes), Images(64)),
-        'DenseNet': lambda: (net.DenseNet(growth_rate=8, block_config=(2, draw.randint(2, 3), 2), num_init_features=16, drop_rate=0.1, **classes), Images(64)),
-        'MobileNetV2': lambda: (net.MobileNetV2(width_mult=draw.choice((0.25, 0.35)), **classes), Images(64)),
-        'MobileNetV3': lambda: (net.mobilenet_v3_small(width_mult=0.5, dropout=0.2, **classes), Images(64)),
-        'EfficientNet': lambda: (net.efficientnet_b0(stochastic_depth_prob=0.2, **classes), Images(64)),
-        'ShuffleNetV2': lambda: (net.ShuffleNetV2([2, draw.randint(2, 4), 2], [24, 48, 96, 192, 256], **classes), Images(64)),
-        'RegNet': lambda: (net.regnet_y_400mf(**classes), Images(64)),
-        'GoogLeNet': lambda: (net.GoogLeNet(aux_logits=True, init_weights=False, **classes), Images(96)),
-        'ConvNeXt': lambda: (net.ConvNeXt([net.convnext.CNBlockConfig(24, 48, draw.randint(1, 2)), net.convnext.CNBlockConfig(48, None, 2)],
+        'DenseNet': lambda: (net.DenseNet(growth_rate=8, block_config=(2, some + 1), num_init_features=16, drop_rate=0.1, **classes), Images(64)),
+        'MobileNetV2': lambda: (mobile.MobileNetV2(inverted_residual_setting=[[1, 16, 1, 1], [6, 24, some, 2], [6, 32, 2, 2]], **classes), Images(64)),
+        'MobileNetV3': lambda: (net.MobileNetV3([inverted(16, 3, 16, 16, True, 'RE', 2, 1, 1), inverted(16, 3, 72, 24, False, 'HS', 2, 1, 1),
+                                                 *[inverted(24, 5, 88, 24, True, 'HS', 1, 1, 1)] * some], 64, dropout=0.2, **classes), Images(64)),
+        'EfficientNet': lambda: (net.EfficientNet([efficient(1, 3, 1, 16, 16, 1, 1, 1), efficient(6, 3, 2, 16, 24, some, 1, 1), efficient(6, 5, 2, 24, 40, 2, 1, 1)],
+                                                  dropout=0.2, stochastic_depth_prob=0.2, last_channel=64, **classes), Images(64)),
+        'ShuffleNetV2': lambda: (net.ShuffleNetV2([some, 2, 1], [24, 48, 96, 192, 256], **classes), Images(64)),
+        'RegNet': lambda: (net.RegNet(net.regnet.BlockParams.from_init_params(depth=3 + some, w_0=24, w_a=24, w_m=2.5, group_width=8, se_ratio=0.25),
+                                      **classes), Images(64)),
+        'GoogLeNet': lambda: (net.GoogLeNet(aux_logits=True, init_weights=False, **classes), Images(96, 16)),
+        'ConvNeXt': lambda: (net.ConvNeXt([net.convnext.CNBlockConfig(24, 48, some), net.convnext.CNBlockConfig(48, None, 2)],
                                           stochastic_depth_prob=0.2, **classes), Images(64)),
-        'SwinTransformer': lambda: (net.SwinTransformer([4, 4], 24, [2, 2], [2, 4], [4, 4], stochastic_depth_prob=0.2, dropout=0.1, **classes), Images(64)),
-        'MNASNet': lambda: (net.MNASNet(0.35, **classes), Images(64)),
+        'SwinTransformer': lambda: (net.SwinTransformer([4, 4], 24, [2, some + 1], [2, 4], [4, 4], stochastic_depth_prob=0.2, dropout=0.1, **classes),
+                                    Images(64)),
     }
 
 
@@ -127,17 +130,24 @@ def language(draw):
 def image(draw):
     def made(name, size=64, **options):
         return lambda: (timm.create_model(name, num_classes=10, **options), Images(size))
+    some = draw.randint(1, 2)
+
+    def blocks(lines):
+        return timm.models._efficientnet_builder.decode_arch_def([[line] for line in lines])
     vit = {'img_size': 64, 'patch_size': 8, 'embed_dim': 48, 'depth': draw.randint(2, 4)}
+    net, drop = timm.models, {'num_classes': 10, 'drop_path_rate': 0.2}
     return {
-        'timm.ResNet': made('resnet18', drop_path_rate=0.1, drop_rate=0.1),
-        'timm.EfficientNet': made('efficientnet_lite0', drop_path_rate=0.2, drop_rate=0.1),
-        'timm.MobileNetV3': made('mobilenetv3_small_050', drop_rate=0.1),
+        'timm.ResNet': lambda: (net.ResNet(net.resnet.BasicBlock, [1, some, 1, 1], channels=(16, 24, 32, 48), drop_rate=0.1, **drop), Images(64)),
+        'timm.EfficientNet': lambda: (net.EfficientNet(blocks(['ds_r1_k3_s1_e1_c16', f'ir_r{some}_k3_s2_e6_c24_se0.25', 'ir_r1_k5_s2_e6_c40']),
+                                                       num_features=64, stem_size=16, drop_rate=0.1, **drop), Images(64)),
+        'timm.Levit': lambda: (net.Levit(img_size=64, embed_dim=(32, 48, 64), depth=(1, some, 1), num_heads=(2, 2, 4), key_dim=8, **drop), Images(64)),
         'timm.VisionTransformer': made('vit_tiny_patch16_224', **vit, num_heads=4, drop_path_rate=0.2, proj_drop_rate=0.1),
         'timm.Beit': made('beit_base_patch16_224', **vit, num_heads=4, drop_path_rate=0.2),
-        'timm.MlpMixer': made('mixer_s32_224', img_size=64, patch_size=8, embed_dim=48, num_blocks=draw.randint(2, 4), drop_path_rate=0.1),
-        'timm.ConvNeXt': made('convnext_atto', depths=(1, 2), dims=(24, 48), drop_path_rate=0.2),
-        'timm.NormFreeNet': made('nf_resnet26'),
-        'timm.GhostNet': made('ghostnet_050', drop_rate=0.1),
+        'timm.MlpMixer': lambda: (net.MlpMixer(img_size=64, patch_size=8, embed_dim=48, num_blocks=1 + some, **drop), Images(64)),
+        'timm.ConvNeXt': lambda: (net.ConvNeXt(depths=(1, some, 1, 1), dims=(16, 24, 32, 48), **drop), Images(64)),
+        'timm.NormFreeNet': lambda: (net.NormFreeNet(net.nfnet.NfCfg(depths=(1, some, 1, 1), channels=(16, 24, 32, 48), stem_type='3x3', stem_chs=16,
+                                                                     group_size=8, num_features=64, act_layer='silu'), **drop), Images(64)),
+        'timm.MetaFormer': lambda: (net.MetaFormer(depths=(1, some, 1, 1), dims=(16, 24, 32, 48), token_mixers=net.metaformer.Pooling, **drop), Images(64)),
         'timm.Xcit': made('xcit_nano_12_p16_224', img_size=64, depth=2, embed_dim=48, num_heads=4, drop_path_rate=0.1),
     }
 
