@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import textwrap
+import warnings
 from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, TypeVar, Union
 
@@ -104,6 +105,31 @@ def blocks_of(model: Any) -> List[str]:
 
 # ---- What was done ----
 
+def _replace(where: Dict[str, Any], key: str, value: Any) -> Callable[[], None]:
+    """Put a value into a dict. Returns a function that undoes it, unless there is another value by then."""
+    had, before = key in where, where.get(key)
+
+    def put_back() -> None:
+        if key not in where or where[key] is not value:
+            return
+        if had:
+            where[key] = before
+        else:
+            del where[key]
+    where[key] = value
+    return put_back
+
+
+class _Undo(NamedTuple):
+    """How to undo one change. `put_back` cannot fail. `check` returns what would be left of the change, as the end of a sentence, or ''."""
+    put_back: Callable[[], None]
+    check: Callable[[], str]
+
+
+def _nothing_left() -> str:
+    return ''
+
+
 class Applied:
     """The result of apply(). undo() restores the model, and so does the end of a `with`."""
 
@@ -111,25 +137,40 @@ class Applied:
         self.model, self.plan = model, dict(plan)
         self.changes: List[Change] = []
         self.left: List[Left] = []
-        self._checks: List[Callable[[], None]] = []
-        self._undo: List[Callable[[], None]] = []
+        self._undo: List[_Undo] = []
         self.is_undone = False
 
     def __enter__(self) -> 'Applied':
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.undo()
+        for text in self._put_back():
+            warnings.warn(f'tessera.apply: {text}', stacklevel=2)
 
     def undo(self) -> None:
-        """Put everything back as it was before apply(). A second call does nothing."""
-        if self.is_undone:
-            return
-        for check in self._checks:
-            check()
-        self.is_undone = True
+        """Put everything back as it was before apply(). A second call does nothing.
+
+        Settings that the program has changed since stay as they are, and an optimizer keeps its state. If the program has put another
+        function around the forward of a module, the plan has no effect there any more, everything else is undone, and ArgumentError
+        names the module: call undo() again when that function has been removed."""
+        left = self._put_back()
+        if left:
+            raise ArgumentError(f'{left[0]}: undo that replacement first')
+
+    def _put_back(self) -> List[str]:
+        """Undo what is not undone yet, the last change first. Returns what could not be removed."""
+        left = []
+        kept = []
         while self._undo:
-            self._undo.pop()()
+            change = self._undo.pop()
+            text = change.check()
+            change.put_back()
+            if text:
+                left.append(text)
+                kept.append(change)
+        self._undo = kept[::-1]
+        self.is_undone = not kept
+        return left
 
     def parts(self, batch: Mapping[str, Any], labels: Optional[str] = None) -> Iterator[Tuple[Dict[str, Any], Any]]:
         """Split the batch into the plan's micro-batches. Each comes with the weight of its loss, so that the weighted sum is the mean over
@@ -145,7 +186,7 @@ class Applied:
         count = len(self.changes)
         lines = [f'{name}: {count} change{"s" if count != 1 else ""}{", undone" if self.is_undone else ""}.']
         for technique, detail, targets in _grouped(self.changes):
-            lines.extend(_line(technique, f'{_ranges(targets)}{", " + detail if detail else ""}'))
+            lines.extend(_line(technique, f'{ranges_of(targets)}{", " + detail if detail else ""}'))
         if self.left:
             lines.append('Not applied, or only approximately:')
             for left in self.left:
@@ -154,40 +195,34 @@ class Applied:
 
     # ---- changes, each with its undo function ----
 
-    def _note(self, undo: Callable[[], None], change: Change) -> None:
-        self._undo.append(undo)
-        self.changes.append(change)
-
-    def _place(self, where: Dict[str, Any], key: str, value: Any) -> Callable[[], None]:
-        """Put a value into a dict. Returns a function that undoes it."""
-        had, before = key in where, where.get(key)
-
-        def back() -> None:
-            if had:
-                where[key] = before
-            else:
-                where.pop(key, None)
-        where[key] = value
-        return back
+    def note(self, put_back: Callable[[], None], change: Optional[Change] = None, check: Callable[[], str] = _nothing_left) -> None:
+        self._undo.append(_Undo(put_back, check))
+        if change:
+            self.changes.append(change)
 
     def wrap(self, name: str, make: Callable[[Any, Any], Forward], change: Change) -> None:
         """Replace the forward of a module."""
         module = self.model.get_submodule(name)
         ours = make(module, module.__dict__.get('forward'))
 
-        def check() -> None:
-            if module.__dict__.get('forward') is not ours and not isinstance(module.__dict__.get('forward'), Forward):
-                raise ArgumentError(f"the forward of '{name or type(module).__name__}' was replaced after apply(): undo that replacement first")
-        self._checks.append(check)
-        self._note(self._place(module.__dict__, 'forward', ours), change)
+        def check() -> str:
+            now = module.__dict__.get('forward', ours)
+            return '' if now is ours else f"the forward of '{name or type(module).__name__}' was replaced after apply()"
+
+        restore = _replace(module.__dict__, 'forward', ours)
+
+        def put_back() -> None:
+            ours.is_active = False  # whatever calls it
+            restore()
+        self.note(put_back, change, check)
 
     def set(self, where: Any, key: str, value: Any, change: Change) -> None:
         """Set an attribute."""
-        self._note(self._place(vars(where), key, value), change)
+        self.note(_replace(vars(where), key, value), change)
 
     def refuse(self, name: str, message: str) -> None:
         if hasattr(type(self.model), name):
-            self._undo.append(self._place(self.model.__dict__, name, Refusal(message)))
+            self.note(_replace(self.model.__dict__, name, Refusal(message)))
 
     def skip(self, technique: str, reason: str) -> None:
         self.left.append(Left(technique, reason))
@@ -209,7 +244,7 @@ def _follows(last: Sequence[str], name: Sequence[str]) -> int:
     return places[0] if old.isdigit() and new.isdigit() and int(new) == int(old) + 1 else -1
 
 
-def _ranges(names: Sequence[str]) -> str:
+def ranges_of(names: Sequence[str]) -> str:
     """Shorten a list of names: a.0.b, a.1.b, a.2.b, c becomes a.0-2.b, c."""
     out: List[Tuple[List[str], List[str], int]] = []  # first name, last name, where they differ
     for name in (name.split('.') for name in names):
@@ -385,14 +420,24 @@ def _attention(applied: Applied, word: str) -> None:
 
 
 def _gelu(applied: Applied) -> None:
-    import torch
     for name, module in list(applied.model.named_modules()):
         for key, child in list(module._modules.items()):
             if type(child).__name__ in ('NewGELUActivation', 'FastGELUActivation', 'GELUTanh'):
-                back = applied._place(module._modules, key, torch.nn.GELU(approximate='tanh').train(child.training))
-                applied._note(back, Change('fused GELU', f'{name}.{key}' if name else key))
+                _fuse_gelu(applied, module, key, f'{name}.{key}' if name else key)
     if not any(change.technique == 'fused GELU' for change in applied.changes):
         applied.skip('gelu fused', 'no module computes GELU step by step')
+
+
+def _fuse_gelu(applied: Applied, module: Any, key: str, name: str) -> None:
+    import torch
+    child = module._modules[key]
+    ours = torch.nn.GELU(approximate='tanh').train(child.training)
+    restore = _replace(module._modules, key, ours)
+
+    def put_back() -> None:
+        child.train(ours.training)
+        restore()
+    applied.note(put_back, Change('fused GELU', name))
 
 
 def _loss(applied: Applied, word: str) -> None:
@@ -414,7 +459,7 @@ _FORMS: Dict[str, Dict[str, Optional[bool]]] = {
 
 
 def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
-    """Switch the optimizer to another form. Fused forms count their steps on the device."""
+    """Switch the optimizer to another form."""
     import torch
     if optimizer is None:
         applied.skip(f'optimizer {word}', 'pass optimizer= to apply()')
@@ -423,20 +468,32 @@ def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
         applied.skip(f'optimizer {word}', f'the optimizer is {type(optimizer).__name__}: create the one that the plan names')
         return
     form = {key: value for key, value in _FORMS[word].items() if key in optimizer.defaults}
-    if optimizer.state and bool(form.get('fused')) != bool(optimizer.defaults.get('fused')):
-        applied.skip(f'optimizer {word}', 'the optimizer has made steps already, and the two forms keep their step counts on different devices')
-        return
-    backs = [applied._place(where, key, value) for where in (optimizer.defaults, *optimizer.param_groups)
-             for key, value in form.items()]
-    if form.get('fused'):
-        backs.append(applied._place(optimizer.__dict__, '_step_supports_amp_scaling', True))
+    known = [{key: where[key] for key in form} for where in (optimizer.defaults, *optimizer.param_groups)]
+    restore = _replace(optimizer.__dict__, '_step_supports_amp_scaling', True) if form.get('fused') else lambda: None
+    for where in (optimizer.defaults, *optimizer.param_groups):
+        where.update(form)
+    _move_counts(optimizer)
 
-    def back() -> None:
-        if optimizer.state and form.get('fused'):
-            raise ArgumentError('the optimizer has made fused steps: other forms cannot use its state')
-        for one in reversed(backs):
-            one()
-    applied._note(back, Change('optimizer', type(optimizer).__name__, word))
+    def put_back() -> None:
+        # Groups may be new objects by now (load_state_dict), or new groups, which were made with the defaults.
+        for i, where in enumerate((optimizer.defaults, *optimizer.param_groups)):
+            before = known[i if i < len(known) else 0]
+            where.update({key: before[key] for key, value in form.items() if where.get(key) is value})
+        restore()
+        _move_counts(optimizer)
+    applied.note(put_back, Change('optimizer', type(optimizer).__name__, word))
+
+
+def _move_counts(optimizer: Any) -> None:
+    """Put the counts of steps in the optimizer's state where its form needs them: fused ones on the parameter's device, others on the CPU."""
+    import torch
+    for group in optimizer.param_groups:
+        is_fused = bool(group.get('fused'))
+        for parameter in group['params']:
+            count = optimizer.state.get(parameter, {}).get('step')
+            if isinstance(count, torch.Tensor) and (is_fused or not group.get('capturable')):
+                dtype = torch.float32 if is_fused or torch.get_default_dtype() != torch.float64 else torch.float64
+                optimizer.state[parameter]['step'] = count.to(parameter.device if is_fused else 'cpu', dtype)
 
 
 def _in_backward(applied: Applied, optimizer: Any) -> None:
@@ -450,10 +507,10 @@ def _in_backward(applied: Applied, optimizer: Any) -> None:
             if parameter.requires_grad:
                 handles.append(parameter.register_post_accumulate_grad_hook(_Update(optimizer, index)))
 
-    def back() -> None:
+    def put_back() -> None:
         for handle in handles:
             handle.remove()
-    applied._note(back, Change('optimizer in backward', type(optimizer).__name__, f'{len(handles)} parameters'))
+    applied.note(put_back, Change('optimizer in backward', type(optimizer).__name__, f'{len(handles)} parameters'))
 
 
 class _Update:
@@ -538,7 +595,8 @@ def _check(model: Any) -> None:
         raise ArgumentError(f'a plan is applied to a torch.nn.Module, not to {type(model).__name__}')
     for name, module in model.named_modules():
         own = f"'{name}'" if name else 'the model'
-        if isinstance(module.__dict__.get('forward'), Forward):
+        forward = module.__dict__.get('forward')
+        if isinstance(forward, Forward) and forward.is_active:
             raise ArgumentError(f'{own} has a plan already: undo it first')
         if getattr(module, 'gradient_checkpointing', False) is True:
             raise ArgumentError(f'{own} is checkpointed already: call model.gradient_checkpointing_disable(), or use a plan without '
@@ -565,7 +623,7 @@ def applied_as(kind: Type[Kind], model: Any, plan: Any, optimizer: Any) -> Kind:
     _check(model)
     applied = kind(model, found)
     with contextlib.ExitStack() as undo:
-        undo.callback(applied.undo)
+        undo.callback(applied._put_back)
         try:
             (_apply_modules if _is_of_modules(found) else _apply_blocks)(applied)
             _apply_rest(applied, optimizer)

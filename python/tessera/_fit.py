@@ -6,13 +6,14 @@ The step is traced unchanged. If it does not fit, it is traced with the changes 
 optimizer. From that graph, plan() finds one that names modules (_planned), without tracing again, and the plan is applied.
 """
 import contextlib
-from typing import Any, Callable, Dict, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Union
 
 from . import _core
-from ._apply import Applied, applied_as, apply
+from ._apply import Applied, Left, applied_as, apply, ranges_of
 from ._errors import ArgumentError, Error
 from ._calls import plan as plan_of, simulate
 from ._simulate import Simulation
+from ._state import Taken
 from ._trace import trace
 
 _STEPS = 3  # from the third on, steps repeat
@@ -60,6 +61,45 @@ def _planned(graph: Dict[str, Any], budget: int, gpu: str) -> _Found:
     return _Found(found['plan'].to_dict(), after, found['verdict'] != 'does_not_fit')
 
 
+def _left(graph: Dict[str, Any], model: Any) -> List[Left]:
+    """The modules that cannot run again in backward, and why."""
+    texts = graph['texts']
+    names: Dict[str, Dict[str, None]] = {}
+    for call, _, why in graph.get('effects', ()):
+        if why >= 0:
+            names.setdefault(texts[why], {})[texts[graph['modules'][call][0]]] = None
+    out = []
+    for why, found in names.items():
+        inner = [name for name in found if not any(other != name and other.startswith(f'{name}.' if name else '') for other in found)]
+        more = ', and modules that contain these' if len(inner) < len(found) else ''
+        out.append(Left('checkpoint', f'not of {ranges_of([name or type(model).__name__ for name in inner])}{more}: each {why}'))
+    return out
+
+
+@contextlib.contextmanager
+def _unchanged(model: Any, optimizer: Any, step: Any) -> Iterator[None]:
+    """Within it, the step is traced: the optimizer is as if it had made no steps, and Python's values and random numbers that the step
+    changes are put back."""
+    taken, state = Taken(model, (step,)), dict(optimizer.state)
+    optimizer.state.clear()
+    optimizer.state.update(_new_state(optimizer, state))
+    try:
+        yield
+    finally:
+        optimizer.state.clear()
+        optimizer.state.update(state)
+        taken.keep_changes()
+        taken.put()
+
+
+def _new_state(optimizer: Any, state: Dict[Any, Any]) -> Dict[Any, Any]:
+    """The state before the first step. Adagrad makes it in its constructor."""
+    import torch
+    if not isinstance(optimizer, torch.optim.Adagrad):
+        return {}
+    return {parameter: {**values, 'step': torch.zeros_like(values['step'])} for parameter, values in state.items()}
+
+
 def _free(model: Any, optimizer: Any) -> Dict[str, Any]:
     """The changes that take less memory and no more time."""
     import torch
@@ -86,19 +126,23 @@ def fit(model: Any, optimizer: Any, step: Callable[[], Any], budget: Union[int, 
         raise ArgumentError('the budget is a number of bytes, or a size such as 16GiB')
 
     def traced() -> Dict[str, Any]:
-        return trace(step, model=model, optimizer=optimizer, gpu=gpu, value=value)
+        with _unchanged(model, optimizer, step):
+            return trace(step, model=model, optimizer=optimizer, gpu=gpu, value=value)
     with contextlib.ExitStack() as undo:
         before = after = _predicted(traced())
         plan: Dict[str, Any] = {'version': 1}
+        left: List[Left] = []
         if before.reserved_bytes > limit:
             plan = _free(model, optimizer)
             trial = undo.enter_context(apply(model, plan, optimizer=optimizer))
-            found = _planned(traced(), limit, gpu)
+            graph = traced()
+            found, left = _planned(graph, limit, gpu), _left(graph, model)
             trial.undo()
             plan, after = {**plan, **found.plan}, found.after
             if not found.fits:
                 raise ArgumentError(f'{type(model).__name__} does not fit in {_core.size_text(limit)}: the leanest plan reserves '
                                     f'{_core.size_text(after.reserved_bytes)}')
         applied = applied_as(Fitted, model, plan, optimizer)
+    applied.left += left
     applied.budget_bytes, applied.before, applied.after = limit, before, after
     return applied

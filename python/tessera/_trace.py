@@ -33,6 +33,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
+from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, fake_of
 from ._trace_routing import POLICIES, Routing, one_hot
@@ -114,6 +115,7 @@ class _Recorder:
         self.autocast: List[bool] = []  # regions of it that the program is in: whether they switch it on
         self.modules: Any = weakref.WeakSet()  # that the step called itself
         self.after_phase: Callable[[], None] = lambda: None  # called when the step itself goes on
+        self.noted = Noted()  # of the current call
         self.stepped: List[_trace_forms.Step] = []  # steps of optimizers in the current call
         self.until: Any = None  # code outside of which a stack continues with the frames of `outer`
         self.outer: Tuple[int, ...] = ()
@@ -273,6 +275,7 @@ class _Recorder:
         self.kernels = []
         self.unheld = {}
         self.stepped = []
+        self.noted = Noted()
         if self.saved:
             self.saved.begin_call()
         gc.collect()  # what only the collector frees goes here, each time; see _process()
@@ -638,6 +641,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                 recorder.routing.follow(func, args, kwargs or {}, result)
             if recorder.host:
                 recorder.host.made(torch, args, result)
+            recorder.noted.note(recorder, func, args, kwargs or {})
             done = work.of(func, args, kwargs or {}, result)
             if done:
                 recorder.work.append((place, *done))
@@ -1113,6 +1117,10 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
     saved, texts = recorder.saved, recorder.texts
     if saved is None or recorder.is_sharded:
         return {}
+    reasons = why_once(saved.modules, saved.saves, recorder.noted)
+    effects = [[i, [made.slot_of[number] for number in call.effects.slots if number in made.slot_of],
+                texts.number(reasons[call.name]) if call.name in reasons else -1] for i, call in enumerate(saved.modules)
+               if call.effects.slots or call.name in reasons]
     return {
         'saved': [[made.slot_of.get(save.number, -1), save.bytes, place(save.made), place(save.used), place(save.left),
                    place(save.gone)]
@@ -1121,6 +1129,7 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
                    if number in made.slot_of and event < len(made.place_of)],
         'modules': [[texts.number(call.name), texts.number(call.kind), place(call.begin), place(call.end),
                      call.first, call.last, [made.slot_of[number] for number in call.inputs if number in made.slot_of]] for call in saved.modules],
+        **({'effects': effects} if effects else {}),
     }
 
 

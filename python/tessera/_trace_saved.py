@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._fake_cuda import TraceError
+from ._trace_effects import Effects, Watched
 
 
 class Save:
@@ -29,6 +30,7 @@ class ModuleCall:
         self.name, self.kind, self.inputs = name, kind, inputs
         self.begin = self.end = begin  # events
         self.first = self.last = first  # saves
+        self.effects = Effects([], '')
 
 
 class _Packed:
@@ -145,8 +147,10 @@ class Saved:
                 return original(called, *args, **kwargs)
             noted = ModuleCall(name, type(called).__name__, self._inputs((args, kwargs)), self._place(), len(self.saves))
             self.modules.append(noted)
+            watched = Watched(self.recorder, called, args, kwargs)
             result = original(called, *args, **kwargs)
             noted.end, noted.last = self._place(), len(self.saves)
+            noted.effects = watched.end()
             return result
 
         module.__call__ = call

@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 
 from ._errors import ArgumentError
+from ._state import Learned, Twice
 
 _CACHES = ('past_key_values', 'past_key_value', 'layer_past', 'use_cache')
 
@@ -26,17 +27,19 @@ def _is_cache(value: Any) -> bool:
 
 
 class Forward:
-    """Replaces a module's forward. `inner` is the function that it replaces; None stands for the forward of the class."""
+    """Replaces a module's forward. `inner` is the function that it replaces; None stands for the forward of the class. When the plan is
+    undone it is not active any more, in case something else still calls it."""
 
     def __init__(self, module: Any, inner: Any) -> None:
         self._module = weakref.ref(module)
         self.inner = inner
+        self.is_active = True
         forward = _forward_of(module) if inner is None else inner
         self.__name__, self.__doc__ = 'forward', forward.__doc__
         self.__signature__ = inspect.signature(forward)  # trainers inspect which arguments a model takes
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _again, (type(self), self._module(), self.inner, self.state())
+        return _again, (type(self), self._module(), self.inner, self.is_active, self.state())
 
     def state(self) -> Dict[str, Any]:
         """Further arguments of the constructor, for copies."""
@@ -50,11 +53,17 @@ class Forward:
         return (self.inner or _forward_of(self.module))(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return (self.run if self.is_active else self.original)(*args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """What the plan does with a call."""
         return self.original(*args, **kwargs)
 
 
-def _again(kind: Any, module: Any, inner: Any, state: Dict[str, Any]) -> Any:
-    return kind(module, inner, **state)
+def _again(kind: Any, module: Any, inner: Any, is_active: bool, state: Dict[str, Any]) -> Any:
+    made = kind(module, inner, **state)
+    made.is_active = is_active
+    return made
 
 
 # ---- Checkpoints ----
@@ -104,11 +113,12 @@ class Checkpoint(Forward):
     def __init__(self, module: Any, inner: Any, reentrant: bool = False, again: Optional[FrozenSet[str]] = None) -> None:
         super().__init__(module, inner)
         self.reentrant, self.again = reentrant, again
+        self._learned = Learned()
 
     def state(self) -> Dict[str, Any]:
         return {'reentrant': self.reentrant, 'again': self.again}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         from torch.utils.checkpoint import checkpoint
         given = [name for name in _CACHES if kwargs.get(name) is not None and kwargs[name] is not False]
@@ -118,13 +128,16 @@ class Checkpoint(Forward):
         args = tuple(None if _is_cache(value) else value for value in args)
         for name in given:  # a module that runs twice must not add to a cache twice
             kwargs[name] = False if name == 'use_cache' else None
+        is_compiling = torch.compiler.is_compiling()  # compiled code recomputes values alone
+        call = self.original if is_compiling else Twice(self.module, self.original, self._learned)
+        options: Dict[str, Any] = {'preserve_rng_state': is_compiling}
         if self.reentrant:
-            return self._reentrant(args, kwargs)
-        if self.again is None:
-            return checkpoint(self.original, *args, use_reentrant=False, **kwargs)
-        return checkpoint(self.original, *args, use_reentrant=False, context_fn=functools.partial(_contexts, self.again), **kwargs)
+            return self._reentrant(call, args, kwargs, options)
+        if self.again is not None:
+            options['context_fn'] = functools.partial(_contexts, self.again)
+        return checkpoint(call, *args, use_reentrant=False, **options, **kwargs)
 
-    def _reentrant(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    def _reentrant(self, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], options: Dict[str, Any]) -> Any:
         """A reentrant checkpoint passes gradients only to positional arguments, and to the module only if one of these needs gradients."""
         import torch
         from torch.utils.checkpoint import checkpoint
@@ -137,9 +150,9 @@ class Checkpoint(Forward):
                                 "checkpoint_form is 'non-reentrant'")
         count = len(args)
 
-        def run(*given: Any) -> Any:
-            return self.original(*given[:count], **dict(zip(names, given[count:])), **kwargs)
-        return checkpoint(run, *args, *moved, use_reentrant=True)
+        def call(*given: Any) -> Any:
+            return function(*given[:count], **dict(zip(names, given[count:])), **kwargs)
+        return checkpoint(call, *args, *moved, use_reentrant=True, **options)
 
 
 # ---- Copies on the host ----
@@ -147,7 +160,7 @@ class Checkpoint(Forward):
 class Offload(Forward):
     """Keeps in host memory what the module saves for backward."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         if not torch.is_grad_enabled():
             return self.original(*args, **kwargs)
@@ -167,7 +180,7 @@ class Autocast(Forward):
     def state(self) -> Dict[str, Any]:
         return {'dtype': self.dtype}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         device = next((tensor.device.type for tensor in self.module.parameters()), 'cuda')
         with torch.autocast(device, dtype=getattr(torch, self.dtype)):
@@ -185,7 +198,7 @@ class ChunkedLoss(Forward):
     def state(self) -> Dict[str, Any]:
         return {'chunk': self.chunk}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         model = self.module
         if kwargs.get('labels') is None or not model.training or not torch.is_grad_enabled():

@@ -39,9 +39,9 @@ def test_plans_in_files(tmp_path):
 
 def test_how_changes_are_printed():
     names = [*(f'model.layers.{i}' for i in (0, 1, 2, 5, 7, 8)), 'lm_head']
-    assert _apply._ranges(names) == 'model.layers.0-2, model.layers.5, model.layers.7-8, lm_head'
+    assert _apply.ranges_of(names) == 'model.layers.0-2, model.layers.5, model.layers.7-8, lm_head'
 
-    assert _apply._ranges(['h.0', *(f'h.{i}.mlp.act' for i in (1, 2, 3)), 'h.4.mlp', '']) == 'h.0, h.1-3.mlp.act, h.4.mlp, '
+    assert _apply.ranges_of(['h.0', *(f'h.{i}.mlp.act' for i in (1, 2, 3)), 'h.4.mlp', '']) == 'h.0, h.1-3.mlp.act, h.4.mlp, '
 
     class Model:
         pass

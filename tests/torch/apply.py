@@ -11,6 +11,7 @@ import gc
 import pickle
 import sys
 import traceback
+import warnings
 import weakref
 
 import torch
@@ -238,9 +239,84 @@ def optimizers():
         found, applied = after(plan)
         assert not applied.left, applied
         assert all((found[name] - known[name]).abs().mean() <= most for name in known), plan
-    refused(applied.undo, 'has made fused steps')
     none = tessera.apply(made('gpt2'), {'optimizer': 'adamw-fused', 'version': 1})
     assert 'pass optimizer=' in str(none)
+
+
+def undone():
+    """undo() in the middle of training: everything is as before, and the optimizer goes on with the state that it has."""
+    def trained(plan, more=lambda model, optimizer: None):
+        torch.manual_seed(0)
+        model, batch = made('gpt2'), batch_of('gpt2', 'cpu')
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
+        if plan is None:
+            steps(model, optimizer, batch, 4)
+            return model.state_dict()
+        as_it_was, groups = inside(model), [{**group, 'params': None} for group in optimizer.param_groups]
+        applied = tessera.apply(model, {**plan, 'version': 1}, optimizer=optimizer)
+        steps(model, optimizer, batch, 2)
+        more(model, optimizer)
+        applied.undo()
+        assert applied.is_undone and inside(model) == as_it_was, plan
+        assert [{**group, 'params': None} for group in optimizer.param_groups][:1] == groups, plan
+        assert not any(getattr(p, '_post_accumulate_grad_hooks', None) for p in model.parameters())
+        steps(model, optimizer, batch, 2)
+        return model.state_dict()
+
+    def load(model, optimizer):
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+    def add(model, optimizer):
+        optimizer.add_param_group({'params': [torch.nn.Parameter(torch.ones(3))]})
+
+    known = trained(None)
+    for plan, most in (({'optimizer': 'adamw-fused', 'checkpoint': 'full', 'checkpoint_form': 'non-reentrant'}, 1e-4),
+                       ({'optimizer': 'adamw-foreach'}, 1e-6), ({'optimizer_in_backward': True, 'gelu': 'fused'}, 1e-4)):
+        for more in (lambda model, optimizer: None, load, add, lambda model, optimizer: model.half().float()):
+            found = trained(plan, more)
+            if more.__name__ != '<lambda>':
+                assert all((found[name] - known[name]).abs().mean() <= most for name in known), (plan, more)
+
+
+def steps(model, optimizer, batch, count):
+    for _ in range(count):
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+
+
+def ends():
+    """A `with` ends cleanly, whatever happened inside."""
+    model = made('gpt2')
+    as_it_was = inside(model)
+    plan = {'checkpoint': 'full', 'gelu': 'fused', 'version': 1}
+    try:
+        with tessera.apply(model, plan) as applied:
+            raise KeyError('mine')
+    except KeyError as error:
+        assert error.args == ('mine',) and applied.is_undone and inside(model) == as_it_was
+    with tessera.apply(model, plan) as applied:
+        applied.undo()
+    with tessera.apply(model, plan):
+        refused(lambda: tessera.apply(model, plan), 'has a plan already')
+        with tessera.apply(made('llama'), {'checkpoint': 'full', 'version': 1}):
+            pass
+        removed = model.transformer.h[1]
+        del model.transformer.h[1]
+        model.transformer.h[0].mlp.act = torch.nn.ReLU()
+        model.config.use_cache = True
+    assert 'forward' not in vars(removed) and type(removed.mlp.act) is not torch.nn.GELU
+    assert type(model.transformer.h[0].mlp.act) is torch.nn.ReLU and model.config.use_cache, "the program's own changes stay"
+    block = model.transformer.h[0]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter('always')
+        with tessera.apply(model, plan):
+            ours = block.forward
+            block.forward = lambda *args, **kwargs: ours(*args, **kwargs)
+    assert len(found) == 1 and "the forward of 'transformer.h.0' was replaced" in str(found[0].message), found
+    with tessera.apply(model, plan):
+        pass
+    assert ours(torch.zeros(1, 4, 64))[0].shape == (1, 4, 64), 'what was undone runs the module'
 
 
 # ---- What is refused ----
@@ -261,7 +337,7 @@ def faults():
             ({'checkpoint': ['GPT2Block'], 'offload': ['*.mlp']}, 'can have only one of them'),
             ({'checkpoint': ['GPT2Block'], 'offload': 'activations'}, 'offload must be a list of modules'),
             ({'blocks': [{'first': 0, 'last': 2, 'checkpoint': 'full'}]}, 'blocks[0].last is 2, but the model has 2 blocks'),
-            ({'checkpoint': 'half'}, 'not one of "none", "full"'), ({'dtype': 'int8'}, 'not one of fp32')):
+            ({'checkpoint': 'half'}, 'checkpoint takes none, full, selective'), ({'dtype': 'int8'}, 'dtype takes fp32, bf16')):
         refused(lambda plan=plan: tessera.apply(model, {**plan, 'version': 1}), message)
         assert not any('forward' in vars(module) for module in model.modules()), plan
     with tessera.apply(model, {'checkpoint': 'full', 'version': 1}):
@@ -270,10 +346,12 @@ def faults():
     applied = tessera.apply(model, {'checkpoint': 'full', 'version': 1})
     block, ours = model.transformer.h[0], model.transformer.h[0].forward
     block.forward = lambda *args, **kwargs: ours(*args, **kwargs)
-    refused(applied.undo, "the forward of 'transformer.h.0' was replaced after apply()")
+    refused(applied.undo, "the forward of 'transformer.h.0' was replaced after apply(): undo that replacement first")
+    assert not applied.is_undone and not ours.is_active and 'forward' not in vars(model.transformer.h[1]), 'all else is undone'
     block.forward = ours
     applied.undo()
     applied.undo()
+    assert applied.is_undone and 'forward' not in vars(block)
     model.gradient_checkpointing_enable()
     refused(lambda: tessera.apply(model, {'version': 1}), 'is checkpointed already')
     model = made('llama')
@@ -309,7 +387,8 @@ def compiled():
 
 TESTS = {**{f'modules-{name}': (lambda name=name: modules(name)) for name in MODELS},
          **{f'numbers-{name}': (lambda name=name: numbers(name)) for name in MODELS},
-         'blocks': blocks, 'fitted': fitted, 'kernels': kernels, 'optimizers': optimizers, 'faults': faults, 'caches': caches, 'compiled': compiled}
+         'blocks': blocks, 'fitted': fitted, 'kernels': kernels, 'optimizers': optimizers,
+         'undone': undone, 'ends': ends, 'faults': faults, 'caches': caches, 'compiled': compiled}
 
 
 def main():

@@ -244,6 +244,10 @@ static void damaged_slots(void **state) {
 #define WITH_MODULE(module) \
   HEAD TEXTS FRAMES STACKS SLOTS "\"modules\":[" module "],\"instructions\":[" BEGIN REST "]}"
 
+#define WITH_EFFECT(effect)                                                            \
+  HEAD TEXTS FRAMES STACKS SLOTS "\"modules\":[[2,3,3,4,0,0,[]]],\"effects\":[" effect \
+                                 "],\"instructions\":[" BEGIN REST "]}"
+
 /* Keys of wrong types, empty lists, what is too long to be shown, and what is no JSON. */
 static void damaged_keys(void **state) {
   (void)state;
@@ -259,6 +263,16 @@ static void damaged_keys(void **state) {
                 "text 0 is [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17..., not a text");
   expect_damage(WITH_SLOTS("\"static\":0,\"slots\":[],"), "'slots' is [], not an object");
   expect_damage(WITH_SLOTS("\"static\":0,\"slots\":{},"), "'bytes' is missing, not a list");
+  expect_damage(WITH_EFFECT("[0,[]]"),
+                "'effects', item 0 is [0,[]], not [call, [slots of tensors], reason]");
+  expect_damage(WITH_EFFECT("[1,[],-1]"),
+                "'effects', item 0: the call is 1, but modules are numbered from 0 to 0");
+  expect_damage(WITH_EFFECT("[0,7,-1]"),
+                "'effects', item 0: the tensors are 7, not a list of slots");
+  expect_damage(WITH_EFFECT("[0,[9],-1]"),
+                "'effects', item 0: a tensor's slot is 9, but slots are numbered from 0 to 3");
+  expect_damage(WITH_EFFECT("[0,[],4]"),
+                "'effects', item 0: the reason is 4, but texts are numbered from 0 to 3, or -1");
   expect_damage(WITH_MODULE("[]"), "module 0 is [], not [name, class, begin, end, first "
                                    "save, end of saves, [slots of arguments]]");
   expect_damage(WITH_MODULE("[2,3,4,3,0,0,[]]"),
@@ -386,6 +400,31 @@ static void rewritten(void **state) {
   assert_int_equal(peak_with(with_module, NULL, "*"), 6000);
 }
 
+/* The module changes the tensor in slot 0 in place. */
+#define WITH_EFFECTS(effects)                                                              \
+  HEAD TEXTS FRAMES STACKS SLOTS "\"saved\":[[1,4000,4,5,7,7]],\"unheld\":[[1,4]]," MODULE \
+                                 "\"effects\":[" effects "],\"instructions\":[" BEGIN REST "]}"
+
+/* A checkpoint keeps a copy of the state, and runs the module again on another one. Recomputation and gradient are not in memory
+ * together with the latter. */
+static void state_is_copied(void **state) {
+  (void)state;
+  tsr_model *model = read(WITH_EFFECTS("[0,[0],-1]"));
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.steps = 1;
+  options.fresh_process = true;
+  for (int is_rewritten = 0; is_rewritten < 2; is_rewritten++) {
+    tsr_simulation *s = NULL;
+    options.checkpoint_modules = is_rewritten ? "f" : NULL;
+    assert_int_equal(tsr_simulate(model, &options, &s, NULL), 0);
+    assert_int_equal(s->peak.totals.requested_bytes, is_rewritten ? 7000 : 6000);
+    assert_int_equal(s->phases[TSR_SIMULATE_FORWARD].category_bytes[TSR_CATEGORY_ACTIVATION],
+                     is_rewritten ? 1000 : 4000);
+    tsr_simulation_free(s);
+  }
+  tsr_model_free(model);
+}
+
 /* A plan's lists do what the options do, to the modules that they name. */
 static void planned(void **state) {
   (void)state;
@@ -433,6 +472,9 @@ static void refused_rewrites(void **state) {
   expect_refusal(whole, "*", NULL, TSR_ERROR_ARGUMENT, "trace it again");
   expect_refusal(with_module, "g", NULL, TSR_ERROR_ARGUMENT, "no module of the step graph");
   expect_refusal(with_module, "f", "f", TSR_ERROR_ARGUMENT, "not both");
+  expect_refusal(WITH_EFFECTS("[0,[],1]"), "f", NULL, TSR_ERROR_ARGUMENT,
+                 "cannot run again in backward: it ??");
+  expect_refusal(WITH_EFFECTS("[0,[0,0],-1]"), "f", NULL, TSR_ERROR_FORMAT, "contradicts");
   /* Let go of before it is made. */
   expect_refusal(WITH_SAVED("\"saved\":[[1,4000,4,5,7,7]],\"unheld\":[[1,2]],"), "f", NULL,
                  TSR_ERROR_FORMAT, "contradicts");
@@ -828,6 +870,7 @@ int main(void) {
       cmocka_unit_test(streams),
       cmocka_unit_test(damaged_schedules),
       cmocka_unit_test(rewritten),
+      cmocka_unit_test(state_is_copied),
       cmocka_unit_test(refused_rewrites),
       cmocka_unit_test(planned),
       cmocka_unit_test(damaged_saves),

@@ -47,7 +47,7 @@ typedef struct unit {
 /* The options of a class within the unit that it was last met in. */
 typedef struct class_sum {
   const unit *unit;
-  size_t end_part; /* of the last part that was added */
+  size_t end_part[TSR_MODULE_OFFLOAD + 1]; /* of the last part that was added */
   option options[TSR_MODULE_OFFLOAD + 1];
 } class_sum;
 
@@ -91,6 +91,10 @@ static bool number_classes(search *s) {
   }
   tsr__free(names);
   return ok;
+}
+
+static bool can(const tsr__graph_part *part, tsr_module_how how) {
+  return !part->is_fixed && (how != TSR_MODULE_CHECKPOINT || !part->is_once);
 }
 
 /* ---- units ---- */
@@ -210,8 +214,8 @@ static size_t count_far(search *s) {
 /* ---- options of a unit ---- */
 
 /* Whether it can be in a plan. */
-static bool is_free(const tsr__graph_part *part) {
-  return !part->is_fixed && *part->name;
+static bool is_free(const tsr__graph_part *part, tsr_module_how how) {
+  return can(part, how) && *part->name;
 }
 
 static void add_part(option *sum, const tsr__graph_part *part) {
@@ -230,9 +234,11 @@ static void sum_classes(search *s, const unit *u) {
       for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++)
         class->options[how] = (option){.kind = part->kind, .how = (tsr_module_how)how};
     }
-    if (i < class->end_part || !is_free(part)) continue;
-    class->end_part = part->end_part;
-    for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++) add_part(&class->options[how], part);
+    for (int how = 0; how <= TSR_MODULE_OFFLOAD; how++) {
+      if (i < class->end_part[how] || !is_free(part, (tsr_module_how)how)) continue;
+      class->end_part[how] = part->end_part;
+      add_part(&class->options[how], part);
+    }
   }
 }
 
@@ -272,7 +278,7 @@ static void list_options(search *s, unit *u) {
       bool is_whole = i == u->part;
       if (!may(s, (tsr_module_how)how) || (is_whole && how == TSR_MODULE_CHECKPOINT)) continue;
       option o = {.how = (tsr_module_how)how};
-      if (is_whole && is_free(whole)) add_part(&o, whole);
+      if (is_whole && is_free(whole, (tsr_module_how)how)) add_part(&o, whole);
       add_option(u, is_whole ? &o : &s->classes[s->class_of[i]].options[how]);
     }
 }
@@ -290,7 +296,7 @@ static void fill_block(const search *s, unit *u, tsr__chain_block *block) {
   const tsr__graph_part *part = part_of(s, u);
   uint64_t kept = part->moved_bytes > part->again_bytes ? part->moved_bytes : part->again_bytes;
   assert(u->option_count && part->again_s >= 0 && part->forward_s >= part->again_s);
-  bool may_pass = may(s, TSR_MODULE_CHECKPOINT) && !part->is_fixed && *part->name;
+  bool may_pass = may(s, TSR_MODULE_CHECKPOINT) && can(part, TSR_MODULE_CHECKPOINT) && *part->name;
   for (size_t i = 0; i < u->option_count; i++)
     u->chain[i] = (tsr__chain_option){.saved_bytes = less(kept, u->options[i].saves_bytes),
                                       .forward_s = part->forward_s,
@@ -308,7 +314,7 @@ static bool choose(const search *s, size_t outer, const char *kind, tsr_module_h
   bool ok = true;
   for (size_t i = outer, next; ok && i < end; i = next) {
     const tsr__graph_part *part = &s->parts.items[i];
-    bool is_chosen = is_free(part) && (!kind || strcmp(part->kind, kind) == 0);
+    bool is_chosen = is_free(part, how) && (!kind || strcmp(part->kind, kind) == 0);
     next = is_chosen ? part->end_part : i + 1;
     if (is_chosen) ok = tsr__run_plan_add_module(plan, part->name, how);
   }
@@ -413,7 +419,8 @@ static int add_kinds(search *s, tsr_error *error) {
       all[count++] = (kind_choice){part->kind, TSR_MODULE_CHECKPOINT, 0};
       all[count++] = (kind_choice){part->kind, TSR_MODULE_OFFLOAD, 0};
     }
-    if (may(s, TSR_MODULE_CHECKPOINT)) all[*at - 1].bytes += part->again_bytes;
+    if (may(s, TSR_MODULE_CHECKPOINT) && can(part, TSR_MODULE_CHECKPOINT))
+      all[*at - 1].bytes += part->again_bytes;
     if (may(s, TSR_MODULE_OFFLOAD)) all[*at].bytes += part->moved_bytes;
   }
   if (ok && count) qsort(all, count, sizeof *all, compare_kinds);

@@ -99,7 +99,8 @@ static tsr__graph_part part_of(const tsr__step_graph *g, size_t index, slot_save
                           .begin = m->begin,
                           .end = m->end,
                           .first_input = TSR_NONE,
-                          .is_fixed = obstacles[m->begin] < m->end};
+                          .is_fixed = obstacles[m->begin] < m->end,
+                          .is_once = tsr__step_graph_once(g, index) != NULL};
   for (uint32_t i = 0; i < m->input_count; i++) {
     uint32_t slot = g->inputs.items[m->first_input + i];
     if (all[slot].made == TSR_NONE) continue;

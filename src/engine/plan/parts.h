@@ -14,6 +14,7 @@ typedef struct tsr__graph_part {
   size_t parent;           /* the innermost call that contains it, or TSR__NO_PART */
   size_t end_part;         /* the next call that it does not contain */
   bool is_fixed;           /* it cannot be rewritten */
+  bool is_once;            /* it cannot run again, so it cannot be checkpointed */
   uint32_t begin, end;     /* instructions */
   uint32_t first_input;    /* the instruction that makes the oldest of its arguments, or TSR_NONE */
   uint64_t input_bytes;    /* of its arguments that the step makes */

@@ -11,10 +11,12 @@ typedef struct tsr__graph_frame {
   uint32_t name, file, line; /* name and file: texts */
 } tsr__graph_frame;
 
-/* A call of a module's forward: instructions begin to end - 1, saves first_save to end_save - 1. */
+/* A call of a module's forward: instructions begin to end - 1, saves first_save to end_save - 1. Of the tensors in its state slots a
+ * checkpoint keeps a copy, because the module changes them. */
 typedef struct tsr__graph_module {
   uint32_t name, kind; /* texts: model.layers.0, LlamaDecoderLayer */
-  uint32_t begin, end, first_save, end_save, first_input, input_count;
+  uint32_t begin, end, first_save, end_save, first_input, input_count, first_state, state_count;
+  uint32_t why_once; /* text: why it cannot run again in backward; TSR_NONE: it can */
 } tsr__graph_module;
 
 /* What a step of one optimizer does in one form: its slots and instructions among those of all forms. Its instructions
@@ -34,7 +36,7 @@ struct tsr__step_graph {
   tsr__instrs instrs;
   /* What a rewrite needs, all empty in graphs that lack it: */
   tsr__saves saves;             /* in the order in which they were made */
-  TSR__VECTOR(uint32_t) inputs; /* slots, of all modules */
+  TSR__VECTOR(uint32_t) inputs; /* slots, of all modules: arguments, and state */
   TSR__VECTOR(tsr__graph_module) modules;
   TSR__VECTOR(uint32_t)
   unheld; /* of each slot: before which instruction the program releases it; TSR_NONE: when it is freed */

@@ -6,7 +6,8 @@
  * A copy of the graph gets edits: instructions to insert before others, and drops to leave out. Places are always
  * indices of the original's instructions. As in PyTorch, recomputation ends with the last tensor that is saved.
  * Tensors that it made without saving them are freed then; saved ones are freed when the node that uses them has
- * finished. The arguments of a checkpointed module stay until everything that it saved has been used.
+ * finished. The arguments of a checkpointed module stay until everything that it saved has been used, and so do copies of tensors that it
+ * changes, as they were before; it runs again on copies of those.
  *
  * The file's information about saves is not trusted: the result is checked like the instructions of a file. */
 #include "traced/rewrite.h"
@@ -47,10 +48,11 @@ typedef struct rewriter {
   uint32_t *next_backward; /* by instruction: the first instruction of backward at or after it */
   bool *is_left_out;       /* by instruction */
   size_t slot_count, instr_count, work_count; /* of the original */
-  size_t root, copy_root; /* in the chain: where recomputation, and copies, are called from */
-  tsr__map called;        /* stack of the original -> the same, called from the former */
-  const char *missing;    /* a pattern that matches nothing, or NULL */
-  bool is_both;           /* a call is to be checkpointed and offloaded, or a part of it is */
+  size_t root, copy_root;       /* in the chain: where recomputation, and copies, are called from */
+  size_t keep_root, clone_root; /* where state is copied, in forward and in backward */
+  tsr__map called;              /* stack of the original -> the same, called from the former */
+  const char *missing;          /* a pattern that matches nothing, or NULL */
+  bool is_both;                 /* a call is to be checkpointed and offloaded, or a part of it is */
 } rewriter;
 
 /* ---- Names ---- */
@@ -133,13 +135,22 @@ static bool add_frame(tsr__step_graph *g, const char *name, const char *file) {
          TSR__VECTOR_PUSH(&g->chain, (uint32_t)g->frames.count - 1);
 }
 
-/* Frames that call what the rewrite adds, as a stack of its own: an op first if there is one. */
-static bool add_root(rewriter *w, size_t *root, const char *op, const char *name,
+/* A frame that calls what the rewrite adds, as a stack of its own: an op first if there is one. */
+static bool add_call(rewriter *w, size_t *root, const char *op, const char *name,
                      const char *file) {
   tsr__step_graph *g = w->g;
   *root = g->chain.count;
   return (!op || add_frame(g, op, "??")) && add_frame(g, name, file) &&
-         add_frame(g, "torch::autograd::Engine::evaluate_function", "??") &&
+         TSR__VECTOR_PUSH(&g->chain, TSR_NONE);
+}
+
+/* The same, called by backward. */
+static bool add_root(rewriter *w, size_t *root, const char *op, const char *name,
+                     const char *file) {
+  tsr__step_graph *g = w->g;
+  if (!add_call(w, root, op, name, file)) return false;
+  g->chain.count--;
+  return add_frame(g, "torch::autograd::Engine::evaluate_function", "??") &&
          TSR__VECTOR_PUSH(&g->chain, TSR_NONE);
 }
 
@@ -348,6 +359,22 @@ bool *tsr__step_graph_obstacles(const tsr__step_graph *g) {
   return are;
 }
 
+const char *tsr__step_graph_once(const tsr__step_graph *g, size_t index) {
+  uint32_t why = g->modules.items[index].why_once;
+  return why == TSR_NONE ? NULL : g->texts.items[why];
+}
+
+/* The reason why a module cannot run again, with its name; NULL if there is no such module. */
+static const char *why_once(const rewriter *w, const char **name) {
+  for (size_t k = 0; k < w->selected.count; k++) {
+    uint32_t module = w->selected.items[k].module;
+    const char *why = tsr__step_graph_once(w->g, module);
+    *name = w->g->texts.items[w->g->modules.items[module].name];
+    if (why && w->selected.items[k].how == TSR__REWRITE_CHECKPOINT) return why;
+  }
+  return NULL;
+}
+
 /* The reason why a module cannot be rewritten, with its name; NULL if there is no such module. */
 static const char *obstacle(const rewriter *w, const bool *are, const char **name) {
   uint32_t end = 0;
@@ -495,16 +522,60 @@ static bool repeat_work(rewriter *w, uint32_t begin, uint32_t last) {
   return true;
 }
 
+/* Copy the module's state before it runs. */
+static bool keep_state(rewriter *w, const tsr__graph_module *module) {
+  uint32_t end = module->first_save < module->end_save ? end_of_saves(w, module) : module->end;
+  if (end > w->instr_count) end = (uint32_t)w->instr_count;
+  for (uint32_t i = 0; i < module->state_count; i++) {
+    uint64_t bytes = w->g->slots.items[w->g->inputs.items[module->first_state + i]].bytes;
+    uint32_t slot;
+    if (!add_slot(w, bytes, TSR_CATEGORY_ACTIVATION, &slot) ||
+        !insert(w, module->begin, TSR__INSTR_NEW, slot, (uint32_t)w->keep_root))
+      return false;
+    w->edits.items[w->edits.count - 1].instr.is_backward = false;
+    if (!insert(w, end, TSR__INSTR_DROP, slot, TSR_NONE)) return false;
+  }
+  return true;
+}
+
+/* Copy what keep_state() kept, for the module to change when it runs again. Autograd may save a copy. */
+static bool copy_state(rewriter *w, const tsr__graph_module *module, uint32_t use) {
+  for (uint32_t i = 0; i < module->state_count; i++) {
+    uint32_t of = w->g->inputs.items[module->first_state + i], slot;
+    tsr_category category = w->released[of] ? TSR_CATEGORY_RECOMPUTED : TSR_CATEGORY_TEMPORARY;
+    if (!add_slot(w, w->g->slots.items[of].bytes, category, &slot) ||
+        !insert(w, use, TSR__INSTR_NEW, slot, (uint32_t)w->clone_root))
+      return false;
+    w->clone[of] = slot;
+  }
+  return true;
+}
+
+/* Free these copies. */
+static bool drop_state(rewriter *w, const tsr__graph_module *module, uint32_t use) {
+  for (uint32_t i = 0; i < module->state_count; i++) {
+    uint32_t of = w->g->inputs.items[module->first_state + i];
+    if (w->clone[of] == TSR_NONE) continue; /* listed twice, or freed with what the step makes */
+    uint32_t at = later(use, w->released[of]);
+    if (at > w->instr_count) at = (uint32_t)w->instr_count;
+    if (!insert(w, at, TSR__INSTR_DROP, w->clone[of], TSR_NONE)) return false;
+    w->clone[of] = TSR_NONE;
+  }
+  return true;
+}
+
 static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
   uint32_t use, last;
+  if (!keep_state(w, module)) return false;
   if (!range_of(w, module, &use, &last)) return true;
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
     const tsr__save *save = &w->g->saves.items[k];
     if (save->slot != TSR_NONE)
       w->released[save->slot] = later(w->released[save->slot], save->left);
   }
-  bool ok = repeat_work(w, module->begin, last) && replay(w, module, use, last) &&
-            end_replay(w, module, use, last);
+  bool ok = repeat_work(w, module->begin, last) && copy_state(w, module, use) &&
+            replay(w, module, use, last) && end_replay(w, module, use, last) &&
+            drop_state(w, module, use);
   for (uint32_t k = module->first_save; k < module->end_save; k++)
     if (w->g->saves.items[k].slot != TSR_NONE) w->released[w->g->saves.items[k].slot] = 0;
   return ok;
@@ -616,8 +687,11 @@ static void close_rewriter(rewriter *w) {
 static bool edit_all(rewriter *w) {
   bool has[2] = {false, false};
   for (size_t i = 0; i < w->selected.count; i++) has[w->selected.items[i].how] = true;
-  bool ok = !has[TSR__REWRITE_CHECKPOINT] ||
-            add_root(w, &w->root, NULL, "unpack_hook", "torch/utils/checkpoint.py");
+  static const char file[] = "torch/utils/checkpoint.py", clone[] = "at::_ops::clone::call";
+  bool ok =
+      !has[TSR__REWRITE_CHECKPOINT] || (add_root(w, &w->root, NULL, "unpack_hook", file) &&
+                                        add_root(w, &w->clone_root, clone, "unpack_hook", file) &&
+                                        add_call(w, &w->keep_root, clone, "checkpoint", file));
   if (ok && has[TSR__REWRITE_OFFLOAD])
     ok = add_root(w, &w->copy_root, "at::_ops::_to_copy::call", "unpack_from_cpu",
                   "torch/autograd/graph.py");
@@ -651,8 +725,13 @@ static int refuse(const rewriter *w, tsr_error *error) {
   if (!are) return tsr__fail_memory(error);
   const char *why = obstacle(w, are, &name);
   tsr__free(are);
+  if (why)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "the module '%.80s' %s", name,
+                     why);
+  why = why_once(w, &name);
   if (!why) return 0;
-  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "the module '%.80s' %s", name, why);
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "the module '%.80s' cannot run again in backward: it %.120s", name, why);
 }
 
 int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,

@@ -27,10 +27,14 @@ bool *tsr__step_graph_obstacles(const tsr__step_graph *g);
 /* Among the first `count` ops that compute something, which are sorted, the first at an instruction or after it. */
 size_t tsr__step_graph_first_work(const tsr__step_graph *g, size_t count, uint32_t place);
 
+/* Why the module of modules[index] cannot run again in backward, as the end of a sentence about it; NULL if it can. */
+const char *tsr__step_graph_once(const tsr__step_graph *g, size_t index);
+
 /* Rewrite all calls in forward of the modules that are chosen; of modules within each other, the outer ones. `*out`
  * is a new graph, the caller's; `graph` stays. TSR_ERROR_ARGUMENT if a pattern matches no module, if the graph lacks
- * the necessary data, if a module runs backward or is checkpointed itself, or if a module or a part of it is to be
- * both; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n), and for choices with * O(modules * choices). */
+ * the necessary data, if a module runs backward or is checkpointed itself, if one to be checkpointed cannot run twice, or if a module or a
+ * part of it is to be both; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n), and for choices with *
+ * O(modules * choices). */
 int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
                             size_t count, tsr__step_graph **out, tsr_error *error);
 

@@ -505,22 +505,27 @@ static bool read_saves(reader *r, const json_t *root) {
   return !r->status;
 }
 
-static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_module *module) {
+/* What a list of slots in a row contains. */
+typedef struct slot_list {
+  const char *where, *one, *all; /* "module", "an argument's slot", "arguments" */
+} slot_list;
+
+static bool read_slot_list(reader *r, const slot_list *words, size_t at, const json_t *list,
+                           uint32_t *first) {
   char got[SHOWN_BYTES];
-  const field one = {"an argument's slot", 0, r->graph->slots.count, "slots", false};
+  const field one = {words->one, 0, r->graph->slots.count, "slots", false};
   if (!json_is_array(list))
-    return refuse(r, "module %zu: the arguments are %s, not a list of slots", at,
+    return refuse(r, "%s %zu: the %s are %s, not a list of slots", words->where, at, words->all,
                   shown(r, list, got));
-  module->first_input = (uint32_t)r->graph->inputs.count;
+  *first = (uint32_t)r->graph->inputs.count;
   for (size_t i = 0; i < json_array_size(list); i++) {
     uint64_t slot;
-    if (!read_field(r, "module", at, &one, json_array_get(list, i), &slot)) return false;
+    if (!read_field(r, words->where, at, &one, json_array_get(list, i), &slot)) return false;
     if (r->graph->inputs.count >= TSR__MOST_INSTRUCTIONS)
-      return refuse(r, "module %zu has more arguments than %u together with those before it", at,
-                    (unsigned)TSR__MOST_INSTRUCTIONS);
+      return refuse(r, "%s %zu has more %s than %u together with those before it", words->where, at,
+                    words->all, (unsigned)TSR__MOST_INSTRUCTIONS);
     if (!TSR__VECTOR_PUSH(&r->graph->inputs, (uint32_t)slot)) return no_memory(r);
   }
-  module->input_count = (uint32_t)json_array_size(list);
   return true;
 }
 
@@ -537,6 +542,7 @@ static bool read_modules(reader *r, const json_t *root) {
   const row_form form = {
       "module", "[name, class, begin, end, first save, end of saves, [slots of arguments]]", 7, 6,
       fields};
+  const slot_list arguments = {"module", "an argument's slot", "arguments"};
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *item = json_array_get(list, i);
     uint64_t n[6];
@@ -553,9 +559,33 @@ static bool read_modules(reader *r, const json_t *root) {
                                 .begin = (uint32_t)n[2],
                                 .end = (uint32_t)n[3],
                                 .first_save = (uint32_t)n[4],
-                                .end_save = (uint32_t)n[5]};
-    if (!read_inputs(r, json_array_get(item, 6), i, &module)) return false;
+                                .end_save = (uint32_t)n[5],
+                                .why_once = TSR_NONE};
+    const json_t *inputs = json_array_get(item, 6);
+    if (!read_slot_list(r, &arguments, i, inputs, &module.first_input)) return false;
+    module.input_count = (uint32_t)json_array_size(inputs);
     if (!TSR__VECTOR_PUSH(&r->graph->modules, module)) return no_memory(r);
+  }
+  return !r->status;
+}
+
+static bool read_effects(reader *r, const json_t *root) {
+  static const char where[] = "'effects', item";
+  const json_t *list = optional(r, root, "effects", TSR__MOST_INSTRUCTIONS);
+  const field calls[] = {{"the call", 0, r->graph->modules.count, "modules", false}};
+  const field why = {"the reason", 0, r->graph->texts.count, "texts", true};
+  const row_form form = {where, "[call, [slots of tensors], reason]", 3, 1, calls};
+  const slot_list tensors = {where, "a tensor's slot", "tensors"};
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i), *slots = json_array_get(item, 1);
+    uint64_t call, text;
+    if (!read_row(r, &form, i, item, &call)) return false;
+    tsr__graph_module *module = &r->graph->modules.items[call];
+    if (!read_slot_list(r, &tensors, i, slots, &module->first_state) ||
+        !read_field(r, where, i, &why, json_array_get(item, 2), &text))
+      return false;
+    module->state_count = (uint32_t)json_array_size(slots);
+    module->why_once = (uint32_t)text;
   }
   return !r->status;
 }
@@ -901,9 +931,9 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
             read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) &&
             read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
-            read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root) &&
-            read_ops(&r) && read_work(&r, root) && read_kernels(&r, root) &&
-            read_optimizers(&r, root);
+            read_saves(&r, root) && read_modules(&r, root) && read_effects(&r, root) &&
+            read_unheld(&r, root) && read_ops(&r) && read_work(&r, root) &&
+            read_kernels(&r, root) && read_optimizers(&r, root);
   assert(ok == (r.status == 0));
   if (!ok) {
     tsr__step_graph_free(graph);
