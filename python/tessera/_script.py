@@ -13,12 +13,12 @@ import contextlib
 import os
 import runpy
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, routing_of, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, traced, write
 from ._trace_model import fake_of, rehook
-from ._trace_routing import POLICIES
+from ._trace_routing import Counts, Routing
 from ._trace_saved import Saved
 from ._trace_sharded import sharded
 
@@ -134,7 +134,8 @@ def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) ->
 
 
 def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: Optional[int] = None,
-                  optimizer: int = 1, ranks: Optional[int] = None, routing: Optional[str] = None) -> Dict[str, Any]:
+                  optimizer: int = 1, ranks: Optional[int] = None,
+                  routing: 'Union[str, os.PathLike[str], Counts, None]' = None) -> Dict[str, Any]:
     """The step graph of `program()`, which makes its model and optimizer and trains. See the top of this file."""
     import torch
     import torch.utils.data
@@ -145,7 +146,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
     most = 2 + (after or 4)
     after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
-    recorder.routing = routing_of(torch, routing)
+    recorder.routing = Routing(torch, routing)
     with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
             sharded(torch, recorder, ranks), _saving(torch, recorder, fake, ranks):
         steps = _Steps(recorder, phases, optimizer, after + 2, most,
@@ -161,8 +162,9 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
     if len(recorder.calls) < after + 2:
         raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
                          f'{after + 2}: let it train longer; a loop without an optimizer is traced by trace(step, model=...)')
+    recorder.routing.check()
     about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1],
-             'optimizers': steps.found}
+             **recorder.routing.used(), 'optimizers': steps.found}
     return _document(recorder, _static(recorder), about)
 
 
@@ -171,7 +173,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
 def _arguments(words: Optional[List[str]]) -> Any:
     parser = argparse.ArgumentParser(
         prog='python -m tessera.trace',
-        usage='%(prog)s [-h] [-o FILE] [--gpu CARD] [--value X] [--after N] [--optimizer N] [--ranks N] (SCRIPT | -m MODULE) [ARGUMENT...]',
+        usage='%(prog)s [-h] [-o FILE] [--gpu CARD] [--value X] [--after N] [--optimizer N] [--ranks N] [--routing HOW] (SCRIPT | -m MODULE) [ARGUMENT...]',
         description='Trace one step of a training script on a machine without a GPU, and write it as a step graph for '
                     '`tessera simulate`. A step lasts from the end of one optimizer.step() to the end of the next.')
     parser.add_argument('-o', '--output', metavar='FILE', help='the step graph to write (default: SCRIPT with .graph instead of .py)')
@@ -183,7 +185,8 @@ def _arguments(words: Optional[List[str]]) -> Any:
                         'whose step() ends a step: the N-th to make one (default: 1)')
     parser.add_argument('--ranks', type=int, metavar='N', help='trace rank 0 of N, without the others and without a network: '
                         'for DistributedDataParallel and fully_shard')
-    parser.add_argument('--routing', choices=sorted(POLICIES), help='supply the choices of routers of experts')
+    parser.add_argument('--routing', metavar='HOW', help='which experts of a mixture get how many tokens: balanced, worst, or a JSON '
+                        'file with a list of counts for each router')
     parser.add_argument('-m', dest='module', action='store_true', help='SCRIPT is the name of a module')
     parser.add_argument('script', metavar='SCRIPT')
     parser.add_argument('arguments', nargs=argparse.REMAINDER, metavar='ARGUMENT')

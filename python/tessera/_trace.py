@@ -29,14 +29,14 @@ import re
 import sys
 import traceback
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, fake_of
-from ._trace_routing import POLICIES, Routing, one_hot
+from ._trace_routing import Counts, NoRouting, Routing, one_hot
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
@@ -123,7 +123,7 @@ class _Recorder:
         self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
-        self.routing: Optional[Routing] = None  # if values of routers are supplied
+        self.routing: Any = Routing(torch, None)
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
@@ -478,7 +478,7 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             is_ours = func is original and not recorder.is_composing
             if func is torch.nn.functional.one_hot and args[0].device.type == 'cuda':
-                return one_hot(torch, *args, *(kwargs or {}).values())
+                return one_hot(torch, *args, **(kwargs or {}))
             if kwargs and kwargs.get('pin_memory') is True:  # memory of the CPU, which only a driver can pin
                 kwargs = {**kwargs, 'pin_memory': False}
             return (attend if is_ours else func)(*args, **(kwargs or {}))
@@ -561,14 +561,13 @@ def _only_writes(torch: Any, func: Any) -> bool:
         and not has_kernel(func.name(), 'CompositeExplicitAutograd')
 
 
-def _run(torch: Any, fake: Any, routing: Optional[Routing], func: Any, args: Any, kwargs: Any) -> Any:
+def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Run the op: on fake tensors if it makes tensors on 'cuda' or has fake arguments, otherwise for real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
-    made = routing.faked(func, args) if routing else None
-    made = faked(torch, func, args, fake.is_our_fake) if made is None else made
+    made = faked(torch, func, args, fake.is_our_fake)
     if made is not None:
         return made
     device = kwargs.get('device')
@@ -622,7 +621,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                 return NotImplemented
             if recorder.apart:
                 return func(*args, **(kwargs or {}))
-            number = recorder.routing.number(func, args) if recorder.routing else None
+            number = recorder.routing.number(func, args, value is not None)
             if number is not None:
                 return number
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
@@ -632,12 +631,14 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                     return composed[func](*args, **(kwargs or {}))
             if recorder.host:
                 recorder.host.check(torch, func, args)
+            args = recorder.routing.indexed(self, func, args)
             adds = _is_added_by_autograd(torch, func, args)
             place = len(recorder.events)
             masks = _masked(torch, recorder, func)
             in_place = masks or (adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype)
-            result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, recorder.routing, func, args, kwargs or {})
-            if recorder.routing:
+            result = recorder.routing.sized(self, func, args, kwargs or {})
+            if result is None:
+                result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, func, args, kwargs or {})
                 recorder.routing.follow(func, args, kwargs or {}, result)
             if recorder.host:
                 recorder.host.made(torch, args, result)
@@ -853,11 +854,14 @@ class _Phases:
 
 
 @contextlib.contextmanager
-def _values(torch: Any, value: Optional[float]) -> Iterator[None]:
+def _values(torch: Any, value: Optional[float], routing: Routing) -> Iterator[None]:
     """Functions that read all values of a tensor without an op."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 
     def numpy(self: Any, **_: Any) -> Any:
+        known = routing.known(self, value is not None)
+        if known is not None:
+            return known.numpy()
         if value is None:
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
         return torch.full(self.shape, value, dtype=self.dtype).numpy()
@@ -1148,7 +1152,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value), _other_modes(recorder, fake), _explained()):
+                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained()):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
             _calibrate(torch)
@@ -1163,28 +1167,22 @@ def check_gpu(gpu: str) -> None:
         raise TraceError(f'no such GPU: {gpu} (known: {", ".join(CARDS)})')
 
 
-def routing_of(torch: Any, name: Optional[str]) -> Optional[Routing]:
-    """What supplies the choices of routers, by its name."""
-    if name is not None and name not in POLICIES:
-        raise TraceError(f'no such routing: {name} (known: {", ".join(POLICIES)})')
-    return Routing(torch, POLICIES[name]) if name is not None else None
-
-
 def write(document: Dict[str, Any], path: str) -> None:
     with open(path, 'w', encoding='utf-8') as file:
         json.dump(document, file, separators=(',', ':'))
 
 
-def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, path: Optional[str] = None, gpu: str = 'a100',
-          value: Optional[float] = None, ranks: Optional[int] = None, routing: Optional[str] = None) -> Dict[str, Any]:
+def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, path: Optional[str] = None,
+          gpu: str = 'a100', value: Optional[float] = None, ranks: Optional[int] = None,
+          routing: 'Union[str, os.PathLike[str], Counts, None]' = None) -> Dict[str, Any]:
     """Trace one training step of any model, without a GPU, and write it as a step graph.
 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
     with fake tensors in `model` and `optimizer` (one, or a list): nothing is computed. Their tensors and settings, and the state
     of random numbers, are restored afterwards in any case; other changes that `step` makes remain. `gpu` decides which kernels
     are chosen, by its name for `tessera simulate --gpu`. `value`, if given, is the value of each number that the step reads from a tensor, as
-    `loss.item()` does. With routing='balanced', the topk of a router is supplied, too, so that each expert of a mixture gets as many tokens
-    as any other. The graph is written to `path`, and returned.
+    `loss.item()` does. `routing` decides which experts of a mixture get how many tokens: 'balanced', 'worst', or a list (or the path of
+    a JSON file with one) that has a list of counts for each router. The graph is written to `path`, and returned.
 
     Without a `model`, `step` is a whole program: it makes the model and the optimizer itself and trains at least three steps,
     as a script does (`python -m tessera.trace`). With `ranks=N` it is rank 0 of N, without the others and without a network:
@@ -1206,13 +1204,14 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
         check_whole(one, ranks)
     answer_for_driver(torch)
     recorder, mode = _Recorder(torch), _fake_mode()
-    recorder.routing = routing_of(torch, routing)
+    recorder.routing = Routing(torch, routing)
     with Fake(torch, mode, models, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
         static = _record(torch, recorder, fake, phases, step)
         forms = _optimizers(torch, mode, recorder, phases)
+    recorder.routing.check()
     about = {'torch': torch.__version__, 'gpu': gpu,
              'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
-             'optimizer': type(optimizers[0]).__name__ if optimizers else '', 'optimizers': forms}
+             'optimizer': type(optimizers[0]).__name__ if optimizers else '', **recorder.routing.used(), 'optimizers': forms}
     document = _document(recorder, static, about)
     if path is not None:
         write(document, path)
@@ -1269,10 +1268,16 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-        what = 'a number; value=X (--value X) supplies one' \
-            if isinstance(error, fake_tensor.DataDependentOutputException) else 'a size'
+        what = "a number; value=X (--value X) supplies one, and routing='balanced' (--routing balanced) those of tokens that experts get" \
+            if isinstance(error, fake_tensor.DataDependentOutputException) else \
+            'a size. Only sizes that follow from constants, from tensors on the CPU and from routers of experts are known: use a tensor of ' \
+            'fixed size with a mask instead'
         raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not have, '
                          f'for {what}') from error
+    except NoRouting as error:
+        raise TraceError(f'{_line_of(error)} needs to know which experts a router sends tokens to, which a trace does not: '
+                         "routing='balanced' (--routing balanced) assumes that each gets the same share, 'worst' that a few get almost all, "
+                         'and counts can be given') from error
     except fake_tensor.UnsupportedOperatorException as error:
         raise TraceError(f'{_line_of(error)} calls {error.func}, whose result PyTorch cannot predict without '
                          'running it') from error

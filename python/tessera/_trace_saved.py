@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._fake_cuda import TraceError
 from ._trace_effects import Effects, Watched
+from ._trace_routing import carry
 
 
 class Save:
@@ -75,7 +76,9 @@ class Saved:
         from torch.utils._mode_utils import no_dispatch
         with no_dispatch():
             meta = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device='meta')
-            return FakeTensor(self.mode, meta, tensor.device)
+            twin = FakeTensor(self.mode, meta, tensor.device)
+        carry(tensor, twin)
+        return twin
 
     def _counter(self, tensor: Any) -> Any:
         """A tensor without memory that counts the writes to another one; None if nothing counts them."""

@@ -633,9 +633,9 @@ def check_architecture(row):
             kept = step()
         del kept
     try:
-        document = tessera.trace(program, gpu='h100', value=1.0)
+        document = tessera.trace(program, gpu='h100', value=1.0, routing='balanced')
     except tessera.TraceError as error:
-        return report('nonzero' in str(error), f'{row["architecture"]}: refused: {str(error).splitlines()[0][:80]}')
+        return report(False, f'{row["architecture"]}: refused: {str(error).splitlines()[0][:80]}')
     with tempfile.TemporaryDirectory() as work:
         graph = Path(work) / 'step.graph'
         _trace.write(document, graph)

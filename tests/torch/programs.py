@@ -322,6 +322,19 @@ def adamw(model):
     return torch.optim.AdamW(trained(model))
 
 
+FEW = {**SMALL, 'num_key_value_heads': 2}
+# Mixtures of experts: the model, how many experts each token goes to and of how many, and the number of routers.
+ROUTED = {
+    'mixtral': (lambda: hf.MixtralForCausalLM(hf.MixtralConfig(**FEW, num_local_experts=4)), 2, 4, 2),
+    'qwen3-moe': (lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **FEW, head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=48)), 2, 6, 2),
+    'deepseek-v3': (lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
+        **{**SMALL, 'num_key_value_heads': 4}, moe_intermediate_size=32, n_routed_experts=8, n_group=2, topk_group=1, num_experts_per_tok=3,
+        q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, first_k_dense_replace=1)), 3, 8, 1),
+    'gpt-oss': (lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
+        **FEW, head_dim=16, num_local_experts=5, num_experts_per_tok=2, pad_token_id=0)), 2, 5, 2),
+}
+
 # Name: the model, what makes its optimizer, and its step.
 PROGRAMS = {
     'plain-autocast': (Plain, fused, plain_step),

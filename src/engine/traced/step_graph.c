@@ -908,6 +908,24 @@ static bool read_word(reader *r, const json_t *root, const char *key, char *out,
   return true;
 }
 
+/* Which experts of a mixture got how many tokens. */
+static bool read_routing(reader *r, const json_t *root) {
+  static const struct {
+    const char *word, *note;
+  } known[] = {
+      {"balanced", "routing: balanced, so each expert gets the same share of the tokens"},
+      {"worst", "routing: worst, so a few experts get almost all tokens, and the others one each"},
+      {"given", "routing: given, so each expert gets the tokens that were given for the trace"},
+  };
+  char word[32], got[SHOWN_BYTES];
+  if (!json_object_get(root, "routing")) return true;
+  if (!read_word(r, root, "routing", word, sizeof word)) return false;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(word, known[i].word) == 0) r->graph->routing = known[i].note;
+  return r->graph->routing || refuse(r, "'routing' is %s, not balanced, worst or given",
+                                     shown(json_object_get(root, "routing"), got));
+}
+
 static bool read_parameters(reader *r, const json_t *root) {
   char got[SHOWN_BYTES];
   const json_t *value = json_object_get(root, "parameters");
@@ -929,7 +947,7 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   if (!graph) return tsr__fail_memory(error);
   bool ok = read_word(&r, root, "optimizer", graph->optimizer, sizeof graph->optimizer) &&
             read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) &&
-            read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
+            read_routing(&r, root) && read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
             read_saves(&r, root) && read_modules(&r, root) && read_effects(&r, root) &&
             read_unheld(&r, root) && read_ops(&r) && read_work(&r, root) &&
@@ -1145,6 +1163,10 @@ uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph) {
 
 const char *tsr__step_graph_optimizer(const tsr__step_graph *graph) {
   return graph->optimizer;
+}
+
+const char *tsr__step_graph_routing(const tsr__step_graph *graph) {
+  return graph->routing;
 }
 
 const char *tsr__step_graph_gpu(const tsr__step_graph *graph) {

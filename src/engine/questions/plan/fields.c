@@ -300,6 +300,12 @@ static const tsr_record estimate = {
                 TSR__FIELD(TEXT, "remark", "what the formula assumes", .is_nullable = true)),
 };
 
+static const tsr_record note = {
+    .name = "PlanNote",
+    .about = "An assumption.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "message", "the assumption in words")),
+};
+
 const tsr_record tsr__fields_plan = {
     .name = "plan",
     .about = "What to change so that a training fits, and what each technique saves and costs.",
@@ -339,5 +345,8 @@ const tsr_record tsr__fields_plan = {
         TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved there",
                    .is_optional = true),
         TSR__LIST(estimate, "estimates", "with `--compare`: what formulas give",
+                  .is_optional = true),
+        TSR__LIST(note, "notes",
+                  "of a step graph with experts: how tokens are distributed to them",
                   .is_optional = true)),
 };

@@ -40,7 +40,7 @@ int tsr__form_plan(const tsr__report_call *call, size_t form, const char *root, 
 
 /* ---- front.c ---- */
 
-void tsr__emit_front(tsr__emitter *emitter, const char *name, const tsr_plan_answer *answer);
+void tsr__emit_front(tsr__emitter *emitter, const char *name, const tsr__plan_value *value);
 int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_page,
                      tsr_write_fn *write, void *context, tsr_error *error);
 
@@ -50,6 +50,8 @@ int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_pa
 void tsr__emit_ranks(tsr__emitter *emitter, const tsr_run_plan *plan);
 /* Emit a line about a search that ended at a limit, if it did, and about what it may have missed. */
 void tsr__emit_end_of_search(tsr__emitter *emitter, tsr_effort_end stopped_by, const char *what);
+/* Emit what the answer assumes of a step graph, if anything. */
+void tsr__emit_plan_notes(tsr__emitter *emitter, const tsr_model *model);
 /* Emit what was found for a budget, as text: the verdict, the changes and, if nothing fits, the proof. */
 void tsr__emit_found(tsr__emitter *emitter, const char *name, const tsr_planned *planned,
                      uint64_t budget_bytes);

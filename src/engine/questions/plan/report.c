@@ -13,9 +13,11 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "models/model.h"
 #include "questions/plan/plan.h"
 #include "questions/reports.h"
 #include "tessera/category.h"
+#include "traced/step_graph.h"
 
 enum { ROWS = 8, COLUMNS = 80, NAME_COLUMNS = 36 };
 #define FAR_FACTOR 5.0 /* a measured step compared with its estimate */
@@ -102,6 +104,18 @@ static void emit_plan(tsr__emitter *e, const tsr_run_plan *plan) {
   emit_lines(e, form);
 }
 
+void tsr__emit_plan_notes(tsr__emitter *e, const tsr_model *model) {
+  const char *note = model && model->graph ? tsr__step_graph_routing(model->graph) : NULL;
+  if (!note) return;
+  tsr__emit_array(e, "notes");
+  tsr__emit_object(e, NULL);
+  tsr__emit_field(e, "message", NULL, tsr__string(note));
+  tsr__emit_end(e);
+  tsr__emit_end(e);
+  tsr__emit_space(e);
+  emit_words(e, "note: ", 6, note);
+}
+
 /* ---- plan show ---- */
 
 static void emit_effects_verdict(tsr__emitter *e, const char *model,
@@ -156,12 +170,14 @@ static void emit_effects(tsr__emitter *e, const tsr_run_plan_effects *all) {
   tsr__emit_table_end(e);
 }
 
-static void report_shown(tsr__emitter *e, const char *name, const tsr_plan_answer *a) {
+static void report_shown(tsr__emitter *e, const char *name, const tsr__plan_value *value) {
+  const tsr_plan_answer *a = &value->about;
   tsr__emit_json_line(e, NULL);
   emit_header(e);
   if (a->effects) emit_effects_verdict(e, name, a->effects);
   emit_plan(e, a->plan);
   if (a->effects) emit_effects(e, a->effects);
+  tsr__emit_plan_notes(e, value->model);
   tsr__emit_end(e);
 }
 
@@ -515,6 +531,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   tsr__emit_certificate(e, a->largest ? a->largest->planning : value->planning, p,
                         &value->certificate);
   emit_pasted(e, a);
+  if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
   tsr__emit_end(e);
   if (a->pasted && call->options->format == TSR_REPORT_TEXT) return;
   emit_verdict(e, call->inputs[0].path, p, a->budget_bytes);
@@ -527,6 +544,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
     emit_times(e, p->calibration, call->inputs[call->input_count - 1].path);
     emit_unexplained(e, p->calibration);
   }
+  if (tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
   tsr__emit_space(e);
   tsr__emit_printf(e, TSR__PLAIN, "plan %s", tsr_run_plan_hash(p->plan));
   emit_lines(e, tsr_run_plan_text(p->plan));
@@ -722,7 +740,7 @@ int tsr__report_plan(const tsr__report_call *call, tsr_error *error) {
   else if (a->found)
     report_found(&emitter, NULL, call, value);
   else if (a->front)
-    tsr__emit_front(&emitter, name, a);
+    tsr__emit_front(&emitter, name, value);
   else if (a->techniques)
     report_techniques(&emitter, name, a->techniques);
   else if (a->compared_with)
@@ -730,7 +748,7 @@ int tsr__report_plan(const tsr__report_call *call, tsr_error *error) {
   else if (a->pasted)
     report_pasted(&emitter, a);
   else
-    report_shown(&emitter, name, a);
+    report_shown(&emitter, name, value);
   return tsr__emitter_finish(&emitter, error);
 }
 
