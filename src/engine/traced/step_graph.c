@@ -923,7 +923,7 @@ static bool read_routing(reader *r, const json_t *root) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(word, known[i].word) == 0) r->graph->routing = known[i].note;
   return r->graph->routing || refuse(r, "'routing' is %s, not balanced, worst or given",
-                                     shown(json_object_get(root, "routing"), got));
+                                     shown(r, json_object_get(root, "routing"), got));
 }
 
 static bool read_parameters(reader *r, const json_t *root) {
