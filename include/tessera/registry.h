@@ -125,7 +125,8 @@ typedef struct tsr_parameter {
   /* Of `train`: a saved run keeps the value, and --resume takes it from there. Never of a path that is written: the folder may
    * be somebody else's. Options of a run (`stored`) are kept in the plan. */
   bool is_resumed;
-  const char *otherwise; /* of a CHOICE: what to do if none of the words fits, for messages; or NULL */
+  const char
+      *otherwise; /* of a CHOICE: what to do if none of the words fits, for messages; or NULL */
 } tsr_parameter;
 
 /* A command line, and what it does. */

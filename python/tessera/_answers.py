@@ -1219,6 +1219,11 @@ class PlanEstimate(Record):
     remark: Optional[str]
 
 
+class PlanNote(Record):
+    """An assumption."""
+    message: str
+
+
 class Plan(Unframed, PlanFound):
     """What to change so that a training fits, and what each technique saves and costs."""
     gpu: str  # not always there
@@ -1239,6 +1244,7 @@ class Plan(Unframed, PlanFound):
     peak_allocated_bytes: int  # not always there
     peak_reserved_bytes: int  # not always there
     estimates: List[PlanEstimate]  # not always there
+    notes: List[PlanNote]  # not always there
 
 
 # The class of each question's answer; of others it is Answer.

@@ -91,7 +91,7 @@ def _outputs_at_once(tensor: Any, reduced: 'List[Tuple[int, int]]', kept: 'List[
 
 
 def _reduction(op: str, args: Tuple[Any, ...]) -> 'Optional[Tuple[int, List[int]]]':
-    """How Reduce.cuh divides a reduction: src/engine/kernels/scratch.h, tsr__reduction."""
+    """How Reduce.cuh divides a reduction: src/engine/kernels/scratch.h, tsr__reduced."""
     import torch
     tensor, place = args[0], _REDUCTIONS[op]
     given = args[place] if place is not None and len(args) > place else None

@@ -129,14 +129,14 @@ static void use_room_of_sum(tsr__tape *tape, tsr__tensor_id of, tsr__tensor_id s
   uint64_t outputs = tsr__shape_elements(to), all = tsr__shape_elements(from);
   if (!tape->book->is_torch || !outputs || !all) return;
   bool is_along = !to.rank || !from.rank || to.dim[to.rank - 1] != from.dim[from.rank - 1];
-  tsr__reduction reduction = {.outputs = outputs,
-                              .inputs = all / outputs,
-                              .outputs_at_once = outputs % 4 == 0   ? 4
-                                                 : outputs % 2 == 0 ? 2
-                                                                    : 1,
-                              .inputs_at_once = is_along ? 4 : 0,
-                              .processors = tape->processors,
-                              .threads = tape->threads};
+  tsr__reduced reduction = {.outputs = outputs,
+                            .inputs = all / outputs,
+                            .outputs_at_once = outputs % 4 == 0   ? 4
+                                               : outputs % 2 == 0 ? 2
+                                                                  : 1,
+                            .inputs_at_once = is_along ? 4 : 0,
+                            .processors = tape->processors,
+                            .threads = tape->threads};
   uint64_t numbers, semaphores;
   tsr__scratch_reduction(&reduction, &numbers, &semaphores);
   tsr__tensor_id partial = room(tape, TSR__KERNEL_SUM, numbers);

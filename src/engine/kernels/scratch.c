@@ -22,7 +22,7 @@ static uint64_t power_of_two(uint64_t n, uint64_t most) {
   return power;
 }
 
-void tsr__scratch_reduction(const tsr__reduction *r, uint64_t *numbers, uint64_t *semaphores) {
+void tsr__scratch_reduction(const tsr__reduced *r, uint64_t *numbers, uint64_t *semaphores) {
   assert(r && numbers && semaphores);
   *numbers = *semaphores = 0;
   bool is_along = r->inputs_at_once != 0; /* threads side by side share an output */

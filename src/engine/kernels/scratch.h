@@ -43,18 +43,17 @@ static inline bool tsr__scratch_sorts(uint64_t indices) {
 }
 
 /* A reduction as its kernel sees it: `inputs` numbers are reduced to each of `outputs`. */
-typedef struct tsr__reduction {
+typedef struct tsr__reduced {
   uint64_t outputs, inputs;
   uint64_t outputs_at_once; /* outputs next to each other that a thread makes: 1, 2 or 4 */
   uint64_t
       inputs_at_once; /* 1 or 4 if the inputs of an output are next to each other; otherwise 0 */
   uint64_t processors, threads; /* multiprocessors of the card, and the most threads of each */
-} tsr__reduction;
+} tsr__reduced;
 
 /* The numbers and the semaphores through which blocks of threads that share an output add up; 0 and 0 if none do. Blocks share
  * outputs if there are many inputs and few outputs, such as in the gradient of a bias: 128 MiB for that of 8,000 features over 2,048 rows
  * (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig). O(1). */
-void tsr__scratch_reduction(const tsr__reduction *reduction, uint64_t *numbers,
-                            uint64_t *semaphores);
+void tsr__scratch_reduction(const tsr__reduced *reduction, uint64_t *numbers, uint64_t *semaphores);
 
 #endif

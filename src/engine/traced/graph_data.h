@@ -56,7 +56,8 @@ struct tsr__step_graph {
   uint32_t optimizer_count; /* steps of optimizers that the file lists */
   uint64_t static_count, parameter_count;
   char optimizer[64], gpu[32];
-  const char *routing; /* how a mixture of experts distributes tokens, as a note; NULL without one */
+  const char
+      *routing; /* how a mixture of experts distributes tokens, as a note; NULL without one */
 };
 
 /* A copy, whose origin is this one, or its; NULL without memory. */

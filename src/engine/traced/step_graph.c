@@ -946,8 +946,8 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   tsr__step_graph *graph = r.graph = TSR__NEW(tsr__step_graph);
   if (!graph) return tsr__fail_memory(error);
   bool ok = read_word(&r, root, "optimizer", graph->optimizer, sizeof graph->optimizer) &&
-            read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) &&
-            read_routing(&r, root) && read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
+            read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) && read_routing(&r, root) &&
+            read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
             read_saves(&r, root) && read_modules(&r, root) && read_effects(&r, root) &&
             read_unheld(&r, root) && read_ops(&r) && read_work(&r, root) &&

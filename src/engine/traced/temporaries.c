@@ -95,12 +95,12 @@ static uint64_t more_elements(const uint64_t *n, uint64_t bits) {
 enum { OUTPUTS, INPUTS, OUTPUTS_AT_ONCE, INPUTS_AT_ONCE, PROCESSORS, THREADS, REDUCTION_SIZES };
 
 static void reduction(const uint64_t *n, uint64_t *numbers, uint64_t *semaphores) {
-  tsr__reduction of = {.outputs = n[OUTPUTS],
-                       .inputs = n[INPUTS],
-                       .outputs_at_once = n[OUTPUTS_AT_ONCE],
-                       .inputs_at_once = n[INPUTS_AT_ONCE],
-                       .processors = n[PROCESSORS],
-                       .threads = n[THREADS]};
+  tsr__reduced of = {.outputs = n[OUTPUTS],
+                     .inputs = n[INPUTS],
+                     .outputs_at_once = n[OUTPUTS_AT_ONCE],
+                     .inputs_at_once = n[INPUTS_AT_ONCE],
+                     .processors = n[PROCESSORS],
+                     .threads = n[THREADS]};
   tsr__scratch_reduction(&of, numbers, semaphores);
 }
 

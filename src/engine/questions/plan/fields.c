@@ -346,7 +346,6 @@ const tsr_record tsr__fields_plan = {
                    .is_optional = true),
         TSR__LIST(estimate, "estimates", "with `--compare`: what formulas give",
                   .is_optional = true),
-        TSR__LIST(note, "notes",
-                  "of a step graph with experts: how tokens are distributed to them",
+        TSR__LIST(note, "notes", "of a step graph with experts: how tokens are distributed to them",
                   .is_optional = true)),
 };
