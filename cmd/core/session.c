@@ -25,6 +25,8 @@
 #include "guard.h"
 #include "progress.h"
 #include "sandbox.h"
+#include "textfile.h"
+#include "tracer.h"
 
 /* ---- Before ---- */
 
@@ -245,6 +247,18 @@ int cli_explain(const cli_session *session, int status) {
   }
 }
 
+void cli_session_confine(cli_session *session) {
+  const cli_options *options = session->options;
+  const tsr_params *own = options->own;
+  bool traces = options->command->confines; /* trace */
+  for (size_t i = 0; i < options->operand_count; i++)
+    traces |= cli_is_model_file(options->operands[i]);
+  if (options->may_confine && tsr_params_find(own, "python", strlen("python")) &&
+      (traces || tsr_params_flag(own, "padding")))
+    session->tracer = cli_tracer_helper_start(tsr_params_text(own, "python"));
+  cli_confine(options, NULL);
+}
+
 static int run(cli_session *session, cli_command_fn *command) {
   const cli_options *options = session->options;
   /* These two are about tessera, not about a file: -o and other options do not matter. */
@@ -252,7 +266,7 @@ static int run(cli_session *session, cli_command_fn *command) {
   if (options->version) return print_version(session);
   int status = options->help ? 0 : cli_keep_inputs(options);
   if (status) return status;
-  if (options->command && !options->command->confines) cli_confine(options, NULL);
+  if (options->command && !options->command->confines) cli_session_confine(session);
   return command(session);
 }
 
@@ -310,5 +324,6 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);
   free(session.model_path);
+  cli_tracer_helper_end(session.tracer);
   return status;
 }

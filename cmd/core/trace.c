@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "session.h"
@@ -122,6 +123,7 @@ const cli_command cli_trace_row = {
     .operand_max = SIZE_MAX,
     .answers = true,
     .lacks = "json color verbose",
+    .confines = true,
     .run = cli_trace,
 };
 
@@ -176,6 +178,7 @@ static int check_options(const cli_options *options, bool is_script) {
 
 static int trace_config(cli_session *session, const char *path, const description *config,
                         cli_traced *out) {
+  cli_session_confine(session);
   if (session->options->operand_count > 1)
     return cli_usage_error(session->options->command,
                            "unexpected operand '%s': a description takes no arguments",
@@ -187,8 +190,13 @@ static int trace_config(cli_session *session, const char *path, const descriptio
 
 static int trace_script(cli_session *session, cli_traced *out) {
   const cli_options *options = session->options;
+  const char *name = options->operands[0], *ending = strrchr(name, '.');
   int status = check_options(options, true);
   if (status) return status;
+  if (ending && strcasecmp(ending, ".json") == 0) {
+    cli_say(NULL, "%s: not a description of a model: it does not begin with '{'", name);
+    return CLI_INPUT;
+  }
   if (!tsr_params_flag(options->own, "module") && access(options->operands[0], R_OK)) {
     cli_say(NULL, "%s: %s", options->operands[0], strerror(errno));
     return CLI_INPUT;

@@ -4,8 +4,13 @@
  *
  * Python reads its code from the pipe, so nothing has to be installed besides PyTorch, and the tracer always belongs to this
  * command. For a description, Python runs isolated (-I): neither the current folder nor PYTHON variables decide what is imported, except
- * that the user's own packages are found: those of PYTHONPATH's absolute folders and of the user's site. */
-#define _XOPEN_SOURCE 700
+ * that the user's own packages are found: those of PYTHONPATH's absolute folders and of the user's site.
+ *
+ * A process that confines itself before it reads files cannot start Python afterwards. It starts a helper before, which waits:
+ *
+ *   helper ◄─ pipe ─ limit, request          which Python runs, and what of it, is decided before a file is read:
+ *   helper ── pipe ─► end, note, graph       code that took over the command could trace descriptions, and no more */
+#define _GNU_SOURCE
 
 #include "tracer.h"
 
@@ -25,7 +30,15 @@
 #include "textfile.h"
 #include "tracer_archive.h"
 
-extern char **environ;
+#ifdef __linux__
+#include <sys/prctl.h>
+/* Be killed when the process ends that started this one. */
+static void end_with_parent(void) {
+  (void)prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+}
+#else
+static void end_with_parent(void) {}
+#endif
 
 /* Descriptors of the process, and the first one that does not collide with them. */
 enum { TAKES = 10, GIVES = 11, ABOVE = 20 };
@@ -231,7 +244,7 @@ static void read_answer(cli_traced *out, size_t size, int how) {
   out->graph_size = size - (size_t)(end + 1 - out->data);
 }
 
-void cli_tracer_run(const cli_tracer *tracer, cli_traced *out) {
+static void run_here(const cli_tracer *tracer, cli_traced *out) {
   char room[4096];
   int how = 0;
   child c = {.to = -1, .from = -1};
@@ -258,6 +271,121 @@ void cli_tracer_run(const cli_tracer *tracer, cli_traced *out) {
     return;
   }
   out->end = ended == TOO_LONG ? CLI_TRACE_LATE : CLI_TRACE_MEMORY;
+}
+
+/* ---- the helper ---- */
+
+struct cli_tracer_helper {
+  pid_t id;
+  int to, from;
+};
+
+/* What goes to the helper before the request, and comes back before the note and the graph. */
+typedef struct helper_call {
+  unsigned limit_s;
+  size_t request_bytes;
+} helper_call;
+typedef struct helper_answer {
+  cli_trace_end end;
+  size_t note_bytes, graph_bytes;
+} helper_answer;
+
+/* Both transfer all of the bytes, or fail. */
+static bool put(int to, const void *bytes, size_t size) {
+  const char *at = bytes;
+  while (size) {
+    ssize_t done = write(to, at, size);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    at += done;
+    size -= (size_t)done;
+  }
+  return true;
+}
+
+static bool take(int from, void *bytes, size_t size) {
+  char *at = bytes;
+  while (size) {
+    ssize_t done = read(from, at, size);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    at += done;
+    size -= (size_t)done;
+  }
+  return true;
+}
+
+/* Answer one request, or end with the process that would make it. */
+static void serve_one(const char *python, int from, int to) {
+  helper_call call;
+  cli_traced traced;
+  if (!take(from, &call, sizeof call) || call.request_bytes > 2 * CLI_TEXTFILE_MAX) return;
+  char *request = malloc(call.request_bytes + 1);
+  if (!request || !take(from, request, call.request_bytes)) return;
+  request[call.request_bytes] = '\0';
+  run_here(&(cli_tracer){.python = python, .request = request, .limit_s = call.limit_s}, &traced);
+  helper_answer answer = {traced.end, strlen(traced.note), traced.graph_size};
+  (void)(put(to, &answer, sizeof answer) && put(to, traced.note, answer.note_bytes) &&
+         put(to, traced.graph, answer.graph_bytes));
+}
+
+cli_tracer_helper *cli_tracer_helper_start(const char *python) {
+  int to[2] = {-1, -1}, from[2] = {-1, -1};
+  cli_tracer_helper *helper = malloc(sizeof *helper);
+  bool ok = helper && make_pipe(to) && make_pipe(from);
+  pid_t id = ok ? fork() : -1;
+  if (id == 0) {
+    close_end(&to[1]);
+    close_end(&from[0]);
+    end_with_parent();
+    serve_one(python, to[0], from[1]);
+    _exit(0);
+  }
+  close_end(&to[0]);
+  close_end(&from[1]);
+  if (id > 0) {
+    *helper = (cli_tracer_helper){.id = id, .to = to[1], .from = from[0]};
+    return helper;
+  }
+  close_end(&to[1]);
+  close_end(&from[0]);
+  free(helper);
+  return NULL;
+}
+
+void cli_tracer_helper_end(cli_tracer_helper *helper) {
+  if (!helper) return;
+  close_end(&helper->to);
+  close_end(&helper->from);
+  while (waitpid(helper->id, NULL, 0) < 0 && errno == EINTR) {}
+  free(helper);
+}
+
+static void run_there(const cli_tracer *tracer, cli_traced *out) {
+  cli_tracer_helper *helper = tracer->helper;
+  helper_call call = {tracer->limit_s, strlen(tracer->request)};
+  helper_answer answer;
+  *out = (cli_traced){.end = CLI_TRACE_MEMORY, .note = ""};
+  if (!put(helper->to, &call, sizeof call) ||
+      !put(helper->to, tracer->request, call.request_bytes) ||
+      !take(helper->from, &answer, sizeof answer))
+    return;
+  out->data = malloc(answer.note_bytes + answer.graph_bytes + 1);
+  if (!out->data || !take(helper->from, out->data, answer.note_bytes) ||
+      !take(helper->from, out->data + answer.note_bytes + 1, answer.graph_bytes))
+    return;
+  out->data[answer.note_bytes] = '\0';
+  out->end = answer.end;
+  out->note = out->data;
+  out->graph = out->data + answer.note_bytes + 1;
+  out->graph_size = answer.graph_bytes;
+}
+
+void cli_tracer_run(const cli_tracer *tracer, cli_traced *out) {
+  if (tracer->helper)
+    run_there(tracer, out);
+  else
+    run_here(tracer, out);
 }
 
 void cli_traced_release(cli_traced *traced) {

@@ -15,6 +15,10 @@ typedef enum cli_trace_end {
   CLI_TRACE_MEMORY   /* out of memory */
 } cli_trace_end;
 
+/* A process that runs the tracer for this one, which may not start programs any more (confine.h). It has been told which Python before
+ * the first file was read, and runs nothing but the tracer, for descriptions only. */
+typedef struct cli_tracer_helper cli_tracer_helper;
+
 typedef struct cli_tracer {
   const char
       *python; /* a program, by its path or as PATH finds it; NULL: the active environment's */
@@ -22,7 +26,8 @@ typedef struct cli_tracer {
   bool
       is_script; /* a program of the user, which runs as if the user had started it; else nothing of the current
                           folder is imported, and nothing is printed */
-  unsigned limit_s; /* the longest that it may take; 0: unlimited */
+  unsigned limit_s;          /* the longest that it may take; 0: unlimited */
+  cli_tracer_helper *helper; /* NULL: this process starts it */
 } cli_tracer;
 
 /* What a trace returned. */
@@ -37,7 +42,11 @@ typedef struct cli_traced {
 
 /* The program that `tracer` would start. Lives as long as `room`. */
 const char *cli_tracer_python(const cli_tracer *tracer, char *room, size_t room_bytes);
-/* Run it to its end. The result is to be released. */
+/* Start a helper, while the process has one thread. `python` as in cli_tracer. NULL on failure. */
+cli_tracer_helper *cli_tracer_helper_start(const char *python);
+/* End it. NULL is fine. */
+void cli_tracer_helper_end(cli_tracer_helper *helper);
+/* Run the tracer to its end. The result is to be released. */
 void cli_tracer_run(const cli_tracer *tracer, cli_traced *out);
 void cli_traced_release(cli_traced *traced);
 

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <tessera/unstable/json.h>
 #include <tessera/unstable/plans.h>
-#include <unistd.h>
 
 #include "message.h"
 
@@ -178,7 +177,6 @@ static int explain(const cli_session *session, const cli_tracer *tracer, const c
 static int trace(cli_session *session, const char *path, json_t *request, json_t *options,
                  cli_tracer *tracer, cli_traced *out) {
   cli_clock clock;
-  if (request) (void)json_object_set_new(request, "command", json_integer(getpid()));
   char *line = request ? json_dumps(request, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
   if (!line) return TSR_ERROR_MEMORY;
   tracer->request = line;
@@ -204,7 +202,8 @@ int cli_trace_config(cli_session *session, const char *path, const char *text, s
                      cli_traced *out) {
   const tsr_params *own = session->options->own;
   int status = 0;
-  cli_tracer tracer = {.python = python_of(own), .limit_s = limit_of(own, LIMIT_S)};
+  cli_tracer tracer = {
+      .python = python_of(own), .limit_s = limit_of(own, LIMIT_S), .helper = session->tracer};
   json_t *options = options_of(session, &status);
   *out = (cli_traced){.note = ""};
   if (!options) return status;

@@ -21,7 +21,7 @@ START_US = 1_700_000_000_000_000
 # Programs in place of Python, for commands that trace (cmd/core/tracer.c): they get a request on descriptor 10 and answer on 11.
 PROGRAMS = {
     'no-torch': 'cat /dev/fd/10 > /dev/null; echo "lacks torch transformers" > /dev/fd/11',
-    'traces': 'head -n 1 /dev/fd/10 | sed \'s/,"command":[0-9]*//\' > request.json\n'
+    'traces': 'head -n 1 /dev/fd/10 > request.json\n'
               '(echo "graph traced a step of it"; cat step.graph) > /dev/fd/11',
     'refuses': 'cat /dev/fd/10 > /dev/null; echo "refused --seq 9: the model has 8 positions" > /dev/fd/11',
     'dies': 'exit 7',
