@@ -103,7 +103,7 @@ GRAPH_FORMS = ('--profile --json', '-q -o run.pickle ; info run.pickle', '--capa
                '--optimizer-form fused', '--optimizer-form loop --json', '--set expandable_segments:True')
 CHANGED_GRAPHS = {
     'graphs/bert': 'BertLayer', 'graphs/t5': 'T5LayerFF', 'graphs/vit': 'ViTLayer', 'graphs/resnet-50': 'ResNetStage', 'graphs/unet': 'Attention',
-    'graphs/mixtral': 'MixtralSparseMoeBlock', 'graphs/llama-lora': 'LlamaDecoderLayer', 'graphs/plain-autocast': 'blocks.*',
+    'graphs/mixtral': 'MixtralSparseMoeBlock', 'graphs/llama-lora': 'LlamaMLP', 'graphs/plain-autocast': 'blocks.*',
     'graphs/llama': 'model.layers.0', 'graphs/gpt-neox': '*.mlp', 'graphs/layers': '*.mlp', 'graphs/contrastive': 'texts.layers.*',
     'graphs/fsdp2': '*', 'rewrites/gpt2-adamw': 'GPT2Block', 'rewrites/bert-autocast': 'bert.encoder.layer.1', 'rewrites/llama-narrow': 'LlamaDecoderLayer'}
 # Budgets between what a graph reserves as it is (22 to 56 MiB) and what the leanest plan reserves; 1 byte asks for the least.

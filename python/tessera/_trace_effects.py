@@ -11,7 +11,7 @@ from . import _state
 ARGUMENT = 'is called with a tensor that is changed in place later'
 FOREIGN = 'changes a tensor in place that is not its own'
 PARAMETER = 'changes a parameter in forward'
-KEEPS = 'keeps tensors that it computes'
+KEEPS = 'keeps tensors that it computes, in an attribute, a list or a cache'
 DRAWS = 'draws random numbers from a generator that is not its own'
 
 

@@ -52,10 +52,11 @@ def settled(document):
 
 def without_lines(document):
     """The graph without its stacks, because lines of this folder may move, and without what ops compute, which some recorded graphs lack.
-    Modules have names instead of indices of texts."""
+    Modules and reasons have texts instead of indices of texts."""
     texts = document['texts']
     modules = [[texts[name], texts[kind], *rest] for name, kind, *rest in document.get('modules', [])]
-    return {**document, 'texts': 0, 'frames': 0, 'stacks': 0, 'work': 0, **settled(document), 'modules': modules}
+    effects = [[call, slots, texts[why] if why >= 0 else ''] for call, slots, why in document.get('effects', [])]
+    return {**document, 'effects': effects, 'texts': 0, 'frames': 0, 'stacks': 0, 'work': 0, **settled(document), 'modules': modules}
 
 
 def recorded(name):

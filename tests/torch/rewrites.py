@@ -12,12 +12,10 @@ import functools
 import json
 import re
 import sys
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
 import transformers as hf
-from torch.utils.checkpoint import checkpoint
 
 import tessera
 from programs import mixtral
@@ -77,32 +75,7 @@ def batch(name):
     return {key: torch.zeros(2, 64, dtype=torch.long, device='cuda') for key in ('input_ids', 'labels')}
 
 
-def checkpointed(forward):
-    @functools.wraps(forward)
-    def again(*args, **kwargs):
-        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
-    return again
-
-
-def offloaded(forward):
-    @functools.wraps(forward)
-    def elsewhere(*args, **kwargs):
-        with torch.autograd.graph.save_on_cpu():
-            return forward(*args, **kwargs)
-    return elsewhere
-
-
-HOW = {'checkpoint': checkpointed, 'offload': offloaded}
-
-
-def rewrite(model, pattern, how):
-    names = [name for name, module in model.named_modules()
-             if fnmatchcase(name, pattern) or fnmatchcase(type(module).__name__, pattern)]
-    outer = [name for name in names if not any(name.startswith(f'{other}.') for other in names)]
-    for name in outer:
-        module = model.get_submodule(name)
-        module.forward = HOW[how](module.forward)
-    assert outer
+HOW = ('checkpoint', 'offload')
 
 
 def traced(name, *changes, **form):
@@ -110,8 +83,8 @@ def traced(name, *changes, **form):
     make, is_autocast = PROGRAMS[name]
     model = make().train()
     optimizer = OPTIMIZERS.get(name, torch.optim.AdamW)(model.parameters(), **form)
-    for one in changes:
-        rewrite(model, *one)
+    if changes:
+        tessera.apply(model, {**{how: [pattern for pattern, by in changes if by == how] for how in HOW}, 'version': 1})
 
     def step():
         optimizer.zero_grad()

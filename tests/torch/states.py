@@ -456,8 +456,9 @@ def refused():
             raise AssertionError('not refused')
 
 
+KEEPS = 'keeps tensors that it computes, in an attribute, a list or a cache'
 # Why fit() leaves out blocks of these.
-LEFT = {Replaced: 'keeps tensors that it computes', Arguments: 'keeps tensors that it computes', Renormed: 'changes a parameter in forward',
+LEFT = {Replaced: KEEPS, Arguments: KEEPS, Renormed: 'changes a parameter in forward',
         InPlace: 'changes a tensor in place that is not its own', Changed: 'is called with a tensor that is changed in place later'}
 ROWS = 200000  # of the step that is fitted, which has no memory
 

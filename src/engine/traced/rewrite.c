@@ -698,7 +698,8 @@ static bool edit_all(rewriter *w) {
                   "torch/autograd/graph.py");
   find_held(w);
   ok = ok && free_when_unheld(w);
-  for (size_t i = 0; ok && i < w->selected.count; i++) {
+  /* In the order of backward: what a module has there is freed before the next one runs again. */
+  for (size_t i = w->selected.count; ok && i-- > 0;) {
     const tsr__graph_module module = w->g->modules.items[w->selected.items[i].module];
     bool is_checkpoint = w->selected.items[i].how == TSR__REWRITE_CHECKPOINT;
     ok = is_checkpoint ? checkpoint(w, &module) : offload(w, &module);
