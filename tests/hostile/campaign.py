@@ -25,6 +25,8 @@ import strange  # noqa: E402
 CPU_S, HANG_S, MEMORY_BYTES = 10, 600, 2 << 30
 ADDRESS = re.compile(rb'^http://127\.0\.0\.1:(\d+)/([0-9a-f]{32})/$')
 CONTROLS = re.compile(rb'[\x00-\x08\x0b-\x1f\x7f]')
+# A description that tessera cannot read itself is traced with PyTorch, which takes seconds where it is installed: not here.
+ENVIRONMENT = {**os.environ, 'TESSERA_PYTHON': 'false', 'VIRTUAL_ENV': '', 'CONDA_PREFIX': ''}
 # Exit status 4 is for what no input can cause: a full disk, no memory.
 STATUSES = (0, 1, 2, 3)
 
@@ -56,7 +58,7 @@ class Commands:
         stdin = (self.folder / words[-1][1:]).open('rb') if words[-1] == '<in' else subprocess.DEVNULL
         words = words[:-1] if words[-1] == '<in' else words
         # Its processor time is limited by the system, which counts none while others use the machine.
-        with subprocess.Popen([self.tessera, *words], cwd=self.folder, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        with subprocess.Popen([self.tessera, *words], cwd=self.folder, env=ENVIRONMENT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (4 * CPU_S, 4 * CPU_S))) as process:
             out = process.stdout.read()
             _, status, usage = os.wait4(process.pid, 0)
