@@ -266,6 +266,7 @@ def ds_configs():
                               'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': [0.9, 0.95], 'eps': 1e-8,
                                                                         'weight_decay': 0.1, 'torch_adam': True}}})
     yield 'scheduler', '{"scheduler": {"type": "WarmupLR"}, "steps_per_print": 10, "zero_optimization": true}'
+    yield 'many-rows', '{"train_micro_batch_size_per_gpu": 131070}'
     yield 'hidden', json.dumps({'\x1b[2J\x7f': 1, 'a\u202eb': {'c': 2}, 'bf16': {'d\n': True}})
     yield 'wrong', '{"train_batch_size": -1, "zero_optimization": {"stage": 4}}'
 

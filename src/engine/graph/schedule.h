@@ -73,6 +73,7 @@ typedef struct tsr__slot {
   bool is_static;   /* there before the recording, and to stay */
   bool is_carried;  /* held when the step ends: the next step drops it */
   bool is_leaked;   /* held for good: each step leaves its own behind */
+  bool is_room;     /* a kernel's own, which no run lists: only its bytes count */
   bool
       is_root; /* a backward pass began here, or the host reads it: no kernel needs to read its value */
 } tsr__slot;

@@ -119,7 +119,10 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
 
 /* Room of a kernel, which it allocates after its result and frees before it returns. */
 static tsr__tensor_id room(tsr__tape *tape, tsr__kernel kernel, uint64_t numbers) {
-  return numbers ? tsr__tensor_new(tape, kernel, TSR__DTYPE_F32, TSR__SHAPE(numbers)) : 0;
+  tsr__tensor_id made =
+      numbers ? tsr__tensor_new(tape, kernel, TSR__DTYPE_F32, TSR__SHAPE(numbers)) : 0;
+  if (made) tape->schedule.slots.items[tsr__tensor_at(tape, made)->slot].is_room = true;
+  return made;
 }
 
 /* What PyTorch's kernel adds up in while it makes `sum` of all of `of` that belongs to an element (scratch.h). Layouts without gaps

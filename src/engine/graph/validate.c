@@ -374,7 +374,7 @@ static void finish_slot(validator *v, uint32_t number) {
   if (state->is_arriving || state->leaving)
     reject(v, TSR__VIOLATION_FLIGHT, "slot %" PRIu32 " goes while it is being copied", number);
   const tsr__slot *slot = &v->schedule->slots.items[number];
-  bool is_room = state->is_scratch || slot->category == TSR_CATEGORY_WORKSPACE;
+  bool is_room = state->is_scratch || slot->is_room || slot->category == TSR_CATEGORY_WORKSPACE;
   if (!state->is_written && !is_room) {
     uint64_t gap = state->covered ? tsr__coverage_first_gap(&v->sets.items[state->covered - 1]) : 0;
     reject(v, TSR__VIOLATION_PARTIAL,
