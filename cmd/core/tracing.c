@@ -34,9 +34,10 @@ static int add_routing(cli_session *session, json_t *object) {
   if (strcmp(how, "balanced") == 0 || strcmp(how, "worst") == 0) {
     counts = json_string(how);
   } else {
+    const char *before = session->path;
     char *text = NULL;
     size_t size_bytes = 0;
-    session->path = how;
+    session->path = how; /* which errors are about */
     int status = cli_read_text(how, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
     if (status == TSR_ERROR_IO)
       return cli_usage_error(session->options->command,
@@ -45,6 +46,7 @@ static int add_routing(cli_session *session, json_t *object) {
     if (status == 0) status = tsr_json_load(text, size_bytes, 0, NULL, &counts, &session->error);
     free(text);
     if (status) return status;
+    session->path = before;
   }
   return json_object_set_new(object, "routing", counts) ? TSR_ERROR_MEMORY : 0;
 }
