@@ -50,12 +50,6 @@ static const tsr_parameter trace_parameters[] = {
      .help = "For a SCRIPT with several optimizers: the one whose step() ends a step, the N-th to "
              "make one (default: 1).",
      .least = 1},
-    {.name = "routing",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "HOW",
-     .help = "For a SCRIPT with a mixture of experts: supply the choices of its routers, so that "
-             "each expert gets as many tokens as any other (balanced), as a CONFIG's does.",
-     .choices = (const char *const[]){"balanced", NULL}},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -160,14 +154,14 @@ static description description_of(const char *operand) {
 
 /* Refuse options of a script for a description, and the other way around. */
 static int check_options(const cli_options *options, bool is_script) {
-  static const char *const of_script[] = {"module", "value", "after", "step_of", "routing"};
+  static const char *const of_script[] = {"module", "value", "after", "step_of"};
   const tsr_parameter *row;
   for (size_t i = 0; (row = tsr_params_row(options->own, i)) != NULL; i++) {
     bool is_scripts = false, is_both = strcmp(row->name, "ranks") == 0;
     for (size_t k = 0; k < sizeof of_script / sizeof *of_script; k++)
       is_scripts |= strcmp(row->name, of_script[k]) == 0;
     is_both |= strcmp(row->name, "python") == 0 || strcmp(row->name, "gpu") == 0 ||
-               strcmp(row->name, "time_limit") == 0;
+               strcmp(row->name, "routing") == 0 || strcmp(row->name, "time_limit") == 0;
     if (!is_both && is_scripts != is_script && tsr_params_has(options->own, row->name))
       return cli_usage_error(options->command, "option '--%s' is for %s", cli_option_name(row),
                              is_script ? "the config.json of a model; a script decides this itself"

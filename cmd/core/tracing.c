@@ -15,6 +15,7 @@
 #include <tessera/unstable/plans.h>
 
 #include "message.h"
+#include "textfile.h"
 
 enum { LIMIT_S = 1200 };
 
@@ -23,6 +24,32 @@ static bool has(const tsr_params *own, const char *name) {
 }
 
 /* ---- the request ---- */
+
+/* Add how experts get their tokens: a word, or the counts in a file. Without --routing, nothing. */
+static int add_routing(cli_session *session, json_t *object) {
+  const tsr_params *own = session->options->own;
+  const char *how = has(own, "routing") ? tsr_params_text(own, "routing") : NULL;
+  if (!how) return 0;
+  json_t *counts = NULL;
+  if (strcmp(how, "balanced") == 0 || strcmp(how, "worst") == 0) {
+    counts = json_string(how);
+  } else {
+    const char *before = session->path;
+    char *text = NULL;
+    size_t size_bytes = 0;
+    session->path = how; /* which errors are about */
+    int status = cli_read_text(how, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
+    if (status == TSR_ERROR_IO)
+      return cli_usage_error(session->options->command,
+                             "--routing %s is not balanced or worst, and no file that can be read",
+                             how);
+    if (status == 0) status = tsr_json_load(text, size_bytes, 0, NULL, &counts, &session->error);
+    free(text);
+    if (status) return status;
+    session->path = before;
+  }
+  return json_object_set_new(object, "routing", counts) ? TSR_ERROR_MEMORY : 0;
+}
 
 /* The options as an object; NULL with the status set on failure. */
 static json_t *options_of(cli_session *session, int *status) {
@@ -49,9 +76,9 @@ static json_t *options_of(cli_session *session, int *status) {
     ok = json_object_set_new(options, "attention", json_string("sdpa")) == 0;
   if (ok && has(own, "padding") && tsr_params_flag(own, "padding"))
     ok = json_object_set_new(options, "padding", json_true()) == 0;
-  if (ok) return options;
+  *status = ok ? add_routing(session, options) : TSR_ERROR_MEMORY;
+  if (*status == 0) return options;
   json_decref(options);
-  *status = TSR_ERROR_MEMORY;
   return NULL;
 }
 
@@ -240,10 +267,9 @@ int cli_trace_script(cli_session *session, const char *script, const char *const
       (void)json_object_set_new(request, numbers[i][1],
                                 json_integer((json_int_t)tsr_params_count(own, numbers[i][0])));
   if (request && value) (void)json_object_set_new(request, "value", json_real(strtod(value, NULL)));
-  if (request && has(own, "routing"))
-    (void)json_object_set_new(request, "routing", json_string("balanced"));
   json_t *none = json_object();
-  int status = ok && none ? trace(session, script, request, none, &tracer, out) : TSR_ERROR_MEMORY;
+  int status = ok && none && request ? add_routing(session, request) : TSR_ERROR_MEMORY;
+  if (status == 0) status = trace(session, script, request, none, &tracer, out);
   json_decref(none);
   json_decref(request);
   json_decref(words);

@@ -23,10 +23,10 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
              ranks: Optional[int] = None, zero: Optional[int] = None, bucket: Optional[int] = None,
              no_overlap: bool = False, kv_cache: bool = True, profile: bool = False, top: Optional[int] = None,
              leak: Optional[str] = None, plan: Union[None, str, Mapping[str, Any]] = None, rank: Optional[int] = None,
-             gpu: Optional[str] = None, padding: bool = False, rates: Union[None, str, Mapping[str, Any]] = None,
-             link: Optional[str] = None, fresh_process: bool = False, checkpoint_modules: Optional[str] = None,
-             offload_modules: Optional[str] = None, optimizer_form: Optional[str] = None, categories: bool = False,
-             **more: Any) -> Simulation:
+             gpu: Optional[str] = None, padding: bool = False, routing: Optional[str] = None,
+             rates: Union[None, str, Mapping[str, Any]] = None, link: Optional[str] = None, fresh_process: bool = False,
+             checkpoint_modules: Optional[str] = None, offload_modules: Optional[str] = None,
+             optimizer_form: Optional[str] = None, categories: bool = False, **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
 
     `model` is a name (see models()), the path of a config.json, or its content. What is not given has
@@ -42,9 +42,9 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'offload': offload, 'ranks': ranks,
         'zero': zero, 'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': not kv_cache or None,
         'profile': profile or None, 'top': top, 'leak': leak, 'plan': file_of(plan), 'rank': rank, 'gpu': gpu,
-        'padding': padding or None, 'rates': file_of(rates), 'link': link, 'fresh_process': fresh_process or None,
-        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules, 'optimizer_form': optimizer_form,
-        'categories': categories or None, **more})
+        'padding': padding or None, 'routing': routing, 'rates': file_of(rates), 'link': link,
+        'fresh_process': fresh_process or None, 'checkpoint_modules': checkpoint_modules,
+        'offload_modules': offload_modules, 'optimizer_form': optimizer_form, 'categories': categories or None, **more})
 
 
 def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mapping[str, Any]] = None,
@@ -52,18 +52,18 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
          front: bool = False, target: Optional[str] = None, explain: bool = False, compare: bool = False,
          gpus: Optional[int] = None, gpus_per_node: Optional[int] = None, tp: Optional[int] = None,
          lora_rank: Optional[int] = None, parameters: Optional[int] = None, largest_layer: Optional[int] = None,
-         gpu: Optional[str] = None, padding: bool = False, rates: Union[None, str, Mapping[str, Any]] = None,
-         link: Optional[str] = None, recorded: Optional[Snapshot] = None, book: Optional[str] = None,
-         batch: Optional[int] = None, seq: Optional[int] = None, steps: Optional[int] = None,
-         work_limit: Optional[int] = None, time_limit: Optional[int] = None, accumulate: Optional[int] = None,
-         micro_batch: Optional[int] = None, accumulation: Optional[str] = None, backward: Optional[str] = None,
-         optimizer: Optional[str] = None, optimizer_in_backward: bool = False, clip: Union[None, float, str] = None,
-         dtype: Optional[str] = None, attention: Optional[str] = None, gelu: Optional[str] = None,
-         in_place: Optional[str] = None, checkpoint: Optional[str] = None, checkpoint_form: Optional[str] = None,
-         loss: Optional[str] = None, master_weights: bool = False, loss_scale: Optional[int] = None,
-         loss_scale_window: Optional[int] = None, offload: Optional[str] = None, ranks: Optional[int] = None,
-         zero: Optional[int] = None, bucket: Optional[int] = None, no_overlap: bool = False, no_kv_cache: bool = False,
-         **more: Any) -> Plan:
+         gpu: Optional[str] = None, padding: bool = False, routing: Optional[str] = None,
+         rates: Union[None, str, Mapping[str, Any]] = None, link: Optional[str] = None,
+         recorded: Optional[Snapshot] = None, book: Optional[str] = None, batch: Optional[int] = None,
+         seq: Optional[int] = None, steps: Optional[int] = None, work_limit: Optional[int] = None,
+         time_limit: Optional[int] = None, accumulate: Optional[int] = None, micro_batch: Optional[int] = None,
+         accumulation: Optional[str] = None, backward: Optional[str] = None, optimizer: Optional[str] = None,
+         optimizer_in_backward: bool = False, clip: Union[None, float, str] = None, dtype: Optional[str] = None,
+         attention: Optional[str] = None, gelu: Optional[str] = None, in_place: Optional[str] = None,
+         checkpoint: Optional[str] = None, checkpoint_form: Optional[str] = None, loss: Optional[str] = None,
+         master_weights: bool = False, loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None,
+         offload: Optional[str] = None, ranks: Optional[int] = None, zero: Optional[int] = None,
+         bucket: Optional[int] = None, no_overlap: bool = False, no_kv_cache: bool = False, **more: Any) -> Plan:
     """Find the fastest plan with which a training fits into a budget, or list what each technique saves and costs.
 
     `model` is a name (see models()), the path of a config.json or of a step graph, or its content. What is not given has the
@@ -74,11 +74,12 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
         'show': show or None, 'plan': file_of(plan), 'budget': budget or None, 'allow': allow, 'largest': largest,
         'front': front or None, 'for': target, 'explain': explain or None, 'compare': compare or None, 'gpus': gpus,
         'gpus_per_node': gpus_per_node, 'tp': tp, 'lora_rank': lora_rank, 'parameters': parameters,
-        'largest_layer': largest_layer, 'gpu': gpu, 'padding': padding or None, 'rates': file_of(rates), 'link': link,
-        'book': book, 'batch': batch, 'seq': seq, 'steps': steps, 'work_limit': work_limit, 'time_limit': time_limit,
-        'accumulate': accumulate, 'micro_batch': micro_batch, 'accumulation': accumulation, 'backward': backward,
-        'optimizer': optimizer, 'optimizer_in_backward': optimizer_in_backward or None, 'clip': text_of(clip),
-        'dtype': dtype, 'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
+        'largest_layer': largest_layer, 'gpu': gpu, 'padding': padding or None, 'routing': routing,
+        'rates': file_of(rates), 'link': link, 'book': book, 'batch': batch, 'seq': seq, 'steps': steps,
+        'work_limit': work_limit, 'time_limit': time_limit, 'accumulate': accumulate, 'micro_batch': micro_batch,
+        'accumulation': accumulation, 'backward': backward, 'optimizer': optimizer,
+        'optimizer_in_backward': optimizer_in_backward or None, 'clip': text_of(clip), 'dtype': dtype,
+        'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
         'checkpoint_form': checkpoint_form, 'loss': loss, 'master_weights': master_weights or None,
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'offload': offload, 'ranks': ranks,
         'zero': zero, 'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': no_kv_cache or None, **more}, recorded)

@@ -59,6 +59,9 @@ class Options:
             raise Refusal(f'{self.spelled(name)} must be at least 1')
         return number
 
+    def routing(self) -> Any:
+        return self._given.get('routing') or 'balanced'
+
     def spelled(self, name: str) -> str:
         return f'--{name.replace("_", "-")}' if self._has_dashes else name
 
@@ -77,7 +80,7 @@ class Options:
 
 
 _HONOURED = ('batch', 'seq', 'accumulate', 'micro_batch', 'optimizer', 'optimizer_in_backward', 'clip', 'dtype', 'attention', 'checkpoint',
-             'checkpoint_form', 'no_kv_cache', 'padding', 'eval_steps', 'eval_batch', 'loss_scale', 'loss_scale_window', 'blocks', 'modules', 'version')
+             'checkpoint_form', 'no_kv_cache', 'padding', 'routing', 'eval_steps', 'eval_batch', 'loss_scale', 'loss_scale_window', 'blocks', 'modules', 'version')
 _DEFAULTS = (('accumulation', 'auto'), ('backward', 'each'), ('gelu', 'eager'), ('loss', 'full'), ('zero', 0), ('ranks', 1), ('in_place', ''))
 _REASONS = {
     'gelu': "the model's class decides how its activation runs; set it in the config (hidden_act)",
@@ -470,7 +473,8 @@ def graph_of(text: str, options: Options, gpu: str) -> 'Tuple[Dict[str, Any], st
         try:
             # Models ask whether their mask is one of ones.
             value = 0.0 if options.flag('padding') else 1.0
-            graph = trace(lambda: train(program), model=model, optimizer=program.optimizers, gpu=gpu, value=value, routing='balanced')
+            graph = trace(lambda: train(program), model=model, optimizer=program.optimizers, gpu=gpu, value=value,
+                          routing=options.routing())
         except TraceError as error:
             raise Refusal(f'{name} cannot be traced: {error}') from error
         except MemoryError:

@@ -149,6 +149,23 @@ static void unknown_cards(void **state) {
   }
 }
 
+/* How tokens were distributed to experts is repeated in a note, for each of the words. */
+static void routings(void **state) {
+  (void)state;
+  static const char *const words[] = {"balanced", "worst", "given"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    char text[4096], expected[64];
+    (void)snprintf(text, sizeof text, OF_CARD("\"gpu\":\"h100\",\"routing\":\"%s\","), words[i]);
+    (void)snprintf(expected, sizeof expected, "routing: %s, so ", words[i]);
+    tsr_model *model = read(text);
+    tsr_simulation *s = NULL;
+    assert_int_equal(tsr_simulate(model, NULL, &s, NULL), 0);
+    assert_int_equal(strncmp(s->notes[0], expected, strlen(expected)), 0);
+    tsr_simulation_free(s);
+    tsr_model_free(model);
+  }
+}
+
 static void refused_options(void **state) {
   (void)state;
   tsr_model *model = read(whole);
@@ -254,6 +271,8 @@ static void damaged_keys(void **state) {
 #define BEGINNING "{\"schema\":\"tessera-step/1\",\"parameters\":1,"
   expect_damage(BEGINNING "\"gpu\":[1]}", "'gpu' is [1], not a text");
   expect_damage(BEGINNING "\"optimizer\":{\"a\":true}}", "'optimizer' is {\"a\":true}, not a text");
+  expect_damage(BEGINNING "\"routing\":\"best\"}",
+                "'routing' is \"best\", not balanced, worst or given");
   expect_damage(BEGINNING "\"texts\":{}}", "'texts' is {}, not a list");
   expect_damage(BEGINNING "\"texts\":[],\"frames\":[[0,0,1]]}",
                 "frame 0: the function is 0, but there are no texts");
@@ -863,6 +882,7 @@ int main(void) {
       cmocka_unit_test(workspaces),
       cmocka_unit_test(other_kernels),
       cmocka_unit_test(unknown_cards),
+      cmocka_unit_test(routings),
       cmocka_unit_test(refused_options),
       cmocka_unit_test(damaged_tables),
       cmocka_unit_test(damaged_slots),

@@ -5,7 +5,8 @@
 #include "tessera/unstable/runs.h"
 
 bool tsr_parameter_is_traced(const char *name) {
-  static const char *const others[] = {"batch", "seq", "eval_steps", "eval_batch", "padding"};
+  static const char *const others[] = {"batch",      "seq",     "eval_steps",
+                                       "eval_batch", "padding", "routing"};
   bool is_traced = false;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     is_traced |= strcmp(name, others[i]) == 0;
@@ -36,6 +37,14 @@ const tsr_parameter tsr_run_traced[] = {
      .hidden_from = TSR_INTERFACE_MCP,
      .help = "The batch is padded: its attention mask has zeros, so that the model builds a mask "
              "for each row of scores. A model that is built in is traced then, too."},
+    {.name = "routing",
+     .kind = TSR_PARAMETER_TEXT,
+     .hidden_from = TSR_INTERFACE_MCP,
+     .argument = "HOW",
+     .example = "worst",
+     .help = "For a traced mixture of experts: each expert gets the same share of the tokens "
+             "(balanced, the default for models of transformers), a few get almost all (worst), or "
+             "each gets what a JSON file lists, [[COUNT, ...], ...] for each router."},
     {.name = NULL}};
 
 const tsr_parameter tsr_run_link[] = {

@@ -232,10 +232,12 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
 /* A traced step fixes everything else. */
 static int check_traced(const tsr_params *own, tsr_error *error) {
   static const char *const decided[] = {"batch", "seq",  "book", "compare",   "explain", "largest",
-                                        "rates", "gpus", "link", "ds_config", "padding"};
+                                        "rates", "gpus", "link", "ds_config", "padding", "routing"};
   const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
   if (model && !tsr_model_is_traced(model) && tsr_params_flag(own, "padding"))
     return tsr_params_fail(own, error, "{=padding} needs a trace of the model");
+  if (model && !tsr_model_is_traced(model) && tsr_params_has(own, "routing"))
+    return tsr_params_fail(own, error, "{=routing} is for models with experts, which are traced");
   if (!model || !tsr_model_is_traced(model)) return 0;
   for (size_t i = 0; i < sizeof decided / sizeof *decided; i++)
     if (tsr_params_has(own, decided[i]))

@@ -163,6 +163,9 @@ static int check(const tsr_params *params, tsr_error *error) {
   int status = model && tsr_model_is_traced(model) ? check_traced(params, error) : 0;
   if (status == 0 && model && tsr_params_flag(params, "padding"))
     status = tsr_params_fail(params, error, "{=padding} needs a trace of the model");
+  if (status == 0 && model && tsr_params_has(params, "routing"))
+    status =
+        tsr_params_fail(params, error, "{=routing} is for models with experts, which are traced");
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
   if (status) return status;
