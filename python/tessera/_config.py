@@ -193,6 +193,8 @@ def model_of(clean: Dict[str, Any], options: Options) -> Any:
     attention = options.text('attention', '')
     if attention not in ('', 'sdpa', 'eager', 'efficient'):
         raise options.refuse('attention', 'a trace takes sdpa, eager or efficient')
+    if getattr(config, 'is_encoder_decoder', False) and config.decoder_start_token_id is None:
+        config.decoder_start_token_id = config.pad_token_id or 0  # labels are shifted to the right with it
     if options.flag('no_kv_cache'):
         for part in (config, config.get_text_config()):
             part.use_cache = False

@@ -1,8 +1,8 @@
 """What the tracer needs of the package's extension, where only the tracer was brought along: the functions of cuda_functions.c, from a library that
-comes as bytes."""
+comes as bytes. Exceptions of the library do not arise, and the command makes messages safe for terminals."""
 import ctypes
 import os
-from typing import Dict
+from typing import Any, Dict
 
 LIBRARY = b''  # set by start.py
 
@@ -25,3 +25,11 @@ def cuda_functions() -> Dict[str, int]:
             return out
         out[row.name.decode()] = row.function
     raise OSError('the table of functions does not end')
+
+
+def set_error_maker(_maker: Any) -> None:
+    pass
+
+
+def terminal_clean(text: str) -> str:
+    return text

@@ -148,6 +148,8 @@ def compared(name, description, options, rows, work):
     if answer is None:
         if 'does not support' in error and ('attention' in options or 'checkpoint' in options):
             return None
+        if name == 'gemma3' and 'no_kv_cache' in options and 'nonzero' in error:  # its loss picks tokens by the mask, whose values a trace lacks
+            return None
         return [error]
     by_hand(name, description, options, rows, graph)
     expected, error = simulated(graph)
