@@ -305,7 +305,7 @@ class Routing:
         leaves = _pytree.tree_leaves(result)
         if not any(isinstance(leaf, self._fake) for leaf in leaves):
             return
-        call = self._made(func, args, leaves) or self._call(func, args, kwargs)
+        call: Any = self._made(func, args, leaves) or self._call(func, args, kwargs)
         if call is None:
             call = self._choice(func, args, kwargs, leaves)
             leaves = leaves[-1:] if call else []
@@ -356,8 +356,11 @@ class Routing:
 
     def _choice(self, func: Any, args: Any, kwargs: Any, leaves: List[Any]) -> Optional[_Choice]:
         """What a router chooses: the places of the largest scores of each token."""
-        scores, place = args[0] if args else None, self._chooses.get(func)
-        if place is None or not scores.is_floating_point() or scores.dim() < 2 or not 1 < scores.shape[-1] <= MOST_EXPERTS or not scores.numel():
+        place = self._chooses.get(func)
+        if place is None or not args:
+            return None
+        scores = args[0]
+        if not scores.is_floating_point() or scores.dim() < 2 or not 1 < scores.shape[-1] <= MOST_EXPERTS or not scores.numel():
             return None
         dim = args[place] if len(args) > place else kwargs.get('dim', -1 if place == 2 else None)
         if dim not in (-1, scores.dim() - 1):
