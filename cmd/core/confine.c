@@ -7,6 +7,7 @@
 #include "confine.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,11 +22,15 @@ typedef struct places {
   cli_place list[PLACES_MOST];
   char *paths[PLACES_MOST]; /* owned */
   size_t count;
+  bool is_incomplete; /* memory ran out */
 } places;
 
 /* Takes the path; NULL is skipped: writing there fails with a reason of its own. */
 static void add(places *p, char *path, bool makes_folders) {
-  if (!path) return;
+  if (!path) {
+    p->is_incomplete |= errno == ENOMEM;
+    return;
+  }
   assert(p->count < PLACES_MOST);
   p->paths[p->count] = path;
   p->list[p->count++] = (cli_place){.path = path, .makes_folders = makes_folders};
@@ -46,6 +51,7 @@ static void add_folder(places *p, const char *path) {
   bool is_there = stat(path, &found) == 0;
   char *name = strdup(path);
   for (size_t i = name ? strlen(name) : 0; i > 1 && name[i - 1] == '/'; i--) name[i - 1] = '\0';
+  if (!name) p->is_incomplete = true;
   if (name) add(p, cli_output_place(name), !is_there);
   free(name);
 }
@@ -57,7 +63,8 @@ void cli_confine(const cli_options *options, const cli_needs *more) {
   if (!more) more = &none;
   add_outputs(&p, options);
   for (size_t i = 0; i < more->folder_count; i++) add_folder(&p, more->folders[i]);
-  (void)cli_sandbox_files(p.list, p.count, true);
+  /* A command that is short of memory must not be told that it may not write. */
+  if (!p.is_incomplete) (void)cli_sandbox_files(p.list, p.count, true);
   (void)cli_sandbox_calls(&(cli_sandbox_use){.accepts = more->accepts, .writes = p.count > 0});
   while (p.count) free(p.paths[--p.count]);
 }
