@@ -65,7 +65,8 @@ void cli_confine(const cli_options *options, const cli_needs *more) {
   for (size_t i = 0; i < more->folder_count; i++) add_folder(&p, more->folders[i]);
   /* A command that is short of memory must not be told that it may not write. */
   if (!p.is_incomplete) (void)cli_sandbox_files(p.list, p.count, true);
-  (void)cli_sandbox_calls(&(cli_sandbox_use){.accepts = more->accepts, .writes = p.count > 0});
+  (void)cli_sandbox_calls(
+      &(cli_sandbox_use){.accepts = more->accepts, .writes = p.count > 0 || p.is_incomplete});
   while (p.count) free(p.paths[--p.count]);
 }
 
