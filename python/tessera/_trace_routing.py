@@ -131,7 +131,7 @@ class _Group:
     """Values of tensors in one storage."""
 
     def __init__(self) -> None:
-        self.tensors: List[Any] = []  # weak references to tensors
+        self.held: List[Any] = []  # weak references to what the tensors hold
         self.users: Any = weakref.WeakSet()  # values to be computed from these
         self.is_known = True
 
@@ -152,9 +152,6 @@ class Value:
         self.is_routed = call.is_routed
         self._tensor: Any = None
 
-    def __deepcopy__(self, memo: Any) -> 'Value':
-        return self  # copies of fake tensors copy their attributes
-
     def tensor(self) -> Any:
         if not self.group.is_known:
             raise _Unknown
@@ -169,17 +166,29 @@ class Value:
         return self._tensor
 
 
+class _Held:
+    """A tensor's value, as an attribute of the tensor, whose life tells whether the tensor is alive: tensors with weak references to
+    them cannot be swapped."""
+
+    def __init__(self, tensor: Any, value: Value) -> None:
+        self.storage, self.value = tensor.untyped_storage()._cdata, value
+        setattr(tensor, KEY, self)
+
+    def __deepcopy__(self, memo: Any) -> '_Held':
+        return self  # copies of fake tensors copy their attributes
+
+
 def value_of(tensor: Any) -> Optional[Value]:
     """The value of a tensor if it is known, unless other memory has been assigned to the tensor."""
-    storage, value = tensor.__dict__.get(KEY, (None, None))
-    return value if value is not None and value.group.is_known and storage == tensor.untyped_storage()._cdata else None
+    held = tensor.__dict__.get(KEY)
+    return held.value if held is not None and held.value.group.is_known and held.storage == tensor.untyped_storage()._cdata else None
 
 
 def carry(tensor: Any, twin: Any) -> None:
     """Another tensor in the same memory has the same value."""
     value = value_of(tensor)
     if value is not None:
-        setattr(twin, KEY, (twin.untyped_storage()._cdata, value))
+        _Held(twin, value)
 
 
 # Ops that make tensors from nothing. What empty ones contain is written before it is read.
@@ -400,8 +409,7 @@ class Routing:
         sharing = next((value_of(tensor) for tensor in given if isinstance(tensor, self._fake) and tensor.untyped_storage()._cdata == storage), None)
         group = sharing.group if sharing is not None else _Group()
         value = Value(call, place, group, tuple(leaf.stride()))
-        setattr(leaf, KEY, (storage, value))
-        group.tensors = [other for other in group.tensors if other() is not None] + [weakref.ref(leaf)]
+        group.held = [other for other in group.held if other() is not None] + [weakref.ref(_Held(leaf, value))]
         self._groups[storage] = group
         for tensor in given:
             used = value_of(tensor) if isinstance(tensor, self._fake) else None
@@ -416,8 +424,8 @@ class Routing:
             return
         call = self._call(func, args, kwargs)
         tensor = written[0]
-        live = [other() for other in groups[0].tensors if other() is not None]
-        if call is not None and len(written) == 1 and args and tensor is args[0] and len(live) == 1 and live[0] is tensor:
+        live = [held for held in (other() for other in groups[0].held) if held is not None]
+        if call is not None and len(written) == 1 and args and tensor is args[0] and len(live) == 1 and live[0] is tensor.__dict__.get(KEY):
             call.func = functools.partial(_on_copy, func)
             self._groups.pop(tensor.untyped_storage()._cdata)
             self._assign(tensor, call, 0, _tensors(self.torch, (args[1:], kwargs)))

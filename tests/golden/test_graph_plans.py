@@ -11,7 +11,7 @@ from support import HERE, ROOT, cases, expect
 sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
 
-GRAPHS = ('graphs/bert', 'graphs/t5', 'graphs/vit', 'graphs/resnet-50', 'graphs/unet', 'graphs/mixtral', 'graphs/llama-lora', 'graphs/plain-autocast',
+GRAPHS = ('graphs/bert', 'graphs/t5', 'graphs/vit', 'graphs/resnet-50', 'graphs/unet', 'graphs/mixtral-worst', 'graphs/llama-lora', 'graphs/plain-autocast',
           'rewrites/llama', 'rewrites/gpt-neox')
 BUDGETS = 10
 
@@ -59,6 +59,18 @@ def test_budgets(tessera, work, name):
         answer = plan(tessera, graph, (high + low) // 2, '--allow', one)
         expect(f'{one} alone', key in answer['plan'], False)
     expect('nothing', plan(tessera, graph, (high + low) // 2, '--allow', 'none')['plan'], {'version': 1})
+
+
+@cases('name, routing', [('mixtral-balanced', 'balanced'), ('qwen3-moe-worst', 'worst')])
+def test_routing(tessera, work, name, routing):
+    """How tokens are distributed to experts is repeated in all answers about a graph, as text and as JSON."""
+    graph = HERE / 'graphs' / f'{name}.graph'
+    (work / 'plan.json').write_text('{"version": 1}', encoding='utf-8')
+    for words in (('simulate', graph), ('plan', graph, '--budget', '1GiB'), ('plan', graph, '--front'), ('plan', 'show', work / 'plan.json', graph)):
+        notes = answer_of(tessera, *words)['notes' if words[0] == 'plan' else 'devices']
+        notes = notes if words[0] == 'plan' else notes[0]['notes']
+        expect(f'{words[1]}: JSON', notes[0]['message'].startswith(f'routing: {routing}, so '), True)
+        expect(f'{words[1]}: text', f'note: {notes[0]["message"]}' in ' '.join(tessera.run(*words, status=(0, 1)).stdout.split()), True)
 
 
 def test_damaged(tessera, work):

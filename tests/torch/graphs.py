@@ -21,7 +21,7 @@ import transformers as hf
 from torch.nn.attention.flex_attention import flex_attention
 
 import tessera
-from programs import PROGRAMS, ROUTING, VALUE
+from programs import PROGRAMS, VALUE, routing_of
 
 GRAPHS = Path(__file__).resolve().parent.parent / 'golden' / 'graphs'
 
@@ -109,7 +109,7 @@ def counted(name):
         found.extend(sizes['Total'] for device, sizes in tracker.get_tracker_snapshot('peak').items()
                      if device.type == 'cuda')
     try:
-        tessera.trace(tracked, model=model, optimizer=optimizer, value=VALUE, routing=ROUTING)
+        tessera.trace(tracked, model=model, optimizer=optimizer, value=VALUE, routing=routing_of(name))
     except tessera.TraceError:
         pass
     return found[0]
@@ -391,7 +391,7 @@ def main():
     wrong = 0
     for name in given.names or PROGRAMS:
         model, optimizer, step = program(name)
-        document = short(tessera.trace(step, model=model, optimizer=optimizer, value=VALUE, routing=ROUTING))
+        document = short(tessera.trace(step, model=model, optimizer=optimizer, value=VALUE, routing=routing_of(name)))
         found = {'torch': torch.__version__, 'transformers': hf.__version__, 'peak_bytes': counted(name)}
         is_right = peak(document) == found['peak_bytes'] and (
             not given.check or (known.get(name) == found and recorded(name) == without_lines(document)))

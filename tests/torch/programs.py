@@ -372,7 +372,12 @@ def of_config(name):
 
 
 PROGRAMS.update({name.replace('_', '-'): of_config(name) for name in TRACED})
+# Mixtures of experts, with the routing that their names end with.
+ROUTINGS = {f'{name}-{routing}': routing for name in ('mixtral', 'qwen3-moe', 'deepseek-v3') for routing in ('balanced', 'worst')}
+PROGRAMS.update({name: (ROUTED[name.rpartition('-')[0]][0], adamw, hf_step(text)) for name in ROUTINGS})
 # The value of numbers that a step reads from a tensor: masks are all ones.
 VALUE = 1.0
-# Of mixtures of experts.
-ROUTING = 'balanced'
+
+
+def routing_of(name):
+    return ROUTINGS.get(name, 'balanced')

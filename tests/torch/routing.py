@@ -245,7 +245,20 @@ def written_by_hand():
     for pick in unknown, overwritten, random, words:
         for how in {}, {'routing': 'balanced'}:
             yield f'{pick.__name__}, {how}: {own(pick, **how)}', NO_ROUTER not in own(pick, **how)
+    yield 'parameters that are moved', len(tessera.trace(moved)['slots']['bytes']) < 4
     yield f'constants: {own(constants)}', own(constants) != counted([20, 10, 30, 4])
+
+
+def moved():
+    """A program whose parameters have known values when it moves them."""
+    with torch.device('cuda'):
+        model = torch.nn.LayerNorm(32)
+    model = model.to(torch.bfloat16)
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(64, 32, device='cuda', dtype=torch.bfloat16)).sum().backward()
+        optimizer.step()
 
 
 def files(work):
