@@ -100,7 +100,9 @@ typedef struct tsr_rank_change {
 typedef struct tsr_rank_outlier {
   size_t row; /* of tsr_ranks.rows */
   size_t group;
-  int64_t delta_bytes;   /* of the peak, to that of the group's median rank */
+  int64_t
+      compared_with; /* the group's median rank; of that one itself, the next lower; -1 for another device: with nothing */
+  int64_t delta_bytes;   /* of the peak, to that rank's */
   uint64_t excess_bytes; /* what is beyond the spread of its equals */
   tsr_rank_cause cause;
   char cause_text[200];

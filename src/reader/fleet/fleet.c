@@ -22,6 +22,7 @@ void tsr__fleet_release(tsr__fleet *fleet) {
   }
   for (size_t i = 0; i < fleet->members.count; i++) {
     TSR__VECTOR_FREE(&fleet->members.items[i].sketch.shares);
+    TSR__VECTOR_FREE(&fleet->members.items[i].sketch.highs);
     TSR__VECTOR_FREE(&fleet->members.items[i].sketch.kept);
     TSR__VECTOR_FREE(&fleet->members.items[i].sketch.steps);
   }
@@ -235,8 +236,11 @@ static void sum_categories(tsr__member *member) {
     const tsr__sketch_share *share = &member->sketch.shares.items[i];
     uint64_t *sum = &member->category_bytes[share->category];
     *sum = tsr__sum_u64(*sum, share->bytes);
-    bool is_activation = share->category == TSR_CATEGORY_ACTIVATION;
-    if (is_activation) member->live_count = tsr__sum_u64(member->live_count, share->count);
+  }
+  for (size_t i = 0; i < member->sketch.highs.count; i++) {
+    const tsr__sketch_share *high = &member->sketch.highs.items[i];
+    bool is_activation = high->category == TSR_CATEGORY_ACTIVATION;
+    if (is_activation) member->live_count = tsr__sum_u64(member->live_count, high->count);
   }
 }
 
@@ -253,12 +257,13 @@ static bool take_devices(tsr__fleet *fleet, tsr__sketch *sketch, const tsr__memb
     member.sketch = *device;
     member.is_other = i != main;
     renumber(&member.sketch.shares, stack_of);
+    renumber(&member.sketch.highs, stack_of);
     renumber(&member.sketch.kept, stack_of);
     if (member.sketch.stop.stack != TSR_NONE)
       member.sketch.stop.stack = stack_of[member.sketch.stop.stack];
     sum_categories(&member);
     if (!TSR__VECTOR_PUSH(&fleet->members, member)) return false;
-    device->shares = device->kept = (tsr__sketch_shares){0};
+    device->shares = device->highs = device->kept = (tsr__sketch_shares){0};
     memset(&device->steps, 0, sizeof device->steps);
   }
   return true;

@@ -29,7 +29,7 @@ typedef struct tsr__member {
   tsr_rank_place place;
   tsr__sketch_device sketch;
   uint64_t category_bytes[TSR_CATEGORY_COUNT];
-  uint64_t live_count; /* activations at the peak */
+  uint64_t live_count; /* activations, of each stack when it had most */
   size_t group;
 } tsr__member;
 

@@ -64,19 +64,46 @@ static size_t run_end(const item *items, size_t first, size_t count, bool by_cou
   return end;
 }
 
-/* Number the pieces of a cluster; one if its counts form no clear steps. */
+/* The piece of enough members whose counts are nearest to those of the items from `first` to `end`; `end` of no such piece is 0. */
+static size_t nearest_piece(const item *items, size_t count, size_t first, size_t end) {
+  double least = INFINITY;
+  size_t found = count;
+  for (size_t i = 0; i < count;) {
+    size_t piece_end = run_end(items, i, count, true);
+    double off = i < first ? items[first].count / fmax(items[piece_end - 1].count, 1)
+                           : items[i].count / fmax(items[end - 1].count, 1);
+    if (piece_end - i >= LEAST_PIECE && off < least) {
+      least = off;
+      found = i;
+    }
+    i = piece_end;
+  }
+  return found;
+}
+
+/* Number the pieces of a cluster; one if its counts form no clear steps. The few that are in no piece of their own belong to the nearest. */
 static size_t number_pieces(tsr__fleet *fleet, item *items, size_t count, size_t next) {
-  bool is_clear = true;
+  size_t single = 0;
   qsort(items, count, sizeof *items, compare_counts);
-  for (size_t i = 0; i < count && is_clear;) {
+  for (size_t i = 0; i < count;) {
     size_t end = run_end(items, i, count, true);
-    is_clear = end - i >= LEAST_PIECE;
+    if (end - i < LEAST_PIECE) single += end - i;
     i = end;
   }
+  bool is_clear = single <= 1 + count / 16 && single < count;
   for (size_t i = 0; i < count;) {
     size_t end = is_clear ? run_end(items, i, count, true) : count;
-    for (; i < end; i++) fleet->members.items[items[i].member].group = next;
-    next++;
+    bool is_piece = !is_clear || end - i >= LEAST_PIECE;
+    for (size_t k = i; is_piece && k < end; k++) fleet->members.items[items[k].member].group = next;
+    next += is_piece;
+    i = end;
+  }
+  for (size_t i = 0; is_clear && i < count;) {
+    size_t end = run_end(items, i, count, true);
+    size_t piece = end - i < LEAST_PIECE ? nearest_piece(items, count, i, end) : count;
+    for (size_t k = i; piece < count && k < end; k++)
+      fleet->members.items[items[k].member].group = fleet->members.items[items[piece].member].group;
+    i = end;
   }
   return next;
 }
@@ -96,15 +123,65 @@ static void join_rest(tsr__fleet *fleet, const item *items, size_t count) {
   }
 }
 
-static size_t group_alike(tsr__fleet *fleet, item *items, size_t count, size_t next) {
+/* What the member holds of a stack for parameters. */
+static uint64_t parameters_of(const tsr__member *m, uint32_t stack) {
+  for (size_t i = 0; i < m->sketch.highs.count; i++)
+    if (m->sketch.highs.items[i].stack == stack) return m->sketch.highs.items[i].bytes;
+  return 0;
+}
+
+/* Whether a member has all parameters of another, whatever else it has. */
+static bool has_parameters(const tsr__member *m, const tsr__member *of) {
+  size_t seen = 0;
+  for (size_t i = 0; i < of->sketch.highs.count; i++) {
+    const tsr__sketch_share *high = &of->sketch.highs.items[i];
+    if (high->category != TSR_CATEGORY_PARAMETER || high->stack == TSR_NONE) continue;
+    uint64_t bytes = parameters_of(m, high->stack);
+    if (bytes < high->bytes || (double)bytes > (double)high->bytes * SAME_PARAMETERS) return false;
+    seen++;
+  }
+  return seen != 0;
+}
+
+/* A rank that is like no other, but has all that a group has: something was added to it. Of several groups the one with as many
+ * activations. */
+static void join_single(tsr__fleet *fleet, const item *items, size_t count, const size_t *sizes,
+                        const size_t *firsts, size_t groups) {
+  for (size_t i = 0; i < count; i++) {
+    tsr__member *m = &fleet->members.items[items[i].member];
+    size_t into = m->group;
+    double least = INFINITY;
+    for (size_t g = 0; sizes[m->group] == 1 && g < groups; g++) {
+      const item *first = &items[firsts[g]];
+      double off = fabs(first->count - items[i].count);
+      if (sizes[g] < LEAST_PIECE || off >= least ||
+          !has_parameters(m, &fleet->members.items[first->member]))
+        continue;
+      least = off;
+      into = g;
+    }
+    m->group = into;
+  }
+}
+
+static bool group_alike(tsr__fleet *fleet, item *items, size_t count, size_t *next) {
   qsort(items, count, sizeof *items, compare_parameters);
   for (size_t i = 0; i < count;) {
     size_t end = run_end(items, i, count, false);
-    next = number_pieces(fleet, items + i, end - i, next);
+    *next = number_pieces(fleet, items + i, end - i, *next);
     i = end;
   }
-  join_rest(fleet, items, count);
-  return next;
+  size_t *sizes = TSR__NEW_ARRAY(size_t, *next), *firsts = TSR__NEW_ARRAY(size_t, *next);
+  bool ok = sizes && firsts;
+  for (size_t i = 0; ok && i < count; i++) {
+    size_t group = fleet->members.items[items[i].member].group;
+    if (!sizes[group]++) firsts[group] = i;
+  }
+  if (ok) join_single(fleet, items, count, sizes, firsts, *next);
+  if (ok) join_rest(fleet, items, count);
+  tsr__free(sizes);
+  tsr__free(firsts);
+  return ok;
 }
 
 static bool group_all(tsr__fleet *fleet, bool is_other, size_t *next) {
@@ -116,12 +193,12 @@ static bool group_all(tsr__fleet *fleet, bool is_other, size_t *next) {
     items[count++] = (item){i, (double)m->category_bytes[TSR_CATEGORY_PARAMETER],
                             (double)m->live_count, m->rank};
   }
-  if (items && count && !is_other) *next = group_alike(fleet, items, count, *next);
+  bool ok = items && (!count || is_other || group_alike(fleet, items, count, next));
   for (size_t i = 0; items && is_other && i < count; i++)
     fleet->members.items[items[i].member].group = *next;
   if (items && is_other && count) ++*next;
   tsr__free(items);
-  return items != NULL;
+  return ok;
 }
 
 /* ---- Any ---- */

@@ -3,7 +3,8 @@
  * What one kind of memory takes - a stack's, a category's, all of it - is a number for each rank of a group. Equals spread: sequences
  * have different lengths, experts different loads. A rank stands apart if the gap between it and the next is larger than the spread of
  * all others, times a factor which is larger for few ranks, because a few numbers may lie anyhow (factor_of). So memory that is equal
- * everywhere, such as an optimizer's state, shows every difference, and memory that varies shows large ones.
+ * everywhere, such as an optimizer's state, shows every difference, and memory that varies shows large ones. So does twice as much as
+ * anyone else where the others are near each other.
  *
  * The cause is read off what the excess consists of. */
 #include <assert.h>
@@ -19,29 +20,32 @@
 #include "fleet/fleet.h"
 
 /* Less than one part in so many of the group's peak is nobody's concern. */
-enum { LEAST_PART = 100, LEAST_EQUALS = 3 };
+/* What varies among equals must differ by more to be worth a word. */
+enum { LEAST_PART = 100, LEAST_VARYING_PART = 20, LEAST_EQUALS = 3 };
 /* How likely equal numbers may seem to have an outlier, if they were spread evenly: one in ten thousand. */
 #define TRUST_EXPONENT 4.0
 #define LEAST_FACTOR   1.5
 
-/* The memory of one kind that a member has. */
+/* What a member held of one kind at most. */
 typedef struct entry {
-  uint64_t key; /* stack << 8 | category */
+  uint64_t key; /* stack << 8, and without a stack the category */
   uint64_t bytes, count;
   size_t position; /* in the group */
+  uint8_t category;
 } entry;
 
 /* What a member has beyond its equals, by cause. */
 typedef struct excess {
   uint64_t bytes; /* of all stacks where it stands apart */
+  uint64_t exact; /* of these, where all others are equal */
   uint64_t by_category[TSR_CATEGORY_COUNT];
-  uint64_t alone;           /* of stacks that hardly anyone else has */
-  uint64_t experts;         /* of stacks in a layer of experts */
-  uint64_t larger, more;    /* as many tensors but larger; more tensors of the same size */
-  uint64_t total, category; /* of the peak, and of the sum over categories */
-  uint64_t kept;            /* kept from step to step */
+  uint64_t alone;        /* of stacks that hardly anyone else has */
+  uint64_t experts;      /* of stacks in a layer of experts */
+  uint64_t larger, more; /* as many tensors but larger; more tensors of the same size */
+  uint64_t peak;         /* of the peak */
+  uint64_t kept;         /* kept from step to step */
   uint64_t most_bytes;
-  uint32_t most_stack, kept_stack;
+  uint32_t most_stack;
 } excess;
 
 typedef struct judging {
@@ -50,7 +54,6 @@ typedef struct judging {
   size_t count;
   excess *of; /* by position */
   uint64_t median_peak;
-  double factor;
   bool *is_expert; /* by stack of the fleet */
 } judging;
 
@@ -60,20 +63,31 @@ static const tsr__member *member_at(const judging *j, size_t position) {
 
 /* With n numbers spread evenly, the chance that the largest gap at the top is k times the rest is (1 / (1 + k))^(n - 2). */
 static double factor_of(size_t count) {
+  if (count < 3) return INFINITY;
   double factor = pow(10, TRUST_EXPONENT / (double)(count - 2)) - 1;
   return factor > LEAST_FACTOR ? factor : LEAST_FACTOR;
 }
 
 /* ---- Gaps ---- */
 
-/* How many of the numbers, sorted from the largest, stand apart; `count` of all, of which those that are not listed are 0. */
-static size_t apart(const judging *j, const uint64_t *values, size_t listed) {
+/* How many different numbers there are, sorted: ranks with the same data are one sample. */
+static size_t count_different(const judging *j, const uint64_t *values, size_t listed) {
+  size_t different = listed < j->count;
+  for (size_t i = 0; i < listed; i++) different += i + 1 == listed || values[i] != values[i + 1];
+  return different;
+}
+
+/* How many of the numbers, sorted from the largest, stand apart; those that are not listed are 0. `*is_exact`: all others are equal. */
+static size_t apart(const judging *j, const uint64_t *values, size_t listed, bool *is_exact) {
   size_t count = j->count, most = 1 + count / 16;
+  size_t different = count_different(j, values, listed);
   uint64_t least = listed < count ? 0 : values[listed - 1];
   for (size_t k = 1; k <= most && k <= listed && count - k >= LEAST_EQUALS - 1; k++) {
     uint64_t next = k < listed ? values[k] : 0;
     double gap = (double)(values[k - 1] - next), spread = (double)(next - least);
-    if (gap > 0 && gap > j->factor * spread) return k;
+    *is_exact = next == least;
+    bool is_double = gap >= (double)next && spread * 2 <= (double)next;
+    if (gap > 0 && (*is_exact || is_double || gap > factor_of(different) * spread)) return k;
   }
   return 0;
 }
@@ -92,13 +106,14 @@ static int compare_entries(const void *a, const void *b) {
   return (x->position > y->position) - (x->position < y->position);
 }
 
-static void note(judging *j, const entry *e, uint64_t median, uint64_t median_count,
-                 bool is_alone) {
+static void note(judging *j, const entry *e, uint64_t median, uint64_t median_count, bool is_alone,
+                 bool is_exact) {
   excess *of = &j->of[e->position];
   uint64_t bytes = e->bytes - median;
   uint32_t stack = (uint32_t)(e->key >> 8);
   of->bytes = tsr__sum_u64(of->bytes, bytes);
-  of->by_category[e->key & 255] += bytes;
+  if (is_exact) of->exact = tsr__sum_u64(of->exact, bytes);
+  of->by_category[e->category] += bytes;
   if (is_alone) of->alone += bytes;
   if (stack != TSR_NONE && j->is_expert[stack]) of->experts += bytes;
   if (median && e->count == median_count) of->larger += bytes;
@@ -108,24 +123,55 @@ static void note(judging *j, const entry *e, uint64_t median, uint64_t median_co
   of->most_stack = stack;
 }
 
+/* How many of a run have the largest count, if all others have one smaller count; 0 if they do not. Numbers of tensors do not vary as
+ * their sizes do. */
+static size_t apart_by_count(const judging *j, const entry *run, size_t listed, uint64_t *most,
+                             uint64_t *next) {
+  size_t with_most = 0;
+  *most = 0;
+  *next = listed < j->count ? 0 : UINT64_MAX;
+  for (size_t i = 0; i < listed; i++) *most = run[i].count > *most ? run[i].count : *most;
+  for (size_t i = 0; i < listed; i++) {
+    with_most += run[i].count == *most;
+    if (run[i].count == *most) continue;
+    if (*next != UINT64_MAX && run[i].count != *next) return 0;
+    *next = run[i].count;
+  }
+  bool is_clear = with_most <= 1 + j->count / 16 && j->count - with_most >= LEAST_EQUALS - 1;
+  return is_clear ? with_most : 0;
+}
+
 /* One kind: a run of entries, largest first. */
 static void judge_kind(judging *j, const entry *run, size_t listed, uint64_t *values) {
   for (size_t i = 0; i < listed; i++) values[i] = run[i].bytes;
-  size_t count = apart(j, values, listed);
-  uint64_t median = median_of(j, values, listed);
+  bool is_exact = false;
+  size_t count = apart(j, values, listed, &is_exact);
+  uint64_t median = median_of(j, values, listed), most, next;
   uint64_t median_count = j->count / 2 < listed ? run[j->count / 2].count : 0;
   for (size_t i = 0; i < count; i++)
-    note(j, &run[i], median, median_count, listed <= 1 + j->count / 16);
+    note(j, &run[i], median, median_count, listed <= 1 + j->count / 16, is_exact);
+  size_t by_count = median ? apart_by_count(j, run, listed, &most, &next) : 0;
+  for (size_t i = 0; by_count && i < listed; i++) {
+    if (run[i].count != most || (i < count && is_exact)) continue;
+    if (i < count) { /* known already, but not as exact */
+      j->of[run[i].position].exact += run[i].bytes - median;
+      continue;
+    }
+    uint64_t share = run[i].bytes / most * (most - next);
+    if (run[i].bytes > median && run[i].bytes - median < share) share = run[i].bytes - median;
+    if (run[i].bytes > median) note(j, &run[i], run[i].bytes - share, median_count, false, true);
+  }
 }
 
 static bool judge_stacks(judging *j, uint64_t *values) {
   TSR__VECTOR(entry) entries = {0};
   bool ok = true;
   for (size_t i = 0; ok && i < j->count; i++) {
-    const tsr__sketch_shares *shares = &member_at(j, i)->sketch.shares;
+    const tsr__sketch_shares *shares = &member_at(j, i)->sketch.highs;
     for (size_t k = 0; ok && k < shares->count; k++) {
       const tsr__sketch_share *s = &shares->items[k];
-      entry e = {(uint64_t)s->stack << 8 | s->category, s->bytes, s->count, i};
+      uint64_t key = (uint64_t)s->stack << 8 | (s->stack == TSR_NONE ? s->category : 0);
+      entry e = {key, s->bytes, s->count, i, s->category};
       ok = TSR__VECTOR_PUSH(&entries, e);
     }
   }
@@ -140,7 +186,7 @@ static bool judge_stacks(judging *j, uint64_t *values) {
   return ok;
 }
 
-/* ---- By category, of the whole, and from step to step ---- */
+/* ---- Of the whole, and from step to step ---- */
 
 typedef struct ranked {
   uint64_t bytes;
@@ -153,46 +199,40 @@ static int compare_ranked(const void *a, const void *b) {
   return (x->position > y->position) - (x->position < y->position);
 }
 
-typedef uint64_t value_fn(const tsr__member *member, int which);
+typedef uint64_t value_fn(const tsr__member *member);
 
-static uint64_t category_value(const tsr__member *member, int which) {
-  return member->category_bytes[which];
-}
-
-static uint64_t peak_value(const tsr__member *member, int which) {
-  (void)which;
+static uint64_t peak_value(const tsr__member *member) {
   return member->sketch.peak_bytes;
 }
 
 /* What stays of each step. */
-static uint64_t kept_value(const tsr__member *member, int which) {
+static uint64_t kept_value(const tsr__member *member) {
   uint64_t sum = 0;
-  (void)which;
   for (size_t i = 0; i < member->sketch.kept.count; i++)
     sum = tsr__sum_u64(sum, member->sketch.kept.items[i].bytes);
   return member->sketch.kept_steps ? sum / member->sketch.kept_steps : 0;
 }
 
 /* Call `found` of each that stands apart, with what it has beyond the median. */
-static void judge_value(judging *j, value_fn *value, int which, ranked *order, uint64_t *values,
-                        void (*found)(excess *of, uint64_t bytes)) {
-  for (size_t i = 0; i < j->count; i++) order[i] = (ranked){value(member_at(j, i), which), i};
+static void judge_value(judging *j, value_fn *value, ranked *order, uint64_t *values,
+                        void (*found)(excess *of, uint64_t bytes, bool is_exact)) {
+  for (size_t i = 0; i < j->count; i++) order[i] = (ranked){value(member_at(j, i)), i};
   qsort(order, j->count, sizeof *order, compare_ranked);
   for (size_t i = 0; i < j->count; i++) values[i] = order[i].bytes;
-  size_t count = apart(j, values, j->count);
+  bool is_exact = false;
+  size_t count = apart(j, values, j->count, &is_exact);
   uint64_t median = median_of(j, values, j->count);
-  for (size_t i = 0; i < count; i++) found(&j->of[order[i].position], order[i].bytes - median);
+  for (size_t i = 0; i < count; i++)
+    found(&j->of[order[i].position], order[i].bytes - median, is_exact);
 }
 
-static void found_category(excess *of, uint64_t bytes) {
-  of->category = tsr__sum_u64(of->category, bytes);
+static void found_peak(excess *of, uint64_t bytes, bool is_exact) {
+  of->peak = bytes;
+  if (is_exact && bytes > of->exact) of->exact = bytes;
 }
 
-static void found_total(excess *of, uint64_t bytes) {
-  of->total = bytes;
-}
-
-static void found_kept(excess *of, uint64_t bytes) {
+static void found_kept(excess *of, uint64_t bytes, bool is_exact) {
+  (void)is_exact;
   of->kept = bytes;
 }
 
@@ -231,7 +271,7 @@ static double ratio(uint64_t a, uint64_t b) {
 static void say_twice(const char *what, double times, char text[200]) {
   if (times > 1.9 && times < 2.1)
     (void)snprintf(text, 200, "%s twice", what);
-  else if (times > 1)
+  else if (times >= 1.05)
     (void)snprintf(text, 200, "%.2g times as much memory for %s", times, what);
   else
     (void)snprintf(text, 200, "memory for %s that its equals do not have", what);
@@ -400,26 +440,45 @@ static uint32_t largest_kept(const tsr__member *m) {
   return m->sketch.kept.count ? m->sketch.kept.items[0].stack : TSR_NONE;
 }
 
+/* What a member has beyond its equals, or 0 if that is not worth a word. */
+static uint64_t judge_excess(excess *of, const tsr__member *m, uint64_t median_peak) {
+  uint64_t steps = m->sketch.whole_steps ? m->sketch.whole_steps : 1;
+  uint64_t kept = tsr__product_u64(of->kept, steps), least = median_peak / LEAST_PART;
+  uint64_t exact = of->exact, all = of->bytes > of->peak ? of->bytes : of->peak;
+  if (kept <= least) of->kept = kept = 0;
+  if (all < exact) all = exact;
+  if (kept) return kept > exact ? kept : exact;
+  return exact > least || all > median_peak / LEAST_VARYING_PART ? all : 0;
+}
+
+/* The median of the group; for itself another one, whose peak is next below its own, or above. */
+static const tsr__member *compared_with(const judging *j, int64_t median_rank,
+                                        const tsr__member *m) {
+  const tsr__member *below = NULL, *above = NULL;
+  for (size_t i = 0; i < j->count; i++) {
+    const tsr__member *other = member_at(j, i);
+    uint64_t peak = other->sketch.peak_bytes;
+    if (other == m) continue;
+    if (other->rank == median_rank) return other;
+    if (peak <= m->sketch.peak_bytes && (!below || peak > below->sketch.peak_bytes)) below = other;
+    if (peak > m->sketch.peak_bytes && (!above || peak < above->sketch.peak_bytes)) above = other;
+  }
+  assert(below || above);
+  return below ? below : above;
+}
+
 static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t top,
                        outlier_list *list) {
-  const tsr__member *median = NULL;
-  uint64_t floor = j->median_peak / LEAST_PART;
-  for (size_t i = 0; i < j->count; i++)
-    if (member_at(j, i)->rank == ranks->groups[group].median_rank) median = member_at(j, i);
-  assert(median);
   bool ok = true;
   for (size_t i = 0; ok && i < j->count; i++) {
     excess *of = &j->of[i];
     const tsr__member *m = member_at(j, i);
-    uint64_t steps = m->sketch.whole_steps ? m->sketch.whole_steps : 1;
-    uint64_t bytes = of->bytes;
-    if (tsr__product_u64(of->kept, steps) <= floor) of->kept = 0;
-    if (of->kept) bytes = tsr__product_u64(of->kept, steps);
-    if (of->category > bytes) bytes = of->category;
-    if (of->total > bytes) bytes = of->total;
-    if (bytes <= floor || m == median) continue;
+    uint64_t bytes = judge_excess(of, m, j->median_peak);
+    if (!bytes) continue;
+    const tsr__member *median = compared_with(j, ranks->groups[group].median_rank, m);
     tsr_rank_outlier out = {.row = j->members[i],
                             .group = group,
+                            .compared_with = median->rank,
                             .delta_bytes =
                                 (int64_t)(m->sketch.peak_bytes - median->sketch.peak_bytes),
                             .excess_bytes = bytes,
@@ -439,17 +498,14 @@ static bool judge_group(const tsr__fleet *fleet, size_t group, const tsr_ranks *
                .median_peak = ranks->groups[group].median_bytes,
                .is_expert = is_expert};
   if (j.count < LEAST_EQUALS) return true;
-  j.factor = factor_of(j.count);
   j.of = TSR__NEW_ARRAY(excess, j.count);
   ranked *order = TSR__NEW_ARRAY(ranked, j.count);
   uint64_t *values = TSR__NEW_ARRAY(uint64_t, j.count);
   bool ok = j.of && order && values;
   for (size_t i = 0; ok && i < j.count; i++) j.of[i].most_stack = TSR_NONE;
   ok = ok && judge_stacks(&j, values);
-  for (int c = 0; ok && c < TSR_CATEGORY_COUNT; c++)
-    judge_value(&j, category_value, c, order, values, found_category);
-  if (ok) judge_value(&j, peak_value, 0, order, values, found_total);
-  if (ok) judge_value(&j, kept_value, 0, order, values, found_kept);
+  if (ok) judge_value(&j, peak_value, order, values, found_peak);
+  if (ok) judge_value(&j, kept_value, order, values, found_kept);
   ok = ok && list_group(&j, group, ranks, top, list);
   tsr__free(j.of);
   tsr__free(order);
@@ -468,6 +524,7 @@ static bool list_others(const tsr__fleet *fleet, size_t top, outlier_list *list)
     if (!m->is_other) continue;
     tsr_rank_outlier out = {.row = i,
                             .group = m->group,
+                            .compared_with = -1,
                             .delta_bytes = (int64_t)m->sketch.peak_bytes,
                             .excess_bytes = m->sketch.peak_bytes,
                             .cause = TSR_CAUSE_OTHER_DEVICE,

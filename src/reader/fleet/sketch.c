@@ -27,6 +27,7 @@ typedef struct maker {
 void tsr__sketch_release(tsr__sketch *sketch) {
   for (size_t i = 0; i < sketch->devices.count; i++) {
     TSR__VECTOR_FREE(&sketch->devices.items[i].shares);
+    TSR__VECTOR_FREE(&sketch->devices.items[i].highs);
     TSR__VECTOR_FREE(&sketch->devices.items[i].kept);
     TSR__VECTOR_FREE(&sketch->devices.items[i].steps);
   }
@@ -119,18 +120,29 @@ static bool lay_stacks(maker *m) {
 
 /* ---- Shares ---- */
 
+/* The row of a list with this key, added if there is none; NULL when out of memory. Valid until the next. */
+static tsr__sketch_share *row_of(tsr__map *index_of, tsr__sketch_shares *rows, uint64_t key,
+                                 uint32_t stack, uint8_t category) {
+  bool is_new;
+  uint64_t *index = tsr__map_put(index_of, key, rows->count, &is_new);
+  tsr__sketch_share row = {.stack = stack, .category = category};
+  if (!index || (is_new && !TSR__VECTOR_PUSH(rows, row))) return NULL;
+  return &rows->items[*index];
+}
+
+static uint64_t kind_key(uint32_t stack, uint8_t category) {
+  return (uint64_t)stack << 8 | category;
+}
+
 static bool add_share(maker *m, tsr__map *index_of, tsr__sketch_shares *shares, uint32_t allocation,
                       const tsr__timeline *t, const tsr__categories *categories) {
   uint32_t stack = stack_of(m, tsr__timeline_stack(t, allocation));
   uint8_t category = categories->category[allocation];
-  bool is_new;
-  uint64_t *index = tsr__map_put(index_of, (uint64_t)stack << 8 | category, shares->count, &is_new);
-  if (!index) return false;
-  if (is_new && !TSR__VECTOR_PUSH(shares, (tsr__sketch_share){stack, category, 0, 0})) return false;
-  tsr__sketch_share *share = &shares->items[*index];
+  tsr__sketch_share *share = row_of(index_of, shares, kind_key(stack, category), stack, category);
+  if (!share || m->is_failed) return false;
   share->bytes = tsr__sum_u64(share->bytes, t->block_bytes.items[allocation]);
   share->count++;
-  return !m->is_failed;
+  return true;
 }
 
 /* Largest first; equal ones by what they are, which the order of a file does not change. */
@@ -157,26 +169,84 @@ static bool list_waiting(const tsr__timeline *t, int64_t event, tsr__map *out) {
   return ok;
 }
 
+/* What a stack holds while its trace is followed. */
+typedef struct level {
+  uint64_t bytes, count;
+  uint64_t of_category[TSR_CATEGORY_COUNT]; /* allocated, in all */
+} level;
+
+typedef struct following {
+  maker *m;
+  const tsr__timeline *t;
+  const tsr__categories *categories;
+  tsr__map index_of;
+  tsr__sketch_shares highs;
+  TSR__VECTOR(level) levels; /* by row of highs */
+} following;
+
+static bool change_level(following *f, uint32_t allocation, bool is_born) {
+  uint32_t stack = stack_of(f->m, tsr__timeline_stack(f->t, allocation));
+  uint8_t category = f->categories->category[allocation];
+  uint8_t known = stack == TSR_NONE ? category : TSR_CATEGORY_COUNT;
+  tsr__sketch_share *high =
+      row_of(&f->index_of, &f->highs, kind_key(stack, known), stack, category);
+  if (!high || f->m->is_failed) return false;
+  while (f->levels.count < f->highs.count)
+    if (!TSR__VECTOR_PUSH(&f->levels, (level){0})) return false;
+  uint64_t bytes = tsr__timeline_requested(f->t, allocation);
+  level *at = &f->levels.items[high - f->highs.items];
+  at->bytes = is_born ? tsr__sum_u64(at->bytes, bytes) : tsr__drop_u64(at->bytes, bytes);
+  at->count = is_born ? at->count + 1 : tsr__drop_u64(at->count, 1);
+  if (!is_born) return true;
+  at->of_category[category] = tsr__sum_u64(at->of_category[category], bytes);
+  if (at->bytes > high->bytes) high->bytes = at->bytes;
+  if (at->count > high->count) high->count = at->count;
+  return true;
+}
+
+/* The highest of each stack: one pass over the trace. */
+static bool hold_highest(maker *m, const tsr__timeline *t, const tsr__categories *categories,
+                         tsr__sketch_device *out) {
+  following f = {.m = m, .t = t, .categories = categories};
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < t->initial.count; i++) ok = change_level(&f, i, true);
+  for (uint64_t event = 0; ok && event < t->events.count; event++) {
+    uint32_t allocation = t->allocation_of[event];
+    if (allocation == TSR_NONE) continue;
+    if (t->birth.items[allocation] == event) ok = change_level(&f, allocation, true);
+    if (ok && t->death.items[allocation] == event) ok = change_level(&f, allocation, false);
+  }
+  for (size_t i = 0; ok && i < f.highs.count; i++)
+    for (int c = 0; c < TSR_CATEGORY_COUNT; c++)
+      if (f.levels.items[i].of_category[c] >
+          f.levels.items[i].of_category[f.highs.items[i].category])
+        f.highs.items[i].category = (uint8_t)c;
+  sort_shares(f.highs.items, f.highs.count);
+  out->highs = f.highs;
+  tsr__map_release(&f.index_of);
+  TSR__VECTOR_FREE(&f.levels);
+  return ok;
+}
+
 static int hold_peak(maker *m, const tsr__timeline *t, const tsr__categories *categories,
                      tsr__sketch_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__map index_of = {0}, waiting = {0};
-  tsr__sketch_shares shares = {0};
   int status = tsr__timeline_live(t, t->allocated_event, &live, error);
   bool ok = !status && list_waiting(t, t->allocated_event, &waiting);
   uint64_t sum = 0;
   for (size_t i = 0; ok && i < live.count; i++) {
     if (waiting.count && tsr__map_find(&waiting, live.items[i])) continue;
-    ok = add_share(m, &index_of, &shares, live.items[i], t, categories);
+    ok = add_share(m, &index_of, &out->shares, live.items[i], t, categories);
     sum = tsr__sum_u64(sum, t->block_bytes.items[live.items[i]]);
   }
-  sort_shares(shares.items, shares.count);
-  out->shares = shares;
+  sort_shares(out->shares.items, out->shares.count);
   out->rest_bytes = (int64_t)(t->at_peak.allocated_bytes - sum);
   tsr__map_release(&index_of);
   tsr__map_release(&waiting);
   TSR__VECTOR_FREE(&live);
-  return status ? status : ok ? 0 : tsr__fail_memory(error);
+  if (!status && (!ok || !hold_highest(m, t, categories, out))) status = tsr__fail_memory(error);
+  return status;
 }
 
 /* ---- Steps ---- */

@@ -63,7 +63,10 @@ typedef struct tsr__sketch_device {
   uint64_t end_bytes, end_reserved_bytes;
   tsr__sketch_stop stop;
   tsr__sketch_shares shares; /* at the peak, largest first */
-  int64_t rest_bytes;        /* of the peak, in no share */
+  /* What each stack, or what is without one each category, held at most, which does not depend on when the
+   * peak was, as requested: how blocks were cut differs from rank to rank. With the category that it held most for. Largest first. */
+  tsr__sketch_shares highs;
+  int64_t rest_bytes; /* of the peak, in no share */
   tsr__sketch_shares
       kept; /* allocated in a middle step and live at the end; `kept_steps` of them */
   uint64_t kept_steps;

@@ -121,6 +121,7 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   put(out, put_stack(w, d->stop.stack));
   put_signed(out, (int64_t)rest);
   put_shares(w, d->shares.items, count);
+  put_shares(w, d->highs.items, d->highs.count < most ? d->highs.count : most);
   put(out, d->kept_steps);
   put_shares(w, d->kept.items, d->kept.count < most / 4 ? d->kept.count : most / 4);
   put_steps(out, d);
@@ -337,6 +338,7 @@ static void get_device(reader *r, tsr__sketch_device *d) {
   d->stop.stack = get_stack(r);
   d->rest_bytes = get_signed(r);
   get_shares(r, &d->shares);
+  get_shares(r, &d->highs);
   d->kept_steps = get(r);
   get_shares(r, &d->kept);
   get_steps(r, d);

@@ -35,9 +35,10 @@ static const tsr_record group = {
 
 static const tsr_record change = {
     .name = "RankChange",
-    .about = "A stack and category in which the rank differs from its group's median rank.",
+    .about =
+        "A stack and category in which the rank differs from the one that it is compared with.",
     TSR__FIELDS(TSR__FIELD(DELTA, "delta_bytes", "how much more the rank has at its peak"),
-                TSR__FIELD(BYTES, "median_bytes", "what the median rank has at its own"),
+                TSR__FIELD(BYTES, "median_bytes", "what the other has at its own peak"),
                 TSR__FIELD(BYTES, "bytes", "what the rank has"),
                 TSR__FIELD(TEXT, "category", "a [category](categories.md)"),
                 TSR__FIELD(COUNT, "others",
@@ -53,7 +54,12 @@ static const tsr_record outlier = {
     TSR__FIELDS(
         TSR__FIELD(COUNT, "rank", "its number"), TSR__FIELD(DEVICE, "device", "the device"),
         TSR__FIELD(TEXT, "group", "its group's name"),
-        TSR__FIELD(DELTA, "delta_bytes", "its peak less that of the group's median rank"),
+        TSR__FIELD(
+            COUNT, "compared_with",
+            "the group's median rank, or for that one itself the next lower; null for another "
+            "device, which is compared with nothing",
+            .is_nullable = true),
+        TSR__FIELD(DELTA, "delta_bytes", "its peak less that of the rank that it is compared with"),
         TSR__FIELD(BYTES, "excess_bytes",
                    "what sets it apart: by stacks or categories in which it is beyond all others, "
                    "and of a leak, over all steps"),

@@ -257,6 +257,9 @@ static void emit_outliers_json(tsr__stack_printer *printer, const tsr_ranks *ran
     tsr__emit_field(emitter, "rank", NULL, tsr__count((uint64_t)row->rank));
     tsr__emit_field(emitter, "device", NULL, tsr__device(row->device));
     tsr__emit_field(emitter, "group", NULL, tsr__string(ranks->groups[o->group].name));
+    tsr__emit_field(emitter, "compared_with", NULL,
+                    o->compared_with >= 0 ? tsr__count((uint64_t)o->compared_with)
+                                          : tsr__nothing());
     tsr__emit_field(emitter, "delta_bytes", NULL,
                     (tsr__cell){.kind = TSR__CELL_INDEX, .integer = o->delta_bytes});
     tsr__emit_field(emitter, "excess_bytes", NULL, tsr__bytes(o->excess_bytes));
@@ -315,7 +318,7 @@ static void emit_first(tsr__stack_printer *printer, const tsr_ranks *ranks) {
     tsr__emit_printf(emitter, TSR__PLAIN,
                      "Rank %" PRId64 " at its peak, compared with rank %" PRId64
                      ", the median of its equals:",
-                     row->rank, ranks->groups[o->group].median_rank);
+                     row->rank, o->compared_with);
   TSR__STACK_NAMES(printer, tsr_rank_change, o->changes, o->change_count, &names);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < o->change_count; i++) {
