@@ -96,6 +96,8 @@ CASES = {
     'source': Case(['source', 'train.pickle', 'text.txt']),
     'steps': Case(['steps', 'train.pickle']),
     'leaks': Case(['leaks', 'train.pickle']),
+    'ranks': Case(['ranks', 'fleet', '--threads', '1', '--sketches', 'all.sketch'], ['all.sketch']),
+    'ranks of sketches': Case(['ranks', 'sketches', '--threads', '1', '--json']),
     'why': Case(['why', 'train.pickle']),
     'check': Case(['check', 'train.pickle', '--lock', 'lock.json', '--update', '-o', 'check.json'],
                   ['lock.json', 'check.json']),

@@ -381,6 +381,13 @@ static size_t folder_bytes(const char *path) {
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
+/* The end of a path, for a message that has room for two. */
+static const char *end_of(const char *path) {
+  enum { SHOWN = 40 };
+  size_t size = strlen(path);
+  return size > SHOWN ? path + size - SHOWN : path;
+}
+
 /* Two files of one rank are two dumps, if something tells their order: a step, a time. Equal ones in two folders are two jobs. */
 static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_error *error) {
   for (size_t i = 1; i < list->count; i++) {
@@ -393,9 +400,9 @@ static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_e
         (folder == folder_bytes(y) && !memcmp(x, y, folder) && a->time_us != b->time_us))
       continue;
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "rank %lld has two snapshots, and nothing tells which is later: '%.120s' and "
-                     "'%.120s'; name the folder of one job, or tell step and rank with --pattern",
-                     (long long)a->rank, x, y);
+                     "rank %lld has two snapshots, and nothing tells which is later: %s and %s; "
+                     "name the folder of one job, or tell step and rank with --pattern",
+                     (long long)a->rank, end_of(x), end_of(y));
   }
   return 0;
 }

@@ -13,7 +13,7 @@
 #include "fleet/sketch.h"
 #include "tessera/unstable/fleet.h"
 
-/* A file: its sketch, or why there is none. */
+/* A file: its sketch, or why it has no sketch. */
 typedef struct tsr__fleet_file {
   char *path;
   tsr__buffer sketch;

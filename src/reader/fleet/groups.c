@@ -275,7 +275,7 @@ static bool fill_group(const tsr__fleet *fleet, size_t number, size_t groups,
   return true;
 }
 
-/* Number groups anew, by the lowest rank in them, and list their members. */
+/* Give groups the order of the lowest ranks in them, and list their members. */
 static bool list_groups(tsr__fleet *fleet, size_t next, size_t *count) {
   size_t members = fleet->members.count;
   size_t *new_of = TSR__NEW_ARRAY(size_t, next + 1);

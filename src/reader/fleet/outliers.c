@@ -19,7 +19,7 @@
 #include "base/format.h"
 #include "fleet/fleet.h"
 
-/* Less than one part in so many of the group's peak is nobody's concern. */
+/* What an outlier has beyond its equals is at least the group's peak divided by this. */
 /* What varies among equals must differ by more to be worth a word. */
 enum { LEAST_PART = 100, LEAST_VARYING_PART = 20, LEAST_EQUALS = 3 };
 /* How likely equal numbers may seem to have an outlier, if they were spread evenly: one in ten thousand. */

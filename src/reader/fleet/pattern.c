@@ -23,7 +23,7 @@ struct tsr__name_pattern {
   size_t count;
 };
 
-/* The length of "?P<name>" or "?<name>" at `at`, with the name in `out`; 0 if there is none, SIZE_MAX if it cannot be one. */
+/* The length of "?P<name>" or "?<name>" at `at`, with the name in `out`; 0 without such a name, SIZE_MAX if it cannot be one. */
 static size_t name_at(const char *at, char out[TSR_MESH_NAME_BYTES]) {
   const char *begin = at;
   if (*at != '?') return 0;

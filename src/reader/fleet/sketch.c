@@ -120,7 +120,7 @@ static bool lay_stacks(maker *m) {
 
 /* ---- Shares ---- */
 
-/* The row of a list with this key, added if there is none; NULL when out of memory. Valid until the next. */
+/* The row of a list with this key, added if it is not there; NULL when out of memory. Valid until the next. */
 static tsr__sketch_share *row_of(tsr__map *index_of, tsr__sketch_shares *rows, uint64_t key,
                                  uint32_t stack, uint8_t category) {
   bool is_new;

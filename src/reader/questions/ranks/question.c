@@ -47,6 +47,12 @@ static const tsr_parameter parameters[] = {
      .argument = "N",
      .help = "Files that are read at once (default: as many as there are processors).",
      .least = 1},
+    {.name = "top",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Stacks that are listed of each rank that stands apart (default: 10; 0: all). The "
+             "others are one entry.",
+     .fallback = TSR__RANKS_CHANGES},
 };
 
 /* "2/8" */
@@ -77,7 +83,12 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_fleet_options how = {.pattern = tsr_params_text(asked->params, "pattern"),
                            .mesh = tsr_params_text(asked->params, "mesh"),
                            .threads = (uint32_t)tsr_params_count(asked->params, "threads"),
-                           .top = asked->query ? asked->query->top : TSR__RANKS_CHANGES};
+                           .top = (size_t)tsr_params_count(asked->params, "top")};
+  if (!tsr_params_has(asked->params, "top") && asked->query) how.top = asked->query->top;
+  if (asked->query) {
+    how.progress = asked->query->progress;
+    how.progress_context = asked->query->progress_context;
+  }
   how.places = tsr_params_texts(asked->params, "paths", &how.place_count);
   int status = read_part(asked->params, &how, error);
   if (!status) status = tsr_ranks_compute(&how, &ranks, error);
@@ -124,7 +135,6 @@ const tsr__question_row tsr__question_ranks = {
          .advice = "For a distributed job with one snapshot per rank: which rank died first, which "
                    "ones hold more than ranks of equal role, the stack and the likely cause, "
                    "missing and broken files. Then look at the rank's own file with other tools.",
-         .ranks = "stacks",
          .has_stacks = true},
     .check = check,
     .fields = &tsr__fields_ranks,

@@ -70,7 +70,7 @@ static void append_even(tsr__buffer *out, const tsr_ranks *ranks) {
   tsr__format_size(most, high);
   tsr__format_count(ranks->rank_count, count);
   if (ranks->rank_count == 1)
-    tsr__buffer_printf(out, "One rank, which peaks at %s: there is none to compare it with.", high);
+    tsr__buffer_printf(out, "One rank, which peaks at %s: nothing can be compared with it.", high);
   else if (!compared)
     tsr__buffer_printf(out, "%s ranks peak at %s to %s; too few are alike to say that one differs.",
                        count, low, high);
