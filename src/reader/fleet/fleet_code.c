@@ -98,10 +98,12 @@ static char *get_text(reader *r, size_t size) {
   return text;
 }
 
+/* False when out of memory. */
 static bool get_file(reader *r, tsr__fleet *into) {
   tsr__fleet_file file = {0};
   size_t length = (size_t)get(r, MOST_PATH_BYTES);
-  if (r->is_wrong || length > (size_t)(r->end - r->at)) return !(r->is_wrong = true);
+  if (length > (size_t)(r->end - r->at)) r->is_wrong = true;
+  if (r->is_wrong) return true;
   file.path = get_text(r, length);
   bool is_broken = get(r, 1) != 0;
   size_t size = (size_t)get(r, 2 * TSR__SKETCH_MOST_BYTES);

@@ -37,7 +37,7 @@ int tsr__file_names_settle(tsr__file_name *names, size_t count, tsr_error *error
 
 /* A regular expression of the user's with groups named rank, step, world_size or an axis. */
 typedef struct tsr__name_pattern tsr__name_pattern;
-/* POSIX extended syntax, with \d and (?P<name>...) or (?<name>...). TSR_ERROR_ARGUMENT, with a message, or TSR_ERROR_MEMORY. */
+/* Of the syntax of PCRE2. TSR_ERROR_ARGUMENT, with a message, or TSR_ERROR_MEMORY. Used by one thread at a time. */
 int tsr__name_pattern_new(const char *text, tsr__name_pattern **out, tsr_error *error);
 void tsr__name_pattern_free(tsr__name_pattern *pattern);
 /* Whether the path has it; then `out` is what it tells. */
