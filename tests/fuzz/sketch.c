@@ -25,7 +25,8 @@ static void one(const tsr__buffer *bytes) {
     require(written.size <= TSR__SKETCH_MOST_BYTES, "in 64 KiB");
     require(!tsr__sketch_decode(written.data, written.size, &again, &error), "and read");
     require(tsr__sketch_encode(&again, &twice), "and written again");
-    require(twice.size == written.size && !memcmp(twice.data, written.data, twice.size), "the same");
+    require(twice.size == written.size && !memcmp(twice.data, written.data, twice.size),
+            "the same");
   }
   tsr__sketch_release(&sketch);
   tsr__sketch_release(&again);
@@ -61,7 +62,8 @@ static void several(const tsr__buffer *bytes) {
     require(tsr__fleet_encode(&fleet, &written), "they can be written");
     require(!tsr__fleet_decode(written.data, written.size, &again, &error), "and read");
     require(tsr__fleet_encode(&again, &twice), "and written again");
-    require(twice.size == written.size && !memcmp(twice.data, written.data, twice.size), "the same");
+    require(twice.size == written.size && !memcmp(twice.data, written.data, twice.size),
+            "the same");
   }
   tsr__fleet_release(&fleet);
   tsr__fleet_release(&again);

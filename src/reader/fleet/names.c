@@ -226,7 +226,8 @@ static int settle_last(tsr__file_name *names, size_t count, size_t open, int64_t
                     !memcmp(name->path, first->path, first->base_bytes);
     if (is_alike) numbers[used++] = name->last_number;
   }
-  if (used != open || used < 2) return 0; /* names of several forms: files without a rank are reported */
+  if (used != open || used < 2)
+    return 0; /* names of several forms: files without a rank are reported */
   if (!are_ranks(numbers, used))
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the last numbers of names such as '%.200s' may be ranks, steps or processes: "

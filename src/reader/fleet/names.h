@@ -40,8 +40,8 @@ typedef struct tsr__name_pattern tsr__name_pattern;
 /* Of the syntax of PCRE2. TSR_ERROR_ARGUMENT, with a message, or TSR_ERROR_MEMORY. Used by one thread at a time. */
 int tsr__name_pattern_new(const char *text, tsr__name_pattern **out, tsr_error *error);
 void tsr__name_pattern_free(tsr__name_pattern *pattern);
-/* Whether the path has it; then `out` is what it tells. */
-bool tsr__name_pattern_read(const tsr__name_pattern *pattern, const char *path,
-                            tsr__file_name *out);
+/* What the path tells; nothing if it does not match, or exceeds the limits of matching. Fails with TSR_ERROR_MEMORY. */
+int tsr__name_pattern_read(const tsr__name_pattern *pattern, const char *path, tsr__file_name *out,
+                           tsr_error *error);
 
 #endif

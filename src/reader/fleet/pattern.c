@@ -32,8 +32,8 @@ static int compile(tsr__name_pattern *pattern, const char *text, tsr_error *erro
   PCRE2_UCHAR said[128] = "";
   pcre2_compile_context *how = pcre2_compile_context_create(pattern->memory);
   if (how)
-    pattern->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
-                                  PCRE2_NEVER_BACKSLASH_C, &code, &offset, how);
+    pattern->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_NEVER_BACKSLASH_C,
+                                  &code, &offset, how);
   pcre2_compile_context_free(how);
   if (pattern->code) return 0;
   if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED)
@@ -102,19 +102,16 @@ static void take(tsr__file_name *out, const char *name, int64_t number) {
   }
 }
 
-bool tsr__name_pattern_read(const tsr__name_pattern *pattern, const char *path,
-                            tsr__file_name *out) {
+int tsr__name_pattern_read(const tsr__name_pattern *pattern, const char *path, tsr__file_name *out,
+                           tsr_error *error) {
   uint32_t count = 0, entry_bytes = 0;
   PCRE2_SPTR table = NULL;
-  if (pcre2_match(pattern->code, (PCRE2_SPTR)path, PCRE2_ZERO_TERMINATED, 0, 0, pattern->found,
-                  pattern->limits) < 0)
-    return false;
-  *out = (tsr__file_name){.path = path,
-                          .rank = -1,
-                          .step = -1,
-                          .world_size = -1,
-                          .stamp = -1,
-                          .last_number = -1};
+  int found = pcre2_match(pattern->code, (PCRE2_SPTR)path, PCRE2_ZERO_TERMINATED, 0, 0,
+                          pattern->found, pattern->limits);
+  *out = (tsr__file_name){
+      .path = path, .rank = -1, .step = -1, .world_size = -1, .stamp = -1, .last_number = -1};
+  if (found == PCRE2_ERROR_NOMEMORY) return tsr__fail_memory(error);
+  if (found < 0) return 0;
   const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(pattern->found);
   (void)pcre2_pattern_info(pattern->code, PCRE2_INFO_NAMECOUNT, &count);
   (void)pcre2_pattern_info(pattern->code, PCRE2_INFO_NAMEENTRYSIZE, &entry_bytes);
@@ -124,5 +121,5 @@ bool tsr__name_pattern_read(const tsr__name_pattern *pattern, const char *path,
     size_t group = (size_t)entry[0] << 8 | entry[1];
     take(out, (const char *)entry + 2, number_of(path, ends + 2 * group));
   }
-  return out->rank >= 0;
+  return 0;
 }
