@@ -481,6 +481,11 @@ int cli_ask_ranks(cli_session *session) {
   cli_asking asking = {.name = session->options->operands[0]};
   bool is_part = tsr_params_text(own, "part") && tsr_params_text(own, "sketches");
   int status = cli_asking_run(session, &asking);
+  if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
+    cli_say(NULL, "%s",
+            session->error.message); /* it names the place, of several that were given */
+    status = CLI_INPUT;
+  }
   if (status == 0) status = write_sketches(session, tsr_answer_value(asking.answer));
   if (status == 0 && !is_part) status = print(session, &asking);
   if (status == 0 && !is_part && !((const tsr_ranks *)tsr_answer_value(asking.answer))->rank_count)

@@ -48,7 +48,8 @@ static void name(const uint8_t *data, size_t size) {
   check_error(tsr__file_names_settle(names, 2, &error), &error);
   int status = tsr__name_pattern_new(text, &pattern, &error);
   check_error(status, &error);
-  if (!status) (void)tsr__name_pattern_read(pattern, "run/rank7_step_20.pickle", &names[0]);
+  if (!status)
+    check_error(tsr__name_pattern_read(pattern, "run/rank7.pickle", &names[0], &error), &error);
   tsr__name_pattern_free(pattern);
 }
 

@@ -95,6 +95,7 @@ static bool is_folder_in(int folder, const char *name, bool *is_link) {
 
 int tsr__os_list(const char *folder, tsr__os_visit *visit, void *context, tsr_error *error) {
   DIR *stream = opendir(folder);
+  if (!stream && errno == ENOMEM) return tsr__fail_memory(error);
   if (!stream) return fail_errno(error, "cannot list");
   const struct dirent *entry;
   bool goes_on = true;
@@ -112,8 +113,7 @@ int tsr__os_list(const char *folder, tsr__os_visit *visit, void *context, tsr_er
 int tsr__os_match(const char *pattern, tsr__os_visit *visit, void *context, tsr_error *error) {
   glob_t found;
   int failure = glob(pattern, 0, NULL, &found);
-  if (failure == GLOB_NOSPACE)
-    return tsr__fail(error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE, "out of memory");
+  if (failure == GLOB_NOSPACE) return tsr__fail_memory(error);
   if (failure) return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "no file matches");
   bool goes_on = true;
   for (size_t i = 0; goes_on && i < found.gl_pathc; i++)

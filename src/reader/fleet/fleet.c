@@ -197,10 +197,10 @@ static int read_names(const tsr_fleet_options *options, const tsr__fleet *fleet,
   for (size_t i = 0; !status && i < count; i++) {
     const char *path = fleet->files.items[i].path;
     tsr__file_name *name = &out->names[i];
-    tsr__file_name_read(path, name);
-    if (out->pattern && !tsr__name_pattern_read(out->pattern, path, name))
-      *name = (tsr__file_name){
-          .path = path, .rank = -1, .step = -1, .world_size = -1, .stamp = -1, .last_number = -1};
+    if (out->pattern)
+      status = tsr__name_pattern_read(out->pattern, path, name, error);
+    else
+      tsr__file_name_read(path, name);
   }
   return status;
 }
