@@ -18,6 +18,7 @@
 #include <tessera/unstable/check.h>
 #include <unistd.h>
 
+#include <tessera/unstable/fleet.h>
 #include <tessera/unstable/formats.h>
 #include <tessera/unstable/plans.h>
 #include <tessera/unstable/runs.h>
@@ -183,12 +184,15 @@ static int set_operands(cli_session *session) {
   int status = 0;
   for (size_t i = 0; status == 0 && (row = tsr_question_parameter(about, i)); i++) {
     bool is_word = row->is_operand && row->kind != TSR_PARAMETER_FLAG;
-    if (!is_word || operand >= options->operand_count) continue;
-    const char *word = options->operands[operand++];
-    status = row->kind == TSR_PARAMETER_CHOICE
-                 ? tsr_params_set_text(options->own, cli_option_name(row), word, strlen(word),
-                                       &session->error)
-                 : tsr_params_set_path(options->own, cli_option_name(row), word, &session->error);
+    bool takes_all = row->kind == TSR_PARAMETER_TEXTS;
+    while (status == 0 && is_word && operand < options->operand_count) {
+      const char *word = options->operands[operand++];
+      status = takes_all || row->kind == TSR_PARAMETER_CHOICE
+                   ? tsr_params_set_text(options->own, cli_option_name(row), word, strlen(word),
+                                         &session->error)
+                   : tsr_params_set_path(options->own, cli_option_name(row), word, &session->error);
+      if (!takes_all) break;
+    }
   }
   return status ? cli_params_error(options->command, status, &session->error) : 0;
 }
@@ -452,6 +456,40 @@ int cli_check(cli_session *session) {
     return cli_usage_error(session->options->command, "--json and --format are mutually exclusive");
   int status = cli_asking_run(session, &asking);
   if (status == 0) status = finish_check(session, &asking, form_of(session));
+  cli_asking_release(&asking);
+  return status;
+}
+
+/* ---- ranks: and its sketches ---- */
+
+static int write_sketches(cli_session *session, const tsr_ranks *ranks) {
+  const char *path = tsr_params_text(session->options->own, "sketches");
+  cli_output output;
+  void *bytes = NULL;
+  size_t size_bytes = 0;
+  int status = cli_start_aside(session, path, &output);
+  if (!path || status) return status;
+  status = tsr_ranks_sketches(ranks, &bytes, &size_bytes, &session->error);
+  if (status == 0 && cli_output_write(&output, bytes, size_bytes)) status = TSR_ERROR_WRITE;
+  tsr_ranks_sketches_free(bytes);
+  return cli_leave_aside(session, &output, status);
+}
+
+/* One process of several prints nothing but an answer that was asked for: its ranks are compared when all are there. */
+int cli_ask_ranks(cli_session *session) {
+  const tsr_params *own = session->options->own;
+  cli_asking asking = {.name = session->options->operands[0]};
+  bool is_part = tsr_params_text(own, "part") && tsr_params_text(own, "sketches");
+  int status = cli_asking_run(session, &asking);
+  if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
+    cli_say(NULL, "%s",
+            session->error.message); /* it names the place, of several that were given */
+    status = CLI_INPUT;
+  }
+  if (status == 0) status = write_sketches(session, tsr_answer_value(asking.answer));
+  if (status == 0 && !is_part) status = print(session, &asking);
+  if (status == 0 && !is_part && !((const tsr_ranks *)tsr_answer_value(asking.answer))->rank_count)
+    status = CLI_INPUT;
   cli_asking_release(&asking);
   return status;
 }

@@ -39,6 +39,7 @@ static const struct {
   const char *lacks;
 } own_ways[] = {{"profile", cli_profile, false, NULL, 0, NULL},
                 {"check", cli_check, false, NULL, 0, NULL},
+                {"ranks", cli_ask_ranks, false, NULL, 0, NULL},
                 {"simulate", cli_simulate, true, NULL, 0, NULL},
                 {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose quiet"}};
 
@@ -73,6 +74,7 @@ static cli_command command_of(const tsr_question *question) {
                          .reads_files = question->subject_count > 0,
                          .answers = true,
                          .run = cli_ask};
+  bool takes_many = false;
   for (size_t i = 0; i < question->subject_count; i++, command.operand_max++)
     add_word(command.operand_words, sizeof command.operand_words, question->subjects[i].argument);
   const tsr_parameter *row;
@@ -80,8 +82,10 @@ static cli_command command_of(const tsr_question *question) {
     if (!row->is_operand || row->kind == TSR_PARAMETER_FLAG) continue;
     add_word(command.operand_words, sizeof command.operand_words, row->argument);
     command.operand_max++;
+    takes_many = takes_many || row->kind == TSR_PARAMETER_TEXTS;
   }
   command.operand_min = command.operand_max;
+  if (takes_many) command.operand_max = SIZE_MAX;
   for (size_t i = 0; i < sizeof own_ways / sizeof *own_ways; i++) {
     if (strcmp(own_ways[i].name, question->name) != 0) continue;
     command.run = own_ways[i].run;

@@ -18,6 +18,7 @@ from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundErr
 from ._answers import Frame, Plan
 from ._fields import Answer, Record, Warning
 from ._calls import plan, simulate
+from ._ranks import ranks
 from ._simulate import Simulation, models
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals
@@ -36,7 +37,7 @@ __all__ = [
     'Allocations', 'Answer', 'Applied', 'ArgumentError', 'Blocks', 'Change', 'Column', 'Error', 'Events', 'Fitted',
     'FormatError', 'Frame', 'Frames', 'Left', 'LimitError', 'NotFoundError', 'Plan', 'Prediction', 'ReadError', 'Record',
     'Segments', 'Simulation', 'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'Warning',
-    'answers', 'apply', 'fit', 'models', 'open', 'parts', 'plan', 'questions', 'record', 'simulate', 'trace',
+    'answers', 'apply', 'fit', 'models', 'open', 'parts', 'plan', 'questions', 'ranks', 'record', 'simulate', 'trace',
 ]
 
 

@@ -807,6 +807,85 @@ class Why(Answer, WhyDevice):
     devices: Sequence[WhyDevice]
 
 
+class Rank(Record):
+    """A device of a rank, in its last snapshot."""
+    rank: int
+    path: str
+    device: Union[int, str]
+    group: str
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    out_of_memory: bool
+    out_of_memory_time_us: Optional[int]
+    step: Optional[int]
+    coordinates: Counts
+
+
+class RankGroup(Record):
+    """Ranks of equal role, and the peaks of what they allocated."""
+    name: str
+    ranks: List[int]
+    median_rank: int
+    min_bytes: int
+    median_bytes: int
+    max_bytes: int
+
+
+class RankChange(Record):
+    """A stack and category in which the rank differs from the one that it is compared with."""
+    delta_bytes: int
+    median_bytes: int
+    bytes: int
+    category: str
+    others: int
+    frames: List[Frame]
+
+
+class RankOutlier(Record):
+    """A rank that holds more than its equals do, whatever they vary by."""
+    rank: int
+    device: Union[int, str]
+    group: str
+    compared_with: Optional[int]
+    delta_bytes: int
+    excess_bytes: int
+    cause_code: str
+    cause: str
+    changes: List[RankChange]
+
+
+class RankGrowth(Record):
+    """A rank with several snapshots, of which the last has more than the first."""
+    rank: int
+    snapshots: int
+    first_bytes: int
+    last_bytes: int
+    bytes_per_hour: Optional[float]
+
+
+class BrokenFile(Record):
+    """A file that says nothing about a rank."""
+    path: str
+    message: str
+
+
+class Ranks(Answer):
+    """Which of many ranks ran out of memory, or differs from its equals."""
+    files: int
+    world_size: Optional[int]
+    ranks_by: str
+    groups_by: str
+    first_out_of_memory: Optional[int]
+    ranks: List[Rank]
+    groups: List[RankGroup]
+    outliers: List[RankOutlier]
+    out_of_memory: List[int]
+    growth: List[RankGrowth]
+    missing: List[int]
+    missing_parts: List[int]
+    broken: List[BrokenFile]
+
+
 class CheckCause(Record):
     """What most likely made a rule fail: what a function holds in one category."""
     name: str
@@ -1260,6 +1339,7 @@ KINDS: Dict[str, Any] = {
     'leaks': Leaks,
     'whatif': Whatif,
     'why': Why,
+    'ranks': Ranks,
     'check': Check,
     'simulate': Simulate,
     'plan': Plan,

@@ -280,6 +280,47 @@ def rates():
     yield 'wrong', json.dumps({**whole, 'kernels': {'mm': [[-1, 0], [1e400]]}})
 
 
+def leb(number):
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes(out + bytes([number]))
+
+
+def zigzag(number):
+    return leb(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def counted(rows):
+    return leb(len(rows)) + b''.join(rows)
+
+
+def sketch(rank=3, device=0):
+    """docs/sketch.md, without the sum: two stacks, a device with a peak of 3,000 bytes, one whole step."""
+    texts = [leb(len(text)) + text for text in (b'forward', b'model.py', b'<lambda>')]
+    frames = [leb(0) + leb(1) + leb(12), leb(2) + leb(1) + leb(2 ** 64 - 1)]
+    stacks = [counted([leb(0), leb(1)]), counted([leb(1)])]
+    shares = [leb(1) + leb(4) + leb(2000) + leb(2), leb(0) + leb(1) + leb(900) + leb(1)]
+    body = b''.join((leb(device), leb(40), zigzag(1000), zigzag(9000), zigzag(17), zigzag(5000), leb(3000), leb(4096), leb(100), leb(4096),
+                     zigzag(-1), zigzag(-2 ** 63), leb(0), leb(0), leb(0), zigzag(100), counted(shares), counted(shares), leb(2),
+                     counted(shares[:1]), leb(3), leb(1), counted([zigzag(1500) + zigzag(700) + leb(3000) + leb(100)]), leb(7) * 48))
+    place = zigzag(rank) + zigzag(8) + counted([leb(2) + b'pp' + leb(2) + leb(1)])
+    return b'tessera/sketch/1\n' + leb(123456) + place + counted(texts) + counted(frames) + counted(stacks) + counted([body])
+
+
+def sketches():
+    yield 'one', sketch()
+    yield 'cut', sketch()[:200]
+    whole = sketch() + b'12345678'
+    rows = [leb(5) + b'a/b.p' + leb(0) + leb(len(whole)) + whole, leb(3) + b'c.p' + leb(1) + leb(5) + b'empty']
+    yield 'several', b'tessera/sketches/1\n' + leb(0) + leb(0) + counted(rows)
+    yield 'parts', b'tessera/sketches/1\n' + leb(8) + counted([leb(1), leb(3)]) + counted(rows)
+    yield 'name', b'step_000000000100/000017_step_100.pickle'
+    yield 'coordinates', b'1712-TP-3-PP-1-memory.pickle'
+    yield 'pattern', rb'/worker(?P<rank>\d+)_s(?<step>[0-9]{1,3})\.'
+
+
 def files(*parts):
     """Files of a folder, as folder.h has them: which name, and the content."""
     return b'\xff'.join(bytes([name]) + (part if isinstance(part, bytes) else json.dumps(part, separators=(',', ':')).encode())
@@ -424,6 +465,7 @@ def main(arguments):
     write(folder / 'tokens', tokens())
     write(folder / 'ds_config', ds_configs())
     write(folder / 'rates', rates())
+    write(folder / 'sketch', sketches())
     write(folder / 'weights', weights())
     write(folder / 'saved', saved_runs())
     write(folder / 'mcp', mcp_lines())

@@ -5,9 +5,11 @@ defect; so is a field that is declared and that no answer has."""
 import collections
 import functools
 import json
+import pickle
 import subprocess
 
 import pytest
+from fleets import Fleet
 from support import ROOT, Tessera, cases
 
 FILES = ('train', 'late', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'oom-kept', 'oom-pieces', 'oom-rounded',
@@ -24,6 +26,7 @@ COMMANDS = {
     'source': ('FILE model.py', 'FILE model.py --compare sources.pickle'),
     'steps': ('FILE',),
     'leaks': ('FILE',),
+    'ranks': ('fleet', 'fleet --mesh pp=1,dp=8', 'fleet --top 2'),
     'whatif': ('FILE', 'FILE --capacity 64MiB'),
     'why': ('FILE --capacity 1GiB', 'FILE --set expandable_segments:True'),
     'check': ('FILE --max 1KiB --lock train.lock', 'FILE --max activation=1KiB'),
@@ -90,6 +93,20 @@ def walk(fields, where, value, seen):
             yield f'{path} is left out'
 
 
+def write_fleet(folder):
+    """Ranks of which one has a fault and ran out of memory, one has two dumps, and one cannot be read."""
+    fleet = Fleet(7, 'leak')
+    fleet.sizes, fleet.count, fleet.rank, fleet.is_dead = {'pp': 1, 'dp': 6, 'ep': 1, 'tp': 1}, 6, 4, True
+    for rank, step in [*((rank, 20) for rank in range(6)), (4, 10)]:
+        snapshot = fleet.snapshot(rank)[0]
+        if step == 10:
+            snapshot = {**Fleet(7).snapshot(rank)[0], 'segments': []}
+        path = folder / f'step_{step}' / f'rank{rank}.pickle'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    (folder / 'step_20' / 'rank6.pickle').write_text('no snapshot')
+
+
 class Declared(Tessera):
     """The program in a folder of snapshots, and what its questions declare."""
 
@@ -100,6 +117,7 @@ class Declared(Tessera):
                       ['plan', 'gpt2', '--batch', '1', '--seq', '64', '--budget', '2.5GiB', '--write-plan', 'plan.json'],
                       *(['simulate', 'gpt2', *words, '-q', '-o', f'{name}.pickle'] for name, words in SIMULATED.items())):
             self.run(*words, cwd=folder, status=None)
+        write_fleet(folder / 'fleet')
         fields = collections.defaultdict(dict)  # by question: what each is, by path
         for line in self.generate('fields').splitlines():
             question, _, rest = line.partition(': ')

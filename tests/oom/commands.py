@@ -96,6 +96,8 @@ CASES = {
     'source': Case(['source', 'train.pickle', 'text.txt']),
     'steps': Case(['steps', 'train.pickle']),
     'leaks': Case(['leaks', 'train.pickle']),
+    'ranks': Case(['ranks', 'fleet', '--threads', '1', '--pattern', 'rank(?<rank>.)', '--sketches', 'all.sketch'], ['all.sketch']),
+    'ranks of sketches': Case(['ranks', 'some.sketch', '--threads', '1', '--json']),
     'why': Case(['why', 'train.pickle']),
     'check': Case(['check', 'train.pickle', '--lock', 'lock.json', '--update', '-o', 'check.json'],
                   ['lock.json', 'check.json']),
@@ -146,6 +148,9 @@ class Runner:
         (folder / 'model').mkdir(parents=True)
         fixtures.write(folder / 'train.pickle', fixtures.train())
         fixtures.write_named(folder)
+        (folder / 'fleet').mkdir()
+        for rank, name in enumerate(('train', 'train', 'told')):
+            shutil.copyfile(folder / f'{name}.pickle', folder / 'fleet' / f'rank{rank}.pickle')
         for name, value in {'model/config.json': CONFIG, 'ds.json': DEEPSPEED,
                             'plan.json': {'version': 1, 'blocks': [{'first': 0, 'last': 0, 'checkpoint': 'full'}],
                                           'clip': '1'}}.items():
@@ -154,6 +159,8 @@ class Runner:
         (folder / 'text.txt').write_text('a line to learn\n' * 20)
         done = self.run(Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '2', '--save', 'saved',
                               '--write-rates', 'rates.json']), {})
+        assert done.returncode == 0, done.stderr
+        done = self.run(Case(['ranks', 'fleet', '--sketches', 'some.sketch', '-q']), {})
         assert done.returncode == 0, done.stderr
 
     def files(self):

@@ -37,6 +37,24 @@ typedef struct tsr_card {
   uint64_t outside_bytes; /* not free and not PyTorch's: CUDA's context, NCCL, other processes */
 } tsr_card;
 
+/* An axis of the mesh of ranks: "pp" of 4, of which this is the number `at`. */
+#define TSR_MESH_AXES       8
+#define TSR_MESH_NAME_BYTES 16
+typedef struct tsr_mesh_axis {
+  char name[TSR_MESH_NAME_BYTES]; /* lower case letters, digits and '_' */
+  uint32_t size, at;              /* size 0: unknown */
+} tsr_mesh_axis;
+
+/* Which of the processes that train together wrote the snapshot. */
+typedef struct tsr_rank_place {
+  int64_t rank, world_size; /* -1: unknown */
+  tsr_mesh_axis axes[TSR_MESH_AXES];
+  size_t axis_count; /* 0: the mesh is unknown */
+} tsr_rank_place;
+
+/* Where the process stood, as the sidecar, or what tessera wrote into the snapshot, says. */
+tsr_rank_place tsr_snapshot_rank(const tsr_snapshot *snapshot);
+
 /* The path of the sidecar that was read; NULL if none was. */
 const char *tsr_snapshot_sidecar(const tsr_snapshot *snapshot);
 /* All named tensors, sorted by device, block and address; NULL if none. */

@@ -19,6 +19,7 @@
 #include "tessera/unstable/estimates.h"
 #include "tessera/unstable/fields.h"
 #include "tessera/unstable/findings.h"
+#include "tessera/unstable/fleet.h"
 #include "tessera/unstable/formats.h"
 #include "tessera/unstable/frames.h"
 #include "tessera/unstable/input.h"

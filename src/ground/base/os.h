@@ -35,6 +35,12 @@ int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size,
 /* Whether there is something at `path`; whether it is a folder. */
 bool tsr__os_is_there(const char *path);
 bool tsr__os_is_folder(const char *path);
+/* What tsr__os_list finds: a name in the folder; for tsr__os_match a whole path. False stops. */
+typedef bool tsr__os_visit(void *context, const char *name, bool is_folder);
+/* Call `visit` for everything in a folder but links to folders, in no particular order. Fails with TSR_ERROR_IO or TSR_ERROR_MEMORY. */
+int tsr__os_list(const char *folder, tsr__os_visit *visit, void *context, tsr_error *error);
+/* Call `visit` for every path that a pattern of the shell matches, in order. Fails with TSR_ERROR_IO or TSR_ERROR_MEMORY. */
+int tsr__os_match(const char *pattern, tsr__os_visit *visit, void *context, tsr_error *error);
 /* Read up to `size` bytes into `buffer`. Returns how many, 0 at the end, or a negative tsr_status. */
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
 void tsr__os_close(int handle);

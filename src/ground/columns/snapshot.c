@@ -231,6 +231,11 @@ const tsr_tensor *tsr_snapshot_tensors_in(const tsr_snapshot *snapshot, uint32_t
   return *count ? &items[first] : NULL;
 }
 
+tsr_rank_place tsr_snapshot_rank(const tsr_snapshot *snapshot) {
+  const tsr__sidecar *sidecar = &snapshot->sidecar;
+  return sidecar->has_place ? sidecar->place : (tsr_rank_place){.rank = -1, .world_size = -1};
+}
+
 tsr_card tsr_snapshot_card(const tsr_snapshot *snapshot, uint32_t device) {
   for (size_t i = 0; i < snapshot->sidecar.cards.count; i++)
     if (snapshot->sidecar.cards.items[i].device == device)

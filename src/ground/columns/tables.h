@@ -154,6 +154,8 @@ typedef struct tsr__sidecar {
   uint32_t string;
   TSR__VECTOR(tsr_tensor) tensors; /* by device, block and address */
   TSR__VECTOR(tsr__card_of) cards;
+  tsr_rank_place place; /* if has_place */
+  bool has_place;
 } tsr__sidecar;
 
 void tsr__sidecar_release(tsr__sidecar *sidecar);

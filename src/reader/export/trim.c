@@ -162,6 +162,8 @@ static bool copy_tensors(trimmer *t, const tsr__timeline *timeline, uint32_t all
 }
 
 static bool copy_cards(trimmer *t) {
+  t->sidecar.place = t->from->sidecar.place;
+  t->sidecar.has_place = t->from->sidecar.has_place;
   for (size_t i = 0; i < t->from->sidecar.cards.count; i++)
     if (!TSR__VECTOR_PUSH(&t->sidecar.cards, t->from->sidecar.cards.items[i])) return false;
   return true;

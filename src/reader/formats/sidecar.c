@@ -200,6 +200,58 @@ static void add_plain(reading *r, const json_t *list) {
   }
 }
 
+/* A name of an axis, as it is compared and printed; false for one that is none. */
+static bool take_axis_name(const json_t *value, char name[TSR_MESH_NAME_BYTES]) {
+  const char *text = json_string_value(value);
+  size_t length = text ? strlen(text) : 0;
+  if (!length || length >= TSR_MESH_NAME_BYTES) return false;
+  for (size_t i = 0; i <= length; i++) {
+    char c = text[i];
+    bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || !c;
+    if (c >= 'A' && c <= 'Z')
+      c = (char)(c - 'A' + 'a');
+    else if (!is_word)
+      return false;
+    name[i] = c;
+  }
+  return true;
+}
+
+/* The mesh, if all of it can be read. `coordinates` is a list like the others, or an object by name. */
+static void take_mesh(tsr_rank_place *place, const json_t *mesh) {
+  const json_t *names = json_object_get(mesh, "names"), *sizes = json_object_get(mesh, "sizes");
+  const json_t *at = json_object_get(mesh, "coordinates");
+  size_t count = json_array_size(names);
+  if (count > TSR_MESH_AXES) return;
+  for (size_t i = 0; i < count; i++) {
+    tsr_mesh_axis *axis = &place->axes[i];
+    const char *name = json_string_value(json_array_get(names, i));
+    uint64_t size = 0, number;
+    const json_t *value =
+        json_is_object(at) && name ? json_object_get(at, name) : json_array_get(at, i);
+    (void)number_of(json_array_get(sizes, i), &size);
+    if (!take_axis_name(json_array_get(names, i), axis->name) || !number_of(value, &number) ||
+        number >= UINT32_MAX || size >= UINT32_MAX || (size && number >= size))
+      return;
+    axis->size = (uint32_t)size;
+    axis->at = (uint32_t)number;
+  }
+  place->axis_count = count;
+}
+
+static void take_place(reading *r, const json_t *root) {
+  const json_t *ranks = json_object_get(root, "ranks"), *mesh = json_object_get(root, "mesh");
+  tsr_rank_place *place = &r->out.place;
+  uint64_t number;
+  *place = (tsr_rank_place){.rank = -1, .world_size = -1};
+  if (number_of(json_object_get(ranks, "rank"), &number) && number < UINT32_MAX)
+    place->rank = (int64_t)number;
+  if (number_of(json_object_get(ranks, "world_size"), &number) && number < UINT32_MAX)
+    place->world_size = (int64_t)number;
+  take_mesh(place, mesh);
+  r->out.has_place = place->rank >= 0 || place->axis_count;
+}
+
 static void take_root(reading *r, const json_t *root) {
   const json_t *models = json_object_get(root, "models");
   const json_t *optimizers = json_object_get(root, "optimizers");
@@ -216,6 +268,7 @@ static void take_root(reading *r, const json_t *root) {
   for (size_t i = 0; i < json_array_size(optimizers); i++)
     add_state(r, json_object_get(json_array_get(optimizers, i), "state"));
   for (size_t i = 0; i < json_array_size(devices); i++) add_card(r, json_array_get(devices, i));
+  take_place(r, root);
 }
 
 /* ---- Blocks ---- */
@@ -309,6 +362,31 @@ static json_t *card_of(const tsr__card_of *of) {
                    (json_int_t)(of->card.outside_bytes & INT64_MAX));
 }
 
+/* What take_place reads; NULL when out of memory. */
+static json_t *mesh_of(const tsr_rank_place *place) {
+  json_t *names = json_array(), *sizes = json_array(), *at = json_array();
+  bool ok = names && sizes && at;
+  for (size_t i = 0; ok && i < place->axis_count; i++)
+    ok = !json_array_append_new(names, json_string(place->axes[i].name)) &&
+         !json_array_append_new(sizes, json_integer(place->axes[i].size)) &&
+         !json_array_append_new(at, json_integer(place->axes[i].at));
+  json_t *mesh =
+      ok ? json_pack("{s:O, s:O, s:O}", "names", names, "sizes", sizes, "coordinates", at) : NULL;
+  json_decref(names);
+  json_decref(sizes);
+  json_decref(at);
+  return mesh;
+}
+
+static bool add_place(const tsr__sidecar *sidecar, json_t *root) {
+  const tsr_rank_place *place = &sidecar->place;
+  if (!sidecar->has_place) return true;
+  json_t *ranks = json_pack("{s:I, s:I}", "rank", (json_int_t)place->rank, "world_size",
+                            (json_int_t)place->world_size);
+  return !json_object_set_new(root, "ranks", ranks) &&
+         (!place->axis_count || !json_object_set_new(root, "mesh", mesh_of(place)));
+}
+
 /* False when out of memory. */
 static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *tensors = json_array(), *cards = json_array();
@@ -320,7 +398,7 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  ok = tsr__json_append(out, root, JSON_COMPACT);
+  ok = root && add_place(sidecar, root) && tsr__json_append(out, root, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
   json_decref(cards);
@@ -329,7 +407,7 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
 
 int tsr__sidecar_embed(tsr__builder *builder, tsr__sidecar *sidecar, tsr_error *error) {
   sidecar->string = 0;
-  if (!sidecar->tensors.count && !sidecar->cards.count) return 0;
+  if (!sidecar->tensors.count && !sidecar->cards.count && !sidecar->has_place) return 0;
   tsr__buffer text = {0};
   bool ok = append_text(sidecar, &text);
   tsr__buffer_append(&text, "", 1);

@@ -1,0 +1,170 @@
+/* tessera/unstable/fleet.h - the snapshots of many ranks at once: which one ran out, which one differs from its equals, and where.
+ *
+ * Each file becomes a sketch of at most 64 KiB (docs/sketch.md), so that thousands of ranks fit into memory, and sketches that were
+ * made elsewhere can be put together. */
+#ifndef TESSERA_UNSTABLE_FLEET_H
+#define TESSERA_UNSTABLE_FLEET_H
+
+#include "tessera/category.h"
+#include "tessera/snapshot.h"
+#include "tessera/unstable/sidecar.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What to look at; all texts are borrowed for the call. */
+typedef struct tsr_fleet_options {
+  const char *const
+      *places; /* folders, patterns, @lists, files: snapshots, and sketches of several */
+  size_t place_count;
+  const char *pattern;  /* regular expression with named groups for paths; NULL: the known forms */
+  const char *mesh;     /* "pp=4,dp=8,tp=8", outermost axis first; NULL: as files tell */
+  uint32_t part, parts; /* only every parts-th file, from the part-th; 0, 0: all */
+  uint32_t threads;     /* 0: as many as there are processors */
+  size_t top;           /* entries of a list; 0: all */
+  tsr_progress_fn *progress;
+  void *progress_context;
+} tsr_fleet_options;
+
+/* How a rank's file was recognised. */
+typedef enum tsr_rank_source {
+  TSR_RANK_FROM_SIDECAR, /* or what tessera wrote into the snapshot */
+  TSR_RANK_FROM_PATTERN,
+  TSR_RANK_FROM_NAME,
+  TSR_RANK_FROM_ORDER /* one file, or files that say nothing: numbered in order of their names */
+} tsr_rank_source;
+
+/* How ranks of equal role were found. */
+typedef enum tsr_mesh_source {
+  TSR_MESH_FROM_SIDECAR,
+  TSR_MESH_FROM_NAME,
+  TSR_MESH_GIVEN,
+  TSR_MESH_FROM_LIKENESS /* nothing says: ranks with as much memory for parameters are equals */
+} tsr_mesh_source;
+
+enum { TSR_RANK_PARTS = 48 };
+
+/* A device of a rank's last snapshot. */
+typedef struct tsr_rank_row {
+  int64_t rank;
+  const char *path;
+  uint32_t device;
+  bool is_other; /* not the device that holds most of the rank's memory */
+  int64_t step;  /* by the file's name, or -1 */
+  size_t group;
+  uint64_t peak_allocated_bytes, peak_reserved_bytes;
+  int64_t peak_us;
+  bool is_out_of_memory, has_history;
+  int64_t stop_us;                             /* when it ran out; TSR_TIME_NONE: unknown */
+  uint64_t stop_bytes;                         /* of the request */
+  uint32_t stop_stack;                         /* in tsr_ranks.stacks, or TSR_NONE */
+  uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* at the peak */
+  tsr_mesh_axis axes[TSR_MESH_AXES];
+  size_t axis_count;
+  int64_t first_us, last_us;
+  uint64_t parts[TSR_RANK_PARTS]; /* the most allocated in equal parts of that time */
+} tsr_rank_row;
+
+/* Ranks of equal role. */
+typedef struct tsr_rank_group {
+  char name[96];
+  int64_t *ranks; /* ascending */
+  size_t rank_count;
+  int64_t median_rank; /* whose peak is the median */
+  uint64_t min_bytes, median_bytes, max_bytes;
+} tsr_rank_group;
+
+/* Why a rank differs, as far as its memory shows. */
+typedef enum tsr_rank_cause {
+  TSR_CAUSE_UNKNOWN,
+  TSR_CAUSE_OTHER_DEVICE,
+  TSR_CAUSE_LEAK,
+  TSR_CAUSE_OPTIMIZER,
+  TSR_CAUSE_PARAMETERS,
+  TSR_CAUSE_EXTRA_WORK,
+  TSR_CAUSE_EXPERT,
+  TSR_CAUSE_IN_FLIGHT,
+  TSR_CAUSE_SEQUENCE,
+  TSR_CAUSE_COUNT
+} tsr_rank_cause;
+
+typedef struct tsr_rank_change {
+  int64_t delta_bytes;
+  uint64_t median_bytes, bytes; /* of the median rank, and of this one */
+  tsr_category category;
+  uint32_t stack; /* in tsr_ranks.stacks, or TSR_NONE */
+} tsr_rank_change;
+
+/* A rank that holds more than its equals. The changes add up to delta_bytes. */
+typedef struct tsr_rank_outlier {
+  size_t row; /* of tsr_ranks.rows */
+  size_t group;
+  int64_t
+      compared_with; /* the group's median rank; of that one itself, the next lower; -1 for another device: with nothing */
+  int64_t delta_bytes;   /* of the peak, to that rank's */
+  uint64_t excess_bytes; /* what is beyond the spread of its equals */
+  tsr_rank_cause cause;
+  char cause_text[200];
+  uint32_t stack; /* where most of the excess was allocated, or TSR_NONE */
+  tsr_rank_change *
+      changes; /* largest first; the last may stand for all others, then its stack is TSR_NONE and `others` counts them */
+  size_t change_count, others;
+} tsr_rank_outlier;
+
+/* Memory of a rank from dump to dump. */
+typedef struct tsr_rank_growth {
+  int64_t rank;
+  size_t dumps;
+  uint64_t first_bytes, last_bytes;
+  double bytes_per_hour; /* 0 where times are unknown */
+} tsr_rank_growth;
+
+typedef struct tsr_broken_file {
+  const char *path;
+  const char *message;
+} tsr_broken_file;
+
+typedef struct tsr_ranks {
+  tsr_rank_row *rows; /* by rank, then device */
+  size_t row_count, rank_count, file_count;
+  tsr_rank_group *groups; /* largest first */
+  size_t group_count;
+  tsr_rank_outlier *outliers; /* most telling first */
+  size_t outlier_count;
+  size_t *dead; /* rows of ranks that ran out of memory, in order of death; unknown times last */
+  size_t dead_count;
+  tsr_rank_growth *growths; /* of ranks with several dumps that grew, fastest first */
+  size_t growth_count;
+  int64_t *missing; /* ranks */
+  size_t missing_count;
+  tsr_broken_file *broken;
+  size_t broken_count;
+  uint32_t *missing_parts; /* of sketches that were made in parts: parts that are absent, from 1 */
+  size_t missing_part_count;
+  tsr_rank_source rank_source;
+  tsr_mesh_source mesh_source;
+  const char *name_form;      /* who names files so; NULL: a common form */
+  int64_t world_size;         /* -1: unknown */
+  const tsr_snapshot *stacks; /* all stacks that are named, for tsr_snapshot_stack */
+  struct tsr__fleet *fleet;   /* what they are made from */
+} tsr_ranks;
+
+/* Read all files, and compare their ranks. A file that cannot be read is a row of `broken`, never a failure. Time is that of reading
+ * them, on all threads. Fails with TSR_ERROR_ARGUMENT for names that are ambiguous, and for a pattern or mesh that cannot be; with
+ * TSR_ERROR_IO, _LIMIT or _UNSUPPORTED for places that cannot be listed, TSR_ERROR_MEMORY, or what `progress` stopped. */
+int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_error *error);
+void tsr_ranks_free(tsr_ranks *ranks);
+
+/* All sketches as one file, which tsr_ranks_compute reads: the same whatever the order of the files, and however they were divided into
+ * parts. `*out` is the caller's, for tsr_ranks_sketches_free. Fails with TSR_ERROR_MEMORY. */
+int tsr_ranks_sketches(const tsr_ranks *ranks, void **out, size_t *size_bytes, tsr_error *error);
+void tsr_ranks_sketches_free(void *sketches);
+
+/* "optimizer_state", ...: the name of a cause in JSON. */
+const char *tsr_rank_cause_name(tsr_rank_cause cause);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

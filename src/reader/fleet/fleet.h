@@ -1,0 +1,72 @@
+/* fleet.h - the sketches of many files, and their ranks.
+ *
+ *   places ─► files ─► sketches (any thread, any machine) ─► members: a device of a rank ─► groups ─► outliers
+ *
+ * Files are in the order of their paths; all that follows is a function of the set of (path, sketch), so parts can be put together in
+ * any order. */
+#ifndef TSR_FLEET_FLEET_H
+#define TSR_FLEET_FLEET_H
+
+#include "base/map.h"
+#include "columns/builder.h"
+#include "fleet/names.h"
+#include "fleet/sketch.h"
+#include "tessera/unstable/fleet.h"
+
+/* A file: its sketch, or why it has no sketch. */
+typedef struct tsr__fleet_file {
+  char *path;
+  tsr__buffer sketch;
+  char *message; /* NULL: the sketch is there */
+} tsr__fleet_file;
+
+/* A device of a rank's last dump. Its stacks are those of the fleet's snapshot. */
+typedef struct tsr__member {
+  size_t file;
+  int64_t rank, step;
+  bool is_other; /* a device beside the rank's own */
+  bool says_oom; /* the file's name does */
+  tsr_rank_place place;
+  tsr__sketch_device sketch;
+  uint64_t category_bytes[TSR_CATEGORY_COUNT];
+  uint64_t live_count; /* activations, of each stack when it had most */
+  size_t group;
+} tsr__member;
+
+/* A dump that is not the last one of its rank. */
+typedef struct tsr__dump {
+  int64_t rank, step, time_us;
+  uint64_t bytes;
+} tsr__dump;
+
+typedef struct tsr__fleet {
+  TSR__VECTOR(tsr__fleet_file) files;
+  TSR__VECTOR(tsr__member) members; /* by rank, then device */
+  TSR__VECTOR(size_t) by_group;     /* members, by group, then rank */
+  TSR__VECTOR(size_t)
+  group_first;                  /* by group: its first in by_group; one more entry ends the last */
+  TSR__VECTOR(tsr__dump) dumps; /* all of them, by rank, then time */
+  TSR__VECTOR(uint32_t) parts_seen; /* of `parts` */
+  uint32_t parts;
+  tsr_snapshot *stacks;
+  tsr_rank_source rank_source;
+  tsr_mesh_source mesh_source;
+  const char *name_form;
+  int64_t world_size;
+} tsr__fleet;
+
+/* Read the files. `out` is released by tsr__fleet_release, also when zeroed. Errors as tsr_ranks_compute. */
+int tsr__fleet_read(const tsr_fleet_options *options, tsr__fleet *out, tsr_error *error);
+void tsr__fleet_release(tsr__fleet *fleet);
+
+/* Which members are equals: fills `group` of each and the answer's groups. TSR_ERROR_MEMORY. */
+int tsr__fleet_group(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
+/* Which of them differ: fills the answer's outliers. TSR_ERROR_MEMORY. O(shares log shares). */
+int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_error *error);
+
+/* Append all sketches as one file; false when out of memory. And read one: TSR_ERROR_FORMAT or TSR_ERROR_MEMORY. */
+bool tsr__fleet_encode(const tsr__fleet *fleet, tsr__buffer *out);
+bool tsr__is_fleet(const void *data, size_t size_bytes);
+int tsr__fleet_decode(const void *data, size_t size_bytes, tsr__fleet *into, tsr_error *error);
+
+#endif

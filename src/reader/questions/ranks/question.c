@@ -1,0 +1,145 @@
+/* question.c - the row of "ranks": which of many ranks differs, or ran out of memory, and where? The value is a tsr_ranks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/question.h"
+#include "base/error.h"
+#include "questions/ranks/ranks.h"
+#include "tessera/unstable/params.h"
+
+static const tsr_parameter parameters[] = {
+    {.name = "paths",
+     .kind = TSR_PARAMETER_TEXTS,
+     .is_operand = true,
+     .argument = "PATH...",
+     .help = "Snapshots of ranks: folders with all that is in them, files, patterns such as "
+             "'run/*.pickle', @FILE for a list of them, and files of sketches.",
+     .advice =
+         "Where the snapshots of the ranks are on the machine of this server: folders, files, "
+         "or patterns."},
+    {.name = "pattern",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "REGEX",
+     .help = "Where a path tells its rank: a regular expression with groups named rank, step, "
+             "world_size or an axis of the mesh, such as 'node\\d+/w(?<rank>\\d+)'. The names "
+             "that frameworks give are known."},
+    {.name = "mesh",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "AXES",
+     .help = "Axes and sizes of the mesh, outermost first, such as pp=4,dp=8,tp=8: ranks of one "
+             "pipeline stage are equals. Without it, sidecars and names tell, or else ranks that "
+             "are alike are equals."},
+    {.name = "part",
+     .kind = TSR_PARAMETER_TEXT,
+     .hidden_from = TSR_INTERFACE_MCP,
+     .argument = "I/N",
+     .help = "Read only the I-th of N parts of the files, for a job of several processes. Write "
+             "its sketches with --sketches, and give those of all parts to tessera ranks."},
+    {.name = "sketches",
+     .kind = TSR_PARAMETER_PATH,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .is_written = true,
+     .argument = "FILE",
+     .help = "Also write what was read of each file, at most 64 KiB, to FILE, which tessera ranks "
+             "reads in place of the snapshots."},
+    {.name = "threads",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Files that are read at once (default: as many as there are processors).",
+     .least = 1},
+    {.name = "top",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Stacks that are listed of each rank that stands apart (default: 10; 0: all). The "
+             "others are one entry.",
+     .fallback = TSR__RANKS_CHANGES},
+};
+
+/* "2/8" */
+static int read_part(const tsr_params *params, tsr_fleet_options *how, tsr_error *error) {
+  const char *text = tsr_params_text(params, "part");
+  char *end = NULL;
+  if (!text) return 0;
+  unsigned long part = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0, parts = 0;
+  if (part && *end == '/' && end[1] >= '0' && end[1] <= '9') parts = strtoul(end + 1, &end, 10);
+  if (!part || *end || part > parts || parts > 1u << 20)
+    return tsr_params_fail(params, error,
+                           "{=part} takes a part and how many there are, such as 2/8, not '%.40s'",
+                           text);
+  how->part = (uint32_t)part;
+  how->parts = (uint32_t)parts;
+  return 0;
+}
+
+static int check(const tsr_params *params, tsr_error *error) {
+  tsr_fleet_options how;
+  if (tsr_params_count(params, "threads") > 1024)
+    return tsr_params_fail(params, error, "{=threads} takes at most 1024");
+  return read_part(params, &how, error);
+}
+
+static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
+  tsr_ranks *ranks = NULL;
+  tsr_fleet_options how = {.pattern = tsr_params_text(asked->params, "pattern"),
+                           .mesh = tsr_params_text(asked->params, "mesh"),
+                           .threads = (uint32_t)tsr_params_count(asked->params, "threads"),
+                           .top = (size_t)tsr_params_count(asked->params, "top")};
+  if (!tsr_params_has(asked->params, "top") && asked->query) how.top = asked->query->top;
+  if (asked->query) {
+    how.progress = asked->query->progress;
+    how.progress_context = asked->query->progress_context;
+  }
+  how.places = tsr_params_texts(asked->params, "paths", &how.place_count);
+  int status = read_part(asked->params, &how, error);
+  if (!status) status = tsr_ranks_compute(&how, &ranks, error);
+  if (!status) *out = ranks;
+  return status;
+}
+
+static int report(const tsr__report_call *call, tsr_error *error) {
+  return tsr__report_ranks(call->inputs, call->value, call->options, call->write, call->context,
+                           error);
+}
+
+static void release(void *value) {
+  tsr_ranks_free(value);
+}
+
+static const tsr_snapshot *stacks(const void *value) {
+  return ((const tsr_ranks *)value)->stacks;
+}
+
+const tsr__question_row tsr__question_ranks = {
+    .about =
+        {.name = "ranks",
+         .summary = "which of many ranks ran out of memory, or differs, and where?",
+         .description =
+             "Reads the snapshots of all ranks of a job and says which ran out of memory first, "
+             "which holds more than its equals, where it allocates that, and why as far as the "
+             "memory shows: a leak, the optimizer's state twice, longer sequences, work that "
+             "only one rank does, memory on another process's device, one expert's load, more "
+             "micro-batches in flight.\n\n"
+             "Ranks are known by the sidecars of tessera.record, by the names that torchtitan, "
+             "Megatron-LM, verl, slime, torchtnt, Composer, torchtune and SGLang give to files, or "
+             "by --pattern. Equals are ranks of one pipeline stage, by the mesh, or ranks with as "
+             "much memory for parameters. A difference that a stage explains is none. Of "
+             "several dumps of a rank the last counts, and growth from the first is shown.\n\n"
+             "A file that cannot be read is listed, and changes nothing for the others.",
+         TSR__PARAMETERS(parameters),
+         .examples = {{"tessera ranks snapshots/", "which rank, and which line?"},
+                      {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8", "with the mesh"},
+                      {"tessera ranks snapshots/ --part 2/8 --sketches 2.sketch",
+                       "one of eight processes"},
+                      {"tessera ranks '*.sketch' --json", "all of them together, for a program"}},
+         .title = "Which of many ranks ran out of memory, or differs from its equals, and where?",
+         .advice = "For a distributed job with one snapshot per rank: which rank died first, which "
+                   "ones hold more than ranks of equal role, the stack and the likely cause, "
+                   "missing and broken files. Then look at the rank's own file with other tools.",
+         .has_stacks = true},
+    .check = check,
+    .fields = &tsr__fields_ranks,
+    .ask = ask,
+    .report = report,
+    .free = release,
+    .snapshot = stacks,
+};

@@ -1,0 +1,456 @@
+/* report.c - ranks, as text or JSON.
+ *
+ *   Rank 17 ran out of memory first; it holds 3.10 GiB more than its 63 equals, allocated at train.py:88.
+ *     64 ranks in 64 files, known by their names; equals by likeness
+ *
+ *   group        ranks  lowest    median    highest
+ *   like rank 0     64  20.1 GiB  20.3 GiB  23.4 GiB
+ *
+ *   rank  more than equals  why                       allocated at
+ *     17          3.10 GiB  the optimizer's state twice  train.py:88
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "base/memory.h"
+#include "emit/emitter.h"
+#include "emit/heading.h"
+#include "emit/text.h"
+#include "questions/ranks/ranks.h"
+#include "stacks/stacks.h"
+
+enum { OUTLIERS_SHOWN = 12, GROUPS_SHOWN = 16, LIST_SHOWN = 8, CHANGES_SHOWN = 3 };
+
+static const char *const rank_words[] = {"sidecar", "pattern", "name", "order"};
+static const char *const mesh_words[] = {"sidecar", "name", "mesh", "likeness"};
+
+/* ---- The verdict ---- */
+
+static const tsr_rank_outlier *outlier_of(const tsr_ranks *ranks, size_t row) {
+  for (size_t i = 0; i < ranks->outlier_count; i++)
+    if (ranks->outliers[i].row == row) return &ranks->outliers[i];
+  return NULL;
+}
+
+/* "it holds 3.10 GiB more than its 63 equals, allocated at train.py:88: a leak ..." */
+static void append_outlier(tsr__stack_printer *printer, const tsr_ranks *ranks,
+                           const tsr_rank_outlier *outlier) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  const tsr_rank_row *row = &ranks->rows[outlier->row];
+  size_t equals = ranks->groups[outlier->group].rank_count - 1;
+  tsr__format_size(outlier->excess_bytes, size);
+  if (row->is_other)
+    tsr__buffer_printf(out, "holds %s on device %" PRIu32 " besides its own", size, row->device);
+  else
+    tsr__buffer_printf(out, "holds %s more than its %s equals", size,
+                       tsr__format_count(equals, count));
+  if (outlier->stack != TSR_NONE) {
+    tsr__buffer_text(out, ", allocated at ");
+    tsr__stack_append_name(printer, TSR__LABEL_LINE, outlier->stack);
+  }
+  if (outlier->cause != TSR_CAUSE_UNKNOWN && !row->is_other)
+    tsr__buffer_printf(out, ": %s", outlier->cause_text);
+}
+
+static void append_even(tsr__buffer *out, const tsr_ranks *ranks) {
+  char count[TSR__FORMAT_BYTES], low[TSR__FORMAT_BYTES], high[TSR__FORMAT_BYTES];
+  uint64_t least = UINT64_MAX, most = 0;
+  size_t compared = 0;
+  for (size_t i = 0; i < ranks->group_count; i++) {
+    const tsr_rank_group *g = &ranks->groups[i];
+    if (g->min_bytes < least) least = g->min_bytes;
+    if (g->max_bytes > most) most = g->max_bytes;
+    if (g->rank_count > 2) compared += g->rank_count;
+  }
+  tsr__format_size(least, low);
+  tsr__format_size(most, high);
+  tsr__format_count(ranks->rank_count, count);
+  if (ranks->rank_count == 1)
+    tsr__buffer_printf(out, "One rank, which peaks at %s: nothing can be compared with it.", high);
+  else if (!compared)
+    tsr__buffer_printf(out, "%s ranks peak at %s to %s; too few are alike to say that one differs.",
+                       count, low, high);
+  else
+    tsr__buffer_printf(out, "None of %s ranks differs from its equals; they peak at %s to %s.",
+                       count, low, high);
+}
+
+static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__buffer *out = &emitter->scratch;
+  char count[TSR__FORMAT_BYTES];
+  if (!tsr__emitter_is_text(emitter)) return;
+  if (!ranks->rank_count) {
+    tsr__buffer_text(out, "No file could be read.");
+  } else if (ranks->dead_count) {
+    const tsr_rank_row *row = &ranks->rows[ranks->dead[0]];
+    const tsr_rank_outlier *outlier = outlier_of(ranks, ranks->dead[0]);
+    bool is_first = ranks->dead_count > 1 && row->stop_us != TSR_TIME_NONE;
+    tsr__buffer_printf(out, "Rank %" PRId64 " ran out of memory%s", row->rank,
+                       is_first ? " first" : "");
+    if (outlier) {
+      tsr__buffer_text(out, "; it ");
+      append_outlier(printer, ranks, outlier);
+    } else {
+      tsr__buffer_printf(out, "; it holds no more than its equals, which peak at %s",
+                         tsr__format_size(ranks->groups[row->group].median_bytes, count));
+    }
+    tsr__buffer_text(out, ".");
+  } else if (ranks->outlier_count) {
+    tsr__buffer_printf(out, "Rank %" PRId64 " ", ranks->rows[ranks->outliers[0].row].rank);
+    append_outlier(printer, ranks, &ranks->outliers[0]);
+    tsr__buffer_text(out, ".");
+  } else {
+    append_even(out, ranks);
+  }
+  tsr__emit_line(emitter, TSR__VERDICT, 0);
+}
+
+static void emit_basis(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  static const char *const by_rank[] = {"their sidecars", "the pattern", "their names",
+                                        "their order"};
+  static const char *const by_mesh[] = {"the sidecars' mesh", "the names' mesh", "the given mesh",
+                                        "likeness"};
+  char count[TSR__FORMAT_BYTES], files[TSR__FORMAT_BYTES], world[TSR__FORMAT_BYTES];
+  tsr__buffer *out = &emitter->scratch;
+  if (!tsr__emitter_is_text(emitter) || !ranks->rank_count) return;
+  tsr__buffer_printf(out, "%s rank%s", tsr__format_count(ranks->rank_count, count),
+                     tsr__plural(ranks->rank_count));
+  if (ranks->world_size > (int64_t)ranks->rank_count)
+    tsr__buffer_printf(out, " of %s", tsr__format_count((uint64_t)ranks->world_size, world));
+  tsr__buffer_printf(out, " in %s file%s, known by %s", tsr__format_count(ranks->file_count, files),
+                     tsr__plural(ranks->file_count), by_rank[ranks->rank_source]);
+  if (ranks->name_form && ranks->rank_source == TSR_RANK_FROM_NAME)
+    tsr__buffer_printf(out, " (as %s gives)", ranks->name_form);
+  tsr__buffer_printf(out, "; equals by %s", by_mesh[ranks->mesh_source]);
+  tsr__emit_line(emitter, TSR__PLAIN, 2);
+}
+
+/* ---- Lists of ranks ---- */
+
+/* "3, 8 to 15, 20 and 4 more" of ascending numbers. */
+static void append_ranks(tsr__buffer *out, const int64_t *ranks, size_t count) {
+  size_t shown = 0, i = 0;
+  char more[TSR__FORMAT_BYTES];
+  while (i < count && shown++ < LIST_SHOWN) {
+    size_t end = i;
+    while (end + 1 < count && ranks[end + 1] == ranks[end] + 1) end++;
+    tsr__buffer_printf(out, "%s%" PRId64, shown > 1 ? ", " : "", ranks[i]);
+    if (end > i) tsr__buffer_printf(out, end > i + 1 ? " to %" PRId64 : ", %" PRId64, ranks[end]);
+    i = end + 1;
+  }
+  if (i < count) tsr__buffer_printf(out, " and %s more", tsr__format_count(count - i, more));
+}
+
+static void emit_numbers(tsr__emitter *emitter, const char *key, const int64_t *numbers,
+                         size_t count) {
+  tsr__emit_inline_array(emitter, key);
+  for (size_t i = 0; i < count; i++) tsr__emit_item(emitter, tsr__count((uint64_t)numbers[i]));
+  tsr__emit_end(emitter);
+}
+
+static void emit_dead(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  tsr__emit_inline_array(emitter, "out_of_memory");
+  for (size_t i = 0; i < ranks->dead_count; i++)
+    tsr__emit_item(emitter, tsr__count((uint64_t)ranks->rows[ranks->dead[i]].rank));
+  tsr__emit_end(emitter);
+  if (ranks->dead_count < 2 || !tsr__emitter_is_text(emitter)) return;
+  tsr__emit_space(emitter);
+  tsr__buffer *out = &emitter->scratch;
+  char more[TSR__FORMAT_BYTES];
+  tsr__buffer_text(out, "Out of memory, in order: rank ");
+  for (size_t i = 0; i < ranks->dead_count && i < LIST_SHOWN; i++)
+    tsr__buffer_printf(out, "%s%" PRId64, i ? ", " : "", ranks->rows[ranks->dead[i]].rank);
+  if (ranks->dead_count > LIST_SHOWN)
+    tsr__buffer_printf(out, " and %s more",
+                       tsr__format_count(ranks->dead_count - LIST_SHOWN, more));
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
+}
+
+/* ---- Rows ---- */
+
+static void emit_row(tsr__emitter *emitter, const tsr_ranks *ranks, const tsr_rank_row *row) {
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "rank", NULL, tsr__count((uint64_t)row->rank));
+  tsr__emit_field(emitter, "path", NULL, tsr__string(row->path));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(row->device));
+  tsr__emit_field(emitter, "group", NULL, tsr__string(ranks->groups[row->group].name));
+  tsr__emit_field(emitter, "peak_allocated_bytes", NULL, tsr__bytes(row->peak_allocated_bytes));
+  tsr__emit_field(emitter, "peak_reserved_bytes", NULL, tsr__bytes(row->peak_reserved_bytes));
+  tsr__emit_field(emitter, "out_of_memory", NULL, tsr__bool(row->is_out_of_memory));
+  tsr__emit_field(emitter, "out_of_memory_time_us", NULL,
+                  row->is_out_of_memory ? tsr__time(row->stop_us) : tsr__nothing());
+  tsr__emit_field(emitter, "step", NULL,
+                  row->step >= 0 ? tsr__count((uint64_t)row->step) : tsr__nothing());
+  tsr__emit_inline_object(emitter, "coordinates");
+  for (size_t i = 0; i < row->axis_count; i++)
+    tsr__emit_member(emitter, tsr__text_of(row->axes[i].name), tsr__count(row->axes[i].at));
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+}
+
+static void emit_rows(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_array(emitter, "ranks");
+  for (size_t i = 0; i < ranks->row_count; i++) emit_row(emitter, ranks, &ranks->rows[i]);
+  tsr__emit_end(emitter);
+}
+
+static void emit_groups(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  static const tsr__column columns[] = {
+      {"name", "equals", TSR__LEFT},          {NULL, "ranks", TSR__RIGHT},
+      {"median_rank", NULL, TSR__RIGHT},      {"min_bytes", "lowest peak", TSR__RIGHT},
+      {"median_bytes", "median", TSR__RIGHT}, {"max_bytes", "highest", TSR__RIGHT}};
+  bool is_text = tsr__emitter_is_text(emitter), is_verbose = emitter->options.verbose;
+  size_t shown = is_text && !is_verbose && ranks->group_count > GROUPS_SHOWN ? GROUPS_SHOWN
+                                                                             : ranks->group_count;
+  char count[TSR__FORMAT_BYTES];
+  tsr__emit_space(emitter);
+  tsr__emit_table(emitter, "groups", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown; i++) {
+    const tsr_rank_group *g = &ranks->groups[i];
+    tsr__cell cells[] = {
+        tsr__string(g->name),     tsr__count(g->rank_count),   tsr__count((uint64_t)g->median_rank),
+        tsr__bytes(g->min_bytes), tsr__bytes(g->median_bytes), tsr__bytes(g->max_bytes)};
+    tsr__emit_row(emitter, cells);
+    if (!is_text) emit_numbers(emitter, "ranks", g->ranks, g->rank_count);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  if (shown < ranks->group_count)
+    tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (-v shows all)",
+                     tsr__format_count(ranks->group_count - shown, count));
+}
+
+/* ---- Outliers ---- */
+
+static void emit_changes(tsr__stack_printer *printer, const tsr_rank_outlier *outlier) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__emit_array(emitter, "changes");
+  for (size_t i = 0; i < outlier->change_count; i++) {
+    const tsr_rank_change *c = &outlier->changes[i];
+    bool is_last = outlier->others && i + 1 == outlier->change_count;
+    tsr__emit_object(emitter, NULL);
+    tsr__emit_field(emitter, "delta_bytes", NULL,
+                    (tsr__cell){.kind = TSR__CELL_INDEX, .integer = c->delta_bytes});
+    tsr__emit_field(emitter, "median_bytes", NULL, tsr__bytes(c->median_bytes));
+    tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(c->bytes));
+    tsr__emit_field(emitter, "category", NULL, tsr__string(tsr_category_name(c->category)));
+    tsr__emit_field(emitter, "others", NULL, tsr__count(is_last ? outlier->others : 0));
+    tsr__stack_emit(printer, c->stack);
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+}
+
+static void emit_outliers_json(tsr__stack_printer *printer, const tsr_ranks *ranks) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__emit_array(emitter, "outliers");
+  for (size_t i = 0; i < ranks->outlier_count; i++) {
+    const tsr_rank_outlier *o = &ranks->outliers[i];
+    const tsr_rank_row *row = &ranks->rows[o->row];
+    tsr__emit_object(emitter, NULL);
+    tsr__emit_field(emitter, "rank", NULL, tsr__count((uint64_t)row->rank));
+    tsr__emit_field(emitter, "device", NULL, tsr__device(row->device));
+    tsr__emit_field(emitter, "group", NULL, tsr__string(ranks->groups[o->group].name));
+    tsr__emit_field(emitter, "compared_with", NULL,
+                    o->compared_with >= 0 ? tsr__count((uint64_t)o->compared_with)
+                                          : tsr__nothing());
+    tsr__emit_field(emitter, "delta_bytes", NULL,
+                    (tsr__cell){.kind = TSR__CELL_INDEX, .integer = o->delta_bytes});
+    tsr__emit_field(emitter, "excess_bytes", NULL, tsr__bytes(o->excess_bytes));
+    tsr__emit_field(emitter, "cause_code", NULL, tsr__string(tsr_rank_cause_name(o->cause)));
+    tsr__emit_field(emitter, "cause", NULL, tsr__string(o->cause_text));
+    emit_changes(printer, o);
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+}
+
+static void emit_outliers_text(tsr__stack_printer *printer, const tsr_ranks *ranks) {
+  static const tsr__column columns[] = {{NULL, "rank", TSR__RIGHT},
+                                        {NULL, "more than equals", TSR__RIGHT},
+                                        {NULL, "why", TSR__LEFT},
+                                        {NULL, "allocated at", TSR__ELASTIC}};
+  tsr__emitter *emitter = printer->emitter;
+  size_t count = ranks->outlier_count;
+  size_t shown = count > OUTLIERS_SHOWN && !emitter->options.verbose ? OUTLIERS_SHOWN : count;
+  tsr__row_names names = {0};
+  char more[TSR__FORMAT_BYTES];
+  if (!count) return;
+  tsr__emit_space(emitter);
+  TSR__STACK_NAMES(printer, tsr_rank_outlier, ranks->outliers, shown, &names);
+  tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown; i++) {
+    const tsr_rank_outlier *o = &ranks->outliers[i];
+    tsr__cell cells[] = {tsr__count((uint64_t)ranks->rows[o->row].rank),
+                         tsr__bytes(o->excess_bytes), tsr__string(o->cause_text),
+                         tsr__text(tsr__stack_name(&names, i))};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  tsr__row_names_release(&names);
+  if (shown < count)
+    tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (-v shows all)",
+                     tsr__format_count(count - shown, more));
+}
+
+/* The difference of the first outlier, by stack. */
+static void emit_first(tsr__stack_printer *printer, const tsr_ranks *ranks) {
+  static const tsr__column columns[] = {{NULL, "difference", TSR__RIGHT},
+                                        {NULL, "category", TSR__CATEGORY},
+                                        {NULL, "allocated at", TSR__ELASTIC}};
+  tsr__emitter *emitter = printer->emitter;
+  if (!ranks->outlier_count) return;
+  const tsr_rank_outlier *o = &ranks->outliers[0];
+  const tsr_rank_row *row = &ranks->rows[o->row];
+  tsr__row_names names = {0};
+  tsr__emit_space(emitter);
+  if (row->is_other)
+    tsr__emit_printf(emitter, TSR__PLAIN, "Rank %" PRId64 " on device %" PRIu32 ":", row->rank,
+                     row->device);
+  else
+    tsr__emit_printf(emitter, TSR__PLAIN,
+                     "Rank %" PRId64 " at its peak, compared with rank %" PRId64
+                     ", the median of its equals:",
+                     row->rank, o->compared_with);
+  TSR__STACK_NAMES(printer, tsr_rank_change, o->changes, o->change_count, &names);
+  tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < o->change_count; i++) {
+    const tsr_rank_change *c = &o->changes[i];
+    bool is_last = o->others && i + 1 == o->change_count;
+    char text[TSR__FORMAT_BYTES + 1], others[64], count[TSR__FORMAT_BYTES];
+    text[0] = c->delta_bytes < 0 ? '-' : '+';
+    tsr__format_size(c->delta_bytes < 0 ? 0 - (uint64_t)c->delta_bytes : (uint64_t)c->delta_bytes,
+                     text + 1);
+    (void)snprintf(others, sizeof others, "(%s others)", tsr__format_count(o->others, count));
+    tsr__cell cells[] = {tsr__string(text),
+                         tsr__string(is_last ? "" : tsr_category_name(c->category)),
+                         is_last ? tsr__string(others) : tsr__text(tsr__stack_name(&names, i))};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  tsr__row_names_release(&names);
+}
+
+/* ---- The rest ---- */
+
+static void emit_growth(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  static const tsr__column columns[] = {
+      {"rank", "rank", TSR__RIGHT},         {"snapshots", "snapshots", TSR__RIGHT},
+      {"first_bytes", "first", TSR__RIGHT}, {"last_bytes", "last", TSR__RIGHT},
+      {"bytes_per_hour", NULL, TSR__RIGHT}, {NULL, "an hour", TSR__RIGHT}};
+  bool is_text = tsr__emitter_is_text(emitter);
+  size_t shown = is_text && !emitter->options.verbose && ranks->growth_count > OUTLIERS_SHOWN
+                     ? OUTLIERS_SHOWN
+                     : ranks->growth_count;
+  if (ranks->growth_count) tsr__emit_space(emitter);
+  if (ranks->growth_count)
+    tsr__emit_printf(emitter, TSR__PLAIN, "Growth from the first snapshot of a rank to its last:");
+  tsr__emit_table(emitter, "growth", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown; i++) {
+    const tsr_rank_growth *g = &ranks->growths[i];
+    bool has_rate = g->bytes_per_hour > 0 && g->bytes_per_hour < 1e18;
+    tsr__cell cells[] = {tsr__count((uint64_t)g->rank),
+                         tsr__count(g->dumps),
+                         tsr__bytes(g->first_bytes),
+                         tsr__bytes(g->last_bytes),
+                         has_rate ? tsr__real(g->bytes_per_hour) : tsr__nothing(),
+                         has_rate ? tsr__bytes((uint64_t)g->bytes_per_hour) : tsr__nothing()};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
+static void emit_missing(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  tsr__buffer *out = &emitter->scratch;
+  emit_numbers(emitter, "missing", ranks->missing, ranks->missing_count);
+  tsr__emit_inline_array(emitter, "missing_parts");
+  for (size_t i = 0; i < ranks->missing_part_count; i++)
+    tsr__emit_item(emitter, tsr__count(ranks->missing_parts[i]));
+  tsr__emit_end(emitter);
+  if (!tsr__emitter_is_text(emitter)) return;
+  bool says_missing = ranks->missing_count && ranks->rank_count && !ranks->missing_part_count;
+  if (says_missing || ranks->missing_part_count) tsr__emit_space(emitter);
+  if (says_missing) {
+    tsr__buffer_printf(out, "No snapshot of rank%s ", tsr__plural(ranks->missing_count));
+    append_ranks(out, ranks->missing, ranks->missing_count);
+    tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
+  }
+  if (!ranks->missing_part_count) return;
+  tsr__buffer_printf(out, "Missing part%s: ", tsr__plural(ranks->missing_part_count));
+  for (size_t i = 0; i < ranks->missing_part_count && i < LIST_SHOWN; i++)
+    tsr__buffer_printf(out, "%s%" PRIu32, i ? ", " : "", ranks->missing_parts[i]);
+  if (ranks->missing_part_count > LIST_SHOWN) tsr__buffer_text(out, ", ...");
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
+}
+
+/* The array stays open for tsr__heading_close. */
+static void emit_broken(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  bool is_text = tsr__emitter_is_text(emitter);
+  char count[TSR__FORMAT_BYTES];
+  size_t shown = is_text && !emitter->options.verbose && ranks->broken_count > LIST_SHOWN
+                     ? LIST_SHOWN
+                     : ranks->broken_count;
+  if (is_text && ranks->broken_count) {
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__PLAIN,
+                     "%s file%s could not be read:", tsr__format_count(ranks->broken_count, count),
+                     tsr__plural(ranks->broken_count));
+  }
+  tsr__emit_array(emitter, "broken");
+  for (size_t i = 0; i < shown; i++) {
+    const tsr_broken_file *b = &ranks->broken[i];
+    tsr__emit_object(emitter, NULL);
+    tsr__emit_field(emitter, "path", NULL, tsr__string(b->path));
+    tsr__emit_field(emitter, "message", NULL, tsr__string(b->message));
+    tsr__emit_end(emitter);
+    if (!is_text) continue;
+    tsr__buffer_printf(&emitter->scratch, "%s: %s", b->path, b->message);
+    tsr__emit_paragraph(emitter, TSR__PLAIN, 2);
+  }
+  if (shown < ranks->broken_count)
+    tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (-v shows all)",
+                     tsr__format_count(ranks->broken_count - shown, count));
+}
+
+int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
+                      const tsr_report_options *options, tsr_write_fn *write, void *context,
+                      tsr_error *error) {
+  tsr__emitter emitter;
+  tsr__stack_printer printer;
+  tsr__emitter_init(&emitter, options, write, context);
+  tsr__stack_printer_init(&printer, &emitter, ranks->stacks);
+  tsr__heading_begin(&emitter, &tsr__fields_ranks, input);
+  emit_verdict(&printer, ranks);
+  emit_basis(&emitter, ranks);
+  tsr__emit_field(&emitter, "files", NULL, tsr__count(ranks->file_count));
+  tsr__emit_field(&emitter, "world_size", NULL,
+                  ranks->world_size > 0 ? tsr__count((uint64_t)ranks->world_size) : tsr__nothing());
+  tsr__emit_field(&emitter, "ranks_by", NULL, tsr__string(rank_words[ranks->rank_source]));
+  tsr__emit_field(&emitter, "groups_by", NULL, tsr__string(mesh_words[ranks->mesh_source]));
+  tsr__emit_field(&emitter, "first_out_of_memory", NULL,
+                  ranks->dead_count ? tsr__count((uint64_t)ranks->rows[ranks->dead[0]].rank)
+                                    : tsr__nothing());
+  emit_rows(&emitter, ranks);
+  emit_groups(&emitter, ranks);
+  if (tsr__emitter_is_text(&emitter)) {
+    emit_outliers_text(&printer, ranks);
+    emit_first(&printer, ranks);
+  } else {
+    emit_outliers_json(&printer, ranks);
+  }
+  emit_dead(&emitter, ranks);
+  emit_growth(&emitter, ranks);
+  emit_missing(&emitter, ranks);
+  emit_broken(&emitter, ranks);
+  tsr__stack_printer_release(&printer);
+  return tsr__heading_close(&emitter, input, NULL, error);
+}

@@ -1,0 +1,263 @@
+"""`tessera ranks` finds the fault that was planted in a job of many ranks, and finds none where there is none (fleets.py).
+
+Each fleet is asked without its mesh and with it: the rank, the cause and the line must be those of the fault, and nobody else stands apart."""
+import functools
+import itertools
+import json
+import os
+import pickle
+import random
+import shutil
+
+import pytest
+from fleets import CAUSES, NAMES, Fleet, random_fleet
+from support import cases, expect
+
+WHOLE = bool(os.environ.get('TESSERA_WHOLE'))
+FAULTS = range(1000, 1100) if WHOLE else range(1000, 1010)
+SOUND = range(2000, 2040) if WHOLE else range(2000, 2004)
+
+
+def asked(tessera, *words, **how):
+    return json.loads(tessera.output('ranks', *words, '--json', '-q', **how))
+
+
+@pytest.fixture
+def folder(work):
+    path = work / 'fleet'
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    return path
+
+
+def both(tessera, fleet, folder):
+    fleet.write(folder)
+    for words in ((), ('--mesh', fleet.mesh)):
+        yield ' '.join(words) or 'likeness', asked(tessera, folder, *words)
+
+
+@cases('seed', FAULTS, str)
+def test_fault(tessera, folder, seed):
+    fleet = random_fleet(seed)
+    for how, answer in both(tessera, fleet, folder):
+        what = f'{fleet.fault} of rank {fleet.rank}, {fleet.mesh}, by {how}'
+        expect(f'{what}: ranks that stand apart', {outlier['rank'] for outlier in answer['outliers']}, {fleet.rank})
+        first = answer['outliers'][0]
+        expect(f'{what}: cause', first['cause_code'], fleet.fault)
+        expect(f'{what}: sum of the changes', sum(change['delta_bytes'] for change in first['changes']), first['delta_bytes'])
+        lines = {(frame['file'], frame['line']) for change in first['changes'] for frame in change['frames']}
+        assert not fleet.line() or fleet.line() in lines, what
+        expect(f'{what}: out of memory', answer['out_of_memory'], [fleet.rank] if fleet.is_dead else [])
+        expect(f'{what}: ranks', sorted({row['rank'] for row in answer['ranks']}), list(range(fleet.count)))
+
+
+@cases('seed', SOUND, str)
+def test_no_false_alarm(tessera, folder, seed):
+    fleet = random_fleet(seed, with_fault=False)
+    for how, answer in both(tessera, fleet, folder):
+        expect(f'{fleet.mesh} by {how}', answer['outliers'], [])
+
+
+def test_every_cause_is_planted():
+    assert {random_fleet(seed).fault for seed in range(1000, 1100)} == set(CAUSES)
+
+
+# ---- A small fleet ----
+
+@functools.cache
+def small(fault='leak'):
+    fleet = Fleet(7, fault)
+    fleet.sizes = {'pp': 1, 'dp': 6, 'ep': 1, 'tp': 1}
+    fleet.count, fleet.rank, fleet.is_dead = 6, 4, False
+    return fleet, [fleet.snapshot(rank)[0] for rank in range(fleet.count)]
+
+
+def write_small(folder, name=NAMES[1], ranks=range(6)):
+    _, snapshots = small()
+    for rank in ranks:
+        path = folder / name(rank, 100)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps(snapshots[rank], protocol=4))
+    return folder
+
+
+def core(answer):
+    """What does not depend on how the files were given."""
+    return {name: value for name, value in answer.items() if name != 'inputs'}
+
+
+@cases('number', range(len(NAMES)), str)
+def test_names(tessera, folder, number):
+    answer = asked(tessera, write_small(folder, NAMES[number]))
+    expect('ranks', [row['rank'] for row in answer['ranks']], list(range(6)))
+    expect('how', answer['ranks_by'], 'name')
+    expect('who', [outlier['rank'] for outlier in answer['outliers']], [4])
+
+
+@cases('count', (1, 2, 4, 7), str)
+def test_parts(tessera, folder, work, count):
+    """However the files are divided, and in whatever order parts are put together: the same sketches, and the same answer."""
+    write_small(folder)
+    (folder / 'rank9.pickle').write_text('no snapshot')
+    whole = asked(tessera, folder, '--sketches', work / 'whole.sketch')
+    parts = []
+    for part in range(1, count + 1):
+        parts.append(work / f'part{part}.sketch')
+        expect('a part prints nothing', tessera.output('ranks', folder, '--part', f'{part}/{count}', '--sketches', parts[-1], '-q'), '')
+    for order in itertools.islice(itertools.permutations(parts), 6):
+        answer = asked(tessera, *order, '--sketches', work / 'together.sketch')
+        expect('the answer', core(answer), core(whole))
+        expect('the sketches', (work / 'together.sketch').read_bytes(), (work / 'whole.sketch').read_bytes())
+    again = asked(tessera, parts[0], parts[-1], *parts, parts[0])
+    expect('a part given twice', core(again), core(whole))
+    if count > 1:
+        answer = asked(tessera, *parts[1:])
+        expect('a part that is missing', answer['missing_parts'], [1])
+    expect('of sketches', core(asked(tessera, work / 'whole.sketch')), core(whole))
+
+
+def test_threads(tessera, folder):
+    write_small(folder)
+    expect('one and four threads', asked(tessera, folder, '--threads', 1), asked(tessera, folder, '--threads', 4))
+
+
+def test_places(tessera, folder):
+    """A folder, a pattern, a list and the files themselves are the same."""
+    write_small(folder)
+    whole = core(asked(tessera, folder))
+    files = sorted(folder.rglob('*.pickle'))
+    (folder / 'list.txt').write_text('# ranks\n\n' + '\n'.join(str(path.relative_to(folder)) for path in files) + '\n')
+    expect('files', core(asked(tessera, *files)), whole)
+    expect('a pattern', core(asked(tessera, str(folder / '*' / '*.pickle'))), whole)
+    expect('a list', core(asked(tessera, f'@{folder}/list.txt')), whole)
+    (folder / 'loop').symlink_to(folder)
+    (folder / 'notes.txt').write_text('rank')
+    expect('a link to the folder itself, and other files', core(asked(tessera, folder)), whole)
+
+
+# ---- Names that do not tell, or tell too much ----
+
+REFUSED = {
+    'numbers that may be steps': (lambda rank, _: f'snapshot_{100 * rank + 100}.pickle', 'may be ranks, steps or processes'),
+    'no numbers': (lambda rank, _: f'snapshot{"abcdef"[rank]}.pickle', 'no name tells its rank'),
+    'two jobs': (lambda rank, _: f'job{rank % 2}/rank{rank // 2}.pickle', 'nothing tells which is later'),
+}
+
+
+@cases('what', REFUSED, str)
+def test_ambiguous_names(tessera, folder, what):
+    name, message = REFUSED[what]
+    write_small(folder, name)
+    done = tessera.run('ranks', folder, status=2)
+    assert message in done.stderr and '--pattern' in done.stderr, done.stderr
+
+
+@cases('pattern', (r'worker(?P<rank>\d+)', r'worker(?<rank>[0-9]+)', r'/worker(?<rank>\d{1,3})_s(?<step>\d+)\.'), str)
+def test_pattern(tessera, folder, pattern):
+    write_small(folder, lambda rank, step: f'worker{rank}_s{step}.pickle')
+    answer = asked(tessera, folder, '--pattern', pattern)
+    expect('ranks', [row['rank'] for row in answer['ranks']], list(range(6)))
+    expect('how', answer['ranks_by'], 'pattern')
+    expect('step', answer['ranks'][0]['step'], 100 if 'step' in pattern else None)
+
+
+@cases('words, message', ((('--pattern', 'rank([0-9]+)'), 'no group named rank'), (('--pattern', '(?<rank>[0-9'), 'not valid'),
+                          (('--mesh', 'pp=2'), 'the mesh pp=2 has 2 ranks'),
+                          (('--mesh', 'pp'), 'a mesh is names and sizes'), (('--mesh', 'pp=-4'), 'a mesh is names and sizes'),
+                          (('--part', '3/2'), 'a part and how many'), (('--part', '0/2'), 'a part and how many'),
+                          (('--part', '1'), 'a part and how many')))
+def test_wrong_words(tessera, folder, words, message):
+    done = tessera.run('ranks', write_small(folder), *words, status=2)
+    assert message in done.stderr, done.stderr
+
+
+def test_sidecars(tessera, folder):
+    """The sidecar wins over the name, and has the mesh."""
+    write_small(folder)
+    for path in folder.rglob('*.pickle'):
+        rank = int(path.name[4])
+        path.with_suffix('.json').write_text(json.dumps(
+            {'schema': 'tessera/capture/1', 'ranks': {'rank': 5 - rank, 'world_size': 8},
+             'mesh': {'names': ['PP', 'dp'], 'sizes': [2, 4], 'coordinates': [rank % 2, rank // 2]}}))
+    answer = asked(tessera, folder)
+    expect('how', (answer['ranks_by'], answer['groups_by'], answer['world_size']), ('sidecar', 'sidecar', 8))
+    expect('missing', answer['missing'], [6, 7])
+    expect('groups', {group['name']: group['ranks'] for group in answer['groups']}, {'pp 1': [0, 2, 4], 'pp 0': [1, 3, 5]})
+    expect('a place', answer['ranks'][0]['coordinates'], {'pp': 1, 'dp': 2})
+    for path in folder.rglob('*.pickle'):  # what tessera writes keeps it
+        tessera.output('export', path, '-o', path.with_suffix('.again.pickle'), '-q')
+        path.unlink()
+        path.with_suffix('.json').unlink()
+    expect('exported', asked(tessera, folder)['groups'], answer['groups'])
+
+
+# ---- Files that are none ----
+
+def test_broken_and_missing(tessera, folder):
+    write_small(folder, ranks=(0, 1, 2, 4, 5))
+    (folder / 'iteration_100' / 'rank7_memory_snapshot.pickle').write_bytes(b'\x80\x04.')
+    (folder / 'iteration_100' / 'rank3_memory_snapshot.pickle').write_bytes(b'')
+    answer = asked(tessera, folder)
+    expect('broken', [row['path'][-29:] for row in answer['broken']],
+           ['/rank3_memory_snapshot.pickle', '/rank7_memory_snapshot.pickle'])
+    expect('missing', answer['missing'], [3])
+    expect('who', [outlier['rank'] for outlier in answer['outliers']], [4])
+    assert 'No snapshot of rank 3' in tessera.output('ranks', folder, '-q')
+
+
+def test_nothing_can_be_read(tessera, folder):
+    (folder / 'rank0.pickle').write_text('nothing')
+    done = tessera.run('ranks', folder, status=3)
+    assert 'No file could be read.' in done.stdout
+    tessera.run('ranks', folder / 'absent', status=3)
+    (folder / 'rank0.pickle').unlink()
+    done = tessera.run('ranks', folder, status=3)
+    assert 'no snapshots' in done.stderr
+
+
+def test_sketches_that_lie(tessera, folder, work):
+    """A changed byte is found; what a snapshot is not asked for is not there."""
+    path = work / 'whole.sketch'
+    tessera.output('ranks', write_small(folder), '--sketches', path, '-q')
+    good = path.read_bytes()
+    dice = random.Random(5)
+    for _ in range(60):
+        bad = bytearray(good)
+        at = dice.randrange(len(bad))
+        if dice.random() < 0.3:
+            del bad[at:]
+        else:
+            bad[at] ^= 1 << dice.randrange(8)
+        (work / 'bad.sketch').write_bytes(bad)
+        done = tessera.run('ranks', work / 'bad.sketch', '--json', status=3 if bad[:19] == good[:19] else (2, 3))
+        assert not done.stdout or json.loads(done.stdout)['broken'], done.stdout
+
+
+def test_growth(tessera, folder):
+    """Dumps of several steps: the last one counts, and growth is from the first."""
+    fleet, _ = small()
+    for step, scale in ((10, 1), (20, 2), (30, 3)):
+        for rank in range(4):
+            snapshot = Fleet(7).snapshot(rank)[0]
+            for trace in snapshot['device_traces']:
+                for event in trace:
+                    event['time_us'] += step * 360_000_000
+            if rank == 2:
+                frames = [{'name': 'append', 'filename': '/job/cache.py', 'line': 9}]
+                for turn in range(scale):
+                    address = (64 << 40) + (turn << 30)
+                    size = 4 << 20
+                    snapshot['segments'].append({
+                        'device': 2, 'address': address, 'total_size': size, 'allocated_size': size, 'active_size': size, 'requested_size': size,
+                        'stream': 0, 'segment_type': 'large', 'segment_pool_id': (0, 0), 'is_expandable': False, 'frames': [],
+                        'blocks': [{'address': address, 'size': size, 'requested_size': size, 'state': 'active_allocated', 'frames': frames}]})
+            path = folder / f'step_{step}' / f'rank{rank}.pickle'
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    answer = asked(tessera, folder)
+    expect('rows', [(row['rank'], row['step']) for row in answer['ranks']], [(rank, 30) for rank in range(4)])
+    grown = {row['rank']: row for row in answer['growth']}
+    expect('growth of rank 2', grown[2]['last_bytes'] - grown[2]['first_bytes'], 8 << 20)
+    expect('snapshots', grown[2]['snapshots'], 3)
+    assert abs(grown[2]['bytes_per_hour'] - (8 << 20) / 2) < 1e5, grown
+    assert fleet.count == 6
