@@ -321,14 +321,14 @@ static tsr_rank_cause explain(const judging *j, size_t position, uint64_t bytes,
                    m->rank == 0 ? "rank 0's extra work: " : "extra ");
     return TSR_CAUSE_EXTRA_WORK;
   }
-  if (of->experts >= most) {
-    (void)snprintf(text, 200, "one expert's load: more tokens are routed to its experts");
-    return TSR_CAUSE_EXPERT;
-  }
   if (of->more >= most) {
     (void)snprintf(text, 200, "more micro-batches in flight: %.2g times as many activations",
                    ratio(m->live_count, median->live_count));
     return TSR_CAUSE_IN_FLIGHT;
+  }
+  if (of->experts >= most) {
+    (void)snprintf(text, 200, "one expert's load: more tokens are routed to its experts");
+    return TSR_CAUSE_EXPERT;
   }
   if (of->larger >= most && activations > 1) {
     (void)snprintf(text, 200,
