@@ -298,8 +298,7 @@ static tsr_rank_cause explain(const judging *j, size_t position, uint64_t bytes,
   double activations = ratio(activations_of(m), activations_of(median));
   char size[TSR__FORMAT_BYTES];
   if (of->kept) {
-    (void)snprintf(text, 200, "a leak: %s more are kept in each step",
-                   tsr__format_size(of->kept, size));
+    (void)snprintf(text, 200, "a leak: %s more in each step", tsr__format_size(of->kept, size));
     return TSR_CAUSE_LEAK;
   }
   if (of->by_category[TSR_CATEGORY_OPTIMIZER_STATE] >= most) {
@@ -317,23 +316,20 @@ static tsr_rank_cause explain(const judging *j, size_t position, uint64_t bytes,
     return TSR_CAUSE_PARAMETERS;
   }
   if (of->alone >= most) {
-    (void)snprintf(text, 200, "%swork that its equals do not do",
-                   m->rank == 0 ? "rank 0's extra work: " : "extra ");
+    (void)snprintf(text, 200, "%s", m->rank ? "work that no equal does" : "rank 0's extra work");
     return TSR_CAUSE_EXTRA_WORK;
   }
-  if (of->experts >= most) {
-    (void)snprintf(text, 200, "one expert's load: more tokens are routed to its experts");
-    return TSR_CAUSE_EXPERT;
-  }
   if (of->more >= most) {
-    (void)snprintf(text, 200, "more micro-batches in flight: %.2g times as many activations",
+    (void)snprintf(text, 200, "micro-batches in flight: %.2g times as many tensors",
                    ratio(m->live_count, median->live_count));
     return TSR_CAUSE_IN_FLIGHT;
   }
+  if (of->experts >= most) {
+    (void)snprintf(text, 200, "one expert's load");
+    return TSR_CAUSE_EXPERT;
+  }
   if (of->larger >= most && activations > 1) {
-    (void)snprintf(text, 200,
-                   "longer sequences or a larger batch: the same tensors, %.2g times as large",
-                   activations);
+    (void)snprintf(text, 200, "longer sequences: tensors %.2g times as large", activations);
     return TSR_CAUSE_SEQUENCE;
   }
   (void)snprintf(text, 200, "nothing shows why");
@@ -530,9 +526,7 @@ static bool list_others(const tsr__fleet *fleet, size_t top, outlier_list *list)
                             .cause = TSR_CAUSE_OTHER_DEVICE,
                             .stack = m->sketch.shares.count ? m->sketch.shares.items[0].stack
                                                             : TSR_NONE};
-    (void)snprintf(out.cause_text, sizeof out.cause_text,
-                   "another process's device: it holds memory on device %" PRIu32
-                   " besides its own device",
+    (void)snprintf(out.cause_text, sizeof out.cause_text, "another process's device, %" PRIu32,
                    m->sketch.device);
     ok = list_changes(m, NULL, top, &out) && push(list, &out);
   }

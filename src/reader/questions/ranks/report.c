@@ -44,7 +44,7 @@ static void append_outlier(tsr__stack_printer *printer, const tsr_ranks *ranks,
   size_t equals = ranks->groups[outlier->group].rank_count - 1;
   tsr__format_size(outlier->excess_bytes, size);
   if (row->is_other)
-    tsr__buffer_printf(out, "holds %s on device %" PRIu32 " besides its own", size, row->device);
+    tsr__buffer_printf(out, "holds %s on device %" PRIu32 ", another process's", size, row->device);
   else
     tsr__buffer_printf(out, "holds %s more than its %s equals", size,
                        tsr__format_count(equals, count));
