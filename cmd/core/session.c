@@ -247,16 +247,19 @@ int cli_explain(const cli_session *session, int status) {
   }
 }
 
-void cli_session_confine(cli_session *session) {
+int cli_session_confine(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_params *own = options->own;
   bool traces = options->command->confines; /* trace */
   for (size_t i = 0; i < options->operand_count; i++)
     traces |= cli_is_model_file(options->operands[i]);
   if (options->may_confine && tsr_params_find(own, "python", strlen("python")) &&
-      (traces || tsr_params_flag(own, "padding")))
+      (traces || tsr_params_flag(own, "padding"))) {
     session->tracer = cli_tracer_helper_start(tsr_params_text(own, "python"));
+    if (!session->tracer) return TSR_ERROR_MEMORY;
+  }
   cli_confine(options, NULL);
+  return 0;
 }
 
 static int run(cli_session *session, cli_command_fn *command) {
@@ -266,8 +269,8 @@ static int run(cli_session *session, cli_command_fn *command) {
   if (options->version) return print_version(session);
   int status = options->help ? 0 : cli_keep_inputs(options);
   if (status) return status;
-  if (options->command && !options->command->confines) cli_session_confine(session);
-  return command(session);
+  if (options->command && !options->command->confines) status = cli_session_confine(session);
+  return status ? status : command(session);
 }
 
 static void say_written(const cli_session *session, const cli_output *output) {

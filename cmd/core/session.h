@@ -45,8 +45,9 @@ int cli_explain(const cli_session *session, int status);
 /* Run a command, by its function, and deliver its answer; returns the exit status. With --version, print that instead. */
 int cli_run(const cli_options *options, cli_command_fn *command);
 
-/* Give up what the command does not need (confine.h), after a helper has been started that traces models if the command does. */
-void cli_session_confine(cli_session *session);
+/* Give up what the command does not need (confine.h), after a helper has been started that traces models if the command does.
+ * Returns 0, or TSR_ERROR_MEMORY. */
+int cli_session_confine(cli_session *session);
 
 /* Print a part of the answer. Returns 0 or TSR_ERROR_WRITE. */
 int cli_put(cli_session *session, const char *text);
