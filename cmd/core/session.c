@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -323,10 +324,11 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   int left = cli_finish_asides(&session, complete ? 0 : CLI_FAULT);
   if (complete && left) status = left;
   if (complete && !left && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
-  if (status < 0) status = cli_explain(&session, status);
+  if (status < 0 && !session.ended_by) status = cli_explain(&session, status);
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);
   free(session.model_path);
   cli_tracer_helper_end(session.tracer);
+  if (session.ended_by) (void)raise(session.ended_by);
   return status;
 }
