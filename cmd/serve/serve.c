@@ -23,6 +23,7 @@
 
 #include "core/confine.h"
 #include "core/page.h"
+#include "core/sandbox.h"
 #include "http.h"
 #include "serve_crowd.h"
 #include "serve_request.h"
@@ -306,6 +307,8 @@ static void tell(cli_session *session, const server *s) {
   unsigned port = ntohs(is_v6 ? s->where.v6.sin6_port : s->where.v4.sin_port);
   if (!is_loopback(&s->where) && !session->options->quiet)
     cli_say(NULL, "other machines can reach this address: everyone who knows it can read the page");
+  if (!cli_sandbox_landlock() && !session->options->quiet)
+    cli_say(NULL, "this kernel has no Landlock: the server may read what you may");
   if (!stream) return;
   fprintf(stream, "http://%s%s%s:%u/%s/\n", is_v6 ? "[" : "",
           s->guard.is_any ? (is_v6 ? "::1" : "127.0.0.1") : s->guard.host, is_v6 ? "]" : "", port,

@@ -208,6 +208,47 @@ def test_serve(taken, trigger):
     expect('exit status', process.returncode, 0)
 
 
+# ---- where the kernel confines nothing ----
+
+def run_freely(place, *words):
+    return place.run(*words, preexec_fn=without_confinement, status=(0, 1))
+
+
+@cases('command', [*WRITING.values(), *ONLY_READING.values()], [*WRITING, *ONLY_READING])
+def test_needs_no_confinement(place, command):
+    """A kernel without Landlock and seccomp is no failure, and nothing is different."""
+    if not is_filter_possible():
+        pytest.skip('this system has no system call filters')
+    (place.here / 'model.py').write_text('x = 1\n')
+    _, *words = command
+    with_it = place.run(*words, status=(0, 1))
+    files = sorted(path.name for path in place.out.rglob('*'))
+    shutil.rmtree(place.out)
+    place.out.mkdir()
+    done = run_freely(place, *words)
+    expect('files', sorted(path.name for path in place.out.rglob('*')), files)
+    expect('exit status', done.returncode, with_it.returncode)
+    if words[0] != 'train': # which prints times
+        expect('printed', done.stdout, with_it.stdout)
+
+
+def test_says_that_nothing_is_confined(place):
+    if not is_filter_possible():
+        pytest.skip('this system has no system call filters')
+    version = json.loads(run_freely(place, '--version', '--json').stdout)
+    expect('version', (version['landlock'], version['seccomp']), (0, False))
+    with subprocess.Popen([place.path, 'serve', 'train.pickle'], cwd=place.here, text=True, preexec_fn=without_confinement,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().strip()
+        page = ask_server(address) if address else None
+        process.terminate()
+        said = process.stderr.read()
+    if not address and 'libmicrohttpd' in said:
+        pytest.skip('built without libmicrohttpd')
+    expect('the page', page, (200, b'<!doctype html>'))
+    expect('says so', 'this kernel has no Landlock' in said, True)
+
+
 # ---- hostile folders and files, watched ----
 
 class Watch:
