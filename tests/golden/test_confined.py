@@ -329,6 +329,49 @@ def test_notes_of_a_run(place, prepare):
                              ('train', '--resume', again, '--steps', 4, '--save', f'out/{number}-{target.name}'))
 
 
+def test_every_option_in_notes(place, prepare):
+    """Each option of train, as a saved run could have it: what it writes is never taken from there."""
+    run = place.save_run()
+    names = sorted(set(re.findall(r'^ +(?:-\w, )?--([a-z][a-z0-9-]*)', place.output('train', '--help'), re.M)) - {'help', 'version'})
+    expect('options', {'write-rates', 'snapshot', 'save', 'offload-dir'} <= set(names) and len(names) > 50, True)
+    for name in names:
+        again = shutil.copytree(run, fresh(place, f'with-{name}'))
+        rewrite_notes(again, lambda notes, key=name.replace('-', '_'): '\n'.join(
+            [f'{key}={place.elsewhere / "new"}'] + [line for line in notes.split('\n') if line.partition('=')[0] != key]))
+        expect_unchanged(place, prepare, ('train', '--resume', again, '--steps', 3))
+
+
+# The output, and the file that it would replace: each belongs to a folder that the command reads.
+OF_FOLDERS = [
+    ('simulate', 'model', '--seq', 16, '-o', 'model/config.json'),
+    ('simulate', 'model', '--seq', 16, '--write-plan', 'model/config.json'),
+    ('simulate', 'model', '--seq', 16, '--ranks', 2, '-o', 'soft.pickle'),
+    ('simulate', 'model', '--seq', 16, '--ranks', 2, '-o', 'hard.pickle'),
+    ('plan', 'model', '--seq', 16, '--budget', '1GiB', '--write-plan', 'model/config.json'),
+    ('plan', 'model', '--seq', 16, '--front', '--gpu', 't4', '--write-front', 'model/config.json'),
+    ('plan', 'model', '--seq', 16, '--budget', '1GiB', '--largest', 'model', '--write-model', 'model/model.safetensors'),
+    *(('train', 'model', '--data', 'sheep.txt', '--seq', 16, '--steps', 1, option, f'model/{name}')
+      for option in ('--write-rates', '--write-plan', '--snapshot') for name in ('config.json', 'model.safetensors')),
+    ('train', 'model', '--data', 'sheep.txt', '--seq', 16, '--steps', 1, '--save', 'model'),
+    ('train', '--resume', 'run', '--steps', 3, '--write-rates', 'run/training-2.safetensors'),
+    ('train', '--resume', 'run', '--steps', 3, '--save', 'out/run', '--snapshot', 'run/model.safetensors'),
+    ('train', '--resume', 'run', '--steps', 3, '--save', 'out/run', '--write-rates', 'sheep.txt'),
+]
+
+
+@cases('words', OF_FOLDERS, [' '.join(map(str, words)) for words in OF_FOLDERS])
+def test_outputs_keep_folders(place, words):
+    """Files that a command finds in a folder are its inputs, too, and so is the data of a saved run; outputs of ranks have derived names."""
+    run, model = place.save_run(), place.here / 'model'
+    shutil.copy(run / 'model.safetensors', model)
+    (place.here / 'rank1_soft.pickle').symlink_to('model/config.json')
+    (place.here / 'rank1_hard.pickle').hardlink_to(model / 'config.json')
+    before = {path: path.read_bytes() for path in place.here.rglob('*') if path.is_file()}
+    done = place.run(*words, status=2)
+    expect('a message', bool(re.search('write to another file|save to another folder', done.stderr)), True)
+    expect('files', {path: path.read_bytes() for path in place.here.rglob('*') if path.is_file()}, before)
+
+
 def test_offloads_to_its_own_folder(place):
     """A run that is resumed offloads to the folder that it is saved to, unless the folder is given again."""
     folder = place.here / 'scratch'
