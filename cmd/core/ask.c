@@ -110,8 +110,8 @@ static int set_traced(cli_session *session, const tsr_parameter *row, const char
     return TSR_ERROR_UNSUPPORTED;
   int status = cli_trace_config(session, cli_path_words(session->path), text, size_bytes, &traced);
   if (status) return status;
-  cli_trace_clear(session);
-  status = set_file(session, row, session->path, traced.graph, traced.graph_size);
+  status = cli_trace_clear(session);
+  if (status == 0) status = set_file(session, row, session->path, traced.graph, traced.graph_size);
   cli_traced_release(&traced);
   return status;
 }
@@ -128,8 +128,10 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
             session->path);
   else
     status = set_file(session, row, session->path, text, size);
-  if (status == TSR_ERROR_UNSUPPORTED && tsr_model_is_foreign(text, size))
-    status = set_traced(session, row, text, size);
+  bool is_foreign = false;
+  if (status == TSR_ERROR_UNSUPPORTED && tsr_model_is_foreign(text, size, &is_foreign))
+    status = TSR_ERROR_MEMORY;
+  if (is_foreign) status = set_traced(session, row, text, size);
   free(text);
   return status;
 }

@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -247,16 +248,19 @@ int cli_explain(const cli_session *session, int status) {
   }
 }
 
-void cli_session_confine(cli_session *session) {
+int cli_session_confine(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_params *own = options->own;
   bool traces = options->command->confines; /* trace */
   for (size_t i = 0; i < options->operand_count; i++)
     traces |= cli_is_model_file(options->operands[i]);
   if (options->may_confine && tsr_params_find(own, "python", strlen("python")) &&
-      (traces || tsr_params_flag(own, "padding")))
+      (traces || tsr_params_flag(own, "padding"))) {
     session->tracer = cli_tracer_helper_start(tsr_params_text(own, "python"));
+    if (!session->tracer) return TSR_ERROR_MEMORY;
+  }
   cli_confine(options, NULL);
+  return 0;
 }
 
 static int run(cli_session *session, cli_command_fn *command) {
@@ -266,8 +270,8 @@ static int run(cli_session *session, cli_command_fn *command) {
   if (options->version) return print_version(session);
   int status = options->help ? 0 : cli_keep_inputs(options);
   if (status) return status;
-  if (options->command && !options->command->confines) cli_session_confine(session);
-  return command(session);
+  if (options->command && !options->command->confines) status = cli_session_confine(session);
+  return status ? status : command(session);
 }
 
 static void say_written(const cli_session *session, const cli_output *output) {
@@ -320,10 +324,11 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   int left = cli_finish_asides(&session, complete ? 0 : CLI_FAULT);
   if (complete && left) status = left;
   if (complete && !left && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
-  if (status < 0) status = cli_explain(&session, status);
+  if (status < 0 && !session.ended_by) status = cli_explain(&session, status);
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);
   free(session.model_path);
   cli_tracer_helper_end(session.tracer);
+  if (session.ended_by) (void)raise(session.ended_by);
   return status;
 }

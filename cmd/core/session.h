@@ -20,15 +20,16 @@ enum { CLI_ASIDES = 4 };
 
 typedef struct cli_session {
   const cli_options *options;
-  const char *path;                 /* the input that an error is about; NULL before the first */
-  bool is_about_no_input;           /* an error is about none of the files that were read */
-  size_t opened_count;              /* snapshots so far */
-  size_t operands_taken;            /* words of the command itself, before other operands */
-  tsr_query query;                  /* from --device and --top */
-  tsr_report_options report;        /* from --json, --color, ... and the terminal */
-  cli_output output;                /* for cli_output_write */
-  char *model_path;                 /* of a model's folder: its config.json; owned */
-  bool is_checkpoint;               /* the model's file has its weights too */
+  const char *path;          /* the input that an error is about; NULL before the first */
+  bool is_about_no_input;    /* an error is about none of the files that were read */
+  size_t opened_count;       /* snapshots so far */
+  size_t operands_taken;     /* words of the command itself, before other operands */
+  tsr_query query;           /* from --device and --top */
+  tsr_report_options report; /* from --json, --color, ... and the terminal */
+  cli_output output;         /* for cli_output_write */
+  char *model_path;          /* of a model's folder: its config.json; owned */
+  bool is_checkpoint;        /* the model's file has its weights too */
+  int ended_by; /* a signal that ends the program, once everything is put away; 0: none */
   struct cli_tracer_helper *tracer; /* starts Python for this process; NULL: it does itself */
   tsr_error error;
   cli_output
@@ -45,8 +46,9 @@ int cli_explain(const cli_session *session, int status);
 /* Run a command, by its function, and deliver its answer; returns the exit status. With --version, print that instead. */
 int cli_run(const cli_options *options, cli_command_fn *command);
 
-/* Give up what the command does not need (confine.h), after a helper has been started that traces models if the command does. */
-void cli_session_confine(cli_session *session);
+/* Give up what the command does not need (confine.h), after a helper has been started that traces models if the command does.
+ * Returns 0, or TSR_ERROR_MEMORY. */
+int cli_session_confine(cli_session *session);
 
 /* Print a part of the answer. Returns 0 or TSR_ERROR_WRITE. */
 int cli_put(cli_session *session, const char *text);

@@ -127,29 +127,30 @@ typedef struct description {
   size_t size_bytes;
 } description;
 
-static description description_in(const char *path) {
-  description out = {0};
-  tsr_error ignored;
+/* Both return 0, or TSR_ERROR_MEMORY: what cannot be read for lack of memory is no script. */
+static int description_in(const char *path, description *out) {
+  tsr_error error;
   size_t at = 0;
-  if (cli_read_text(path, CLI_TEXTFILE_REGULAR, &out.text, &out.size_bytes, &ignored))
-    return (description){0};
-  while (at < out.size_bytes && memchr(" \t\r\n\xef\xbb\xbf", out.text[at], 7)) at++;
-  if (at < out.size_bytes && out.text[at] == '{') return out;
-  free(out.text);
-  return (description){0};
+  int status = cli_read_text(path, CLI_TEXTFILE_REGULAR, &out->text, &out->size_bytes, &error);
+  if (status) return status == TSR_ERROR_MEMORY ? status : 0;
+  while (at < out->size_bytes && memchr(" \t\r\n\xef\xbb\xbf", out->text[at], 7)) at++;
+  if (at < out->size_bytes && out->text[at] == '{') return 0;
+  free(out->text);
+  out->text = NULL;
+  return 0;
 }
 
 /* The same of a model that is built in, by its name. */
-static description description_of(const char *operand) {
+static int description_of(const char *operand, description *out) {
   tsr_model *model = NULL;
-  tsr_error ignored;
-  if (cli_is_model_file(operand) || tsr_model_named(operand, &model, &ignored))
-    return description_in(operand);
+  int status =
+      cli_is_model_file(operand) ? TSR_ERROR_ARGUMENT : tsr_model_named(operand, &model, NULL);
+  if (status == TSR_ERROR_MEMORY) return status;
+  if (status) return description_in(operand, out);
   const char *config = tsr_model_config(model);
-  description out = {.text = malloc(strlen(config)), .size_bytes = strlen(config)};
-  if (out.text) memcpy(out.text, config, out.size_bytes);
+  *out = (description){.text = strdup(config), .size_bytes = strlen(config)};
   tsr_model_free(model);
-  return out;
+  return out->text ? 0 : TSR_ERROR_MEMORY;
 }
 
 /* Refuse options of a script for a description, and the other way around. */
@@ -172,12 +173,13 @@ static int check_options(const cli_options *options, bool is_script) {
 
 static int trace_config(cli_session *session, const char *path, const description *config,
                         cli_traced *out) {
-  cli_session_confine(session);
+  int status = cli_session_confine(session);
+  if (status) return status;
   if (session->options->operand_count > 1)
     return cli_usage_error(session->options->command,
                            "unexpected operand '%s': a description takes no arguments",
                            session->options->operands[1]);
-  int status = check_options(session->options, false);
+  status = check_options(session->options, false);
   if (status == 0) status = cli_read_parameters(session);
   return status ? status : cli_trace_config(session, path, config->text, config->size_bytes, out);
 }
@@ -213,9 +215,11 @@ int cli_trace(cli_session *session) {
     operand = session->path;
   }
   description found = {0};
-  if (!tsr_params_flag(options->own, "module")) found = description_of(operand);
-  int status =
-      found.text ? trace_config(session, operand, &found, &traced) : trace_script(session, &traced);
+  int status = 0;
+  if (!tsr_params_flag(options->own, "module")) status = description_of(operand, &found);
+  if (status == 0)
+    status = found.text ? trace_config(session, operand, &found, &traced)
+                        : trace_script(session, &traced);
   if (status == 0 && cli_output_write(&session->output, traced.graph, traced.graph_size))
     status = TSR_ERROR_WRITE;
   cli_traced_release(&traced);

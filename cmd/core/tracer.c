@@ -244,6 +244,12 @@ static void read_answer(cli_traced *out, size_t size, int how) {
   out->graph_size = size - (size_t)(end + 1 - out->data);
 }
 
+static void not_started(cli_traced *out, int reason) {
+  (void)snprintf(out->text, sizeof out->text, "%s", strerror(reason));
+  out->end = reason == ENOMEM ? CLI_TRACE_MEMORY : CLI_TRACE_ABSENT;
+  out->note = out->text;
+}
+
 static void run_here(const cli_tracer *tracer, cli_traced *out) {
   char room[4096];
   int how = 0;
@@ -254,9 +260,7 @@ static void run_here(const cli_tracer *tracer, cli_traced *out) {
   *out = (cli_traced){.note = ""};
   int failed = begin(tracer, python, &c);
   if (failed) {
-    (void)snprintf(out->text, sizeof out->text, "%s", strerror(failed));
-    out->end = failed == ENOMEM ? CLI_TRACE_MEMORY : CLI_TRACE_ABSENT;
-    out->note = out->text;
+    not_started(out, failed);
     return;
   }
   talk_end ended = talk(&c, &t, tracer->limit_s);
@@ -278,6 +282,7 @@ static void run_here(const cli_tracer *tracer, cli_traced *out) {
 struct cli_tracer_helper {
   pid_t id;
   int to, from;
+  int failed; /* the reason why it did not start, or 0 */
 };
 
 /* What goes to the helper before the request, and comes back before the note and the graph. */
@@ -332,8 +337,9 @@ static void serve_one(const char *python, int from, int to) {
 cli_tracer_helper *cli_tracer_helper_start(const char *python) {
   int to[2] = {-1, -1}, from[2] = {-1, -1};
   cli_tracer_helper *helper = malloc(sizeof *helper);
-  bool ok = helper && make_pipe(to) && make_pipe(from);
-  pid_t id = ok ? fork() : -1;
+  if (!helper) return NULL;
+  pid_t id = make_pipe(to) && make_pipe(from) ? fork() : -1;
+  int reason = errno;
   if (id == 0) {
     close_end(&to[1]);
     close_end(&from[0]);
@@ -343,21 +349,19 @@ cli_tracer_helper *cli_tracer_helper_start(const char *python) {
   }
   close_end(&to[0]);
   close_end(&from[1]);
-  if (id > 0) {
-    *helper = (cli_tracer_helper){.id = id, .to = to[1], .from = from[0]};
-    return helper;
-  }
-  close_end(&to[1]);
-  close_end(&from[0]);
-  free(helper);
-  return NULL;
+  *helper = (cli_tracer_helper){.id = id, .to = to[1], .from = from[0]};
+  if (id > 0) return helper;
+  helper->failed = reason;
+  close_end(&helper->to);
+  close_end(&helper->from);
+  return helper;
 }
 
 void cli_tracer_helper_end(cli_tracer_helper *helper) {
   if (!helper) return;
   close_end(&helper->to);
   close_end(&helper->from);
-  while (waitpid(helper->id, NULL, 0) < 0 && errno == EINTR) {}
+  while (helper->id > 0 && waitpid(helper->id, NULL, 0) < 0 && errno == EINTR) {}
   free(helper);
 }
 
@@ -366,6 +370,10 @@ static void run_there(const cli_tracer *tracer, cli_traced *out) {
   helper_call call = {tracer->limit_s, strlen(tracer->request)};
   helper_answer answer;
   *out = (cli_traced){.end = CLI_TRACE_MEMORY, .note = ""};
+  if (helper->failed) {
+    not_started(out, helper->failed);
+    return;
+  }
   if (!put(helper->to, &call, sizeof call) ||
       !put(helper->to, tracer->request, call.request_bytes) ||
       !take(helper->from, &answer, sizeof answer))

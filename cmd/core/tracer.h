@@ -42,7 +42,8 @@ typedef struct cli_traced {
 
 /* The program that `tracer` would start. Lives as long as `room`. */
 const char *cli_tracer_python(const cli_tracer *tracer, char *room, size_t room_bytes);
-/* Start a helper, while the process has one thread. `python` as in cli_tracer. NULL on failure. */
+/* Start a helper, while the process has one thread. `python` as in cli_tracer. NULL if memory ran out; another failure is that of its
+ * run. */
 cli_tracer_helper *cli_tracer_helper_start(const char *python);
 /* End it. NULL is fine. */
 void cli_tracer_helper_end(cli_tracer_helper *helper);

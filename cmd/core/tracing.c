@@ -221,6 +221,14 @@ static int trace(cli_session *session, const char *path, json_t *request, json_t
   return status;
 }
 
+/* A text as JSON. NULL if memory ran out, or if it is no text. */
+static json_t *text_value(const char *text, size_t size_bytes, bool *is_invalid) {
+  json_error_t error = {.line = 0};
+  json_t *value = json_pack_ex(&error, 0, "s%", text, size_bytes);
+  *is_invalid |= !value && json_error_code(&error) == json_error_invalid_utf8;
+  return value;
+}
+
 static const char *python_of(const tsr_params *own) {
   return has(own, "python") ? tsr_params_text(own, "python") : NULL;
 }
@@ -234,8 +242,9 @@ int cli_trace_config(cli_session *session, const char *path, const char *text, s
   json_t *options = options_of(session, &status);
   *out = (cli_traced){.note = ""};
   if (!options) return status;
-  json_t *config = json_stringn(text, size_bytes);
-  if (!config) {
+  bool is_invalid = false;
+  json_t *config = text_value(text, size_bytes, &is_invalid);
+  if (is_invalid) {
     cli_say(NULL, "%s: not a description of a model: not UTF-8", path);
     json_decref(options);
     return CLI_INPUT;
@@ -254,21 +263,29 @@ int cli_trace_script(cli_session *session, const char *script, const char *const
   const char *value = tsr_params_text(own, "value");
   cli_tracer tracer = {.python = python_of(own), .limit_s = limit_of(own, 0), .is_script = true};
   json_t *words = json_array();
+  bool is_invalid = false;
   bool ok = words != NULL;
   *out = (cli_traced){.note = ""};
   for (size_t i = 0; ok && i < count; i++)
-    ok = json_array_append_new(words, json_string(arguments[i])) == 0;
-  json_t *request = json_pack("{s:s,s:O,s:s,s:b}", "script", script, "arguments", words, "gpu",
-                              gpu_of(own), "module", tsr_params_flag(own, "module"));
+    ok = json_array_append_new(words,
+                               text_value(arguments[i], strlen(arguments[i]), &is_invalid)) == 0;
+  json_t *request =
+      json_pack("{s:o,s:O,s:s,s:b}", "script", text_value(script, strlen(script), &is_invalid),
+                "arguments", words, "gpu", gpu_of(own), "module", tsr_params_flag(own, "module"));
   static const char *const numbers[][2] = {
       {"after", "after"}, {"step_of", "optimizer"}, {"ranks", "ranks"}};
-  for (size_t i = 0; request && i < sizeof numbers / sizeof *numbers; i++)
+  ok = ok && request;
+  for (size_t i = 0; ok && i < sizeof numbers / sizeof *numbers; i++)
     if (has(own, numbers[i][0]))
-      (void)json_object_set_new(request, numbers[i][1],
-                                json_integer((json_int_t)tsr_params_count(own, numbers[i][0])));
-  if (request && value) (void)json_object_set_new(request, "value", json_real(strtod(value, NULL)));
+      ok = json_object_set_new(request, numbers[i][1],
+                               json_integer((json_int_t)tsr_params_count(own, numbers[i][0]))) == 0;
+  if (ok && value) ok = json_object_set_new(request, "value", json_real(strtod(value, NULL))) == 0;
   json_t *none = json_object();
-  int status = ok && none && request ? add_routing(session, request) : TSR_ERROR_MEMORY;
+  int status = ok && none ? add_routing(session, request) : TSR_ERROR_MEMORY;
+  if (is_invalid) {
+    cli_say(NULL, "the script and its arguments must be UTF-8");
+    status = CLI_USAGE;
+  }
   if (status == 0) status = trace(session, script, request, none, &tracer, out);
   json_decref(none);
   json_decref(request);
@@ -276,12 +293,14 @@ int cli_trace_script(cli_session *session, const char *script, const char *const
   return status;
 }
 
-void cli_trace_clear(cli_session *session) {
+int cli_trace_clear(cli_session *session) {
   tsr_params *own = session->options->own;
   tsr_run_plan *plan = NULL;
   tsr_simulate_options how = {.struct_bytes = sizeof how};
   bool has_modules = true;
-  if (tsr_run_plan_of(own, &plan, &session->error) == 0) {
+  int status = tsr_run_plan_of(own, &plan, &session->error);
+  if (status == TSR_ERROR_MEMORY) return status;
+  if (status == 0) {
     tsr_run_plan_options(plan, &how);
     has_modules = how.module_count != 0;
     tsr_run_plan_free(plan);
@@ -291,4 +310,5 @@ void cli_trace_clear(cli_session *session) {
     if (tsr_parameter_is_traced(row->name)) tsr_params_clear(own, row->name);
   tsr_params_clear(own, "ds_config");
   if (!has_modules) tsr_params_clear(own, "plan");
+  return 0;
 }

@@ -12,7 +12,7 @@ int cli_trace_config(cli_session *session, const char *path, const char *text, s
 /* Trace a training script, with the arguments after it, by the options of `tessera trace`. As above. */
 int cli_trace_script(cli_session *session, const char *script, const char *const *arguments,
                      size_t count, cli_traced *out);
-/* Forget the options that went into the trace: what follows is about its step graph. */
-void cli_trace_clear(cli_session *session);
+/* Forget the options that went into the trace: what follows is about its step graph. Returns 0, or TSR_ERROR_MEMORY. */
+int cli_trace_clear(cli_session *session);
 
 #endif

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -243,21 +244,20 @@ const cli_command cli_train_row = {
 
 /* ---- Ctrl-C ---- */
 
-static volatile sig_atomic_t is_interrupted;
+static atomic_int interrupted_by; /* the signal, or 0; all threads of a run look at it */
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
 
 /* A second signal ends the program, because the handler is reset. */
 static void interrupt(int signal) {
-  (void)signal;
-  is_interrupted = 1;
+  atomic_store(&interrupted_by, signal);
 }
 
 static void watch_interrupts(struct sigaction before[ENDING_SIGNALS]) {
   struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
-  is_interrupted = 0;
+  atomic_store(&interrupted_by, 0);
   for (size_t i = 0; i < ENDING_SIGNALS; i++) {
     sigaction(ending_signals[i], NULL, &before[i]);
     if (before[i].sa_handler != SIG_IGN) sigaction(ending_signals[i], &action, NULL);
@@ -321,9 +321,9 @@ static void report_step(run *r, const tsr_train_step *step) {
 static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
   report_step(r, step);
-  r->was_interrupted |= is_interrupted || step->is_interrupted;
+  r->was_interrupted |= interrupted_by || step->is_interrupted;
   if (r->save_status) return false;
-  bool is_end = step->is_last || is_interrupted || r->has_failed;
+  bool is_end = step->is_last || interrupted_by || r->has_failed;
   bool is_due = r->save_every && step->step % r->save_every == 0;
   if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged;
@@ -485,9 +485,16 @@ static void say_failure(void *context, uint32_t rank, const char *reason) {
   cli_say(r->session->options->command->about.name, "rank %" PRIu32 " failed: %s", rank, reason);
 }
 
+/* Signals wait while an output is unfinished (output.c), which the plan is until the first step. */
 static bool wants_end(void *context) {
+  sigset_t waiting;
+  bool is_waiting = false;
   (void)context;
-  return is_interrupted;
+  sigemptyset(&waiting);
+  (void)sigpending(&waiting);
+  for (size_t i = 0; i < ENDING_SIGNALS; i++)
+    is_waiting |= sigismember(&waiting, ending_signals[i]) == 1;
+  return is_waiting || interrupted_by;
 }
 
 /* The launcher determines the number of ranks. Options may only repeat it; that of a saved run is replaced. */
@@ -508,7 +515,6 @@ static int take_launched(cli_session *session, tsr_train_options *how, run *r) {
   how->launch = TSR_TRAIN_PROCESSES;
   how->processes = cli_ranks_processes(r->processes);
   how->failed = say_failure;
-  how->wants_end = wants_end;
   how->rank_room = count;
   if (r->is_member) how->step = NULL;
   return is_typed ? 0 : tsr_params_set_integer(own, "ranks", count, &session->error);
@@ -583,6 +589,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
     status = tsr_train(tsr_params_object(own, "model", &tsr_model_type), &options, &all, out,
                        &session->error);
   unwatch_interrupts(before);
+  if (status == TSR_ERROR_IO && !r->is_begun && !r->processes) session->ended_by = interrupted_by;
   tsr_run_plan_free(plan);
   session->is_about_no_input = !*how->subject; /* otherwise the library named it */
   if (*how->subject) session->path = *how->subject;
@@ -730,8 +737,11 @@ int cli_train(cli_session *session) {
   tsr_training out = {0};
   run r = {.session = session};
   const char *subject = NULL;
-  tsr_train_options how = {
-      .struct_bytes = sizeof how, .step = see_step, .context = &r, .subject = &subject};
+  tsr_train_options how = {.struct_bytes = sizeof how,
+                           .step = see_step,
+                           .context = &r,
+                           .subject = &subject,
+                           .wants_end = wants_end};
   const tsr_format *format = NULL;
   char *text = NULL;
   tsr_train_op *ops = NULL;

@@ -2,6 +2,7 @@
 #include "http.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <string.h>
 
 /* Debian's name for the library of that header; its functions have not changed since 0.9.71. */
@@ -9,8 +10,9 @@
 
 const char *cli_http_load(cli_http *http) {
   void *found;
+  errno = 0;
   http->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  if (!http->library) return dlerror();
+  if (!http->library) return errno == ENOMEM ? "out of memory" : dlerror();
 #define LOAD(name)                                \
   found = dlsym(http->library, "MHD_" #name);     \
   if (!found) return LIBRARY " lacks MHD_" #name; \

@@ -23,6 +23,7 @@
 
 #include "core/confine.h"
 #include "core/page.h"
+#include "core/sandbox.h"
 #include "http.h"
 #include "serve_crowd.h"
 #include "serve_request.h"
@@ -228,6 +229,13 @@ static int refuse_address(const cli_session *session, const server *s) {
   return CLI_FAULT;
 }
 
+/* A thread whose stack finds no memory fails as one too many does. */
+static int refuse_start(void) {
+  bool is_short = errno == ENOMEM || errno == EAGAIN;
+  cli_say(NULL, "cannot serve: %s", is_short ? "out of memory or threads" : strerror(errno));
+  return CLI_FAULT;
+}
+
 static int read_address(const cli_options *options, cli_guard *guard, endpoint *out) {
   const char *given = tsr_params_text(options->own, "host");
   uint64_t port = tsr_params_count(options->own, "port");
@@ -278,11 +286,12 @@ static int bind_socket(endpoint *where) {
   return -1;
 }
 
-/* The daemon closes the socket. */
-static struct MHD_Daemon *start(server *s) {
+/* The daemon closes the socket. `*listens` if it is the daemon that fails. */
+static struct MHD_Daemon *start(server *s, bool *listens) {
   const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
   const int handle = s->handle;
-  if (listen(handle, SOMAXCONN)) return NULL;
+  *listens = listen(handle, SOMAXCONN) == 0;
+  if (!*listens) return NULL;
   s->handle = -1;
   return s->http.start_daemon(
       flags, 0, NULL, NULL, answer, s, MHD_OPTION_LISTEN_SOCKET, handle,
@@ -298,6 +307,8 @@ static void tell(cli_session *session, const server *s) {
   unsigned port = ntohs(is_v6 ? s->where.v6.sin6_port : s->where.v4.sin_port);
   if (!is_loopback(&s->where) && !session->options->quiet)
     cli_say(NULL, "other machines can reach this address: everyone who knows it can read the page");
+  if (!cli_sandbox_landlock() && !session->options->quiet)
+    cli_say(NULL, "this kernel has no Landlock: the server may read what you may");
   if (!stream) return;
   fprintf(stream, "http://%s%s%s:%u/%s/\n", is_v6 ? "[" : "",
           s->guard.is_any ? (is_v6 ? "::1" : "127.0.0.1") : s->guard.host, is_v6 ? "]" : "", port,
@@ -310,20 +321,21 @@ static int listen_and_wait(cli_session *session, server *s) {
   sigset_t ends, before;
   const struct timespec pause = {.tv_sec = SWEEP_S};
   int status = 0;
+  bool listens = false;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ends, &before);
   cli_confine_no_files(session->options);
-  struct MHD_Daemon *daemon = start(s);
+  struct MHD_Daemon *daemon = start(s, &listens);
   if (daemon) {
     tell(session, s);
     if (!session->options->quiet) cli_say(NULL, "serving; press Ctrl-C to stop");
     while (sigtimedwait(&ends, NULL, &pause) < 0) cli_crowd_sweep(&s->crowd, now_ms());
     s->http.stop_daemon(daemon);
   } else {
-    status = refuse_address(session, s);
+    status = listens ? refuse_start() : refuse_address(session, s);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return status;

@@ -176,8 +176,10 @@ static PyObject *check_plan(PyObject *Py_UNUSED(module), PyObject *arguments) {
 static PyObject *is_foreign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *text;
   Py_ssize_t size_bytes;
+  bool is_so = false;
   if (!PyArg_ParseTuple(arguments, "s#", &text, &size_bytes)) return NULL;
-  return PyBool_FromLong(tsr_model_is_foreign(text, (size_t)size_bytes));
+  if (tsr_model_is_foreign(text, (size_t)size_bytes, &is_so)) return PyErr_NoMemory();
+  return PyBool_FromLong(is_so);
 }
 
 /* model_config(name): the description of a model that is built in, as text. */

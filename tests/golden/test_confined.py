@@ -208,6 +208,47 @@ def test_serve(taken, trigger):
     expect('exit status', process.returncode, 0)
 
 
+# ---- where the kernel confines nothing ----
+
+def run_freely(place, *words):
+    return place.run(*words, preexec_fn=without_confinement, status=(0, 1))
+
+
+@cases('command', [*WRITING.values(), *ONLY_READING.values()], [*WRITING, *ONLY_READING])
+def test_needs_no_confinement(place, command):
+    """A kernel without Landlock and seccomp is no failure, and nothing is different."""
+    if not is_filter_possible():
+        pytest.skip('this system has no system call filters')
+    (place.here / 'model.py').write_text('x = 1\n')
+    _, *words = command
+    with_it = place.run(*words, status=(0, 1))
+    files = sorted(path.name for path in place.out.rglob('*'))
+    shutil.rmtree(place.out)
+    place.out.mkdir()
+    done = run_freely(place, *words)
+    expect('files', sorted(path.name for path in place.out.rglob('*')), files)
+    expect('exit status', done.returncode, with_it.returncode)
+    if words[0] != 'train': # which prints times
+        expect('printed', done.stdout, with_it.stdout)
+
+
+def test_says_that_nothing_is_confined(place):
+    if not is_filter_possible():
+        pytest.skip('this system has no system call filters')
+    version = json.loads(run_freely(place, '--version', '--json').stdout)
+    expect('version', (version['landlock'], version['seccomp']), (0, False))
+    with subprocess.Popen([place.path, 'serve', 'train.pickle'], cwd=place.here, text=True, preexec_fn=without_confinement,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().strip()
+        page = ask_server(address) if address else None
+        process.terminate()
+        said = process.stderr.read()
+    if not address and 'libmicrohttpd' in said:
+        pytest.skip('built without libmicrohttpd')
+    expect('the page', page, (200, b'<!doctype html>'))
+    expect('says so', 'this kernel has no Landlock' in said, True)
+
+
 # ---- hostile folders and files, watched ----
 
 class Watch:
@@ -286,6 +327,49 @@ def test_notes_of_a_run(place, prepare):
                 [line for line in notes.split('\n') if line.partition('=')[0] not in keys]))
             expect_unchanged(place, prepare, ('train', '--resume', again, '--steps', 3),
                              ('train', '--resume', again, '--steps', 4, '--save', f'out/{number}-{target.name}'))
+
+
+def test_every_option_in_notes(place, prepare):
+    """Each option of train, as a saved run could have it: what it writes is never taken from there."""
+    run = place.save_run()
+    names = sorted(set(re.findall(r'^ +(?:-\w, )?--([a-z][a-z0-9-]*)', place.output('train', '--help'), re.M)) - {'help', 'version'})
+    expect('options', {'write-rates', 'snapshot', 'save', 'offload-dir'} <= set(names) and len(names) > 50, True)
+    for name in names:
+        again = shutil.copytree(run, fresh(place, f'with-{name}'))
+        rewrite_notes(again, lambda notes, key=name.replace('-', '_'): '\n'.join(
+            [f'{key}={place.elsewhere / "new"}'] + [line for line in notes.split('\n') if line.partition('=')[0] != key]))
+        expect_unchanged(place, prepare, ('train', '--resume', again, '--steps', 3))
+
+
+# The output, and the file that it would replace: each belongs to a folder that the command reads.
+OF_FOLDERS = [
+    ('simulate', 'model', '--seq', 16, '-o', 'model/config.json'),
+    ('simulate', 'model', '--seq', 16, '--write-plan', 'model/config.json'),
+    ('simulate', 'model', '--seq', 16, '--ranks', 2, '-o', 'soft.pickle'),
+    ('simulate', 'model', '--seq', 16, '--ranks', 2, '-o', 'hard.pickle'),
+    ('plan', 'model', '--seq', 16, '--budget', '1GiB', '--write-plan', 'model/config.json'),
+    ('plan', 'model', '--seq', 16, '--front', '--gpu', 't4', '--write-front', 'model/config.json'),
+    ('plan', 'model', '--seq', 16, '--budget', '1GiB', '--largest', 'model', '--write-model', 'model/model.safetensors'),
+    *(('train', 'model', '--data', 'sheep.txt', '--seq', 16, '--steps', 1, option, f'model/{name}')
+      for option in ('--write-rates', '--write-plan', '--snapshot') for name in ('config.json', 'model.safetensors')),
+    ('train', 'model', '--data', 'sheep.txt', '--seq', 16, '--steps', 1, '--save', 'model'),
+    ('train', '--resume', 'run', '--steps', 3, '--write-rates', 'run/training-2.safetensors'),
+    ('train', '--resume', 'run', '--steps', 3, '--save', 'out/run', '--snapshot', 'run/model.safetensors'),
+    ('train', '--resume', 'run', '--steps', 3, '--save', 'out/run', '--write-rates', 'sheep.txt'),
+]
+
+
+@cases('words', OF_FOLDERS, [' '.join(map(str, words)) for words in OF_FOLDERS])
+def test_outputs_keep_folders(place, words):
+    """Files that a command finds in a folder are its inputs, too, and so is the data of a saved run; outputs of ranks have derived names."""
+    run, model = place.save_run(), place.here / 'model'
+    shutil.copy(run / 'model.safetensors', model)
+    (place.here / 'rank1_soft.pickle').symlink_to('model/config.json')
+    (place.here / 'rank1_hard.pickle').hardlink_to(model / 'config.json')
+    before = {path: path.read_bytes() for path in place.here.rglob('*') if path.is_file()}
+    done = place.run(*words, status=2)
+    expect('a message', bool(re.search('write to another file|save to another folder', done.stderr)), True)
+    expect('files', {path: path.read_bytes() for path in place.here.rglob('*') if path.is_file()}, before)
 
 
 def test_offloads_to_its_own_folder(place):

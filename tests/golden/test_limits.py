@@ -108,6 +108,26 @@ def test_train_has_limits(tessera, work):
     expect('message', 'nothing was found within --work-limit' in done.stderr, True)
 
 
+TRAINED = (('--save', 'interrupted'), ('--memory', 'placed', '--write-plan', 'interrupted.json'), ('--snapshot', 'interrupted.pickle'),
+           ('--ranks', '2', '--write-rates', 'interrupted.json'), ('--budget', '30MiB'))
+
+
+@cases('options', TRAINED)
+@cases('signal_', (signal.SIGINT, signal.SIGTERM))
+def test_train_interrupted_before_the_first_step(tessera, work, options, signal_):
+    """The same, for what train predicts: it runs until the signal, which may not wait for a step."""
+    model, text = deep(work), work / 'text.txt'
+    text.write_text('some words to train on, again and again. ' * 200, encoding='utf-8')
+    before = sorted(work.iterdir())
+    command = [os.fspath(tessera), 'train', os.fspath(model), '--data', os.fspath(text), '--seq', '8', '--batch', '8', '--steps', '900', *options]
+    with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(0.2)
+        process.send_signal(signal_)
+        printed, said = process.communicate(timeout=HANG_S)
+    expect('ended', (process.returncode, printed, said), (-signal_, b'', b''))
+    expect('files', sorted(work.iterdir()), before)
+
+
 @cases('words', (('plan', '--budget', '200GiB'), ('plan', '--front'), ('plan', '--explain'), ('plan', '--budget', '900GiB', '--largest', 'model'),
                  ('simulate', '--steps', '20', '--batch', '2')))
 def test_interrupted(tessera, work, words):

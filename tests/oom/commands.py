@@ -5,16 +5,20 @@ memory, as TAP.
 One allocation after the other fails (fail_one.c), whoever makes it, until a command gets through. Each failure
 must be exit status 4 with a message that says so, and leave every file as it was: outputs are as before, and
 nothing else is left behind. Training alone writes files before its end, each of which must be complete. `mcp` goes on, and
-replies with an error. If a program did without the allocation, its output must be the same. Long commands are
+replies with an error; so does `serve`, or it closes the connection. If a program did without the allocation, its output must be the same. Long commands are
 sampled, unless with --all: their first and last allocations, and some between. What is no failure of memory must stay the
 user's mistake.
 """
 import argparse
 import collections
+import hashlib
+import http.client
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,14 +39,20 @@ DEEPSPEED = {'train_micro_batch_size_per_gpu': 2, 'zero_optimization': {'stage':
              'gradient_clipping': 1.0, 'bf16': {'enabled': True}, 'steps_per_print': 10}
 TRAIN = ['--batch', '2', '--seq', '8', '--threads', '1', '-q']
 KEPT = b'kept\n'
+# In place of Python, as those of tests/cli/fixtures.py; it writes no file.
+TRACES = '#!/bin/sh\ncat /dev/fd/10 > /dev/null; (echo "graph traced"; cat step.graph) > /dev/fd/11\n'
 RULES_JSON = '{"attention": "attn|softmax", "rest": {"pattern": "x", "priority": 12, "description": null}}'
 RULES_YAML = 'rules:\n- name: attention\n  pattern: attn|softmax\n- {name: rest, pattern: "x", priority: 12}\n'
 # Of each library's mistakes, one that a user makes: it must not be taken for memory.
 MISTAKES = ['{"a": 1 "b"}', '{"a": bcd"}', '["a', '{"a" "b"}', '{"a": "\\q"}', '{"a": "b"}{', '{"a": "b", }',
             '{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}', 'a: [b', 'a: "b', 'a: *b']
 
-# Words, what they write, and the standard input. A command that goes on for long writes as it goes, and reports times.
-Case = collections.namedtuple('Case', 'words outputs text goes_on', defaults=((), '', False))
+ADDRESS = re.compile(rb'^http://127\.0\.0\.1:(\d+)(/[0-9a-f]{32}/)$')
+HANG_S = 1800
+
+# Words, what they write, and the standard input. A command that goes on for long writes as it goes, and reports times. A server is
+# asked for these, after its secret.
+Case = collections.namedtuple('Case', 'words outputs text goes_on asks', defaults=((), '', False, ()))
 
 
 def requests(*calls):
@@ -103,7 +113,18 @@ CASES = {
                   ['lock.json', 'check.json']),
     'report': Case(['report', 'train.pickle', '-o', 'report.html'], ['report.html']),
     'trim': Case(['trim', 'train.pickle', '-o', 'part.pickle'], ['part.pickle']),
+    'trace': Case(['trace', 'other', '--python', './traces', '--batch', '2', '-o', 'out.graph'], ['out.graph']),
+    'simulate what is traced': Case(['simulate', 'other', '--python', './traces', '--batch', '2', '-o', 'out.pickle'],
+                                    ['out.pickle']),
+    "JSON of Mosaic's": Case(['mosaic_get_json_snapshot', '--snapshot', 'train.pickle', '--output-file', 'copy.json'], ['copy.json']),
+    "page of Mosaic's": Case(['mosaic_get_memory_profile', '--snapshot', 'train.pickle', '--out-path', 'page.html'], ['page.html']),
+    "peak of Mosaic's": Case(['mosaic_get_memory_usage_peak', '--snapshot', 'train.pickle']),
+    "stages of Mosaic's": Case(['mosaic_get_memory_usage_by_annotation_stage', '--snapshot', 'train.pickle']),
+    "diff of Mosaic's": Case(['mosaic_get_memory_usage_diff', '--snapshot-base', 'train.pickle', '--snapshot-diff', 'told.pickle']),
+    "lines of Mosaic's": Case(['mosaic_per_file_memory_snapshot_analysis', 'analyze', '--snapshot', 'train.pickle', '--file-path',
+                               'text.txt']),
     'help': Case(['help', 'train']),
+    'serve': Case(['serve', 'train.pickle', '-q'], asks=2 * ['', 'part?track=0&from=0&to=9', 'part?track=x', 'other']),
     'mcp': Case(['mcp'], [], requests(
         ('tools/list', {}), call('tessera_peak', path='train.pickle'),
         call('tessera_profile', path='train.pickle', rules='{"attention": "attn"}'), call('get_peak', x=1))),
@@ -138,6 +159,27 @@ def compare_replies(got, wanted):
     return None
 
 
+def ask(port, path):
+    """What a server replied, and what with; None if it closed the connection before the end."""
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=HANG_S)
+    try:
+        connection.request('GET', path)
+        reply = connection.getresponse()
+        return reply.status, hashlib.sha256(reply.read()).hexdigest()
+    except (ConnectionError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def compare_served(got, wanted):
+    """One reply may be lacking, or an error of the server's; all others are right."""
+    got, wanted = json.loads(got), json.loads(wanted)
+    others = [mine for mine, other in zip(got, wanted) if mine != other]
+    is_failure = all(not mine or mine[0] in (500, 503) for mine in others)
+    return None if len(got) == len(wanted) and len(others) <= 1 and is_failure else f'replies {got}'
+
+
 class Runner:
     def __init__(self, given):
         self.given, self.flag = given, given.work / 'failed'
@@ -156,6 +198,10 @@ class Runner:
                                           'clip': '1'}}.items():
             (folder / name).write_text(json.dumps(value))
         shutil.copyfile(GRAPH, folder / 'step.graph')
+        (folder / 'traces').write_text(TRACES)
+        (folder / 'traces').chmod(0o755)
+        (folder / 'other').mkdir()
+        (folder / 'other/config.json').write_text('{"model_type": "qwen3"}')
         (folder / 'text.txt').write_text('a line to learn\n' * 20)
         done = self.run(Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '2', '--save', 'saved',
                               '--write-rates', 'rates.json']), {})
@@ -168,8 +214,23 @@ class Runner:
         return {str(path.relative_to(self.folder)): path.is_file() and path.read_bytes()
                 for path in self.folder.rglob('*')}
 
+    def serve(self, case, env):
+        """Its output is the replies; it ends by a signal."""
+        replies = []
+        with subprocess.Popen([self.given.tessera, *case.words], cwd=self.folder, env=dict(os.environ, **env), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            if found := ADDRESS.match(process.stdout.readline()):
+                replies = [ask(int(found[1]), found[2].decode() + path) for path in case.asks]
+                process.send_signal(signal.SIGTERM)
+            errors = process.stderr.read()
+        # GnuTLS, which libmicrohttpd brings along, may need memory of a thread when it is unloaded; glibc then ends the process.
+        is_unloading = len(replies) == len(case.asks) and process.returncode == 127 and b'thread-local' in errors
+        return subprocess.CompletedProcess(case.words, 0 if is_unloading else process.returncode, json.dumps(replies).encode(), errors)
+
     def run(self, case, env):
         self.flag.unlink(missing_ok=True)
+        if case.asks:
+            return self.serve(case, env)
         return subprocess.run([self.given.tessera, *case.words], cwd=self.folder, env=dict(os.environ, **env),
                               check=False, input=case.text.encode(), capture_output=True)
 
@@ -219,6 +280,8 @@ class Runner:
     @staticmethod
     def difference(case, got, wanted):
         """Between two successes."""
+        if case.asks:
+            return compare_served(got[0], wanted[0])
         if case.text:
             return compare_replies(got[0], wanted[0])
         if not case.goes_on and got[0] != wanted[0]:

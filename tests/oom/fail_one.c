@@ -1,6 +1,6 @@
 /* fail_one.c - makes one allocation of a program fail: the n-th, where n is the environment's TSR_FAIL_AT, whoever
  * makes it. Creates the file TSR_FAILED when it has done so, with the stack of the allocation if TSR_FAIL_STACK is set.
- * Without TSR_FAIL_AT, the file gets the number of allocations when the program ends.
+ * Without TSR_FAIL_AT, the file gets the number of allocations when the program ends. Programs that this one starts are left alone.
  *
  * Loaded before the C library (LD_PRELOAD), it has the allocations of all libraries. A sanitizer has its own
  * allocator, which must come first; there it is linked into the program (TSR_IS_LINKED), and the linker redirects the
@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ void *HERE(realloc)(void *memory, size_t size_bytes);
 void *HERE(aligned_alloc)(size_t alignment, size_t size_bytes);
 
 static atomic_int left; /* 0 before the program begins, and after the failure */
+static bool counts;     /* nothing fails */
 
 static int file = -1; /* opened at the start: later a command can only write its outputs */
 
@@ -46,12 +48,14 @@ static void __attribute__((constructor)) begin(void) {
 #ifdef TSR_IS_LINKED
   json_set_alloc_funcs(HERE(malloc), free);
 #endif
+  counts = !at;
   atomic_store(&left, at ? atoi(at) : INT_MAX);
+  (void)unsetenv("TSR_FAIL_AT");
+  (void)unsetenv("TSR_FAILED");
 }
 
 static void __attribute__((destructor)) end(void) {
-  if (file >= 0 && !getenv("TSR_FAIL_AT"))
-    (void)dprintf(file, "%d\n", INT_MAX - atomic_load(&left));
+  if (file >= 0 && counts) (void)dprintf(file, "%d\n", INT_MAX - atomic_load(&left));
 }
 
 static void tell(void) {

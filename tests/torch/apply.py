@@ -8,8 +8,12 @@ installs. Models are small; one of normal size is traced without memory. Nothing
 import argparse
 import copy
 import gc
+import os
 import pickle
+import signal
 import sys
+import threading
+import time
 import traceback
 import warnings
 import weakref
@@ -39,6 +43,8 @@ PLANS = {
     'vit': ({'checkpoint': ['ViTLayer']},),
     't5': ({'checkpoint': ['T5Block']}, {'checkpoint': ['encoder.block.*'], 'offload': ['decoder.block.1']}),
 }
+# Less than the step of interrupted() reserves, and how long it may go on.
+BUDGET, LATE_S = '26MiB', 30
 # Plans of configurations, for PyTorch and transformers as simulate describes them.
 BLOCKS = ({'loss': 'chunked:32'}, {'loss': 'chunked:32', 'checkpoint': 'full', 'gelu': 'fused'})
 
@@ -112,6 +118,39 @@ def fitted():
         assert found.after.reserved_bytes <= 4 << 30 < found.before.reserved_bytes, found
     assert model.config.use_cache and not any('forward' in vars(module) for module in model.modules())
     refused(lambda: tessera.fit(model, optimizer, step, '1GiB'), 'does not fit in 1.00 GiB: the leanest plan reserves')
+
+
+def interrupted():
+    """Ctrl-C ends fit() where it is, within a second or two: the model, the optimizer and PyTorch are as before, and no thread goes on."""
+    model, ids = made('gpt2'), torch.zeros(2, 16, dtype=torch.long)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        model(input_ids=ids.to('cuda'), labels=ids.to('cuda')).loss.backward()
+        optimizer.step()
+
+    def state():
+        return (pickle.dumps([{**group, 'params': None} for group in optimizer.param_groups]), len(optimizer.state), threading.active_count(),
+                [(name, sorted(vars(module))) for name, module in model.named_modules()], torch.cuda.is_available(), torch.get_rng_state().tolist(),
+                [(id(value), value.grad is None, value.tolist()) for value in model.parameters()])
+    before, began, seen = state(), time.monotonic(), 0
+    tessera.fit(model, optimizer, step, BUDGET).undo()
+    takes = time.monotonic() - began
+    for part in (0.1, 0.3, 0.5, 0.7):
+        timer, began = threading.Timer(part * takes, os.kill, (os.getpid(), signal.SIGINT)), time.monotonic()
+        timer.start()
+        try:
+            tessera.fit(model, optimizer, step, BUDGET).undo()
+            timer.cancel()  # it was quicker this time, or Python was in a finalizer, which swallows the exception
+        except KeyboardInterrupt:
+            seen += 1
+            assert time.monotonic() - began < part * takes + LATE_S, f'{part}: {time.monotonic() - began} s'
+        timer.join()
+        for found, wanted in zip(state(), before):
+            expect(found, wanted, f'after Ctrl-C at {part}')
+    assert seen, 'no call of fit() was interrupted'
+    tessera.fit(model, optimizer, step, BUDGET).undo()
 
 
 def blocks():
@@ -387,7 +426,7 @@ def compiled():
 
 TESTS = {**{f'modules-{name}': (lambda name=name: modules(name)) for name in MODELS},
          **{f'numbers-{name}': (lambda name=name: numbers(name)) for name in MODELS},
-         'blocks': blocks, 'fitted': fitted, 'kernels': kernels, 'optimizers': optimizers,
+         'blocks': blocks, 'fitted': fitted, 'interrupted': interrupted, 'kernels': kernels, 'optimizers': optimizers,
          'undone': undone, 'ends': ends, 'faults': faults, 'caches': caches, 'compiled': compiled}
 
 

@@ -312,7 +312,7 @@ static void try_placed(subject *s, const trial *t) {
   tsr__placement placement;
   tsr__execution out;
   tsr_error error = {0};
-  assert_true(tsr__placement_solve(&s->t.schedule, &placement));
+  assert_int_equal(tsr__placement_solve(&s->t.schedule, NULL, &placement, NULL), 0);
   check_places(&s->t, &placement);
   s->t.options.is_placed = true;
   s->t.options.capacity_bytes = placement.total_bytes;

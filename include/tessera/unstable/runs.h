@@ -87,8 +87,8 @@ int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error);
 
 /* Whether tsr_model_read refuses the text of a file because it describes a model, or a feature of one, that is not built in: one that can
- * be traced. */
-bool tsr_model_is_foreign(const char *json, size_t size_bytes);
+ * be traced. Returns 0, or TSR_ERROR_MEMORY. */
+int tsr_model_is_foreign(const char *json, size_t size_bytes, bool *out);
 /* Whether a parameter is decided when such a model is traced, so that it no longer applies to the step graph: "batch" and others, and
  * tsr_run_options. */
 bool tsr_parameter_is_traced(const char *name);

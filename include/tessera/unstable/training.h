@@ -216,7 +216,8 @@ typedef struct tsr_train_options {
   tsr_train_launch launch;
   tsr_processes *processes; /* for TSR_TRAIN_PROCESSES; borrowed */
   /* Returns whether this rank has been asked to stop, by a signal for example. Called on every rank after each
-   * step; all ranks stop after the step in which one returns true. May be NULL. */
+   * step; all ranks stop after the step in which one returns true. Also called about a hundred times a second before the first
+   * step, by all ranks that are threads; the run then fails with TSR_ERROR_IO. May be NULL. */
   bool (*wants_end)(void *context);
   /* Called when this rank cannot continue, with the reason. A launcher may kill the process when this returns. May
    * be NULL. */

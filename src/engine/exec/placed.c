@@ -148,11 +148,16 @@ static uint64_t find_place(const item *placed, size_t count, const item *one) {
   return best != UINT64_MAX ? best : end;
 }
 
-static bool place_all(items *all, tsr__placement *out) {
+static int place_all(items *all, tsr_effort *effort, tsr__placement *out, tsr_error *error) {
   item *placed = TSR__NEW_ARRAY(item, all->count);
-  if (!placed) return false;
+  int status = 0;
+  if (!placed) return tsr__fail_memory(error);
   if (all->count) qsort(all->items, all->count, sizeof *all->items, compare);
   for (size_t i = 0; i < all->count; i++) {
+    if (!tsr__effort_go_on(effort, i)) {
+      status = tsr__effort_fail(effort, error);
+      break;
+    }
     item one = all->items[i];
     size_t at = i;
     one.offset = find_place(placed, i, &one);
@@ -164,10 +169,11 @@ static bool place_all(items *all, tsr__placement *out) {
     if (one.is_permanent) out->offsets[0][one.slot] = one.offset;
   }
   tsr__free(placed);
-  return true;
+  return status;
 }
 
-bool tsr__placement_solve(const tsr__schedule *schedule, tsr__placement *out) {
+int tsr__placement_solve(const tsr__schedule *schedule, tsr_effort *effort, tsr__placement *out,
+                         tsr_error *error) {
   items all = {0};
   uint32_t circle = 2 * (uint32_t)schedule->instrs.count;
   assert(schedule->instrs.count < UINT32_MAX / 2);
@@ -175,11 +181,12 @@ bool tsr__placement_solve(const tsr__schedule *schedule, tsr__placement *out) {
   for (int i = 0; i < 2; i++) out->offsets[i] = TSR__NEW_ARRAY(uint64_t, schedule->slots.count);
   life *lives = find_lives(schedule);
   bool ok = out->offsets[0] && out->offsets[1] && lives && list_items(schedule, lives, &all) &&
-            find_bound(&all, circle, &out->bound_bytes) && place_all(&all, out);
-  assert(!ok || out->total_bytes >= out->bound_bytes);
+            find_bound(&all, circle, &out->bound_bytes);
+  int status = ok ? place_all(&all, effort, out, error) : tsr__fail_memory(error);
+  assert(status || out->total_bytes >= out->bound_bytes);
   TSR__VECTOR_FREE(&all);
   tsr__free(lives);
-  return ok;
+  return status;
 }
 
 void tsr__placement_release(tsr__placement *placement) {

@@ -17,6 +17,7 @@
 #ifndef TSR_EXEC_PLACED_H
 #define TSR_EXEC_PLACED_H
 
+#include "base/effort.h"
 #include "graph/schedule.h"
 
 typedef struct tsr__placement {
@@ -26,9 +27,10 @@ typedef struct tsr__placement {
 } tsr__placement;
 
 /* Place the slots of a finished schedule, at multiples of 512 bytes. Slots without bytes have offset 0. The
- * placement may be released either way. False when out of memory. Time O(slots^2) at worst, memory 40 bytes
- * a slot. */
-bool tsr__placement_solve(const tsr__schedule *schedule, tsr__placement *out);
+ * placement may be released either way. Time O(slots^2) at worst, memory 40 bytes a slot. Fails with TSR_ERROR_MEMORY, or as
+ * tsr__effort_fail; `effort` may be NULL. */
+int tsr__placement_solve(const tsr__schedule *schedule, tsr_effort *effort, tsr__placement *out,
+                         tsr_error *error);
 /* Zeroed is fine. */
 void tsr__placement_release(tsr__placement *placement);
 

@@ -503,14 +503,17 @@ static tsr__dry_options dry_options(const tsr__execute_options *o) {
   return (tsr__dry_options){.settings = o->settings,
                             .capacity_bytes = o->is_placed ? 0 : o->capacity_bytes,
                             .host_bytes = o->host_bytes,
+                            .effort = o->effort,
                             .steps = o->steps};
 }
 
 /* The places of all tensors. */
-static int forecast_placed(const tsr__schedule *schedule, uint64_t capacity, tsr__forecast *out,
-                           tsr_error *error) {
+static int forecast_placed(const tsr__schedule *schedule, const tsr__execute_options *options,
+                           tsr__forecast *out, tsr_error *error) {
+  uint64_t capacity = options->capacity_bytes;
   char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
-  if (!tsr__placement_solve(schedule, &out->placement)) return tsr__fail_memory(error);
+  int status = tsr__placement_solve(schedule, options->effort, &out->placement, error);
+  if (status) return status;
   out->reserved_bytes = out->placement.total_bytes;
   if (!capacity || out->reserved_bytes <= capacity) return 0;
   return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
@@ -528,8 +531,7 @@ int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options 
   if (dry.steps > TSR__FORECAST_STEPS && !schedule->has_leaks) dry.steps = TSR__FORECAST_STEPS;
   int status = tsr__dry_run(schedule, &dry, &out->device, &out->steps_done, error);
   out->reserved_bytes = out->device.peak_reserved_bytes;
-  if (status == 0 && options->is_placed)
-    status = forecast_placed(schedule, options->capacity_bytes, out, error);
+  if (status == 0 && options->is_placed) status = forecast_placed(schedule, options, out, error);
   return status;
 }
 

@@ -66,6 +66,7 @@ typedef struct tsr__execute_options {
   bool
       is_placed; /* tensors are where placed.h puts them; the allocator model only keeps the books */
   uint64_t host_bytes;            /* the host memory that slots may use; 0: unlimited */
+  struct tsr_effort *effort;      /* of a forecast; or NULL: unlimited */
   const char *folder;             /* for the file of slots on a disk; NULL: there must be none */
   uint64_t steps;                 /* 0 = 1 */
   uint64_t steps_before;          /* of a resumed run: steps are counted from there, */

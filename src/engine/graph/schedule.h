@@ -221,6 +221,7 @@ typedef struct tsr__unit {
   uint64_t elements; /* with what fills it up */
   uint32_t slot;     /* of its parameters, side by side; 0: each has its own */
   uint32_t parameter_count;
+  uint32_t first, end; /* its parameters are among these; most often they are all of them */
   bool is_block;
 } tsr__unit;
 

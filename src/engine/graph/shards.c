@@ -29,7 +29,8 @@ void tsr__unit_add(tsr__tape *tape, size_t parameter, uint32_t unit, bool is_blo
   tsr__unit_piece piece = {unit, u->elements, count};
   if (!TSR__VECTOR_PUSH(&s->pieces, piece)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   u->elements += rounded_up(count, ALIGNMENT);
-  u->parameter_count++;
+  if (!u->parameter_count++) u->first = (uint32_t)parameter;
+  u->end = (uint32_t)parameter + 1;
   u->is_block = is_block;
 }
 
@@ -39,7 +40,7 @@ static void join(tsr__tape *tape, uint32_t unit) {
   tsr__slot joined = {.category = TSR_CATEGORY_PARAMETER, .is_static = s->stage < 3};
   tsr__tape_slot state = {.is_of_block = s->units.items[unit].is_block};
   s->units.items[unit].slot = (uint32_t)tape->schedule.slots.count;
-  for (size_t i = 0; i < s->pieces.count; i++) {
+  for (size_t i = s->units.items[unit].first; i < s->units.items[unit].end; i++) {
     if (s->pieces.items[i].unit != unit) continue;
     tsr__tape_tensor *t = tsr__tensor_at(tape, tape->schedule.parameters.items[i]);
     tsr__slot *own = &tape->schedule.slots.items[t->slot];

@@ -285,7 +285,7 @@ bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes) {
   return tsr__llmc_is((const unsigned char *)bytes, size_bytes);
 }
 
-bool tsr_model_is_foreign(const char *json, size_t size_bytes) {
+int tsr_model_is_foreign(const char *json, size_t size_bytes, bool *out) {
   json_t *root = NULL;
   tsr_model *model = NULL;
   int status = tsr__llmc_is((const unsigned char *)json, size_bytes) ||
@@ -293,11 +293,13 @@ bool tsr_model_is_foreign(const char *json, size_t size_bytes) {
                    ? TSR_ERROR_FORMAT
                    : tsr_model_read(json, size_bytes, &model, NULL);
   tsr_model_free(model);
-  if (status != TSR_ERROR_UNSUPPORTED) return false;
-  if (tsr_json_load(json, size_bytes, JSON_REJECT_DUPLICATES, NULL, &root, NULL)) return false;
-  bool is_config = json_is_string(json_object_get(root, "model_type")) && !tsr__step_graph_is(root);
+  if (status == TSR_ERROR_MEMORY) return status;
+  if (status == TSR_ERROR_UNSUPPORTED && tsr_json_load(json, size_bytes, JSON_REJECT_DUPLICATES,
+                                                       NULL, &root, NULL) == TSR_ERROR_MEMORY)
+    return TSR_ERROR_MEMORY;
+  *out = root && json_is_string(json_object_get(root, "model_type")) && !tsr__step_graph_is(root);
   json_decref(root);
-  return is_config;
+  return 0;
 }
 
 bool tsr_model_is_traced(const tsr_model *model) {

@@ -100,6 +100,7 @@ typedef struct tsr__program {
   bool has_8bit_tables;         /* of an 8-bit optimizer */
   size_t last_updated;          /* the parameter that was last updated in backward */
   uint32_t *stored;  /* by unit: gradients that this backward pass has completed; owned */
+  uint32_t *numbers; /* of parameters of several ranks, by tensor; owned */
   tsr__unit_sum sum; /* over ranks, under way */
 } tsr__program;
 

@@ -472,6 +472,7 @@ void tsr__program_release(tsr__program *p) {
   tsr__free(p->layers);
   tsr__free(p->added);
   tsr__free(p->stored);
+  tsr__free(p->numbers);
   TSR__VECTOR_FREE(&p->outputs);
   TSR__VECTOR_FREE(&p->cache);
   TSR__VECTOR_FREE(&p->hidden);

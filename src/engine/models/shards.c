@@ -19,10 +19,9 @@
 
 /* ---- units ---- */
 
+/* A linear layer may have no bias. */
 static void put_unit(const tsr__program *p, tsr__tensor_id tensor, uint32_t unit, uint32_t *units) {
-  const tsr__tape *t = p->tape;
-  for (size_t i = 0; tensor && i < t->schedule.parameters.count; i++)
-    if (t->schedule.parameters.items[i] == tensor) units[i] = unit;
+  if (tensor) units[p->numbers[tensor]] = unit;
 }
 
 static void put_linear(const tsr__program *p, const tsr__model_linear *linear, uint32_t unit,
@@ -54,12 +53,19 @@ int tsr__program_shard(tsr__program *p, tsr_error *error) {
   uint32_t layers = (uint32_t)p->model->layers;
   if (!o->ranks) return 0;
   uint32_t *units = TSR__NEW_ARRAY(uint32_t, t->schedule.parameters.count);
-  if (!units) return tsr__fail_memory(error);
+  p->numbers = TSR__NEW_ARRAY(uint32_t, t->tensors.count);
+  if (!units || !p->numbers) {
+    tsr__free(units);
+    return tsr__fail_memory(error);
+  }
   t->schedule.sharding.ranks = (uint32_t)o->ranks;
   t->schedule.sharding.rank = (uint32_t)o->rank;
   t->schedule.sharding.stage = (uint32_t)o->zero;
   t->gradient_complete = tsr__program_sum_gradient;
-  for (size_t i = 0; i < t->schedule.parameters.count; i++) units[i] = 1 + layers;
+  for (size_t i = 0; i < t->schedule.parameters.count; i++) {
+    p->numbers[t->schedule.parameters.items[i]] = (uint32_t)i;
+    units[i] = 1 + layers;
+  }
   put_unit(p, p->embedding, 0, units);
   put_unit(p, p->position_embedding, 0, units);
   for (uint32_t i = 0; i < layers; i++) put_block(p, i, units);
@@ -109,7 +115,8 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
   tsr__tensor_id bucket =
       tsr__tensor_new(t, TSR__KERNEL_EMPTY_LIKE, dtype, TSR__SHAPE(s->units.items[unit].elements));
   uint64_t end = 0;
-  for (size_t i = 0; i < s->pieces.count && !t->status; i++) {
+  const tsr__unit *u = &s->units.items[unit];
+  for (size_t i = u->first; i < u->end && !t->status; i++) {
     const tsr__unit_piece *piece = &s->pieces.items[i];
     if (piece->unit != unit) continue;
     tsr__tensor_id view = view_of_piece(t, bucket, i), gradient = gradient_at(t, i);
@@ -121,7 +128,7 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
     tsr__tensor_at(t, t->schedule.parameters.items[i])->grad = 0;
     tsr__tensor_release(t, gradient);
   }
-  clear(t, bucket, end, s->units.items[unit].elements);
+  clear(t, bucket, end, u->elements);
   tsr__tensor_set_category(t, bucket, TSR_CATEGORY_COMMUNICATION);
   return bucket;
 }
@@ -137,8 +144,7 @@ static uint64_t staged_elements(const tsr__program *p, uint32_t unit) {
 
 static void begin_sum(tsr__program *p, uint32_t unit) {
   tsr__tape *t = p->tape;
-  size_t first = 0;
-  while (t->schedule.sharding.pieces.items[first].unit != unit) first++;
+  size_t first = t->schedule.sharding.units.items[unit].first;
   tsr__dtype dtype = tsr__tensor_dtype(t, gradient_at(t, first));
   uint64_t part = tsr__unit_part(&t->schedule, unit), ranks = t->schedule.sharding.ranks;
   tsr__unit_sum *s = &p->sum;
@@ -164,7 +170,8 @@ static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
   uint32_t slot = tsr__tensor_at(t, s->bucket)->slot;
   tsr__tape_wait(
       t, tsr__tape_start(t, &(tsr__move){.kind = TSR__MOVE_GATHER, .from = slot, .to = slot}));
-  for (size_t i = 0; i < t->schedule.sharding.pieces.count && !t->status; i++) {
+  const tsr__unit *u = &t->schedule.sharding.units.items[s->unit];
+  for (size_t i = u->first; i < u->end && !t->status; i++) {
     if (t->schedule.sharding.pieces.items[i].unit != s->unit) continue;
     tsr__tensor_id view = view_of_piece(t, s->bucket, i);
     copy(t, view, gradient_at(t, i));
@@ -204,9 +211,7 @@ static void finish_sum(tsr__program *p) {
 void tsr__program_sum_gradient(void *program, tsr__tensor_id parameter) {
   tsr__program *p = program;
   tsr__tape *t = p->tape;
-  size_t i = 0;
-  while (t->schedule.parameters.items[i] != parameter) i++;
-  uint32_t unit = t->schedule.sharding.pieces.items[i].unit;
+  uint32_t unit = t->schedule.sharding.pieces.items[p->numbers[parameter]].unit;
   if (++p->stored[unit] < t->schedule.sharding.units.items[unit].parameter_count) return;
   p->stored[unit] = 0;
   if (t->schedule.sharding.stage < 2 && !p->is_last_backward) return;

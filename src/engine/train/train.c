@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/effort.h"
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/machine.h"
@@ -66,6 +67,9 @@ typedef struct training {
   tsr_train_rank took;
   bool has_failed;      /* and the other ranks know */
   bool is_not_to_blame; /* another rank failed first, and reports the reason */
+  const tsr_train_options
+      *asked;        /* the caller's: of all ranks that are threads, the first rank's */
+  tsr_effort effort; /* of everything before the first step */
   tsr_training out;
 } training;
 
@@ -330,6 +334,7 @@ static int predict(training *t, tsr_error *error) {
                         &(tsr__execute_options){.settings = t->run->settings,
                                                 .capacity_bytes = t->run->capacity_bytes,
                                                 .is_placed = t->options->memory == TSR_TRAIN_PLACED,
+                                                .effort = &t->effort,
                                                 .steps = steps_to_do(t)},
                         &t->forecast, error);
   if (status) return status;
@@ -646,6 +651,7 @@ static int record(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_
   bool has_tracer = tracer || !t->options->is_recorded;
   bool ok = tsr__tape_init(&tape, &tsr__book_own, tracer) && has_tracer;
   int status = ok ? 0 : tsr__fail_memory(error);
+  tape.effort = &t->effort;
   if (status == 0) status = tsr__program_init(&t->program, model, t->run, NULL, &tape, error);
   if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);
@@ -655,9 +661,19 @@ static int record(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_
   return status;
 }
 
+/* A progress function of efforts. */
+static bool may_begin(void *context, uint64_t done_units, uint64_t total_units) {
+  const tsr_train_options *asked = ((const training *)context)->asked;
+  (void)done_units, (void)total_units;
+  return !asked->wants_end || !asked->wants_end(asked->context);
+}
+
 /* Everything before the first step. */
 static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_error *error) {
-  int status = tsr__model_check_computed(model, error);
+  const tsr_effort_options limits = {
+      .struct_bytes = sizeof limits, .progress = may_begin, .progress_context = t};
+  int status = tsr__effort_init(&t->effort, &limits, error);
+  if (status == 0) status = tsr__model_check_computed(model, error);
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
@@ -712,7 +728,7 @@ static training *new_training(const tsr_simulate_options *run, const tsr_train_o
   training *t = TSR__NEW(training);
   if (!t) return NULL;
   t->run = run;
-  t->options = options;
+  t->options = t->asked = options;
   t->batches.tokens.handle = -1;
   t->saved.training.handle = -1;
   return t;
@@ -754,6 +770,7 @@ static int prepare_members(member *all, uint32_t ranks, training *first, const t
       if (!m->options.snapshots) m->options.is_recorded = false;
       m->options.snapshots = NULL;
       m->t = new_training(&m->run, &m->options);
+      if (m->t) m->t->asked = first->options;
     }
     status = m->t ? tsr__threads_comm_new(hub, i, &m->t->comm, error) : tsr__fail_memory(error);
   }
