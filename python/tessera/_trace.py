@@ -35,7 +35,8 @@ from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
-from ._trace_model import Fake, fake_of
+from ._trace_model import Fake, elements, fake_of, parts
+from ._trace_quantised import Library
 from ._trace_routing import Counts, NoRouting, Routing, one_hot
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
@@ -259,6 +260,9 @@ class _Recorder:
         self.modules.add(module)
         for tensor in module.buffers():
             self.mark(tensor, 'buffer')
+        for param in module.parameters():
+            for _, _, part in parts(param):
+                self.mark(part, 'buffer')
         for param in module.parameters():
             self.mark(param, 'parameter')
 
@@ -592,6 +596,12 @@ def _composed(torch: Any) -> Dict[Any, Callable[..., Any]]:
             if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), 'CompositeExplicitAutograd')}
 
 
+def _decomposes(torch: Any, func: Any) -> bool:
+    """Whether an op consists of others and was not taken apart before it came here, as below autograd and in inference mode."""
+    has_kernel, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
+    return func.namespace == 'aten' and has_kernel(name, 'CompositeImplicitAutograd') and not has_kernel(name, 'CUDA')
+
+
 def _masked(torch: Any, recorder: _Recorder, func: Any) -> bool:
     """Whether attention adds its mask to the scores."""
     return recorder.is_composing and func is torch.ops.aten.add.Tensor
@@ -602,13 +612,14 @@ def _scalar(dtype: Any, value: float) -> Any:
         bool(value) if str(dtype) == 'torch.bool' else int(value)
 
 
-def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Optional[float] = None) -> Any:
+def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Library, value: Optional[float] = None) -> Any:
     """A mode that sees each op and notes its results. `value` is the value of every number that the program reads from the GPU."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
     leaves = torch.ops.aten._local_scalar_dense.default
     work, composed = Work(torch), _composed(torch)
+    decomposes = functools.lru_cache(maxsize=None)(functools.partial(_decomposes, torch))
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -626,9 +637,10 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                 return number
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
-            if func in composed:
+            calls = composed.get(func) or library.kernel(func, args) or (func.decompose if decomposes(func) else None)
+            if calls:
                 with self:  # sees what it calls
-                    return composed[func](*args, **(kwargs or {}))
+                    return calls(*args, **(kwargs or {}))
             if recorder.host:
                 recorder.host.check(torch, func, args)
             args = recorder.routing.indexed(self, func, args)
@@ -696,8 +708,8 @@ def _foreach(fake: type) -> Iterator[None]:
 class _Phases:
     """Notes the phases of a step: calls of modules, backward, and optimizers. A forward is a call of any module by the step itself."""
 
-    def __init__(self, torch: Any, recorder: _Recorder, attention: Any) -> None:
-        self.torch, self.recorder = torch, recorder
+    def __init__(self, torch: Any, recorder: _Recorder, attention: Any, library: Library) -> None:
+        self.torch, self.recorder, self.library = torch, recorder, library
         self.attention = attention  # a mode, which is not active in backward: checkpoints run modules there
         self.optimizers: Any = weakref.WeakSet()  # that made steps
         self.on_new: Callable[[Any], None] = lambda optimizer: None  # called before the first step of an optimizer
@@ -794,6 +806,7 @@ class _Phases:
         return zero_grad
 
     def before_step(self, optimizer: Any, *given: Any) -> None:
+        self.library.prepare()
         if optimizer not in self.optimizers:
             self.optimizers.add(optimizer)
             self.on_new(optimizer)
@@ -1143,21 +1156,21 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
 def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional[float]) -> Iterator[_Phases]:
     """Within it, 'cuda' is fake and everything on it is recorded. Suspends the garbage collector, see _process()."""
     from torch._subclasses import fake_tensor
-    card, sole = CARDS[gpu], _Sole()
+    card, sole, library = CARDS[gpu], _Sole(), Library(torch, fake)
     attention, attend = _attention(torch, card, recorder)
-    phases = _Phases(torch, recorder, attention)
+    phases = _Phases(torch, recorder, attention, library)
     phases.has_gpu = torch.cuda.is_available()
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained()):
+                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained(), library):
             stack.enter_context(context)
-        with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
+        with _mode(torch, _Recorder(torch), sole, fake, library):  # its tensors are none of the step's
             _calibrate(torch)
         stack.callback(setattr, recorder, 'is_over', True)
-        phases.ops = stack.enter_context(_mode(torch, recorder, sole, fake, value))
+        phases.ops = stack.enter_context(_mode(torch, recorder, sole, fake, library, value))
         stack.enter_context(phases.noted())
         yield phases
 
@@ -1210,7 +1223,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
         forms = _optimizers(torch, mode, recorder, phases)
     recorder.routing.check()
     about = {'torch': torch.__version__, 'gpu': gpu,
-             'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
+             'parameters': sum(elements(tensor) for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
              'optimizer': type(optimizers[0]).__name__ if optimizers else '', **recorder.routing.used(), 'optimizers': forms}
     document = _document(recorder, static, about)
     if path is not None:

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""quantised.py [--check] [NAME...]: weights of bitsandbytes, traced, and counted by hand.
+
+Needs the packages that ./run test torch installs; no GPU. The sizes are those of bitsandbytes 0.50: what a quantised layer consists of, what a
+product and its backward pass allocate (autograd/_functions.py, backends/cuda/ops.py), and the states of optimizers of 8 bits. A model is traced as
+a program and as a step.
+"""
+import argparse
+import collections
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+import bitsandbytes as bnb
+import peft
+import torch
+import transformers as hf
+
+import tessera
+from tessera import _script, _trace
+
+BLOCK, TABLE_BYTES = 64, 256 * 4
+
+
+# ---- By hand ----
+
+def blocks(count, of):
+    return -(-count // of)
+
+
+def parts_of(count, nested):
+    """The bytes of what a weight of `count` numbers consists of."""
+    scales = blocks(count, BLOCK)
+    more = [scales, 4 * blocks(scales, 256), 4, TABLE_BYTES] if nested else [4 * scales]
+    return [count // 2, 16 * 4, *more]
+
+
+def forward_of(rows, columns, tokens, nested, is_fused):
+    """A product in bf16."""
+    scales = [4 * blocks(rows * columns, BLOCK)] * 2 if nested and not is_fused else []
+    return [*scales, *([] if is_fused else [2 * rows * columns]), 2 * rows * tokens]
+
+
+def backward_of(rows, columns, tokens, nested, dtype):
+    """The gradient of what the layer is given. The weight is dequantised to its type before it was quantised."""
+    scales = [4 * blocks(rows * columns, BLOCK)] if nested else []
+    cast = [2 * rows * columns] if dtype != torch.bfloat16 else []
+    return [*scales, dtype.itemsize * rows * columns, *cast, 2 * columns * tokens]
+
+
+def states_of(counts, bits=8, are_paged=False):
+    """The bytes of AdamW's states of tensors of so many numbers. Those of small ones have 32 bits, and the driver moves large ones."""
+    if bits == 32:
+        return sum(8 * count for count in counts if not are_paged or count < 100_000)
+    packed = sum(2 * 4 * blocks(count, 256) + (2 * count if not are_paged or count < 100_000 else 0) for count in counts if count >= 4096)
+    return packed + sum(8 * count for count in counts if count < 4096) + 2 * TABLE_BYTES
+
+
+# ---- One layer ----
+
+def allocations(document, word):
+    """The bytes of what is allocated with a name on the stack."""
+    texts, out = document['texts'], []
+    for kind, slot, *stack in document['instructions']:
+        if kind == 'new' and any(texts[document['frames'][frame][0]] == word for frame in document['stacks'][stack[0]]):
+            out.append(document['slots']['bytes'][slot])
+    return out
+
+
+def layer_program(rows, columns, tokens, nested, dtype, bias=False):
+    def program():
+        layer = bnb.nn.Linear4bit(columns, rows, bias=bias, compute_dtype=torch.bfloat16, compress_statistics=nested, quant_type='nf4')
+        layer = layer.to(dtype).cuda()
+        table = torch.nn.Parameter(torch.randn(tokens, columns, device='cuda', dtype=torch.bfloat16))
+        optimizer = torch.optim.SGD([table])
+        for _ in range(6):
+            layer(table).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return program
+
+
+# Rows, columns, tokens, double quantisation, the type before, and whether the card's own kernel multiplies without dequantising.
+LAYERS = ((1024, 512, 4096, True, torch.float32, False), (1024, 512, 4096, False, torch.bfloat16, False),
+          (512, 1024, 1537, True, torch.bfloat16, False), (512, 1024, 4, True, torch.bfloat16, True), (512, 1024, 4, False, torch.float16, True),
+          (640, 200, 2048, False, torch.float32, False))
+
+
+def layers():
+    for case in LAYERS:
+        rows, columns, tokens, nested, dtype, is_fused = case
+        document = tessera.trace(layer_program(*case[:5]))
+        static = document['slots']['bytes'][:document['static']]
+        expected = collections.Counter([*parts_of(rows * columns, nested), 2 * tokens * columns, *([TABLE_BYTES] if nested else [])])
+        yield f'{case}: {static}', collections.Counter(static) != expected
+        got = allocations(document, 'forward')
+        yield f'{case}, forward: {got}', [size for size in got if size != rows] != forward_of(rows, columns, tokens, nested, is_fused)
+        got = allocations(document, 'torch::autograd::generated::MatMul4BitBackward::apply')
+        yield f'{case}, backward: {got}', got != backward_of(rows, columns, tokens, nested, dtype)
+        yield f'{case}: {document["parameters"]} parameters', document['parameters'] != rows * columns
+
+
+# ---- A model ----
+
+CONFIG = {'hidden_size': 256, 'num_attention_heads': 4, 'num_hidden_layers': 2, 'vocab_size': 2000, 'intermediate_size': 512,
+          'num_key_value_heads': 2}
+
+
+def quantised(device, optimizer):
+    """A model as transformers loads it in 4 bits, prepared and adapted by peft."""
+    from transformers.integrations.bitsandbytes import replace_with_bnb_linear
+    with contextlib.redirect_stderr(None):
+        model = hf.LlamaForCausalLM._from_config(hf.LlamaConfig(**CONFIG), dtype=torch.bfloat16)
+        how = hf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True,
+                                    bnb_4bit_compute_dtype=torch.bfloat16)
+        model = replace_with_bnb_linear(model, modules_to_not_convert=['lm_head'], quantization_config=how)
+    for module in model.modules():
+        if isinstance(module, bnb.nn.Linear4bit):
+            weight = torch.randn(module.out_features, module.in_features, dtype=torch.bfloat16)
+            module.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type='nf4', compress_statistics=True, module=module)
+    model = model.to(device)
+    model.is_loaded_in_4bit = True
+    model = peft.prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={'use_reentrant': False})
+    model = peft.get_peft_model(model, peft.LoraConfig(r=16, target_modules='all-linear', lora_dropout=0.05, task_type='CAUSAL_LM'))
+    return model, optimizer([param for param in model.parameters() if param.requires_grad])
+
+
+def step_of(model, optimizer):
+    def step():
+        ids = torch.randint(0, 2000, (4, 512), device='cuda')
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return step
+
+
+def peak(document):
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / 'step.graph'
+        _trace.write(document, path)
+        return tessera.simulate(str(path))['devices'][0]['peak']['allocated_bytes']
+
+
+def state_bytes(document):
+    return sum(size for size, category in zip(document['slots']['bytes'], document['slots']['category']) if category == 'optimizer_state')
+
+
+def models():
+    width, wide, few = CONFIG['hidden_size'], CONFIG['intermediate_size'], 128
+    shapes = [(width, width), (few, width), (few, width), (width, width), (wide, width), (wide, width), (width, wide)] * 2
+    weights = sum(sum(parts_of(rows * columns, True)) for rows, columns in shapes)
+    adapters = sum(16 * (rows + columns) for rows, columns in shapes)
+    others = 4 * (2 * 2000 * width + 5 * width)  # which peft makes fp32: embeddings, head and norms
+    buffers = 4 * CONFIG['hidden_size'] // 4 // 2  # inverse frequencies
+    model, optimizer = quantised('cpu', bnb.optim.AdamW8bit)
+    step = tessera.trace(step_of(model, optimizer), model=model, optimizer=optimizer)
+    got, expected = state_bytes(step), states_of([16 * size for shape in shapes for size in shape])
+    yield f'states of {got} bytes instead of {expected}', got != expected
+    got = sum(size for size, category in zip(step['slots']['bytes'][:step['static']], step['slots']['category'])
+              if category in ('parameter', 'buffer'))
+    expected = weights + 4 * adapters + others + buffers
+    yield f'weights of {got} bytes instead of {expected}', got != expected
+    expected = sum(rows * columns for rows, columns in shapes) + adapters + others // 4
+    yield f'{step["parameters"]} parameters instead of {expected}', step['parameters'] != expected
+    yield 'the model is as before', not all(
+        type(part) is torch.Tensor for module in model.modules() if isinstance(module, bnb.nn.Linear4bit)
+        for part in (module.weight.data, module.weight.quant_state.absmax))
+
+    def program():
+        again = step_of(*quantised('cuda', bnb.optim.AdamW8bit))
+        for _ in range(6):
+            again()
+    more = peak(tessera.trace(program)) - peak(step)
+    yield f'{more} bytes more as a program', more != TABLE_BYTES  # one table is the library's
+
+
+def optimizers():
+    """In programs, and with an optimizer that exists already."""
+    for name, bits, are_paged in (('AdamW8bit', 8, False), ('PagedAdamW8bit', 8, True), ('PagedAdamW32bit', 32, True), ('AdamW32bit', 32, False)):
+        model = torch.nn.Sequential(torch.nn.Linear(400, 300), torch.nn.Linear(300, 40), torch.nn.Linear(40, 4))
+        optimizer = getattr(bnb.optim, name)(model.parameters())
+
+        def step():
+            model(torch.randn(8, 400, device='cuda')).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        expected = states_of([param.numel() for param in model.parameters()], bits, are_paged)
+        for _ in range(2):  # the first trace leaves nothing
+            got = state_bytes(tessera.trace(step, model=model, optimizer=optimizer))
+            yield f'{name}: states of {got} bytes instead of {expected}', got != expected or bool(optimizer.state)
+
+
+def unready():
+    """A weight that would be quantised by moving it."""
+    layer = bnb.nn.Linear4bit(64, 64)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))])
+    try:
+        tessera.trace(lambda: layer(torch.randn(2, 64, device='cuda')), model=layer, optimizer=optimizer)
+        got = 'traced'
+    except tessera.TraceError as error:
+        got = str(error)
+    yield got, 'is to be quantised' not in got
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--check', action='store_true', help='accepted for run.py: nothing is written in any case')
+    parser.add_argument('names', nargs='*', metavar='NAME', help='layers, optimizers, models or unready')
+    given = parser.parse_args()
+    hf.logging.set_verbosity_error()
+    for module in (_trace, _script):
+        module._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
+    wrong, parts = 0, {'layers': layers, 'optimizers': optimizers, 'models': models, 'unready': unready}
+    for name in given.names or parts:
+        for what, is_wrong in parts[name]():
+            wrong += bool(is_wrong)
+            print(f'{"not ok" if is_wrong else "ok"} - {name}: {what}', flush=True)
+    return wrong > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
