@@ -16,7 +16,7 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, traced, write
 from ._trace_model import elements, fake_of, rehook
 from ._trace_quantised import making_subclasses
 from ._trace_routing import Counts, Routing
@@ -85,7 +85,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
     """Replaces functions that a script may call and that a trace has to do differently."""
     from torch._subclasses.fake_tensor import FakeTensor
     original, loader, swap = torch.nn.Parameter.__new__, torch.utils.data.DataLoader.__init__, torch.utils.swap_tensors
-    compile_really, fake_really = torch.compile, FakeTensor.__new__
+    fake_really = FakeTensor.__new__
 
     def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         if type(data) is torch.Tensor and data.device.type == 'cpu':
@@ -112,18 +112,8 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
                    'multiprocessing_context': None, 'pin_memory': False}
         loader(self, *args[:5], **{**kwargs, **dict(zip(_LOADER[5:], args[5:])), **changed})
 
-    def compiled(model: Any = None, **options: Any) -> Any:
-        if options.get('disable') or is_of_operator(sys._getframe(1)):
-            return compile_really(model, **options)
-
-        def call(*_: Any, **__: Any) -> None:
-            raise of_compiled(sys._getframe(1))
-        if isinstance(model, torch.nn.Module):
-            raise of_compiled(sys._getframe(1))
-        return call if callable(model) else lambda function: call
-
     with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \
-            patched(torch.utils.data.DataLoader, __init__=load), patched(torch, compile=compiled), \
+            patched(torch.utils.data.DataLoader, __init__=load), \
             patched(torch.utils, swap_tensors=swapped), patched(FakeTensor, __new__=staticmethod(faked)), \
             patched(torch.Tensor, _make_subclass=staticmethod(making_subclasses(torch, fake))):
         yield

@@ -36,10 +36,10 @@ from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pre
 from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, elements, fake_of, parts
-from ._trace_quantised import Library
+from ._trace_quantised import Library, is_wrapper, parts_of, wraps
 from ._trace_routing import Counts, NoRouting, Routing, one_hot
 from ._trace_saved import Saved
-from ._trace_sharded import check_whole, is_elsewhere
+from ._trace_sharded import check_whole
 from ._trace_work import Work
 
 SCHEMA = 'tessera-step/1'
@@ -124,6 +124,7 @@ class _Recorder:
         self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
+        self.is_compiled = False  # the program calls code of torch.compile
         self.routing: Any = Routing(torch, None)
 
     @contextlib.contextmanager
@@ -155,12 +156,17 @@ class _Recorder:
 
     def number_of(self, tensor: Any) -> Optional[int]:
         tensor = self._innermost(tensor)
-        tensor = getattr(tensor, '_local_tensor', tensor)  # of a DTensor
+        if is_wrapper(tensor):  # such as a DTensor
+            return next(filter(lambda number: number is not None, map(self.number_of, parts_of(tensor))), None)
         tensor = tensor._values() if tensor.is_sparse else tensor
         return self._of.get(tensor.untyped_storage()._cdata)
 
     def see(self, tensor: Any, op: str, role: str = '') -> None:
         """Note the storage of a tensor that an op returned, unless it is known already."""
+        if is_wrapper(tensor):
+            for part in parts_of(tensor):
+                self.see(part, op, role)
+            return
         if tensor.device.type == 'cuda' and tensor.is_sparse:
             self.see(tensor._indices(), op, role)
             self.see(tensor._values(), op, role)
@@ -242,6 +248,10 @@ class _Recorder:
                 self.roles[given] = 'input'
 
     def mark(self, tensor: Any, role: str) -> None:
+        if tensor is not None and is_wrapper(tensor):
+            for part in parts_of(tensor):
+                self.mark(part, role)
+            return
         number = self.number_of(tensor) if tensor is not None else None
         if number is not None:
             self.roles[number] = role
@@ -628,7 +638,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Libr
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             recorder = self.recorder
-            if is_elsewhere(types):
+            if any(map(wraps, types)):  # they turn an op into ones of their parts first
                 return NotImplemented
             if recorder.apart:
                 return func(*args, **(kwargs or {}))
@@ -909,29 +919,27 @@ def _recurrent(torch: Any) -> contextlib.AbstractContextManager[None]:
     return patched(variable_functions, **{name: refuse(getattr(variable_functions, name)) for name in names})
 
 
-def of_compiled(frame: Any) -> TraceError:
-    """What is raised when a frame calls compiled code."""
-    return TraceError(f'{_program_line(frame)} calls code of torch.compile: what compiled code allocates is not known. Trace it without')
-
-
-def _compiled() -> contextlib.AbstractContextManager[None]:
-    """Refuses compiled functions, and modules after their compile(). With fake tensors PyTorch would run them as they are. Before it does,
-    and before it changes anything, each calls set_eval_frame(None); so do functions that must not be compiled, which have no callback."""
+def _compiled(recorder: _Recorder) -> contextlib.AbstractContextManager[None]:
+    """Runs compiled functions, and modules after their compile(), as they are, and notes that. Before they run, each asks for the callback
+    that compiles; so do functions that must not be compiled, which have none."""
     import torch._dynamo.eval_frame as dynamo
-    original = dynamo.set_eval_frame
+    original = dynamo._callback_from_stance
 
-    def set_eval_frame(callback: Any) -> Any:
-        frame = sys._getframe(1)
-        context: Any = frame.f_locals.get('self') if callback is None else None
-        is_compiled = isinstance(context, dynamo._TorchDynamoContext) and context.callback is not None
-        if is_compiled and dynamo._callback_from_stance(context.callback) is not None and not is_of_operator(frame.f_back):
-            raise of_compiled(frame)
-        return original(callback)
+    def callback_of(callback: Any) -> Any:
+        found, frame = original(callback), sys._getframe(1)
+        if found in (None, False) or _is_of_operator(frame.f_back):
+            return found
+        context: Any = frame.f_locals.get('self')
+        if (getattr(context, 'compiler_config', None) or {}).get('triton.cudagraphs'):
+            raise TraceError(f'{_program_line(frame)} calls code that torch.compile puts into CUDA graphs, whose pools keep what a step '
+                             'allocates: trace it without mode="reduce-overhead" or "max-autotune"')
+        recorder.is_compiled = True
+        return None
 
-    return patched(dynamo, set_eval_frame=set_eval_frame)
+    return patched(dynamo, _callback_from_stance=callback_of)
 
 
-def is_of_operator(frame: Any) -> bool:
+def _is_of_operator(frame: Any) -> bool:
     """Whether PyTorch itself compiles what the program gives to a higher-order operator, which is refused as such."""
     path = frame.f_code.co_filename if frame is not None else ''
     return '/torch/_higher_order_ops/' in path or path.endswith('/torch/nn/attention/flex_attention.py')
@@ -1103,7 +1111,7 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
         if not recorder.roles[number]:
             recorder.roles[number] = 'temporary'
     return {
-        'schema': SCHEMA, **about, 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
+        'schema': SCHEMA, **about, **({'compiled': True} if recorder.is_compiled else {}), 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
         'stacks': recorder.stacks.items, 'static': len(static),
         'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
                   'category': [recorder.roles[number] for number in made.slots],
@@ -1163,7 +1171,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
-                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
+                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
                         attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained(), library):
             stack.enter_context(context)
@@ -1298,6 +1306,9 @@ def _explained() -> Iterator[None]:
         if 'saved tensor hooks' in str(error):
             raise TraceError(f'{_line_of(error)} calls torch.func.grad, or what uses it, within which PyTorch does not tell what autograd '
                              'saves') from error
+        if not isinstance(error, TraceError) and any('/transformer_engine/' in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+            raise TraceError(f'{_line_of(error)} uses TransformerEngine, whose kernels need a GPU and cannot be traced ({error}). Trace the step with '
+                             "PyTorch's own modules, and add the copies of the weights in FP8, or use torchao's float8, which can be traced") from error
         kernel = _fallback_of(error)
         if kernel is not None:
             raise TraceError(f'{_line_of(error)} calls {kernel}, whose result PyTorch cannot predict without '

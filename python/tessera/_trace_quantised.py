@@ -97,6 +97,22 @@ class Library:
             return func._op_dk(self.torch._C.DispatchKey.CUDA, *args, **kwargs)
 
 
+# ---- Tensors that consist of others, such as those of torchao and DTensors ----
+
+@functools.lru_cache(maxsize=None)
+def wraps(kind: type) -> bool:
+    """Whether tensors of a class have a dispatcher of their own, and are not fake ones."""
+    return hasattr(kind, '__tensor_flatten__') and hasattr(kind, '__tensor_unflatten__')
+
+
+def is_wrapper(tensor: Any) -> bool:
+    return wraps(type(tensor))
+
+
+def parts_of(tensor: Any) -> List[Any]:
+    return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+
+
 # ---- Parameters of derived classes ----
 
 def making_subclasses(torch: Any, fake: Any) -> Callable[..., Any]:

@@ -7,17 +7,16 @@ a program and as a step.
 """
 import argparse
 import collections
-import contextlib
 import sys
 import tempfile
 from pathlib import Path
 
 import bitsandbytes as bnb
-import peft
 import torch
 import transformers as hf
 
 import tessera
+from programs import adamw8bit, quantised_llama
 from tessera import _script, _trace
 
 BLOCK, TABLE_BYTES = 64, 256 * 4
@@ -103,29 +102,6 @@ def layers():
 
 # ---- A model ----
 
-CONFIG = {'hidden_size': 256, 'num_attention_heads': 4, 'num_hidden_layers': 2, 'vocab_size': 2000, 'intermediate_size': 512,
-          'num_key_value_heads': 2}
-
-
-def quantised(device, optimizer):
-    """A model as transformers loads it in 4 bits, prepared and adapted by peft."""
-    from transformers.integrations.bitsandbytes import replace_with_bnb_linear
-    with contextlib.redirect_stderr(None):
-        model = hf.LlamaForCausalLM._from_config(hf.LlamaConfig(**CONFIG), dtype=torch.bfloat16)
-        how = hf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True,
-                                    bnb_4bit_compute_dtype=torch.bfloat16)
-        model = replace_with_bnb_linear(model, modules_to_not_convert=['lm_head'], quantization_config=how)
-    for module in model.modules():
-        if isinstance(module, bnb.nn.Linear4bit):
-            weight = torch.randn(module.out_features, module.in_features, dtype=torch.bfloat16)
-            module.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type='nf4', compress_statistics=True, module=module)
-    model = model.to(device)
-    model.is_loaded_in_4bit = True
-    model = peft.prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={'use_reentrant': False})
-    model = peft.get_peft_model(model, peft.LoraConfig(r=16, target_modules='all-linear', lora_dropout=0.05, task_type='CAUSAL_LM'))
-    return model, optimizer([param for param in model.parameters() if param.requires_grad])
-
-
 def step_of(model, optimizer):
     def step():
         ids = torch.randint(0, 2000, (4, 512), device='cuda')
@@ -147,13 +123,15 @@ def state_bytes(document):
 
 
 def models():
-    width, wide, few = CONFIG['hidden_size'], CONFIG['intermediate_size'], 128
+    """A model as a step and as a program. Its shapes are those of programs.py."""
+    width, wide, few = 256, 512, 128
     shapes = [(width, width), (few, width), (few, width), (width, width), (wide, width), (wide, width), (width, wide)] * 2
     weights = sum(sum(parts_of(rows * columns, True)) for rows, columns in shapes)
     adapters = sum(16 * (rows + columns) for rows, columns in shapes)
     others = 4 * (2 * 2000 * width + 5 * width)  # which peft makes fp32: embeddings, head and norms
-    buffers = 4 * CONFIG['hidden_size'] // 4 // 2  # inverse frequencies
-    model, optimizer = quantised('cpu', bnb.optim.AdamW8bit)
+    buffers = 4 * width // 4 // 2  # inverse frequencies
+    model = quantised_llama(r=16)
+    optimizer = adamw8bit(model)
     step = tessera.trace(step_of(model, optimizer), model=model, optimizer=optimizer)
     got, expected = state_bytes(step), states_of([16 * size for shape in shapes for size in shape])
     yield f'states of {got} bytes instead of {expected}', got != expected
@@ -168,7 +146,8 @@ def models():
         for part in (module.weight.data, module.weight.quant_state.absmax))
 
     def program():
-        again = step_of(*quantised('cuda', bnb.optim.AdamW8bit))
+        moved = quantised_llama(r=16, device='cuda')
+        again = step_of(moved, adamw8bit(moved))
         for _ in range(6):
             again()
     more = peak(tessera.trace(program)) - peak(step)
