@@ -1307,7 +1307,8 @@ def _explained() -> Iterator[None]:
             raise TraceError(f'{_line_of(error)} calls torch.func.grad, or what uses it, within which PyTorch does not tell what autograd '
                              'saves') from error
         if not isinstance(error, TraceError) and any('/transformer_engine/' in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
-            raise TraceError(f'{_line_of(error)} uses TransformerEngine, whose kernels need a GPU and cannot be traced ({error}). Trace the step with '
+            why = str(error).partition('. ')[0]
+            raise TraceError(f'{_line_of(error)} uses TransformerEngine, whose kernels need a GPU and cannot be traced ({why}). Trace the step with '
                              "PyTorch's own modules, and add the copies of the weights in FP8, or use torchao's float8, which can be traced") from error
         kernel = _fallback_of(error)
         if kernel is not None:

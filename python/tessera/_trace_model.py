@@ -39,10 +39,17 @@ def _exchange(torch: Any, tensor: Any, other: Any) -> None:
 
 def parts(tensor: Any) -> List[Tuple[Any, str, Any]]:
     """What a quantised parameter of bitsandbytes has besides itself: the object, the name and the tensor of each attribute."""
-    state = getattr(tensor, '__dict__', {}).get('quant_state')
-    holders = [holder for holder in (state, getattr(state, 'state2', None)) if holder is not None]
-    found = [(holder, name, getattr(holder, name, None)) for holder in holders for name in ('absmax', 'code', 'offset')]
+    state = getattr(tensor, '__dict__', {}).get('quant_state')  # of 4 bits
+    attributes = [(holder, name) for holder in (state, getattr(state, 'state2', None)) for name in ('absmax', 'code', 'offset')]
+    if hasattr(tensor, 'has_fp16_weights'):  # of 8 bits
+        attributes += [(tensor, 'CB'), (tensor, 'SCB')]
+    found = [(holder, name, getattr(holder, name, None)) for holder, name in attributes]
     return [part for part in found if hasattr(part[2], 'untyped_storage')]
+
+
+def _is_unready(tensor: Any) -> bool:
+    """Whether moving a parameter of bitsandbytes would quantise it."""
+    return not getattr(tensor, 'bnb_quantized', True) or (not getattr(tensor, 'has_fp16_weights', True) and tensor.SCB is None)
 
 
 def elements(tensor: Any) -> int:
@@ -120,17 +127,18 @@ class Fake:
         self.tensors.append(tensor)
         for holder, key, part in parts(tensor):
             undo.callback(setattr, holder, key, part)
-            self.tensors.append(fake_of(torch, self.mode, part, 'cuda'))
-            setattr(holder, key, self.tensors[-1])
+            is_same = part.untyped_storage()._cdata == made.untyped_storage()._cdata
+            setattr(holder, key, tensor.detach() if is_same else fake_of(torch, self.mode, part, 'cuda'))
+            self.tensors.append(getattr(holder, key))
 
     def _check(self, tensor: Any, name: str) -> None:
         from torch.utils._python_dispatch import is_traceable_wrapper_subclass
         if is_traceable_wrapper_subclass(tensor):
             raise TraceError(f'{name} is a {type(tensor).__name__}, which consists of other tensors: give trace() the whole program, '
                              'which makes the model and the optimizer and trains three steps')
-        if hasattr(tensor, 'bnb_quantized') and not tensor.bnb_quantized:
-            raise TraceError(f'{name} is to be quantised when the model moves to the GPU: move it before the trace, on a machine without a '
-                             "GPU to 'cpu', or give trace() the whole program")
+        if _is_unready(tensor):
+            raise TraceError(f'{name} is quantised when the model moves to the GPU, or was called already: move it before the trace, on a '
+                             "machine without a GPU to 'cpu', and call it only in the step, or give trace() the whole program")
         if self.torch.nn.parameter.is_lazy(tensor):
             raise TraceError(f'{name} has no shape yet: call the model once before the trace, or make it with all sizes')
         if tensor.is_leaf and tensor.requires_grad and tensor._use_count() > 1:

@@ -89,19 +89,21 @@ class Library:
             version = getattr(sys.modules.get('bitsandbytes'), '__version__', 'this version')
             raise TraceError(f'bitsandbytes {version} has no {_KERNELS}, which a trace runs: install bitsandbytes 0.46 or newer') from error
         self.prepare()
-        return functools.partial(self._run, func)
+        has_kernel = self.torch._C._dispatch_has_kernel_for_dispatch_key
+        key = next((key for key in ('CUDA', 'CompositeExplicitAutograd', 'CompositeImplicitAutograd') if has_kernel(func.name(), key)), None)
+        if key is None:
+            return None
+        return functools.partial(self._run, func, getattr(self.torch._C.DispatchKey, key))
 
-    def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, func: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
         from torch._subclasses.fake_tensor import FakeTensor
         with patched(FakeTensor, data_ptr=_nothing):
-            return func._op_dk(self.torch._C.DispatchKey.CUDA, *args, **kwargs)
+            return func._op_dk(key, *args, **kwargs)
 
 
 # ---- Tensors that consist of others, such as those of torchao and DTensors ----
 
-@functools.lru_cache(maxsize=None)
-def wraps(kind: type) -> bool:
-    """Whether tensors of a class have a dispatcher of their own, and are not fake ones."""
+def wraps(kind: Any) -> bool:
     return hasattr(kind, '__tensor_flatten__') and hasattr(kind, '__tensor_unflatten__')
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""quantised.py [--check] [NAME...]: weights of bitsandbytes, traced, and counted by hand.
+"""quantised.py [--check] [NAME...]: weights of bitsandbytes and torchao, traced, and counted by hand.
 
-Needs the packages that ./run test torch installs; no GPU. The sizes are those of bitsandbytes 0.50: what a quantised layer consists of, what a
+Needs the packages that ./run test torch installs; no GPU. The sizes of bitsandbytes are those of 0.50: what a quantised layer consists of, what a
 product and its backward pass allocate (autograd/_functions.py, backends/cuda/ops.py), and the states of optimizers of 8 bits. A model is traced as
 a program and as a step.
 """
@@ -170,6 +170,89 @@ def optimizers():
             yield f'{name}: states of {got} bytes instead of {expected}', got != expected or bool(optimizer.state)
 
 
+# ---- Weights of 8 bits ----
+
+def eights():
+    """As a step and as a program: one byte a number, and a scale for each row."""
+    rows, columns, tokens = 256, 512, 1024
+
+    def made(device):
+        layer = bnb.nn.Linear8bitLt(columns, rows, bias=False, has_fp16_weights=False).to(device)
+        before = torch.nn.Linear(columns, columns, bias=False, dtype=torch.float16, device=device)
+        return torch.nn.Sequential(before, layer), torch.optim.SGD(before.parameters(), lr=0.1)
+
+    def step_of(model, optimizer):
+        def step():
+            model(torch.randn(tokens, columns, device='cuda', dtype=torch.float16)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return step
+
+    def program():
+        step = step_of(*made('cuda'))
+        for _ in range(6):
+            step()
+    model, optimizer = made('cpu')
+    static = collections.Counter([rows * columns, 4 * rows, 2 * columns * columns])
+    forward = [4 * tokens, tokens * columns, 4 * tokens * rows, 2 * tokens * rows]  # scales and numbers of x, sums, and what they are in fp16
+    backward = [2 * rows * columns, 4 * rows, 2 * tokens * columns]
+    for what, document in ('program', tessera.trace(program)), ('step', tessera.trace(step_of(model, optimizer), model=model, optimizer=optimizer)):
+        got = document['slots']['bytes'][:document['static']]
+        yield f'{what}: {got}', collections.Counter(got) != static
+        got = [size for size in allocations(document, 'matmul') if size > 4]
+        yield f'{what}, forward: {got}', got != forward
+        got = [size for size in allocations(document, 'torch::autograd::generated::MatMul8bitLtBackward::apply') if size > 4]
+        yield f'{what}, backward: {got}', got != backward
+
+
+# ---- torchao ----
+
+def float8():
+    """Each operand is cast through fp32 to FP8 with one scale, by torchao's source; only the input itself is kept."""
+    from torchao.float8 import convert_to_float8_training
+    rows, columns, tokens = 256, 512, 1024
+
+    def made(device):
+        model = torch.nn.Sequential(torch.nn.Linear(columns, rows, bias=False, dtype=torch.bfloat16, device=device))
+        return convert_to_float8_training(model), torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = made('cpu')
+
+    def step():
+        x = torch.randn(tokens, columns, device='cuda', dtype=torch.bfloat16)
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    document = tessera.trace(step, model=model, optimizer=optimizer, gpu='h100')
+    casts = [size for count in (tokens * columns, rows * columns) for size in (2 * count, 4 * count, 4 * count, 4 * count, count)]
+    got = [size for size in allocations(document, 'forward') if size > 8][:len(casts) + 1]  # backward casts in functions of this name
+    yield f'forward: {got}', got != [*casts, 2 * tokens * rows]
+    got = [size for size, category in zip(document['slots']['bytes'], document['slots']['category']) if category in ('activation', 'input') and size > 8]
+    yield f'kept: {got}', got != [2 * tokens * columns]
+    try:
+        got = str(tessera.trace(step, model=model, optimizer=optimizer, gpu='a100'))
+    except tessera.TraceError as error:
+        got = str(error)
+    yield f'on an A100: {got}', 'multiplies in FP8, which the NVIDIA A100' not in got
+
+
+def nf4():
+    """torchao's weights in 4 bits, which torchtune uses: a scale of 8 bits for 64 numbers, and a factor in bf16 for 256 scales."""
+    from torchao.dtypes.nf4tensor import linear_nf4, to_nf4
+    rows, columns = 256, 512
+
+    def program():
+        weight = torch.nn.Parameter(to_nf4(torch.randn(rows, columns, dtype=torch.bfloat16)), requires_grad=False).cuda()
+        before = torch.nn.Linear(columns, columns, bias=False, dtype=torch.bfloat16, device='cuda')
+        optimizer = torch.optim.SGD(before.parameters(), lr=0.1)
+        for _ in range(6):
+            linear_nf4(before(torch.randn(64, columns, dtype=torch.bfloat16, device='cuda')), weight).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    document = tessera.trace(program)
+    got, count = document['slots']['bytes'][:document['static']], rows * columns
+    yield f'{got}', collections.Counter(got) != collections.Counter([count // 2, count // 64, 2 * count // 64 // 256, 2, 2 * 16, 2 * columns * columns])
+
+
 def unready():
     """A weight that would be quantised by moving it."""
     layer = bnb.nn.Linear4bit(64, 64)
@@ -179,18 +262,19 @@ def unready():
         got = 'traced'
     except tessera.TraceError as error:
         got = str(error)
-    yield got, 'is to be quantised' not in got
+    yield got, 'is quantised when the model moves' not in got
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--check', action='store_true', help='accepted for run.py: nothing is written in any case')
-    parser.add_argument('names', nargs='*', metavar='NAME', help='layers, optimizers, models or unready')
+    parser.add_argument('names', nargs='*', metavar='NAME', help='layers, optimizers, models, eights, float8, nf4 or unready')
     given = parser.parse_args()
     hf.logging.set_verbosity_error()
     for module in (_trace, _script):
         module._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
-    wrong, parts = 0, {'layers': layers, 'optimizers': optimizers, 'models': models, 'unready': unready}
+    wrong, parts = 0, {'layers': layers, 'optimizers': optimizers, 'models': models, 'eights': eights, 'float8': float8, 'nf4': nf4,
+                       'unready': unready}
     for name in given.names or parts:
         for what, is_wrong in parts[name]():
             wrong += bool(is_wrong)
