@@ -16,8 +16,9 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, is_of_operator, of_compiled, traced, write
-from ._trace_model import fake_of, rehook
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, traced, write
+from ._trace_model import elements, fake_of, rehook
+from ._trace_quantised import making_subclasses
 from ._trace_routing import Counts, Routing
 from ._trace_saved import Saved
 from ._trace_sharded import sharded
@@ -75,45 +76,46 @@ def _static(recorder: _Recorder) -> List[int]:
 
 def _parameters(recorder: _Recorder) -> int:
     """The number of elements of the parameters of all modules that ran."""
-    found = {id(param): param.numel() for module in list(recorder.modules) for param in module.parameters()}
+    found = {id(param): elements(param) for module in list(recorder.modules) for param in module.parameters()}
     return sum(found.values())
 
 
 @contextlib.contextmanager
 def _environment(torch: Any, fake: Any) -> Iterator[None]:
     """Replaces functions that a script may call and that a trace has to do differently."""
+    from torch._subclasses.fake_tensor import FakeTensor
     original, loader, swap = torch.nn.Parameter.__new__, torch.utils.data.DataLoader.__init__, torch.utils.swap_tensors
-    compile_really = torch.compile
+    fake_really = FakeTensor.__new__
 
     def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         if type(data) is torch.Tensor and data.device.type == 'cpu':
             data = fake_of(torch, fake, data, 'cpu')
+        if fake.is_our_fake(data) and isinstance(data, torch.nn.Parameter) and type(data) is not FakeTensor:
+            return data  # of a class that a program derives from Parameter
         return original(cls, data, requires_grad)
+
+    def faked(cls: Any, first: Any, *args: Any, **given: Any) -> Any:
+        """accelerate makes a parameter on 'meta' with the class and the attributes of another one."""
+        if isinstance(first, torch.Tensor):
+            return original(torch.nn.Parameter, first, given.get('requires_grad', True))
+        return fake_really(cls, first, *args, **given)
 
     def swapped(old: Any, new: Any) -> None:
         """For model.to('cuda'): tensors with weak references cannot be swapped, and the converter has weak references to fake ones."""
         fake.fake_tensor_converter.meta_converter.tensor_memo.clear()
-        swap(old, new)
-        rehook(old)
+        if old is not new:
+            swap(old, new)
+            rehook(old)
 
     def load(self: Any, *args: Any, **kwargs: Any) -> None:
         changed = {'num_workers': 0, 'prefetch_factor': None, 'persistent_workers': False, 'timeout': 0,
                    'multiprocessing_context': None, 'pin_memory': False}
         loader(self, *args[:5], **{**kwargs, **dict(zip(_LOADER[5:], args[5:])), **changed})
 
-    def compiled(model: Any = None, **options: Any) -> Any:
-        if options.get('disable') or is_of_operator(sys._getframe(1)):
-            return compile_really(model, **options)
-
-        def call(*_: Any, **__: Any) -> None:
-            raise of_compiled(sys._getframe(1))
-        if isinstance(model, torch.nn.Module):
-            raise of_compiled(sys._getframe(1))
-        return call if callable(model) else lambda function: call
-
     with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \
-            patched(torch.utils.data.DataLoader, __init__=load), patched(torch, compile=compiled), \
-            patched(torch.utils, swap_tensors=swapped):
+            patched(torch.utils.data.DataLoader, __init__=load), \
+            patched(torch.utils, swap_tensors=swapped), patched(FakeTensor, __new__=staticmethod(faked)), \
+            patched(torch.Tensor, _make_subclass=staticmethod(making_subclasses(torch, fake))):
         yield
 
 

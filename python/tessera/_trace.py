@@ -35,10 +35,11 @@ from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
-from ._trace_model import Fake, fake_of
+from ._trace_model import Fake, elements, fake_of, parts
+from ._trace_quantised import Library, is_wrapper, parts_of, wraps
 from ._trace_routing import Counts, NoRouting, Routing, one_hot
 from ._trace_saved import Saved
-from ._trace_sharded import check_whole, is_elsewhere
+from ._trace_sharded import check_whole
 from ._trace_work import Work
 
 SCHEMA = 'tessera-step/1'
@@ -123,6 +124,7 @@ class _Recorder:
         self.host: Optional[_Host] = None  # if devices are not the program's
         self.is_over = False
         self.is_composing = False  # attention of other ops than its kernels
+        self.is_compiled = False  # the program calls code of torch.compile
         self.routing: Any = Routing(torch, None)
 
     @contextlib.contextmanager
@@ -154,12 +156,17 @@ class _Recorder:
 
     def number_of(self, tensor: Any) -> Optional[int]:
         tensor = self._innermost(tensor)
-        tensor = getattr(tensor, '_local_tensor', tensor)  # of a DTensor
+        if is_wrapper(tensor):  # such as a DTensor
+            return next(filter(lambda number: number is not None, map(self.number_of, parts_of(tensor))), None)
         tensor = tensor._values() if tensor.is_sparse else tensor
         return self._of.get(tensor.untyped_storage()._cdata)
 
     def see(self, tensor: Any, op: str, role: str = '') -> None:
         """Note the storage of a tensor that an op returned, unless it is known already."""
+        if is_wrapper(tensor):
+            for part in parts_of(tensor):
+                self.see(part, op, role)
+            return
         if tensor.device.type == 'cuda' and tensor.is_sparse:
             self.see(tensor._indices(), op, role)
             self.see(tensor._values(), op, role)
@@ -241,6 +248,10 @@ class _Recorder:
                 self.roles[given] = 'input'
 
     def mark(self, tensor: Any, role: str) -> None:
+        if tensor is not None and is_wrapper(tensor):
+            for part in parts_of(tensor):
+                self.mark(part, role)
+            return
         number = self.number_of(tensor) if tensor is not None else None
         if number is not None:
             self.roles[number] = role
@@ -259,6 +270,9 @@ class _Recorder:
         self.modules.add(module)
         for tensor in module.buffers():
             self.mark(tensor, 'buffer')
+        for param in module.parameters():
+            for _, _, part in parts(param):
+                self.mark(part, 'buffer')
         for param in module.parameters():
             self.mark(param, 'parameter')
 
@@ -592,6 +606,12 @@ def _composed(torch: Any) -> Dict[Any, Callable[..., Any]]:
             if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), 'CompositeExplicitAutograd')}
 
 
+def _decomposes(torch: Any, func: Any) -> bool:
+    """Whether an op consists of others and was not taken apart before it came here, as below autograd and in inference mode."""
+    has_kernel, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
+    return func.namespace == 'aten' and has_kernel(name, 'CompositeImplicitAutograd') and not has_kernel(name, 'CUDA')
+
+
 def _masked(torch: Any, recorder: _Recorder, func: Any) -> bool:
     """Whether attention adds its mask to the scores."""
     return recorder.is_composing and func is torch.ops.aten.add.Tensor
@@ -602,13 +622,14 @@ def _scalar(dtype: Any, value: float) -> Any:
         bool(value) if str(dtype) == 'torch.bool' else int(value)
 
 
-def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Optional[float] = None) -> Any:
+def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Library, value: Optional[float] = None) -> Any:
     """A mode that sees each op and notes its results. `value` is the value of every number that the program reads from the GPU."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
     leaves = torch.ops.aten._local_scalar_dense.default
     work, composed = Work(torch), _composed(torch)
+    decomposes = functools.lru_cache(maxsize=None)(functools.partial(_decomposes, torch))
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -617,7 +638,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             recorder = self.recorder
-            if is_elsewhere(types):
+            if any(map(wraps, types)):  # they turn an op into ones of their parts first
                 return NotImplemented
             if recorder.apart:
                 return func(*args, **(kwargs or {}))
@@ -626,9 +647,10 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
                 return number
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
-            if func in composed:
+            calls = composed.get(func) or library.kernel(func, args) or (func.decompose if decomposes(func) else None)
+            if calls:
                 with self:  # sees what it calls
-                    return composed[func](*args, **(kwargs or {}))
+                    return calls(*args, **(kwargs or {}))
             if recorder.host:
                 recorder.host.check(torch, func, args)
             args = recorder.routing.indexed(self, func, args)
@@ -696,8 +718,8 @@ def _foreach(fake: type) -> Iterator[None]:
 class _Phases:
     """Notes the phases of a step: calls of modules, backward, and optimizers. A forward is a call of any module by the step itself."""
 
-    def __init__(self, torch: Any, recorder: _Recorder, attention: Any) -> None:
-        self.torch, self.recorder = torch, recorder
+    def __init__(self, torch: Any, recorder: _Recorder, attention: Any, library: Library) -> None:
+        self.torch, self.recorder, self.library = torch, recorder, library
         self.attention = attention  # a mode, which is not active in backward: checkpoints run modules there
         self.optimizers: Any = weakref.WeakSet()  # that made steps
         self.on_new: Callable[[Any], None] = lambda optimizer: None  # called before the first step of an optimizer
@@ -794,6 +816,7 @@ class _Phases:
         return zero_grad
 
     def before_step(self, optimizer: Any, *given: Any) -> None:
+        self.library.prepare()
         if optimizer not in self.optimizers:
             self.optimizers.add(optimizer)
             self.on_new(optimizer)
@@ -896,29 +919,27 @@ def _recurrent(torch: Any) -> contextlib.AbstractContextManager[None]:
     return patched(variable_functions, **{name: refuse(getattr(variable_functions, name)) for name in names})
 
 
-def of_compiled(frame: Any) -> TraceError:
-    """What is raised when a frame calls compiled code."""
-    return TraceError(f'{_program_line(frame)} calls code of torch.compile: what compiled code allocates is not known. Trace it without')
-
-
-def _compiled() -> contextlib.AbstractContextManager[None]:
-    """Refuses compiled functions, and modules after their compile(). With fake tensors PyTorch would run them as they are. Before it does,
-    and before it changes anything, each calls set_eval_frame(None); so do functions that must not be compiled, which have no callback."""
+def _compiled(recorder: _Recorder) -> contextlib.AbstractContextManager[None]:
+    """Runs compiled functions, and modules after their compile(), as they are, and notes that. Before they run, each asks for the callback
+    that compiles; so do functions that must not be compiled, which have none."""
     import torch._dynamo.eval_frame as dynamo
-    original = dynamo.set_eval_frame
+    original = dynamo._callback_from_stance
 
-    def set_eval_frame(callback: Any) -> Any:
-        frame = sys._getframe(1)
-        context: Any = frame.f_locals.get('self') if callback is None else None
-        is_compiled = isinstance(context, dynamo._TorchDynamoContext) and context.callback is not None
-        if is_compiled and dynamo._callback_from_stance(context.callback) is not None and not is_of_operator(frame.f_back):
-            raise of_compiled(frame)
-        return original(callback)
+    def callback_of(callback: Any) -> Any:
+        found, frame = original(callback), sys._getframe(1)
+        if found in (None, False) or _is_of_operator(frame.f_back):
+            return found
+        context: Any = frame.f_locals.get('self')
+        if (getattr(context, 'compiler_config', None) or {}).get('triton.cudagraphs'):
+            raise TraceError(f'{_program_line(frame)} calls code that torch.compile puts into CUDA graphs, whose pools keep what a step '
+                             'allocates: trace it without mode="reduce-overhead" or "max-autotune"')
+        recorder.is_compiled = True
+        return None
 
-    return patched(dynamo, set_eval_frame=set_eval_frame)
+    return patched(dynamo, _callback_from_stance=callback_of)
 
 
-def is_of_operator(frame: Any) -> bool:
+def _is_of_operator(frame: Any) -> bool:
     """Whether PyTorch itself compiles what the program gives to a higher-order operator, which is refused as such."""
     path = frame.f_code.co_filename if frame is not None else ''
     return '/torch/_higher_order_ops/' in path or path.endswith('/torch/nn/attention/flex_attention.py')
@@ -1090,7 +1111,7 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
         if not recorder.roles[number]:
             recorder.roles[number] = 'temporary'
     return {
-        'schema': SCHEMA, **about, 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
+        'schema': SCHEMA, **about, **({'compiled': True} if recorder.is_compiled else {}), 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
         'stacks': recorder.stacks.items, 'static': len(static),
         'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
                   'category': [recorder.roles[number] for number in made.slots],
@@ -1143,21 +1164,21 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
 def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional[float]) -> Iterator[_Phases]:
     """Within it, 'cuda' is fake and everything on it is recorded. Suspends the garbage collector, see _process()."""
     from torch._subclasses import fake_tensor
-    card, sole = CARDS[gpu], _Sole()
+    card, sole, library = CARDS[gpu], _Sole(), Library(torch, fake)
     attention, attend = _attention(torch, card, recorder)
-    phases = _Phases(torch, recorder, attention)
+    phases = _Phases(torch, recorder, attention, library)
     phases.has_gpu = torch.cuda.is_available()
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
-                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
+                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained()):
+                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained(), library):
             stack.enter_context(context)
-        with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
+        with _mode(torch, _Recorder(torch), sole, fake, library):  # its tensors are none of the step's
             _calibrate(torch)
         stack.callback(setattr, recorder, 'is_over', True)
-        phases.ops = stack.enter_context(_mode(torch, recorder, sole, fake, value))
+        phases.ops = stack.enter_context(_mode(torch, recorder, sole, fake, library, value))
         stack.enter_context(phases.noted())
         yield phases
 
@@ -1210,7 +1231,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
         forms = _optimizers(torch, mode, recorder, phases)
     recorder.routing.check()
     about = {'torch': torch.__version__, 'gpu': gpu,
-             'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
+             'parameters': sum(elements(tensor) for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
              'optimizer': type(optimizers[0]).__name__ if optimizers else '', **recorder.routing.used(), 'optimizers': forms}
     document = _document(recorder, static, about)
     if path is not None:
@@ -1285,6 +1306,10 @@ def _explained() -> Iterator[None]:
         if 'saved tensor hooks' in str(error):
             raise TraceError(f'{_line_of(error)} calls torch.func.grad, or what uses it, within which PyTorch does not tell what autograd '
                              'saves') from error
+        if not isinstance(error, TraceError) and any('/transformer_engine/' in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+            why = str(error).partition('. ')[0]
+            raise TraceError(f'{_line_of(error)} uses TransformerEngine, whose kernels need a GPU and cannot be traced ({why}). Trace the step with '
+                             "PyTorch's own modules, and add the copies of the weights in FP8, or use torchao's float8, which can be traced") from error
         kernel = _fallback_of(error)
         if kernel is not None:
             raise TraceError(f'{_line_of(error)} calls {kernel}, whose result PyTorch cannot predict without '

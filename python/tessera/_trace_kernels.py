@@ -5,6 +5,8 @@ The table of what they allocate is in src/engine/traced/temporaries.c. Ops that 
 """
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ._fake_cuda import TraceError
+
 
 def _attention(args: Tuple[Any, ...]) -> 'Tuple[Any, List[int]]':
     query, key, value = args[1:4]
@@ -191,11 +193,19 @@ def _binary_cross_entropy(torch: Any, *args: Any) -> Any:
     return _in_full_storage(torch, 'binary_cross_entropy', args)
 
 
+def _scaled_mm(torch: Any, *_: Any) -> Any:
+    """Products in FP8, which PyTorch fakes for any card (Blas.cpp, _scaled_mm_allowed_device)."""
+    card = torch.cuda.get_device_properties(0)
+    if (card.major, card.minor) < (8, 9):
+        raise TraceError(f"the step multiplies in FP8, which the {card.name} cannot: trace it for a card that can, such as gpu='h100' (--gpu h100)")
+
+
 # By op, and the operand that is fake if the call is.
 _FAKES: 'Dict[str, Tuple[int, Callable[..., Any]]]' = {
     'aten::_weight_norm_interface_backward': (1, _weight_norm_backward),
     'aten::_thnn_fused_gru_cell': (2, _gru_cell),
     'aten::_thnn_fused_gru_cell_backward': (1, _gru_cell_backward),
+    'aten::_scaled_mm': (0, _scaled_mm),
     'aten::mse_loss': (0, _mse_loss),
     'aten::smooth_l1_loss': (0, _smooth_l1_loss),
     'aten::binary_cross_entropy': (0, _binary_cross_entropy),

@@ -7,6 +7,7 @@ and the TensorImpl of C++, which are exchanged with those of a fake tensor on 'c
 import contextlib
 import copy
 import gc
+import math
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
 from ._fake_cuda import TraceError
@@ -34,6 +35,27 @@ def _exchange(torch: Any, tensor: Any, other: Any) -> None:
     tensor.__dict__, other.__dict__ = other.__dict__, tensor.__dict__
     torch._C._swap_tensor_impl(tensor, other)
     rehook(tensor)
+
+
+def parts(tensor: Any) -> List[Tuple[Any, str, Any]]:
+    """What a quantised parameter of bitsandbytes has besides itself: the object, the name and the tensor of each attribute."""
+    state = getattr(tensor, '__dict__', {}).get('quant_state')  # of 4 bits
+    attributes = [(holder, name) for holder in (state, getattr(state, 'state2', None)) for name in ('absmax', 'code', 'offset')]
+    if hasattr(tensor, 'has_fp16_weights'):  # of 8 bits
+        attributes += [(tensor, 'CB'), (tensor, 'SCB')]
+    found = [(holder, name, getattr(holder, name, None)) for holder, name in attributes]
+    return [part for part in found if hasattr(part[2], 'untyped_storage')]
+
+
+def _is_unready(tensor: Any) -> bool:
+    """Whether moving a parameter of bitsandbytes would quantise it."""
+    return not getattr(tensor, 'bnb_quantized', True) or (not getattr(tensor, 'has_fp16_weights', True) and tensor.SCB is None)
+
+
+def elements(tensor: Any) -> int:
+    """How many numbers a parameter has. Quantised ones are packed."""
+    shape = getattr(getattr(tensor, '__dict__', {}).get('quant_state'), 'shape', None)
+    return math.prod(shape) if shape else tensor.numel()
 
 
 def _put_back(where: Dict[Any, Any], what: Dict[Any, Any]) -> None:
@@ -103,12 +125,20 @@ class Fake:
         undo.callback(_exchange, torch, tensor, made)
         self._known.add(id(tensor))
         self.tensors.append(tensor)
+        for holder, key, part in parts(tensor):
+            undo.callback(setattr, holder, key, part)
+            is_same = part.untyped_storage()._cdata == made.untyped_storage()._cdata
+            setattr(holder, key, tensor.detach() if is_same else fake_of(torch, self.mode, part, 'cuda'))
+            self.tensors.append(getattr(holder, key))
 
     def _check(self, tensor: Any, name: str) -> None:
         from torch.utils._python_dispatch import is_traceable_wrapper_subclass
         if is_traceable_wrapper_subclass(tensor):
             raise TraceError(f'{name} is a {type(tensor).__name__}, which consists of other tensors: give trace() the whole program, '
                              'which makes the model and the optimizer and trains three steps')
+        if _is_unready(tensor):
+            raise TraceError(f'{name} is quantised when the model moves to the GPU, or was called already: move it before the trace, on a '
+                             "machine without a GPU to 'cpu', and call it only in the step, or give trace() the whole program")
         if self.torch.nn.parameter.is_lazy(tensor):
             raise TraceError(f'{name} has no shape yet: call the model once before the trace, or make it with all sizes')
         if tensor.is_leaf and tensor.requires_grad and tensor._use_count() > 1:
@@ -135,7 +165,8 @@ class Fake:
         self._renewed.add(id(optimizer.state))
         undo = self._undo
         undo.callback(_put_back, optimizer.__dict__, dict(optimizer.__dict__))
-        undo.callback(_put_back, optimizer.state, state)
+        for value in [value for value in vars(optimizer).values() if isinstance(value, dict)]:
+            undo.callback(_put_back, value, dict(value))
         optimizer.state.clear()
         is_fused = any(group.get('fused') for group in optimizer.param_groups)
         for group in optimizer.param_groups:

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._fake_cuda import TraceError
 from ._trace_effects import Effects, Watched
+from ._trace_quantised import is_wrapper
 from ._trace_routing import carry
 
 
@@ -101,7 +102,7 @@ class Saved:
 
     def pack(self, tensor: Any) -> _Packed:
         counter = self._counter(tensor)
-        number = self.recorder.number_of(tensor) if tensor.device.type == 'cuda' else None
+        number = self.recorder.number_of(tensor) if tensor.device.type == 'cuda' and not is_wrapper(tensor) else None
         save = Save(number, tensor.numel() * tensor.element_size(), self._place())
         self.saves.append(save)
         if number is not None and not self.recorder.is_static(number):

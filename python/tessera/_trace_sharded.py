@@ -25,12 +25,6 @@ _PROPAGATING = ('_propagate_tensor_meta_non_cached', '_propagate_tensor_meta')  
 _FSDP2 = '/torch/distributed/fsdp/_fully_shard/'
 
 
-def is_elsewhere(types: Any) -> bool:
-    """Whether DTensor has to turn an op into one of local tensors first."""
-    tensor = sys.modules.get('torch.distributed.tensor')
-    return tensor is not None and any(issubclass(kind, tensor.DTensor) for kind in types)
-
-
 def check_whole(model: Any, count: Optional[int]) -> None:
     """Refuse a model or optimizer that exists already: with ranks, the program has to make them."""
     whole = 'give trace() the whole program, which makes the process group, the model and the optimizer and trains three steps: ' \

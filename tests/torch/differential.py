@@ -132,14 +132,20 @@ def fake_card(value):
     def step(_scaler, optimizer, _state, *args, **kwargs):  # finds no infinities
         return optimizer.step(*args, **kwargs)
 
+    def swapped(old, new):
+        """For model.to(): tensors with weak references cannot be swapped, and PyTorch's converter has some to fake ones."""
+        mode.fake_tensor_converter.meta_converter.tensor_memo.clear()
+        swap(old, new)
+
     _fake_cuda.answer_for_driver(torch)
+    swap = torch.utils.swap_tensors
     mode = Mode(allow_non_fake_inputs=True)
     state, collects = torch.random.get_rng_state(), gc.isenabled()
     gc.disable()
     try:
         with _fake_cuda.pretend(torch, _fake_cuda.CARDS['a100']), mode, foreach(), \
                 torch.autograd.set_multithreading_enabled(False), _fake_cuda.patched(fake_tensor, init_gpu_context=lambda *_: None), \
-                _fake_cuda.patched(fake_tensor, init_gpu_context=lambda *_: None), \
+                _fake_cuda.patched(torch.utils, swap_tensors=swapped), \
                 _fake_cuda.patched(torch.amp.grad_scaler.GradScaler, _maybe_opt_step=step), Ledger(mode, value) as ledger:
             ledger.calibrate()
             ledger.live = ledger.peak = 0
@@ -225,8 +231,7 @@ def outcome(how, script, expected):
     return f'{found} instead of {expected}', abs(found - expected) <= TOLERANCE_BYTES
 
 
-def check(seed, show):
-    script = Script(seed)
+def check(script, seed, show):
     if show:
         print(script.text.replace('\n', '\n# '))
     torch.manual_seed(0)
@@ -245,11 +250,12 @@ def check(seed, show):
     return is_right, ['invalid' if expected is None else 'refused' if text.startswith('refused') else 'compared' for text, _ in results]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(program_of=Script, count=COUNT, about=__doc__):
+    """`program_of` makes a program of a seed."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument('--check', action='store_true', help='accepted for run.py: nothing is written in any case')
     parser.add_argument('--seed', type=int, default=0, help='of the first program')
-    parser.add_argument('--count', type=int, default=COUNT, help=f'number of programs (default: {COUNT})')
+    parser.add_argument('--count', type=int, default=count, help=f'number of programs (default: {count})')
     parser.add_argument('--show', action='store_true', help='print the programs')
     given = parser.parse_args()
     wrong, counts = 0, collections.Counter()
@@ -258,7 +264,7 @@ def main():
     gc.collect()
     gc.freeze()  # so that collections between steps are quick
     for seed in range(given.seed, given.seed + given.count):
-        is_right, kinds = check(seed, given.show)
+        is_right, kinds = check(program_of(seed), seed, given.show)
         wrong += not is_right
         counts.update(kinds)
     print(f'# {given.count} programs, traced in two ways: ' + ', '.join(f'{count} {kind}' for kind, count in sorted(counts.items())))

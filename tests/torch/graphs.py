@@ -158,9 +158,7 @@ def refused(step, model, optimizer, expected):
 def faults():
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    kept, sizes, compiled = [], iter(range(2, 100)), torch.compile(model)
-
-    compiled_function = torch.compile(lambda x: x.sin().cos(), fullgraph=True)
+    kept, sizes, recorded = [], iter(range(2, 100)), torch.compile(model, mode='reduce-overhead')
 
     def rows(count, device='cuda'):
         return torch.randn(count, 8, device=device)
@@ -175,16 +173,15 @@ def faults():
     for step, expected in (
             (lambda: run().item(), 'graphs.py:'), (lambda: run().item(), 'needs the value of a tensor'),
             (lambda: run(device='cpu'), "mixes tensors on 'cpu'"), (lambda: kept.append(run()), 'for good'),
-            (lambda: run(next(sizes)), 'differ'), (lambda: compiled(rows(4)), 'torch.compile'),
+            (lambda: run(next(sizes)), 'differ'), (lambda: recorded(rows(4)), 'CUDA graphs'),
             (lambda: torch.nn.LSTM(8, 8, device='cuda')(rows(4)), 'calls lstm of cuDNN'),
             (lambda: torch.func.grad(torch.sum)(rows(4)), 'torch.func'), (run, 'nothing'),
-            (lambda: compiled_function(model(rows(4))), 'graphs.py:'), (lambda: compiled_function(model(rows(4))), 'torch.compile'),
+            (lambda: recorded(rows(4)), 'graphs.py:'),
             (lambda: torch.nn.functional.ctc_loss(rows(5), torch.ones(2, dtype=torch.long, device='cuda'), (5,), (2,)), '_use_cudnn_ctc_loss'),
             (lambda: flex_attention(*[rows(128)[None, None]] * 3), 'scaled_dot_product_attention with a mask'),
             (lambda: flex_attention(*[rows(128)[None, None]] * 3), 'graphs.py:'),
             (lambda: None, "allocates nothing on 'cuda'")):
         yield from refused(step, model, optimizer, expected)
-    yield from compiled_modules()
     yield from supported()
     run_really = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.randn(4, 8)).sum().backward()
@@ -198,20 +195,27 @@ def faults():
     yield 'the model is half fake', any(parameter.device.type != 'cpu' for parameter in model.parameters())
 
 
-def compiled_modules():
-    """Modules of torch.compile or after compile() are refused, unless the program asks to run them as they are."""
-    for what in ('all', 'part', 'wrapped'):
-        model = torch.nn.Sequential(torch.nn.Linear(8, 8))
-        called = torch.compile(model) if what == 'wrapped' else model
-        if what != 'wrapped':
+def compiled():
+    """Modules of torch.compile or after compile(), and compiled functions, are traced as if they were not compiled, and the graph contains
+    that; but not if the program asks to run them as they are."""
+    expected = None
+    for what in ('not', 'all', 'part', 'wrapped', 'function'):
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+        called = torch.compile(model, fullgraph=True) if what == 'wrapped' else model
+        if what in ('all', 'part'):
             (model if what == 'all' else model[0]).compile()
-        optimizer = torch.optim.SGD(model.parameters())
+        loss = torch.compile(lambda x: x.sin().cos().sum(), dynamic=True) if what == 'function' else lambda x: x.sin().cos().sum()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-        def step(called=called):
-            called(torch.randn(4, 8, device='cuda')).sum().backward()
-        yield from refused(step, model, optimizer, 'calls code of torch.compile')
+        def step(called=called, loss=loss, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss(called(torch.randn(4, 8, device='cuda'))).backward()
+            optimizer.step()
+        found = tessera.trace(step, model=model, optimizer=optimizer)
+        expected = expected or found['slots']
+        yield f'compiled, {what}: {found["slots"]}', found['slots'] != expected or found.get('compiled', False) != (what != 'not')
         with torch.compiler.set_stance('force_eager'):
-            yield from refused(step, model, optimizer, 'nothing')
+            yield f'compiled, {what}, as it is', 'compiled' in tessera.trace(step, model=model, optimizer=optimizer)
 
 
 def supported():
@@ -342,8 +346,8 @@ def of_devices(work):
 # ---- A script ----
 
 def script(work):
-    """python -m tessera.trace of a script gives the same memory as its step. Its log needs a value. A script that ends too early,
-    or is compiled, is refused."""
+    """python -m tessera.trace of a script gives the same memory as its step. Its log needs a value. A script that ends too early
+    is refused, and a compiled one traced."""
     path, out = Path(__file__).resolve().parent / 'train_script.py', Path(work) / 'script.graph'
 
     def run(*words):
@@ -364,15 +368,15 @@ def script(work):
     yield f'a log with a value: {message}', status
     status, message = run('--after', '100', path)
     yield f'too few steps: {message}', not status or 'ended after 32 steps' not in message
-    compiled = Path(work) / 'compiled.py'
-    compiled.write_text('import torch\ntorch.compile(torch.nn.Linear(2, 2))\n', encoding='utf-8')
-    status, message = run(compiled)
-    yield f'torch.compile: {message}', not status or 'compiled code' not in message or 'compiled.py:2' not in message
-    compiled.write_text('import torch\n@torch.compile\ndef f(x):\n    return x.sin()\nf(torch.ones(2, device="cuda"))\n', encoding='utf-8')
-    status, message = run(compiled)
-    yield f'a compiled function: {message}', not status or 'compiled.py:5' not in message
-    compiled.write_text(compiled.read_text(encoding='utf-8').replace('@torch.compile', '@torch.compile(disable=True)'), encoding='utf-8')
-    status, message = run(compiled)
+    status, message = run(path, 'compile')
+    yield f'a compiled script: {message}', status or json.loads(out.read_text(encoding='utf-8')).get('compiled') is not True
+    graphed = Path(work) / 'graphed.py'
+    graphed.write_text('import torch\n@torch.compile(mode="reduce-overhead")\ndef f(x):\n    return x.sin()\nf(torch.ones(2, device="cuda"))\n',
+                       encoding='utf-8')
+    status, message = run(graphed)
+    yield f'CUDA graphs: {message}', not status or 'graphed.py:5' not in message
+    graphed.write_text(graphed.read_text(encoding='utf-8').replace('mode="reduce-overhead"', 'disable=True'), encoding='utf-8')
+    status, message = run(graphed)
     yield f'a function that is not compiled: {message}', not status or 'ended after 0 steps' not in message
 
 
@@ -401,7 +405,7 @@ def main():
         if not given.check:
             (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
     with tempfile.TemporaryDirectory() as work:
-        for what, is_wrong in (*faults(), *same_objects(), *made_before(), *values(), *of_devices(work), *script(work)) if given.check else ():
+        for what, is_wrong in (*faults(), *compiled(), *same_objects(), *made_before(), *values(), *of_devices(work), *script(work)) if given.check else ():
             wrong += bool(is_wrong)
             if is_wrong:
                 print(f'not ok - {what}')

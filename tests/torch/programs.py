@@ -1,11 +1,15 @@
 """Programs whose step graphs are in tests/golden/graphs: small models of many kinds, and how each is trained."""
 import math
 
+import bitsandbytes
+import peft
 import torch
 import transformers as hf
 from torch import nn
 from torch.nn.functional import cross_entropy, interpolate, mse_loss, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
+
+from tessera._trace_model import parts
 
 from configs import CLASSES, CONFIGS, batch_of
 
@@ -107,6 +111,33 @@ def adapted_llama():
     for layer in model.model.layers:
         layer.self_attn.q_proj, layer.self_attn.v_proj = Adapted(layer.self_attn.q_proj), Adapted(layer.self_attn.v_proj)
     return model
+
+
+def by_peft(model, **how):
+    """The same by peft: adapters of fp32 in a model of 16 bits."""
+    return peft.get_peft_model(model, peft.LoraConfig(**{'r': 8, 'lora_dropout': 0.1, 'target_modules': 'all-linear', 'task_type': 'CAUSAL_LM', **how}))
+
+
+def half_llama():
+    return hf.LlamaForCausalLM._from_config(hf.LlamaConfig(**SMALL, num_key_value_heads=2), dtype=torch.bfloat16)
+
+
+def quantised_llama(**how):
+    """QLoRA: the weights of linear layers in 4 bits, as transformers loads them with bitsandbytes, prepared and adapted by peft."""
+    from transformers.integrations.bitsandbytes import replace_with_bnb_linear
+    config = hf.LlamaConfig(**{**SMALL, 'hidden_size': 256, 'intermediate_size': 512, 'vocab_size': 2000}, num_key_value_heads=2)
+    model = hf.LlamaForCausalLM._from_config(config, dtype=torch.bfloat16)
+    quantisation = hf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True,
+                                         bnb_4bit_compute_dtype=torch.bfloat16)
+    model = replace_with_bnb_linear(model, modules_to_not_convert=['lm_head'], quantization_config=quantisation)
+    for module in model.modules():
+        if isinstance(module, bitsandbytes.nn.Linear4bit):
+            weight = torch.randn(module.out_features, module.in_features, dtype=torch.bfloat16)
+            module.weight = bitsandbytes.nn.Params4bit(weight, requires_grad=False, quant_type='nf4', compress_statistics=True, module=module)
+    model = model.to(how.pop('device', 'cpu'))  # which quantises
+    model.is_loaded_in_4bit = True
+    model = peft.prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={'use_reentrant': False})
+    return by_peft(model, **how)
 
 
 def mixtral():
@@ -237,6 +268,12 @@ def hf_step(batch):
     return of
 
 
+def quantised_step(model, optimizer):
+    step = hf_step(lambda: {'input_ids': ids(4, 512), 'labels': ids(4, 512)})(model, optimizer)
+    step.kept = lambda: [part for param in model.parameters() for _, _, part in parts(param)]
+    return step
+
+
 def scaled_step(model, optimizer):
     """fp16, with gradients unscaled and clipped."""
     scaler = None
@@ -314,6 +351,10 @@ def fused(model):
     return torch.optim.AdamW(model.parameters(), fused=True)
 
 
+def adamw8bit(model):
+    return bitsandbytes.optim.AdamW8bit(trained(model))
+
+
 def momentum(model):
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -349,6 +390,8 @@ PROGRAMS = {
     'unet': (UNet, adamw, noise_step),
     'llama': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2)), adamw, hf_step(text)),
     'llama-lora': (adapted_llama, adamw, hf_step(text)),
+    'llama-peft': (lambda: by_peft(half_llama()), adamw, hf_step(text)),
+    'llama-qlora': (quantised_llama, adamw8bit, quantised_step),
     'mixtral': (mixtral, adamw, hf_step(text)),
     'gpt-neox': (lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SMALL)), adamw, hf_step(text)),
     'layers': (lambda: Layers('none'), adamw, layers_step),

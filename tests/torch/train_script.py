@@ -17,6 +17,8 @@ def main():
     model = Plain(VOCABULARY, rows=ROWS)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     model.to(device)
+    if 'compile' in sys.argv:
+        model = torch.compile(model)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader))
     for number, (ids, targets) in enumerate(loader):
         ids, targets = ids.to(device, non_blocking=True), targets.to(device, non_blocking=True)

@@ -166,6 +166,28 @@ static void routings(void **state) {
   }
 }
 
+/* Compiled code is traced uncompiled, which a note says; after that of a routing. */
+static void compiled(void **state) {
+  (void)state;
+  for (int has_routing = 0; has_routing < 2; has_routing++) {
+    char text[4096];
+    (void)snprintf(text, sizeof text, OF_CARD("\"gpu\":\"h100\",\"compiled\":%s,%s"), "true",
+                   has_routing ? "\"routing\":\"worst\"," : "");
+    tsr_model *model = read(text);
+    tsr_simulation *s = NULL;
+    assert_int_equal(tsr_simulate(model, NULL, &s, NULL), 0);
+    assert_non_null(strstr(s->notes[has_routing], "an upper bound"));
+    tsr_simulation_free(s);
+    tsr_model_free(model);
+  }
+  tsr_model *model = read(OF_CARD("\"gpu\":\"h100\",\"compiled\":false,"));
+  tsr_simulation *s = NULL;
+  assert_int_equal(tsr_simulate(model, NULL, &s, NULL), 0);
+  for (size_t i = 0; i < s->note_count; i++) assert_null(strstr(s->notes[i], "an upper bound"));
+  tsr_simulation_free(s);
+  tsr_model_free(model);
+}
+
 static void refused_options(void **state) {
   (void)state;
   tsr_model *model = read(whole);
@@ -271,6 +293,7 @@ static void damaged_keys(void **state) {
 #define BEGINNING "{\"schema\":\"tessera-step/1\",\"parameters\":1,"
   expect_damage(BEGINNING "\"gpu\":[1]}", "'gpu' is [1], not a text");
   expect_damage(BEGINNING "\"optimizer\":{\"a\":true}}", "'optimizer' is {\"a\":true}, not a text");
+  expect_damage(BEGINNING "\"compiled\":1}", "'compiled' is 1, not true or false");
   expect_damage(BEGINNING "\"routing\":\"best\"}",
                 "'routing' is \"best\", not balanced, worst or given");
   expect_damage(BEGINNING "\"texts\":{}}", "'texts' is {}, not a list");
@@ -883,6 +906,7 @@ int main(void) {
       cmocka_unit_test(other_kernels),
       cmocka_unit_test(unknown_cards),
       cmocka_unit_test(routings),
+      cmocka_unit_test(compiled),
       cmocka_unit_test(refused_options),
       cmocka_unit_test(damaged_tables),
       cmocka_unit_test(damaged_slots),

@@ -69,7 +69,8 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
 }
 
 static void add_graph_notes(const tsr__built *built, tsr_simulation *out) {
-  if (tsr__step_graph_routing(built->graph)) note(out, tsr__step_graph_routing(built->graph));
+  for (const char *const *text = tsr__step_graph_notes(built->graph); *text; text++)
+    note(out, *text);
   if (!built->run.fresh_process && built->workspace_count)
     note(out, "assumes that cuBLAS has allocated its workspaces before the recording begins");
   note(out, tsr__step_graph_lacks_kernels(built->graph)

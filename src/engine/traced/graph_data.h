@@ -56,8 +56,7 @@ struct tsr__step_graph {
   uint32_t optimizer_count; /* steps of optimizers that the file lists */
   uint64_t static_count, parameter_count;
   char optimizer[64], gpu[32];
-  const char
-      *routing; /* how a mixture of experts distributes tokens, as a note; NULL without one */
+  const char *notes[3]; /* sentences about how it was traced, then NULL */
 };
 
 /* A copy, whose origin is this one, or its; NULL without memory. */

@@ -106,7 +106,7 @@ tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from) {
   to->origin = from->origin ? from->origin : from;
   memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
   memcpy(to->gpu, from->gpu, sizeof to->gpu);
-  to->routing = from->routing;
+  memcpy(to->notes, from->notes, sizeof to->notes);
   for (size_t i = 0; ok && i < from->texts.count; i++) ok = add_text(to, from->texts.items[i]);
   COPY(&to->frames, &from->frames);
   COPY(&to->chain, &from->chain);

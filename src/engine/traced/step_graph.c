@@ -908,6 +908,13 @@ static bool read_word(reader *r, const json_t *root, const char *key, char *out,
   return true;
 }
 
+static void add_note(tsr__step_graph *graph, const char *note) {
+  size_t count = 0, most = sizeof graph->notes / sizeof *graph->notes - 1;
+  while (graph->notes[count]) count++;
+  assert(count < most);
+  if (count < most) graph->notes[count] = note;
+}
+
 /* Which experts of a mixture got how many tokens. */
 static bool read_routing(reader *r, const json_t *root) {
   static const struct {
@@ -921,9 +928,22 @@ static bool read_routing(reader *r, const json_t *root) {
   if (!json_object_get(root, "routing")) return true;
   if (!read_word(r, root, "routing", word, sizeof word)) return false;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(word, known[i].word) == 0) r->graph->routing = known[i].note;
-  return r->graph->routing || refuse(r, "'routing' is %s, not balanced, worst or given",
-                                     shown(r, json_object_get(root, "routing"), got));
+    if (strcmp(word, known[i].word) == 0) add_note(r->graph, known[i].note);
+  return r->graph->notes[0] || refuse(r, "'routing' is %s, not balanced, worst or given",
+                                      shown(r, json_object_get(root, "routing"), got));
+}
+
+/* Whether the program calls code of torch.compile. */
+static bool read_compiled(reader *r, const json_t *root) {
+  char got[SHOWN_BYTES];
+  const json_t *value = json_object_get(root, "compiled");
+  if (value && !json_is_boolean(value))
+    return refuse(r, "'compiled' is %s, not true or false", shown(r, value, got));
+  if (json_is_true(value))
+    add_note(r->graph,
+             "torch.compile: traced uncompiled, an upper bound for steps after compiling, "
+             "because compiled code joins ops and keeps less");
+  return true;
 }
 
 static bool read_parameters(reader *r, const json_t *root) {
@@ -947,11 +967,11 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   if (!graph) return tsr__fail_memory(error);
   bool ok = read_word(&r, root, "optimizer", graph->optimizer, sizeof graph->optimizer) &&
             read_word(&r, root, "gpu", graph->gpu, sizeof graph->gpu) && read_routing(&r, root) &&
-            read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
-            read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
-            read_saves(&r, root) && read_modules(&r, root) && read_effects(&r, root) &&
-            read_unheld(&r, root) && read_ops(&r) && read_work(&r, root) &&
-            read_kernels(&r, root) && read_optimizers(&r, root);
+            read_compiled(&r, root) && read_parameters(&r, root) && read_texts(&r, root) &&
+            read_frames(&r, root) && read_stacks(&r, root) && read_slots(&r, root) &&
+            read_schedule(&r, root) && read_saves(&r, root) && read_modules(&r, root) &&
+            read_effects(&r, root) && read_unheld(&r, root) && read_ops(&r) &&
+            read_work(&r, root) && read_kernels(&r, root) && read_optimizers(&r, root);
   assert(ok == (r.status == 0));
   if (!ok) {
     tsr__step_graph_free(graph);
@@ -1165,8 +1185,8 @@ const char *tsr__step_graph_optimizer(const tsr__step_graph *graph) {
   return graph->optimizer;
 }
 
-const char *tsr__step_graph_routing(const tsr__step_graph *graph) {
-  return graph->routing;
+const char *const *tsr__step_graph_notes(const tsr__step_graph *graph) {
+  return graph->notes;
 }
 
 const char *tsr__step_graph_gpu(const tsr__step_graph *graph) {

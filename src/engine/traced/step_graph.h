@@ -52,9 +52,9 @@ bool tsr__step_graph_lacks_kernels(const tsr__step_graph *graph);
 uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph);
 /* The card it was traced for, by the name of its data sheet; unknown ones are possible. */
 const char *tsr__step_graph_gpu(const tsr__step_graph *graph);
-/* A sentence about how tokens were distributed to the experts of a mixture, for notes; NULL if no size depends on
- * that. */
-const char *tsr__step_graph_routing(const tsr__step_graph *graph);
+/* Sentences about what the trace assumes, then NULL: how tokens were distributed to the experts of a mixture if sizes
+ * depend on that, and that compiled code was traced uncompiled. */
+const char *const *tsr__step_graph_notes(const tsr__step_graph *graph);
 /* The optimizer's class, or "". */
 const char *tsr__step_graph_optimizer(const tsr__step_graph *graph);
 

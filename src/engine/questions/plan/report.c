@@ -105,15 +105,17 @@ static void emit_plan(tsr__emitter *e, const tsr_run_plan *plan) {
 }
 
 void tsr__emit_plan_notes(tsr__emitter *e, const tsr_model *model) {
-  const char *note = model && model->graph ? tsr__step_graph_routing(model->graph) : NULL;
-  if (!note) return;
+  const char *const *notes = model && model->graph ? tsr__step_graph_notes(model->graph) : NULL;
+  if (!notes || !*notes) return;
   tsr__emit_array(e, "notes");
-  tsr__emit_object(e, NULL);
-  tsr__emit_field(e, "message", NULL, tsr__string(note));
-  tsr__emit_end(e);
+  for (const char *const *note = notes; *note; note++) {
+    tsr__emit_object(e, NULL);
+    tsr__emit_field(e, "message", NULL, tsr__string(*note));
+    tsr__emit_end(e);
+  }
   tsr__emit_end(e);
   tsr__emit_space(e);
-  emit_words(e, "note: ", 6, note);
+  for (; *notes; notes++) emit_words(e, "note: ", 6, *notes);
 }
 
 /* ---- plan show ---- */
