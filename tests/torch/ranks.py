@@ -141,6 +141,14 @@ def parallel():
     largest = max(size for size, category in zip(slots['bytes'], slots['category']) if category != 'gradient')
     share = batch * rows * words // sharded.RANKS * 4
     yield f'{largest} bytes instead of {share}', largest != share
+    meshes = []
+
+    def program():
+        mesh = dist.init_device_mesh('cuda', (2, 4), mesh_dim_names=('data', 'model'))
+        meshes.extend(one.get_coordinate() for one in (mesh, mesh['model'], mesh._flatten('all')))
+    with contextlib.suppress(tessera.TraceError):  # it does not train
+        tessera.trace(program, ranks=sharded.RANKS, value=1.0)
+    yield f'coordinates of rank 0: {meshes}', meshes != [[0, 0], [0], [0]]
 
 
 # ---- What is refused ----
