@@ -410,7 +410,8 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
             return None
         if kernel == _CUDNN and can_cudnn and backend.cudnn_sdp_enabled():
             raise TraceError(f'{_program_line(sys._getframe(1))} computes attention with cuDNN on this card, of which PyTorch does not know how much '
-                             'memory it works in. With torch.backends.cuda.enable_cudnn_sdp(False), PyTorch\'s own kernels run and can be traced')
+                             'memory it works in. With torch.backends.cuda.enable_cudnn_sdp(False), and without CUDNN_ATTENTION in sdpa_kernel(), '
+                             'PyTorch\'s own kernels run and can be traced')
     return None
 
 
@@ -481,9 +482,23 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
                 return one_hot(torch, *args, **(kwargs or {}))
             if kwargs and kwargs.get('pin_memory') is True:  # memory of the CPU, which only a driver can pin
                 kwargs = {**kwargs, 'pin_memory': False}
+            if func in (torch.tensor, torch.as_tensor) and args and isinstance(args[0], (list, tuple)):
+                args, kwargs = _read_numbers(torch, args, kwargs or {})
             return (attend if is_ours else func)(*args, **(kwargs or {}))
 
     return Attention(), attend
+
+
+def _read_numbers(torch: Any, args: Any, kwargs: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
+    """The arguments of torch.tensor() with numbers instead of fake tensors in its lists, which C++ would read without an op."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+    leaves = _pytree.tree_leaves(args[0])
+    if not any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        return args, kwargs
+    if all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        kwargs = {'dtype': functools.reduce(torch.promote_types, [leaf.dtype for leaf in leaves]), **kwargs}
+    return (_pytree.tree_map_only(FakeTensor, lambda leaf: leaf.tolist() if leaf.dim() else leaf.item(), args[0]), *args[1:]), kwargs
 
 
 # ---- Ops ----

@@ -273,6 +273,7 @@ def made():
 
     def program():
         found.append((torch.arange(8) == 3).nonzero().tolist())
+        found.append(torch.tensor(list(torch.arange(3., device='cuda'))).tolist())
         with torch.device('cuda'):
             model = torch.nn.Linear(1024, 1024)
         flat = model.weight.detach().view(-1)
@@ -286,7 +287,7 @@ def made():
 
     with mock.patch.object(_trace_routing._Call, 'results', noted):
         tessera.trace(program, value=1.0)
-    yield f'places of what is true on the CPU: {found}', found != [[[3]]]
+    yield f'places of what is true on the CPU, and numbers in a list: {found}', found != [[[3]], [1.0, 1.0, 1.0]]
     yield f'the largest value that was computed: {max(largest)} bytes', max(largest) >= 4 << 20
 
 
