@@ -36,7 +36,7 @@ from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pre
 from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, fake_of
-from ._trace_routing import Counts, NoRouting, Routing, one_hot
+from ._trace_routing import Counts, NoRouting, Routing, forget, one_hot
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
@@ -933,6 +933,32 @@ def _compiled() -> contextlib.AbstractContextManager[None]:
     return patched(dynamo, set_eval_frame=set_eval_frame)
 
 
+@contextlib.contextmanager
+def _launching() -> Iterator[None]:
+    """Kernels of Triton write into tensors that they are given, and allocate none. They are not launched on fake tensors."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+    try:
+        from triton.runtime import autotuner, jit
+    except ImportError:
+        yield
+        return
+
+    def unless_fake(original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            written = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+            if not written:
+                return original(kernel, *args, **kwargs)
+            forget(written)
+            return None
+        return run
+
+    with contextlib.ExitStack() as stack:
+        for kind in (jit.JITFunction, autotuner.Autotuner, autotuner.Heuristics):
+            stack.enter_context(patched(kind, run=unless_fake(kind.run)))
+        yield
+
+
 def is_of_operator(frame: Any) -> bool:
     """Whether PyTorch itself compiles what the program gives to a higher-order operator, which is refused as such."""
     path = frame.f_code.co_filename if frame is not None else ''
@@ -1165,7 +1191,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
-                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(),
+                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(), _launching(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
                         attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained()):
             stack.enter_context(context)

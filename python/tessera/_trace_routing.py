@@ -358,7 +358,8 @@ class Routing:
         given = _tensors(self.torch, (args, kwargs))
         if not given and func.overloadpacket.__name__ not in _COUNTED:
             return None
-        if func.namespace != 'aten' or self.torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket.__name__ in _LAYOUT:
+        collective = _collective(self.torch, func, args) if func.namespace == '_c10d_functional' else None
+        if (func.namespace != 'aten' and collective is None) or self.torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket.__name__ in _LAYOUT:
             return None
         values: Dict[int, Value] = {}
         for leaf in given:
@@ -368,7 +369,8 @@ class Routing:
             values[id(leaf)] = value
         args, kwargs = _pytree.tree_map_only(self.torch.Tensor, lambda leaf: values[id(leaf)], (args, kwargs))
         kwargs.pop('pin_memory', None)
-        return _Call(self.torch, func, args, kwargs, any(value.is_routed for value in values.values()))
+        return _Call(self.torch, collective or _ON_CPU.get(func.overloadpacket.__name__, func), args, kwargs,
+                     any(value.is_routed for value in values.values()))
 
     def _constant(self, tensor: Any) -> Optional[Value]:
         """A real tensor on the CPU, as it is now."""
@@ -461,6 +463,38 @@ class Routing:
         except (_Unknown, NoRouting):
             for group in groups:
                 group.is_known = False
+
+
+def forget(tensors: List[Any]) -> None:
+    """Something other than an op has written into these tensors."""
+    for value in map(value_of, tensors):
+        if value is not None:
+            value.group.settle(True)
+            value.group.is_known = False
+
+
+def _collective(torch: Any, func: Any, args: Any) -> Any:
+    """What a collective makes of a value. All ranks have the same values, as they have the same routing."""
+    name = func.overloadpacket.__name__
+    if name == 'wait_tensor':
+        return torch.Tensor.clone
+    if name not in ('all_to_all_single', 'all_gather_into_tensor', 'all_reduce'):
+        return None
+    group = torch.distributed.distributed_c10d._resolve_process_group(args[-1])
+    count, rank = group.size(), group.rank()
+    if name == 'all_gather_into_tensor':
+        return lambda tensor, *_: torch.cat([tensor] * count)
+    if name == 'all_reduce':
+        return lambda tensor, how, *_: tensor * count if how == 'sum' else tensor.clone()
+    return lambda tensor, _, splits, *__: torch.cat([tensor.split(splits)[rank]] * count)
+
+
+def _histc(tensor: Any, *args: Any) -> Any:
+    """The kernel of the CPU has no integers."""
+    return tensor.double().histc(*args).to(tensor.dtype)
+
+
+_ON_CPU = {'histc': _histc}
 
 
 def _on_copy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,8 @@ from unittest import mock
 
 import torch
 import transformers as hf
+import triton
+import triton.language
 from torch.overrides import TorchFunctionMode
 
 import tessera
@@ -291,6 +293,27 @@ def made():
     yield f'the largest value that was computed: {max(largest)} bytes', max(largest) >= 4 << 20
 
 
+@triton.jit
+def fill(place):
+    triton.language.store(place, 3)
+
+
+def launched():
+    """A kernel of Triton writes what a trace does not know, and allocates nothing."""
+    found = []
+
+    def program():
+        numbers = torch.zeros(4, dtype=torch.long, device='cuda')
+        found.append(numbers.sum().item())
+        fill[(1,)](numbers)
+        torch.zeros(numbers.sum().item(), device='cuda')
+    try:
+        tessera.trace(program)
+    except tessera.TraceError as error:
+        found.append(str(error))
+    yield f'a kernel of Triton: {found}', len(found) != 2 or found[0] or 'needs the value of a tensor' not in found[1]
+
+
 def files(work):
     """Counts in a file, and what is wrong with some."""
     path = work / 'routing.json'
@@ -308,12 +331,12 @@ def files(work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--check', action='store_true', help='accepted for run.py: nothing is written in any case')
-    parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(ROUTED)}, own, made and files')
+    parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(ROUTED)}, own, made, launched and files')
     given = parser.parse_args()
     wrong = 0
     _trace._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
     with tempfile.TemporaryDirectory() as work:
-        parts = {**{name: compared(name) for name in ROUTED}, 'own': written_by_hand(), 'made': made(), 'files': files(Path(work))}
+        parts = {**{name: compared(name) for name in ROUTED}, 'own': written_by_hand(), 'made': made(), 'launched': launched(), 'files': files(Path(work))}
         for name in given.names or parts:
             for what, is_wrong in parts[name]:
                 wrong += bool(is_wrong)
