@@ -304,7 +304,8 @@ def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
     if hasattr(torch, 'accelerator'):
         answers[torch.accelerator] = {
             'is_available': lambda: True, 'device_count': lambda: 1, 'synchronize': _nothing,
-            'current_accelerator': lambda *_, **__: torch.device('cuda')}
+            'current_accelerator': lambda *_, **__: torch.device('cuda'), 'current_stream': lambda *_: _STREAMS.current,
+            'set_stream': _STREAMS.set, 'current_device_index': _zero, 'set_device_index': _nothing}
     return answers
 
 

@@ -37,7 +37,7 @@ from ._trace_effects import Noted, why_once
 from ._trace_kernels import faked, sizes_of
 from ._trace_model import Fake, elements, fake_of, parts
 from ._trace_quantised import Library, is_wrapper, parts_of, wraps
-from ._trace_routing import Counts, NoRouting, Routing, one_hot
+from ._trace_routing import Counts, NoRouting, Routing, forget, one_hot
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole
 from ._trace_work import Work
@@ -424,7 +424,8 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
             return None
         if kernel == _CUDNN and can_cudnn and backend.cudnn_sdp_enabled():
             raise TraceError(f'{_program_line(sys._getframe(1))} computes attention with cuDNN on this card, of which PyTorch does not know how much '
-                             'memory it works in. With torch.backends.cuda.enable_cudnn_sdp(False), PyTorch\'s own kernels run and can be traced')
+                             'memory it works in. With torch.backends.cuda.enable_cudnn_sdp(False), and without CUDNN_ATTENTION in sdpa_kernel(), '
+                             'PyTorch\'s own kernels run and can be traced')
     return None
 
 
@@ -495,9 +496,23 @@ def _attention(torch: Any, card: Card, recorder: _Recorder) -> 'Tuple[Any, Calla
                 return one_hot(torch, *args, **(kwargs or {}))
             if kwargs and kwargs.get('pin_memory') is True:  # memory of the CPU, which only a driver can pin
                 kwargs = {**kwargs, 'pin_memory': False}
+            if func in (torch.tensor, torch.as_tensor) and args and isinstance(args[0], (list, tuple)):
+                args, kwargs = _read_numbers(torch, args, kwargs or {})
             return (attend if is_ours else func)(*args, **(kwargs or {}))
 
     return Attention(), attend
+
+
+def _read_numbers(torch: Any, args: Any, kwargs: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
+    """The arguments of torch.tensor() with numbers instead of fake tensors in its lists, which C++ would read without an op."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+    leaves = _pytree.tree_leaves(args[0])
+    if not any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        return args, kwargs
+    if all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        kwargs = {'dtype': functools.reduce(torch.promote_types, [leaf.dtype for leaf in leaves]), **kwargs}
+    return (_pytree.tree_map_only(FakeTensor, lambda leaf: leaf.tolist() if leaf.dim() else leaf.item(), args[0]), *args[1:]), kwargs
 
 
 # ---- Ops ----
@@ -939,6 +954,32 @@ def _compiled(recorder: _Recorder) -> contextlib.AbstractContextManager[None]:
     return patched(dynamo, _callback_from_stance=callback_of)
 
 
+@contextlib.contextmanager
+def _launching() -> Iterator[None]:
+    """Kernels of Triton write into tensors that they are given, and allocate none. They are not launched on fake tensors."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+    try:
+        from triton.runtime import autotuner, jit
+    except ImportError:
+        yield
+        return
+
+    def unless_fake(original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            written = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+            if not written:
+                return original(kernel, *args, **kwargs)
+            forget(written)
+            return None
+        return run
+
+    with contextlib.ExitStack() as stack:
+        for kind in (jit.JITFunction, autotuner.Autotuner, autotuner.Heuristics):
+            stack.enter_context(patched(kind, run=unless_fake(kind.run)))
+        yield
+
+
 def _is_of_operator(frame: Any) -> bool:
     """Whether PyTorch itself compiles what the program gives to a higher-order operator, which is refused as such."""
     path = frame.f_code.co_filename if frame is not None else ''
@@ -1171,7 +1212,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
-                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder),
+                        patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder), _launching(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
                         attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained(), library):
             stack.enter_context(context)

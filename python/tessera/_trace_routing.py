@@ -24,6 +24,7 @@ from ._fake_cuda import TraceError
 Counts = Sequence[Sequence[float]]  # of each router, of each expert
 MOST_EXPERTS = 1024  # a choice among more is not a router's, but that of words, for example
 MOST_BYTES = 64 << 20  # of a constant on the CPU that is followed
+MOST_DATA_BYTES = 1 << 20  # of numbers that nothing but a write to their storage asks for, unless a router decides them
 KEY = '_tessera_value'
 
 
@@ -109,6 +110,10 @@ class _Call:
             self.args = self.kwargs = None
         return self._results
 
+    def has_data(self) -> bool:
+        from torch.utils import _pytree
+        return any(isinstance(leaf, Value) and leaf.is_data for leaf in _pytree.tree_leaves((self.args, self.kwargs)))
+
     def _real(self, leaf: Any) -> Any:
         if isinstance(leaf, Value):
             return leaf.tensor()
@@ -135,21 +140,36 @@ class _Group:
         self.users: Any = weakref.WeakSet()  # values to be computed from these
         self.is_known = True
 
-    def settle(self) -> None:
-        """Compute what uses these values, before they change."""
+    def settle(self, is_lost: bool) -> None:
+        """Compute what uses these values, before they change. `is_lost`: afterwards they are not known, nor are their views."""
         for value in list(self.users):
+            if value.is_data or (is_lost and value.group is self):
+                value.call = _LOST
+                continue
             try:
                 value.tensor()
             except (_Unknown, NoRouting):
                 pass
 
 
+class _Lost:
+    """A call whose operands are not known anymore."""
+
+    def results(self) -> List[Any]:
+        raise _Unknown
+
+
+_LOST = _Lost()
+
+
 class Value:
     """What one tensor contains."""
 
-    def __init__(self, call: Any, place: int, group: _Group, stride: Tuple[int, ...]) -> None:
-        self.call, self.place, self.group, self.stride = call, place, group, stride
+    def __init__(self, call: Any, place: int, group: _Group, tensor: Any) -> None:
+        self.call, self.place, self.group, self.stride = call, place, group, tuple(tensor.stride())
         self.is_routed = call.is_routed
+        # Too large to be computed on the CPU without need, as the parameters of a model are when it makes and initializes them.
+        self.is_data = tensor.is_floating_point() and not self.is_routed and tensor.numel() * tensor.element_size() > MOST_DATA_BYTES
         self._tensor: Any = None
 
     def tensor(self) -> Any:
@@ -272,14 +292,14 @@ class Routing:
             tensor, mask = torch.broadcast_tensors(*args)
             with mode:
                 return None if self._known(mask) is None else torch.ops.aten.index.Tensor(tensor, [mask])
-        call = self._call(func, args, kwargs)
+        given = _tensors(torch, (args, kwargs))
+        call = self._call(func, args, kwargs) if any(isinstance(tensor, self._fake) for tensor in given) else None
         if call is None:
             return None
         try:
             made = call.results()
         except _Unknown:
             return None
-        given = _tensors(torch, (args, kwargs))
         out = [self._like(func, leaf, given[0]) for leaf in made]
         for place, leaf in enumerate(out):
             self._assign(leaf, call, place, given)
@@ -338,7 +358,8 @@ class Routing:
         given = _tensors(self.torch, (args, kwargs))
         if not given and func.overloadpacket.__name__ not in _COUNTED:
             return None
-        if func.namespace != 'aten' or self.torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket.__name__ in _LAYOUT:
+        collective = _collective(self.torch, func, args) if func.namespace == '_c10d_functional' else None
+        if (func.namespace != 'aten' and collective is None) or self.torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket.__name__ in _LAYOUT:
             return None
         values: Dict[int, Value] = {}
         for leaf in given:
@@ -348,7 +369,8 @@ class Routing:
             values[id(leaf)] = value
         args, kwargs = _pytree.tree_map_only(self.torch.Tensor, lambda leaf: values[id(leaf)], (args, kwargs))
         kwargs.pop('pin_memory', None)
-        return _Call(self.torch, func, args, kwargs, any(value.is_routed for value in values.values()))
+        return _Call(self.torch, collective or _ON_CPU.get(func.overloadpacket.__name__, func), args, kwargs,
+                     any(value.is_routed for value in values.values()))
 
     def _constant(self, tensor: Any) -> Optional[Value]:
         """A real tensor on the CPU, as it is now."""
@@ -359,7 +381,7 @@ class Routing:
         from torch.utils._python_dispatch import _disable_current_modes
         with _disable_current_modes():
             copy = tensor.detach().clone()
-        out = Value(_Call(self.torch, None, None, None, False), 0, _Group(), copy.stride())
+        out = Value(_Call(self.torch, None, None, None, False), 0, _Group(), copy)
         out._tensor = copy
         return out
 
@@ -408,7 +430,7 @@ class Routing:
         storage = leaf.untyped_storage()._cdata
         sharing = next((value_of(tensor) for tensor in given if isinstance(tensor, self._fake) and tensor.untyped_storage()._cdata == storage), None)
         group = sharing.group if sharing is not None else _Group()
-        value = Value(call, place, group, tuple(leaf.stride()))
+        value = Value(call, place, group, leaf)
         group.held = [other for other in group.held if other() is not None] + [weakref.ref(_Held(leaf, value))]
         self._groups[storage] = group
         for tensor in given:
@@ -430,8 +452,10 @@ class Routing:
             self._groups.pop(tensor.untyped_storage()._cdata)
             self._assign(tensor, call, 0, _tensors(self.torch, (args[1:], kwargs)))
             return
+        if call is not None and call.has_data():
+            call = None
         for group in groups:
-            group.settle()
+            group.settle(call is None)
         try:
             if call is None:
                 raise _Unknown
@@ -439,6 +463,38 @@ class Routing:
         except (_Unknown, NoRouting):
             for group in groups:
                 group.is_known = False
+
+
+def forget(tensors: List[Any]) -> None:
+    """Something other than an op has written into these tensors."""
+    for value in map(value_of, tensors):
+        if value is not None:
+            value.group.settle(True)
+            value.group.is_known = False
+
+
+def _collective(torch: Any, func: Any, args: Any) -> Any:
+    """What a collective makes of a value. All ranks have the same values, as they have the same routing."""
+    name = func.overloadpacket.__name__
+    if name == 'wait_tensor':
+        return torch.Tensor.clone
+    if name not in ('all_to_all_single', 'all_gather_into_tensor', 'all_reduce'):
+        return None
+    group = torch.distributed.distributed_c10d._resolve_process_group(args[-1])
+    count, rank = group.size(), group.rank()
+    if name == 'all_gather_into_tensor':
+        return lambda tensor, *_: torch.cat([tensor] * count)
+    if name == 'all_reduce':
+        return lambda tensor, how, *_: tensor * count if how == 'sum' else tensor.clone()
+    return lambda tensor, _, splits, *__: torch.cat([tensor.split(splits)[rank]] * count)
+
+
+def _histc(tensor: Any, *args: Any) -> Any:
+    """The kernel of the CPU has no integers."""
+    return tensor.double().histc(*args).to(tensor.dtype)
+
+
+_ON_CPU = {'histc': _histc}
 
 
 def _on_copy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:

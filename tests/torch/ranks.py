@@ -15,6 +15,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
 import torch.distributed._tools.fsdp2_mem_tracker as fsdp2
 import transformers as hf
 from torch.distributed._tools import mem_tracker
@@ -141,6 +142,32 @@ def parallel():
     largest = max(size for size, category in zip(slots['bytes'], slots['category']) if category != 'gradient')
     share = batch * rows * words // sharded.RANKS * 4
     yield f'{largest} bytes instead of {share}', largest != share
+    meshes = []
+
+    def program():
+        mesh = dist.init_device_mesh('cuda', (2, 4), mesh_dim_names=('data', 'model'))
+        meshes.extend(one.get_coordinate() for one in (mesh, mesh['model'], mesh._flatten('all')))
+    with contextlib.suppress(tessera.TraceError):  # it does not train
+        tessera.trace(program, ranks=sharded.RANKS, value=1.0)
+    yield f'coordinates of rank 0: {meshes}', meshes != [[0, 0], [0], [0]]
+
+
+# ---- Expert parallelism ----
+
+def exchanged():
+    """Ranks tell each other how many tokens they send. All have the same routing, so each gets from all what it sends to itself."""
+    for routing, sent, got in (('balanced', [16] * 8, [16] * 8), ('worst', [114, *[2] * 7], [114] * 8)):
+        found = []
+
+        def program(found=found):
+            dist.init_process_group('nccl')
+            chosen = torch.randn(64, 16, device='cuda').topk(2, -1).indices
+            counts = torch.histc(chosen.flatten(), bins=16, min=0, max=16)
+            others = funcol.wait_tensor(funcol.all_to_all_single(counts, None, None, group=dist.group.WORLD))
+            found.extend(numbers.view(sharded.RANKS, -1).sum(1).tolist() for numbers in (counts, others))
+        with contextlib.suppress(tessera.TraceError):  # it does not train
+            tessera.trace(program, ranks=sharded.RANKS, routing=routing, value=1.0)
+        yield f'{routing}: tokens sent and received: {found}', found != [sent, got]
 
 
 # ---- What is refused ----
@@ -190,7 +217,7 @@ def main():
         known[name] = found
         if not given.check:
             (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
-    for what, is_wrong in (*buckets(), *parallel(), *refused()) if not given.names else ():
+    for what, is_wrong in (*buckets(), *parallel(), *exchanged(), *refused()) if not given.names else ():
         wrong += bool(is_wrong)
         if is_wrong:
             print(f'not ok - {what}')

@@ -10,14 +10,17 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import torch
 import transformers as hf
+import triton
+import triton.language
 from torch.overrides import TorchFunctionMode
 
 import tessera
 from programs import ROUTED, adamw, hf_step, text
-from tessera import _trace
+from tessera import _trace, _trace_routing
 
 TOLERANCE_BYTES = 64
 TOKENS = 4 * 32
@@ -261,6 +264,56 @@ def moved():
         optimizer.step()
 
 
+def made():
+    """Values of what is on the CPU are real ones; those of large tensors that a program makes and initializes are never computed."""
+    found, largest = [], [0]
+    results = _trace_routing._Call.results
+
+    def noted(call):
+        largest.append(max([0, *(tensor.nbytes for tensor in results(call) if tensor.is_floating_point())]))
+        return results(call)
+
+    def program():
+        found.append((torch.arange(8) == 3).nonzero().tolist())
+        found.append(torch.tensor(list(torch.arange(3., device='cuda'))).tolist())
+        with torch.device('cuda'):
+            model = torch.nn.Linear(1024, 1024)
+        flat = model.weight.detach().view(-1)
+        torch.nn.init.trunc_normal_(model.weight, std=0.02)
+        flat.copy_(flat * 2)
+        optimizer = torch.optim.SGD(model.parameters())
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(64, 1024, device='cuda')).sum().backward()
+            optimizer.step()
+
+    with mock.patch.object(_trace_routing._Call, 'results', noted):
+        tessera.trace(program, value=1.0)
+    yield f'places of what is true on the CPU, and numbers in a list: {found}', found != [[[3]], [1.0, 1.0, 1.0]]
+    yield f'the largest value that was computed: {max(largest)} bytes', max(largest) >= 4 << 20
+
+
+@triton.jit
+def fill(place):
+    triton.language.store(place, 3)
+
+
+def launched():
+    """A kernel of Triton writes what a trace does not know, and allocates nothing."""
+    found = []
+
+    def program():
+        numbers = torch.zeros(4, dtype=torch.long, device='cuda')
+        found.append(numbers.sum().item())
+        fill[(1,)](numbers)
+        torch.zeros(numbers.sum().item(), device='cuda')
+    try:
+        tessera.trace(program)
+    except tessera.TraceError as error:
+        found.append(str(error))
+    yield f'a kernel of Triton: {found}', len(found) != 2 or found[0] or 'needs the value of a tensor' not in found[1]
+
+
 def files(work):
     """Counts in a file, and what is wrong with some."""
     path = work / 'routing.json'
@@ -278,12 +331,12 @@ def files(work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--check', action='store_true', help='accepted for run.py: nothing is written in any case')
-    parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(ROUTED)}, own and files')
+    parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(ROUTED)}, own, made, launched and files')
     given = parser.parse_args()
     wrong = 0
     _trace._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
     with tempfile.TemporaryDirectory() as work:
-        parts = {**{name: compared(name) for name in ROUTED}, 'own': written_by_hand(), 'files': files(Path(work))}
+        parts = {**{name: compared(name) for name in ROUTED}, 'own': written_by_hand(), 'made': made(), 'launched': launched(), 'files': files(Path(work))}
         for name in given.names or parts:
             for what, is_wrong in parts[name]:
                 wrong += bool(is_wrong)

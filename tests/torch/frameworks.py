@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""frameworks.py [--check] [NAME...]: unchanged code of litgpt, peft, torchtitan and torchtune, against what they took on real cards.
+
+Each run is traced from the framework's own model, adapters, checkpointing, sharding and trainer, on fake tensors and the fake process group, and
+simulated. Its peak must be within TOLERANCE of the figure that was published, or in the given range if another version of PyTorch or a compiler
+made that figure. Without --check, rows for the table of docs/published.md are printed. Runs of frameworks that aren't installed are skipped. Each
+names the versions that can run it, as the code of that time is what was measured:
+
+    python -m venv REAL && REAL/bin/pip install torch==2.9.1 transformers==4.57.1 peft==0.21.2 litgpt==0.5.13 lightning torchtitan==0.1.0
+    REAL/bin/pip install . && REAL/bin/python tests/torch/frameworks.py litgpt peft 'torchtitan-8b'
+
+A NAME stands for all runs that begin with it. Some traces take minutes.
+"""
+import argparse
+import contextlib
+import dataclasses
+import importlib.metadata
+import sys
+import tempfile
+import typing
+from pathlib import Path
+
+import torch
+
+import tessera
+from tessera import _script, _trace
+
+TOLERANCE = 0.005
+STEPS = 4  # enough for a trace, which ends the program itself
+GIB = 1 << 30
+EXPANDABLE = 'expandable_segments:True'
+
+
+@dataclasses.dataclass
+class Run:
+    """What is run, what was measured (GiB), and how a trace of it is simulated."""
+    framework: str
+    versions: typing.Tuple[str, ...]  # that it is written for
+    program: typing.Callable[[], typing.Callable[[], None]]
+    measured: typing.Optional[float]
+    what: str = 'allocated'
+    gpu: str = 'a100'
+    ranks: typing.Optional[int] = None
+    value: typing.Optional[float] = None
+    routing: typing.Optional[str] = None
+    settings: typing.Optional[str] = None
+    steps: int = 1
+    tolerance: float = TOLERANCE
+    refused: str = ''  # what the refusal must contain
+    note: str = ''
+
+
+def tokens(batch, rows):
+    return torch.zeros(batch, rows, dtype=torch.long)
+
+
+# ---- litgpt: finetune/lora.py ----
+
+def litgpt(name, batch, rows, precision='bf16-true'):
+    """The loop of litgpt's fit(), with tokens that are all the same instead of Alpaca's."""
+    import lightning
+    from litgpt import lora
+    from litgpt.utils import chunked_cross_entropy, instantiate_torch_optimizer
+
+    def program():
+        fabric = lightning.Fabric(devices=1, accelerator='cuda', precision=precision)
+        config = lora.Config.from_name(name, lora_r=8, lora_alpha=16, lora_dropout=0.05, lora_query=True, lora_value=True)
+        with fabric.init_module(empty_init=False):
+            model = lora.GPT(config)
+        lora.mark_only_lora_as_trainable(model)
+        model = fabric.setup_module(model)
+        optimizer = fabric.setup_optimizers(instantiate_torch_optimizer('AdamW', model.parameters()))
+        model.max_seq_length = rows
+        for _ in range(STEPS):
+            ids, targets = fabric.to_device((tokens(batch, rows), tokens(batch, rows)))
+            logits = model(ids, lm_head_chunk_size=128)
+            logits[-1] = logits[-1][..., :-1, :]
+            fabric.backward(chunked_cross_entropy(logits, targets[..., 1:]) / 128)
+            optimizer.step()
+            optimizer.zero_grad()
+    return program
+
+
+# ---- peft: method_comparison/MetaMathQA/run.py ----
+
+LLAMA_3B = {'hidden_size': 3072, 'intermediate_size': 8192, 'num_hidden_layers': 28, 'num_attention_heads': 24, 'num_key_value_heads': 8,
+            'head_dim': 128, 'vocab_size': 128256, 'max_position_embeddings': 131072, 'tie_word_embeddings': True, 'rms_norm_eps': 1e-5,
+            'rope_theta': 500000.0, 'rope_scaling': {'factor': 32.0, 'high_freq_factor': 4.0, 'low_freq_factor': 1.0,
+                                                     'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}}
+
+
+def adapted(adapter, batch=4, rows=768):
+    """The longest batch of the comparison, of samples that have the same length, so that attention has no mask."""
+    import peft
+    import transformers as hf
+
+    def program():
+        with torch.device('cuda'):
+            model = hf.LlamaForCausalLM._from_config(hf.LlamaConfig(**LLAMA_3B), torch_dtype=torch.bfloat16)
+        model = peft.get_peft_model(model, adapter(peft)).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for _ in range(STEPS):
+            ids = tokens(batch, rows).to('cuda')
+            optimizer.zero_grad()
+            outputs = model(input_ids=ids, labels=ids.clone(), num_items_in_batch=batch * rows)
+            outputs.loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    return program
+
+
+def lora_of(rank):
+    return lambda peft: peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=['q_proj', 'v_proj'], task_type='CAUSAL_LM')
+
+
+def ia3(peft):
+    return peft.IA3Config(target_modules=['k_proj', 'v_proj', 'down_proj'], feedforward_modules=['down_proj'], task_type='CAUSAL_LM')
+
+
+# ---- torchtitan ----
+
+class Batches:
+    """A data loader."""
+
+    def __init__(self, batch, rows):
+        self.batch, self.rows = batch, rows
+
+    def __iter__(self):
+        while True:
+            yield {'input': tokens(self.batch, self.rows)}, tokens(self.batch, self.rows)
+
+
+class Tokenizer:
+    n_words, bos_id, eos_id = 128256, 0, 1
+
+
+def titan(name, *words):
+    """torchtitan's Trainer, with its own configuration, weights and loop. Data and tokenizer are replaced, as its TrainSpec is made for.
+    In 0.2, attention may choose cuDNN's kernel, which a trace refuses: with `flash`, it may not."""
+    flash = 'flash' in words
+    words = ['--model.name', name, *(word for word in words if word != 'flash')]
+    try:
+        from torchtitan.config import ConfigManager
+    except ImportError:  # 0.1
+        from torchtitan.config_manager import ConfigManager
+    from torchtitan import train
+    from torchtitan.models import attention
+    from torchtitan.protocols import train_spec
+
+    def program():
+        config = ConfigManager().parse_args(words)
+        known = getattr(train_spec, '_extra_train_specs', None)
+        known = train_spec._train_specs if known is None else known
+        before = dict(known)
+        known[name] = dataclasses.replace(
+            train_spec.get_train_spec(name), build_tokenizer_fn=lambda *_: Tokenizer(),
+            build_dataloader_fn=lambda **_: Batches(config.training.local_batch_size, config.training.seq_len))
+        kernels = getattr(attention, 'ScaledDotProductAttentionWrapper', None)
+        try:
+            with contextlib.ExitStack() as stack:
+                if flash and kernels:
+                    stack.enter_context(unset_cudnn(kernels))
+                train.Trainer(config).train()
+        finally:
+            known.clear()
+            known.update(before)
+    return program
+
+
+@contextlib.contextmanager
+def unset_cudnn(kernels):
+    before, backend = kernels.sdpa_backends, torch.nn.attention.SDPBackend
+    kernels.sdpa_backends = [backend.FLASH_ATTENTION, backend.EFFICIENT_ATTENTION]
+    try:
+        yield
+    finally:
+        kernels.sdpa_backends = before
+
+
+def llama_8b(*words):
+    return lambda: titan('llama3', '--model.flavor', '8B', '--training.local_batch_size', '1', '--training.seq_len', '8192',
+                         '--activation_checkpoint.mode', 'selective', '--activation_checkpoint.selective_ac_option', 'op', *words)
+
+
+def qwen_32b(batch):
+    return lambda: titan('qwen3', '--model.flavor', '32B', '--training.local_batch_size', str(batch), '--training.seq_len', '4096',
+                         '--parallelism.tensor_parallel_degree', '8', '--activation_checkpoint.mode', 'full', 'flash')
+
+
+def small(name, flavor, *words):
+    return lambda: titan(name, '--model.flavor', flavor, '--training.local_batch_size', '2', '--training.seq_len', '512', *words)
+
+
+# ---- torchtune: recipes/full_finetune_single_device.py ----
+
+def torchtune(chunks, is_checkpointed):
+    """Llama 3.2 3B in bf16, 2 x 4,096 packed tokens, without the compiler and with causal attention instead of a mask of samples."""
+    from torchtune import modules, training
+    from torchtune.models.llama3_2 import llama3_2_3b
+    from torchtune.modules.loss import CEWithChunkedOutputLoss
+
+    def program():
+        with training.set_default_dtype(torch.bfloat16), torch.device('cuda'):
+            model = llama3_2_3b()
+        if is_checkpointed:
+            training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
+        loss_of = CEWithChunkedOutputLoss(num_output_chunks=chunks)
+        model.set_num_output_chunks(loss_of.num_output_chunks)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
+        for _ in range(STEPS):
+            ids = tokens(2, 4096).to('cuda')
+            logits = model(ids)
+            labels = torch.hstack((ids[..., 1:], torch.full((2, 1), -100, device='cuda')))
+            loss = loss_of(logits, labels)
+            del logits
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return program
+
+
+# ---- The runs ----
+
+LITGPT = ('litgpt', ('0.5',))
+OLD_TITAN = {'what': 'reserved', 'gpu': 'h100', 'ranks': 8, 'value': 1.0, 'settings': EXPANDABLE, 'steps': 2}
+TITAN = {**OLD_TITAN, 'ranks': 32}
+PEFT = {'what': 'reserved', 'gpu': 'rtx4090'}  # an L40S has the same architecture
+RUNS = {
+    'litgpt-stablelm-3b-1': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 1, 1034), 9.025),
+    'litgpt-stablelm-3b-2': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 2, 1034), 11.269),
+    'litgpt-stablelm-3b-4': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 4, 1034), 15.758),
+    'litgpt-stablelm-3b-autocast': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 1, 1034, 'bf16-mixed'), 25.071),
+    'litgpt-phi-1.5': Run(*LITGPT, lambda: litgpt('phi-1_5', 1, 1044), 4.489),
+    'litgpt-llama-2-13b': Run(*LITGPT, lambda: litgpt('Llama-2-13b-hf', 1, 1304), 35.502),
+    'peft-lora-32': Run('peft', ('0.',), lambda: adapted(lora_of(32)), 20.744, **PEFT),
+    'peft-lora-64': Run('peft', ('0.',), lambda: adapted(lora_of(64)), 20.992, **PEFT),
+    'peft-ia3': Run('peft', ('0.',), lambda: adapted(ia3), 21.547, **PEFT, tolerance=0.025, note='the longest batch is assumed'),
+    'torchtitan-8b-first': Run('torchtitan', ('0.1.',), llama_8b(), 42.08, **{**OLD_TITAN, 'steps': 1}),
+    'torchtitan-8b': Run('torchtitan', ('0.1.',), llama_8b(), 49.59, **OLD_TITAN),
+    'torchtitan-8b-always': Run('torchtitan', ('0.1.',), llama_8b('--parallelism.fsdp_reshard_after_forward', 'always'), 49.41, **OLD_TITAN),
+    'torchtitan-8b-never': Run('torchtitan', ('0.1.',), llama_8b('--parallelism.fsdp_reshard_after_forward', 'never'), 62.18, **OLD_TITAN),
+    'torchtitan-qwen3-32b-16': Run('torchtitan', ('0.2.',), qwen_32b(16), 43.45, **TITAN),
+    'torchtitan-qwen3-32b-32': Run('torchtitan', ('0.2.',), qwen_32b(32), 70.79, **TITAN),
+    'torchtitan-llama3-tp': Run('torchtitan', ('0.2.',), small('llama3', 'debugmodel', '--parallelism.tensor_parallel_degree', '2', 'flash'), None,
+                                **{**TITAN, 'ranks': 8}),
+    'torchtitan-cudnn': Run('torchtitan', ('0.2.',), small('llama3', 'debugmodel'), None, **TITAN, refused='attention with cuDNN'),
+    'torchtitan-qwen3-moe-ep': Run('torchtitan', ('0.2.',), small('qwen3', 'debugmodel_moe', '--parallelism.expert_parallel_degree', '4', 'flash'),
+                                   None, **{**TITAN, 'ranks': 8, 'routing': 'balanced'}),
+    'torchtitan-deepseek-ep': Run('torchtitan', ('0.2.',), small('deepseek_v3', 'debugmodel', '--parallelism.expert_parallel_degree', '4', 'flash'),
+                                  None, **{**TITAN, 'ranks': 8, 'routing': 'balanced'}),
+    'torchtune-chunked': Run('torchtune', ('0.6',), lambda: torchtune(8, False), 42.9, 'active', tolerance=1.0,
+                             note='the compiler fuses what eager code keeps'),
+    'torchtune-checkpointed': Run('torchtune', ('0.6',), lambda: torchtune(8, True), 24.9, 'active', note='measured with the compiler'),
+}
+
+
+def version_of(framework):
+    try:
+        return importlib.metadata.version(framework)
+    except importlib.metadata.PackageNotFoundError:
+        return ''
+
+
+def predicted(run, document):
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / 'step.graph'
+        _trace.write(document, path)
+        device = tessera.simulate(str(path), steps=run.steps, settings=run.settings, gpu=run.gpu)['devices'][0]
+    return device['peak_reserved_bytes'] if run.what == 'reserved' else device['peak'][f'{run.what}_bytes']
+
+
+def traced(run):
+    """The step graph, or the message of a refusal. The program is not called by a name that ConfigManager would read."""
+    words, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        return tessera.trace(run.program(), gpu=run.gpu, ranks=run.ranks, value=run.value, routing=run.routing)
+    except tessera.TraceError as error:
+        return str(error)
+    finally:
+        sys.argv = words
+
+
+def outcome(name, run, version):
+    """Whether it is right, and a line about it."""
+    document = traced(run)
+    if isinstance(document, str):
+        return bool(run.refused) and run.refused in document, f'{name} ({version}): refused: {document}'
+    found = predicted(run, document) / GIB
+    if run.measured is None:
+        return not run.refused, f'{name} ({version}): {found:.3f} GiB'
+    error = found / run.measured - 1
+    return abs(error) <= run.tolerance, f'{name} ({version}): {found:.3f} GiB {run.what}, measured {run.measured:.3f} ({100 * error:+.2f} %)'
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--check', action='store_true', help='accepted for run.py: nothing is written in any case')
+    parser.add_argument('names', nargs='*', metavar='NAME')
+    given = parser.parse_args()
+    _trace._optimizers = _script._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
+    wrong = 0
+    for name, run in RUNS.items():
+        if given.names and not any(name.startswith(word) for word in given.names):
+            continue
+        version = version_of(run.framework)
+        if not version.startswith(run.versions):
+            print(f'ok - {name} # SKIP {run.framework} {" or ".join(run.versions)} is not installed', flush=True)
+            continue
+        is_right, line = outcome(name, run, f'{run.framework} {version}, torch {torch.__version__}')
+        wrong += not is_right
+        print(f'{"ok" if is_right else "not ok"} - {line}', flush=True)
+    return wrong > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
