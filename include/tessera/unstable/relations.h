@@ -79,11 +79,13 @@ int tsr_relations_new(tsr_study *study, const tsr_query *query, tsr_relations **
 /* NULL is fine. Its cursors must have been freed. */
 void tsr_relations_free(tsr_relations *relations);
 
-/* About how many rows a relation has, and in how many parts. Without deriving anything: for planners of queries. */
-typedef struct tsr_relation_size {
-  uint64_t rows, parts;
-} tsr_relation_size;
-tsr_relation_size tsr_relation_estimate(const tsr_relations *relations, size_t relation);
+/* What a planner of queries wants to know of a relation. Without deriving anything. */
+typedef struct tsr_relation_shape {
+  uint64_t rows, parts; /* about how many rows, in how many parts */
+  bool is_ascending;    /* parts are in the order of their numbers, with the host last */
+  bool has_host;        /* pinned host memory is one of the devices */
+} tsr_relation_shape;
+tsr_relation_shape tsr_relation_shape_of(const tsr_relations *relations, size_t relation);
 
 /* ---- Scans ---- */
 

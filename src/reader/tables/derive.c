@@ -95,27 +95,29 @@ void tsr_relations_free(tsr_relations *all) {
   tsr__free(all);
 }
 
-tsr_relation_size tsr_relation_estimate(const tsr_relations *all, size_t relation) {
-  tsr_relation_size size = {.parts = tsr__relation_parts(all, relation)};
+tsr_relation_shape tsr_relation_shape_of(const tsr_relations *all, size_t relation) {
+  tsr_relation_shape shape = {.parts = tsr__relation_parts(all, relation),
+                              .is_ascending = all->is_ascending};
   if (relation == TSR__STACKS || relation == TSR__FRAMES) {
     uint64_t stacks = tsr_snapshot_stack_count(all->snapshot);
-    size.rows = relation == TSR__STACKS ? stacks : tsr__product_u64(stacks, 20);
-    return size;
+    shape.rows = relation == TSR__STACKS ? stacks : tsr__product_u64(stacks, 20);
+    return shape;
   }
   for (size_t i = 0; i < all->device_count; i++) {
     const tsr__relation_device *d = &all->devices[i];
+    shape.has_host |= d->device == TSR_DEVICE_HOST;
     switch (relation) {
-    case TSR__EVENTS: size.rows += d->events.count; break;
+    case TSR__EVENTS: shape.rows += d->events.count; break;
     /* An alloc and two events of its free, for most. */
-    case TSR__ALLOCATIONS: size.rows += d->events.count / 3 + d->blocks.count; break;
+    case TSR__ALLOCATIONS: shape.rows += d->events.count / 3 + d->blocks.count; break;
     case TSR__SEGMENTS:
-    case TSR__SPANS: size.rows += d->segments.count; break;
-    case TSR__BLOCKS: size.rows += d->blocks.count; break;
-    case TSR__ANNOTATIONS: size.rows += d->notes.count; break;
-    default: size.rows++; break;
+    case TSR__SPANS: shape.rows += d->segments.count; break;
+    case TSR__BLOCKS: shape.rows += d->blocks.count; break;
+    case TSR__ANNOTATIONS: shape.rows += d->notes.count; break;
+    default: shape.rows++; break;
     }
   }
-  return size;
+  return shape;
 }
 
 /* ---- Running totals ---- */

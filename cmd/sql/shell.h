@@ -1,0 +1,27 @@
+/* shell.h - runs the text of queries: statements, and commands that begin with a dot. */
+#ifndef CLI_SQL_SHELL_H
+#define CLI_SQL_SHELL_H
+
+#include "engine.h"
+#include "write.h"
+
+typedef struct sql_shell {
+  cli_session *session;
+  sql_engine *engine;
+  sql_format format;
+  size_t result_count; /* written so far */
+  bool is_interactive; /* also says how many rows there were */
+  bool has_ended;      /* by .quit */
+} sql_shell;
+
+/* Run all statements of a text, or a dot command. Returns 0, a negative tsr_status, or an exit status after explaining what is
+ * wrong. */
+int sql_shell_run(sql_shell *shell, const char *text);
+
+/* Whether `text` is whole: a dot command, or statements of which the last ends with a semicolon. */
+bool sql_shell_is_whole(const sql_shell *shell, const char *text);
+
+/* The dot commands, in the order of .help; NULL at the end. */
+const char *sql_shell_command_at(size_t index);
+
+#endif
