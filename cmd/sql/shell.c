@@ -115,6 +115,7 @@ static int run_query(sql_shell *shell, sqlite3_stmt *statement) {
   status = write_rows(shell, &rows, &r);
   r.writer->release(r.state);
   free(r.state);
+  if (status) r.out.text.size = 0; /* rows of a failed query are no answer */
   int written = sql_out_finish(&r.out);
   shell->result_count++;
   if (shell->is_interactive && !status && !written)

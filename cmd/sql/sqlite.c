@@ -18,5 +18,7 @@ const char *sql_lib_load(sql_lib *lib) {
   memcpy(&lib->name, &found, sizeof found); /* no cast from data to functions */
   SQL_FUNCTIONS(LOAD)
 #undef LOAD
+  found = dlsym(library, "sqlite3_vtab_distinct");
+  memcpy(&lib->vtab_distinct, &found, sizeof found);
   return NULL;
 }

@@ -8,7 +8,8 @@
 typedef struct sql_lib {
 #define SQL_FUNCTIONS(X)                                                                           \
   X(bind_parameter_count)                                                                          \
-  X(close) X(column_blob) X(column_bytes) X(column_count) X(column_decltype) X(column_double)      \
+  X(close)                                                                                         \
+  X(column_blob) X(column_bytes) X(column_count) X(column_decltype) X(column_double)               \
       X(column_int64) X(column_name) X(column_text) X(column_type) X(complete) X(create_module_v2) \
           X(db_config) X(declare_vtab) X(errmsg) X(exec) X(extended_errcode) X(finalize) X(free)   \
               X(hard_heap_limit64) X(interrupt) X(limit) X(mprintf) X(open_v2) X(prepare_v2)       \
@@ -20,6 +21,8 @@ typedef struct sql_lib {
 #define SQL_FIELD(name) __typeof__(sqlite3_##name) *name;
   SQL_FUNCTIONS(SQL_FIELD)
 #undef SQL_FIELD
+  /* Since 3.38; NULL before. */
+  int (*vtab_distinct)(sqlite3_index_info *info);
 } sql_lib;
 
 /* Load it; it stays loaded. Returns NULL, or why it cannot be loaded: a static text or dlerror's. */

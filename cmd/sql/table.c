@@ -149,12 +149,14 @@ static bool take(plan *p, const sql_lib *lib, sqlite3_index_info *info, int inde
 }
 
 /* Whether a scan can return the order that SQLite wants; then `*number` selects it. */
-static bool can_order(const plan *p, const sqlite3_index_info *info, int *number) {
+static bool can_order(const plan *p, const sql_lib *lib, sqlite3_index_info *info, int *number) {
+  /* For GROUP BY and DISTINCT, equal rows only have to be neighbours. */
+  bool is_either_way = lib->vtab_distinct && lib->vtab_distinct(info) > 0;
   bool has_one_part = p->parts <= 1 || p->has_part;
   bool names_part = false;
   for (int i = 0; i < info->nOrderBy; i++) {
     int column = info->aOrderBy[i].iColumn;
-    if (info->aOrderBy[i].desc || column < 0) return false;
+    if ((info->aOrderBy[i].desc && !is_either_way) || column < 0) return false;
     tsr_relation_access access = p->relation->columns[column].access;
     bool is_last = i == info->nOrderBy - 1;
     if (access == TSR_ACCESS_PART && i == 0) {
@@ -180,7 +182,7 @@ static int best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
   p.size = (size_t)snprintf(p.text, sizeof p.text, "%" PRIx64 ";", (uint64_t)info->colUsed);
   for (int i = 0; i < info->nConstraint; i++) (void)take(&p, lib, info, i);
   int number = 0;
-  info->orderByConsumed = shape.is_ascending && can_order(&p, info, &number);
+  info->orderByConsumed = shape.is_ascending && can_order(&p, lib, info, &number);
   info->idxNum = number;
   if (p.has_row && (p.has_part || p.parts <= 1)) info->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
   info->estimatedRows = (sqlite3_int64)p.rows;
