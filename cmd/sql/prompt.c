@@ -88,7 +88,19 @@ static void offer(matches *m, const char *name) {
   if (m->count < MATCHES_SHOWN) m->found[m->count++] = name;
 }
 
-static void find_matches(matches *m) {
+static bool is_word(char byte) {
+  return isalnum((unsigned char)byte) || byte == '_';
+}
+
+/* Whether the word before `from` is one that tables follow. */
+static bool is_table_next(const char *text, const char *from) {
+  while (from > text && from[-1] == ' ') from--;
+  size_t length = (size_t)(from - text);
+  bool is_from = length >= 5 && strncasecmp(from - 4, "FROM", 4) == 0 && !is_word(from[-5]);
+  return is_from || (length >= 5 && strncasecmp(from - 4, "JOIN", 4) == 0 && !is_word(from[-5]));
+}
+
+static void find_matches(matches *m, bool only_tables) {
   const char *name;
   if (m->prefix[0] == '.') {
     for (size_t i = 0; (name = sql_shell_command_at(i)) != NULL; i++) offer(m, name);
@@ -97,9 +109,10 @@ static void find_matches(matches *m) {
   for (size_t i = 0; i < tsr_relation_count(); i++) {
     const tsr_relation *relation = tsr_relation_at(i);
     offer(m, relation->name);
-    for (size_t c = 0; c < relation->column_count; c++) offer(m, relation->columns[c].name);
+    for (size_t c = 0; !only_tables && c < relation->column_count; c++)
+      offer(m, relation->columns[c].name);
   }
-  for (size_t i = 0; keywords[i]; i++) offer(m, keywords[i]);
+  for (size_t i = 0; !only_tables && keywords[i]; i++) offer(m, keywords[i]);
 }
 
 /* How far all matches agree. */
@@ -122,10 +135,6 @@ static void show_matches(const matches *m) {
   fflush(stdout);
 }
 
-static bool is_word(char byte) {
-  return isalnum((unsigned char)byte) || byte == '_';
-}
-
 static unsigned char complete_word(EditLine *line, int key) {
   const editor *e = current;
   const LineInfo *info = e->el_line(line);
@@ -140,7 +149,7 @@ static unsigned char complete_word(EditLine *line, int key) {
   memcpy(word, from, length);
   word[length] = '\0';
   matches m = {.prefix = word, .length = length};
-  find_matches(&m);
+  find_matches(&m, is_table_next(info->buffer, from));
   if (!m.count) return CC_ERROR;
   size_t common = common_length(&m);
   if (common == length && m.count > 1) {
@@ -199,7 +208,7 @@ static bool start_editor(editor *e) {
   (void)e->el_set(e->line, EL_HIST, e->history, e->past);
   (void)e->el_set(e->line, EL_ADDFN, "sql-complete", "complete a name", complete_word);
   (void)e->el_set(e->line, EL_ADDFN, "sql-drop", "drop the line", drop_line);
-  (void)e->el_set(e->line, EL_SETTY, "-d", "intr=", NULL);
+  (void)e->el_set(e->line, EL_SETTY, "-d", "-isig", NULL);
   (void)e->el_set(e->line, EL_BIND, "^I", "sql-complete", NULL);
   (void)e->el_set(e->line, EL_BIND, "^C", "sql-drop", NULL);
   (void)e->el_set(e->line, EL_BIND, "^R", "em-inc-search-prev", NULL);
@@ -257,7 +266,10 @@ int sql_prompt(sql_shell *shell, const char *history) {
     line = read_line(&e, has_editor, &plain, &room);
     if (!line && !(is_interrupted && errno == EINTR)) break;
     if (!line) clearerr(stdin);
-    if (e.is_dropped || !line) text.size = 0;
+    if (e.is_dropped || !line) {
+      printf("^C\n");
+      text.size = 0;
+    }
     is_interrupted = 0;
     if (e.is_dropped || !line) continue;
     if (has_editor) remember(&e, line);

@@ -41,8 +41,8 @@ int sql_out_finish(sql_out *out);
 /* A number as SQL writes it: a real has a point or an exponent, and reads back as the same number. At most 32 bytes. */
 int sql_number_text(const sql_rows *rows, int column, char *text, size_t room_bytes);
 
-/* How a format writes. `state` is the format's, zeroed before begin; what begin or row allocate, release frees. Each returns 0, or a
- * negative tsr_status, TSR_ERROR_ARGUMENT with a message in session->error. */
+/* How a format writes. `state` is the format's, zeroed before begin; what begin or row allocate, release frees. Each returns 0, a
+ * negative tsr_status, or an exit status after explaining what is wrong. */
 typedef struct sql_writer {
   size_t state_bytes;
   int (*begin)(void *state, const sql_rows *rows, sql_out *out, cli_session *session);

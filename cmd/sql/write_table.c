@@ -123,13 +123,13 @@ static void put_cell(const table *t, sql_out *out, const cell *c, size_t column)
   if (is_cut) sql_out_text(out, "...");
   bool is_last = column + 1 == t->columns;
   if (!t->is_number[column] && !is_last) put_blanks(out, blanks);
-  sql_out_text(out, is_last ? "\n" : "  ");
+  if (!is_last) sql_out_text(out, "  ");
 }
 
 static void put_row(const table *t, sql_out *out, const cell *cells, bool is_header) {
   if (is_header && t->has_color) sql_out_text(out, "\033[1m");
   for (size_t i = 0; i < t->columns; i++) put_cell(t, out, &cells[i], i);
-  if (is_header && t->has_color) sql_out_text(out, "\033[0m");
+  sql_out_text(out, is_header && t->has_color ? "\033[0m\n" : "\n");
 }
 
 static void write_kept(table *t, sql_out *out) {
