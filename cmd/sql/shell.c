@@ -133,6 +133,8 @@ static int run_statements(sql_shell *shell, const char *text) {
     int code = sql_engine_prepare(shell->engine, text, &statement, &text);
     if (code != SQLITE_OK)
       status = explain(shell->engine, code);
+    else if (statement && !lib->column_count(statement))
+      status = explain_denied(shell->engine); /* such as REINDEX, which does nothing here */
     else if (statement)
       status = run_query(shell, statement);
     lib->finalize(statement);
