@@ -49,7 +49,7 @@ static const char *type_of(const sql_engine *engine, size_t relation, size_t col
   const tsr_relation_column *about = &tsr_relation_at(relation)->columns[column];
   if (about->type == TSR_RELATION_TEXT) return "TEXT";
   bool has_host = tsr_relation_shape_of(engine->relations, relation).has_host;
-  return has_host && column == 0 ? "INTEGER OR TEXT" : "INTEGER";
+  return has_host && column == 0 ? "INTEGER TEXT" : "INTEGER";
 }
 
 /* `CREATE TABLE x (device INTEGER, ...)`, of SQLite's memory; NULL when out of memory. */
