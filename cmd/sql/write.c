@@ -102,7 +102,7 @@ typedef struct json {
 static void put_json_text(sql_out *out, const char *text, size_t size_bytes) {
   sql_out_text(out, "\"");
   char *room = sql_out_room(out, 6 * size_bytes + 16);
-  if (room) sql_out_use(out, tsr_json_escape(text, size_bytes, room));
+  if (room) sql_out_use(out, tsr_json_text(text, size_bytes, room));
   sql_out_text(out, "\"");
 }
 
@@ -120,7 +120,7 @@ static char *make_key(const sql_rows *rows, int column) {
   char *key = malloc(6 * length + 48);
   if (!key) return NULL;
   key[0] = '"';
-  char *end = key + 1 + tsr_json_escape(name, length, key + 1);
+  char *end = key + 1 + tsr_json_text(name, length, key + 1);
   if (has_name(rows, column, name)) end += sprintf(end, "_%d", column + 1);
   strcpy(end, "\": ");
   return key;

@@ -3,9 +3,9 @@
  *
  *   tsr_relations *all;
  *   tsr_relation_cursor *cursor;
- *   tsr_relations_new(study, NULL, &all, &error);
- *   tsr_relation_cursor_new(all, tsr_relation_find("allocations"), &cursor, &error);
- *   int status = tsr_relation_start(cursor, &scan, &error);
+ *   int status = tsr_relations_new(study, NULL, &all, &error);
+ *   if (!status) status = tsr_relation_cursor_new(all, tsr_relation_find("allocations"), &cursor, &error);
+ *   if (!status) status = tsr_relation_start(cursor, &scan, &error);
  *   for (; !status && !tsr_relation_at_end(cursor); tsr_relation_next(cursor))
  *     ... tsr_relation_value_at(cursor, column, &value)
  *
@@ -61,10 +61,11 @@ typedef struct tsr_relation {
   size_t column_count; /* at most TSR_RELATION_COLUMNS */
 } tsr_relation;
 
+/* How many relations there are. */
 size_t tsr_relation_count(void);
 /* `index` is below the count. Static. */
 const tsr_relation *tsr_relation_at(size_t index);
-/* The index of the relation of that name; the count if there is none. */
+/* The index of the relation of that name; the count if no relation has it. */
 size_t tsr_relation_find(const char *name);
 
 /* ---- Of a snapshot ---- */
@@ -85,6 +86,8 @@ typedef struct tsr_relation_shape {
   bool is_ascending;    /* parts are in the order of their numbers, with the host last */
   bool has_host;        /* pinned host memory is one of the devices */
 } tsr_relation_shape;
+
+/* The shape of a relation. O(devices). */
 tsr_relation_shape tsr_relation_shape_of(const tsr_relations *relations, size_t relation);
 
 /* ---- Scans ---- */

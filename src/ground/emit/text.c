@@ -65,7 +65,7 @@ size_t tsr__json_escape(tsr__buffer *out, tsr_text text, size_t from, size_t unt
   return at;
 }
 
-size_t tsr_json_escape(const char *text, size_t size_bytes, char *out) {
+size_t tsr_json_text(const char *text, size_t size_bytes, char *out) {
   tsr__buffer buffer = {.data = out, .capacity = 6 * size_bytes + 16}; /* never grows */
   (void)tsr__json_escape(&buffer, (tsr_text){text, size_bytes}, 0, size_bytes);
   assert(buffer.data == out && !buffer.failed);

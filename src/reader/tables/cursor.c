@@ -134,7 +134,7 @@ static bool add_condition(tsr_relation_cursor *c, const check *condition) {
   return TSR__VECTOR_PUSH(&c->checks, *condition);
 }
 
-/* A text becomes the code that stands for it; `*is_usable` is false if there is none to compare with. */
+/* A text becomes the code that stands for it; `*is_usable` is false if the column has no codes. */
 static int read_condition(tsr_relation_cursor *c, const tsr_relation_condition *given, check *out,
                           bool *is_usable) {
   tsr__domain domain = tsr__relation_extras(c->relation)[given->column].domain;
