@@ -18,8 +18,7 @@ static const sql_writer *const writers[SQL_FORMAT_COUNT] = {
 /* ---- Failures ---- */
 
 static int explain_time(const sql_engine *engine) {
-  cli_say("sql", "the query took longer than %" PRIu64 " seconds (--time-limit)",
-          engine->limits.seconds);
+  cli_say("sql", "the query took longer than %" PRIu64 " s (--time-limit)", engine->limits.seconds);
   return CLI_FAULT;
 }
 
@@ -34,7 +33,7 @@ static int explain_memory(const sql_engine *engine) {
 
 static int explain_denied(const sql_engine *engine) {
   cli_say("sql", "only queries are run, with SELECT: %s is refused",
-          engine->denied ? engine->denied : "this statement");
+          engine->denied ? engine->denied : "a statement that changes something");
   return CLI_USAGE;
 }
 
@@ -49,6 +48,7 @@ static int explain_wrong(const sql_engine *engine) {
   const char *message = engine->lib.errmsg(engine->db);
   char tables[256] = "";
   append_tables(tables, sizeof tables);
+  if (strstr(message, "may not be modified")) return explain_denied(engine);
   if (strncmp(message, "no such table", 13) == 0)
     cli_say("sql", "%s; the tables are %s", message, tables);
   else if (strncmp(message, "no such column", 14) == 0)

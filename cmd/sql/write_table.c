@@ -113,22 +113,26 @@ static size_t prefix_bytes(const char *text, size_t size_bytes, size_t count) {
   return at;
 }
 
-static void put_cell(const table *t, sql_out *out, const cell *c, size_t column) {
+/* `*owed` is how many blanks come before the cell, so that no line ends with any. */
+static void put_cell(const table *t, sql_out *out, const cell *c, size_t column, size_t *owed) {
   const char *text = t->text.data + c->offset;
   size_t wide = characters(text, c->size_bytes), room = t->widths[column];
   size_t blanks = wide < room ? room - wide : 0;
   bool is_cut = t->width && wide > room && !t->is_number[column];
-  if (t->is_number[column]) put_blanks(out, blanks);
+  if (t->is_number[column]) *owed += blanks;
+  if (c->size_bytes) {
+    put_blanks(out, *owed);
+    *owed = 0;
+  }
   sql_out_put(out, text, is_cut ? prefix_bytes(text, c->size_bytes, room - 3) : c->size_bytes);
   if (is_cut) sql_out_text(out, "...");
-  bool is_last = column + 1 == t->columns;
-  if (!t->is_number[column] && !is_last) put_blanks(out, blanks);
-  if (!is_last) sql_out_text(out, "  ");
+  *owed += 2 + (t->is_number[column] ? 0 : blanks);
 }
 
 static void put_row(const table *t, sql_out *out, const cell *cells, bool is_header) {
+  size_t owed = 0;
   if (is_header && t->has_color) sql_out_text(out, "\033[1m");
-  for (size_t i = 0; i < t->columns; i++) put_cell(t, out, &cells[i], i);
+  for (size_t i = 0; i < t->columns; i++) put_cell(t, out, &cells[i], i, &owed);
   sql_out_text(out, is_header && t->has_color ? "\033[0m\n" : "\n");
 }
 
