@@ -81,7 +81,7 @@ static int open_database(sql_engine *engine) {
   const sql_lib *lib = &engine->lib;
   int code = lib->open_v2(
       ":memory:", &engine->db,
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY | SQLITE_OPEN_NOMUTEX, NULL);
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
   /* Nothing may go to temporary files: a query is not allowed to fill a disk. What is sorted in one piece of memory need not be merged. */
   if (code == SQLITE_OK)
     code = lib->exec(engine->db, "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -500000", NULL,

@@ -58,8 +58,7 @@ static int explain_wrong(const sql_engine *engine) {
   return CLI_USAGE;
 }
 
-/* Returns an exit status after a message, or TSR_ERROR_MEMORY. */
-static int explain(const sql_engine *engine, int code) {
+int sql_shell_explain(const sql_engine *engine, int code) {
   switch (sql_engine_why(engine, code)) {
   case SQL_END_TIME: return explain_time(engine);
   case SQL_END_CANCELLED: cli_say("sql", "cancelled"); return CLI_FAULT;
@@ -67,6 +66,15 @@ static int explain(const sql_engine *engine, int code) {
   case SQL_END_DENIED: return explain_denied(engine);
   default: return explain_wrong(engine);
   }
+}
+
+int sql_shell_open(sql_engine *engine, tsr_relations *relations, const sql_limits *limits) {
+  int status = sql_engine_open(engine, relations, limits);
+  if (status != TSR_ERROR_UNSUPPORTED) return status;
+  cli_say(NULL,
+          "SQLite cannot be loaded: %s; install it (Debian: libsqlite3-0; Fedora: sqlite-libs)",
+          engine->failure);
+  return CLI_FAULT;
 }
 
 /* ---- A statement ---- */
@@ -86,7 +94,7 @@ static int write_rows(sql_shell *shell, const sql_rows *rows, result *r) {
     r->row_count++;
   }
   bool has_failed = !status && !r->out.status && code != SQLITE_DONE;
-  if (has_failed) status = explain(shell->engine, code);
+  if (has_failed) status = sql_shell_explain(shell->engine, code);
   if (!status) status = r->writer->end(r->state, rows, &r->out);
   return status;
 }
@@ -132,7 +140,7 @@ static int run_statements(sql_shell *shell, const char *text) {
     sqlite3_stmt *statement = NULL;
     int code = sql_engine_prepare(shell->engine, text, &statement, &text);
     if (code != SQLITE_OK)
-      status = explain(shell->engine, code);
+      status = sql_shell_explain(shell->engine, code);
     else if (statement && !lib->column_count(statement))
       status = explain_denied(shell->engine); /* such as REINDEX, which does nothing here */
     else if (statement)

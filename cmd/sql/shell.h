@@ -18,6 +18,12 @@ typedef struct sql_shell {
  * wrong. */
 int sql_shell_run(sql_shell *shell, const char *text);
 
+/* Open an engine (sql_engine_open). Returns 0, TSR_ERROR_MEMORY, or an exit status after explaining why there is no SQLite. */
+int sql_shell_open(sql_engine *engine, tsr_relations *relations, const sql_limits *limits);
+
+/* Explain why a statement failed with SQLite's code: returns an exit status, or TSR_ERROR_MEMORY. */
+int sql_shell_explain(const sql_engine *engine, int code);
+
 /* Whether `text` is whole: a dot command, or statements of which the last ends with a semicolon. */
 bool sql_shell_is_whole(const sql_shell *shell, const char *text);
 

@@ -131,15 +131,6 @@ static int run_queries(cli_session *session, sql_shell *shell, const char *histo
   return cli_usage_error(session->options->command, "the query is empty");
 }
 
-static int explain_open(cli_session *session, const sql_engine *engine, int status) {
-  (void)session;
-  if (status != TSR_ERROR_UNSUPPORTED) return status;
-  cli_say("sql",
-          "SQLite cannot be loaded: %s; install it (Debian: libsqlite3-0; Fedora: sqlite-libs)",
-          engine->failure);
-  return CLI_FAULT;
-}
-
 static int ask(cli_session *session, tsr_relations *relations, sql_format format,
                const char *history) {
   const tsr_params *own = session->options->own;
@@ -148,10 +139,8 @@ static int ask(cli_session *session, tsr_relations *relations, sql_format format
   if (!limits.memory_bytes) limits.memory_bytes = UINT64_C(1) << 30 << (DEFAULT_MEMORY_GIB / 2);
   sql_engine engine;
   sql_shell shell = {.session = session, .engine = &engine, .format = format};
-  int status = sql_engine_open(&engine, relations, &limits);
-  if (status) {
-    status = explain_open(session, &engine, status);
-  } else {
+  int status = sql_shell_open(&engine, relations, &limits);
+  if (!status) {
     sql_engine_lock(&engine);
     status = run_queries(session, &shell, history);
   }

@@ -1,6 +1,7 @@
 """What `tessera sql` returns: the queries of docs/sql.md against a computation from the snapshot itself, the same rows with and
 without the conditions that a scan takes, the same rows in every format, and that nothing can be changed."""
 import collections
+import contextlib
 import csv
 import io
 import json
@@ -10,8 +11,10 @@ import pty
 import re
 import select
 import signal
+import sqlite3
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -692,3 +695,39 @@ def test_signal_ends_a_query(tessera, made, work):
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     assert process.wait() == -signal.SIGINT and not (work / 'never.csv').exists()
+
+
+# ---- export ----
+
+@each_file
+def test_database(tessera, made, work, name):
+    """Each table of a database has the rows of the query."""
+    path = path_of(made, name)
+    tessera.run('export', '-q', '-o', work / 'all.sqlite', path)
+    with contextlib.closing(sqlite3.connect(work / 'all.sqlite')) as database:
+        database.text_factory = lambda data: data.decode('utf-8', 'replace')
+        assert database.execute('PRAGMA integrity_check').fetchall() == [('ok',)]
+        for table in TABLES:
+            assert [list(row) for row in database.execute(f'SELECT * FROM {table}')] == rows(tessera, path, f'SELECT * FROM {table}'), table
+
+
+def test_database_of_host(tessera, two, work):
+    tessera.run('export', '-q', '-o', work / 'two.db', two)
+    with contextlib.closing(sqlite3.connect(work / 'two.db')) as database:
+        assert database.execute('SELECT device FROM devices').fetchall() == [(0,), (1,), ('host',)]
+
+
+def test_database_needs_a_file(tessera, made, work):
+    assert 'use -o FILE' in tessera.run('export', '--format', 'sqlite', made / 'train.pickle', status=2).stderr
+    (work / 'old.sqlite').write_bytes(b'old')
+    limit = 'import resource, os, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); os.execv(sys.argv[1], sys.argv[1:])'
+    done = subprocess.run([sys.executable, '-c', limit, str(tessera.path), 'export', '-o', str(work / 'old.sqlite'), str(made / 'train.pickle')],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 4 and 'File too large' in done.stderr
+    assert (work / 'old.sqlite').read_bytes() == b'old'
+
+
+def test_arrow_export(tessera, made, work):
+    tessera.run('export', '-q', '-o', work / 'lives.arrow', made / 'train.pickle')
+    tessera.run('sql', '-q', '-o', work / 'query.arrow', made / 'train.pickle', 'SELECT * FROM allocations')
+    assert (work / 'lives.arrow').read_bytes() == (work / 'query.arrow').read_bytes()
