@@ -24,7 +24,7 @@ typedef struct flat {
 } flat;
 
 static void put(flat *f, const void *data, size_t size_bytes) {
-  (void)cli_text_append(&f->bytes, data, size_bytes);
+  if (size_bytes) (void)cli_text_append(&f->bytes, data, size_bytes);
 }
 
 static size_t align(flat *f, size_t unit) {
