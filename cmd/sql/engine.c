@@ -92,8 +92,8 @@ static int open_database(sql_engine *engine) {
 
 int sql_engine_open(sql_engine *engine, tsr_relations *relations, const sql_limits *limits) {
   *engine = (sql_engine){.relations = relations, .limits = *limits};
-  engine->failure = sql_lib_load(&engine->lib);
-  if (engine->failure) return TSR_ERROR_UNSUPPORTED;
+  int status = sql_lib_load(&engine->lib, &engine->failure);
+  if (status) return status;
   int code = open_database(engine);
   if (code == SQLITE_OK) return 0;
   if (code != SQLITE_NOMEM) engine->failure = engine->lib.errmsg(engine->db);

@@ -41,6 +41,9 @@ RULES_YAML = 'rules:\n- name: attention\n  pattern: attn|softmax\n- {name: rest,
 MISTAKES = ['{"a": 1 "b"}', '{"a": bcd"}', '["a', '{"a" "b"}', '{"a": "\\q"}', '{"a": "b"}{', '{"a": "b", }',
             '{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}', 'a: [b', 'a: "b', 'a: *b']
 
+QUERY = ("SELECT a.category, s.text, sum(a.size_bytes) AS bytes, max(a.lifetime_us) * 0.5, a.place FROM allocations a "
+         "JOIN stacks s USING (stack) WHERE a.category != 'x' GROUP BY a.place")
+
 # Words, what they write, and the standard input. A command that goes on for long writes as it goes, and reports times.
 Case = collections.namedtuple('Case', 'words outputs text goes_on', defaults=((), '', False))
 
@@ -83,6 +86,10 @@ CASES = {
     'peak': Case(['peak', 'train.pickle', '-o', 'peak.json'], ['peak.json']),
     'sidecar': Case(['peak', 'told.pickle', '--json']),
     'export': Case(['export', 'train.pickle', '-o', 'copy.json'], ['copy.json']),
+    'database': Case(['export', 'train.pickle', '-o', 'all.sqlite'], ['all.sqlite']),
+    'arrow': Case(['sql', 'train.pickle', QUERY, '-o', 'some.arrow'], ['some.arrow']),
+    'sql': Case(['sql', 'train.pickle', QUERY + ' ORDER BY bytes']),
+    'CSV': Case(['sql', 'train.pickle', '--output', 'csv', 'SELECT * FROM allocations; SELECT * FROM steps']),
     'view': Case(['view', 'train.pickle', '-o', 'page.html'], ['page.html']),
     'rules in JSON': Case(['profile', 'train.pickle', '--rules', RULES_JSON]),
     'rules in YAML': Case(['profile', 'train.pickle', '--rules', RULES_YAML]),
