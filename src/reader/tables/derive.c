@@ -138,7 +138,7 @@ static int derive_totals(tsr__relation_device *d, unsigned needs, tsr_error *err
   tsr__sweep sweep;
   bool ok = true;
   for (size_t t = 0; ok && t < TSR__TOTAL_COUNT; t++) {
-    if (!(needs & TSR__FOR_REQUESTED << t) || d->totals[t]) continue;
+    if (!(needs & (unsigned)TSR__FOR_REQUESTED << t) || d->totals[t]) continue;
     fresh[t] = TSR__NEW_ARRAY(uint64_t, d->events.count);
     ok = fresh[t] != NULL;
   }
