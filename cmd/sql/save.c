@@ -205,7 +205,7 @@ static int copy_tables(const sql_engine *engine) {
                                "PRAGMA saved.journal_mode = OFF; PRAGMA saved.synchronous = OFF; "
                                "PRAGMA saved.cache_size = -50000; BEGIN"));
   for (size_t i = 0; code == SQLITE_OK && i < tsr_relation_count(); i++)
-    code = copy_table(engine, tsr_relation_at(i));
+    if (tsr_relations_have(engine->relations, i)) code = copy_table(engine, tsr_relation_at(i));
   if (code == SQLITE_OK) code = run(engine, lib->mprintf("COMMIT; DETACH saved"));
   return code;
 }

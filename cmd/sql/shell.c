@@ -37,17 +37,19 @@ static int explain_denied(const sql_engine *engine) {
   return CLI_USAGE;
 }
 
-static void append_tables(char *out, size_t room) {
+static void append_tables(const sql_engine *engine, char *out, size_t room) {
   size_t used = 0;
-  for (size_t i = 0; i < tsr_relation_count() && used < room; i++)
-    used +=
-        (size_t)snprintf(out + used, room - used, "%s%s", i ? ", " : "", tsr_relation_at(i)->name);
+  for (size_t i = 0; i < tsr_relation_count() && used < room; i++) {
+    if (!tsr_relations_have(engine->relations, i)) continue;
+    used += (size_t)snprintf(out + used, room - used, "%s%s", used ? ", " : "",
+                             tsr_relation_at(i)->name);
+  }
 }
 
 static int explain_wrong(const sql_engine *engine) {
   const char *message = engine->lib.errmsg(engine->db);
   char tables[256] = "";
-  append_tables(tables, sizeof tables);
+  append_tables(engine, tables, sizeof tables);
   if (strstr(message, "may not be modified")) return explain_denied(engine);
   if (strncmp(message, "no such table", 13) == 0)
     cli_say("sql", "%s; the tables are %s", message, tables);
@@ -169,7 +171,8 @@ static int list_tables(sql_shell *shell, const char *argument) {
   int status = 0;
   (void)argument;
   for (size_t i = 0; !status && i < tsr_relation_count(); i++)
-    status = put_padded(shell, "", tsr_relation_at(i)->name, 11, tsr_relation_at(i)->help);
+    if (tsr_relations_have(shell->engine->relations, i))
+      status = put_padded(shell, "", tsr_relation_at(i)->name, 11, tsr_relation_at(i)->help);
   return status;
 }
 
@@ -182,15 +185,18 @@ static int describe(sql_shell *shell, const tsr_relation *relation) {
 
 static int list_columns(sql_shell *shell, const char *argument) {
   size_t count = tsr_relation_count(), only = *argument ? tsr_relation_find(argument) : count;
-  if (*argument && only == count) {
+  if (*argument && (only == count || !tsr_relations_have(shell->engine->relations, only))) {
     cli_say("sql", "no such table: %s; .tables lists them", argument);
     return CLI_USAGE;
   }
   if (only < count) return describe(shell, tsr_relation_at(only));
   int status = 0;
+  bool has_some = false;
   for (size_t i = 0; !status && i < count; i++) {
-    if (i) status = put(shell, "\n");
+    if (!tsr_relations_have(shell->engine->relations, i)) continue;
+    if (has_some) status = put(shell, "\n");
     if (!status) status = describe(shell, tsr_relation_at(i));
+    has_some = true;
   }
   return status;
 }

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <tessera/unstable/fleet.h>
 #include <unistd.h>
 
 #include "core/confine.h"
@@ -38,6 +40,14 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_COUNT,
      .argument = "SECONDS",
      .help = "End a query that takes longer (default: 0, unlimited)."},
+    {.name = "pattern",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "REGEX",
+     .help = "Over ranks: where a path tells its rank, as for tessera ranks."},
+    {.name = "mesh",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "AXES",
+     .help = "Over ranks: axes and sizes of the mesh, as for tessera ranks."},
     {.name = "memory_limit",
      .option = "memory-limit",
      .kind = TSR_PARAMETER_BYTES,
@@ -55,6 +65,9 @@ const cli_command cli_sql_row = {
              "frames, segments, blocks, spans, steps and annotations. Running totals, lifetimes, "
              "peaks, categories and steps are columns. The SQL is SQLite's, and nothing can be "
              "changed: only SELECT is allowed.\n\n"
+             "Over a folder, a pattern of files, or sketches of tessera ranks, the tables are "
+             "those "
+             "of its answer: ranks, outliers and changes, with stacks and frames.\n\n"
              "Without QUERY, it reads queries from standard input: at a terminal with a prompt, "
              "where the tab key completes names, and .help, .tables and .schema explain what "
              "there is. 'tessera sql FILE .schema' prints all columns.",
@@ -65,8 +78,10 @@ const cli_command cli_sql_row = {
                "what the memory at the peak is for"},
               {"tessera sql --output csv -o steps.csv snapshot.pickle \"SELECT * FROM steps\"",
                "a table as a file"},
-              {"tessera sql snapshot.pickle", "a prompt"}}},
-    .operands = "FILE [QUERY]",
+              {"tessera sql snapshot.pickle", "a prompt"},
+              {"tessera sql run \"SELECT rank, peak_allocated_bytes FROM ranks ORDER BY 2 DESC\"",
+               "the ranks of a job"}}},
+    .operands = "FILE|FOLDER [QUERY]",
     .operand_min = 1,
     .operand_max = 2,
     .reads_files = true,
@@ -148,6 +163,87 @@ static int ask(cli_session *session, tsr_relations *relations, sql_format format
   return status;
 }
 
+/* ---- What is asked ---- */
+
+/* A snapshot, or the ranks of a job. */
+typedef struct subject {
+  cli_input input;
+  tsr_ranks *ranks;
+  tsr_relations *relations;
+} subject;
+
+static bool begins_as_sketches(const char *path) {
+  static const char begin[] = "tessera/sketch";
+  char bytes[sizeof begin - 1];
+  FILE *file = fopen(path, "rbe");
+  bool is_one = file && fread(bytes, 1, sizeof bytes, file) == sizeof bytes &&
+                memcmp(bytes, begin, sizeof bytes) == 0;
+  if (file) fclose(file);
+  return is_one;
+}
+
+/* What `tessera ranks` takes and other commands do not. */
+static bool is_of_ranks(const char *path) {
+  struct stat found;
+  if (strcmp(path, "-") == 0) return false;
+  if (stat(path, &found) == 0)
+    return S_ISDIR(found.st_mode) || (S_ISREG(found.st_mode) && begins_as_sketches(path));
+  return *path == '@' || strpbrk(path, "*?[");
+}
+
+static void say_broken(const cli_session *session, const tsr_ranks *ranks) {
+  if (!ranks->broken_count || session->options->quiet) return;
+  cli_say("sql", "warning: %zu of %zu files cannot be read; 'tessera ranks' lists them",
+          ranks->broken_count, ranks->file_count);
+}
+
+static int open_ranks(cli_session *session, subject *s) {
+  const tsr_params *own = session->options->own;
+  const char *places[] = {session->options->operands[0]};
+  cli_progress progress = cli_progress_start("reading", places[0], session->options->quiet);
+  const tsr_fleet_options how = {.places = places,
+                                 .place_count = 1,
+                                 .pattern = tsr_params_text(own, "pattern"),
+                                 .mesh = tsr_params_text(own, "mesh"),
+                                 .progress = cli_progress_update,
+                                 .progress_context = &progress};
+  session->path = places[0];
+  int status = tsr_ranks_compute(&how, &s->ranks, &session->error);
+  cli_progress_end(&progress);
+  if (!status) status = tsr_relations_of_ranks(s->ranks, &s->relations, &session->error);
+  return status;
+}
+
+static int open_subject(cli_session *session, subject *s) {
+  const cli_options *options = session->options;
+  if (is_of_ranks(options->operands[0])) {
+    if (options->device_count)
+      return cli_usage_error(options->command,
+                             "--device does not apply to ranks; use WHERE device = 0");
+    return open_ranks(session, s);
+  }
+  if (tsr_params_has(options->own, "pattern") || tsr_params_has(options->own, "mesh"))
+    return cli_usage_error(options->command,
+                           "--pattern and --mesh apply to ranks, not to a snapshot");
+  int status = cli_open(session, 0, &s->input);
+  return status
+             ? status
+             : tsr_relations_new(s->input.study, &session->query, &s->relations, &session->error);
+}
+
+static void warn_of_subject(const cli_session *session, const subject *s) {
+  if (s->ranks)
+    say_broken(session, s->ranks);
+  else
+    cli_warn_of_file(session, &s->input);
+}
+
+static void close_subject(subject *s) {
+  tsr_relations_free(s->relations);
+  tsr_ranks_free(s->ranks);
+  cli_close(&s->input);
+}
+
 /* ---- History ---- */
 
 /* The folder of what was typed, by the XDG specification; NULL if the environment names no place. The caller frees it. */
@@ -171,8 +267,7 @@ static char *history_in(const char *folder) {
 int cli_sql(cli_session *session) {
   const cli_options *options = session->options;
   sql_format format = SQL_FORMAT_TABLE;
-  cli_input input = {0};
-  tsr_relations *relations = NULL;
+  subject about = {.ranks = NULL};
   int status = choose_format(options, &format);
   if (!status && !query_of(options) && strcmp(options->operands[0], "-") == 0)
     status = cli_usage_error(options->command,
@@ -181,13 +276,10 @@ int cli_sql(cli_session *session) {
   char *folder = is_prompted(options) ? state_folder() : NULL, *history = history_in(folder);
   const char *folders[] = {folder};
   cli_confine(options, &(cli_needs){.folders = folders, .folder_count = 1});
-  status = cli_open(session, 0, &input);
-  if (!status)
-    status = tsr_relations_new(input.study, &session->query, &relations, &session->error);
-  if (!status) status = ask(session, relations, format, history);
-  if (!status) cli_warn_of_file(session, &input);
-  tsr_relations_free(relations);
-  cli_close(&input);
+  status = open_subject(session, &about);
+  if (!status) status = ask(session, about.relations, format, history);
+  if (!status) warn_of_subject(session, &about);
+  close_subject(&about);
   free(history);
   free(folder);
   return status;

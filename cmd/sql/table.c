@@ -344,6 +344,6 @@ static int add_table(sql_engine *engine, size_t relation) {
 int sql_tables_register(sql_engine *engine) {
   int code = SQLITE_OK;
   for (size_t i = 0; code == SQLITE_OK && i < tsr_relation_count(); i++)
-    code = add_table(engine, i);
+    if (tsr_relations_have(engine->relations, i)) code = add_table(engine, i);
   return code;
 }

@@ -20,6 +20,7 @@ import time
 import pytest
 from support import ROOT, SNAPSHOTS, cases, load
 from test_host import host_events, like_device
+from test_ranks import write_small
 
 QUERIES = re.findall(r'```sql\n(.*?)```', (ROOT / 'docs' / 'sql.md').read_text(encoding='utf-8'), re.S)
 REAL = ('train-lm-small.pickle', 'train-fp32-ctx128.pickle', 'train-ctx100-annotated-torch2.6.pickle', 'two-devices-no-trace.pickle',
@@ -399,6 +400,43 @@ def test_devices(tessera, two):
 def test_arrow_of_host(tessera, two, work):
     tessera.run('sql', '-q', '-o', work / 'two.arrow', two, 'SELECT device, event FROM events')
     assert set(dict(read_arrow(work / 'two.arrow'))['device']) == {'0', '1', 'host'}
+
+
+# ---- the ranks of a job ----
+
+@pytest.fixture(scope='module')
+def job(work):
+    fleet = work / 'job'
+    fleet.mkdir()
+    return write_small(fleet)
+
+
+def test_ranks(tessera, job, work):
+    """The tables of a folder are the answer of `ranks`."""
+    answer = tessera.json('ranks', '--top', 0, '-q', '--sketches', work / 'job.sketches', job)
+    want = [[row['rank'], row['path'], row['device'], row['peak_allocated_bytes'], row['out_of_memory']] for row in answer['ranks']]
+    query = 'SELECT rank, path, device, peak_allocated_bytes, out_of_memory FROM ranks ORDER BY rank, device'
+    for place in (job, job / '*', work / 'job.sketches'):
+        assert rows(tessera, place, query) == want, place
+    found = rows(tessera, job, 'SELECT rank, compared_with, delta_bytes, cause FROM outliers')
+    assert found == [[o['rank'], o['compared_with'], o['delta_bytes'], o['cause_code']] for o in answer['outliers']] and found
+    assert rows(tessera, job, "SELECT rank FROM outliers WHERE cause = 'leak'") == [[4]]
+    assert rows(tessera, job, 'SELECT o.delta_bytes - sum(c.delta_bytes) FROM outliers o JOIN changes c USING (outlier) GROUP BY outlier') == [[0]] * len(found)
+    assert rows(tessera, job, 'SELECT count(*) FROM changes WHERE outlier = 0') == [[len(answer['outliers'][0]['changes'])]]
+    top = rows(tessera, job, 'SELECT f.file, f.line FROM changes c JOIN frames f USING (stack) WHERE c.outlier = 0 AND c.change = 0 ORDER BY f.depth')
+    assert top == [[frame['file'], frame['line']] for frame in answer['outliers'][0]['changes'][0]['frames']]
+    assert {tuple(row) for row in rows(tessera, job, 'SELECT group_name, count(*) FROM ranks GROUP BY group_name')} == \
+        {(group['name'], len(group['ranks'])) for group in answer['groups']}
+
+
+def test_ranks_have_no_events(tessera, job, made, work):
+    assert 'the tables are stacks, frames, ranks' in tessera.run('sql', job, 'SELECT * FROM events', status=2).stderr
+    assert 'no such table: ranks' in tessera.run('sql', made / 'train.pickle', 'SELECT * FROM ranks', status=2).stderr
+    assert '--device does not apply' in tessera.run('sql', '--device', '0', job, 'SELECT 1', status=2).stderr
+    assert '--mesh apply to ranks' in tessera.run('sql', '--mesh', 'dp=6', made / 'train.pickle', 'SELECT 1', status=2).stderr
+    assert 'mesh' in tessera.run('sql', '--mesh', 'dp=5', job, 'SELECT 1', status=2).stderr
+    (job / 'rank9_memory_snapshot.pickle').write_bytes(b'rubbish')
+    assert '1 of 7 files cannot be read' in tessera.run('sql', job, 'SELECT 1').stderr
 
 
 # ---- formats ----

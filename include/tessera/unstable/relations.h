@@ -13,7 +13,7 @@
  * columns, because SQL computes them slowly. Rows are not stored: a value is computed from the columns of the snapshot
  * and of the study when it is read. What a scan needs is derived when it starts, once for all scans.
  *
- * Relations belong to one study. A relation over many files, as a table of ranks would be, is another row with another source.
+ * Relations are those of one study, or of the ranks of a job (tessera/unstable/fleet.h), which have others.
  *
  * Not thread safe: one object, with its cursors, for one thread. */
 #ifndef TESSERA_UNSTABLE_RELATIONS_H
@@ -26,6 +26,7 @@
 #include "tessera/query.h"
 #include "tessera/study.h"
 #include "tessera/types.h"
+#include "tessera/unstable/fleet.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -77,6 +78,10 @@ typedef struct tsr_relations tsr_relations;
  * device that the snapshot does not have. */
 int tsr_relations_new(tsr_study *study, const tsr_query *query, tsr_relations **out,
                       tsr_error *error);
+/* The same for the ranks of a job, which must outlive them. */
+int tsr_relations_of_ranks(const tsr_ranks *ranks, tsr_relations **out, tsr_error *error);
+/* Whether they have a relation: a snapshot has no ranks, and ranks have no events. */
+bool tsr_relations_have(const tsr_relations *relations, size_t relation);
 /* NULL is fine. Its cursors must have been freed. */
 void tsr_relations_free(tsr_relations *relations);
 

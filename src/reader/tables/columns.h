@@ -139,6 +139,46 @@
   X(NAME, "name", TEXT, NONE, NONE, 0, "name of the range") \
   X(STAGE, "stage", TEXT, NONE, NONE, 0, "START or END") \
   X(TIME, "time_us", INTEGER, FILTER, NONE, 0, "microseconds since 1970 (UTC); NULL if not recorded")
+
+#define TSR__COLUMNS_OF_RANKS(X) \
+  X(RANK, "rank", INTEGER, FILTER, NONE, 0, "number of the rank") \
+  X(PATH, "path", TEXT, NONE, NONE, 0, "its last snapshot") \
+  X(DEVICE, "device", INTEGER, NONE, NONE, 0, "its number, or the text 'host' for pinned host memory") \
+  X(GROUP, "group_name", TEXT, NONE, NONE, 0, "the ranks of equal role that it belongs to") \
+  X(PEAK, "peak_allocated_bytes", INTEGER, FILTER, NONE, 0, "the most that was allocated") \
+  X(PEAK_RESERVED, "peak_reserved_bytes", INTEGER, FILTER, NONE, 0, "the most that was reserved") \
+  X(PEAK_US, "peak_us", INTEGER, FILTER, NONE, 0, "time of the peak; NULL if not recorded") \
+  X(OUT_OF_MEMORY, "out_of_memory", INTEGER, FILTER, NONE, 0, "1 if it ran out of memory") \
+  X(STOP_US, "stop_us", INTEGER, FILTER, NONE, 0, "when it ran out; NULL if unknown, or if it did not") \
+  X(STOP_BYTES, "stop_bytes", INTEGER, FILTER, NONE, 0, "the request that failed; NULL if it did not run out") \
+  X(STOP_STACK, "stop_stack", INTEGER, FILTER, NONE, 0, "its call stack, of table stacks; NULL if not recorded") \
+  X(STEP, "step", INTEGER, FILTER, NONE, 0, "step of the snapshot, by the name of the file; NULL if that has none") \
+  X(OTHER, "is_other", INTEGER, FILTER, NONE, 0, "1 if this is not the device with most of the rank's memory") \
+  X(PARAMETERS, "parameter_bytes", INTEGER, FILTER, NONE, 0, "of the peak, parameters") \
+  X(GRADIENTS, "gradient_bytes", INTEGER, FILTER, NONE, 0, "of the peak, gradients") \
+  X(OPTIMIZER, "optimizer_state_bytes", INTEGER, FILTER, NONE, 0, "of the peak, the state of the optimizer") \
+  X(ACTIVATIONS, "activation_bytes", INTEGER, FILTER, NONE, 0, "of the peak, activations")
+
+#define TSR__COLUMNS_OF_OUTLIERS(X) \
+  X(OUTLIER, "outlier", INTEGER, ROW, NONE, 0, "number, from 0, the most telling first") \
+  X(RANK, "rank", INTEGER, FILTER, NONE, 0, "number of the rank") \
+  X(DEVICE, "device", INTEGER, NONE, NONE, 0, "its device") \
+  X(GROUP, "group_name", TEXT, NONE, NONE, 0, "the ranks of equal role that it belongs to") \
+  X(COMPARED, "compared_with", INTEGER, FILTER, NONE, 0, "the rank of the group that it is compared with; NULL if with nothing") \
+  X(DELTA, "delta_bytes", INTEGER, FILTER, NONE, 0, "by how much its peak is higher than that one's") \
+  X(EXCESS, "excess_bytes", INTEGER, FILTER, NONE, 0, "what is beyond the spread of its equals") \
+  X(CAUSE, "cause", TEXT, FILTER, CAUSE, 0, "why, as far as the memory shows: leak, optimizer_state, sequence, ...") \
+  X(TEXT, "cause_text", TEXT, NONE, NONE, 0, "the same in words") \
+  X(STACK, "stack", INTEGER, FILTER, NONE, 0, "where most of the excess was allocated, of table stacks; NULL if unknown")
+
+#define TSR__COLUMNS_OF_CHANGES(X) \
+  X(OUTLIER, "outlier", INTEGER, PART, NONE, 0, "the outlier, of table outliers; its changes add up to its delta_bytes") \
+  X(CHANGE, "change", INTEGER, ROW, NONE, 0, "number, from 0, the largest first") \
+  X(DELTA, "delta_bytes", INTEGER, FILTER, NONE, 0, "how much more it holds than the rank that it is compared with") \
+  X(MEDIAN, "compared_bytes", INTEGER, FILTER, NONE, 0, "bytes of the rank that it is compared with") \
+  X(BYTES, "bytes", INTEGER, FILTER, NONE, 0, "bytes of the outlier") \
+  X(CATEGORY, "category", TEXT, FILTER, CATEGORY, 0, "what they are for") \
+  X(STACK, "stack", INTEGER, FILTER, NONE, 0, "their call stack, of table stacks; NULL for all others together")
 /* clang-format on */
 
 /* The position of each column: TSR__EVENTS_ACTION, ... */
@@ -154,7 +194,13 @@
 #define TSR__COLUMN_STEPS_ID(id, name, type, access, domain, needs, help)    TSR__STEPS_##id,
 #define TSR__COLUMN_ANNOTATIONS_ID(id, name, type, access, domain, needs, help) \
   TSR__ANNOTATIONS_##id,
+#define TSR__COLUMN_RANKS_ID(id, name, type, access, domain, needs, help) TSR__RANKS_##id,
+#define TSR__COLUMN_OUTLIERS_ID(id, name, type, access, domain, needs, help) TSR__OUTLIERS_##id,
+#define TSR__COLUMN_CHANGES_ID(id, name, type, access, domain, needs, help) TSR__CHANGES_##id,
 
+enum { TSR__COLUMNS_OF_RANKS(TSR__COLUMN_RANKS_ID) };
+enum { TSR__COLUMNS_OF_OUTLIERS(TSR__COLUMN_OUTLIERS_ID) };
+enum { TSR__COLUMNS_OF_CHANGES(TSR__COLUMN_CHANGES_ID) };
 enum { TSR__COLUMNS_OF_DEVICES(TSR__COLUMN_DEVICES_ID) };
 enum { TSR__COLUMNS_OF_EVENTS(TSR__COLUMN_EVENTS_ID) };
 enum { TSR__COLUMNS_OF_ALLOCATIONS(TSR__COLUMN_ALLOCATIONS_ID) };

@@ -88,7 +88,7 @@ static tsr_relation_access access_of(const tsr_relation_cursor *c, size_t column
 
 /* Whether the relation's parts are what a column with access PART counts. */
 static bool is_part_its_number(const tsr_relation_cursor *c) {
-  return c->relation == TSR__FRAMES;
+  return c->relation == TSR__FRAMES || c->relation == TSR__CHANGES;
 }
 
 static void narrow_parts(tsr_relation_cursor *c, const check *condition) {
@@ -194,7 +194,7 @@ static range positions_of(const tsr_relation_cursor *c, size_t part) {
 
 /* A device that is not a number is above all numbers, as SQL compares. */
 static bool is_part_wanted(const tsr_relation_cursor *c) {
-  if (is_part_its_number(c) || c->relation == TSR__STACKS) return true;
+  if (!tsr__relation_has_devices(c->relation)) return true;
   uint32_t device = c->all->devices[c->part].device;
   if (device == TSR_DEVICE_HOST) return c->part_check.high == INT64_MAX;
   return c->part_check.low <= device && device <= c->part_check.high;

@@ -78,8 +78,26 @@ int tsr_relations_new(tsr_study *study, const tsr_query *query, tsr_relations **
   return 0;
 }
 
+int tsr_relations_of_ranks(const tsr_ranks *ranks, tsr_relations **out, tsr_error *error) {
+  tsr_relations *all = TSR__NEW(tsr_relations);
+  if (!all) return tsr__fail_memory(error);
+  *all = (tsr_relations){.snapshot = ranks->stacks, .ranks = ranks, .is_ascending = true};
+  int status = tsr_study_new(ranks->stacks, &all->study, error);
+  if (status)
+    tsr__free(all);
+  else
+    *out = all;
+  return status;
+}
+
+bool tsr_relations_have(const tsr_relations *all, size_t relation) {
+  bool is_of_stacks = relation == TSR__STACKS || relation == TSR__FRAMES;
+  return is_of_stacks || (all->ranks != NULL) == (relation >= TSR__RANKS);
+}
+
 void tsr_relations_free(tsr_relations *all) {
   if (!all) return;
+  if (all->ranks) tsr_study_free(all->study);
   for (size_t i = 0; i < all->device_count; i++) {
     tsr__relation_device *d = &all->devices[i];
     tsr_steps_free(d->steps);
@@ -98,9 +116,10 @@ void tsr_relations_free(tsr_relations *all) {
 tsr_relation_shape tsr_relation_shape_of(const tsr_relations *all, size_t relation) {
   tsr_relation_shape shape = {.parts = tsr__relation_parts(all, relation),
                               .is_ascending = all->is_ascending};
-  if (relation == TSR__STACKS || relation == TSR__FRAMES) {
-    uint64_t stacks = tsr_snapshot_stack_count(all->snapshot);
-    shape.rows = relation == TSR__STACKS ? stacks : tsr__product_u64(stacks, 20);
+  if (!tsr__relation_has_devices(relation)) {
+    bool has_many = relation == TSR__FRAMES || relation == TSR__CHANGES; /* parts, maybe none */
+    shape.rows =
+        has_many ? tsr__product_u64(shape.parts, 20) : tsr__relation_rows(all, relation, 0);
     return shape;
   }
   for (size_t i = 0; i < all->device_count; i++) {
@@ -232,6 +251,7 @@ uint32_t tsr__domain_size(const tsr_relations *all, tsr__domain domain) {
   case TSR__DOMAIN_PHASE: return TSR_PHASE_COUNT;
   case TSR__DOMAIN_CONFIDENCE: return TSR_CONFIDENCE_SURE + 1;
   case TSR__DOMAIN_STATE: return TSR_BLOCK_UNKNOWN + 1;
+  case TSR__DOMAIN_CAUSE: return TSR_CAUSE_COUNT;
   default: return (uint32_t)labels_of(all, domain)->names.count;
   }
 }
@@ -249,6 +269,7 @@ tsr_text tsr__domain_text(const tsr_relations *all, tsr__domain domain, uint32_t
   case TSR__DOMAIN_PHASE: return text_of(tsr_phase_name((tsr_phase)code));
   case TSR__DOMAIN_CONFIDENCE: return text_of(tsr_confidence_name((tsr_confidence)code));
   case TSR__DOMAIN_STATE: return text_of(states[code]);
+  case TSR__DOMAIN_CAUSE: return text_of(tsr_rank_cause_name((tsr_rank_cause)code));
   default: return tsr__label_name(labels_of(all, domain), code);
   }
 }

@@ -22,6 +22,9 @@ typedef enum tsr__relation_id {
   TSR__SPANS,
   TSR__STEPS,
   TSR__ANNOTATIONS,
+  TSR__RANKS,
+  TSR__OUTLIERS,
+  TSR__CHANGES,
   TSR__RELATION_COUNT
 } tsr__relation_id;
 
@@ -64,6 +67,7 @@ typedef enum tsr__domain {
   TSR__DOMAIN_OPERATION,
   TSR__DOMAIN_MODULE,
   TSR__DOMAIN_LINE,
+  TSR__DOMAIN_CAUSE,
   TSR__DOMAIN_COUNT
 } tsr__domain;
 
@@ -100,6 +104,8 @@ typedef struct tsr__relation_device {
 
 struct tsr_relations {
   tsr_study *study;
+  const tsr_ranks
+      *ranks; /* NULL: of a snapshot. Then the study is that of the ranks' stacks, and owned */
   const tsr_snapshot *snapshot;
   tsr__relation_device *devices;
   size_t device_count;
@@ -142,6 +148,9 @@ const uint32_t *tsr__domain_order(tsr_relations *all, tsr__domain domain);
 int tsr__domain_find(tsr_relations *all, tsr__domain domain, tsr_text text, uint32_t *out);
 
 /* ---- values.c ---- */
+
+/* Whether its parts are the devices of a snapshot. */
+bool tsr__relation_has_devices(size_t relation);
 
 size_t tsr__relation_parts(const tsr_relations *all, size_t relation);
 size_t tsr__relation_rows(const tsr_relations *all, size_t relation, size_t part);

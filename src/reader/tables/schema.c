@@ -28,6 +28,9 @@ RELATION(block, BLOCKS)
 RELATION(span, SPANS)
 RELATION(step, STEPS)
 RELATION(annotation, ANNOTATIONS)
+RELATION(rank, RANKS)
+RELATION(outlier, OUTLIERS)
+RELATION(change, CHANGES)
 
 #define COLUMNS(lower) \
   .columns = lower##_columns, .column_count = sizeof lower##_columns / sizeof *lower##_columns
@@ -55,11 +58,19 @@ static const tsr_relation relations[] = {
     [TSR__ANNOTATIONS] = {"annotations",
                           "What the program recorded: each START and END of a named range.",
                           "device, annotation", COLUMNS(annotation)},
+    [TSR__RANKS] = {"ranks", "Over a folder: each device of each rank, by its last snapshot.",
+                    "rank, device", COLUMNS(rank)},
+    [TSR__OUTLIERS] = {"outliers", "Over a folder: ranks that hold more than their equals.",
+                       "outlier", COLUMNS(outlier)},
+    [TSR__CHANGES] = {"changes",
+                      "Over a folder: what an outlier holds more, or less, by category and stack.",
+                      "outlier, change", COLUMNS(change)},
 };
 
 static const tsr__relation_extra *const extras[] = {
-    device_extras,  event_extras, allocation_extras, stack_extras, frame_extras,
-    segment_extras, block_extras, span_extras,       step_extras,  annotation_extras};
+    device_extras,  event_extras,   allocation_extras, stack_extras, frame_extras,
+    segment_extras, block_extras,   span_extras,       step_extras,  annotation_extras,
+    rank_extras,    outlier_extras, change_extras};
 
 size_t tsr_relation_count(void) {
   return TSR__RELATION_COUNT;

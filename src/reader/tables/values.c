@@ -4,6 +4,7 @@
  * caller's buffer. What a column needs has been derived by then (derive.c). */
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "tables/columns.h"
 #include "tables/relations.h"
@@ -328,18 +329,90 @@ static cell of_annotation(const tsr_relations *all, const tsr__relation_device *
   }
 }
 
+/* ---- Of ranks ---- */
+
+static cell chars_cell(const char *text) {
+  return text ? text_cell((tsr_text){text, strlen(text)}) : null_cell();
+}
+
+static cell of_rank(const tsr_relations *all, size_t row, size_t column) {
+  const tsr_rank_row *r = &all->ranks->rows[row];
+  switch (column) {
+  case TSR__RANKS_RANK: return integer(r->rank);
+  case TSR__RANKS_PATH: return chars_cell(r->path);
+  case TSR__RANKS_DEVICE: return device_cell(r->device);
+  case TSR__RANKS_GROUP: return chars_cell(all->ranks->groups[r->group].name);
+  case TSR__RANKS_PEAK: return count_cell(r->peak_allocated_bytes);
+  case TSR__RANKS_PEAK_RESERVED: return count_cell(r->peak_reserved_bytes);
+  case TSR__RANKS_PEAK_US: return time_cell(r->peak_us);
+  case TSR__RANKS_OUT_OF_MEMORY: return integer(r->is_out_of_memory);
+  case TSR__RANKS_STOP_US: return r->is_out_of_memory ? time_cell(r->stop_us) : null_cell();
+  case TSR__RANKS_STOP_BYTES: return r->is_out_of_memory ? count_cell(r->stop_bytes) : null_cell();
+  case TSR__RANKS_STOP_STACK: return r->is_out_of_memory ? id_cell(r->stop_stack) : null_cell();
+  case TSR__RANKS_STEP: return r->step < 0 ? null_cell() : integer(r->step);
+  case TSR__RANKS_OTHER: return integer(r->is_other);
+  case TSR__RANKS_PARAMETERS: return count_cell(r->category_bytes[TSR_CATEGORY_PARAMETER]);
+  case TSR__RANKS_GRADIENTS: return count_cell(r->category_bytes[TSR_CATEGORY_GRADIENT]);
+  case TSR__RANKS_OPTIMIZER: return count_cell(r->category_bytes[TSR_CATEGORY_OPTIMIZER_STATE]);
+  default: return count_cell(r->category_bytes[TSR_CATEGORY_ACTIVATION]);
+  }
+}
+
+static cell of_outlier(const tsr_relations *all, size_t row, size_t column) {
+  const tsr_rank_outlier *o = &all->ranks->outliers[row];
+  switch (column) {
+  case TSR__OUTLIERS_OUTLIER: return integer((int64_t)row);
+  case TSR__OUTLIERS_RANK: return integer(all->ranks->rows[o->row].rank);
+  case TSR__OUTLIERS_DEVICE: return device_cell(all->ranks->rows[o->row].device);
+  case TSR__OUTLIERS_GROUP: return chars_cell(all->ranks->groups[o->group].name);
+  case TSR__OUTLIERS_COMPARED:
+    return o->compared_with < 0 ? null_cell() : integer(o->compared_with);
+  case TSR__OUTLIERS_DELTA: return integer(o->delta_bytes);
+  case TSR__OUTLIERS_EXCESS: return count_cell(o->excess_bytes);
+  case TSR__OUTLIERS_CAUSE: return code_cell(o->cause);
+  case TSR__OUTLIERS_TEXT: return chars_cell(o->cause_text);
+  default: return id_cell(o->stack);
+  }
+}
+
+static cell of_change(const tsr_relations *all, size_t part, size_t row, size_t column) {
+  const tsr_rank_change *c = &all->ranks->outliers[part].changes[row];
+  switch (column) {
+  case TSR__CHANGES_OUTLIER: return integer((int64_t)part);
+  case TSR__CHANGES_CHANGE: return integer((int64_t)row);
+  case TSR__CHANGES_DELTA: return integer(c->delta_bytes);
+  case TSR__CHANGES_MEDIAN: return count_cell(c->median_bytes);
+  case TSR__CHANGES_BYTES: return count_cell(c->bytes);
+  case TSR__CHANGES_CATEGORY: return code_cell(c->category);
+  default: return id_cell(c->stack);
+  }
+}
+
 /* ---- All of them ---- */
 
+bool tsr__relation_has_devices(size_t relation) {
+  return relation < TSR__RANKS && relation != TSR__STACKS && relation != TSR__FRAMES;
+}
+
 size_t tsr__relation_parts(const tsr_relations *all, size_t relation) {
-  if (relation == TSR__STACKS) return 1;
-  return relation == TSR__FRAMES ? tsr_snapshot_stack_count(all->snapshot) : all->device_count;
+  switch (relation) {
+  case TSR__STACKS:
+  case TSR__RANKS:
+  case TSR__OUTLIERS: return 1;
+  case TSR__FRAMES: return tsr_snapshot_stack_count(all->snapshot);
+  case TSR__CHANGES: return all->ranks->outlier_count;
+  default: return all->device_count;
+  }
 }
 
 size_t tsr__relation_rows(const tsr_relations *all, size_t relation, size_t part) {
-  if (relation == TSR__STACKS) return tsr_snapshot_stack_count(all->snapshot);
-  if (relation == TSR__FRAMES) return tsr_snapshot_stack(all->snapshot, (uint32_t)part).depth;
-  const tsr__relation_device *d = &all->devices[part];
+  const tsr__relation_device *d = tsr__relation_has_devices(relation) ? &all->devices[part] : NULL;
   switch (relation) {
+  case TSR__STACKS: return tsr_snapshot_stack_count(all->snapshot);
+  case TSR__FRAMES: return tsr_snapshot_stack(all->snapshot, (uint32_t)part).depth;
+  case TSR__RANKS: return all->ranks->row_count;
+  case TSR__OUTLIERS: return all->ranks->outlier_count;
+  case TSR__CHANGES: return all->ranks->outliers[part].change_count;
   case TSR__DEVICES: return 1;
   case TSR__EVENTS: return (size_t)d->events.count;
   case TSR__ALLOCATIONS: return d->timeline->birth.count;
@@ -353,10 +426,13 @@ size_t tsr__relation_rows(const tsr_relations *all, size_t relation, size_t part
 
 cell tsr__relation_cell_at(const tsr_relations *all, size_t relation, size_t part, size_t row,
                            size_t column, tsr__buffer *scratch) {
-  if (relation == TSR__STACKS) return of_stack(all, row, column, scratch);
-  if (relation == TSR__FRAMES) return of_frame(all, part, row, column);
-  const tsr__relation_device *d = &all->devices[part];
+  const tsr__relation_device *d = tsr__relation_has_devices(relation) ? &all->devices[part] : NULL;
   switch (relation) {
+  case TSR__STACKS: return of_stack(all, row, column, scratch);
+  case TSR__FRAMES: return of_frame(all, part, row, column);
+  case TSR__RANKS: return of_rank(all, row, column);
+  case TSR__OUTLIERS: return of_outlier(all, row, column);
+  case TSR__CHANGES: return of_change(all, part, row, column);
   case TSR__DEVICES: return of_device(d, column);
   case TSR__EVENTS: return of_event(all, d, row, column, scratch);
   case TSR__ALLOCATIONS: return of_allocation(all, d, row, column, scratch);
