@@ -94,7 +94,8 @@ static int disconnect_table(sqlite3_vtab *base) {
 
 typedef struct plan {
   const tsr_relation *relation;
-  double rows, parts;     /* that the scan passes */
+  double rows, parts;     /* that the scan looks at */
+  double passed;          /* which share of these rows it passes on */
   double of_part, of_all; /* rows of a part; of the relation */
   bool has_part, has_row;
   char text[24 + 3 * 2 * TSR_RELATION_COLUMNS];
@@ -126,7 +127,7 @@ static void weigh(plan *p, tsr_relation_access access, bool is_equal) {
     break;
   case TSR_ACCESS_SORTED: p->rows = is_equal ? 2 * p->parts : p->rows / 3; break;
   case TSR_ACCESS_INDEX: p->rows /= is_equal ? 30 : 1; break;
-  default: break;
+  default: p->passed /= is_equal ? 10 : 3; break;
   }
   if (p->rows < 1) p->rows = 1;
 }
@@ -177,7 +178,8 @@ static int best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
   tsr_relation_shape shape = tsr_relation_shape_of(t->engine->relations, t->relation);
   plan p = {.relation = tsr_relation_at(t->relation),
             .rows = (double)shape.rows + 1,
-            .parts = (double)(shape.parts ? shape.parts : 1)};
+            .parts = (double)(shape.parts ? shape.parts : 1),
+            .passed = 1};
   p.of_part = p.rows / p.parts;
   p.size = (size_t)snprintf(p.text, sizeof p.text, "%" PRIx64 ";", (uint64_t)info->colUsed);
   for (int i = 0; i < info->nConstraint; i++) (void)take(&p, lib, info, i);
@@ -185,8 +187,9 @@ static int best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
   info->orderByConsumed = shape.is_ascending && can_order(&p, lib, info, &number);
   info->idxNum = number;
   if (p.has_row && (p.has_part || p.parts <= 1)) info->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
-  info->estimatedRows = (sqlite3_int64)p.rows;
-  info->estimatedCost = p.rows + 1;
+  info->estimatedRows = (sqlite3_int64)(p.rows * p.passed) + 1;
+  info->estimatedCost =
+      p.rows * (0.3 + p.passed) + 1; /* to look at a row takes a third of passing it on */
   info->idxStr = lib->mprintf("%s", p.text);
   info->needToFreeIdxStr = 1;
   return info->idxStr ? SQLITE_OK : SQLITE_NOMEM;

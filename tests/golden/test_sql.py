@@ -217,7 +217,7 @@ def milliseconds(devices, _):
     found = {}
     for device in devices:
         for event, total in zip(device.events, device.requested_after()):
-            if event.get('time_us') is not None:
+            if event['action'] == 'alloc' and event.get('time_us') is not None:
                 key = device.number, event['time_us'] // 1000
                 found[key] = max(found.get(key, 0), total)
     return [[*key, most] for key, most in sorted(found.items())]
