@@ -18,6 +18,7 @@
 #include "export.h"
 #include "guard.h"
 #include "session.h"
+#include "sql/save.h"
 #include "when.h"
 
 static const tsr_parameter export_parameters[] = {
@@ -49,14 +50,17 @@ const cli_command cli_export_row = {
              "range, in milliseconds. Time lines and tables: perfetto is trace events in JSON on "
              "the trace's own clock, to open in Perfetto next to a trace of kernels, with "
              "counters, phases and annotations, and the largest allocations of each category as "
-             "slices; csv has one row per allocation, with its lifetime.\n\n"
+             "slices; csv has one row per allocation, with its lifetime. arrow is the table of "
+             "allocations of 'tessera sql' as an Arrow IPC file, for pandas, polars and others; "
+             "sqlite is a database with all of its tables.\n\n"
              "Stacks show the program's own frames and the operation that requested the memory, as "
              "the page does; with --full-stacks every frame, also of the allocator and the "
              "interpreter (csv: a column with all frames). The names that the program gave its "
              "memory are a column in csv, an argument in perfetto, a label in pprof, and the "
              "innermost frame of other flame graphs.\n\n"
              "The format follows the name given with -o: .json, .folded, .speedscope.json, .pb.gz, "
-             ".perfetto.json, .csv, or .pickle (also .pkl, .pt and .bin, and names without an "
+             ".perfetto.json, .csv, .arrow, .sqlite, or .pickle (also .pkl, .pt and .bin, and "
+             "names without an "
              "ending). Binary output is not written to a terminal.",
          .parameters = export_parameters,
          .parameter_count = sizeof export_parameters / sizeof *export_parameters,
@@ -242,21 +246,29 @@ static int read_weigh(const cli_options *options, tsr_weigh_options *out) {
 
 /* ---- formats of other programs ---- */
 
+static int write_format(cli_session *session, const tsr_format *format, const cli_input *input,
+                        const tsr_format_options *how) {
+  if (format->content != TSR_FORMAT_TABLES)
+    return tsr_format_write(format, input->study, input->heading.path, how, cli_output_write,
+                            &session->output, &session->error);
+  return format->form == TSR_TABLES_SQLITE ? sql_save_database(session, input->study)
+                                           : sql_save_arrow(session, input->study);
+}
+
 static int export_other(cli_session *session, const tsr_format *format) {
   const cli_options *options = session->options;
   tsr_format_options how = {.query = session->query, .report = session->report};
   cli_input input = {0};
   int status = 0;
   if (format->content == TSR_FORMAT_STACKS) status = read_weigh(options, &how.weigh);
-  if (format->content == TSR_FORMAT_LIVES && has_moment(options))
+  if (format->content != TSR_FORMAT_STACKS && has_moment(options))
     status =
         cli_usage_error(options->command, "this format contains all events; use trim for a part");
   if (status == 0) status = cli_open(session, 0, &input);
   if (status == 0) {
     cli_progress progress;
     expect_output(session, input.snapshot, format, &session->output, &progress);
-    status = tsr_format_write(format, input.study, input.heading.path, &how, cli_output_write,
-                              &session->output, &session->error);
+    status = write_format(session, format, &input, &how);
     session->output.progress = NULL;
     cli_progress_end(&progress);
   }

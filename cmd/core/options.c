@@ -204,13 +204,20 @@ static int check_operands(const cli_options *options) {
   return cli_usage_error(command, "missing %.*s", (int)strcspn(missing, " "), missing);
 }
 
+/* The file of -o, an option that a command may have itself under another name. */
+static const char *read_output(const cli_options *options) {
+  const tsr_parameter *row = options->command ? cli_option_lettered(options->command, 'o') : NULL;
+  bool is_own = row && !cli_option_is_shared(row);
+  return tsr_params_text(is_own ? options->own : options->shared, is_own ? row->name : "output");
+}
+
 /* The shared options, for all to read. */
 static void read_shared(cli_options *options) {
   const tsr_params *shared = options->shared;
   int color = tsr_params_choice(shared, "color");
   options->devices = tsr_params_devices(shared, "device", &options->device_count);
   options->sidecar = tsr_params_text(shared, "sidecar");
-  options->output = tsr_params_text(shared, "output");
+  options->output = read_output(options);
   options->top = tsr_params_count(shared, "top");
   options->payload = tsr_params_count(shared, "payload");
   options->color = color < 0 ? CLI_COLOR_AUTO : (cli_color)color;

@@ -195,7 +195,7 @@ static int open_nameless(const char *target) {
   char *folder = strdup(target);
   if (!folder) return -1;
   cut_to_folder(folder);
-  int handle = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  int handle = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   int reason = errno;
   free(folder);
   errno = reason;
@@ -212,7 +212,7 @@ static int open_nameless(const char *target) {
 static int open_named(cli_output *output) {
   hold_signals(output);
   for (int i = 0; i < NAMES_TRIED && choose_name(output); i++) {
-    int handle = open(output->temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    int handle = open(output->temporary, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     output->is_named = handle >= 0;
     if (handle >= 0 || errno != EEXIST) return handle;
   }

@@ -6,13 +6,15 @@
  *
  *   <!-- fields of NAME -->   and   <!-- end -->, where NAME is a question, or a record that is documented apart,
  *   <!-- techniques -->       and   <!-- end -->: the words of --allow
- *   <!-- run options -->      and   <!-- end -->: the keys of plan files */
+ *   <!-- run options -->      and   <!-- end -->: the keys of plan files
+ *   <!-- tables -->           and   <!-- end -->: the tables of `tessera sql` */
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 #include <tessera/tessera.h>
 #include <tessera/unstable/fields.h>
 #include <tessera/unstable/planning.h>
+#include <tessera/unstable/relations.h>
 #include <tessera/unstable/runs.h>
 #include <tessera/unstable/train_report.h>
 
@@ -202,9 +204,21 @@ static void print_run_options(FILE *stream) {
   fputc('\n', stream);
 }
 
+static void print_tables(FILE *stream) {
+  for (size_t i = 0; i < tsr_relation_count(); i++) {
+    const tsr_relation *relation = tsr_relation_at(i);
+    fprintf(stream, "\n### `%s`\n\n%s Key: `%s`.\n\n| column | meaning |\n|---|---|\n",
+            relation->name, relation->help, relation->key);
+    for (size_t c = 0; c < relation->column_count; c++)
+      fprintf(stream, "| `%s` | %s |\n", relation->columns[c].name, relation->columns[c].help);
+  }
+  fputc('\n', stream);
+}
+
 /* What a line begins, or NULL: a table that is not of fields. */
 static void (*table_of(const char *line))(FILE *) {
   if (is_same(line, "<!-- techniques -->\n")) return print_techniques;
+  if (is_same(line, "<!-- tables -->\n")) return print_tables;
   return is_same(line, "<!-- run options -->\n") ? print_run_options : NULL;
 }
 

@@ -124,12 +124,18 @@ static bool read_weigh(PyObject *options, tsr_weigh_options *out) {
   return true;
 }
 
+/* Whether the library writes it: tables are the command's. */
+static bool is_here(const tsr_format *format) {
+  return format && format->content != TSR_FORMAT_TABLES;
+}
+
 /* formats(): [(name, [ending, ...], whether it is the snapshot itself), ...]. */
 PyObject *core_formats(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(0);
   const tsr_format *format;
   for (size_t i = 0; list && (format = tsr_format_at(i)) != NULL; i++) {
     const char *endings[TSR_FORMAT_ENDINGS + 1] = {NULL};
+    if (!is_here(format)) continue;
     memcpy(endings, format->endings, sizeof format->endings);
     PyObject *words = core_words(endings);
     PyObject *is_whole = PyBool_FromLong(format->content == TSR_FORMAT_SNAPSHOT);
@@ -147,7 +153,7 @@ PyObject *core_format_for(PyObject *Py_UNUSED(module), PyObject *path) {
   const char *ending, *text = PyBytes_AsString(path);
   const tsr_format *format = text ? tsr_format_for(text, &ending) : NULL;
   if (!text) return NULL;
-  return Py_BuildValue("z", format ? format->name : NULL);
+  return Py_BuildValue("z", is_here(format) ? format->name : NULL);
 }
 
 /* export(format, options, path or None): bytes for None. */

@@ -172,7 +172,7 @@ def test_every_field(declared):
     assert not unseen, '\n'.join(unseen)
 
 
-@cases('what, path', [('page', 'docs/json.md'), ('page', 'docs/plan.md'), ('python', 'python/tessera/_answers.py'),
+@cases('what, path', [('page', 'docs/json.md'), ('page', 'docs/plan.md'), ('page', 'docs/sql.md'), ('python', 'python/tessera/_answers.py'),
                       ('calls', 'python/tessera/_calls.py')])
 def test_generated(declared, what, path):
     page = (ROOT / path).read_text(encoding='utf-8')

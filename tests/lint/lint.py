@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # in this table, and of none below. The reader and the engine do not know each other. See docs/architecture.md.
 ROOMS = {
     'ground': ('base', 'io', 'columns', 'allocator', 'emit', 'ask'),
-    'reader': ('formats', 'write', 'timeline', 'attribution', 'study', 'fleet', 'stacks', 'questions', 'page', 'export'),
+    'reader': ('formats', 'write', 'timeline', 'attribution', 'study', 'fleet', 'stacks', 'questions', 'tables', 'page', 'export'),
     'engine': ('kernels', 'graph', 'ops', 'traced', 'torch', 'models', 'dist', 'exec', 'train', 'plan', 'questions'),
     'mosaic': ('',),
 }

@@ -47,6 +47,8 @@ RULES_YAML = 'rules:\n- name: attention\n  pattern: attn|softmax\n- {name: rest,
 MISTAKES = ['{"a": 1 "b"}', '{"a": bcd"}', '["a', '{"a" "b"}', '{"a": "\\q"}', '{"a": "b"}{', '{"a": "b", }',
             '{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}', 'a: [b', 'a: "b', 'a: *b']
 
+QUERY = ("SELECT a.category, s.text, sum(a.size_bytes) AS bytes, max(a.lifetime_us) * 0.5, a.place FROM allocations a "
+         "JOIN stacks s USING (stack) WHERE a.category != 'x' GROUP BY a.place")
 ADDRESS = re.compile(rb'^http://127\.0\.0\.1:(\d+)(/[0-9a-f]{32}/)$')
 HANG_S = 1800
 
@@ -93,6 +95,10 @@ CASES = {
     'peak': Case(['peak', 'train.pickle', '-o', 'peak.json'], ['peak.json']),
     'sidecar': Case(['peak', 'told.pickle', '--json']),
     'export': Case(['export', 'train.pickle', '-o', 'copy.json'], ['copy.json']),
+    'database': Case(['export', 'train.pickle', '-o', 'all.sqlite'], ['all.sqlite']),
+    'arrow': Case(['sql', 'train.pickle', QUERY, '-o', 'some.arrow'], ['some.arrow']),
+    'sql': Case(['sql', 'train.pickle', QUERY + ' ORDER BY bytes']),
+    'CSV': Case(['sql', 'train.pickle', '--output', 'csv', 'SELECT * FROM allocations; SELECT * FROM steps']),
     'view': Case(['view', 'train.pickle', '-o', 'page.html'], ['page.html']),
     'rules in JSON': Case(['profile', 'train.pickle', '--rules', RULES_JSON]),
     'rules in YAML': Case(['profile', 'train.pickle', '--rules', RULES_YAML]),

@@ -48,8 +48,14 @@ int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_
 typedef enum tsr_format_content {
   TSR_FORMAT_SNAPSHOT, /* everything: `form` is a tsr_export_format */
   TSR_FORMAT_STACKS,   /* what each stack holds: a tsr_stacks_format */
-  TSR_FORMAT_LIVES     /* every allocation: a tsr_lives_format */
+  TSR_FORMAT_LIVES,    /* every allocation: a tsr_lives_format */
+  TSR_FORMAT_TABLES /* relations (tessera/unstable/relations.h): a tsr_tables_format, which only the command writes */
 } tsr_format_content;
+
+typedef enum tsr_tables_format {
+  TSR_TABLES_ARROW, /* the relation of allocations as an Arrow IPC file */
+  TSR_TABLES_SQLITE /* all relations as tables of an SQLite database */
+} tsr_tables_format;
 
 #define TSR_FORMAT_ENDINGS 4
 
@@ -82,7 +88,7 @@ typedef struct tsr_format_options {
 } tsr_format_options;
 
 /* Write the study's snapshot in a format; `name` is what the file is called in it. Fails as the
- * functions for its content do. */
+ * functions for its content do, and for tables with TSR_ERROR_UNSUPPORTED. */
 int tsr_format_write(const tsr_format *format, tsr_study *study, const char *name,
                      const tsr_format_options *options, tsr_write_fn *write, void *context,
                      tsr_error *error);

@@ -20,6 +20,11 @@ struct json_t;
 int tsr_json_load(const char *text, size_t size_bytes, size_t flags, const char *what,
                   struct json_t **out, tsr_error *error);
 
+/* Write `text` to `out` as the inside of a JSON string, which is valid UTF-8 whatever the text is: control characters and lone
+ * surrogates are escaped, invalid bytes become U+FFFD. `out` has room for 6 bytes for each byte of the text and 16 more. Returns the number
+ * of bytes written. Allocates nothing. */
+size_t tsr_json_text(const char *text, size_t size_bytes, char *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tessera/unstable/json.h"
+
 /* Number of bytes from `at` on that need no work in either format: printable ASCII except `"` and `\`. */
 static size_t plain_run(tsr_text text, size_t at, size_t until) {
   size_t end = at;
@@ -61,6 +63,13 @@ size_t tsr__json_escape(tsr__buffer *out, tsr_text text, size_t from, size_t unt
     at += length;
   }
   return at;
+}
+
+size_t tsr_json_text(const char *text, size_t size_bytes, char *out) {
+  tsr__buffer buffer = {.data = out, .capacity = 6 * size_bytes + 16}; /* never grows */
+  (void)tsr__json_escape(&buffer, (tsr_text){text, size_bytes}, 0, size_bytes);
+  assert(buffer.data == out && !buffer.failed);
+  return buffer.size;
 }
 
 size_t tsr__text_clean(tsr__buffer *out, tsr_text text) {

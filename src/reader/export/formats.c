@@ -35,6 +35,16 @@ static const tsr_format formats[] = {
      .content = TSR_FORMAT_LIVES,
      .form = TSR_LIVES_PERFETTO},
     {.name = "csv", .endings = {".csv"}, .content = TSR_FORMAT_LIVES, .form = TSR_LIVES_CSV},
+    {.name = "arrow",
+     .endings = {".arrow", ".feather"},
+     .content = TSR_FORMAT_TABLES,
+     .form = TSR_TABLES_ARROW,
+     .is_binary = true},
+    {.name = "sqlite",
+     .endings = {".sqlite", ".sqlite3", ".db"},
+     .content = TSR_FORMAT_TABLES,
+     .form = TSR_TABLES_SQLITE,
+     .is_binary = true},
     /* For programs that compare with Python's own output; no file name selects it. */
     {.name = "python-json", .content = TSR_FORMAT_SNAPSHOT, .form = TSR_EXPORT_PYTHON_JSON},
 };
@@ -42,8 +52,8 @@ static const tsr_format formats[] = {
 /* In the order of the table, without what has no ending. */
 #define SNAPSHOT_WORDS "auto", "pickle", "json"
 const char *const tsr_snapshot_format_words[] = {SNAPSHOT_WORDS, NULL};
-const char *const tsr_format_words[] = {SNAPSHOT_WORDS, "folded", "speedscope", "pprof",
-                                        "perfetto",     "csv",    NULL};
+const char *const tsr_format_words[] = {SNAPSHOT_WORDS, "folded", "speedscope", "pprof", "perfetto",
+                                        "csv",          "arrow",  "sqlite",     NULL};
 
 const tsr_format *tsr_format_at(size_t index) {
   return index < COUNT_OF(formats) ? &formats[index] : NULL;
@@ -117,6 +127,9 @@ int tsr_format_write(const tsr_format *format, tsr_study *study, const char *nam
   case TSR_FORMAT_STACKS:
     return write_stacks(&input, study, format, options, write, context, error);
   case TSR_FORMAT_LIVES: return write_lives(&input, study, format, options, write, context, error);
+  case TSR_FORMAT_TABLES:
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "only the command tessera export writes the format %s", format->name);
   case TSR_FORMAT_SNAPSHOT: break;
   }
   return tsr_snapshot_export(input.snapshot, (tsr_export_format)format->form, write, context,

@@ -1,0 +1,14 @@
+/* save.h - tables of a snapshot as a file for other programs, for `tessera export`. */
+#ifndef CLI_SQL_SAVE_H
+#define CLI_SQL_SAVE_H
+
+#include "core/session.h"
+
+/* Write the allocations as an Arrow IPC file to the session's output. Returns 0, a negative tsr_status, or an exit status after
+ * explaining what is wrong. */
+int sql_save_arrow(cli_session *session, tsr_study *study);
+
+/* Write all tables as an SQLite database to the session's output, which must be a regular file. Returns likewise. */
+int sql_save_database(cli_session *session, tsr_study *study);
+
+#endif
