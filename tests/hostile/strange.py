@@ -392,8 +392,31 @@ def requests(rng):
     return {'in': change_all_bytes(rng, data, valid(seeds.https()))}, ['serve']
 
 
+RANK_NAMES = ('rank%d.pickle', 'step_%d/000001_step_7.pickle', 'a_%d.pickle', 'x-TP-%d-PP-1-memory.pickle', 'rank%d_oom\n.pkl', '$(id)%d.pickle',
+              '-%d.pickle', 'rank%d\x1b[2J.pickle', '20261126-1812/r_rank%d_pid1.pickle', 'rank99999999999999999999%d.pickle')
+
+
+def fleets(rng):
+    """Snapshots of ranks, whose names are strange, too."""
+    files = {f'f/{rng.choice(RANK_NAMES) % rng.choice((number, 0, 2 ** 31))}': change_all_bytes(rng, rng.choice(JSONS))
+             for number in range(rng.choice((1, 3, 6)))}
+    for name in list(files):
+        files[name] = rng.choice((files[name], JSONS[0], JSONS[-1]))
+    more = rng.choice(([], ['--json'], ['--mesh', 'pp=2,dp=4'], ['--pattern', '(?<rank>\\d+)'], ['--part', '1/2'], ['--top', '0']))
+    return files, ['ranks', 'f', *more]
+
+
+def sketches(rng):
+    """Sketches whose sums are right, most of the time."""
+    data = change_all_bytes(rng, rng.choice(valid(seeds.sketches())), valid(seeds.sketches()))
+    if data.startswith(b'tessera/sketch/'):
+        row = seeds.leb(5) + b'a/b.p' + seeds.leb(0) + seeds.leb(len(data) + 8) + seeds.summed(data)
+        data = b'tessera/sketches/1\n' + seeds.leb(0) + seeds.leb(0) + seeds.counted([row])
+    return {'s.sketch': seeds.summed(data) if rng.random() < 0.9 else data}, ['ranks', 's.sketch', *rng.choice(([], ['--json'], ['--top', '0']))]
+
+
 # Each format with how many of a hundred cases are of it.
-FORMATS = {snapshots: 27, sidecars: 4, rules: 3, locks: 2, configs: 8, graphs: 10, plans: 6, ds_configs: 5, rates: 4, tokens: 3, weights: 6,
+FORMATS = {snapshots: 22, fleets: 3, sketches: 2, sidecars: 4, rules: 3, locks: 2, configs: 8, graphs: 10, plans: 6, ds_configs: 5, rates: 4, tokens: 3, weights: 6,
            checkpoints: 3, saved_runs: 6, mcp_lines: 5, command_lines: 5, requests: 3}
 
 
