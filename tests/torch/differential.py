@@ -250,6 +250,12 @@ def check(script, seed, show):
     return is_right, ['invalid' if expected is None else 'refused' if text.startswith('refused') else 'compared' for text, _ in results]
 
 
+def without_forms():
+    """Leave out the other forms of optimizers, which only take time here."""
+    for module in (_trace, _script):
+        module._optimizers = lambda *_: []
+
+
 def main(program_of=Script, count=COUNT, about=__doc__):
     """`program_of` makes a program of a seed."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
@@ -259,8 +265,7 @@ def main(program_of=Script, count=COUNT, about=__doc__):
     parser.add_argument('--show', action='store_true', help='print the programs')
     given = parser.parse_args()
     wrong, counts = 0, collections.Counter()
-    for module in (_trace, _script):
-        module._optimizers = lambda *_: []  # other forms of the optimizers, which only take time here
+    without_forms()
     gc.collect()
     gc.freeze()  # so that collections between steps are quick
     for seed in range(given.seed, given.seed + given.count):
