@@ -51,7 +51,9 @@ const cli_command cli_export_row = {
              "the trace's own clock, to open in Perfetto next to a trace of kernels, with "
              "counters, phases and annotations, and the largest allocations of each category as "
              "slices; csv has one row per allocation, with its lifetime. arrow is the table of "
-             "allocations of 'tessera sql' as an Arrow IPC file, for pandas, polars and others; "
+             "allocations of 'tessera sql' as an Arrow IPC file, for pandas, polars and others, "
+             "and parquet "
+             "the same with DuckDB, where it is installed; "
              "sqlite is a database with all of its tables.\n\n"
              "Stacks show the program's own frames and the operation that requested the memory, as "
              "the page does; with --full-stacks every frame, also of the allocator and the "
@@ -59,7 +61,8 @@ const cli_command cli_export_row = {
              "memory are a column in csv, an argument in perfetto, a label in pprof, and the "
              "innermost frame of other flame graphs.\n\n"
              "The format follows the name given with -o: .json, .folded, .speedscope.json, .pb.gz, "
-             ".perfetto.json, .csv, .arrow, .sqlite, or .pickle (also .pkl, .pt and .bin, and "
+             ".perfetto.json, .csv, .arrow, .parquet, .sqlite, or .pickle (also .pkl, .pt and "
+             ".bin, and "
              "names without an "
              "ending). Binary output is not written to a terminal.",
          .parameters = export_parameters,
@@ -251,8 +254,8 @@ static int write_format(cli_session *session, const tsr_format *format, const cl
   if (format->content != TSR_FORMAT_TABLES)
     return tsr_format_write(format, input->study, input->heading.path, how, cli_output_write,
                             &session->output, &session->error);
-  return format->form == TSR_TABLES_SQLITE ? sql_save_database(session, input->study)
-                                           : sql_save_arrow(session, input->study);
+  if (format->form == TSR_TABLES_SQLITE) return sql_save_database(session, input->study);
+  return sql_save_allocations(session, input->study, format->form == TSR_TABLES_PARQUET);
 }
 
 static int export_other(cli_session *session, const tsr_format *format) {

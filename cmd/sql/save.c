@@ -250,12 +250,15 @@ int sql_save_database(cli_session *session, tsr_study *study) {
   return status;
 }
 
-int sql_save_arrow(cli_session *session, tsr_study *study) {
+int sql_save_allocations(cli_session *session, tsr_study *study, bool is_parquet) {
   const sql_limits unlimited = {.seconds = 0};
   tsr_relations *relations = NULL;
   sql_engine engine = {.db = NULL};
-  sql_shell shell = {.session = session, .engine = &engine, .format = SQL_FORMAT_ARROW};
-  int status = tsr_relations_new(study, &session->query, &relations, &session->error);
+  sql_shell shell = {.session = session,
+                     .engine = &engine,
+                     .format = is_parquet ? SQL_FORMAT_PARQUET : SQL_FORMAT_ARROW};
+  int status = is_parquet ? sql_parquet_check(session->options) : 0;
+  if (!status) status = tsr_relations_new(study, &session->query, &relations, &session->error);
   if (!status) status = sql_shell_open(&engine, relations, &unlimited);
   if (!status) status = sql_shell_run(&shell, "SELECT * FROM allocations");
   sql_engine_close(&engine);

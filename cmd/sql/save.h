@@ -4,9 +4,9 @@
 
 #include "core/session.h"
 
-/* Write the allocations as an Arrow IPC file to the session's output. Returns 0, a negative tsr_status, or an exit status after
- * explaining what is wrong. */
-int sql_save_arrow(cli_session *session, tsr_study *study);
+/* Write the allocations to the session's output, as an Arrow IPC file or with `is_parquet` as a Parquet file. Returns 0, a negative
+ * tsr_status, or an exit status after explaining what is wrong. */
+int sql_save_allocations(cli_session *session, tsr_study *study, bool is_parquet);
 
 /* Write all tables as an SQLite database to the session's output, which must be a regular file. Returns likewise. */
 int sql_save_database(cli_session *session, tsr_study *study);

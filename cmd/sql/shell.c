@@ -9,10 +9,9 @@
 #define SPACES " \t\r\n"
 
 static const sql_writer *const writers[SQL_FORMAT_COUNT] = {
-    [SQL_FORMAT_TABLE] = &sql_table_writer,
-    [SQL_FORMAT_CSV] = &sql_csv_writer,
-    [SQL_FORMAT_JSON] = &sql_json_writer,
-    [SQL_FORMAT_ARROW] = &sql_arrow_writer,
+    [SQL_FORMAT_TABLE] = &sql_table_writer,     [SQL_FORMAT_CSV] = &sql_csv_writer,
+    [SQL_FORMAT_JSON] = &sql_json_writer,       [SQL_FORMAT_ARROW] = &sql_arrow_writer,
+    [SQL_FORMAT_PARQUET] = &sql_parquet_writer,
 };
 
 /* ---- Failures ---- */

@@ -24,9 +24,9 @@ static const tsr_parameter parameters[] = {
     {.name = "output",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "FORMAT",
-     .help = "How rows are written: table (default), csv, json (a list of objects) or arrow (an "
-             "Arrow IPC file). parquet explains how to convert one. The name given with -o "
-             "selects a format too.",
+     .help = "How rows are written: table (default), csv, json (a list of objects), arrow (an "
+             "Arrow IPC file) or parquet (with DuckDB, where it is installed). The name given with "
+             "-o selects a format too.",
      .choices = formats},
     {.name = "write",
      .letter = 'o',
@@ -96,12 +96,7 @@ static const cli_ending endings[] = {
 
 static int check_format(const cli_options *options, sql_format format) {
   bool to_stdout = !options->output || strcmp(options->output, "-") == 0;
-  if (format == SQL_FORMAT_PARQUET)
-    return cli_usage_error(
-        options->command,
-        "Parquet is not written here; write --output arrow -o x.arrow, and convert it with "
-        "pyarrow: "
-        "pyarrow.parquet.write_table(pyarrow.feather.read_table('x.arrow'), 'x.parquet')");
+  if (format == SQL_FORMAT_PARQUET) return sql_parquet_check(options);
   if (format == SQL_FORMAT_ARROW && to_stdout && isatty(STDOUT_FILENO))
     return cli_usage_error(
         options->command, "a terminal cannot show binary output; use -o FILE, or another --output");

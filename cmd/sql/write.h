@@ -51,6 +51,10 @@ typedef struct sql_writer {
   void (*release)(void *state);
 } sql_writer;
 
-extern const sql_writer sql_table_writer, sql_csv_writer, sql_json_writer, sql_arrow_writer;
+extern const sql_writer sql_table_writer, sql_csv_writer, sql_json_writer, sql_arrow_writer,
+    sql_parquet_writer;
+
+/* Whether DuckDB, which writes Parquet, can be loaded: 0 or a usage error. */
+int sql_parquet_check(const cli_options *options);
 
 #endif

@@ -53,8 +53,9 @@ typedef enum tsr_format_content {
 } tsr_format_content;
 
 typedef enum tsr_tables_format {
-  TSR_TABLES_ARROW, /* the relation of allocations as an Arrow IPC file */
-  TSR_TABLES_SQLITE /* all relations as tables of an SQLite database */
+  TSR_TABLES_ARROW,   /* the relation of allocations as an Arrow IPC file */
+  TSR_TABLES_PARQUET, /* the same as a Parquet file, by DuckDB where it is installed */
+  TSR_TABLES_SQLITE   /* all relations as tables of an SQLite database */
 } tsr_tables_format;
 
 #define TSR_FORMAT_ENDINGS 4

@@ -40,6 +40,11 @@ static const tsr_format formats[] = {
      .content = TSR_FORMAT_TABLES,
      .form = TSR_TABLES_ARROW,
      .is_binary = true},
+    {.name = "parquet",
+     .endings = {".parquet"},
+     .content = TSR_FORMAT_TABLES,
+     .form = TSR_TABLES_PARQUET,
+     .is_binary = true},
     {.name = "sqlite",
      .endings = {".sqlite", ".sqlite3", ".db"},
      .content = TSR_FORMAT_TABLES,
@@ -52,8 +57,9 @@ static const tsr_format formats[] = {
 /* In the order of the table, without what has no ending. */
 #define SNAPSHOT_WORDS "auto", "pickle", "json"
 const char *const tsr_snapshot_format_words[] = {SNAPSHOT_WORDS, NULL};
-const char *const tsr_format_words[] = {SNAPSHOT_WORDS, "folded", "speedscope", "pprof", "perfetto",
-                                        "csv",          "arrow",  "sqlite",     NULL};
+const char *const tsr_format_words[] = {SNAPSHOT_WORDS, "folded", "speedscope", "pprof",
+                                        "perfetto",     "csv",    "arrow",      "parquet",
+                                        "sqlite",       NULL};
 
 const tsr_format *tsr_format_at(size_t index) {
   return index < COUNT_OF(formats) ? &formats[index] : NULL;

@@ -1,0 +1,230 @@
+/* parquet.c - rows as a Parquet file, by DuckDB where the user has it: no Debian has a library that writes one.
+ *
+ *   rows ──► batches (batch.h) ──► a table of DuckDB's, in memory ──► COPY to the unfinished file of the output
+ *
+ * The library is loaded by its name. Its C interface is declared here as far as it is used, because no Debian has the header either;
+ * these functions have been the same since DuckDB 0.9 (2023). */
+#define _POSIX_C_SOURCE 200809L
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "batch.h"
+
+#define LIBRARY "libduckdb.so"
+
+/* duckdb_result, which is 48 bytes of DuckDB's. */
+typedef struct duck_result {
+  uint64_t private_words[16];
+} duck_result;
+
+/* States are 0 if all is well. */
+typedef struct duck_lib {
+  int (*open)(const char *path, void **database);
+  int (*connect)(void *database, void **connection);
+  int (*query)(void *connection, const char *text, duck_result *result);
+  const char *(*result_error)(duck_result *result);
+  void (*destroy_result)(duck_result *result);
+  int (*appender_create)(void *connection, const char *schema, const char *table, void **appender);
+  int (*appender_end_row)(void *appender);
+  int (*appender_destroy)(void **appender);
+  const char *(*appender_error)(void *appender);
+  int (*append_int64)(void *appender, int64_t value);
+  int (*append_double)(void *appender, double value);
+  int (*append_varchar_length)(void *appender, const char *text, uint64_t size_bytes);
+  int (*append_blob)(void *appender, const void *data, uint64_t size_bytes);
+  int (*append_null)(void *appender);
+  void (*disconnect)(void **connection);
+  void (*close)(void **database);
+} duck_lib;
+
+typedef struct parquet {
+  sql_batch batch;
+  duck_lib duck;
+  void *database, *connection, *appender;
+  cli_output *output;
+} parquet;
+
+/* ---- DuckDB ---- */
+
+static bool load(duck_lib *lib) {
+  void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL), *found;
+#define LOAD(name)                                          \
+  found = library ? dlsym(library, "duckdb_" #name) : NULL; \
+  if (!found) return false;                                 \
+  memcpy(&lib->name, &found, sizeof found); /* no cast from data to functions */
+  LOAD(open)
+  LOAD(connect)
+  LOAD(query)
+  LOAD(result_error)
+  LOAD(destroy_result)
+  LOAD(appender_create)
+  LOAD(appender_end_row)
+  LOAD(appender_destroy)
+  LOAD(appender_error)
+  LOAD(append_int64)
+  LOAD(append_double)
+  LOAD(append_varchar_length)
+  LOAD(append_blob)
+  LOAD(append_null)
+  LOAD(disconnect)
+  LOAD(close)
+#undef LOAD
+  return true;
+}
+
+int sql_parquet_check(const cli_options *options) {
+  duck_lib lib;
+  if (load(&lib)) return 0;
+  return cli_usage_error(
+      options->command, "Parquet needs DuckDB (libduckdb.so), which cannot be loaded; write Arrow "
+                        "with -o x.arrow, and convert it with pyarrow: pyarrow.parquet.write_table("
+                        "pyarrow.feather.read_table('x.arrow'), 'x.parquet')");
+}
+
+static int explain(const char *why) {
+  cli_say("sql", "DuckDB: %s", why ? why : "an error without a message");
+  return CLI_FAULT;
+}
+
+static int run(const parquet *p, const char *text) {
+  duck_result result = {{0}};
+  int status = p->duck.query(p->connection, text, &result);
+  if (status) status = explain(p->duck.result_error(&result));
+  p->duck.destroy_result(&result);
+  return status;
+}
+
+/* ---- The table ---- */
+
+static const char *type_of(const sql_column *c) {
+  switch (c->type) {
+  case SQL_COLUMN_INTEGER: return "BIGINT";
+  case SQL_COLUMN_REAL: return "DOUBLE";
+  case SQL_COLUMN_BLOB: return "BLOB";
+  default: return "VARCHAR";
+  }
+}
+
+/* Names differ in a table, also without regard to case: one that occurred before gets the position of its column. */
+static bool has_name(const sql_batch *batch, size_t before, const char *name) {
+  for (size_t i = 0; i < before; i++)
+    if (strcasecmp(batch->columns[i].name, name) == 0) return true;
+  return false;
+}
+
+static void put_name(FILE *stream, const sql_batch *batch, size_t column) {
+  const char *name = batch->columns[column].name;
+  fputc('"', stream);
+  for (const char *at = name; *at; at++) fprintf(stream, *at == '"' ? "\"\"" : "%c", *at);
+  if (has_name(batch, column, name)) fprintf(stream, "_%zu", column + 1);
+  fputc('"', stream);
+}
+
+static int make_table(parquet *p) {
+  cli_text text = {0};
+  FILE *stream = cli_text_open(&text);
+  if (!stream) return TSR_ERROR_MEMORY;
+  fputs("CREATE TABLE rows (", stream);
+  for (size_t i = 0; i < p->batch.column_count; i++) {
+    if (i) fputs(", ", stream);
+    put_name(stream, &p->batch, i);
+    fprintf(stream, " %s", type_of(&p->batch.columns[i]));
+  }
+  fputs(")", stream);
+  int status = cli_text_close(stream, &text) ? run(p, text.data) : TSR_ERROR_MEMORY;
+  free(text.data);
+  if (!status && p->duck.appender_create(p->connection, NULL, "rows", &p->appender))
+    status = explain(p->appender ? p->duck.appender_error(p->appender) : NULL);
+  return status;
+}
+
+/* ---- A batch ---- */
+
+static int append(const parquet *p, const sql_column *c, size_t row, size_t *from) {
+  char number[32];
+  if (c->kinds[row] == SQLITE_NULL) return p->duck.append_null(p->appender);
+  if (c->type == SQL_COLUMN_INTEGER)
+    return p->duck.append_int64(p->appender, (int64_t)c->values[row]);
+  if (c->type == SQL_COLUMN_REAL) return p->duck.append_double(p->appender, sql_batch_real(c, row));
+  tsr_text text = sql_batch_text(c, row, from, number);
+  if (c->type == SQL_COLUMN_BLOB)
+    return p->duck.append_blob(p->appender, text.data, text.size_bytes);
+  return p->duck.append_varchar_length(p->appender, text.data, text.size_bytes);
+}
+
+static int append_rows(const parquet *p, size_t *from) {
+  for (size_t row = 0; row < p->batch.row_count; row++) {
+    for (size_t i = 0; i < p->batch.column_count; i++)
+      if (append(p, &p->batch.columns[i], row, &from[i])) return -1;
+    if (p->duck.appender_end_row(p->appender)) return -1;
+  }
+  return 0;
+}
+
+static int flush(parquet *p, const sql_rows *rows) {
+  int status = sql_batch_settle(&p->batch, rows);
+  if (!status && !p->appender) status = make_table(p);
+  if (status) return status;
+  size_t *from = calloc(p->batch.column_count, sizeof *from);
+  if (!from) return TSR_ERROR_MEMORY;
+  if (append_rows(p, from)) status = explain(p->duck.appender_error(p->appender));
+  free(from);
+  sql_batch_clear(&p->batch);
+  return status;
+}
+
+/* ---- The writer ---- */
+
+static int begin(void *state, const sql_rows *rows, sql_out *out, cli_session *session) {
+  parquet *p = state;
+  struct stat found;
+  FILE *stream = cli_output_stream(out->output);
+  if (!stream) return TSR_ERROR_WRITE;
+  if (stream == stdout || fstat(fileno(stream), &found) || !S_ISREG(found.st_mode))
+    return cli_usage_error(session->options->command,
+                           "a Parquet file is written at places in it; use -o FILE");
+  p->output = out->output;
+  if (!load(&p->duck)) return TSR_ERROR_UNSUPPORTED;
+  if (p->duck.open(NULL, &p->database) || p->duck.connect(p->database, &p->connection))
+    return explain("cannot be started");
+  int status = run(p, "SET temp_directory = ''");
+  return status ? status : sql_batch_begin(&p->batch, rows);
+}
+
+static int row(void *state, const sql_rows *rows, sql_out *out) {
+  parquet *p = state;
+  bool is_full;
+  (void)out;
+  int status = sql_batch_add(&p->batch, rows, &is_full);
+  return !status && is_full ? flush(p, rows) : status;
+}
+
+/* The unfinished file has no name but this one. */
+static int end(void *state, const sql_rows *rows, sql_out *out) {
+  parquet *p = state;
+  char text[160];
+  int status = flush(p, rows);
+  if (!status && p->duck.appender_destroy(&p->appender))
+    status = explain("the rows cannot be kept");
+  if (status) return status;
+  (void)snprintf(
+      text, sizeof text,
+      "COPY rows TO '/proc/self/fd/%d' (FORMAT PARQUET, COMPRESSION ZSTD, USE_TMP_FILE FALSE)",
+      fileno(cli_output_stream(out->output)));
+  return run(p, text);
+}
+
+static void release(void *state) {
+  parquet *p = state;
+  if (p->appender) p->duck.appender_destroy(&p->appender);
+  if (p->connection) p->duck.disconnect(&p->connection);
+  if (p->database) p->duck.close(&p->database);
+  sql_batch_release(&p->batch);
+}
+
+const sql_writer sql_parquet_writer = {sizeof(parquet), begin, row, end, release};
