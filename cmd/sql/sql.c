@@ -73,9 +73,8 @@ const cli_command cli_sql_row = {
              "there is. 'tessera sql FILE .schema' prints all columns.",
          CLI_PARAMETERS(parameters),
          .examples =
-             {{"tessera sql snapshot.pickle \"SELECT category, sum(size_bytes) FROM allocations "
-               "WHERE live_at_peak GROUP BY category\"",
-               "what the memory at the peak is for"},
+             {{"tessera sql snapshot.pickle \"SELECT action, count(*) FROM events GROUP BY 1\"",
+               "how many events of each action"},
               {"tessera sql --output csv -o steps.csv snapshot.pickle \"SELECT * FROM steps\"",
                "a table as a file"},
               {"tessera sql snapshot.pickle", "a prompt"},
