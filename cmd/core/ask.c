@@ -18,7 +18,6 @@
 #include <tessera/unstable/check.h>
 #include <unistd.h>
 
-#include <tessera/unstable/fleet.h>
 #include <tessera/unstable/formats.h>
 #include <tessera/unstable/plans.h>
 #include <tessera/unstable/runs.h>
@@ -353,7 +352,7 @@ void cli_asking_release(cli_asking *asking) {
   *asking = (cli_asking){0};
 }
 
-static int print(cli_session *session, const cli_asking *asking) {
+int cli_asking_print(cli_session *session, const cli_asking *asking) {
   return tsr_answer_write(asking->answer, &session->report, cli_output_write, &session->output,
                           &session->error);
 }
@@ -361,7 +360,7 @@ static int print(cli_session *session, const cli_asking *asking) {
 int cli_ask(cli_session *session) {
   cli_asking asking = {0};
   int status = cli_asking_run(session, &asking);
-  if (status == 0) status = print(session, &asking);
+  if (status == 0) status = cli_asking_print(session, &asking);
   if (status == 0 && !tsr_answer_passed(asking.answer)) status = CLI_CHECK_FAILED;
   cli_asking_release(&asking);
   return status;
@@ -376,7 +375,7 @@ int cli_profile(cli_session *session) {
   cli_asking asking = {0};
   int status = html ? cli_page_check_name(session->options, html) : 0;
   if (status == 0) status = cli_asking_run(session, &asking);
-  if (status == 0) status = print(session, &asking);
+  if (status == 0) status = cli_asking_print(session, &asking);
   if (status == 0 && html) {
     const tsr_profile *profile = tsr_answer_value(asking.answer);
     cli_page_from from = {.inputs = asking.inputs,
@@ -435,7 +434,8 @@ static int report_check(cli_session *session, const cli_asking *asking, const ch
     return tsr_answer_write_form(asking->answer, form, root ? root : getcwd(here, sizeof here),
                                  &session->report, cli_output_write, &session->output,
                                  &session->error);
-  if (!is_update_alone || session->report.format == TSR_REPORT_JSON) return print(session, asking);
+  if (!is_update_alone || session->report.format == TSR_REPORT_JSON)
+    return cli_asking_print(session, asking);
   cli_warn_of_file(session, &asking->inputs[0]);
   return 0;
 }
@@ -458,40 +458,6 @@ int cli_check(cli_session *session) {
     return cli_usage_error(session->options->command, "--json and --format are mutually exclusive");
   int status = cli_asking_run(session, &asking);
   if (status == 0) status = finish_check(session, &asking, form_of(session));
-  cli_asking_release(&asking);
-  return status;
-}
-
-/* ---- ranks: and its sketches ---- */
-
-static int write_sketches(cli_session *session, const tsr_ranks *ranks) {
-  const char *path = tsr_params_text(session->options->own, "sketches");
-  cli_output output;
-  void *bytes = NULL;
-  size_t size_bytes = 0;
-  int status = cli_start_aside(session, path, &output);
-  if (!path || status) return status;
-  status = tsr_ranks_sketches(ranks, &bytes, &size_bytes, &session->error);
-  if (status == 0 && cli_output_write(&output, bytes, size_bytes)) status = TSR_ERROR_WRITE;
-  tsr_ranks_sketches_free(bytes);
-  return cli_leave_aside(session, &output, status);
-}
-
-/* One process of several prints nothing but an answer that was asked for: its ranks are compared when all are there. */
-int cli_ask_ranks(cli_session *session) {
-  const tsr_params *own = session->options->own;
-  cli_asking asking = {.name = session->options->operands[0]};
-  bool is_part = tsr_params_text(own, "part") && tsr_params_text(own, "sketches");
-  int status = cli_asking_run(session, &asking);
-  if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
-    cli_say(NULL, "%s",
-            session->error.message); /* it names the place, of several that were given */
-    status = CLI_INPUT;
-  }
-  if (status == 0) status = write_sketches(session, tsr_answer_value(asking.answer));
-  if (status == 0 && !is_part) status = print(session, &asking);
-  if (status == 0 && !is_part && !((const tsr_ranks *)tsr_answer_value(asking.answer))->rank_count)
-    status = CLI_INPUT;
   cli_asking_release(&asking);
   return status;
 }
@@ -577,7 +543,7 @@ int cli_simulate(cli_session *session) {
   if (status == 0) status = cli_asking_run(session, &asking);
   if (status == 0) status = write_snapshots(session, tsr_answer_snapshot(asking.answer), format);
   if (status == 0) status = cli_write_plan(session);
-  if (status == 0) status = print(session, &asking);
+  if (status == 0) status = cli_asking_print(session, &asking);
   cli_asking_release(&asking);
   return status;
 }

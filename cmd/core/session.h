@@ -103,6 +103,8 @@ typedef struct cli_asking {
  * snapshots, compute. Returns as a cli_command_fn does; `*asking` is to be released in either
  * case. */
 int cli_asking_run(cli_session *session, cli_asking *asking);
+/* Write the answer as the options say. Fails as tsr_answer_write. */
+int cli_asking_print(cli_session *session, const cli_asking *asking);
 void cli_asking_release(cli_asking *asking);
 
 /* Set options that are not given from the file of --ds-config, if there is one; `how` needs no context. The note says which

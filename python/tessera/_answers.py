@@ -872,6 +872,7 @@ class BrokenFile(Record):
 class Ranks(Answer):
     """Which of many ranks ran out of memory, or differs from its equals."""
     files: int
+    known_files: int
     world_size: Optional[int]
     ranks_by: str
     groups_by: str

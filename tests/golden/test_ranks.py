@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import shutil
+import time
 
 import pytest
 from fleets import CAUSES, NAMES, Fleet, random_fleet
@@ -83,7 +84,7 @@ def write_small(folder, name=NAMES[1], ranks=range(6)):
 
 def core(answer):
     """What does not depend on how the files were given."""
-    return {name: value for name, value in answer.items() if name != 'inputs'}
+    return {name: value for name, value in answer.items() if name not in ('inputs', 'known_files')}
 
 
 @cases('number', range(len(NAMES)), str)
@@ -114,6 +115,64 @@ def test_parts(tessera, folder, work, count):
         answer = asked(tessera, *parts[1:])
         expect('a part that is missing', answer['missing_parts'], [1])
     expect('of sketches', core(asked(tessera, work / 'whole.sketch')), core(whole))
+
+
+LAUNCHED = {
+    'tasks of Slurm': ({'SLURM_PROCID': '1', 'SLURM_NTASKS': '3'}, 2, 3),
+    'an array of Slurm': ({'SLURM_ARRAY_TASK_ID': '7', 'SLURM_ARRAY_TASK_MIN': '5', 'SLURM_ARRAY_TASK_MAX': '8', 'SLURM_ARRAY_TASK_COUNT': '4',
+                           'SLURM_PROCID': '0', 'SLURM_NTASKS': '1'}, 3, 4),
+    'Open MPI': ({'OMPI_COMM_WORLD_RANK': '0', 'OMPI_COMM_WORLD_SIZE': '2'}, 1, 2),
+    'MPICH': ({'PMI_RANK': '1', 'PMI_SIZE': '2'}, 2, 2),
+    'Kubernetes': ({'JOB_COMPLETION_INDEX': '4', 'JOB_COMPLETIONS': '5'}, 5, 5),
+    'an array with gaps': ({'SLURM_ARRAY_TASK_ID': '7', 'SLURM_ARRAY_TASK_MIN': '1', 'SLURM_ARRAY_TASK_MAX': '9',
+                            'SLURM_ARRAY_TASK_COUNT': '3'}, None, None),
+    'no count': ({'JOB_COMPLETION_INDEX': '4'}, None, None),
+    'nothing': ({}, None, None),
+}
+
+
+@cases('launcher', LAUNCHED, str)
+def test_launchers(tessera, folder, work, launcher):
+    variables, part, count = LAUNCHED[launcher]
+    known = {name for others, _, _ in LAUNCHED.values() for name in others}
+    env = {**{name: value for name, value in os.environ.items() if name not in known}, **variables}
+    words = ['ranks', write_small(folder), '--part', 'auto', '--sketches', work / 'of-%p.sketch', '-q']
+    for path in work.glob('of-*'):
+        path.unlink()
+    if not part:
+        assert '--part I/N' in tessera.run(*words, env=env, status=2).stderr
+        return
+    tessera.output(*words, env=env)
+    tessera.output('ranks', folder, '--part', f'{part}/{count}', '--sketches', work / 'by-hand.sketch', '-q')
+    expect('files', [path.name for path in work.glob('of-*')], [f'of-{part}.sketch'])
+    expect('sketches', (work / f'of-{part}.sketch').read_bytes(), (work / 'by-hand.sketch').read_bytes())
+
+
+def test_known(tessera, folder, work):
+    """What has not changed is not read again, and what has is."""
+    sketches = work / 'kept.sketch'
+    sketches.unlink(missing_ok=True)
+    write_small(folder)
+    first = asked(tessera, folder, '--sketches', sketches)
+    kept = sketches.read_bytes()
+    expect('the first run', first['known_files'], 0)
+    time.sleep(0.05)
+    os.utime(sketches)  # the clock of files is coarse
+    again = asked(tessera, folder, '--sketches', sketches)
+    expect('the second run', (again['known_files'], core(again), sketches.read_bytes()), (6, core(first), kept))
+    files = sorted(folder.rglob('*.pickle'))
+    time.sleep(0.05)
+    os.utime(files[0], ns=(1, 1))  # an old time, but of now
+    files[2].with_suffix('.json').write_text('{"schema": "tessera/capture/1"}')
+    files[4].rename(files[4].with_suffix('.tmp'))
+    files[4].with_suffix('.tmp').rename(files[4])
+    write_small(folder, lambda rank, step: f'iteration_{step}/rank{rank + 6}_memory_snapshot.pickle', (0,))
+    changed = asked(tessera, folder, '--sketches', sketches)
+    expect('two as they were, of one the sidecar is new, one is new', (changed['files'], changed['known_files']), (7, 3))
+    sketches.write_bytes(kept[:-3])
+    expect('damaged ones', (asked(tessera, folder, '--sketches', sketches)['known_files'], core(asked(tessera, folder))), (0, core(changed)))
+    sketches.write_text('not sketches')
+    expect('none', asked(tessera, folder, '--sketches', sketches)['known_files'], 0)
 
 
 def test_threads(tessera, folder):

@@ -21,8 +21,11 @@ typedef struct tsr_fleet_options {
   const char *pattern;  /* regular expression with named groups for paths; NULL: the known forms */
   const char *mesh;     /* "pp=4,dp=8,tp=8", outermost axis first; NULL: as files tell */
   uint32_t part, parts; /* only every parts-th file, from the part-th; 0, 0: all */
-  uint32_t threads;     /* 0: as many as there are processors */
-  size_t top;           /* entries of a list; 0: all */
+  /* Sketches of an earlier run: those of files that have not changed since it was written are used again. NULL, or a file that is not
+   * there or is no such file: none. */
+  const char *known;
+  uint32_t threads; /* 0: as many as there are processors */
+  size_t top;       /* entries of a list; 0: all */
   tsr_progress_fn *progress;
   void *progress_context;
 } tsr_fleet_options;
@@ -128,6 +131,7 @@ typedef struct tsr_broken_file {
 typedef struct tsr_ranks {
   tsr_rank_row *rows; /* by rank, then device */
   size_t row_count, rank_count, file_count;
+  size_t known_count;     /* files whose sketches were there already */
   tsr_rank_group *groups; /* largest first */
   size_t group_count;
   tsr_rank_outlier *outliers; /* most telling first */

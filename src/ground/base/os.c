@@ -82,6 +82,18 @@ bool tsr__os_is_folder(const char *path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+static int64_t in_ns(struct timespec time) {
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns) {
+  struct stat status;
+  if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  *written_ns = in_ns(status.st_mtim);
+  *changed_ns = in_ns(status.st_ctim);
+  return true;
+}
+
 /* Whether a name in a folder is a folder, too; `*is_link` for a link to one. */
 static bool is_folder_in(int folder, const char *name, bool *is_link) {
   struct stat status;

@@ -35,6 +35,9 @@ int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size,
 /* Whether there is something at `path`; whether it is a folder. */
 bool tsr__os_is_there(const char *path);
 bool tsr__os_is_folder(const char *path);
+/* When a file was last written, and when anything about it changed last, its name included; in nanoseconds since 1970. False if there
+ * is no such regular file. */
+bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns);
 /* What tsr__os_list finds: a name in the folder; for tsr__os_match a whole path. False stops. */
 typedef bool tsr__os_visit(void *context, const char *name, bool is_folder);
 /* Call `visit` for everything in a folder but links to folders, in no particular order. Fails with TSR_ERROR_IO or TSR_ERROR_MEMORY. */

@@ -156,6 +156,55 @@ static void sort_files(tsr__fleet *fleet) {
   fleet->files.count = kept;
 }
 
+/* ---- What is known ---- */
+
+/* The sidecar of a snapshot, of which a sketch depends, too: "a.json" for "a.pickle.gz". False when out of memory. */
+static bool name_sidecar(const char *path, tsr__buffer *out) {
+  size_t size = strlen(path);
+  if (size > 3 && !strcmp(path + size - 3, ".gz")) size -= 3;
+  while (size && path[size - 1] != '.' && path[size - 1] != '/') size--;
+  out->size = 0;
+  tsr__buffer_append(out, path, size);
+  tsr__buffer_append(out, "json", sizeof "json");
+  return !out->failed;
+}
+
+/* Whether nothing about a file has changed since `when_ns`: neither its bytes nor, after something else was moved to its name, its inode. Clocks of
+ * file systems tick in steps, so the same moment may be later. */
+static bool is_older(const char *path, int64_t when_ns, bool is_there_if_absent) {
+  int64_t written_ns, changed_ns;
+  if (!tsr__os_changed(path, &written_ns, &changed_ns)) return is_there_if_absent;
+  return written_ns < when_ns && changed_ns < when_ns;
+}
+
+/* Take the sketches of an earlier run for the files that have not changed since. */
+static int take_known(const char *path, tsr__fleet *fleet, tsr_error *error) {
+  tsr__fleet known = {0};
+  tsr__buffer sidecar = {0};
+  int64_t when_ns, changed_ns;
+  bool is_fleet = false, ok = true;
+  if (!tsr__os_changed(path, &when_ns, &changed_ns)) return 0;
+  int status = try_sketches(path, &known, &is_fleet, error);
+  if (status != TSR_ERROR_MEMORY) status = 0; /* damaged: all are read again */
+  sort_files(&known);
+  size_t at = 0;
+  for (size_t i = 0; !status && ok && i < fleet->files.count; i++) {
+    tsr__fleet_file *file = &fleet->files.items[i];
+    while (at < known.files.count && strcmp(known.files.items[at].path, file->path) < 0) at++;
+    if (at == known.files.count || strcmp(known.files.items[at].path, file->path) != 0) continue;
+    tsr__fleet_file *from = &known.files.items[at];
+    ok = name_sidecar(file->path, &sidecar);
+    bool is_same = ok && from->sketch.size && !file->sketch.size && !file->message &&
+                   is_older(file->path, when_ns, false) && is_older(sidecar.data, when_ns, true);
+    if (!is_same) continue;
+    file->sketch = from->sketch;
+    from->sketch = (tsr__buffer){0};
+  }
+  tsr__buffer_release(&sidecar);
+  tsr__fleet_release(&known);
+  return status ? status : ok ? 0 : tsr__fail_memory(error);
+}
+
 static int find_files(const tsr_fleet_options *options, tsr__fleet *fleet, tsr_error *error) {
   tsr__path_list paths = {0};
   int status = 0;
@@ -482,6 +531,10 @@ int tsr__fleet_read(const tsr_fleet_options *options, tsr__fleet *out, tsr_error
   int status = find_files(options, out, error);
   if (status) return status;
   sort_files(out);
+  if (options->known) status = take_known(options->known, out, error);
+  if (status) return status;
+  for (size_t i = 0; i < out->files.count; i++)
+    out->known_count += out->files.items[i].sketch.size || out->files.items[i].message;
   tsr__thread_pool *pool = tsr__thread_pool_new(options->threads);
   reading r = {.fleet = out};
   tsr__work_init(&r.work, pool, options->progress, options->progress_context, out->files.count);

@@ -48,6 +48,7 @@ typedef struct tsr__fleet {
   TSR__VECTOR(tsr__dump) dumps; /* all of them, by rank, then time */
   TSR__VECTOR(uint32_t) parts_seen; /* of `parts` */
   uint32_t parts;
+  size_t known_count; /* files that need not be read */
   tsr_snapshot *stacks;
   tsr_rank_source rank_source;
   tsr_mesh_source mesh_source;

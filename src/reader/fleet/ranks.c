@@ -235,6 +235,7 @@ int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_err
     return status;
   }
   ranks->file_count = fleet->files.count;
+  ranks->known_count = fleet->known_count;
   ranks->rank_source = fleet->rank_source;
   ranks->mesh_source = fleet->mesh_source;
   ranks->name_form = fleet->name_form;

@@ -93,6 +93,9 @@ const tsr_record tsr__fields_ranks = {
     .base = &tsr__fields_answer,
     TSR__FIELDS(
         TSR__FIELD(COUNT, "files", "files that were read, broken ones included"),
+        TSR__FIELD(COUNT, "known_files",
+                   "of these, files whose sketches were given or had been kept, and which were not "
+                   "read"),
         TSR__FIELD(COUNT, "world_size", "how many ranks there are; null if nothing says",
                    .is_nullable = true),
         TSR__FIELD(TEXT, "ranks_by",

@@ -33,15 +33,18 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .hidden_from = TSR_INTERFACE_MCP,
      .argument = "I/N",
-     .help = "Read only the I-th of N parts of the files, for a job of several processes. Write "
-             "its sketches with --sketches, and give those of all parts to tessera ranks."},
+     .help =
+         "Read only the I-th of N parts of the files, for a job of several processes; auto: the "
+         "part that Slurm, MPI or Kubernetes gives this process. Write its sketches with "
+         "--sketches, and give those of all parts to tessera ranks."},
     {.name = "sketches",
      .kind = TSR_PARAMETER_PATH,
      .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
      .is_written = true,
      .argument = "FILE",
      .help = "Also write what was read of each file, at most 64 KiB, to FILE, which tessera ranks "
-             "reads in place of the snapshots."},
+             "reads in place of the snapshots. If FILE is there, snapshots that have not changed "
+             "since are not read again. %p in its name is the number of the part."},
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -82,6 +85,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_ranks *ranks = NULL;
   tsr_fleet_options how = {.pattern = tsr_params_text(asked->params, "pattern"),
                            .mesh = tsr_params_text(asked->params, "mesh"),
+                           .known = tsr_params_text(asked->params, "sketches"),
                            .threads = (uint32_t)tsr_params_count(asked->params, "threads"),
                            .top = (size_t)tsr_params_count(asked->params, "top")};
   if (!tsr_params_has(asked->params, "top") && asked->query) how.top = asked->query->top;
@@ -128,7 +132,7 @@ const tsr__question_row tsr__question_ranks = {
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera ranks snapshots/", "which rank, and which line?"},
                       {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8", "with the mesh"},
-                      {"tessera ranks snapshots/ --part 2/8 --sketches 2.sketch",
+                      {"tessera ranks snapshots/ --part 2/8 --sketches %p.sketch",
                        "one of eight processes"},
                       {"tessera ranks '*.sketch' --json", "all of them together, for a program"}},
          .title = "Which of many ranks ran out of memory, or differs from its equals, and where?",

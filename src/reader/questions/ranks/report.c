@@ -432,6 +432,7 @@ int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
   emit_verdict(&printer, ranks);
   emit_basis(&emitter, ranks);
   tsr__emit_field(&emitter, "files", NULL, tsr__count(ranks->file_count));
+  tsr__emit_field(&emitter, "known_files", NULL, tsr__count(ranks->known_count));
   tsr__emit_field(&emitter, "world_size", NULL,
                   ranks->world_size > 0 ? tsr__count((uint64_t)ranks->world_size) : tsr__nothing());
   tsr__emit_field(&emitter, "ranks_by", NULL, tsr__string(rank_words[ranks->rank_source]));
