@@ -6,8 +6,8 @@
 
 /* ---- Options that commands share ---- */
 
-/* Which commands take a shared option: those that read snapshots, those that answer, or all. */
-typedef enum takers { FILES, ANSWERS, ALL } takers;
+/* Which commands take a shared option: those that read snapshots, these and others that answer with stacks, those that answer, or all. */
+typedef enum takers { FILES, STACKS, ANSWERS, ALL } takers;
 
 static const tsr_parameter shared[] = {
     {.name = "device",
@@ -64,8 +64,8 @@ static const tsr_parameter shared[] = {
 enum { SHARED = sizeof shared / sizeof *shared };
 
 /* By row of `shared`. */
-static const takers shared_takers[] = {FILES, FILES, FILES, ANSWERS, ANSWERS, ANSWERS, ANSWERS,
-                                       FILES, FILES, FILES, FILES,   ALL,     ALL};
+static const takers shared_takers[] = {FILES,  FILES, STACKS, ANSWERS, ANSWERS, ANSWERS, ANSWERS,
+                                       STACKS, FILES, FILES,  FILES,   ALL,     ALL};
 static_assert(sizeof shared_takers / sizeof *shared_takers == SHARED, "a taker for each option");
 
 /* Whether `word` is one of the words of `list`. */
@@ -83,6 +83,7 @@ static bool takes_shared(const cli_command *command, size_t index) {
   if (has_word(command->lacks, shared[index].name)) return false;
   switch (shared_takers[index]) {
   case FILES: return command->reads_files;
+  case STACKS: return command->reads_files || command->about.has_stacks;
   case ANSWERS: return cli_command_takes_files(command);
   case ALL: break;
   }

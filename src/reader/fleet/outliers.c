@@ -391,11 +391,15 @@ static void fold_changes(tsr_rank_outlier *out, int64_t rest, size_t top) {
     }
   }
   size_t differ = 0;
+  uint64_t more = 0;
   for (size_t i = 0; i < kept; i++) {
     items[i].delta_bytes = (int64_t)(items[i].bytes - items[i].median_bytes);
+    if (items[i].delta_bytes > 0) more = tsr__sum_u64(more, (uint64_t)items[i].delta_bytes);
     if (items[i].delta_bytes) items[differ++] = items[i];
   }
   if (differ) qsort(items, differ, sizeof *items, compare_changes);
+  /* Highs of several stacks need not be at the same moment: no more than what is there at the peak. */
+  if (out->excess_bytes > more) out->excess_bytes = more;
   size_t shown = top && differ > top ? top : differ;
   uint64_t others = (uint64_t)rest;
   for (size_t i = shown; i < differ; i++) others += (uint64_t)items[i].delta_bytes;
@@ -480,7 +484,12 @@ static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t 
                             .excess_bytes = bytes,
                             .stack = of->kept ? largest_kept(m) : of->most_stack};
     out.cause = explain(j, i, bytes, median, out.cause_text);
-    ok = list_changes(m, median, top, &out) && push(list, &out);
+    ok = list_changes(m, median, top, &out);
+    bool is_at_peak = out.excess_bytes > j->median_peak / LEAST_PART;
+    if (ok && is_at_peak)
+      ok = push(list, &out);
+    else
+      tsr__free(out.changes);
   }
   return ok;
 }

@@ -60,9 +60,10 @@ static const tsr_record outlier = {
             "device, which is compared with nothing",
             .is_nullable = true),
         TSR__FIELD(DELTA, "delta_bytes", "its peak less that of the rank that it is compared with"),
-        TSR__FIELD(BYTES, "excess_bytes",
-                   "what sets it apart: by stacks or categories in which it is beyond all others, "
-                   "and of a leak, over all steps"),
+        TSR__FIELD(
+            BYTES, "excess_bytes",
+            "what sets it apart, by stacks in which it is beyond all others, and of a leak, over "
+            "all steps; at most what it has more in its peak, by stack"),
         TSR__FIELD(TEXT, "cause_code",
                    "`leak`, `optimizer_state`, `parameters`, `extra_work`, `other_device`, "
                    "`expert_load`, `in_flight`, `longer_sequences` or `unknown`"),
