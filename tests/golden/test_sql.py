@@ -15,6 +15,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -253,7 +254,8 @@ def nine_tenths(devices, _):
     for device in devices:
         totals = list(device.requested_after())
         if totals:
-            found.append([device.number, next(at for at, total in enumerate(totals) if total >= 0.9 * max(totals))])
+            most = max(totals)
+            found.append([device.number, next(at for at, total in enumerate(totals) if total >= 0.9 * most)])
     return found
 
 
@@ -628,7 +630,7 @@ def test_time_limit(tessera, made):
 
 
 def test_memory_limit(tessera, made):
-    query = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 50000000) SELECT group_concat(i) FROM n ORDER BY 1'
+    query = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 6000000) SELECT group_concat(i) FROM n ORDER BY 1'
     grow = 'WITH RECURSIVE n(i, b) AS (SELECT 1, zeroblob(10000000) UNION ALL SELECT i + 1, zeroblob(10000000 + i) FROM n LIMIT 1000) SELECT * FROM n ORDER BY b'
     assert 'more than 64.00 MiB' in tessera.run('sql', '--memory-limit', '64MiB', made / 'train.pickle', grow, status=4).stderr
     tessera.run('sql', '--memory-limit', '32MiB', made / 'train.pickle', query, status=(2, 4))
@@ -676,15 +678,25 @@ class Prompt:
         before, _, self.seen = self.seen.partition(text.encode())
         return before.decode()
 
+    def edits(self):
+        """Waits until a line is edited: the prompt is shown before Ctrl-C is a key and no signal."""
+        end = time.monotonic() + 60
+        while termios.tcgetattr(self.handle)[3] & termios.ISIG:
+            assert time.monotonic() < end, 'no line is edited'
+            time.sleep(0.01)
+
+    def ready(self):
+        self.until('tessera> ')
+        self.edits()
+
     def type(self, keys):
         os.write(self.handle, keys.encode())
 
     def end(self):
-        try:
-            while os.read(self.handle, 65536):
+        with contextlib.suppress(OSError):
+            while select.select([self.handle], [], [], 60)[0] and os.read(self.handle, 65536):
                 pass
-        except OSError:
-            pass
+        os.close(self.handle)  # which ends one that waits for more
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
@@ -722,24 +734,25 @@ def test_editor(tessera, made, work):
     if not has_editor(tessera):
         pytest.skip('libedit is absent')
     prompt = Prompt(tessera, made / 'train.pickle', work)
-    prompt.until('tessera> ')
+    prompt.ready()
     prompt.type('SELECT count(*) AS n FROM seg\t;\n')
     prompt.until('1 row')
-    prompt.until('tessera> ')
+    prompt.ready()
     prompt.type('rubbish \x03')
-    prompt.until('tessera> ')
+    prompt.ready()
     prompt.type('.tab\t\n')
     prompt.until('annotations')
-    prompt.until('tessera> ')
+    prompt.ready()
     prompt.type('\x04')
     assert prompt.end() == 0
     kept = (work / 'tessera' / 'sql_history').read_text()
     assert 'FROM segments' in kept and '.tables' in kept and 'rubbish' not in kept
     assert (work / 'tessera' / 'sql_history').stat().st_mode & 0o77 == 0
     prompt = Prompt(tessera, made / 'train.pickle', work)
-    prompt.until('tessera> ')
+    prompt.ready()
     prompt.type('\x1b[A\x1b[A\n')
     prompt.until('1 row')
+    prompt.ready()
     prompt.type('\x04')
     assert prompt.end() == 0
 
