@@ -6,7 +6,7 @@
 
 /* ---- Options that commands share ---- */
 
-/* Which commands take a shared option: those that read snapshots, these and others that answer with stacks, those that answer, or all. */
+/* Which commands take a shared option: FILES: those that read snapshots; STACKS: also those whose answer has stacks. */
 typedef enum takers { FILES, STACKS, ANSWERS, ALL } takers;
 
 static const tsr_parameter shared[] = {

@@ -23,7 +23,7 @@ static const struct {
                  {"PMI_RANK", NULL, "PMI_SIZE", NULL},
                  {"JOB_COMPLETION_INDEX", NULL, "JOB_COMPLETIONS", NULL}};
 
-/* A number of the environment; -1 if it is not there, or is none. */
+/* A number from the environment; -1 if the variable is not set, or has no number. */
 static int64_t number_of(const char *name) {
   const char *text = name ? getenv(name) : NULL;
   char *end = NULL;

@@ -425,11 +425,6 @@ static int settle_unknown(tsr__fleet *fleet, candidate_list *list, tsr_error *er
   return status;
 }
 
-static size_t folder_bytes(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? (size_t)(slash - path) + 1 : 0;
-}
-
 /* The end of a path, for a message that has room for two. */
 static const char *end_of(const char *path) {
   enum { SHOWN = 40 };
@@ -443,10 +438,10 @@ static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_e
     const candidate *a = &list->items[i - 1], *b = &list->items[i];
     if (a->rank != b->rank || a->step != b->step || a->stamp != b->stamp) continue;
     const char *x = fleet->files.items[a->file].path, *y = fleet->files.items[b->file].path;
-    size_t folder = folder_bytes(x);
+    size_t folder = tsr__folder_bytes(x);
     bool is_ordered = a->time_us != b->time_us && a->step >= 0;
     if (is_ordered ||
-        (folder == folder_bytes(y) && !memcmp(x, y, folder) && a->time_us != b->time_us))
+        (folder == tsr__folder_bytes(y) && !memcmp(x, y, folder) && a->time_us != b->time_us))
       continue;
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "rank %lld has two snapshots, and nothing tells which is later: %s and %s; "
@@ -494,7 +489,7 @@ static int make_members(const tsr_fleet_options *options, tsr__fleet *fleet, tsr
   if (!status) status = list_candidates(fleet, &names, &list, error);
   bool is_named = names.pattern != NULL;
   for (size_t i = 0; !status && !is_named && i < list.count; i++) is_named = list.items[i].rank < 0;
-  if (!status && is_named && !names.pattern) { /* names must tell what files do not */
+  if (!status && is_named && !names.pattern) { /* only names can tell the rank of some files */
     status = tsr__file_names_settle(names.names, fleet->files.count, error);
     for (size_t i = 0; !status && i < list.count; i++) {
       candidate *c = &list.items[i];

@@ -4,28 +4,15 @@
  * bytes as what was made at once. */
 #include <string.h>
 
+#include "fleet/bytes.h"
 #include "fleet/fleet.h"
 
 static const char magic[] = "tessera/sketches/1\n";
-enum { MAGIC_BYTES = sizeof magic - 1, SUM_BYTES = 8, MOST_PARTS = 1 << 20 };
+enum { MAGIC_BYTES = sizeof magic - 1, MOST_PARTS = 1 << 20 };
 #define MOST_PATH_BYTES ((uint64_t)1 << 16)
-
-static uint64_t sum_of(const unsigned char *data, size_t size) {
-  uint64_t sum = 14695981039346656037u;
-  for (size_t i = 0; i < size; i++) sum = (sum ^ data[i]) * 1099511628211u;
-  return sum;
-}
 
 bool tsr__is_fleet(const void *data, size_t size_bytes) {
   return size_bytes >= MAGIC_BYTES && !memcmp(data, magic, MAGIC_BYTES);
-}
-
-static void put(tsr__buffer *out, uint64_t number) {
-  do {
-    unsigned char byte = (unsigned char)(number & 127) | (number > 127 ? 128 : 0);
-    tsr__buffer_append(out, &byte, 1);
-    number >>= 7;
-  } while (number);
 }
 
 static bool has_part(const tsr__fleet *fleet, uint32_t part) {
@@ -39,29 +26,24 @@ bool tsr__fleet_encode(const tsr__fleet *fleet, tsr__buffer *out) {
   for (uint32_t i = 1; i <= fleet->parts; i++) seen += has_part(fleet, i);
   bool is_whole = seen == fleet->parts; /* all parts together are no parts any more */
   tsr__buffer_append(out, magic, MAGIC_BYTES);
-  put(out, is_whole ? 0 : fleet->parts);
-  put(out, is_whole ? 0 : seen);
+  tsr__put_number(out, is_whole ? 0 : fleet->parts);
+  tsr__put_number(out, is_whole ? 0 : seen);
   for (uint32_t i = 1; !is_whole && i <= fleet->parts; i++)
-    if (has_part(fleet, i)) put(out, i);
-  put(out, fleet->files.count);
+    if (has_part(fleet, i)) tsr__put_number(out, i);
+  tsr__put_number(out, fleet->files.count);
   for (size_t i = 0; i < fleet->files.count; i++) {
     const tsr__fleet_file *file = &fleet->files.items[i];
     size_t length = strlen(file->path);
     bool is_broken = !file->sketch.size;
     const char *data = is_broken ? file->message : file->sketch.data;
     size_t size = is_broken ? strlen(file->message) : file->sketch.size;
-    put(out, length);
+    tsr__put_number(out, length);
     tsr__buffer_append(out, file->path, length);
-    put(out, is_broken);
-    put(out, size);
+    tsr__put_number(out, is_broken);
+    tsr__put_number(out, size);
     tsr__buffer_append(out, data, size);
   }
-  if (out->failed) return false;
-  uint64_t sum = sum_of((const unsigned char *)out->data + begin, out->size - begin);
-  for (size_t i = 0; i < SUM_BYTES; i++) {
-    unsigned char byte = (unsigned char)(sum >> 8 * i);
-    tsr__buffer_append(out, &byte, 1);
-  }
+  tsr__put_sum(out, begin);
   return !out->failed;
 }
 
@@ -73,17 +55,9 @@ typedef struct reader {
 } reader;
 
 static uint64_t get(reader *r, uint64_t most) {
-  uint64_t number = 0;
-  for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
-    unsigned char byte = *r->at++;
-    if (shift == 63 && byte > 1) break;
-    number |= (uint64_t)(byte & 127) << shift;
-    if (byte >= 128) continue;
-    if (number > most) break;
-    return number;
-  }
-  r->is_wrong = true;
-  return 0;
+  uint64_t number;
+  if (!tsr__get_number(&r->at, r->end, most, &number)) r->is_wrong = true;
+  return number;
 }
 
 /* A text of `size` bytes that follows, ended by a zero byte; NULL when out of memory. */
@@ -140,14 +114,11 @@ static bool get_parts(reader *r, tsr__fleet *into) {
 
 int tsr__fleet_decode(const void *data, size_t size_bytes, tsr__fleet *into, tsr_error *error) {
   const unsigned char *bytes = data;
-  uint64_t sum = 0;
-  bool is_whole = size_bytes >= MAGIC_BYTES + SUM_BYTES && tsr__is_fleet(data, size_bytes);
-  for (size_t i = 0; is_whole && i < SUM_BYTES; i++)
-    sum |= (uint64_t)bytes[size_bytes - SUM_BYTES + i] << 8 * i;
-  if (!is_whole || sum != sum_of(bytes, size_bytes - SUM_BYTES))
+  bool is_whole = size_bytes >= MAGIC_BYTES + TSR__SUM_BYTES && tsr__is_fleet(data, size_bytes);
+  if (!is_whole || !tsr__has_sum(bytes, size_bytes))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      "sketches that are damaged, or cut off");
-  reader r = {.at = bytes + MAGIC_BYTES, .end = bytes + size_bytes - SUM_BYTES};
+  reader r = {.at = bytes + MAGIC_BYTES, .end = bytes + size_bytes - TSR__SUM_BYTES};
   bool ok = get_parts(&r, into);
   uint64_t count = get(&r, size_bytes);
   for (uint64_t i = 0; ok && !r.is_wrong && i < count; i++) ok = get_file(&r, into);

@@ -107,15 +107,14 @@ static int walk_folder(const char *folder, unsigned level, tsr__path_list *out, 
 
 /* ---- Lists ---- */
 
-/* The folder that a path is in, with its slash; 0 bytes for one without. */
-static size_t folder_bytes(const char *path) {
+size_t tsr__folder_bytes(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
 static int read_lines(const char *path, const char *text, size_t size, tsr__path_list *out,
                       tsr_error *error) {
-  size_t before = folder_bytes(path);
+  size_t before = tsr__folder_bytes(path);
   char *folder = TSR__NEW_ARRAY(char, before + 1);
   bool ok = folder != NULL;
   if (ok) memcpy(folder, path, before);

@@ -19,6 +19,9 @@ int tsr__places_find(const char *text, tsr__path_list *out, tsr_error *error);
 void tsr__path_list_sort(tsr__path_list *list);
 void tsr__path_list_release(tsr__path_list *list);
 
+/* The length of the folder in a path, with its slash; 0 for a path without one. */
+size_t tsr__folder_bytes(const char *path);
+
 /* Whether a file may be a snapshot by its name, and is no sidecar of one. */
 bool tsr__is_snapshot_name(const char *name);
 

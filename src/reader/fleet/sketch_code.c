@@ -7,19 +7,13 @@
 
 #include "base/checked.h"
 #include "base/intern.h"
+#include "fleet/bytes.h"
 #include "fleet/sketch.h"
 
 static const char magic[] = "tessera/sketch/1\n";
-enum { MAGIC_BYTES = sizeof magic - 1, SUM_BYTES = 8, MOST_DEPTH = 64 };
+enum { MAGIC_BYTES = sizeof magic - 1, MOST_DEPTH = 64 };
 /* What a decoder allows, above what an encoder writes: 64 KiB have room for no more. */
 #define MOST_ROWS ((uint64_t)TSR__SKETCH_MOST_BYTES)
-
-/* FNV-1a: it finds damage, not malice. */
-static uint64_t sum_of(const unsigned char *data, size_t size) {
-  uint64_t sum = 14695981039346656037u;
-  for (size_t i = 0; i < size; i++) sum = (sum ^ data[i]) * 1099511628211u;
-  return sum;
-}
 
 /* ---- Encoding ---- */
 
@@ -30,19 +24,8 @@ typedef struct writer {
   bool is_failed;
 } writer;
 
-static void put(tsr__buffer *out, uint64_t number) {
-  unsigned char bytes[10];
-  size_t n = 0;
-  do {
-    bytes[n] = (unsigned char)(number & 127) | (number > 127 ? 128 : 0);
-    number >>= 7;
-    n++;
-  } while (number);
-  tsr__buffer_append(out, bytes, n);
-}
-
 static void put_signed(tsr__buffer *out, int64_t number) {
-  put(out, (uint64_t)number << 1 ^ (number < 0 ? UINT64_MAX : 0));
+  tsr__put_number(out, (uint64_t)number << 1 ^ (number < 0 ? UINT64_MAX : 0));
 }
 
 static uint32_t put_text(writer *w, uint32_t offset) {
@@ -75,26 +58,26 @@ static uint64_t put_stack(writer *w, uint32_t stack) {
 }
 
 static void put_shares(writer *w, const tsr__sketch_share *shares, size_t count) {
-  put(&w->body, count);
+  tsr__put_number(&w->body, count);
   for (size_t i = 0; i < count; i++) {
-    put(&w->body, put_stack(w, shares[i].stack));
-    put(&w->body, shares[i].category);
-    put(&w->body, shares[i].bytes);
-    put(&w->body, shares[i].count);
+    tsr__put_number(&w->body, put_stack(w, shares[i].stack));
+    tsr__put_number(&w->body, shares[i].category);
+    tsr__put_number(&w->body, shares[i].bytes);
+    tsr__put_number(&w->body, shares[i].count);
   }
 }
 
 static void put_steps(tsr__buffer *out, const tsr__sketch_device *d) {
-  put(out, d->step_count);
-  put(out, d->whole_steps);
-  put(out, d->steps.count);
+  tsr__put_number(out, d->step_count);
+  tsr__put_number(out, d->whole_steps);
+  tsr__put_number(out, d->steps.count);
   int64_t before = 0;
   for (size_t i = 0; i < d->steps.count; i++) {
     const tsr__sketch_step *step = &d->steps.items[i];
     put_signed(out, (int64_t)((uint64_t)step->first_us - (uint64_t)before));
     put_signed(out, (int64_t)((uint64_t)step->last_us - (uint64_t)step->first_us));
-    put(out, step->peak_bytes);
-    put(out, step->end_bytes);
+    tsr__put_number(out, step->peak_bytes);
+    tsr__put_number(out, step->end_bytes);
     before = step->first_us;
   }
 }
@@ -104,51 +87,51 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   size_t count = d->shares.count < most ? d->shares.count : most;
   uint64_t rest = (uint64_t)d->rest_bytes;
   for (size_t i = count; i < d->shares.count; i++) rest += d->shares.items[i].bytes;
-  put(out, d->device);
-  put(out, d->event_count);
+  tsr__put_number(out, d->device);
+  tsr__put_number(out, d->event_count);
   put_signed(out, d->first_us);
   put_signed(out, d->last_us);
   put_signed(out, d->peak_event);
   put_signed(out, d->peak_us);
-  put(out, d->peak_bytes);
-  put(out, d->peak_reserved_bytes);
-  put(out, d->end_bytes);
-  put(out, d->end_reserved_bytes);
+  tsr__put_number(out, d->peak_bytes);
+  tsr__put_number(out, d->peak_reserved_bytes);
+  tsr__put_number(out, d->end_bytes);
+  tsr__put_number(out, d->end_reserved_bytes);
   put_signed(out, d->stop.event);
   put_signed(out, d->stop.time_us);
-  put(out, d->stop.request_bytes);
-  put(out, d->stop.free_bytes);
-  put(out, put_stack(w, d->stop.stack));
+  tsr__put_number(out, d->stop.request_bytes);
+  tsr__put_number(out, d->stop.free_bytes);
+  tsr__put_number(out, put_stack(w, d->stop.stack));
   put_signed(out, (int64_t)rest);
   put_shares(w, d->shares.items, count);
   put_shares(w, d->highs.items, d->highs.count < most ? d->highs.count : most);
-  put(out, d->kept_steps);
+  tsr__put_number(out, d->kept_steps);
   put_shares(w, d->kept.items, d->kept.count < most / 4 ? d->kept.count : most / 4);
   put_steps(out, d);
-  for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) put(out, d->parts[i]);
+  for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) tsr__put_number(out, d->parts[i]);
 }
 
 static void put_tables(const writer *w, tsr__buffer *out) {
-  put(out, w->texts.count);
+  tsr__put_number(out, w->texts.count);
   for (uint32_t i = 0; i < w->texts.count; i++) {
-    put(out, w->texts.items[i].size_bytes);
+    tsr__put_number(out, w->texts.items[i].size_bytes);
     tsr__buffer_append(out, w->texts.items[i].data, w->texts.items[i].size_bytes);
   }
-  put(out, w->frames.count);
+  tsr__put_number(out, w->frames.count);
   for (uint32_t i = 0; i < w->frames.count; i++) {
     frame_key key;
     memcpy(&key, w->frames.items[i].data, sizeof key);
-    put(out, key.name);
-    put(out, key.file);
-    put(out, key.line);
+    tsr__put_number(out, key.name);
+    tsr__put_number(out, key.file);
+    tsr__put_number(out, key.line);
   }
-  put(out, w->stacks.count);
+  tsr__put_number(out, w->stacks.count);
   for (uint32_t i = 0; i < w->stacks.count; i++) {
     uint32_t depth = w->stacks.items[i].size_bytes / (uint32_t)sizeof(uint32_t), frame;
-    put(out, depth);
+    tsr__put_number(out, depth);
     for (uint32_t k = 0; k < depth; k++) {
       memcpy(&frame, w->stacks.items[i].data + k * sizeof frame, sizeof frame);
-      put(out, frame);
+      tsr__put_number(out, frame);
     }
   }
 }
@@ -156,13 +139,13 @@ static void put_tables(const writer *w, tsr__buffer *out) {
 static void put_place(tsr__buffer *out, const tsr_rank_place *place) {
   put_signed(out, place->rank);
   put_signed(out, place->world_size);
-  put(out, place->axis_count);
+  tsr__put_number(out, place->axis_count);
   for (size_t i = 0; i < place->axis_count; i++) {
     const tsr_mesh_axis *axis = &place->axes[i];
-    put(out, strlen(axis->name));
+    tsr__put_number(out, strlen(axis->name));
     tsr__buffer_append(out, axis->name, strlen(axis->name));
-    put(out, axis->size);
-    put(out, axis->at);
+    tsr__put_number(out, axis->size);
+    tsr__put_number(out, axis->at);
   }
 }
 
@@ -173,21 +156,16 @@ static bool encode(const tsr__sketch *sketch, size_t most, tsr__buffer *out) {
   tsr__intern_init(&w.texts);
   tsr__intern_init(&w.frames);
   tsr__intern_init(&w.stacks);
-  put(&w.body, sketch->devices.count);
+  tsr__put_number(&w.body, sketch->devices.count);
   for (size_t i = 0; i < sketch->devices.count; i++)
     put_device(&w, &sketch->devices.items[i], most);
   tsr__buffer_append(out, magic, MAGIC_BYTES);
-  put(out, sketch->input_bytes);
+  tsr__put_number(out, sketch->input_bytes);
   put_place(out, &sketch->place);
   put_tables(&w, out);
   tsr__buffer_append(out, w.body.data, w.body.size);
   bool ok = !w.is_failed && !w.body.failed && !out->failed;
-  if (ok) {
-    uint64_t sum = sum_of((const unsigned char *)out->data + begin, out->size - begin);
-    unsigned char bytes[SUM_BYTES];
-    for (size_t i = 0; i < SUM_BYTES; i++) bytes[i] = (unsigned char)(sum >> 8 * i);
-    tsr__buffer_append(out, bytes, SUM_BYTES);
-  }
+  if (ok) tsr__put_sum(out, begin);
   tsr__buffer_release(&w.body);
   tsr__intern_release(&w.texts);
   tsr__intern_release(&w.frames);
@@ -215,16 +193,9 @@ typedef struct reader {
 } reader;
 
 static uint64_t get(reader *r) {
-  uint64_t number = 0;
-  for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (r->at == r->end) break;
-    unsigned char byte = *r->at++;
-    if (shift == 63 && byte > 1) break;
-    number |= (uint64_t)(byte & 127) << shift;
-    if (byte < 128) return number;
-  }
-  r->is_wrong = true;
-  return 0;
+  uint64_t number;
+  if (!tsr__get_number(&r->at, r->end, UINT64_MAX, &number)) r->is_wrong = true;
+  return number;
 }
 
 static int64_t get_signed(reader *r) {
@@ -391,15 +362,12 @@ static void get_all(reader *r) {
 int tsr__sketch_decode(const void *data, size_t size_bytes, tsr__sketch *out, tsr_error *error) {
   const unsigned char *bytes = data;
   *out = (tsr__sketch){0};
-  bool is_sketch = size_bytes >= MAGIC_BYTES + SUM_BYTES &&
+  bool is_sketch = size_bytes >= MAGIC_BYTES + TSR__SUM_BYTES &&
                    size_bytes <= 2 * TSR__SKETCH_MOST_BYTES && !memcmp(bytes, magic, MAGIC_BYTES);
-  uint64_t sum = 0;
-  for (size_t i = 0; is_sketch && i < SUM_BYTES; i++)
-    sum |= (uint64_t)bytes[size_bytes - SUM_BYTES + i] << 8 * i;
-  if (!is_sketch || sum != sum_of(bytes, size_bytes - SUM_BYTES))
+  if (!is_sketch || !tsr__has_sum(bytes, size_bytes))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      is_sketch ? "a damaged sketch" : "not a sketch");
-  reader r = {.at = bytes + MAGIC_BYTES, .end = bytes + size_bytes - SUM_BYTES, .out = out};
+  reader r = {.at = bytes + MAGIC_BYTES, .end = bytes + size_bytes - TSR__SUM_BYTES, .out = out};
   get_all(&r);
   if (r.at != r.end) r.is_wrong = true;
   TSR__VECTOR_FREE(&r.texts);

@@ -200,7 +200,7 @@ static void add_plain(reading *r, const json_t *list) {
   }
 }
 
-/* A name of an axis, as it is compared and printed; false for one that is none. */
+/* A name of an axis, as it is compared and printed; false if it cannot be the name of an axis. */
 static bool take_axis_name(const json_t *value, char name[TSR_MESH_NAME_BYTES]) {
   const char *text = json_string_value(value);
   size_t length = text ? strlen(text) : 0;
