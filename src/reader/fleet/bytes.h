@@ -32,7 +32,7 @@ static inline bool tsr__has_sum(const unsigned char *data, size_t size) {
 }
 
 /* Append a number in LEB128. */
-static inline void tsr__put_number(tsr__buffer *out, uint64_t number) {
+static inline void tsr__put_leb(tsr__buffer *out, uint64_t number) {
   unsigned char bytes[10];
   size_t n = 0;
   do {
@@ -44,8 +44,8 @@ static inline void tsr__put_number(tsr__buffer *out, uint64_t number) {
 }
 
 /* Read one, at most `most`, and go past it. False, with `*out` 0, if there is no such number. */
-static inline bool tsr__get_number(const unsigned char **at, const unsigned char *end,
-                                   uint64_t most, uint64_t *out) {
+static inline bool tsr__get_leb(const unsigned char **at, const unsigned char *end, uint64_t most,
+                                uint64_t *out) {
   uint64_t number = 0;
   *out = 0;
   for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {

@@ -26,21 +26,21 @@ bool tsr__fleet_encode(const tsr__fleet *fleet, tsr__buffer *out) {
   for (uint32_t i = 1; i <= fleet->parts; i++) seen += has_part(fleet, i);
   bool is_whole = seen == fleet->parts; /* all parts together are no parts any more */
   tsr__buffer_append(out, magic, MAGIC_BYTES);
-  tsr__put_number(out, is_whole ? 0 : fleet->parts);
-  tsr__put_number(out, is_whole ? 0 : seen);
+  tsr__put_leb(out, is_whole ? 0 : fleet->parts);
+  tsr__put_leb(out, is_whole ? 0 : seen);
   for (uint32_t i = 1; !is_whole && i <= fleet->parts; i++)
-    if (has_part(fleet, i)) tsr__put_number(out, i);
-  tsr__put_number(out, fleet->files.count);
+    if (has_part(fleet, i)) tsr__put_leb(out, i);
+  tsr__put_leb(out, fleet->files.count);
   for (size_t i = 0; i < fleet->files.count; i++) {
     const tsr__fleet_file *file = &fleet->files.items[i];
     size_t length = strlen(file->path);
     bool is_broken = !file->sketch.size;
     const char *data = is_broken ? file->message : file->sketch.data;
     size_t size = is_broken ? strlen(file->message) : file->sketch.size;
-    tsr__put_number(out, length);
+    tsr__put_leb(out, length);
     tsr__buffer_append(out, file->path, length);
-    tsr__put_number(out, is_broken);
-    tsr__put_number(out, size);
+    tsr__put_leb(out, is_broken);
+    tsr__put_leb(out, size);
     tsr__buffer_append(out, data, size);
   }
   tsr__put_sum(out, begin);
@@ -56,7 +56,7 @@ typedef struct reader {
 
 static uint64_t get(reader *r, uint64_t most) {
   uint64_t number;
-  if (!tsr__get_number(&r->at, r->end, most, &number)) r->is_wrong = true;
+  if (!tsr__get_leb(&r->at, r->end, most, &number)) r->is_wrong = true;
   return number;
 }
 

@@ -25,7 +25,7 @@ typedef struct writer {
 } writer;
 
 static void put_signed(tsr__buffer *out, int64_t number) {
-  tsr__put_number(out, (uint64_t)number << 1 ^ (number < 0 ? UINT64_MAX : 0));
+  tsr__put_leb(out, (uint64_t)number << 1 ^ (number < 0 ? UINT64_MAX : 0));
 }
 
 static uint32_t put_text(writer *w, uint32_t offset) {
@@ -58,26 +58,26 @@ static uint64_t put_stack(writer *w, uint32_t stack) {
 }
 
 static void put_shares(writer *w, const tsr__sketch_share *shares, size_t count) {
-  tsr__put_number(&w->body, count);
+  tsr__put_leb(&w->body, count);
   for (size_t i = 0; i < count; i++) {
-    tsr__put_number(&w->body, put_stack(w, shares[i].stack));
-    tsr__put_number(&w->body, shares[i].category);
-    tsr__put_number(&w->body, shares[i].bytes);
-    tsr__put_number(&w->body, shares[i].count);
+    tsr__put_leb(&w->body, put_stack(w, shares[i].stack));
+    tsr__put_leb(&w->body, shares[i].category);
+    tsr__put_leb(&w->body, shares[i].bytes);
+    tsr__put_leb(&w->body, shares[i].count);
   }
 }
 
 static void put_steps(tsr__buffer *out, const tsr__sketch_device *d) {
-  tsr__put_number(out, d->step_count);
-  tsr__put_number(out, d->whole_steps);
-  tsr__put_number(out, d->steps.count);
+  tsr__put_leb(out, d->step_count);
+  tsr__put_leb(out, d->whole_steps);
+  tsr__put_leb(out, d->steps.count);
   int64_t before = 0;
   for (size_t i = 0; i < d->steps.count; i++) {
     const tsr__sketch_step *step = &d->steps.items[i];
     put_signed(out, (int64_t)((uint64_t)step->first_us - (uint64_t)before));
     put_signed(out, (int64_t)((uint64_t)step->last_us - (uint64_t)step->first_us));
-    tsr__put_number(out, step->peak_bytes);
-    tsr__put_number(out, step->end_bytes);
+    tsr__put_leb(out, step->peak_bytes);
+    tsr__put_leb(out, step->end_bytes);
     before = step->first_us;
   }
 }
@@ -87,51 +87,51 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   size_t count = d->shares.count < most ? d->shares.count : most;
   uint64_t rest = (uint64_t)d->rest_bytes;
   for (size_t i = count; i < d->shares.count; i++) rest += d->shares.items[i].bytes;
-  tsr__put_number(out, d->device);
-  tsr__put_number(out, d->event_count);
+  tsr__put_leb(out, d->device);
+  tsr__put_leb(out, d->event_count);
   put_signed(out, d->first_us);
   put_signed(out, d->last_us);
   put_signed(out, d->peak_event);
   put_signed(out, d->peak_us);
-  tsr__put_number(out, d->peak_bytes);
-  tsr__put_number(out, d->peak_reserved_bytes);
-  tsr__put_number(out, d->end_bytes);
-  tsr__put_number(out, d->end_reserved_bytes);
+  tsr__put_leb(out, d->peak_bytes);
+  tsr__put_leb(out, d->peak_reserved_bytes);
+  tsr__put_leb(out, d->end_bytes);
+  tsr__put_leb(out, d->end_reserved_bytes);
   put_signed(out, d->stop.event);
   put_signed(out, d->stop.time_us);
-  tsr__put_number(out, d->stop.request_bytes);
-  tsr__put_number(out, d->stop.free_bytes);
-  tsr__put_number(out, put_stack(w, d->stop.stack));
+  tsr__put_leb(out, d->stop.request_bytes);
+  tsr__put_leb(out, d->stop.free_bytes);
+  tsr__put_leb(out, put_stack(w, d->stop.stack));
   put_signed(out, (int64_t)rest);
   put_shares(w, d->shares.items, count);
   put_shares(w, d->highs.items, d->highs.count < most ? d->highs.count : most);
-  tsr__put_number(out, d->kept_steps);
+  tsr__put_leb(out, d->kept_steps);
   put_shares(w, d->kept.items, d->kept.count < most / 4 ? d->kept.count : most / 4);
   put_steps(out, d);
-  for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) tsr__put_number(out, d->parts[i]);
+  for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) tsr__put_leb(out, d->parts[i]);
 }
 
 static void put_tables(const writer *w, tsr__buffer *out) {
-  tsr__put_number(out, w->texts.count);
+  tsr__put_leb(out, w->texts.count);
   for (uint32_t i = 0; i < w->texts.count; i++) {
-    tsr__put_number(out, w->texts.items[i].size_bytes);
+    tsr__put_leb(out, w->texts.items[i].size_bytes);
     tsr__buffer_append(out, w->texts.items[i].data, w->texts.items[i].size_bytes);
   }
-  tsr__put_number(out, w->frames.count);
+  tsr__put_leb(out, w->frames.count);
   for (uint32_t i = 0; i < w->frames.count; i++) {
     frame_key key;
     memcpy(&key, w->frames.items[i].data, sizeof key);
-    tsr__put_number(out, key.name);
-    tsr__put_number(out, key.file);
-    tsr__put_number(out, key.line);
+    tsr__put_leb(out, key.name);
+    tsr__put_leb(out, key.file);
+    tsr__put_leb(out, key.line);
   }
-  tsr__put_number(out, w->stacks.count);
+  tsr__put_leb(out, w->stacks.count);
   for (uint32_t i = 0; i < w->stacks.count; i++) {
     uint32_t depth = w->stacks.items[i].size_bytes / (uint32_t)sizeof(uint32_t), frame;
-    tsr__put_number(out, depth);
+    tsr__put_leb(out, depth);
     for (uint32_t k = 0; k < depth; k++) {
       memcpy(&frame, w->stacks.items[i].data + k * sizeof frame, sizeof frame);
-      tsr__put_number(out, frame);
+      tsr__put_leb(out, frame);
     }
   }
 }
@@ -139,13 +139,13 @@ static void put_tables(const writer *w, tsr__buffer *out) {
 static void put_place(tsr__buffer *out, const tsr_rank_place *place) {
   put_signed(out, place->rank);
   put_signed(out, place->world_size);
-  tsr__put_number(out, place->axis_count);
+  tsr__put_leb(out, place->axis_count);
   for (size_t i = 0; i < place->axis_count; i++) {
     const tsr_mesh_axis *axis = &place->axes[i];
-    tsr__put_number(out, strlen(axis->name));
+    tsr__put_leb(out, strlen(axis->name));
     tsr__buffer_append(out, axis->name, strlen(axis->name));
-    tsr__put_number(out, axis->size);
-    tsr__put_number(out, axis->at);
+    tsr__put_leb(out, axis->size);
+    tsr__put_leb(out, axis->at);
   }
 }
 
@@ -156,11 +156,11 @@ static bool encode(const tsr__sketch *sketch, size_t most, tsr__buffer *out) {
   tsr__intern_init(&w.texts);
   tsr__intern_init(&w.frames);
   tsr__intern_init(&w.stacks);
-  tsr__put_number(&w.body, sketch->devices.count);
+  tsr__put_leb(&w.body, sketch->devices.count);
   for (size_t i = 0; i < sketch->devices.count; i++)
     put_device(&w, &sketch->devices.items[i], most);
   tsr__buffer_append(out, magic, MAGIC_BYTES);
-  tsr__put_number(out, sketch->input_bytes);
+  tsr__put_leb(out, sketch->input_bytes);
   put_place(out, &sketch->place);
   put_tables(&w, out);
   tsr__buffer_append(out, w.body.data, w.body.size);
@@ -194,7 +194,7 @@ typedef struct reader {
 
 static uint64_t get(reader *r) {
   uint64_t number;
-  if (!tsr__get_number(&r->at, r->end, UINT64_MAX, &number)) r->is_wrong = true;
+  if (!tsr__get_leb(&r->at, r->end, UINT64_MAX, &number)) r->is_wrong = true;
   return number;
 }
 
