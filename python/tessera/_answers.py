@@ -818,6 +818,7 @@ class Rank(Record):
     out_of_memory: bool
     out_of_memory_time_us: Optional[int]
     step: Optional[int]
+    clock_ahead_us: Optional[int]
     coordinates: Counts
 
 
@@ -863,6 +864,16 @@ class RankGrowth(Record):
     bytes_per_hour: Optional[float]
 
 
+class RankStraggler(Record):
+    """A rank that is late in its steps, by when it allocates in them."""
+    rank: int
+    group: str
+    late_us: int
+    step_us: int
+    late_steps: int
+    steps: int
+
+
 class BrokenFile(Record):
     """A file that says nothing about a rank."""
     path: str
@@ -882,6 +893,7 @@ class Ranks(Answer):
     outliers: List[RankOutlier]
     out_of_memory: List[int]
     growth: List[RankGrowth]
+    stragglers: List[RankStraggler]
     missing: List[int]
     missing_parts: List[int]
     broken: List[BrokenFile]

@@ -12,10 +12,12 @@ import time
 
 import pytest
 from fleets import CAUSES, NAMES, Fleet, random_fleet
+from paces import random_pace
 from support import cases, expect
 
 WHOLE = bool(os.environ.get('TESSERA_WHOLE'))
 FAULTS = range(1000, 1100) if WHOLE else range(1000, 1010)
+PACES = range(4000, 4050) if WHOLE else range(4000, 4006)
 SOUND = range(2000, 2040) if WHOLE else range(2000, 2004)
 
 
@@ -57,6 +59,30 @@ def test_no_false_alarm(tessera, folder, seed):
     fleet = random_fleet(seed, with_fault=False)
     for how, answer in both(tessera, fleet, folder):
         expect(f'{fleet.mesh} by {how}', answer['outliers'], [])
+
+
+@cases('seed', PACES, str)
+@pytest.mark.parametrize('with_fault', (True, False), ids=('late', 'in step'))
+def test_paces(tessera, folder, seed, with_fault):
+    """A rank that is slow, or that waits for its data, is named, and no other; clocks that are off by more than a step do not change who
+    ran out of memory first."""
+    pace = random_pace(seed, with_fault)
+    step_us = pace.begins[1][0] - pace.begins[0][0]
+    for how, answer in both(tessera, pace, folder):
+        what = f'{pace.delay} of rank {pace.slow}, {pace.mesh}, by {how}'
+        expect(f'{what}: late ranks', [late['rank'] for late in answer['stragglers']], [pace.slow] if with_fault else [])
+        expect(f'{what}: out of memory', answer['out_of_memory'], pace.dying)
+        expect(f'{what}: what differs in memory', answer['outliers'], [])
+        if with_fault:
+            late = answer['stragglers'][0]
+            least = pace.wait_us or pace.work_us * (pace.factor - 1) * 0.4
+            assert least * 0.8 < late['late_us'] < pace.work_us * 1.5, f'{what}: {late}'
+            assert late['late_steps'] > late['steps'] // 2, f'{what}: {late}'
+        if pace.noise < 0.02:
+            truth = pace.clocks_ahead()
+            for row in answer['ranks']:
+                off = (row['clock_ahead_us'] or 0) - truth[row['rank']]
+                assert abs(off) < step_us * 1.1, f'{what}: the clock of rank {row["rank"]} is off by {off} us'
 
 
 def test_every_cause_is_planted():

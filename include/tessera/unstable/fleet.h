@@ -59,13 +59,15 @@ typedef struct tsr_rank_row {
   uint64_t peak_allocated_bytes, peak_reserved_bytes;
   int64_t peak_us;
   bool is_out_of_memory, has_history;
-  int64_t stop_us;                             /* when it ran out; TSR_TIME_NONE: unknown */
-  uint64_t stop_bytes;                         /* of the request */
-  uint32_t stop_stack;                         /* in tsr_ranks.stacks, or TSR_NONE */
+  int64_t stop_us;     /* when it ran out, by its own clock; TSR_TIME_NONE: unknown */
+  uint64_t stop_bytes; /* of the request */
+  uint32_t stop_stack; /* in tsr_ranks.stacks, or TSR_NONE */
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* at the peak */
   tsr_mesh_axis axes[TSR_MESH_AXES];
   size_t axis_count;
   int64_t first_us, last_us;
+  int64_t
+      clock_us; /* ahead of the median rank's clock, by the steps; 0: by no more than a step, or unknown */
   uint64_t parts[TSR_RANK_PARTS]; /* the most allocated in equal parts of that time */
 } tsr_rank_row;
 
@@ -123,6 +125,14 @@ typedef struct tsr_rank_growth {
   double bytes_per_hour; /* 0 where times are unknown */
 } tsr_rank_growth;
 
+/* A rank that is late in its steps, by when it allocates in them. */
+typedef struct tsr_straggler {
+  size_t row;               /* of tsr_ranks.rows */
+  int64_t late_us;          /* in a step, behind its equals: the median */
+  int64_t step_us;          /* how long a step of its group takes: the median */
+  size_t steps, late_steps; /* that were compared, and in which it was late */
+} tsr_straggler;
+
 typedef struct tsr_broken_file {
   const char *path;
   const char *message;
@@ -140,6 +150,8 @@ typedef struct tsr_ranks {
   size_t dead_count;
   tsr_rank_growth *growths; /* of ranks with several dumps that grew, fastest first */
   size_t growth_count;
+  tsr_straggler *stragglers; /* latest first */
+  size_t straggler_count;
   int64_t *missing; /* ranks */
   size_t missing_count;
   tsr_broken_file *broken;

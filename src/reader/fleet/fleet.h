@@ -30,6 +30,7 @@ typedef struct tsr__member {
   tsr__sketch_device sketch;
   uint64_t category_bytes[TSR_CATEGORY_COUNT];
   uint64_t live_count; /* activations, of each stack when it had most */
+  int64_t clock_us;    /* ahead of the median clock; 0: by no more than a step, or unknown */
   size_t group;
 } tsr__member;
 
@@ -64,6 +65,10 @@ void tsr__fleet_release(tsr__fleet *fleet);
 int tsr__fleet_group(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
 /* Which of them differ: fills the answer's outliers. TSR_ERROR_MEMORY. O(shares log shares). */
 int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_error *error);
+
+/* Whose clocks differ, which fills `clock_us` of each member, and which ranks are late: fills the answer's stragglers.
+ * TSR_ERROR_MEMORY. O(members x steps). */
+int tsr__fleet_pace(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
 
 /* Append all sketches as one file; false when out of memory. And read one: TSR_ERROR_FORMAT or TSR_ERROR_MEMORY. */
 bool tsr__fleet_encode(const tsr__fleet *fleet, tsr__buffer *out);

@@ -284,7 +284,11 @@ static bool list_steps(const tsr__timeline *t, const tsr__cycle *cycle, tsr__ske
   for (size_t i = 0; i < cycle->steps.count; i++) {
     const tsr__cycle_step *step = &cycle->steps.items[i];
     if (!step->is_whole || whole - skipped++ > TSR__SKETCH_STEPS) continue;
-    tsr__sketch_step kept = {t->events.time_us[step->first], t->events.time_us[step->last], 0, 0};
+    tsr__sketch_step kept = {.peak_bytes = 0};
+    for (uint64_t k = 0; k < TSR__SKETCH_MOMENTS; k++) {
+      uint64_t event = step->first + (step->last - step->first) * k / (TSR__SKETCH_MOMENTS - 1);
+      kept.at_us[k] = t->events.time_us[event];
+    }
     if (!TSR__VECTOR_PUSH(&out->steps, kept)) return false;
   }
   return true;
