@@ -209,17 +209,19 @@ class Answer(Record):
                 raise AttributeError(name)
             if name in self._data:
                 return self[name]
-            devices, gpus = self['devices'], self._gpus()
+            gpus = self._gpus()
             if len(gpus) == 1:
                 return getattr(gpus[0], name)
             if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
                 return self._joined(gpus, name)
+            if not gpus:
+                return super().__getattr__(name)  # which says what there is
             raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
-                                 f'{len(devices)} devices, see its .devices')
+                                 f'{len(self["devices"])} devices, see its .devices')
 
     def _gpus(self) -> Sequence[Record]:
         """All devices but pinned host memory; or that alone."""
-        devices: List[Record] = self['devices']
+        devices: List[Record] = self['devices'] if 'devices' in self else []
         return [device for device in devices if device['device'] != 'host'] or devices
 
     @staticmethod
@@ -296,10 +298,3 @@ class Unframed(Answer):
     """An answer about no snapshot and no device: its JSON has only fields of its own."""
 
     __slots__ = ()
-
-    def _gpus(self) -> Sequence[Record]:
-        return []
-
-    if not TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            return Record.__getattr__(self, name)
