@@ -26,11 +26,11 @@ _PATTERN = re.compile(r'[*?\[]')
 
 
 class Part(NamedTuple):
-    """What one worker reads: each `count`-th file, from the `number`-th on."""
+    """What one worker reads: each `total`-th file, from the `number`-th on."""
 
     places: Tuple[str, ...]
     number: int = 1
-    count: int = 1
+    total: int = 1
     storage: Mapping[str, Any] = {}
 
 
@@ -151,7 +151,7 @@ def _sketch_objects(part: Part, work: str) -> List[str]:
     for place in part.places:
         objects.update((one.address, one) for one in _list_objects(place, part.storage))
     beside: Set[str] = {sidecar_path(name) for name in objects} & set(objects)
-    mine = sorted(set(objects) - beside)[part.number - 1::part.count]
+    mine = sorted(set(objects) - beside)[part.number - 1::part.total]
     messages: List[str] = []
     for first in range(0, len(mine), _BATCH):
         batch = mine[first:first + _BATCH]
@@ -181,7 +181,7 @@ def sketch_part(part: Part) -> Sketched:
             _sketch(made, whole)
         else:
             whole = os.path.join(work, 'whole.sketch')
-            _sketch(part.places, whole, (part.number, part.count))
+            _sketch(part.places, whole, (part.number, part.total))
         with open(whole, 'rb') as file:
             return Sketched(file.read(), messages)
 

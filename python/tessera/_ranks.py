@@ -5,6 +5,7 @@ from typing import Any, List, Mapping, Optional, Union
 
 from . import _core, _engines
 from ._answers import Ranks
+from ._errors import ArgumentError
 
 Path = Union[str, 'os.PathLike[str]']
 
@@ -32,7 +33,7 @@ def ranks(*paths: Path, pattern: Optional[str] = None, mesh: Optional[str] = Non
         places = given
         if has_addresses or on is not None:
             if part is not None:
-                raise _engines.ArgumentError('part= is not for addresses or engines, which divide the files themselves: use parts=')
+                raise ArgumentError('part= is not for addresses or engines, which divide the files themselves: use parts=')
             places = held.enter_context(_engines.sketches(given, on, parts, dict(storage_options or {})))
         asked = {'paths': places, 'pattern': pattern, 'mesh': mesh, 'part': part, 'threads': threads, 'top': top}
         core, _ = _core.ask('ranks', asked, given[0] if given else '')
