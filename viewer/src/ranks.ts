@@ -5,7 +5,7 @@ import { decodePage } from './decode.ts';
 import { fitCanvas, h, replace } from './dom.ts';
 import { baseName, clean, count, delta, exact, size } from './format.ts';
 import { Names } from './names.ts';
-import { deltaOf, type Fleet, type RanksHead, readFleet, type Row, rowName } from './ranksdata.ts';
+import { deltaOf, difference, type Fleet, type RanksHead, readFleet, type Row, rowName } from './ranksdata.ts';
 import { type Colour, legendText, rampColour, RanksMap, type Spot } from './ranksmap.ts';
 import { Matrices, type View } from './ranksmatrix.ts';
 import { arrange, type Sort } from './ranksorder.ts';
@@ -192,14 +192,14 @@ class Page {
     if (group) lines.push(['equals', group.name]);
     if (!row.isMissing) lines.push(['peak', exact(row.peak)]);
     const more = deltaOf(this.fleet, row);
-    if (more !== null && group && row.rank !== group.median_rank) lines.push(['to the median', delta(more)]);
+    if (more !== null && group && row.rank !== group.median_rank) lines.push(['to the median', difference(more)]);
     if (column >= 0 && !row.isMissing) {
       const matrix = this.matrices.of(view);
       const bytes = matrix.values[row.index * matrix.columns + column]!;
       lines.push([view === 'time' ? 'time' : 'category', matrix.title(column).replace(/_/g, ' ')]);
       lines.push([view === 'time' ? 'allocated' : 'bytes', Number.isNaN(bytes) ? 'not known' : exact(bytes)]);
       const median = this.matrices.median(view, row.group, column);
-      if (!Number.isNaN(bytes) && !Number.isNaN(median)) lines.push(['median here', `${size(median)}, ${delta(bytes - median)}`]);
+      if (!Number.isNaN(bytes) && !Number.isNaN(median)) lines.push(['median here', bytes === median ? 'the same' : `${size(median)}, ${delta(bytes - median)}`]);
     }
     if (row.outlier) lines.push(['stands apart', `${size(row.outlier.excess_bytes)}: ${clean(row.outlier.cause)}`]);
     const title = `${rowName(row).replace(/^r/, 'R')}${row.isDead ? ', out of memory' : ''}${row.isMissing ? ': no snapshot' : ''}`;

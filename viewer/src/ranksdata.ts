@@ -2,7 +2,7 @@
 // src/reader/page/ranks.c.
 
 import type { Columns } from './decode.ts';
-import { clean } from './format.ts';
+import { clean, delta } from './format.ts';
 
 export interface RanksHead {
   schema: string;
@@ -162,6 +162,11 @@ export function readFleet(head: RanksHead, columns: Columns): Fleet {
 /** The rank as people call it: its other devices are named. */
 export function rowName(row: Row): string {
   return row.isOther ? `rank ${row.rank} on device ${row.device}` : `rank ${row.rank}`;
+}
+
+/** A difference as people say it. */
+export function difference(bytes: number): string {
+  return bytes ? delta(bytes) : 'the same';
 }
 
 /** How a row stands to its group's median, or null. */

@@ -3,6 +3,7 @@
 
 import { cutText, fitCanvas, h, pixelRatio } from './dom.ts';
 import { delta, duration, size } from './format.ts';
+import { HEADING, Layout, LETTERS } from './rankslayout.ts';
 import type { Matrix } from './ranksmatrix.ts';
 import type { Segment } from './ranksorder.ts';
 import { type Fleet, type Row, rowName } from './ranksdata.ts';
@@ -59,19 +60,8 @@ function shades(theme: Theme, colour: Colour): Uint32Array {
 const LEFT = 84; // for numbers of ranks
 const RIGHT = 84; // for peaks
 const TOP = 34;
-const HEADING = 20;
-const FLAT_HEADING = 3;
-const TALLEST = 20;
-const LETTERS = 11; // rows of which height are labelled
 const MARK_COLUMN = 5;
-
-/** A segment's place: its rows begin below its heading. */
-interface Band {
-  segment: Segment;
-  top: number;
-  heading: number;
-  first: number; // its first row among all
-}
+const FONT = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
 export class RanksMap {
   readonly element: HTMLElement;
@@ -80,13 +70,10 @@ export class RanksMap {
   private readonly canvas = h('canvas', { class: 'map-canvas', 'aria-hidden': 'true' });
   private readonly live = h('p', { class: 'offscreen', role: 'status', 'aria-live': 'polite' });
   private shown: Shown | null = null;
-  private rows: Row[] = [];
-  private place = new Map<Row, number>();
-  private bands: Band[] = [];
-  private height = TALLEST; // of a row
-  private total = 0;
+  private layout = new Layout([], 1, 0);
   private zoom = 0; // steps of zooming in; 0: everything fits
-  private buffer = document.createElement('canvas');
+  private readonly buffer = document.createElement('canvas');
+  private buffered: unknown[] = []; // what the buffer was drawn from
   cursor: Row | null = null;
   chosen: Row | null = null;
   hovered: Row | null = null;
@@ -94,8 +81,10 @@ export class RanksMap {
   onChoose: (row: Row | null) => void = () => {};
   onMove: (row: Row) => void = () => {};
   frameMs = 0;
+  private readonly most: number; // the highest peak
 
   constructor(private readonly fleet: Fleet) {
+    this.most = fleet.rows.reduce((most, row) => Math.max(most, row.peak), 0);
     this.scroller = h('div', { class: 'map-scroll', tabindex: 0, role: 'application', 'aria-label': 'Map of ranks. Arrows move from rank to rank, Enter shows one.' }, this.spacer, this.canvas);
     this.element = h('div', { class: 'map' }, this.scroller, this.live);
     const { scroller } = this;
@@ -123,42 +112,17 @@ export class RanksMap {
 
   set(shown: Shown): void {
     this.shown = shown;
-    this.rows = shown.segments.flatMap((s) => s.rows);
-    this.place = new Map(this.rows.map((row, i) => [row, i]));
-    if (this.cursor && !this.place.has(this.cursor)) this.cursor = null;
+    this.layOut();
+    if (this.cursor && this.layout.placeOf(this.cursor) === undefined) this.cursor = null;
     this.draw();
   }
 
   // ---- Places ----
 
   private layOut(): void {
-    const segments = this.shown!.segments;
     const room = Math.max(60, this.scroller.clientHeight - TOP - 2);
-    const titled = segments.filter((s) => s.title).length;
-    const isRoomy = titled * HEADING < room * 0.4;
-    const heading = isRoomy ? HEADING : FLAT_HEADING;
-    const fit = Math.min(TALLEST, (room - titled * heading) / Math.max(1, this.rows.length));
-    this.height = Math.min(TALLEST, fit * 2 ** this.zoom);
-    let [top, first] = [0, 0];
-    this.bands = segments.map((segment) => {
-      const band = { segment, top, heading: segment.title ? heading : 0, first };
-      top += band.heading + segment.rows.length * this.height;
-      first += segment.rows.length;
-      return band;
-    });
-    this.total = top;
-    this.spacer.style.height = `${Math.max(0, Math.floor(this.total + TOP - this.scroller.clientHeight))}px`;
-  }
-
-  private topOf(at: number): number {
-    const band = this.bands.findLast((b) => b.first <= at && b.segment.rows.length > 0);
-    return band ? band.top + band.heading + (at - band.first) * this.height : 0;
-  }
-
-  private rowAt(y: number): Row | null {
-    const band = this.bands.findLast((b) => b.top <= y);
-    if (!band || y < band.top + band.heading) return null;
-    return band.segment.rows[Math.floor((y - band.top - band.heading) / this.height)] ?? null;
+    this.layout = new Layout(this.shown!.segments, room, this.zoom);
+    this.spacer.style.height = `${Math.max(0, Math.floor(this.layout.total + TOP - this.scroller.clientHeight))}px`;
   }
 
   private get plotWidth(): number {
@@ -177,14 +141,17 @@ export class RanksMap {
 
   /** Of several ranks in one line of pixels, the one that is drawn there, or that stands apart. */
   private shownAt(y: number, x: number): Row | null {
+    const { layout } = this;
     const line = 1 / pixelRatio();
-    if (this.height >= line) return this.rowAt(y);
+    const at = layout.rowAt(y);
+    if (at < 0) return null;
+    if (layout.heightOf(at) >= line) return layout.rows[at]!;
     const column = Math.floor(((x - LEFT) / this.plotWidth) * this.shown!.matrix.columns);
-    let best: Row | null = null;
-    let most = -Infinity;
-    for (const row of this.rowsIn(Math.floor(y / line) * line, (Math.floor(y / line) + 1) * line)) {
+    let [best, most] = [layout.rows[at]!, -Infinity];
+    for (const i of layout.rowsIn(Math.floor(y / line) * line, (Math.floor(y / line) + 1) * line)) {
+      const row = layout.rows[i]!;
       const value = this.weight(row, Math.max(0, Math.min(this.shown!.matrix.columns - 1, column)));
-      if (value > most || !best) [best, most] = [row, value];
+      if (value > most) [best, most] = [row, value];
     }
     return best;
   }
@@ -195,35 +162,24 @@ export class RanksMap {
     return (Number.isNaN(value) ? -1 : this.shown!.colour === 'size' ? value : Math.abs(value)) + flagged;
   }
 
-  /** The rows that begin in a stretch of the map. */
-  private rowsIn(from: number, to: number): Row[] {
-    const out: Row[] = [];
-    for (const band of this.bands) {
-      const begin = band.top + band.heading;
-      const a = Math.max(0, Math.ceil((from - begin) / this.height));
-      const b = Math.min(band.segment.rows.length, Math.ceil((to - begin) / this.height));
-      for (let i = a; i < b; i++) out.push(band.segment.rows[i]!);
-    }
-    return out;
-  }
-
   /** Bring a row into view. */
   reveal(row: Row): void {
-    const at = this.place.get(row);
+    const at = this.layout.placeOf(row);
     if (at === undefined) return;
-    const [top, room] = [this.topOf(at), this.scroller.clientHeight - TOP];
+    const [top, room] = [this.layout.topOf(at), this.scroller.clientHeight - TOP];
+    const bottom = top + this.layout.heightOf(at);
     const { scrollTop } = this.scroller;
     if (top < scrollTop) this.scroller.scrollTop = top - HEADING;
-    else if (top + this.height > scrollTop + room) this.scroller.scrollTop = top + this.height - room;
+    else if (bottom > scrollTop + room) this.scroller.scrollTop = bottom - room;
   }
 
   zoomBy(steps: number, at = this.scroller.clientHeight / 2): void {
-    const before = this.height;
-    const y = at - TOP + this.scroller.scrollTop;
-    if ((steps > 0 && this.height >= TALLEST) || (steps < 0 && !this.zoom)) return;
+    const before = this.layout;
+    if ((steps > 0 && before.isLargest) || (steps < 0 && !this.zoom)) return;
+    const row = before.rowAt(at - TOP + this.scroller.scrollTop);
     this.zoom = Math.max(0, this.zoom + steps);
     this.layOut();
-    this.scroller.scrollTop = (y * this.height) / before - at + TOP;
+    if (row >= 0) this.scroller.scrollTop = this.layout.topOf(row) - at + TOP;
     this.draw();
   }
 
@@ -245,13 +201,13 @@ export class RanksMap {
   }
 
   move(by: number): void {
-    if (!this.rows.length) return;
-    const at = this.cursor ? (this.place.get(this.cursor) ?? -1) : by > 0 ? -1 : this.rows.length;
+    const at = this.cursor ? (this.layout.placeOf(this.cursor) ?? -1) : by > 0 ? -1 : this.layout.rows.length;
     this.moveTo(at + by);
   }
 
   moveTo(at: number): void {
-    const row = this.rows[Math.max(0, Math.min(this.rows.length - 1, at))];
+    const { rows } = this.layout;
+    const row = rows[Math.max(0, Math.min(rows.length - 1, at))];
     if (!row) return;
     this.cursor = row;
     this.reveal(row);
@@ -264,21 +220,21 @@ export class RanksMap {
 
   /** To the next rank that ran out of memory or stands apart. */
   moveToTelling(by: number): void {
-    const at = this.cursor ? (this.place.get(this.cursor) ?? -1) : -1;
-    const { length } = this.rows;
-    for (let n = 1; n <= length; n++) {
-      const next = (((at + by * n) % length) + length) % length;
-      const row = this.rows[next]!;
+    const { rows } = this.layout;
+    const at = this.cursor ? (this.layout.placeOf(this.cursor) ?? -1) : by > 0 ? -1 : 0;
+    for (let n = 1; n <= rows.length; n++) {
+      const next = (((at + by * n) % rows.length) + rows.length) % rows.length;
+      const row = rows[next]!;
       if (row.isDead || row.outlier) return this.moveTo(next);
     }
   }
 
   private key(e: KeyboardEvent): void {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const page = Math.max(1, Math.floor((this.scroller.clientHeight - TOP) / Math.max(1, this.height)) - 1);
+    const page = Math.max(1, Math.floor((this.scroller.clientHeight - TOP) / Math.max(1, this.layout.height)) - 1);
     const moves: Record<string, () => void> = {
       ArrowDown: () => this.move(1), ArrowUp: () => this.move(-1), PageDown: () => this.move(page), PageUp: () => this.move(-page),
-      Home: () => this.moveTo(0), End: () => this.moveTo(this.rows.length - 1),
+      Home: () => this.moveTo(0), End: () => this.moveTo(this.layout.rows.length - 1),
       Enter: () => this.cursor && this.onChoose(this.cursor), ' ': () => this.cursor && this.onChoose(this.cursor),
     };
     const move = moves[e.key];
@@ -297,7 +253,7 @@ export class RanksMap {
     const [width, height] = [this.scroller.clientWidth, this.scroller.clientHeight];
     const context = fitCanvas(this.canvas, width, height);
     const colours = ink();
-    context.font = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+    context.font = FONT;
     context.textBaseline = 'middle';
     this.drawCells(context, width, height);
     this.drawRows(context, colours, height);
@@ -306,14 +262,26 @@ export class RanksMap {
     this.frameMs = performance.now() - start;
   }
 
-  /** The values that a line of pixels shows; null: none. */
   private drawCells(context: CanvasRenderingContext2D, width: number, height: number): void {
-    const { matrix, values, max, colour, theme } = this.shown!;
+    const { columns, view } = this.shown!.matrix;
     const ratio = pixelRatio();
     const lines = Math.max(1, Math.round((height - TOP) * ratio));
-    const { columns } = matrix;
     if (!columns) return;
-    const { buffer } = this;
+    const from = [this.shown, lines, this.scroller.scrollTop, this.zoom, ratio];
+    if (from.some((x, i) => x !== this.buffered[i])) this.fillBuffer(lines, ratio);
+    this.buffered = from;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.buffer, LEFT, TOP, width - LEFT - RIGHT, lines / ratio);
+    if (view !== 'category') return;
+    context.fillStyle = ink().paper;
+    for (let c = 1; c < columns; c++) context.fillRect(LEFT + (this.plotWidth * c) / columns - 1, TOP, 2, height);
+  }
+
+  /** One pixel for each column, and each line of pixels on the screen. */
+  private fillBuffer(lines: number, ratio: number): void {
+    const { matrix, values, max, colour, theme } = this.shown!;
+    const { layout, buffer } = this;
+    const { columns } = matrix;
     buffer.width = columns;
     buffer.height = lines;
     const image = buffer.getContext('2d')!.createImageData(columns, lines);
@@ -322,114 +290,98 @@ export class RanksMap {
     const scale = max > 0 ? (SHADES - 1) / (colour === 'size' ? max : 2 * max) : 0;
     const zero = colour === 'size' ? 0 : (SHADES - 1) / 2;
     const best = new Float64Array(columns);
-    const isThin = this.height * ratio < 1;
-    let before: Row | null = null;
+    let before = -1;
     for (let line = 0; line < lines; line++) {
       const y = this.scroller.scrollTop + line / ratio;
-      if (!isThin) {
-        const row = this.rowAt(y);
-        // A line of paper between rows that are tall enough for it.
-        if (!row || (this.height * ratio >= 6 && row !== before)) {
-          before = row;
-          continue;
-        }
-        for (let c = 0; c < columns; c++) {
-          const value = values[row.index * columns + c]!;
-          if (!Number.isNaN(value)) pixels[line * columns + c] = table[Math.round(value * scale + zero)]!;
-        }
-        continue;
-      }
+      const at = layout.rowAt(y);
+      const height = at < 0 ? 0 : layout.heightOf(at) * ratio;
+      // A line of paper between rows that are tall enough for it.
+      const isGap = at < 0 || (height >= 6 && at !== before);
+      before = at;
+      if (isGap) continue;
       best.fill(NaN);
-      for (const row of this.rowsIn(y, y + 1 / ratio))
+      for (const i of height < 1 ? layout.rowsIn(y, y + 1 / ratio) : [at]) {
+        const base = layout.rows[i]!.index * columns;
         for (let c = 0; c < columns; c++) {
-          const value = values[row.index * columns + c]!;
+          const value = values[base + c]!;
           if (Number.isNaN(best[c]!) || (colour === 'size' ? value > best[c]! : Math.abs(value) > Math.abs(best[c]!))) best[c] = value;
         }
+      }
       for (let c = 0; c < columns; c++) if (!Number.isNaN(best[c]!)) pixels[line * columns + c] = table[Math.round(best[c]! * scale + zero)]!;
     }
     buffer.getContext('2d')!.putImageData(image, 0, 0);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(buffer, LEFT, TOP, width - LEFT - RIGHT, lines / ratio);
-    if (matrix.view === 'category') {
-      const paper = ink().paper;
-      context.fillStyle = paper;
-      for (let c = 1; c < columns; c++) context.fillRect(LEFT + (this.plotWidth * c) / columns - 1, TOP, 2, height);
-    }
   }
 
   /** Numbers, peaks, marks, and what is chosen. */
   private drawRows(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, height: number): void {
-    const { matrix } = this.shown!;
+    const { layout } = this;
     const { scrollTop } = this.scroller;
-    const right = LEFT + this.plotWidth;
-    const most = this.fleet.rows.reduce((m, r) => Math.max(m, r.peak), 0);
-    const isTall = this.height >= LETTERS;
     const warn = getComputedStyle(document.documentElement).getPropertyValue('--warn').trim();
     const written: number[] = []; // middles of labels between rows that are too low for all of them
-    const write = (text: string, y: number, colour: string, bold = false) => {
+    const write = (row: Row, y: number, colour: string, bold: boolean) => {
+      const middle = Math.max(TOP + 6, y);
+      if (written.some((w) => Math.abs(w - middle) < LETTERS - 1)) return;
+      written.push(middle);
       context.textAlign = 'right';
       context.fillStyle = colour;
-      context.font = `${bold ? '600 ' : ''}11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
-      context.fillText(cutText(context, text, LEFT - 22), LEFT - 16, y);
+      context.font = `${bold ? '600 ' : ''}${FONT}`;
+      context.fillText(cutText(context, row.isOther ? `${row.rank} on ${row.device}` : String(row.rank), LEFT - 22), LEFT - 16, middle);
     };
-    const visible = this.rowsIn(scrollTop - this.height, scrollTop + height - TOP);
-    const line = Math.max(this.height, 1);
-    for (const row of visible) {
-      const y = TOP + this.topOf(this.place.get(row)!) - scrollTop;
-      const isMarked = row.isDead || !!row.outlier;
+    const visible = layout.rowsIn(scrollTop - layout.tallHeight, scrollTop + height - TOP);
+    if (layout.height < 1) visible.sort((a, b) => layout.rows[a]!.peak - layout.rows[b]!.peak); // the highest is drawn last
+    for (const at of visible) {
+      const row = layout.rows[at]!;
+      const [y, high] = [TOP + layout.topOf(at) - scrollTop, layout.heightOf(at)];
       const colour = row.isDead ? colours.alarm : row.outlier ? warn : colours.ink;
-      if (row.isMissing) {
-        context.fillStyle = colours.raised;
-        context.fillRect(LEFT, y, this.plotWidth, Math.max(1, this.height - 1));
-        if (isTall) {
-          context.fillStyle = colours.muted;
-          context.textAlign = 'left';
-          context.fillText('no snapshot', LEFT + 8, y + this.height / 2);
-        }
-      }
-      if (isTall) write(row.isOther ? `${row.rank} on ${row.device}` : String(row.rank), y + this.height / 2, colour, isMarked);
-      if (!row.isMissing && most > 0 && (isTall || this.height * pixelRatio() >= 1)) {
-        context.fillStyle = isMarked ? colour : colours.line;
-        context.globalAlpha = isMarked ? 0.45 : 0.8;
-        context.fillRect(right + 6, y + (isTall ? 2 : 0), ((RIGHT - 12) * row.peak) / most, Math.max(1, this.height - (isTall ? 4 : 0)));
-        context.globalAlpha = 1;
-        if (isTall) {
-          context.fillStyle = colours.ink;
-          context.textAlign = 'left';
-          context.fillText(size(row.peak), right + 10, y + this.height / 2);
-        }
-      }
-      if (!isMarked) continue;
-      context.fillStyle = colour;
-      context.fillRect(LEFT - 3 - MARK_COLUMN, y, MARK_COLUMN, Math.max(2, line - (isTall ? 1 : 0)));
-      const stop = matrix.stops[row.index]!;
-      if (!Number.isNaN(stop)) {
-        context.fillStyle = colours.alarm;
-        context.fillRect(LEFT + ((stop + 0.5) / matrix.columns) * this.plotWidth - 2, y, 4, Math.max(3, this.height - 1));
-      }
-      if (isTall || written.some((w) => Math.abs(w - y) < 13)) continue;
-      written.push(y);
-      write(String(row.rank), Math.max(TOP + 6, y + line / 2), colour, true);
+      this.drawRow(context, row, y, high, colour, colours);
+      const isMarked = row.isDead || !!row.outlier;
+      if (high >= LETTERS - 1 || isMarked) write(row, y + high / 2, colour, isMarked);
     }
     for (const [row, dashes] of [[this.hovered, []], [this.cursor, [3, 2]], [this.chosen, []]] as const) {
-      const at = row ? this.place.get(row) : undefined;
-      if (at === undefined) continue;
-      const y = TOP + this.topOf(at) - scrollTop;
+      const at = row ? layout.placeOf(row) : undefined;
+      if (!row || at === undefined) continue;
+      const [y, high] = [TOP + layout.topOf(at) - scrollTop, layout.heightOf(at)];
       const isThick = row === this.chosen;
       context.strokeStyle = row === this.hovered && !isThick ? colours.muted : colours.accent;
       context.lineWidth = isThick ? 2 : 1;
       context.setLineDash([...dashes]);
-      context.strokeRect(LEFT - 0.5, y - 1, this.plotWidth + 1, Math.max(4, this.height + 1));
+      context.strokeRect(LEFT - 0.5, y - (high < 4 ? 1.5 : 0), this.plotWidth + 1, Math.max(4, high + 0.5));
       context.setLineDash([]);
-      if (!isTall && row && !written.some((w) => Math.abs(w - y) < 13)) {
-        written.push(y);
-        write(String(row.rank), Math.max(TOP + 6, y + line / 2), colours.accent, true);
-      }
+      write(row, y + high / 2, colours.accent, true);
     }
   }
 
+  /** A row's peak, its mark at the left, and where it ran out of memory. */
+  private drawRow(context: CanvasRenderingContext2D, row: Row, y: number, high: number, colour: string, colours: ReturnType<typeof ink>): void {
+    const { matrix } = this.shown!;
+    const right = LEFT + this.plotWidth;
+    const hasLetters = high >= LETTERS - 1;
+    const isMarked = row.isDead || !!row.outlier;
+    context.font = FONT;
+    context.textAlign = 'left';
+    if (row.isMissing) {
+      context.fillStyle = colours.raised;
+      context.fillRect(LEFT, y, this.plotWidth, Math.max(1, high - 1));
+      context.fillStyle = colours.muted;
+      if (hasLetters) context.fillText('no snapshot', LEFT + 8, y + high / 2);
+      return;
+    }
+    context.fillStyle = isMarked ? colour : colours.line;
+    context.globalAlpha = isMarked && hasLetters ? 0.45 : 1;
+    context.fillRect(right + 6, y + (hasLetters ? 2 : 0), ((RIGHT - 12) * row.peak) / (this.most || 1), Math.max(1, high - (hasLetters ? 4 : 0)));
+    context.globalAlpha = 1;
+    context.fillStyle = colours.ink;
+    if (hasLetters) context.fillText(size(row.peak), right + 10, y + high / 2);
+    if (!isMarked) return;
+    context.fillStyle = colour;
+    context.fillRect(LEFT - 3 - MARK_COLUMN, y, MARK_COLUMN, Math.max(2, high - (hasLetters ? 1 : 0)));
+    const stop = matrix.stops[row.index]!;
+    context.fillStyle = colours.alarm;
+    if (!Number.isNaN(stop)) context.fillRect(LEFT + ((stop + 0.5) / matrix.columns) * this.plotWidth - 2, y, 4, Math.max(3, high - 1));
+  }
+
   private drawHeadings(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, width: number, height: number): void {
-    for (const band of this.bands) {
+    for (const band of this.layout.bands) {
       const y = TOP + band.top - this.scroller.scrollTop;
       if (!band.heading || y + band.heading < TOP || y > height) continue;
       if (band.heading < HEADING) {
@@ -437,10 +389,10 @@ export class RanksMap {
         context.fillRect(LEFT, y + 1, this.plotWidth, 1);
         continue;
       }
-      context.font = '600 11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+      context.font = `600 ${FONT}`;
       context.fillStyle = colours.muted;
       context.textAlign = 'left';
-      context.fillText(cutText(context, band.segment.title, width - 16), 10, y + band.heading / 2 + 1);
+      context.fillText(cutText(context, band.segment.title, width - LEFT - 8), LEFT, y + band.heading / 2 + 1);
     }
   }
 
@@ -449,7 +401,7 @@ export class RanksMap {
     context.fillStyle = colours.paper;
     context.fillRect(0, 0, width, TOP);
     context.fillStyle = colours.muted;
-    context.font = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+    context.font = FONT;
     context.textAlign = 'right';
     context.fillText('rank', LEFT - 16, TOP - 9);
     context.textAlign = 'left';
@@ -482,7 +434,7 @@ export class RanksMap {
       const raw = span / Math.max(2, Math.floor(this.plotWidth / 110));
       const power = 10 ** Math.floor(Math.log10(Math.max(1, raw)));
       const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= raw) ?? raw;
-      for (let t = 0; t <= span; t += step) ticks.push([t / span, t ? duration(t).replace(/\.?0+ /, ' ') : '0']);
+      for (let t = 0; t <= span; t += step) ticks.push([t / span, t ? duration(t).replace(/(\.\d*?)0+ /, '$1 ').replace('. ', ' ') : '0']);
     }
     for (const [at, text] of ticks) {
       const x = LEFT + at * this.plotWidth;
@@ -507,14 +459,15 @@ export class RanksMap {
 
   /** For tests: where a row is on the screen. */
   boxOf(rank: number): { x: number; y: number; height: number } | null {
-    const at = this.rows.findIndex((r) => r.rank === rank && !r.isOther);
+    const at = this.layout.rows.findIndex((r) => r.rank === rank && !r.isOther);
     if (at < 0) return null;
     const box = this.scroller.getBoundingClientRect();
-    return { x: box.left + LEFT + this.plotWidth / 2, y: box.top + TOP + this.topOf(at) - this.scroller.scrollTop + this.height / 2, height: this.height };
+    const high = this.layout.heightOf(at);
+    return { x: box.left + LEFT + this.plotWidth / 2, y: box.top + TOP + this.layout.topOf(at) - this.scroller.scrollTop + high / 2, height: high };
   }
 
   get order(): number[] {
-    return this.rows.map((r) => r.rank);
+    return this.layout.rows.map((r) => r.rank);
   }
 }
 

@@ -1,6 +1,6 @@
 // Which rows the map has, and in which order.
 
-import { size } from './format.ts';
+import { count, size } from './format.ts';
 import { type Fleet, type Row, rowName } from './ranksdata.ts';
 
 export type Sort = 'group' | 'size' | 'rank';
@@ -9,6 +9,7 @@ export type Sort = 'group' | 'size' | 'rank';
 export interface Segment {
   title: string;
   rows: Row[];
+  telling: number; // how many of them come first because they ran out of memory or stand apart
 }
 
 function words(fleet: Fleet, row: Row): string {
@@ -43,19 +44,19 @@ const byRank = (a: Row, b: Row): number => a.rank - b.rank || Number(a.isOther) 
 export function arrange(fleet: Fleet, sort: Sort, query: string): Segment[] {
   const rows = fleet.rows.filter(finder(fleet, query));
   const isTelling = (r: Row) => r.death > 0 || !!r.outlier;
-  if (sort === 'rank') return [{ title: '', rows: rows.sort(byRank) }];
+  if (sort === 'rank') return [{ title: '', rows: rows.sort(byRank), telling: 0 }];
   const present = rows.filter((r) => !r.isMissing);
   const missing = rows.filter((r) => r.isMissing).sort(byRank);
   const segments: Segment[] = [];
-  if (sort === 'size') segments.push({ title: '', rows: present.sort((a, b) => b.peak - a.peak || byRank(a, b)) });
+  if (sort === 'size') segments.push({ title: '', rows: present.sort((a, b) => b.peak - a.peak || byRank(a, b)), telling: 0 });
   else
     fleet.answer.groups.forEach((group, g) => {
       const members = present.filter((r) => r.group === g);
       const first = members.filter(isTelling).sort((a, b) => telling(a, b) || byRank(a, b));
-      const count = members.length === group.ranks.length ? `${members.length}` : `${members.length} of ${group.ranks.length}`;
-      const title = `${group.name}: ${count} ${members.length === 1 ? 'rank' : 'ranks'}, median ${size(group.median_bytes)}`;
-      if (members.length) segments.push({ title, rows: [...first, ...members.filter((r) => !isTelling(r)).sort(byRank)] });
+      const said = members.length === group.ranks.length ? count(members.length) : `${count(members.length)} of ${count(group.ranks.length)}`;
+      const title = `${group.name}: ${said} ${members.length === 1 ? 'rank' : 'ranks'}, median ${size(group.median_bytes)}`;
+      if (members.length) segments.push({ title, rows: [...first, ...members.filter((r) => !isTelling(r)).sort(byRank)], telling: first.length });
     });
-  if (missing.length) segments.push({ title: `no snapshot: ${missing.length} ${missing.length === 1 ? 'rank' : 'ranks'}`, rows: missing });
+  if (missing.length) segments.push({ title: `no snapshot: ${count(missing.length)} ${missing.length === 1 ? 'rank' : 'ranks'}`, rows: missing, telling: 0 });
   return segments;
 }

@@ -4,7 +4,7 @@
 import { fitCanvas, h, replace } from './dom.ts';
 import { clean, clock, count, delta, duration, exact, roundSize, size } from './format.ts';
 import type { Names } from './names.ts';
-import { type Change, deltaOf, type Fleet, type Row, rowName, type Share, shellWord } from './ranksdata.ts';
+import { type Change, deltaOf, difference, type Fleet, type Row, rowName, type Share, shellWord } from './ranksdata.ts';
 import { copyButton, type StackOwner, stackView } from './stackview.ts';
 import { Table } from './table.ts';
 import { ink, palette, type Theme } from './theme.ts';
@@ -88,7 +88,7 @@ export class RankView {
     const group = answer.groups[row.group];
     const out: [string, string][] = [['peak', exact(row.peak)]];
     const more = deltaOf(this.fleet, row);
-    if (group && more !== null && row.rank !== group.median_rank) out.push(['to the median', `${delta(more)} of ${size(group.median_bytes)}`]);
+    if (group && more !== null && row.rank !== group.median_rank) out.push(['to the median', more ? `${delta(more)} of ${size(group.median_bytes)}` : 'the same']);
     if (row.outlier) out.push(['stands apart by', `${exact(row.outlier.excess_bytes)}: ${clean(row.outlier.cause)}`]);
     out.push(['reserved', exact(row.reserved)]);
     if (group) out.push(['equals', `${group.name}, ${count(group.ranks.length)} ${group.ranks.length === 1 ? 'rank' : 'ranks'}`]);
@@ -114,12 +114,12 @@ export class RankView {
       bar.style.background = hues[i]!.css;
       const tick = h('span', { class: 'share-tick' });
       tick.style.left = `${(100 * x.other) / most}%`;
-      const difference = x.bytes - x.other;
+      const by = x.bytes - x.other;
       return h('tr', {},
         h('td', {}, x.name.replace(/_/g, ' ')),
         h('td', { class: 'share-cell', 'aria-hidden': 'true' }, h('span', { class: 'share-track' }, bar, compared && tick)),
         h('td', { class: 'right' }, size(x.bytes)),
-        compared && h('td', { class: `right ${difference > 0 ? 'more' : difference < 0 ? 'less' : 'muted'}` }, difference ? delta(difference) : 'the same'));
+        compared && h('td', { class: `right ${by > 0 ? 'more' : by < 0 ? 'less' : 'muted'}` }, difference(by)));
     });
     const titles = ['category', '', 'bytes', ...(compared ? [`to rank ${compared.rank}`] : [])];
     return h('table', { class: 'plain-table', 'aria-label': 'Categories' },
@@ -183,7 +183,11 @@ export class RankView {
     }
     context.fillStyle = colours.accent;
     context.globalAlpha = 0.35;
-    row.parts.forEach((bytes, i) => context.fillRect(x(i), y(bytes), x(i + 1) - x(i), y(0) - y(bytes)));
+    context.beginPath();
+    context.moveTo(x(0), y(0));
+    this.trace(context, row, x, y);
+    context.lineTo(x(row.parts.length), y(0));
+    context.fill();
     context.globalAlpha = 1;
     this.line(context, row, x, y, colours.accent, []);
     if (compared?.hasTrace) this.line(context, compared, x, y, colours.muted, [4, 3]);
@@ -200,12 +204,16 @@ export class RankView {
     context.lineWidth = 1.5;
     context.setLineDash(dashes);
     context.beginPath();
+    this.trace(context, row, x, y);
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  private trace(context: CanvasRenderingContext2D, row: Row, x: (i: number) => number, y: (bytes: number) => number): void {
     row.parts.forEach((bytes, i) => {
       context.lineTo(x(i), y(bytes));
       context.lineTo(x(i + 1), y(bytes));
     });
-    context.stroke();
-    context.setLineDash([]);
   }
 
   private label(context: CanvasRenderingContext2D, row: Row, colours: ReturnType<typeof ink>, plot: number): void {
@@ -217,6 +225,6 @@ export class RankView {
     context.textAlign = 'right';
     context.fillText(row.length > 0 ? duration(row.length) : 'last event', CHART_LEFT + plot, bottom);
     context.textAlign = 'center';
-    if (compared?.hasTrace) context.fillText(`dashed: rank ${compared.rank}`, CHART_LEFT + plot / 2, bottom);
+    if (compared?.hasTrace) context.fillText(`dashed: rank ${compared.rank}, over its own time`, CHART_LEFT + plot / 2, bottom);
   }
 }

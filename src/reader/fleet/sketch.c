@@ -330,6 +330,7 @@ static int follow(const tsr__timeline *t, const tsr__cycle *cycle, tsr__sketch_d
     whole += at->is_whole;
     step++;
   }
+  while (++part < TSR__SKETCH_PARTS) out->parts[part] = before;
   tsr__sweep_release(&sweep);
   return 0;
 }
