@@ -147,7 +147,9 @@ class Page {
     const segments = arrange(this.fleet, sort, query);
     const shown = segments.reduce((sum, s) => sum + s.rows.length, 0);
     const all = this.fleet.rows.length;
-    this.found.textContent = shown === all ? `${count(all)} ${all === 1 ? 'rank' : 'ranks'}` : `${count(shown)} of ${count(all)} ranks`;
+    const missing = this.fleet.answer.missing.length;
+    const present = this.fleet.rows.filter((r) => !r.isMissing && !r.isOther).length;
+    this.found.textContent = shown < all ? `${count(shown)} of ${count(all)} rows` : `${count(present)} ${present === 1 ? 'rank' : 'ranks'}${missing ? `, ${count(missing)} missing` : ''}`;
     this.note.textContent = matrix.note;
     this.map.chosen = this.chosen;
     this.map.set({ matrix, values, max, colour, segments, theme: this.theme });

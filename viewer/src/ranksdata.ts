@@ -59,7 +59,7 @@ export interface Change {
 export interface Row {
   index: number;
   rank: number;
-  path: string;
+  path: string; // as it is: to be shown clean
   device: number | 'host';
   isOther: boolean; // not the rank's own device
   isMissing: boolean; // a rank without a snapshot: nothing else is known of it
@@ -128,7 +128,7 @@ function readRows(columns: Columns, head: RanksHead, answer: Answer): Row[] {
     const [first, length, peakAfter, stopAfter] = [known(), known(), known(), known()];
     const [group, isOther, hasTrace, stepCount, wholeSteps] = [rows.number(), rows.number(), rows.number(), rows.number(), rows.number()];
     const row: Row = {
-      index, rank: said.rank, path: clean(said.path), device: said.device, isOther: !!isOther, isMissing: false, group, peak: said.peak_allocated_bytes,
+      index, rank: said.rank, path: said.path, device: said.device, isOther: !!isOther, isMissing: false, group, peak: said.peak_allocated_bytes,
       reserved: said.peak_reserved_bytes, step: said.step, coordinates: said.coordinates, isDead: said.out_of_memory,
       death: said.out_of_memory ? (deaths.get(said.rank) ?? 0) : 0, outlier: outliers.get(`${said.rank} ${said.device}`) ?? null,
       hasTrace: !!hasTrace, first, length, peakAfter, stopAfter, stepCount, wholeSteps,
@@ -175,12 +175,12 @@ export function deltaOf(fleet: Fleet, row: Row): number | null {
   return group && !row.isOther ? row.peak - group.median_bytes : null;
 }
 
-/** A command's word that a shell reads as it is: control characters are spelled out. */
-export function shellWord(word: string): string {
+/** A path as a command's word that a shell reads as it is: control characters are spelled out, and it is no option. */
+export function shellPath(path: string): string {
+  const word = path.startsWith('-') ? `./${path}` : path;
   if (/[\u0000-\u001f\u007f]/.test(word)) {
     const spelled = word.replace(/[\\']/g, '\\$&').replace(/[\u0000-\u001f\u007f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`);
     return `$'${spelled}'`;
   }
-  const safe = word.startsWith('-') ? `./${word}` : word;
-  return /^[\w@%+=:,./-]+$/.test(safe) ? safe : `'${safe.replace(/'/g, "'\\''")}'`;
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`;
 }

@@ -4,7 +4,7 @@
 import { fitCanvas, h, replace } from './dom.ts';
 import { clean, clock, count, delta, duration, exact, roundSize, size } from './format.ts';
 import type { Names } from './names.ts';
-import { type Change, deltaOf, difference, type Fleet, type Row, rowName, type Share, shellWord } from './ranksdata.ts';
+import { type Change, deltaOf, difference, type Fleet, type Row, rowName, type Share, shellPath } from './ranksdata.ts';
 import { copyButton, type StackOwner, stackView } from './stackview.ts';
 import { Table } from './table.ts';
 import { ink, palette, type Theme } from './theme.ts';
@@ -14,9 +14,8 @@ const CHART = 150;
 const CHART_LEFT = 62;
 const CHART_BELOW = 18;
 
-function command(label: string, words: string[]): HTMLElement {
-  const text = words.map(shellWord).join(' ');
-  return h('div', { class: 'command' }, h('code', {}, text), copyButton(label, () => text));
+function command(text: string): HTMLElement {
+  return h('div', { class: 'command' }, h('code', {}, clean(text)), copyButton('copy', () => text));
 }
 
 function heading(text: string): HTMLElement {
@@ -52,7 +51,6 @@ export class RankView {
     const title = h('div', { class: 'pin-head' }, h('h2', {}, rowName(row).replace(/^r/, 'R')), ...this.badges(row), close);
     if (row.isMissing) return [title, h('p', {}, 'No snapshot of this rank could be read.')];
     const compared = this.fleet.rows[row.compared];
-    const path = row.path;
     return [
       title,
       facts(this.facts(row)),
@@ -65,8 +63,8 @@ export class RankView {
       heading('At its peak, by stack'),
       this.shares(row),
       heading('The snapshot itself'),
-      command('copy', ['tessera', 'view', '-o', `rank${row.rank}.html`, path]),
-      compared ? command('copy', ['tessera', 'diff', compared.path, path]) : null,
+      command(`tessera view -o rank${row.rank}.html ${shellPath(row.path)}`),
+      compared ? command(`tessera diff ${shellPath(compared.path)} ${shellPath(row.path)}`) : null,
     ];
   }
 
@@ -98,7 +96,7 @@ export class RankView {
     if (row.step !== null) out.push(['step of the file', count(row.step)]);
     if (row.stepCount) out.push(['steps in the trace', `${count(row.stepCount)}, ${count(row.wholeSteps)} of them whole`]);
     if (!Number.isNaN(row.first) && !Number.isNaN(row.length)) out.push(['trace', `${duration(row.length)} from ${clock(row.first)}`]);
-    out.push(['file', row.path]);
+    out.push(['file', clean(row.path)]);
     return out;
   }
 
@@ -130,6 +128,10 @@ export class RankView {
     return others ? `(${count(others)} others)` : this.names.label(node);
   }
 
+  private stackCell(node: number, others: number): HTMLElement {
+    return h('span', { class: 'label' }, this.stackLabel(node, others));
+  }
+
   private changes(row: Row, compared: Row): HTMLElement {
     if (!row.changes.length) return h('p', { class: 'muted' }, 'None: they hold the same.');
     const total = row.peak - compared.peak;
@@ -138,7 +140,8 @@ export class RankView {
       { title: 'difference', key: 'delta', align: 'right', text: (c) => delta(c.delta), value: (c) => c.delta, rank: (c) => (c.others ? -1 : Math.abs(c.delta)),
         cell: (c) => h('span', { class: c.delta > 0 ? 'more' : 'less' }, delta(c.delta)) },
       { title: 'category', key: 'category', align: 'left', text: (c) => this.categoryOf(c), value: (c) => this.categoryOf(c) },
-      { title: 'allocated at', key: 'label', align: 'left', text: (c) => this.stackLabel(c.node, c.others), value: (c) => this.stackLabel(c.node, c.others) },
+      { title: 'allocated at', key: 'label', align: 'left', text: (c) => this.stackLabel(c.node, c.others), value: (c) => this.stackLabel(c.node, c.others),
+        cell: (c) => this.stackCell(c.node, c.others) },
     ], row.changes);
     return h('div', {}, table.element, h('p', { class: 'muted sum' }, `together ${delta(total)}`));
   }
@@ -155,7 +158,7 @@ export class RankView {
       { title: 'bytes', key: 'bytes', align: 'right', text: (s) => size(s.bytes), value: (s) => s.bytes },
       { title: 'count', key: 'count', align: 'right', text: (s) => count(s.count), value: (s) => s.count },
       { title: 'category', key: 'category', align: 'left', text: (s) => this.categoryOf(s), value: (s) => this.categoryOf(s) },
-      { title: 'allocated at', key: 'label', align: 'left', text: (s) => this.stackLabel(s.node, 0), value: (s) => this.stackLabel(s.node, 0) },
+      { title: 'allocated at', key: 'label', align: 'left', text: (s) => this.stackLabel(s.node, 0), value: (s) => this.stackLabel(s.node, 0), cell: (s) => this.stackCell(s.node, 0) },
     ], row.shares);
     return h('div', {}, table.element, rest > 0 && h('p', { class: 'muted sum' }, `and ${size(rest)} of smaller stacks`));
   }
