@@ -10,6 +10,7 @@
 #include <string.h>
 #include <tessera/unstable/fleet.h>
 
+#include "page.h"
 #include "session.h"
 
 /* How launchers tell a process its number, and how many there are. The first that is set counts: an array of jobs, tasks of one
@@ -96,6 +97,16 @@ static int write_sketches(cli_session *session, const tsr_ranks *ranks) {
   return cli_finish_aside(session, &output, status);
 }
 
+static int write_page(cli_session *session, const cli_asking *asking) {
+  const char *path = tsr_params_text(session->options->own, "html");
+  cli_output output;
+  int status = path ? cli_start_aside(session, path, &output) : 0;
+  if (!path || status) return status;
+  status = tsr_ranks_page(tsr_answer_value(asking->answer), asking->name, cli_output_write, &output,
+                          &session->error);
+  return cli_finish_aside(session, &output, status);
+}
+
 /* One process of several prints nothing: its ranks are compared when all sketches are there. */
 static int finish(cli_session *session, const cli_asking *asking) {
   const tsr_params *own = session->options->own;
@@ -105,13 +116,27 @@ static int finish(cli_session *session, const cli_asking *asking) {
     int status = cli_asking_print(session, asking);
     if (status) return status;
   }
-  int status = write_sketches(session, ranks);
+  int status = write_page(session, asking);
+  if (status == 0) status = write_sketches(session, ranks);
   return status || is_part || ranks->rank_count ? status : CLI_INPUT;
+}
+
+/* The ranks of a page are compared, as those of an answer. */
+static int check_page(const cli_session *session) {
+  const cli_options *options = session->options;
+  const char *path = tsr_params_text(options->own, "html");
+  if (!path) return 0;
+  if (tsr_params_text(options->own, "part") && tsr_params_text(options->own, "sketches"))
+    return cli_usage_error(
+        options->command,
+        "--html needs the sketches of all parts: use it where they are put together");
+  return cli_page_check_name(options, path);
 }
 
 int cli_ask_ranks(cli_session *session) {
   cli_asking asking = {.name = session->options->operands[0]};
-  int status = find_part(session);
+  int status = check_page(session);
+  if (status == 0) status = find_part(session);
   if (status == 0) status = settle_name(session);
   if (status == 0) status = cli_asking_run(session, &asking);
   if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {

@@ -5,7 +5,7 @@ their fields.c: change it there.
 """
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._fields import Answer, Counts, Input, Judged, Place, Record, Unframed, Warning
+from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, Warning
 
 __all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']
 
@@ -880,7 +880,7 @@ class BrokenFile(Record):
     message: str
 
 
-class Ranks(Answer):
+class Ranks(Drawn):
     """Which of many ranks ran out of memory, or differs from its equals."""
     files: int
     known_files: int

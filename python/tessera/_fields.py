@@ -17,7 +17,7 @@ from ._errors import UnsupportedError
 if TYPE_CHECKING:
     from . import _core
 
-__all__ = ['Answer', 'Counts', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
+__all__ = ['Answer', 'Counts', 'Drawn', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
 
 
 class Record(Mapping[str, Any]):
@@ -298,3 +298,18 @@ class Unframed(Answer):
     """An answer about no snapshot and no device: its JSON has only fields of its own."""
 
     __slots__ = ()
+
+
+class Drawn(Unframed):
+    """An answer about many files that can be shown as a page."""
+
+    __slots__ = ()
+
+    def view(self, target: Any = None) -> Optional[str]:
+        """The answer as one HTML page, which needs no network: written to `target`, a path or file object, or returned."""
+        from . import _files
+        if isinstance(self._core, _Kept):
+            raise UnsupportedError('an answer that was pickled has no page: ask again')
+        core, name = self._core, self['inputs'][0]['path']
+        written: Optional[str] = _files.written(target, lambda path: core.view(name, path), is_text=True)
+        return written

@@ -1,14 +1,18 @@
 """`tessera ranks` finds the fault that was planted in a job of many ranks, and finds none where there is none (fleets.py).
 
 Each fleet is asked without its mesh and with it: the rank, the cause and the line must be those of the fault, and nobody else stands apart."""
+import base64
+import collections
 import functools
 import itertools
 import json
 import os
 import pickle
 import random
+import re
 import shutil
 import time
+import zlib
 
 import pytest
 from fleets import CAUSES, NAMES, Fleet, random_fleet
@@ -346,3 +350,135 @@ def test_growth(tessera, folder):
     expect('snapshots', grown[2]['snapshots'], 3)
     assert abs(grown[2]['bytes_per_hour'] - (8 << 20) / 2) < 1e5, grown
     assert fleet.count == 6
+
+
+# ---- The page ----
+
+class Numbers:
+    """A column of the page: LEB128, whose sign is in the lowest bit."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def number(self):
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def signed(self):
+        value = self.number()
+        return value >> 1 ^ -(value & 1)
+
+
+def page_of(tessera, work, *words):
+    """The head of the page that `--html` writes, and its columns by name."""
+    path = work / 'ranks.html'
+    path.unlink(missing_ok=True)
+    tessera.output('ranks', *words, '-q', '--html', path)
+    parts = [re.search(f'id="tessera-{part}">([^<]*)</script>', path.read_text()).group(1) for part in ('head', 'data')]
+    head, data = json.loads(parts[0]), zlib.decompress(base64.b64decode(parts[1]))
+    columns, at = {}, 0
+    for name, size in head['columns']:
+        columns[name] = data[at:at + size]
+        at += size
+    expect('bytes of the columns', at, len(data))
+    return head, columns
+
+
+@cases('fault', ('leak', 'other_device', None), str)
+def test_page(tessera, folder, work, fault):
+    """The page has the answer that --json has, and its columns agree with it to the byte."""
+    fleet, snapshots = small(fault)
+    for rank, snapshot in enumerate(snapshots):
+        (folder / f'rank{rank}.pickle').write_bytes(pickle.dumps(snapshot, protocol=4))
+    (folder / 'rank2.pickle').write_text('no snapshot')
+    head, columns = page_of(tessera, work, folder)
+    answer = asked(tessera, folder)
+    expect('the answer', json.loads(columns['answer']), answer)
+    expect('the verdict', columns['verdict'].decode().strip(), tessera.output('ranks', folder, '-q').splitlines()[0])
+    rows, compared = answer['ranks'], {(outlier['rank'], outlier['device']): outlier for outlier in answer['outliers']}
+    numbers = {name: Numbers(columns[name]) for name in ('rows', 'categories', 'parts', 'steps', 'shares', 'changes')}
+    for row in rows:
+        what = f'rank {row["rank"]} on {row["device"]}'
+        number, signed = ({name: getattr(n, kind) for name, n in numbers.items()} for kind in ('number', 'signed'))
+        _, length, _, _, group, _, has_trace, steps, whole = (number['rows']() for _ in range(9))
+        expect(f'{what}: group', answer['groups'][group]['name'], row['group'])
+        peak = tessera.json('peak', row['path'], '--device', str(row['device']), '--top', '0')['devices'][0]
+        categories = collections.Counter()
+        for stack in peak['stacks']:
+            for category, size in (stack.get('categories') or {stack['category']: stack['bytes']}).items():
+                categories[category] += size
+        requested = {name: number['categories']() for name in head['categories']}
+        assert {name for name, size in requested.items() if size} == set(categories), what
+        expect(f'{what}: categories are bytes of blocks', sum(requested.values()), row['peak_allocated_bytes'])
+        parts = list(itertools.accumulate(signed['parts']() for _ in range(head['parts'])))
+        expect(f'{what}: its highest part', max(parts), row['peak_allocated_bytes'])
+        assert has_trace and parts[-1] > 0 and whole <= steps, what
+        for _ in range(number['steps']()):
+            first, duration, high, end = signed['steps'](), signed['steps'](), number['steps'](), number['steps']()
+            assert first >= 0 and 0 <= duration < length and end <= high <= row['peak_allocated_bytes'], what
+        shares = [[number['shares']() for _ in range(4)] for _ in range(number['shares']())]
+        assert 0 < sum(size for _, _, size, _ in shares) <= row['peak_allocated_bytes'], what
+        check_changes(what, row, rows, compared.get((row['rank'], row['device'])), number['changes'], signed['changes'])
+    for name, column in numbers.items():
+        expect(f'{name}: all of it', column.at, len(column.data))
+    assert fault is None or compared
+
+
+def check_changes(what, row, rows, outlier, number, signed):
+    """The difference to another row adds up to that of the peaks; an outlier's is the answer's."""
+    other = number()
+    changes = [(number(), number(), signed(), number()) for _ in range(number())]
+    number()
+    if outlier:
+        expect(f'{what}: changes', [(delta, median) for _, _, delta, median in changes],
+               [(change['delta_bytes'], change['median_bytes']) for change in outlier['changes']])
+    if other:
+        expect(f'{what}: sum of changes', sum(delta for _, _, delta, _ in changes),
+               row['peak_allocated_bytes'] - rows[other - 1]['peak_allocated_bytes'])
+        expect(f'{what}: group of the other', rows[other - 1]['group'], row['group'])
+
+
+def test_page_of_sketches(tessera, folder, work):
+    """The same whether snapshots are read or their sketches; refused where only a part is there."""
+    write_small(folder)
+    parts = []
+    for part in (1, 2):
+        parts.append(work / f'page-{part}.sketch')
+        words = [folder, '--part', f'{part}/2', '--sketches', parts[-1]]
+        tessera.output('ranks', *words, '-q')
+        assert '--html needs the sketches of all parts' in tessera.run('ranks', *words, '--html', work / 'ranks.html', status=2).stderr
+    _, whole = page_of(tessera, work, folder)
+    _, together = page_of(tessera, work, *parts)
+    expect('answers', *(core(json.loads(columns.pop('answer'))) for columns in (together, whole)))
+    expect('columns', together, whole)
+    assert 'HTML' in tessera.run('ranks', folder, '--html', work / 'ranks.json', status=2).stderr
+
+
+def test_page_without_ranks(tessera, folder, work):
+    """Files that cannot be read are on the page."""
+    (folder / 'rank0.pickle').write_text('no snapshot')
+    path = work / 'ranks.html'
+    tessera.run('ranks', folder, '-q', '--html', path, status=3)
+    assert 'tessera-ranks-page/1' in path.read_text()
+
+
+def test_parts_without_events(tessera, folder, work):
+    """In a part of the time in which nothing happens, what was allocated before still is."""
+    write_small(folder)
+    _, snapshots = small()
+    quiet = pickle.loads(pickle.dumps(snapshots[0]))
+    events = next(trace for trace in quiet['device_traces'] if trace)
+    for event in events[len(events) // 2:]:
+        event['time_us'] += 1000000
+    (folder / NAMES[1](0, 100)).write_bytes(pickle.dumps(quiet, protocol=4))
+    head, columns = page_of(tessera, work, folder)
+    numbers = Numbers(columns['parts'])
+    parts = list(itertools.accumulate(numbers.signed() for _ in range(head['parts'])))
+    totals = tessera.json('at', folder / NAMES[1](0, 100), '--event', str(len(events) // 2 - 1))['devices'][0]
+    expect('the middle', set(parts[5:40]), {totals['allocated_bytes']})

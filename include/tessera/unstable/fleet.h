@@ -6,6 +6,7 @@
 #define TESSERA_UNSTABLE_FLEET_H
 
 #include "tessera/category.h"
+#include "tessera/output.h"
 #include "tessera/snapshot.h"
 #include "tessera/unstable/sidecar.h"
 
@@ -176,6 +177,12 @@ void tsr_ranks_free(tsr_ranks *ranks);
  * parts. `*out` is the caller's, for tsr_ranks_sketches_free. Fails with TSR_ERROR_MEMORY. */
 int tsr_ranks_sketches(const tsr_ranks *ranks, void **out, size_t *size_bytes, tsr_error *error);
 void tsr_ranks_sketches_free(void *sketches);
+
+/* Write one HTML document that draws the ranks over time and by category, and shows each one's own memory: docs/ranks.md. `path` is what
+ * was asked about, for its title. It needs no network, and content of the files appears in it as data only. Of more than about ten thousand
+ * ranks, less is listed of each, so that it stays below 20 MB if possible. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
+int tsr_ranks_page(const tsr_ranks *ranks, const char *path, tsr_write_fn *write, void *context,
+                   tsr_error *error);
 
 /* "optimizer_state", ...: the name of a cause in JSON. */
 const char *tsr_rank_cause_name(tsr_rank_cause cause);

@@ -439,6 +439,21 @@ static const tsr__member *compared_with(const judging *j, int64_t median_rank,
   return below ? below : above;
 }
 
+int tsr__fleet_difference(const tsr__fleet *fleet, const tsr_ranks *ranks, size_t row, size_t top,
+                          tsr_rank_outlier *out, tsr_error *error) {
+  const tsr__member *m = &fleet->members.items[row], *median = NULL;
+  size_t first = fleet->group_first.items[m->group];
+  judging j = {.fleet = fleet,
+               .members = fleet->by_group.items + first,
+               .count = fleet->group_first.items[m->group + 1] - first};
+  *out = (tsr_rank_outlier){.row = row, .group = m->group, .compared_with = -1, .stack = TSR_NONE};
+  if (m->is_other || j.count < 2) return 0;
+  median = compared_with(&j, ranks->groups[m->group].median_rank, m);
+  out->compared_with = median->rank;
+  out->delta_bytes = (int64_t)(m->sketch.peak_bytes - median->sketch.peak_bytes);
+  return list_changes(m, median, top, out) ? 0 : tsr__fail_memory(error);
+}
+
 static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t top,
                        outlier_list *list) {
   bool ok = true;

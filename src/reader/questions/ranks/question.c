@@ -45,6 +45,13 @@ static const tsr_parameter parameters[] = {
      .help = "Also write what was read of each file, at most 64 KiB, to FILE, which tessera ranks "
              "reads in place of the snapshots. If FILE is there, snapshots that have not changed "
              "since are not read again. %p in its name is the number of the part."},
+    {.name = "html",
+     .kind = TSR_PARAMETER_PATH,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .is_written = true,
+     .argument = "FILE",
+     .help = "Also write a page to FILE: a map of the ranks over time and by category, sorted by "
+             "group or size, in which a click on a rank shows its own memory."},
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -131,7 +138,8 @@ const tsr__question_row tsr__question_ranks = {
              "A file that cannot be read is listed, and changes nothing for the others.",
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera ranks snapshots/", "which rank, and which line?"},
-                      {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8", "with the mesh"},
+                      {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8 --html ranks.html",
+                       "with the mesh, and a page for a browser"},
                       {"tessera ranks snapshots/ --part 2/8 --sketches %p.sketch",
                        "one of eight processes"},
                       {"tessera ranks '*.sketch' --json", "all of them together, for a program"}},
