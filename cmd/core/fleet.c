@@ -10,38 +10,44 @@
 #include <string.h>
 #include <tessera/unstable/fleet.h>
 
+#include "confine.h"
+#include "gather.h"
 #include "page.h"
 #include "session.h"
 
-/* How launchers tell a process its number, and how many there are. The first that is set counts: an array of jobs, tasks of one
- * job, MPI, an indexed job of Kubernetes (whose count the job's own description must pass on). */
-static const struct {
-  const char *number, *first, *count, *last;
-} launchers[] = {{"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT",
-                  "SLURM_ARRAY_TASK_MAX"},
-                 {"SLURM_PROCID", NULL, "SLURM_NTASKS", NULL},
-                 {"OMPI_COMM_WORLD_RANK", NULL, "OMPI_COMM_WORLD_SIZE", NULL},
-                 {"PMI_RANK", NULL, "PMI_SIZE", NULL},
-                 {"JOB_COMPLETION_INDEX", NULL, "JOB_COMPLETIONS", NULL}};
+/* The first that is set counts: an array of jobs, tasks of a step, MPI, an indexed job of Kubernetes (whose count the job's own
+ * description must pass on). */
+static const cli_launcher launchers[] = {
+    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT",
+     "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_JOB_ID", NULL},
+    {"SLURM_PROCID", NULL, "SLURM_NTASKS", NULL, "SLURM_JOB_ID", "SLURM_STEP_ID"},
+    {"OMPI_COMM_WORLD_RANK", NULL, "OMPI_COMM_WORLD_SIZE", NULL, NULL, NULL},
+    {"PMI_RANK", NULL, "PMI_SIZE", NULL, NULL, NULL},
+    {"JOB_COMPLETION_INDEX", NULL, "JOB_COMPLETIONS", NULL, NULL, NULL}};
 
-/* A number from the environment; -1 if the variable is not set, or has no number. */
-static int64_t number_of(const char *name) {
-  const char *text = name ? getenv(name) : NULL;
-  char *end = NULL;
-  long long number = text && *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
-  return end && !*end && number < INT32_MAX ? number : -1;
+/* Which part this process takes; `parts` is 0 if nothing says that it takes one. */
+typedef struct share {
+  const cli_launcher *launcher; /* NULL: the user said which */
+  int64_t part, parts;
+} share;
+
+/* Whether srun has started several processes with this command line: then each takes a part, without being told. */
+static bool is_one_of_several(const tsr_params *own) {
+  return cli_launcher_number("SLURM_STEP_ID") >= 0 && cli_launcher_number("SLURM_PROCID") >= 0 &&
+         cli_launcher_number("SLURM_STEP_NUM_TASKS") > 1 && !tsr_params_text(own, "sketches");
 }
 
 /* Make "auto" the part of this process, "3/8". */
-static int find_part(cli_session *session) {
+static int find_part(cli_session *session, share *out) {
   const cli_options *options = session->options;
   const char *part = tsr_params_text(options->own, "part");
-  if (!part || strcmp(part, "auto") != 0) return 0;
+  if (part ? strcmp(part, "auto") != 0 : !is_one_of_several(options->own)) return 0;
   for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-    int64_t number = number_of(launchers[i].number), first = number_of(launchers[i].first);
-    int64_t count = number_of(launchers[i].count), last = number_of(launchers[i].last);
+    const cli_launcher *l = &launchers[i];
+    int64_t number = cli_launcher_number(l->number), first = cli_launcher_number(l->first);
+    int64_t count = cli_launcher_number(l->count), last = cli_launcher_number(l->last);
     char text[48];
-    if (number < 0) continue;
+    if (number < 0 || (!part && !l->step)) continue;
     if (first < 0) first = 0;
     bool is_whole = count > 0 && number >= first && number - first < count;
     if (!is_whole || (last >= 0 && last - first + 1 != count))
@@ -49,8 +55,9 @@ static int find_part(cli_session *session) {
           options->command,
           "--part auto: %s and %s do not say which part of how many this is; use "
           "--part I/N",
-          launchers[i].number, launchers[i].count);
-    int length = snprintf(text, sizeof text, "%" PRId64 "/%" PRId64, number - first + 1, count);
+          l->number, l->count);
+    *out = (share){l, number - first + 1, count};
+    int length = snprintf(text, sizeof text, "%" PRId64 "/%" PRId64, out->part, out->parts);
     return tsr_params_set_text(options->own, "part", text, (size_t)length, &session->error);
   }
   return cli_usage_error(options->command,
@@ -133,17 +140,31 @@ static int check_page(const cli_session *session) {
   return cli_page_check_name(options, path);
 }
 
-int cli_ask_ranks(cli_session *session) {
+/* Read what there is to read, and answer. */
+static int ask_here(cli_session *session) {
   cli_asking asking = {.name = session->options->operands[0]};
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = finish(session, &asking);
+  cli_asking_release(&asking);
+  return status;
+}
+
+int cli_ask_ranks(cli_session *session) {
+  share mine = {.parts = 0};
   int status = check_page(session);
-  if (status == 0) status = find_part(session);
+  if (status == 0) status = find_part(session, &mine);
   if (status == 0) status = settle_name(session);
-  if (status == 0) status = cli_asking_run(session, &asking);
+  bool gathers = status == 0 && mine.launcher && cli_gathers(mine.launcher) && mine.parts > 1 &&
+                 !tsr_params_text(session->options->own, "sketches");
+  const char *const here = ".";
+  cli_confine(session->options, &(cli_needs){.folders = &here, .folder_count = gathers});
+  if (gathers)
+    status = cli_gather(session, mine.launcher, mine.part, mine.parts);
+  else if (status == 0)
+    status = ask_here(session);
   if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
     cli_say(NULL, "%s", session->error.message); /* which names the place, one of several */
     status = CLI_INPUT;
   }
-  if (status == 0) status = finish(session, &asking);
-  cli_asking_release(&asking);
   return status;
 }

@@ -204,6 +204,9 @@ def slurm(job):
         folder, words = job.parts('slurm-tasks')
         subprocess.run(['srun', '-N', '2', '-n', '4', *words], env=environment, check=True, timeout=PATIENCE_S)
         job.check(folder, 4)
+        answered = subprocess.run(['srun', '-N', '2', '-n', '4', job.tessera, 'ranks', str(job.folder)], env=environment, check=True,
+                                  timeout=PATIENCE_S, capture_output=True, text=True, cwd=job.work).stdout
+        expect('the answer of srun', answered, job.run('ranks', job.folder).stdout)
         folder, words = job.parts('slurm-array')
         script = job.work / 'array.sh'
         script.write_text('#!/bin/sh\nexec ' + ' '.join(words) + '\n')

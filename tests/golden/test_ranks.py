@@ -11,6 +11,7 @@ import pickle
 import random
 import re
 import shutil
+import subprocess
 import time
 import zlib
 
@@ -176,6 +177,43 @@ def test_launchers(tessera, folder, work, launcher):
     tessera.output('ranks', folder, '--part', f'{part}/{count}', '--sketches', work / 'by-hand.sketch', '-q')
     expect('files', [path.name for path in work.glob('of-*')], [f'of-{part}.sketch'])
     expect('sketches', (work / f'of-{part}.sketch').read_bytes(), (work / 'by-hand.sketch').read_bytes())
+
+
+STEP = {'SLURM_JOB_ID': '7', 'SLURM_STEP_ID': '0', 'SLURM_STEP_NUM_TASKS': '3', 'SLURM_NTASKS': '3'}
+ARRAY = {'SLURM_ARRAY_JOB_ID': '9', 'SLURM_ARRAY_TASK_COUNT': '3', 'SLURM_ARRAY_TASK_MIN': '4', 'SLURM_ARRAY_TASK_MAX': '6'}
+# Which processes there are, what they are told, and which of them answers.
+GATHERINGS = {
+    'srun': ([{**STEP, 'SLURM_PROCID': str(i)} for i in range(3)], (), '0'),
+    'srun, and a process that is lost': ([{**STEP, 'SLURM_PROCID': str(i)} for i in (0, 2)], ('--wait', '1'), '0'),
+    'an array': ([{**ARRAY, 'SLURM_ARRAY_TASK_ID': str(i)} for i in (4, 5, 6)], ('--part', 'auto'), None),
+}
+
+
+@pytest.mark.parametrize('how', GATHERINGS)
+def test_gathering(tessera, folder, work, how):
+    """Processes of Slurm need no option: each reads a part, one answers for all, and nothing is left in the folder that they share."""
+    random_fleet(1003).write(folder / 'run')
+    processes, words, answers = GATHERINGS[how]
+    expected = tessera.output('ranks', folder / 'run')
+    bench = folder / 'bench'
+    bench.mkdir()
+    plain = {key: value for key, value in os.environ.items() if not key.startswith('SLURM_')}
+    running = [subprocess.Popen([tessera.path, 'ranks', folder / 'run', *words], env={**plain, **more}, cwd=bench, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for more in processes]
+    ended = [(*process.communicate(), process.returncode) for process in running]
+    expect('exit statuses', [status for _, _, status in ended], [0] * len(ended))
+    expect('answers', sorted(out for out, _, _ in ended), [''] * (len(ended) - 1) + [expected])
+    if answers:
+        expect('the process that answers', [bool(out) for out, _, _ in ended], [more['SLURM_PROCID'] == answers for more in processes])
+    said = ''.join(err for _, err, _ in ended)
+    expect('messages', said, 'tessera ranks: part 2 of 3 did not come, and is read here\n' if 'lost' in how else '')
+    expect('files', list(bench.iterdir()), [])
+
+
+def test_gathering_where_nothing_can_be_written(tessera, folder):
+    random_fleet(1003).write(folder / 'run')
+    done = tessera.run('ranks', folder / 'run', env={**os.environ, **STEP, 'SLURM_PROCID': '1'}, cwd='/proc', status=4)
+    assert 'with --sketches FOLDER/%p.sketch the parts are written elsewhere' in done.stderr, done.stderr
 
 
 def test_known(tessera, folder, work):

@@ -70,7 +70,7 @@ int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_
  * TSR_ERROR_MEMORY. O(members x steps). */
 int tsr__fleet_pace(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
 /* How the peak of any row differs from that of the rank that its group is compared with, as in a tsr_rank_outlier: `compared_with` is -1,
- * without changes, if there is none. The caller frees `changes`. TSR_ERROR_MEMORY. O(shares log shares + ranks of the group). */
+ * without changes, if the group has no other. The caller frees `changes`. TSR_ERROR_MEMORY. O(shares log shares + ranks of the group). */
 int tsr__fleet_difference(const tsr__fleet *fleet, const tsr_ranks *ranks, size_t row, size_t top,
                           tsr_rank_outlier *out, tsr_error *error);
 

@@ -36,7 +36,15 @@ static const tsr_parameter parameters[] = {
      .help =
          "Read only the I-th of N parts of the files, for a job of several processes; auto: the "
          "part that Slurm, MPI or Kubernetes gives this process. Write its sketches with "
-         "--sketches, and give those of all parts to tessera ranks."},
+         "--sketches, and give those of all parts to tessera ranks. Under Slurm, auto without "
+         "--sketches, and srun without --part, have one process answer for all; 1/1: each reads "
+         "all files."},
+    {.name = "wait",
+     .kind = TSR_PARAMETER_COUNT,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "SECONDS",
+     .help = "How long the first process of srun waits for other parts, since the last one came, "
+             "before it reads them itself (default: 60, and ten times what its own part took)."},
     {.name = "sketches",
      .kind = TSR_PARAMETER_PATH,
      .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
