@@ -3,6 +3,7 @@
 Each fleet is asked without its mesh and with it: the rank, the cause and the line must be those of the fault, and nobody else stands apart."""
 import base64
 import collections
+import concurrent.futures
 import functools
 import itertools
 import json
@@ -358,6 +359,85 @@ def test_sketches_that_lie(tessera, folder, work):
         (work / 'bad.sketch').write_bytes(bad)
         done = tessera.run('ranks', work / 'bad.sketch', '--json', status=3 if bad[:19] == good[:19] else (2, 3))
         assert not done.stdout or json.loads(done.stdout)['broken'], done.stdout
+
+
+def spoil(paths, good, seed, until):
+    """Change files in the ways in which jobs, and those who mean harm, do, until it is time to stop."""
+    own = random.Random(seed)
+    while time.monotonic() < until():
+        path = own.choice(paths)
+        whole = good[path]
+        how = own.randrange(5)
+        if how == 0:
+            os.truncate(path, own.randrange(len(whole)))
+        elif how == 1:
+            with open(path, 'r+b') as file:
+                file.seek(own.randrange(len(whole)))
+                file.write(own.randbytes(2000))
+        elif how == 2:
+            with open(path, 'ab') as file:
+                file.write(whole[:own.randrange(len(whole))])
+        elif how == 3:
+            with open(path, 'wb') as file:
+                for at in range(0, len(whole), 4096):
+                    file.write(whole[at:at + 4096])
+        else:
+            path.with_suffix('.new').write_bytes(whole)
+            os.replace(path.with_suffix('.new'), path)
+
+
+def test_files_that_change_while_they_are_read(tessera, folder, work):
+    """Each is read whole, or is broken; what is written down of them can be read."""
+    Fleet(11, 'leak').write(folder)
+    paths = sorted(folder.rglob('*.pickle'))
+    good = {path: path.read_bytes() for path in paths}
+    end = time.monotonic() + 600
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        spoiling = threads.submit(spoil, paths, good, 1, lambda: end)
+        for _ in range(100 if WHOLE else 10):
+            done = tessera.run('ranks', folder, '--json', '--sketches', work / 'spoilt.sketch', '-q', status=(0, 2, 3))
+            if done.returncode:
+                continue  # files of equal names look like two jobs, or nothing was whole
+            told = json.loads(done.stdout)
+            expect('files', len({row['rank'] for row in told['ranks']}) + len(told['broken']), len(paths))
+            again = asked(tessera, work / 'spoilt.sketch')
+            expect('of sketches', core(again), core(told))
+        end = 0
+        spoiling.result()
+
+
+def test_tiny_files(tessera, folder):
+    """Of very many files each costs little."""
+    count = 100_000 if WHOLE else 2_000
+    for number in range(count):
+        if number % 1000 == 0:
+            (folder / f'd{number // 1000}').mkdir()
+        (folder / f'd{number // 1000}' / f'rank{number}_memory_snapshot.pickle').write_bytes(b'x' * (number % 7))
+    told = json.loads(tessera.run('ranks', folder, '--json', '-q', status=3).stdout)
+    expect('broken files', len(told['broken']), count)
+
+
+def test_folders_that_contain_themselves(tessera, folder):
+    write_small(folder)
+    before = asked(tessera, folder)
+    (folder / 'again').symlink_to(folder)
+    (folder / 'one').symlink_to('other')
+    (folder / 'other').symlink_to('one')
+    (folder / 'rank77_memory_snapshot.pickle').symlink_to('rank77_memory_snapshot.pickle')
+    after = asked(tessera, folder)
+    expect('ranks', len(after['ranks']), len(before['ranks']))
+    expect('files', [path['path'].rsplit('/', 1)[1] for path in after['broken']], ['rank77_memory_snapshot.pickle'])
+
+
+@pytest.mark.parametrize('data', (b'PAR1' + bytes(40) + b'PAR1', b'PAR1', b'ARROW1' + bytes(90), b'SQLite format 3' + bytes(500),
+                                  b'tessera/sketches/1' + bytes(80), b'tessera/sketches/2' + bytes(80)))
+def test_files_of_other_formats(tessera, folder, data):
+    write_small(folder)
+    path = folder / 'rank99_memory_snapshot.pickle'
+    path.write_bytes(data)
+    told = asked(tessera, folder)
+    expect('broken files', [one['path'] for one in told['broken']], [str(path)])
+    assert told['ranks'] and 99 not in {row['rank'] for row in told['ranks']}
 
 
 def test_growth(tessera, folder):
