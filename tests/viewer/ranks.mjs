@@ -35,7 +35,7 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
     const side = await sideText(page);
     check('the fault is listed', side.includes(`Rank ${fleet.fault}`));
     check('who ran out is listed', side.includes('Out of memory'));
-    check('what is missing is listed', side.includes('No snapshot') && side.includes(String(fleet.missing)));
+    check('what is missing is listed', side.includes(`No snapshot of rank ${fleet.missing}`));
     check('what is broken is listed', side.includes('could not be read') && side.includes('rank99'));
     check('the map is drawn', await page.evaluate(() => {
       const c = document.querySelector('.map-canvas');

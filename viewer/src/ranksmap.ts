@@ -296,7 +296,7 @@ export class RanksMap {
       const at = layout.rowAt(y);
       const height = at < 0 ? 0 : layout.heightOf(at) * ratio;
       // A line of paper between rows that are tall enough for it.
-      const isGap = at < 0 || (height >= 6 && at !== before);
+      const isGap = at < 0 || (height >= 8 && at !== before);
       before = at;
       if (isGap) continue;
       best.fill(NaN);

@@ -65,7 +65,7 @@ export function overview(fleet: Fleet, go: (row: Row) => void): HTMLElement {
       h('tbody', {}, ...answer.growth.slice(0, MOST).map((g) => h('tr', {}, ...cells('td', [String(g.rank), count(g.snapshots), size(g.first_bytes), size(g.last_bytes), g.bytes_per_hour === null ? '' : size(g.bytes_per_hour)], isLeft))))), more(answer.growth.length));
   }
   if (answer.missing_parts.length) add('Missing parts', h('p', {}, `The sketches of part ${spans(answer.missing_parts)} are not there; their ranks are not counted as missing.`));
-  else if (answer.missing.length) add('No snapshot', h('p', {}, `of rank ${spans(answer.missing)}`));
+  else if (answer.missing.length) add('Missing', h('p', {}, `No snapshot of rank${answer.missing.length > 1 ? 's' : ''} ${spans(answer.missing)}`));
   if (answer.broken.length)
     add(`${plural(answer.broken.length, 'file')} could not be read`, h('ul', { class: 'broken' }, ...answer.broken.slice(0, MOST).map((b) => h('li', {}, h('bdi', {}, clean(b.path)), ': ', clean(b.message)))), more(answer.broken.length));
   if (fleet.head.others) element.append(h('p', { class: 'muted' }, 'The job is so large that fewer stacks and steps are listed of each rank.'));
