@@ -14,7 +14,7 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
     return pages.get(folder);
   };
   const answerOf = (folder) => JSON.parse(tessera('ranks', '--json', '-q', folder));
-  const { fleet, hostile, many, dumps } = plan.ranks;
+  const { fleet, hostile, many, dumps, paces } = plan.ranks;
   const order = (page) => page.evaluate('tessera.order()');
   const state = (page) => page.evaluate('tessera.state()');
   const click = async (page, rank) => {
@@ -246,6 +246,22 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
     const at = await page.evaluate((r) => tessera.boxOf(r), last);
     check('as high as others', at.height > 10 && at.y < 800);
     await close(page);
+  });
+
+  test('ranks: clocks are aligned by the steps, and who is late is told', async () => {
+    for (const { path, step, ahead, late } of paces) {
+      const page = await open(write(path));
+      expect('how', (await page.evaluate('tessera.columns()')).align, 'steps');
+      const begins = await page.evaluate('tessera.begins()');
+      const rows = await page.evaluate(() => Array.from({ length: tessera.rows }, (_, i) => [tessera.row(i).rank, tessera.row(i).first]));
+      // What is left of the clocks: all traces begin when the job does.
+      const off = rows.map(([rank, first], i) => begins[i] - (first - ahead[rank])).sort((a, b) => a - b);
+      const middle = off[off.length >> 1];
+      check(`${path}: within a step (${off[0] - middle} to ${off.at(-1) - middle} of ${step} us)`, off.at(-1) - middle < step * 1.1 && middle - off[0] < step * 1.1);
+      check('who is late', new RegExp(`Late in their steps[^]*\\n${late}\\t`).test(await sideText(page)));
+      await shoot(page, 'ranks-late');
+      await close(page);
+    }
   });
 
   test('ranks: dumps without a trace are shown by category', async () => {

@@ -263,6 +263,7 @@ class Page {
       columns: () => ({ count: matrix().columns, align: matrix().align, max: matrix().max, note: matrix().note, marks: matrix().marks }),
       values: (index: number) => [...matrix().values.slice(index * matrix().columns, (index + 1) * matrix().columns)],
       medians: (group: number) => Array.from({ length: matrix().columns }, (_, c) => this.matrices.median(this.state.view, group, c)),
+      begins: () => [...matrix().begins],
       frameMs: () => this.map.frameMs,
     };
   }

@@ -2,7 +2,7 @@
 // groups, as the command prints them.
 
 import { h } from './dom.ts';
-import { clean, count, exact, size } from './format.ts';
+import { clean, count, duration, exact, size } from './format.ts';
 import { type Fleet, type Row, rowName } from './ranksdata.ts';
 
 const MOST = 200; // of a list; more are counted
@@ -58,8 +58,12 @@ export function overview(fleet: Fleet, go: (row: Row) => void): HTMLElement {
   const dead = rows.filter((r) => r.death).sort((a, b) => a.death - b.death);
   if (dead.length)
     add('Out of memory, in order', h('div', { class: 'finding-list' }, ...dead.slice(0, MOST).map((row) => button(row, h('strong', {}, rowName(row).replace(/^r/, 'R')), h('span', {}, `peak ${exact(row.peak)}`)))), more(dead.length));
+  const isLeft = () => false;
+  if (answer.stragglers.length)
+    add('Late in their steps', h('table', { class: 'plain-table', 'aria-label': 'Late in their steps' },
+      h('thead', {}, h('tr', {}, ...cells('th', ['rank', 'late by', 'of a step of', 'in', 'of steps'], isLeft))),
+      h('tbody', {}, ...answer.stragglers.slice(0, MOST).map((s) => h('tr', {}, ...cells('td', [String(s.rank), duration(s.late_us), duration(s.step_us), count(s.late_steps), count(s.steps)], isLeft))))), more(answer.stragglers.length));
   if (answer.growth.length) {
-    const isLeft = () => false;
     add('Growth from a rank\u2019s first snapshot to its last', h('table', { class: 'plain-table', 'aria-label': 'Growth' },
       h('thead', {}, h('tr', {}, ...cells('th', ['rank', 'snapshots', 'first', 'last', 'an hour'], isLeft))),
       h('tbody', {}, ...answer.growth.slice(0, MOST).map((g) => h('tr', {}, ...cells('td', [String(g.rank), count(g.snapshots), size(g.first_bytes), size(g.last_bytes), g.bytes_per_hour === null ? '' : size(g.bytes_per_hour)], isLeft))))), more(answer.growth.length));
