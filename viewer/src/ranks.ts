@@ -150,7 +150,7 @@ class Page {
     const missing = this.fleet.answer.missing.length;
     const present = this.fleet.rows.filter((r) => !r.isMissing && !r.isOther).length;
     this.found.textContent = shown < all ? `${count(shown)} of ${count(all)} rows` : `${count(present)} ${present === 1 ? 'rank' : 'ranks'}${missing ? `, ${count(missing)} missing` : ''}`;
-    this.note.textContent = matrix.note;
+    this.note.textContent = present ? matrix.note : '';
     this.map.chosen = this.chosen;
     this.map.set({ matrix, values, max, colour, segments, theme: this.theme });
     this.drawLegend(max);

@@ -81,8 +81,11 @@ function alignTimes(rows: Row[]): Times {
   const agree = bySteps && median(ascending(stepped.map((row) => byClock(of!, row).off))) <= AGREE * step;
   for (const row of traced) {
     const isStepped = bySteps && row.steps.length > 1;
-    offset[row.index] = isStepped ? offsetBy(of!, row, agree || row.clock ? byClock(of!, row).shift : byOrder(of!, row, step)) : -row.clock;
+    offset[row.index] = isStepped ? offsetBy(of!, row, agree ? byClock(of!, row).shift : byOrder(of!, row, step)) : -row.clock;
   }
+  // The devices of a rank have one clock.
+  const own = new Map(traced.filter((r) => !r.isOther).map((r) => [r.rank, offset[r.index]!]));
+  for (const row of traced) if (row.isOther) offset[row.index] = own.get(row.rank) ?? offset[row.index]!;
   const begins = ascending((bySteps ? stepped : traced).map((r) => r.first + offset[r.index]!));
   const lengths = ascending((bySteps ? stepped : traced).map((r) => r.length));
   const [usual, length] = [median(begins), median(lengths)];

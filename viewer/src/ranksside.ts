@@ -41,7 +41,7 @@ export function answerHead(fleet: Fleet, show: (group: string) => void): HTMLEle
   const isAlarm = answer.out_of_memory.length > 0;
   return h('details', { class: 'answer', open: true },
     h('summary', {}, h('strong', { class: isAlarm ? 'verdict alarm' : 'verdict' }, verdict)),
-    h('p', { class: 'muted basis' }, basis), h('div', { class: 'groups-box' }, table));
+    ranks > 0 && h('p', { class: 'muted basis' }, basis), ranks > 0 && h('div', { class: 'groups-box' }, table));
 }
 
 export function overview(fleet: Fleet, go: (row: Row) => void): HTMLElement {
@@ -73,6 +73,6 @@ export function overview(fleet: Fleet, go: (row: Row) => void): HTMLElement {
   if (answer.broken.length)
     add(`${plural(answer.broken.length, 'file')} could not be read`, h('ul', { class: 'broken' }, ...answer.broken.slice(0, MOST).map((b) => h('li', {}, h('bdi', {}, clean(b.path)), ': ', clean(b.message)))), more(answer.broken.length));
   if (fleet.head.others) element.append(h('p', { class: 'muted' }, 'The job is so large that fewer stacks and steps are listed of each rank.'));
-  element.append(h('p', { class: 'muted' }, 'Choose a rank in the map to see its own memory.'));
+  if (rows.length) element.append(h('p', { class: 'muted' }, 'Choose a rank in the map to see its own memory.'));
   return element;
 }

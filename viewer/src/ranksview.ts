@@ -11,7 +11,7 @@ import { ink, palette, type Theme } from './theme.ts';
 import { facts } from './tooltip.ts';
 
 const CHART = 150;
-const CHART_LEFT = 62;
+const CHART_LEFT = 74;
 const CHART_BELOW = 18;
 
 function command(text: string): HTMLElement {
