@@ -267,6 +267,7 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
   test('ranks: dumps without a trace are shown by category', async () => {
     const page = await open(write(dumps));
     expect('rows', (await order(page)).length, 3);
+    expect('why the map is empty', await page.evaluate('tessera.columns().blank'), ['no trace', 'no trace', 'no trace']);
     check('the side tells of growth', (await sideText(page)).includes('Growth'));
     await page.evaluate(() => tessera.set({ view: 'category' }));
     await click(page, 1);

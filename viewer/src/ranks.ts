@@ -260,7 +260,7 @@ class Page {
       cursor: () => this.map.cursor?.rank ?? null,
       row: (index: number) => this.fleet.rows[index],
       rows: this.fleet.rows.length,
-      columns: () => ({ count: matrix().columns, align: matrix().align, max: matrix().max, note: matrix().note, marks: matrix().marks }),
+      columns: () => ({ count: matrix().columns, align: matrix().align, max: matrix().max, note: matrix().note, marks: matrix().marks, blank: [...matrix().blank.values()] }),
       values: (index: number) => [...matrix().values.slice(index * matrix().columns, (index + 1) * matrix().columns)],
       medians: (group: number) => Array.from({ length: matrix().columns }, (_, c) => this.matrices.median(this.state.view, group, c)),
       begins: () => [...matrix().begins],

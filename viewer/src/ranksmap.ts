@@ -359,13 +359,14 @@ export class RanksMap {
     const isMarked = row.isDead || !!row.outlier;
     context.font = FONT;
     context.textAlign = 'left';
-    if (row.isMissing) {
+    const blank = matrix.blank.get(row.index);
+    if (blank) {
       context.fillStyle = colours.raised;
       context.fillRect(LEFT, y, this.plotWidth, Math.max(1, high - 1));
       context.fillStyle = colours.muted;
-      if (hasLetters) context.fillText('no snapshot', LEFT + 8, y + high / 2);
-      return;
+      if (hasLetters) context.fillText(blank, LEFT + 8, y + high / 2);
     }
+    if (row.isMissing) return;
     context.fillStyle = isMarked ? colour : colours.line;
     context.globalAlpha = isMarked && hasLetters ? 0.45 : 1;
     context.fillRect(right + 6, y + (hasLetters ? 2 : 0), ((RIGHT - 12) * row.peak) / (this.most || 1), Math.max(1, high - (hasLetters ? 4 : 0)));

@@ -17,6 +17,7 @@ export interface Matrix {
   align: Align;
   note: string; // how rows and columns were put together
   span: number; // microseconds; of `own`, NaN
+  blank: Map<number, string>; // by row without values: why
   begins: Float64Array; // by row: when its trace begins, on the axis; NaN: not known
   marks: { at: number; label: string }[]; // where steps begin, in columns
   stops: Float64Array; // by row: the column in which memory ran out, or NaN
@@ -104,7 +105,7 @@ function alignTimes(rows: Row[]): Times {
 const NOTES: Record<Align, string> = {
   steps: 'time; clocks aligned by the ranks\u2019 steps',
   clock: 'time, by the ranks\u2019 clocks',
-  own: 'each rank\u2019s own time, from its first event to its last: their clocks have nothing in common',
+  own: 'each rank\u2019s own time: their clocks have nothing in common',
 };
 
 function timeMatrix(fleet: Fleet): Matrix {
@@ -116,12 +117,13 @@ function timeMatrix(fleet: Fleet): Matrix {
   const values = new Float64Array(rows.length * columns).fill(NaN);
   const stops = new Float64Array(rows.length).fill(NaN);
   const columnOf = (time: number) => Math.max(0, Math.min(columns - 1, Math.floor(((time - times.from) / span) * columns)));
-  let [max, absent] = [0, 0];
+  const blank = new Map<number, string>();
+  let max = 0;
   for (const row of rows) {
     const base = row.index * columns;
     const isPlaced = !Number.isNaN(times.offset[row.index]!);
-    if (!row.hasTrace || (!isOwn && !isPlaced)) {
-      absent += row.isMissing ? 0 : 1;
+    if (row.isMissing || !row.hasTrace || (!isOwn && !isPlaced)) {
+      blank.set(row.index, row.isMissing ? 'no snapshot' : row.hasTrace ? 'at another time, by its clock' : 'no trace');
       continue;
     }
     const first = row.first + times.offset[row.index]!;
@@ -148,8 +150,7 @@ function timeMatrix(fleet: Fleet): Matrix {
     return `${after} (${clock(times.from + (span * c) / columns)})`;
   };
   const begins = times.offset.map((offset, i) => (isOwn ? NaN : rows[i]!.first + offset - times.from));
-  const note = NOTES[times.align] + (absent ? `; ${absent} without a trace that can be placed` : '');
-  return { view: 'time', columns, values, max, align: times.align, note, span: isOwn ? NaN : span, begins, marks, stops, title };
+  return { view: 'time', columns, values, max, align: times.align, note: NOTES[times.align], blank, span: isOwn ? NaN : span, begins, marks, stops, title };
 }
 
 function categoryMatrix(fleet: Fleet): Matrix {
@@ -167,7 +168,7 @@ function categoryMatrix(fleet: Fleet): Matrix {
   }
   const marks = chosen.map((c, i) => ({ at: i, label: head.categories[c]! }));
   return {
-    view: 'category', columns: chosen.length, values, max, align: 'own', note: 'bytes of each category at the rank\u2019s peak', span: NaN, begins: new Float64Array(rows.length).fill(NaN), marks,
+    view: 'category', columns: chosen.length, values, max, align: 'own', note: 'bytes of each category at the rank\u2019s peak', span: NaN, blank: new Map(rows.filter((r) => r.isMissing).map((r) => [r.index, 'no snapshot'])), begins: new Float64Array(rows.length).fill(NaN), marks,
     stops: new Float64Array(rows.length).fill(NaN), title: (c) => head.categories[chosen[c]!]!,
   };
 }
