@@ -104,16 +104,6 @@ static int write_sketches(cli_session *session, const tsr_ranks *ranks) {
   return cli_finish_aside(session, &output, status);
 }
 
-static int write_page(cli_session *session, const cli_asking *asking) {
-  const char *path = tsr_params_text(session->options->own, "html");
-  cli_output output;
-  int status = path ? cli_start_aside(session, path, &output) : 0;
-  if (!path || status) return status;
-  status = tsr_ranks_page(tsr_answer_value(asking->answer), asking->name, cli_output_write, &output,
-                          &session->error);
-  return cli_finish_aside(session, &output, status);
-}
-
 /* One process of several prints nothing: its ranks are compared when all sketches are there. */
 static int finish(cli_session *session, const cli_asking *asking) {
   const tsr_params *own = session->options->own;
@@ -123,7 +113,7 @@ static int finish(cli_session *session, const cli_asking *asking) {
     int status = cli_asking_print(session, asking);
     if (status) return status;
   }
-  int status = write_page(session, asking);
+  int status = cli_page_save_ranks(session, asking->answer);
   if (status == 0) status = write_sketches(session, ranks);
   return status || is_part || ranks->rank_count ? status : CLI_INPUT;
 }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "message.h"
+#include "page.h"
 #include "progress.h"
 
 enum { NAME_BYTES = 160, POLL_MS = 100, DEFAULT_WAIT_S = 60 };
@@ -161,6 +162,7 @@ static int answer(const gathering *g) {
   int status = tsr_params_set_text(own, "paths", pattern, (size_t)length, &session->error);
   if (status == 0) status = ask_again(session, &asking);
   if (status == 0) status = cli_asking_print(session, &asking);
+  if (status == 0) status = cli_page_save_ranks(session, asking.answer);
   const tsr_ranks *ranks = status == 0 ? tsr_answer_value(asking.answer) : NULL;
   if (ranks && !ranks->rank_count) status = CLI_INPUT;
   cli_asking_release(&asking);

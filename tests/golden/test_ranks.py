@@ -211,6 +211,23 @@ def test_gathering(tessera, folder, work, how):
     expect('files', list(bench.iterdir()), [])
 
 
+def test_gathering_a_page(tessera, folder):
+    """The process that answers writes the page, and it is that of one process."""
+    random_fleet(1003).write(folder / 'run')
+    whole, page = folder / 'whole.html', folder / 'bench' / 'ranks.html'
+    expected = tessera.output('ranks', folder / 'run', '--html', whole, '-q')
+    page.parent.mkdir()
+    plain = {key: value for key, value in os.environ.items() if not key.startswith('SLURM_')}
+    running = [subprocess.Popen([tessera.path, 'ranks', folder / 'run', '--html', page, '-q'], env={**plain, **STEP, 'SLURM_PROCID': str(i)},
+                                cwd=page.parent, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for i in range(3)]
+    expect('answers', [process.communicate()[0] for process in running], [expected, '', ''])
+    expect('files', list(page.parent.iterdir()), [page])
+    _, columns = read_page(page)
+    _, wanted = read_page(whole)
+    expect('the answer on it', *(core(json.loads(each.pop('answer'))) for each in (columns, wanted)))
+    expect('the rest', columns, wanted)
+
+
 def test_gathering_where_nothing_can_be_written(tessera, folder):
     random_fleet(1003).write(folder / 'run')
     done = tessera.run('ranks', folder / 'run', env={**os.environ, **STEP, 'SLURM_PROCID': '1'}, cwd='/proc', status=4)
@@ -494,10 +511,15 @@ class Numbers:
 
 
 def page_of(tessera, work, *words):
-    """The head of the page that `--html` writes, and its columns by name."""
+    """The page that `--html` writes."""
     path = work / 'ranks.html'
     path.unlink(missing_ok=True)
     tessera.output('ranks', *words, '-q', '--html', path)
+    return read_page(path)
+
+
+def read_page(path):
+    """The head of a page, and its columns by name."""
     parts = [re.search(f'id="tessera-{part}">([^<]*)</script>', path.read_text()).group(1) for part in ('head', 'data')]
     head, data = json.loads(parts[0]), zlib.decompress(base64.b64decode(parts[1]))
     columns, at = {}, 0

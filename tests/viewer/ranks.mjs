@@ -14,7 +14,7 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
     return pages.get(folder);
   };
   const answerOf = (folder) => JSON.parse(tessera('ranks', '--json', '-q', folder));
-  const { fleet, hostile, many, dumps } = plan.ranks;
+  const { fleet, hostile, many, dumps, paces } = plan.ranks;
   const order = (page) => page.evaluate('tessera.order()');
   const state = (page) => page.evaluate('tessera.state()');
   const click = async (page, rank) => {
@@ -35,7 +35,7 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
     const side = await sideText(page);
     check('the fault is listed', side.includes(`Rank ${fleet.fault}`));
     check('who ran out is listed', side.includes('Out of memory'));
-    check('what is missing is listed', side.includes('No snapshot') && side.includes(String(fleet.missing)));
+    check('what is missing is listed', side.includes(`No snapshot of rank ${fleet.missing}`));
     check('what is broken is listed', side.includes('could not be read') && side.includes('rank99'));
     check('the map is drawn', await page.evaluate(() => {
       const c = document.querySelector('.map-canvas');
@@ -248,9 +248,26 @@ export default function ranksTests({ test, plan, tessera, open, close, settle, s
     await close(page);
   });
 
+  test('ranks: clocks are aligned by the steps, and who is late is told', async () => {
+    for (const { path, step, ahead, late } of paces) {
+      const page = await open(write(path));
+      expect('how', (await page.evaluate('tessera.columns()')).align, 'steps');
+      const begins = await page.evaluate('tessera.begins()');
+      const rows = await page.evaluate(() => Array.from({ length: tessera.rows }, (_, i) => [tessera.row(i).rank, tessera.row(i).first]));
+      // What is left of the clocks: all traces begin when the job does.
+      const off = rows.map(([rank, first], i) => begins[i] - (first - ahead[rank])).sort((a, b) => a - b);
+      const middle = off[off.length >> 1];
+      check(`${path}: within a step (${off[0] - middle} to ${off.at(-1) - middle} of ${step} us)`, off.at(-1) - middle < step * 1.1 && middle - off[0] < step * 1.1);
+      check('who is late', new RegExp(`Late in their steps[^]*\\n${late}\\t`).test(await sideText(page)));
+      await shoot(page, 'ranks-late');
+      await close(page);
+    }
+  });
+
   test('ranks: dumps without a trace are shown by category', async () => {
     const page = await open(write(dumps));
     expect('rows', (await order(page)).length, 3);
+    expect('why the map is empty', await page.evaluate('tessera.columns().blank'), ['no trace', 'no trace', 'no trace']);
     check('the side tells of growth', (await sideText(page)).includes('Growth'));
     await page.evaluate(() => tessera.set({ view: 'category' }));
     await click(page, 1);

@@ -20,6 +20,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent / 'golden'))
 import fleets  # noqa: E402
 import habits  # noqa: E402
+import paces  # noqa: E402
 
 VIEWER = HERE.parents[1] / 'viewer'
 SHARED = HERE.parents[2] / 'shared/snapshots'
@@ -222,7 +223,12 @@ def ranks(work):
             data = snapshot(waves(step // 2, ['forward']))
             (work / f'dumps/step_{step}').mkdir(exist_ok=True)
             (work / f'dumps/step_{step}/rank{rank}.pickle').write_bytes(pickle.dumps({**data, 'device_traces': [[]]}, protocol=4))
-    return {'fleet': {'path': str(work / 'fleet'), 'fault': 4, 'missing': 7}, 'hostile': str(work / 'hostile'), 'dumps': str(work / 'dumps'),
+    timed = []
+    for seed in (3000, 3001, 3004, 3007):
+        pace = paces.random_pace(seed)
+        pace.write(work / f'pace{seed}')
+        timed.append({'path': str(work / f'pace{seed}'), 'step': pace.begins[1][0] - pace.begins[0][0], 'ahead': pace.clocks_ahead(), 'late': pace.slow})
+    return {'paces': timed, 'fleet': {'path': str(work / 'fleet'), 'fault': 4, 'missing': 7}, 'hostile': str(work / 'hostile'), 'dumps': str(work / 'dumps'),
             'many': {'path': str(many_ranks(work / 'many', 10000, 4321)), 'count': 10000, 'fault': 4321}}
 
 

@@ -150,7 +150,7 @@ class Page {
     const missing = this.fleet.answer.missing.length;
     const present = this.fleet.rows.filter((r) => !r.isMissing && !r.isOther).length;
     this.found.textContent = shown < all ? `${count(shown)} of ${count(all)} rows` : `${count(present)} ${present === 1 ? 'rank' : 'ranks'}${missing ? `, ${count(missing)} missing` : ''}`;
-    this.note.textContent = matrix.note;
+    this.note.textContent = present ? matrix.note : '';
     this.map.chosen = this.chosen;
     this.map.set({ matrix, values, max, colour, segments, theme: this.theme });
     this.drawLegend(max);
@@ -260,9 +260,10 @@ class Page {
       cursor: () => this.map.cursor?.rank ?? null,
       row: (index: number) => this.fleet.rows[index],
       rows: this.fleet.rows.length,
-      columns: () => ({ count: matrix().columns, align: matrix().align, max: matrix().max, note: matrix().note, marks: matrix().marks }),
+      columns: () => ({ count: matrix().columns, align: matrix().align, max: matrix().max, note: matrix().note, marks: matrix().marks, blank: [...matrix().blank.values()] }),
       values: (index: number) => [...matrix().values.slice(index * matrix().columns, (index + 1) * matrix().columns)],
       medians: (group: number) => Array.from({ length: matrix().columns }, (_, c) => this.matrices.median(this.state.view, group, c)),
+      begins: () => [...matrix().begins],
       frameMs: () => this.map.frameMs,
     };
   }

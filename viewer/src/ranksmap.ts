@@ -296,7 +296,7 @@ export class RanksMap {
       const at = layout.rowAt(y);
       const height = at < 0 ? 0 : layout.heightOf(at) * ratio;
       // A line of paper between rows that are tall enough for it.
-      const isGap = at < 0 || (height >= 6 && at !== before);
+      const isGap = at < 0 || (height >= 8 && at !== before);
       before = at;
       if (isGap) continue;
       best.fill(NaN);
@@ -359,13 +359,14 @@ export class RanksMap {
     const isMarked = row.isDead || !!row.outlier;
     context.font = FONT;
     context.textAlign = 'left';
-    if (row.isMissing) {
+    const blank = matrix.blank.get(row.index);
+    if (blank) {
       context.fillStyle = colours.raised;
       context.fillRect(LEFT, y, this.plotWidth, Math.max(1, high - 1));
       context.fillStyle = colours.muted;
-      if (hasLetters) context.fillText('no snapshot', LEFT + 8, y + high / 2);
-      return;
+      if (hasLetters) context.fillText(blank, LEFT + 8, y + high / 2);
     }
+    if (row.isMissing) return;
     context.fillStyle = isMarked ? colour : colours.line;
     context.globalAlpha = isMarked && hasLetters ? 0.45 : 1;
     context.fillRect(right + 6, y + (hasLetters ? 2 : 0), ((RIGHT - 12) * row.peak) / (this.most || 1), Math.max(1, high - (hasLetters ? 4 : 0)));
@@ -433,7 +434,8 @@ export class RanksMap {
     else {
       const raw = span / Math.max(2, Math.floor(this.plotWidth / 110));
       const power = 10 ** Math.floor(Math.log10(Math.max(1, raw)));
-      const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= raw) ?? raw;
+      const seconds = [15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].map((s) => s * 1e6);
+      const step = (raw > 1e7 ? seconds : [1, 2, 5, 10].map((f) => f * power)).find((s) => s >= raw) ?? raw;
       for (let t = 0; t <= span; t += step) ticks.push([t / span, t ? duration(t).replace(/(\.\d*?)0+ /, '$1 ').replace('. ', ' ') : '0']);
     }
     for (const [at, text] of ticks) {
@@ -446,14 +448,15 @@ export class RanksMap {
     let end = -Infinity;
     for (const mark of marks) {
       const x = LEFT + (mark.at / columns) * this.plotWidth;
+      if (x < end) continue;
       context.fillStyle = colours.line;
       context.fillRect(x, TOP - 28, 1, 12);
       const wide = context.measureText(mark.label).width;
-      if (!mark.label || x + 4 < end || x + 4 + wide > LEFT + this.plotWidth) continue;
+      if (!mark.label || x + 4 + wide > LEFT + this.plotWidth) continue;
       context.fillStyle = colours.muted;
       context.textAlign = 'left';
       context.fillText(mark.label, x + 4, TOP - 23);
-      end = x + 12 + wide;
+      end = x + 8 + wide;
     }
   }
 

@@ -17,6 +17,8 @@ export interface Matrix {
   align: Align;
   note: string; // how rows and columns were put together
   span: number; // microseconds; of `own`, NaN
+  blank: Map<number, string>; // by row without values: why
+  begins: Float64Array; // by row: when its trace begins, on the axis; NaN: not known
   marks: { at: number; label: string }[]; // where steps begin, in columns
   stops: Float64Array; // by row: the column in which memory ran out, or NaN
   title: (column: number) => string;
@@ -27,33 +29,36 @@ const COLUMNS = 120;
 const median = (sorted: number[]): number => sorted[sorted.length >> 1] ?? NaN;
 const ascending = (values: number[]): number[] => values.sort((a, b) => a - b);
 
-/** The step of `steps` that begins nearest to a time. */
-function nearest(steps: Row['steps'], time: number): number {
-  let [low, high] = [0, steps.length - 1];
+/** When a step begins, by a clock that is right to about a step. */
+const begin = (row: Row, i: number): number => row.steps[i]!.first - row.clock;
+
+/** The step of a rank that begins nearest to a time. */
+function nearest(row: Row, time: number): number {
+  let [low, high] = [0, row.steps.length - 1];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (steps[middle]!.first < time) low = middle + 1;
+    if (begin(row, middle) < time) low = middle + 1;
     else high = middle;
   }
-  return low > 0 && time - steps[low - 1]!.first < steps[low]!.first - time ? low - 1 : low;
+  return low > 0 && time - begin(row, low - 1) < begin(row, low) - time ? low - 1 : low;
 }
 
-/** How far the steps of a rank are from the nearest ones of another, by their clocks: half a step at most if these overlap. */
-function nearestShift(of: Row, row: Row): { shift: number; off: number } {
+/** What to add to a rank's clock so that its steps begin when those of another do, if its i-th is the other's (i + shift)-th. */
+function offsetBy(of: Row, row: Row, shift: number): number {
+  return median(ascending(row.steps.flatMap((s, i) => (of.steps[i + shift] ? [begin(of, i + shift) - s.first] : []))));
+}
+
+/** Which step is which, by the clocks; and how far the steps then are apart. */
+function byClock(of: Row, row: Row): { shift: number; off: number } {
   const middle = row.steps.length >> 1;
-  const at = nearest(of.steps, row.steps[middle]!.first);
-  return { shift: at - middle, off: Math.abs(of.steps[at]!.first - row.steps[middle]!.first) };
+  const at = nearest(of, begin(row, middle));
+  return { shift: at - middle, off: Math.abs(begin(of, at) - begin(row, middle)) };
 }
 
-/** Which step is which if the clocks cannot tell: the first ones are the same if both traces begin as long before, else the last ones. */
-function orderShift(of: Row, row: Row, step: number): number {
+/** The same if the clocks cannot tell: the first steps are the same if both traces begin as long before them, else the last ones. */
+function byOrder(of: Row, row: Row, step: number): number {
   const before = (r: Row) => r.steps[0]!.first - r.first;
   return Math.abs(before(of) - before(row)) < step / 2 ? 0 : of.steps.length - row.steps.length;
-}
-
-/** What to add to a rank's clock so that its steps begin when those of another do. */
-function offsetTo(of: Row, row: Row, shift: number): number {
-  return median(ascending(row.steps.flatMap((s, i) => (of.steps[i + shift] ? [of.steps[i + shift]!.first - s.first] : []))));
 }
 
 // Clocks agree if steps of most ranks begin within this part of a step of each other.
@@ -74,12 +79,14 @@ function alignTimes(rows: Row[]): Times {
   const bySteps = stepped.length > 1 && stepped.length * 2 >= traced.length;
   const of = stepped.reduce<Row | null>((best, r) => (!best || r.steps.length > best.steps.length ? r : best), null);
   const step = of ? median(ascending(of.steps.slice(1).map((s, i) => s.first - of.steps[i]!.first))) : NaN;
-  const offs = bySteps ? ascending(stepped.map((row) => nearestShift(of!, row).off)) : [];
-  const agree = median(offs) <= AGREE * step;
+  const agree = bySteps && median(ascending(stepped.map((row) => byClock(of!, row).off))) <= AGREE * step;
   for (const row of traced) {
     const isStepped = bySteps && row.steps.length > 1;
-    offset[row.index] = isStepped ? offsetTo(of!, row, agree ? nearestShift(of!, row).shift : orderShift(of!, row, step)) : 0;
+    offset[row.index] = isStepped ? offsetBy(of!, row, agree ? byClock(of!, row).shift : byOrder(of!, row, step)) : -row.clock;
   }
+  // The devices of a rank have one clock.
+  const own = new Map(traced.filter((r) => !r.isOther).map((r) => [r.rank, offset[r.index]!]));
+  for (const row of traced) if (row.isOther) offset[row.index] = own.get(row.rank) ?? offset[row.index]!;
   const begins = ascending((bySteps ? stepped : traced).map((r) => r.first + offset[r.index]!));
   const lengths = ascending((bySteps ? stepped : traced).map((r) => r.length));
   const [usual, length] = [median(begins), median(lengths)];
@@ -98,7 +105,7 @@ function alignTimes(rows: Row[]): Times {
 const NOTES: Record<Align, string> = {
   steps: 'time; clocks aligned by the ranks\u2019 steps',
   clock: 'time, by the ranks\u2019 clocks',
-  own: 'each rank\u2019s own time, from its first event to its last: their clocks have nothing in common',
+  own: 'each rank\u2019s own time: their clocks have nothing in common',
 };
 
 function timeMatrix(fleet: Fleet): Matrix {
@@ -110,12 +117,13 @@ function timeMatrix(fleet: Fleet): Matrix {
   const values = new Float64Array(rows.length * columns).fill(NaN);
   const stops = new Float64Array(rows.length).fill(NaN);
   const columnOf = (time: number) => Math.max(0, Math.min(columns - 1, Math.floor(((time - times.from) / span) * columns)));
-  let [max, absent] = [0, 0];
+  const blank = new Map<number, string>();
+  let max = 0;
   for (const row of rows) {
     const base = row.index * columns;
     const isPlaced = !Number.isNaN(times.offset[row.index]!);
-    if (!row.hasTrace || (!isOwn && !isPlaced)) {
-      absent += row.isMissing ? 0 : 1;
+    if (row.isMissing || !row.hasTrace || (!isOwn && !isPlaced)) {
+      blank.set(row.index, row.isMissing ? 'no snapshot' : row.hasTrace ? 'at another time, by its clock' : 'no trace');
       continue;
     }
     const first = row.first + times.offset[row.index]!;
@@ -141,8 +149,8 @@ function timeMatrix(fleet: Fleet): Matrix {
     const after = `${duration((span * c) / columns)} to ${duration((span * (c + 1)) / columns)}`;
     return `${after} (${clock(times.from + (span * c) / columns)})`;
   };
-  const note = NOTES[times.align] + (absent ? `; ${absent} without a trace that can be placed` : '');
-  return { view: 'time', columns, values, max, align: times.align, note, span: isOwn ? NaN : span, marks, stops, title };
+  const begins = times.offset.map((offset, i) => (isOwn ? NaN : rows[i]!.first + offset - times.from));
+  return { view: 'time', columns, values, max, align: times.align, note: NOTES[times.align], blank, span: isOwn ? NaN : span, begins, marks, stops, title };
 }
 
 function categoryMatrix(fleet: Fleet): Matrix {
@@ -160,7 +168,7 @@ function categoryMatrix(fleet: Fleet): Matrix {
   }
   const marks = chosen.map((c, i) => ({ at: i, label: head.categories[c]! }));
   return {
-    view: 'category', columns: chosen.length, values, max, align: 'own', note: 'bytes of each category at the rank\u2019s peak', span: NaN, marks,
+    view: 'category', columns: chosen.length, values, max, align: 'own', note: 'bytes of each category at the rank\u2019s peak', span: NaN, blank: new Map(rows.filter((r) => r.isMissing).map((r) => [r.index, 'no snapshot'])), begins: new Float64Array(rows.length).fill(NaN), marks,
     stops: new Float64Array(rows.length).fill(NaN), title: (c) => head.categories[chosen[c]!]!,
   };
 }

@@ -2,7 +2,7 @@
 // groups, as the command prints them.
 
 import { h } from './dom.ts';
-import { clean, count, exact, size } from './format.ts';
+import { clean, count, duration, exact, size } from './format.ts';
 import { type Fleet, type Row, rowName } from './ranksdata.ts';
 
 const MOST = 200; // of a list; more are counted
@@ -41,7 +41,7 @@ export function answerHead(fleet: Fleet, show: (group: string) => void): HTMLEle
   const isAlarm = answer.out_of_memory.length > 0;
   return h('details', { class: 'answer', open: true },
     h('summary', {}, h('strong', { class: isAlarm ? 'verdict alarm' : 'verdict' }, verdict)),
-    h('p', { class: 'muted basis' }, basis), h('div', { class: 'groups-box' }, table));
+    ranks > 0 && h('p', { class: 'muted basis' }, basis), ranks > 0 && h('div', { class: 'groups-box' }, table));
 }
 
 export function overview(fleet: Fleet, go: (row: Row) => void): HTMLElement {
@@ -58,17 +58,21 @@ export function overview(fleet: Fleet, go: (row: Row) => void): HTMLElement {
   const dead = rows.filter((r) => r.death).sort((a, b) => a.death - b.death);
   if (dead.length)
     add('Out of memory, in order', h('div', { class: 'finding-list' }, ...dead.slice(0, MOST).map((row) => button(row, h('strong', {}, rowName(row).replace(/^r/, 'R')), h('span', {}, `peak ${exact(row.peak)}`)))), more(dead.length));
+  const isLeft = () => false;
+  if (answer.stragglers.length)
+    add('Late in their steps', h('table', { class: 'plain-table', 'aria-label': 'Late in their steps' },
+      h('thead', {}, h('tr', {}, ...cells('th', ['rank', 'late by', 'of a step of', 'in', 'of steps'], isLeft))),
+      h('tbody', {}, ...answer.stragglers.slice(0, MOST).map((s) => h('tr', {}, ...cells('td', [String(s.rank), duration(s.late_us), duration(s.step_us), count(s.late_steps), count(s.steps)], isLeft))))), more(answer.stragglers.length));
   if (answer.growth.length) {
-    const isLeft = () => false;
     add('Growth from a rank\u2019s first snapshot to its last', h('table', { class: 'plain-table', 'aria-label': 'Growth' },
       h('thead', {}, h('tr', {}, ...cells('th', ['rank', 'snapshots', 'first', 'last', 'an hour'], isLeft))),
       h('tbody', {}, ...answer.growth.slice(0, MOST).map((g) => h('tr', {}, ...cells('td', [String(g.rank), count(g.snapshots), size(g.first_bytes), size(g.last_bytes), g.bytes_per_hour === null ? '' : size(g.bytes_per_hour)], isLeft))))), more(answer.growth.length));
   }
   if (answer.missing_parts.length) add('Missing parts', h('p', {}, `The sketches of part ${spans(answer.missing_parts)} are not there; their ranks are not counted as missing.`));
-  else if (answer.missing.length) add('No snapshot', h('p', {}, `of rank ${spans(answer.missing)}`));
+  else if (answer.missing.length) add('Missing', h('p', {}, `No snapshot of rank${answer.missing.length > 1 ? 's' : ''} ${spans(answer.missing)}`));
   if (answer.broken.length)
     add(`${plural(answer.broken.length, 'file')} could not be read`, h('ul', { class: 'broken' }, ...answer.broken.slice(0, MOST).map((b) => h('li', {}, h('bdi', {}, clean(b.path)), ': ', clean(b.message)))), more(answer.broken.length));
   if (fleet.head.others) element.append(h('p', { class: 'muted' }, 'The job is so large that fewer stacks and steps are listed of each rank.'));
-  element.append(h('p', { class: 'muted' }, 'Choose a rank in the map to see its own memory.'));
+  if (rows.length) element.append(h('p', { class: 'muted' }, 'Choose a rank in the map to see its own memory.'));
   return element;
 }

@@ -11,7 +11,7 @@ import { ink, palette, type Theme } from './theme.ts';
 import { facts } from './tooltip.ts';
 
 const CHART = 150;
-const CHART_LEFT = 62;
+const CHART_LEFT = 74;
 const CHART_BELOW = 18;
 
 function command(text: string): HTMLElement {
@@ -95,6 +95,9 @@ export class RankView {
     out.push(['device', row.device === 'host' ? 'pinned host memory' : String(row.device)]);
     if (row.step !== null) out.push(['step of the file', count(row.step)]);
     if (row.stepCount) out.push(['steps in the trace', `${count(row.stepCount)}, ${count(row.wholeSteps)} of them whole`]);
+    const late = answer.stragglers.find((s) => s.rank === row.rank);
+    if (late && !row.isOther) out.push(['late in its steps', `by ${duration(late.late_us)} of ${duration(late.step_us)}`]);
+    if (row.clock) out.push(['clock', `${duration(Math.abs(row.clock))} ${row.clock > 0 ? 'ahead of' : 'behind'} the others`]);
     if (!Number.isNaN(row.first) && !Number.isNaN(row.length)) out.push(['trace', `${duration(row.length)} from ${clock(row.first)}`]);
     out.push(['file', clean(row.path)]);
     return out;

@@ -54,6 +54,7 @@ static int pack_report(tsr__bundle *b, const packing *p, const char *path, const
   tsr_report_options options = {.format = format, .quiet = format != TSR_REPORT_JSON};
   tsr__buffer text = {0};
   int status = tsr__report_ranks(&input, p->ranks, &options, append, &text, error);
+  if (text.failed) status = tsr__fail_memory(error);
   tsr__bundle_column(b, name);
   if (!status) tsr__pack_bytes(&b->pack, text.data, text.size);
   tsr__bundle_column_end(b);
