@@ -39,8 +39,7 @@ void sql_batch_release(sql_batch *batch) {
 
 /* ---- Keeping ---- */
 
-/* Texts of a snapshot may be any bytes; those of other programs are UTF-8. */
-static void make_valid(char *text, size_t size_bytes) {
+void sql_make_valid(char *text, size_t size_bytes) {
   for (size_t i = 0; i < size_bytes;) {
     unsigned char first = (unsigned char)text[i];
     size_t length = first < 0x80                    ? 1
@@ -65,7 +64,7 @@ static int keep_text(const sql_rows *rows, int index, sql_column *c, size_t row,
   size_t size = (size_t)rows->lib->column_bytes(rows->statement, index);
   if (!data && (size || kind == SQLITE_TEXT)) return TSR_ERROR_MEMORY;
   if (cli_text_append(&c->text, data ? data : "", size)) return TSR_ERROR_MEMORY;
-  if (kind == SQLITE_TEXT) make_valid(c->text.data + c->text.size - size, size);
+  if (kind == SQLITE_TEXT) sql_make_valid(c->text.data + c->text.size - size, size);
   c->values[row] = c->text.size;
   return 0;
 }

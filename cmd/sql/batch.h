@@ -41,6 +41,9 @@ int sql_batch_settle(sql_batch *batch, const sql_rows *rows);
 void sql_batch_clear(sql_batch *batch);
 void sql_batch_release(sql_batch *batch);
 
+/* Replace by '?' what is no UTF-8: texts of a snapshot may be any bytes, those of other programs are not. */
+void sql_make_valid(char *text, size_t size_bytes);
+
 /* Values of a settled batch. A value is NULL if its kind is. */
 bool sql_batch_is_number(const sql_column *column, size_t row);
 double sql_batch_real(const sql_column *column, size_t row);

@@ -1,12 +1,8 @@
 /* parquet.c - rows as a Parquet file, by DuckDB where the user has it: no Debian has a library that writes one.
  *
- *   rows ──► batches (batch.h) ──► a table of DuckDB's, in memory ──► COPY to the unfinished file of the output
- *
- * The library is loaded by its name. Its C interface is declared here as far as it is used, because no Debian has the header either;
- * these functions have been the same since DuckDB 0.9 (2023). */
+ *   rows ──► batches (batch.h) ──► a table of DuckDB's, in memory ──► COPY to the unfinished file of the output */
 #define _POSIX_C_SOURCE 200809L
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,72 +10,20 @@
 #include <unistd.h>
 
 #include "batch.h"
-
-#define LIBRARY "libduckdb.so"
-
-/* duckdb_result, which is 48 bytes of DuckDB's. */
-typedef struct duck_result {
-  uint64_t private_words[16];
-} duck_result;
-
-/* States are 0 if all is well. */
-typedef struct duck_lib {
-  int (*open)(const char *path, void **database);
-  int (*connect)(void *database, void **connection);
-  int (*query)(void *connection, const char *text, duck_result *result);
-  const char *(*result_error)(duck_result *result);
-  void (*destroy_result)(duck_result *result);
-  int (*appender_create)(void *connection, const char *schema, const char *table, void **appender);
-  int (*appender_end_row)(void *appender);
-  int (*appender_destroy)(void **appender);
-  const char *(*appender_error)(void *appender);
-  int (*append_int64)(void *appender, int64_t value);
-  int (*append_double)(void *appender, double value);
-  int (*append_varchar_length)(void *appender, const char *text, uint64_t size_bytes);
-  int (*append_blob)(void *appender, const void *data, uint64_t size_bytes);
-  int (*append_null)(void *appender);
-  void (*disconnect)(void **connection);
-  void (*close)(void **database);
-} duck_lib;
+#include "duck.h"
 
 typedef struct parquet {
   sql_batch batch;
-  duck_lib duck;
+  sql_duck_lib duck;
   void *database, *connection, *appender;
   cli_output *output;
 } parquet;
 
 /* ---- DuckDB ---- */
 
-static bool load(duck_lib *lib) {
-  void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL), *found;
-#define LOAD(name)                                          \
-  found = library ? dlsym(library, "duckdb_" #name) : NULL; \
-  if (!found) return false;                                 \
-  memcpy(&lib->name, &found, sizeof found); /* no cast from data to functions */
-  LOAD(open)
-  LOAD(connect)
-  LOAD(query)
-  LOAD(result_error)
-  LOAD(destroy_result)
-  LOAD(appender_create)
-  LOAD(appender_end_row)
-  LOAD(appender_destroy)
-  LOAD(appender_error)
-  LOAD(append_int64)
-  LOAD(append_double)
-  LOAD(append_varchar_length)
-  LOAD(append_blob)
-  LOAD(append_null)
-  LOAD(disconnect)
-  LOAD(close)
-#undef LOAD
-  return true;
-}
-
 int sql_parquet_check(const cli_options *options) {
-  duck_lib lib;
-  if (load(&lib)) return 0;
+  sql_duck_lib lib;
+  if (sql_duck_load(&lib)) return 0;
   return cli_usage_error(
       options->command, "Parquet needs DuckDB (libduckdb.so), which cannot be loaded; write Arrow "
                         "with -o x.arrow, and convert it with pyarrow: pyarrow.parquet.write_table("
@@ -92,7 +36,7 @@ static int explain(const char *why) {
 }
 
 static int run(const parquet *p, const char *text) {
-  duck_result result = {{0}};
+  sql_duck_result result = {{0}};
   int status = p->duck.query(p->connection, text, &result);
   if (status) status = explain(p->duck.result_error(&result));
   p->duck.destroy_result(&result);
@@ -189,7 +133,7 @@ static int begin(void *state, const sql_rows *rows, sql_out *out, cli_session *s
     return cli_usage_error(session->options->command,
                            "a Parquet file is written at places in it; use -o FILE");
   p->output = out->output;
-  if (!load(&p->duck)) return TSR_ERROR_UNSUPPORTED;
+  if (!sql_duck_load(&p->duck)) return TSR_ERROR_UNSUPPORTED;
   if (p->duck.open(NULL, &p->database) || p->duck.connect(p->database, &p->connection))
     return explain("cannot be started");
   int status = run(p, "SET temp_directory = ''");

@@ -109,19 +109,16 @@ static int check_count(const sql_shell *shell) {
                          "csv, or one query");
 }
 
-static int run_query(sql_shell *shell, sqlite3_stmt *statement) {
-  const sql_lib *lib = &shell->engine->lib;
-  sql_rows rows = {lib, statement, lib->column_count(statement)};
+/* A sql_take_fn. */
+static int write_result(void *context, const sql_rows *rows) {
+  sql_shell *shell = context;
   result r = {.writer = writers[shell->format], .out.output = &shell->session->output};
   int status = check_count(shell);
-  if (!status && lib->bind_parameter_count(statement))
-    status = cli_usage_error(shell->session->options->command,
-                             "the query has parameters, which nothing sets; write the values");
   if (status) return status;
   r.state = calloc(1, r.writer->state_bytes);
   if (!r.state) return TSR_ERROR_MEMORY;
   if (shell->result_count) sql_out_text(&r.out, shell->format == SQL_FORMAT_CSV ? "\r\n" : "\n");
-  status = write_rows(shell, &rows, &r);
+  status = write_rows(shell, rows, &r);
   r.writer->release(r.state);
   free(r.state);
   if (status) r.out.text.size = 0; /* rows of a failed query are no answer */
@@ -132,6 +129,15 @@ static int run_query(sql_shell *shell, sqlite3_stmt *statement) {
   if (shell->is_interactive && !status && !written)
     fprintf(stderr, "%" PRIu64 " row%s\n", r.row_count, r.row_count == 1 ? "" : "s");
   return status ? status : written;
+}
+
+static int run_query(sql_shell *shell, sqlite3_stmt *statement) {
+  const sql_lib *lib = &shell->engine->lib;
+  const sql_rows rows = {lib, statement, lib->column_count(statement)};
+  if (lib->bind_parameter_count(statement))
+    return cli_usage_error(shell->session->options->command,
+                           "the query has parameters, which nothing sets; write the values");
+  return write_result(shell, &rows);
 }
 
 static int run_statements(sql_shell *shell, const char *text) {
@@ -268,7 +274,9 @@ static int run_dot(sql_shell *shell, const char *text) {
 
 int sql_shell_run(sql_shell *shell, const char *text) {
   text += strspn(text, SPACES);
-  return *text == '.' ? run_dot(shell, text) : run_statements(shell, text);
+  if (*text == '.') return run_dot(shell, text);
+  return shell->duck ? sql_duck_run(shell->duck, text, write_result, shell)
+                     : run_statements(shell, text);
 }
 
 bool sql_shell_is_whole(const sql_shell *shell, const char *text) {

@@ -2,12 +2,14 @@
 #ifndef CLI_SQL_SHELL_H
 #define CLI_SQL_SHELL_H
 
+#include "duck.h"
 #include "engine.h"
 #include "write.h"
 
 typedef struct sql_shell {
   cli_session *session;
   sql_engine *engine;
+  sql_duck *duck; /* runs the queries; NULL: the engine does */
   sql_format format;
   size_t result_count; /* written so far */
   bool is_interactive; /* also says how many rows there were */

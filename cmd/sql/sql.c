@@ -17,7 +17,9 @@
 #include "prompt.h"
 
 enum { DEFAULT_MEMORY_GIB = 4 };
+enum { ENGINE_DUCKDB = 1 }; /* in `engines` */
 
+static const char *const engines[] = {"sqlite", "duckdb", NULL};
 static const char *const formats[] = {"table", "csv", "json", "arrow", "parquet", NULL};
 
 static const tsr_parameter parameters[] = {
@@ -35,6 +37,13 @@ static const tsr_parameter parameters[] = {
      .argument = "FILE",
      .help = "Write the rows to FILE instead of standard output. FILE is replaced only when they "
              "are complete, and must not be an input."},
+    {.name = "engine",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "ENGINE",
+     .help = "What runs the queries: sqlite (default), which computes rows when they are asked "
+             "for, or duckdb, where it is installed: it copies the columns that a query names, and "
+             "has more functions.",
+     .choices = engines},
     {.name = "time_limit",
      .option = "time-limit",
      .kind = TSR_PARAMETER_COUNT,
@@ -151,8 +160,11 @@ static int ask(cli_session *session, tsr_relations *relations, sql_format format
   int status = sql_shell_open(&engine, relations, &limits);
   if (!status) {
     sql_engine_lock(&engine);
-    status = run_queries(session, &shell, history);
+    if (tsr_params_choice(own, "engine") == ENGINE_DUCKDB)
+      status = sql_duck_open(relations, &limits, &shell.duck);
   }
+  if (!status) status = run_queries(session, &shell, history);
+  sql_duck_close(shell.duck);
   sql_engine_close(&engine);
   return status;
 }

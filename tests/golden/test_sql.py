@@ -576,6 +576,55 @@ def test_arrow_of_mixed_types(tessera, made):
     assert b"column 'odd' has values of several types" in done.stderr
 
 
+@pytest.fixture
+def duck(tessera, made):
+    """The words that select DuckDB, where there is one."""
+    done = tessera.run('sql', '-q', '--engine', 'duckdb', made / 'train.pickle', 'SELECT 1', status=(0, 2))
+    if done.returncode:
+        assert done.stderr == 'tessera sql: --engine duckdb takes DuckDB (libduckdb.so), which cannot be loaded\n', done.stderr
+        pytest.skip('DuckDB is absent')
+    return '--engine', 'duckdb'
+
+
+@each_file
+def test_both_engines(tessera, made, name, duck):
+    """Tables and documented queries have the same rows; `/` of integers is a real for DuckDB, and // is not."""
+    path = path_of(made, name)
+    texts = [f'SELECT * FROM {table}' for table in TABLES]
+    for text in texts + QUERIES:
+        got = rows(tessera, path, text.replace(' / ', ' // '), *duck)
+        assert sorted(got, key=str) == sorted(rows(tessera, path, text), key=str), text
+
+
+def test_types_of_duckdb(tessera, made, duck):
+    path = made / 'train.pickle'
+    values = {'true': 1, 'NULL': None, '-5::TINYINT': -5, '200::UTINYINT': 200, '18446744073709551615::UBIGINT': 18446744073709551615.0,
+              '-170141183460469231731687303715884105727::HUGEINT': -1.7014118346046923e38, '(-7)::HUGEINT': -7, '1.5': 1.5, '-0.25::DECIMAL(4,2)': -0.25,
+              '1e300': 1e300, '0.5::FLOAT': 0.5, "'a'": 'a', "'twelve bytes'": 'twelve bytes', "'thirteen bytes'": 'thirteen bytes', "''": '',
+              'sum(x) FROM (VALUES (1), (2)) t(x)': 3}
+    for text, value in values.items():
+        assert rows(tessera, path, f'SELECT {text}', *duck) == [[value]], text
+    assert rows(tessera, path, "SELECT 'ab'::BLOB AS b", *duck) == [['6162']]
+    assert len(rows(tessera, path, 'SELECT range FROM range(10000)', *duck)) == 10000
+    assert 'CAST it to VARCHAR' in tessera.run('sql', *duck, path, "SELECT DATE '2026-01-01'", status=2).stderr
+
+
+@pytest.mark.parametrize('text', ("COPY (SELECT 1) TO '/tmp/never.csv'", "SELECT * FROM read_csv('/etc/passwd')", "ATTACH '/tmp/never.db'",
+                                  'CREATE TABLE x (a INT)', 'DROP TABLE events', "SET memory_limit = '100GB'", 'INSTALL httpfs', 'SELECT ?',
+                                  'SELEC', 'SELECT * FROM nothing', "SELECT * FROM '/etc/passwd'", 'UPDATE events SET event = 0'))
+def test_duckdb_only_reads(tessera, made, duck, text):
+    done = tessera.run('sql', *duck, made / 'train.pickle', f'{text}; SELECT count(*) FROM events', status=2)
+    assert done.stdout == '' and done.stderr.count('\n') == 1 and done.stderr.startswith('tessera sql: '), done.stderr
+
+
+def test_limits_of_duckdb(tessera, made, duck):
+    path = made / 'train.pickle'
+    done = tessera.run('sql', *duck, '--time-limit', '1', path, 'SELECT count(*) FROM range(100000000000) t(a) WHERE a % 3 = 1', status=4)
+    assert done.stderr == 'tessera sql: the query took longer than 1 s (--time-limit)\n'
+    done = tessera.run('sql', *duck, '--memory-limit', '64MiB', path, 'SELECT count(*) FROM (SELECT DISTINCT a FROM range(100000000) t(a))', status=2)
+    assert 'DuckDB: Out of Memory' in done.stderr, done.stderr
+
+
 def test_parquet(tessera, made, work):
     """By DuckDB, read by pyarrow; or an explanation."""
     path, out = made / 'train.pickle', work / 'x.parquet'
