@@ -600,6 +600,16 @@ def test_page_of_sketches(tessera, folder, work):
     assert 'HTML' in tessera.run('ranks', folder, '--html', work / 'ranks.json', status=2).stderr
 
 
+def test_page_among_the_snapshots(tessera, folder):
+    """A page is no snapshot, wherever it is written."""
+    write_small(folder)
+    first = asked(tessera, folder, '--html', folder / 'rank3.html')
+    tessera.output('view', folder / NAMES[1](2, 100), '-q', '-o', folder / 'rank2.html')
+    expect('again', asked(tessera, folder, '--html', folder / 'rank3.html'), first)
+    (folder / 'rank9.html').write_text('<!doctype html>')
+    expect('another page', [one['path'] for one in asked(tessera, folder)['broken']], [str(folder / 'rank9.html')])
+
+
 def test_page_without_ranks(tessera, folder, work):
     """Files that cannot be read are on the page."""
     (folder / 'rank0.pickle').write_text('no snapshot')
