@@ -457,6 +457,18 @@ def test_files_of_other_formats(tessera, folder, data):
     assert told['ranks'] and 99 not in {row['rank'] for row in told['ranks']}
 
 
+@cases('name', ('rank{rank}.{step}.memory_snapshot.pickle', 'step_{step}/rank{rank}.pickle', 'rank{rank}_step{step}.pickle'), str)
+def test_dumps_in_order(tessera, folder, name):
+    """Without a trace, names alone tell which dump of a rank is later."""
+    _, snapshots = small()
+    for rank, step in itertools.product(range(3), (9, 100)):
+        path = folder / name.format(rank=rank, step=step)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pickle.dumps({**snapshots[rank], 'device_traces': []}, protocol=4))
+    answer = asked(tessera, folder)
+    expect('the last ones', [(row['rank'], row['step']) for row in answer['ranks']], [(rank, 100) for rank in range(3)])
+
+
 def test_growth(tessera, folder):
     """Dumps of several steps: the last one counts, and growth is from the first."""
     fleet, _ = small()
@@ -598,6 +610,16 @@ def test_page_of_sketches(tessera, folder, work):
     expect('answers', *(core(json.loads(columns.pop('answer'))) for columns in (together, whole)))
     expect('columns', together, whole)
     assert 'HTML' in tessera.run('ranks', folder, '--html', work / 'ranks.json', status=2).stderr
+
+
+def test_page_among_the_snapshots(tessera, folder):
+    """A page is no snapshot, wherever it is written."""
+    write_small(folder)
+    first = asked(tessera, folder, '--html', folder / 'rank3.html')
+    tessera.output('view', folder / NAMES[1](2, 100), '-q', '-o', folder / 'rank2.html')
+    expect('again', asked(tessera, folder, '--html', folder / 'rank3.html'), first)
+    (folder / 'rank9.html').write_text('<!doctype html>')
+    expect('another page', [one['path'] for one in asked(tessera, folder)['broken']], [str(folder / 'rank9.html')])
 
 
 def test_page_without_ranks(tessera, folder, work):

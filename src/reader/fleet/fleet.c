@@ -102,6 +102,21 @@ static int try_sketches(const char *path, tsr__fleet *fleet, bool *is_fleet, tsr
   return status;
 }
 
+/* Whether the file is a page that tessera wrote, such as that of an earlier answer, which may be in the folder of the snapshots. */
+static bool is_own_page(const char *path) {
+  static const char begin[] = "<!doctype html>\n<!-- a page of tessera -->";
+  char head[sizeof begin - 1];
+  int handle;
+  uint64_t size;
+  size_t length = strlen(path);
+  if (length < 5 || strcmp(path + length - 5, ".html") != 0) return false;
+  if (tsr__os_open_sized(path, &handle, &size, NULL)) return false;
+  bool is_page = size >= sizeof head && !tsr__os_read_exactly(handle, 0, head, sizeof head, NULL) &&
+                 !memcmp(head, begin, sizeof head);
+  tsr__os_close(handle);
+  return is_page;
+}
+
 static int add_broken(tsr__fleet *fleet, const char *path, const char *message, tsr_error *error) {
   tsr__fleet_file file = {.path = copy_text(path), .message = message ? copy_text(message) : NULL};
   bool ok = file.path && (!message || file.message) && TSR__VECTOR_PUSH(&fleet->files, file);
@@ -118,6 +133,7 @@ static int add_files(const tsr__path_list *paths, const tsr_fleet_options *optio
     const char *path = paths->items[i];
     tsr_error reason = {.status = TSR_OK};
     bool is_fleet;
+    if (is_own_page(path)) continue;
     status = try_sketches(path, fleet, &is_fleet, &reason);
     if (status == TSR_ERROR_MEMORY) return tsr__fail_memory(error);
     if (status)

@@ -128,6 +128,19 @@ static bool read_titan(piece stem, tsr__file_name *out) {
   return true;
 }
 
+/* Composer: rank17.100.memory_snapshot.pickle, at batch 100 */
+static void read_composer(piece stem, tsr__file_name *out) {
+  const char *at = stem.begin + strlen("rank");
+  size_t digits, more;
+  if (!matches(stem.begin, stem.end, "rank") || number_at(at, stem.end, &digits) < 0) return;
+  at += digits;
+  if (at == stem.end || *at != '.') return;
+  int64_t step = number_at(at + 1, stem.end, &more);
+  if (step < 0 || at + 1 + more != stem.end) return;
+  out->step = step;
+  out->form = "Composer";
+}
+
 /* The number that ends the name, unless the word before it says that it is something else. */
 static void read_last(const char *path, piece stem, tsr__file_name *out) {
   const char *at = stem.end;
@@ -159,6 +172,7 @@ void tsr__file_name_read(const char *path, tsr__file_name *out) {
     if (out->rank < 0) out->rank = number_after(stem, "rank");
     if (out->step < 0) out->step = step_in(stem);
     if (out->stamp < 0) out->stamp = stamp_in(stem);
+    if (i == 0) read_composer(stem, out);
     if (i == 0) read_last(path, stem, out);
     end = p.begin > path ? p.begin - 1 : path;
   }
