@@ -44,11 +44,24 @@ static char *copy_text(const char *text) {
 
 /* ---- One file ---- */
 
+/* A file that lacks a part says too little for a comparison: what it lacks could hold more. */
+static int refuse_cut(const tsr_snapshot *snapshot, tsr_error *error) {
+  static const char *const codes[] = {"truncated", "incomplete", "damaged"};
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < sizeof codes / sizeof *codes; k++)
+      if (!strcmp(warnings[i].code, codes[k]))
+        return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%s", warnings[i].message);
+  return 0;
+}
+
 static int sketch_file(const char *path, tsr__buffer *out, tsr_error *error) {
   tsr_snapshot *snapshot = NULL;
   tsr_study *study = NULL;
   tsr__sketch sketch = {0};
   int status = tsr_snapshot_open(path, NULL, &snapshot, error);
+  if (!status) status = refuse_cut(snapshot, error);
   if (!status) status = tsr_study_new(snapshot, &study, error);
   if (!status) status = tsr__sketch_make(study, &sketch, error);
   if (!status && !tsr__sketch_encode(&sketch, out)) status = tsr__fail_memory(error);
@@ -272,6 +285,14 @@ static int read_names(const tsr_fleet_options *options, const tsr__fleet *fleet,
 
 /* ---- Members ---- */
 
+/* The rank's own device: the one that held most. Of a sketch with devices. */
+static size_t main_device(const tsr__sketch *sketch) {
+  size_t main = 0;
+  for (size_t i = 1; i < sketch->devices.count; i++)
+    if (sketch->devices.items[i].peak_bytes > sketch->devices.items[main].peak_bytes) main = i;
+  return main;
+}
+
 /* The fleet's number of each stack of a sketch. False when out of memory. */
 static bool take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of) {
   for (size_t i = 0; i < sketch->stacks.count; i++) {
@@ -312,9 +333,7 @@ static void sum_categories(tsr__member *member) {
 /* Take the devices of a sketch, which keeps what is left of it. */
 static bool take_devices(tsr__fleet *fleet, tsr__sketch *sketch, const tsr__member *like,
                          const uint32_t *stack_of) {
-  size_t main = 0;
-  for (size_t i = 1; i < sketch->devices.count; i++)
-    if (sketch->devices.items[i].peak_bytes > sketch->devices.items[main].peak_bytes) main = i;
+  size_t main = main_device(sketch);
   for (size_t i = 0; i < sketch->devices.count; i++) {
     tsr__sketch_device *device = &sketch->devices.items[i];
     if (i != main && !device->peak_bytes) continue;
@@ -348,6 +367,7 @@ typedef struct candidate {
   tsr_rank_source source;
   tsr_rank_place place;
   uint64_t end_bytes;
+  uint32_t device; /* the rank's own */
 } candidate;
 
 static int compare_candidates(const void *a, const void *b) {
@@ -372,6 +392,7 @@ static void place_file(const tsr__sketch *sketch, const tsr__file_name *name, bo
   out->rank = sketch->place.rank;
   for (size_t i = 0; i < sketch->devices.count; i++)
     out->end_bytes = tsr__sum_u64(out->end_bytes, sketch->devices.items[i].end_bytes);
+  out->device = sketch->devices.items[main_device(sketch)].device;
   bool wins = has_pattern || out->rank < 0;
   if (wins && name->rank >= 0) {
     out->rank = name->rank;
@@ -441,17 +462,25 @@ static int settle_unknown(tsr__fleet *fleet, candidate_list *list, tsr_error *er
   return status;
 }
 
-/* The end of a path, for a message that has room for two. */
+/* The end of a path, for a message that has room for two: from a folder's begin. */
 static const char *end_of(const char *path) {
-  enum { SHOWN = 40 };
+  enum { SHOWN = 60 };
   size_t size = strlen(path);
-  return size > SHOWN ? path + size - SHOWN : path;
+  const char *end = size > SHOWN ? path + size - SHOWN : path, *slash = strchr(end, '/');
+  return end > path && slash ? slash + 1 : end;
 }
 
 /* Two files of one rank are two dumps, if something tells their order: a step, a time. Equal ones in two folders are two jobs. */
 static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_error *error) {
   for (size_t i = 1; i < list->count; i++) {
     const candidate *a = &list->items[i - 1], *b = &list->items[i];
+    if (a->rank == b->rank && a->device != b->device)
+      return tsr__fail(
+          error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+          "rank %lld has snapshots of the devices %lu and %lu, so they are of different "
+          "processes: %s and %s; tell their ranks with --pattern",
+          (long long)a->rank, (unsigned long)a->device, (unsigned long)b->device,
+          end_of(fleet->files.items[a->file].path), end_of(fleet->files.items[b->file].path));
     if (a->rank != b->rank || a->step != b->step || a->stamp != b->stamp) continue;
     const char *x = fleet->files.items[a->file].path, *y = fleet->files.items[b->file].path;
     size_t folder = tsr__folder_bytes(x);
@@ -471,6 +500,7 @@ static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_e
 static int take_members(tsr__fleet *fleet, const candidate_list *list, const naming *names,
                         tsr__builder *to, tsr_error *error) {
   int status = 0;
+  bool is_first = true;
   for (size_t i = 0; !status && i < list->count; i++) {
     const candidate *c = &list->items[i];
     tsr__dump dump = {c->rank, c->step, c->time_us, c->end_bytes};
@@ -491,7 +521,8 @@ static int take_members(tsr__fleet *fleet, const candidate_list *list, const nam
     tsr__free(stack_of);
     tsr__sketch_release(&sketch);
     if (like.place.world_size > fleet->world_size) fleet->world_size = like.place.world_size;
-    if (c->source < fleet->rank_source || i == 0) fleet->rank_source = c->source;
+    if (is_first || c->source < fleet->rank_source) fleet->rank_source = c->source;
+    is_first = false;
   }
   return status;
 }

@@ -167,7 +167,7 @@ void tsr__file_name_read(const char *path, tsr__file_name *out) {
     piece p = {end, end};
     while (p.begin > path && p.begin[-1] != '/') p.begin--;
     piece stem = i ? p : stem_of(p);
-    out->says_oom = out->says_oom || has_word(stem, "oom");
+    if (i == 0) out->says_oom = has_word(stem, "oom"); /* a folder may be a test of it */
     if (i == 0 && !read_titan(stem, out)) read_axes(stem, out);
     if (out->rank < 0) out->rank = number_after(stem, "rank");
     if (out->step < 0) out->step = step_in(stem);
