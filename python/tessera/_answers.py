@@ -854,13 +854,27 @@ class RankOutlier(Record):
     changes: List[RankChange]
 
 
+class RankGrowthStack(Record):
+    """A stack that grew from the first snapshot of a rank to its last."""
+    first_bytes: int
+    last_bytes: int
+    bytes_per_hour: Optional[float]
+    category: str
+    frames: List[Frame]
+
+
 class RankGrowth(Record):
-    """A rank with several snapshots, of which the last has more than the first."""
+    """A device of a rank with several snapshots that grew: of two, from one to the other; of more, steadily."""
     rank: int
+    device: Union[int, str]
     snapshots: int
     first_bytes: int
     last_bytes: int
     bytes_per_hour: Optional[float]
+    steady: bool
+    limit_bytes: Optional[int]
+    full_time_us: Optional[int]
+    stacks: List[RankGrowthStack]
 
 
 class BrokenFile(Record):

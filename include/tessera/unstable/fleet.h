@@ -24,8 +24,9 @@ typedef struct tsr_fleet_options {
   /* Sketches of an earlier run: those of files that have not changed since it was written are used again. NULL, or a file that is not
    * there or is no such file: none. */
   const char *known;
-  uint32_t threads; /* 0: as many as there are processors */
-  size_t top;       /* entries of a list; 0: all */
+  uint32_t threads;        /* 0: as many as there are processors */
+  uint64_t capacity_bytes; /* of the cards; 0: as sidecars tell */
+  size_t top;              /* entries of a list; 0: all */
   tsr_progress_fn *progress;
   void *progress_context;
 } tsr_fleet_options;
@@ -115,12 +116,32 @@ typedef struct tsr_rank_outlier {
   size_t change_count, others;
 } tsr_rank_outlier;
 
-/* Memory of a rank from dump to dump. */
+/* What a stack held at the end of a rank's first and last dump. */
+typedef struct tsr_growth_stack {
+  uint32_t stack; /* in tsr_ranks.stacks, or TSR_NONE */
+  tsr_category category;
+  uint64_t first_bytes, last_bytes;
+  double bytes_per_hour; /* as below */
+} tsr_growth_stack;
+
+/* Memory of a device of a rank from dump to dump, at the end of each. With three dumps or more only what grows steadily is one: a line
+ * through the dumps (the median of the slopes between any two of them), from which few dumps depart, and which the later ones follow, too.
+ * docs/ranks.md explains when it is. */
 typedef struct tsr_rank_growth {
   int64_t rank;
+  uint32_t device;
   size_t dumps;
   uint64_t first_bytes, last_bytes;
-  double bytes_per_hour; /* 0 where times are unknown */
+  int64_t first_us, last_us; /* of the dumps; TSR_TIME_NONE where unknown */
+  double bytes_per_hour;     /* of the line; 0 where times are unknown */
+  bool is_steady;
+  bool is_dead;         /* the last dump ran out of memory */
+  uint64_t peak_bytes;  /* the most that is known to have been allocated, by the last dump */
+  uint64_t limit_bytes; /* what the card has for PyTorch; 0: unknown */
+  int64_t
+      full_us; /* when the peak, growing like this, reaches that; TSR_TIME_NONE: unknown, or not within a year */
+  tsr_growth_stack *stacks; /* that grow steadily, fastest first */
+  size_t stack_count;
 } tsr_rank_growth;
 
 typedef struct tsr_broken_file {
@@ -138,7 +159,8 @@ typedef struct tsr_ranks {
   size_t outlier_count;
   size_t *dead; /* rows of ranks that ran out of memory, in order of death; unknown times last */
   size_t dead_count;
-  tsr_rank_growth *growths; /* of ranks with several dumps that grew, fastest first */
+  tsr_rank_growth *
+      growths; /* of ranks with several dumps that grew: the next to be full first, then fastest first */
   size_t growth_count;
   int64_t *missing; /* ranks */
   size_t missing_count;

@@ -30,7 +30,8 @@ void tsr__fleet_release(tsr__fleet *fleet) {
   TSR__VECTOR_FREE(&fleet->members);
   TSR__VECTOR_FREE(&fleet->by_group);
   TSR__VECTOR_FREE(&fleet->group_first);
-  TSR__VECTOR_FREE(&fleet->dumps);
+  for (size_t i = 0; i < fleet->growths.count; i++) tsr__free(fleet->growths.items[i].stacks);
+  TSR__VECTOR_FREE(&fleet->growths);
   TSR__VECTOR_FREE(&fleet->parts_seen);
   tsr_snapshot_free(fleet->stacks);
 }
@@ -256,8 +257,7 @@ static int read_names(const tsr_fleet_options *options, const tsr__fleet *fleet,
 
 /* ---- Members ---- */
 
-/* The fleet's number of each stack of a sketch. False when out of memory. */
-static bool take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of) {
+bool tsr__fleet_take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of) {
   for (size_t i = 0; i < sketch->stacks.count; i++) {
     const tsr__sketch_stack *stack = &sketch->stacks.items[i];
     uint32_t frames[64];
@@ -304,6 +304,7 @@ static bool take_devices(tsr__fleet *fleet, tsr__sketch *sketch, const tsr__memb
     if (i != main && !device->peak_bytes) continue;
     tsr__member member = *like;
     member.sketch = *device;
+    member.sketch.ends = (tsr__sketch_shares){0}; /* which only growth needs */
     member.is_other = i != main;
     renumber(&member.sketch.shares, stack_of);
     renumber(&member.sketch.highs, stack_of);
@@ -318,11 +319,14 @@ static bool take_devices(tsr__fleet *fleet, tsr__sketch *sketch, const tsr__memb
   return true;
 }
 
-static int64_t time_of(const tsr__sketch *sketch) {
-  int64_t last = TSR_TIME_NONE;
-  for (size_t i = 0; i < sketch->devices.count; i++)
+/* When a snapshot was taken: by its sidecar, its last event, or its name, whose stamps of ten digits are seconds since 1970. */
+static int64_t time_of(const tsr__sketch *sketch, int64_t stamp) {
+  enum { EARLIEST_S = 1000000000 };
+  int64_t last = sketch->taken_us;
+  for (size_t i = 0; i < sketch->devices.count && sketch->taken_us == TSR_TIME_NONE; i++)
     if (sketch->devices.items[i].last_us > last) last = sketch->devices.items[i].last_us;
-  return last;
+  bool has_stamp = last == TSR_TIME_NONE && stamp >= EARLIEST_S && stamp < UINT32_MAX;
+  return has_stamp ? stamp * 1000000 : last;
 }
 
 /* A file on the way to being a member. */
@@ -331,7 +335,6 @@ typedef struct candidate {
   int64_t rank, step, stamp, time_us;
   tsr_rank_source source;
   tsr_rank_place place;
-  uint64_t end_bytes;
 } candidate;
 
 static int compare_candidates(const void *a, const void *b) {
@@ -351,11 +354,9 @@ static void place_file(const tsr__sketch *sketch, const tsr__file_name *name, bo
   out->place = sketch->place;
   out->step = name->step;
   out->stamp = name->stamp;
-  out->time_us = time_of(sketch);
+  out->time_us = time_of(sketch, name->stamp);
   out->source = TSR_RANK_FROM_SIDECAR;
   out->rank = sketch->place.rank;
-  for (size_t i = 0; i < sketch->devices.count; i++)
-    out->end_bytes = tsr__sum_u64(out->end_bytes, sketch->devices.items[i].end_bytes);
   bool wins = has_pattern || out->rank < 0;
   if (wins && name->rank >= 0) {
     out->rank = name->rank;
@@ -451,15 +452,41 @@ static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_e
   return 0;
 }
 
+static int compare_dumps(const void *a, const void *b) {
+  const tsr__dump *x = a, *y = b;
+  if (x->time_us != y->time_us) return x->time_us < y->time_us ? -1 : 1;
+  return (x->file > y->file) - (x->file < y->file);
+}
+
+/* What a rank's dumps, which are consecutive in the list, show together. */
+static int take_growth(tsr__fleet *fleet, const candidate *first, size_t count, tsr__builder *to,
+                       tsr_error *error) {
+  if (count < 2) return 0;
+  tsr__dump *dumps = TSR__NEW_ARRAY(tsr__dump, count);
+  if (!dumps) return tsr__fail_memory(error);
+  bool has_times = true;
+  for (size_t i = 0; i < count; i++) {
+    dumps[i] = (tsr__dump){first[i].time_us, first[i].file};
+    has_times = has_times && first[i].time_us != TSR_TIME_NONE;
+  }
+  if (has_times)
+    qsort(dumps, count, sizeof *dumps, compare_dumps); /* steps begin again after a restart */
+  int status = tsr__fleet_grow(fleet, first->rank, dumps, count, to, error);
+  tsr__free(dumps);
+  return status;
+}
+
 /* The last dump of each rank becomes its members. */
 static int take_members(tsr__fleet *fleet, const candidate_list *list, const naming *names,
                         tsr__builder *to, tsr_error *error) {
   int status = 0;
+  size_t first = 0;
   for (size_t i = 0; !status && i < list->count; i++) {
     const candidate *c = &list->items[i];
-    tsr__dump dump = {c->rank, c->step, c->time_us, c->end_bytes};
-    if (!TSR__VECTOR_PUSH(&fleet->dumps, dump)) return tsr__fail_memory(error);
     if (i + 1 < list->count && c[1].rank == c->rank) continue;
+    status = take_growth(fleet, &list->items[first], i + 1 - first, to, error);
+    if (status) return status;
+    first = i + 1;
     const tsr__fleet_file *file = &fleet->files.items[c->file];
     tsr__sketch sketch = {0};
     tsr__member like = {.file = c->file,
@@ -469,7 +496,7 @@ static int take_members(tsr__fleet *fleet, const candidate_list *list, const nam
                         .says_oom = names->names[c->file].says_oom};
     status = tsr__sketch_decode(file->sketch.data, file->sketch.size, &sketch, error);
     uint32_t *stack_of = TSR__NEW_ARRAY(uint32_t, sketch.stacks.count + 1);
-    if (!status && (!stack_of || !take_stacks(&sketch, to, stack_of) ||
+    if (!status && (!stack_of || !tsr__fleet_take_stacks(&sketch, to, stack_of) ||
                     !take_devices(fleet, &sketch, &like, stack_of)))
       status = tsr__fail_memory(error);
     tsr__free(stack_of);

@@ -33,10 +33,10 @@ typedef struct tsr__member {
   size_t group;
 } tsr__member;
 
-/* A dump that is not the last one of its rank. */
+/* A dump of a rank: when it was taken, and its file. */
 typedef struct tsr__dump {
-  int64_t rank, step, time_us;
-  uint64_t bytes;
+  int64_t time_us;
+  size_t file;
 } tsr__dump;
 
 typedef struct tsr__fleet {
@@ -44,9 +44,9 @@ typedef struct tsr__fleet {
   TSR__VECTOR(tsr__member) members; /* by rank, then device */
   TSR__VECTOR(size_t) by_group;     /* members, by group, then rank */
   TSR__VECTOR(size_t)
-  group_first;                  /* by group: its first in by_group; one more entry ends the last */
-  TSR__VECTOR(tsr__dump) dumps; /* all of them, by rank, then time */
-  TSR__VECTOR(uint32_t) parts_seen; /* of `parts` */
+  group_first; /* by group: its first in by_group; one more entry ends the last */
+  TSR__VECTOR(tsr_rank_growth) growths; /* of ranks with several dumps, by rank, then device */
+  TSR__VECTOR(uint32_t) parts_seen;     /* of `parts` */
   uint32_t parts;
   size_t known_count; /* files that need not be read */
   tsr_snapshot *stacks;
@@ -59,6 +59,15 @@ typedef struct tsr__fleet {
 /* Read the files. `out` is released by tsr__fleet_release, also when zeroed. Errors as tsr_ranks_compute. */
 int tsr__fleet_read(const tsr_fleet_options *options, tsr__fleet *out, tsr_error *error);
 void tsr__fleet_release(tsr__fleet *fleet);
+
+/* How a rank grew over its dumps, of which there are at least two, in their order: appends to `growths` each device that did, without
+ * when it will be full. Time is that of decoding at most 128 of them. Fails with TSR_ERROR_MEMORY, or TSR_ERROR_FORMAT for a damaged sketch. */
+int tsr__fleet_grow(tsr__fleet *fleet, int64_t rank, const tsr__dump *dumps, size_t count,
+                    tsr__builder *to, tsr_error *error);
+/* The fleet's number of each stack of a sketch; false when out of memory. */
+bool tsr__fleet_take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of);
+/* Give the answer the growths, with when each card will be full, and at most `top` stacks of each. O(n log n). */
+void tsr__fleet_forecast(tsr__fleet *fleet, const tsr_fleet_options *options, tsr_ranks *out);
 
 /* Which members are equals: fills `group` of each and the answer's groups. TSR_ERROR_MEMORY. */
 int tsr__fleet_group(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);

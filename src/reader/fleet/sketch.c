@@ -29,6 +29,7 @@ void tsr__sketch_release(tsr__sketch *sketch) {
     TSR__VECTOR_FREE(&sketch->devices.items[i].shares);
     TSR__VECTOR_FREE(&sketch->devices.items[i].highs);
     TSR__VECTOR_FREE(&sketch->devices.items[i].kept);
+    TSR__VECTOR_FREE(&sketch->devices.items[i].ends);
     TSR__VECTOR_FREE(&sketch->devices.items[i].steps);
   }
   TSR__VECTOR_FREE(&sketch->devices);
@@ -228,24 +229,35 @@ static bool hold_highest(maker *m, const tsr__timeline *t, const tsr__categories
   return ok;
 }
 
-static int hold_peak(maker *m, const tsr__timeline *t, const tsr__categories *categories,
-                     tsr__sketch_device *out, tsr_error *error) {
+/* What is live at an event, and the bytes of it. */
+static int hold_live(maker *m, const tsr__timeline *t, const tsr__categories *categories,
+                     int64_t event, tsr__sketch_shares *out, uint64_t *sum, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__map index_of = {0}, waiting = {0};
-  int status = tsr__timeline_live(t, t->allocated_event, &live, error);
-  bool ok = !status && list_waiting(t, t->allocated_event, &waiting);
-  uint64_t sum = 0;
+  int status = tsr__timeline_live(t, event, &live, error);
+  bool ok = !status && list_waiting(t, event, &waiting);
+  *sum = 0;
   for (size_t i = 0; ok && i < live.count; i++) {
     if (waiting.count && tsr__map_find(&waiting, live.items[i])) continue;
-    ok = add_share(m, &index_of, &out->shares, live.items[i], t, categories);
-    sum = tsr__sum_u64(sum, t->block_bytes.items[live.items[i]]);
+    ok = add_share(m, &index_of, out, live.items[i], t, categories);
+    *sum = tsr__sum_u64(*sum, t->block_bytes.items[live.items[i]]);
   }
-  sort_shares(out->shares.items, out->shares.count);
-  out->rest_bytes = (int64_t)(t->at_peak.allocated_bytes - sum);
+  sort_shares(out->items, out->count);
   tsr__map_release(&index_of);
   tsr__map_release(&waiting);
   TSR__VECTOR_FREE(&live);
-  if (!status && (!ok || !hold_highest(m, t, categories, out))) status = tsr__fail_memory(error);
+  return status || ok ? status : tsr__fail_memory(error);
+}
+
+static int hold_peak(maker *m, const tsr__timeline *t, const tsr__categories *categories,
+                     tsr__sketch_device *out, tsr_error *error) {
+  uint64_t sum, end_sum;
+  int64_t last = (int64_t)t->events.count - 1;
+  int status = hold_live(m, t, categories, t->allocated_event, &out->shares, &sum, error);
+  if (!status) out->rest_bytes = (int64_t)(t->at_peak.allocated_bytes - sum);
+  if (!status && !hold_highest(m, t, categories, out)) status = tsr__fail_memory(error);
+  if (!status && t->allocated_event != last)
+    status = hold_live(m, t, categories, last, &out->ends, &end_sum, error);
   return status;
 }
 
@@ -366,6 +378,9 @@ static int make_device(maker *m, uint32_t device, tsr__sketch_device *out, tsr_e
   out->peak_reserved_bytes = t->maxima.reserved_bytes;
   out->end_bytes = t->end.allocated_bytes;
   out->end_reserved_bytes = t->end.reserved_bytes;
+  tsr_card card = tsr_snapshot_card(m->snapshot, device);
+  out->limit_bytes = tsr__drop_u64(card.total_bytes, card.outside_bytes);
+  out->known_peak_bytes = card.peak_bytes;
   note_stop(m, t, cycle, out);
   status = hold_peak(m, t, categories, out, error);
   if (!status && (!list_steps(t, cycle, out) || !hold_kept(m, t, categories, cycle, out)))
@@ -389,7 +404,8 @@ static int make_devices(maker *m, tsr_error *error) {
 int tsr__sketch_make(tsr_study *study, tsr__sketch *out, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
   *out = (tsr__sketch){.input_bytes = tsr_snapshot_input_bytes(snapshot),
-                       .place = tsr_snapshot_rank(snapshot)};
+                       .place = tsr_snapshot_rank(snapshot),
+                       .taken_us = tsr_snapshot_taken_us(snapshot)};
   maker m = {.study = study,
              .snapshot = snapshot,
              .out = out,

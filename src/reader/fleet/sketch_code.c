@@ -10,7 +10,9 @@
 #include "fleet/bytes.h"
 #include "fleet/sketch.h"
 
-static const char magic[] = "tessera/sketch/1\n";
+static const char magic[] = "tessera/sketch/2\n";
+/* What sketches of all versions begin with. */
+static const char family[] = "tessera/sketch/";
 enum { MAGIC_BYTES = sizeof magic - 1, MOST_DEPTH = 64 };
 /* What a decoder allows, above what an encoder writes: 64 KiB have room for no more. */
 #define MOST_ROWS ((uint64_t)TSR__SKETCH_MOST_BYTES)
@@ -97,6 +99,8 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   tsr__put_leb(out, d->peak_reserved_bytes);
   tsr__put_leb(out, d->end_bytes);
   tsr__put_leb(out, d->end_reserved_bytes);
+  tsr__put_leb(out, d->limit_bytes);
+  tsr__put_leb(out, d->known_peak_bytes);
   put_signed(out, d->stop.event);
   put_signed(out, d->stop.time_us);
   tsr__put_leb(out, d->stop.request_bytes);
@@ -107,6 +111,7 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   put_shares(w, d->highs.items, d->highs.count < most ? d->highs.count : most);
   tsr__put_leb(out, d->kept_steps);
   put_shares(w, d->kept.items, d->kept.count < most / 4 ? d->kept.count : most / 4);
+  put_shares(w, d->ends.items, d->ends.count < most / 4 ? d->ends.count : most / 4);
   put_steps(out, d);
   for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) tsr__put_leb(out, d->parts[i]);
 }
@@ -162,6 +167,7 @@ static bool encode(const tsr__sketch *sketch, size_t most, tsr__buffer *out) {
   tsr__buffer_append(out, magic, MAGIC_BYTES);
   tsr__put_leb(out, sketch->input_bytes);
   put_place(out, &sketch->place);
+  put_signed(out, sketch->taken_us);
   put_tables(&w, out);
   tsr__buffer_append(out, w.body.data, w.body.size);
   bool ok = !w.is_failed && !w.body.failed && !out->failed;
@@ -302,6 +308,8 @@ static void get_device(reader *r, tsr__sketch_device *d) {
   d->peak_reserved_bytes = get(r);
   d->end_bytes = get(r);
   d->end_reserved_bytes = get(r);
+  d->limit_bytes = get(r);
+  d->known_peak_bytes = get(r);
   d->stop.event = get_signed(r);
   d->stop.time_us = get_signed(r);
   d->stop.request_bytes = get(r);
@@ -312,6 +320,7 @@ static void get_device(reader *r, tsr__sketch_device *d) {
   get_shares(r, &d->highs);
   d->kept_steps = get(r);
   get_shares(r, &d->kept);
+  get_shares(r, &d->ends);
   get_steps(r, d);
   for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) d->parts[i] = get(r);
 }
@@ -345,6 +354,7 @@ static bool adds_up(const tsr__sketch_device *d) {
 static void get_all(reader *r) {
   r->out->input_bytes = get(r);
   get_place(r, &r->out->place);
+  r->out->taken_us = get_signed(r);
   get_texts(r);
   get_frames(r);
   get_stacks(r);
@@ -364,6 +374,10 @@ int tsr__sketch_decode(const void *data, size_t size_bytes, tsr__sketch *out, ts
   *out = (tsr__sketch){0};
   bool is_sketch = size_bytes >= MAGIC_BYTES + TSR__SUM_BYTES &&
                    size_bytes <= 2 * TSR__SKETCH_MOST_BYTES && !memcmp(bytes, magic, MAGIC_BYTES);
+  if (!is_sketch && size_bytes >= MAGIC_BYTES && !memcmp(bytes, family, sizeof family - 1) &&
+      memcmp(bytes, magic, MAGIC_BYTES) != 0)
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                     "a sketch of another version of tessera: make it again from the snapshot");
   if (!is_sketch || !tsr__has_sum(bytes, size_bytes))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      is_sketch ? "a damaged sketch" : "not a sketch");

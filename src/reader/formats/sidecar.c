@@ -175,7 +175,8 @@ static void add_card(reading *r, const json_t *row) {
   uint64_t device;
   tsr_card card = {.total_bytes = number_or_0(row, "total_bytes"),
                    .free_bytes = number_or_0(row, "free_bytes"),
-                   .outside_bytes = number_or_0(row, "outside_pytorch_bytes")};
+                   .outside_bytes = number_or_0(row, "outside_pytorch_bytes"),
+                   .peak_bytes = number_or_0(row, "peak_allocated_bytes")};
   if (!number_of(json_object_get(row, "device"), &device) || device >= TSR_DEVICE_HOST) return;
   if (r->out.cards.count >= MOST_CARDS) return;
   if (!TSR__VECTOR_PUSH(&r->out.cards, (tsr__card_of){(uint32_t)device, card})) r->is_failed = true;
@@ -269,6 +270,8 @@ static void take_root(reading *r, const json_t *root) {
     add_state(r, json_object_get(json_array_get(optimizers, i), "state"));
   for (size_t i = 0; i < json_array_size(devices); i++) add_card(r, json_array_get(devices, i));
   take_place(r, root);
+  uint64_t taken_us = number_or_0(root, "time_us");
+  r->out.taken_us = taken_us <= INT64_MAX ? (int64_t)taken_us : 0;
 }
 
 /* ---- Blocks ---- */
@@ -356,10 +359,11 @@ static json_t *tensor_of(const tsr_tensor *tensor) {
 }
 
 static json_t *card_of(const tsr__card_of *of) {
-  return json_pack("{s:I, s:I, s:I, s:I}", "device", (json_int_t)of->device, "total_bytes",
+  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "device", (json_int_t)of->device, "total_bytes",
                    (json_int_t)(of->card.total_bytes & INT64_MAX), "free_bytes",
                    (json_int_t)(of->card.free_bytes & INT64_MAX), "outside_pytorch_bytes",
-                   (json_int_t)(of->card.outside_bytes & INT64_MAX));
+                   (json_int_t)(of->card.outside_bytes & INT64_MAX), "peak_allocated_bytes",
+                   (json_int_t)(of->card.peak_bytes & INT64_MAX));
 }
 
 /* What take_place reads; NULL when out of memory. */
@@ -376,6 +380,11 @@ static json_t *mesh_of(const tsr_rank_place *place) {
   json_decref(sizes);
   json_decref(at);
   return mesh;
+}
+
+static bool add_time(const tsr__sidecar *sidecar, json_t *root) {
+  return !sidecar->taken_us ||
+         !json_object_set_new(root, "time_us", json_integer(sidecar->taken_us));
 }
 
 static bool add_place(const tsr__sidecar *sidecar, json_t *root) {
@@ -398,7 +407,8 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  ok = root && add_place(sidecar, root) && tsr__json_append(out, root, JSON_COMPACT);
+  ok = root && add_time(sidecar, root) && add_place(sidecar, root) &&
+       tsr__json_append(out, root, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
   json_decref(cards);

@@ -71,15 +71,42 @@ static const tsr_record outlier = {
         TSR__LIST(change, "changes", "largest first; they add up to `delta_bytes`")),
 };
 
+static const tsr_record growth_stack = {
+    .name = "RankGrowthStack",
+    .about = "A stack that grew from the first snapshot of a rank to its last.",
+    TSR__FIELDS(TSR__FIELD(BYTES, "first_bytes", "allocated at the end of the first snapshot"),
+                TSR__FIELD(BYTES, "last_bytes", "allocated at the end of the last"),
+                TSR__FIELD(REAL, "bytes_per_hour", "as that of the rank", .is_nullable = true),
+                TSR__FIELD(TEXT, "category", "a [category](categories.md)"),
+                TSR__FRAME_FIELDS("the stack's frames that a reader would look at, innermost "
+                                  "first")),
+};
+
 static const tsr_record growth = {
     .name = "RankGrowth",
-    .about = "A rank with several snapshots, of which the last has more than the first.",
-    TSR__FIELDS(TSR__FIELD(COUNT, "rank", "its number"),
-                TSR__FIELD(COUNT, "snapshots", "how many there are"),
-                TSR__FIELD(BYTES, "first_bytes", "allocated at the end of the first"),
-                TSR__FIELD(BYTES, "last_bytes", "allocated at the end of the last"),
-                TSR__FIELD(REAL, "bytes_per_hour", "between them; null without times",
-                           .is_nullable = true)),
+    .about =
+        "A device of a rank with several snapshots that grew: of two, from one to the other; of "
+        "more, steadily.",
+    TSR__FIELDS(
+        TSR__FIELD(COUNT, "rank", "its number"), TSR__FIELD(DEVICE, "device", "the device"),
+        TSR__FIELD(COUNT, "snapshots", "how many there are"),
+        TSR__FIELD(BYTES, "first_bytes", "allocated at the end of the first"),
+        TSR__FIELD(BYTES, "last_bytes", "allocated at the end of the last"),
+        TSR__FIELD(REAL, "bytes_per_hour",
+                   "of a line through all of them, or where only stacks grow steadily, their sum; "
+                   "null without times",
+                   .is_nullable = true),
+        TSR__FIELD(FLAG, "steady", "whether there are at least three, along a line"),
+        TSR__FIELD(
+            BYTES, "limit_bytes",
+            "`--capacity`, or what the sidecar shows that PyTorch can have of the card; null "
+            "if unknown",
+            .is_nullable = true),
+        TSR__FIELD(TIME, "full_time_us",
+                   "when the peak, growing like this, reaches `limit_bytes`; null if that is "
+                   "unknown, or not within a year",
+                   .is_nullable = true),
+        TSR__LIST(growth_stack, "stacks", "that grew, fastest first; with `--top`")),
 };
 
 static const tsr_record broken = {
@@ -111,7 +138,8 @@ const tsr_record tsr__fields_ranks = {
         TSR__LIST(outlier, "outliers", "most telling first"),
         TSR__FIELD(COUNT, "out_of_memory",
                    "ranks that ran out of memory, in the order in which they did", .is_list = true),
-        TSR__LIST(growth, "growth", "of ranks with several snapshots, largest first"),
+        TSR__LIST(growth, "growth",
+                  "of ranks with several snapshots: the card that is full first, then the largest"),
         TSR__FIELD(COUNT, "missing", "ranks without a snapshot", .is_list = true),
         TSR__FIELD(COUNT, "missing_parts", "parts whose sketches are not there", .is_list = true),
         TSR__LIST(broken, "broken", "files that cannot be read, by path")),

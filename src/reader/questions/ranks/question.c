@@ -29,6 +29,13 @@ static const tsr_parameter parameters[] = {
      .help = "Axes and sizes of the mesh, outermost first, such as pp=4,dp=8,tp=8: ranks of one "
              "pipeline stage are equals. Without it, sidecars and names tell, or else ranks that "
              "are alike are equals."},
+    {.name = "capacity",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .help = "Total memory of each card, such as 80GiB, to say when it will be full (default: what "
+             "sidecars contain).",
+     .advice = "Memory of each card, such as 80GiB: with several snapshots of a rank, when it will "
+               "be full. Sidecars contain it."},
     {.name = "part",
      .kind = TSR_PARAMETER_TEXT,
      .hidden_from = TSR_INTERFACE_MCP,
@@ -86,6 +93,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_fleet_options how = {.pattern = tsr_params_text(asked->params, "pattern"),
                            .mesh = tsr_params_text(asked->params, "mesh"),
                            .known = tsr_params_text(asked->params, "sketches"),
+                           .capacity_bytes = tsr_params_count(asked->params, "capacity"),
                            .threads = (uint32_t)tsr_params_count(asked->params, "threads"),
                            .top = (size_t)tsr_params_count(asked->params, "top")};
   if (!tsr_params_has(asked->params, "top") && asked->query) how.top = asked->query->top;
@@ -127,7 +135,8 @@ const tsr__question_row tsr__question_ranks = {
              "Megatron-LM, verl, slime, torchtnt, Composer, torchtune and SGLang give to files, or "
              "by --pattern. Equals are ranks of one pipeline stage, by the mesh, or ranks with as "
              "much memory for parameters. A difference that a stage explains is none. Of "
-             "several dumps of a rank the last counts, and growth from the first is shown.\n\n"
+             "several dumps of a rank the last counts; what grows steadily over them is shown by "
+             "stack, and when the card will be full.\n\n"
              "A file that cannot be read is listed, and changes nothing for the others.",
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera ranks snapshots/", "which rank, and which line?"},
