@@ -2,8 +2,8 @@
 
     python3 tests/golden/growths.py FOLDER SEED [--dumps N]
 
-Each dump is a snapshot with segments alone and a sidecar with the time, the rank and the card, as tessera.record(every=...) leaves it with
-`context=None`. All ranks hold parameters and the optimizer's state, and activations that differ from dump to dump, because dumps are taken at
+Each dump is a snapshot with segments alone and a sidecar with the time, the rank and the card, as tessera.record(every=..., trace=False)
+leaves it. All ranks hold parameters and the optimizer's state, and activations that differ from dump to dump, because dumps are taken at
 any moment. One rank leaks in two stacks, one in a single stack and with an odd dump, the others do not. Nothing here knows how tessera
 fits a line.
 """

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -660,6 +661,39 @@ def test_the_clock_leaves_other_snapshots(torch, record, tmp_path):
         path = recording.dump("mine")
         assert wait_for(lambda: len(torch.fake.called("_snapshot")) >= 4)
     assert os.path.exists(path) and len(names(tmp_path)) == 2
+
+
+def test_snapshots_without_a_trace(torch, record, tmp_path):
+    """PyTorch is asked for no history, and the event that it keeps all the same is not written."""
+    with record(tmp_path, every=0.001, trace=False, at_end=False) as recording:
+        enabled = torch.fake.called("_record_memory_history")[0][1]["enabled"]
+        path = recording.dump("now")
+        with open(path, "rb") as file:
+            snapshot = pickle.load(file)
+        assert wait_for(lambda: len(torch.fake.called("_snapshot")) >= 3)
+    assert enabled == "state"
+    assert snapshot["segments"] and not any(snapshot["device_traces"])
+    with open(path.replace(".pickle", ".json"), encoding="utf-8") as file:
+        document = json.load(file)
+    assert document["time_us"] and document["recording"]["events"] == []
+
+
+def test_the_clock_leaves_time_to_train(torch, record, tmp_path, monkeypatch):
+    """Writing that takes longer than the period is not followed by the next at once, and never waits for another."""
+    recorder = fake_torch.load("_record.recorder")
+    written, write = [], recorder.write_snapshot
+
+    def slow(*arguments):
+        begin = time.monotonic()
+        time.sleep(0.2)
+        write(*arguments)
+        written.append((begin, time.monotonic()))
+
+    monkeypatch.setattr(recorder, "write_snapshot", slow)
+    with record(tmp_path, every=0.001, keep=9, at_end=False):  # 60 ms
+        assert wait_for(lambda: len(written) >= 4)
+    pauses = [later[0] - earlier[1] for earlier, later in zip(written, written[1:])]
+    assert all(pause > 0.04 for pause in pauses), pauses
 
 
 def test_a_full_disk_is_survived(torch, record, tmp_path, monkeypatch, caplog):

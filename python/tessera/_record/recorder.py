@@ -120,6 +120,12 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def _drop_traces(snapshot: Any) -> None:
+    """PyTorch keeps one event even without a history, and a program's own history is whole."""
+    if isinstance(snapshot, dict) and isinstance(snapshot.get("device_traces"), list):
+        snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
+
+
 class Recorder:
     """A recording. `files` lists the files it wrote and has not removed, in order; `step` counts completed
     steps."""
@@ -161,6 +167,7 @@ class Recorder:
         self._served = threading.Event()
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._busy = threading.local()
+        self._is_writing = False
 
     # ---- start and stop ----
 
@@ -360,7 +367,7 @@ class Recorder:
             return None  # a hook or a finalizer inside our own writing
         self._busy.is_dumping = True
         try:
-            with self._dump_lock:
+            with self._dump_lock, self._writing():
                 backend, who = self.backend, sidecar.ranks()
                 if backend is None or self.pid != os.getpid() or not self._writes_here(who, urgent):
                     return None
@@ -372,6 +379,14 @@ class Recorder:
             self._busy.is_dumping = False
         self._announce(path, reason, who, numbers)
         return path
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._is_writing = True
+        try:
+            yield
+        finally:
+            self._is_writing = False
 
     def _write(
         self,
@@ -385,9 +400,11 @@ class Recorder:
         path = self.places.name(*place)
         document = None
         with _without_collector():
-            if self.settings.annotate:
+            if self.settings.annotate and self.settings.trace:
                 self._name_tensors(backend)
             snapshot = backend.snapshot()
+            if not self.settings.trace:
+                _drop_traces(snapshot)
             if self.settings.sidecar:  # before writing, so that it is from the same moment
                 facts = self._facts(path, reason, who, error, numbers)
                 document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
@@ -480,7 +497,7 @@ class Recorder:
 
     def _warn_if_full(self, snapshot: Any) -> None:
         traces = snapshot.get("device_traces", []) if isinstance(snapshot, dict) else []
-        if any(len(trace) >= self.settings.max_entries for trace in traces):
+        if self.settings.trace and any(len(trace) >= self.settings.max_entries for trace in traces):
             self._annotated.clear()  # the events with names may be among the lost ones
             warn_once(
                 "history full",
@@ -552,8 +569,12 @@ class Recorder:
                 due = None if period is None else time.monotonic() + period
             if reason is None or self.state != RECORDING:
                 return
+            if reason == "periodic" and self._is_writing:
+                continue  # a snapshot that takes longer than the period: training needs time, too
             if not isinstance(reason, int):
                 self._offer(reason, GRACE)
+                if period is not None and due is not None and due < time.monotonic():
+                    due = time.monotonic() + period
                 continue
             try:
                 self._offer("signal", ENDING_GRACE)
