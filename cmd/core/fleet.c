@@ -96,29 +96,65 @@ static int write_sketches(cli_session *session, const tsr_ranks *ranks) {
   return cli_finish_aside(session, &output, status);
 }
 
+/* The exit status of budgets: failed, or passed with a doubt, which is explained. */
+static int judge(const tsr_ranks *ranks) {
+  static const char *const reasons[TSR_RANK_DOUBT_COUNT] = {
+      [TSR_RANK_BROKEN] = "files that cannot be read could hold more; --allow-missing lets it pass",
+      [TSR_RANK_MISSING] = "ranks are missing, and could hold more; --allow-missing lets it pass",
+      [TSR_RANK_PARTIAL] = "truncated or damaged snapshots could hold more",
+      [TSR_RANK_OUT_OF_MEMORY] = "ranks ran out of memory: they needed more than they got",
+      [TSR_RANK_UNKNOWN] =
+          "most memory of a rank has no category, and could belong to one that has "
+          "a budget"};
+  if (ranks->failed_count) return CLI_CHECK_FAILED;
+  if (!ranks->doubt) return 0;
+  cli_say(NULL, "the check is inconclusive: %s", reasons[ranks->doubt]);
+  return CLI_INPUT;
+}
+
+static int print(cli_session *session, const cli_asking *asking, const char *form) {
+  if (!form) return cli_asking_print(session, asking);
+  return tsr_answer_write_form(asking->answer, form, NULL, &session->report, cli_output_write,
+                               &session->output, &session->error);
+}
+
 /* One process of several prints nothing: its ranks are compared when all sketches are there. */
-static int finish(cli_session *session, const cli_asking *asking) {
+static int finish(cli_session *session, const cli_asking *asking, const char *form) {
   const tsr_params *own = session->options->own;
   const tsr_ranks *ranks = tsr_answer_value(asking->answer);
   bool is_part = tsr_params_text(own, "part") && tsr_params_text(own, "sketches");
   if (!is_part) {
-    int status = cli_asking_print(session, asking);
+    int status = print(session, asking, form);
     if (status) return status;
   }
   int status = write_sketches(session, ranks);
-  return status || is_part || ranks->rank_count ? status : CLI_INPUT;
+  if (status || is_part) return status;
+  session->is_complete = true;
+  return ranks->rank_count ? judge(ranks) : CLI_INPUT;
+}
+
+static bool has_budget(const tsr_params *own) {
+  return tsr_params_has(own, "max") || tsr_params_has(own, "max_reserved") ||
+         tsr_params_has(own, "max_spread");
 }
 
 int cli_ask_ranks(cli_session *session) {
-  cli_asking asking = {.name = session->options->operands[0]};
-  int status = find_part(session);
+  const cli_options *options = session->options;
+  cli_asking asking = {.name = options->operands[0], .has_format = true};
+  const char *form;
+  if (options->is_fleet_check && !has_budget(options->own))
+    return cli_usage_error(options->command,
+                           "nothing to check: pass --max, --max-reserved or --max-spread; a lock "
+                           "is of one snapshot");
+  int status = cli_choose_form(session, &form);
+  if (status == 0) status = find_part(session);
   if (status == 0) status = settle_name(session);
   if (status == 0) status = cli_asking_run(session, &asking);
   if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
     cli_say(NULL, "%s", session->error.message); /* which names the place, one of several */
     status = CLI_INPUT;
   }
-  if (status == 0) status = finish(session, &asking);
+  if (status == 0) status = finish(session, &asking, form);
   cli_asking_release(&asking);
   return status;
 }

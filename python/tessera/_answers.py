@@ -5,7 +5,7 @@ their fields.c: change it there.
 """
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._fields import Answer, Counts, Input, Judged, Place, Record, Unframed, Warning
+from ._fields import Answer, Counts, Fleet, Input, Judged, Place, Record, Unframed, Warning
 
 __all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']
 
@@ -807,6 +807,24 @@ class Why(Answer, WhyDevice):
     devices: Sequence[WhyDevice]
 
 
+class RankCheck(Record):
+    """A budget, and the rank or the group that is furthest above it, or nearest below."""
+    rule: str
+    category: Optional[str]
+    passed: bool
+    bytes: int
+    limit_bytes: int
+    rank: int
+    device: Union[int, str]
+    lowest_rank: Optional[int]
+    group: str
+    failed_ranks: List[int]
+    failed: int
+    message: str
+    stack_bytes: Optional[int]
+    frames: List[Frame]
+
+
 class Rank(Record):
     """A device of a rank, in its last snapshot."""
     rank: int
@@ -815,6 +833,8 @@ class Rank(Record):
     group: str
     peak_allocated_bytes: int
     peak_reserved_bytes: int
+    end_allocated_bytes: int
+    end_reserved_bytes: int
     out_of_memory: bool
     out_of_memory_time_us: Optional[int]
     step: Optional[int]
@@ -883,8 +903,11 @@ class BrokenFile(Record):
     message: str
 
 
-class Ranks(Answer):
+class Ranks(Fleet):
     """Which of many ranks ran out of memory, or differs from its equals."""
+    passed: Optional[bool]
+    doubt: Optional[str]
+    checks: List[RankCheck]
     files: int
     known_files: int
     world_size: Optional[int]

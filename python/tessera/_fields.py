@@ -17,7 +17,7 @@ from ._errors import UnsupportedError
 if TYPE_CHECKING:
     from . import _core
 
-__all__ = ['Answer', 'Counts', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
+__all__ = ['Answer', 'Counts', 'Fleet', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
 
 
 class Record(Mapping[str, Any]):
@@ -271,6 +271,20 @@ class Answer(Record):
     def _repr_html_(self) -> str:
         from . import _html
         return _html.answer(self)
+
+
+class Fleet(Answer):
+    """An answer about many ranks: false if it had budgets and did not pass; and has forms for other programs."""
+
+    __slots__ = ()
+    _FORMS = ('junit', 'markdown', 'prometheus')
+
+    def __bool__(self) -> bool:
+        return self['passed'] is not False
+
+    def form(self, name: str) -> str:
+        """The checks as 'junit' or 'markdown', or the ranks' memory as 'prometheus' reads it."""
+        return self._core.form(name, None).decode('utf-8')
 
 
 class Judged(Answer):

@@ -493,8 +493,10 @@ static int take_members(tsr__fleet *fleet, const candidate_list *list, const nam
                         .rank = c->rank,
                         .step = c->step,
                         .place = c->place,
+                        .taken_us = c->time_us,
                         .says_oom = names->names[c->file].says_oom};
     status = tsr__sketch_decode(file->sketch.data, file->sketch.size, &sketch, error);
+    like.is_partial = sketch.is_partial;
     uint32_t *stack_of = TSR__NEW_ARRAY(uint32_t, sketch.stacks.count + 1);
     if (!status && (!stack_of || !tsr__fleet_take_stacks(&sketch, to, stack_of) ||
                     !take_devices(fleet, &sketch, &like, stack_of)))

@@ -26,6 +26,8 @@ typedef struct tsr__member {
   int64_t rank, step;
   bool is_other; /* a device beside the rank's own */
   bool says_oom; /* the file's name does */
+  bool is_partial;
+  int64_t taken_us;
   tsr_rank_place place;
   tsr__sketch_device sketch;
   uint64_t category_bytes[TSR_CATEGORY_COUNT];
@@ -73,6 +75,10 @@ void tsr__fleet_forecast(tsr__fleet *fleet, const tsr_fleet_options *options, ts
 int tsr__fleet_group(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
 /* Which of them differ: fills the answer's outliers. TSR_ERROR_MEMORY. O(shares log shares). */
 int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_error *error);
+
+/* Compare the ranks, which are in the answer already, with the budgets. TSR_ERROR_MEMORY. O(limits * ranks). */
+int tsr__fleet_check(const tsr__fleet *fleet, const tsr_fleet_options *options, tsr_ranks *out,
+                     tsr_error *error);
 
 /* Append all sketches as one file; false when out of memory. And read one: TSR_ERROR_FORMAT or TSR_ERROR_MEMORY. */
 bool tsr__fleet_encode(const tsr__fleet *fleet, tsr__buffer *out);

@@ -76,7 +76,10 @@ static bool list_rows(const tsr__fleet *fleet, tsr_ranks *out) {
                           .group = m->group,
                           .peak_allocated_bytes = d->peak_bytes,
                           .peak_reserved_bytes = d->peak_reserved_bytes,
+                          .end_allocated_bytes = d->end_bytes,
+                          .end_reserved_bytes = d->end_reserved_bytes,
                           .peak_us = d->peak_us,
+                          .taken_us = m->taken_us,
                           .is_out_of_memory = d->stop.event >= 0 || (m->says_oom && !m->is_other),
                           .has_history = d->event_count > 1,
                           .stop_us = d->stop.time_us,
@@ -176,6 +179,8 @@ void tsr_ranks_free(tsr_ranks *ranks) {
   tsr__free(ranks->missing);
   tsr__free(ranks->broken);
   tsr__free(ranks->missing_parts);
+  for (size_t i = 0; i < ranks->check_count; i++) tsr__free(ranks->checks[i].failed);
+  tsr__free(ranks->checks);
   if (ranks->fleet) tsr__fleet_release(ranks->fleet);
   tsr__free(ranks->fleet);
   tsr__free(ranks);
@@ -197,6 +202,7 @@ int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_err
   if (!status && (!list_rows(fleet, ranks) || !list_dead(ranks) || !list_broken(fleet, ranks) ||
                   !list_missing(fleet, ranks) || !list_missing_parts(fleet, ranks)))
     status = tsr__fail_memory(error);
+  if (!status) status = tsr__fleet_check(fleet, options, ranks, error);
   if (status) {
     tsr_ranks_free(ranks);
     return status;

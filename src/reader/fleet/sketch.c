@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/map.h"
+#include "columns/warnings.h"
 #include "timeline/sweep.h"
 
 enum { MOST_TEXT_BYTES = 400 };
@@ -183,6 +184,7 @@ typedef struct following {
   tsr__map index_of;
   tsr__sketch_shares highs;
   TSR__VECTOR(level) levels; /* by row of highs */
+  uint64_t category_bytes[TSR_CATEGORY_COUNT], category_highs[TSR_CATEGORY_COUNT];
 } following;
 
 static bool change_level(following *f, uint32_t allocation, bool is_born) {
@@ -195,6 +197,9 @@ static bool change_level(following *f, uint32_t allocation, bool is_born) {
   while (f->levels.count < f->highs.count)
     if (!TSR__VECTOR_PUSH(&f->levels, (level){0})) return false;
   uint64_t bytes = tsr__timeline_requested(f->t, allocation);
+  uint64_t *of_category = &f->category_bytes[category];
+  *of_category = is_born ? tsr__sum_u64(*of_category, bytes) : tsr__drop_u64(*of_category, bytes);
+  if (*of_category > f->category_highs[category]) f->category_highs[category] = *of_category;
   level *at = &f->levels.items[high - f->highs.items];
   at->bytes = is_born ? tsr__sum_u64(at->bytes, bytes) : tsr__drop_u64(at->bytes, bytes);
   at->count = is_born ? at->count + 1 : tsr__drop_u64(at->count, 1);
@@ -224,6 +229,7 @@ static bool hold_highest(maker *m, const tsr__timeline *t, const tsr__categories
         f.highs.items[i].category = (uint8_t)c;
   sort_shares(f.highs.items, f.highs.count);
   out->highs = f.highs;
+  memcpy(out->category_highs, f.category_highs, sizeof out->category_highs);
   tsr__map_release(&f.index_of);
   TSR__VECTOR_FREE(&f.levels);
   return ok;
@@ -405,7 +411,8 @@ int tsr__sketch_make(tsr_study *study, tsr__sketch *out, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
   *out = (tsr__sketch){.input_bytes = tsr_snapshot_input_bytes(snapshot),
                        .place = tsr_snapshot_rank(snapshot),
-                       .taken_us = tsr_snapshot_taken_us(snapshot)};
+                       .taken_us = tsr_snapshot_taken_us(snapshot),
+                       .is_partial = tsr__snapshot_loss(snapshot) != TSR__LOSS_NONE};
   maker m = {.study = study,
              .snapshot = snapshot,
              .out = out,

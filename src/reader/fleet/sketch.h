@@ -68,7 +68,8 @@ typedef struct tsr__sketch_device {
   /* What each stack, or what is without one each category, held at most, which does not depend on when the
    * peak was, as requested: how blocks were cut differs from rank to rank. With the category that it held most for. Largest first. */
   tsr__sketch_shares highs;
-  int64_t rest_bytes; /* of the peak, in no share */
+  int64_t rest_bytes;                          /* of the peak, in no share */
+  uint64_t category_highs[TSR_CATEGORY_COUNT]; /* what each category held at most, as requested */
   /* At the end, largest first; empty if that is the peak, where the shares of the peak are those of the end. */
   tsr__sketch_shares ends;
   tsr__sketch_shares
@@ -84,6 +85,7 @@ typedef struct tsr__sketch {
   uint64_t input_bytes;
   tsr_rank_place place;
   int64_t taken_us; /* when the snapshot was taken, by its sidecar */
+  bool is_partial;  /* the file is truncated or damaged, or a part could not be read */
   tsr__buffer texts;
   TSR__VECTOR(tsr__sketch_frame) frames;
   TSR__VECTOR(tsr__sketch_stack) stacks;

@@ -108,6 +108,7 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   tsr__put_leb(out, put_stack(w, d->stop.stack));
   put_signed(out, (int64_t)rest);
   put_shares(w, d->shares.items, count);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) tsr__put_leb(out, d->category_highs[i]);
   put_shares(w, d->highs.items, d->highs.count < most ? d->highs.count : most);
   tsr__put_leb(out, d->kept_steps);
   put_shares(w, d->kept.items, d->kept.count < most / 4 ? d->kept.count : most / 4);
@@ -168,6 +169,7 @@ static bool encode(const tsr__sketch *sketch, size_t most, tsr__buffer *out) {
   tsr__put_leb(out, sketch->input_bytes);
   put_place(out, &sketch->place);
   put_signed(out, sketch->taken_us);
+  tsr__put_leb(out, sketch->is_partial);
   put_tables(&w, out);
   tsr__buffer_append(out, w.body.data, w.body.size);
   bool ok = !w.is_failed && !w.body.failed && !out->failed;
@@ -317,6 +319,7 @@ static void get_device(reader *r, tsr__sketch_device *d) {
   d->stop.stack = get_stack(r);
   d->rest_bytes = get_signed(r);
   get_shares(r, &d->shares);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) d->category_highs[i] = get(r);
   get_shares(r, &d->highs);
   d->kept_steps = get(r);
   get_shares(r, &d->kept);
@@ -355,6 +358,7 @@ static void get_all(reader *r) {
   r->out->input_bytes = get(r);
   get_place(r, &r->out->place);
   r->out->taken_us = get_signed(r);
+  r->out->is_partial = get_below(r, 2);
   get_texts(r);
   get_frames(r);
   get_stacks(r);
@@ -365,6 +369,8 @@ static void get_all(reader *r) {
       return;
     }
     get_device(r, &r->out->devices.items[i]);
+    if (i && r->out->devices.items[i].device <= r->out->devices.items[i - 1].device)
+      r->is_wrong = true; /* each once, in their order */
     if (!r->is_failed && !adds_up(&r->out->devices.items[i])) r->is_wrong = true;
   }
 }

@@ -11,6 +11,8 @@ static const tsr_record rank = {
         TSR__FIELD(TEXT, "group", "the name of its group"),
         TSR__FIELD(BYTES, "peak_allocated_bytes", "the most that was allocated"),
         TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that was reserved"),
+        TSR__FIELD(BYTES, "end_allocated_bytes", "allocated when the snapshot was taken"),
+        TSR__FIELD(BYTES, "end_reserved_bytes", "reserved then"),
         TSR__FIELD(FLAG, "out_of_memory",
                    "whether it ran out of memory for good, by its trace or its file's name"),
         TSR__FIELD(TIME, "out_of_memory_time_us", "when; null if it did not, or nobody knows",
@@ -115,11 +117,49 @@ static const tsr_record broken = {
     TSR__FIELDS(TSR__FIELD(TEXT, "path", "the file"), TSR__FIELD(TEXT, "message", "why")),
 };
 
+static const tsr_record check = {
+    .name = "RankCheck",
+    .about = "A budget, and the rank or the group that is furthest above it, or nearest below.",
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "rule", "`max-peak`, `max-category`, `max-reserved` or `max-spread`"),
+        TSR__FIELD(TEXT, "category", "of `max-category`; else null", .is_nullable = true),
+        TSR__FIELD(FLAG, "passed", "whether no rank, or no group, is above it"),
+        TSR__FIELD(BYTES, "bytes",
+                   "what that rank held at most, or how far the peaks of that "
+                   "group are apart"),
+        TSR__FIELD(BYTES, "limit_bytes", "the budget"),
+        TSR__FIELD(COUNT, "rank", "the rank; of a spread the one with the highest peak"),
+        TSR__FIELD(DEVICE, "device", "its device"),
+        TSR__FIELD(COUNT, "lowest_rank",
+                   "of a spread: the rank with the lowest peak in its group; else null",
+                   .is_nullable = true),
+        TSR__FIELD(TEXT, "group", "the name of its group"),
+        TSR__FIELD(COUNT, "failed_ranks", "all ranks that are above; of a spread empty",
+                   .is_list = true),
+        TSR__FIELD(COUNT, "failed", "how many ranks, or groups, are above"),
+        TSR__FIELD(TEXT, "message", "the result in a sentence, for people"),
+        TSR__FIELD(BYTES, "stack_bytes",
+                   "what the stack below holds at the rank's peak; null without one",
+                   .is_nullable = true),
+        TSR__FRAME_FIELDS("of the stack that holds most of what is checked, at the rank's peak")),
+};
+
 const tsr_record tsr__fields_ranks = {
     .name = "ranks",
     .about = "Which of many ranks ran out of memory, or differs from its equals.",
     .base = &tsr__fields_answer,
     TSR__FIELDS(
+        TSR__FIELD(FLAG, "passed",
+                   "whether no check failed, and nothing leaves a doubt; null without budgets",
+                   .is_nullable = true),
+        TSR__FIELD(
+            TEXT, "doubt",
+            "why checks that did not fail cannot pass either: `broken` (files that cannot be "
+            "read), `missing` (ranks or parts), `partial` (truncated or damaged files), "
+            "`out-of-memory` or `unknown` (a category has a budget, but most of a rank's memory "
+            "has no category)",
+            .is_nullable = true),
+        TSR__LIST(check, "checks", "in the order of `max`, `max_reserved` and `max_spread`"),
         TSR__FIELD(COUNT, "files", "files that were read, broken ones included"),
         TSR__FIELD(COUNT, "known_files",
                    "of these, files whose sketches were given or had been kept, and which were not "

@@ -183,6 +183,8 @@ static void emit_row(tsr__emitter *emitter, const tsr_ranks *ranks, const tsr_ra
   tsr__emit_field(emitter, "group", NULL, tsr__string(ranks->groups[row->group].name));
   tsr__emit_field(emitter, "peak_allocated_bytes", NULL, tsr__bytes(row->peak_allocated_bytes));
   tsr__emit_field(emitter, "peak_reserved_bytes", NULL, tsr__bytes(row->peak_reserved_bytes));
+  tsr__emit_field(emitter, "end_allocated_bytes", NULL, tsr__bytes(row->end_allocated_bytes));
+  tsr__emit_field(emitter, "end_reserved_bytes", NULL, tsr__bytes(row->end_reserved_bytes));
   tsr__emit_field(emitter, "out_of_memory", NULL, tsr__bool(row->is_out_of_memory));
   tsr__emit_field(emitter, "out_of_memory_time_us", NULL,
                   row->is_out_of_memory ? tsr__time(row->stop_us) : tsr__nothing());
@@ -403,6 +405,7 @@ int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, ranks->stacks);
   tsr__heading_begin(&emitter, &tsr__fields_ranks, input);
+  tsr__ranks_emit_checks(&printer, ranks);
   emit_verdict(&printer, ranks);
   emit_basis(&emitter, ranks);
   tsr__emit_field(&emitter, "files", NULL, tsr__count(ranks->file_count));
