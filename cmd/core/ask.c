@@ -258,10 +258,9 @@ static const cli_ending endings[] = {{".txt", ANSWER_TEXT},        {".log", ANSW
                                      {".prom", ANSWER_PROMETHEUS}, {".markdown", ANSWER_MARKDOWN}};
 enum { ENDINGS_MOST = sizeof endings / sizeof *endings };
 
-/* The format options of a command whose answers have more formats than text and JSON; NULL for others. */
+/* The parameter of a question whose answers have more formats than text and JSON; NULL for others. */
 static const tsr_parameter *format_row(const cli_options *options) {
-  bool has_forms = options->command->run == cli_check || options->command->run == cli_ask_ranks;
-  return has_forms ? cli_option_named(options->command, "format", strlen("format")) : NULL;
+  return cli_option_named(options->command, "format", strlen("format"));
 }
 
 static bool has_word(const char *const *choices, const char *word) {
