@@ -383,6 +383,9 @@ def test_a_history_the_program_turned_on_is_left_on(torch, record, tmp_path):
         {"steps": ["3"]},
         {"every": 0},
         {"keep": 0},
+        {"log_steps": 0},
+        {"log_steps": "each"},
+        {"log_json": 1},
         {"gzip": 1},
         {"signal": "SIGNOTHING"},
         {"signal": 4711},
@@ -498,3 +501,12 @@ def test_a_period_has_a_unit(record, every, minutes):
 def test_a_wrong_period_is_refused(record, every):
     with pytest.raises(ValueError, match="every"):
         record("out", every=every)
+
+
+@pytest.mark.parametrize(
+    "text, steps", [("1", 1), ("10", 10), ("true", 1), ("0", None), ("off", None), ("many", None)]
+)
+def test_steps_between_lines_from_the_environment(record, text, steps):
+    settings = fake_torch.load("_record.settings")
+    read = settings.from_environment({"TESSERA_RECORD": "1", "TESSERA_RECORD_LOG_STEPS": text})
+    assert read.log_steps == steps

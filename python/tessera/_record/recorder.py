@@ -40,6 +40,7 @@ from .backend import find, history, observers, why_none
 from .files import Places, clean, other_folder, private_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
+from .steplog import StepLog, human
 
 if TYPE_CHECKING:
     from .backend import Backend, Numbers
@@ -99,14 +100,6 @@ def _told_of_oom(path: str | None) -> None:
             recorder._oom_open = True
 
 
-def _human(size_bytes: float) -> str:
-    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
-
-
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
     """Pauses the garbage collector: a snapshot is millions of dicts without cycles, and the collector
@@ -133,6 +126,7 @@ class Recorder:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.places = Places(settings)
+        self._step_log = StepLog(settings)
         self.state = STOPPED
         self.backend: Backend | None = None
         self.step = 0
@@ -337,6 +331,10 @@ class Recorder:
         self._oom_open = False
         if self.step in self.settings.steps:
             self._dump("step")
+        if self.settings.log_steps is not None and self.backend is not None:
+            who = sidecar.ranks()
+            path = self.places.log_name(who["rank"], self.pid)
+            self._step_log.step(self.backend, who, self.step, path)
         reason = self._take_pending()
         if reason is not None:
             self._serve(reason)
@@ -511,7 +509,7 @@ class Recorder:
     ) -> None:
         if path is None:
             return
-        size = attempt(lambda: _human(os.stat(path).st_size), default="?")
+        size = attempt(lambda: human(os.stat(path).st_size), default="?")
         if reason == "oom" or (who["rank"] == 0 and not self.settings.quiet):
             say(f"wrote {path} ({size}, {reason})")
         else:

@@ -73,6 +73,13 @@ def _whole(minimum: int) -> Check:
     return read
 
 
+def _steps_between(name: str, value: Any) -> int | None:
+    """A number of steps; True is each of them, False and None are none."""
+    if value is None or value is False:
+        return None
+    return 1 if value is True else _whole(1)(name, value)  # type: ignore[no-any-return]
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name}: True or False is wanted, not {value!r}")
@@ -151,6 +158,8 @@ OPTIONS = {
     "steps": (frozenset(), _whole_numbers),
     "every": (None, _optional(_period)),  # minutes
     "keep": (3, _whole(1)),
+    "log_steps": (None, _steps_between),
+    "log_json": (False, _flag),
     "signal": ("auto", _signals),
     "on_oom": (True, _flag),
     "oom_limit": (3, _whole(1)),
@@ -184,6 +193,8 @@ class Options(TypedDict, total=False):
     steps: steps at whose end a snapshot is written
     every: minutes between periodic snapshots, or a text such as "30s", "1min" or "2h"
     keep: how many of these are kept
+    log_steps: steps between two lines about memory, on standard error; True: each step
+    log_json: these lines as JSON, in a file of each rank
     signal: signals that ask for one: names, numbers, None, or "auto"
     on_oom: whether one is written when memory runs out
     oom_limit: how many of these, at most
@@ -207,6 +218,8 @@ class Options(TypedDict, total=False):
     steps: _Numbers
     every: Union[None, float, str]
     keep: int
+    log_steps: Union[None, bool, int]
+    log_json: bool
     signal: _Signals
     on_oom: bool
     oom_limit: int
@@ -234,6 +247,8 @@ class Settings:
     steps: frozenset[int]
     every: Optional[float]
     keep: int
+    log_steps: Optional[int]
+    log_json: bool
     signal: Any  # None, "auto", or a tuple of signals
     on_oom: bool
     oom_limit: int
@@ -274,6 +289,8 @@ def _from_text(name: str, text: str) -> Any:
         return int(text)
     if name == "every":
         return text if re.search("[A-Za-z]", text) else float(text)
+    if name == "log_steps" and text.strip().isdigit():
+        return int(text) or False
     lowered = text.strip().lower()
     if name == "context" and lowered == "none":
         return None
