@@ -306,7 +306,7 @@ def sketch(rank=3, device=0):
                      leb(8192), leb(5000), zigzag(-1), zigzag(-2 ** 63), leb(0), leb(0), leb(0), zigzag(100), counted(shares), leb(500) * 13, counted(shares), leb(2),
                      counted(shares[:1]), counted(shares[1:]), leb(3), leb(1), counted([zigzag(1500) + zigzag(700) + leb(3000) + leb(100)]), leb(7) * 48))
     place = zigzag(rank) + zigzag(8) + counted([leb(2) + b'pp' + leb(2) + leb(1)])
-    return b'tessera/sketch/2\n' + leb(123456) + place + zigzag(7000) + leb(0) + counted(texts) + counted(frames) + counted(stacks) + counted([body])
+    return b'tessera/sketch/2\n' + leb(123456) + place + zigzag(7000) + zigzag(-2 ** 63) + leb(0) + counted(texts) + counted(frames) + counted(stacks) + counted([body])
 
 
 def summed(data):

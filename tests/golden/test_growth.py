@@ -91,6 +91,28 @@ def test_leak_that_the_sum_hides(tessera, folder):
     near('the rate', row['stacks'][0]['bytes_per_hour'], 2 << 30, 0.05)
 
 
+def test_a_restart_begins_again(tessera, folder):
+    """Only dumps of the last process show what grows, and its last one counts though its step is lower."""
+    job = Job(6, ranks=3, dumps=24)
+    job.write(folder)
+    rank = job.two
+    for path in folder.glob('*.json'):
+        document = json.loads(path.read_text())
+        later = document['step'] >= 14
+        document['recording'] = {'started_us': 1_795_000_000_000_000 + later}
+        if later and document['ranks']['rank'] == rank:  # numbered from 0 again, by another process
+            new = folder / f'rank{rank}_pid9999_step{document["step"] - 14}_periodic.json'
+            path.with_suffix('.pickle').rename(new.with_suffix('.pickle'))
+            path.unlink()
+            path = new
+        path.write_text(json.dumps(document))
+    answer = asked(tessera, folder)
+    row = next(row for row in answer['growth'] if row['rank'] == rank)
+    expect('its dumps', (row['snapshots'], row['first_bytes'], row['last_bytes']),
+           (10, sum(job.held[rank, 14].values()), sum(job.held[rank, 23].values())))
+    expect('the one that counts', next(row['step'] for row in answer['ranks'] if row['rank'] == rank), 9)
+
+
 def test_without_times(tessera, folder):
     """Nothing gives a rate then, but what grows is still known; and without a card's size nothing says when it is full."""
     job = Job(3, dumps=12)

@@ -58,6 +58,8 @@ tsr_rank_place tsr_snapshot_rank(const tsr_snapshot *snapshot);
 
 /* When the snapshot was taken, by the same sources, in microseconds since 1970; TSR_TIME_NONE if they do not contain it. */
 int64_t tsr_snapshot_taken_us(const tsr_snapshot *snapshot);
+/* The same for the beginning of its recording, which snapshots of one process have in common. */
+int64_t tsr_snapshot_started_us(const tsr_snapshot *snapshot);
 
 /* The path of the sidecar that was read; NULL if none was. */
 const char *tsr_snapshot_sidecar(const tsr_snapshot *snapshot);

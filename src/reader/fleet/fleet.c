@@ -332,7 +332,8 @@ static int64_t time_of(const tsr__sketch *sketch, int64_t stamp) {
 /* A file on the way to being a member. */
 typedef struct candidate {
   size_t file;
-  int64_t rank, step, stamp, time_us;
+  int64_t rank, step, stamp, time_us, started_us;
+  bool has_clock; /* the time is of a sidecar */
   tsr_rank_source source;
   tsr_rank_place place;
 } candidate;
@@ -346,7 +347,23 @@ static int compare_candidates(const void *a, const void *b) {
   return (x->file > y->file) - (x->file < y->file);
 }
 
+/* By the clock alone, which all of them have: steps begin again after a restart. */
+static int compare_by_clock(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+  if (x->time_us != y->time_us) return x->time_us < y->time_us ? -1 : 1;
+  return compare_candidates(a, b);
+}
+
 typedef TSR__VECTOR(candidate) candidate_list;
+
+static void sort_candidates(candidate_list *list) {
+  bool have_clocks = true;
+  for (size_t i = 0; i < list->count; i++) have_clocks = have_clocks && list->items[i].has_clock;
+  if (list->count)
+    qsort(list->items, list->count, sizeof *list->items,
+          have_clocks ? compare_by_clock : compare_candidates);
+}
 
 /* What the sketch and the name say of a file's rank; rank -1 where neither does. */
 static void place_file(const tsr__sketch *sketch, const tsr__file_name *name, bool has_pattern,
@@ -355,6 +372,8 @@ static void place_file(const tsr__sketch *sketch, const tsr__file_name *name, bo
   out->step = name->step;
   out->stamp = name->stamp;
   out->time_us = time_of(sketch, name->stamp);
+  out->has_clock = sketch->taken_us != TSR_TIME_NONE;
+  out->started_us = sketch->started_us;
   out->source = TSR_RANK_FROM_SIDECAR;
   out->rank = sketch->place.rank;
   bool wins = has_pattern || out->rank < 0;
@@ -452,26 +471,17 @@ static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_e
   return 0;
 }
 
-static int compare_dumps(const void *a, const void *b) {
-  const tsr__dump *x = a, *y = b;
-  if (x->time_us != y->time_us) return x->time_us < y->time_us ? -1 : 1;
-  return (x->file > y->file) - (x->file < y->file);
-}
-
-/* What a rank's dumps, which are consecutive in the list, show together. */
+/* What a rank's dumps, which are consecutive in the list, show together: those of the last process. */
 static int take_growth(tsr__fleet *fleet, const candidate *first, size_t count, tsr__builder *to,
                        tsr_error *error) {
-  if (count < 2) return 0;
-  tsr__dump *dumps = TSR__NEW_ARRAY(tsr__dump, count);
+  size_t begin = count - 1;
+  while (begin && first[begin - 1].started_us == first[count - 1].started_us) begin--;
+  if (count - begin < 2) return 0;
+  tsr__dump *dumps = TSR__NEW_ARRAY(tsr__dump, count - begin);
   if (!dumps) return tsr__fail_memory(error);
-  bool has_times = true;
-  for (size_t i = 0; i < count; i++) {
-    dumps[i] = (tsr__dump){first[i].time_us, first[i].file};
-    has_times = has_times && first[i].time_us != TSR_TIME_NONE;
-  }
-  if (has_times)
-    qsort(dumps, count, sizeof *dumps, compare_dumps); /* steps begin again after a restart */
-  int status = tsr__fleet_grow(fleet, first->rank, dumps, count, to, error);
+  for (size_t i = begin; i < count; i++)
+    dumps[i - begin] = (tsr__dump){first[i].time_us, first[i].file};
+  int status = tsr__fleet_grow(fleet, first->rank, dumps, count - begin, to, error);
   tsr__free(dumps);
   return status;
 }
@@ -532,7 +542,7 @@ static int make_members(const tsr_fleet_options *options, tsr__fleet *fleet, tsr
     }
   }
   if (!status) status = settle_unknown(fleet, &list, error);
-  if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_candidates);
+  sort_candidates(&list);
   if (!status) status = check_jobs(fleet, &list, error);
   bool has_builder = tsr__builder_init(&to, NULL);
   if (!status && !has_builder) status = tsr__fail_memory(error);

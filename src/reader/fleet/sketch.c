@@ -412,6 +412,7 @@ int tsr__sketch_make(tsr_study *study, tsr__sketch *out, tsr_error *error) {
   *out = (tsr__sketch){.input_bytes = tsr_snapshot_input_bytes(snapshot),
                        .place = tsr_snapshot_rank(snapshot),
                        .taken_us = tsr_snapshot_taken_us(snapshot),
+                       .started_us = tsr_snapshot_started_us(snapshot),
                        .is_partial = tsr__snapshot_loss(snapshot) != TSR__LOSS_NONE};
   maker m = {.study = study,
              .snapshot = snapshot,

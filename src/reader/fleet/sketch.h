@@ -84,8 +84,9 @@ typedef struct tsr__sketch_device {
 typedef struct tsr__sketch {
   uint64_t input_bytes;
   tsr_rank_place place;
-  int64_t taken_us; /* when the snapshot was taken, by its sidecar */
-  bool is_partial;  /* the file is truncated or damaged, or a part could not be read */
+  int64_t taken_us,
+      started_us;  /* when the snapshot was taken, and its recording began, by its sidecar */
+  bool is_partial; /* the file is truncated or damaged, or a part could not be read */
   tsr__buffer texts;
   TSR__VECTOR(tsr__sketch_frame) frames;
   TSR__VECTOR(tsr__sketch_stack) stacks;

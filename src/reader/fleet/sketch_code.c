@@ -169,6 +169,7 @@ static bool encode(const tsr__sketch *sketch, size_t most, tsr__buffer *out) {
   tsr__put_leb(out, sketch->input_bytes);
   put_place(out, &sketch->place);
   put_signed(out, sketch->taken_us);
+  put_signed(out, sketch->started_us);
   tsr__put_leb(out, sketch->is_partial);
   put_tables(&w, out);
   tsr__buffer_append(out, w.body.data, w.body.size);
@@ -358,6 +359,7 @@ static void get_all(reader *r) {
   r->out->input_bytes = get(r);
   get_place(r, &r->out->place);
   r->out->taken_us = get_signed(r);
+  r->out->started_us = get_signed(r);
   r->out->is_partial = get_below(r, 2);
   get_texts(r);
   get_frames(r);

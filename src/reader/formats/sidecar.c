@@ -63,6 +63,11 @@ static uint64_t number_or_0(const json_t *object, const char *key) {
   return number;
 }
 
+static int64_t time_or_0(const json_t *object, const char *key) {
+  uint64_t time_us = number_or_0(object, key);
+  return time_us <= INT64_MAX ? (int64_t)time_us : 0;
+}
+
 /* "cuda:3" -> 3, "cuda" -> 0; false for what is on no device. */
 static bool device_of(const json_t *object, uint32_t *device) {
   const char *text = json_string_value(json_object_get(object, "device"));
@@ -270,8 +275,8 @@ static void take_root(reading *r, const json_t *root) {
     add_state(r, json_object_get(json_array_get(optimizers, i), "state"));
   for (size_t i = 0; i < json_array_size(devices); i++) add_card(r, json_array_get(devices, i));
   take_place(r, root);
-  uint64_t taken_us = number_or_0(root, "time_us");
-  r->out.taken_us = taken_us <= INT64_MAX ? (int64_t)taken_us : 0;
+  r->out.taken_us = time_or_0(root, "time_us");
+  r->out.started_us = time_or_0(json_object_get(root, "recording"), "started_us");
 }
 
 /* ---- Blocks ---- */
@@ -382,9 +387,13 @@ static json_t *mesh_of(const tsr_rank_place *place) {
   return mesh;
 }
 
-static bool add_time(const tsr__sidecar *sidecar, json_t *root) {
-  return !sidecar->taken_us ||
-         !json_object_set_new(root, "time_us", json_integer(sidecar->taken_us));
+/* What take_root reads of times. */
+static bool add_times(const tsr__sidecar *sidecar, json_t *root) {
+  if (sidecar->taken_us && json_object_set_new(root, "time_us", json_integer(sidecar->taken_us)))
+    return false;
+  return !sidecar->started_us ||
+         !json_object_set_new(root, "recording",
+                              json_pack("{s:I}", "started_us", (json_int_t)sidecar->started_us));
 }
 
 static bool add_place(const tsr__sidecar *sidecar, json_t *root) {
@@ -407,7 +416,7 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  ok = root && add_time(sidecar, root) && add_place(sidecar, root) &&
+  ok = root && add_times(sidecar, root) && add_place(sidecar, root) &&
        tsr__json_append(out, root, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
