@@ -321,7 +321,8 @@ int tsr__fleet_grow(tsr__fleet *fleet, int64_t rank, const tsr__dump *dumps, siz
 /* ---- When the card will be full ---- */
 
 static void forecast(tsr_rank_growth *g) {
-  if (!g->is_steady || g->is_dead || !g->limit_bytes || !(g->bytes_per_hour > 0)) return;
+  bool has_rate = g->bytes_per_hour > 0 && g->bytes_per_hour < 1e18; /* what a card can do */
+  if (!g->is_steady || g->is_dead || !g->limit_bytes || !has_rate) return;
   double hours = (double)tsr__drop_u64(g->limit_bytes, g->peak_bytes) / g->bytes_per_hour;
   double full_us = (double)g->last_us + hours * 3.6e9;
   if (hours <= YEAR_HOURS && full_us < 9e18) g->full_us = (int64_t)full_us;
