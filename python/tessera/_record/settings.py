@@ -77,7 +77,7 @@ def _steps_between(name: str, value: Any) -> int | None:
     """A number of steps; True is each of them, False and None are none."""
     if value is None or value is False:
         return None
-    return 1 if value is True else _whole(1)(name, value)  # type: ignore[no-any-return]
+    return 1 if value is True else _whole(1)(name, value)
 
 
 def _flag(name: str, value: Any) -> bool:
