@@ -146,6 +146,10 @@ int cli_ask_ranks(cli_session *session) {
     return cli_usage_error(options->command,
                            "nothing to check: pass --max, --max-reserved or --max-spread; a lock "
                            "is of one snapshot");
+  if (has_budget(options->own) && tsr_params_text(options->own, "part"))
+    return cli_usage_error(options->command,
+                           "--part reads some of the ranks: pass budgets to the command that puts "
+                           "the sketches of all parts together");
   int status = cli_choose_form(session, &form);
   if (status == 0) status = find_part(session);
   if (status == 0) status = settle_name(session);

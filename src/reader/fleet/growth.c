@@ -37,7 +37,7 @@ typedef struct series {
 
 typedef struct line {
   double slope;
-  double sureness; /* Kendall's sum in its standard deviations */
+  double sureness;
   bool is_steady;
 } line;
 
@@ -52,17 +52,21 @@ static double median(double *numbers, size_t count) {
   return count % 2 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }
 
-/* The median slope of pairs from point `first` on, and how many more of them rise than fall. `room` has space for all pairs. */
-static double slope_of(const series *s, size_t first, double *room, double *rising) {
+/* The median slope of pairs from point `first` on. `room` has space for all pairs. */
+static double slope_of(const series *s, size_t first, double *room) {
   size_t pairs = 0;
-  *rising = 0;
   for (size_t i = first; i < s->count; i++)
-    for (size_t k = i + 1; k < s->count; k++) {
-      if (s->x[k] <= s->x[i]) continue;
-      room[pairs++] = (s->y[k] - s->y[i]) / (s->x[k] - s->x[i]);
-      *rising += (s->y[k] > s->y[i]) - (s->y[k] < s->y[i]);
-    }
+    for (size_t k = i + 1; k < s->count; k++)
+      if (s->x[k] > s->x[i]) room[pairs++] = (s->y[k] - s->y[i]) / (s->x[k] - s->x[i]);
   return median(room, pairs);
+}
+
+/* How many more pairs rise than fall, in the standard deviations that this has for points in any order. */
+static double sureness_of(const series *s) {
+  double rising = 0, n = (double)s->count;
+  for (size_t i = 0; i < s->count; i++)
+    for (size_t k = i + 1; k < s->count; k++) rising += (s->y[k] > s->y[i]) - (s->y[k] < s->y[i]);
+  return rising / sqrt(n * (n - 1) * (2 * n + 5) / 18);
 }
 
 /* Whether each dump adds about as much to the one before: three are a line by accident sooner than seven. */
@@ -85,21 +89,18 @@ static double scatter_of(const series *s, double slope, double *room) {
   return median(room, s->count);
 }
 
+/* Of what is surely not steady, which most stacks are, the slope is not looked for. */
 static line line_through(const series *s, double *room) {
   line out = {0};
-  double rising, late_rising, n = (double)s->count;
+  bool is_judged = s->count > 2, is_few = s->count <= FEW_DUMPS;
   if (s->count < 2) return out;
-  out.slope = slope_of(s, 0, room, &rising);
+  out.sureness = sureness_of(s);
+  if (is_judged && (is_few ? !rises_evenly(s) : out.sureness < sure)) return out;
+  out.slope = slope_of(s, 0, room);
   double rise = out.slope * (s->x[s->count - 1] - s->x[0]);
-  if (s->count < 3 || !(rise > 0) || rise * LEAST_SHARE < s->y[s->count - 1]) return out;
-  out.sureness = rising / sqrt(n * (n - 1) * (2 * n + 5) / 18);
-  if (s->count <= FEW_DUMPS) {
-    out.is_steady = rises_evenly(s);
-    return out;
-  }
-  double late = slope_of(s, s->count / 2, room, &late_rising);
-  out.is_steady =
-      out.sureness >= sure && late >= out.slope / 4 && rise >= 2 * scatter_of(s, out.slope, room);
+  if (!is_judged || !(rise > 0) || rise * LEAST_SHARE < s->y[s->count - 1]) return out;
+  out.is_steady = is_few || (slope_of(s, s->count / 2, room) >= out.slope / 4 &&
+                             rise >= 2 * scatter_of(s, out.slope, room));
   return out;
 }
 
