@@ -37,11 +37,13 @@ static const struct {
   const char *operands; /* more than its parameters; at most `operand_max` of them */
   size_t operand_max;
   const char *lacks;
-} own_ways[] = {{"profile", cli_profile, false, NULL, 0, NULL},
-                {"check", cli_check, false, NULL, 0, NULL},
-                {"ranks", cli_ask_ranks, false, NULL, 0, NULL},
-                {"simulate", cli_simulate, true, NULL, 0, NULL},
-                {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose quiet"}};
+  bool confines;
+} own_ways[] = {
+    {"profile", cli_profile, false, NULL, 0, NULL, false},
+    {"check", cli_check, false, NULL, 0, NULL, false},
+    {"ranks", cli_ask_ranks, false, NULL, 0, NULL, true},
+    {"simulate", cli_simulate, true, NULL, 0, NULL, false},
+    {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose quiet", false}};
 
 /* Without a function: program.c runs it, because help needs this list. */
 static const cli_command help_row = {
@@ -92,6 +94,7 @@ static cli_command command_of(const tsr_question *question) {
     command.run = own_ways[i].run;
     command.writes_aside = own_ways[i].writes_aside;
     command.lacks = own_ways[i].lacks;
+    command.confines = own_ways[i].confines;
     if (!own_ways[i].operands) continue;
     command.operands = own_ways[i].operands;
     command.operand_min = 0;

@@ -10,37 +10,45 @@
 #include <string.h>
 #include <tessera/unstable/fleet.h>
 
+#include "confine.h"
+#include "deliver.h"
+#include "gather.h"
+#include "page.h"
 #include "session.h"
 
-/* How launchers tell a process its number, and how many there are. The first that is set counts: an array of jobs, tasks of one
- * job, MPI, an indexed job of Kubernetes (whose count the job's own description must pass on). */
-static const struct {
-  const char *number, *first, *count, *last;
-} launchers[] = {{"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT",
-                  "SLURM_ARRAY_TASK_MAX"},
-                 {"SLURM_PROCID", NULL, "SLURM_NTASKS", NULL},
-                 {"OMPI_COMM_WORLD_RANK", NULL, "OMPI_COMM_WORLD_SIZE", NULL},
-                 {"PMI_RANK", NULL, "PMI_SIZE", NULL},
-                 {"JOB_COMPLETION_INDEX", NULL, "JOB_COMPLETIONS", NULL}};
+/* The first that is set counts: an array of jobs, tasks of a step, MPI, an indexed job of Kubernetes (whose count the job's own
+ * description must pass on). */
+static const cli_launcher launchers[] = {
+    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT",
+     "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_JOB_ID", NULL},
+    {"SLURM_PROCID", NULL, "SLURM_NTASKS", NULL, "SLURM_JOB_ID", "SLURM_STEP_ID"},
+    {"OMPI_COMM_WORLD_RANK", NULL, "OMPI_COMM_WORLD_SIZE", NULL, NULL, NULL},
+    {"PMI_RANK", NULL, "PMI_SIZE", NULL, NULL, NULL},
+    {"JOB_COMPLETION_INDEX", NULL, "JOB_COMPLETIONS", NULL, NULL, NULL}};
 
-/* A number from the environment; -1 if the variable is not set, or has no number. */
-static int64_t number_of(const char *name) {
-  const char *text = name ? getenv(name) : NULL;
-  char *end = NULL;
-  long long number = text && *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
-  return end && !*end && number < INT32_MAX ? number : -1;
+/* Which part this process takes; `parts` is 0 if nothing says that it takes one. */
+typedef struct share {
+  const cli_launcher *launcher; /* NULL: the user said which */
+  int64_t part, parts;
+} share;
+
+/* Whether srun has started several processes with this command line: then each takes a part, without being told. */
+static bool is_one_of_several(const tsr_params *own) {
+  return cli_launcher_number("SLURM_STEP_ID") >= 0 && cli_launcher_number("SLURM_PROCID") >= 0 &&
+         cli_launcher_number("SLURM_STEP_NUM_TASKS") > 1 && !tsr_params_text(own, "sketches");
 }
 
 /* Make "auto" the part of this process, "3/8". */
-static int find_part(cli_session *session) {
+static int find_part(cli_session *session, share *out) {
   const cli_options *options = session->options;
   const char *part = tsr_params_text(options->own, "part");
-  if (!part || strcmp(part, "auto") != 0) return 0;
+  if (part ? strcmp(part, "auto") != 0 : !is_one_of_several(options->own)) return 0;
   for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-    int64_t number = number_of(launchers[i].number), first = number_of(launchers[i].first);
-    int64_t count = number_of(launchers[i].count), last = number_of(launchers[i].last);
+    const cli_launcher *l = &launchers[i];
+    int64_t number = cli_launcher_number(l->number), first = cli_launcher_number(l->first);
+    int64_t count = cli_launcher_number(l->count), last = cli_launcher_number(l->last);
     char text[48];
-    if (number < 0) continue;
+    if (number < 0 || (!part && !l->step)) continue;
     if (first < 0) first = 0;
     bool is_whole = count > 0 && number >= first && number - first < count;
     if (!is_whole || (last >= 0 && last - first + 1 != count))
@@ -48,8 +56,9 @@ static int find_part(cli_session *session) {
           options->command,
           "--part auto: %s and %s do not say which part of how many this is; use "
           "--part I/N",
-          launchers[i].number, launchers[i].count);
-    int length = snprintf(text, sizeof text, "%" PRId64 "/%" PRId64, number - first + 1, count);
+          l->number, l->count);
+    *out = (share){l, number - first + 1, count};
+    int length = snprintf(text, sizeof text, "%" PRId64 "/%" PRId64, out->part, out->parts);
     return tsr_params_set_text(options->own, "part", text, (size_t)length, &session->error);
   }
   return cli_usage_error(options->command,
@@ -96,69 +105,72 @@ static int write_sketches(cli_session *session, const tsr_ranks *ranks) {
   return cli_finish_aside(session, &output, status);
 }
 
-/* The exit status of budgets: failed, or passed with a doubt, which is explained. */
-static int judge(const tsr_ranks *ranks) {
-  static const char *const reasons[TSR_RANK_DOUBT_COUNT] = {
-      [TSR_RANK_BROKEN] = "files that cannot be read could hold more; --allow-missing lets it pass",
-      [TSR_RANK_MISSING] = "ranks are missing, and could hold more; --allow-missing lets it pass",
-      [TSR_RANK_PARTIAL] = "truncated or damaged snapshots could hold more",
-      [TSR_RANK_OUT_OF_MEMORY] = "ranks ran out of memory: they needed more than they got",
-      [TSR_RANK_UNKNOWN] =
-          "most memory of a rank has no category, and could belong to one that has "
-          "a budget"};
-  if (ranks->failed_count) return CLI_CHECK_FAILED;
-  if (!ranks->doubt) return 0;
-  cli_say(NULL, "the check is inconclusive: %s", reasons[ranks->doubt]);
-  return CLI_INPUT;
-}
-
-static int print(cli_session *session, const cli_asking *asking, const char *form) {
-  if (!form) return cli_asking_print(session, asking);
-  return tsr_answer_write_form(asking->answer, form, NULL, &session->report, cli_output_write,
-                               &session->output, &session->error);
-}
-
 /* One process of several prints nothing: its ranks are compared when all sketches are there. */
-static int finish(cli_session *session, const cli_asking *asking, const char *form) {
+static int finish(cli_session *session, const cli_asking *asking) {
   const tsr_params *own = session->options->own;
   const tsr_ranks *ranks = tsr_answer_value(asking->answer);
   bool is_part = tsr_params_text(own, "part") && tsr_params_text(own, "sketches");
-  if (!is_part) {
-    int status = print(session, asking, form);
-    if (status) return status;
-  }
-  int status = write_sketches(session, ranks);
-  if (status || is_part) return status;
-  session->is_complete = true;
-  return ranks->rank_count ? judge(ranks) : CLI_INPUT;
+  int status = is_part ? 0 : cli_ranks_deliver(session, asking);
+  if (status == 0) status = write_sketches(session, ranks);
+  return status || is_part ? status : cli_ranks_judge(session, ranks);
 }
 
-static bool has_budget(const tsr_params *own) {
-  return tsr_params_has(own, "max") || tsr_params_has(own, "max_reserved") ||
-         tsr_params_has(own, "max_spread");
-}
-
-int cli_ask_ranks(cli_session *session) {
+/* What the options must be before anything is read. */
+static int check_budgets(cli_session *session) {
   const cli_options *options = session->options;
-  cli_asking asking = {.name = options->operands[0], .has_format = true};
+  const tsr_params *own = options->own;
   const char *form;
-  if (options->is_fleet_check && !has_budget(options->own))
+  bool has_budget = tsr_params_has(own, "max") || tsr_params_has(own, "max_reserved") ||
+                    tsr_params_has(own, "max_spread");
+  if (options->is_fleet_check && !has_budget)
     return cli_usage_error(options->command,
                            "nothing to check: pass --max, --max-reserved or --max-spread; a lock "
                            "is of one snapshot");
-  if (has_budget(options->own) && tsr_params_text(options->own, "part"))
+  if (has_budget && tsr_params_text(own, "part") && tsr_params_text(own, "sketches"))
     return cli_usage_error(options->command,
                            "--part reads some of the ranks: pass budgets to the command that puts "
                            "the sketches of all parts together");
-  int status = cli_choose_form(session, &form);
-  if (status == 0) status = find_part(session);
+  return cli_choose_form(session, &form);
+}
+
+/* The ranks of a page are compared, as those of an answer. */
+static int check_page(const cli_session *session) {
+  const cli_options *options = session->options;
+  const char *path = tsr_params_text(options->own, "html");
+  if (!path) return 0;
+  if (tsr_params_text(options->own, "part") && tsr_params_text(options->own, "sketches"))
+    return cli_usage_error(
+        options->command,
+        "--html needs the sketches of all parts: use it where they are put together");
+  return cli_page_check_name(options, path);
+}
+
+/* Read what there is to read, and answer. */
+static int ask_here(cli_session *session) {
+  cli_asking asking = {.name = session->options->operands[0], .has_format = true};
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = finish(session, &asking);
+  cli_asking_release(&asking);
+  return status;
+}
+
+int cli_ask_ranks(cli_session *session) {
+  share mine = {.parts = 0};
+  int status = check_budgets(session);
+  if (status == 0) status = check_page(session);
+  if (status == 0) status = find_part(session, &mine);
   if (status == 0) status = settle_name(session);
-  if (status == 0) status = cli_asking_run(session, &asking);
+  bool gathers = status == 0 && mine.launcher && cli_gathers(mine.launcher) && mine.parts > 1 &&
+                 !tsr_params_text(session->options->own, "sketches");
+  const char *const here = ".";
+  cli_confine(session->options, &(cli_needs){.folders = &here, .folder_count = gathers});
+  if (gathers)
+    status = cli_gather(session, mine.launcher, mine.part, mine.parts);
+  else if (status == 0)
+    status = ask_here(session);
   if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
     cli_say(NULL, "%s", session->error.message); /* which names the place, one of several */
     status = CLI_INPUT;
   }
-  if (status == 0) status = finish(session, &asking, form);
-  cli_asking_release(&asking);
   return status;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/fleet.h>
 
 #include "endings.h"
 #include "progress.h"
@@ -120,6 +121,16 @@ int cli_page_save(cli_session *session, const cli_page_from *from, const char *p
   status = cli_finish_aside(session, &output, status);
   cli_page_release(&page);
   return status;
+}
+
+int cli_page_save_ranks(cli_session *session, const tsr_answer *answer) {
+  const char *path = tsr_params_text(session->options->own, "html");
+  cli_output output;
+  int status = path ? cli_start_aside(session, path, &output) : 0;
+  if (!path || status) return status;
+  status = tsr_ranks_page(tsr_answer_value(answer), session->options->operands[0], cli_output_write,
+                          &output, &session->error);
+  return cli_finish_aside(session, &output, status);
 }
 
 /* ---- what view and serve share ---- */

@@ -34,6 +34,9 @@ void cli_page_release(cli_page *page);
 /* Make a page of one snapshot and write it to `path`, explaining a failure to write there. */
 int cli_page_save(cli_session *session, const cli_page_from *from, const char *path);
 
+/* Write the page of an answer about many ranks to the file of --html, if it is given. Likewise. */
+int cli_page_save_ranks(cli_session *session, const tsr_answer *answer);
+
 /* Refuse the name of a file that is not for HTML, such as snapshot.pickle. Returns 0 or a usage error. */
 int cli_page_check_name(const cli_options *options, const char *path);
 

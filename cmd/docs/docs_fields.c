@@ -285,7 +285,7 @@ void cli_field_list(FILE *stream) {
 
 /* Records whose classes have methods, and the class of _fields.py that has these. */
 static const char *const behaviours[][2] = {
-    {"Frame", "Place"}, {"check", "Judged"}, {"plan", "Unframed"}, {"ranks", "Fleet"}};
+    {"Frame", "Place"}, {"check", "Judged"}, {"plan", "Unframed"}, {"ranks", "Drawn"}};
 
 static const char *behaviour(const char *name, const char *otherwise) {
   for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++)
@@ -384,7 +384,8 @@ void cli_python_answers(FILE *stream) {
         "questions declare in\n"
         "their fields.c: change it there.\n\"\"\"\n"
         "from typing import Any, Dict, List, Optional, Sequence, Union\n\n"
-        "from ._fields import Answer, Counts, Fleet, Input, Judged, Place, Record, Unframed, Warning\n\n"
+        "from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, "
+        "Warning\n\n"
         "__all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']\n",
         stream);
   for (size_t i = 0; i < all.count; i++) {

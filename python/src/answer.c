@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/fleet.h>
+#include <tessera/unstable/params.h>
 
 typedef struct core_answer {
   PyObject_HEAD tsr_answer *value;
@@ -327,11 +329,34 @@ static PyObject *form(PyObject *self, PyObject *arguments) {
   return print(answer, &options, name, root);
 }
 
+/* view(name, path or None): as a page, bytes for None. */
+static PyObject *view(PyObject *self, PyObject *arguments) {
+  const core_answer *answer = (core_answer *)self;
+  const char *name;
+  PyObject *target;
+  core_sink sink = {0};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  int status;
+  if (strcmp(tsr_answer_question(answer->value)->name, "ranks") != 0) {
+    PyErr_SetString(PyExc_TypeError, "only the answer of ranks() has a page");
+    return NULL;
+  }
+  if (!PyArg_ParseTuple(arguments, "sO", &name, &target) || !core_sink_init(&sink, target))
+    return NULL;
+  do {
+    Py_BEGIN_ALLOW_THREADS;
+    status = tsr_ranks_page(tsr_answer_value(answer->value), name, core_sink_write, &sink, &error);
+    Py_END_ALLOW_THREADS;
+  } while (core_sink_restarts(&sink, status));
+  return core_sink_finish(&sink, status, &error);
+}
+
 static PyMethodDef methods[] = {
     {"form", form, METH_VARARGS, "The answer in a form of its own, in bytes."},
     {"json", json, METH_NOARGS, "The answer as JSON, in bytes."},
     {"text", text, METH_VARARGS, "The answer as text, in bytes."},
     {"verdict", verdict, METH_NOARGS, "Its verdict, a line each, in bytes."},
+    {"view", view, METH_VARARGS, "The answer as a page, in bytes or written to a path."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,7 +5,7 @@ their fields.c: change it there.
 """
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._fields import Answer, Counts, Fleet, Input, Judged, Place, Record, Unframed, Warning
+from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, Warning
 
 __all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']
 
@@ -838,6 +838,7 @@ class Rank(Record):
     out_of_memory: bool
     out_of_memory_time_us: Optional[int]
     step: Optional[int]
+    clock_ahead_us: Optional[int]
     coordinates: Counts
 
 
@@ -897,13 +898,23 @@ class RankGrowth(Record):
     stacks: List[RankGrowthStack]
 
 
+class RankStraggler(Record):
+    """A rank that is late in its steps, by when it allocates in them."""
+    rank: int
+    group: str
+    late_us: int
+    step_us: int
+    late_steps: int
+    steps: int
+
+
 class BrokenFile(Record):
     """A file that says nothing about a rank."""
     path: str
     message: str
 
 
-class Ranks(Fleet):
+class Ranks(Drawn):
     """Which of many ranks ran out of memory, or differs from its equals."""
     passed: Optional[bool]
     doubt: Optional[str]
@@ -919,6 +930,7 @@ class Ranks(Fleet):
     outliers: List[RankOutlier]
     out_of_memory: List[int]
     growth: List[RankGrowth]
+    stragglers: List[RankStraggler]
     missing: List[int]
     missing_parts: List[int]
     broken: List[BrokenFile]

@@ -17,7 +17,7 @@ from ._errors import UnsupportedError
 if TYPE_CHECKING:
     from . import _core
 
-__all__ = ['Answer', 'Counts', 'Fleet', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
+__all__ = ['Answer', 'Counts', 'Drawn', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
 
 
 class Record(Mapping[str, Any]):
@@ -209,17 +209,19 @@ class Answer(Record):
                 raise AttributeError(name)
             if name in self._data:
                 return self[name]
-            devices, gpus = self['devices'], self._gpus()
+            gpus = self._gpus()
             if len(gpus) == 1:
                 return getattr(gpus[0], name)
             if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
                 return self._joined(gpus, name)
+            if not gpus:
+                return super().__getattr__(name)  # which says what there is
             raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
-                                 f'{len(devices)} devices, see its .devices')
+                                 f'{len(self["devices"])} devices, see its .devices')
 
     def _gpus(self) -> Sequence[Record]:
         """All devices but pinned host memory; or that alone."""
-        devices: List[Record] = self['devices']
+        devices: List[Record] = self['devices'] if 'devices' in self else []
         return [device for device in devices if device['device'] != 'host'] or devices
 
     @staticmethod
@@ -273,20 +275,6 @@ class Answer(Record):
         return _html.answer(self)
 
 
-class Fleet(Answer):
-    """An answer about many ranks: false if it had budgets and did not pass; and has forms for other programs."""
-
-    __slots__ = ()
-    _FORMS = ('junit', 'markdown', 'prometheus')
-
-    def __bool__(self) -> bool:
-        return self['passed'] is not False
-
-    def form(self, name: str) -> str:
-        """The checks as 'junit' or 'markdown', or the ranks' memory as 'prometheus' reads it."""
-        return self._core.form(name, None).decode('utf-8')
-
-
 class Judged(Answer):
     """An answer that is true if it passed, and has forms for other programs."""
 
@@ -311,9 +299,26 @@ class Unframed(Answer):
 
     __slots__ = ()
 
-    def _gpus(self) -> Sequence[Record]:
-        return []
 
-    if not TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            return Record.__getattr__(self, name)
+class Drawn(Unframed):
+    """An answer about many ranks: it can be shown as a page, has forms for other programs, and is false if it had budgets and did not
+    pass."""
+
+    __slots__ = ()
+    _FORMS = ('junit', 'markdown', 'prometheus')
+
+    def __bool__(self) -> bool:
+        return self['passed'] is not False
+
+    def form(self, name: str) -> str:
+        """The checks as 'junit' or 'markdown', or the ranks' memory as 'prometheus' reads it."""
+        return self._core.form(name, None).decode('utf-8')
+
+    def view(self, target: Any = None) -> Optional[str]:
+        """The answer as one HTML page, which needs no network: written to `target`, a path or file object, or returned."""
+        from . import _files
+        if isinstance(self._core, _Kept):
+            raise UnsupportedError('an answer that was pickled has no page: ask again')
+        core, name = self._core, self['inputs'][0]['path']
+        written: Optional[str] = _files.written(target, lambda path: core.view(name, path), is_text=True)
+        return written

@@ -219,7 +219,8 @@ _LISTS: Dict[str, Tuple[str, ...]] = {
     'leaks': ('bytes_per_step', 'bytes', 'allocations', 'names', 'frames'),
     'runs': ('peak_reserved_bytes', 'waste_bytes', 'peak', 'settings', 'recorded', 'fits'),
     'stages': ('peak', 'start', 'end', 'name', 'repetition'),
-    'groups': ('bytes', 'allocations', 'peak_bytes', 'name'),
+    'outliers': ('excess_bytes', 'rank', 'group', 'cause'),
+    'groups': ('bytes', 'allocations', 'peak_bytes', 'name', 'min_bytes', 'median_bytes', 'max_bytes'),
     'stacks': ('bytes', 'allocations', 'category', 'phase', 'names', 'frames'),
     'steps': ('peak_bytes', 'end_bytes', 'allocations', 'first_event', 'last_event', 'whole', 'steady'),
     'lines': ('self_bytes', 'inclusive_bytes', 'line', 'text'),
@@ -315,7 +316,7 @@ def _list_of(part: Any) -> Optional[str]:
 def answer(said: Any) -> str:
     """The verdict, a table of what is listed, and the complete text, folded."""
     text = str(said)
-    data, devices = said._data, said._data['devices']
+    data, devices = said._data, said._data.get('devices', [])
     verdict = said.verdict or text.splitlines()[:1]
     parts = [f'<div><p><b>{"<br>".join(map(escape, verdict))}</b></p>']
     whole = _list_of(data)

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -203,6 +204,9 @@ def slurm(job):
         folder, words = job.parts('slurm-tasks')
         subprocess.run(['srun', '-N', '2', '-n', '4', *words], env=environment, check=True, timeout=PATIENCE_S)
         job.check(folder, 4)
+        answered = subprocess.run(['srun', '-N', '2', '-n', '4', job.tessera, 'ranks', str(job.folder)], env=environment, check=True,
+                                  timeout=PATIENCE_S, capture_output=True, text=True, cwd=job.work).stdout
+        expect('the answer of srun', answered, job.run('ranks', job.folder).stdout)
         folder, words = job.parts('slurm-array')
         script = job.work / 'array.sh'
         script.write_text('#!/bin/sh\nexec ' + ' '.join(words) + '\n')
@@ -234,9 +238,36 @@ def ray(job):
         where = engine.get([read.options(resources={'second': 1} if part % 2 else {}).remote(f'{part}/4') for part in range(1, 5)])
         assert len(set(where)) == 2, where
         job.check(folder, 4)
+        if importlib.util.find_spec('tessera'):
+            ray_from_python(job, engine)
     finally:
         engine.shutdown()
         nodes.shutdown()
+
+
+def ray_from_python(job, engine):
+    """tessera.ranks(on='ray'), also when a worker is killed in the middle."""
+    import tessera
+
+    def said(answer):
+        told = json.loads(answer.json())
+        return {key: told[key] for key in ('ranks', 'groups', 'outliers', 'missing', 'missing_parts', 'broken', 'files')}
+    expected = said(tessera.ranks(job.folder))
+    expect('on two nodes', said(tessera.ranks(job.folder, on='ray', parts=4)), expected)
+    from tessera import _engines
+    original, once = _engines.sketch_part, job.work / 'killed-once'
+
+    def killed_once(part):
+        if part.number == 2 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(part)
+    _engines.sketch_part = killed_once
+    try:
+        expect('with a worker that is killed', said(tessera.ranks(job.folder, on='ray', parts=4)), expected)
+    finally:
+        _engines.sketch_part = original
+    assert once.exists()
 
 
 ENGINES = {function.__name__: function for function in (threads, loop, kubernetes, killed, mpi, slurm, ray)}

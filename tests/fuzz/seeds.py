@@ -304,7 +304,7 @@ def sketch(rank=3, device=0):
     shares = [leb(1) + leb(4) + leb(2000) + leb(2), leb(0) + leb(1) + leb(900) + leb(1)]
     body = b''.join((leb(device), leb(40), zigzag(1000), zigzag(9000), zigzag(17), zigzag(5000), leb(3000), leb(4096), leb(100), leb(4096),
                      leb(8192), leb(5000), zigzag(-1), zigzag(-2 ** 63), leb(0), leb(0), leb(0), zigzag(100), counted(shares), leb(500) * 13, counted(shares), leb(2),
-                     counted(shares[:1]), counted(shares[1:]), leb(3), leb(1), counted([zigzag(1500) + zigzag(700) + leb(3000) + leb(100)]), leb(7) * 48))
+                     counted(shares[:1]), counted(shares[1:]), leb(3), leb(1), counted([zigzag(1500) + 4 * zigzag(175) + leb(3000) + leb(100)]), leb(7) * 48))
     place = zigzag(rank) + zigzag(8) + counted([leb(2) + b'pp' + leb(2) + leb(1)])
     return b'tessera/sketch/2\n' + leb(123456) + place + zigzag(7000) + zigzag(-2 ** 63) + leb(0) + counted(texts) + counted(frames) + counted(stacks) + counted([body])
 
@@ -322,8 +322,8 @@ def sketches():
     yield 'cut', sketch()[:200]
     whole = sketch() + b'12345678'
     rows = [leb(5) + b'a/b.p' + leb(0) + leb(len(whole)) + whole, leb(3) + b'c.p' + leb(1) + leb(5) + b'empty']
-    yield 'several', b'tessera/sketches/1\n' + leb(0) + leb(0) + counted(rows)
-    yield 'parts', b'tessera/sketches/1\n' + leb(8) + counted([leb(1), leb(3)]) + counted(rows)
+    yield 'several', b'tessera/sketches/2\n' + leb(0) + leb(0) + counted(rows)
+    yield 'parts', b'tessera/sketches/2\n' + leb(8) + counted([leb(1), leb(3)]) + counted(rows)
     yield 'name', b'step_000000000100/000017_step_100.pickle'
     yield 'coordinates', b'1712-TP-3-PP-1-memory.pickle'
     yield 'pattern', rb'/worker(?P<rank>\d+)_s(?<step>[0-9]{1,3})\.'

@@ -111,6 +111,7 @@ WRITING = {
     'view': ('train.pickle', 'view', 'train.pickle', '-o', 'out/page.html'),
     'report': ('train.pickle', 'report', 'train.pickle', '-o', 'out/report.md'),
     'profile --html': ('train.pickle', 'profile', 'train.pickle', '--html', 'out/page.html'),
+    'ranks --html': ('train.pickle', 'ranks', 'train.pickle', '--html', 'out/page.html'),
     'check --update': ('train.pickle', 'check', 'train.pickle', '--update', '--lock', 'out/lock.json'),
     'simulate': ('config.json', 'simulate', 'model', '--seq', '16', '-o', 'out/run.pickle'),
     'simulate, two ranks': ('config.json', 'simulate', 'model', '--seq', '16', '--ranks', '2', '-o', 'out/run.pickle'),

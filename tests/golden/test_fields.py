@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 from fleets import Fleet
+from paces import random_pace
 from support import ROOT, Tessera, cases
 
 FILES = ('train', 'late', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'oom-kept', 'oom-pieces', 'oom-rounded',
@@ -26,7 +27,7 @@ COMMANDS = {
     'source': ('FILE model.py', 'FILE model.py --compare sources.pickle'),
     'steps': ('FILE',),
     'leaks': ('FILE',),
-    'ranks': ('fleet', 'fleet --mesh pp=1,dp=8', 'fleet --top 2', 'fleet --max 1B --max activation=1B --max-spread 1TiB'),
+    'ranks': ('fleet', 'fleet --mesh pp=1,dp=8', 'fleet --top 2', 'fleet --max 1B --max activation=1B --max-spread 1TiB', 'late'),
     'whatif': ('FILE', 'FILE --capacity 64MiB'),
     'why': ('FILE --capacity 1GiB', 'FILE --set expandable_segments:True'),
     'check': ('FILE --max 1KiB --lock train.lock', 'FILE --max activation=1KiB'),
@@ -118,6 +119,7 @@ class Declared(Tessera):
                       *(['simulate', 'gpt2', *words, '-q', '-o', f'{name}.pickle'] for name, words in SIMULATED.items())):
             self.run(*words, cwd=folder, status=None)
         write_fleet(folder / 'fleet')
+        random_pace(3000).write(folder / 'late')
         fields = collections.defaultdict(dict)  # by question: what each is, by path
         for line in self.generate('fields').splitlines():
             question, _, rest = line.partition(': ')

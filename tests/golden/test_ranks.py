@@ -1,21 +1,29 @@
 """`tessera ranks` finds the fault that was planted in a job of many ranks, and finds none where there is none (fleets.py).
 
 Each fleet is asked without its mesh and with it: the rank, the cause and the line must be those of the fault, and nobody else stands apart."""
+import base64
+import collections
+import concurrent.futures
 import functools
 import itertools
 import json
 import os
 import pickle
 import random
+import re
 import shutil
+import subprocess
 import time
+import zlib
 
 import pytest
 from fleets import CAUSES, NAMES, Fleet, random_fleet
+from paces import random_pace
 from support import cases, expect
 
 WHOLE = bool(os.environ.get('TESSERA_WHOLE'))
 FAULTS = range(1000, 1100) if WHOLE else range(1000, 1010)
+PACES = range(4000, 4050) if WHOLE else range(4000, 4006)
 SOUND = range(2000, 2040) if WHOLE else range(2000, 2004)
 
 
@@ -57,6 +65,30 @@ def test_no_false_alarm(tessera, folder, seed):
     fleet = random_fleet(seed, with_fault=False)
     for how, answer in both(tessera, fleet, folder):
         expect(f'{fleet.mesh} by {how}', answer['outliers'], [])
+
+
+@cases('seed', PACES, str)
+@pytest.mark.parametrize('with_fault', (True, False), ids=('late', 'in step'))
+def test_paces(tessera, folder, seed, with_fault):
+    """A rank that is slow, or that waits for its data, is named, and no other; clocks that are off by more than a step do not change who
+    ran out of memory first."""
+    pace = random_pace(seed, with_fault)
+    step_us = pace.begins[1][0] - pace.begins[0][0]
+    for how, answer in both(tessera, pace, folder):
+        what = f'{pace.delay} of rank {pace.slow}, {pace.mesh}, by {how}'
+        expect(f'{what}: late ranks', [late['rank'] for late in answer['stragglers']], [pace.slow] if with_fault else [])
+        expect(f'{what}: out of memory', answer['out_of_memory'], pace.dying)
+        expect(f'{what}: what differs in memory', answer['outliers'], [])
+        if with_fault:
+            late = answer['stragglers'][0]
+            least = pace.wait_us or pace.work_us * (pace.factor - 1) * 0.4
+            assert least * 0.8 < late['late_us'] < pace.work_us * 1.5, f'{what}: {late}'
+            assert late['late_steps'] > late['steps'] // 2, f'{what}: {late}'
+        if pace.noise < 0.02:
+            truth = pace.clocks_ahead()
+            for row in answer['ranks']:
+                off = (row['clock_ahead_us'] or 0) - truth[row['rank']]
+                assert abs(off) < step_us * 1.1, f'{what}: the clock of rank {row["rank"]} is off by {off} us'
 
 
 def test_every_cause_is_planted():
@@ -146,6 +178,60 @@ def test_launchers(tessera, folder, work, launcher):
     tessera.output('ranks', folder, '--part', f'{part}/{count}', '--sketches', work / 'by-hand.sketch', '-q')
     expect('files', [path.name for path in work.glob('of-*')], [f'of-{part}.sketch'])
     expect('sketches', (work / f'of-{part}.sketch').read_bytes(), (work / 'by-hand.sketch').read_bytes())
+
+
+STEP = {'SLURM_JOB_ID': '7', 'SLURM_STEP_ID': '0', 'SLURM_STEP_NUM_TASKS': '3', 'SLURM_NTASKS': '3'}
+ARRAY = {'SLURM_ARRAY_JOB_ID': '9', 'SLURM_ARRAY_TASK_COUNT': '3', 'SLURM_ARRAY_TASK_MIN': '4', 'SLURM_ARRAY_TASK_MAX': '6'}
+# Which processes there are, what they are told, and which of them answers.
+GATHERINGS = {
+    'srun': ([{**STEP, 'SLURM_PROCID': str(i)} for i in range(3)], (), '0'),
+    'srun, and a process that is lost': ([{**STEP, 'SLURM_PROCID': str(i)} for i in (0, 2)], ('--wait', '1'), '0'),
+    'an array': ([{**ARRAY, 'SLURM_ARRAY_TASK_ID': str(i)} for i in (4, 5, 6)], ('--part', 'auto'), None),
+}
+
+
+@pytest.mark.parametrize('how', GATHERINGS)
+def test_gathering(tessera, folder, work, how):
+    """Processes of Slurm need no option: each reads a part, one answers for all, and nothing is left in the folder that they share."""
+    random_fleet(1003).write(folder / 'run')
+    processes, words, answers = GATHERINGS[how]
+    expected = tessera.output('ranks', folder / 'run')
+    bench = folder / 'bench'
+    bench.mkdir()
+    plain = {key: value for key, value in os.environ.items() if not key.startswith('SLURM_')}
+    running = [subprocess.Popen([tessera.path, 'ranks', folder / 'run', *words], env={**plain, **more}, cwd=bench, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for more in processes]
+    ended = [(*process.communicate(), process.returncode) for process in running]
+    expect('exit statuses', [status for _, _, status in ended], [0] * len(ended))
+    expect('answers', sorted(out for out, _, _ in ended), [''] * (len(ended) - 1) + [expected])
+    if answers:
+        expect('the process that answers', [bool(out) for out, _, _ in ended], [more['SLURM_PROCID'] == answers for more in processes])
+    said = ''.join(err for _, err, _ in ended)
+    expect('messages', said, 'tessera ranks: part 2 of 3 did not come, and is read here\n' if 'lost' in how else '')
+    expect('files', list(bench.iterdir()), [])
+
+
+def test_gathering_a_page(tessera, folder):
+    """The process that answers writes the page, and it is that of one process."""
+    random_fleet(1003).write(folder / 'run')
+    whole, page = folder / 'whole.html', folder / 'bench' / 'ranks.html'
+    expected = tessera.output('ranks', folder / 'run', '--html', whole, '-q')
+    page.parent.mkdir()
+    plain = {key: value for key, value in os.environ.items() if not key.startswith('SLURM_')}
+    running = [subprocess.Popen([tessera.path, 'ranks', folder / 'run', '--html', page, '-q'], env={**plain, **STEP, 'SLURM_PROCID': str(i)},
+                                cwd=page.parent, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for i in range(3)]
+    expect('answers', [process.communicate()[0] for process in running], [expected, '', ''])
+    expect('files', list(page.parent.iterdir()), [page])
+    _, columns = read_page(page)
+    _, wanted = read_page(whole)
+    expect('the answer on it', *(core(json.loads(each.pop('answer'))) for each in (columns, wanted)))
+    expect('the rest', columns, wanted)
+
+
+def test_gathering_where_nothing_can_be_written(tessera, folder):
+    random_fleet(1003).write(folder / 'run')
+    done = tessera.run('ranks', folder / 'run', env={**os.environ, **STEP, 'SLURM_PROCID': '1'}, cwd='/proc', status=4)
+    assert 'with --sketches FOLDER/%p.sketch the parts are written elsewhere' in done.stderr, done.stderr
 
 
 def test_known(tessera, folder, work):
@@ -292,6 +378,85 @@ def test_sketches_that_lie(tessera, folder, work):
         assert not done.stdout or json.loads(done.stdout)['broken'], done.stdout
 
 
+def spoil(paths, good, seed, until):
+    """Change files in the ways in which jobs, and those who mean harm, do, until it is time to stop."""
+    own = random.Random(seed)
+    while time.monotonic() < until():
+        path = own.choice(paths)
+        whole = good[path]
+        how = own.randrange(5)
+        if how == 0:
+            os.truncate(path, own.randrange(len(whole)))
+        elif how == 1:
+            with open(path, 'r+b') as file:
+                file.seek(own.randrange(len(whole)))
+                file.write(own.randbytes(2000))
+        elif how == 2:
+            with open(path, 'ab') as file:
+                file.write(whole[:own.randrange(len(whole))])
+        elif how == 3:
+            with open(path, 'wb') as file:
+                for at in range(0, len(whole), 4096):
+                    file.write(whole[at:at + 4096])
+        else:
+            path.with_suffix('.new').write_bytes(whole)
+            os.replace(path.with_suffix('.new'), path)
+
+
+def test_files_that_change_while_they_are_read(tessera, folder, work):
+    """Each is read whole, or is broken; what is written down of them can be read."""
+    Fleet(11, 'leak').write(folder)
+    paths = sorted(folder.rglob('*.pickle'))
+    good = {path: path.read_bytes() for path in paths}
+    end = time.monotonic() + 600
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        spoiling = threads.submit(spoil, paths, good, 1, lambda: end)
+        for _ in range(100 if WHOLE else 10):
+            done = tessera.run('ranks', folder, '--json', '--sketches', work / 'spoilt.sketch', '-q', status=(0, 2, 3))
+            if done.returncode:
+                continue  # files of equal names look like two jobs, or nothing was whole
+            told = json.loads(done.stdout)
+            expect('files', len({row['rank'] for row in told['ranks']}) + len(told['broken']), len(paths))
+            again = asked(tessera, work / 'spoilt.sketch')
+            expect('of sketches', core(again), core(told))
+        end = 0
+        spoiling.result()
+
+
+def test_tiny_files(tessera, folder):
+    """Of very many files each costs little."""
+    count = 100_000 if WHOLE else 2_000
+    for number in range(count):
+        if number % 1000 == 0:
+            (folder / f'd{number // 1000}').mkdir()
+        (folder / f'd{number // 1000}' / f'rank{number}_memory_snapshot.pickle').write_bytes(b'x' * (number % 7))
+    told = json.loads(tessera.run('ranks', folder, '--json', '-q', status=3).stdout)
+    expect('broken files', len(told['broken']), count)
+
+
+def test_folders_that_contain_themselves(tessera, folder):
+    write_small(folder)
+    before = asked(tessera, folder)
+    (folder / 'again').symlink_to(folder)
+    (folder / 'one').symlink_to('other')
+    (folder / 'other').symlink_to('one')
+    (folder / 'rank77_memory_snapshot.pickle').symlink_to('rank77_memory_snapshot.pickle')
+    after = asked(tessera, folder)
+    expect('ranks', len(after['ranks']), len(before['ranks']))
+    expect('files', [path['path'].rsplit('/', 1)[1] for path in after['broken']], ['rank77_memory_snapshot.pickle'])
+
+
+@pytest.mark.parametrize('data', (b'PAR1' + bytes(40) + b'PAR1', b'PAR1', b'ARROW1' + bytes(90), b'SQLite format 3' + bytes(500),
+                                  b'tessera/sketches/1' + bytes(80), b'tessera/sketches/2' + bytes(80)))
+def test_files_of_other_formats(tessera, folder, data):
+    write_small(folder)
+    path = folder / 'rank99_memory_snapshot.pickle'
+    path.write_bytes(data)
+    told = asked(tessera, folder)
+    expect('broken files', [one['path'] for one in told['broken']], [str(path)])
+    assert told['ranks'] and 99 not in {row['rank'] for row in told['ranks']}
+
+
 def test_growth(tessera, folder):
     """Dumps of several steps: the last one counts, and growth is from the first."""
     fleet, _ = small()
@@ -320,3 +485,140 @@ def test_growth(tessera, folder):
     expect('snapshots', grown[2]['snapshots'], 3)
     assert abs(grown[2]['bytes_per_hour'] - (8 << 20) / 2) < 1e5, grown
     assert fleet.count == 6
+
+
+# ---- The page ----
+
+class Numbers:
+    """A column of the page: LEB128, whose sign is in the lowest bit."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def number(self):
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def signed(self):
+        value = self.number()
+        return value >> 1 ^ -(value & 1)
+
+
+def page_of(tessera, work, *words):
+    """The page that `--html` writes."""
+    path = work / 'ranks.html'
+    path.unlink(missing_ok=True)
+    tessera.output('ranks', *words, '-q', '--html', path)
+    return read_page(path)
+
+
+def read_page(path):
+    """The head of a page, and its columns by name."""
+    parts = [re.search(f'id="tessera-{part}">([^<]*)</script>', path.read_text()).group(1) for part in ('head', 'data')]
+    head, data = json.loads(parts[0]), zlib.decompress(base64.b64decode(parts[1]))
+    columns, at = {}, 0
+    for name, size in head['columns']:
+        columns[name] = data[at:at + size]
+        at += size
+    expect('bytes of the columns', at, len(data))
+    return head, columns
+
+
+@cases('fault', ('leak', 'other_device', None), str)
+def test_page(tessera, folder, work, fault):
+    """The page has the answer that --json has, and its columns agree with it to the byte."""
+    fleet, snapshots = small(fault)
+    for rank, snapshot in enumerate(snapshots):
+        (folder / f'rank{rank}.pickle').write_bytes(pickle.dumps(snapshot, protocol=4))
+    (folder / 'rank2.pickle').write_text('no snapshot')
+    head, columns = page_of(tessera, work, folder)
+    answer = asked(tessera, folder)
+    expect('the answer', json.loads(columns['answer']), answer)
+    expect('the verdict', columns['verdict'].decode().strip(), tessera.output('ranks', folder, '-q').splitlines()[0])
+    rows, compared = answer['ranks'], {(outlier['rank'], outlier['device']): outlier for outlier in answer['outliers']}
+    numbers = {name: Numbers(columns[name]) for name in ('rows', 'categories', 'parts', 'steps', 'shares', 'changes')}
+    for row in rows:
+        what = f'rank {row["rank"]} on {row["device"]}'
+        number, signed = ({name: getattr(n, kind) for name, n in numbers.items()} for kind in ('number', 'signed'))
+        _, length, _, _, group, _, has_trace, steps, whole = (number['rows']() for _ in range(9))
+        expect(f'{what}: group', answer['groups'][group]['name'], row['group'])
+        peak = tessera.json('peak', row['path'], '--device', str(row['device']), '--top', '0')['devices'][0]
+        categories = collections.Counter()
+        for stack in peak['stacks']:
+            for category, size in (stack.get('categories') or {stack['category']: stack['bytes']}).items():
+                categories[category] += size
+        requested = {name: number['categories']() for name in head['categories']}
+        assert {name for name, size in requested.items() if size} == set(categories), what
+        expect(f'{what}: categories are bytes of blocks', sum(requested.values()), row['peak_allocated_bytes'])
+        parts = list(itertools.accumulate(signed['parts']() for _ in range(head['parts'])))
+        expect(f'{what}: its highest part', max(parts), row['peak_allocated_bytes'])
+        assert has_trace and parts[-1] > 0 and whole <= steps, what
+        for _ in range(number['steps']()):
+            first, duration, high, end = signed['steps'](), signed['steps'](), number['steps'](), number['steps']()
+            assert first >= 0 and 0 <= duration < length and end <= high <= row['peak_allocated_bytes'], what
+        shares = [[number['shares']() for _ in range(4)] for _ in range(number['shares']())]
+        assert 0 < sum(size for _, _, size, _ in shares) <= row['peak_allocated_bytes'], what
+        check_changes(what, row, rows, compared.get((row['rank'], row['device'])), number['changes'], signed['changes'])
+    for name, column in numbers.items():
+        expect(f'{name}: all of it', column.at, len(column.data))
+    assert fault is None or compared
+
+
+def check_changes(what, row, rows, outlier, number, signed):
+    """The difference to another row adds up to that of the peaks; an outlier's is the answer's."""
+    other = number()
+    changes = [(number(), number(), signed(), number()) for _ in range(number())]
+    number()
+    if outlier:
+        expect(f'{what}: changes', [(delta, median) for _, _, delta, median in changes],
+               [(change['delta_bytes'], change['median_bytes']) for change in outlier['changes']])
+    if other:
+        expect(f'{what}: sum of changes', sum(delta for _, _, delta, _ in changes),
+               row['peak_allocated_bytes'] - rows[other - 1]['peak_allocated_bytes'])
+        expect(f'{what}: group of the other', rows[other - 1]['group'], row['group'])
+
+
+def test_page_of_sketches(tessera, folder, work):
+    """The same whether snapshots are read or their sketches; refused where only a part is there."""
+    write_small(folder)
+    parts = []
+    for part in (1, 2):
+        parts.append(work / f'page-{part}.sketch')
+        words = [folder, '--part', f'{part}/2', '--sketches', parts[-1]]
+        tessera.output('ranks', *words, '-q')
+        assert '--html needs the sketches of all parts' in tessera.run('ranks', *words, '--html', work / 'ranks.html', status=2).stderr
+    _, whole = page_of(tessera, work, folder)
+    _, together = page_of(tessera, work, *parts)
+    expect('answers', *(core(json.loads(columns.pop('answer'))) for columns in (together, whole)))
+    expect('columns', together, whole)
+    assert 'HTML' in tessera.run('ranks', folder, '--html', work / 'ranks.json', status=2).stderr
+
+
+def test_page_without_ranks(tessera, folder, work):
+    """Files that cannot be read are on the page."""
+    (folder / 'rank0.pickle').write_text('no snapshot')
+    path = work / 'ranks.html'
+    tessera.run('ranks', folder, '-q', '--html', path, status=3)
+    assert 'tessera-ranks-page/1' in path.read_text()
+
+
+def test_parts_without_events(tessera, folder, work):
+    """In a part of the time in which nothing happens, what was allocated before still is."""
+    write_small(folder)
+    _, snapshots = small()
+    quiet = pickle.loads(pickle.dumps(snapshots[0]))
+    events = next(trace for trace in quiet['device_traces'] if trace)
+    for event in events[len(events) // 2:]:
+        event['time_us'] += 1000000
+    (folder / NAMES[1](0, 100)).write_bytes(pickle.dumps(quiet, protocol=4))
+    head, columns = page_of(tessera, work, folder)
+    numbers = Numbers(columns['parts'])
+    parts = list(itertools.accumulate(numbers.signed() for _ in range(head['parts'])))
+    totals = tessera.json('at', folder / NAMES[1](0, 100), '--event', str(len(events) // 2 - 1))['devices'][0]
+    expect('the middle', set(parts[5:40]), {totals['allocated_bytes']})

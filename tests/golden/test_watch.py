@@ -138,7 +138,7 @@ def test_a_part_is_missing(tessera, fleet, work):
 @cases('words, message', ((('--max', '70'), 'needs a unit'), (('--max', 'weights=1GiB'), 'no category'), ((), 'nothing to check'),
                           (('--max-spread', 'wide'), 'max-spread'), (('--max', '1GiB', '--format', 'sarif'), 'sarif'),
                           (('--max', '1GiB', '--json', '--format', 'junit'), 'mutually exclusive'), (('--allow-missing',), 'nothing to check'),
-                          (('--max', '1GiB', '--part', '1/2'), 'sketches of all parts'),
+                          (('--max', '1GiB', '--part', '1/2', '--sketches', 'absent/a.sketch'), 'sketches of all parts'),
                           (('--max', '1GiB', '-o', 'a.sarif'), '.prom')), str)
 def test_wrong_words(tessera, fleet, words, message):
     assert message in tessera.run('check', fleet, *words, status=2).stderr

@@ -411,7 +411,7 @@ def sketches(rng):
     data = change_all_bytes(rng, rng.choice(valid(seeds.sketches())), valid(seeds.sketches()))
     if data.startswith(b'tessera/sketch/'):
         row = seeds.leb(5) + b'a/b.p' + seeds.leb(0) + seeds.leb(len(data) + 8) + seeds.summed(data)
-        data = b'tessera/sketches/1\n' + seeds.leb(0) + seeds.leb(0) + seeds.counted([row])
+        data = b'tessera/sketches/2\n' + seeds.leb(0) + seeds.leb(0) + seeds.counted([row])
     return {'s.sketch': seeds.summed(data) if rng.random() < 0.9 else data}, ['ranks', 's.sketch', *rng.choice(([], ['--json'], ['--top', '0']))]
 
 

@@ -114,6 +114,7 @@ CASES = {
     'leaks': Case(['leaks', 'train.pickle']),
     'ranks': Case(['ranks', 'fleet', '--threads', '1', '--pattern', 'rank(?<rank>.)', '--sketches', 'all.sketch'], ['all.sketch']),
     'ranks of sketches': Case(['ranks', 'some.sketch', '--threads', '1', '--json']),
+    'page of ranks': Case(['ranks', 'some.sketch', '--threads', '1', '--html', 'ranks.html'], ['ranks.html']),
     'why': Case(['why', 'train.pickle']),
     'check': Case(['check', 'train.pickle', '--lock', 'lock.json', '--update', '-o', 'check.json'],
                   ['lock.json', 'check.json']),

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TOOLS = ['meson-python>=0.17', 'meson>=1.3', 'ninja', 'setuptools>=61', 'wheel', 'pytest', 'numpy']
 # Tests that need these are skipped without them.
-EXTRAS = ['pandas', 'polars', 'pyarrow', 'click', 'tabulate', 'mypy==2.4.1', 'matplotlib', 'nbclient', 'ipykernel']
+EXTRAS = ['pandas', 'polars', 'pyarrow', 'click', 'tabulate', 'mypy==2.4.1', 'matplotlib', 'nbclient', 'ipykernel', 'fsspec']
 
 
 class Unreachable(Exception):

@@ -3,6 +3,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import ranksTests from './ranks.mjs';
 
 const plan = JSON.parse(process.argv[2]);
 const { chromium } = await import(plan.playwright);
@@ -1145,6 +1146,8 @@ test(`the page says of ${MOMENTS} moments of every real file what the command li
     await close(page);
   }
 }, true);
+
+ranksTests({ test, plan, tessera, open, close, settle, shoot, expect, check, contrast });
 
 // ---- all of them ----
 

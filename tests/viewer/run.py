@@ -18,7 +18,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent / 'golden'))
+import fleets  # noqa: E402
 import habits  # noqa: E402
+import paces  # noqa: E402
 
 VIEWER = HERE.parents[1] / 'viewer'
 SHARED = HERE.parents[2] / 'shared/snapshots'
@@ -201,6 +203,49 @@ def habit_pages(work):
     return {rule: str(work / f'{rule}.pickle') for rule in programs}
 
 
+def ranks(work):
+    """Folders of the snapshots of many ranks."""
+    fleet = fleets.Fleet(9, 'leak')
+    fleet.sizes, fleet.spread, fleet.is_dead = {'pp': 2, 'dp': 6, 'ep': 1, 'tp': 1}, 0.1, True
+    fleet.count, fleet.rank = 12, 4
+    fleet.name = lambda rank, step: f'rank{rank}.pickle'
+    fleet.write(work / 'fleet', [rank for rank in range(12) if rank != 7])
+    (work / 'fleet/rank99_broken.pickle').write_text('no snapshot')
+    (work / 'hostile').mkdir()
+    for rank in range(4):
+        names = [name for name in HOSTILE if '\ud800' not in name and '\udfff' not in name and '\0' not in name]
+        name = names[rank].replace('/', '')
+        path = work / 'hostile' / f'rank{rank} {name} $(touch x) `id`\n.pickle'
+        path.write_bytes(pickle.dumps(hostile(), protocol=4))
+    (work / 'dumps').mkdir()
+    for rank in range(3):
+        for step in (100, 200):
+            data = snapshot(waves(step // 2, ['forward']))
+            (work / f'dumps/step_{step}').mkdir(exist_ok=True)
+            (work / f'dumps/step_{step}/rank{rank}.pickle').write_bytes(pickle.dumps({**data, 'device_traces': [[]]}, protocol=4))
+    timed = []
+    for seed in (3000, 3001, 3004, 3007):
+        pace = paces.random_pace(seed)
+        pace.write(work / f'pace{seed}')
+        timed.append({'path': str(work / f'pace{seed}'), 'step': pace.begins[1][0] - pace.begins[0][0], 'ahead': pace.clocks_ahead(), 'late': pace.slow})
+    return {'paces': timed, 'fleet': {'path': str(work / 'fleet'), 'fault': 4, 'missing': 7}, 'hostile': str(work / 'hostile'), 'dumps': str(work / 'dumps'),
+            'many': {'path': str(many_ranks(work / 'many', 10000, 4321)), 'count': 10000, 'fault': 4321}}
+
+
+def many_ranks(folder, count, fault):
+    """Small snapshots of many ranks, of which one has more memory."""
+    folder.mkdir()
+    main = {'name': 'main', 'filename': '/job/train.py', 'line': 3}
+    for rank in range(count):
+        time, address, events = 1764180000000000 + rank * 7919 % 900, 1 << 40, []
+        for number, size in enumerate((100 << 20, (50 + rank * 31 % 17) << 20, 200 << 20, 900 << 20 if rank == fault else 1 << 20)):
+            events.append(event('alloc', address, size, time, [{'name': f'part{number}', 'filename': '/job/model.py', 'line': number + 1}, main]))
+            time, address = time + 1000 + rank % 13, address + size
+        events += [{**events[1], 'action': action, 'time_us': time} for action in ('free_requested', 'free_completed')]
+        (folder / f'rank{rank}.pickle').write_bytes(pickle.dumps({'segments': [], 'device_traces': [events]}, protocol=4))
+    return folder
+
+
 def missing():
     if not shutil.which('chromium'):
         return 'no chromium'
@@ -225,11 +270,12 @@ def main():
     shutil.rmtree(arguments.work, ignore_errors=True)
     arguments.work.mkdir(parents=True)
     arguments.work = arguments.work.resolve()
+    (arguments.work / 'ranks').mkdir()
     real = sorted(str(path) for path in SHARED.iterdir() if path.suffix != '.md') \
         if SHARED.is_dir() else []
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
             'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
-            'whole': bool(os.environ.get('TESSERA_WHOLE')), 'habits': habit_pages(arguments.work),
+            'whole': bool(os.environ.get('TESSERA_WHOLE')), 'ranks': ranks(arguments.work / 'ranks'), 'habits': habit_pages(arguments.work),
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode

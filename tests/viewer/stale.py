@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Is viewer/page.html made of the sources next to it? Prints TAP.
+"""Are the templates of viewer/ made of the sources next to them? Prints TAP.
 
 usage: stale.py
 
-The template that the binary embeds is in the tree, so that building needs no Node. It carries a hash
-of its sources, which is compared here without Node; where Node and esbuild are there (`./run
-viewer`), it is built again and must come out the same."""
+The templates that the binary embeds are in the tree, so that building needs no Node. They carry a hash
+of their sources, which is compared here without Node; where Node and esbuild are there (`./run
+viewer`), they are built again and must be the same."""
 import hashlib
 import pathlib
 import re
@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 VIEWER = pathlib.Path(__file__).resolve().parents[2] / 'viewer'
+TEMPLATES = ('page.html', 'ranks.html')
 
 
 def hash_of_sources():
@@ -28,37 +29,40 @@ def hash_of_sources():
     return hashed.hexdigest()
 
 
-def recorded():
-    match = re.search(r'<!-- sources: ([0-9a-f]{64}) -->', (VIEWER / 'page.html').read_text())
+def recorded(name):
+    match = re.search(r'<!-- sources: ([0-9a-f]{64}) -->', (VIEWER / name).read_text())
     return match.group(1) if match else None
 
 
 def rebuild():
-    """The page as built now, or why it cannot be."""
+    """The templates as built now, by name, or why they cannot be."""
     if not shutil.which('node'):
         return None, 'no node'
     if not (VIEWER / 'node_modules/esbuild').is_dir():
         return None, 'no esbuild in viewer/node_modules; ./run viewer installs it'
     with tempfile.TemporaryDirectory() as folder:
-        page = pathlib.Path(folder) / 'page.html'
-        done = subprocess.run(['node', VIEWER / 'build.mjs', page], capture_output=True, text=True,
+        done = subprocess.run(['node', VIEWER / 'build.mjs', folder], capture_output=True, text=True,
                               check=False)
-        return (page.read_bytes() if done.returncode == 0 else done.stderr.encode()), None
+        if done.returncode:
+            print('\n'.join(f'# {line}' for line in done.stderr.splitlines()))
+            return {}, None
+        return {name: (pathlib.Path(folder) / name).read_bytes() for name in TEMPLATES}, None
 
 
 def main():
     print('1..2')
-    fresh = recorded() == hash_of_sources()
-    print('not ' * (not fresh) + 'ok 1 - the template carries the hash of its sources')
-    if not fresh:
-        print('# viewer/page.html is older than viewer/src: run ./run viewer')
-    page, reason = rebuild()
+    wanted = hash_of_sources()
+    old = [name for name in TEMPLATES if recorded(name) != wanted]
+    print('not ' * bool(old) + 'ok 1 - the templates carry the hash of their sources')
+    for name in old:
+        print(f'# viewer/{name} is older than viewer/src: run ./run viewer')
+    built, reason = rebuild()
     if reason:
-        print(f'ok 2 - built again it is the same # SKIP {reason}')
-        return int(not fresh)
-    same = page == (VIEWER / 'page.html').read_bytes()
-    print('not ' * (not same) + 'ok 2 - built again it is the same')
-    return int(not (fresh and same))
+        print(f'ok 2 - built again they are the same # SKIP {reason}')
+        return int(bool(old))
+    same = built == {name: (VIEWER / name).read_bytes() for name in TEMPLATES}
+    print('not ' * (not same) + 'ok 2 - built again they are the same')
+    return int(not (not old and same))
 
 
 if __name__ == '__main__':

@@ -174,11 +174,12 @@ export class Columns {
   }
 }
 
-export async function decodePage(): Promise<{ head: Head; columns: Columns }> {
+/** A page's head, which lists its columns, and these. */
+export async function decodePage<H extends { columns: [string, number][] } = Head>(): Promise<{ head: H; columns: Columns }> {
   const headElement = document.getElementById('tessera-head');
   const dataElement = document.getElementById('tessera-data');
   if (!headElement || !dataElement) throw new Error('this page has no data in it');
-  const head = JSON.parse(headElement.textContent ?? '') as Head;
+  const head = JSON.parse(headElement.textContent ?? '') as H;
   const bytes = await inflate(fromBase64((dataElement.textContent ?? '').trim()));
   dataElement.textContent = ''; // the text is not needed any more
   return { head, columns: new Columns(head.columns, bytes) };

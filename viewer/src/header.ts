@@ -2,28 +2,10 @@
 
 import type { App } from './app.ts';
 import { Axis } from './axis.ts';
+import { Choice } from './choice.ts';
 import { h } from './dom.ts';
 import { groupingsOf } from './groupings.ts';
 import { count, size } from './format.ts';
-
-/** Buttons of which one is pressed. */
-class Choice {
-  readonly element: HTMLElement;
-  private readonly buttons: Map<string, HTMLButtonElement>;
-
-  constructor(label: string, words: [key: string, text: string, title: string][], choose: (key: string) => void) {
-    this.buttons = new Map(words.map(([key, text, title]) => [key, h('button', { type: 'button', title, onclick: () => choose(key) }, text)]));
-    this.element = h('span', { class: 'segmented', role: 'group', 'aria-label': label }, ...this.buttons.values());
-  }
-
-  show(key: string): void {
-    for (const [k, button] of this.buttons) button.setAttribute('aria-pressed', String(k === key));
-  }
-
-  disable(key: string): void {
-    this.buttons.get(key)!.disabled = true;
-  }
-}
 
 export class Header {
   readonly element: HTMLElement;

@@ -1,6 +1,5 @@
 // A stack, spelled out: the program's frames, or all; to be copied.
 
-import type { App } from './app.ts';
 import { copy, h, replace } from './dom.ts';
 import type { Names } from './names.ts';
 
@@ -28,8 +27,15 @@ export function copyButton(label: string, text: () => string): HTMLElement {
   return button;
 }
 
+/** Who shows stacks: their names, and whether all frames are shown. */
+export interface StackOwner {
+  names: Names;
+  state: { allFrames: boolean };
+  store: { set: (patch: { allFrames: boolean }) => void };
+}
+
 /** Innermost first, as one reads a traceback from where it happened. */
-export function stackView(app: App, node: number): HTMLElement {
+export function stackView(app: StackOwner, node: number): HTMLElement {
   const { names } = app;
   if (node < 0) return h('p', { class: 'muted' }, 'No stack was recorded for this memory.');
   const list = h('ol', { class: 'stack' });

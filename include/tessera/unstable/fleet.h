@@ -6,6 +6,7 @@
 #define TESSERA_UNSTABLE_FLEET_H
 
 #include "tessera/category.h"
+#include "tessera/output.h"
 #include "tessera/snapshot.h"
 #include "tessera/unstable/sidecar.h"
 
@@ -78,13 +79,15 @@ typedef struct tsr_rank_row {
   uint64_t peak_allocated_bytes, peak_reserved_bytes, end_allocated_bytes, end_reserved_bytes;
   int64_t peak_us, taken_us; /* taken: of the last dump; TSR_TIME_NONE: unknown */
   bool is_out_of_memory, has_history;
-  int64_t stop_us;                             /* when it ran out; TSR_TIME_NONE: unknown */
-  uint64_t stop_bytes;                         /* of the request */
-  uint32_t stop_stack;                         /* in tsr_ranks.stacks, or TSR_NONE */
+  int64_t stop_us;     /* when it ran out, by its own clock; TSR_TIME_NONE: unknown */
+  uint64_t stop_bytes; /* of the request */
+  uint32_t stop_stack; /* in tsr_ranks.stacks, or TSR_NONE */
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* at the peak */
   tsr_mesh_axis axes[TSR_MESH_AXES];
   size_t axis_count;
   int64_t first_us, last_us;
+  int64_t
+      clock_us; /* ahead of the median rank's clock, by the steps; 0: by no more than a step, or unknown */
   uint64_t parts[TSR_RANK_PARTS]; /* the most allocated in equal parts of that time */
 } tsr_rank_row;
 
@@ -187,6 +190,14 @@ typedef enum tsr_rank_doubt {
   TSR_RANK_DOUBT_COUNT
 } tsr_rank_doubt;
 
+/* A rank that is late in its steps, by when it allocates in them. */
+typedef struct tsr_straggler {
+  size_t row;               /* of tsr_ranks.rows */
+  int64_t late_us;          /* in a step, behind its equals: the median */
+  int64_t step_us;          /* how long a step of its group takes: the median */
+  size_t steps, late_steps; /* that were compared, and in which it was late */
+} tsr_straggler;
+
 typedef struct tsr_broken_file {
   const char *path;
   const char *message;
@@ -205,6 +216,8 @@ typedef struct tsr_ranks {
   tsr_rank_growth *
       growths; /* of ranks with several dumps that grew: the next to be full first, then fastest first */
   size_t growth_count;
+  tsr_straggler *stragglers; /* latest first */
+  size_t straggler_count;
   int64_t *missing; /* ranks */
   size_t missing_count;
   tsr_broken_file *broken;
@@ -237,6 +250,12 @@ void tsr_ranks_sketches_free(void *sketches);
 /* "max-peak", ... and "broken", ...; "certain" for none. Static texts. */
 const char *tsr_rank_rule_name(tsr_rank_rule rule);
 const char *tsr_rank_doubt_name(tsr_rank_doubt doubt);
+
+/* Write one HTML document that draws the ranks over time and by category, and shows each one's own memory: docs/ranks.md. `path` is what
+ * was asked about, for its title. It needs no network, and content of the files appears in it as data only. Of more than about ten thousand
+ * ranks, less is listed of each, so that it stays below 20 MB if possible. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
+int tsr_ranks_page(const tsr_ranks *ranks, const char *path, tsr_write_fn *write, void *context,
+                   tsr_error *error);
 
 /* "optimizer_state", ...: the name of a cause in JSON. */
 const char *tsr_rank_cause_name(tsr_rank_cause cause);

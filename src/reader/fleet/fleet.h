@@ -32,6 +32,7 @@ typedef struct tsr__member {
   tsr__sketch_device sketch;
   uint64_t category_bytes[TSR_CATEGORY_COUNT];
   uint64_t live_count; /* activations, of each stack when it had most */
+  int64_t clock_us;    /* ahead of the median clock; 0: by no more than a step, or unknown */
   size_t group;
 } tsr__member;
 
@@ -79,6 +80,13 @@ int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_
 /* Compare the ranks, which are in the answer already, with the budgets. TSR_ERROR_MEMORY. O(limits * ranks). */
 int tsr__fleet_check(const tsr__fleet *fleet, const tsr_fleet_options *options, tsr_ranks *out,
                      tsr_error *error);
+/* Whose clocks differ, which fills `clock_us` of each member, and which ranks are late: fills the answer's stragglers.
+ * TSR_ERROR_MEMORY. O(members x steps). */
+int tsr__fleet_pace(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
+/* How the peak of any row differs from that of the rank that its group is compared with, as in a tsr_rank_outlier: `compared_with` is -1,
+ * without changes, if the group has no other. The caller frees `changes`. TSR_ERROR_MEMORY. O(shares log shares + ranks of the group). */
+int tsr__fleet_difference(const tsr__fleet *fleet, const tsr_ranks *ranks, size_t row, size_t top,
+                          tsr_rank_outlier *out, tsr_error *error);
 
 /* Append all sketches as one file; false when out of memory. And read one: TSR_ERROR_FORMAT or TSR_ERROR_MEMORY. */
 bool tsr__fleet_encode(const tsr__fleet *fleet, tsr__buffer *out);

@@ -7,12 +7,14 @@
 #include "fleet/bytes.h"
 #include "fleet/fleet.h"
 
-static const char magic[] = "tessera/sketches/1\n";
-enum { MAGIC_BYTES = sizeof magic - 1, MOST_PARTS = 1 << 20 };
+static const char magic[] = "tessera/sketches/2\n";
+/* Without the number of the version, and with it. */
+enum { NAME_BYTES = sizeof "tessera/sketches/" - 1, MAGIC_BYTES = sizeof magic - 1 };
+enum { MOST_PARTS = 1 << 20 };
 #define MOST_PATH_BYTES ((uint64_t)1 << 16)
 
 bool tsr__is_fleet(const void *data, size_t size_bytes) {
-  return size_bytes >= MAGIC_BYTES && !memcmp(data, magic, MAGIC_BYTES);
+  return size_bytes >= MAGIC_BYTES && !memcmp(data, magic, NAME_BYTES);
 }
 
 static bool has_part(const tsr__fleet *fleet, uint32_t part) {
@@ -114,6 +116,9 @@ static bool get_parts(reader *r, tsr__fleet *into) {
 
 int tsr__fleet_decode(const void *data, size_t size_bytes, tsr__fleet *into, tsr_error *error) {
   const unsigned char *bytes = data;
+  if (tsr__is_fleet(data, size_bytes) && memcmp(bytes, magic, MAGIC_BYTES) != 0)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "sketches of another version of tessera; make them again from the snapshots");
   bool is_whole = size_bytes >= MAGIC_BYTES + TSR__SUM_BYTES && tsr__is_fleet(data, size_bytes);
   if (!is_whole || !tsr__has_sum(bytes, size_bytes))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,

@@ -1,15 +1,13 @@
 /* outliers.c - which ranks differ from their equals, and why.
  *
  * What one kind of memory takes - a stack's, a category's, all of it - is a number for each rank of a group. Equals spread: sequences
- * have different lengths, experts different loads. A rank stands apart if the gap between it and the next is larger than the spread of
- * all others, times a factor which is larger for few ranks, because a few numbers may lie anyhow (factor_of). So memory that is equal
- * everywhere, such as an optimizer's state, shows every difference, and memory that varies shows large ones. So does twice as much as
- * anyone else where the others are near each other.
+ * have different lengths, experts different loads. A rank stands apart if the gap to the next is large for the spread of all others
+ * (gaps.h). So memory that is equal everywhere, such as an optimizer's state, shows every difference, and memory that varies shows
+ * large ones.
  *
  * The cause is read off what the excess consists of. */
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +16,11 @@
 #include "base/checked.h"
 #include "base/format.h"
 #include "fleet/fleet.h"
+#include "fleet/gaps.h"
 
 /* What an outlier has beyond its equals is at least the group's peak divided by this. */
 /* What varies among equals must differ by more to be worth a word. */
-enum { LEAST_PART = 100, LEAST_VARYING_PART = 20, LEAST_EQUALS = 3 };
-/* How likely equal numbers may seem to have an outlier, if they were spread evenly: one in ten thousand. */
-#define TRUST_EXPONENT 4.0
-#define LEAST_FACTOR   1.5
+enum { LEAST_PART = 100, LEAST_VARYING_PART = 20 };
 
 /* What a member held of one kind at most. */
 typedef struct entry {
@@ -61,35 +57,10 @@ static const tsr__member *member_at(const judging *j, size_t position) {
   return &j->fleet->members.items[j->members[position]];
 }
 
-/* With n numbers spread evenly, the chance that the largest gap at the top is k times the rest is (1 / (1 + k))^(n - 2). */
-static double factor_of(size_t count) {
-  if (count < 3) return INFINITY;
-  double factor = pow(10, TRUST_EXPONENT / (double)(count - 2)) - 1;
-  return factor > LEAST_FACTOR ? factor : LEAST_FACTOR;
-}
-
 /* ---- Gaps ---- */
 
-/* How many different numbers there are, sorted: ranks with the same data are one sample. */
-static size_t count_different(const judging *j, const uint64_t *values, size_t listed) {
-  size_t different = listed < j->count;
-  for (size_t i = 0; i < listed; i++) different += i + 1 == listed || values[i] != values[i + 1];
-  return different;
-}
-
-/* How many of the numbers, sorted from the largest, stand apart; those that are not listed are 0. `*is_exact`: all others are equal. */
 static size_t apart(const judging *j, const uint64_t *values, size_t listed, bool *is_exact) {
-  size_t count = j->count, most = 1 + count / 16;
-  size_t different = count_different(j, values, listed);
-  uint64_t least = listed < count ? 0 : values[listed - 1];
-  for (size_t k = 1; k <= most && k <= listed && count - k >= LEAST_EQUALS - 1; k++) {
-    uint64_t next = k < listed ? values[k] : 0;
-    double gap = (double)(values[k - 1] - next), spread = (double)(next - least);
-    *is_exact = next == least;
-    bool is_double = gap >= (double)next && spread * 2 <= (double)next;
-    if (gap > 0 && (*is_exact || is_double || gap > factor_of(different) * spread)) return k;
-  }
-  return 0;
+  return tsr__apart(values, listed, j->count, tsr__most_apart(j->count), is_exact);
 }
 
 static uint64_t median_of(const judging *j, const uint64_t *values, size_t listed) {
@@ -137,7 +108,8 @@ static size_t apart_by_count(const judging *j, const entry *run, size_t listed, 
     if (*next != UINT64_MAX && run[i].count != *next) return 0;
     *next = run[i].count;
   }
-  bool is_clear = with_most <= 1 + j->count / 16 && j->count - with_most >= LEAST_EQUALS - 1;
+  bool is_clear =
+      with_most <= tsr__most_apart(j->count) && j->count - with_most >= TSR__LEAST_EQUALS - 1;
   return is_clear ? with_most : 0;
 }
 
@@ -149,7 +121,7 @@ static void judge_kind(judging *j, const entry *run, size_t listed, uint64_t *va
   uint64_t median = median_of(j, values, listed), most, next;
   uint64_t median_count = j->count / 2 < listed ? run[j->count / 2].count : 0;
   for (size_t i = 0; i < count; i++)
-    note(j, &run[i], median, median_count, listed <= 1 + j->count / 16, is_exact);
+    note(j, &run[i], median, median_count, listed <= tsr__most_apart(j->count), is_exact);
   size_t by_count = median ? apart_by_count(j, run, listed, &most, &next) : 0;
   for (size_t i = 0; by_count && i < listed; i++) {
     if (run[i].count != most || (i < count && is_exact)) continue;
@@ -467,6 +439,21 @@ static const tsr__member *compared_with(const judging *j, int64_t median_rank,
   return below ? below : above;
 }
 
+int tsr__fleet_difference(const tsr__fleet *fleet, const tsr_ranks *ranks, size_t row, size_t top,
+                          tsr_rank_outlier *out, tsr_error *error) {
+  const tsr__member *m = &fleet->members.items[row], *median = NULL;
+  size_t first = fleet->group_first.items[m->group];
+  judging j = {.fleet = fleet,
+               .members = fleet->by_group.items + first,
+               .count = fleet->group_first.items[m->group + 1] - first};
+  *out = (tsr_rank_outlier){.row = row, .group = m->group, .compared_with = -1, .stack = TSR_NONE};
+  if (m->is_other || j.count < 2) return 0;
+  median = compared_with(&j, ranks->groups[m->group].median_rank, m);
+  out->compared_with = median->rank;
+  out->delta_bytes = (int64_t)(m->sketch.peak_bytes - median->sketch.peak_bytes);
+  return list_changes(m, median, top, out) ? 0 : tsr__fail_memory(error);
+}
+
 static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t top,
                        outlier_list *list) {
   bool ok = true;
@@ -502,7 +489,7 @@ static bool judge_group(const tsr__fleet *fleet, size_t group, const tsr_ranks *
                .count = fleet->group_first.items[group + 1] - first,
                .median_peak = ranks->groups[group].median_bytes,
                .is_expert = is_expert};
-  if (j.count < LEAST_EQUALS) return true;
+  if (j.count < TSR__LEAST_EQUALS) return true;
   j.of = TSR__NEW_ARRAY(excess, j.count);
   ranked *order = TSR__NEW_ARRAY(ranked, j.count);
   uint64_t *values = TSR__NEW_ARRAY(uint64_t, j.count);

@@ -167,8 +167,9 @@ static int match(const char *pattern, tsr__path_list *out, tsr_error *error) {
 
 int tsr__places_find(const char *text, tsr__path_list *out, tsr_error *error) {
   if (strstr(text, "://"))
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "files are read from disks only: download them first");
+    return tsr__fail(
+        error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+        "the command reads files; addresses are read in Python, by tessera.ranks(...)");
   if (*text == '@') return read_list(text + 1, out, error);
   if (tsr__os_is_folder(text)) return walk_folder(text, 1, out, error);
   if (!tsr__os_is_there(text) && strpbrk(text, "*?[")) return match(text, out, error);

@@ -87,7 +87,8 @@ static bool list_rows(const tsr__fleet *fleet, tsr_ranks *out) {
                           .stop_stack = d->stop.stack,
                           .axis_count = m->place.axis_count,
                           .first_us = d->first_us,
-                          .last_us = d->last_us};
+                          .last_us = d->last_us,
+                          .clock_us = m->clock_us};
     memcpy(row->category_bytes, m->category_bytes, sizeof row->category_bytes);
     memcpy(row->axes, m->place.axes, sizeof row->axes);
     memcpy(row->parts, d->parts, sizeof row->parts);
@@ -96,7 +97,7 @@ static bool list_rows(const tsr__fleet *fleet, tsr_ranks *out) {
   return true;
 }
 
-/* A row and when it died. */
+/* A row and when it died, by the median clock. */
 typedef struct death {
   int64_t time_us;
   size_t row;
@@ -110,13 +111,20 @@ static int compare_deaths(const void *a, const void *b) {
   return (x->row > y->row) - (x->row < y->row);
 }
 
+static int64_t common_time(const tsr_rank_row *row) {
+  int64_t time_us; /* that of a file which lies may be anything */
+  bool is_known = row->stop_us != TSR_TIME_NONE &&
+                  !__builtin_sub_overflow(row->stop_us, row->clock_us, &time_us);
+  return is_known ? time_us : row->stop_us;
+}
+
 static bool list_dead(tsr_ranks *out) {
   death *deaths = TSR__NEW_ARRAY(death, out->row_count);
   out->dead = TSR__NEW_ARRAY(size_t, out->row_count);
   if (deaths && out->dead) {
     for (size_t i = 0; i < out->row_count; i++)
       if (out->rows[i].is_out_of_memory)
-        deaths[out->dead_count++] = (death){out->rows[i].stop_us, i};
+        deaths[out->dead_count++] = (death){common_time(&out->rows[i]), i};
     if (out->dead_count) qsort(deaths, out->dead_count, sizeof *deaths, compare_deaths);
     for (size_t i = 0; i < out->dead_count; i++) out->dead[i] = deaths[i].row;
   }
@@ -176,6 +184,7 @@ void tsr_ranks_free(tsr_ranks *ranks) {
   tsr__free(ranks->groups);
   tsr__free(ranks->outliers);
   tsr__free(ranks->dead);
+  tsr__free(ranks->stragglers);
   tsr__free(ranks->missing);
   tsr__free(ranks->broken);
   tsr__free(ranks->missing_parts);
@@ -199,6 +208,7 @@ int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_err
   if (!status && options->mesh) status = give_mesh(fleet, options->mesh, error);
   if (!status) status = tsr__fleet_group(fleet, ranks, error);
   if (!status) status = tsr__fleet_compare(fleet, options->top, ranks, error);
+  if (!status) status = tsr__fleet_pace(fleet, ranks, error);
   if (!status && (!list_rows(fleet, ranks) || !list_dead(ranks) || !list_broken(fleet, ranks) ||
                   !list_missing(fleet, ranks) || !list_missing_parts(fleet, ranks)))
     status = tsr__fail_memory(error);

@@ -302,7 +302,11 @@ static bool list_steps(const tsr__timeline *t, const tsr__cycle *cycle, tsr__ske
   for (size_t i = 0; i < cycle->steps.count; i++) {
     const tsr__cycle_step *step = &cycle->steps.items[i];
     if (!step->is_whole || whole - skipped++ > TSR__SKETCH_STEPS) continue;
-    tsr__sketch_step kept = {t->events.time_us[step->first], t->events.time_us[step->last], 0, 0};
+    tsr__sketch_step kept = {.peak_bytes = 0};
+    for (uint64_t k = 0; k < TSR__SKETCH_MOMENTS; k++) {
+      uint64_t event = step->first + (step->last - step->first) * k / (TSR__SKETCH_MOMENTS - 1);
+      kept.at_us[k] = t->events.time_us[event];
+    }
     if (!TSR__VECTOR_PUSH(&out->steps, kept)) return false;
   }
   return true;
@@ -328,11 +332,15 @@ static int follow(const tsr__timeline *t, const tsr__cycle *cycle, tsr__sketch_d
   tsr__sweep sweep;
   int status = tsr__sweep_begin(t, &sweep, error);
   if (status) return status;
-  size_t step = 0, whole = 0, skipped = out->whole_steps - out->steps.count;
+  uint64_t before = sweep.totals.allocated_bytes;
+  size_t step = 0, whole = 0, skipped = out->whole_steps - out->steps.count, part = 0;
+  out->parts[0] = before;
   while (tsr__sweep_next(&sweep)) {
     uint64_t bytes = sweep.totals.allocated_bytes, event = (uint64_t)sweep.event;
-    uint64_t *part = &out->parts[part_of(t, out, event)];
-    if (bytes > *part) *part = bytes;
+    size_t here = part_of(t, out, event);
+    while (part < here) out->parts[++part] = before; /* a part begins with what there is */
+    if (bytes > out->parts[here]) out->parts[here] = bytes;
+    before = bytes;
     if (step == cycle->steps.count || event < cycle->steps.items[step].first) continue;
     const tsr__cycle_step *at = &cycle->steps.items[step];
     if (at->is_whole && whole >= skipped) {
@@ -344,6 +352,7 @@ static int follow(const tsr__timeline *t, const tsr__cycle *cycle, tsr__sketch_d
     whole += at->is_whole;
     step++;
   }
+  while (++part < TSR__SKETCH_PARTS) out->parts[part] = before;
   tsr__sweep_release(&sweep);
   return 0;
 }

@@ -18,6 +18,7 @@ enum {
   TSR__SKETCH_PARTS = 48,
   TSR__SKETCH_FRAMES = 12,
   TSR__SKETCH_STEPS = 64,
+  TSR__SKETCH_MOMENTS = 5,
   TSR__SKETCH_DEVICES = 64
 };
 
@@ -42,8 +43,9 @@ typedef struct tsr__sketch_share {
 
 typedef TSR__VECTOR(tsr__sketch_share) tsr__sketch_shares;
 
+/* When the first event of a step was, and those that end each quarter of its events: the last one ends the step. */
 typedef struct tsr__sketch_step {
-  int64_t first_us, last_us;
+  int64_t at_us[TSR__SKETCH_MOMENTS];
   uint64_t peak_bytes, end_bytes;
 } tsr__sketch_step;
 

@@ -76,11 +76,12 @@ static void put_steps(tsr__buffer *out, const tsr__sketch_device *d) {
   int64_t before = 0;
   for (size_t i = 0; i < d->steps.count; i++) {
     const tsr__sketch_step *step = &d->steps.items[i];
-    put_signed(out, (int64_t)((uint64_t)step->first_us - (uint64_t)before));
-    put_signed(out, (int64_t)((uint64_t)step->last_us - (uint64_t)step->first_us));
+    for (size_t k = 0; k < TSR__SKETCH_MOMENTS; k++) {
+      put_signed(out, (int64_t)((uint64_t)step->at_us[k] - (uint64_t)before));
+      before = step->at_us[k];
+    }
     tsr__put_leb(out, step->peak_bytes);
     tsr__put_leb(out, step->end_bytes);
-    before = step->first_us;
   }
 }
 
@@ -291,11 +292,11 @@ static void get_steps(reader *r, tsr__sketch_device *d) {
   int64_t before = 0;
   if (count > TSR__SKETCH_STEPS) r->is_wrong = true;
   for (size_t i = 0; i < count && !r->is_wrong && !r->is_failed; i++) {
-    tsr__sketch_step step = {.first_us = (int64_t)((uint64_t)before + (uint64_t)get_signed(r))};
-    step.last_us = (int64_t)((uint64_t)step.first_us + (uint64_t)get_signed(r));
+    tsr__sketch_step step;
+    for (size_t k = 0; k < TSR__SKETCH_MOMENTS; k++)
+      before = step.at_us[k] = (int64_t)((uint64_t)before + (uint64_t)get_signed(r));
     step.peak_bytes = get(r);
     step.end_bytes = get(r);
-    before = step.first_us;
     if (!TSR__VECTOR_PUSH(&d->steps, step)) r->is_failed = true;
   }
 }

@@ -44,6 +44,17 @@ void tsr__bundle_column_end(tsr__bundle *p) {
   tsr__buffer_printf(&p->directory, "\",%" PRIu64 "]", tsr__pack_size(&p->pack) - p->column_start);
 }
 
+int tsr__bundle_finish(tsr__bundle *bundle, tsr__buffer *head, tsr__buffer *data,
+                       tsr_error *error) {
+  if (!bundle->ok) return tsr__fail_memory(error);
+  int status = tsr__pack_finish(&bundle->pack, error);
+  if (status) return status;
+  *head = bundle->head;
+  *data = bundle->pack.out;
+  bundle->head = bundle->pack.out = (tsr__buffer){0};
+  return 0;
+}
+
 /* Unsigned numbers, each as its difference from the previous one. */
 static void pack_moments(tsr__bundle *p, const uint32_t *moments, size_t count) {
   uint32_t before = 0;

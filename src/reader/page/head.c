@@ -127,7 +127,7 @@ static void head_inputs(tsr__bundle *p, const tsr_page_input *inputs, size_t inp
   tsr__buffer_text(&p->head, "]");
 }
 
-static void head_columns(tsr__bundle *p) {
+void tsr__head_columns(tsr__bundle *p) {
   tsr__buffer_text(&p->head, ",\"columns\":[");
   tsr__buffer_append(&p->head, p->directory.data, p->directory.size);
   tsr__buffer_text(&p->head, "]}");
@@ -153,11 +153,11 @@ void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_c
     head_device(p, &tracks[i]);
   }
   tsr__buffer_text(&p->head, "]");
-  head_columns(p);
+  tsr__head_columns(p);
 }
 
 void tsr__part_head(tsr__bundle *p, const tsr__page_track *track) {
   tsr__buffer_text(&p->head, "{");
   head_cut(p, track->cut);
-  head_columns(p);
+  tsr__head_columns(p);
 }

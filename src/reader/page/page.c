@@ -1,12 +1,4 @@
-/* page.c - one HTML file that shows snapshots: the template, with the data inserted.
- *
- *   <template's head, with the policy on requests inserted>
- *   <script type="application/json" id="tessera-head"> what the columns are, names of groups </script>
- *   <script type="text/plain" id="tessera-data"> the columns: base64 of a zlib stream </script>
- *   <template's tail, with the program>
- *
- * Base64 contains no '<', and in the JSON every '<' is escaped, so nothing in the data can close its
- * element. A part of a served page is the same without the HTML:
+/* page.c - one HTML file that shows snapshots: see write.c for its parts. A part of a served page is the same without the HTML:
  *
  *   bytes of the head, 4, little-endian | the head | the zlib stream
  *
@@ -18,9 +10,8 @@
 #include <assert.h>
 
 #include "base/options.h"
-#include "page/template.h"
 
-enum { MOST_BYTES = 20000000, HEAD_ROOM = 65536, QUICK_ALLOCATIONS = 200000 };
+enum { HEAD_ROOM = 65536, QUICK_ALLOCATIONS = 200000 };
 
 struct tsr_page {
   const tsr_page_input *inputs;
@@ -90,22 +81,10 @@ static bool is_long(const tsr_page *p) {
   return allocations > QUICK_ALLOCATIONS;
 }
 
-/* Take over a bundle's output. */
-static int finish(tsr__bundle *bundle, tsr__buffer *head, tsr__buffer *data, tsr_error *error) {
-  if (!bundle->ok) return tsr__fail_memory(error);
-  int status = tsr__pack_finish(&bundle->pack, error);
-  if (status) return status;
-  *head = bundle->head;
-  *data = bundle->pack.out;
-  bundle->head = bundle->pack.out = (tsr__buffer){0};
-  return 0;
-}
-
 /* `*can_shorten`: whether a page that is too large may fit with shorter names. */
 static int build(tsr_page *p, size_t most_text, bool *can_shorten, tsr_error *error) {
-  uint64_t most = p->options.most_bytes ? p->options.most_bytes : MOST_BYTES;
-  uint64_t fixed = (uint64_t)tsr__template_head_size + tsr__template_rest_size +
-                   tsr__template_tail_size + HEAD_ROOM;
+  uint64_t most = p->options.most_bytes ? p->options.most_bytes : TSR__PAGE_MOST_BYTES;
+  uint64_t fixed = tsr__template_bytes(&tsr__template_page) + HEAD_ROOM;
   tsr__bundle *bundle = TSR__NEW(tsr__bundle);
   if (!bundle) return tsr__fail_memory(error);
   tsr__page_names_init(&p->names, most_text);
@@ -115,7 +94,7 @@ static int build(tsr_page *p, size_t most_text, bool *can_shorten, tsr_error *er
                               (size_t)(most > fixed ? (most - fixed) / 4 * 3 : 0), error);
   if (!status) {
     *can_shorten = pack_all(p, bundle);
-    status = finish(bundle, &p->head, &p->data, error);
+    status = tsr__bundle_finish(bundle, &p->head, &p->data, error);
   }
   tsr__bundle_release(bundle);
   tsr__free(bundle);
@@ -162,58 +141,10 @@ void tsr_page_free(tsr_page *page) {
 
 /* ---- writing ---- */
 
-typedef struct writer {
-  tsr_write_fn *write;
-  void *context;
-  bool failed;
-} writer;
-
-static void put(writer *w, const void *data, size_t size_bytes) {
-  if (!w->failed && size_bytes) w->failed = w->write(w->context, data, size_bytes) != 0;
-}
-
-static void put_base64(writer *w, const unsigned char *data, size_t size) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  char line[1 << 14];
-  size_t used = 0;
-  for (size_t at = 0; at < size; at += 3) {
-    size_t left = size - at;
-    uint32_t bits = (uint32_t)data[at] << 16 | (left > 1 ? (uint32_t)data[at + 1] << 8 : 0) |
-                    (left > 2 ? data[at + 2] : 0);
-    line[used++] = digits[bits >> 18];
-    line[used++] = digits[bits >> 12 & 63];
-    line[used++] = left > 1 ? digits[bits >> 6 & 63] : '=';
-    line[used++] = left > 2 ? digits[bits & 63] : '=';
-    if (used > sizeof line - 4) {
-      put(w, line, used);
-      used = 0;
-    }
-  }
-  assert(used % 4 == 0 && used <= sizeof line);
-  put(w, line, used);
-}
-
-static void put_text(writer *w, const char *text) {
-  put(w, text, strlen(text));
-}
-
-static int answer(const writer *w, tsr_error *error) {
-  if (!w->failed) return 0;
-  return tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "the output could not be written");
-}
-
 int tsr_page_write(const tsr_page *page, tsr_write_fn *write, void *context, tsr_error *error) {
-  writer w = {write, context, false};
-  put(&w, tsr__template_head, tsr__template_head_size);
-  put_text(&w, page->options.is_served ? "'self'" : "'none'");
-  put(&w, tsr__template_rest, tsr__template_rest_size);
-  put_text(&w, "<script type=\"application/json\" id=\"tessera-head\">");
-  put(&w, page->head.data, page->head.size);
-  put_text(&w, "</script>\n<script type=\"text/plain\" id=\"tessera-data\">");
-  put_base64(&w, (const unsigned char *)page->data.data, page->data.size);
-  put_text(&w, "</script>\n");
-  put(&w, tsr__template_tail, tsr__template_tail_size);
-  return answer(&w, error);
+  tsr__page_writer w = {write, context, false};
+  return tsr__page_put(&w, &tsr__template_page, page->options.is_served ? "'self'" : "'none'",
+                       &page->head, &page->data, error);
 }
 
 int tsr_page_write_part(const tsr_page *page, size_t track, const tsr_view_cut *cut,
@@ -230,21 +161,21 @@ int tsr_page_write_part(const tsr_page *page, size_t track, const tsr_view_cut *
   if (!status) {
     tsr__page_pack_cut(bundle, &part, 0);
     tsr__part_head(bundle, &part);
-    status = finish(bundle, &head, &data, error);
+    status = tsr__bundle_finish(bundle, &head, &data, error);
   }
   assert(names.nodes.count == page->names.nodes.count);
   assert(names.strings.count == page->names.strings.count);
   tsr__bundle_release(bundle);
   tsr__free(bundle);
   if (!status) {
-    writer w = {write, context, false};
+    tsr__page_writer w = {write, context, false};
     uint32_t size = (uint32_t)head.size;
     unsigned char length[4];
     for (int i = 0; i < 4; i++) length[i] = (unsigned char)(size >> 8 * i);
-    put(&w, length, sizeof length);
-    put(&w, head.data, head.size);
-    put(&w, data.data, data.size);
-    status = answer(&w, error);
+    tsr__page_bytes(&w, length, sizeof length);
+    tsr__page_bytes(&w, head.data, head.size);
+    tsr__page_bytes(&w, data.data, data.size);
+    status = tsr__page_written(&w, error);
   }
   tsr__buffer_release(&head);
   tsr__buffer_release(&data);

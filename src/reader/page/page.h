@@ -8,6 +8,7 @@
 
 #include "page/names.h"
 #include "page/pack.h"
+#include "page/template.h"
 #include "tessera/unstable/view.h"
 
 typedef struct tsr__bundle {
@@ -61,5 +62,32 @@ void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_c
                     const tsr__page_track *tracks, size_t track_count,
                     const tsr_page_options *options);
 void tsr__part_head(tsr__bundle *p, const tsr__page_track *track);
+/* The list of columns, which ends a head. */
+void tsr__head_columns(tsr__bundle *p);
+
+/* Move a bundle's head and columns to `head` and `data`, which the caller releases. Fails with TSR_ERROR_MEMORY, or _LIMIT for columns
+ * that are larger than they may be. */
+int tsr__bundle_finish(tsr__bundle *bundle, tsr__buffer *head, tsr__buffer *data, tsr_error *error);
+
+/* ---- Writing (write.c) ---- */
+
+/* A page's limit unless its options set one. */
+enum { TSR__PAGE_MOST_BYTES = 20000000 };
+
+/* Where a page goes; nothing is written once that has failed. */
+typedef struct tsr__page_writer {
+  tsr_write_fn *write;
+  void *context;
+  bool failed;
+} tsr__page_writer;
+
+void tsr__page_bytes(tsr__page_writer *w, const void *data, size_t size_bytes);
+/* 0, or TSR_ERROR_WRITE if the output has failed. */
+int tsr__page_written(const tsr__page_writer *w, tsr_error *error);
+/* A template with its data. `asks` is whom the page may ask, as in a content security policy. Fails with TSR_ERROR_WRITE. */
+int tsr__page_put(tsr__page_writer *w, const tsr__template *page, const char *asks,
+                  const tsr__buffer *head, const tsr__buffer *data, tsr_error *error);
+/* Bytes of a page besides its head and its columns. */
+uint64_t tsr__template_bytes(const tsr__template *page);
 
 #endif

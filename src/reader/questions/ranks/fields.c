@@ -18,6 +18,10 @@ static const tsr_record rank = {
         TSR__FIELD(TIME, "out_of_memory_time_us", "when; null if it did not, or nobody knows",
                    .is_nullable = true),
         TSR__FIELD(COUNT, "step", "the step in the file's name", .is_nullable = true),
+        TSR__FIELD(DURATION, "clock_ahead_us",
+                   "how far its clock is ahead of the median rank's, by the steps that they have "
+                   "in common, negative if behind; null if by no more than a step, or unknown",
+                   .is_nullable = true),
         TSR__FIELD(MAP, "coordinates", "its place in the mesh, by axis; empty if it is not known")),
 };
 
@@ -111,6 +115,17 @@ static const tsr_record growth = {
         TSR__LIST(growth_stack, "stacks", "that grew, fastest first; with `--top`")),
 };
 
+static const tsr_record straggler = {
+    .name = "RankStraggler",
+    .about = "A rank that is late in its steps, by when it allocates in them.",
+    TSR__FIELDS(TSR__FIELD(COUNT, "rank", "its number"),
+                TSR__FIELD(TEXT, "group", "its group's name"),
+                TSR__FIELD(DURATION, "late_us", "how late it is in a step: the median"),
+                TSR__FIELD(DURATION, "step_us", "how long a step takes: the median"),
+                TSR__FIELD(COUNT, "late_steps", "steps in which it was late"),
+                TSR__FIELD(COUNT, "steps", "steps that were compared")),
+};
+
 static const tsr_record broken = {
     .name = "BrokenFile",
     .about = "A file that says nothing about a rank.",
@@ -180,6 +195,7 @@ const tsr_record tsr__fields_ranks = {
                    "ranks that ran out of memory, in the order in which they did", .is_list = true),
         TSR__LIST(growth, "growth",
                   "of ranks with several snapshots: the card that is full first, then the largest"),
+        TSR__LIST(straggler, "stragglers", "ranks that are late in their steps, latest first"),
         TSR__FIELD(COUNT, "missing", "ranks without a snapshot", .is_list = true),
         TSR__FIELD(COUNT, "missing_parts", "parts whose sketches are not there", .is_list = true),
         TSR__LIST(broken, "broken", "files that cannot be read, by path")),

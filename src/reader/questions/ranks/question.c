@@ -76,7 +76,15 @@ static const tsr_parameter parameters[] = {
      .help =
          "Read only the I-th of N parts of the files, for a job of several processes; auto: the "
          "part that Slurm, MPI or Kubernetes gives this process. Write its sketches with "
-         "--sketches, and give those of all parts to tessera ranks."},
+         "--sketches, and give those of all parts to tessera ranks. Under Slurm, auto without "
+         "--sketches, and srun without --part, have one process answer for all; 1/1: each reads "
+         "all files."},
+    {.name = "wait",
+     .kind = TSR_PARAMETER_COUNT,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "SECONDS",
+     .help = "How long the first process of srun waits for other parts, since the last one came, "
+             "before it reads them itself (default: 60, and ten times what its own part took)."},
     {.name = "sketches",
      .kind = TSR_PARAMETER_PATH,
      .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
@@ -85,6 +93,13 @@ static const tsr_parameter parameters[] = {
      .help = "Also write what was read of each file, at most 64 KiB, to FILE, which tessera ranks "
              "reads in place of the snapshots. If FILE is there, snapshots that have not changed "
              "since are not read again. %p in its name is the number of the part."},
+    {.name = "html",
+     .kind = TSR_PARAMETER_PATH,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .is_written = true,
+     .argument = "FILE",
+     .help = "Also write a page to FILE: a map of the ranks over time and by category, sorted by "
+             "group or size, in which a click on a rank shows its own memory."},
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -214,14 +229,13 @@ const tsr__question_row tsr__question_ranks = {
              "`tessera check`, which asks this question when it is given a folder or several "
              "files.",
          TSR__PARAMETERS(parameters),
-         .examples =
-             {{"tessera ranks snapshots/", "which rank, and which line?"},
-              {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8 --max 70GiB --max-spread 2GiB",
-               "with the mesh: are they within their budgets?"},
-              {"tessera ranks snapshots/ --part 2/8 --sketches %p.sketch",
-               "one of eight processes"},
-              {"tessera ranks '*.sketch' --format prometheus -o ranks.prom",
-               "all of them together, for Prometheus' node exporter"}},
+         .examples = {{"tessera ranks snapshots/", "which rank, and which line?"},
+                      {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8 --html ranks.html",
+                       "with the mesh, and a page for a browser"},
+                      {"tessera ranks snapshots/ --part 2/8 --sketches %p.sketch",
+                       "one of eight processes"},
+                      {"tessera ranks snapshots/ --max 70GiB --max-spread 2GiB --format junit",
+                       "within their budgets?"}},
          .title = "Which of many ranks ran out of memory, or differs from its equals, and where?",
          .advice = "For a distributed job with one snapshot per rank: which rank died first, which "
                    "ones hold more than ranks of equal role, the stack and the likely cause, "

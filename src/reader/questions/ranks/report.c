@@ -75,8 +75,16 @@ static void append_even(tsr__buffer *out, const tsr_ranks *ranks) {
     tsr__buffer_printf(out, "%s ranks peak at %s to %s; too few are alike to say that one differs.",
                        count, low, high);
   else
-    tsr__buffer_printf(out, "None of %s ranks differs from its equals; they peak at %s to %s.",
+    tsr__buffer_printf(out, "None of %s ranks holds more than its equals; they peak at %s to %s.",
                        count, low, high);
+}
+
+static void append_straggler(tsr__buffer *out, const tsr_ranks *ranks) {
+  const tsr_straggler *s = &ranks->stragglers[0];
+  char late[TSR__FORMAT_BYTES], step[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "Rank %" PRId64 " is %s late in steps of %s. ", ranks->rows[s->row].rank,
+                     tsr__format_duration((double)s->late_us / 1e6, late),
+                     tsr__format_duration((double)s->step_us / 1e6, step));
 }
 
 static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
@@ -107,6 +115,7 @@ static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
   } else if (ranks->growth_count && ranks->growths[0].full_us != TSR_TIME_NONE) {
     tsr__ranks_append_forecast(out, ranks);
   } else {
+    if (ranks->straggler_count) append_straggler(out, ranks);
     append_even(out, ranks);
   }
   tsr__emit_line(emitter, TSR__VERDICT, 0);
@@ -190,6 +199,8 @@ static void emit_row(tsr__emitter *emitter, const tsr_ranks *ranks, const tsr_ra
                   row->is_out_of_memory ? tsr__time(row->stop_us) : tsr__nothing());
   tsr__emit_field(emitter, "step", NULL,
                   row->step >= 0 ? tsr__count((uint64_t)row->step) : tsr__nothing());
+  tsr__emit_field(emitter, "clock_ahead_us", NULL,
+                  row->clock_us ? tsr__index(row->clock_us) : tsr__nothing());
   tsr__emit_inline_object(emitter, "coordinates");
   for (size_t i = 0; i < row->axis_count; i++)
     tsr__emit_member(emitter, tsr__text_of(row->axes[i].name), tsr__count(row->axes[i].at));
@@ -345,6 +356,40 @@ static void emit_first(tsr__stack_printer *printer, const tsr_ranks *ranks) {
 
 /* ---- The rest ---- */
 
+static void emit_stragglers(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  static const tsr__column columns[] = {
+      {"rank", "rank", TSR__RIGHT},     {"group", NULL, TSR__LEFT},
+      {"late_us", NULL, TSR__RIGHT},    {NULL, "late by", TSR__RIGHT},
+      {"step_us", NULL, TSR__RIGHT},    {NULL, "of a step of", TSR__RIGHT},
+      {"late_steps", "in", TSR__RIGHT}, {"steps", "of steps", TSR__RIGHT}};
+  size_t count = ranks->straggler_count;
+  bool is_short = tsr__emitter_is_text(emitter) && !emitter->options.verbose;
+  size_t shown = is_short && count > OUTLIERS_SHOWN ? OUTLIERS_SHOWN : count;
+  char more[TSR__FORMAT_BYTES];
+  if (count) tsr__emit_space(emitter);
+  if (count) tsr__emit_printf(emitter, TSR__PLAIN, "Late in their steps, by when they allocate:");
+  tsr__emit_table(emitter, "stragglers", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown; i++) {
+    const tsr_straggler *s = &ranks->stragglers[i];
+    const tsr_rank_row *row = &ranks->rows[s->row];
+    char late[TSR__FORMAT_BYTES], step[TSR__FORMAT_BYTES];
+    tsr__cell cells[] = {tsr__count((uint64_t)row->rank),
+                         tsr__string(ranks->groups[row->group].name),
+                         tsr__count((uint64_t)s->late_us),
+                         tsr__string(tsr__format_duration((double)s->late_us / 1e6, late)),
+                         tsr__count((uint64_t)s->step_us),
+                         tsr__string(tsr__format_duration((double)s->step_us / 1e6, step)),
+                         tsr__count(s->late_steps),
+                         tsr__count(s->steps)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  if (shown < count)
+    tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (-v shows all)",
+                     tsr__format_count(count - shown, more));
+}
+
 static void emit_missing(tsr__emitter *emitter, const tsr_ranks *ranks) {
   tsr__buffer *out = &emitter->scratch;
   emit_numbers(emitter, "missing", ranks->missing, ranks->missing_count);
@@ -427,6 +472,7 @@ int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
   }
   emit_dead(&emitter, ranks);
   tsr__ranks_emit_growth(&printer, ranks);
+  emit_stragglers(&emitter, ranks);
   emit_missing(&emitter, ranks);
   emit_broken(&emitter, ranks);
   tsr__stack_printer_release(&printer);
