@@ -248,38 +248,74 @@ int cli_read_ds_config(cli_session *session, tsr_ds_config_how how) {
 
 /* ---- The name of the output ---- */
 
-enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN };
+enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN, ANSWER_PROMETHEUS };
+static const char *const words[] = {"text", "json", "junit", "sarif", "markdown", "prometheus"};
 
-/* Only check has the formats after the first four. */
-static const cli_ending endings[] = {
-    {".txt", ANSWER_TEXT},    {".log", ANSWER_TEXT},         {".out", ANSWER_TEXT},
-    {".json", ANSWER_JSON},   {".xml", ANSWER_JUNIT},        {".sarif", ANSWER_SARIF},
-    {".md", ANSWER_MARKDOWN}, {".sarif.json", ANSWER_SARIF}, {".markdown", ANSWER_MARKDOWN}};
-enum { ANSWER_ENDINGS = 4, CHECK_ENDINGS = sizeof endings / sizeof *endings };
+static const cli_ending endings[] = {{".txt", ANSWER_TEXT},        {".log", ANSWER_TEXT},
+                                     {".out", ANSWER_TEXT},        {".json", ANSWER_JSON},
+                                     {".xml", ANSWER_JUNIT},       {".sarif", ANSWER_SARIF},
+                                     {".md", ANSWER_MARKDOWN},     {".sarif.json", ANSWER_SARIF},
+                                     {".prom", ANSWER_PROMETHEUS}, {".markdown", ANSWER_MARKDOWN}};
+enum { ENDINGS_MOST = sizeof endings / sizeof *endings };
+
+/* The parameter of a question whose answers have more formats than text and JSON; NULL for others. */
+static const tsr_parameter *format_row(const cli_options *options) {
+  return cli_option_named(options->command, "format", strlen("format"));
+}
+
+static bool has_word(const char *const *choices, const char *word) {
+  while (*choices && strcmp(*choices, word) != 0) choices++;
+  return *choices != NULL;
+}
 
 /* The format by the output's name: an ANSWER_ value, or -1 after explaining which endings there are. */
 static int format_by_name(const cli_options *options) {
-  bool is_check = options->command->run == cli_check;
-  size_t count = is_check ? CHECK_ENDINGS : ANSWER_ENDINGS;
+  const tsr_parameter *row = format_row(options);
   const char *path = options->command->writes_aside ? NULL : options->output;
+  cli_ending known[ENDINGS_MOST];
+  size_t count = 0;
+  for (size_t i = 0; i < ENDINGS_MOST; i++)
+    if (endings[i].format <= ANSWER_JSON ||
+        (row && has_word(row->choices, words[endings[i].format])))
+      known[count++] = endings[i];
   if (!path || !*cli_ending_of(path)) return ANSWER_TEXT;
-  const cli_ending *found = cli_ending_find(endings, count, path);
+  const cli_ending *found = cli_ending_find(known, count, path);
   if (found) return found->format;
+  bool is_check = options->command->run == cli_check;
   (void)cli_ending_refuse(options,
                           is_check ? "an answer is text, JSON, JUnit's XML, SARIF or Markdown"
-                                   : "an answer is text or JSON",
-                          endings, count, path);
+                          : row
+                              ? "an answer is text, JSON, JUnit's XML, Markdown or Prometheus' text"
+                              : "an answer is text or JSON",
+                          known, count, path);
   return -1;
 }
 
 int cli_choose_format(cli_session *session) {
   int format = format_by_name(session->options);
   if (format < 0) return CLI_USAGE;
-  bool is_check = session->options->command->run == cli_check;
-  bool is_chosen = is_check && tsr_params_choice(session->options->own, "format") >= 0;
+  const tsr_parameter *row = format_row(session->options);
+  bool is_chosen = row && tsr_params_choice(session->options->own, row->name) >= 0;
   if (format != ANSWER_JSON || is_chosen) return 0;
   session->report.format = TSR_REPORT_JSON;
   session->report.color = false;
+  return 0;
+}
+
+int cli_choose_form(cli_session *session, const char **form) {
+  const cli_options *options = session->options;
+  const tsr_parameter *row = format_row(options);
+  int index = tsr_params_choice(options->own, row->name);
+  *form = NULL;
+  if (options->json && index > 0)
+    return cli_usage_error(options->command, "--json and --format are mutually exclusive");
+  int by_name = index < 0 && !options->json ? format_by_name(options) : ANSWER_JSON;
+  if (by_name < 0) return CLI_USAGE;
+  const char *word = index >= 0 ? row->choices[index] : words[by_name];
+  bool is_json = strcmp(word, "json") == 0;
+  if (is_json) session->report.format = TSR_REPORT_JSON;
+  if (is_json) session->report.color = false;
+  if (!is_json && strcmp(word, "text") != 0) *form = word;
   return 0;
 }
 
@@ -410,20 +446,6 @@ static int write_lock(cli_session *session, const cli_asking *asking) {
   return cli_leave_aside(session, &output, status);
 }
 
-/* The word of --format or for the output's name; NULL for text and JSON, which every answer has. */
-static const char *form_of(cli_session *session) {
-  static const char *const words[] = {"text", "json", "junit", "sarif", "markdown"};
-  const cli_options *options = session->options;
-  const tsr_parameter *row = cli_option_named(options->command, "format", strlen("format"));
-  int index = tsr_params_choice(options->own, "format");
-  int by_name = index < 0 && !options->json ? format_by_name(options) : ANSWER_JSON;
-  if (by_name < 0) by_name = ANSWER_TEXT; /* refused before the file was read */
-  const char *word = index < 0 ? words[by_name] : row->choices[index];
-  if (strcmp(word, "json") == 0) session->report.format = TSR_REPORT_JSON;
-  if (strcmp(word, "json") == 0) session->report.color = false;
-  return strcmp(word, "json") == 0 || strcmp(word, "text") == 0 ? NULL : word;
-}
-
 static int report_check(cli_session *session, const cli_asking *asking, const char *form) {
   char here[4096];
   const tsr_params *own = session->options->own;
@@ -448,16 +470,17 @@ static int finish_check(cli_session *session, const cli_asking *asking, const ch
   int status = is_refused && is_update ? refuse(asking) : 0;
   if (status == 0 && is_update) status = write_lock(session, asking);
   if (status == 0) status = report_check(session, asking, form);
+  session->is_complete = status == 0;
   if (status == 0 && is_refused) return refuse(asking);
   return status == 0 && has_failed ? CLI_CHECK_FAILED : status;
 }
 
 int cli_check(cli_session *session) {
-  cli_asking asking = {0};
-  if (session->options->json && tsr_params_choice(session->options->own, "format") > 0)
-    return cli_usage_error(session->options->command, "--json and --format are mutually exclusive");
-  int status = cli_asking_run(session, &asking);
-  if (status == 0) status = finish_check(session, &asking, form_of(session));
+  cli_asking asking = {.has_format = true};
+  const char *form;
+  int status = cli_choose_form(session, &form);
+  if (status == 0) status = cli_asking_run(session, &asking);
+  if (status == 0) status = finish_check(session, &asking, form);
   cli_asking_release(&asking);
   return status;
 }

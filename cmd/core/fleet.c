@@ -11,6 +11,7 @@
 #include <tessera/unstable/fleet.h>
 
 #include "confine.h"
+#include "deliver.h"
 #include "gather.h"
 #include "page.h"
 #include "session.h"
@@ -109,13 +110,27 @@ static int finish(cli_session *session, const cli_asking *asking) {
   const tsr_params *own = session->options->own;
   const tsr_ranks *ranks = tsr_answer_value(asking->answer);
   bool is_part = tsr_params_text(own, "part") && tsr_params_text(own, "sketches");
-  if (!is_part) {
-    int status = cli_asking_print(session, asking);
-    if (status) return status;
-  }
-  int status = cli_page_save_ranks(session, asking->answer);
+  int status = is_part ? 0 : cli_ranks_deliver(session, asking);
   if (status == 0) status = write_sketches(session, ranks);
-  return status || is_part || ranks->rank_count ? status : CLI_INPUT;
+  return status || is_part ? status : cli_ranks_judge(session, ranks);
+}
+
+/* What the options must be before anything is read. */
+static int check_budgets(cli_session *session) {
+  const cli_options *options = session->options;
+  const tsr_params *own = options->own;
+  const char *form;
+  bool has_budget = tsr_params_has(own, "max") || tsr_params_has(own, "max_reserved") ||
+                    tsr_params_has(own, "max_spread");
+  if (options->is_fleet_check && !has_budget)
+    return cli_usage_error(options->command,
+                           "nothing to check: pass --max, --max-reserved or --max-spread; a lock "
+                           "is of one snapshot");
+  if (has_budget && tsr_params_text(own, "part") && tsr_params_text(own, "sketches"))
+    return cli_usage_error(options->command,
+                           "--part reads some of the ranks: pass budgets to the command that puts "
+                           "the sketches of all parts together");
+  return cli_choose_form(session, &form);
 }
 
 /* The ranks of a page are compared, as those of an answer. */
@@ -132,7 +147,7 @@ static int check_page(const cli_session *session) {
 
 /* Read what there is to read, and answer. */
 static int ask_here(cli_session *session) {
-  cli_asking asking = {.name = session->options->operands[0]};
+  cli_asking asking = {.name = session->options->operands[0], .has_format = true};
   int status = cli_asking_run(session, &asking);
   if (status == 0) status = finish(session, &asking);
   cli_asking_release(&asking);
@@ -141,7 +156,8 @@ static int ask_here(cli_session *session) {
 
 int cli_ask_ranks(cli_session *session) {
   share mine = {.parts = 0};
-  int status = check_page(session);
+  int status = check_budgets(session);
+  if (status == 0) status = check_page(session);
   if (status == 0) status = find_part(session, &mine);
   if (status == 0) status = settle_name(session);
   bool gathers = status == 0 && mine.launcher && cli_gathers(mine.launcher) && mine.parts > 1 &&

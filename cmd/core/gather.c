@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "deliver.h"
 #include "message.h"
-#include "page.h"
 #include "progress.h"
 
 enum { NAME_BYTES = 160, POLL_MS = 100, DEFAULT_WAIT_S = 60 };
@@ -161,10 +161,8 @@ static int answer(const gathering *g) {
   tsr_params_clear(own, "paths");
   int status = tsr_params_set_text(own, "paths", pattern, (size_t)length, &session->error);
   if (status == 0) status = ask_again(session, &asking);
-  if (status == 0) status = cli_asking_print(session, &asking);
-  if (status == 0) status = cli_page_save_ranks(session, asking.answer);
-  const tsr_ranks *ranks = status == 0 ? tsr_answer_value(asking.answer) : NULL;
-  if (ranks && !ranks->rank_count) status = CLI_INPUT;
+  if (status == 0) status = cli_ranks_deliver(session, &asking);
+  if (status == 0) status = cli_ranks_judge(session, tsr_answer_value(asking.answer));
   cli_asking_release(&asking);
   return status;
 }

@@ -21,6 +21,7 @@
 
 #include "commands.h"
 #include "suggest.h"
+#include "textfile.h"
 
 /* Where the second pass is. */
 typedef struct parser {
@@ -171,6 +172,37 @@ static int find_command(int argc, char **argv) {
   return 0;
 }
 
+/* Whether check is about more than a snapshot: a folder, a list, a pattern or sketches. */
+static bool is_of_fleet(const char *operand) {
+  size_t length = strlen(operand);
+  static const char ending[] = ".sketch";
+  enum { ENDING_LENGTH = sizeof ending - 1 };
+  if (cli_is_folder(operand) || *operand == '@') return true;
+  if (strpbrk(operand, "*?[") && access(operand, F_OK) != 0) return true;
+  return length > ENDING_LENGTH && strcmp(operand + length - ENDING_LENGTH, ending) == 0;
+}
+
+/* Whether a command line of check is a question about ranks: of a fleet, or of several files, with options that ranks has. */
+static bool is_fleet_check(int argc, char **argv, int command_at, const cli_command *ranks) {
+  size_t operands = 0;
+  bool is_fleet = false;
+  for (int i = 1, words; i < argc; i += words) {
+    words = 1;
+    if (i == command_at) continue;
+    if (strcmp(argv[i], "--") == 0) return false;
+    if (is_option(argv[i])) {
+      bool is_long = argv[i][1] == '-';
+      words = option_words(argv[i]);
+      if (!words) return false;
+      if (is_long && !find_named(ranks, argv[i] + 2, strcspn(argv[i] + 2, "="))) return false;
+    } else {
+      operands++;
+      is_fleet = is_fleet || is_of_fleet(argv[i]);
+    }
+  }
+  return is_fleet || operands > 1;
+}
+
 static int read_words(parser *parse, int command_at) {
   cli_options *options = parse->options;
   bool ended = false;
@@ -254,6 +286,12 @@ int cli_parse(int argc, char **argv, cli_options *options) {
     if (!cli_command_find(argv[command_at], &options->row))
       return cli_unknown_command(argv[command_at]);
     options->command = &options->row;
+  }
+  cli_command ranks;
+  if (command_at && !strcmp(options->row.about.name, "check") &&
+      cli_command_find("ranks", &ranks) && is_fleet_check(argc, argv, command_at, &ranks)) {
+    options->row = ranks;
+    options->is_fleet_check = true;
   }
   parser parse = {.argv = argv, .argc = argc, .options = options};
   int status = make_params(options);

@@ -320,7 +320,7 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   cli_session session = session_for(options);
   session.report.warn_context = &session;
   int status = run(&session, command);
-  bool complete = status == 0 || status == CLI_CHECK_FAILED;
+  bool complete = status == 0 || status == CLI_CHECK_FAILED || session.is_complete;
   int left = cli_finish_asides(&session, complete ? 0 : CLI_FAULT);
   if (complete && left) status = left;
   if (complete && !left && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;

@@ -28,6 +28,7 @@ typedef struct cli_session {
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */
   char *model_path;          /* of a model's folder: its config.json; owned */
+  bool is_complete;          /* the report is, whatever the exit status */
   bool is_checkpoint;        /* the model's file has its weights too */
   int ended_by; /* a signal that ends the program, once everything is put away; 0: none */
   struct cli_tracer_helper *tracer; /* starts Python for this process; NULL: it does itself */
@@ -118,6 +119,8 @@ int cli_read_parameters(cli_session *session);
 int cli_model_in_folder(cli_session *session, const char *folder);
 /* Let the name of -o choose the format of an answer, unless an option does. Returns 0 or a usage error. */
 int cli_choose_format(cli_session *session);
+/* The same for commands with --format, check and ranks: `*form` is the word for tsr_answer_write_form, NULL for text and JSON. */
+int cli_choose_form(cli_session *session, const char **form);
 
 /* Write the plan of the command line's options to the file of --write-plan, if it is given. Returns as a
  * cli_command_fn does. */

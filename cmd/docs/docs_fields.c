@@ -384,7 +384,8 @@ void cli_python_answers(FILE *stream) {
         "questions declare in\n"
         "their fields.c: change it there.\n\"\"\"\n"
         "from typing import Any, Dict, List, Optional, Sequence, Union\n\n"
-        "from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, Warning\n\n"
+        "from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, "
+        "Warning\n\n"
         "__all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']\n",
         stream);
   for (size_t i = 0; i < all.count; i++) {

@@ -807,6 +807,24 @@ class Why(Answer, WhyDevice):
     devices: Sequence[WhyDevice]
 
 
+class RankCheck(Record):
+    """A budget, and the rank or the group that is furthest above it, or nearest below."""
+    rule: str
+    category: Optional[str]
+    passed: bool
+    bytes: int
+    limit_bytes: int
+    rank: int
+    device: Union[int, str]
+    lowest_rank: Optional[int]
+    group: str
+    failed_ranks: List[int]
+    failed: int
+    message: str
+    stack_bytes: Optional[int]
+    frames: List[Frame]
+
+
 class Rank(Record):
     """A device of a rank, in its last snapshot."""
     rank: int
@@ -815,6 +833,8 @@ class Rank(Record):
     group: str
     peak_allocated_bytes: int
     peak_reserved_bytes: int
+    end_allocated_bytes: int
+    end_reserved_bytes: int
     out_of_memory: bool
     out_of_memory_time_us: Optional[int]
     step: Optional[int]
@@ -855,13 +875,27 @@ class RankOutlier(Record):
     changes: List[RankChange]
 
 
+class RankGrowthStack(Record):
+    """A stack that grew from the first snapshot of a rank to its last."""
+    first_bytes: int
+    last_bytes: int
+    bytes_per_hour: Optional[float]
+    category: str
+    frames: List[Frame]
+
+
 class RankGrowth(Record):
-    """A rank with several snapshots, of which the last has more than the first."""
+    """A device of a rank with several snapshots that grew: of two, from one to the other; of more, steadily."""
     rank: int
+    device: Union[int, str]
     snapshots: int
     first_bytes: int
     last_bytes: int
     bytes_per_hour: Optional[float]
+    steady: bool
+    limit_bytes: Optional[int]
+    full_time_us: Optional[int]
+    stacks: List[RankGrowthStack]
 
 
 class RankStraggler(Record):
@@ -882,6 +916,9 @@ class BrokenFile(Record):
 
 class Ranks(Drawn):
     """Which of many ranks ran out of memory, or differs from its equals."""
+    passed: Optional[bool]
+    doubt: Optional[str]
+    checks: List[RankCheck]
     files: int
     known_files: int
     world_size: Optional[int]

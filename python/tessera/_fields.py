@@ -301,9 +301,18 @@ class Unframed(Answer):
 
 
 class Drawn(Unframed):
-    """An answer about many files that can be shown as a page."""
+    """An answer about many ranks: it can be shown as a page, has forms for other programs, and is false if it had budgets and did not
+    pass."""
 
     __slots__ = ()
+    _FORMS = ('junit', 'markdown', 'prometheus')
+
+    def __bool__(self) -> bool:
+        return self['passed'] is not False
+
+    def form(self, name: str) -> str:
+        """The checks as 'junit' or 'markdown', or the ranks' memory as 'prometheus' reads it."""
+        return self._core.form(name, None).decode('utf-8')
 
     def view(self, target: Any = None) -> Optional[str]:
         """The answer as one HTML page, which needs no network: written to `target`, a path or file object, or returned."""

@@ -303,10 +303,10 @@ def sketch(rank=3, device=0):
     stacks = [counted([leb(0), leb(1)]), counted([leb(1)])]
     shares = [leb(1) + leb(4) + leb(2000) + leb(2), leb(0) + leb(1) + leb(900) + leb(1)]
     body = b''.join((leb(device), leb(40), zigzag(1000), zigzag(9000), zigzag(17), zigzag(5000), leb(3000), leb(4096), leb(100), leb(4096),
-                     zigzag(-1), zigzag(-2 ** 63), leb(0), leb(0), leb(0), zigzag(100), counted(shares), counted(shares), leb(2),
-                     counted(shares[:1]), leb(3), leb(1), counted([zigzag(1500) + 4 * zigzag(175) + leb(3000) + leb(100)]), leb(7) * 48))
+                     leb(8192), leb(5000), zigzag(-1), zigzag(-2 ** 63), leb(0), leb(0), leb(0), zigzag(100), counted(shares), leb(500) * 13, counted(shares), leb(2),
+                     counted(shares[:1]), counted(shares[1:]), leb(3), leb(1), counted([zigzag(1500) + 4 * zigzag(175) + leb(3000) + leb(100)]), leb(7) * 48))
     place = zigzag(rank) + zigzag(8) + counted([leb(2) + b'pp' + leb(2) + leb(1)])
-    return b'tessera/sketch/2\n' + leb(123456) + place + counted(texts) + counted(frames) + counted(stacks) + counted([body])
+    return b'tessera/sketch/2\n' + leb(123456) + place + zigzag(7000) + zigzag(-2 ** 63) + leb(0) + counted(texts) + counted(frames) + counted(stacks) + counted([body])
 
 
 def summed(data):

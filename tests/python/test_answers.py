@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import weakref
@@ -727,3 +728,24 @@ def test_verdicts(made):
     for answer in (s.info(), s.profile(), s.steps(), s.leaks(), s.whatif(), s.why(), s.stages(), s.diff(s)):
         assert answer.verdict and answer.verdict[0] in str(answer).splitlines()
     assert s.check(1).verdict == ['Memory check failed: 1 of 1 check.']
+
+
+# ---- ranks ----
+
+
+def test_ranks_with_budgets(train, tmp_path):
+    """The answer is false if a rank is above its budget; and its formats survive pickling."""
+    for rank in range(2):
+        shutil.copy(train, tmp_path / f'rank{rank}.pickle')
+    within = tessera.ranks(tmp_path, max={'': '1TiB', 'activation': 1 << 50}, max_spread='1GiB')
+    assert within and within.passed and [check.rule for check in within.checks] == ['max-peak', 'max-category', 'max-spread']
+    above = tessera.ranks(tmp_path, max='1B', max_reserved=1, capacity='80GiB')
+    assert not above and [check.failed_ranks for check in above.checks] == [[0, 1], [0, 1]]
+    assert tessera.ranks(tmp_path).passed is None and tessera.ranks(tmp_path)
+    (tmp_path / 'rank2.pickle').write_bytes(b'nothing')
+    assert tessera.ranks(tmp_path, max='1TiB').doubt == 'broken'
+    assert tessera.ranks(tmp_path, max='1TiB', allow_missing=True)
+    again = pickle.loads(pickle.dumps(above))
+    assert not again
+    for name in ('junit', 'markdown', 'prometheus'):
+        assert again.form(name) == above.form(name)

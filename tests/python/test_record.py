@@ -383,6 +383,9 @@ def test_a_history_the_program_turned_on_is_left_on(torch, record, tmp_path):
         {"steps": ["3"]},
         {"every": 0},
         {"keep": 0},
+        {"log_steps": 0},
+        {"log_steps": "each"},
+        {"log_json": 1},
         {"gzip": 1},
         {"signal": "SIGNOTHING"},
         {"signal": 4711},
@@ -470,3 +473,40 @@ def test_the_gpu_is_never_waited_for(torch, record, tmp_path):
         optimizer.step()
         record.dump()
     assert torch.fake.synchronized == 0
+
+
+@pytest.mark.parametrize(
+    "every, minutes",
+    [
+        ("30s", 0.5),
+        ("1min", 1.0),
+        ("1.5 m", 1.5),
+        ("2h", 120.0),
+        ("1 D", 1440.0),
+        (".5sec", 0.5 / 60),
+        (3, 3),
+    ],
+)
+def test_a_period_has_a_unit(record, every, minutes):
+    settings = fake_torch.load("_record.settings")
+    assert settings.Settings("out", every=every).every == pytest.approx(minutes)
+    read = settings.from_environment({"TESSERA_RECORD": "1", "TESSERA_RECORD_EVERY": str(every)})
+    assert read.every == pytest.approx(minutes)
+
+
+@pytest.mark.parametrize(
+    "every",
+    ["30", "s", "1 week", "-1s", "0s", "1e9999min", "9" * 400 + "h", "", True, float("nan")],
+)
+def test_a_wrong_period_is_refused(record, every):
+    with pytest.raises(ValueError, match="every"):
+        record("out", every=every)
+
+
+@pytest.mark.parametrize(
+    "text, steps", [("1", 1), ("10", 10), ("true", 1), ("0", None), ("off", None), ("many", None)]
+)
+def test_steps_between_lines_from_the_environment(record, text, steps):
+    settings = fake_torch.load("_record.settings")
+    read = settings.from_environment({"TESSERA_RECORD": "1", "TESSERA_RECORD_LOG_STEPS": text})
+    assert read.log_steps == steps

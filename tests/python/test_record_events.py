@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -662,6 +663,39 @@ def test_the_clock_leaves_other_snapshots(torch, record, tmp_path):
     assert os.path.exists(path) and len(names(tmp_path)) == 2
 
 
+def test_snapshots_without_a_trace(torch, record, tmp_path):
+    """PyTorch is asked for no history, and the event that it keeps all the same is not written."""
+    with record(tmp_path, every=0.001, trace=False, at_end=False) as recording:
+        enabled = torch.fake.called("_record_memory_history")[0][1]["enabled"]
+        path = recording.dump("now")
+        with open(path, "rb") as file:
+            snapshot = pickle.load(file)
+        assert wait_for(lambda: len(torch.fake.called("_snapshot")) >= 3)
+    assert enabled == "state"
+    assert snapshot["segments"] and not any(snapshot["device_traces"])
+    with open(path.replace(".pickle", ".json"), encoding="utf-8") as file:
+        document = json.load(file)
+    assert document["time_us"] and document["recording"]["events"] == []
+
+
+def test_the_clock_leaves_time_to_train(torch, record, tmp_path, monkeypatch):
+    """Writing that takes longer than the period is not followed by the next at once, and never waits for another."""
+    recorder = fake_torch.load("_record.recorder")
+    written, write = [], recorder.write_snapshot
+
+    def slow(*arguments):
+        begin = time.monotonic()
+        time.sleep(0.2)
+        write(*arguments)
+        written.append((begin, time.monotonic()))
+
+    monkeypatch.setattr(recorder, "write_snapshot", slow)
+    with record(tmp_path, every=0.001, keep=9, at_end=False):  # 60 ms
+        assert wait_for(lambda: len(written) >= 4)
+    pauses = [later[0] - earlier[1] for earlier, later in zip(written, written[1:])]
+    assert all(pause > 0.04 for pause in pauses), pauses
+
+
 def test_a_full_disk_is_survived(torch, record, tmp_path, monkeypatch, caplog):
     files = fake_torch.load("_record.files")
 
@@ -805,3 +839,100 @@ def test_after_a_fork_no_lock_is_held_by_a_thread_that_is_gone(torch, record, tm
         after = [armed._dump_lock, armed._state_lock, marks.marks.lock, guard._lock]
         assert recorder.active == [armed]
         assert not any(new is old for new, old in zip(after, before))
+
+
+# ---- a line for each step ----
+
+
+def counts(torch, peaks):
+    """Lets PyTorch report these peaks one after another."""
+    left = list(peaks)
+    torch.cuda.memory_stats = lambda: {
+        "allocated_bytes.all.peak": left.pop(0) * 2**20,
+        "allocated_bytes.all.current": 2**20,
+        "reserved_bytes.all.current": 6 * 2**30,
+        "reserved_bytes.all.peak": 7 * 2**30,
+        "num_alloc_retries": 2,
+        "num_ooms": 0,
+    }
+
+
+def test_a_line_for_each_step(torch, record, tmp_path, capfd):
+    counts(torch, [1024, 1024, 1536, 512])
+    with record(tmp_path, log_steps=True, at_end=False) as recording:
+        for _ in range(4):
+            recording.step()
+    rest = "reserved 6.0 GiB, allocation retries 2"
+    assert capfd.readouterr().err.splitlines() == [
+        f"tessera: step 1: peak 1.0 GiB, {rest}",
+        f"tessera: step 2: peak 1.0 GiB, {rest}",
+        f"tessera: step 3: peak 1.5 GiB (+512.0 MiB), {rest}",
+        f"tessera: step 4: peak 512.0 MiB (-1.0 GiB), {rest}",
+    ]
+    assert names(tmp_path, "") == [] and not torch.fake.called("reset_peak_memory_stats")
+    assert torch.fake.synchronized == 0
+
+
+@pytest.mark.parametrize("ranks, rank, logs", [(None, 0, True), (None, 3, False), ({3}, 3, True)])
+def test_lines_of_ranks(torch, record, tmp_path, monkeypatch, capfd, ranks, rank, logs):
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    counts(torch, [1, 1])
+    with record(tmp_path, log_steps=2, ranks=ranks, at_end=False) as recording:
+        for _ in range(5):
+            recording.step()
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split(":")[1] for line in lines] == (
+        [f" rank {rank}, step 2", f" rank {rank}, step 4"] if logs else []
+    )
+
+
+def test_lines_as_json(torch, record, tmp_path, monkeypatch, capfd):
+    """Every rank has its own file, with the folder made if need be."""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    counts(torch, [1, 5, 9])
+    with record(tmp_path / "new" / "a.pickle", log_steps=10, log_json=True, at_end=False) as run:
+        for step in (10, 20, 25, 30):
+            run.step(step)
+    assert capfd.readouterr().err == ""
+    path = tmp_path / "new" / f"a_rank3_pid{os.getpid()}_steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["step"], line["rank"], line["peak_allocated_bytes"]) for line in lines] == [
+        (10, 3, 1 << 20),
+        (20, 3, 5 << 20),
+        (30, 3, 9 << 20),
+    ]
+    assert lines[0]["seconds_per_step"] is None and lines[1]["seconds_per_step"] >= 0
+    assert lines[2]["time_us"] >= lines[0]["time_us"] > 1e15
+    assert set(lines[0]) == {
+        "step",
+        "rank",
+        "time_us",
+        "seconds_per_step",
+        "allocated_bytes",
+        "peak_allocated_bytes",
+        "reserved_bytes",
+        "peak_reserved_bytes",
+        "allocation_retries",
+        "out_of_memory_errors",
+    }
+
+
+def test_lines_that_cannot_be_written_are_survived(torch, record, tmp_path, caplog):
+    """A link in the file's place is not followed, and the loop does not notice."""
+    counts(torch, [1, 2, 3])
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / f"rank0_pid{os.getpid()}_steps.jsonl").symlink_to(victim)
+    with record(tmp_path, log_steps=1, log_json=True, at_end=False) as recording:
+        for _ in range(3):
+            recording.step()
+    assert victim.read_text() == "mine"
+    assert len(warnings(caplog)) == 1 and warnings(caplog)[0].startswith("logging a step failed")
+
+
+def test_lines_without_statistics(torch, record, tmp_path, capfd):
+    with record(tmp_path, log_steps=True, at_end=False) as recording:
+        recording.step()
+    assert capfd.readouterr().err == ""

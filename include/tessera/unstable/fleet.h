@@ -14,6 +14,21 @@
 extern "C" {
 #endif
 
+/* What a budget is for. */
+typedef enum tsr_rank_rule {
+  TSR_RANK_MAX_PEAK,     /* the most that a device allocated */
+  TSR_RANK_MAX_CATEGORY, /* the most that a category held, as requested */
+  TSR_RANK_MAX_RESERVED, /* the most that a device reserved */
+  TSR_RANK_MAX_SPREAD,   /* the highest peak of ranks of equal role less the lowest */
+  TSR_RANK_RULE_COUNT
+} tsr_rank_rule;
+
+typedef struct tsr_rank_limit {
+  tsr_rank_rule rule;
+  tsr_category category; /* of MAX_CATEGORY */
+  uint64_t bytes;
+} tsr_rank_limit;
+
 /* What to look at; all texts are borrowed for the call. */
 typedef struct tsr_fleet_options {
   const char *const
@@ -25,8 +40,12 @@ typedef struct tsr_fleet_options {
   /* Sketches of an earlier run: those of files that have not changed since it was written are used again. NULL, or a file that is not
    * there or is no such file: none. */
   const char *known;
-  uint32_t threads; /* 0: as many as there are processors */
-  size_t top;       /* entries of a list; 0: all */
+  uint32_t threads;        /* 0: as many as there are processors */
+  uint64_t capacity_bytes; /* of the cards; 0: as sidecars tell */
+  size_t top;              /* entries of a list; 0: all */
+  const tsr_rank_limit *limits;
+  size_t limit_count;
+  bool allows_missing; /* checks can pass though files or ranks are missing */
   tsr_progress_fn *progress;
   void *progress_context;
 } tsr_fleet_options;
@@ -57,8 +76,8 @@ typedef struct tsr_rank_row {
   bool is_other; /* not the device that holds most of the rank's memory */
   int64_t step;  /* by the file's name, or -1 */
   size_t group;
-  uint64_t peak_allocated_bytes, peak_reserved_bytes;
-  int64_t peak_us;
+  uint64_t peak_allocated_bytes, peak_reserved_bytes, end_allocated_bytes, end_reserved_bytes;
+  int64_t peak_us, taken_us; /* taken: of the last dump; TSR_TIME_NONE: unknown */
   bool is_out_of_memory, has_history;
   int64_t stop_us;     /* when it ran out, by its own clock; TSR_TIME_NONE: unknown */
   uint64_t stop_bytes; /* of the request */
@@ -118,13 +137,58 @@ typedef struct tsr_rank_outlier {
   size_t change_count, others;
 } tsr_rank_outlier;
 
-/* Memory of a rank from dump to dump. */
+/* What a stack held at the end of a rank's first and last dump. */
+typedef struct tsr_growth_stack {
+  uint32_t stack; /* in tsr_ranks.stacks, or TSR_NONE */
+  tsr_category category;
+  uint64_t first_bytes, last_bytes;
+  double bytes_per_hour; /* as below */
+} tsr_growth_stack;
+
+/* Memory of a device of a rank from dump to dump, at the end of each. With three dumps or more only what grows steadily is one: a line
+ * through the dumps (the median of the slopes between any two of them), from which few dumps depart, and which the later ones follow, too.
+ * docs/ranks.md explains when it is. */
 typedef struct tsr_rank_growth {
   int64_t rank;
+  uint32_t device;
   size_t dumps;
   uint64_t first_bytes, last_bytes;
-  double bytes_per_hour; /* 0 where times are unknown */
+  int64_t first_us, last_us; /* of the dumps; TSR_TIME_NONE where unknown */
+  double bytes_per_hour;     /* of the line; 0 where times are unknown */
+  bool is_steady;
+  bool is_dead;         /* the last dump ran out of memory */
+  uint64_t peak_bytes;  /* the most that is known to have been allocated, by the last dump */
+  uint64_t limit_bytes; /* what the card has for PyTorch; 0: unknown */
+  int64_t
+      full_us; /* when the peak, growing like this, reaches that; TSR_TIME_NONE: unknown, or not within a year */
+  tsr_growth_stack *stacks; /* that grow steadily, fastest first */
+  size_t stack_count;
 } tsr_rank_growth;
+
+/* A budget, and what it was compared with: the rank, or of a spread the group, that is furthest above it, or nearest below. */
+typedef struct tsr_rank_check {
+  tsr_rank_limit limit;
+  bool is_passed;
+  uint64_t bytes;
+  size_t row;          /* of tsr_ranks.rows: the rank; of a spread the one with the highest peak */
+  size_t low_row;      /* of a spread: the one with the lowest peak */
+  int64_t *failed;     /* ranks that are above, ascending; of a spread none */
+  size_t failed_count; /* of a spread: groups */
+  uint32_t
+      stack; /* that holds most at that rank's peak, of the category if it is one; or TSR_NONE */
+  uint64_t stack_bytes;
+} tsr_rank_check;
+
+/* Why checks that did not fail cannot pass either; the first that applies. */
+typedef enum tsr_rank_doubt {
+  TSR_RANK_CERTAIN,
+  TSR_RANK_BROKEN,        /* files that cannot be read */
+  TSR_RANK_MISSING,       /* ranks without a snapshot, or parts without sketches */
+  TSR_RANK_PARTIAL,       /* files that are truncated or damaged */
+  TSR_RANK_OUT_OF_MEMORY, /* ranks that needed more than they got */
+  TSR_RANK_UNKNOWN,       /* a category has a budget, but most of a rank's memory has no category */
+  TSR_RANK_DOUBT_COUNT
+} tsr_rank_doubt;
 
 /* A rank that is late in its steps, by when it allocates in them. */
 typedef struct tsr_straggler {
@@ -149,7 +213,8 @@ typedef struct tsr_ranks {
   size_t outlier_count;
   size_t *dead; /* rows of ranks that ran out of memory, in order of death; unknown times last */
   size_t dead_count;
-  tsr_rank_growth *growths; /* of ranks with several dumps that grew, fastest first */
+  tsr_rank_growth *
+      growths; /* of ranks with several dumps that grew: the next to be full first, then fastest first */
   size_t growth_count;
   tsr_straggler *stragglers; /* latest first */
   size_t straggler_count;
@@ -159,6 +224,10 @@ typedef struct tsr_ranks {
   size_t broken_count;
   uint32_t *missing_parts; /* of sketches that were made in parts: parts that are absent, from 1 */
   size_t missing_part_count;
+  tsr_rank_check *checks; /* in the order of the limits; none without a rank */
+  size_t check_count, failed_count;
+  tsr_rank_doubt doubt; /* only if there are limits */
+  size_t doubt_count;   /* files or ranks that it is about */
   tsr_rank_source rank_source;
   tsr_mesh_source mesh_source;
   const char *name_form;      /* who names files so; NULL: a common form */
@@ -177,6 +246,10 @@ void tsr_ranks_free(tsr_ranks *ranks);
  * parts. `*out` is the caller's, for tsr_ranks_sketches_free. Fails with TSR_ERROR_MEMORY. */
 int tsr_ranks_sketches(const tsr_ranks *ranks, void **out, size_t *size_bytes, tsr_error *error);
 void tsr_ranks_sketches_free(void *sketches);
+
+/* "max-peak", ... and "broken", ...; "certain" for none. Static texts. */
+const char *tsr_rank_rule_name(tsr_rank_rule rule);
+const char *tsr_rank_doubt_name(tsr_rank_doubt doubt);
 
 /* Write one HTML document that draws the ranks over time and by category, and shows each one's own memory: docs/ranks.md. `path` is what
  * was asked about, for its title. It needs no network, and content of the files appears in it as data only. Of more than about ten thousand

@@ -35,6 +35,7 @@ typedef struct tsr_card {
   uint64_t total_bytes;
   uint64_t free_bytes;
   uint64_t outside_bytes; /* not free and not PyTorch's: CUDA's context, NCCL, other processes */
+  uint64_t peak_bytes;    /* the most that PyTorch had allocated, by its own count */
 } tsr_card;
 
 /* An axis of the mesh of ranks: "pp" of 4, of which this is the number `at`. */
@@ -54,6 +55,11 @@ typedef struct tsr_rank_place {
 
 /* Where the process stood, as the sidecar, or what tessera wrote into the snapshot, says. */
 tsr_rank_place tsr_snapshot_rank(const tsr_snapshot *snapshot);
+
+/* When the snapshot was taken, by the same sources, in microseconds since 1970; TSR_TIME_NONE if they do not contain it. */
+int64_t tsr_snapshot_taken_us(const tsr_snapshot *snapshot);
+/* The same for the beginning of its recording, which snapshots of one process have in common. */
+int64_t tsr_snapshot_started_us(const tsr_snapshot *snapshot);
 
 /* The path of the sidecar that was read; NULL if none was. */
 const char *tsr_snapshot_sidecar(const tsr_snapshot *snapshot);

@@ -6,6 +6,7 @@
     sidecar    the JSON file next to each snapshot
     marks      steps, forward and backward, detected by hooks
     recorder   one recording: what to write, and when
+    steplog    a line about memory after each step
     answers    asking tessera about a file that was just written
     trackers   Weights & Biases, TensorBoard, MLflow
 

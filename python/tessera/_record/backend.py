@@ -39,7 +39,7 @@ Numbers = Optional[Tuple[int, ...]]
 # The arguments that every release since 2.1 has.
 _CORE = ("context", "stacks", "max_entries")
 # The options that concern the history, which all recordings of a process share.
-_HISTORY_OPTIONS = (*_CORE, "compile_context", "skip_actions", "pinned")
+_HISTORY_OPTIONS = (*_CORE, "trace", "compile_context", "skip_actions", "pinned")
 
 
 class Backend:
@@ -83,13 +83,14 @@ class Backend:
             warn_once(
                 "pinned", "this PyTorch cannot record pinned memory: that needs 2.14 or later"
             )
+        kept = "all" if settings.trace else "state"
         try:
-            function("all", **{name: wanted[name] for name in wanted if name in names})
+            function(kept, **{name: wanted[name] for name in wanted if name in names})
         except TypeError:
             # In some builds the Python half accepts arguments that the C++ half rejects.
             if settings.pinned:
                 warn_once("pinned", "this build of PyTorch refuses to record pinned memory")
-            function("all", **{name: wanted[name] for name in _CORE})
+            function(kept, **{name: wanted[name] for name in _CORE})
 
     def disable(self) -> None:
         names = _parameters(self.memory._record_memory_history, self.memory)
@@ -172,8 +173,8 @@ def _legacy_arguments(names: set[str], settings: Settings) -> dict[str, Any]:
     """For PyTorch 2.0, whose history keeps one event by default."""
     wanted = {
         "record_context": settings.context is not None,
-        "trace_alloc_max_entries": settings.max_entries,
-        "trace_alloc_record_context": settings.context in ("alloc", "all"),
+        "trace_alloc_max_entries": settings.max_entries if settings.trace else 1,
+        "trace_alloc_record_context": settings.trace and settings.context in ("alloc", "all"),
         "record_context_cpp": settings.stacks == "all",
     }
     return {name: wanted[name] for name in wanted if name in names}

@@ -165,6 +165,11 @@ class Places:
             number += 1
         return path
 
+    def log_name(self, rank: int, pid: int) -> str:
+        """The path for the lines about steps of this process."""
+        stem = f"rank{rank}_pid{pid}_steps.jsonl"
+        return os.path.join(self.folder, f"{self.prefix}_{stem}" if self.prefix else stem)
+
     def keep_last(self, path: str, count: int) -> None:
         """Registers a periodic snapshot and removes the oldest beyond `count`."""
         self.kept.append(path)

@@ -40,6 +40,7 @@ from .backend import find, history, observers, why_none
 from .files import Places, clean, other_folder, private_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
+from .steplog import StepLog, human
 
 if TYPE_CHECKING:
     from .backend import Backend, Numbers
@@ -99,14 +100,6 @@ def _told_of_oom(path: str | None) -> None:
             recorder._oom_open = True
 
 
-def _human(size_bytes: float) -> str:
-    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
-
-
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
     """Pauses the garbage collector: a snapshot is millions of dicts without cycles, and the collector
@@ -120,6 +113,12 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def _drop_traces(snapshot: Any) -> None:
+    """PyTorch keeps one event even without a history, and a program's own history is whole."""
+    if isinstance(snapshot, dict) and isinstance(snapshot.get("device_traces"), list):
+        snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
+
+
 class Recorder:
     """A recording. `files` lists the files it wrote and has not removed, in order; `step` counts completed
     steps."""
@@ -127,6 +126,7 @@ class Recorder:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.places = Places(settings)
+        self._step_log = StepLog(settings)
         self.state = STOPPED
         self.backend: Backend | None = None
         self.step = 0
@@ -161,6 +161,7 @@ class Recorder:
         self._served = threading.Event()
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._busy = threading.local()
+        self._is_writing = False
 
     # ---- start and stop ----
 
@@ -330,6 +331,10 @@ class Recorder:
         self._oom_open = False
         if self.step in self.settings.steps:
             self._dump("step")
+        if self.settings.log_steps is not None and self.backend is not None:
+            who = sidecar.ranks()
+            path = self.places.log_name(who["rank"], self.pid)
+            self._step_log.step(self.backend, who, self.step, path)
         reason = self._take_pending()
         if reason is not None:
             self._serve(reason)
@@ -360,7 +365,7 @@ class Recorder:
             return None  # a hook or a finalizer inside our own writing
         self._busy.is_dumping = True
         try:
-            with self._dump_lock:
+            with self._dump_lock, self._writing():
                 backend, who = self.backend, sidecar.ranks()
                 if backend is None or self.pid != os.getpid() or not self._writes_here(who, urgent):
                     return None
@@ -372,6 +377,14 @@ class Recorder:
             self._busy.is_dumping = False
         self._announce(path, reason, who, numbers)
         return path
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._is_writing = True
+        try:
+            yield
+        finally:
+            self._is_writing = False
 
     def _write(
         self,
@@ -385,9 +398,11 @@ class Recorder:
         path = self.places.name(*place)
         document = None
         with _without_collector():
-            if self.settings.annotate:
+            if self.settings.annotate and self.settings.trace:
                 self._name_tensors(backend)
             snapshot = backend.snapshot()
+            if not self.settings.trace:
+                _drop_traces(snapshot)
             if self.settings.sidecar:  # before writing, so that it is from the same moment
                 facts = self._facts(path, reason, who, error, numbers)
                 document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
@@ -480,7 +495,7 @@ class Recorder:
 
     def _warn_if_full(self, snapshot: Any) -> None:
         traces = snapshot.get("device_traces", []) if isinstance(snapshot, dict) else []
-        if any(len(trace) >= self.settings.max_entries for trace in traces):
+        if self.settings.trace and any(len(trace) >= self.settings.max_entries for trace in traces):
             self._annotated.clear()  # the events with names may be among the lost ones
             warn_once(
                 "history full",
@@ -494,7 +509,7 @@ class Recorder:
     ) -> None:
         if path is None:
             return
-        size = attempt(lambda: _human(os.stat(path).st_size), default="?")
+        size = attempt(lambda: human(os.stat(path).st_size), default="?")
         if reason == "oom" or (who["rank"] == 0 and not self.settings.quiet):
             say(f"wrote {path} ({size}, {reason})")
         else:
@@ -552,8 +567,12 @@ class Recorder:
                 due = None if period is None else time.monotonic() + period
             if reason is None or self.state != RECORDING:
                 return
+            if reason == "periodic" and self._is_writing:
+                continue  # a snapshot that takes longer than the period: training needs time, too
             if not isinstance(reason, int):
                 self._offer(reason, GRACE)
+                if period is not None and due is not None and due < time.monotonic():
+                    due = time.monotonic() + period
                 continue
             try:
                 self._offer("signal", ENDING_GRACE)

@@ -11,7 +11,9 @@ option keeps its default.
 from __future__ import annotations
 
 import difflib
+import math
 import os
+import re
 import signal as _signal
 from typing import AbstractSet, Any, Callable, List, Mapping, Optional, Sequence, TypedDict, Union
 
@@ -41,6 +43,25 @@ def _number(minimum: float) -> Check:
     return read
 
 
+_MINUTES = {"s": 1 / 60, "sec": 1 / 60, "m": 1.0, "min": 1.0, "h": 60.0, "d": 1440.0}
+_PERIOD = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]+)\s*", re.IGNORECASE)
+
+
+def _period(name: str, value: Any) -> float:
+    """A time in minutes: a number of them, or a text with a unit, "30s", "1min" or "2h"."""
+    if isinstance(value, str):
+        match = _PERIOD.fullmatch(value)
+        unit = match and _MINUTES.get(match[2].lower())
+        if match is None or unit is None:
+            raise ValueError(
+                f"{name}: minutes, or a text such as '30s', '1min' or '2h' is wanted, not {value!r}"
+            )
+        value = float(match[1]) * unit
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}: a finite time is wanted, not {value!r}")
+    return _number(0.001)(name, value)  # type: ignore[no-any-return]
+
+
 def _whole(minimum: int) -> Check:
     def read(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
@@ -50,6 +71,13 @@ def _whole(minimum: int) -> Check:
         return value
 
     return read
+
+
+def _steps_between(name: str, value: Any) -> int | None:
+    """A number of steps; True is each of them, False and None are none."""
+    if value is None or value is False:
+        return None
+    return 1 if value is True else _whole(1)(name, value)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -123,12 +151,15 @@ OPTIONS = {
     "stacks": ("python", _one_of("python", "all")),
     "context": ("all", _one_of(None, "state", "alloc", "all")),
     "max_entries": (1000000, _whole(1)),
+    "trace": (True, _flag),
     "compile_context": (None, _optional(_flag)),
     "skip_actions": (None, _optional(_actions)),
     "pinned": (False, _flag),
     "steps": (frozenset(), _whole_numbers),
-    "every": (None, _optional(_number(0.001))),  # minutes
+    "every": (None, _optional(_period)),  # minutes
     "keep": (3, _whole(1)),
+    "log_steps": (None, _steps_between),
+    "log_json": (False, _flag),
     "signal": ("auto", _signals),
     "on_oom": (True, _flag),
     "oom_limit": (3, _whole(1)),
@@ -155,12 +186,15 @@ class Options(TypedDict, total=False):
     stacks: "python", or "all" for native frames too
     context: whose stacks: None, "state", "alloc" or "all"
     max_entries: events that the history holds
+    trace: whether snapshots have a trace; False: only what is allocated, with its stacks
     compile_context: whether compiled regions are named; None: if torch._dynamo is loaded
     skip_actions: actions that are not recorded (PyTorch 2.11)
     pinned: pinned host memory too (PyTorch 2.14)
     steps: steps at whose end a snapshot is written
-    every: minutes between periodic snapshots
+    every: minutes between periodic snapshots, or a text such as "30s", "1min" or "2h"
     keep: how many of these are kept
+    log_steps: steps between two lines about memory, on standard error; True: each step
+    log_json: these lines as JSON, in a file of each rank
     signal: signals that ask for one: names, numbers, None, or "auto"
     on_oom: whether one is written when memory runs out
     oom_limit: how many of these, at most
@@ -177,12 +211,15 @@ class Options(TypedDict, total=False):
     stacks: str
     context: Optional[str]
     max_entries: int
+    trace: bool
     compile_context: Optional[bool]
     skip_actions: Optional[Sequence[str]]
     pinned: bool
     steps: _Numbers
-    every: Optional[float]
+    every: Union[None, float, str]
     keep: int
+    log_steps: Union[None, bool, int]
+    log_json: bool
     signal: _Signals
     on_oom: bool
     oom_limit: int
@@ -203,12 +240,15 @@ class Settings:
     stacks: str
     context: Optional[str]
     max_entries: int
+    trace: bool
     compile_context: Optional[bool]
     skip_actions: Optional[List[str]]
     pinned: bool
     steps: frozenset[int]
     every: Optional[float]
     keep: int
+    log_steps: Optional[int]
+    log_json: bool
     signal: Any  # None, "auto", or a tuple of signals
     on_oom: bool
     oom_limit: int
@@ -248,7 +288,9 @@ def _from_text(name: str, text: str) -> Any:
     if name in ("max_entries", "keep", "oom_limit"):
         return int(text)
     if name == "every":
-        return float(text)
+        return text if re.search("[A-Za-z]", text) else float(text)
+    if name == "log_steps" and text.strip().isdigit():
+        return int(text) or False
     lowered = text.strip().lower()
     if name == "context" and lowered == "none":
         return None

@@ -236,6 +236,14 @@ tsr_rank_place tsr_snapshot_rank(const tsr_snapshot *snapshot) {
   return sidecar->has_place ? sidecar->place : (tsr_rank_place){.rank = -1, .world_size = -1};
 }
 
+int64_t tsr_snapshot_taken_us(const tsr_snapshot *snapshot) {
+  return snapshot->sidecar.taken_us ? snapshot->sidecar.taken_us : TSR_TIME_NONE;
+}
+
+int64_t tsr_snapshot_started_us(const tsr_snapshot *snapshot) {
+  return snapshot->sidecar.started_us ? snapshot->sidecar.started_us : TSR_TIME_NONE;
+}
+
 tsr_card tsr_snapshot_card(const tsr_snapshot *snapshot, uint32_t device) {
   for (size_t i = 0; i < snapshot->sidecar.cards.count; i++)
     if (snapshot->sidecar.cards.items[i].device == device)

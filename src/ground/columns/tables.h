@@ -156,6 +156,8 @@ typedef struct tsr__sidecar {
   TSR__VECTOR(tsr__card_of) cards;
   tsr_rank_place place; /* if has_place */
   bool has_place;
+  int64_t taken_us,
+      started_us; /* when the snapshot was taken, and its recording began; 0: unknown */
 } tsr__sidecar;
 
 void tsr__sidecar_release(tsr__sidecar *sidecar);

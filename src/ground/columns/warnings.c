@@ -56,6 +56,26 @@ bool tsr__snapshot_is_incomplete(const tsr_snapshot *snapshot) {
   return false;
 }
 
+tsr__loss tsr__snapshot_loss(const tsr_snapshot *snapshot) {
+  static const struct {
+    tsr__warning_kind kind;
+    tsr__loss loss;
+  } rows[] = {
+      {TSR__WARN_TRUNCATED, TSR__LOSS_TRUNCATED},
+      {TSR__WARN_INCOMPLETE, TSR__LOSS_TRUNCATED},
+      {TSR__WARN_DAMAGED, TSR__LOSS_DAMAGED},
+      {TSR__WARN_EVENTS_MALFORMED, TSR__LOSS_UNREADABLE},
+      {TSR__WARN_ACTIONS_MISSING, TSR__LOSS_UNREADABLE},
+      {TSR__WARN_SIZES_MISSING, TSR__LOSS_UNREADABLE},
+      {TSR__WARN_SEGMENTS_MALFORMED, TSR__LOSS_UNREADABLE},
+      {TSR__WARN_BLOCKS_MALFORMED, TSR__LOSS_UNREADABLE},
+      {TSR__WARN_VALUES_UNREADABLE, TSR__LOSS_UNREADABLE},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (snapshot->tally[rows[i].kind]) return rows[i].loss;
+  return TSR__LOSS_NONE;
+}
+
 void tsr__snapshot_warn(tsr_snapshot *snapshot) {
   static const struct {
     const char *code, *message;

@@ -43,4 +43,14 @@ typedef enum tsr__warning_kind {
       TSR__WARNING_COUNT
 } tsr__warning_kind;
 
+/* Why the run may have held more than the file shows, by its warnings; the first that applies. */
+typedef enum tsr__loss {
+  TSR__LOSS_NONE,
+  TSR__LOSS_TRUNCATED, /* or made from a file that was */
+  TSR__LOSS_DAMAGED,
+  TSR__LOSS_UNREADABLE /* a part that matters: events, segments, sizes */
+} tsr__loss;
+struct tsr_snapshot;
+tsr__loss tsr__snapshot_loss(const struct tsr_snapshot *snapshot);
+
 #endif

@@ -30,7 +30,8 @@ void tsr__fleet_release(tsr__fleet *fleet) {
   TSR__VECTOR_FREE(&fleet->members);
   TSR__VECTOR_FREE(&fleet->by_group);
   TSR__VECTOR_FREE(&fleet->group_first);
-  TSR__VECTOR_FREE(&fleet->dumps);
+  for (size_t i = 0; i < fleet->growths.count; i++) tsr__free(fleet->growths.items[i].stacks);
+  TSR__VECTOR_FREE(&fleet->growths);
   TSR__VECTOR_FREE(&fleet->parts_seen);
   tsr_snapshot_free(fleet->stacks);
 }
@@ -44,24 +45,11 @@ static char *copy_text(const char *text) {
 
 /* ---- One file ---- */
 
-/* A file that lacks a part says too little for a comparison: what it lacks could hold more. */
-static int refuse_cut(const tsr_snapshot *snapshot, tsr_error *error) {
-  static const char *const codes[] = {"truncated", "incomplete", "damaged"};
-  size_t count;
-  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
-  for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < sizeof codes / sizeof *codes; k++)
-      if (!strcmp(warnings[i].code, codes[k]))
-        return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%s", warnings[i].message);
-  return 0;
-}
-
 static int sketch_file(const char *path, tsr__buffer *out, tsr_error *error) {
   tsr_snapshot *snapshot = NULL;
   tsr_study *study = NULL;
   tsr__sketch sketch = {0};
   int status = tsr_snapshot_open(path, NULL, &snapshot, error);
-  if (!status) status = refuse_cut(snapshot, error);
   if (!status) status = tsr_study_new(snapshot, &study, error);
   if (!status) status = tsr__sketch_make(study, &sketch, error);
   if (!status && !tsr__sketch_encode(&sketch, out)) status = tsr__fail_memory(error);
@@ -293,8 +281,7 @@ static size_t main_device(const tsr__sketch *sketch) {
   return main;
 }
 
-/* The fleet's number of each stack of a sketch. False when out of memory. */
-static bool take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of) {
+bool tsr__fleet_take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of) {
   for (size_t i = 0; i < sketch->stacks.count; i++) {
     const tsr__sketch_stack *stack = &sketch->stacks.items[i];
     uint32_t frames[64];
@@ -339,6 +326,7 @@ static bool take_devices(tsr__fleet *fleet, tsr__sketch *sketch, const tsr__memb
     if (i != main && !device->peak_bytes) continue;
     tsr__member member = *like;
     member.sketch = *device;
+    member.sketch.ends = (tsr__sketch_shares){0}; /* which only growth needs */
     member.is_other = i != main;
     renumber(&member.sketch.shares, stack_of);
     renumber(&member.sketch.highs, stack_of);
@@ -353,20 +341,23 @@ static bool take_devices(tsr__fleet *fleet, tsr__sketch *sketch, const tsr__memb
   return true;
 }
 
-static int64_t time_of(const tsr__sketch *sketch) {
-  int64_t last = TSR_TIME_NONE;
-  for (size_t i = 0; i < sketch->devices.count; i++)
+/* When a snapshot was taken: by its sidecar, its last event, or its name, whose stamps of ten digits are seconds since 1970. */
+static int64_t time_of(const tsr__sketch *sketch, int64_t stamp) {
+  enum { EARLIEST_S = 1000000000 };
+  int64_t last = sketch->taken_us;
+  for (size_t i = 0; i < sketch->devices.count && sketch->taken_us == TSR_TIME_NONE; i++)
     if (sketch->devices.items[i].last_us > last) last = sketch->devices.items[i].last_us;
-  return last;
+  bool has_stamp = last == TSR_TIME_NONE && stamp >= EARLIEST_S && stamp < UINT32_MAX;
+  return has_stamp ? stamp * 1000000 : last;
 }
 
 /* A file on the way to being a member. */
 typedef struct candidate {
   size_t file;
-  int64_t rank, step, stamp, time_us;
+  int64_t rank, step, stamp, time_us, started_us;
+  bool has_clock; /* the time is of a sidecar */
   tsr_rank_source source;
   tsr_rank_place place;
-  uint64_t end_bytes;
   uint32_t device; /* the rank's own */
 } candidate;
 
@@ -379,7 +370,23 @@ static int compare_candidates(const void *a, const void *b) {
   return (x->file > y->file) - (x->file < y->file);
 }
 
+/* By the clock alone, which all of them have: steps begin again after a restart. */
+static int compare_by_clock(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+  if (x->time_us != y->time_us) return x->time_us < y->time_us ? -1 : 1;
+  return compare_candidates(a, b);
+}
+
 typedef TSR__VECTOR(candidate) candidate_list;
+
+static void sort_candidates(candidate_list *list) {
+  bool have_clocks = true;
+  for (size_t i = 0; i < list->count; i++) have_clocks = have_clocks && list->items[i].has_clock;
+  if (list->count)
+    qsort(list->items, list->count, sizeof *list->items,
+          have_clocks ? compare_by_clock : compare_candidates);
+}
 
 /* What the sketch and the name say of a file's rank; rank -1 where neither does. */
 static void place_file(const tsr__sketch *sketch, const tsr__file_name *name, bool has_pattern,
@@ -387,11 +394,11 @@ static void place_file(const tsr__sketch *sketch, const tsr__file_name *name, bo
   out->place = sketch->place;
   out->step = name->step;
   out->stamp = name->stamp;
-  out->time_us = time_of(sketch);
+  out->time_us = time_of(sketch, name->stamp);
+  out->has_clock = sketch->taken_us != TSR_TIME_NONE;
+  out->started_us = sketch->started_us;
   out->source = TSR_RANK_FROM_SIDECAR;
   out->rank = sketch->place.rank;
-  for (size_t i = 0; i < sketch->devices.count; i++)
-    out->end_bytes = tsr__sum_u64(out->end_bytes, sketch->devices.items[i].end_bytes);
   out->device = sketch->devices.items[main_device(sketch)].device;
   bool wins = has_pattern || out->rank < 0;
   if (wins && name->rank >= 0) {
@@ -474,13 +481,6 @@ static const char *end_of(const char *path) {
 static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_error *error) {
   for (size_t i = 1; i < list->count; i++) {
     const candidate *a = &list->items[i - 1], *b = &list->items[i];
-    if (a->rank == b->rank && a->device != b->device)
-      return tsr__fail(
-          error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-          "rank %lld has snapshots of the devices %lu and %lu, so they are of different "
-          "processes: %s and %s; tell their ranks with --pattern",
-          (long long)a->rank, (unsigned long)a->device, (unsigned long)b->device,
-          end_of(fleet->files.items[a->file].path), end_of(fleet->files.items[b->file].path));
     if (a->rank != b->rank || a->step != b->step || a->stamp != b->stamp) continue;
     const char *x = fleet->files.items[a->file].path, *y = fleet->files.items[b->file].path;
     size_t folder = tsr__folder_bytes(x);
@@ -496,26 +496,60 @@ static int check_jobs(const tsr__fleet *fleet, const candidate_list *list, tsr_e
   return 0;
 }
 
+/* What a rank's dumps, which are consecutive in the list, show together: those of the last process. */
+static int take_growth(tsr__fleet *fleet, const candidate *first, size_t count, tsr__builder *to,
+                       tsr_error *error) {
+  size_t begin = count - 1;
+  while (begin && first[begin - 1].started_us == first[count - 1].started_us) begin--;
+  if (count - begin < 2) return 0;
+  tsr__dump *dumps = TSR__NEW_ARRAY(tsr__dump, count - begin);
+  if (!dumps) return tsr__fail_memory(error);
+  for (size_t i = begin; i < count; i++)
+    dumps[i - begin] = (tsr__dump){first[i].time_us, first[i].file};
+  int status = tsr__fleet_grow(fleet, first->rank, dumps, count - begin, to, error);
+  tsr__free(dumps);
+  return status;
+}
+
+/* A process keeps its device, so dumps of two devices are not of one rank. */
+static int check_devices(const tsr__fleet *fleet, const candidate_list *list, tsr_error *error) {
+  for (size_t i = 1; i < list->count; i++) {
+    const candidate *a = &list->items[i - 1], *b = &list->items[i];
+    if (a->rank == b->rank && a->device != b->device)
+      return tsr__fail(
+          error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+          "rank %lld has snapshots of the devices %lu and %lu, so they are of different "
+          "processes: %s and %s; tell their ranks with --pattern",
+          (long long)a->rank, (unsigned long)a->device, (unsigned long)b->device,
+          end_of(fleet->files.items[a->file].path), end_of(fleet->files.items[b->file].path));
+  }
+  return 0;
+}
+
 /* The last dump of each rank becomes its members. */
 static int take_members(tsr__fleet *fleet, const candidate_list *list, const naming *names,
                         tsr__builder *to, tsr_error *error) {
   int status = 0;
   bool is_first = true;
+  size_t first = 0;
   for (size_t i = 0; !status && i < list->count; i++) {
     const candidate *c = &list->items[i];
-    tsr__dump dump = {c->rank, c->step, c->time_us, c->end_bytes};
-    if (!TSR__VECTOR_PUSH(&fleet->dumps, dump)) return tsr__fail_memory(error);
     if (i + 1 < list->count && c[1].rank == c->rank) continue;
+    status = take_growth(fleet, &list->items[first], i + 1 - first, to, error);
+    if (status) return status;
+    first = i + 1;
     const tsr__fleet_file *file = &fleet->files.items[c->file];
     tsr__sketch sketch = {0};
     tsr__member like = {.file = c->file,
                         .rank = c->rank,
                         .step = c->step,
                         .place = c->place,
+                        .taken_us = c->time_us,
                         .says_oom = names->names[c->file].says_oom};
     status = tsr__sketch_decode(file->sketch.data, file->sketch.size, &sketch, error);
+    like.is_partial = sketch.is_partial;
     uint32_t *stack_of = TSR__NEW_ARRAY(uint32_t, sketch.stacks.count + 1);
-    if (!status && (!stack_of || !take_stacks(&sketch, to, stack_of) ||
+    if (!status && (!stack_of || !tsr__fleet_take_stacks(&sketch, to, stack_of) ||
                     !take_devices(fleet, &sketch, &like, stack_of)))
       status = tsr__fail_memory(error);
     tsr__free(stack_of);
@@ -550,8 +584,9 @@ static int make_members(const tsr_fleet_options *options, tsr__fleet *fleet, tsr
     }
   }
   if (!status) status = settle_unknown(fleet, &list, error);
-  if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_candidates);
+  sort_candidates(&list);
   if (!status) status = check_jobs(fleet, &list, error);
+  if (!status) status = check_devices(fleet, &list, error);
   bool has_builder = tsr__builder_init(&to, NULL);
   if (!status && !has_builder) status = tsr__fail_memory(error);
   if (!status) {

@@ -26,6 +26,8 @@ typedef struct tsr__member {
   int64_t rank, step;
   bool is_other; /* a device beside the rank's own */
   bool says_oom; /* the file's name does */
+  bool is_partial;
+  int64_t taken_us;
   tsr_rank_place place;
   tsr__sketch_device sketch;
   uint64_t category_bytes[TSR_CATEGORY_COUNT];
@@ -34,10 +36,15 @@ typedef struct tsr__member {
   size_t group;
 } tsr__member;
 
-/* A dump that is not the last one of its rank. */
+/* Whether a member is compared with its equals: one of which the file lacks a part may have held more than it shows. */
+static inline bool tsr__is_compared(const tsr__member *member) {
+  return !member->is_other && !member->is_partial;
+}
+
+/* A dump of a rank: when it was taken, and its file. */
 typedef struct tsr__dump {
-  int64_t rank, step, time_us;
-  uint64_t bytes;
+  int64_t time_us;
+  size_t file;
 } tsr__dump;
 
 typedef struct tsr__fleet {
@@ -45,9 +52,9 @@ typedef struct tsr__fleet {
   TSR__VECTOR(tsr__member) members; /* by rank, then device */
   TSR__VECTOR(size_t) by_group;     /* members, by group, then rank */
   TSR__VECTOR(size_t)
-  group_first;                  /* by group: its first in by_group; one more entry ends the last */
-  TSR__VECTOR(tsr__dump) dumps; /* all of them, by rank, then time */
-  TSR__VECTOR(uint32_t) parts_seen; /* of `parts` */
+  group_first; /* by group: its first in by_group; one more entry ends the last */
+  TSR__VECTOR(tsr_rank_growth) growths; /* of ranks with several dumps, by rank, then device */
+  TSR__VECTOR(uint32_t) parts_seen;     /* of `parts` */
   uint32_t parts;
   size_t known_count; /* files that need not be read */
   tsr_snapshot *stacks;
@@ -61,11 +68,23 @@ typedef struct tsr__fleet {
 int tsr__fleet_read(const tsr_fleet_options *options, tsr__fleet *out, tsr_error *error);
 void tsr__fleet_release(tsr__fleet *fleet);
 
+/* How a rank grew over its dumps, of which there are at least two, in their order: appends to `growths` each device that did, without
+ * when it will be full. Time is that of decoding at most 128 of them. Fails with TSR_ERROR_MEMORY, or TSR_ERROR_FORMAT for a damaged sketch. */
+int tsr__fleet_grow(tsr__fleet *fleet, int64_t rank, const tsr__dump *dumps, size_t count,
+                    tsr__builder *to, tsr_error *error);
+/* The fleet's number of each stack of a sketch; false when out of memory. */
+bool tsr__fleet_take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of);
+/* Give the answer the growths, with when each card will be full, and at most `top` stacks of each. O(n log n). */
+void tsr__fleet_forecast(tsr__fleet *fleet, const tsr_fleet_options *options, tsr_ranks *out);
+
 /* Which members are equals: fills `group` of each and the answer's groups. TSR_ERROR_MEMORY. */
 int tsr__fleet_group(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);
 /* Which of them differ: fills the answer's outliers. TSR_ERROR_MEMORY. O(shares log shares). */
 int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_error *error);
 
+/* Compare the ranks, which are in the answer already, with the budgets. TSR_ERROR_MEMORY. O(limits * ranks). */
+int tsr__fleet_check(const tsr__fleet *fleet, const tsr_fleet_options *options, tsr_ranks *out,
+                     tsr_error *error);
 /* Whose clocks differ, which fills `clock_us` of each member, and which ranks are late: fills the answer's stragglers.
  * TSR_ERROR_MEMORY. O(members x steps). */
 int tsr__fleet_pace(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error);

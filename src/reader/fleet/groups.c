@@ -184,19 +184,26 @@ static bool group_alike(tsr__fleet *fleet, item *items, size_t count, size_t *ne
   return ok;
 }
 
-static bool group_all(tsr__fleet *fleet, bool is_other, size_t *next) {
+/* Members that are grouped by themselves. */
+typedef enum kind { EQUALS, PARTIAL, OTHERS, KINDS } kind;
+
+static kind kind_of(const tsr__member *m) {
+  return m->is_other ? OTHERS : m->is_partial ? PARTIAL : EQUALS;
+}
+
+static bool group_all(tsr__fleet *fleet, kind which, size_t *next) {
   size_t count = 0;
   item *items = TSR__NEW_ARRAY(item, fleet->members.count);
   for (size_t i = 0; items && i < fleet->members.count; i++) {
     const tsr__member *m = &fleet->members.items[i];
-    if (m->is_other != is_other) continue;
+    if (kind_of(m) != which) continue;
     items[count++] = (item){i, (double)m->category_bytes[TSR_CATEGORY_PARAMETER],
                             (double)m->live_count, m->rank};
   }
-  bool ok = items && (!count || is_other || group_alike(fleet, items, count, next));
-  for (size_t i = 0; items && is_other && i < count; i++)
+  bool ok = items && (!count || which != EQUALS || group_alike(fleet, items, count, next));
+  for (size_t i = 0; items && which != EQUALS && i < count; i++)
     fleet->members.items[items[i].member].group = *next;
-  if (items && is_other && count) ++*next;
+  if (items && which != EQUALS && count) ++*next;
   tsr__free(items);
   return ok;
 }
@@ -205,17 +212,15 @@ static bool group_all(tsr__fleet *fleet, bool is_other, size_t *next) {
 
 static void group_by_stage(tsr__fleet *fleet, size_t *next) {
   int64_t most = -1;
-  bool has_others = false;
   for (size_t i = 0; i < fleet->members.count; i++) {
     int64_t stage = stage_of(&fleet->members.items[i]);
     if (stage > most) most = stage;
-    has_others = has_others || fleet->members.items[i].is_other;
   }
   for (size_t i = 0; i < fleet->members.count; i++) {
     tsr__member *m = &fleet->members.items[i];
-    m->group = m->is_other ? (size_t)(most + 2) : (size_t)(stage_of(m) + 1);
+    m->group = (size_t)((kind_of(m) == EQUALS ? stage_of(m) : most + (int64_t)kind_of(m)) + 1);
   }
-  *next = (size_t)(most + 2) + has_others;
+  *next = (size_t)(most + 1 + KINDS);
 }
 
 static bool has_mesh(const tsr__fleet *fleet) {
@@ -238,7 +243,9 @@ static int compare_peaks(const void *a, const void *b) {
 static void name_group(const tsr__fleet *fleet, const tsr__member *first, size_t groups,
                        tsr_rank_group *group) {
   int64_t stage = stage_of(first);
-  if (first->is_other)
+  if (kind_of(first) == PARTIAL)
+    (void)snprintf(group->name, sizeof group->name, "cut off");
+  else if (kind_of(first) == OTHERS)
     (void)snprintf(group->name, sizeof group->name, "other devices");
   else if (fleet->mesh_source != TSR_MESH_FROM_LIKENESS && stage >= 0)
     (void)snprintf(group->name, sizeof group->name, "pp %" PRId64, stage);
@@ -313,7 +320,8 @@ int tsr__fleet_group(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error) {
   if (fleet->mesh_source != TSR_MESH_FROM_LIKENESS)
     group_by_stage(fleet, &next);
   else
-    ok = group_all(fleet, false, &next) && group_all(fleet, true, &next);
+    ok = group_all(fleet, EQUALS, &next) && group_all(fleet, PARTIAL, &next) &&
+         group_all(fleet, OTHERS, &next);
   ok = ok && list_groups(fleet, next, &count);
   out->groups = ok ? TSR__NEW_ARRAY(tsr_rank_group, count) : NULL;
   ok = ok && out->groups;

@@ -38,8 +38,11 @@ typedef struct excess {
   uint64_t alone;        /* of stacks that hardly anyone else has */
   uint64_t experts;      /* of stacks in a layer of experts */
   uint64_t larger, more; /* as many tensors but larger; more tensors of the same size */
-  uint64_t peak;         /* of the peak */
-  uint64_t kept;         /* kept from step to step */
+  uint64_t larger_from;  /* what the larger ones are for the median */
+  size_t larger_stacks;
+  bool is_by_category; /* stacks say little: the above is by category */
+  uint64_t peak;       /* of the peak */
+  uint64_t kept;       /* kept from step to step */
   uint64_t most_bytes;
   uint32_t most_stack;
 } excess;
@@ -87,8 +90,11 @@ static void note(judging *j, const entry *e, uint64_t median, uint64_t median_co
   of->by_category[e->category] += bytes;
   if (is_alone) of->alone += bytes;
   if (stack != TSR_NONE && j->is_expert[stack]) of->experts += bytes;
-  if (median && e->count == median_count) of->larger += bytes;
-  if (median && e->count > median_count) of->more += bytes;
+  bool has_more = e->count > median_count + median_count / 10;
+  if (median && has_more) of->more += bytes;
+  if (median && !has_more) of->larger += bytes;
+  of->larger_stacks += median && !has_more;
+  if (median && !has_more) of->larger_from = tsr__sum_u64(of->larger_from, median);
   if (stack == TSR_NONE || bytes <= of->most_bytes) return;
   of->most_bytes = bytes;
   of->most_stack = stack;
@@ -177,11 +183,14 @@ static uint64_t peak_value(const tsr__member *member) {
   return member->sketch.peak_bytes;
 }
 
-/* What stays of each step. */
+/* What stays of each step, of stacks that leave something in a third of them or more: a cache that is filled once is no leak. */
 static uint64_t kept_value(const tsr__member *member) {
   uint64_t sum = 0;
-  for (size_t i = 0; i < member->sketch.kept.count; i++)
-    sum = tsr__sum_u64(sum, member->sketch.kept.items[i].bytes);
+  for (size_t i = 0; i < member->sketch.kept.count; i++) {
+    const tsr__sketch_share *kept = &member->sketch.kept.items[i];
+    bool is_once = kept->count < 2 || kept->count * 3 < member->sketch.kept_steps;
+    if (!is_once) sum = tsr__sum_u64(sum, kept->bytes);
+  }
   return member->sketch.kept_steps ? sum / member->sketch.kept_steps : 0;
 }
 
@@ -252,6 +261,8 @@ static void say_twice(const char *what, double times, char text[200]) {
 /* Where stacks say little, as memory without stacks does: what differs from the median rank, by category, in their place. */
 static void look_at_categories(excess *of, const tsr__member *m, const tsr__member *median) {
   of->bytes = of->alone = of->experts = of->more = of->larger = 0;
+  of->is_by_category = true;
+  of->larger_from = activations_of(median);
   for (int c = 0; c < TSR_CATEGORY_COUNT; c++) {
     of->by_category[c] = tsr__drop_u64(m->category_bytes[c], median->category_bytes[c]);
     of->bytes = tsr__sum_u64(of->bytes, of->by_category[c]);
@@ -265,9 +276,14 @@ static tsr_rank_cause explain(const judging *j, size_t position, uint64_t bytes,
                               const tsr__member *median, char text[200]) {
   excess *of = &j->of[position];
   const tsr__member *m = member_at(j, position);
+  /* Memory that nobody else has says what it is, however little it is of a peak that varies. */
+  uint64_t above = tsr__drop_u64(m->sketch.peak_bytes, median->sketch.peak_bytes);
+  if (bytes < above && of->alone < of->bytes / 2) bytes = above;
   if (of->bytes < bytes / 2) look_at_categories(of, m, median);
   uint64_t most = of->bytes - of->bytes / 5 * 2 + 1; /* more than three fifths */
-  double activations = ratio(activations_of(m), activations_of(median));
+  uint64_t activations =
+      of->by_category[TSR_CATEGORY_ACTIVATION] + of->by_category[TSR_CATEGORY_RECOMPUTED];
+  double times = 1 + ratio(of->larger, of->larger_from);
   char size[TSR__FORMAT_BYTES];
   if (of->kept) {
     (void)snprintf(text, 200, "a leak: %s more in each step", tsr__format_size(of->kept, size));
@@ -300,8 +316,9 @@ static tsr_rank_cause explain(const judging *j, size_t position, uint64_t bytes,
     (void)snprintf(text, 200, "one expert's load");
     return TSR_CAUSE_EXPERT;
   }
-  if (of->larger >= most && activations > 1) {
-    (void)snprintf(text, 200, "longer sequences: tensors %.2g times as large", activations);
+  bool is_everywhere = of->is_by_category || of->larger_stacks > 1;
+  if (is_everywhere && of->larger >= most && activations >= most && times >= 1.05) {
+    (void)snprintf(text, 200, "longer sequences: tensors %.2g times as large", times);
     return TSR_CAUSE_SEQUENCE;
   }
   (void)snprintf(text, 200, "nothing shows why");
@@ -412,6 +429,14 @@ static uint32_t largest_kept(const tsr__member *m) {
   return m->sketch.kept.count ? m->sketch.kept.items[0].stack : TSR_NONE;
 }
 
+/* Where most of what it has more was allocated, by the changes. */
+static uint32_t largest_change(const tsr_rank_outlier *out) {
+  for (size_t i = 0; i < out->change_count; i++)
+    if (out->changes[i].delta_bytes > 0 && out->changes[i].stack != TSR_NONE)
+      return out->changes[i].stack;
+  return TSR_NONE;
+}
+
 /* What a member has beyond its equals, or 0 if that is not worth a word. */
 static uint64_t judge_excess(excess *of, const tsr__member *m, uint64_t median_peak) {
   uint64_t steps = m->sketch.whole_steps ? m->sketch.whole_steps : 1;
@@ -454,9 +479,37 @@ int tsr__fleet_difference(const tsr__fleet *fleet, const tsr_ranks *ranks, size_
   return list_changes(m, median, top, out) ? 0 : tsr__fail_memory(error);
 }
 
-static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t top,
+static int compare_outliers(const void *a, const void *b) {
+  const tsr_rank_outlier *x = a, *y = b;
+  if (x->excess_bytes != y->excess_bytes) return x->excess_bytes < y->excess_bytes ? 1 : -1;
+  return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Of more than can stand apart in a group only those whose excess stands apart from the others': else equals are simply unlike. `values`
+ * has room for all of the group. */
+static bool take_apart(const judging *j, outlier_list *found, uint64_t *values,
                        outlier_list *list) {
+  size_t most = tsr__most_apart(j->count), kept = found->count;
+  bool ok = true, is_exact;
+  if (found->count > most) {
+    qsort(found->items, found->count, sizeof *found->items, compare_outliers);
+    for (size_t i = 0; i < found->count; i++) values[i] = found->items[i].excess_bytes;
+    kept = tsr__apart(values, found->count, j->count, most, &is_exact);
+  }
+  for (size_t i = 0; i < found->count; i++) {
+    if (ok && i < kept)
+      ok = push(list, &found->items[i]);
+    else
+      tsr__free(found->items[i].changes);
+  }
+  TSR__VECTOR_FREE(found);
+  return ok;
+}
+
+static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t top,
+                       uint64_t *values, outlier_list *list) {
   bool ok = true;
+  outlier_list found = {0};
   for (size_t i = 0; ok && i < j->count; i++) {
     excess *of = &j->of[i];
     const tsr__member *m = member_at(j, i);
@@ -472,13 +525,14 @@ static bool list_group(judging *j, size_t group, const tsr_ranks *ranks, size_t 
                             .stack = of->kept ? largest_kept(m) : of->most_stack};
     out.cause = explain(j, i, bytes, median, out.cause_text);
     ok = list_changes(m, median, top, &out);
+    if (ok && of->is_by_category && !of->kept) out.stack = largest_change(&out);
     bool is_at_peak = out.excess_bytes > j->median_peak / LEAST_PART;
     if (ok && is_at_peak)
-      ok = push(list, &out);
+      ok = push(&found, &out);
     else
       tsr__free(out.changes);
   }
-  return ok;
+  return take_apart(j, &found, values, list) && ok;
 }
 
 static bool judge_group(const tsr__fleet *fleet, size_t group, const tsr_ranks *ranks, size_t top,
@@ -498,7 +552,7 @@ static bool judge_group(const tsr__fleet *fleet, size_t group, const tsr_ranks *
   ok = ok && judge_stacks(&j, values);
   if (ok) judge_value(&j, peak_value, order, values, found_peak);
   if (ok) judge_value(&j, kept_value, order, values, found_kept);
-  ok = ok && list_group(&j, group, ranks, top, list);
+  ok = ok && list_group(&j, group, ranks, top, values, list);
   tsr__free(j.of);
   tsr__free(order);
   tsr__free(values);
@@ -529,12 +583,6 @@ static bool list_others(const tsr__fleet *fleet, size_t top, outlier_list *list)
   return ok;
 }
 
-static int compare_outliers(const void *a, const void *b) {
-  const tsr_rank_outlier *x = a, *y = b;
-  if (x->excess_bytes != y->excess_bytes) return x->excess_bytes < y->excess_bytes ? 1 : -1;
-  return (x->row > y->row) - (x->row < y->row);
-}
-
 int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_error *error) {
   uint32_t stacks = tsr_snapshot_stack_count(fleet->stacks);
   bool *is_expert = TSR__NEW_ARRAY(bool, stacks + 1);
@@ -542,7 +590,7 @@ int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_
   bool ok = is_expert != NULL;
   for (uint32_t i = 0; ok && i < stacks; i++) is_expert[i] = is_expert_stack(fleet->stacks, i);
   for (size_t i = 0; ok && i < out->group_count; i++)
-    if (!fleet->members.items[fleet->by_group.items[fleet->group_first.items[i]]].is_other)
+    if (tsr__is_compared(&fleet->members.items[fleet->by_group.items[fleet->group_first.items[i]]]))
       ok = judge_group(fleet, i, out, top, is_expert, &list);
   ok = ok && list_others(fleet, top, &list);
   if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_outliers);

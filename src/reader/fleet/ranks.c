@@ -76,7 +76,10 @@ static bool list_rows(const tsr__fleet *fleet, tsr_ranks *out) {
                           .group = m->group,
                           .peak_allocated_bytes = d->peak_bytes,
                           .peak_reserved_bytes = d->peak_reserved_bytes,
+                          .end_allocated_bytes = d->end_bytes,
+                          .end_reserved_bytes = d->end_reserved_bytes,
                           .peak_us = d->peak_us,
+                          .taken_us = m->taken_us,
                           .is_out_of_memory = d->stop.event >= 0 || (m->says_oom && !m->is_other),
                           .has_history = d->event_count > 1,
                           .stop_us = d->stop.time_us,
@@ -171,37 +174,6 @@ static bool list_missing_parts(const tsr__fleet *fleet, tsr_ranks *out) {
   return ok;
 }
 
-/* ---- Growth ---- */
-
-static int compare_growths(const void *a, const void *b) {
-  const tsr_rank_growth *x = a, *y = b;
-  uint64_t p = x->last_bytes - x->first_bytes, q = y->last_bytes - y->first_bytes;
-  if (p != q) return p < q ? 1 : -1;
-  return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-/* Of each rank with several dumps, how much more its last one holds. */
-static bool list_growths(const tsr__fleet *fleet, tsr_ranks *out) {
-  const tsr__dump *dumps = fleet->dumps.items;
-  out->growths = TSR__NEW_ARRAY(tsr_rank_growth, fleet->dumps.count);
-  if (!out->growths) return false;
-  for (size_t i = 0; i < fleet->dumps.count;) {
-    size_t end = i + 1;
-    while (end < fleet->dumps.count && dumps[end].rank == dumps[i].rank) end++;
-    const tsr__dump *a = &dumps[i], *b = &dumps[end - 1];
-    bool has_times = a->time_us != TSR_TIME_NONE && b->time_us > a->time_us;
-    double hours = has_times ? ((double)b->time_us - (double)a->time_us) / 3.6e9 : 0;
-    if (end - i > 1 && b->bytes > a->bytes)
-      out->growths[out->growth_count++] =
-          (tsr_rank_growth){a->rank, end - i, a->bytes, b->bytes,
-                            has_times ? (double)(b->bytes - a->bytes) / hours : 0};
-    i = end;
-  }
-  if (out->growth_count)
-    qsort(out->growths, out->growth_count, sizeof *out->growths, compare_growths);
-  return true;
-}
-
 /* ---- All of it ---- */
 
 void tsr_ranks_free(tsr_ranks *ranks) {
@@ -212,11 +184,12 @@ void tsr_ranks_free(tsr_ranks *ranks) {
   tsr__free(ranks->groups);
   tsr__free(ranks->outliers);
   tsr__free(ranks->dead);
-  tsr__free(ranks->growths);
   tsr__free(ranks->stragglers);
   tsr__free(ranks->missing);
   tsr__free(ranks->broken);
   tsr__free(ranks->missing_parts);
+  for (size_t i = 0; i < ranks->check_count; i++) tsr__free(ranks->checks[i].failed);
+  tsr__free(ranks->checks);
   if (ranks->fleet) tsr__fleet_release(ranks->fleet);
   tsr__free(ranks->fleet);
   tsr__free(ranks);
@@ -237,13 +210,14 @@ int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_err
   if (!status) status = tsr__fleet_compare(fleet, options->top, ranks, error);
   if (!status) status = tsr__fleet_pace(fleet, ranks, error);
   if (!status && (!list_rows(fleet, ranks) || !list_dead(ranks) || !list_broken(fleet, ranks) ||
-                  !list_missing(fleet, ranks) || !list_missing_parts(fleet, ranks) ||
-                  !list_growths(fleet, ranks)))
+                  !list_missing(fleet, ranks) || !list_missing_parts(fleet, ranks)))
     status = tsr__fail_memory(error);
+  if (!status) status = tsr__fleet_check(fleet, options, ranks, error);
   if (status) {
     tsr_ranks_free(ranks);
     return status;
   }
+  tsr__fleet_forecast(fleet, options, ranks);
   ranks->file_count = fleet->files.count;
   ranks->known_count = fleet->known_count;
   ranks->rank_source = fleet->rank_source;

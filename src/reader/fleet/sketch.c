@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/map.h"
+#include "columns/warnings.h"
 #include "timeline/sweep.h"
 
 enum { MOST_TEXT_BYTES = 400 };
@@ -29,6 +30,7 @@ void tsr__sketch_release(tsr__sketch *sketch) {
     TSR__VECTOR_FREE(&sketch->devices.items[i].shares);
     TSR__VECTOR_FREE(&sketch->devices.items[i].highs);
     TSR__VECTOR_FREE(&sketch->devices.items[i].kept);
+    TSR__VECTOR_FREE(&sketch->devices.items[i].ends);
     TSR__VECTOR_FREE(&sketch->devices.items[i].steps);
   }
   TSR__VECTOR_FREE(&sketch->devices);
@@ -182,6 +184,7 @@ typedef struct following {
   tsr__map index_of;
   tsr__sketch_shares highs;
   TSR__VECTOR(level) levels; /* by row of highs */
+  uint64_t category_bytes[TSR_CATEGORY_COUNT], category_highs[TSR_CATEGORY_COUNT];
 } following;
 
 static bool change_level(following *f, uint32_t allocation, bool is_born) {
@@ -194,6 +197,9 @@ static bool change_level(following *f, uint32_t allocation, bool is_born) {
   while (f->levels.count < f->highs.count)
     if (!TSR__VECTOR_PUSH(&f->levels, (level){0})) return false;
   uint64_t bytes = tsr__timeline_requested(f->t, allocation);
+  uint64_t *of_category = &f->category_bytes[category];
+  *of_category = is_born ? tsr__sum_u64(*of_category, bytes) : tsr__drop_u64(*of_category, bytes);
+  if (*of_category > f->category_highs[category]) f->category_highs[category] = *of_category;
   level *at = &f->levels.items[high - f->highs.items];
   at->bytes = is_born ? tsr__sum_u64(at->bytes, bytes) : tsr__drop_u64(at->bytes, bytes);
   at->count = is_born ? at->count + 1 : tsr__drop_u64(at->count, 1);
@@ -223,29 +229,41 @@ static bool hold_highest(maker *m, const tsr__timeline *t, const tsr__categories
         f.highs.items[i].category = (uint8_t)c;
   sort_shares(f.highs.items, f.highs.count);
   out->highs = f.highs;
+  memcpy(out->category_highs, f.category_highs, sizeof out->category_highs);
   tsr__map_release(&f.index_of);
   TSR__VECTOR_FREE(&f.levels);
   return ok;
 }
 
-static int hold_peak(maker *m, const tsr__timeline *t, const tsr__categories *categories,
-                     tsr__sketch_device *out, tsr_error *error) {
+/* What is live at an event, and the bytes of it. */
+static int hold_live(maker *m, const tsr__timeline *t, const tsr__categories *categories,
+                     int64_t event, tsr__sketch_shares *out, uint64_t *sum, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__map index_of = {0}, waiting = {0};
-  int status = tsr__timeline_live(t, t->allocated_event, &live, error);
-  bool ok = !status && list_waiting(t, t->allocated_event, &waiting);
-  uint64_t sum = 0;
+  int status = tsr__timeline_live(t, event, &live, error);
+  bool ok = !status && list_waiting(t, event, &waiting);
+  *sum = 0;
   for (size_t i = 0; ok && i < live.count; i++) {
     if (waiting.count && tsr__map_find(&waiting, live.items[i])) continue;
-    ok = add_share(m, &index_of, &out->shares, live.items[i], t, categories);
-    sum = tsr__sum_u64(sum, t->block_bytes.items[live.items[i]]);
+    ok = add_share(m, &index_of, out, live.items[i], t, categories);
+    *sum = tsr__sum_u64(*sum, t->block_bytes.items[live.items[i]]);
   }
-  sort_shares(out->shares.items, out->shares.count);
-  out->rest_bytes = (int64_t)(t->at_peak.allocated_bytes - sum);
+  sort_shares(out->items, out->count);
   tsr__map_release(&index_of);
   tsr__map_release(&waiting);
   TSR__VECTOR_FREE(&live);
-  if (!status && (!ok || !hold_highest(m, t, categories, out))) status = tsr__fail_memory(error);
+  return status || ok ? status : tsr__fail_memory(error);
+}
+
+static int hold_peak(maker *m, const tsr__timeline *t, const tsr__categories *categories,
+                     tsr__sketch_device *out, tsr_error *error) {
+  uint64_t sum, end_sum;
+  int64_t last = (int64_t)t->events.count - 1;
+  int status = hold_live(m, t, categories, t->allocated_event, &out->shares, &sum, error);
+  if (!status) out->rest_bytes = (int64_t)(t->at_peak.allocated_bytes - sum);
+  if (!status && !hold_highest(m, t, categories, out)) status = tsr__fail_memory(error);
+  if (!status && t->allocated_event != last)
+    status = hold_live(m, t, categories, last, &out->ends, &end_sum, error);
   return status;
 }
 
@@ -375,6 +393,9 @@ static int make_device(maker *m, uint32_t device, tsr__sketch_device *out, tsr_e
   out->peak_reserved_bytes = t->maxima.reserved_bytes;
   out->end_bytes = t->end.allocated_bytes;
   out->end_reserved_bytes = t->end.reserved_bytes;
+  tsr_card card = tsr_snapshot_card(m->snapshot, device);
+  out->limit_bytes = tsr__drop_u64(card.total_bytes, card.outside_bytes);
+  out->known_peak_bytes = card.peak_bytes;
   note_stop(m, t, cycle, out);
   status = hold_peak(m, t, categories, out, error);
   if (!status && (!list_steps(t, cycle, out) || !hold_kept(m, t, categories, cycle, out)))
@@ -398,7 +419,10 @@ static int make_devices(maker *m, tsr_error *error) {
 int tsr__sketch_make(tsr_study *study, tsr__sketch *out, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
   *out = (tsr__sketch){.input_bytes = tsr_snapshot_input_bytes(snapshot),
-                       .place = tsr_snapshot_rank(snapshot)};
+                       .place = tsr_snapshot_rank(snapshot),
+                       .taken_us = tsr_snapshot_taken_us(snapshot),
+                       .started_us = tsr_snapshot_started_us(snapshot),
+                       .is_partial = tsr__snapshot_loss(snapshot) != TSR__LOSS_NONE};
   maker m = {.study = study,
              .snapshot = snapshot,
              .out = out,

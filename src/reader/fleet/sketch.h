@@ -63,12 +63,17 @@ typedef struct tsr__sketch_device {
   int64_t peak_event, peak_us;
   uint64_t peak_bytes, peak_reserved_bytes; /* allocated, and the most that was reserved */
   uint64_t end_bytes, end_reserved_bytes;
+  /* As the sidecar has them; 0: unknown. What PyTorch can have of the card, and the most that it had. */
+  uint64_t limit_bytes, known_peak_bytes;
   tsr__sketch_stop stop;
   tsr__sketch_shares shares; /* at the peak, largest first */
   /* What each stack, or what is without one each category, held at most, which does not depend on when the
    * peak was, as requested: how blocks were cut differs from rank to rank. With the category that it held most for. Largest first. */
   tsr__sketch_shares highs;
-  int64_t rest_bytes; /* of the peak, in no share */
+  int64_t rest_bytes;                          /* of the peak, in no share */
+  uint64_t category_highs[TSR_CATEGORY_COUNT]; /* what each category held at most, as requested */
+  /* At the end, largest first; empty if that is the peak, where the shares of the peak are those of the end. */
+  tsr__sketch_shares ends;
   tsr__sketch_shares
       kept; /* allocated in a middle step and live at the end; `kept_steps` of them */
   uint64_t kept_steps;
@@ -81,6 +86,9 @@ typedef struct tsr__sketch_device {
 typedef struct tsr__sketch {
   uint64_t input_bytes;
   tsr_rank_place place;
+  int64_t taken_us,
+      started_us;  /* when the snapshot was taken, and its recording began, by its sidecar */
+  bool is_partial; /* the file is truncated or damaged, or a part could not be read */
   tsr__buffer texts;
   TSR__VECTOR(tsr__sketch_frame) frames;
   TSR__VECTOR(tsr__sketch_stack) stacks;

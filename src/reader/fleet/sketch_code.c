@@ -11,6 +11,8 @@
 #include "fleet/sketch.h"
 
 static const char magic[] = "tessera/sketch/2\n";
+/* What sketches of all versions begin with. */
+static const char family[] = "tessera/sketch/";
 enum { MAGIC_BYTES = sizeof magic - 1, MOST_DEPTH = 64 };
 /* What a decoder allows, above what an encoder writes: 64 KiB have room for no more. */
 #define MOST_ROWS ((uint64_t)TSR__SKETCH_MOST_BYTES)
@@ -98,6 +100,8 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   tsr__put_leb(out, d->peak_reserved_bytes);
   tsr__put_leb(out, d->end_bytes);
   tsr__put_leb(out, d->end_reserved_bytes);
+  tsr__put_leb(out, d->limit_bytes);
+  tsr__put_leb(out, d->known_peak_bytes);
   put_signed(out, d->stop.event);
   put_signed(out, d->stop.time_us);
   tsr__put_leb(out, d->stop.request_bytes);
@@ -105,9 +109,11 @@ static void put_device(writer *w, const tsr__sketch_device *d, size_t most) {
   tsr__put_leb(out, put_stack(w, d->stop.stack));
   put_signed(out, (int64_t)rest);
   put_shares(w, d->shares.items, count);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) tsr__put_leb(out, d->category_highs[i]);
   put_shares(w, d->highs.items, d->highs.count < most ? d->highs.count : most);
   tsr__put_leb(out, d->kept_steps);
   put_shares(w, d->kept.items, d->kept.count < most / 4 ? d->kept.count : most / 4);
+  put_shares(w, d->ends.items, d->ends.count < most / 4 ? d->ends.count : most / 4);
   put_steps(out, d);
   for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) tsr__put_leb(out, d->parts[i]);
 }
@@ -163,6 +169,9 @@ static bool encode(const tsr__sketch *sketch, size_t most, tsr__buffer *out) {
   tsr__buffer_append(out, magic, MAGIC_BYTES);
   tsr__put_leb(out, sketch->input_bytes);
   put_place(out, &sketch->place);
+  put_signed(out, sketch->taken_us);
+  put_signed(out, sketch->started_us);
+  tsr__put_leb(out, sketch->is_partial);
   put_tables(&w, out);
   tsr__buffer_append(out, w.body.data, w.body.size);
   bool ok = !w.is_failed && !w.body.failed && !out->failed;
@@ -303,6 +312,8 @@ static void get_device(reader *r, tsr__sketch_device *d) {
   d->peak_reserved_bytes = get(r);
   d->end_bytes = get(r);
   d->end_reserved_bytes = get(r);
+  d->limit_bytes = get(r);
+  d->known_peak_bytes = get(r);
   d->stop.event = get_signed(r);
   d->stop.time_us = get_signed(r);
   d->stop.request_bytes = get(r);
@@ -310,9 +321,11 @@ static void get_device(reader *r, tsr__sketch_device *d) {
   d->stop.stack = get_stack(r);
   d->rest_bytes = get_signed(r);
   get_shares(r, &d->shares);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) d->category_highs[i] = get(r);
   get_shares(r, &d->highs);
   d->kept_steps = get(r);
   get_shares(r, &d->kept);
+  get_shares(r, &d->ends);
   get_steps(r, d);
   for (size_t i = 0; i < TSR__SKETCH_PARTS; i++) d->parts[i] = get(r);
 }
@@ -346,6 +359,9 @@ static bool adds_up(const tsr__sketch_device *d) {
 static void get_all(reader *r) {
   r->out->input_bytes = get(r);
   get_place(r, &r->out->place);
+  r->out->taken_us = get_signed(r);
+  r->out->started_us = get_signed(r);
+  r->out->is_partial = get_below(r, 2);
   get_texts(r);
   get_frames(r);
   get_stacks(r);
@@ -356,6 +372,8 @@ static void get_all(reader *r) {
       return;
     }
     get_device(r, &r->out->devices.items[i]);
+    if (i && r->out->devices.items[i].device <= r->out->devices.items[i - 1].device)
+      r->is_wrong = true; /* each once, in their order */
     if (!r->is_failed && !adds_up(&r->out->devices.items[i])) r->is_wrong = true;
   }
 }
@@ -365,6 +383,10 @@ int tsr__sketch_decode(const void *data, size_t size_bytes, tsr__sketch *out, ts
   *out = (tsr__sketch){0};
   bool is_sketch = size_bytes >= MAGIC_BYTES + TSR__SUM_BYTES &&
                    size_bytes <= 2 * TSR__SKETCH_MOST_BYTES && !memcmp(bytes, magic, MAGIC_BYTES);
+  if (!is_sketch && size_bytes >= MAGIC_BYTES && !memcmp(bytes, family, sizeof family - 1) &&
+      memcmp(bytes, magic, MAGIC_BYTES) != 0)
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                     "a sketch of another version of tessera: make it again from the snapshot");
   if (!is_sketch || !tsr__has_sum(bytes, size_bytes))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      is_sketch ? "a damaged sketch" : "not a sketch");

@@ -143,7 +143,7 @@ static const tsr__member *choose_reference(const tsr__fleet *fleet, const size_t
   size_t most = LEAST_STEPS - 1;
   for (size_t i = 0; i < count; i++) {
     const tsr__member *m = &fleet->members.items[members ? members[i] : i];
-    size_t steps = m->is_other ? 0 : step_count(m);
+    size_t steps = !tsr__is_compared(m) ? 0 : step_count(m);
     if (steps > most) best = m;
     if (steps > most) most = steps;
   }
@@ -319,7 +319,7 @@ static bool pace_group(const tsr__fleet *fleet, size_t group, tsr_ranks *out) {
   bool ok = p.of && p.scratch && late && values;
   for (size_t i = 0; ok && i < p.count; i++) {
     const tsr__member *m = &fleet->members.items[p.members[i]];
-    if (!m->is_other) p.of[i] = align(m, reference, p.period);
+    if (tsr__is_compared(m)) p.of[i] = align(m, reference, p.period);
     p.compared += p.of[i].member != NULL;
   }
   if (ok && p.period > 0 && p.compared >= TSR__LEAST_EQUALS) {

@@ -63,6 +63,11 @@ static uint64_t number_or_0(const json_t *object, const char *key) {
   return number;
 }
 
+static int64_t time_or_0(const json_t *object, const char *key) {
+  uint64_t time_us = number_or_0(object, key);
+  return time_us <= INT64_MAX ? (int64_t)time_us : 0;
+}
+
 /* "cuda:3" -> 3, "cuda" -> 0; false for what is on no device. */
 static bool device_of(const json_t *object, uint32_t *device) {
   const char *text = json_string_value(json_object_get(object, "device"));
@@ -175,7 +180,8 @@ static void add_card(reading *r, const json_t *row) {
   uint64_t device;
   tsr_card card = {.total_bytes = number_or_0(row, "total_bytes"),
                    .free_bytes = number_or_0(row, "free_bytes"),
-                   .outside_bytes = number_or_0(row, "outside_pytorch_bytes")};
+                   .outside_bytes = number_or_0(row, "outside_pytorch_bytes"),
+                   .peak_bytes = number_or_0(row, "peak_allocated_bytes")};
   if (!number_of(json_object_get(row, "device"), &device) || device >= TSR_DEVICE_HOST) return;
   if (r->out.cards.count >= MOST_CARDS) return;
   if (!TSR__VECTOR_PUSH(&r->out.cards, (tsr__card_of){(uint32_t)device, card})) r->is_failed = true;
@@ -269,6 +275,8 @@ static void take_root(reading *r, const json_t *root) {
     add_state(r, json_object_get(json_array_get(optimizers, i), "state"));
   for (size_t i = 0; i < json_array_size(devices); i++) add_card(r, json_array_get(devices, i));
   take_place(r, root);
+  r->out.taken_us = time_or_0(root, "time_us");
+  r->out.started_us = time_or_0(json_object_get(root, "recording"), "started_us");
 }
 
 /* ---- Blocks ---- */
@@ -356,10 +364,11 @@ static json_t *tensor_of(const tsr_tensor *tensor) {
 }
 
 static json_t *card_of(const tsr__card_of *of) {
-  return json_pack("{s:I, s:I, s:I, s:I}", "device", (json_int_t)of->device, "total_bytes",
+  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "device", (json_int_t)of->device, "total_bytes",
                    (json_int_t)(of->card.total_bytes & INT64_MAX), "free_bytes",
                    (json_int_t)(of->card.free_bytes & INT64_MAX), "outside_pytorch_bytes",
-                   (json_int_t)(of->card.outside_bytes & INT64_MAX));
+                   (json_int_t)(of->card.outside_bytes & INT64_MAX), "peak_allocated_bytes",
+                   (json_int_t)(of->card.peak_bytes & INT64_MAX));
 }
 
 /* What take_place reads; NULL when out of memory. */
@@ -376,6 +385,15 @@ static json_t *mesh_of(const tsr_rank_place *place) {
   json_decref(sizes);
   json_decref(at);
   return mesh;
+}
+
+/* What take_root reads of times. */
+static bool add_times(const tsr__sidecar *sidecar, json_t *root) {
+  if (sidecar->taken_us && json_object_set_new(root, "time_us", json_integer(sidecar->taken_us)))
+    return false;
+  return !sidecar->started_us ||
+         !json_object_set_new(root, "recording",
+                              json_pack("{s:I}", "started_us", (json_int_t)sidecar->started_us));
 }
 
 static bool add_place(const tsr__sidecar *sidecar, json_t *root) {
@@ -398,7 +416,8 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  ok = root && add_place(sidecar, root) && tsr__json_append(out, root, JSON_COMPACT);
+  ok = root && add_times(sidecar, root) && add_place(sidecar, root) &&
+       tsr__json_append(out, root, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
   json_decref(cards);

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "columns/warnings.h"
 #include "questions/check/peaks.h"
 #include "questions/shared/names.h"
 #include "questions/shared/query.h"
@@ -409,24 +410,11 @@ static int check_all(checker *c, const uint32_t *devices, size_t count, tsr_chec
 
 /* What the reader's warnings mean for a check; the first that applies counts. */
 static tsr_check_doubt doubt_of_file(const tsr_snapshot *snapshot) {
-  static const struct {
-    const char *code;
-    tsr_check_doubt doubt;
-  } rows[] = {{"truncated", TSR_CHECK_TRUNCATED},
-              {"incomplete", TSR_CHECK_TRUNCATED},
-              {"damaged", TSR_CHECK_DAMAGED},
-              {"events-malformed", TSR_CHECK_UNREADABLE},
-              {"actions-missing", TSR_CHECK_UNREADABLE},
-              {"sizes-missing", TSR_CHECK_UNREADABLE},
-              {"segments-malformed", TSR_CHECK_UNREADABLE},
-              {"blocks-malformed", TSR_CHECK_UNREADABLE},
-              {"values-unreadable", TSR_CHECK_UNREADABLE}};
-  size_t count;
-  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
-  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
-    for (size_t i = 0; i < count; i++)
-      if (strcmp(warnings[i].code, rows[k].code) == 0) return rows[k].doubt;
-  return TSR_CHECK_CERTAIN;
+  static const tsr_check_doubt doubts[] = {[TSR__LOSS_NONE] = TSR_CHECK_CERTAIN,
+                                           [TSR__LOSS_TRUNCATED] = TSR_CHECK_TRUNCATED,
+                                           [TSR__LOSS_DAMAGED] = TSR_CHECK_DAMAGED,
+                                           [TSR__LOSS_UNREADABLE] = TSR_CHECK_UNREADABLE};
+  return doubts[tsr__snapshot_loss(snapshot)];
 }
 
 /* Whether no history was recorded: then only the state at the end is known, and not the peak. A sidecar

@@ -12,55 +12,9 @@
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "questions/check/words.h"
+#include "questions/shared/escape.h"
 
 #define SIZE(bytes) tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
-
-/* Append the content of `from` after byte `at`, each of `special` replaced by `escape`, and truncate
- * `from` there. */
-static void append_escaped(tsr__buffer *out, tsr_text text, const char *special,
-                           void (*escape)(tsr__buffer *out, char byte)) {
-  for (size_t i = 0; i < text.size_bytes; i++)
-    if (strchr(special, text.data[i]) && text.data[i])
-      escape(out, text.data[i]);
-    else
-      tsr__buffer_append(out, &text.data[i], 1);
-}
-
-static void escape_xml(tsr__buffer *out, char byte) {
-  tsr__buffer_printf(out, "&#%u;", (unsigned)(unsigned char)byte);
-}
-
-static void escape_markdown(tsr__buffer *out, char byte) {
-  if (byte == '<')
-    tsr__buffer_text(out, "&lt;");
-  else
-    tsr__buffer_printf(out, "\\%c", byte);
-}
-
-/* U+FFFE and U+FFFF are characters of UTF-8 but not of XML, not even escaped: '?' replaces them. */
-static void drop_noncharacters(tsr__buffer *words) {
-  size_t used = 0;
-  for (size_t i = 0; i < words->size;) {
-    const unsigned char *at = (const unsigned char *)words->data + i;
-    bool is_none = words->size - i >= 3 && at[0] == 0xEF && at[1] == 0xBF && at[2] >= 0xBE;
-    words->data[used++] = is_none ? '?' : words->data[i];
-    i += is_none ? 3 : 1;
-  }
-  words->size = used;
-}
-
-/* What is in `words` goes to `out`, escaped; `words` is empty afterwards. Control characters and what
- * is no character have gone before (tsr__text_clean). */
-static void put_xml(tsr__buffer *out, tsr__buffer *words) {
-  drop_noncharacters(words);
-  append_escaped(out, (tsr_text){words->data, words->size}, "<>&\"'\n", escape_xml);
-  words->size = 0;
-}
-
-static void put_markdown(tsr__buffer *out, tsr__buffer *words) {
-  append_escaped(out, (tsr_text){words->data, words->size}, "|*_`<[]\\~#", escape_markdown);
-  words->size = 0;
-}
 
 static void say_warning(tsr__buffer *words, const tsr_warning *warning) {
   char count[TSR__FORMAT_BYTES];
@@ -75,12 +29,12 @@ static void put_causes(const tsr__check_page *page, const tsr_check_result *r, t
   const tsr_check_device *device = tsr__check_device_of(page->check, r);
   for (size_t i = 0; device && i < r->cause_count; i++) {
     tsr__check_cause_words(page->printer, words, device, r, &device->causes[r->causes[i]]);
-    put_xml(page->out, words);
+    tsr__put_xml(page->out, words);
     tsr__buffer_text(page->out, "\n");
   }
   tsr__check_omitted(words, r);
   if (words->size) {
-    put_xml(page->out, words);
+    tsr__put_xml(page->out, words);
     tsr__buffer_text(page->out, "\n");
   }
 }
@@ -95,12 +49,12 @@ static void put_case(const tsr__check_page *page, const tsr_check_result *r) {
   tsr__check_sentence(&words, r);
   if (r->is_passed) {
     tsr__buffer_text(out, ">\n      <system-out>");
-    put_xml(out, &words);
+    tsr__put_xml(out, &words);
     tsr__buffer_text(out, "</system-out>\n    </testcase>\n");
   } else {
     tsr__buffer_printf(out, ">\n      <failure type=\"%s\" message=\"",
                        tsr_check_rule_name(r->rule));
-    put_xml(out, &words);
+    tsr__put_xml(out, &words);
     tsr__buffer_text(out, "\">");
     put_causes(page, r, &words);
     tsr__buffer_text(out, "</failure>\n    </testcase>\n");
@@ -124,7 +78,7 @@ void tsr__check_junit(const tsr__check_page *page) {
                      "  <testsuite name=\"GPU memory of ",
                      counts);
   (void)tsr__text_clean(&words, tsr__text_of(page->input->path));
-  put_xml(out, &words);
+  tsr__put_xml(out, &words);
   tsr__buffer_printf(out, "\" %s skipped=\"0\" time=\"0\">\n", counts);
   for (size_t i = 0; i < check->result_count; i++) put_case(page, &check->results[i]);
   if (is_empty)
@@ -143,7 +97,7 @@ void tsr__check_junit(const tsr__check_page *page) {
   if (page->warnings->count) tsr__buffer_text(out, "    <system-err>");
   for (size_t i = 0; i < page->warnings->count; i++) {
     say_warning(&words, &page->warnings->items[i]);
-    put_xml(out, &words);
+    tsr__put_xml(out, &words);
     tsr__buffer_text(out, "\n");
   }
   if (page->warnings->count) tsr__buffer_text(out, "</system-err>\n");
@@ -158,7 +112,7 @@ static void put_row(const tsr__check_page *page, const tsr_check_result *r) {
   tsr__buffer *out = page->out, words = {0};
   tsr__buffer_printf(out, "| %s | %" PRIu32 " | ", r->is_passed ? "ok" : "**failed**", r->device);
   tsr__buffer_text(&words, tsr__check_subject(r));
-  put_markdown(out, &words);
+  tsr__put_markdown(out, &words);
   tsr__buffer_printf(out, " | %s | ", SIZE(r->bytes));
   tsr__check_allowed(out, r);
   tsr__buffer_text(out, " | ");
@@ -180,12 +134,12 @@ static void put_cause_row(const tsr__check_page *page, const tsr_check_device *d
                        cause->is_locked || !was ? "" : "at most ", SIZE(was));
   tsr__buffer_printf(out, "| %s | ", SIZE(now));
   tsr__buffer_text(&words, tsr_category_name(cause->cause.category));
-  put_markdown(out, &words);
+  tsr__put_markdown(out, &words);
   tsr__buffer_text(out, " | ");
   tsr__check_append_place(page->printer, device, cause);
   (void)tsr__text_clean(&words, (tsr_text){scratch->data, scratch->size});
   scratch->size = 0;
-  put_markdown(out, &words);
+  tsr__put_markdown(out, &words);
   tsr__buffer_text(out, " |\n");
   out->failed |= words.failed;
   tsr__buffer_release(&words);
@@ -196,7 +150,7 @@ static void put_failure(const tsr__check_page *page, const tsr_check_result *r) 
   tsr__buffer *out = page->out, words = {0};
   tsr__buffer_text(out, "\n**");
   tsr__check_sentence(&words, r);
-  put_markdown(out, &words);
+  tsr__put_markdown(out, &words);
   tsr__buffer_text(out, "**\n");
   if (device && r->cause_count)
     tsr__buffer_text(out, r->is_change ? "\n| change | was | is | category | function |\n"
@@ -207,7 +161,7 @@ static void put_failure(const tsr__check_page *page, const tsr_check_result *r) 
   tsr__check_omitted(&words, r);
   if (words.size) {
     tsr__buffer_text(out, "\n");
-    put_markdown(out, &words);
+    tsr__put_markdown(out, &words);
     tsr__buffer_text(out, "\n");
   }
   out->failed |= words.failed;
@@ -237,7 +191,7 @@ void tsr__check_markdown(const tsr__check_page *page) {
     tsr__buffer words = {0};
     say_warning(&words, &page->warnings->items[i]);
     tsr__buffer_text(out, "\n");
-    put_markdown(out, &words);
+    tsr__put_markdown(out, &words);
     tsr__buffer_text(out, "\n");
     out->failed |= words.failed;
     tsr__buffer_release(&words);

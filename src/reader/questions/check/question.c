@@ -4,12 +4,12 @@
  * contains what an earlier run held. The caller writes the lock
  * (tsr_answer_write_form, "lock").
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
 #include "questions/reports.h"
+#include "questions/shared/limits.h"
 #include "questions/shared/row.h"
 #include "tessera/unstable/check.h"
 
@@ -66,57 +66,7 @@ static const tsr_parameter parameters[] = {
      .help = "Also report what held the memory if nothing is checked, to write a lock."},
 };
 
-enum { LIMITS_MOST = 64, DEFAULT_MILLIONTHS = 10000 };
-
-/* "18GiB", or "activation=3GiB". */
-static int read_limit(const tsr_params *params, const char *text, tsr_check_limit *limit,
-                      tsr_error *error) {
-  const char *equals = strchr(text, '=');
-  size_t length = equals ? (size_t)(equals - text) : 0;
-  int kind = 0;
-  *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_PEAK};
-  while (equals && kind < TSR_CATEGORY_COUNT &&
-         !tsr_word_is(text, length, tsr_category_name((tsr_category)kind)))
-    kind++;
-  if (kind == TSR_CATEGORY_COUNT) {
-    char list[160] = "";
-    for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
-      size_t used = strlen(list);
-      (void)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
-                     tsr_category_name((tsr_category)i));
-    }
-    return tsr_params_fail(params, error, "{=max}: no category '%.*s'; the categories are %s",
-                           length < 60 ? (int)length : 60, text, list);
-  }
-  if (equals)
-    *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_CATEGORY, .category = (tsr_category)kind};
-  const char *size = equals ? equals + 1 : text;
-  if (tsr_size_parse(size, &limit->bytes)) return 0;
-  if (strspn(size, "0123456789.") == strlen(size) && strspn(size, "0.") != strlen(size))
-    return tsr_params_fail(params, error, "{=max} needs a unit: %sGiB, or %sB for bytes", size,
-                           size);
-  return tsr_params_fail(params, error,
-                         "{=max} takes a size such as 18GiB, or CATEGORY=SIZE, not '%s'", text);
-}
-
-/* All budgets; `limits` has room for LIMITS_MOST of them. */
-static int read_limits(const tsr_params *params, tsr_check_limit *limits, size_t *count,
-                       tsr_error *error) {
-  size_t texts;
-  const char *const *text = tsr_params_texts(params, "max", &texts);
-  *count = 0;
-  if (texts >= LIMITS_MOST) return tsr_params_fail(params, error, "too many {=max}");
-  while (*count < texts) {
-    int status = read_limit(params, text[*count], &limits[*count], error);
-    if (status) return status;
-    ++*count;
-  }
-  assert(*count < LIMITS_MOST);
-  if (tsr_params_has(params, "max_reserved"))
-    limits[(*count)++] = (tsr_check_limit){.rule = TSR_CHECK_MAX_RESERVED,
-                                           .bytes = tsr_params_count(params, "max_reserved")};
-  return 0;
-}
+enum { DEFAULT_MILLIONTHS = 10000 };
 
 /* "1%", "16MiB" or "0": the allowed difference from the lock; default 1 % of the locked peak. */
 static int read_tolerance(const tsr_params *params, tsr_check_options *how, tsr_error *error) {
@@ -142,10 +92,10 @@ static int read_tolerance(const tsr_params *params, tsr_check_options *how, tsr_
 }
 
 static int check(const tsr_params *params, tsr_error *error) {
-  tsr_check_limit limits[LIMITS_MOST + 1];
+  tsr_check_limit limits[TSR__LIMITS_MOST];
   tsr_check_options how = {.limits = limits};
   bool has_lock = tsr_params_has(params, "lock");
-  int status = read_limits(params, limits, &how.limit_count, error);
+  int status = tsr__read_limits(params, limits, &how.limit_count, error);
   if (status == 0) status = read_tolerance(params, &how, error);
   if (status) return status;
   if (tsr_params_flag(params, "update") && !has_lock)
@@ -159,13 +109,13 @@ static int check(const tsr_params *params, tsr_error *error) {
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   const tsr_params *params = asked->params;
-  tsr_check_limit limits[LIMITS_MOST + 1];
+  tsr_check_limit limits[TSR__LIMITS_MOST];
   tsr_check_options how = {.limits = limits};
   tsr_check *value = NULL;
   /* A lock that is about to be written cannot be violated. */
   bool is_update = tsr_params_flag(params, "update");
   how.wants_causes = is_update || tsr_params_flag(params, "causes");
-  int status = read_limits(params, limits, &how.limit_count, error);
+  int status = tsr__read_limits(params, limits, &how.limit_count, error);
   if (status == 0) status = read_tolerance(params, &how, error);
   how.lock = is_update ? NULL : tsr_params_object(params, "lock", &tsr_lock_type);
   if (status == 0) status = tsr_check_compute(asked->studies[0], &how, asked->query, &value, error);
@@ -215,7 +165,9 @@ const tsr__question_row tsr__question_check = {
              "a small text file, to be kept and reviewed with the code: the peak of each device "
              "and category, and the functions that held most. The peak and all categories except "
              "unknown must match, within --tolerance and in both directions; functions only "
-             "explain. It contains no addresses, lines or folders. A truncated snapshot may hold "
+             "explain. It contains no addresses, lines or folders. A folder, a pattern or several "
+             "files are the ranks of a job, which `tessera ranks` checks with its options. A "
+             "truncated snapshot may hold "
              "less than the run did, so it does not pass: the exit status is then 3.",
          TSR__ONE_SUBJECT,
          TSR__PARAMETERS(parameters),

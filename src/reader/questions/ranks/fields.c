@@ -11,6 +11,8 @@ static const tsr_record rank = {
         TSR__FIELD(TEXT, "group", "the name of its group"),
         TSR__FIELD(BYTES, "peak_allocated_bytes", "the most that was allocated"),
         TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that was reserved"),
+        TSR__FIELD(BYTES, "end_allocated_bytes", "allocated when the snapshot was taken"),
+        TSR__FIELD(BYTES, "end_reserved_bytes", "reserved then"),
         TSR__FIELD(FLAG, "out_of_memory",
                    "whether it ran out of memory for good, by its trace or its file's name"),
         TSR__FIELD(TIME, "out_of_memory_time_us", "when; null if it did not, or nobody knows",
@@ -75,15 +77,42 @@ static const tsr_record outlier = {
         TSR__LIST(change, "changes", "largest first; they add up to `delta_bytes`")),
 };
 
+static const tsr_record growth_stack = {
+    .name = "RankGrowthStack",
+    .about = "A stack that grew from the first snapshot of a rank to its last.",
+    TSR__FIELDS(TSR__FIELD(BYTES, "first_bytes", "allocated at the end of the first snapshot"),
+                TSR__FIELD(BYTES, "last_bytes", "allocated at the end of the last"),
+                TSR__FIELD(REAL, "bytes_per_hour", "as that of the rank", .is_nullable = true),
+                TSR__FIELD(TEXT, "category", "a [category](categories.md)"),
+                TSR__FRAME_FIELDS("the stack's frames that a reader would look at, innermost "
+                                  "first")),
+};
+
 static const tsr_record growth = {
     .name = "RankGrowth",
-    .about = "A rank with several snapshots, of which the last has more than the first.",
-    TSR__FIELDS(TSR__FIELD(COUNT, "rank", "its number"),
-                TSR__FIELD(COUNT, "snapshots", "how many there are"),
-                TSR__FIELD(BYTES, "first_bytes", "allocated at the end of the first"),
-                TSR__FIELD(BYTES, "last_bytes", "allocated at the end of the last"),
-                TSR__FIELD(REAL, "bytes_per_hour", "between them; null without times",
-                           .is_nullable = true)),
+    .about =
+        "A device of a rank with several snapshots that grew: of two, from one to the other; of "
+        "more, steadily.",
+    TSR__FIELDS(
+        TSR__FIELD(COUNT, "rank", "its number"), TSR__FIELD(DEVICE, "device", "the device"),
+        TSR__FIELD(COUNT, "snapshots", "how many there are"),
+        TSR__FIELD(BYTES, "first_bytes", "allocated at the end of the first"),
+        TSR__FIELD(BYTES, "last_bytes", "allocated at the end of the last"),
+        TSR__FIELD(REAL, "bytes_per_hour",
+                   "of a line through all of them, or where only stacks grow steadily, their sum; "
+                   "null without times",
+                   .is_nullable = true),
+        TSR__FIELD(FLAG, "steady", "whether there are at least three, along a line"),
+        TSR__FIELD(
+            BYTES, "limit_bytes",
+            "`--capacity`, or what the sidecar shows that PyTorch can have of the card; null "
+            "if unknown",
+            .is_nullable = true),
+        TSR__FIELD(TIME, "full_time_us",
+                   "when the peak, growing like this, reaches `limit_bytes`; null if that is "
+                   "unknown, or not within a year",
+                   .is_nullable = true),
+        TSR__LIST(growth_stack, "stacks", "that grew, fastest first; with `--top`")),
 };
 
 static const tsr_record straggler = {
@@ -103,11 +132,49 @@ static const tsr_record broken = {
     TSR__FIELDS(TSR__FIELD(TEXT, "path", "the file"), TSR__FIELD(TEXT, "message", "why")),
 };
 
+static const tsr_record check = {
+    .name = "RankCheck",
+    .about = "A budget, and the rank or the group that is furthest above it, or nearest below.",
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "rule", "`max-peak`, `max-category`, `max-reserved` or `max-spread`"),
+        TSR__FIELD(TEXT, "category", "of `max-category`; else null", .is_nullable = true),
+        TSR__FIELD(FLAG, "passed", "whether no rank, or no group, is above it"),
+        TSR__FIELD(BYTES, "bytes",
+                   "what that rank held at most, or how far the peaks of that "
+                   "group are apart"),
+        TSR__FIELD(BYTES, "limit_bytes", "the budget"),
+        TSR__FIELD(COUNT, "rank", "the rank; of a spread the one with the highest peak"),
+        TSR__FIELD(DEVICE, "device", "its device"),
+        TSR__FIELD(COUNT, "lowest_rank",
+                   "of a spread: the rank with the lowest peak in its group; else null",
+                   .is_nullable = true),
+        TSR__FIELD(TEXT, "group", "the name of its group"),
+        TSR__FIELD(COUNT, "failed_ranks", "all ranks that are above; of a spread empty",
+                   .is_list = true),
+        TSR__FIELD(COUNT, "failed", "how many ranks, or groups, are above"),
+        TSR__FIELD(TEXT, "message", "the result in a sentence, for people"),
+        TSR__FIELD(BYTES, "stack_bytes",
+                   "what the stack below holds at the rank's peak; null without one",
+                   .is_nullable = true),
+        TSR__FRAME_FIELDS("of the stack that holds most of what is checked, at the rank's peak")),
+};
+
 const tsr_record tsr__fields_ranks = {
     .name = "ranks",
     .about = "Which of many ranks ran out of memory, or differs from its equals.",
     .base = &tsr__fields_answer,
     TSR__FIELDS(
+        TSR__FIELD(FLAG, "passed",
+                   "whether no check failed, and nothing leaves a doubt; null without budgets",
+                   .is_nullable = true),
+        TSR__FIELD(
+            TEXT, "doubt",
+            "why checks that did not fail cannot pass either: `broken` (files that cannot be "
+            "read), `missing` (ranks or parts), `partial` (truncated or damaged files), "
+            "`out-of-memory` or `unknown` (a category has a budget, but most of a rank's memory "
+            "has no category)",
+            .is_nullable = true),
+        TSR__LIST(check, "checks", "in the order of `max`, `max_reserved` and `max_spread`"),
         TSR__FIELD(COUNT, "files", "files that were read, broken ones included"),
         TSR__FIELD(COUNT, "known_files",
                    "of these, files whose sketches were given or had been kept, and which were not "
@@ -126,7 +193,8 @@ const tsr_record tsr__fields_ranks = {
         TSR__LIST(outlier, "outliers", "most telling first"),
         TSR__FIELD(COUNT, "out_of_memory",
                    "ranks that ran out of memory, in the order in which they did", .is_list = true),
-        TSR__LIST(growth, "growth", "of ranks with several snapshots, largest first"),
+        TSR__LIST(growth, "growth",
+                  "of ranks with several snapshots: the card that is full first, then the largest"),
         TSR__LIST(straggler, "stragglers", "ranks that are late in their steps, latest first"),
         TSR__FIELD(COUNT, "missing", "ranks without a snapshot", .is_list = true),
         TSR__FIELD(COUNT, "missing_parts", "parts whose sketches are not there", .is_list = true),

@@ -5,6 +5,7 @@
 #include "ask/question.h"
 #include "base/error.h"
 #include "questions/ranks/ranks.h"
+#include "questions/shared/limits.h"
 #include "tessera/unstable/params.h"
 
 static const tsr_parameter parameters[] = {
@@ -29,6 +30,45 @@ static const tsr_parameter parameters[] = {
      .help = "Axes and sizes of the mesh, outermost first, such as pp=4,dp=8,tp=8: ranks of one "
              "pipeline stage are equals. Without it, sidecars and names tell, or else ranks that "
              "are alike are equals."},
+    {.name = "capacity",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .help = "Total memory of each card, such as 80GiB, to say when it will be full (default: what "
+             "sidecars contain).",
+     .advice = "Memory of each card, such as 80GiB: with several snapshots of a rank, when it will "
+               "be full. Sidecars contain it."},
+    {.name = "max",
+     .kind = TSR_PARAMETER_TEXTS,
+     .argument = "[CATEGORY=]SIZE",
+     .help = "Fail if any rank allocates more than SIZE, such as 70GiB, or if a category of one "
+             "holds more (activation=30GiB). May be repeated.",
+     .advice = "Budgets for the worst rank: a size such as 70GiB for all allocated memory, or "
+               "CATEGORY=SIZE such as activation=30GiB."},
+    {.name = "max_reserved",
+     .option = "max-reserved",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .help = "Fail if any rank reserves more than SIZE.",
+     .advice = "Budget of reserved memory for the worst rank, such as 76GiB.",
+     .example = "76GiB"},
+    {.name = "max_spread",
+     .option = "max-spread",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .help = "Fail if the peaks of ranks that are equals are further apart than SIZE.",
+     .advice = "Budget for how far the peaks of ranks of equal role may be apart, such as 2GiB.",
+     .example = "2GiB"},
+    {.name = "allow_missing",
+     .option = "allow-missing",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Let checks pass though ranks are missing, or files cannot be read."},
+    {.name = "format",
+     .kind = TSR_PARAMETER_CHOICE,
+     .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
+     .argument = "FORMAT",
+     .help = "The output format: text (default), json, junit or markdown for checks, or prometheus "
+             "for a scraper.",
+     .choices = (const char *const[]){"text", "json", "junit", "markdown", "prometheus", NULL}},
     {.name = "part",
      .kind = TSR_PARAMETER_TEXT,
      .hidden_from = TSR_INTERFACE_MCP,
@@ -89,8 +129,32 @@ static int read_part(const tsr_params *params, tsr_fleet_options *how, tsr_error
   return 0;
 }
 
+/* All budgets; `limits` has room for TSR__LIMITS_MOST + 1. */
+static int read_limits(const tsr_params *params, tsr_rank_limit *limits, size_t *count,
+                       tsr_error *error) {
+  static const tsr_rank_rule rules[] = {[TSR_CHECK_MAX_PEAK] = TSR_RANK_MAX_PEAK,
+                                        [TSR_CHECK_MAX_CATEGORY] = TSR_RANK_MAX_CATEGORY,
+                                        [TSR_CHECK_MAX_RESERVED] = TSR_RANK_MAX_RESERVED};
+  tsr_check_limit given[TSR__LIMITS_MOST];
+  int status = tsr__read_limits(params, given, count, error);
+  if (status) return status;
+  for (size_t i = 0; i < *count; i++)
+    limits[i] = (tsr_rank_limit){rules[given[i].rule], given[i].category, given[i].bytes};
+  if (tsr_params_has(params, "max_spread"))
+    limits[(*count)++] = (tsr_rank_limit){.rule = TSR_RANK_MAX_SPREAD,
+                                          .bytes = tsr_params_count(params, "max_spread")};
+  return 0;
+}
+
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_fleet_options how;
+  tsr_rank_limit limits[TSR__LIMITS_MOST + 1];
+  size_t count;
+  int status = read_limits(params, limits, &count, error);
+  if (status) return status;
+  if (tsr_params_flag(params, "allow_missing") && !count)
+    return tsr_params_fail(params, error,
+                           "{allow_missing} needs a budget: {max}, {max_reserved} or {max_spread}");
   if (tsr_params_count(params, "threads") > 1024)
     return tsr_params_fail(params, error, "{=threads} takes at most 1024");
   return read_part(params, &how, error);
@@ -98,9 +162,13 @@ static int check(const tsr_params *params, tsr_error *error) {
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_ranks *ranks = NULL;
-  tsr_fleet_options how = {.pattern = tsr_params_text(asked->params, "pattern"),
+  tsr_rank_limit limits[TSR__LIMITS_MOST + 1];
+  tsr_fleet_options how = {.limits = limits,
+                           .allows_missing = tsr_params_flag(asked->params, "allow_missing"),
+                           .pattern = tsr_params_text(asked->params, "pattern"),
                            .mesh = tsr_params_text(asked->params, "mesh"),
                            .known = tsr_params_text(asked->params, "sketches"),
+                           .capacity_bytes = tsr_params_count(asked->params, "capacity"),
                            .threads = (uint32_t)tsr_params_count(asked->params, "threads"),
                            .top = (size_t)tsr_params_count(asked->params, "top")};
   if (!tsr_params_has(asked->params, "top") && asked->query) how.top = asked->query->top;
@@ -110,6 +178,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   }
   how.places = tsr_params_texts(asked->params, "paths", &how.place_count);
   int status = read_part(asked->params, &how, error);
+  if (!status) status = read_limits(asked->params, limits, &how.limit_count, error);
   if (!status) status = tsr_ranks_compute(&how, &ranks, error);
   if (!status) *out = ranks;
   return status;
@@ -118,6 +187,17 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
 static int report(const tsr__report_call *call, tsr_error *error) {
   return tsr__report_ranks(call->inputs, call->value, call->options, call->write, call->context,
                            error);
+}
+
+static int form(const tsr__report_call *call, size_t number, const char *root, tsr_error *error) {
+  (void)root;
+  return tsr__ranks_write_form(number, call->inputs->path, call->value, call->write, call->context,
+                               error);
+}
+
+static bool passed(const void *value) {
+  const tsr_ranks *ranks = value;
+  return !ranks->failed_count && !ranks->doubt;
 }
 
 static void release(void *value) {
@@ -142,15 +222,20 @@ const tsr__question_row tsr__question_ranks = {
              "Megatron-LM, verl, slime, torchtnt, Composer, torchtune and SGLang give to files, or "
              "by --pattern. Equals are ranks of one pipeline stage, by the mesh, or ranks with as "
              "much memory for parameters. A difference that a stage explains is none. Of "
-             "several dumps of a rank the last counts, and growth from the first is shown.\n\n"
-             "A file that cannot be read is listed, and changes nothing for the others.",
+             "several dumps of a rank the last counts; what grows steadily over them is shown by "
+             "stack, and when the card will be full.\n\n"
+             "A file that cannot be read is listed, and changes nothing for the others.\n\n"
+             "With --max, --max-reserved or --max-spread it is a check, with the exit status of "
+             "`tessera check`, which asks this question when it is given a folder or several "
+             "files.",
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera ranks snapshots/", "which rank, and which line?"},
                       {"tessera ranks snapshots/ --mesh pp=4,dp=8,tp=8 --html ranks.html",
                        "with the mesh, and a page for a browser"},
                       {"tessera ranks snapshots/ --part 2/8 --sketches %p.sketch",
                        "one of eight processes"},
-                      {"tessera ranks '*.sketch' --json", "all of them together, for a program"}},
+                      {"tessera ranks snapshots/ --max 70GiB --max-spread 2GiB --format junit",
+                       "within their budgets?"}},
          .title = "Which of many ranks ran out of memory, or differs from its equals, and where?",
          .advice = "For a distributed job with one snapshot per rank: which rank died first, which "
                    "ones hold more than ranks of equal role, the stack and the likely cause, "
@@ -161,5 +246,8 @@ const tsr__question_row tsr__question_ranks = {
     .ask = ask,
     .report = report,
     .free = release,
+    .passed = passed,
     .snapshot = stacks,
+    .forms = tsr__ranks_forms,
+    .form = form,
 };

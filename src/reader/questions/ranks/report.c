@@ -112,6 +112,8 @@ static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
     tsr__buffer_printf(out, "Rank %" PRId64 " ", ranks->rows[ranks->outliers[0].row].rank);
     append_outlier(printer, ranks, &ranks->outliers[0]);
     tsr__buffer_text(out, ".");
+  } else if (ranks->growth_count && ranks->growths[0].full_us != TSR_TIME_NONE) {
+    tsr__ranks_append_forecast(out, ranks);
   } else {
     if (ranks->straggler_count) append_straggler(out, ranks);
     append_even(out, ranks);
@@ -190,6 +192,8 @@ static void emit_row(tsr__emitter *emitter, const tsr_ranks *ranks, const tsr_ra
   tsr__emit_field(emitter, "group", NULL, tsr__string(ranks->groups[row->group].name));
   tsr__emit_field(emitter, "peak_allocated_bytes", NULL, tsr__bytes(row->peak_allocated_bytes));
   tsr__emit_field(emitter, "peak_reserved_bytes", NULL, tsr__bytes(row->peak_reserved_bytes));
+  tsr__emit_field(emitter, "end_allocated_bytes", NULL, tsr__bytes(row->end_allocated_bytes));
+  tsr__emit_field(emitter, "end_reserved_bytes", NULL, tsr__bytes(row->end_reserved_bytes));
   tsr__emit_field(emitter, "out_of_memory", NULL, tsr__bool(row->is_out_of_memory));
   tsr__emit_field(emitter, "out_of_memory_time_us", NULL,
                   row->is_out_of_memory ? tsr__time(row->stop_us) : tsr__nothing());
@@ -386,34 +390,6 @@ static void emit_stragglers(tsr__emitter *emitter, const tsr_ranks *ranks) {
                      tsr__format_count(count - shown, more));
 }
 
-static void emit_growth(tsr__emitter *emitter, const tsr_ranks *ranks) {
-  static const tsr__column columns[] = {
-      {"rank", "rank", TSR__RIGHT},         {"snapshots", "snapshots", TSR__RIGHT},
-      {"first_bytes", "first", TSR__RIGHT}, {"last_bytes", "last", TSR__RIGHT},
-      {"bytes_per_hour", NULL, TSR__RIGHT}, {NULL, "an hour", TSR__RIGHT}};
-  bool is_text = tsr__emitter_is_text(emitter);
-  size_t shown = is_text && !emitter->options.verbose && ranks->growth_count > OUTLIERS_SHOWN
-                     ? OUTLIERS_SHOWN
-                     : ranks->growth_count;
-  if (ranks->growth_count) tsr__emit_space(emitter);
-  if (ranks->growth_count)
-    tsr__emit_printf(emitter, TSR__PLAIN, "Growth from the first snapshot of a rank to its last:");
-  tsr__emit_table(emitter, "growth", columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown; i++) {
-    const tsr_rank_growth *g = &ranks->growths[i];
-    bool has_rate = g->bytes_per_hour > 0 && g->bytes_per_hour < 1e18;
-    tsr__cell cells[] = {tsr__count((uint64_t)g->rank),
-                         tsr__count(g->dumps),
-                         tsr__bytes(g->first_bytes),
-                         tsr__bytes(g->last_bytes),
-                         has_rate ? tsr__real(g->bytes_per_hour) : tsr__nothing(),
-                         has_rate ? tsr__bytes((uint64_t)g->bytes_per_hour) : tsr__nothing()};
-    tsr__emit_row(emitter, cells);
-    tsr__emit_row_end(emitter);
-  }
-  tsr__emit_table_end(emitter);
-}
-
 static void emit_missing(tsr__emitter *emitter, const tsr_ranks *ranks) {
   tsr__buffer *out = &emitter->scratch;
   emit_numbers(emitter, "missing", ranks->missing, ranks->missing_count);
@@ -474,6 +450,7 @@ int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, ranks->stacks);
   tsr__heading_begin(&emitter, &tsr__fields_ranks, input);
+  tsr__ranks_emit_checks(&printer, ranks);
   emit_verdict(&printer, ranks);
   emit_basis(&emitter, ranks);
   tsr__emit_field(&emitter, "files", NULL, tsr__count(ranks->file_count));
@@ -494,7 +471,7 @@ int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
     emit_outliers_json(&printer, ranks);
   }
   emit_dead(&emitter, ranks);
-  emit_growth(&emitter, ranks);
+  tsr__ranks_emit_growth(&printer, ranks);
   emit_stragglers(&emitter, ranks);
   emit_missing(&emitter, ranks);
   emit_broken(&emitter, ranks);
