@@ -13,6 +13,7 @@
 #include "confine.h"
 #include "deliver.h"
 #include "gather.h"
+#include "guard.h"
 #include "page.h"
 #include "session.h"
 
@@ -149,6 +150,7 @@ static int check_page(const cli_session *session) {
 static int ask_here(cli_session *session) {
   cli_asking asking = {.name = session->options->operands[0], .has_format = true};
   int status = cli_asking_run(session, &asking);
+  if (status == 0) status = cli_keep_ranks(session->options, tsr_answer_value(asking.answer));
   if (status == 0) status = finish(session, &asking);
   cli_asking_release(&asking);
   return status;

@@ -8,6 +8,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "gather.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,6 +162,7 @@ static int answer(const gathering *g) {
   tsr_params_clear(own, "paths");
   int status = tsr_params_set_text(own, "paths", pattern, (size_t)length, &session->error);
   if (status == 0) status = ask_again(session, &asking);
+  if (status == 0) status = cli_keep_ranks(session->options, tsr_answer_value(asking.answer));
   if (status == 0) status = cli_ranks_deliver(session, &asking);
   if (status == 0) status = cli_ranks_judge(session, tsr_answer_value(asking.answer));
   cli_asking_release(&asking);

@@ -168,6 +168,29 @@ int cli_keep_inputs(const cli_options *options) {
   return status;
 }
 
+/* The file among those of ranks that `output` is; NULL if it is none. */
+static const char *rank_file(const tsr_ranks *ranks, const char *output) {
+  struct stat a, b;
+  const char *path;
+  if (is_standard(output) || !find_regular(output, &a)) return NULL;
+  for (size_t i = 0; (path = tsr_ranks_file(ranks, i)) != NULL; i++)
+    if (stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) return path;
+  return NULL;
+}
+
+int cli_keep_ranks(const cli_options *options, const tsr_ranks *ranks) {
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = cli_option_at(options->command, i)) != NULL; i++) {
+    const char *output = cli_output_path(options, row);
+    const char *file = output ? rank_file(ranks, output) : NULL;
+    if (file)
+      return cli_usage_error(options->command,
+                             "the output '%s' is a snapshot that was read; write to another file",
+                             output);
+  }
+  return 0;
+}
+
 /* 1 if an output goes to a file that a run has in its folder; else 0. */
 static int is_in_run(const char *output, const char *folder) {
   char *target = NULL;

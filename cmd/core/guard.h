@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include <tessera/unstable/fleet.h>
+
 #include "options.h"
 
 /* The file that the command writes because of an option; NULL if it writes none. "-" is standard output. */
@@ -24,6 +26,10 @@ int cli_keep_inputs_in(const cli_options *options, const char *path, bool is_res
 /* The same for a file that was read and that the command line does not name: the sidecar `path` of
  * the snapshot `owner`. */
 int cli_keep_sidecar(const cli_options *options, const char *path, const char *owner);
+
+/* After the files of ranks have been read, and before anything is written: 0, or a usage error if an output would replace one of them,
+ * which the command line may not name. O(outputs x files) for outputs that exist. */
+int cli_keep_ranks(const cli_options *options, const tsr_ranks *ranks);
 
 /* Whether two paths lead to the same existing file or folder; NULL leads nowhere. */
 bool cli_is_same_folder(const char *a, const char *b);

@@ -14,6 +14,7 @@
 
 #include "core/confine.h"
 #include "core/endings.h"
+#include "core/guard.h"
 #include "prompt.h"
 
 enum { DEFAULT_MEMORY_GIB = 4 };
@@ -216,6 +217,11 @@ static int open_ranks(cli_session *session, subject *s) {
   session->path = places[0];
   int status = tsr_ranks_compute(&how, &s->ranks, &session->error);
   cli_progress_end(&progress);
+  if (status == TSR_ERROR_IO || status == TSR_ERROR_LIMIT || status == TSR_ERROR_UNSUPPORTED) {
+    cli_say(NULL, "%s", session->error.message); /* which names the place */
+    return CLI_INPUT;
+  }
+  if (!status) status = cli_keep_ranks(session->options, s->ranks);
   if (!status) status = tsr_relations_of_ranks(s->ranks, &s->relations, &session->error);
   return status;
 }

@@ -837,6 +837,8 @@ class Rank(Record):
     end_reserved_bytes: int
     out_of_memory: bool
     out_of_memory_time_us: Optional[int]
+    out_of_memory_bytes: Optional[int]
+    partial: bool
     step: Optional[int]
     clock_ahead_us: Optional[int]
     coordinates: Counts

@@ -17,7 +17,7 @@ import time
 import zlib
 
 import pytest
-from fleets import CAUSES, NAMES, Fleet, random_fleet
+from fleets import CAUSES, NAMES, STEPS, Device, Fleet, frame, random_fleet
 from paces import random_pace
 from support import cases, expect
 
@@ -644,3 +644,85 @@ def test_parts_without_events(tessera, folder, work):
     parts = list(itertools.accumulate(numbers.signed() for _ in range(head['parts'])))
     totals = tessera.json('at', folder / NAMES[1](0, 100), '--event', str(len(events) // 2 - 1))['devices'][0]
     expect('the middle', set(parts[5:40]), {totals['allocated_bytes']})
+
+
+# ---- What looks like a fault and is none, or another one ----
+
+class Once(Fleet):
+    """A fleet in which one rank allocates something in a step in the middle, and keeps it."""
+
+    def step(self, device, at, batches, parameters, fault, leaked, step, rank):
+        if rank == self.rank and step == STEPS // 2:
+            device.alloc(self.once, [frame('warm_up', '/job/cache.py', 9), frame('main', '/job/train.py', 40)])
+        return super().step(device, at, batches, parameters, fault, leaked, step, rank)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_what_is_allocated_once_is_no_leak(tessera, folder, seed):
+    fleet = Once(500 + seed)
+    fleet.sizes, fleet.count, fleet.rank = {'pp': 1, 'dp': 8, 'ep': 1, 'tp': 1}, 8, 5
+    fleet.once, fleet.name = 64 << 20, NAMES[1]
+    answer = asked(tessera, fleet.write(folder))
+    expect('who stands apart', [(one['rank'], one['cause_code']) for one in answer['outliers']], [(5, 'extra_work')])
+    assert ('/job/cache.py', 9) in {(one['file'], one['line']) for one in answer['outliers'][0]['changes'][0]['frames']}
+
+
+def test_equals_that_are_unlike(tessera, folder):
+    """Where each of three ranks has memory of its own, none of them stands apart."""
+    for rank in range(3):
+        device = Device(0, 1_000_000)
+        device.alloc(600 << 20, [frame('build', '/job/model.py', 3)])
+        device.alloc((30 + 5 * rank) << 20, [frame('work', f'/job/only{rank}.py', 9)])
+        path = folder / f'rank{rank}_memory_snapshot.pickle'
+        path.write_bytes(pickle.dumps({'segments': device.segments(), 'device_traces': [device.whole_trace()], 'allocator_settings': {}}))
+    expect('who stands apart', asked(tessera, folder)['outliers'], [])
+
+
+def test_a_file_that_is_cut_off(tessera, folder):
+    """Its rank may have held more: it is shown, and compared with nothing."""
+    write_small(folder)
+    path = folder / NAMES[1](3, 100)
+    path.write_bytes(path.read_bytes()[:path.stat().st_size * 2 // 3])
+    answer = asked(tessera, folder)
+    expect('partial', [row['rank'] for row in answer['ranks'] if row['partial']], [3])
+    expect('groups', {group['name']: group['ranks'] for group in answer['groups']}, {'like rank 0': [0, 1, 2, 4, 5], 'cut off': [3]})
+    assert 'compared with nothing: rank 3' in tessera.output('ranks', folder)
+
+
+def test_only_the_name_of_a_file_says_oom(tessera, folder):
+    answer = asked(tessera, write_small(folder / 'oom_test'))
+    expect('out of memory', answer['out_of_memory'], [])
+    expect('known by', (answer['ranks_by'], answer['groups_by']), ('name', 'likeness'))
+
+
+def test_dumps_of_two_devices(tessera, folder):
+    for device in (0, 1):
+        trace = Device(device, 1_000_000 * (1 + device))
+        trace.alloc(1 << 20, [frame('build', '/job/model.py', 3)])
+        data = {'segments': [], 'device_traces': [[]] * device + [trace.whole_trace()], 'allocator_settings': {}}
+        path = folder / f'step_{device}' / 'rank0_memory_snapshot.pickle'
+        path.parent.mkdir()
+        path.write_bytes(pickle.dumps(data))
+    done = tessera.run('ranks', folder, status=2)
+    assert 'rank 0 has snapshots of the devices 0 and 1' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('words', (('ranks', '--sketches'), ('ranks', '--json', '-o'), ('sql', 'SELECT 1', '--output', 'csv', '-o')),
+                         ids=('sketches', 'answer', 'sql'))
+def test_snapshots_are_not_replaced(tessera, folder, words):
+    """An output may not be a file in the folder that was read."""
+    write_small(folder)
+    path = folder / NAMES[1](3, 100)
+    before = path.read_bytes()
+    done = tessera.run(words[0], folder, *words[1:], path, status=2)
+    assert 'is a snapshot that was read' in done.stderr, done.stderr
+    expect('the snapshot', path.read_bytes(), before)
+
+
+@pytest.mark.parametrize('mesh, message', (('foo=6', "'foo' is not an axis"), ('dp=2,dp=3', "axis 'dp' twice"), ('PP=2,dp=3', None)))
+def test_axes(tessera, folder, mesh, message):
+    write_small(folder)
+    if message:
+        assert message in tessera.run('ranks', folder, '--mesh', mesh, status=2).stderr
+    else:
+        expect('coordinates', asked(tessera, folder, '--mesh', mesh)['ranks'][5]['coordinates'], {'pp': 1, 'dp': 2})

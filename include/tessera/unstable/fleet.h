@@ -73,8 +73,9 @@ typedef struct tsr_rank_row {
   int64_t rank;
   const char *path;
   uint32_t device;
-  bool is_other; /* not the device that holds most of the rank's memory */
-  int64_t step;  /* by the file's name, or -1 */
+  bool is_other;   /* not the device that holds most of the rank's memory */
+  bool is_partial; /* its file is truncated or damaged: it is compared with nothing */
+  int64_t step;    /* by the file's name, or -1 */
   size_t group;
   uint64_t peak_allocated_bytes, peak_reserved_bytes, end_allocated_bytes, end_reserved_bytes;
   int64_t peak_us, taken_us; /* taken: of the last dump; TSR_TIME_NONE: unknown */
@@ -241,6 +242,10 @@ typedef struct tsr_ranks {
  * TSR_ERROR_IO, _LIMIT or _UNSUPPORTED for places that cannot be listed, TSR_ERROR_MEMORY, or what `progress` stopped. */
 int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_error *error);
 void tsr_ranks_free(tsr_ranks *ranks);
+
+/* The path of a file that was read, or of which a sketch was; NULL past the last. In the order of their paths. Lives as long as
+ * the answer. O(1). */
+const char *tsr_ranks_file(const tsr_ranks *ranks, size_t index);
 
 /* All sketches as one file, which tsr_ranks_compute reads: the same whatever the order of the files, and however they were divided into
  * parts. `*out` is the caller's, for tsr_ranks_sketches_free. Fails with TSR_ERROR_MEMORY. */

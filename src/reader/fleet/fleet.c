@@ -239,10 +239,11 @@ static int find_files(const tsr_fleet_options *options, tsr__fleet *fleet, tsr_e
   bool is_empty = !status && !paths.count;
   tsr__path_list_release(&paths);
   if (is_empty)
-    return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE,
-                     "%.200s: no snapshots; their names end in .pickle, .pkl, .html or .zip, or in "
-                     "one of these and .gz, .zst or .xz",
-                     options->place_count ? options->places[0] : "");
+    return tsr__fail(
+        error, TSR_ERROR_IO, TSR_OFFSET_NONE,
+        "%.200s: no snapshots; their names end in .pickle, .pkl, .html, .zip, .snapshot or "
+        ".sketch, or in one of these and .gz, .zst or .xz",
+        options->place_count ? options->places[0] : "");
   return status;
 }
 

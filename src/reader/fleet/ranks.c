@@ -11,6 +11,30 @@ enum { MOST_MISSING = 1 << 20 };
 
 /* ---- The mesh that the user gives ---- */
 
+/* Whether the last axis has a name that frameworks use, and no other one has it. */
+static int check_axis(const tsr_rank_place *mesh, tsr_error *error) {
+  static const char *const known[] = {
+      "pp",       "dp",          "tp",        "cp",      "ep",       "sp",
+      "etp",      "edp",         "ddp",       "fsdp",    "hsdp",     "vpp",
+      "data",     "node",        "model",     "pipe",    "pipeline", "tensor",
+      "context",  "sequence",    "expert",    "ulysses", "ring",     "dp_replicate",
+      "dp_shard", "dp_shard_cp", "replicate", "shard",   "local",    "world"};
+  const char *name = mesh->axes[mesh->axis_count - 1].name;
+  bool is_known = false;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    is_known = is_known || !strcmp(name, known[i]);
+  if (!is_known)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "'%.30s' is not an axis of a mesh; axes are pp, dp, tp, cp, ep, sp, fsdp and "
+                     "others that frameworks use",
+                     name);
+  for (size_t i = 0; i + 1 < mesh->axis_count; i++)
+    if (!strcmp(mesh->axes[i].name, name))
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "the mesh has the axis '%.30s' twice", name);
+  return 0;
+}
+
 /* "pp=4,dp=8,tp=8" into axes, outermost first. */
 static int parse_mesh(const char *text, tsr_rank_place *out, tsr_error *error) {
   const char *at = text;
@@ -28,7 +52,10 @@ static int parse_mesh(const char *text, tsr_rank_place *out, tsr_error *error) {
                        "not '%.80s'",
                        text);
     tsr_mesh_axis *axis = &out->axes[out->axis_count++];
-    memcpy(axis->name, at, length);
+    for (size_t i = 0; i < length; i++)
+      axis->name[i] = (char)(at[i] >= 'A' && at[i] <= 'Z' ? at[i] + ('a' - 'A') : at[i]);
+    int status = check_axis(out, error);
+    if (status) return status;
     axis->size = (uint32_t)size;
     out->world_size *= (int64_t)size;
     at = *end ? end + 1 : end;
@@ -72,6 +99,7 @@ static bool list_rows(const tsr__fleet *fleet, tsr_ranks *out) {
                           .path = fleet->files.items[m->file].path,
                           .device = d->device,
                           .is_other = m->is_other,
+                          .is_partial = m->is_partial,
                           .step = m->step,
                           .group = m->group,
                           .peak_allocated_bytes = d->peak_bytes,
@@ -227,6 +255,10 @@ int tsr_ranks_compute(const tsr_fleet_options *options, tsr_ranks **out, tsr_err
   ranks->stacks = fleet->stacks;
   *out = ranks;
   return 0;
+}
+
+const char *tsr_ranks_file(const tsr_ranks *ranks, size_t index) {
+  return index < ranks->fleet->files.count ? ranks->fleet->files.items[index].path : NULL;
 }
 
 int tsr_ranks_sketches(const tsr_ranks *ranks, void **out, size_t *size_bytes, tsr_error *error) {

@@ -167,7 +167,7 @@
   X(COMPARED, "compared_with", INTEGER, FILTER, NONE, 0, "the rank of the group that it is compared with; NULL if with nothing") \
   X(DELTA, "delta_bytes", INTEGER, FILTER, NONE, 0, "by how much its peak is higher than that one's") \
   X(EXCESS, "excess_bytes", INTEGER, FILTER, NONE, 0, "what is beyond the spread of its equals") \
-  X(CAUSE, "cause", TEXT, FILTER, CAUSE, 0, "why, as far as the memory shows: leak, optimizer_state, sequence, ...") \
+  X(CAUSE, "cause", TEXT, FILTER, CAUSE, 0, "why, as far as the memory shows: leak, optimizer_state, longer_sequences, ...") \
   X(TEXT, "cause_text", TEXT, NONE, NONE, 0, "the same in words") \
   X(STACK, "stack", INTEGER, FILTER, NONE, 0, "where most of the excess was allocated, of table stacks; NULL if unknown")
 

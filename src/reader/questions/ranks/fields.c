@@ -17,6 +17,12 @@ static const tsr_record rank = {
                    "whether it ran out of memory for good, by its trace or its file's name"),
         TSR__FIELD(TIME, "out_of_memory_time_us", "when; null if it did not, or nobody knows",
                    .is_nullable = true),
+        TSR__FIELD(BYTES, "out_of_memory_bytes", "the request that failed; null without one",
+                   .is_nullable = true),
+        TSR__FIELD(
+            FLAG, "partial",
+            "whether its file is truncated or damaged: it may have held more, and is compared "
+            "with nothing"),
         TSR__FIELD(COUNT, "step", "the step in the file's name", .is_nullable = true),
         TSR__FIELD(DURATION, "clock_ahead_us",
                    "how far its clock is ahead of the median rank's, by the steps that they have "

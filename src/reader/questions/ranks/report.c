@@ -11,6 +11,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +45,8 @@ static void append_outlier(tsr__stack_printer *printer, const tsr_ranks *ranks,
   size_t equals = ranks->groups[outlier->group].rank_count - 1;
   tsr__format_size(outlier->excess_bytes, size);
   if (row->is_other)
-    tsr__buffer_printf(out, "holds %s on device %" PRIu32 ", another process's", size, row->device);
+    tsr__buffer_printf(out, "holds %s on device %" PRIu32 ", which is not its own", size,
+                       row->device);
   else
     tsr__buffer_printf(out, "holds %s more than its %s equals", size,
                        tsr__format_count(equals, count));
@@ -60,11 +62,12 @@ static void append_even(tsr__buffer *out, const tsr_ranks *ranks) {
   char count[TSR__FORMAT_BYTES], low[TSR__FORMAT_BYTES], high[TSR__FORMAT_BYTES];
   uint64_t least = UINT64_MAX, most = 0;
   size_t compared = 0;
-  for (size_t i = 0; i < ranks->group_count; i++) {
-    const tsr_rank_group *g = &ranks->groups[i];
-    if (g->min_bytes < least) least = g->min_bytes;
-    if (g->max_bytes > most) most = g->max_bytes;
-    if (g->rank_count > 2) compared += g->rank_count;
+  for (size_t i = 0; i < ranks->row_count; i++) {
+    const tsr_rank_row *row = &ranks->rows[i];
+    if (row->is_other) continue;
+    if (row->peak_allocated_bytes < least) least = row->peak_allocated_bytes;
+    if (row->peak_allocated_bytes > most) most = row->peak_allocated_bytes;
+    compared += ranks->groups[row->group].rank_count > 2 && !row->is_partial;
   }
   tsr__format_size(least, low);
   tsr__format_size(most, high);
@@ -74,6 +77,9 @@ static void append_even(tsr__buffer *out, const tsr_ranks *ranks) {
   else if (!compared)
     tsr__buffer_printf(out, "%s ranks peak at %s to %s; too few are alike to say that one differs.",
                        count, low, high);
+  else if (least == most)
+    tsr__buffer_printf(out, "None of %s ranks holds more than its equals; all peak at %s.", count,
+                       high);
   else
     tsr__buffer_printf(out, "None of %s ranks holds more than its equals; they peak at %s to %s.",
                        count, low, high);
@@ -85,6 +91,17 @@ static void append_straggler(tsr__buffer *out, const tsr_ranks *ranks) {
   tsr__buffer_printf(out, "Rank %" PRId64 " is %s late in steps of %s. ", ranks->rows[s->row].rank,
                      tsr__format_duration((double)s->late_us / 1e6, late),
                      tsr__format_duration((double)s->step_us / 1e6, step));
+}
+
+/* ", asking for 1.00 GiB at train.py:88" */
+static void append_request(tsr__stack_printer *printer, const tsr_rank_row *row) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  char size[TSR__FORMAT_BYTES];
+  if (!row->stop_bytes) return;
+  tsr__buffer_printf(out, ", asking for %s", tsr__format_size(row->stop_bytes, size));
+  if (row->stop_stack == TSR_NONE) return;
+  tsr__buffer_text(out, " at ");
+  tsr__stack_append_name(printer, TSR__LABEL_LINE, row->stop_stack);
 }
 
 static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
@@ -100,6 +117,7 @@ static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
     bool is_first = ranks->dead_count > 1 && row->stop_us != TSR_TIME_NONE;
     tsr__buffer_printf(out, "Rank %" PRId64 " ran out of memory%s", row->rank,
                        is_first ? " first" : "");
+    append_request(printer, row);
     if (outlier) {
       tsr__buffer_text(out, "; it ");
       append_outlier(printer, ranks, outlier);
@@ -118,6 +136,8 @@ static void emit_verdict(tsr__stack_printer *printer, const tsr_ranks *ranks) {
     if (ranks->straggler_count) append_straggler(out, ranks);
     append_even(out, ranks);
   }
+  if (ranks->missing_part_count && ranks->rank_count)
+    tsr__buffer_text(out, " Ranks of missing parts were not compared.");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
 }
 
@@ -197,6 +217,9 @@ static void emit_row(tsr__emitter *emitter, const tsr_ranks *ranks, const tsr_ra
   tsr__emit_field(emitter, "out_of_memory", NULL, tsr__bool(row->is_out_of_memory));
   tsr__emit_field(emitter, "out_of_memory_time_us", NULL,
                   row->is_out_of_memory ? tsr__time(row->stop_us) : tsr__nothing());
+  tsr__emit_field(emitter, "out_of_memory_bytes", NULL,
+                  row->stop_bytes ? tsr__bytes(row->stop_bytes) : tsr__nothing());
+  tsr__emit_field(emitter, "partial", NULL, tsr__bool(row->is_partial));
   tsr__emit_field(emitter, "step", NULL,
                   row->step >= 0 ? tsr__count((uint64_t)row->step) : tsr__nothing());
   tsr__emit_field(emitter, "clock_ahead_us", NULL,
@@ -286,9 +309,17 @@ static void emit_outliers_json(tsr__stack_printer *printer, const tsr_ranks *ran
   tsr__emit_end(emitter);
 }
 
+/* "+3.10 GiB" */
+static const char *signed_size(int64_t bytes, char text[TSR__FORMAT_BYTES + 1]) {
+  text[0] = bytes < 0 ? '-' : '+';
+  tsr__format_size(bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes, text + 1);
+  return text;
+}
+
 static void emit_outliers_text(tsr__stack_printer *printer, const tsr_ranks *ranks) {
   static const tsr__column columns[] = {{NULL, "rank", TSR__RIGHT},
                                         {NULL, "more than equals", TSR__RIGHT},
+                                        {NULL, "peak to median", TSR__RIGHT},
                                         {NULL, "why", TSR__LEFT},
                                         {NULL, "allocated at", TSR__ELASTIC}};
   tsr__emitter *emitter = printer->emitter;
@@ -302,8 +333,10 @@ static void emit_outliers_text(tsr__stack_printer *printer, const tsr_ranks *ran
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown; i++) {
     const tsr_rank_outlier *o = &ranks->outliers[i];
+    char peak[TSR__FORMAT_BYTES + 1];
     tsr__cell cells[] = {tsr__count((uint64_t)ranks->rows[o->row].rank),
-                         tsr__bytes(o->excess_bytes), tsr__string(o->cause_text),
+                         tsr__bytes(o->excess_bytes),
+                         tsr__string(signed_size(o->delta_bytes, peak)), tsr__string(o->cause_text),
                          tsr__text(tsr__stack_name(&names, i))};
     tsr__emit_row(emitter, cells);
     tsr__emit_row_end(emitter);
@@ -313,6 +346,14 @@ static void emit_outliers_text(tsr__stack_printer *printer, const tsr_ranks *ran
   if (shown < count)
     tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (-v shows all)",
                      tsr__format_count(count - shown, more));
+}
+
+/* How many of the changes, largest first, are more than a fiftieth of the first. */
+static size_t count_telling(const tsr_rank_outlier *o, size_t listed) {
+  size_t count = 0;
+  double first = listed ? fabs((double)o->changes[0].delta_bytes) : 0;
+  while (count < listed && fabs((double)o->changes[count].delta_bytes) * 50 >= first) count++;
+  return count;
 }
 
 /* The difference of the first outlier, by stack. */
@@ -334,19 +375,27 @@ static void emit_first(tsr__stack_printer *printer, const tsr_ranks *ranks) {
                      "Rank %" PRId64 " at its peak, compared with rank %" PRId64
                      ", the median of its equals:",
                      row->rank, o->compared_with);
-  TSR__STACK_NAMES(printer, tsr_rank_change, o->changes, o->change_count, &names);
+  size_t listed = o->change_count - (o->others != 0);
+  size_t shown = emitter->options.verbose ? listed : count_telling(o, listed);
+  size_t others = o->others + listed - shown;
+  int64_t left = o->delta_bytes;
+  TSR__STACK_NAMES(printer, tsr_rank_change, o->changes, shown, &names);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < o->change_count; i++) {
+  for (size_t i = 0; i < shown; i++) {
     const tsr_rank_change *c = &o->changes[i];
-    bool is_last = o->others && i + 1 == o->change_count;
-    char text[TSR__FORMAT_BYTES + 1], others[64], count[TSR__FORMAT_BYTES];
-    text[0] = c->delta_bytes < 0 ? '-' : '+';
-    tsr__format_size(c->delta_bytes < 0 ? 0 - (uint64_t)c->delta_bytes : (uint64_t)c->delta_bytes,
-                     text + 1);
-    (void)snprintf(others, sizeof others, "(%s others)", tsr__format_count(o->others, count));
-    tsr__cell cells[] = {tsr__string(text),
-                         tsr__string(is_last ? "" : tsr_category_name(c->category)),
-                         is_last ? tsr__string(others) : tsr__text(tsr__stack_name(&names, i))};
+    char text[TSR__FORMAT_BYTES + 1];
+    left -= c->delta_bytes;
+    tsr__cell cells[] = {tsr__string(signed_size(c->delta_bytes, text)),
+                         tsr__string(tsr_category_name(c->category)),
+                         tsr__text(tsr__stack_name(&names, i))};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  if (others) {
+    char text[TSR__FORMAT_BYTES + 1], words[64], count[TSR__FORMAT_BYTES];
+    (void)snprintf(words, sizeof words, "(%s other%s)", tsr__format_count(others, count),
+                   tsr__plural(others));
+    tsr__cell cells[] = {tsr__string(signed_size(left, text)), tsr__string(""), tsr__string(words)};
     tsr__emit_row(emitter, cells);
     tsr__emit_row_end(emitter);
   }
@@ -358,10 +407,10 @@ static void emit_first(tsr__stack_printer *printer, const tsr_ranks *ranks) {
 
 static void emit_stragglers(tsr__emitter *emitter, const tsr_ranks *ranks) {
   static const tsr__column columns[] = {
-      {"rank", "rank", TSR__RIGHT},     {"group", NULL, TSR__LEFT},
-      {"late_us", NULL, TSR__RIGHT},    {NULL, "late by", TSR__RIGHT},
-      {"step_us", NULL, TSR__RIGHT},    {NULL, "of a step of", TSR__RIGHT},
-      {"late_steps", "in", TSR__RIGHT}, {"steps", "of steps", TSR__RIGHT}};
+      {"rank", "rank", TSR__RIGHT},          {"group", NULL, TSR__LEFT},
+      {"late_us", NULL, TSR__RIGHT},         {NULL, "late by", TSR__RIGHT},
+      {"step_us", NULL, TSR__RIGHT},         {NULL, "a step takes", TSR__RIGHT},
+      {"late_steps", "late in", TSR__RIGHT}, {"steps", "steps compared", TSR__RIGHT}};
   size_t count = ranks->straggler_count;
   bool is_short = tsr__emitter_is_text(emitter) && !emitter->options.verbose;
   size_t shown = is_short && count > OUTLIERS_SHOWN ? OUTLIERS_SHOWN : count;
@@ -388,6 +437,38 @@ static void emit_stragglers(tsr__emitter *emitter, const tsr_ranks *ranks) {
   if (shown < count)
     tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (-v shows all)",
                      tsr__format_count(count - shown, more));
+}
+
+/* Which ranks' files lack a part, and who has memory where it does not belong. */
+static void emit_notes(tsr__emitter *emitter, const tsr_ranks *ranks) {
+  tsr__buffer *out = &emitter->scratch;
+  char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  size_t cut = 0, others = 0;
+  uint64_t most = 0;
+  if (!tsr__emitter_is_text(emitter)) return;
+  for (size_t i = 0; i < ranks->row_count; i++) {
+    const tsr_rank_row *row = &ranks->rows[i];
+    bool is_said = row->is_other && outlier_of(ranks, i);
+    if (row->is_other && !is_said && row->peak_allocated_bytes > most)
+      most = row->peak_allocated_bytes;
+    others += row->is_other && !is_said;
+    if (!row->is_partial || row->is_other) continue;
+    if (!cut) tsr__emit_space(emitter);
+    if (cut < LIST_SHOWN)
+      tsr__buffer_printf(out, "%s%" PRId64,
+                         cut ? ", " : "Truncated or damaged, and compared with nothing: rank ",
+                         row->rank);
+    cut++;
+  }
+  if (cut > LIST_SHOWN)
+    tsr__buffer_printf(out, " and %s more", tsr__format_count(cut - LIST_SHOWN, count));
+  if (cut) tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
+  if (!others) return;
+  tsr__emit_space(emitter);
+  tsr__buffer_printf(out, "%s rank%s also hold%s memory on a device besides their own, up to %s.",
+                     tsr__format_count(others, count), tsr__plural(others), others == 1 ? "s" : "",
+                     tsr__format_size(most, size));
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
 }
 
 static void emit_missing(tsr__emitter *emitter, const tsr_ranks *ranks) {
@@ -473,6 +554,7 @@ int tsr__report_ranks(const tsr_report_input *input, const tsr_ranks *ranks,
   emit_dead(&emitter, ranks);
   tsr__ranks_emit_growth(&printer, ranks);
   emit_stragglers(&emitter, ranks);
+  emit_notes(&emitter, ranks);
   emit_missing(&emitter, ranks);
   emit_broken(&emitter, ranks);
   tsr__stack_printer_release(&printer);
