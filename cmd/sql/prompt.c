@@ -264,7 +264,8 @@ int sql_prompt(sql_shell *shell, const char *history) {
   while (!status && !shell->has_ended) {
     e.prompt = text.size ? "    ...> " : "tessera> ";
     line = read_line(&e, has_editor, &plain, &room);
-    if (!line && !(is_interrupted && errno == EINTR)) break;
+    /* A line that is dropped when it is empty comes as none. */
+    if (!line && !e.is_dropped && !(is_interrupted && errno == EINTR)) break;
     if (!line) clearerr(stdin);
     if (e.is_dropped || !line) {
       printf("^C\n");
@@ -272,8 +273,9 @@ int sql_prompt(sql_shell *shell, const char *history) {
     }
     is_interrupted = 0;
     if (e.is_dropped || !line) continue;
-    if (has_editor) remember(&e, line);
-    if (kept && line[strspn(line, " \t\r\n")] && fputs(line, kept) >= 0) (void)fflush(kept);
+    bool is_kept = line[strspn(line, " \t\r\n")] && strncmp(line, ".quit", 5) != 0;
+    if (has_editor && is_kept) remember(&e, line);
+    if (kept && is_kept && fputs(line, kept) >= 0) (void)fflush(kept);
     if (cli_text_append(&text, line, strlen(line))) status = TSR_ERROR_MEMORY;
     if (!status && sql_shell_is_whole(shell, text.data)) status = run_text(shell, &text);
   }

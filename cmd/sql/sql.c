@@ -266,7 +266,13 @@ static char *state_folder(void) {
   const char *base = has_state ? state : home,
              *below = has_state ? "/tessera" : "/.local/state/tessera";
   char *folder = malloc(strlen(base) + strlen(below) + 1);
-  if (folder) strcat(strcpy(folder, base), below);
+  if (!folder) return NULL;
+  strcat(strcpy(folder, base), below);
+  for (char *slash = folder + strlen(base); (slash = strchr(slash + 1, '/')) != NULL;) {
+    *slash = '\0'; /* a new home has no .local yet */
+    (void)mkdir(folder, 0700);
+    *slash = '/';
+  }
   return folder;
 }
 

@@ -1,4 +1,6 @@
 /* write.c - what formats share, and two that need no more than a row at a time: CSV and JSON. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "write.h"
 
 #include <inttypes.h>
@@ -6,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/json.h>
+#include <tessera/unstable/terminal.h>
+#include <unistd.h>
 
 enum { WRITE_BYTES = 64 << 10 };
 
@@ -209,8 +213,27 @@ static void put_csv_text(sql_out *out, const char *text, size_t size_bytes) {
   sql_out_text(out, "\"");
 }
 
+typedef struct csv {
+  bool is_shown; /* at a terminal, which texts must not control */
+} csv;
+
+/* A text as it is, or what of it a terminal may get. Returns 0 or TSR_ERROR_MEMORY. */
+static int put_csv_value(const csv *c, sql_out *out, const char *text, size_t size_bytes) {
+  char *copy = c->is_shown ? malloc(size_bytes + 1) : NULL;
+  if (c->is_shown && !copy) return TSR_ERROR_MEMORY;
+  if (copy && size_bytes) memcpy(copy, text, size_bytes);
+  if (copy)
+    put_csv_text(out, copy, tsr_terminal_clean(copy, size_bytes, false));
+  else
+    put_csv_text(out, text, size_bytes);
+  free(copy);
+  return 0;
+}
+
 static int csv_begin(void *state, const sql_rows *rows, sql_out *out, cli_session *session) {
-  (void)state, (void)session;
+  csv *c = state;
+  (void)session;
+  c->is_shown = !out->output->path && isatty(STDOUT_FILENO);
   for (int i = 0; i < rows->column_count; i++) {
     const char *name = rows->lib->column_name(rows->statement, i);
     if (!name) return TSR_ERROR_MEMORY;
@@ -220,15 +243,14 @@ static int csv_begin(void *state, const sql_rows *rows, sql_out *out, cli_sessio
     if (i) sql_out_text(out, ",");
     if (is_word)
       sql_out_text(out, name);
-    else
-      put_csv_text(out, name, strlen(name));
+    else if (put_csv_value(c, out, name, strlen(name)))
+      return TSR_ERROR_MEMORY;
   }
   sql_out_text(out, "\r\n");
   return 0;
 }
 
 static int csv_row(void *state, const sql_rows *rows, sql_out *out) {
-  (void)state;
   for (int i = 0; i < rows->column_count; i++) {
     char number[32];
     size_t size;
@@ -241,7 +263,7 @@ static int csv_row(void *state, const sql_rows *rows, sql_out *out) {
     }
     const char *text = bytes_of(rows, i, &size);
     if (!text) return TSR_ERROR_MEMORY;
-    if (type == SQLITE_TEXT) put_csv_text(out, text, size);
+    if (type == SQLITE_TEXT && put_csv_value(state, out, text, size)) return TSR_ERROR_MEMORY;
     if (type == SQLITE_BLOB) put_hex(out, (const unsigned char *)text, size);
   }
   sql_out_text(out, "\r\n");
@@ -257,4 +279,4 @@ static void csv_release(void *state) {
   (void)state;
 }
 
-const sql_writer sql_csv_writer = {1, csv_begin, csv_row, csv_end, csv_release};
+const sql_writer sql_csv_writer = {sizeof(csv), csv_begin, csv_row, csv_end, csv_release};

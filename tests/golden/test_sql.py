@@ -789,6 +789,12 @@ def test_editor(tessera, made, work):
     prompt.ready()
     prompt.type('rubbish \x03')
     prompt.ready()
+    prompt.type('\x03')  # of an empty line, and of a query that is not whole
+    prompt.ready()
+    prompt.type('SELECT 1\n')
+    prompt.until('...> ')
+    prompt.type('\x03')
+    prompt.ready()
     prompt.type('.tab\t\n')
     prompt.until('annotations')
     prompt.ready()
@@ -799,7 +805,7 @@ def test_editor(tessera, made, work):
     assert (work / 'tessera' / 'sql_history').stat().st_mode & 0o77 == 0
     prompt = Prompt(tessera, made / 'train.pickle', work)
     prompt.ready()
-    prompt.type('\x1b[A\x1b[A\n')
+    prompt.type('\x1b[A\x1b[A\x1b[A\n')
     prompt.until('1 row')
     prompt.ready()
     prompt.type('\x04')
