@@ -420,9 +420,9 @@ def test_ranks(tessera, job, work):
     query = 'SELECT rank, path, device, peak_allocated_bytes, out_of_memory FROM ranks ORDER BY rank, device'
     for place in (job, job / '*', work / 'job.sketches'):
         assert rows(tessera, place, query) == want, place
-    found = rows(tessera, job, 'SELECT rank, compared_with, delta_bytes, cause FROM outliers')
+    found = rows(tessera, job, 'SELECT rank, compared_with, delta_bytes, cause_code FROM outliers')
     assert found == [[o['rank'], o['compared_with'], o['delta_bytes'], o['cause_code']] for o in answer['outliers']] and found
-    assert rows(tessera, job, "SELECT rank FROM outliers WHERE cause = 'leak'") == [[4]]
+    assert rows(tessera, job, "SELECT rank FROM outliers WHERE cause_code = 'leak'") == [[4]]
     assert rows(tessera, job, 'SELECT o.delta_bytes - sum(c.delta_bytes) FROM outliers o JOIN changes c USING (outlier) GROUP BY outlier') == [[0]] * len(found)
     assert rows(tessera, job, 'SELECT count(*) FROM changes WHERE outlier = 0') == [[len(answer['outliers'][0]['changes'])]]
     top = rows(tessera, job, 'SELECT f.file, f.line FROM changes c JOIN frames f USING (stack) WHERE c.outlier = 0 AND c.change = 0 ORDER BY f.depth')

@@ -149,11 +149,13 @@
   X(PEAK_RESERVED, "peak_reserved_bytes", INTEGER, FILTER, NONE, 0, "the most that was reserved") \
   X(PEAK_US, "peak_us", INTEGER, FILTER, NONE, 0, "time of the peak; NULL if not recorded") \
   X(OUT_OF_MEMORY, "out_of_memory", INTEGER, FILTER, NONE, 0, "1 if it ran out of memory") \
-  X(STOP_US, "stop_us", INTEGER, FILTER, NONE, 0, "when it ran out; NULL if unknown, or if it did not") \
-  X(STOP_BYTES, "stop_bytes", INTEGER, FILTER, NONE, 0, "the request that failed; NULL if it did not run out") \
-  X(STOP_STACK, "stop_stack", INTEGER, FILTER, NONE, 0, "its call stack, of table stacks; NULL if not recorded") \
+  X(STOP_US, "out_of_memory_time_us", INTEGER, FILTER, NONE, 0, "when it ran out; NULL if unknown, or if it did not") \
+  X(STOP_BYTES, "out_of_memory_bytes", INTEGER, FILTER, NONE, 0, "the request that failed; NULL if it did not run out") \
+  X(STOP_STACK, "out_of_memory_stack", INTEGER, FILTER, NONE, 0, "its call stack, of table stacks; NULL if not recorded") \
   X(STEP, "step", INTEGER, FILTER, NONE, 0, "step of the snapshot, by the name of the file; NULL if that has none") \
   X(OTHER, "is_other", INTEGER, FILTER, NONE, 0, "1 if this is not the device with most of the rank's memory") \
+  X(PARTIAL, "partial", INTEGER, FILTER, NONE, 0, "1 if its file is truncated or damaged: it may have held more") \
+  X(CLOCK, "clock_ahead_us", INTEGER, FILTER, NONE, 0, "how far its clock is ahead of the median one; NULL if by a step or less, or unknown") \
   X(PARAMETERS, "parameter_bytes", INTEGER, FILTER, NONE, 0, "of the peak, parameters") \
   X(GRADIENTS, "gradient_bytes", INTEGER, FILTER, NONE, 0, "of the peak, gradients") \
   X(OPTIMIZER, "optimizer_state_bytes", INTEGER, FILTER, NONE, 0, "of the peak, the state of the optimizer") \
@@ -167,15 +169,15 @@
   X(COMPARED, "compared_with", INTEGER, FILTER, NONE, 0, "the rank of the group that it is compared with; NULL if with nothing") \
   X(DELTA, "delta_bytes", INTEGER, FILTER, NONE, 0, "by how much its peak is higher than that one's") \
   X(EXCESS, "excess_bytes", INTEGER, FILTER, NONE, 0, "what is beyond the spread of its equals") \
-  X(CAUSE, "cause", TEXT, FILTER, CAUSE, 0, "why, as far as the memory shows: leak, optimizer_state, longer_sequences, ...") \
-  X(TEXT, "cause_text", TEXT, NONE, NONE, 0, "the same in words") \
+  X(CAUSE, "cause_code", TEXT, FILTER, CAUSE, 0, "why, as far as the memory shows: leak, optimizer_state, longer_sequences, ...") \
+  X(TEXT, "cause", TEXT, NONE, NONE, 0, "the same in words") \
   X(STACK, "stack", INTEGER, FILTER, NONE, 0, "where most of the excess was allocated, of table stacks; NULL if unknown")
 
 #define TSR__COLUMNS_OF_CHANGES(X) \
   X(OUTLIER, "outlier", INTEGER, PART, NONE, 0, "the outlier, of table outliers; its changes add up to its delta_bytes") \
   X(CHANGE, "change", INTEGER, ROW, NONE, 0, "number, from 0, the largest first") \
   X(DELTA, "delta_bytes", INTEGER, FILTER, NONE, 0, "how much more it holds than the rank that it is compared with") \
-  X(MEDIAN, "compared_bytes", INTEGER, FILTER, NONE, 0, "bytes of the rank that it is compared with") \
+  X(MEDIAN, "median_bytes", INTEGER, FILTER, NONE, 0, "bytes of the rank that it is compared with") \
   X(BYTES, "bytes", INTEGER, FILTER, NONE, 0, "bytes of the outlier") \
   X(CATEGORY, "category", TEXT, FILTER, CATEGORY, 0, "what they are for") \
   X(STACK, "stack", INTEGER, FILTER, NONE, 0, "their call stack, of table stacks; NULL for all others together")

@@ -347,10 +347,12 @@ static cell of_rank(const tsr_relations *all, size_t row, size_t column) {
   case TSR__RANKS_PEAK_US: return time_cell(r->peak_us);
   case TSR__RANKS_OUT_OF_MEMORY: return integer(r->is_out_of_memory);
   case TSR__RANKS_STOP_US: return r->is_out_of_memory ? time_cell(r->stop_us) : null_cell();
-  case TSR__RANKS_STOP_BYTES: return r->is_out_of_memory ? count_cell(r->stop_bytes) : null_cell();
+  case TSR__RANKS_STOP_BYTES: return r->stop_bytes ? count_cell(r->stop_bytes) : null_cell();
   case TSR__RANKS_STOP_STACK: return r->is_out_of_memory ? id_cell(r->stop_stack) : null_cell();
   case TSR__RANKS_STEP: return r->step < 0 ? null_cell() : integer(r->step);
   case TSR__RANKS_OTHER: return integer(r->is_other);
+  case TSR__RANKS_PARTIAL: return integer(r->is_partial);
+  case TSR__RANKS_CLOCK: return r->clock_us ? integer(r->clock_us) : null_cell();
   case TSR__RANKS_PARAMETERS: return count_cell(r->category_bytes[TSR_CATEGORY_PARAMETER]);
   case TSR__RANKS_GRADIENTS: return count_cell(r->category_bytes[TSR_CATEGORY_GRADIENT]);
   case TSR__RANKS_OPTIMIZER: return count_cell(r->category_bytes[TSR_CATEGORY_OPTIMIZER_STATE]);
