@@ -248,14 +248,26 @@ int cli_read_ds_config(cli_session *session, tsr_ds_config_how how) {
 
 /* ---- The name of the output ---- */
 
-enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN, ANSWER_PROMETHEUS };
-static const char *const words[] = {"text", "json", "junit", "sarif", "markdown", "prometheus"};
+enum {
+  ANSWER_TEXT,
+  ANSWER_JSON,
+  ANSWER_JUNIT,
+  ANSWER_SARIF,
+  ANSWER_MARKDOWN,
+  ANSWER_PROMETHEUS,
+  ANSWER_CSV,
+  ANSWER_ARROW,
+  ANSWER_PARQUET
+};
+static const char *const words[] = {"text",       "json", "junit", "sarif",  "markdown",
+                                    "prometheus", "csv",  "arrow", "parquet"};
 
-static const cli_ending endings[] = {{".txt", ANSWER_TEXT},        {".log", ANSWER_TEXT},
-                                     {".out", ANSWER_TEXT},        {".json", ANSWER_JSON},
-                                     {".xml", ANSWER_JUNIT},       {".sarif", ANSWER_SARIF},
-                                     {".md", ANSWER_MARKDOWN},     {".sarif.json", ANSWER_SARIF},
-                                     {".prom", ANSWER_PROMETHEUS}, {".markdown", ANSWER_MARKDOWN}};
+static const cli_ending endings[] = {
+    {".txt", ANSWER_TEXT},          {".log", ANSWER_TEXT},         {".out", ANSWER_TEXT},
+    {".json", ANSWER_JSON},         {".xml", ANSWER_JUNIT},        {".sarif", ANSWER_SARIF},
+    {".md", ANSWER_MARKDOWN},       {".sarif.json", ANSWER_SARIF}, {".prom", ANSWER_PROMETHEUS},
+    {".markdown", ANSWER_MARKDOWN}, {".csv", ANSWER_CSV},          {".arrow", ANSWER_ARROW},
+    {".parquet", ANSWER_PARQUET}};
 enum { ENDINGS_MOST = sizeof endings / sizeof *endings };
 
 /* The parameter of a question whose answers have more formats than text and JSON; NULL for others. */
@@ -284,9 +296,9 @@ static int format_by_name(const cli_options *options) {
   bool is_check = options->command->run == cli_check;
   (void)cli_ending_refuse(options,
                           is_check ? "an answer is text, JSON, JUnit's XML, SARIF or Markdown"
-                          : row
-                              ? "an answer is text, JSON, JUnit's XML, Markdown or Prometheus' text"
-                              : "an answer is text or JSON",
+                          : row    ? "an answer is text, JSON, JUnit's XML, Markdown, Prometheus' "
+                                     "text, CSV, Arrow or Parquet"
+                                   : "an answer is text or JSON",
                           known, count, path);
   return -1;
 }

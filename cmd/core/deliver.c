@@ -2,11 +2,14 @@
 #include "deliver.h"
 
 #include "page.h"
+#include "sql/save.h"
 
 int cli_ranks_deliver(cli_session *session, const cli_asking *asking) {
   const char *form;
   int status = cli_choose_form(session, &form);
-  if (status == 0 && form)
+  if (status == 0 && form && sql_saves_ranks(form))
+    status = sql_save_ranks(session, tsr_answer_value(asking->answer), form);
+  else if (status == 0 && form)
     status = tsr_answer_write_form(asking->answer, form, NULL, &session->report, cli_output_write,
                                    &session->output, &session->error);
   else if (status == 0)

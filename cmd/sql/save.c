@@ -250,6 +250,36 @@ int sql_save_database(cli_session *session, tsr_study *study) {
   return status;
 }
 
+static const struct {
+  const char *word;
+  sql_format format;
+} formats_of_ranks[] = {
+    {"csv", SQL_FORMAT_CSV}, {"arrow", SQL_FORMAT_ARROW}, {"parquet", SQL_FORMAT_PARQUET}};
+
+enum { FORMATS_OF_RANKS = sizeof formats_of_ranks / sizeof *formats_of_ranks };
+
+bool sql_saves_ranks(const char *format) {
+  for (size_t i = 0; i < FORMATS_OF_RANKS; i++)
+    if (strcmp(formats_of_ranks[i].word, format) == 0) return true;
+  return false;
+}
+
+int sql_save_ranks(cli_session *session, const tsr_ranks *ranks, const char *format) {
+  const sql_limits unlimited = {.seconds = 0};
+  tsr_relations *relations = NULL;
+  sql_engine engine = {.db = NULL};
+  sql_shell shell = {.session = session, .engine = &engine};
+  for (size_t i = 0; i < FORMATS_OF_RANKS; i++)
+    if (strcmp(formats_of_ranks[i].word, format) == 0) shell.format = formats_of_ranks[i].format;
+  int status = shell.format == SQL_FORMAT_PARQUET ? sql_parquet_check(session->options) : 0;
+  if (!status) status = tsr_relations_of_ranks(ranks, &relations, &session->error);
+  if (!status) status = sql_shell_open(&engine, relations, &unlimited);
+  if (!status) status = sql_shell_run(&shell, "SELECT * FROM ranks");
+  sql_engine_close(&engine);
+  tsr_relations_free(relations);
+  return status;
+}
+
 int sql_save_allocations(cli_session *session, tsr_study *study, bool is_parquet) {
   const sql_limits unlimited = {.seconds = 0};
   tsr_relations *relations = NULL;

@@ -726,3 +726,17 @@ def test_axes(tessera, folder, mesh, message):
         assert message in tessera.run('ranks', folder, '--mesh', mesh, status=2).stderr
     else:
         expect('coordinates', asked(tessera, folder, '--mesh', mesh)['ranks'][5]['coordinates'], {'pp': 1, 'dp': 2})
+
+
+def test_tables_of_ranks(tessera, folder, work):
+    """The table of ranks as CSV, and as Arrow, is that of `tessera sql`."""
+    write_small(folder)
+    csv = tessera.output('ranks', folder, '--format', 'csv')
+    expect('CSV', csv, tessera.output('sql', '-q', '--output', 'csv', folder, 'SELECT * FROM ranks'))
+    for name in ('ranks.csv', 'ranks.arrow'):
+        tessera.run('ranks', folder, '-q', '-o', work / name)
+    tessera.run('sql', '-q', folder, 'SELECT * FROM ranks', '-o', work / 'same.arrow')
+    expect('Arrow', (work / 'ranks.arrow').read_bytes(), (work / 'same.arrow').read_bytes())
+    expect('rows', [line.split(',')[0] for line in (work / 'ranks.csv').read_text().splitlines()], ['rank', *map(str, range(6))])
+    done = tessera.run('ranks', folder, '-q', '-o', work / 'ranks.parquet', status=(0, 2))
+    assert not done.returncode or 'Parquet needs DuckDB' in done.stderr, done.stderr

@@ -66,9 +66,11 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_CHOICE,
      .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
      .argument = "FORMAT",
-     .help = "The output format: text (default), json, junit or markdown for checks, or prometheus "
-             "for a scraper.",
-     .choices = (const char *const[]){"text", "json", "junit", "markdown", "prometheus", NULL}},
+     .help = "The output format: text (default), json, junit or markdown for checks, prometheus "
+             "for a scraper, or the table of ranks as csv, arrow or parquet (with DuckDB, where it "
+             "is installed).",
+     .choices = (const char *const[]){"text", "json", "junit", "markdown", "prometheus", "csv",
+                                      "arrow", "parquet", NULL}},
     {.name = "part",
      .kind = TSR_PARAMETER_TEXT,
      .hidden_from = TSR_INTERFACE_MCP,
