@@ -58,6 +58,8 @@ class Ledger(TorchDispatchMode):
             func = torch.ops.aten.add_.Tensor  # what autograd does with tensors of no subclass
         if func.name().startswith('aten::_fused_'):
             return None  # makes nothing, and PyTorch cannot fake all of these
+        if func is torch.ops.aten.mse_loss.default and len(args) < 3:
+            return self.mean_loss(func, args)
         result = self.run(func, args, kwargs or {})
         for leaf in tree_leaves(result):
             self.see(leaf)
@@ -72,6 +74,13 @@ class Ledger(TorchDispatchMode):
         if 'device' in kwargs:
             args = tree_map_only(torch.Tensor, lambda leaf: leaf if isinstance(leaf, FakeTensor) else self.mode.from_tensor(leaf), args)
         return func(*args, **kwargs)
+
+    def mean_loss(self, func, args):
+        """On a card the result is allocated for the loss of each element, before what is reduced; fake tensors only have the number."""
+        result, each = (self.run(func, (*args, 0), {}) for _ in range(2))
+        for made in (result, each):
+            self.see(made)
+        return result.resize_(())
 
     def is_of_autograd(self, *args):
         if torch._C._current_autograd_node() is None or not all(isinstance(arg, torch.Tensor) for arg in args):
