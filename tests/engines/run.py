@@ -225,7 +225,8 @@ def ray(job):
         raise Skip('ray is not installed')
     import ray as engine
     from ray.cluster_utils import Cluster
-    nodes = Cluster(initialize_head=True, head_node_args={'num_cpus': 1, 'include_dashboard': False, 'object_store_memory': 80 << 20})
+    nodes = Cluster(initialize_head=True, head_node_args={'num_cpus': 1, 'include_dashboard': False, 'object_store_memory': 80 << 20,
+                                                          'resources': {'first': 4}})
     nodes.add_node(num_cpus=1, object_store_memory=80 << 20, resources={'second': 4})
     try:
         engine.init(address=nodes.address, log_to_driver=False)
@@ -235,7 +236,7 @@ def ray(job):
         def read(part):
             subprocess.run([part if word == 'auto' else word for word in words], check=True)
             return engine.get_runtime_context().get_node_id()
-        where = engine.get([read.options(resources={'second': 1} if part % 2 else {}).remote(f'{part}/4') for part in range(1, 5)])
+        where = engine.get([read.options(resources={'second' if part % 2 else 'first': 1}).remote(f'{part}/4') for part in range(1, 5)])
         assert len(set(where)) == 2, where
         job.check(folder, 4)
         if importlib.util.find_spec('tessera'):
