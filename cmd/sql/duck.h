@@ -91,12 +91,12 @@ typedef struct sql_duck sql_duck;
  * names them. The relations must outlive it. `*out` is for sql_duck_close, which takes NULL. Returns 0, TSR_ERROR_MEMORY, or an exit
  * status after explaining what is wrong. */
 int sql_duck_open(tsr_relations *relations, const sql_limits *limits, sql_duck **out);
-void sql_duck_close(sql_duck *engine);
+void sql_duck_close(sql_duck *duck);
 
 /* Called with the rows of each statement of a text, before the first is fetched; returns a status. */
 typedef int sql_take_fn(void *context, const sql_rows *rows);
 
 /* Run all statements of a text, which must be queries. Returns 0, a negative tsr_status, or an exit status after explaining. */
-int sql_duck_run(sql_duck *engine, const char *text, sql_take_fn *take, void *context);
+int sql_duck_run(sql_duck *duck, const char *text, sql_take_fn *take, void *context);
 
 #endif

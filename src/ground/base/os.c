@@ -42,7 +42,9 @@ int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error 
   }
   if (S_ISDIR(status.st_mode)) {
     tsr__os_close(fd);
-    return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "is a directory, not a snapshot; tessera ranks reads the snapshots in a directory");
+    return tsr__fail(
+        error, TSR_ERROR_IO, TSR_OFFSET_NONE,
+        "is a directory, not a snapshot; tessera ranks reads the snapshots in a directory");
   }
   if (!is_stream && !S_ISREG(status.st_mode)) {
     tsr__os_close(fd);

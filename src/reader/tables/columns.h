@@ -196,9 +196,9 @@
 #define TSR__COLUMN_STEPS_ID(id, name, type, access, domain, needs, help)    TSR__STEPS_##id,
 #define TSR__COLUMN_ANNOTATIONS_ID(id, name, type, access, domain, needs, help) \
   TSR__ANNOTATIONS_##id,
-#define TSR__COLUMN_RANKS_ID(id, name, type, access, domain, needs, help) TSR__RANKS_##id,
+#define TSR__COLUMN_RANKS_ID(id, name, type, access, domain, needs, help)    TSR__RANKS_##id,
 #define TSR__COLUMN_OUTLIERS_ID(id, name, type, access, domain, needs, help) TSR__OUTLIERS_##id,
-#define TSR__COLUMN_CHANGES_ID(id, name, type, access, domain, needs, help) TSR__CHANGES_##id,
+#define TSR__COLUMN_CHANGES_ID(id, name, type, access, domain, needs, help)  TSR__CHANGES_##id,
 
 enum { TSR__COLUMNS_OF_RANKS(TSR__COLUMN_RANKS_ID) };
 enum { TSR__COLUMNS_OF_OUTLIERS(TSR__COLUMN_OUTLIERS_ID) };
