@@ -24,8 +24,7 @@ int cli_ranks_judge(cli_session *session, const tsr_ranks *ranks) {
       [TSR_RANK_PARTIAL] = "truncated or damaged snapshots could hold more",
       [TSR_RANK_OUT_OF_MEMORY] = "ranks ran out of memory: they needed more than they got",
       [TSR_RANK_UNKNOWN] =
-          "most memory of a rank has no category, and could belong to one that has "
-          "a budget"};
+          "most memory of a rank has no category, and could belong to one with a budget"};
   session->is_complete = true;
   if (!ranks->rank_count) return CLI_INPUT;
   if (ranks->failed_count) return CLI_CHECK_FAILED;

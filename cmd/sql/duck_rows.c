@@ -65,7 +65,10 @@ static bool whole_of(const column *c, uint64_t row, int type, int64_t *out) {
   switch (type) {
   case TYPE_BOOLEAN:
   case TYPE_UTINYINT: *out = ((const uint8_t *)c->data)[row]; return true;
-  case TYPE_TINYINT: *out = ((const int8_t *)c->data)[row]; return true;
+  case TYPE_TINYINT:
+    *out = ((const uint8_t *)c->data)[row];
+    if (*out > INT8_MAX) *out -= 256;
+    return true;
   case TYPE_SMALLINT: *out = ((const int16_t *)c->data)[row]; return true;
   case TYPE_USMALLINT: *out = ((const uint16_t *)c->data)[row]; return true;
   case TYPE_INTEGER: *out = ((const int32_t *)c->data)[row]; return true;
