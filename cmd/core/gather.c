@@ -24,6 +24,7 @@
 
 #include "deliver.h"
 #include "message.h"
+#include "monotonic.h"
 #include "progress.h"
 
 enum { NAME_BYTES = 160, POLL_MS = 100, DEFAULT_WAIT_S = 60 };
@@ -114,26 +115,20 @@ static int make_part(const gathering *g, int64_t part) {
 
 /* ---- Waiting ---- */
 
-static double seconds_now(void) {
-  struct timespec now = {0};
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* Until all parts are there, or none has come for a while, which is at least ten times what this process needed for its own. */
 static void wait_for_parts(const gathering *g, double own_s) {
   const tsr_params *own = g->session->options->own;
   const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
   double patience = tsr_params_has(own, "wait") ? (double)tsr_params_count(own, "wait")
                                                 : DEFAULT_WAIT_S + 10 * own_s;
-  double since = seconds_now();
+  double since = cli_now_s();
   int64_t seen = count_parts(g), before = seen;
   cli_clock clock;
   cli_clock_start(&clock, "waiting for", "the other parts", g->session->options->quiet);
-  while (seen < g->parts && seconds_now() - since < patience) {
+  while (seen < g->parts && cli_now_s() - since < patience) {
     (void)nanosleep(&pause, NULL);
     seen = count_parts(g);
-    if (seen > before) since = seconds_now();
+    if (seen > before) since = cli_now_s();
     before = seen;
   }
   cli_clock_stop(&clock);
@@ -184,11 +179,11 @@ int cli_gather(cli_session *session, const cli_launcher *launcher, int64_t part,
   gathering g = {.session = session, .is_array = !launcher->step, .part = part, .parts = parts};
   (void)snprintf(g.common, sizeof g.common, "tessera-ranks-%s%s%s", getenv(launcher->job),
                  launcher->step ? "." : "", launcher->step ? getenv(launcher->step) : "");
-  double begun = seconds_now();
+  double begun = cli_now_s();
   int status = make_part(&g, part);
   if (status) return status;
   if (g.is_array ? !claim(&g) : part != 1) return 0;
-  if (!g.is_array) wait_for_parts(&g, seconds_now() - begun);
+  if (!g.is_array) wait_for_parts(&g, cli_now_s() - begun);
   for (int64_t i = 1; status == 0 && i <= parts; i++) {
     if (is_there(&g, i)) continue;
     cli_say("ranks", "part %" PRId64 " of %" PRId64 " did not come, and is read here", i, parts);

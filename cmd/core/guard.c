@@ -168,7 +168,7 @@ int cli_keep_inputs(const cli_options *options) {
   return status;
 }
 
-/* The file among those of ranks that `output` is; NULL if it is none. */
+/* The snapshot that writing to `output` would replace; NULL if it would replace none. */
 static const char *rank_file(const tsr_ranks *ranks, const char *output) {
   struct stat a, b;
   const char *path;

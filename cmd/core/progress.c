@@ -12,6 +12,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "progress.h"
+#include "monotonic.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -27,16 +28,10 @@
 /* Of a longer path, the end is shown: that is where the name is. */
 #define PATH_COLUMNS 30
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 cli_progress cli_progress_start(const char *verb, const char *path, bool quiet) {
   cli_progress progress = {.verb = verb, .path = strcmp(path, "-") == 0 ? "standard input" : path};
   progress.enabled = !quiet && isatty(STDERR_FILENO);
-  if (progress.enabled) progress.start_ms = now_ms();
+  if (progress.enabled) progress.start_ms = cli_now_ms();
   return progress;
 }
 
@@ -73,7 +68,7 @@ static void draw(const cli_progress *progress, uint64_t done_bytes, uint64_t tot
 bool cli_progress_update(void *context, uint64_t done_bytes, uint64_t total_bytes) {
   cli_progress *progress = context;
   if (!progress->enabled) return true;
-  int64_t now = now_ms();
+  int64_t now = cli_now_ms();
   if (now - progress->start_ms < PATIENCE_MS || now - progress->drawn_ms < REDRAW_MS) return true;
   draw(progress, done_bytes, total_bytes);
   progress->drawn_ms = now;
@@ -92,7 +87,7 @@ void cli_progress_end(cli_progress *progress) {
 
 static void draw_clock(cli_progress *progress) {
   char path[PATH_COLUMNS + 1];
-  int64_t seconds = (now_ms() - progress->start_ms) / SECOND_MS;
+  int64_t seconds = (cli_now_ms() - progress->start_ms) / SECOND_MS;
   short_path(progress->path, path);
   fprintf(stderr, "\r\033[K%s %s", progress->verb, path);
   if (seconds) fprintf(stderr, "  %" PRId64 " s", seconds);

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 
 #include "tracer.h"
+#include "monotonic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -189,19 +190,13 @@ static bool receive_some(traffic *t, int *from) {
   return true;
 }
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 typedef enum talk_end { TALKED, TOO_LONG, NO_MEMORY } talk_end;
 
 static talk_end talk(child *c, traffic *t, unsigned limit_s) {
-  int64_t end_ms = now_ms() + (int64_t)limit_s * 1000;
+  int64_t end_ms = cli_now_ms() + (int64_t)limit_s * 1000;
   while (c->from >= 0) {
     struct pollfd both[] = {{.fd = c->from, .events = POLLIN}, {.fd = c->to, .events = POLLOUT}};
-    int64_t left_ms = limit_s ? end_ms - now_ms() : 1000;
+    int64_t left_ms = limit_s ? end_ms - cli_now_ms() : 1000;
     if (left_ms <= 0) return TOO_LONG;
     if (poll(both, 2, left_ms > 1000 ? 1000 : (int)left_ms) <= 0) continue;
     if (both[1].revents) send_some(t, &c->to);

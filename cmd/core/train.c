@@ -24,6 +24,7 @@
 #include "export.h"
 #include "folder.h"
 #include "message.h"
+#include "monotonic.h"
 #include "ranks.h"
 #include "session.h"
 #include "textfile.h"
@@ -288,12 +289,6 @@ typedef struct run {
   tsr_train_report *report; /* NULL for a member */
 } run;
 
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* A tsr_write_fn that flushes: a run may take hours, and its reader waits for each line. */
 static int write_through(void *context, const char *data, size_t size_bytes) {
   return cli_output_write(context, data, size_bytes) || cli_output_flush(context) ? -1 : 0;
@@ -308,7 +303,7 @@ static int keep_products(run *r, const tsr_train_step *step) {
 
 /* Print a step. */
 static void report_step(run *r, const tsr_train_step *step) {
-  double now = now_s();
+  double now = cli_now_s();
   tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
   if (!r->is_begun) {
     r->save_status = cli_finish_asides(r->session, keep_products(r, step));
@@ -327,7 +322,7 @@ static bool see_step(void *context, const tsr_train_step *step) {
   bool is_due = r->save_every && step->step % r->save_every == 0;
   if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged;
-  r->last_s = now_s(); /* saving is no part of the next step */
+  r->last_s = cli_now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
 }
 
@@ -340,7 +335,7 @@ static void report_end(run *r, const tsr_training *t, const tsr_train_op *ops,
   tsr_train_ending ending = {.training = t,
                              .ranks = r->ranks,
                              .plan_hash = r->plan_hash,
-                             .seconds = now_s() - r->started_s,
+                             .seconds = cli_now_s() - r->started_s,
                              .was_interrupted = r->was_interrupted,
                              .is_saved = r->folder.is_saved};
   if (ops) (void)tsr_train_report_ops(r->report, t, ops);
@@ -580,7 +575,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   watch_interrupts(before);
-  r->started_s = r->last_s = now_s();
+  r->started_s = r->last_s = cli_now_s();
   tsr_train_options all = *how;
   all.is_said = &is_said;
   all.has_begun = &has_begun;

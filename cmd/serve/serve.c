@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "core/confine.h"
+#include "core/monotonic.h"
 #include "core/page.h"
 #include "core/sandbox.h"
 #include "http.h"
@@ -85,12 +86,6 @@ static int append(void *context, const char *data, size_t size_bytes) {
 
 /* ---- who is connected ---- */
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int handle_of(const server *s, struct MHD_Connection *connection) {
   const union MHD_ConnectionInfo *info =
       s->http.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -124,7 +119,7 @@ static void notice(void *context, struct MHD_Connection *connection, void **own,
     return;
   }
   address_of(s, connection, address);
-  cli_crowd_enter(&s->crowd, handle, address, now_ms());
+  cli_crowd_enter(&s->crowd, handle, address, cli_now_ms());
 }
 
 /* An answer is sent, or could not be. */
@@ -132,7 +127,7 @@ static void complete(void *context, struct MHD_Connection *connection, void **be
                      enum MHD_RequestTerminationCode how) {
   server *s = context;
   (void)begun, (void)how;
-  cli_crowd_finish(&s->crowd, handle_of(s, connection), now_ms());
+  cli_crowd_finish(&s->crowd, handle_of(s, connection), cli_now_ms());
 }
 
 /* ---- answering ---- */
@@ -209,7 +204,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     *upload_size = 0;
     return MHD_YES;
   }
-  cli_crowd_ask(&s->crowd, handle_of(s, connection), now_ms());
+  cli_crowd_ask(&s->crowd, handle_of(s, connection), cli_now_ms());
   cli_request request = {method, path,
                          s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
                          s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin")};
@@ -332,7 +327,7 @@ static int listen_and_wait(cli_session *session, server *s) {
   if (daemon) {
     tell(session, s);
     if (!session->options->quiet) cli_say(NULL, "serving; press Ctrl-C to stop");
-    while (sigtimedwait(&ends, NULL, &pause) < 0) cli_crowd_sweep(&s->crowd, now_ms());
+    while (sigtimedwait(&ends, NULL, &pause) < 0) cli_crowd_sweep(&s->crowd, cli_now_ms());
     s->http.stop_daemon(daemon);
   } else {
     status = listens ? refuse_start() : refuse_address(session, s);

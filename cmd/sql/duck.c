@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "batch.h"
+#include "core/monotonic.h"
 #include "duck_rows.h"
 
 #define LIBRARY "libduckdb.so"
@@ -44,19 +45,28 @@ bool sql_duck_load(sql_duck_lib *lib) {
   return true;
 }
 
-/* DuckDB's messages go on with the text of the query, in lines of their own. */
-static int explain(const char *why) {
+int sql_duck_explain(const char *why) {
   if (!why) why = "an error without a message";
   cli_say("sql", "DuckDB: %.*s", (int)strcspn(why, "\n"), why);
+  return CLI_FAULT;
+}
+
+/* What is wrong with a query is a mistake of who wrote it. */
+static int explain(const char *why) {
+  (void)sql_duck_explain(why);
   return CLI_USAGE;
 }
 
-static int run(sql_duck *duck, const char *text) {
+int sql_duck_query(const sql_duck_lib *lib, void *connection, const char *text) {
   sql_duck_result result = {{0}};
-  int status = duck->lib.query(duck->connection, text, &result);
-  if (status) status = explain(duck->lib.result_error(&result));
-  duck->lib.destroy_result(&result);
+  int status = lib->query(connection, text, &result);
+  if (status) status = sql_duck_explain(lib->result_error(&result));
+  lib->destroy_result(&result);
   return status;
+}
+
+static int run(const sql_duck *duck, const char *text) {
+  return sql_duck_query(&duck->lib, duck->connection, text);
 }
 
 int sql_duck_open(tsr_relations *relations, const sql_limits *limits, sql_duck **out) {
@@ -258,20 +268,14 @@ static int copy_tables(sql_duck *duck, const char *text) {
 
 /* ---- Statements ---- */
 
-static double seconds_now(void) {
-  struct timespec now = {0};
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* Work on it piece by piece, until its first rows are there or its time is over. */
 static int execute(sql_duck *duck, void *pending, sql_duck_result *result) {
   const sql_duck_lib *lib = &duck->lib;
   const struct timespec pause = {.tv_nsec = 1000000};
-  double until = duck->limits.seconds ? seconds_now() + (double)duck->limits.seconds : 0;
+  double until = duck->limits.seconds ? cli_now_s() + (double)duck->limits.seconds : 0;
   int state;
   while ((state = lib->pending_execute_task(pending)) != TASK_READY && state != TASK_FAILED) {
-    if (until > 0 && seconds_now() > until) {
+    if (until > 0 && cli_now_s() > until) {
       lib->interrupt(duck->connection);
       cli_say("sql", "the query took longer than %" PRIu64 " s (--time-limit)",
               duck->limits.seconds);

@@ -83,6 +83,11 @@ typedef struct sql_duck_lib {
 /* False if there is no DuckDB, or one that is too old. */
 bool sql_duck_load(sql_duck_lib *lib);
 
+/* Print DuckDB's message, without the lines after it, which repeat the query. Returns CLI_FAULT. */
+int sql_duck_explain(const char *why);
+/* Run a text whose rows nobody wants: 0, or CLI_FAULT after explaining. */
+int sql_duck_query(const sql_duck_lib *lib, void *connection, const char *text);
+
 /* ---- Queries ---- */
 
 typedef struct sql_duck sql_duck;

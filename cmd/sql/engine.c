@@ -3,6 +3,8 @@
 
 #include "engine.h"
 
+#include "core/monotonic.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <tessera/tessera.h>
@@ -10,12 +12,6 @@
 
 /* A text or blob of a query, and a query. Snapshots contain no text of that size. */
 enum { VALUE_BYTES_MOST = 64 << 20, STEPS_BETWEEN_CHECKS = 4000 };
-
-static uint64_t now_ms(void) {
-  struct timespec now;
-  if (clock_gettime(CLOCK_MONOTONIC, &now)) return 0;
-  return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- What is authorized ---- */
 
@@ -58,7 +54,7 @@ static int authorize(void *context, int action, const char *first, const char *s
 static int check_limits(void *context) {
   sql_engine *engine = context;
   if (engine->is_cancelled && *engine->is_cancelled) return 1;
-  if (!engine->deadline_ms || now_ms() < engine->deadline_ms) return 0;
+  if (!engine->deadline_ms || (uint64_t)cli_now_ms() < engine->deadline_ms) return 0;
   engine->is_out_of_time = true;
   return 1;
 }
@@ -120,7 +116,8 @@ int sql_engine_prepare(sql_engine *engine, const char *text, sqlite3_stmt **out,
                        const char **rest) {
   engine->denied = NULL;
   engine->is_out_of_time = false;
-  engine->deadline_ms = engine->limits.seconds ? now_ms() + engine->limits.seconds * 1000 : 0;
+  engine->deadline_ms =
+      engine->limits.seconds ? (uint64_t)cli_now_ms() + engine->limits.seconds * 1000 : 0;
   return engine->lib.prepare_v2(engine->db, text, -1, out, rest);
 }
 

@@ -30,17 +30,8 @@ int sql_parquet_check(const cli_options *options) {
                         "pyarrow.feather.read_table('x.arrow'), 'x.parquet')");
 }
 
-static int explain(const char *why) {
-  cli_say("sql", "DuckDB: %s", why ? why : "an error without a message");
-  return CLI_FAULT;
-}
-
 static int run(const parquet *p, const char *text) {
-  sql_duck_result result = {{0}};
-  int status = p->duck.query(p->connection, text, &result);
-  if (status) status = explain(p->duck.result_error(&result));
-  p->duck.destroy_result(&result);
-  return status;
+  return sql_duck_query(&p->duck, p->connection, text);
 }
 
 /* ---- The table ---- */
@@ -83,7 +74,7 @@ static int make_table(parquet *p) {
   int status = cli_text_close(stream, &text) ? run(p, text.data) : TSR_ERROR_MEMORY;
   free(text.data);
   if (!status && p->duck.appender_create(p->connection, NULL, "rows", &p->appender))
-    status = explain(p->appender ? p->duck.appender_error(p->appender) : NULL);
+    status = sql_duck_explain(p->appender ? p->duck.appender_error(p->appender) : NULL);
   return status;
 }
 
@@ -116,7 +107,7 @@ static int flush(parquet *p, const sql_rows *rows) {
   if (status) return status;
   size_t *from = calloc(p->batch.column_count, sizeof *from);
   if (!from) return TSR_ERROR_MEMORY;
-  if (append_rows(p, from)) status = explain(p->duck.appender_error(p->appender));
+  if (append_rows(p, from)) status = sql_duck_explain(p->duck.appender_error(p->appender));
   free(from);
   sql_batch_clear(&p->batch);
   return status;
@@ -135,7 +126,7 @@ static int begin(void *state, const sql_rows *rows, sql_out *out, cli_session *s
   p->output = out->output;
   if (!sql_duck_load(&p->duck)) return TSR_ERROR_UNSUPPORTED;
   if (p->duck.open(NULL, &p->database) || p->duck.connect(p->database, &p->connection))
-    return explain("cannot be started");
+    return sql_duck_explain("cannot be started");
   int status = run(p, "SET temp_directory = ''");
   return status ? status : sql_batch_begin(&p->batch, rows);
 }
@@ -154,7 +145,7 @@ static int end(void *state, const sql_rows *rows, sql_out *out) {
   char text[160];
   int status = flush(p, rows);
   if (!status && p->duck.appender_destroy(&p->appender))
-    status = explain("the rows cannot be kept");
+    status = sql_duck_explain("the rows cannot be kept");
   if (status) return status;
   (void)snprintf(
       text, sizeof text,

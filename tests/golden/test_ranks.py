@@ -182,7 +182,7 @@ def test_launchers(tessera, folder, work, launcher):
 
 STEP = {'SLURM_JOB_ID': '7', 'SLURM_STEP_ID': '0', 'SLURM_STEP_NUM_TASKS': '3', 'SLURM_NTASKS': '3'}
 ARRAY = {'SLURM_ARRAY_JOB_ID': '9', 'SLURM_ARRAY_TASK_COUNT': '3', 'SLURM_ARRAY_TASK_MIN': '4', 'SLURM_ARRAY_TASK_MAX': '6'}
-# Which processes there are, what they are told, and which of them answers.
+# For each case: the environment of every process, its options, and the number of the one that prints the answer (None: any).
 GATHERINGS = {
     'srun': ([{**STEP, 'SLURM_PROCID': str(i)} for i in range(3)], (), '0'),
     'srun, and a process that is lost': ([{**STEP, 'SLURM_PROCID': str(i)} for i in (0, 2)], ('--wait', '1'), '0'),
@@ -646,7 +646,7 @@ def test_parts_without_events(tessera, folder, work):
     expect('the middle', set(parts[5:40]), {totals['allocated_bytes']})
 
 
-# ---- What looks like a fault and is none, or another one ----
+# ---- Files and ranks that an earlier version misjudged ----
 
 class Once(Fleet):
     """A fleet in which one rank allocates something in a step in the middle, and keeps it."""

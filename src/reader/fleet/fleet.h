@@ -74,7 +74,7 @@ int tsr__fleet_grow(tsr__fleet *fleet, int64_t rank, const tsr__dump *dumps, siz
                     tsr__builder *to, tsr_error *error);
 /* The fleet's number of each stack of a sketch; false when out of memory. */
 bool tsr__fleet_take_stacks(const tsr__sketch *sketch, tsr__builder *to, uint32_t *stack_of);
-/* Give the answer the growths, with when each card will be full, and at most `top` stacks of each. O(n log n). */
+/* Fill the answer's growths: when each card will be full, and at most `top` stacks of each. O(n log n) for n growths. */
 void tsr__fleet_forecast(tsr__fleet *fleet, const tsr_fleet_options *options, tsr_ranks *out);
 
 /* Which members are equals: fills `group` of each and the answer's groups. TSR_ERROR_MEMORY. */

@@ -2,6 +2,7 @@
 #include "fleet/gaps.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* How likely equal numbers may seem to have an outlier, if they were spread evenly: one in ten thousand. */
 #define TRUST_EXPONENT 4.0
@@ -33,4 +34,13 @@ size_t tsr__apart(const uint64_t *values, size_t listed, size_t count, size_t mo
     if (gap > 0 && (*is_exact || is_double || gap > factor_of(different) * spread)) return k;
   }
   return 0;
+}
+
+static int compare_reals(const void *a, const void *b) {
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+void tsr__sort_reals(double *values, size_t count) {
+  if (count) qsort(values, count, sizeof *values, compare_reals);
 }

@@ -16,10 +16,11 @@
 
 #include "base/checked.h"
 #include "fleet/fleet.h"
+#include "fleet/gaps.h"
 
 enum {
   MOST_DUMPS = 128, /* of a rank, chosen evenly */
-  FEW_DUMPS = 7,    /* up to so many must rise evenly */
+  FEW_DUMPS = 7,    /* at most this many are judged by whether they rise evenly */
   MOST_STACKS = 64, /* that are listed of a rank */
   YEAR_HOURS = 365 * 24
 };
@@ -41,14 +42,9 @@ typedef struct line {
   bool is_steady;
 } line;
 
-static int compare_reals(const void *a, const void *b) {
-  const double *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
-}
-
 static double median(double *numbers, size_t count) {
   if (!count) return 0;
-  qsort(numbers, count, sizeof *numbers, compare_reals);
+  tsr__sort_reals(numbers, count);
   return count % 2 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }
 

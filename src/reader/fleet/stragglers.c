@@ -47,15 +47,10 @@ static double time_at(const tsr__member *m, size_t step, size_t moment) {
   return (double)m->sketch.steps.items[step].at_us[moment];
 }
 
-static int compare_reals(const void *a, const void *b) {
-  const double *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
-}
-
 /* The lower median; sorts the values. */
 static double median_of(double *values, size_t count) {
   assert(count);
-  qsort(values, count, sizeof *values, compare_reals);
+  tsr__sort_reals(values, count);
   return values[(count - 1) / 2];
 }
 
