@@ -17,10 +17,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <tessera/unstable/suggest.h>
 #include <unistd.h>
 
 #include "commands.h"
-#include "suggest.h"
 #include "textfile.h"
 
 /* Where the second pass is. */
@@ -32,9 +32,9 @@ typedef struct parser {
 } parser;
 
 int cli_unknown_command(const char *name) {
-  cli_suggestion nearest = cli_suggestion_start(name, strlen(name));
+  tsr_suggestion nearest = tsr_suggestion_start(name, strlen(name));
   for (size_t i = 0; i < cli_command_count(); i++)
-    cli_suggestion_offer(&nearest, cli_command_at(i).about.name);
+    tsr_suggestion_offer(&nearest, cli_command_at(i).about.name);
   if (nearest.best)
     return cli_usage_error(NULL, "unknown command '%s'; did you mean '%s'?", name, nearest.best);
   if (access(name, F_OK) == 0)
@@ -75,9 +75,9 @@ static int unknown_option(const cli_command *command, const char *name, size_t l
   if (find_named(NULL, name, length))
     return cli_usage_error(command, "option '--%.*s' does not apply to this command", (int)length,
                            name);
-  cli_suggestion nearest = cli_suggestion_start(name, length);
+  tsr_suggestion nearest = tsr_suggestion_start(name, length);
   for (size_t i = 0; (row = cli_option_at(command, i)) != NULL; i++)
-    cli_suggestion_offer(&nearest, cli_option_name(row));
+    tsr_suggestion_offer(&nearest, cli_option_name(row));
   if (!nearest.best) return cli_usage_error(command, "unknown option '--%.*s'", (int)length, name);
   return cli_usage_error(command, "unknown option '--%.*s'; did you mean '--%s'?", (int)length,
                          name, nearest.best);

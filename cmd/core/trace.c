@@ -194,7 +194,7 @@ static int trace_script(cli_session *session, cli_traced *out) {
     return CLI_INPUT;
   }
   if (!tsr_params_flag(options->own, "module") && access(options->operands[0], R_OK)) {
-    cli_say(NULL, "%s: %s", options->operands[0], strerror(errno));
+    cli_say_no_model(options->operands[0], strerror(errno));
     return CLI_INPUT;
   }
   return cli_trace_script(session, options->operands[0], (const char *const *)options->operands + 1,

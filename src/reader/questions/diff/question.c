@@ -19,7 +19,8 @@ static const tsr_parameter parameters[] = {
                "allocations of the last whole step one by one, such as a predicted run's and a "
                "recorded one's.",
      .choices = (const char *const[]){TSR_BY_STACK, TSR_BY_CATEGORY, TSR_BY_OP, TSR_BY_LINE,
-                                      TSR_BY_ALLOCATION, NULL}},
+                                      TSR_BY_ALLOCATION, NULL},
+     .synonyms = TSR_GROUPING_SYNONYMS},
 };
 
 static_assert(TSR_DIFF_BY_STACK == 0 && TSR_DIFF_BY_CATEGORY == 1 && TSR_DIFF_BY_OP == 2 &&

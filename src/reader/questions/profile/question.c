@@ -19,7 +19,8 @@ static const tsr_parameter parameters[] = {
      .choices =
          (const char *const[]){TSR_BY_CATEGORY, TSR_BY_ANNOTATION, TSR_BY_COMPILE_CONTEXT,
                                TSR_BY_RULES, TSR_BY_OP, TSR_BY_MODULE, TSR_BY_LINE, TSR_BY_STACK,
-                               TSR_BY_POOL, TSR_BY_METADATA, TSR_BY_METADATA_KEY, NULL}},
+                               TSR_BY_POOL, TSR_BY_METADATA, TSR_BY_METADATA_KEY, NULL},
+     .synonyms = TSR_GROUPING_SYNONYMS},
     {.name = "categories",
      .kind = TSR_PARAMETER_CHOICE,
      .hidden_from = TSR_INTERFACE_MCP,
