@@ -258,7 +258,8 @@ static void read_shared(cli_options *options) {
   options->quiet = tsr_params_flag(shared, "quiet");
   options->verbose = tsr_params_flag(shared, "verbose");
   options->strict = tsr_params_flag(shared, "strict");
-  options->help = tsr_params_flag(shared, "help");
+  options->help_all = tsr_params_flag(shared, "help_all");
+  options->help = options->help_all || tsr_params_flag(shared, "help");
   options->version = tsr_params_flag(shared, "version");
 }
 

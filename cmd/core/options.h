@@ -25,7 +25,8 @@ typedef struct cli_options {
   uint64_t top;
   uint64_t payload; /* 0: not given */
   cli_color color;
-  bool json, full_stacks, quiet, verbose, strict, help, version;
+  bool json, full_stacks, quiet, verbose, strict, version;
+  bool help, help_all; /* `help` is set with `help_all` */
   bool is_fleet_check; /* the line is of check, but about the files of ranks: `command` is ranks */
   bool may_confine;    /* set by the program: the process is the command's alone */
 } cli_options;

@@ -30,6 +30,7 @@ static const tsr_parameter report_parameters[] = {
 const cli_command cli_report_row = {
     .about = {.name = "report",
               .summary = "one page to attach to a bug report",
+              .situation = TSR_SITUATION_FAILURE,
               .description = "Writes one page of Markdown or HTML with the verdict, why the run "
                              "ran out of memory if it did, what held the memory at the peak and "
                              "what to do about it, the steps, and what the file is. It contains "

@@ -88,6 +88,8 @@ const cli_command cli_trace_row = {
     .about =
         {.name = "trace",
          .summary = "one training step of any PyTorch program, as a step graph",
+         .situation = TSR_SITUATION_FORECAST,
+         .main_options = "module batch seq dtype optimizer checkpoint gpu python",
          .description =
              "Traces one training step on a machine without a GPU, and writes it as a step graph, "
              "which simulate and plan take as a model. Nothing is computed, and no tensor takes "

@@ -442,6 +442,7 @@ const cli_command cli_mcp_row = {
     .about =
         {.name = "mcp",
          .summary = "let a language model ask",
+         .situation = TSR_SITUATION_PROGRAMS,
          .description =
              "Serves the Model Context Protocol on standard input and standard output, for "
              "programs around language models, which start it themselves. Its tools give the same "

@@ -152,6 +152,17 @@ typedef struct tsr_subject_row {
   const tsr_snapshot *(*snapshot)(const tsr_study *subject);
 } tsr_subject_row;
 
+/* When a user wants to ask: help lists commands by it. */
+typedef enum tsr_situation {
+  TSR_SITUATION_USE,      /* what used the memory? */
+  TSR_SITUATION_FAILURE,  /* it ran out of memory */
+  TSR_SITUATION_CHANGE,   /* what changed? */
+  TSR_SITUATION_FORECAST, /* before anything has run */
+  TSR_SITUATION_TRAINING,
+  TSR_SITUATION_PROGRAMS, /* for other programs */
+  TSR_SITUATION_COUNT
+} tsr_situation;
+
 typedef struct tsr_question {
   const char *name;
   const char *summary;     /* a few words, no full stop */
@@ -167,6 +178,9 @@ typedef struct tsr_question {
   const char *ranks;      /* what tsr_query.top counts; NULL: nothing is ranked */
   bool has_stacks;        /* the answer has stacks to fold */
   bool verbose_lists_all; /* text: with `verbose`, tsr_query.top should be 0 */
+  tsr_situation situation;
+  /* The options that its short help explains, as they are typed, blanks between; NULL: all of its own. */
+  const char *main_options;
 } tsr_question;
 
 /* The questions, in the order in which help lists them. `index` must be below the count. */

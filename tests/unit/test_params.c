@@ -311,6 +311,14 @@ static void test_rows_of_the_registry(void **state) {
     assert_true(question->summary && question->description && question->examples[0].command);
     assert_true(!question->title == !question->advice);
     const tsr_parameter *row;
+    const char *option = question->main_options;
+    for (size_t length; option && *(option += strspn(option, " ")); option += length) {
+      length = strcspn(option, " ");
+      bool is_known = false;
+      for (size_t k = 0; (row = tsr_question_parameter(question, k)); k++)
+        is_known |= tsr_word_is(option, length, tsr_parameter_spelling(row, TSR_INTERFACE_COMMAND));
+      if (!is_known) fail_msg("%s has no option %s", question->name, option);
+    }
     for (size_t k = 0; (row = tsr_question_parameter(question, k)); k++) {
       assert_true(row->name && row->help);
       assert_null(strchr(row->name, '-'));

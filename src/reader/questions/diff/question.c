@@ -50,6 +50,7 @@ const tsr__question_row tsr__question_diff = {
     .about =
         {.name = "diff",
          .summary = "what changed between two runs?",
+         .situation = TSR_SITUATION_CHANGE,
          .description =
              "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
              "was added, removed, grew and shrank, and by how much.\n\n"

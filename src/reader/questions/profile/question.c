@@ -114,6 +114,7 @@ const tsr__question_row tsr__question_profile = {
     .about =
         {.name = "profile",
          .summary = "what is the memory at the peak for?",
+         .main_options = "by rules over-time ordered html",
          .description =
              "Divides the memory that is live at the peak into groups and prints their sizes, "
              "largest first, and how much they allocated over the whole trace.\n\nBy category, "
