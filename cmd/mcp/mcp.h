@@ -203,6 +203,8 @@ bool mcp_memory_ran_out(void);
 /* Shorten lists and texts until `answer` takes at most `limit_bytes` as JSON; records in
  * the members "left_out" and "hint" what was cut. False when memory ran out. */
 bool mcp_bound(json_t *answer, size_t limit_bytes);
+/* Name tools instead of commands in texts: "`tessera why`" becomes "tessera_why". */
+void mcp_name_tools(json_t *lines);
 /* Make the answer of a question about a snapshot short: `text` is what the command prints, whose advice joins the verdict. Aims at
  * `limit_bytes`. */
 void mcp_brief(json_t *answer, const char *text, size_t limit_bytes);

@@ -95,10 +95,10 @@ static char *with_tools(const char *text) {
                       ? 0
                       : strspn(text + quote + LENGTH, "abcdefghijklmnopqrstuvwxyz");
     char name[64] = "tessera_";
-    mcp_tool tool;
     bool is_tool = word && word < 40;
     if (is_tool) strncat(name, text + quote + LENGTH, word);
-    if (is_tool && mcp_tool_find(name, &tool)) {
+    const tsr_question *question = is_tool ? tsr_question_find(name + LENGTH) : NULL;
+    if (question && question->title) {
       to += strlen(strcpy(to, name));
       text += quote + LENGTH + word;
       text += quote && *text == '`';
@@ -110,7 +110,7 @@ static char *with_tools(const char *text) {
   return out;
 }
 
-static void name_tools(json_t *lines) {
+void mcp_name_tools(json_t *lines) {
   size_t i;
   json_t *line;
   json_array_foreach(lines, i, line) {
@@ -213,7 +213,7 @@ void mcp_brief(json_t *answer, const char *text, size_t limit) {
   json_t *verdict = json_object_get(answer, "verdict");
   sort_devices(devices);
   order_verdict(verdict, devices, text);
-  name_tools(verdict);
+  mcp_name_tools(verdict);
   drop_empty(answer);
   size_t room = limit > 1024 ? limit - 512 : limit; /* what the hint takes */
   for (size_t step = 0; step < sizeof steps / sizeof *steps && size_of(answer) > room; step++)

@@ -60,7 +60,9 @@ static json_t *tree_of(mcp_call *call, const tsr_answer *answer) {
     tree = parse(&values);
     /* An answer may have a verdict of its own, in one word. */
     bool has_word = json_object_get(tree, "verdict") != NULL;
-    out = json_pack("{s:o}", has_word ? "in_words" : "verdict", lines_of(&words));
+    json_t *lines = lines_of(&words);
+    mcp_name_tools(lines);
+    out = json_pack("{s:o}", has_word ? "in_words" : "verdict", lines);
     if (!tree || !out || json_object_update(out, tree)) {
       mcp_fail(call, "the answer could not be encoded");
       json_decref(out);
