@@ -16,12 +16,17 @@
 #include "options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/suggest.h>
 #include <unistd.h>
 
 #include "commands.h"
 #include "textfile.h"
+
+/* Letters that no shell reads as more than themselves. */
+static const char plain_letters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,=+@%";
 
 /* Where the second pass is. */
 typedef struct parser {
@@ -276,8 +281,28 @@ static int make_params(cli_options *options) {
   return status ? cli_params_error(command, status, &error) : 0;
 }
 
+/* The words with blanks between, quoted where a shell would read more into them; NULL if memory ran out. The caller's. */
+static char *typed_line(int argc, char **argv) {
+  size_t room = 1;
+  for (int i = 1; i < argc; i++) room += 4 * strlen(argv[i]) + 3;
+  char *line = malloc(room), *to = line;
+  for (int i = 1; line && i < argc; i++) {
+    bool is_plain = *argv[i] && !argv[i][strspn(argv[i], plain_letters)];
+    if (to != line) *to++ = ' ';
+    if (!is_plain) *to++ = '\'';
+    for (const char *at = argv[i]; *at; at++) {
+      bool is_quote = *at == '\'';
+      memcpy(to, is_quote ? "'\\''" : at, is_quote ? 4 : 1);
+      to += is_quote ? 4 : 1;
+    }
+    if (!is_plain) *to++ = '\'';
+  }
+  if (line) *to = '\0';
+  return line;
+}
+
 int cli_parse(int argc, char **argv, cli_options *options) {
-  *options = (cli_options){.operands = argv};
+  *options = (cli_options){.operands = argv, .typed = typed_line(argc, argv)};
   int command_at = 0;
   if (argc > 0 && find_program(argv[0], &options->row))
     options->command = &options->row;
@@ -308,4 +333,5 @@ int cli_parse(int argc, char **argv, cli_options *options) {
 void cli_options_release(cli_options *options) {
   tsr_params_free(options->own);
   tsr_params_free(options->shared);
+  free(options->typed);
 }

@@ -98,7 +98,8 @@ static char *with_tools(const char *text) {
     bool is_tool = word && word < 40;
     if (is_tool) strncat(name, text + quote + LENGTH, word);
     const tsr_question *question = is_tool ? tsr_question_find(name + LENGTH) : NULL;
-    if (question && question->title) {
+    bool is_open = quote && text[quote + LENGTH + word] != '`';
+    if (question && question->title && !is_open) {
       to += strlen(strcpy(to, name));
       text += quote + LENGTH + word;
       text += quote && *text == '`';
