@@ -132,7 +132,7 @@ static int put_answer(cli_session *session, const tsr_answer *answer, const char
                                             &session->output, &session->error)
                     : tsr_answer_write(answer, &session->report, cli_output_write, &session->output,
                                        &session->error);
-  bool is_text = !form && session->report.format == TSR_REPORT_TEXT;
+  bool is_text = !form && !value->target && session->report.format == TSR_REPORT_TEXT;
   if (status == 0 && is_text) status = put_next(session, value);
   if (status) return status;
   if (value->fits) return write_files(session, answer);
