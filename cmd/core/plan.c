@@ -1,5 +1,7 @@
 /* plan.c - the command line's part of `tessera plan`: `show FILE [MODEL]`, and the files that are written besides the
  * answer. The question is src/engine/questions/plan. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <tessera/unstable/planning.h>
 
@@ -79,12 +81,59 @@ static void say_pasted(const cli_session *session, const tsr_plan_answer *value)
           value->target, tsr_size_text(value->pasted_bytes, reserved, sizeof reserved));
 }
 
+/* ---- What to type next ---- */
+
+/* A budget that is worth a try without one: three quarters of the peak, in few digits. */
+static void write_budget(uint64_t peak_bytes, bool is_up, char text[32]) {
+  uint64_t mebibytes = (peak_bytes >> 20) + is_up;
+  if (!is_up && mebibytes >= 2048)
+    (void)snprintf(text, 32, "%" PRIu64 "GiB", mebibytes >> 10);
+  else
+    (void)snprintf(text, 32, "%" PRIu64 "MiB", mebibytes);
+}
+
+/* What follows the line that was typed; "" if the answer has no successor. */
+static const char *next_options(const cli_session *session, const tsr_plan_answer *value,
+                                char text[64]) {
+  const tsr_params *own = session->options->own;
+  const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
+  const char *allow = tsr_params_text(own, "allow");
+  char budget[32];
+  if (value->techniques) {
+    write_budget(value->techniques->without.reserved_bytes / 4 * 3, false, budget);
+    (void)snprintf(text, 64, " --budget %s", budget);
+  } else if (value->found && !value->fits && (!allow || strcmp(allow, "all") != 0)) {
+    (void)snprintf(text, 64, " --allow all");
+  } else if (value->found && !value->fits && !value->largest) {
+    write_budget(value->found->with.reserved_bytes, true, budget);
+    (void)snprintf(text, 64, " --budget %s", budget);
+  } else if (value->found && value->fits && !value->target) {
+    (void)snprintf(text, 64, " --for %s", model && tsr_model_is_traced(model) ? "tessera" : "hf");
+  } else {
+    return "";
+  }
+  return text;
+}
+
+/* The last line of a text: the next command to run. */
+static int put_next(cli_session *session, const tsr_plan_answer *value) {
+  char text[64];
+  const char *options = next_options(session, value, text);
+  if (!*options || !session->options->typed) return 0;
+  int status = cli_put(session, "\nNext: tessera ");
+  if (status == 0) status = cli_put(session, session->options->typed);
+  if (status == 0) status = cli_put(session, options);
+  return status ? status : cli_put(session, "\n");
+}
+
 static int put_answer(cli_session *session, const tsr_answer *answer, const char *form) {
   const tsr_plan_answer *value = tsr_answer_value(answer);
   int status = form ? tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write,
                                             &session->output, &session->error)
                     : tsr_answer_write(answer, &session->report, cli_output_write, &session->output,
                                        &session->error);
+  bool is_text = !form && !value->target && session->report.format == TSR_REPORT_TEXT;
+  if (status == 0 && is_text) status = put_next(session, value);
   if (status) return status;
   if (value->fits) return write_files(session, answer);
   if (value->pasted) say_pasted(session, value);

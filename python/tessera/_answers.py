@@ -617,61 +617,6 @@ class Leaks(Answer, LeaksDevice):
     devices: Sequence[LeaksDevice]
 
 
-class RunEnd(Record):
-    """After the last event."""
-    reserved_bytes: int
-    segments: int
-
-
-class RunOutOfMemory(Moment):
-    """The first request that could not be served."""
-    request_bytes: int
-
-
-class Run(Record):
-    """The trace on an allocator with other settings."""
-    settings: str
-    recorded: bool
-    fits: Optional[bool]
-    failed_event: int  # not always there
-    peak_reserved_bytes: int
-    waste_bytes: int
-    peak: Moment
-    fragmentation: Fragmentation
-    end: RunEnd
-    cache_flushes: int
-    out_of_memory_count: int
-    given_up: bool
-    out_of_memory: RunOutOfMemory  # not always there
-
-
-class RecordedOutOfMemory(Record):
-    """The first oom event of the trace, and the number of them."""
-    event: int
-    request_bytes: int
-    count: int
-
-
-class WhatifDevice(Device):
-    """What other settings would have done on a device."""
-    not_comparable: Optional[str]
-    recorded_peak_reserved_bytes: int
-    capacity_bytes: Optional[int]
-    capacity_from: Optional[str]
-    runs: List[Run]
-    segments_recorded: int
-    segments_reproduced: int
-    recorded_out_of_memory: RecordedOutOfMemory  # not always there
-    stacks: List[Stack]
-    omitted_stacks: int
-    omitted_bytes: int
-
-
-class Whatif(Answer, WhatifDevice):
-    """What other settings, or another card, would have done."""
-    devices: Sequence[WhatifDevice]
-
-
 class WhyMoment(Record):
     """The moment that the answer is about."""
     event: int
@@ -805,6 +750,61 @@ class WhyDevice(Device):
 class Why(Answer, WhyDevice):
     """Why it ran out of memory."""
     devices: Sequence[WhyDevice]
+
+
+class RunEnd(Record):
+    """After the last event."""
+    reserved_bytes: int
+    segments: int
+
+
+class RunOutOfMemory(Moment):
+    """The first request that could not be served."""
+    request_bytes: int
+
+
+class Run(Record):
+    """The trace on an allocator with other settings."""
+    settings: str
+    recorded: bool
+    fits: Optional[bool]
+    failed_event: int  # not always there
+    peak_reserved_bytes: int
+    waste_bytes: int
+    peak: Moment
+    fragmentation: Fragmentation
+    end: RunEnd
+    cache_flushes: int
+    out_of_memory_count: int
+    given_up: bool
+    out_of_memory: RunOutOfMemory  # not always there
+
+
+class RecordedOutOfMemory(Record):
+    """The first oom event of the trace, and the number of them."""
+    event: int
+    request_bytes: int
+    count: int
+
+
+class WhatifDevice(Device):
+    """What other settings would have done on a device."""
+    not_comparable: Optional[str]
+    recorded_peak_reserved_bytes: int
+    capacity_bytes: Optional[int]
+    capacity_from: Optional[str]
+    runs: List[Run]
+    segments_recorded: int
+    segments_reproduced: int
+    recorded_out_of_memory: RecordedOutOfMemory  # not always there
+    stacks: List[Stack]
+    omitted_stacks: int
+    omitted_bytes: int
+
+
+class Whatif(Answer, WhatifDevice):
+    """What other settings, or another card, would have done."""
+    devices: Sequence[WhatifDevice]
 
 
 class RankCheck(Record):
@@ -1389,8 +1389,8 @@ KINDS: Dict[str, Any] = {
     'source': Source,
     'steps': Steps,
     'leaks': Leaks,
-    'whatif': Whatif,
     'why': Why,
+    'whatif': Whatif,
     'ranks': Ranks,
     'check': Check,
     'simulate': Simulate,

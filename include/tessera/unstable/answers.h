@@ -119,7 +119,13 @@ void tsr_peak_free(tsr_peak *peak);
 
 /* How the moment is given. An address's version is the number of frees completed there before, as in
  * Mosaic and PyTorch's viewer. */
-typedef enum tsr_at_kind { TSR_AT_EVENT, TSR_AT_TIME, TSR_AT_ALLOCATION } tsr_at_kind;
+typedef enum tsr_at_kind {
+  TSR_AT_EVENT,
+  TSR_AT_TIME,
+  TSR_AT_ALLOCATION,
+  TSR_AT_PEAK, /* the peak of each device */
+  TSR_AT_END   /* after each device's last event */
+} tsr_at_kind;
 
 typedef struct tsr_at_where {
   tsr_at_kind kind;

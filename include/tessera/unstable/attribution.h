@@ -177,6 +177,17 @@ typedef enum tsr_profile_by {
 #define TSR_BY_METADATA        "metadata"
 #define TSR_BY_METADATA_KEY    "metadata:KEY" /* a choice for which users type metadata:layer */
 
+/* What users type for these words: tsr_parameter.synonyms. */
+#define TSR_GROUPING_SYNONYMS                                                         \
+  (const tsr_synonym[]) {                                                             \
+    {"operation", TSR_BY_OP}, {"operations", TSR_BY_OP}, {"operator", TSR_BY_OP},     \
+        {"ops", TSR_BY_OP}, {"kernel", TSR_BY_OP}, {"categories", TSR_BY_CATEGORY},   \
+        {"modules", TSR_BY_MODULE}, {"lines", TSR_BY_LINE}, {"stacks", TSR_BY_STACK}, \
+        {"pools", TSR_BY_POOL}, {"annotations", TSR_BY_ANNOTATION}, {                 \
+      NULL, NULL                                                                      \
+    }                                                                                 \
+  }
+
 /* The word for it, and "mosaic-category"; static text, never NULL. */
 const char *tsr_profile_by_name(tsr_profile_by by);
 

@@ -305,6 +305,9 @@ const tsr__question_row tsr__question_simulate = {
     .about =
         {.name = "simulate",
          .summary = "what will a training run need, before anything has run?",
+         .situation = TSR_SITUATION_FORECAST,
+         .main_options = "batch seq capacity dtype optimizer attention checkpoint loss gpu ranks "
+                         "zero plan write-plan",
          .description =
              "Runs the training steps of a model without a device, with the same memory requests "
              "as PyTorch and transformers, byte for byte, and shows the peak, when it occurs, and "

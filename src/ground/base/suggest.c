@@ -1,18 +1,23 @@
 /* suggest.c - "did you mean": the nearest of some names.
  *
  * Near is few edits (insert, delete or change a character, Levenshtein's distance), fewer for a
- * short word than for a long one; or being cut short: "prof" means "profile". '_' is as good as
- * '-', as everywhere on the command line.
+ * short word than for a long one; or being cut short: "prof" means "profile", and "llama3" means
+ * "llama-3-8b". Case and separators are no edits: "kv-cache" is "kv_cache".
  */
-#include "suggest.h"
+#include "tessera/unstable/suggest.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Longer words than any name are not worth comparing, and bound the table of distances. */
 #define WORD_MAX 40
 
-static char plain(char letter) {
-  return letter == '_' ? '-' : letter;
+/* The word's letters, lower-case, without separators. Returns how many. */
+static size_t plain(const char *word, size_t length, char out[WORD_MAX]) {
+  size_t count = 0;
+  for (size_t i = 0; i < length; i++)
+    if (!strchr("-_. ", word[i])) out[count++] = (char)tolower((unsigned char)word[i]);
+  return count;
 }
 
 /* Edits between two words, both at most WORD_MAX long, by the usual table kept as one row. */
@@ -23,7 +28,7 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
     size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= b_length; j++) {
-      size_t change = diagonal + (plain(a[i - 1]) != plain(b[j - 1]));
+      size_t change = diagonal + (a[i - 1] != b[j - 1]);
       size_t shift = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
       diagonal = row[j];
       row[j] = change < shift ? change : shift;
@@ -32,17 +37,19 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
   return row[b_length];
 }
 
-cli_suggestion cli_suggestion_start(const char *typed, size_t typed_length) {
-  return (cli_suggestion){.typed = typed, .typed_length = typed_length};
+tsr_suggestion tsr_suggestion_start(const char *typed, size_t typed_length) {
+  return (tsr_suggestion){.typed = typed, .typed_length = typed_length};
 }
 
-void cli_suggestion_offer(cli_suggestion *suggestion, const char *name) {
-  size_t typed_length = suggestion->typed_length;
+void tsr_suggestion_offer(tsr_suggestion *suggestion, const char *name) {
+  char typed[WORD_MAX], offered[WORD_MAX];
   size_t name_length = strlen(name);
-  if (typed_length > WORD_MAX || name_length > WORD_MAX) return;
-  size_t distance = edit_distance(suggestion->typed, typed_length, name, name_length);
+  if (suggestion->typed_length > WORD_MAX || name_length > WORD_MAX) return;
+  size_t typed_length = plain(suggestion->typed, suggestion->typed_length, typed);
+  name_length = plain(name, name_length, offered);
+  size_t distance = edit_distance(typed, typed_length, offered, name_length);
   bool cut_short = typed_length >= 2 && distance == name_length - typed_length &&
-                   strncmp(suggestion->typed, name, typed_length) == 0;
+                   memcmp(typed, offered, typed_length) == 0;
   size_t enough = 1 + typed_length / 4;
   bool near_enough = cut_short || (distance <= enough && distance < typed_length);
   if (!near_enough || (suggestion->best && distance >= suggestion->distance)) return;
