@@ -25,10 +25,39 @@ typedef struct tsr_step {
   uint64_t peak_event;             /* the first event after which that was so */
   bool is_whole;                   /* not cut by the recording, and did not end early */
   bool is_dead;   /* memory ran out in it for good: it is tsr_steps_device.stop's */
-  bool is_steady; /* whole, and past the warm-up */
+  bool is_steady; /* whole, and past the warm-up of its loop */
+  uint32_t loop;  /* index of its loop */
 } tsr_step;
 
-/* A phase over all steady steps (over all steps if none is steady). */
+/* Steps that are rounds of one loop: of one line, and doing the same. */
+typedef struct tsr_steps_loop {
+  tsr_steps_unit unit;
+  uint32_t frame; /* the line that tells it from others, or runs it; TSR_NONE: not known */
+  bool is_main;   /* the figures of its device are those of its steps */
+  bool is_listed; /* its steps are in tsr_steps_device.steps */
+  uint64_t first_step, last_step;   /* numbers as in `steps`; if not listed, from 1 */
+  uint64_t first_event, last_event; /* of these two */
+  uint64_t step_count, whole_count, steady_count;
+  uint64_t peak_bytes, peak_event, peak_step; /* the most in any of its steps */
+  uint64_t steady_peak_bytes,
+      steady_peak_event;         /* the highest peak of a steady step, 0 if absent */
+  uint64_t steady_low_bytes;     /* the lowest peak of a steady step */
+  uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */
+  uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
+  uint64_t step_allocations;     /* of a steady step, median */
+  int64_t step_time_us;          /* median from one steady step to the next, or TSR_TIME_NONE */
+} tsr_steps_loop;
+
+/* Where the peak of all of a trace is. */
+typedef struct tsr_steps_peak {
+  int64_t event; /* -1: before the first */
+  uint64_t bytes;
+  tsr_phase phase;
+  uint32_t loop; /* index of the loop that it is in; TSR_NONE: outside of all */
+  uint64_t step; /* its step, numbered as the loop's; 0 if outside */
+} tsr_steps_peak;
+
+/* A phase over all steady steps of the main loop (over all its steps if none is steady). */
 typedef struct tsr_step_phase {
   tsr_phase phase;
   uint64_t steps;      /* number of steps that have it */
@@ -55,14 +84,12 @@ typedef struct tsr_steps_device {
   bool counts_backwards;
   tsr_step *steps; /* in order */
   size_t step_count;
-  uint64_t whole_count, steady_count;
-  uint64_t steady_peak_bytes; /* the highest peak of a steady step, 0 if absent */
-  uint64_t steady_peak_event;
-  uint64_t steady_low_bytes;     /* the lowest peak of a steady step */
-  uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */
-  uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
-  uint64_t step_allocations;     /* of a steady step, median */
-  int64_t step_time_us;          /* median from one steady step to the next, or TSR_TIME_NONE */
+  uint64_t whole_count, steady_count; /* of `steps` */
+  tsr_steps_loop *loops;              /* by first step, with those that are not among `steps` */
+  size_t loop_count;
+  /* The main loop: of those that train, if any, the one whose steps peak highest. NULL without steps. */
+  const tsr_steps_loop *main_loop;
+  tsr_steps_peak peak;
   tsr_step_phase phases[TSR_PHASE_COUNT]; /* those that occur, in the order of tsr_phase */
   size_t phase_count;
   tsr_step_annotations annotations[2]; /* those that occur */

@@ -419,6 +419,7 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
     ok = trains ? find_by_phases(timeline, roles, phases, stop, &by, &cycle)
                 : by_annotations_or_repetition(timeline, roles, phases, stop, &cycle);
   if (ok) mark_dead(timeline, phases, by, &cycle);
+  if (ok) ok = tsr__loops_find(timeline, roles, phases, trains, &cycle);
   if (ok) ok = tsr__passes_find(phases, &cycle);
   if (!ok) {
     tsr__cycle_release(&cycle);
@@ -436,6 +437,7 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
 }
 
 void tsr__cycle_release(tsr__cycle *cycle) {
+  tsr__loops_release(cycle);
   TSR__VECTOR_FREE(&cycle->steps);
   TSR__VECTOR_FREE(&cycle->passes);
   TSR__VECTOR_FREE(&cycle->failures);
