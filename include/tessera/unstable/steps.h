@@ -110,8 +110,9 @@ void tsr_steps_free(tsr_steps *steps);
 
 /* ---- leaks ---- */
 
-/* Memory that survives every step and grows with each. */
+/* Memory that survives every step of a loop and grows with each. */
 typedef struct tsr_leak {
+  uint32_t loop;           /* index of the loop in which it grows */
   uint32_t stack;          /* stack id, or TSR_NONE: allocations without a stack, of one size */
   uint64_t bytes_per_step; /* requested bytes: the growth divided by the number of steps */
   uint64_t bytes;          /* leaked until the end of the last step */
@@ -123,18 +124,33 @@ typedef struct tsr_leak {
   tsr_name_range names; /* what the program called the leaked allocations */
 } tsr_leak;
 
+/* A loop, judged by itself; loops are those of tsr_steps_device. */
+typedef struct tsr_leaks_loop {
+  tsr_steps_unit unit;
+  uint32_t frame;          /* as in tsr_steps_loop */
+  uint64_t step_count;     /* whole steps, which were compared */
+  bool is_answered;        /* at least three whole steps, enough to see growth */
+  uint64_t leak_count;     /* the stacks that grow in it */
+  uint64_t bytes_per_step; /* of all of them together */
+} tsr_leaks_loop;
+
 typedef struct tsr_leaks_device {
   uint32_t device;
   uint64_t event_count;
   tsr_steps_basis basis;
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
-  uint64_t step_count; /* whole steps, which were compared */
-  bool is_answered;    /* at least three whole steps, enough to see growth */
-  tsr_leak *leaks;     /* by bytes per step, largest first */
+  tsr_leaks_loop *loops;
+  size_t loop_count;
+  /* The loop in which most grows in a step; if nothing does, the one with most steps. NULL without steps. The next
+   * three are those of that loop. */
+  const tsr_leaks_loop *main_loop;
+  uint64_t step_count;
+  bool is_answered;
+  uint64_t bytes_per_step;
+  tsr_leak *leaks; /* of all loops, by bytes per step, largest first */
   size_t leak_count;
   tsr_named *names;                      /* of all leaks; NULL if the program named nothing */
   uint64_t omitted_leaks, omitted_bytes; /* omitted by tsr_query.top; bytes: per step */
-  uint64_t bytes_per_step;               /* of all leaks together */
   tsr_step_stop stop;                    /* as in tsr_steps_device */
   tsr_warning *warnings;
   size_t warning_count;

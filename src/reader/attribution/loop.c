@@ -38,7 +38,8 @@ enum {
   PLACES_MAX = 64  /* ranges that are examined, each in time linear in it */
 };
 
-#define ALIKE 0.6 /* calls of one model */
+#define ALIKE   0.6 /* calls of one model */
+#define SEVERAL UINT32_MAX
 
 /* An allocation with Python frames. */
 typedef struct item {
@@ -138,16 +139,29 @@ static bool read_runs(const finder *f, const place *p, runs *list, symbols *all)
   return ok;
 }
 
-static uint64_t weight_of(const finder *f, uint32_t first, uint32_t past) {
-  uint64_t weight = 0;
-  for (uint32_t i = first; i < past; i++) weight += is_forward(f, &f->items[i]);
-  return weight;
+/* Which lines are in several rounds of the loop that begins with a symbol: `seen` becomes SEVERAL. */
+static void find_shared(const runs *list, const symbols *all, const symbol *s, uint32_t *seen) {
+  uint32_t number = 0, id = list->items[s->first_run].symbol;
+  memset(seen, 0, all->count * sizeof *seen);
+  for (uint32_t i = s->first_run; i < list->count; i++) {
+    uint32_t *last = &seen[list->items[i].symbol];
+    number += list->items[i].symbol == id;
+    *last = *last && *last != number ? SEVERAL : number;
+  }
 }
 
-/* The weight of a loop that begins with a symbol: of its rounds but the last, and as much for that. */
-static uint64_t reach_of(const finder *f, const runs *list, const symbol *s) {
+/* The weight of a loop that begins with a symbol: of its rounds but the last, and as much for that. Lines of one
+ * round alone are no part of a loop. */
+static uint64_t reach_of(const finder *f, const runs *list, const symbols *all, const symbol *s,
+                         uint32_t *seen) {
+  uint64_t weight = 0;
   if (s->runs < 2) return 0;
-  uint64_t weight = weight_of(f, list->items[s->first_run].first, list->items[s->last_run].first);
+  find_shared(list, all, s, seen);
+  for (uint32_t i = s->first_run; i < s->last_run; i++) {
+    const run *r = &list->items[i];
+    for (uint32_t k = r->first; seen[r->symbol] == SEVERAL && k <= r->last; k++)
+      weight += is_forward(f, &f->items[k]);
+  }
   return weight * s->runs / (s->runs - 1);
 }
 
@@ -173,13 +187,14 @@ static const symbol *head_of(const finder *f, const runs *list, const symbols *a
                              bool is_module) {
   enum { TRIES = 256 }; /* more lines than a loop has */
   uint64_t most = 0, *reach = TSR__NEW_ARRAY(uint64_t, all->count < TRIES ? all->count : TRIES);
+  uint32_t *seen = TSR__NEW_ARRAY(uint32_t, all->count);
   const symbol *best = NULL;
-  if (!reach) return NULL;
-  for (size_t i = 0; i < all->count && i < TRIES; i++) {
-    reach[i] = reach_of(f, list, &all->items[i]);
+  size_t count = reach && seen ? all->count : 0;
+  for (size_t i = 0; i < count && i < TRIES; i++) {
+    reach[i] = reach_of(f, list, all, &all->items[i], seen);
     if (reach[i] > most) most = reach[i];
   }
-  for (size_t i = 0; i < all->count && i < TRIES; i++) {
+  for (size_t i = 0; i < count && i < TRIES; i++) {
     const symbol *s = &all->items[i];
     if (!reach[i] || reach[i] * 10 < most * 8) continue;
     if (most * 2 < weight && (is_module || !f->may_be_small)) continue;
@@ -189,6 +204,7 @@ static const symbol *head_of(const finder *f, const runs *list, const symbols *a
     if (is_better) best = s;
   }
   tsr__free(reach);
+  tsr__free(seen);
   return best;
 }
 
@@ -226,7 +242,7 @@ static bool cut_rounds(const finder *f, const runs *list, const symbols *all, co
   uint32_t number = 0, id = list->items[head->first_run].symbol;
   bool ok = seen && round_of, leads = head->first_run != 0;
   for (uint32_t i = 0; ok && i < head->first_run; i++)
-    leads &= all->items[list->items[i].symbol].runs > 1;
+    leads &= all->items[list->items[i].symbol].last_run > head->first_run;
   if (ok && leads) /* the recording began within a round */
     ok = add_round(f, out, list->items[0].first, list->items[head->first_run].first - 1, false);
   uint32_t begin = head->first_run;

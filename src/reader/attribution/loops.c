@@ -144,21 +144,25 @@ static void lead_ranges(const linker *l, const uint32_t *backward, const path_us
     uint32_t birth = l->t->birth.items[i], path = path_at(l, birth);
     for (; step < steps->count && steps->items[step].last < birth; step++) leads = true;
     if (step == steps->count) break;
-    if (birth < steps->items[step].first || birth > backward[step] || !path) continue;
-    leads = leads && may_evaluate(&uses[path]);
-    if (!leads) continue;
-    if (ranges[step].first > ranges[step].last) ranges[step].first = birth;
+    if (birth < steps->items[step].first || birth > backward[step]) continue;
+    leads = leads && (!path || may_evaluate(&uses[path]));
+    bool begins = path && ranges[step].first > ranges[step].last;
+    if (!leads || (!begins && ranges[step].first > ranges[step].last)) continue;
+    if (begins) ranges[step].first = birth;
     ranges[step].last = birth;
   }
 }
 
-/* A step begins after the evaluation before it. What has nothing else is no step. */
+/* A step begins after the evaluation before it; the step before that goes on to the evaluation. What has nothing
+ * else is no step. */
 static void take_from_steps(linker *l, const tsr__phases *phases, const tsr__cycle_steps *found) {
   tsr__cycle_steps *steps = &l->cycle->steps;
   size_t kept = 0, run = 0, at = 0;
   for (size_t i = 0; i < steps->count; i++) {
     tsr__cycle_step step = steps->items[i];
     uint32_t end = 0;
+    bool has_evaluation = at < found->count && found->items[at].first <= step.last;
+    if (has_evaluation && kept) steps->items[kept - 1].last = found->items[at].first - 1;
     for (; at < found->count && found->items[at].first <= step.last; at++)
       end = found->items[at].last + 1;
     if (end > step.first) step.first = end;
@@ -253,6 +257,51 @@ static bool group_steps(linker *l, const tsr__cycle_steps *steps) {
   for (size_t i = 0; i < steps->count; i++) l->group_of[i] = root_of(l, l->group_of[i]);
   tsr__free(is_long);
   return true;
+}
+
+/* ---- Between two loops ---- */
+
+/* What a step allocates. */
+static bool read_symbols(const linker *l, const tsr__cycle_step *step, tsr__map *out) {
+  for (uint32_t e = step->first; e <= step->last; e++) {
+    if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
+    if (!tsr__map_put(out, tsr__symbol(l->roles, &l->t->events, e), 1, NULL)) return false;
+  }
+  return true;
+}
+
+/* What a loop's first step begins with, before its first forward pass, may be what the program does between two
+ * loops: the next step does not do it. Some of it is the end of the loop before: its steps do it too. */
+static bool begin_loop(const linker *l, tsr__cycle_step *before, tsr__cycle_step *step,
+                       const tsr__cycle_step *next) {
+  tsr__map ends = {0}, own = {0};
+  bool ok = read_symbols(l, next, &own) && (!before || read_symbols(l, before, &ends));
+  bool is_end = before && before->last + 1 == step->first;
+  uint32_t first = step->first, end = is_end ? step->first : 0;
+  for (uint32_t e = step->first; ok && e <= step->last; e++) {
+    if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
+    uint64_t symbol = tsr__symbol(l->roles, &l->t->events, e);
+    if (path_at(l, e) || tsr__map_find(&own, symbol)) break;
+    is_end = is_end && tsr__map_find(&ends, symbol);
+    first = e + 1;
+    if (is_end) end = first;
+  }
+  if (first <= step->last) step->first = first;
+  if (end && end <= step->last) before->last = end - 1;
+  tsr__map_release(&ends);
+  tsr__map_release(&own);
+  return ok;
+}
+
+/* Steps that were found by their ends, which follow each other without gaps. */
+static bool part_loops(const linker *l, tsr__cycle_steps *steps) {
+  bool ok = true;
+  for (size_t i = 0; ok && i + 1 < steps->count; i++) {
+    bool begins = !i || l->group_of[i - 1] != l->group_of[i];
+    if (!begins || l->group_of[i + 1] != l->group_of[i]) continue;
+    ok = begin_loop(l, i ? &steps->items[i - 1] : NULL, &steps->items[i], &steps->items[i + 1]);
+  }
+  return ok;
 }
 
 /* ---- The line of a loop ---- */
@@ -393,11 +442,11 @@ static bool add_regimes(linker *l, tsr__loop *loop) {
   return ok;
 }
 
-static bool add_loops(linker *l, const tsr__cycle_steps *steps, tsr_steps_unit unit,
-                      bool is_listed) {
+static bool add_loops(linker *l, tsr__cycle_steps *steps, tsr_steps_unit unit, bool is_listed) {
   l->group_of = TSR__NEW_ARRAY(uint32_t, steps->count);
   l->parent = TSR__NEW_ARRAY(uint32_t, l->stacks.count);
   bool ok = l->group_of && l->parent && group_steps(l, steps), is_alone = true;
+  if (ok && unit == TSR_STEPS_UNIT_STEP) ok = part_loops(l, steps);
   for (size_t i = 1; ok && i < steps->count; i++) is_alone &= l->group_of[i] == l->group_of[0];
   for (size_t i = 0; ok && i < steps->count; i++) {
     uint32_t group = l->group_of[i];
