@@ -64,7 +64,7 @@ def by_pandas(number, t):
         return summed(a[a.died_event.isna() & a.step.notna()], ['device', 'step'])
     if number == 11:
         made = e[(e.action == 'alloc') & e.time_us.notna()]
-        return made.assign(ms=made.time_us // 1000).groupby(['device', 'ms'], as_index=False).agg(
+        return made.assign(time_ms=made.time_us // 1000).groupby(['device', 'time_ms'], as_index=False).agg(
             requested=('requested_bytes', 'max'), allocated=('allocated_bytes', 'max'))
     if number == 12:
         return summed(t['segments'], ['device', 'stream', 'is_large'], 'segments', 'size_bytes')

@@ -149,25 +149,32 @@ static bool take(plan *p, const sql_lib *lib, sqlite3_index_info *info, int inde
   return true;
 }
 
-/* Whether a scan can return the order that SQLite wants; then `*number` selects it. */
-static bool can_order(const plan *p, const sql_lib *lib, sqlite3_index_info *info, int *number) {
+/* Whether a scan can return the order that SQLite wants; then `*number` selects it. Rows by part and position are in the order of
+ * the part, of each sorted column, and of the position, which no two rows share. */
+static bool can_order(const plan *p, const table *t, sqlite3_index_info *info, int *number) {
   /* For GROUP BY and DISTINCT, equal rows only have to be neighbours. */
+  const sql_lib *lib = &t->engine->lib;
   bool is_either_way = lib->vtab_distinct && lib->vtab_distinct(info) > 0;
   bool has_one_part = p->parts <= 1 || p->has_part;
   bool names_part = false;
   for (int i = 0; i < info->nOrderBy; i++) {
     int column = info->aOrderBy[i].iColumn;
     if ((info->aOrderBy[i].desc && !is_either_way) || column < 0) return false;
-    tsr_relation_access access = p->relation->columns[column].access;
-    bool is_last = i == info->nOrderBy - 1;
-    if (access == TSR_ACCESS_PART && i == 0) {
+    switch (tsr_relation_access_of(t->engine->relations, t->relation, (size_t)column)) {
+    case TSR_ACCESS_PART:
+      if (i) return false;
       names_part = true;
-      continue;
+      break;
+    case TSR_ACCESS_ROW: return names_part || has_one_part;
+    case TSR_ACCESS_SORTED:
+      if (!names_part && !has_one_part) return false;
+      break;
+    case TSR_ACCESS_INDEX:
+      if (i != info->nOrderBy - 1 || i > names_part) return false;
+      *number = (column + 1) | (names_part || has_one_part ? BY_PART : 0);
+      break;
+    default: return false;
     }
-    if (!is_last) return false;
-    if (access == TSR_ACCESS_ROW) return names_part || has_one_part;
-    if (access != TSR_ACCESS_INDEX) return false;
-    *number = (column + 1) | (names_part || has_one_part ? BY_PART : 0);
   }
   return info->nOrderBy > 0;
 }
@@ -184,7 +191,7 @@ static int best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
   p.size = (size_t)snprintf(p.text, sizeof p.text, "%" PRIx64 ";", (uint64_t)info->colUsed);
   for (int i = 0; i < info->nConstraint; i++) (void)take(&p, lib, info, i);
   int number = 0;
-  info->orderByConsumed = shape.is_ascending && can_order(&p, lib, info, &number);
+  info->orderByConsumed = shape.is_ascending && can_order(&p, t, info, &number);
   info->idxNum = number;
   if (p.has_row && (p.has_part || p.parts <= 1)) info->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
   info->estimatedRows = (sqlite3_int64)(p.rows * p.passed) + 1;

@@ -11,6 +11,7 @@ changed. Each change notes how to undo it. Parts of a plan that cannot be applie
 listed with the reason.
 """
 import contextlib
+import inspect
 import json
 import os
 import textwrap
@@ -20,7 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from . import _core
 from ._errors import ArgumentError, Error
-from ._wrap import Autocast, Checkpoint, ChunkedLoss, Forward, Offload, Refusal
+from ._wrap import CACHES, Autocast, Checkpoint, ChunkedLoss, Forward, Offload, Refusal
 
 # Models of transformers whose head is followed by nothing but the loss.
 _PLAIN_HEADS = frozenset({'gpt2', 'llama', 'mistral', 'qwen2'})
@@ -560,6 +561,16 @@ def _dtype(applied: Applied, word: str) -> None:
         applied.skip(f'dtype {word}', f'call model.to(torch.{name}) before the optimizer is created')
 
 
+def _takes_cache(module: Any) -> bool:
+    """Whether a module, or one in it, may add to a cache of keys and values: then it must have none if it runs again in backward."""
+    def takes(part: Any) -> bool:
+        try:
+            return not set(CACHES).isdisjoint(inspect.signature(type(part).forward).parameters)
+        except (TypeError, ValueError):  # not a function of Python
+            return True
+    return any(takes(part) for part in module.modules())
+
+
 def _apply_rest(applied: Applied, optimizer: Any) -> None:
     plan = applied.plan
     if 'attention' in plan:
@@ -574,7 +585,8 @@ def _apply_rest(applied: Applied, optimizer: Any) -> None:
         _optimizer(applied, plan['optimizer'], optimizer)
     if plan.get('optimizer_in_backward'):
         _in_backward(applied, optimizer)
-    if plan.get('no_kv_cache') or any(change.technique == 'checkpoint' for change in applied.changes):
+    again = [change.target for change in applied.changes if change.technique == 'checkpoint']
+    if plan.get('no_kv_cache') or any(_takes_cache(applied.model.get_submodule(name)) for name in again):
         if getattr(getattr(applied.model, 'config', None), 'use_cache', False):
             _config(applied, 'use_cache', False, 'no key-value cache')
     for key in ('micro_batch', 'accumulate'):

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 from ._errors import ArgumentError
 from ._state import Learned, Twice
 
-_CACHES = ('past_key_values', 'past_key_value', 'layer_past', 'use_cache')
+CACHES = ('past_key_values', 'past_key_value', 'layer_past', 'use_cache')
 
 
 def _forward_of(module: Any) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ class Checkpoint(Forward):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         import torch
         from torch.utils.checkpoint import checkpoint
-        given = [name for name in _CACHES if kwargs.get(name) is not None and kwargs[name] is not False]
+        given = [name for name in CACHES if kwargs.get(name) is not None and kwargs[name] is not False]
         is_given = bool(given) or any(_is_cache(value) for value in args)
         if not torch.is_grad_enabled() or (is_given and not self.module.training):
             return self.original(*args, **kwargs)

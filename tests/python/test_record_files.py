@@ -333,14 +333,49 @@ def test_a_mesh_of_dtensors(torch, record, tmp_path):
     assert (weight["data_ptr"], weight["nbytes"]) == (0x7F00BEEF0000, 32)  # of this rank's part
 
 
-def test_a_mesh_of_megatron(torch, record, tmp_path, monkeypatch):
-    state = types.SimpleNamespace(
-        get_tensor_model_parallel_rank=lambda: 1, get_tensor_model_parallel_world_size=lambda: 2
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_mesh_of_a_slice(torch, record, tmp_path, monkeypatch, is_new):
+    whole = types.SimpleNamespace(
+        mesh_dim_names=("pp", "dp"),
+        mesh=types.SimpleNamespace(shape=(2, 4)),
+        get_coordinate=lambda: [1, 3],
     )
+    part = types.SimpleNamespace(
+        mesh_dim_names=("dp",), mesh=types.SimpleNamespace(shape=(4,)), get_coordinate=lambda: [3]
+    )
+    if is_new:
+        part._get_root_mesh = lambda: whole
+    else:
+        resources = types.SimpleNamespace(get_root_mesh=lambda mesh: whole)
+        module = types.SimpleNamespace(_mesh_resources=resources)
+        monkeypatch.setitem(sys.modules, "torch.distributed.device_mesh", module)
+    model = torch.nn.Module()
+    model.weight.device_mesh = part
+    model.weight._local_tensor = fake_torch.Tensor(0x7F00BEEF0000, (1, 8))
+    with record(tmp_path) as recording:
+        record.watch(model)
+    mesh = told(recording.files[0])["mesh"]
+    assert (mesh["names"], mesh["coordinates"]) == (["pp", "dp"], [1, 3])
+
+
+def test_a_mesh_of_megatron(torch, record, tmp_path, monkeypatch):
+    groups = {
+        "tensor_model": (1, 2),
+        "pipeline_model": (3, 4),
+        "data": (5, 8),
+        "context": (0, 1),
+        "expert_model": (2, 4),
+    }
+    state = types.SimpleNamespace()
+    for name, (rank, size) in groups.items():
+        setattr(state, f"get_{name}_parallel_rank", lambda rank=rank: rank)
+        setattr(state, f"get_{name}_parallel_world_size", lambda size=size: size)
     monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)
     with record(tmp_path) as recording:
         pass
-    assert told(recording.files[0])["mesh"]["coordinates"] == [1]
+    mesh = told(recording.files[0])["mesh"]
+    assert mesh["names"] == ["dp", "pp", "cp", "tp", "ep"]
+    assert (mesh["sizes"], mesh["coordinates"]) == ([8, 4, 1, 2, 4], [5, 3, 0, 1, 2])
 
 
 # ---- the sidecar ----

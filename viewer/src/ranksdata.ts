@@ -73,7 +73,8 @@ export interface Row {
   death: number; // its place among those that ran out of memory, from 1; 0: it did not
   outlier: Answer['outliers'][number] | null;
   hasTrace: boolean;
-  clock: number; // how far its clock is ahead of the others, as far as the steps tell
+  clock: number; // how far its clock is off, as the answer says: 0 for less than a step
+  ahead: number; // how far its clock is ahead of the median rank's, by their steps; NaN: these do not tell
   first: number; // NaN: unknown, as the next three
   length: number;
   peakAfter: number; // after `first`
@@ -106,7 +107,7 @@ function text(columns: Columns, name: string): string {
 function missingRow(index: number, rank: number): Row {
   return {
     index, rank, path: '', device: 0, isOther: false, isMissing: true, group: -1, peak: 0, reserved: 0, step: null, coordinates: {}, isDead: false,
-    death: 0, outlier: null, hasTrace: false, clock: 0, first: NaN, length: NaN, peakAfter: NaN, stopAfter: NaN, stepCount: 0, wholeSteps: 0,
+    death: 0, outlier: null, hasTrace: false, clock: 0, ahead: NaN, first: NaN, length: NaN, peakAfter: NaN, stopAfter: NaN, stepCount: 0, wholeSteps: 0,
     categories: new Float64Array(0), parts: new Float64Array(0), steps: [], shares: [], compared: -1, changes: [],
   };
 }
@@ -133,7 +134,7 @@ function readRows(columns: Columns, head: RanksHead, answer: Answer): Row[] {
       index, rank: said.rank, path: said.path, device: said.device, isOther: !!isOther, isMissing: false, group, peak: said.peak_allocated_bytes,
       reserved: said.peak_reserved_bytes, step: said.step, coordinates: said.coordinates, isDead: said.out_of_memory,
       death: said.out_of_memory ? (deaths.get(said.rank) ?? 0) : 0, outlier: outliers.get(`${said.rank} ${said.device}`) ?? null,
-      hasTrace: !!hasTrace, clock: said.clock_ahead_us ?? 0, first, length, peakAfter, stopAfter, stepCount, wholeSteps,
+      hasTrace: !!hasTrace, clock: said.clock_ahead_us ?? 0, ahead: rows.number() ? rows.signed() : NaN, first, length, peakAfter, stopAfter, stepCount, wholeSteps,
       categories: new Float64Array(head.categories.length), parts: new Float64Array(head.parts), steps: [], shares: [], compared: -1, changes: [],
     };
     for (let c = 0; c < head.categories.length; c++) row.categories[c] = categories.number();

@@ -1,7 +1,8 @@
 // What the map draws: a number for each row and column, of time or of categories.
 //
 // A sketch has the most that was allocated in equal parts of its trace's time. The parts of all ranks are put on one axis: by their clocks,
-// which are first moved so that their steps coincide. Where neither steps nor clocks say what is simultaneous, each row is the rank's own time.
+// less what the library found these to be ahead of each other. Where neither steps nor clocks say what is simultaneous, each row is the
+// rank's own time.
 
 import { clock, duration } from './format.ts';
 import type { Fleet, Row } from './ranksdata.ts';
@@ -29,41 +30,6 @@ const COLUMNS = 120;
 const median = (sorted: number[]): number => sorted[sorted.length >> 1] ?? NaN;
 const ascending = (values: number[]): number[] => values.sort((a, b) => a - b);
 
-/** When a step begins, by a clock that is right to about a step. */
-const begin = (row: Row, i: number): number => row.steps[i]!.first - row.clock;
-
-/** The step of a rank that begins nearest to a time. */
-function nearest(row: Row, time: number): number {
-  let [low, high] = [0, row.steps.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (begin(row, middle) < time) low = middle + 1;
-    else high = middle;
-  }
-  return low > 0 && time - begin(row, low - 1) < begin(row, low) - time ? low - 1 : low;
-}
-
-/** What to add to a rank's clock so that its steps begin when those of another do, if its i-th is the other's (i + shift)-th. */
-function offsetBy(of: Row, row: Row, shift: number): number {
-  return median(ascending(row.steps.flatMap((s, i) => (of.steps[i + shift] ? [begin(of, i + shift) - s.first] : []))));
-}
-
-/** Which step is which, by the clocks; and how far the steps then are apart. */
-function byClock(of: Row, row: Row): { shift: number; off: number } {
-  const middle = row.steps.length >> 1;
-  const at = nearest(of, begin(row, middle));
-  return { shift: at - middle, off: Math.abs(begin(of, at) - begin(row, middle)) };
-}
-
-/** The same if the clocks cannot tell: the first steps are the same if both traces begin as long before them, else the last ones. */
-function byOrder(of: Row, row: Row, step: number): number {
-  const before = (r: Row) => r.steps[0]!.first - r.first;
-  return Math.abs(before(of) - before(row)) < step / 2 ? 0 : of.steps.length - row.steps.length;
-}
-
-// Clocks agree if steps of most ranks begin within this part of a step of each other.
-const AGREE = 0.15;
-
 interface Times {
   align: Align;
   offset: Float64Array; // by row; NaN: not on the axis
@@ -75,15 +41,10 @@ interface Times {
 function alignTimes(rows: Row[]): Times {
   const traced = rows.filter((r) => r.hasTrace && r.length > 0);
   const offset = new Float64Array(rows.length).fill(NaN);
-  const stepped = traced.filter((r) => !r.isOther && r.steps.length > 1);
+  const stepped = traced.filter((r) => !r.isOther && !Number.isNaN(r.ahead));
   const bySteps = stepped.length > 1 && stepped.length * 2 >= traced.length;
   const of = stepped.reduce<Row | null>((best, r) => (!best || r.steps.length > best.steps.length ? r : best), null);
-  const step = of ? median(ascending(of.steps.slice(1).map((s, i) => s.first - of.steps[i]!.first))) : NaN;
-  const agree = bySteps && median(ascending(stepped.map((row) => byClock(of!, row).off))) <= AGREE * step;
-  for (const row of traced) {
-    const isStepped = bySteps && row.steps.length > 1;
-    offset[row.index] = isStepped ? offsetBy(of!, row, agree ? byClock(of!, row).shift : byOrder(of!, row, step)) : -row.clock;
-  }
+  for (const row of traced) offset[row.index] = Number.isNaN(row.ahead) ? 0 : -row.ahead;
   // The devices of a rank have one clock.
   const own = new Map(traced.filter((r) => !r.isOther).map((r) => [r.rank, offset[r.index]!]));
   for (const row of traced) if (row.isOther) offset[row.index] = own.get(row.rank) ?? offset[row.index]!;
@@ -142,15 +103,16 @@ function timeMatrix(fleet: Fleet): Matrix {
     stops[row.index] = Number.isNaN(row.stopAfter) ? last : isOwn ? Math.min(columns - 1, Math.floor((row.stopAfter / row.length) * columns)) : columnOf(first + row.stopAfter);
   }
   const { of } = times;
-  const marks = of ? of.steps.filter((s) => s.first >= times.from && s.first <= times.to).map((s) => ({ at: ((s.first - times.from) / span) * columns, label: '' })) : [];
+  const begins = of ? of.steps.map((s) => s.first + times.offset[of.index]!) : [];
+  const marks = begins.filter((t) => t >= times.from && t <= times.to).map((t) => ({ at: ((t - times.from) / span) * columns, label: '' }));
   if (of && of.steps.length === of.stepCount && marks.length === of.steps.length) marks.forEach((m, i) => (m.label = `step ${i + 1}`));
   const title = (c: number) => {
     if (isOwn) return `part ${c + 1} of ${columns} of its time`;
     const after = `${duration((span * c) / columns)} to ${duration((span * (c + 1)) / columns)}`;
     return `${after} (${clock(times.from + (span * c) / columns)})`;
   };
-  const begins = times.offset.map((offset, i) => (isOwn ? NaN : rows[i]!.first + offset - times.from));
-  return { view: 'time', columns, values, max, align: times.align, note: NOTES[times.align], blank, span: isOwn ? NaN : span, begins, marks, stops, title };
+  const traceBegins = times.offset.map((offset, i) => (isOwn ? NaN : rows[i]!.first + offset - times.from));
+  return { view: 'time', columns, values, max, align: times.align, note: NOTES[times.align], blank, span: isOwn ? NaN : span, begins: traceBegins, marks, stops, title };
 }
 
 function categoryMatrix(fleet: Fleet): Matrix {

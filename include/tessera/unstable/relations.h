@@ -94,6 +94,10 @@ typedef struct tsr_relation_shape {
 
 /* The shape of a relation. O(devices). */
 tsr_relation_shape tsr_relation_shape_of(const tsr_relations *relations, size_t relation);
+/* How a scan of these relations finds the rows with a value of a column: as the column says, but that times are in order only
+ * where every event has one and no clock was set back. O(devices). */
+tsr_relation_access tsr_relation_access_of(const tsr_relations *relations, size_t relation,
+                                           size_t column);
 
 /* ---- Scans ---- */
 

@@ -81,6 +81,18 @@ def ranks() -> dict[str, Any]:
     }
 
 
+def _whole_mesh(mesh: Any) -> Any:
+    """The mesh of the job, of which a parameter's mesh may be a slice: that of FSDP lacks the pipeline's axis.
+
+    A slice of a mesh without names, such as the world, is kept: it tells more."""
+    root = attempt(mesh._get_root_mesh) if hasattr(mesh, "_get_root_mesh") else None
+    if root is None:  # before PyTorch 2.10
+        module: Any = sys.modules.get("torch.distributed.device_mesh")
+        root = attempt(lambda: module._mesh_resources.get_root_mesh(mesh))
+    axes = attempt(lambda: len(root.mesh_dim_names), default=0)
+    return root if axes > attempt(lambda: len(mesh.mesh_dim_names), default=0) else mesh
+
+
 def _device_mesh(models: Watched) -> dict[str, Any] | None:
     """The device mesh of the first parameter that is a DTensor."""
     for _, model in models:
@@ -88,6 +100,7 @@ def _device_mesh(models: Watched) -> dict[str, Any] | None:
             mesh = getattr(parameter, "device_mesh", None)
             if mesh is None:
                 continue
+            mesh = _whole_mesh(mesh)
             return {
                 "names": attempt(lambda m=mesh: list(m.mesh_dim_names)),
                 "sizes": attempt(lambda m=mesh: [int(size) for size in m.mesh.shape]),

@@ -32,7 +32,10 @@ typedef struct tsr__member {
   tsr__sketch_device sketch;
   uint64_t category_bytes[TSR_CATEGORY_COUNT];
   uint64_t live_count; /* activations, of each stack when it had most */
-  int64_t clock_us;    /* ahead of the median clock; 0: by no more than a step, or unknown */
+  int64_t
+      ahead_us; /* when its steps begin, by its clock, less the median rank's; TSR_TIME_NONE: unknown */
+  int64_t
+      clock_us; /* the same if it is more than a step, or else 0: then it may be late and not wrong */
   size_t group;
 } tsr__member;
 

@@ -147,10 +147,11 @@ static const tsr__member *choose_reference(const tsr__fleet *fleet, const size_t
 
 /* ---- Clocks ---- */
 
-/* How far each rank's clock is ahead of the median one, if that is more than a step: less may be where it is in its step. */
+/* How far each rank's clock is ahead of the median one; up to a step it may as well be where the rank is in its step. */
 static bool set_clocks(tsr__fleet *fleet) {
   size_t count = fleet->members.count, listed = 0;
   const tsr__member *reference = choose_reference(fleet, NULL, count);
+  for (size_t i = 0; i < count; i++) fleet->members.items[i].ahead_us = TSR_TIME_NONE;
   if (!reference) return true;
   double period = period_of(reference);
   double *ahead = TSR__NEW_ARRAY(double, count), *sorted = TSR__NEW_ARRAY(double, count);
@@ -164,7 +165,9 @@ static bool set_clocks(tsr__fleet *fleet) {
   double middle = listed ? median_of(sorted, listed) : 0;
   for (size_t i = 0; ahead && sorted && i < count; i++) {
     double off = ahead[i] - middle;
-    if (fabs(off) > period && fabs(off) < 1e15) fleet->members.items[i].clock_us = (int64_t)off;
+    if (!(fabs(off) < 1e15)) continue; /* unknown, or no time of a clock */
+    fleet->members.items[i].ahead_us = (int64_t)off;
+    if (fabs(off) > period) fleet->members.items[i].clock_us = (int64_t)off;
   }
   bool ok = ahead && sorted;
   tsr__free(ahead);

@@ -3,7 +3,8 @@
  *   answer      what `tessera ranks --json` prints: rows, groups, outliers, what is missing and broken
  *   verdict     its first line
  *   rows        of each row of `answer`: 1 + the first time of its trace, its length, the time of its peak and of its end of memory after the
- *               first, each 1 + that or 0; group; whether it is another device, has a trace; steps, whole steps
+ *               first, each 1 + that or 0; group; whether it is another device, has a trace; steps, whole steps; whether its steps show how
+ *               far its clock is ahead of the median one, and if so by how much
  *   categories  of each row: bytes at the peak of each category
  *   parts       of each row: the most that was allocated in equal parts of its time, each less the one before
  *   steps       of each row: how many are listed, and of each: start less that of the one before, duration, peak, end
@@ -78,6 +79,9 @@ static void pack_row(tsr__bundle *b, const tsr_rank_row *row, const tsr__member 
   tsr__pack_number(&b->pack, row->has_history);
   tsr__pack_number(&b->pack, m->sketch.step_count);
   tsr__pack_number(&b->pack, m->sketch.whole_steps);
+  bool is_aligned = m->ahead_us != TSR_TIME_NONE;
+  tsr__pack_number(&b->pack, is_aligned);
+  if (is_aligned) tsr__pack_signed(&b->pack, m->ahead_us);
 }
 
 static void pack_parts(tsr__bundle *b, const tsr_rank_row *row) {

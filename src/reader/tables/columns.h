@@ -29,6 +29,7 @@
   X(ADDRESS, "address", INTEGER, FILTER, NONE, 0, "device address; of an oom event the bytes that the driver had free") \
   X(SIZE, "size_bytes", INTEGER, FILTER, NONE, 0, "bytes of the event: of an alloc or free those requested, of a segment its size") \
   X(TIME, "time_us", INTEGER, SORTED, NONE, 0, "microseconds since 1970 (UTC); NULL if not recorded") \
+  X(TIME_MS, "time_ms", INTEGER, SORTED, NONE, 0, "the same in whole milliseconds, rounded down: to group by") \
   X(STREAM, "stream", INTEGER, FILTER, NONE, 0, "handle of the CUDA stream; 0 is the default stream") \
   X(STACK, "stack", INTEGER, INDEX, NONE, 0, "its call stack, of table stacks; NULL if not recorded") \
   X(ALLOCATED, "allocated_bytes", INTEGER, FILTER, NONE, TSR__FOR_ALLOCATED, "bytes allocated after the event, rounding included") \

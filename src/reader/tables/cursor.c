@@ -67,25 +67,6 @@ void tsr_relation_cursor_free(tsr_relation_cursor *cursor) {
 
 /* ---- Conditions ---- */
 
-static const tsr_relation_column *column_of(const tsr_relation_cursor *c, size_t column) {
-  const tsr_relation *relation = tsr_relation_at(c->relation);
-  assert(column < relation->column_count);
-  return &relation->columns[column];
-}
-
-static bool has_times_in_order(const tsr_relation_cursor *c) {
-  for (size_t i = 0; i < c->all->device_count; i++)
-    if (!c->all->devices[i].is_time_sorted) return false;
-  return true;
-}
-
-/* Traces without times, or with clocks that were set back, cannot be bisected by time. */
-static tsr_relation_access access_of(const tsr_relation_cursor *c, size_t column) {
-  tsr_relation_access access = column_of(c, column)->access;
-  bool is_time = c->relation == TSR__EVENTS && column == TSR__EVENTS_TIME;
-  return is_time && !has_times_in_order(c) ? TSR_ACCESS_FILTER : access;
-}
-
 /* Whether the relation's parts are what a column with access PART counts. */
 static bool is_part_its_number(const tsr_relation_cursor *c) {
   return c->relation == TSR__FRAMES || c->relation == TSR__CHANGES;
@@ -117,7 +98,7 @@ static bool add_condition(tsr_relation_cursor *c, const check *condition) {
     c->parts.end = c->parts.first;
     return true;
   }
-  switch (access_of(c, condition->column)) {
+  switch (tsr_relation_access_of(c->all, c->relation, condition->column)) {
   case TSR_ACCESS_NONE: return true;
   case TSR_ACCESS_PART: narrow_parts(c, condition); return true;
   case TSR_ACCESS_ROW:
@@ -278,7 +259,7 @@ void tsr_relation_next(tsr_relation_cursor *c) {
 
 static int order_by(tsr_relation_cursor *c, const tsr_relation_scan *scan) {
   tsr__domain domain = tsr__relation_extras(c->relation)[scan->order].domain;
-  assert(column_of(c, scan->order)->access == TSR_ACCESS_INDEX);
+  assert(tsr_relation_access_of(c->all, c->relation, scan->order) == TSR_ACCESS_INDEX);
   c->is_by_part = scan->is_by_part;
   /* Rows with one value of it are in order already; with one value of another column they are few, but not. */
   if (c->has_keys && c->key_column == scan->order) return 0;

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "questions/shared/query.h"
+#include "tables/columns.h"
 #include "tables/relations.h"
 #include "timeline/sweep.h"
 
@@ -325,4 +326,19 @@ int tsr__domain_find(tsr_relations *all, tsr__domain domain, tsr_text text, uint
       low < count && compare_texts(tsr__domain_text(all, domain, order[low]), text) == 0;
   *out = is_found ? order[low] : TSR_NONE;
   return 0;
+}
+
+static bool has_times_in_order(const tsr_relations *all) {
+  for (size_t i = 0; i < all->device_count; i++)
+    if (!all->devices[i].is_time_sorted) return false;
+  return true;
+}
+
+tsr_relation_access tsr_relation_access_of(const tsr_relations *all, size_t relation,
+                                           size_t column) {
+  assert(column < tsr_relation_at(relation)->column_count);
+  bool is_time =
+      relation == TSR__EVENTS && (column == TSR__EVENTS_TIME || column == TSR__EVENTS_TIME_MS);
+  if (is_time && !has_times_in_order(all)) return TSR_ACCESS_FILTER;
+  return tsr_relation_at(relation)->columns[column].access;
 }

@@ -39,6 +39,11 @@ static cell time_cell(int64_t time_us) {
   return time_us == TSR_TIME_NONE ? null_cell() : integer(time_us);
 }
 
+static cell millisecond_cell(int64_t time_us) {
+  int64_t down = time_us % 1000 < 0; /* division truncates */
+  return time_us == TSR_TIME_NONE ? null_cell() : integer(time_us / 1000 - down);
+}
+
 static cell code_cell(uint32_t code) {
   return (cell){.form = TSR__FORM_CODE, .integer = code};
 }
@@ -130,6 +135,7 @@ static cell of_event(const tsr_relations *all, const tsr__relation_device *d, si
   case TSR__EVENTS_ADDRESS: return identity(e->addr[row]);
   case TSR__EVENTS_SIZE: return count_cell(e->size[row]);
   case TSR__EVENTS_TIME: return time_cell(e->time_us[row]);
+  case TSR__EVENTS_TIME_MS: return millisecond_cell(e->time_us[row]);
   case TSR__EVENTS_STREAM: return stream_cell(all, tsr_id_at(e->stream, row));
   case TSR__EVENTS_STACK: return id_cell(e->stack[row]);
   case TSR__EVENTS_ALLOCATED: return count_cell(d->totals[TSR__TOTAL_ALLOCATED][row]);

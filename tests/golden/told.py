@@ -1,0 +1,205 @@
+"""told.py: random programs, and what is true of each: which loops it has, when its memory peaks, what is alive then, what leaks.
+
+    python3 tests/golden/told.py FOLDER SEED
+
+A program builds a model, and then runs loops, each on a line of its own: training (forward, backward, optimizer, zero_grad), evaluation
+without gradients, and calls that keep something. Some have a habit: gradients that stay through the next forward, outputs of one iteration
+that live until those of the next exist, a list that grows. Sizes are multiples of 2 MiB, which the allocator always splits off exactly. The truth is written down while the program runs, and nothing here knows how tessera finds it out.
+"""
+import json
+import pathlib
+import random
+import sys
+
+from runs import BASE, CALL, MAIN, SEGMENT, TORCH, Run, at
+
+MODEL = '/work/model.py'
+ENGINE = ('torch::autograd::Engine::evaluate_function(torch::autograd::Node*)', '??', 0)
+GRADIENT = ('torch::autograd::AccumulateGrad::apply(std::vector<at::Tensor>&&)', '??', 0)
+HABITS = ('late_zero_grad', 'kept_outputs', 'leak')
+
+
+class Told(Run):
+    """A program whose memory is known by kind: parameter, gradient, optimizer_state, activation, output, leaked, temporary."""
+
+    def __init__(self, seed):
+        super().__init__(1 << 20)
+        self.random = random.Random(seed)
+        self.kinds, self.bytes, self.peak = {}, 0, {'bytes': -1}
+        self.loops, self.within = [], None  # the loop and the iteration that run
+        self.model, self.gradients, self.state, self.leaked = [], [], [], []
+
+        self.spare = [(BASE, SEGMENT * 16)]  # free blocks: address and size
+
+    def take(self, stack, size=None):
+        """At the start of the smallest free block that is large enough, as PyTorch's allocator does."""
+        address, spare = min((block for block in self.spare if block[1] >= size), key=lambda block: (block[1], block[0]))
+        self.spare.remove((address, spare))
+        if spare > size:
+            self.spare.append((address + size, spare - size))
+        self.live[address] = size
+        self.event('alloc', address, size, stack)
+        return address
+
+    def give(self, address):
+        end = address + self.live[address]
+        super().give(address)
+        for block in [block for block in self.spare if block[0] == end or sum(block) == address]:
+            self.spare.remove(block)
+            address, end = min(address, block[0]), max(end, sum(block))
+        self.spare.append((address, end - address))
+
+    def size(self, least, most):
+        return self.random.randrange(least, most) // 500 + 1 << 21
+
+    # ---- what is alive ----
+
+    def make(self, kind, stack, size):
+        address = self.take(stack, size)
+        self.kinds[address] = kind
+        self.bytes += size
+        if self.bytes > self.peak['bytes']:
+            held = {}
+            for other, its in self.kinds.items():
+                held[its] = held.get(its, 0) + self.live[other]
+            self.peak = {'bytes': self.bytes, 'event': len(self.trace) - 1, 'kinds': held, 'phase': self.phase, 'within': self.within}
+        if self.within:
+            loop, iteration = self.within
+            if self.bytes > self.loops[loop]['peaks'][iteration]:
+                self.loops[loop]['peaks'][iteration] = self.bytes
+        return address
+
+    def end(self, address):
+        self.bytes -= self.live[address]
+        del self.kinds[address]
+        self.give(address)
+
+    # ---- parts of a program ----
+
+    def build(self):
+        self.phase = 'build'
+        count = self.random.randrange(4, 9)
+        for i in range(count):
+            stack = [*MAIN, at(30), ('__init__', MODEL, 5 + i), ('__init__', TORCH + 'nn/modules/linear.py', 106)]
+            self.model.append(self.make('parameter', stack, self.size(2000, 8000)))
+
+    def layers(self, line, sizes, keeps):
+        """A forward; returns what it made that is alive: activations of all layers, or the last layer's."""
+        self.phase, made = 'forward', []
+        for i, size in enumerate(sizes):
+            stack = [*MAIN, at(line), CALL, at(12 + i, 'forward', MODEL), CALL, ('forward', TORCH + 'nn/modules/linear.py', 134)]
+            work = self.make('temporary', stack[:-2], size * 2)
+            new = self.make('activation', stack, size)
+            self.end(work)
+            if made and not keeps:
+                self.end(made.pop())
+            made.append(new)
+        return made
+
+    def backward(self, line, made):
+        self.phase = 'backward'
+        stack = [*MAIN, at(line), ('backward', TORCH + '_tensor.py', 522), ENGINE]
+        for i in reversed(range(len(made))):
+            work = self.make('temporary', [*stack, ('at::_ops::mm::call', '??', 0)], self.live[made[i]])
+            if len(self.gradients) < len(self.model):
+                for parameter in self.model[len(self.gradients):len(self.gradients) + -(-len(self.model) // len(made))]:
+                    self.gradients.append(self.make('gradient', [*stack, GRADIENT], self.live[parameter]))
+            self.end(work)
+            self.end(made[i])
+
+    def optimize(self, line):
+        self.phase = 'optimizer'
+        stack = [*MAIN, at(line), ('step', TORCH + 'optim/adamw.py', 220)]
+        if not self.state:
+            for parameter in self.model:
+                for own in (166, 170):
+                    self.state.append(self.make('optimizer_state', [*stack, ('_init_group', TORCH + 'optim/adamw.py', own)], self.live[parameter]))
+        for parameter in self.model:
+            self.end(self.make('temporary', [*stack, ('_single_tensor_adamw', TORCH + 'optim/adamw.py', 300)], self.live[parameter]))
+
+    def zero_grad(self):
+        for address in self.gradients:
+            self.end(address)
+        self.gradients = []
+
+    # ---- loops ----
+
+    def begin(self, what, line, iterations, habit=None):
+        self.loops.append({'what': what, 'line': line, 'iterations': iterations, 'habit': habit, 'peaks': [0] * iterations, 'events': [],
+                           'leak_bytes': 0, 'is_first_training': what == 'train' and not self.state})
+
+    def iterate(self, iteration):
+        self.within = len(self.loops) - 1, iteration
+        self.loops[-1]['events'].append(len(self.trace))
+        self.loops[-1]['peaks'][iteration] = self.bytes
+
+    def train(self, line, iterations, habit):
+        self.begin('train', line, iterations, habit)
+        sizes = [self.size(1000, 9000) for _ in range(self.random.randrange(3, 7))]
+        output, leak = [], self.size(200, 1000)
+        for i in range(iterations):
+            self.iterate(i)
+            if habit != 'late_zero_grad':
+                self.zero_grad()
+            made = self.layers(line, sizes, keeps=True)
+            if habit == 'kept_outputs':
+                new = [self.make('output', [*MAIN, at(line), CALL, at(40, 'forward', MODEL)], sizes[0] * 6)]
+                for address in output:
+                    self.end(address)
+                output = new
+            if habit == 'late_zero_grad':
+                self.zero_grad()
+            self.backward(line + 1, made)
+            self.optimize(line + 2)
+            if habit == 'leak':
+                self.leaked.append(self.make('leaked', [*MAIN, at(line + 4)], leak))
+                self.loops[-1]['leak_bytes'] = leak
+        for address in output:
+            self.end(address)
+        self.loops[-1]['end'] = len(self.trace)
+        self.within = None
+
+    def evaluate(self, line, iterations):
+        self.begin('eval', line, iterations)
+        sizes = [self.size(1000, 12000) for _ in range(self.random.randrange(3, 7))]
+        for i in range(iterations):
+            self.iterate(i)
+            for address in self.layers(line, sizes, keeps=False):
+                self.end(address)
+        self.loops[-1]['end'] = len(self.trace)
+        self.within = None
+
+    def once(self, line):
+        """A single large call: no loop."""
+        self.phase = 'forward'
+        for address in self.layers(line, [self.size(9000, 60000) for _ in range(3)], keeps=False):
+            self.end(address)
+
+
+def random_program(seed):
+    """The program of a seed."""
+    told = Told(seed)
+    choose = told.random
+    told.build()
+    line = 40
+    for _ in range(choose.randrange(1, 4)):
+        what = choose.choice(('train', 'train', 'eval', 'once'))
+        if what == 'train':
+            told.train(line, choose.randrange(4, 12), choose.choice((None, None, *HABITS)))
+        elif what == 'eval':
+            told.evaluate(line, choose.randrange(4, 24))
+        else:
+            told.once(line)
+        line += 10
+    return told
+
+
+def main():
+    folder, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    told = random_program(seed)
+    told.write(folder / f'told-{seed}.pickle')
+    print(json.dumps({'peak': told.peak, 'loops': told.loops}, indent=1))
+
+
+if __name__ == '__main__':
+    main()
