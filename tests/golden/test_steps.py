@@ -21,7 +21,7 @@ HEALTHY = {'train-ctx100-annotated-torch2.6': 3, 'train-ctx200-autocast-annotate
            'train-steady-torch2.11': 5}
 SIMULATED = ((), ('--checkpoint', 'full'), ('--accumulate', '2'), ('--optimizer', 'sgd'),
              ('--dtype', 'autocast-fp16'), ('--fresh-process', '--optimizer', 'adamw-loop'),
-             ('--loss', 'chunked:64', '--checkpoint', 'selective'))
+             ('--loss', 'chunked:64', '--checkpoint', 'selective'), ('--eval-steps', '2'))
 PLANTED_STEPS = 8
 LEAK_BYTES = 1024
 # How far through a step the leak is made.
@@ -106,6 +106,19 @@ def test_simulated(tessera, work, steps, words):
         check_against_ranges(snapshot, found, name, steps)
     matched = {entry['name']: (entry['ranges'], entry['matched']) for entry in found['annotations']}
     expect('annotations', matched, dict.fromkeys(names, (steps, steps)))
+
+
+@cases('evaluates', (1, 2, 3))
+def test_evaluations_without_annotations(tessera, work, evaluates):
+    """Evaluations between steps change neither their number nor what they do."""
+    path = work / 'run.pickle'
+    simulate(tessera, path, 7, ('--eval-steps', evaluates))
+    snapshot = load(path)
+    del snapshot['external_annotations']
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    found = tessera.device('steps', path)
+    expect('whole steps, all', (found['whole_steps'], found['step_count']), (7, 7))
+    expect('leaks', tessera.device('leaks', path)['leaks'], [])
 
 
 def plant(snapshot, steps, place, own_stack):

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/shares.h"
@@ -317,17 +318,29 @@ static const tsr__cycle_step *step_at(const tsr__cycle_steps *steps, uint32_t ev
   return low < steps->count && steps->items[low].first <= event ? &steps->items[low] : NULL;
 }
 
-/* Whether any event from `from` to `to` allocates. */
-static bool allocates(const tsr__timeline *t, uint32_t from, uint32_t to) {
-  for (uint32_t e = from; e <= to; e++)
-    if (t->events.action[e] == TSR_ACTION_ALLOC) return true;
-  return false;
+/* What the events from `from` to `to` allocate. */
+static bool read_symbols(const tsr__stepping *s, uint32_t from, uint32_t to, tsr__map *out) {
+  const tsr_events *events = &s->timeline->events;
+  for (uint32_t e = from; e < to; e++)
+    if (events->action[e] == TSR_ACTION_ALLOC &&
+        !tsr__map_put(out, tsr__symbol(s->roles, events, e), 1, NULL))
+      return false;
+  return true;
 }
 
-/* An optimizer's step must end its step: it is inside, and nothing is allocated after it. */
-static bool ends_step(const tsr__stepping *s, const tsr__marked *range) {
+/* An optimizer's step must end its step: it is inside, and nothing that the step does before it is done after it.
+ * An evaluation may follow. False if out of memory. */
+static bool ends_step(const tsr__stepping *s, const tsr__marked *range, bool *ends) {
   const tsr__cycle_step *step = step_at(&s->cycle->steps, range->first);
-  return step && range->last <= step->last && !allocates(s->timeline, range->last + 1, step->last);
+  const tsr_events *events = &s->timeline->events;
+  tsr__map before = {0};
+  *ends = step && range->last <= step->last;
+  bool ok = !*ends || read_symbols(s, step->first, range->first, &before);
+  for (uint32_t e = range->last + 1; ok && *ends && e <= step->last; e++)
+    if (events->action[e] == TSR_ACTION_ALLOC)
+      *ends = !tsr__map_find(&before, tsr__symbol(s->roles, events, e));
+  tsr__map_release(&before);
+  return ok;
 }
 
 /* Nearly all of the range is in one step, and is most of it: what comes between two ranges belongs
@@ -344,7 +357,7 @@ static bool is_same_step(const tsr__stepping *s, const tsr__marked *range) {
   return common * 10 >= of_range * 9 && common * 3 >= of_step * 2;
 }
 
-static void compare_annotations(const tsr__stepping *s, tsr_steps_device *out) {
+static bool compare_annotations(const tsr__stepping *s, tsr_steps_device *out) {
   const tsr__marked_ranges *ranges = &s->phases->marked;
   tsr_step_annotations optimizer = {.name = "Optimizer.step"}, profiler = {.name = "ProfilerStep"};
   const tsr__cycle_step *last_ended = NULL;
@@ -356,13 +369,16 @@ static void compare_annotations(const tsr__stepping *s, tsr_steps_device *out) {
       profiler.matched += is_same_step(s, range);
     } else if (range->is_optimizer_step) {
       const tsr__cycle_step *step = step_at(&s->cycle->steps, range->first);
+      bool ends;
+      if (!ends_step(s, range, &ends)) return false;
       optimizer.ranges++;
-      optimizer.matched += step != last_ended && ends_step(s, range);
+      optimizer.matched += step != last_ended && ends;
       last_ended = step;
     }
   }
   if (optimizer.ranges) out->annotations[out->annotation_count++] = optimizer;
   if (profiler.ranges) out->annotations[out->annotation_count++] = profiler;
+  return true;
 }
 
 /* ---- One device ---- */
@@ -447,7 +463,7 @@ static int fill(const tsr__stepping *s, tsr_steps_device *out, tsr_error *error)
     fold_phases(&m);
     find_peak(&m);
     hand_over(&m);
-    compare_annotations(s, out);
+    ok = compare_annotations(s, out);
   }
   tsr__free(m.entries);
   tsr__free(m.of_loop);
