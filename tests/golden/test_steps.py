@@ -331,10 +331,10 @@ def two_models(steps, in_turn):
 # What is run, the word for it, the whole ones, all.
 LOOPS = {
     'two forward passes in a loop': (lambda: forwards([40, 40]), 'iteration', 2, 2),
-    'two forward passes on two lines': (lambda: forwards([40, 44]), 'iteration', 2, 2),
+    'two forward passes on two lines': (lambda: forwards([40, 44]), 'iteration', 0, 0),
     'two forward passes that keep all for backward':
         (lambda: forwards([40, 40], keeps=True), 'iteration', 2, 2),
-    'a warm-up, and a loop on another line': (lambda: forwards([30, 40, 40, 40]), 'iteration', 4, 4),
+    'a call, and a loop on another line': (lambda: forwards([30, 40, 40, 40]), 'iteration', 3, 3),
     'three passes of a model that calls layers on two lines':
         (lambda: forwards([40] * 3, style=TWO_LINES), 'iteration', 3, 3),
     'three passes of a model around a container':

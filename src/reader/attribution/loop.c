@@ -15,8 +15,8 @@
  *   - Frames that come again after others: a loop. In a function of the user each round of it is a step. In
  *     the forward of a module it may be one over layers, which is no step. It is a further call only if all
  *     that runs comes again: a loop over layers has something before it or after it that does not.
- *   - Frames that do not come again: those whose forward is the same are calls of one model (a warm-up on
- *     one line, a loop on another). If one of them alone runs forward, look into it.
+ *   - Frames that do not come again: those whose forward is the same are calls of one model, and those of them that
+ *     call it several times are loops. If one of them alone runs forward, look into it.
  *
  * A forward that torch.compile has translated runs generated code, whose lines are in no layer: if all of them
  * come again, the model was called again.
@@ -330,6 +330,17 @@ static bool enter(const finder *f, place *p, uint32_t frame) {
 
 static bool find_rounds(finder *f, place p, rounds *out, bool *is_loop);
 
+/* Drop the rounds of lines that have only one: such a line is no loop, it calls the model once. */
+static void drop_single(rounds *list) {
+  size_t kept = 0;
+  for (size_t first = 0, past; first < list->count; first = past) {
+    past = first + 1;
+    while (past < list->count && list->items[past].line == list->items[first].line) past++;
+    for (size_t i = first; past - first > 1 && i < past; i++) list->items[kept++] = list->items[i];
+  }
+  list->count = kept;
+}
+
 /* Keep the rounds that run the same forward as the longest of them; none if all of those are of one line,
  * for that may be the layers of a model, and the other lines what comes before and after them. */
 static void keep_alike(rounds *list) {
@@ -344,6 +355,7 @@ static void keep_alike(rounds *list) {
       list->items[kept++] = list->items[i];
   for (size_t i = 1; i < kept; i++) is_of_several |= list->items[i].line != list->items[0].line;
   list->count = is_of_several ? kept : 0;
+  drop_single(list);
 }
 
 /* Keep the rounds of one line. */
@@ -553,12 +565,14 @@ static bool put_off(search *s, uint32_t first, uint32_t past) {
   return weight < 2 || TSR__VECTOR_PUSH(&s->open, (range){first, past});
 }
 
-/* What a loop does not cover may have others: before it, after it, and between its rounds. */
+/* What a loop does not cover may have others: before it, after it, and between its rounds. Rounds of several lines
+ * are several loops. */
 static bool add_loop(search *s, range at, const rounds *list) {
   uint32_t from = at.first;
   bool ok = true;
   for (size_t i = 0; ok && i < list->count; i++) {
     round r = list->items[i];
+    s->loops += i && r.line != list->items[i - 1].line;
     r.loop = s->loops;
     ok = put_off(s, from, item_at(s, r.first_event)) && TSR__VECTOR_PUSH(&s->found, r);
     from = item_at(s, (uint64_t)r.last_event + 1);

@@ -27,21 +27,32 @@
 enum {
   LONG = 5,       /* equal steps that are no warm-up */
   KEPT_SHARE = 8, /* an evaluation keeps less than one of so many allocations */
+  MATES = 4,      /* steps of a loop that are enough to know what it does at its ends */
 };
 
 #define ALIKE 0.95 /* steps that do the same */
 
 typedef TSR__VECTOR(uint32_t) ids;
 
+/* What a path makes before the backward passes of steps, and what of it is live when they begin. */
+typedef struct path_use {
+  uint32_t made, kept;
+  uint32_t steps, last_step; /* that have it; the last of them, from 1 */
+  bool leads_backward;       /* of some step it is the last path before the backward pass */
+} path_use;
+
 typedef struct linker {
   const tsr__timeline *t;
   const tsr__roles *roles;
+  const tsr__phases *phases;
   tsr__cycle *cycle;
   tsr__callers callers;
   uint32_t *path_of;  /* by stack: of its path, from 1; 0: it shows no forward pass */
   ids stacks;         /* by path: one stack that has it */
   uint32_t *parent;   /* by path, and by step after them: paths of one loop have one root */
   uint32_t *group_of; /* by step of the list at hand */
+  uint32_t *backward; /* by step: the first event of its backward pass; UINT32_MAX if absent */
+  path_use *uses;     /* by path; NULL if nothing trains */
 } linker;
 
 /* ---- Paths ---- */
@@ -107,35 +118,38 @@ static uint32_t backward_in(const tsr__phases *phases, const tsr__cycle_step *st
   return UINT32_MAX;
 }
 
-/* What each path makes before the backward passes of steps, and what of it is live when they begin. */
-typedef struct path_use {
-  uint32_t made, kept;
-} path_use;
-
 static bool may_evaluate(const path_use *use) {
-  return use->kept < use->made / KEPT_SHARE || !use->made;
+  uint64_t kept = (uint64_t)use->kept * KEPT_SHARE;
+  return (kept < use->made && !use->leads_backward) || !use->made;
+}
+
+/* A call that the program makes once, and that trains nothing: no part of a loop. */
+static bool is_single(const linker *l, uint32_t path) {
+  return l->uses && l->uses[path].steps == 1 && may_evaluate(&l->uses[path]);
+}
+
+static void measure_paths(const linker *l) {
+  const tsr__cycle_steps *steps = &l->cycle->steps;
+  uint32_t step = 0, last = 0; /* the last path in this step */
+  for (size_t i = l->t->initial.count; i < l->t->birth.count; i++) {
+    uint32_t birth = l->t->birth.items[i], path = path_at(l, birth);
+    for (; step < steps->count && steps->items[step].last < birth; step++, last = 0)
+      l->uses[last].leads_backward = true;
+    if (step == steps->count) break;
+    if (!path || birth < steps->items[step].first || birth > l->backward[step]) continue;
+    path_use *use = &l->uses[path];
+    use->steps += use->last_step != step + 1;
+    use->last_step = step + 1;
+    if (l->backward[step] == UINT32_MAX) continue;
+    last = path;
+    use->made++;
+    use->kept += l->t->death.items[i] >= l->backward[step];
+  }
+  l->uses[last].leads_backward = true;
 }
 
 /* By step, the range of its leading allocations that may be an evaluation's: empty if first > last. */
-static bool measure_paths(const linker *l, const uint32_t *backward, path_use *uses) {
-  const tsr__cycle_steps *steps = &l->cycle->steps;
-  bool any = false;
-  size_t step = 0;
-  for (size_t i = l->t->initial.count; i < l->t->birth.count; i++) {
-    uint32_t birth = l->t->birth.items[i], path = path_at(l, birth);
-    while (step < steps->count && steps->items[step].last < birth) step++;
-    if (step == steps->count) break;
-    if (!path || birth < steps->items[step].first || backward[step] == UINT32_MAX) continue;
-    if (birth > backward[step]) continue;
-    uses[path].made++;
-    uses[path].kept += l->t->death.items[i] >= backward[step];
-  }
-  for (uint32_t path = 1; path < l->stacks.count; path++) any |= may_evaluate(&uses[path]);
-  return any;
-}
-
-static void lead_ranges(const linker *l, const uint32_t *backward, const path_use *uses,
-                        tsr__cycle_step *ranges) {
+static void lead_ranges(const linker *l, tsr__cycle_step *ranges) {
   const tsr__cycle_steps *steps = &l->cycle->steps;
   size_t step = 0;
   bool leads = true;
@@ -144,8 +158,8 @@ static void lead_ranges(const linker *l, const uint32_t *backward, const path_us
     uint32_t birth = l->t->birth.items[i], path = path_at(l, birth);
     for (; step < steps->count && steps->items[step].last < birth; step++) leads = true;
     if (step == steps->count) break;
-    if (birth < steps->items[step].first || birth > backward[step]) continue;
-    leads = leads && (!path || may_evaluate(&uses[path]));
+    if (birth < steps->items[step].first || birth > l->backward[step]) continue;
+    leads = leads && (!path || may_evaluate(&l->uses[path]));
     bool begins = path && ranges[step].first > ranges[step].last;
     if (!leads || (!begins && ranges[step].first > ranges[step].last)) continue;
     if (begins) ranges[step].first = birth;
@@ -155,9 +169,9 @@ static void lead_ranges(const linker *l, const uint32_t *backward, const path_us
 
 /* A step begins after the evaluation before it; the step before that goes on to the evaluation. What has nothing
  * else is no step. */
-static void take_from_steps(linker *l, const tsr__phases *phases, const tsr__cycle_steps *found) {
+static void take_from_steps(linker *l, const tsr__cycle_steps *found) {
   tsr__cycle_steps *steps = &l->cycle->steps;
-  size_t kept = 0, run = 0, at = 0;
+  size_t kept = 0, at = 0;
   for (size_t i = 0; i < steps->count; i++) {
     tsr__cycle_step step = steps->items[i];
     uint32_t end = 0;
@@ -166,38 +180,54 @@ static void take_from_steps(linker *l, const tsr__phases *phases, const tsr__cyc
     for (; at < found->count && found->items[at].first <= step.last; at++)
       end = found->items[at].last + 1;
     if (end > step.first) step.first = end;
-    bool has_backward = backward_in(phases, &step, &run) != UINT32_MAX;
+    bool has_backward = l->backward[i] != UINT32_MAX;
     if (end && (step.first > step.last || (!has_backward && !step.is_whole))) continue;
+    l->backward[kept] = l->backward[i];
     steps->items[kept++] = step;
   }
   steps->count = kept;
 }
 
+static bool has_died(const linker *l, const tsr__cycle_step *step) {
+  const tsr__failure *stop = tsr__cycle_stop(l->cycle);
+  return stop && stop->event >= step->first && stop->event <= step->last;
+}
+
 /* Loops of forward passes at the beginning of a step, or after the last: into `out`. A step in which memory ran out
  * is left as it is. */
-static bool find_evaluations(linker *l, const tsr__phases *phases, tsr__cycle_steps *out) {
-  size_t count = l->cycle->steps.count, run = 0, kept = 0;
-  uint32_t *backward = TSR__NEW_ARRAY(uint32_t, count);
-  path_use *uses = TSR__NEW_ARRAY(path_use, l->stacks.count);
+static bool find_evaluations(linker *l, tsr__cycle_steps *out) {
+  size_t count = l->cycle->steps.count, kept = 0;
   tsr__cycle_step *ranges = TSR__NEW_ARRAY(tsr__cycle_step, count);
-  const tsr__failure *stop = tsr__cycle_stop(l->cycle);
-  bool ok = backward && uses && ranges;
-  for (size_t i = 0; ok && i < count; i++)
-    backward[i] = backward_in(phases, &l->cycle->steps.items[i], &run);
-  if (ok && measure_paths(l, backward, uses)) {
-    lead_ranges(l, backward, uses, ranges);
-    for (size_t i = 0; i < count; i++) {
-      const tsr__cycle_step *step = &l->cycle->steps.items[i];
-      bool died = stop && stop->event >= step->first && stop->event <= step->last;
-      if (ranges[i].first < ranges[i].last && !died) ranges[kept++] = ranges[i];
-    }
-    if (kept) ok = tsr__loop_find_in(l->t, l->roles, ranges, kept, out);
-    if (ok && out->count) take_from_steps(l, phases, out);
-  }
-  tsr__free(backward);
-  tsr__free(uses);
+  if (!ranges) return false;
+  bool ok = true;
+  lead_ranges(l, ranges);
+  for (size_t i = 0; i < count; i++)
+    if (ranges[i].first < ranges[i].last && !has_died(l, &l->cycle->steps.items[i]))
+      ranges[kept++] = ranges[i];
+  if (kept) ok = tsr__loop_find_in(l->t, l->roles, ranges, kept, out);
+  if (ok && out->count) take_from_steps(l, out);
   tsr__free(ranges);
   return ok;
+}
+
+/* What follows the last step is none if it only runs forward, on lines that train nothing, and keeps hardly any of
+ * it: a call that the program makes once, or an evaluation. It goes to the step before, whose end is found later. */
+static void drop_rest(linker *l) {
+  tsr__cycle_steps *steps = &l->cycle->steps;
+  const tsr__cycle_step *rest = steps->count > 1 ? &steps->items[steps->count - 1] : NULL;
+  uint32_t made = 0, kept = 0;
+  if (!rest || rest->is_whole || has_died(l, rest) || l->backward[steps->count - 1] != UINT32_MAX)
+    return;
+  for (size_t i = l->t->initial.count; i < l->t->birth.count; i++) {
+    uint32_t path = path_at(l, l->t->birth.items[i]);
+    if (!path || l->t->birth.items[i] < rest->first) continue;
+    if (l->uses[path].leads_backward || l->uses[path].kept) return;
+    made++;
+    kept += l->t->death.items[i] == TSR_NONE;
+  }
+  if ((uint64_t)kept * KEPT_SHARE >= made) return;
+  steps->items[steps->count - 2].last = rest->last;
+  steps->count--;
 }
 
 /* ---- Groups of steps ---- */
@@ -216,7 +246,7 @@ static void unite(linker *l, uint32_t a, uint32_t b) {
     l->parent[a] = b;
 }
 
-/* Unite the paths of each step. A step without any is of the loop before it. */
+/* Unite the paths of each step, but for calls that come once. A step without any is of the loop before it. */
 static void link_paths(linker *l, const tsr__cycle_steps *steps) {
   size_t step = 0;
   uint32_t last = UINT32_MAX; /* the last path in this step: paths mostly come again at once */
@@ -226,7 +256,8 @@ static void link_paths(linker *l, const tsr__cycle_steps *steps) {
     for (; step < steps->count && steps->items[step].last < birth; step++) last = UINT32_MAX;
     if (step == steps->count) break;
     if (!path || path == last || birth < steps->items[step].first) continue;
-    if (l->group_of[step]) unite(l, l->group_of[step], path);
+    if (l->group_of[step] && is_single(l, path)) continue;
+    if (l->group_of[step] && !is_single(l, l->group_of[step])) unite(l, l->group_of[step], path);
     l->group_of[step] = last = path;
   }
   for (size_t i = 0; i < steps->count; i++)
@@ -259,7 +290,70 @@ static bool group_steps(linker *l, const tsr__cycle_steps *steps) {
   return true;
 }
 
-/* ---- Between two loops ---- */
+/* ---- Where steps end ---- */
+
+/* How the lines of two stacks are in order, in the function in which they part: above 0 if the first is below the
+ * second, 0 if they part in none. */
+static int order_of(const linker *l, uint32_t a, uint32_t b) {
+  const uint32_t *x = l->callers.frames + l->callers.at[a], *y = l->callers.frames + l->callers.at[b];
+  uint32_t count = l->callers.at[a + 1] - l->callers.at[a];
+  uint32_t other = l->callers.at[b + 1] - l->callers.at[b], i = 0;
+  if (other < count) count = other;
+  while (i < count && x[i] == y[i]) i++;
+  if (i == count) return 0;
+  tsr_frame f = tsr_snapshot_frame(l->t->snapshot, x[i]);
+  tsr_frame g = tsr_snapshot_frame(l->t->snapshot, y[i]);
+  if (f.name != g.name || f.file != g.file) return 0;
+  return (f.line > g.line) - (f.line < g.line);
+}
+
+/* The stack of an event that allocates, if it has Python frames; else TSR_NONE. */
+static uint32_t python_stack(const linker *l, uint32_t event) {
+  uint32_t stack = l->t->events.stack[event];
+  if (l->t->events.action[event] != TSR_ACTION_ALLOC || stack >= l->roles->count) return TSR_NONE;
+  return l->callers.at[stack] < l->callers.at[stack + 1] ? stack : TSR_NONE;
+}
+
+static bool is_training(uint8_t phase) {
+  return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE ||
+         phase == TSR_PHASE_OPTIMIZER;
+}
+
+/* The last allocation of a step's backward passes and optimizer; UINT32_MAX if absent. `stack`, unless NULL: the last
+ * one's that has Python frames. */
+static uint32_t end_of_training(const linker *l, const tsr__cycle_step *step, uint32_t *stack) {
+  uint32_t end = UINT32_MAX;
+  if (stack) *stack = TSR_NONE;
+  for (uint32_t e = step->last + 1; e-- > step->first;) {
+    if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
+    if (!is_training((uint8_t)tsr__phases_at(l->phases, e))) continue;
+    if (end == UINT32_MAX) end = e;
+    if (stack) *stack = python_stack(l, e);
+    if (!stack || *stack != TSR_NONE) break;
+  }
+  return end;
+}
+
+/* Between two steps of a loop: what the lines below the optimizer's do is part of the step before, as far as they
+ * train nothing. */
+static void divide(const linker *l, tsr__cycle_step *before, tsr__cycle_step *step) {
+  uint32_t stack, last = UINT32_MAX, bound = step->first;
+  if (end_of_training(l, before, &stack) == UINT32_MAX || stack == TSR_NONE) return;
+  for (; bound <= step->last; bound++) {
+    const tsr__phase_run *run = tsr__phases_run_at(l->phases, bound);
+    bool begins_run = run && run->first == bound && run->is_known;
+    if (begins_run && last != UINT32_MAX && l->t->events.action[bound] != TSR_ACTION_ALLOC) break;
+    if (l->t->events.action[bound] != TSR_ACTION_ALLOC) continue;
+    uint32_t own = python_stack(l, bound), path = path_at(l, bound);
+    if (run && is_training(run->phase)) break;
+    if (own == TSR_NONE || order_of(l, own, stack) <= 0) break;
+    if (path && !may_evaluate(&l->uses[path])) break;
+    last = bound;
+  }
+  if (last == UINT32_MAX || bound > step->last) return;
+  before->last = bound - 1;
+  step->first = bound;
+}
 
 /* What a step allocates. */
 static bool read_symbols(const linker *l, const tsr__cycle_step *step, tsr__map *out) {
@@ -270,36 +364,79 @@ static bool read_symbols(const linker *l, const tsr__cycle_step *step, tsr__map 
   return true;
 }
 
-/* What a loop's first step begins with, before its first forward pass, may be what the program does between two
- * loops: the next step does not do it. Some of it is the end of the loop before: its steps do it too. */
-static bool begin_loop(const linker *l, tsr__cycle_step *before, tsr__cycle_step *step,
-                       const tsr__cycle_step *next) {
-  tsr__map ends = {0}, own = {0};
-  bool ok = read_symbols(l, next, &own) && (!before || read_symbols(l, before, &ends));
-  bool is_end = before && before->last + 1 == step->first;
-  uint32_t first = step->first, end = is_end ? step->first : 0;
-  for (uint32_t e = step->first; ok && e <= step->last; e++) {
-    if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
-    uint64_t symbol = tsr__symbol(l->roles, &l->t->events, e);
-    if (path_at(l, e) || tsr__map_find(&own, symbol)) break;
-    is_end = is_end && tsr__map_find(&ends, symbol);
-    first = e + 1;
-    if (is_end) end = first;
-  }
-  if (first <= step->last) step->first = first;
-  if (end && end <= step->last) before->last = end - 1;
-  tsr__map_release(&ends);
-  tsr__map_release(&own);
+/* What the nearest steps of the same loop allocate; nothing if there are none. */
+static bool read_mates(const linker *l, const tsr__cycle_steps *steps, size_t at, tsr__map *out) {
+  size_t read = 0;
+  bool ok = true;
+  for (size_t i = at; ok && i-- > 0 && read < MATES && l->group_of[i] == l->group_of[at]; read++)
+    ok = read_symbols(l, &steps->items[i], out);
+  for (size_t i = at + 1;
+       ok && i < steps->count && read < MATES && l->group_of[i] == l->group_of[at]; i++, read++)
+    ok = read_symbols(l, &steps->items[i], out);
   return ok;
 }
 
-/* Steps that were found by their ends, which follow each other without gaps. */
+/* What a loop's first step begins with may be what the program does before the loop: other steps do not do it. It
+ * goes to the step before, if any. */
+static void begin_at_own(const linker *l, tsr__map *own, tsr__cycle_step *before,
+                         tsr__cycle_step *step) {
+  uint32_t first = step->first;
+  for (uint32_t e = step->first; e <= step->last; e++) {
+    if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
+    uint32_t path = path_at(l, e);
+    if ((path && !is_single(l, path)) || is_training((uint8_t)tsr__phases_at(l->phases, e))) break;
+    if (tsr__map_find(own, tsr__symbol(l->roles, &l->t->events, e))) break;
+    first = e + 1;
+  }
+  if (first > step->last || first == step->first) return;
+  if (before && before->last + 1 == step->first) before->last = first - 1;
+  step->first = first;
+}
+
+/* A step that no other of its loop follows ends before what its optimizer is followed by, unless other steps do that
+ * too. */
+static void end_at_own(const linker *l, tsr__map *own, tsr__cycle_step *step) {
+  uint32_t end = end_of_training(l, step, NULL);
+  if (end == UINT32_MAX || has_died(l, step)) return;
+  for (uint32_t e = end + 1; e <= step->last; e++) {
+    if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
+    if (tsr__map_find(own, tsr__symbol(l->roles, &l->t->events, e))) continue;
+    step->last = e - 1;
+    return;
+  }
+}
+
+static bool is_next(const linker *l, const tsr__cycle_steps *steps, size_t at) {
+  return at && at < steps->count && l->group_of[at - 1] == l->group_of[at] &&
+         steps->items[at - 1].last + 1 == steps->items[at].first;
+}
+
+static bool is_marked(const linker *l) {
+  for (size_t i = 0; i < l->phases->marked.count; i++)
+    if (l->phases->marked.items[i].is_step) return true;
+  return false;
+}
+
+/* Steps that were found by their ends, and so follow each other without gaps. The profiler's marks have parted
+ * neighbours better. */
 static bool part_loops(const linker *l, tsr__cycle_steps *steps) {
-  bool ok = true;
-  for (size_t i = 0; ok && i + 1 < steps->count; i++) {
-    bool begins = !i || l->group_of[i - 1] != l->group_of[i];
-    if (!begins || l->group_of[i + 1] != l->group_of[i]) continue;
-    ok = begin_loop(l, i ? &steps->items[i - 1] : NULL, &steps->items[i], &steps->items[i + 1]);
+  bool ok = true, by_lines = l->uses && !is_marked(l);
+  for (size_t i = 1; by_lines && i < steps->count; i++)
+    if (is_next(l, steps, i)) divide(l, &steps->items[i - 1], &steps->items[i]);
+  for (size_t i = 0; ok && i < steps->count; i++) {
+    tsr__map own = {0};
+    if (is_next(l, steps, i)) continue;
+    ok = read_mates(l, steps, i, &own);
+    if (ok && own.count)
+      begin_at_own(l, &own, i ? &steps->items[i - 1] : NULL, &steps->items[i]);
+    tsr__map_release(&own);
+  }
+  for (size_t i = 0; ok && i < steps->count; i++) {
+    tsr__map own = {0};
+    if (is_next(l, steps, i + 1)) continue;
+    ok = read_mates(l, steps, i, &own);
+    if (ok && own.count) end_at_own(l, &own, &steps->items[i]);
+    tsr__map_release(&own);
   }
   return ok;
 }
@@ -474,22 +611,39 @@ static int compare_loops(const void *a, const void *b) {
   return (m > n) - (m < n);
 }
 
+/* What training needs to know of paths, and the evaluations next to it. */
+static bool take_evaluations(linker *l, tsr__cycle_steps *out) {
+  size_t run = 0, count = l->cycle->steps.count;
+  l->backward = TSR__NEW_ARRAY(uint32_t, count);
+  l->uses = TSR__NEW_ARRAY(path_use, l->stacks.count);
+  if (!l->backward || !l->uses) return false;
+  for (size_t i = 0; i < count; i++)
+    l->backward[i] = backward_in(l->phases, &l->cycle->steps.items[i], &run);
+  measure_paths(l);
+  if (!find_evaluations(l, out)) return false;
+  drop_rest(l);
+  return true;
+}
+
 bool tsr__loops_find(const tsr__timeline *timeline, const tsr__roles *roles,
                      const tsr__phases *phases, bool trains, tsr__cycle *cycle) {
-  linker l = {.t = timeline, .roles = roles, .cycle = cycle};
+  linker l = {.t = timeline, .roles = roles, .phases = phases, .cycle = cycle};
   tsr__cycle_steps evaluations = {0};
   bool ok = true;
   if (!cycle->steps.count) return true;
   ok = read_paths(&l);
-  if (ok && trains && l.stacks.count > 2) ok = find_evaluations(&l, phases, &evaluations);
-  ok = ok && add_loops(&l, &cycle->steps, cycle->unit, true) &&
-       add_loops(&l, &evaluations, TSR_STEPS_UNIT_ITERATION, false);
+  if (ok && trains) ok = take_evaluations(&l, &evaluations);
+  ok = ok && add_loops(&l, &cycle->steps, cycle->unit, true);
+  tsr__free(l.uses);
+  l.uses = NULL; /* of other steps */
+  ok = ok && add_loops(&l, &evaluations, TSR_STEPS_UNIT_ITERATION, false);
   if (ok && cycle->loops.count > 1)
     qsort(cycle->loops.items, cycle->loops.count, sizeof *cycle->loops.items, compare_loops);
   TSR__VECTOR_FREE(&evaluations);
   TSR__VECTOR_FREE(&l.stacks);
   tsr__callers_release(&l.callers);
   tsr__free(l.path_of);
+  tsr__free(l.backward);
   return ok;
 }
 
