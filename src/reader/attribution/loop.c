@@ -70,6 +70,8 @@ typedef struct round {
   uint32_t loop; /* of this number */
   bool is_whole;
   tsr__bag bag; /* of its forward pass */
+  uint32_t
+      call; /* the frame of the outermost forward of the user's that it calls; TSR_NONE: unknown */
 } round;
 
 typedef TSR__VECTOR(round) rounds;
@@ -227,8 +229,20 @@ static void fill_bag(const finder *f, uint32_t first, uint32_t last, tsr__bag *b
     if (is_forward(f, &f->items[i])) tsr__bag_add(bag, f->callers.inner[f->items[i].stack]);
 }
 
+static uint32_t call_of(const finder *f, uint32_t first, uint32_t last) {
+  for (uint32_t i = first; i <= last; i++) {
+    uint32_t stack = f->items[i].stack;
+    for (uint32_t k = f->callers.at[stack]; k < f->callers.at[stack + 1]; k++) {
+      uint8_t kind = f->callers.kind[f->callers.frames[k]];
+      if ((kind & TSR__CALLER_FORWARD) && !(kind & TSR__CALLER_TORCH)) return f->callers.frames[k];
+    }
+  }
+  return TSR_NONE;
+}
+
 static bool add_round(const finder *f, rounds *out, uint32_t first, uint32_t last, bool is_whole) {
-  round r = {f->items[first].event, f->items[last].event, 0, 0, is_whole, {{0}, 0}};
+  round r = {f->items[first].event,  f->items[last].event, 0, 0, is_whole, {{0}, 0},
+             call_of(f, first, last)};
   fill_bag(f, first, last, &r.bag);
   return !r.bag.count || TSR__VECTOR_PUSH(out, r);
 }
@@ -341,17 +355,25 @@ static void drop_single(rounds *list) {
   list->count = kept;
 }
 
+/* Whether two frames are of one function. */
+static bool calls_same(const finder *f, uint32_t a, uint32_t b) {
+  if (a == TSR_NONE || b == TSR_NONE) return false;
+  tsr_frame x = tsr_snapshot_frame(f->t->snapshot, a), y = tsr_snapshot_frame(f->t->snapshot, b);
+  return x.name == y.name && x.file == y.file;
+}
+
 /* Keep the rounds that run the same forward as the longest of them; none if all of those are of one line,
  * for that may be the layers of a model, and the other lines what comes before and after them. */
-static void keep_alike(rounds *list) {
+static void keep_alike(const finder *f, rounds *list) {
   size_t longest = 0, kept = 0;
   bool is_of_several = false;
   if (!list->count) return;
   for (size_t i = 1; i < list->count; i++)
     if (list->items[i].bag.count > list->items[longest].bag.count) longest = i;
-  tsr__bag model = list->items[longest].bag;
+  round model = list->items[longest];
   for (size_t i = 0; i < list->count; i++)
-    if (tsr__bag_likeness(&model, &list->items[i].bag) >= ALIKE)
+    if (tsr__bag_likeness(&model.bag, &list->items[i].bag) >= ALIKE ||
+        calls_same(f, model.call, list->items[i].call))
       list->items[kept++] = list->items[i];
   for (size_t i = 1; i < kept; i++) is_of_several |= list->items[i].line != list->items[0].line;
   list->count = is_of_several ? kept : 0;
@@ -416,7 +438,7 @@ static bool find_in_lines(finder *f, const place *p, const runs *list, const sym
   if (f->may_be_small && all_again)
     keep_line(&calls, heaviest);
   else
-    keep_alike(&calls);
+    keep_alike(f, &calls);
   TSR__VECTOR_FREE(out);
   *out = calls;
   *is_loop = false;

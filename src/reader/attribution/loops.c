@@ -295,7 +295,8 @@ static bool group_steps(linker *l, const tsr__cycle_steps *steps) {
 /* How the lines of two stacks are in order, in the function in which they part: above 0 if the first is below the
  * second, 0 if they part in none. */
 static int order_of(const linker *l, uint32_t a, uint32_t b) {
-  const uint32_t *x = l->callers.frames + l->callers.at[a], *y = l->callers.frames + l->callers.at[b];
+  const uint32_t *x = l->callers.frames + l->callers.at[a],
+                 *y = l->callers.frames + l->callers.at[b];
   uint32_t count = l->callers.at[a + 1] - l->callers.at[a];
   uint32_t other = l->callers.at[b + 1] - l->callers.at[b], i = 0;
   if (other < count) count = other;
@@ -427,8 +428,7 @@ static bool part_loops(const linker *l, tsr__cycle_steps *steps) {
     tsr__map own = {0};
     if (is_next(l, steps, i)) continue;
     ok = read_mates(l, steps, i, &own);
-    if (ok && own.count)
-      begin_at_own(l, &own, i ? &steps->items[i - 1] : NULL, &steps->items[i]);
+    if (ok && own.count) begin_at_own(l, &own, i ? &steps->items[i - 1] : NULL, &steps->items[i]);
     tsr__map_release(&own);
   }
   for (size_t i = 0; ok && i < steps->count; i++) {

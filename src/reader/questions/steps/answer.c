@@ -1,9 +1,8 @@
 /* answer.c - the loops of a program, their steps, and the peaks of steady ones.
  *
  * One sweep over the trace measures every step and every phase in it. The warm-up of a loop is its first whole
- * steps, at most half of them, that do something else than the later half: their allocations differ, by
- * stack or much in size, or they leave more behind (the state of an optimizer), and their peak differs by more
- * than 1 %. Memory that grows by as much in each is not enough, since equal steps then have different peaks. The
+ * steps, at most half of them, that do something else than the later half: their optimizer makes more state, or
+ * their peak differs by more than 1 %, and their allocations differ, by stack or much in size, or they leave more behind. Memory that grows by as much in each is not enough, since equal steps then have different peaks. The
  * rest are steady.
  *
  * The figures of a device are those of its main loop: of those that train, or of all if none does, the one
@@ -36,10 +35,11 @@ typedef struct step_peaks {
   phase_peak of[TSR_PHASE_COUNT];
 } step_peaks;
 
-/* What a step allocates. */
+/* What a step allocates. `state_bytes`: what its optimizer leaves, less what of earlier steps' it replaces. */
 typedef struct work {
   tsr__bag bag;
   uint64_t bytes;
+  uint64_t state_bytes, replaced_bytes;
 } work;
 
 /* A step of any loop. */
@@ -104,6 +104,30 @@ static int measure(const meter *m, tsr_error *error) {
   return 0;
 }
 
+/* The step that an event is in, or the next one; `count` after the last. */
+static size_t entry_at(const meter *m, uint32_t event) {
+  size_t low = 0, high = m->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (m->entries[middle].at.last < event)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void weigh_state(const meter *m, size_t allocation, work *own) {
+  const tsr__timeline *t = m->s->timeline;
+  uint32_t birth = t->birth.items[allocation], death = t->death.items[allocation];
+  uint64_t size = t->events.size[birth];
+  own->state_bytes = tsr__sum_u64(own->state_bytes, size);
+  size_t gone = death == TSR_NONE ? m->count : entry_at(m, death);
+  if (gone == m->count) return;
+  work *other = &m->entries[gone].work;
+  other->replaced_bytes = tsr__sum_u64(other->replaced_bytes, size);
+}
+
 static void weigh_work(const meter *m) {
   const tsr__timeline *t = m->s->timeline;
   size_t step = 0;
@@ -115,6 +139,9 @@ static void weigh_work(const meter *m) {
     work *w = &m->entries[step].work;
     tsr__bag_add(&w->bag, tsr__symbol(m->s->roles, &t->events, birth));
     w->bytes = tsr__sum_u64(w->bytes, t->events.size[birth]);
+    bool survives = t->death.items[i] > m->entries[step].at.last;
+    if (survives && tsr__phases_at(m->s->phases, birth) == TSR_PHASE_OPTIMIZER)
+      weigh_state(m, i, w);
   }
 }
 
@@ -174,14 +201,29 @@ static bool is_as_large_as_next(const meter *m, size_t index) {
   return a / TIMES_LARGER <= b && b / TIMES_LARGER <= a;
 }
 
+/* What the optimizer of a step adds to its state. */
+static uint64_t new_state(const entry *e) {
+  const work *w = &e->work;
+  return w->state_bytes > w->replaced_bytes ? w->state_bytes - w->replaced_bytes : 0;
+}
+
+/* The middle one of the later half's. */
+static uint64_t usual_state(const meter *m) {
+  size_t count = 0;
+  for (size_t i = m->whole_count / 2; i < m->whole_count; i++)
+    m->scratch[count++] = new_state(m->of_loop[i]);
+  return middle_of(m->scratch, count);
+}
+
 static void part_warmup(const meter *m) {
-  uint64_t usual = usual_peak(m);
+  uint64_t usual = usual_peak(m), state = usual_state(m);
   bool is_warm = false;
   for (size_t i = 0; i < m->whole_count; i++) {
     tsr_step *step = &m->of_loop[i]->step;
-    if (!is_warm)
-      is_warm = is_near(step->peak_bytes, usual) || i >= m->whole_count / 2 ||
-                (does_usual(m, m->of_loop[i]) && is_as_large_as_next(m, i));
+    bool makes_state = new_state(m->of_loop[i]) > state;
+    bool is_usual = is_near(step->peak_bytes, usual) ||
+                    (does_usual(m, m->of_loop[i]) && is_as_large_as_next(m, i));
+    is_warm |= i >= m->whole_count / 2 || (is_usual && !makes_state);
     step->is_steady = is_warm;
   }
 }
