@@ -377,6 +377,18 @@ static bool read_mates(const linker *l, const tsr__cycle_steps *steps, size_t at
   return ok;
 }
 
+/* The first event from `at` on that does not free what was made since `since`. */
+static uint32_t skip_frees(const linker *l, uint32_t since, uint32_t at) {
+  for (; at < l->t->events.count; at++) {
+    uint32_t allocation = l->t->allocation_of[at];
+    bool is_free = l->t->events.action[at] == TSR_ACTION_FREE_REQUESTED ||
+                   l->t->events.action[at] == TSR_ACTION_FREE_COMPLETED;
+    if (!is_free || allocation == TSR_NONE || allocation < l->t->initial.count) break;
+    if (l->t->birth.items[allocation] < since) break;
+  }
+  return at;
+}
+
 /* What a loop's first step begins with may be what the program does before the loop: other steps do not do it. It
  * goes to the step before, if any. */
 static void begin_at_own(const linker *l, tsr__map *own, tsr__cycle_step *before,
@@ -389,6 +401,7 @@ static void begin_at_own(const linker *l, tsr__map *own, tsr__cycle_step *before
     if (tsr__map_find(own, tsr__symbol(l->roles, &l->t->events, e))) break;
     first = e + 1;
   }
+  if (first > step->first) first = skip_frees(l, step->first, first);
   if (first > step->last || first == step->first) return;
   if (before && before->last + 1 == step->first) before->last = first - 1;
   step->first = first;
