@@ -365,7 +365,7 @@ static bool read_symbols(const linker *l, const tsr__cycle_step *step, tsr__map 
   return true;
 }
 
-/* What the nearest steps of the same loop allocate; nothing if there are none. */
+/* What the nearest steps of the same loop allocate; empty if it has no other. */
 static bool read_mates(const linker *l, const tsr__cycle_steps *steps, size_t at, tsr__map *out) {
   size_t read = 0;
   bool ok = true;
