@@ -463,6 +463,12 @@ static bool find_in_runs(finder *f, place *p, const runs *list, const symbols *a
   }
   if (!weight) return true;
   const symbol *head = head_of(f, list, all, weight, is_module);
+  if (!head && !is_module && all->items[heaviest].runs > 1) { /* it is in some loop */
+    bool may_be_small = f->may_be_small;
+    f->may_be_small = true;
+    head = head_of(f, list, all, weight, false);
+    f->may_be_small = may_be_small;
+  }
   if (is_module && (!head || p->modules || !is_called_again(list, all, head))) return true;
   if (head) {
     *is_loop = !is_module;
