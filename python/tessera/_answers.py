@@ -518,8 +518,17 @@ class Source(Answer, SourceDevice):
     devices: Sequence[SourceDevice]
 
 
+class StepsPeak(Record):
+    """Where the peak of the whole trace is."""
+    event: int
+    allocated_bytes: int
+    phase: str
+    loop: Optional[int]
+    step: Optional[int]
+
+
 class Steady(Record):
-    """The peaks of steps past the warm-up."""
+    """The peaks of a loop's steps past the warm-up."""
     peak_bytes: int
     peak_event: Optional[int]
     lowest_peak_bytes: int
@@ -531,6 +540,29 @@ class Warmup(Record):
     surplus_bytes: int
 
 
+class StepsLoop(Record):
+    """Steps that are rounds of one loop: run from one line, and doing the same."""
+    loop: int
+    main: bool
+    listed: bool
+    unit: str
+    frame: Optional[Frame]
+    first_step: int
+    last_step: int
+    first_event: int
+    last_event: int
+    step_count: int
+    whole_steps: int
+    steady_steps: int
+    peak_bytes: int
+    peak_event: int
+    peak_step: int
+    step_allocations: int
+    step_time_us: Optional[int]
+    steady: Steady
+    warmup: Warmup
+
+
 class StepAnnotations(Record):
     """How many ranges of a name match a step."""
     name: str
@@ -539,7 +571,7 @@ class StepAnnotations(Record):
 
 
 class StepPhase(Record):
-    """The peak of a phase, of all steady steps."""
+    """The peak of a phase, of all steady steps of the main loop."""
     phase: str
     steps: int
     peak_bytes: int
@@ -560,6 +592,7 @@ class Step(Record):
     peak_event: int
     whole: bool
     steady: bool
+    loop: int
 
 
 class StepsDevice(Device):
@@ -568,6 +601,8 @@ class StepsDevice(Device):
     unit: str
     counts_backwards: bool
     out_of_memory: Optional[StepsOutOfMemory]
+    peak: StepsPeak
+    loops: List[StepsLoop]
     step_count: int
     whole_steps: int
     steady_steps: int
@@ -585,6 +620,17 @@ class Steps(Answer, StepsDevice):
     devices: Sequence[StepsDevice]
 
 
+class LeaksLoop(Record):
+    """A loop, judged by itself."""
+    loop: int
+    unit: str
+    frame: Optional[Frame]
+    whole_steps: int
+    answered: bool
+    leak_count: int
+    bytes_per_step: int
+
+
 class Leak(Record):
     """A stack that holds more after each step."""
     bytes_per_step: int
@@ -594,6 +640,7 @@ class Leak(Record):
     growing_steps: int
     first_event: int
     first_time_us: Optional[int]
+    loop: int
     names: List[Name]
     omitted_names: int
     frames: List[Frame]
@@ -607,6 +654,7 @@ class LeaksDevice(Device):
     answered: bool
     out_of_memory: Optional[StepsOutOfMemory]
     bytes_per_step: int
+    loops: List[LeaksLoop]
     leaks: List[Leak]
     omitted_leaks: int
     omitted_bytes_per_step: int

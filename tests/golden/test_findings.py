@@ -23,6 +23,7 @@ CASES = {
     'a first call that runs out of memory': (died, {'checkpoint'}, None),
     'a call whose outputs live until the next is done':
         (lambda: forwards(4, held=2), {'no_grad', 'two_forwards'}, ('two_forwards', 2)),
+    'two graphs at a time': (lambda: forwards(3, held=2), {'no_grad', 'two_forwards'}, ('no_grad', 2 * (26 * 3 + 2))),
     'a call whose outputs live until the next is done, without autograd':
         (lambda: forwards(4, held=2, keeps=False), set(), None),
     'training': (training, {'checkpoint'}, ('checkpoint', 12)),

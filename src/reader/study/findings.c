@@ -108,16 +108,6 @@ static uint32_t graph_alloc(const finder *f, uint32_t event) {
   return is_of_graph(f, a) ? a : TSR_NONE;
 }
 
-/* Note what the pass keeps. */
-static bool note_forward(finder *f, const forward *pass) {
-  bool ok = true;
-  for (uint32_t event = pass->first; ok && event <= pass->last; event++) {
-    uint32_t a = graph_alloc(f, event);
-    if (a != TSR_NONE && f->t->death.items[a] > pass->last) ok = note(f, TSR_FINDING_NO_GRAD, a);
-  }
-  return ok;
-}
-
 static void weigh_forward(const finder *f, forward *pass) {
   for (uint32_t event = pass->first; event <= pass->last; event++) {
     uint32_t a = graph_alloc(f, event);
@@ -145,19 +135,19 @@ static bool is_released(const finder *f, const forward *pass) {
 
 /* Autograd keeps something of every layer and lets all of it go at once, when the output is dropped. A
  * program under no_grad keeps outputs, a cache, or a hidden state of each layer: a few of what it makes. */
-static bool keeps_graph(const finder *f, const forward *pass) {
+static bool keeps_graph(const forward *pass) {
   for (int i = 0; i < 4; i++)
     if (!pass->quarters[i]) return false;
   return pass->kept >= GRAPH_ALLOCATIONS && pass->kept * 10 >= pass->made * 3 &&
-         is_released(f, pass) && pass->largest_bytes < pass->kept_bytes / 2;
+         pass->largest_bytes < pass->kept_bytes / 2;
 }
 
-static bool find_no_grad(finder *f) {
-  forward worst = {0};
-  if (f->has_backward) return true;
-  for (uint32_t a = 0; a < f->t->initial.count; a++)
-    if (is_of_old_graph(f, a) && f->t->death.items[a] != TSR_NONE)
-      f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
+typedef TSR__VECTOR(forward) forwards;
+
+/* Passes that keep a graph. None of them if no graph is known to be released without a backward pass: the recording
+ * may have ended before it. */
+static bool find_graphs(finder *f, forwards *out) {
+  bool is_known = false;
   for (size_t i = 0; i < f->cycle->passes.count; i++) {
     uint32_t end = i + 1 < f->cycle->passes.count ? f->cycle->passes.items[i + 1]
                                                   : (uint32_t)f->t->events.count;
@@ -165,10 +155,68 @@ static bool find_no_grad(finder *f) {
     pass.last = last_forward_alloc(f, pass.first, end);
     if (pass.last == UINT32_MAX || pass.last <= pass.first) continue;
     weigh_forward(f, &pass);
-    if (keeps_graph(f, &pass) && pass.kept_bytes > worst.kept_bytes) worst = pass;
+    if (!keeps_graph(&pass)) continue;
+    is_known |= is_released(f, &pass);
+    if (!TSR__VECTOR_PUSH(out, pass)) return false;
   }
-  if (!is_worth_it(f, worst.kept_bytes)) return true;
-  if (!note_forward(f, &worst)) return false;
+  if (!is_known) out->count = 0;
+  return true;
+}
+
+/* What a pass has made and is live after an event of a later pass, or of its own. */
+static void weigh_live(const finder *f, const forward *pass, uint32_t event, forward *sum) {
+  uint64_t largest = 0;
+  for (uint32_t e = pass->first; e <= pass->last; e++) {
+    uint32_t a = graph_alloc(f, e);
+    if (a == TSR_NONE || f->t->death.items[a] <= event) continue;
+    uint64_t bytes = f->t->events.size[e];
+    sum->kept++;
+    sum->kept_bytes = tsr__sum_u64(sum->kept_bytes, bytes);
+    if (bytes > largest) largest = bytes;
+  }
+  sum->largest_bytes = tsr__sum_u64(sum->largest_bytes, largest);
+}
+
+/* All graphs that are alive when a pass ends; `largest_bytes` are their outputs. Programs hold
+ * few passes: the ones before it are examined until one is gone. */
+static forward weigh_alive(const finder *f, const forwards *list, size_t index) {
+  const forward *last = &list->items[index];
+  forward sum = {.first = last->first, .last = last->last, .stack = last->stack};
+  for (size_t i = index + 1; i-- > 0;) {
+    uint64_t before = sum.kept;
+    weigh_live(f, &list->items[i], last->last, &sum);
+    if (sum.kept - before < GRAPH_ALLOCATIONS) break;
+  }
+  return sum;
+}
+
+/* Note what all passes keep after an event. */
+static bool note_alive(finder *f, const forwards *list, uint32_t last) {
+  bool ok = true;
+  for (size_t i = 0; i < list->count && list->items[i].last <= last; i++)
+    for (uint32_t e = list->items[i].first; ok && e <= list->items[i].last; e++) {
+      uint32_t a = graph_alloc(f, e);
+      if (a != TSR_NONE && f->t->death.items[a] > last) ok = note(f, TSR_FINDING_NO_GRAD, a);
+    }
+  return ok;
+}
+
+static bool find_no_grad(finder *f) {
+  forward worst = {0};
+  forwards list = {0};
+  if (f->has_backward) return true;
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (is_of_old_graph(f, a) && f->t->death.items[a] != TSR_NONE)
+      f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
+  bool ok = find_graphs(f, &list);
+  for (size_t i = 0; ok && i < list.count; i++) {
+    forward alive = weigh_alive(f, &list, i);
+    if (alive.kept_bytes > worst.kept_bytes) worst = alive;
+  }
+  bool is_found = ok && is_worth_it(f, worst.kept_bytes);
+  if (is_found) ok = note_alive(f, &list, worst.last);
+  TSR__VECTOR_FREE(&list);
+  if (!is_found || !ok) return ok;
   return add(f, (tsr_finding){.rule = TSR_FINDING_NO_GRAD,
                               .bytes = worst.kept_bytes,
                               .saved_bytes = worst.kept_bytes - worst.largest_bytes,

@@ -14,7 +14,7 @@
  * leaks when, since it last shrank, it has grown in three steps or more, in bytes and in count, and
  * has not stopped: the time since it last grew is shorter than its longest pause so far. What its
  * second growth replaces - G of the last line - stood there after the first one, and is no part of
- * what leaks. Categories play no part. */
+ * what leaks. Categories play no part. Each loop of the program is judged by itself: by its own steps. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -37,10 +37,11 @@ typedef struct change {
   uint64_t bytes;
 } change;
 
-/* Whole steps, and those between: steps first .. first + count - 1 of the list. */
+/* Whole steps of a loop, and those between: `count` steps and their numbers. */
 typedef struct window {
   const tsr__cycle_step *steps;
-  uint32_t first, count;
+  const uint32_t *numbers;
+  uint32_t loop, count;
 } window;
 
 typedef struct finder {
@@ -50,20 +51,22 @@ typedef struct finder {
   tsr__map group_of; /* symbol -> group */
   uint32_t group_count;
   TSR__VECTOR(change) changes;
+  size_t first_change; /* of the loop at hand; its groups have larger numbers than earlier loops' */
   TSR__VECTOR(tsr_leak) leaks;
   TSR__VECTOR(uint32_t) groups; /* by leak */
+  TSR__VECTOR(uint32_t) ends;   /* by leak: the last event of the last step of its loop */
 } finder;
 
 /* ---- Survivors ---- */
 
-static window whole_steps(const tsr__cycle_steps *list) {
-  window w = {0};
+static window whole_steps(const tsr__loop *loop, uint32_t index) {
+  const tsr__cycle_steps *list = &loop->steps;
   size_t first = 0, past = list->count;
   while (first < past && !list->items[first].is_whole) first++;
   while (past > first && !list->items[past - 1].is_whole) past--;
-  assert(first <= past);
-  if (past > first) w = (window){&list->items[first], (uint32_t)first, (uint32_t)(past - first)};
-  return w;
+  assert(first <= past && loop->numbers.count == list->count);
+  return (window){list->items + first, loop->numbers.items + first, index,
+                  (uint32_t)(past - first)};
 }
 
 /* The step that an event is in, given that it is not before the window; `count` after it. */
@@ -182,11 +185,13 @@ static bool add_leak(finder *f, const growth *g, uint32_t group) {
                    .bytes_per_step = bytes / (f->w.count - g->first),
                    .bytes = bytes,
                    .allocations = (uint64_t)g->count,
-                   .since_step = (uint64_t)f->w.first + g->first + 1,
+                   .loop = f->w.loop,
+                   .since_step = f->w.numbers[g->first],
                    .growing_steps = g->steps,
                    .first_event = g->birth,
                    .first_time_us = events->time_us[g->birth]};
-  return TSR__VECTOR_PUSH(&f->leaks, leak) && TSR__VECTOR_PUSH(&f->groups, group);
+  return TSR__VECTOR_PUSH(&f->leaks, leak) && TSR__VECTOR_PUSH(&f->groups, group) &&
+         TSR__VECTOR_PUSH(&f->ends, f->w.steps[f->w.count - 1].last);
 }
 
 /* The changes of one group in one step, from the i-th on. Returns the first that is not one. */
@@ -208,7 +213,7 @@ static size_t add_up(const finder *f, size_t i, gain *gained) {
 
 static bool judge(finder *f) {
   growth g = {0};
-  for (size_t i = 0, past; i < f->changes.count; i = past) {
+  for (size_t i = f->first_change, past; i < f->changes.count; i = past) {
     const change *c = &f->changes.items[i];
     gain gained;
     past = add_up(f, i, &gained);
@@ -223,10 +228,10 @@ static bool judge(finder *f) {
 /* ---- Names ---- */
 
 /* Whether an allocation of a leak is among what leaked: made since, and not freed. */
-static bool has_leaked(const finder *f, const change *c, const tsr_leak *leak) {
+static bool has_leaked(const finder *f, const change *c, uint32_t leak) {
   uint32_t death = f->t->death.items[f->t->allocation_of[c->birth]];
-  uint64_t end = f->w.steps[f->w.count - 1].last;
-  return !c->is_gone && c->birth >= leak->first_event && (death == TSR_NONE || death > end);
+  bool is_live = death == TSR_NONE || death > f->ends.items[leak];
+  return !c->is_gone && c->birth >= f->leaks.items[leak].first_event && is_live;
 }
 
 /* Give each leak its names; before leaks are sorted. */
@@ -242,7 +247,7 @@ static bool name_leaks(finder *f, const tsr__names *names, size_t top, tsr_named
     const change *c = &f->changes.items[i];
     uint32_t leak = leak_of[c->group];
     assert(leak <= f->leaks.count);
-    if (leak && has_leaked(f, c, &f->leaks.items[leak - 1]))
+    if (leak && has_leaked(f, c, leak - 1))
       ok = tsr__name_sums_add(&sums, leak - 1, names, f->t->allocation_of[c->birth]);
   }
   ok = ok && !tsr__name_sums_take(&sums, top, f->leaks.count, ranges, out, NULL);
@@ -263,8 +268,6 @@ static int compare_leaks(const void *a, const void *b) {
 }
 
 static void hand_over(finder *f, size_t top, tsr_leaks_device *out) {
-  for (size_t i = 0; i < f->leaks.count; i++)
-    out->bytes_per_step = tsr__sum_u64(out->bytes_per_step, f->leaks.items[i].bytes_per_step);
   if (f->leaks.count) qsort(f->leaks.items, f->leaks.count, sizeof *f->leaks.items, compare_leaks);
   out->leaks = f->leaks.items;
   out->leak_count = f->leaks.count;
@@ -275,22 +278,60 @@ static void hand_over(finder *f, size_t top, tsr_leaks_device *out) {
   out->leak_count = top;
 }
 
+static bool judge_loop(finder *f, const tsr__loop *loop, uint32_t index, tsr_leaks_loop *out) {
+  size_t leaks = f->leaks.count;
+  f->w = whole_steps(loop, index);
+  f->first_change = f->changes.count;
+  *out = (tsr_leaks_loop){.unit = loop->unit,
+                          .frame = loop->frame,
+                          .step_count = f->w.count,
+                          .is_answered = f->w.count >= STEPS_NEEDED};
+  if (!out->is_answered) return true;
+  bool ok = gather(f);
+  size_t count = f->changes.count - f->first_change;
+  if (ok && count)
+    qsort(f->changes.items + f->first_change, count, sizeof *f->changes.items, compare_changes);
+  ok = ok && judge(f);
+  tsr__map_release(&f->group_of);
+  out->leak_count = f->leaks.count - leaks;
+  for (size_t i = leaks; i < f->leaks.count; i++)
+    out->bytes_per_step = tsr__sum_u64(out->bytes_per_step, f->leaks.items[i].bytes_per_step);
+  return ok;
+}
+
+static void choose_main(tsr_leaks_device *out) {
+  const tsr_leaks_loop *best = NULL;
+  for (size_t i = 0; i < out->loop_count; i++) {
+    const tsr_leaks_loop *loop = &out->loops[i];
+    if (!best || loop->bytes_per_step > best->bytes_per_step ||
+        (loop->bytes_per_step == best->bytes_per_step && loop->step_count > best->step_count))
+      best = loop;
+  }
+  if (!best) return;
+  out->main_loop = best;
+  out->step_count = best->step_count;
+  out->is_answered = best->is_answered;
+  out->bytes_per_step = best->bytes_per_step;
+}
+
 static int find(const tsr__stepping *s, const tsr__names *names, size_t top, tsr_leaks_device *out,
                 tsr_error *error) {
-  finder f = {.t = s->timeline, .roles = s->roles, .w = whole_steps(&s->cycle->steps)};
+  finder f = {.t = s->timeline, .roles = s->roles};
   out->event_count = s->timeline->events.count;
   out->basis = s->cycle->basis;
   out->unit = s->cycle->unit;
-  out->step_count = f.w.count;
-  out->is_answered = f.w.count >= STEPS_NEEDED;
-  bool ok = !out->is_answered || gather(&f);
-  if (ok && f.changes.count)
-    qsort(f.changes.items, f.changes.count, sizeof *f.changes.items, compare_changes);
-  ok = ok && judge(&f) && name_leaks(&f, names, top, &out->names) &&
+  out->loop_count = s->cycle->loops.count;
+  out->loops = TSR__NEW_ARRAY(tsr_leaks_loop, out->loop_count);
+  bool ok = out->loops != NULL;
+  for (uint32_t i = 0; ok && i < out->loop_count; i++)
+    ok = judge_loop(&f, &s->cycle->loops.items[i], i, &out->loops[i]);
+  if (ok) choose_main(out);
+  ok = ok && name_leaks(&f, names, top, &out->names) &&
        (out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count));
   tsr__map_release(&f.group_of);
   TSR__VECTOR_FREE(&f.changes);
   TSR__VECTOR_FREE(&f.groups);
+  TSR__VECTOR_FREE(&f.ends);
   if (!ok) {
     TSR__VECTOR_FREE(&f.leaks);
     return tsr__fail_memory(error);
@@ -330,6 +371,7 @@ void tsr_leaks_free(tsr_leaks *leaks) {
   if (!leaks) return;
   for (size_t i = 0; i < leaks->device_count; i++) {
     tsr__free(leaks->devices[i].leaks);
+    tsr__free(leaks->devices[i].loops);
     tsr__free(leaks->devices[i].names);
     tsr__free(leaks->devices[i].warnings);
   }
