@@ -54,6 +54,17 @@ class Info(Answer, InfoDevice):
     devices: Sequence[InfoDevice]
 
 
+class Imbalance(Record):
+    """GPUs that share the work and have very different peaks."""
+    device: Union[int, str]
+    peak_bytes: int
+    least_device: Union[int, str]
+    least_peak_bytes: int
+    mean_peak_bytes: int
+    devices_at_work: int
+    data_parallel: bool
+
+
 class Moment(Totals):
     """The totals after an event."""
     event: int
@@ -133,6 +144,12 @@ class Stack(Record):
     frames: List[Frame]
 
 
+class FindingOption(Record):
+    """A change that makes parameters, gradients or optimizer state smaller."""
+    option: str
+    saved_bytes: int
+
+
 class Finding(Record):
     """What the program can change, and what that saves (findings.md)."""
     rule: str
@@ -140,6 +157,17 @@ class Finding(Record):
     saved_bytes: int
     count: Optional[int]
     event: int
+    block: Optional[Frame]  # not always there
+    call: str  # not always there
+    step_bytes: int  # not always there
+    parameter_bytes: int  # not always there
+    gradient_bytes: int  # not always there
+    optimizer_state_bytes: int  # not always there
+    copy_bytes: int  # not always there
+    peak_bytes: int  # not always there
+    options: List[FindingOption]  # not always there
+    settings: str  # not always there
+    settings_saved_bytes: int  # not always there
     frame: Optional[Frame]
     frames: List[Frame]
 
@@ -163,6 +191,7 @@ class PeakDevice(Device):
 
 class Peak(Answer, PeakDevice):
     """What held the memory at its peak."""
+    imbalance: Optional[Imbalance]
     devices: Sequence[PeakDevice]
 
 
@@ -804,6 +833,7 @@ class WhyDevice(Device):
 
 class Why(Answer, WhyDevice):
     """Why it ran out of memory."""
+    imbalance: Optional[Imbalance]
     devices: Sequence[WhyDevice]
 
 

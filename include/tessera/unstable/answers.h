@@ -106,9 +106,20 @@ typedef struct tsr_peak_device {
   size_t warning_count;
 } tsr_peak_device;
 
+/* GPUs whose peaks differ much, though they share the work. `device_count` 0: they do not. */
+typedef struct tsr_imbalance {
+  uint32_t device, least_device; /* with the highest peak, and with the lowest of those at work */
+  uint64_t peak_bytes, least_peak_bytes; /* theirs */
+  uint64_t mean_peak_bytes;              /* of all that are at work */
+  size_t device_count;                   /* at work */
+  bool
+      is_data_parallel; /* frames of nn.DataParallel, which gathers on one device, are in the trace */
+} tsr_imbalance;
+
 typedef struct tsr_peak {
   tsr_peak_device *devices;
   size_t device_count;
+  tsr_imbalance imbalance;
 } tsr_peak;
 
 /* Find the peak of each device that the query selects. */

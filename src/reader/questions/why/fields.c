@@ -220,12 +220,14 @@ static const tsr_record device = {
                   "`findings` has the program's habits, with line and evidence, whatever the card. "
                   "`checkpoint` may be in both, and is then about the same blocks",
                   .is_optional = true),
-        TSR__LIST(tsr__fields_finding, "findings", "what the program can change, as in `peak`")),
+        TSR__LIST(tsr__fields_finding, "findings",
+                  "what the program can change, as in `peak`; `[]` for a failure while less than "
+                  "three quarters of the peak were in use")),
 };
 
 const tsr_record tsr__fields_why = {
     .name = "why",
     .about = "Why it ran out of memory.",
     .base = &tsr__fields_answer,
-    TSR__FIELDS(TSR__LIST(device, "devices", "one for each device")),
+    TSR__FIELDS(TSR__IMBALANCE_FIELD, TSR__LIST(device, "devices", "one for each device")),
 };
