@@ -35,15 +35,14 @@ const char *tsr_finding_option_name(tsr_finding_option option) {
 
 const char *tsr_finding_option_text(tsr_finding_option option) {
   static const char *const texts[] = {
-      [TSR_FINDING_OPTION_FUSED] = "fused=True: no copies in the optimizer's step",
-      [TSR_FINDING_OPTION_EIGHT_BIT] =
-          "an 8-bit optimizer (bitsandbytes, torchao), if the state has 32 bits now",
-      [TSR_FINDING_OPTION_FACTORED] = "a factored optimizer (Adafactor without momentum)",
-      [TSR_FINDING_OPTION_OFFLOAD] = "the optimizer's state in the host's memory (offload)",
-      [TSR_FINDING_OPTION_ZERO1] = "ZeRO-1: the optimizer's state divided between two GPUs",
-      [TSR_FINDING_OPTION_FSDP] = "FSDP or ZeRO-3: all three divided between two GPUs",
-      [TSR_FINDING_OPTION_LORA] = "LoRA: adapters are trained instead of the model",
-      [TSR_FINDING_OPTION_FOUR_BIT] = "4-bit weights (QLoRA), if the frozen ones have 16 bits now",
+      [TSR_FINDING_OPTION_FUSED] = "fused=True",
+      [TSR_FINDING_OPTION_EIGHT_BIT] = "an 8-bit optimizer (of a 32-bit state)",
+      [TSR_FINDING_OPTION_FACTORED] = "a factored one (Adafactor)",
+      [TSR_FINDING_OPTION_OFFLOAD] = "offload of its state",
+      [TSR_FINDING_OPTION_ZERO1] = "ZeRO-1 on 2 GPUs",
+      [TSR_FINDING_OPTION_FSDP] = "FSDP on 2 GPUs",
+      [TSR_FINDING_OPTION_LORA] = "LoRA",
+      [TSR_FINDING_OPTION_FOUR_BIT] = "4-bit weights (of 16-bit ones)",
   };
   static_assert(sizeof texts / sizeof *texts == TSR_FINDING_OPTION_COUNT, "a text for each option");
   return (unsigned)option < TSR_FINDING_OPTION_COUNT ? texts[option] : "";

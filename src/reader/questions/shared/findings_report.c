@@ -163,13 +163,6 @@ static void append_states(const tsr_finding *finding, tsr__buffer *out) {
                                          finding->peak_bytes, share));
 }
 
-/* "573.00 MiB by an 8-bit optimizer ..." */
-static void append_option(const tsr_finding *finding, tsr_finding_option option, tsr__buffer *out) {
-  char size[TSR__FORMAT_BYTES];
-  tsr__buffer_printf(out, "%s by %s", tsr__format_size(finding->option_bytes[option], size),
-                     tsr_finding_option_text(option));
-}
-
 static void append_cached(const tsr_finding *finding, tsr__buffer *out) {
   char size[TSR__FORMAT_BYTES];
   tsr__buffer_printf(out, "%s is cached and entirely free%s",
@@ -223,11 +216,13 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
 }
 
 void tsr__finding_append_options(const tsr_finding *finding, tsr__buffer *out) {
+  char size[TSR__FORMAT_BYTES];
   bool is_first = true;
   for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
     if (!finding->option_bytes[i]) continue;
-    tsr__buffer_text(out, is_first ? "Saved: " : "; ");
-    append_option(finding, (tsr_finding_option)i, out);
+    tsr__buffer_printf(out, "%s%s by %s", is_first ? "Saved: " : ", ",
+                       tsr__format_size(finding->option_bytes[i], size),
+                       tsr_finding_option_text((tsr_finding_option)i));
     is_first = false;
   }
   if (!is_first) tsr__buffer_text(out, ".");
@@ -245,11 +240,11 @@ void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, ts
 
 size_t tsr__findings_lines(const tsr_snapshot *snapshot, const tsr_finding *findings,
                            size_t count) {
-  enum { HEADING = 2, CHANGE_AND_EVIDENCE = 2 };
+  enum { HEADING = 2, CHANGE_AND_EVIDENCE = 2, OPTIONS = 3 };
   size_t lines = count ? (size_t)HEADING : 0;
   for (size_t i = 0; i < count; i++) {
     lines += CHANGE_AND_EVIDENCE + (size_t)has_frames(snapshot, findings[i].stack);
-    for (int k = 0; k < TSR_FINDING_OPTION_COUNT; k++) lines += findings[i].option_bytes[k] != 0;
+    if (findings[i].rule == TSR_FINDING_STATES) lines += OPTIONS;
     lines += findings[i].settings_bytes != 0;
   }
   return lines;
@@ -261,10 +256,9 @@ void tsr__finding_print_evidence(tsr__stack_printer *printer, const tsr_finding 
   if (!tsr__emitter_is_text(emitter) || !namer) return;
   tsr__finding_append_evidence(finding, &emitter->scratch);
   tsr__emit_paragraph(emitter, TSR__PLAIN, 4);
-  for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
-    if (!finding->option_bytes[i]) continue;
-    append_option(finding, (tsr_finding_option)i, &emitter->scratch);
-    tsr__emit_line(emitter, TSR__PLAIN, 6);
+  if (finding->rule == TSR_FINDING_STATES) {
+    tsr__finding_append_options(finding, &emitter->scratch);
+    tsr__emit_paragraph(emitter, TSR__PLAIN, 4);
   }
   if (!has_frames(printer->snapshot, finding->stack)) return;
   tsr__finding_append_place(namer, finding, &emitter->scratch);
