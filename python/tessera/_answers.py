@@ -141,6 +141,7 @@ class Stack(Record):
     categories: Counts
     names: List[Name]
     omitted_names: int
+    before_recording: bool  # not always there
     frames: List[Frame]
 
 
@@ -758,6 +759,7 @@ class Cause(Record):
     layer: Optional[Frame]
     names: List[Name]
     omitted_names: int
+    before_recording: bool  # not always there
     frames: List[Frame]
 
 

@@ -147,7 +147,7 @@ class Caching(Run):
 
     def __init__(self, unit=2 << 20, stream=0):
         super().__init__(unit)
-        self.segments, self.free, self.stream = {}, {}, stream
+        self.segments, self.free, self.blocks, self.stream = {}, {}, {}, stream
 
     def event(self, action, address, size, stack):
         super().event(action, address, size, stack)
@@ -164,16 +164,16 @@ class Caching(Run):
             fitting = [(total, address)]
         free, address = min(fitting)
         self.free.pop(address, None)
-        if free > size:
+        cut = free - size > 1 << 20  # a smaller rest stays with the block
+        if cut:
             self.free[address + size] = free - size
-        self.live[address] = size
+        self.live[address], self.blocks[address] = size, size if cut else free
         self.event('alloc', address, size, stack)
         return address
 
     def give(self, address):
-        size = self.live[address]
         super().give(address)
-        self.free[address] = size
+        self.free[address] = self.blocks.pop(address)
         for left in sorted(self.free):
             while left in self.free and left + self.free[left] in self.free and left + self.free[left] not in self.segments:
                 self.free[left] += self.free.pop(left + self.free[left])
@@ -181,12 +181,13 @@ class Caching(Run):
     def snapshot(self, device=0):
         segments = []
         for base, total in self.segments.items():
-            blocks = [(address, size, state) for state, part in (('active_allocated', self.live), ('inactive', self.free))
+            blocks = [(address, size, state) for state, part in (('active_allocated', self.blocks), ('inactive', self.free))
                       for address, size in part.items() if base <= address < base + total]
             used = sum(size for _, size, state in blocks if state != 'inactive')
+            requested = sum(self.live[address] for address, _, state in blocks if state != 'inactive')
             segments.append({'device': device, 'address': base, 'total_size': total, 'allocated_size': used, 'active_size': used,
-                             'requested_size': used, 'stream': self.stream, 'segment_type': 'large', 'is_expandable': False,
+                             'requested_size': requested, 'stream': self.stream, 'segment_type': 'large', 'is_expandable': False,
                              'frames': [], 'blocks': [{'address': address, 'size': size, 'state': state, 'frames': [],
-                                                       'requested_size': size if state != 'inactive' else 0}
+                                                       'requested_size': self.live.get(address, 0)}
                                                       for address, size, state in sorted(blocks)]})
         return {'segments': segments, 'device_traces': [[]] * device + [self.trace], 'external_annotations': self.notes}

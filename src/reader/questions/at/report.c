@@ -37,7 +37,7 @@ static tsr__share_list shares_of(const tsr_at_device *device) {
                            device->stack_count,
                            device->omitted_stacks,
                            device->omitted_bytes,
-                           device->moment.totals.requested_bytes,
+                           tsr__whole_of(&device->moment.totals),
                            device->names};
 }
 

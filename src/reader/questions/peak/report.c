@@ -107,7 +107,7 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->stack_count,
                            device->omitted_stacks,
                            device->omitted_bytes,
-                           device->peak.totals.requested_bytes,
+                           tsr__whole_of(&device->peak.totals),
                            device->names};
 }
 

@@ -64,6 +64,9 @@ const tsr_record tsr__fields_stack = {
                    "`bytes`"),
         TSR__NAME_FIELDS(
             "what the program called its memory, largest first; `[]` if it named nothing"),
+        TSR__FIELD(FLAG, "before_recording",
+                   "of memory without a stack: it is older than the recording",
+                   .is_optional = true),
         TSR__FRAME_FIELDS(
             "the stack, innermost first; `[]` for memory whose stack was not recorded")),
 };

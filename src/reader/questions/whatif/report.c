@@ -298,7 +298,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                             device->stack_count,
                             device->omitted_stacks,
                             device->omitted_bytes,
-                            device->runs[0].out_of_memory.totals.requested_bytes,
+                            tsr__whole_of(&device->runs[0].out_of_memory.totals),
                             NULL};
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);

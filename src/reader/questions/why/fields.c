@@ -60,6 +60,9 @@ static const tsr_record cause = {
                 TSR__PART(tsr__fields_frame, "layer",
                           "the innermost frame of the library that it called", .is_nullable = true),
                 TSR__NAME_FIELDS("what the program called this memory"),
+                TSR__FIELD(FLAG, "before_recording",
+                           "of memory without a stack: it is older than the recording",
+                           .is_optional = true),
                 TSR__FRAME_FIELDS("the stack of its largest allocation")),
 };
 

@@ -541,7 +541,7 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->category_count; i++) {
     const tsr_category_share *share = &d->categories[i];
-    tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.requested_bytes),
+    tsr__cell cells[] = {tsr__percent(share->bytes, tsr__whole_of(&d->moment.totals)),
                          tsr__bytes(share->bytes), tsr__bytes(share->block_bytes),
                          tsr__count(share->allocations),
                          tsr__string(tsr_category_name(share->category))};
@@ -559,10 +559,13 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__emitter *emitter = printer->emitter;
   const tsr_cause *cause = &d->causes[i];
   tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
+  if (tsr__emitter_is_text(emitter) && cause->is_older)
+    tsr__buffer_text(name, TSR__LABEL_BEFORE);
+  else if (tsr__emitter_is_text(emitter))
+    tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
   tsr__append_names(emitter, d->names, &cause->names);
   tsr__cell cells[] = {tsr__count(i + 1),
-                       tsr__percent(cause->bytes, d->moment.totals.requested_bytes),
+                       tsr__percent(cause->bytes, tsr__whole_of(&d->moment.totals)),
                        tsr__bytes(cause->bytes),
                        tsr__bytes(cause->block_bytes),
                        tsr__count(cause->allocations),
@@ -574,6 +577,8 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__frame_emit(printer, "frame", cause->frame);
   tsr__frame_emit(printer, "layer", cause->layer);
   tsr__emit_names(emitter, d->names, &cause->names);
+  if (cause->stack == TSR_NONE && !tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(cause->is_older));
   tsr__stack_emit(printer, cause->stack);
   tsr__emit_row_end(emitter);
 }
