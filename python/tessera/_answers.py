@@ -335,6 +335,24 @@ class DiffSide(Record):
     peak: Moment
 
 
+class DiffCompared(Record):
+    """The moments whose content is compared."""
+    phase: Optional[str]
+    old_event: int
+    new_event: int
+    delta_bytes: int
+    requested_delta_bytes: int
+
+
+class DiffPhase(Record):
+    """When most is allocated in a phase."""
+    phase: str
+    old_event: Optional[int]
+    new_event: Optional[int]
+    old_bytes: Optional[int]
+    new_bytes: Optional[int]
+
+
 class DiffCause(Record):
     """What most of the difference is made of."""
     category: Optional[str]
@@ -399,6 +417,7 @@ class Change(Record):
     category: str  # not always there
     names: List[Name]  # not always there
     omitted_names: int  # not always there
+    before_recording: bool  # not always there
     frames: List[Frame]  # not always there
 
 
@@ -410,6 +429,8 @@ class DiffDevice(Record):
     new: DiffSide
     delta_bytes: int
     requested_delta_bytes: int
+    compared: DiffCompared
+    phases: List[DiffPhase]
     cause: DiffCause
     alignment: Alignment  # not always there
     changes: List[Change]  # not always there

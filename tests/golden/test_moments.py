@@ -1,7 +1,7 @@
 """Which moment, and of what a share: `peak`, `at` and `why` of hand-made runs."""
 import re
 
-from runs import MAIN, Caching, Run, at
+from runs import CALL, MAIN, TORCH, Caching, Run, at
 from support import cases, expect
 
 MIB = 1 << 20
@@ -75,3 +75,38 @@ def test_two_moments(tessera, work):
     expect('two moments', peak['peak']['event'] < why['moment']['event'], True)
     expect('advice', [finding['rule'] for finding in why['findings']], ['cached'])
     expect('said', f'the most allocated, at event {peak["peak"]["event"]}:' in text, True)
+
+
+def step_with(activations, copies, steps=2, weight=4 * MIB):
+    """Training whose optimizer's step makes copies of all weights at once."""
+    run = Run(4 * MIB)
+    for _ in range(6):
+        run.take([*MAIN, at(30), ('__init__', TORCH + 'nn/modules/linear.py', 106)], weight)
+    for _ in range(steps):
+        made = [run.take([*MAIN, at(40), CALL, at(12, 'forward', '/work/model.py')]) for _ in range(activations)]
+        run.backward([*MAIN, at(41)], made)
+        step = [*MAIN, at(42), ('step', TORCH + 'optim/adamw.py', 220), ('_multi_tensor_adamw', TORCH + 'optim/adamw.py', 400)]
+        for address in [run.take(step, weight) for _ in range(copies)]:
+            run.give(address)
+    return run
+
+
+def test_diff_of_phases(tessera, work):
+    """Peaks of different phases: the same phase is compared, and no row is an artefact of the other."""
+    files = [work / 'old.pickle', work / 'new.pickle']
+    for path, activations in zip(files, (30, 6)):
+        step_with(activations, 12).write(path)
+    entry = tessera.device('diff', *files)
+    expect('phase', entry['compared']['phase'], 'backward')
+    expect('rows', [(change['delta_bytes'], change['frames'][0]['file']) for change in entry['changes']],
+           [(-24 * 4 * MIB, '/work/model.py')])
+    expect('the sum', sum(change['delta_bytes'] for change in entry['changes']), entry['compared']['requested_delta_bytes'])
+    expect('the peaks', entry['delta_bytes'], (6 + 12 - (6 + 30 + 1)) * 4 * MIB)
+    phases = {phase['phase']: (phase['old_bytes'], phase['new_bytes']) for phase in entry['phases']}
+    expect('by phase', phases, {'forward': (36 * 4 * MIB, 12 * 4 * MIB), 'backward': (37 * 4 * MIB, 13 * 4 * MIB),
+                                'optimizer': (18 * 4 * MIB, 18 * 4 * MIB), 'setup': (6 * 4 * MIB, 6 * 4 * MIB)})
+    text = ' '.join(tessera.output('diff', *files).split())
+    expect('said', 'The old peak is in the backward pass, the new one in the optimizer; what follows compares the backward pass of both'
+           in text, True)
+    expect('by line', [change['name'] for change in tessera.device('diff', '--by', 'line', *files)['changes']], ['model.py:12 forward'])
+    expect('of one phase', tessera.device('diff', files[0], files[0])['compared']['phase'], None)

@@ -38,7 +38,8 @@ static tsr__share_list shares_of(const tsr_at_device *device) {
                            device->omitted_stacks,
                            device->omitted_bytes,
                            tsr__whole_of(&device->moment.totals),
-                           device->names};
+                           device->names,
+                           device->event_count};
 }
 
 static size_t lines_of(const tsr_at_device *device) {

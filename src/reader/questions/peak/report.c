@@ -108,7 +108,8 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->omitted_stacks,
                            device->omitted_bytes,
                            tsr__whole_of(&device->peak.totals),
-                           device->names};
+                           device->names,
+                           device->event_count};
 }
 
 /* About how many lines a device takes without its stacks. */

@@ -146,9 +146,13 @@ uint64_t tsr__whole_of(const tsr_totals *totals) {
                                                            : totals->requested_bytes;
 }
 
+static bool is_older(const tsr__share_list *shares, const tsr_stack_share *share) {
+  return share->stack == TSR_NONE && share->older_allocations && shares->event_count;
+}
+
 tsr_text tsr__share_name(const tsr__share_list *shares, const tsr__row_names *names, size_t i) {
   const tsr_stack_share *share = &shares->items[i];
-  if (share->stack == TSR_NONE && share->older_allocations) return tsr__text_of(TSR__LABEL_BEFORE);
+  if (is_older(shares, share)) return tsr__text_of(TSR__LABEL_BEFORE);
   return share->stack == TSR_NONE ? tsr__text_of("(no stack recorded)") : tsr__stack_name(names, i);
 }
 
@@ -177,7 +181,7 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   tsr__emit_categories(emitter, share);
   tsr__emit_names(emitter, shares->names, &share->names);
   if (share->stack == TSR_NONE && !tsr__emitter_is_text(emitter))
-    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(share->older_allocations != 0));
+    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(is_older(shares, share)));
   tsr__stack_emit(printer, share->stack);
   tsr__emit_row_end(emitter);
 }

@@ -33,9 +33,8 @@ static uint32_t stack_of(const summing *s, size_t i) {
   return tsr_snapshot_stack(s->timeline->snapshot, stack).depth ? stack : TSR_NONE;
 }
 
-/* Without events nothing was recorded, so nothing is older. */
 static bool is_older(const summing *s, size_t i) {
-  return s->live->items[i] < s->timeline->initial.count && s->timeline->events.count;
+  return s->live->items[i] < s->timeline->initial.count;
 }
 
 /* Memory without a stack is two shares: what the recording saw being made, and what is older. */

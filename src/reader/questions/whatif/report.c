@@ -299,7 +299,8 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                             device->omitted_stacks,
                             device->omitted_bytes,
                             tsr__whole_of(&device->runs[0].out_of_memory.totals),
-                            NULL};
+                            NULL,
+                            device->event_count};
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
