@@ -54,6 +54,17 @@ class Info(Answer, InfoDevice):
     devices: Sequence[InfoDevice]
 
 
+class Imbalance(Record):
+    """GPUs that share the work and have very different peaks."""
+    device: Union[int, str]
+    peak_bytes: int
+    least_device: Union[int, str]
+    least_peak_bytes: int
+    mean_peak_bytes: int
+    devices_at_work: int
+    data_parallel: bool
+
+
 class Moment(Totals):
     """The totals after an event."""
     event: int
@@ -130,7 +141,14 @@ class Stack(Record):
     categories: Counts
     names: List[Name]
     omitted_names: int
+    before_recording: bool  # not always there
     frames: List[Frame]
+
+
+class FindingOption(Record):
+    """A change that makes parameters, gradients or optimizer state smaller."""
+    option: str
+    saved_bytes: int
 
 
 class Finding(Record):
@@ -140,6 +158,17 @@ class Finding(Record):
     saved_bytes: int
     count: Optional[int]
     event: int
+    block: Optional[Frame]  # not always there
+    call: str  # not always there
+    step_bytes: int  # not always there
+    parameter_bytes: int  # not always there
+    gradient_bytes: int  # not always there
+    optimizer_state_bytes: int  # not always there
+    copy_bytes: int  # not always there
+    peak_bytes: int  # not always there
+    options: List[FindingOption]  # not always there
+    settings: str  # not always there
+    settings_saved_bytes: int  # not always there
     frame: Optional[Frame]
     frames: List[Frame]
 
@@ -163,6 +192,7 @@ class PeakDevice(Device):
 
 class Peak(Answer, PeakDevice):
     """What held the memory at its peak."""
+    imbalance: Optional[Imbalance]
     devices: Sequence[PeakDevice]
 
 
@@ -305,6 +335,24 @@ class DiffSide(Record):
     peak: Moment
 
 
+class DiffCompared(Record):
+    """The moments whose content is compared."""
+    phase: Optional[str]
+    old_event: int
+    new_event: int
+    delta_bytes: int
+    requested_delta_bytes: int
+
+
+class DiffPhase(Record):
+    """When most is allocated in a phase."""
+    phase: str
+    old_event: Optional[int]
+    new_event: Optional[int]
+    old_bytes: Optional[int]
+    new_bytes: Optional[int]
+
+
 class DiffCause(Record):
     """What most of the difference is made of."""
     category: Optional[str]
@@ -369,6 +417,7 @@ class Change(Record):
     category: str  # not always there
     names: List[Name]  # not always there
     omitted_names: int  # not always there
+    before_recording: bool  # not always there
     frames: List[Frame]  # not always there
 
 
@@ -380,6 +429,8 @@ class DiffDevice(Record):
     new: DiffSide
     delta_bytes: int
     requested_delta_bytes: int
+    compared: DiffCompared
+    phases: List[DiffPhase]
     cause: DiffCause
     alignment: Alignment  # not always there
     changes: List[Change]  # not always there
@@ -722,6 +773,7 @@ class Cause(Record):
     layer: Optional[Frame]
     names: List[Name]
     omitted_names: int
+    before_recording: bool  # not always there
     frames: List[Frame]
 
 
@@ -797,6 +849,7 @@ class WhyDevice(Device):
 
 class Why(Answer, WhyDevice):
     """Why it ran out of memory."""
+    imbalance: Optional[Imbalance]
     devices: Sequence[WhyDevice]
 
 

@@ -376,7 +376,7 @@ static const char expected_peak_text[] =
     "  1  62.5 %    5.00 GiB     12  activation +1  model.py:382 forward\n"
     "  2  25.0 %    2.00 GiB      1  unknown        train.py:31 step > modeling_llama.py:120 "
     "forward\n"
-    "  3   6.3 %  512.00 MiB  1,024  unknown        (no stack recorded)\n"
+    "  3   6.2 %  512.00 MiB  1,024  unknown        (no stack recorded)\n"
     "  4   3.1 %  256.00 MiB      2  unknown        ??.py run?[2J?\n"
     "  5   1.6 %  128.00 MiB      2  unknown        (backward)\n"
     "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
@@ -403,13 +403,13 @@ static void test_peak_text(void **state) {
   device.omitted_bytes = 128 * MIB;
   device.warnings = misfits;
   device.warning_count = 1;
-  tsr_peak peak = {&device, 1};
+  tsr_peak peak = {.devices = &device, .device_count = 1};
   assert_int_equal(tsr__report_peak(&input, &peak, NULL, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_peak_text);
 }
 
 static const char expected_peak_json[] =
-    JSON_HEAD("peak") "  \"devices\": [\n"
+    JSON_HEAD("peak") "  \"imbalance\": null,\n  \"devices\": [\n"
                       "    {\n"
                       "      \"device\": 0,\n"
                       "      \"events\": 22331,\n"
@@ -484,6 +484,7 @@ static const char expected_peak_json[] =
                       "          \"categories\": {\"unknown\": 536870912},\n"
                       "          \"names\": [],\n"
                       "          \"omitted_names\": 0,\n"
+                      "          \"before_recording\": false,\n"
                       "          \"frames\": []\n"
                       "        }\n"
                       "      ],\n"
@@ -553,7 +554,7 @@ static void test_peak_json(void **state) {
   tsr_peak_device devices[] = {with_peak(0, 1), without_peak(0, 4096)};
   devices[0].stacks = some;
   devices[0].stack_count = 2;
-  tsr_peak peak = {devices, 2};
+  tsr_peak peak = {.devices = devices, .device_count = 2};
   assert_int_equal(tsr__report_peak(&input, &peak, &json, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_peak_json);
 }
@@ -562,7 +563,7 @@ static void test_peak_options(void **state) {
   (void)state;
   tsr__buffer out = {0};
   tsr_peak_device device = with_peak(0, 1);
-  tsr_peak peak = {&device, 1};
+  tsr_peak peak = {.devices = &device, .device_count = 1};
   tsr_report_options options = {
       .quiet = true, .full_stacks = true, .verbose = true, .color = true, .width = 20};
   assert_int_equal(tsr__report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
@@ -628,7 +629,7 @@ static void test_warnings_are_passed_on(void **state) {
   for (int form = 0; form < 3; form++) {
     tsr__buffer out = {0}, told = {0};
     tsr_peak_device device = with_peak(0, 1);
-    tsr_peak peak = {&device, 1};
+    tsr_peak peak = {.devices = &device, .device_count = 1};
     tsr_report_options options = {.format = form == 1 ? TSR_REPORT_JSON : TSR_REPORT_TEXT,
                                   .quiet = form == 2,
                                   .warn = keep_warning,
@@ -662,12 +663,12 @@ static void test_peak_says_when_there_is_none(void **state) {
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
     tsr__buffer out = {0};
     tsr_peak_device device = without_peak(cases[i].events, cases[i].allocated_bytes);
-    tsr_peak peak = {&device, 1};
+    tsr_peak peak = {.devices = &device, .device_count = 1};
     assert_int_equal(tsr__report_peak(&input, &peak, &quiet, collect, &out, NULL), TSR_OK);
     assert_report(&out, cases[i].expected);
   }
   tsr__buffer out = {0};
-  tsr_peak nothing = {NULL, 0};
+  tsr_peak nothing = {.devices = NULL, .device_count = 0};
   assert_int_equal(tsr__report_peak(&input, &nothing, &quiet, collect, &out, NULL), TSR_OK);
   assert_report(&out, "No device has events or segments.\n");
 }
@@ -817,7 +818,7 @@ static void test_failed_write(void **state) {
   device.omitted_bytes = 128 * MIB;
   device.warnings = misfits;
   device.warning_count = 1;
-  tsr_peak peak = {&device, 1};
+  tsr_peak peak = {.devices = &device, .device_count = 1};
   assert_int_equal(tsr__report_peak(&input, &peak, NULL, refuse, NULL, &error), TSR_ERROR_WRITE);
   assert_int_equal(error.status, TSR_ERROR_WRITE);
   assert_int_equal(tsr__report_info(&input, &info, &json, refuse, NULL, NULL), TSR_ERROR_WRITE);

@@ -106,9 +106,20 @@ typedef struct tsr_peak_device {
   size_t warning_count;
 } tsr_peak_device;
 
+/* GPUs whose peaks differ much, though they share the work. `device_count` 0: they do not. */
+typedef struct tsr_imbalance {
+  uint32_t device, least_device; /* with the highest peak, and with the lowest of those at work */
+  uint64_t peak_bytes, least_peak_bytes; /* theirs */
+  uint64_t mean_peak_bytes;              /* of all that are at work */
+  size_t device_count;                   /* at work */
+  bool
+      is_data_parallel; /* frames of nn.DataParallel, which gathers on one device, are in the trace */
+} tsr_imbalance;
+
 typedef struct tsr_peak {
   tsr_peak_device *devices;
   size_t device_count;
+  tsr_imbalance imbalance;
 } tsr_peak;
 
 /* Find the peak of each device that the query selects. */
@@ -350,6 +361,7 @@ typedef struct tsr_change {
   tsr_name_range
       names;     /* BY_STACK: what the program called it, in the snapshot whose stack is shown */
   bool is_moved; /* the match ignores lines, paths and versions */
+  bool is_older; /* BY_STACK, without a stack: from before the recording */
   tsr_change_status status;
 } tsr_change;
 
@@ -368,6 +380,12 @@ typedef struct tsr_diff_side {
   uint32_t device; /* its number there */
   uint64_t event_count;
   tsr_moment peak; /* as in tsr_peak_device */
+  tsr_phase phase; /* in which that is */
+  /* The moment whose content is compared: the peak, or if the peaks are of different phases, the highest moment
+   * of one of these phases. */
+  tsr_moment compared;
+  /* By phase, when most is allocated in it; `event` -1: it does not occur. Recomputation is part of backward. */
+  tsr_moment in_phase[TSR_PHASE_COUNT];
   char settings
       [TSR_DIFF_SETTINGS_BYTES]; /* in the syntax of PYTORCH_CUDA_ALLOC_CONF; "" = default */
 } tsr_diff_side;
@@ -423,7 +441,9 @@ typedef struct tsr_alignment {
 typedef struct tsr_diff_device {
   uint32_t device; /* the new snapshot's if it has the device */
   tsr_diff_side old_side, new_side;
-  tsr_change *changes; /* by absolute delta, largest first */
+  tsr_phase compared_phase; /* if the peaks are of different phases, the one in which they are
+                               compared; else UNKNOWN */
+  tsr_change *changes;      /* by absolute delta, largest first */
   size_t change_count;
   tsr_named *named; /* of all changes; NULL if the programs named nothing */
   tsr_diff_cause cause;
@@ -445,8 +465,9 @@ typedef struct tsr_diff {
   size_t device_count;
 } tsr_diff;
 
-/* Compare what was live at the peaks of two snapshots, stack by stack or group by group. The changes
- * add up to the difference of requested bytes of the two peaks. Stacks match if function, file and
+/* Compare what was live at the peaks of two snapshots, stack by stack or group by group. If the peaks are of different
+ * phases, such as backward and the optimizer's step, the content of both is compared in that one of the two phases
+ * whose highest moments differ most. The changes add up to the difference of requested bytes of the moments compared. Stacks match if function, file and
  * line of all their frames are equal; the remaining ones also match if functions and file names are
  * equal, ignoring frames of torch, C++ and the interpreter. Ids and addresses differ between runs and
  * are not compared. Devices are those that either snapshot has, or that the query names; if each has

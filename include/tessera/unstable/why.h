@@ -165,6 +165,7 @@ typedef struct tsr_why_device {
   size_t chosen;                /* index of the one that is explained below */
   tsr_moment moment;            /* of that one; without oom events, when most is reserved */
   uint64_t peak_reserved_bytes; /* of the whole trace */
+  int64_t allocated_event;      /* when most is allocated, which the findings are about */
 
   /* The request that failed; 0 if none did. */
   uint64_t request_bytes; /* rounded; the original can be up to 511 bytes less, or even smaller
@@ -221,6 +222,7 @@ typedef struct tsr_why_device {
 typedef struct tsr_why {
   tsr_why_device *devices;
   size_t device_count;
+  tsr_imbalance imbalance;
 } tsr_why;
 
 /* A zeroed struct with `event` -1, or NULL, explains each device's last oom event from which the

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/shares.h"
 #include "questions/shared/stepping.h"
@@ -85,6 +86,15 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   return status;
 }
 
+static int compare_devices(tsr_study *study, tsr_peak *peak, tsr_error *error) {
+  uint32_t *devices = TSR__NEW_ARRAY(uint32_t, peak->device_count + 1);
+  if (!devices) return tsr__fail_memory(error);
+  for (size_t i = 0; i < peak->device_count; i++) devices[i] = peak->devices[i].device;
+  int status = tsr__imbalance_find(study, devices, peak->device_count, &peak->imbalance, error);
+  tsr__free(devices);
+  return status;
+}
+
 int tsr_peak_compute(tsr_study *study, const tsr_query *query, tsr_peak **out, tsr_error *error) {
   tsr__parts parts;
   tsr_peak *peak = TSR__NEW(tsr_peak);
@@ -93,6 +103,7 @@ int tsr_peak_compute(tsr_study *study, const tsr_query *query, tsr_peak **out, t
                                 sizeof *peak->devices, &parts, error);
   peak->devices = parts.items;
   peak->device_count = parts.count;
+  if (!status) status = compare_devices(study, peak, error);
   if (status)
     tsr_peak_free(peak);
   else

@@ -20,6 +20,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/stepping.h"
 
@@ -106,8 +107,9 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->stack_count,
                            device->omitted_stacks,
                            device->omitted_bytes,
-                           device->peak.totals.requested_bytes,
-                           device->names};
+                           tsr__whole_of(&device->peak.totals),
+                           device->names,
+                           device->event_count};
 }
 
 /* About how many lines a device takes without its stacks. */
@@ -169,7 +171,9 @@ int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   gather_warnings(&warnings, peak);
   tsr__screen screen = screen_of(input, peak, emitter.options.quiet, &warnings);
-  tsr__heading_open(&emitter, &tsr__fields_peak, input);
+  tsr__heading_begin(&emitter, &tsr__fields_peak, input);
+  tsr__imbalance_emit(&emitter, &peak->imbalance);
+  tsr__emit_array(&emitter, "devices");
   if (!peak->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, peak, i, &screen);

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/format.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/shared/categories.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stack_tree.h"
@@ -140,6 +141,21 @@ void tsr__emit_private_pools(tsr__emitter *emitter, const tsr_private_pool *pool
 
 /* ---- Stacks ---- */
 
+uint64_t tsr__whole_of(const tsr_totals *totals) {
+  return totals->allocated_bytes > totals->requested_bytes ? totals->allocated_bytes
+                                                           : totals->requested_bytes;
+}
+
+static bool is_older(const tsr__share_list *shares, const tsr_stack_share *share) {
+  return share->stack == TSR_NONE && share->older_allocations && shares->event_count;
+}
+
+tsr_text tsr__share_name(const tsr__share_list *shares, const tsr__row_names *names, size_t i) {
+  const tsr_stack_share *share = &shares->items[i];
+  if (is_older(shares, share)) return tsr__text_of(TSR__LABEL_BEFORE);
+  return share->stack == TSR_NONE ? tsr__text_of("(no stack recorded)") : tsr__stack_name(names, i);
+}
+
 static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares,
                        const tsr__row_names *names, size_t i) {
   tsr__emitter *emitter = printer->emitter;
@@ -150,7 +166,8 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   else
     tsr__buffer_text(kind, tsr_category_name(share->category));
   size_t kind_bytes = kind->size;
-  tsr_text name = tsr__with_names(emitter, tsr__stack_name(names, i), shares->names, &share->names);
+  tsr_text name =
+      tsr__with_names(emitter, tsr__share_name(shares, names, i), shares->names, &share->names);
   tsr__emit_row(emitter, (tsr__cell[]){
                              tsr__count(i + 1),
                              tsr__percent(share->bytes, shares->whole_bytes),
@@ -163,6 +180,8 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   kind->size = 0;
   tsr__emit_categories(emitter, share);
   tsr__emit_names(emitter, shares->names, &share->names);
+  if (share->stack == TSR_NONE && !tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(is_older(shares, share)));
   tsr__stack_emit(printer, share->stack);
   tsr__emit_row_end(emitter);
 }

@@ -27,7 +27,16 @@ typedef struct tsr__share_list {
   uint64_t omitted_stacks, omitted_bytes;
   uint64_t whole_bytes;   /* what shares are percentages of */
   const tsr_named *names; /* of the shares, or NULL: none is named */
+  uint64_t event_count;   /* 0: nothing was recorded, so nothing is older than the recording */
 } tsr__share_list;
+
+/* What shares at a moment are percentages of: allocated bytes, which its headline has; requested ones, if blocks
+ * that wait for a stream make these more. */
+uint64_t tsr__whole_of(const tsr_totals *totals);
+
+/* The name of a row in text, of the names of its list; of memory without a stack, whether it is older than the
+ * recording. */
+tsr_text tsr__share_name(const tsr__share_list *shares, const tsr__row_names *names, size_t i);
 
 /* JSON: the members "stacks", "omitted_stacks", "omitted_bytes". Text: the table of them. */
 void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares);

@@ -298,8 +298,9 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                             device->stack_count,
                             device->omitted_stacks,
                             device->omitted_bytes,
-                            device->runs[0].out_of_memory.totals.requested_bytes,
-                            NULL};
+                            tsr__whole_of(&device->runs[0].out_of_memory.totals),
+                            NULL,
+                            device->event_count};
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));

@@ -22,6 +22,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stepping.h"
@@ -474,8 +475,9 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_space(emitter);
   tsr__emit_printf(emitter, TSR__BOLD,
                    !knows_reserved(d) ? "Where the memory was, as far as it is known:"
-                   : d->oom_count     ? "Where the memory was:"
-                                      : "Where the memory was when most was reserved:");
+                   : d->oom_count || !d->event_count
+                       ? "Where the memory was:"
+                       : "Where the memory was when most was reserved:");
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_in_use(emitter, d, whole);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
@@ -539,7 +541,7 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->category_count; i++) {
     const tsr_category_share *share = &d->categories[i];
-    tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.requested_bytes),
+    tsr__cell cells[] = {tsr__percent(share->bytes, tsr__whole_of(&d->moment.totals)),
                          tsr__bytes(share->bytes), tsr__bytes(share->block_bytes),
                          tsr__count(share->allocations),
                          tsr__string(tsr_category_name(share->category))};
@@ -557,10 +559,13 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__emitter *emitter = printer->emitter;
   const tsr_cause *cause = &d->causes[i];
   tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
+  if (tsr__emitter_is_text(emitter) && cause->is_older)
+    tsr__buffer_text(name, TSR__LABEL_BEFORE);
+  else if (tsr__emitter_is_text(emitter))
+    tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
   tsr__append_names(emitter, d->names, &cause->names);
   tsr__cell cells[] = {tsr__count(i + 1),
-                       tsr__percent(cause->bytes, d->moment.totals.requested_bytes),
+                       tsr__percent(cause->bytes, tsr__whole_of(&d->moment.totals)),
                        tsr__bytes(cause->bytes),
                        tsr__bytes(cause->block_bytes),
                        tsr__count(cause->allocations),
@@ -572,6 +577,8 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__frame_emit(printer, "frame", cause->frame);
   tsr__frame_emit(printer, "layer", cause->layer);
   tsr__emit_names(emitter, d->names, &cause->names);
+  if (cause->stack == TSR_NONE && !tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(cause->is_older));
   tsr__stack_emit(printer, cause->stack);
   tsr__emit_row_end(emitter);
 }
@@ -871,11 +878,22 @@ static bool is_setting(const tsr_why_advice *advice) {
   return advice->change == TSR_WHY_CHANGE_SETTINGS;
 }
 
-/* The finding that names the block which an advice to checkpoint is about; NULL if none does. */
-static const tsr_finding *blocks_found(const tsr_why_device *d) {
+/* The finding that says the same as an advice, with a line and evidence: of the blocks to checkpoint, or of what
+ * grows. NULL if none does. */
+static const tsr_finding *found_of(const tsr_why_device *d, const tsr_why_advice *advice) {
+  tsr_finding_rule rule = TSR_FINDING_RULE_COUNT;
+  if (advice->change == TSR_WHY_CHANGE_CHECKPOINT) rule = TSR_FINDING_CHECKPOINT;
+  if (advice->change == TSR_WHY_CHANGE_GROWTH) rule = TSR_FINDING_LEAK;
   for (size_t i = 0; i < d->finding_count; i++)
-    if (d->findings[i].rule == TSR_FINDING_CHECKPOINT) return &d->findings[i];
+    if (d->findings[i].rule == rule) return &d->findings[i];
   return NULL;
+}
+
+/* Whether an advice is about the same as a finding. */
+static bool is_advised(const tsr_why_device *d, const tsr_finding *finding) {
+  for (size_t i = 0; i < d->advice_count; i++)
+    if (found_of(d, &d->advice[i]) == finding) return true;
+  return false;
 }
 
 static void print_settings(tsr__emitter *emitter, const tsr_why_device *d) {
@@ -896,14 +914,12 @@ static void print_settings(tsr__emitter *emitter, const tsr_why_device *d) {
 static void print_change(tsr__stack_printer *printer, const tsr_why_device *d,
                          const tsr_why_advice *advice) {
   tsr__emitter *emitter = printer->emitter;
-  bool is_checkpoint = advice->change == TSR_WHY_CHANGE_CHECKPOINT;
-  const tsr_finding *found = is_checkpoint ? blocks_found(d) : NULL;
+  const tsr_finding *found = found_of(d, advice);
   tsr__namer *namer = found ? tsr__stack_namer(printer) : NULL;
   append_advice(&emitter->scratch, d, advice);
-  if (namer) {
+  if (namer && found->rule == TSR_FINDING_CHECKPOINT) {
     emitter->scratch.size = 0;
-    tsr__buffer_text(&emitter->scratch, "Checkpoint the block called at ");
-    tsr__namer_append_frame(namer, found->frame, &emitter->scratch);
+    tsr__finding_append_block(namer, found, &emitter->scratch);
     append_checkpoint_peak(&emitter->scratch, d, advice, found->saved_bytes);
   }
   tsr__emit_line(emitter, TSR__PLAIN, 2);
@@ -914,7 +930,6 @@ static void print_change(tsr__stack_printer *printer, const tsr_why_device *d,
  * once. */
 static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__emitter *emitter = printer->emitter;
-  const tsr_finding *shown = NULL;
   bool has_heading = false;
   for (size_t i = 0; i < d->advice_count; i++) {
     const tsr_why_advice *advice = &d->advice[i];
@@ -924,11 +939,10 @@ static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) 
       tsr__emit_printf(emitter, TSR__BOLD, "What would help, in the program (estimates):");
     }
     has_heading = true;
-    if (advice->change == TSR_WHY_CHANGE_CHECKPOINT) shown = blocks_found(d);
     print_change(printer, d, advice);
   }
   for (size_t i = 0; i < d->finding_count; i++) {
-    if (&d->findings[i] == shown) continue;
+    if (is_advised(d, &d->findings[i])) continue;
     tsr__findings_print(
         printer,
         has_heading ? NULL : "What would help, in the program (estimates):", &d->findings[i], 1);
@@ -1052,6 +1066,15 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
   print_stacks(printer, d);
 }
 
+/* Findings are about the peak of allocated memory, which may be another moment than that of reserved memory. */
+static void print_findings(tsr__stack_printer *printer, const tsr_why_device *d) {
+  char heading[TSR__FORMAT_BYTES + 64] = "What to do:";
+  if (d->allocated_event != d->moment.event && d->allocated_event >= 0)
+    (void)snprintf(heading, sizeof heading, "What to do about the most allocated, at event %s:",
+                   COUNT((uint64_t)d->allocated_event));
+  tsr__findings_print(printer, heading, d->findings, d->finding_count);
+}
+
 /* `is_brief`: another device failed; in text this one is a line. */
 static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bool is_brief) {
   tsr__emitter *emitter = printer->emitter;
@@ -1081,7 +1104,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   if (d->oom_count) emit_outlook(emitter, d);
   if (d->oom_count) emit_advice(emitter, d);
   tsr__findings_emit(printer, d->findings, d->finding_count);
-  tsr__findings_print(printer, "What to do:", d->findings, d->finding_count);
+  print_findings(printer, d);
   print_stacks(printer, d);
   tsr__emit_end(emitter);
 }
@@ -1095,7 +1118,9 @@ int tsr__report_why(const tsr_report_input *input, const tsr_why *why,
   bool has_oom = false;
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, &tsr__fields_why, input);
+  tsr__heading_begin(&emitter, &tsr__fields_why, input);
+  tsr__imbalance_emit(&emitter, &why->imbalance);
+  tsr__emit_array(&emitter, "devices");
   if (!why->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < why->device_count; i++) has_oom |= why->devices[i].oom_count != 0;
