@@ -171,11 +171,11 @@ static void put_areas(FILE *stream, const tsr_profile_device *device, uint64_t *
   }
 }
 
-void cli_chart_svg(FILE *stream, const tsr_profile_device *device) {
+bool cli_chart_svg(FILE *stream, const tsr_profile_device *device) {
   uint64_t *below = calloc(device->moment_count + device->series_count, sizeof *below);
   char size[32];
   assert(cli_chart_has(device));
-  if (!below) return; /* a page without a picture */
+  if (!below) return false;
   fprintf(stream,
           "<figure>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Memory over time, by "
           "category; at most %s\">",
@@ -190,4 +190,5 @@ void cli_chart_svg(FILE *stream, const tsr_profile_device *device) {
   put_legend(stream, device);
   fputs("</figure>\n", stream);
   free(below);
+  return true;
 }

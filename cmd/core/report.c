@@ -221,11 +221,12 @@ static int put_device_chart(const page *p, const tsr_profile_device *device) {
   if (p->device_count > 1)
     fprintf(stream, p->is_html ? "<p>Device %" PRIu32 "</p>\n" : "Device %" PRIu32 "\n",
             device->device);
+  bool is_drawn = true;
   if (p->is_html)
-    cli_chart_svg(stream, device);
+    is_drawn = cli_chart_svg(stream, device);
   else
     cli_chart_text(stream, device);
-  int status = cli_text_close(stream, &text) ? 0 : TSR_ERROR_MEMORY;
+  int status = cli_text_close(stream, &text) && is_drawn ? 0 : TSR_ERROR_MEMORY;
   if (status == 0) status = p->is_html ? put_bytes(p, text.data, text.size) : put_body(p, &text);
   free(text.data);
   return status;
