@@ -69,9 +69,9 @@ typedef struct tsr_step_phase {
 typedef struct tsr_step_annotations {
   const char *name; /* "Optimizer.step" or "ProfilerStep" */
   uint64_t ranges;  /* number of ranges that contain an event */
-  uint64_t
-      matched; /* ranges that agree: the only one in its step, and at its end; a ProfilerStep if
-                       nine tenths of it are in one step and cover two thirds of that step */
+  /* Ranges that agree. An optimizer's step: the only one in its step, and nothing that comes before it follows it;
+   * a ProfilerStep: nine tenths of it are in one step and cover two thirds of that step. */
+  uint64_t matched;
 } tsr_step_annotations;
 
 typedef struct tsr_steps_device {

@@ -181,11 +181,9 @@ static bool find_bounds(const tsr__phases *phases, const tsr__failure *stop, tsr
 
 typedef struct stretch {
   tsr__cycle_step step;
-  tsr__bag bag;
-  tsr__bag trained;  /* the part of it that trains: an evaluation before the step is left out */
-  uint32_t backward; /* the first event of a backward pass; UINT32_MAX if absent */
-  uint32_t
-      core_count; /* of its allocations, those of forward and backward: those of an optimizer differ */
+  tsr__bag bag;        /* of what trains: an evaluation before the step is left out */
+  uint32_t backward;   /* the first event of a backward pass; UINT32_MAX if absent */
+  uint32_t core_count; /* of these, in forward and backward: optimizers differ */
   bool has_forward, has_backward, has_end;
 } stretch;
 
@@ -246,9 +244,8 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
     uint8_t phase = phases->runs.items[r].phase;
     uint64_t symbol = tsr__symbol(roles, &t->events, birth);
     if (birth < at->step.first) continue;
-    tsr__bag_add(&at->bag, symbol);
     if (!is_of_training(at, phase, birth, t->death.items[i])) continue;
-    tsr__bag_add(&at->trained, symbol);
+    tsr__bag_add(&at->bag, symbol);
     at->core_count += is_core(phase);
   }
 }
@@ -269,7 +266,7 @@ static double likeness_at(const stretches *list, size_t distance) {
   double sum = 0;
   size_t pairs = 0;
   for (size_t i = 0; i + distance < list->count; i++, pairs++)
-    sum += tsr__bag_likeness(&list->items[i].trained, &list->items[i + distance].trained);
+    sum += tsr__bag_likeness(&list->items[i].bag, &list->items[i + distance].bag);
   return pairs ? sum / (double)pairs : 0;
 }
 

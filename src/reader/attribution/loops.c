@@ -37,8 +37,7 @@ typedef TSR__VECTOR(uint32_t) ids;
 /* What a path makes before the backward passes of steps, and what of it is live when they begin. */
 typedef struct path_use {
   uint32_t made, kept;
-  uint32_t steps, last_step; /* that have it; the last of them, from 1 */
-  bool leads_backward;       /* of some step it is the last path before the backward pass */
+  bool leads_backward; /* of some step it is the last path before the backward pass */
 } path_use;
 
 typedef struct linker {
@@ -123,9 +122,9 @@ static bool may_evaluate(const path_use *use) {
   return (kept < use->made && !use->leads_backward) || !use->made;
 }
 
-/* A call that the program makes once, and that trains nothing: no part of a loop. */
-static bool is_single(const linker *l, uint32_t path) {
-  return l->uses && l->uses[path].steps == 1 && may_evaluate(&l->uses[path]);
+/* Whether nothing of what a path makes is trained. False of loops that nothing trains. */
+static bool trains_nothing(const linker *l, uint32_t path) {
+  return l->uses && may_evaluate(&l->uses[path]);
 }
 
 static void measure_paths(const linker *l) {
@@ -138,8 +137,6 @@ static void measure_paths(const linker *l) {
     if (step == steps->count) break;
     if (!path || birth < steps->items[step].first || birth > l->backward[step]) continue;
     path_use *use = &l->uses[path];
-    use->steps += use->last_step != step + 1;
-    use->last_step = step + 1;
     if (l->backward[step] == UINT32_MAX) continue;
     last = path;
     use->made++;
@@ -246,7 +243,7 @@ static void unite(linker *l, uint32_t a, uint32_t b) {
     l->parent[a] = b;
 }
 
-/* Unite the paths of each step, but for calls that come once. A step without any is of the loop before it. */
+/* Unite the paths of each step; of one that trains, those that do. A step without any is of the loop before it. */
 static void link_paths(linker *l, const tsr__cycle_steps *steps) {
   size_t step = 0;
   uint32_t last = UINT32_MAX; /* the last path in this step: paths mostly come again at once */
@@ -256,8 +253,9 @@ static void link_paths(linker *l, const tsr__cycle_steps *steps) {
     for (; step < steps->count && steps->items[step].last < birth; step++) last = UINT32_MAX;
     if (step == steps->count) break;
     if (!path || path == last || birth < steps->items[step].first) continue;
-    if (l->group_of[step] && is_single(l, path)) continue;
-    if (l->group_of[step] && !is_single(l, l->group_of[step])) unite(l, l->group_of[step], path);
+    if (l->group_of[step] && trains_nothing(l, path)) continue;
+    if (l->group_of[step] && !trains_nothing(l, l->group_of[step]))
+      unite(l, l->group_of[step], path);
     l->group_of[step] = last = path;
   }
   for (size_t i = 0; i < steps->count; i++)
@@ -348,7 +346,7 @@ static void divide(const linker *l, tsr__cycle_step *before, tsr__cycle_step *st
     uint32_t own = python_stack(l, bound), path = path_at(l, bound);
     if (run && is_training(run->phase)) break;
     if (own == TSR_NONE || order_of(l, own, stack) <= 0) break;
-    if (path && !may_evaluate(&l->uses[path])) break;
+    if (path && !trains_nothing(l, path)) break;
     last = bound;
   }
   if (last == UINT32_MAX || bound > step->last) return;
@@ -397,7 +395,8 @@ static void begin_at_own(const linker *l, tsr__map *own, tsr__cycle_step *before
   for (uint32_t e = step->first; e <= step->last; e++) {
     if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
     uint32_t path = path_at(l, e);
-    if ((path && !is_single(l, path)) || is_training((uint8_t)tsr__phases_at(l->phases, e))) break;
+    if ((path && !trains_nothing(l, path)) || is_training((uint8_t)tsr__phases_at(l->phases, e)))
+      break;
     if (tsr__map_find(own, tsr__symbol(l->roles, &l->t->events, e))) break;
     first = e + 1;
   }

@@ -25,7 +25,10 @@ static const tsr_record annotations = {
     .about = "How many ranges of a name match a step.",
     TSR__FIELDS(TSR__FIELD(TEXT, "name", "`Optimizer.step` or `ProfilerStep`"),
                 TSR__FIELD(COUNT, "ranges", "ranges of that name"),
-                TSR__FIELD(COUNT, "matched", "of these, those that match a step")),
+                TSR__FIELD(COUNT, "matched",
+                           "of these, those that match a step: an optimizer's is alone in its "
+                           "step and followed by nothing that comes before it; the "
+                           "profiler's is nine tenths in one step, and two thirds of it")),
 };
 
 static const tsr_record phase = {
@@ -33,7 +36,8 @@ static const tsr_record phase = {
     .about = "The peak of a phase, of all steady steps of the main loop.",
     TSR__FIELDS(TSR__FIELD(TEXT, "phase",
                            "`setup`, `data`, `forward`, `recompute`, `backward`, `optimizer`, "
-                           "`zero_grad` or `unknown`"),
+                           "`zero_grad` or `unknown`; `forward` is any forward pass in the step, "
+                           "also that of an evaluation"),
                 TSR__FIELD(COUNT, "steps", "number of steps that have it"),
                 TSR__FIELD(BYTES, "peak_bytes", "the most allocated in it"),
                 TSR__FIELD(EVENT, "peak_event", "the first event after which that was so")),
@@ -128,7 +132,9 @@ static const tsr_record device = {
         TSR__PART(tsr__fields_stop, "out_of_memory",
                   "where memory ran out for good; null if it did not", .is_nullable = true),
         TSR__PART(file_peak, "peak", "where the peak of the whole trace is"),
-        TSR__LIST(loop, "loops", "all loops, by first event"),
+        TSR__LIST(loop, "loops",
+                  "all loops, by first event; what the program does once is in none of them, "
+                  "whether before, after or between"),
         TSR__FIELD(COUNT, "step_count", "length of `steps`, the steps of all listed loops"),
         TSR__FIELD(
             COUNT, "whole_steps",
@@ -138,6 +144,7 @@ static const tsr_record device = {
             COUNT, "steady_steps",
             "of the whole steps, those past the warm-up of their loop. That is its first steps, at "
             "most half, that do something else than most of the later half: their "
+            "optimizer makes more state; or their "
             "allocations differ by stack, or are several times as large as those of the "
             "next, or they leave more behind, and their peak is more than 1 % off"),
         TSR__FIELD(COUNT, "step_allocations",
