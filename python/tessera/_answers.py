@@ -14,6 +14,7 @@ class Device(Record):
     """An answer about one device; pinned host memory is 'host'."""
     device: Union[int, str]
     events: int
+    history: bool  # not always there
 
 
 class Totals(Record):
@@ -471,7 +472,7 @@ class Stage(Record):
     start: Moment
     end: Moment
     peak: Moment
-    delta_bytes: int
+    delta_bytes: Optional[int]
 
 
 class StageGroup(Record):

@@ -82,6 +82,8 @@ typedef struct tsr_stack_share {
 typedef struct tsr_peak_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_moment
       peak; /* the first event after which allocated is largest; -1: already before the first */
   tsr_totals start, end; /* before the first event, after the last */
@@ -270,6 +272,8 @@ typedef struct tsr_profile_band {
 typedef struct tsr_profile_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   /* BY_CATEGORY, _OP, _MODULE, _LINE and _STACK count all allocated memory, as in tsr_peak_device.
    * The others count only what was allocated during the recording, from zero at the first event. */
   bool is_whole;

@@ -77,6 +77,8 @@ typedef struct tsr_step_annotations {
 typedef struct tsr_steps_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_steps_basis basis;
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
   /* No optimizer's step, zero_grad or mark of a step is visible: each backward pass counts as a step, even if
@@ -137,6 +139,8 @@ typedef struct tsr_leaks_loop {
 typedef struct tsr_leaks_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_steps_basis basis;
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
   tsr_leaks_loop *loops;

@@ -158,6 +158,8 @@ typedef struct tsr_why_advice {
 typedef struct tsr_why_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_why_reason reason;
 
   tsr_why_oom *ooms; /* by event */

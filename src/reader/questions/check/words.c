@@ -166,4 +166,6 @@ void tsr__check_verdict(tsr__buffer *out, const tsr_check *check) {
                        tsr__plural(check->result_count), tsr__check_doubt_fact(check->doubt));
   else
     tsr__buffer_printf(out, "passed: %s check%s", count, tsr__plural(check->result_count));
+  if (check->is_unrecorded && check->result_count)
+    tsr__buffer_text(out, "; no history was recorded, so only one moment was checked");
 }

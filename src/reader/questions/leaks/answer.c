@@ -318,6 +318,7 @@ static int find(const tsr__stepping *s, const tsr__names *names, size_t top, tsr
                 tsr_error *error) {
   finder f = {.t = s->timeline, .roles = s->roles};
   out->event_count = s->timeline->events.count;
+  out->has_history = tsr__has_history(&s->timeline->events);
   out->basis = s->cycle->basis;
   out->unit = s->cycle->unit;
   out->loop_count = s->cycle->loops.count;

@@ -15,6 +15,7 @@
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "questions/reports.h"
+#include "questions/shared/moment.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stepping.h"
 #include "stacks/stacks.h"
@@ -79,10 +80,12 @@ static void print_verdict(tsr__emitter *emitter, const tsr_leaks_device *device)
   if (!tsr__emitter_is_text(emitter)) return;
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
-  if (device->event_count)
+  if (device->has_history) {
     append_answer(&emitter->scratch, device);
-  else
-    tsr__buffer_text(&emitter->scratch, "no events were recorded.");
+  } else {
+    tsr__say_no_history(&emitter->scratch, device->event_count);
+    tsr__buffer_text(&emitter->scratch, ".");
+  }
   tsr__emit_line(emitter, TSR__VERDICT, 0);
   tsr__emit_stop(emitter, &device->stop, device->unit);
   tsr__emit_space(emitter);
@@ -203,6 +206,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_leaks_device *dev
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
   tsr__emit_field(emitter, "basis", NULL, tsr__string(tsr_steps_basis_name(device->basis)));
   tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(device->unit)));
   tsr__emit_field(emitter, "whole_steps", NULL, tsr__count(device->step_count));

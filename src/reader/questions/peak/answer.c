@@ -19,6 +19,7 @@ static uint64_t unsplit_of(const tsr__timeline *timeline, const tsr__live_set *l
 
 static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
   out->event_count = timeline->events.count;
+  out->has_history = tsr__has_history(&timeline->events);
   out->peak.event = timeline->allocated_event;
   out->peak.time_us =
       out->peak.event < 0 ? TSR_TIME_NONE : timeline->events.time_us[out->peak.event];

@@ -43,10 +43,11 @@ static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
   tsr__buffer_text(out, ".");
 }
 
-/* Without an event there is no peak to show, only the final state. */
-static void append_no_events(tsr__buffer *out, const tsr_peak_device *device) {
-  tsr__buffer_text(out, "no events were recorded; ");
-  tsr__say_held(out, &device->end);
+/* Without a history there is no peak to show, only one state. */
+static void append_no_history(tsr__buffer *out, const tsr_peak_device *device) {
+  tsr__say_no_history(out, device->event_count);
+  tsr__buffer_text(out, "; ");
+  tsr__say_held(out, &device->peak.totals);
   tsr__buffer_text(out, ".");
 }
 
@@ -55,18 +56,18 @@ static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) 
   if (!tsr__emitter_is_text(emitter)) return;
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
-  if (device->event_count)
+  if (device->has_history)
     append_peak(&emitter->scratch, device);
   else
-    append_no_events(&emitter->scratch, device);
+    append_no_history(&emitter->scratch, device);
   tsr__emit_paragraph(emitter, TSR__VERDICT, 0);
 }
 
-/* For a file that has segments only, because the history was not recorded. */
+/* For a file that has hardly more than segments, because the history was not recorded. */
 static void explain_recording(tsr__emitter *emitter, const tsr_peak *peak) {
-  uint64_t events = 0;
-  for (size_t i = 0; i < peak->device_count; i++) events |= peak->devices[i].event_count;
-  if (events || !peak->device_count) return;
+  bool has_history = false;
+  for (size_t i = 0; i < peak->device_count; i++) has_history |= peak->devices[i].has_history;
+  if (has_history || !peak->device_count) return;
   tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record);
 }
 
@@ -131,6 +132,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
   emit_peak(emitter, device);
   emit_recorded(emitter, &device->recorded);
   tsr__emit_stop_fields(emitter, &device->stop);

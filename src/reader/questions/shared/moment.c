@@ -24,6 +24,15 @@ void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *
   tsr__emit_end(emitter);
 }
 
+void tsr__say_no_history(tsr__buffer *out, uint64_t event_count) {
+  char count[TSR__FORMAT_BYTES];
+  if (!event_count)
+    tsr__buffer_text(out, "no events were recorded");
+  else
+    tsr__buffer_printf(out, "no history was recorded, only %s event%s",
+                       tsr__format_count(event_count, count), tsr__plural(event_count));
+}
+
 void tsr__say_held(tsr__buffer *out, const tsr_totals *totals) {
   char allocated[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
   bool is_less = totals->reserved_bytes < totals->allocated_bytes;

@@ -14,6 +14,10 @@ void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *
  * is truncated or contradicts itself, reserved can seem less than allocated; then the text states it. */
 void tsr__say_held(tsr__buffer *out, const tsr_totals *totals);
 
+/* What a trace without a history (tsr__has_history) has: "no events were recorded", or "no history was recorded, only
+ * 1 event". */
+void tsr__say_no_history(tsr__buffer *out, uint64_t event_count);
+
 /* The object "fragmentation", and in text the fields that are not 0. */
 void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation);
 

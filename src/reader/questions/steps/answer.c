@@ -326,6 +326,9 @@ static void find_peak(const meter *m) {
       peak->step = loop->numbers.items[k];
     }
   }
+  /* Outside of loops, neighbours say little of what the program does. */
+  const tsr__phase_run *run = tsr__phases_run_at(m->s->phases, (uint32_t)peak->event);
+  if (peak->loop == TSR_NONE && run && !run->is_known) peak->phase = TSR_PHASE_UNKNOWN;
 }
 
 static void fold_phases(const meter *m) {
@@ -472,6 +475,7 @@ static void hand_over(const meter *m) {
   out->unit = cycle->unit;
   out->counts_backwards = cycle->counts_backwards;
   out->event_count = m->s->timeline->events.count;
+  out->has_history = tsr__has_history(&m->s->timeline->events);
   for (size_t i = 0; i < m->count; i++) {
     const tsr_step *step = &m->entries[i].step;
     if (!out->loops[step->loop].is_listed) continue;

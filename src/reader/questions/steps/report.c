@@ -18,6 +18,7 @@
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "questions/reports.h"
+#include "questions/shared/moment.h"
 #include "questions/shared/stepping.h"
 #include "stacks/stacks.h"
 
@@ -111,9 +112,10 @@ static void print_verdict(tsr__emitter *emitter, const tsr_steps_device *device)
   if (!tsr__emitter_is_text(emitter)) return;
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
-  if (!device->event_count)
-    tsr__buffer_text(&emitter->scratch, "no events were recorded.");
-  else if (!device->step_count)
+  if (!device->has_history) {
+    tsr__say_no_history(&emitter->scratch, device->event_count);
+    tsr__buffer_text(&emitter->scratch, ".");
+  } else if (!device->step_count)
     tsr__buffer_text(&emitter->scratch,
                      "no steps: no outermost loop repeats, and there is no backward pass.");
   else
@@ -380,6 +382,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_steps_device *dev
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
   emit_fold(printer, device);
   tsr__emit_stop_fields(emitter, &device->stop);
   emit_annotations(emitter, device);

@@ -274,6 +274,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
   bool is_host = out->device == TSR_DEVICE_HOST; /* its allocator records no failure */
   if (!is_host && !list_ooms(&t->events, cycle, out)) status = tsr__fail_memory(error);
   out->event_count = t->events.count;
+  out->has_history = tsr__has_history(&t->events);
   *is_meant = !status && choose(question->options, out);
   if (!status && *is_meant) {
     out->frame = out->layer = out->stack = TSR_NONE;

@@ -305,7 +305,7 @@ static bool knows_reserved(const tsr_why_device *d) {
 }
 
 static void append_when(tsr__buffer *out, const tsr_why_device *d) {
-  if (!d->event_count)
+  if (!d->has_history)
     tsr__buffer_text(out, "at the end");
   else if (d->moment.event >= 0)
     tsr__buffer_printf(out, "at event %s of %s", COUNT((uint64_t)d->moment.event),
@@ -318,7 +318,9 @@ static void append_when(tsr__buffer *out, const tsr_why_device *d) {
 static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
   uint64_t peak = d->moment.totals.reserved_bytes;
   tsr__buffer_printf(out, "no out-of-memory was recorded%s",
-                     d->event_count ? "" : ", nor any other event");
+                     d->has_history   ? ""
+                     : d->event_count ? ", nor a history"
+                                      : ", nor any other event");
   if (!knows_reserved(d)) {
     tsr__buffer_text(out, ". How much was reserved is not known: ");
     append_when(out, d);
@@ -327,9 +329,9 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
     return;
   }
   tsr__buffer_printf(
-      out, d->event_count ? ". At most %s were reserved, " : ". At the end %s are reserved",
+      out, d->has_history ? ". At most %s were reserved, " : ". At the end %s are reserved",
       SIZE(peak));
-  if (d->event_count) append_when(out, d);
+  if (d->has_history) append_when(out, d);
   if (d->capacity_bytes >= peak && d->capacity_bytes)
     tsr__buffer_printf(out, ", which leaves %s of %s",
                        SIZE(tsr__drop_u64(d->capacity_bytes - peak, d->outside_bytes)),
@@ -475,9 +477,9 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_space(emitter);
   tsr__emit_printf(emitter, TSR__BOLD,
                    !knows_reserved(d) ? "Where the memory was, as far as it is known:"
-                   : d->oom_count || !d->event_count
-                       ? "Where the memory was:"
-                       : "Where the memory was when most was reserved:");
+                   : d->oom_count     ? "Where the memory was:"
+                   : !d->has_history  ? "Where the memory is:"
+                                      : "Where the memory was when most was reserved:");
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_in_use(emitter, d, whole);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
@@ -1088,6 +1090,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(d->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(d->event_count));
+  tsr__emit_field(emitter, "history", NULL, tsr__bool(d->has_history));
   tsr__emit_field(emitter, "reason", NULL, tsr__string(tsr_why_reason_name(d->reason)));
   tsr__emit_object(emitter, "moment");
   tsr__emit_field(emitter, "event", NULL, tsr__index(d->moment.event));
