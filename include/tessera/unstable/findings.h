@@ -84,6 +84,7 @@ typedef struct tsr_finding {
   /* STATES: what is alive at the peak, of all that is requested then; and what each option saves of it, 0
    * for one that does not apply. */
   uint64_t parameter_bytes, gradient_bytes, state_bytes, peak_bytes;
+  bool is_state_wide;  /* STATES: the optimizer's state has 32 bits; else it may have 16 */
   uint64_t copy_bytes; /* STATES: temporaries of the optimizer's step, if it is the peak */
   uint64_t option_bytes[TSR_FINDING_OPTION_COUNT];
   /* CACHED: other settings that would have reserved this much less at the highest moment; 0: none would. */

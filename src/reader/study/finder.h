@@ -42,6 +42,6 @@ static inline bool tsr__finder_note(tsr__finder *f, tsr_finding_rule rule, uint3
  * changes (findings_states.c). False when out of memory. */
 bool tsr__find_stale_gradients(tsr__finder *f, tsr_error *error);
 bool tsr__find_held_outputs(tsr__finder *f, tsr_error *error);
-bool tsr__find_states(tsr__finder *f);
+bool tsr__find_states(tsr__finder *f, tsr_error *error);
 
 #endif

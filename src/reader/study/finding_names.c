@@ -36,13 +36,13 @@ const char *tsr_finding_option_name(tsr_finding_option option) {
 const char *tsr_finding_option_text(tsr_finding_option option) {
   static const char *const texts[] = {
       [TSR_FINDING_OPTION_FUSED] = "fused=True",
-      [TSR_FINDING_OPTION_EIGHT_BIT] = "an 8-bit optimizer (of a 32-bit state)",
+      [TSR_FINDING_OPTION_EIGHT_BIT] = "an 8-bit optimizer",
       [TSR_FINDING_OPTION_FACTORED] = "a factored one (Adafactor)",
       [TSR_FINDING_OPTION_OFFLOAD] = "offload of its state",
       [TSR_FINDING_OPTION_ZERO1] = "ZeRO-1 on 2 GPUs",
       [TSR_FINDING_OPTION_FSDP] = "FSDP on 2 GPUs",
       [TSR_FINDING_OPTION_LORA] = "LoRA",
-      [TSR_FINDING_OPTION_FOUR_BIT] = "4-bit weights (of 16-bit ones)",
+      [TSR_FINDING_OPTION_FOUR_BIT] = "4-bit weights",
   };
   static_assert(sizeof texts / sizeof *texts == TSR_FINDING_OPTION_COUNT, "a text for each option");
   return (unsigned)option < TSR_FINDING_OPTION_COUNT ? texts[option] : "";

@@ -713,7 +713,8 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   if (status) return status;
   bool ok = find_no_grad(&f) && find_checkpoint(&f, error) && find_two_forwards(&f) &&
             find_old_gradients(&f) && tsr__find_stale_gradients(&f, error) &&
-            tsr__find_held_outputs(&f, error) && tsr__find_states(&f) && find_cached(&f, error);
+            tsr__find_held_outputs(&f, error) && tsr__find_states(&f, error) &&
+            find_cached(&f, error);
   if (ok && made.items.count)
     qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
   TSR__VECTOR_FREE(&f.live);

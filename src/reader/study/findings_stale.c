@@ -67,7 +67,7 @@ static bool list_lulls(const tsr__finder *f, lulls *out) {
     const tsr__cycle_step *step = &steps->items[i];
     uint32_t end = next_backward(f, step->first);
     if (end > step->last) end = step->last + 1;
-    /* Before the first step there is none whose memory could be old. */
+    /* No step is before the first, so no memory is old in it. */
     if (i)
       out->items[out->count++] =
           (lull){step->first, end, steps->items[i - 1].first, step->last, next_turn(f, end, false)};

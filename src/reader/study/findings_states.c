@@ -1,19 +1,22 @@
 /* findings_states.c - a peak that is parameters, gradients and optimizer state: no batch and no checkpoint
- * makes it smaller, so what does is listed, each with what it saves of this file's bytes.
+ * makes it smaller, so what does is listed, each with what it would save.
  *
- * Types of tensors are not in a snapshot. States in 8 bits, or weights in 4, are counted against the type that
- * such models usually have (32 bits of a state, 16 of a frozen weight), which the texts say. */
+ * An option scales what is alive of each of the three (and of the copies in the optimizer's step) at every moment of
+ * the trace; the highest moment that remains is compared with the peak. Types of tensors are not in a snapshot: a
+ * state counts as one of 16 bits, unless it is three times as large as what is trained, or weights are cast, and
+ * frozen weights as ones of 16 bits. So a state or weights of 32 bits save more. */
 #include "base/checked.h"
 #include "study/block_call.h"
 #include "study/finder.h"
+#include "timeline/sweep.h"
 
 /* Parameters, gradients and states, and the copies of the optimizer's step, hold so much of the peak. */
 #define MOST_PERCENT 90
 
-/* An 8-bit optimizer keeps one byte for four, and a scale of 4 bytes for every 256 of them; 4-bit weights
+/* An 8-bit optimizer keeps one byte of each number, and a scale of 4 bytes for every 256 of them; 4-bit weights
  * keep 4.13 bits of 16. */
-#define EIGHT_BIT_SAVES (1 - (1 + 4.0 / 256) / 4)
-#define FOUR_BIT_SAVES  (1 - 4.127 / 16)
+#define EIGHT_BIT_KEEPS (1 + 4.0 / 256)
+#define FOUR_BIT_KEEPS  (4.127 / 16)
 
 /* Does a frame of the snapshot lie in a file whose path has this part? */
 static bool has_file(const tsr_snapshot *snapshot, const char *part) {
@@ -44,34 +47,71 @@ static bool is_foreach(const tsr_snapshot *snapshot) {
   return false;
 }
 
-static void add_option(tsr_finding *finding, tsr_finding_option option, double saved_bytes) {
-  if (saved_bytes < (double)TSR__FINDING_LEAST_BYTES) return;
-  assert((unsigned)option < TSR_FINDING_OPTION_COUNT);
-  finding->option_bytes[option] = (uint64_t)saved_bytes;
+/* What an option leaves of each; all of it by default. */
+typedef struct kept {
+  bool applies;
+  double parameters, gradients, states, copies;
+} kept;
+
+static void list_options(const tsr_snapshot *snapshot, const tsr_finding *finding, bool is_frozen,
+                         kept options[TSR_FINDING_OPTION_COUNT]) {
+  bool is_small = has_small_states(snapshot), is_divided = is_sharded(snapshot);
+  double eight_bit = EIGHT_BIT_KEEPS / (finding->is_state_wide ? 4 : 2);
+  options[TSR_FINDING_OPTION_FUSED] = (kept){is_foreach(snapshot), 1, 1, 1, 0};
+  options[TSR_FINDING_OPTION_EIGHT_BIT] = (kept){!is_small, 1, 1, eight_bit, 1};
+  options[TSR_FINDING_OPTION_FACTORED] = (kept){!is_small, 1, 1, 0, 1};
+  options[TSR_FINDING_OPTION_OFFLOAD] = (kept){true, 1, 1, 0, 1};
+  options[TSR_FINDING_OPTION_ZERO1] = (kept){!is_divided, 1, 1, 0.5, 0.5};
+  options[TSR_FINDING_OPTION_FSDP] = (kept){!is_divided, 0.5, 0.5, 0.5, 0.5};
+  options[TSR_FINDING_OPTION_LORA] = (kept){!is_frozen, 1, 0, 0, 0};
+  options[TSR_FINDING_OPTION_FOUR_BIT] = (kept){is_frozen, FOUR_BIT_KEEPS, 1, 1, 1};
 }
 
-static void list_options(const tsr__finder *f, bool is_frozen, uint64_t copies,
-                         tsr_finding *finding) {
-  double states = (double)finding->state_bytes, gradients = (double)finding->gradient_bytes,
-         parameters = (double)finding->parameter_bytes;
-  const tsr_snapshot *snapshot = f->t->snapshot;
-  if (is_foreach(snapshot)) add_option(finding, TSR_FINDING_OPTION_FUSED, (double)copies);
-  if (!has_small_states(snapshot)) {
-    add_option(finding, TSR_FINDING_OPTION_EIGHT_BIT, states * EIGHT_BIT_SAVES);
-    add_option(finding, TSR_FINDING_OPTION_FACTORED, states);
+/* Add an allocation that is made, or subtract one that is freed. */
+static void count(const tsr__finder *f, uint32_t allocation, double sign, double alive[4]) {
+  if (allocation == TSR_NONE) return;
+  double bytes = sign * (double)f->t->block_bytes.items[allocation];
+  uint32_t birth = f->t->birth.items[allocation];
+  switch (f->category[allocation]) {
+  case TSR_CATEGORY_PARAMETER: alive[0] += bytes; break;
+  case TSR_CATEGORY_GRADIENT: alive[1] += bytes; break;
+  case TSR_CATEGORY_OPTIMIZER_STATE: alive[2] += bytes; break;
+  case TSR_CATEGORY_TEMPORARY:
+    if (birth != TSR_NONE && tsr__phases_at(f->phases, birth) == TSR_PHASE_OPTIMIZER)
+      alive[3] += bytes;
+    break;
+  default: break;
   }
-  add_option(finding, TSR_FINDING_OPTION_OFFLOAD, states);
-  if (!is_sharded(snapshot)) {
-    add_option(finding, TSR_FINDING_OPTION_ZERO1, states / 2);
-    add_option(finding, TSR_FINDING_OPTION_FSDP, (states + gradients + parameters) / 2);
-  }
-  if (is_frozen)
-    add_option(finding, TSR_FINDING_OPTION_FOUR_BIT, parameters * FOUR_BIT_SAVES);
-  else
-    add_option(finding, TSR_FINDING_OPTION_LORA, states + gradients);
 }
 
-/* What keeps the program as it is counts as the saving: the state in 8 bits; without a state, what there is. */
+/* What each option saves of the peak, where that is worth it. */
+static bool weigh_options(const tsr__finder *f, const kept *options, tsr_finding *finding,
+                          tsr_error *error) {
+  tsr__sweep sweep;
+  double alive[4] = {0}, most[TSR_FINDING_OPTION_COUNT] = {0};
+  if (tsr__sweep_begin(f->t, &sweep, error)) return false;
+  for (uint32_t a = 0; a < f->t->initial.count; a++) count(f, a, 1, alive);
+  do {
+    if (sweep.event >= 0) count(f, sweep.born, 1, alive);
+    if (sweep.event >= 0) count(f, sweep.died, -1, alive);
+    for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
+      const kept *k = &options[i];
+      double left = (double)sweep.totals.allocated_bytes - (1 - k->parameters) * alive[0] -
+                    (1 - k->gradients) * alive[1] - (1 - k->states) * alive[2] -
+                    (1 - k->copies) * alive[3];
+      if (left > most[i]) most[i] = left;
+    }
+  } while (tsr__sweep_next(&sweep));
+  tsr__sweep_release(&sweep);
+  for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
+    double saved = (double)f->peak_bytes - most[i];
+    if (options[i].applies && saved >= (double)TSR__FINDING_LEAST_BYTES)
+      finding->option_bytes[i] = (uint64_t)saved;
+  }
+  return true;
+}
+
+/* What keeps the program as it is counts as the saving: the state in 8 bits; without that, the most there is. */
 static uint64_t saving_of(const tsr_finding *finding) {
   uint64_t most = 0;
   if (finding->option_bytes[TSR_FINDING_OPTION_EIGHT_BIT])
@@ -92,7 +132,7 @@ static bool note_all(tsr__finder *f) {
   return ok;
 }
 
-bool tsr__find_states(tsr__finder *f) {
+bool tsr__find_states(tsr__finder *f, tsr_error *error) {
   uint64_t of[TSR_CATEGORY_COUNT] = {0}, all = 0, copies = 0, largest = 0;
   tsr_finding finding = {.rule = TSR_FINDING_STATES,
                          .event = f->t->allocated_event,
@@ -119,7 +159,11 @@ bool tsr__find_states(tsr__finder *f) {
   if (!f->has_backward || !trained || fixed / MOST_PERCENT < all / 100) return true;
   finding.peak_bytes = all;
   finding.copy_bytes = copies;
-  list_options(f, trained < finding.parameter_bytes / 4, copies, &finding);
+  uint64_t weights = finding.gradient_bytes ? finding.gradient_bytes : finding.parameter_bytes;
+  finding.is_state_wide = of[TSR_CATEGORY_CAST] || finding.state_bytes / 3 > weights;
+  kept options[TSR_FINDING_OPTION_COUNT];
+  list_options(f->t->snapshot, &finding, trained < finding.parameter_bytes / 4, options);
+  if (!weigh_options(f, options, &finding, error)) return false;
   finding.saved_bytes = saving_of(&finding);
   if (!tsr__finder_is_worth_it(f, finding.saved_bytes)) return true;
   return note_all(f) && tsr__finder_add(f, finding);

@@ -76,10 +76,10 @@ static const tsr_record finding_option = {
     .about = "A change that makes parameters, gradients or optimizer state smaller.",
     TSR__FIELDS(
         TSR__FIELD(TEXT, "option",
-                   "`fused_optimizer`, `8bit_optimizer` (counted against a state of 32 bits), "
+                   "`fused_optimizer`, `8bit_optimizer` (more, if the state has 32 bits), "
                    "`factored_optimizer`, `offload_optimizer`, `zero1` and `fsdp` (on two GPUs), "
-                   "`lora`, or `4bit_weights` (counted against 16 bits)"),
-        TSR__FIELD(BYTES, "saved_bytes", "what it saves at the peak, at most")),
+                   "`lora`, or `4bit_weights` (more, if the frozen ones have 32 bits)"),
+        TSR__FIELD(BYTES, "saved_bytes", "about how much lower the peak of the trace would be")),
 };
 
 const tsr_record tsr__fields_finding = {

@@ -220,7 +220,10 @@ void tsr__finding_append_options(const tsr_finding *finding, tsr__buffer *out) {
   bool is_first = true;
   for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
     if (!finding->option_bytes[i]) continue;
-    tsr__buffer_printf(out, "%s%s by %s", is_first ? "Saved: " : ", ",
+    bool is_least = i == TSR_FINDING_OPTION_FOUR_BIT ||
+                    (i == TSR_FINDING_OPTION_EIGHT_BIT && !finding->is_state_wide);
+    tsr__buffer_printf(out, "%s%s%s by %s", is_first ? "Saved: " : ", ",
+                       is_least ? "at least " : "",
                        tsr__format_size(finding->option_bytes[i], size),
                        tsr_finding_option_text((tsr_finding_option)i));
     is_first = false;
