@@ -277,6 +277,11 @@ export class Device {
     return this.kindNode[this.kind[a]!]!;
   }
 
+  /** Whether it has no stack because it is from before the recording. */
+  isOlder(a: number): boolean {
+    return this.born[a] === 0 && this.node(a) < 0;
+  }
+
   /** What the program called it. */
   said(a: number): string | null {
     return this.kindSaid[this.kind[a]!]!;

@@ -1,6 +1,6 @@
 // Search: words, all of which must be found in an allocation's stack (names of functions and files, or
 // "file.py:12"), in what the program called it, or in the annotations and metadata around it; or its category's
-// name, or its address. A | between words separates alternatives: "softmax | norm forward".
+// name, or its address, or a size: ">16MiB", "<=512". A | between words separates alternatives: "softmax | norm forward".
 
 import { sample } from './curves.ts';
 import type { Device } from './device.ts';
@@ -11,6 +11,17 @@ const NO_STACK = '(no stack recorded)';
 /** Alternatives, each a list of words. */
 function alternatives(query: string): string[][] {
   return query.toLowerCase().split('|').map((part) => part.split(/\s+/).filter(Boolean)).filter((words) => words.length);
+}
+
+const UNITS = ['b', 'k', 'm', 'g', 't'];
+
+/** Of a word such as ">16MiB" or "<=1gb", which sizes it means; else null. KiB are binary, kB are decimal. */
+function sizeTest(word: string): ((bytes: number) => boolean) | null {
+  const [, sign, number, unit, binary] = /^([<>]=?)(\d+(?:\.\d*)?)(?:([kmgt]?)(i?)b?)$/.exec(word) ?? [];
+  if (!sign) return null;
+  const isDecimal = /[kmgt]b$/.test(word);
+  const limit = Number(number) * (isDecimal && !binary ? 1000 : 1024) ** Math.max(0, UNITS.indexOf(unit || 'b'));
+  return sign === '>' ? (b) => b > limit : sign === '>=' ? (b) => b >= limit : sign === '<' ? (b) => b < limit : (b) => b <= limit;
 }
 
 export class Search {
@@ -40,6 +51,11 @@ export class Search {
 
   /** By allocation, whether a word is found. */
   private withWord(device: Device, word: string): Uint8Array {
+    const isSize = sizeTest(word);
+    if (isSize) {
+      const kinds = device.kindRequested.map((bytes) => (isSize(bytes) ? 1 : 0));
+      return Uint8Array.from(device.kind, (kind) => kinds[kind]!);
+    }
     const nodes = this.nodesWith(word);
     const isBare = NO_STACK.includes(word);
     const kinds = Uint8Array.from(device.kindNode, (node, k) =>
@@ -88,9 +104,9 @@ export class Search {
   }
 }
 
-/** Bytes of matching allocations at ascending moments. */
-export function matching(device: Device, matches: Uint8Array, moments: ArrayLike<number>): Float64Array {
-  const both = sample(device, matches, 2, moments);
+/** Bytes of matching allocations of visible groups at ascending moments. */
+export function matching(device: Device, group: Uint8Array, visible: boolean[], matches: Uint8Array, moments: ArrayLike<number>): Float64Array {
+  const both = sample(device, matches.map((match, a) => (match && visible[group[a]!] ? 1 : 0)), 2, moments);
   const out = new Float64Array(moments.length);
   for (let i = 0; i < out.length; i++) out[i] = both[i * 2 + 1]!;
   return out;
