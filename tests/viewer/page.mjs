@@ -398,6 +398,22 @@ test('what never changes carries the rest; in order is the order of allocation',
   await close(page);
 });
 
+test('the summary tells what the event of the moment did', async () => {
+  const page = await open(write(plan.made.waves));
+  const text = async (event) => {
+    await page.evaluate((m) => tessera.set({ place: { track: 0, moment: m } }), event + 1);
+    await settle(page);
+    return (await page.locator('.summary .event').count()) ? page.locator('.summary .event').innerText() : '';
+  };
+  expect('before all events', await text(-1), '');
+  expect('the first', await text(0), 'allocates 1.00 MiB, forward.py:1 forward');
+  const freed = 61; // the first place is used again
+  expect('a request to free', await text(freed), 'gives back 1.00 MiB, forward.py:1 forward');
+  expect('and its end', await text(freed + 1), 'frees 1.00 MiB, forward.py:1 forward');
+  check('and what takes its place', (await text(freed + 2)).startsWith('allocates '));
+  await close(page);
+});
+
 test('the height is stretched around the pointer, and moved', async () => {
   const page = await open(write(training()));
   const box = await plotBox(page);

@@ -21,7 +21,7 @@ const EDGE = 3; // between a text and the end of its ground
 const MOST_ROWS = 40;
 
 /** The rank of a label: the first choose first. A peak's gives way upwards; a mark's downwards, as it names a place
- * on the axis, else along it, tied to it by a line; a limit's goes left along its line; the last is left out. */
+ * on the axis, else along it, tied to it by a line; a limit's goes left along its line, below or above it; the last is left out. */
 export const PEAK = 0;
 export const MARK = 1;
 export const LIMIT = 2;
@@ -36,7 +36,7 @@ function places({ x, y, rank }: Label, width: number, [first, last, top, bottom]
   const row = (at: number) => Math.max(top + HEIGHT / 2, Math.min(bottom - HEIGHT / 2, at));
   if (rank === ASIDE) return [[fit(left), row(y)]];
   if (rank === LIMIT) {
-    for (let at = left; at >= first; at -= 4 * STEP) out.push([fit(at), row(y)]);
+    for (let at = left; at >= first; at -= 4 * STEP) out.push([fit(at), row(y)], [fit(at), row(y - HEIGHT - 4)]);
     return out;
   }
   const sides = right + width + EDGE <= last ? [right, left] : [left, right];

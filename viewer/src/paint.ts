@@ -38,7 +38,7 @@ export interface How {
 // Shapes thinner than a pixel are drawn one by one as long as they take so many columns together.
 const MOST_THIN = 1e6;
 // Of more allocations in view, only those that are a pixel high are looked at.
-const MOST_LOOKED_AT = 300000;
+const MOST_LOOKED_AT = 100000;
 
 interface Shapes {
   ids: number[];
@@ -122,121 +122,147 @@ interface Paint {
   edge: number; // 0: none
 }
 
-/** What a search leaves of a column so far. */
-interface Found {
-  rows: Float64Array; // that matching blocks fill, by column
-  coloured: Int32Array; // and those that are coloured for them
-  owner: Int32Array; // of the last of them
-  row: Int32Array; // and where it is
-  paint: Paint[];
+/** The shapes of a column, group by group or all in one list, each in the order in which they were made. Whoever goes
+ * through a list leaves out those that have ended. */
+class Lists {
+  readonly items: Int32Array[];
+  readonly counts: Int32Array;
+  private next = 0; // shape
+
+  constructor(
+    private readonly shapes: Shapes,
+    private readonly listOf: (shape: number) => number,
+    count: number,
+  ) {
+    const sizes = new Int32Array(count);
+    for (let i = 0; i < shapes.ids.length; i++) sizes[listOf(i)]!++;
+    this.items = Array.from(sizes, (size) => new Int32Array(size));
+    this.counts = new Int32Array(count);
+  }
+
+  /** Add what begins by a column. */
+  advance(c: number): void {
+    const { shapes, listOf, items, counts } = this;
+    for (; this.next < shapes.ids.length && shapes.from[this.next]! <= c; this.next++) {
+      const list = listOf(this.next);
+      items[list]![counts[list]!++] = this.next;
+    }
+  }
 }
 
+/** Fills one column after the other, from the bottom. */
 class Painter {
   readonly picture: Picture;
-  // Of each column, how high it is so far: rows from the lower border, and the row where that is rounded to. Both may
-  // be outside the picture.
-  private readonly top: Float64Array;
-  private readonly topRow: Int32Array;
-  private readonly lowRow: Int32Array; // rows above it are faint
-  private readonly found: Found | null = null; // NULL: nothing is looked for
+  private readonly rows: Float64Array; // that each shape is high
+  private readonly dims: Paint[]; // by group
+  private c = 0;
+  private top = 0; // of what is there already: rows from the lower border, which may be outside the picture
+  private topRow = 0; // and the row where that is rounded to
+  private lowRow = 0; // rows above it are faint
+  // What is found: rows that it fills, those that are coloured for it, the last of it (a shape, or -1 - group), and
+  // the row where that begins.
+  private found = 0;
+  private coloured = 0;
+  private last = 0;
+  private lastRow = 0;
 
   constructor(
     private readonly device: Device,
     private readonly grouping: Grouping,
     private readonly view: View,
     private readonly how: How,
+    private readonly shapes: Shapes,
+    private readonly lists: Lists,
   ) {
-    const { width, height, low, bytesPerPixel } = how;
-    const { columns } = view;
+    const { width, height, bytesPerPixel } = how;
     this.picture = { width, height, pixels: new Uint32Array(width * height), owner: new Int32Array(width * height) };
-    this.top = new Float64Array(columns).fill(-low / bytesPerPixel);
-    this.topRow = new Int32Array(columns).fill(Math.round(height + low / bytesPerPixel));
-    this.lowRow = new Int32Array(columns);
-    if (how.matches) this.found = { rows: new Float64Array(columns), coloured: new Int32Array(columns), owner: new Int32Array(columns), row: new Int32Array(columns), paint: [] };
-    for (let c = 0; c < columns; c++) {
-      const differs = view.low[c]! < view.allocated[c]! * 0.999;
-      this.lowRow[c] = differs ? Math.round(height - (view.low[c]! - low) / bytesPerPixel) : 0;
-    }
+    this.rows = Float64Array.from(shapes.ids, (a) => device.requested(a) / bytesPerPixel);
+    this.dims = how.colours.map(({ dim }) => ({ shade: dim, faint: dim, edge: 0 }));
   }
 
-  /** Make a column higher by so many rows, and answer where its top was. */
-  private raise(c: number, rows: number): number {
-    const bottom = this.topRow[c]!;
-    this.top[c]! += rows;
-    this.topRow[c] = Math.round(this.how.height - this.top[c]!);
-    return Math.min(bottom, this.how.height);
+  begin(c: number): void {
+    const { height, low, bytesPerPixel } = this.how;
+    const { view } = this;
+    this.c = c;
+    this.top = -low / bytesPerPixel;
+    this.topRow = Math.round(height - this.top);
+    const differs = view.low[c]! < view.allocated[c]! * 0.999;
+    this.lowRow = differs ? Math.round(height - (view.low[c]! - low) / bytesPerPixel) : 0;
+    this.found = this.coloured = 0;
+    this.lists.advance(c);
   }
 
-  /** Put what is so many rows high on top of a column. */
-  private put(c: number, rows: number, paint: Paint, owner: number): void {
-    const bottom = this.raise(c, rows);
-    const row = Math.max(0, this.topRow[c]!);
-    if (bottom > row) this.fill(c, row, bottom, paint, owner, rows >= 5);
-  }
-
-  private fill(c: number, row: number, bottom: number, paint: Paint, owner: number, hasEdge = false): void {
+  private fill(row: number, bottom: number, paint: Paint, owner: number, hasEdge = false): void {
     const { width, left } = this.how;
     const { pixels, owner: owners } = this.picture;
-    const low = this.lowRow[c]!;
-    let at = row * width + left + c;
+    let at = row * width + left + this.c;
     for (let r = row; r < bottom; r++, at += width) {
-      pixels[at] = hasEdge && r === row && paint.edge ? paint.edge : r < low ? paint.faint : paint.shade;
+      pixels[at] = hasEdge && r === row && paint.edge ? paint.edge : r < this.lowRow ? paint.faint : paint.shade;
       owners[at] = owner;
     }
   }
 
-  /** The same while something is looked for; `paint` is NULL for what does not match. Of the rows up to here as many
-   * are coloured as all that matches fills, whether a single block fills a row or not. */
-  private putFound(c: number, rows: number, paint: Paint | null, dim: Paint, owner: number): void {
-    const found = this.found!;
-    if (paint) {
-      const hidden = Math.max(0, Math.min(rows, -this.top[c]!)); // below the picture
-      found.rows[c]! += rows - hidden;
-      found.owner[c] = owner;
-      found.row[c] = Math.min(this.topRow[c]!, this.how.height) - 1;
-      found.paint[c] = paint;
-    }
-    const bottom = this.raise(c, rows);
-    const row = Math.max(0, this.topRow[c]!);
-    if (bottom <= row) return;
-    const split = bottom - Math.max(0, Math.min(bottom - row, Math.round(found.rows[c]!) - found.coloured[c]!));
-    found.coloured[c]! += bottom - split;
-    if (paint) {
-      this.fill(c, row, row + bottom - split, paint, owner, rows >= 5);
-      this.fill(c, row + bottom - split, bottom, dim, owner);
+  /** Fill rows up to a new top, as far as they are in the picture. */
+  private fillTo(row: number, paint: Paint, owner: number, hasEdge = false): void {
+    this.fill(Math.max(0, row), Math.min(this.topRow, this.how.height), paint, owner, hasEdge);
+    this.topRow = row;
+  }
+
+  /** So many rows match, of a shape or (-1 - group) of a band, on what is there already. */
+  private find(source: number, rows: number): void {
+    this.found += rows;
+    this.last = source;
+    this.lastRow = this.topRow - 1;
+  }
+
+  private lightLast(row: number, bottom: number, hasEdge = false): void {
+    const { last } = this;
+    if (row < bottom) this.fill(row, bottom, last < 0 ? this.bandPaint(-1 - last) : this.paintOf(last), last < 0 ? last : this.shapes.ids[last]! + 1, hasEdge);
+  }
+
+  /** Fill rows up to a new top while something is looked for. Of the rows up to here as many are coloured as all that
+   * matches fills, whether a single block fills a row or not. */
+  private fillFound(top: number, isMatch: boolean, dim: Paint, owner: number, hasEdge: boolean): void {
+    const row = Math.max(0, top);
+    const bottom = Math.min(this.topRow, this.how.height);
+    this.topRow = top;
+    if (row >= bottom) return;
+    const due = Math.max(0, Math.min(bottom - row, Math.round(this.found) - this.coloured));
+    this.coloured += due;
+    if (isMatch) {
+      this.lightLast(row, row + due, hasEdge);
+      this.fill(row + due, bottom, dim, owner);
     } else {
-      this.fill(c, row, split, dim, owner);
-      if (split < bottom) this.fill(c, split, bottom, found.paint[c]!, found.owner[c]!);
+      this.fill(row, bottom - due, dim, owner);
+      this.lightLast(bottom - due, bottom);
     }
   }
 
   /** What matches is seen, however little it is. */
-  showFound(): void {
-    const { found } = this;
-    if (!found) return;
-    for (let c = 0; c < this.view.columns; c++) {
-      if (!found.rows[c] || found.coloured[c]) continue;
-      const row = Math.max(0, found.row[c]!);
-      this.fill(c, row, row + 1, found.paint[c]!, found.owner[c]!);
-    }
+  end(): void {
+    const row = Math.max(0, Math.min(this.lastRow, this.how.height - 1));
+    if (this.found && !this.coloured) this.lightLast(row, row + 1);
+  }
+
+  private bandPaint(g: number): Paint {
+    const { shades, faint } = this.how.colours[g]!;
+    return { shade: shades[2]!, faint: faint[2]!, edge: 0 };
   }
 
   /** A group's bytes that have no shapes, of which `matching` match. */
   band(g: number, small: Float64Array, matching: Float64Array | null): void {
-    const { groups } = this.view;
-    const { bytesPerPixel } = this.how;
-    const colour = this.how.colours[g]!;
-    const paint = { shade: colour.shades[2]!, faint: colour.faint[2]!, edge: 0 };
-    const dim = { shade: colour.dim, faint: colour.dim, edge: 0 };
-    for (let c = 0; c < this.view.columns; c++) {
-      const bytes = small[c * groups + g]!;
-      if (bytes <= 0) continue;
-      if (!matching) this.put(c, bytes / bytesPerPixel, paint, -(g + 1));
-      else {
-        const some = Math.max(0, Math.min(bytes, matching[c * groups + g]!));
-        if (bytes > some) this.putFound(c, (bytes - some) / bytesPerPixel, null, dim, -(g + 1));
-        if (some) this.putFound(c, some / bytesPerPixel, paint, dim, -(g + 1));
-      }
+    const at = this.c * this.view.groups + g;
+    const bytes = small[at]!;
+    if (bytes <= 0) return;
+    const some = matching ? Math.max(0, Math.min(bytes, matching[at]!)) : 0;
+    for (const [part, isMatch] of [[bytes - some, false], [some, true]] as const) {
+      if (!part) continue;
+      const high = part / this.how.bytesPerPixel;
+      const above = Math.round(this.how.height - this.top - high);
+      if (isMatch) this.find(-1 - g, this.top < 0 ? Math.max(0, high + this.top) : high);
+      if (matching) this.fillFound(above, isMatch, this.dims[g]!, -1 - g, false);
+      else this.fillTo(above, this.bandPaint(g), -1 - g);
+      this.top += high;
     }
   }
 
@@ -245,38 +271,67 @@ class Painter {
   envelope(g: number): void {
     const kept = this.view.kept.get(g);
     if (!kept) return;
-    const { width, left, bytesPerPixel } = this.how;
-    const groups = this.view.groups;
-    const colour = this.how.colours[g]!;
+    const { height, width, left, bytesPerPixel, colours, matches } = this.how;
+    const { groups, sums } = this.view;
+    const { c } = this;
+    const bytes = kept[c]! - Math.max(0, sums[c * groups + g]!);
+    if (bytes <= 0) return;
+    const { edge, faint, dim } = colours[g]!;
     const { pixels, owner } = this.picture;
-    for (let c = 0; c < this.view.columns; c++) {
-      const bytes = kept[c]! - Math.max(0, this.view.sums[c * groups + g]!);
-      if (bytes <= 0) continue;
-      const bottom = this.raise(c, bytes / bytesPerPixel);
-      const row = Math.max(0, this.topRow[c]!);
-      for (let r = row; r < bottom; r++) {
-        const at = r * width + left + c;
-        const isLine = r === row || (left + c + r) % 7 === 0;
-        pixels[at] = this.found ? colour.dim : r === row ? colour.edge : isLine ? colour.faint[0]! : colour.dim;
-        owner[at] = -(groups + g + 1);
-      }
+    const bottom = Math.min(this.topRow, height);
+    this.top += bytes / bytesPerPixel;
+    this.topRow = Math.round(height - this.top);
+    const row = Math.max(0, this.topRow);
+    for (let r = row; r < bottom; r++) {
+      const at = r * width + left + c;
+      const isLine = r === row || (left + c + r) % 7 === 0;
+      pixels[at] = matches ? dim : r === row ? edge : isLine ? faint[0]! : dim;
+      owner[at] = -(groups + g + 1);
     }
   }
 
-  shape(a: number, from: number, to: number): void {
-    const { colours, matches, bytesPerPixel } = this.how;
-    const kind = this.device.kind[a]!;
-    const colour = colours[this.grouping.group[a]!]!;
-    const rows = this.device.kindRequested[kind]! / bytesPerPixel;
-    const isThin = rows < 1;
-    const variant = isThin ? 2 : (Math.imul(this.device.kindNode[kind]! + 2, 2654435761) >>> 7) % 5;
-    const paint = { shade: colour.shades[variant]!, faint: colour.faint[variant]!, edge: colour.edge };
-    const begin = to - from >= 3 && rows >= 2 && this.device.born[a]! > this.view.moment[0]! ? { ...paint, shade: colour.edge } : paint;
-    if (!matches) for (let c = from; c < to; c++) this.put(c, rows, c === from ? begin : paint, a + 1);
-    else {
-      const dim = { shade: colour.dim, faint: colour.dim, edge: 0 };
-      for (let c = from; c < to; c++) this.putFound(c, rows, matches[a] ? (c === from ? begin : paint) : null, dim, a + 1);
+  /** The shapes of a list. Most of them are thin and fill no row of their own: what such a one takes decides how long
+   * a picture takes. */
+  stack(list: number): void {
+    const { c, rows } = this;
+    const { ids, to } = this.shapes;
+    const { matches, height } = this.how;
+    const { counts, items: { [list]: items } } = this.lists;
+    let { top } = this;
+    let full = height - this.topRow + 0.5; // from this height on the next row is filled
+    let count = 0;
+    for (let k = 0; k < counts[list]!; k++) {
+      const i = items![k]!;
+      if (to[i]! <= c) continue;
+      items![count++] = i;
+      const above = top + rows[i]!;
+      if (matches && matches[ids[i]!]) this.find(i, top < 0 ? Math.max(0, above) : rows[i]!);
+      if (above > full) {
+        this.fillShape(i, Math.round(height - above));
+        full = height - this.topRow + 0.5;
+      }
+      top = above;
     }
+    counts[list] = count;
+    this.top = top;
+  }
+
+  private fillShape(i: number, row: number): void {
+    const a = this.shapes.ids[i]!;
+    const { matches } = this.how;
+    const hasEdge = this.rows[i]! >= 5;
+    if (matches) this.fillFound(row, matches[a] === 1, this.dims[this.grouping.group[a]!]!, a + 1, hasEdge);
+    else this.fillTo(row, this.paintOf(i), a + 1, hasEdge);
+  }
+
+  private paintOf(i: number): Paint {
+    const { device, shapes } = this;
+    const a = shapes.ids[i]!;
+    const { shades, faint, edge } = this.how.colours[this.grouping.group[a]!]!;
+    const rows = this.rows[i]!;
+    const variant = rows < 1 ? 2 : (Math.imul(device.node(a) + 2, 2654435761) >>> 7) % 5;
+    const isBegin = this.c === shapes.from[i] && rows >= 2 && shapes.to[i]! - this.c >= 3 && device.born[a]! > this.view.moment[0]!;
+    return { shade: isBegin ? edge : shades[variant]!, faint: faint[variant]!, edge };
   }
 }
 
@@ -287,34 +342,38 @@ function matchingSums(device: Device, grouping: Grouping, view: View, matches: U
   return Float64Array.from({ length: view.columns * groups }, (_, i) => both[i * 2 + 1]!);
 }
 
-export function paint(device: Device, grouping: Grouping, view: View, how: How): Picture {
-  const painter = new Painter(device, grouping, view, how);
-  if (!view.columns) return painter.picture;
-  const { matches } = how;
-  const shapes = shapesOf(device, grouping, view, how);
-  const small = view.sums.slice();
-  const matching = matches && matchingSums(device, grouping, view, matches);
+/** Sums of groups without the shapes of which `some` is not 0. */
+function without(sums: Float64Array, device: Device, grouping: Grouping, view: View, shapes: Shapes, some: Uint8Array | null): Float64Array {
+  const { groups, columns } = view;
+  const shown = new Float64Array((columns + 1) * groups); // first the changes from column to column
   shapes.ids.forEach((a, i) => {
-    const bytes = device.requested(a);
+    if (some && !some[a]) return;
     const g = grouping.group[a]!;
-    for (let at = shapes.from[i]! * view.groups + g, end = shapes.to[i]! * view.groups; at < end; at += view.groups) {
-      small[at]! -= bytes;
-      if (matching && matches[a]) matching[at]! -= bytes;
-    }
+    shown[shapes.from[i]! * groups + g]! += device.requested(a);
+    shown[shapes.to[i]! * groups + g]! -= device.requested(a);
   });
-  const groups = how.order.filter((g) => how.visible[g]);
-  if (how.layout === 'bands') {
-    for (const g of groups) painter.band(g, small, matching);
-    shapes.ids.forEach((a, i) => painter.shape(a, shapes.from[i]!, shapes.to[i]!));
-  } else {
-    const members = new Map<number, number[]>(groups.map((g) => [g, []]));
-    shapes.ids.forEach((a, i) => members.get(grouping.group[a]!)!.push(i));
+  for (let i = groups; i < shown.length; i++) shown[i]! += shown[i - groups]!;
+  return sums.map((bytes, i) => bytes - shown[i]!);
+}
+
+export function paint(device: Device, grouping: Grouping, view: View, how: How): Picture {
+  const { matches, order, visible, layout } = how;
+  const shapes = view.columns ? shapesOf(device, grouping, view, how) : { ids: [], from: new Int32Array(0), to: new Int32Array(0) };
+  const isGrouped = layout === 'grouped';
+  const lists = new Lists(shapes, isGrouped ? (i) => grouping.group[shapes.ids[i]!]! : () => 0, isGrouped ? view.groups : 1);
+  const painter = new Painter(device, grouping, view, how, shapes, lists);
+  const small = without(view.sums, device, grouping, view, shapes, null);
+  const matching = matches && without(matchingSums(device, grouping, view, matches), device, grouping, view, shapes, matches);
+  const groups = order.filter((g) => visible[g]);
+  for (let c = 0; c < view.columns; c++) {
+    painter.begin(c);
     for (const g of groups) {
       painter.band(g, small, matching);
-      for (const i of members.get(g)!) painter.shape(shapes.ids[i]!, shapes.from[i]!, shapes.to[i]!);
-      painter.envelope(g);
+      if (isGrouped) painter.stack(g);
+      if (isGrouped) painter.envelope(g);
     }
+    if (!isGrouped) painter.stack(0);
+    painter.end();
   }
-  painter.showFound();
   return painter.picture;
 }

@@ -88,8 +88,9 @@ export class Timeline {
     const isStill = this.tracks.every((t) => t.device.isStill);
     this.overview.hidden = this.axisCanvas.hidden = isStill;
     const room = Math.max(60, box.height - (isStill ? 0 : OVERVIEW + AXIS));
-    const each = Math.max(90, Math.floor(room / this.tracks.length));
-    this.heights = this.tracks.map((t) => Math.max(each, t.lanesHeight + 60));
+    const least = this.tracks.map((t) => t.lanesHeight + 60);
+    const spare = Math.max(0, Math.floor((room - least.reduce((sum, height) => sum + height, 0)) / least.length));
+    this.heights = least.map((height) => height + spare);
     this.tracks.forEach((t, i) => {
       t.element.style.height = `${this.heights[i]}px`;
       t.draw(this.range, this.width, this.heights[i]!);
