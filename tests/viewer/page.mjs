@@ -313,7 +313,11 @@ test('colours of a search sum to its bytes, however thin its blocks are', async 
       const { rows, bytes, bytesPerRow } = await rowsOf(page);
       rows.forEach(({ coloured }, c) => check(`${search}, stretched: no more than matches`, coloured <= bytes[c] / bytesPerRow + 1.51));
     }
+  await page.evaluate(() => tessera.set({ search: 'cache_utils', layout: 'grouped', view: null, zoomY: 1, low: 0 }));
+  await settle(page);
   await shoot(page, 'search-training');
+  const legend = await page.locator('.legend .group').evaluateAll((all) => all.map((e) => e.querySelector('.name').textContent + ' ' + e.querySelector('.bytes').textContent));
+  check(`the legend tells what matches: ${legend}`, legend.includes('activation 256.00 MiB') && legend.includes('optimizer_state 0 B'));
   await close(page);
   // Of a page that tells small blocks in sums, what it does tell is coloured.
   await serve(plan.made.long, ['--blocks', '1000'], async (url) => {

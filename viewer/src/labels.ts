@@ -16,6 +16,7 @@ interface Label {
 
 export const HEIGHT = 14;
 const STEP = 15; // from a place to the next one
+const NEAR = 3; // the same for a peak's, which leaves the rows above it to marks
 const GAP = 7; // between a label and what it names
 const EDGE = 3; // between a text and the end of its ground
 const MOST_ROWS = 40;
@@ -43,7 +44,7 @@ function places({ x, y, rank }: Label, width: number, [first, last, top, bottom]
   const rows: number[] = [];
   for (let i = 0, at = row(y); i < MOST_ROWS && at >= top + HEIGHT / 2 && at <= bottom - HEIGHT / 2; i++) {
     rows.push(at);
-    at += rank === PEAK ? -STEP : STEP;
+    at += rank === PEAK ? -NEAR : STEP;
   }
   if (rank === PEAK) rows.push(top + HEIGHT / 2);
   for (const at of rows) for (const side of sides) if (side >= first && side + width <= last) out.push([side, at]);

@@ -186,7 +186,7 @@ class Painter {
     this.c = c;
     this.top = -low / bytesPerPixel;
     this.topRow = Math.round(height - this.top);
-    const differs = view.low[c]! < view.allocated[c]! * 0.999;
+    const differs = view.low[c]! < view.allocated[c]! * 0.999 && !view.kept.size; // envelopes are always there
     this.lowRow = differs ? Math.round(height - (view.low[c]! - low) / bytesPerPixel) : 0;
     this.found = this.coloured = 0;
     this.lists.advance(c);

@@ -4,9 +4,7 @@
 
 import { sample } from './curves.ts';
 import type { Device } from './device.ts';
-import type { Names } from './names.ts';
-
-const NO_STACK = '(no stack recorded)';
+import { type Names, unnamed } from './names.ts';
 
 /** Alternatives, each a list of words. */
 function alternatives(query: string): string[][] {
@@ -57,10 +55,12 @@ export class Search {
       return Uint8Array.from(device.kind, (kind) => kinds[kind]!);
     }
     const nodes = this.nodesWith(word);
-    const isBare = NO_STACK.includes(word);
     const kinds = Uint8Array.from(device.kindNode, (node, k) =>
-      (node < 0 ? isBare : nodes[node]) || device.kindSaid[k]?.toLowerCase().includes(word) ? 1 : 0);
+      (node >= 0 && nodes[node]) || device.kindSaid[k]?.toLowerCase().includes(word) ? 1 : 0);
     const found = Uint8Array.from(device.kind, (kind) => kinds[kind]!);
+    const [isBare, isOld] = [unnamed(false).includes(word), unnamed(true).includes(word)];
+    if (isBare || isOld)
+      for (let a = 0; a < device.count; a++) if (device.node(a) < 0 && (device.isOlder(a) ? isOld : isBare)) found[a] = 1;
     for (const range of device.ranges)
       if ((range.kind === 'annotation' || range.kind === 'metadata') && range.name.toLowerCase().includes(word)) {
         const [from, to] = device.madeIn(range.born, range.died);

@@ -15,7 +15,7 @@ import { ink } from './theme.ts';
 
 export const GUTTER = 72; // left of the picture, for the sizes
 export const MARGIN = 8; // right of it, so that marks at the end are whole
-const ROOM = 18; // for a row of labels above the picture
+const ROOM = 20; // for a row of labels above the picture
 const LANE = 15;
 
 // Phases have colours of their own, other ranges alternate between the first and the last.
@@ -198,7 +198,7 @@ export class Track {
     this.drawLanes(context, colours);
     context.save();
     context.beginPath();
-    context.rect(GUTTER, this.lanesHeight - 1, this.plotWidth + MARGIN, this.plotHeight + 2);
+    context.rect(GUTTER - MARGIN, this.lanesHeight - 1, this.plotWidth + 2 * MARGIN, this.plotHeight + 2);
     context.clip();
     const labels = new Labels();
     this.drawLines(context, colours, labels);
@@ -326,20 +326,22 @@ export class Track {
 
   /** Whether a box would lie on the picture, on the lines above it, or on a mark. */
   private hides([left, right, top, bottom]: Box): boolean {
-    const { view } = this;
-    if (!view) return false;
+    const { view, picture } = this;
+    if (!view || !picture) return false;
     const ratio = pixelRatio();
     const from = Math.max(0, Math.floor((left - GUTTER) * ratio) - this.firstColumn - 1);
     const to = Math.min(view.columns, Math.ceil((right - GUTTER) * ratio) - this.firstColumn + 1);
     for (let c = from; c < to; c++) {
       if (this.yOf(view.allocated[c]!) <= bottom) return true;
+      const lowest = Math.min(picture.height - 1, Math.floor((bottom - this.lanesHeight) * ratio));
+      if (lowest >= 0 && picture.owner[lowest * picture.width + this.firstColumn + c]) return true; // also envelopes
       const [a, b] = [this.yOf(view.reserved[c]!), this.yOf(view.reserved[Math.max(from, c - 1)]!)];
       if (Math.min(a, b) <= bottom && Math.max(a, b) >= top) return true;
     }
-    return [...this.device.marks.map((mark) => mark.moment), this.device.head.peak].some((moment) => {
-      const x = this.xOfMoment(moment);
-      return x >= left - 2 && x <= right + 2;
-    });
+    const isAcross = (moment: number, by: number) => this.xOfMoment(moment) >= left - by && this.xOfMoment(moment) <= right + by;
+    const { peak, peakAllocated } = this.device.head;
+    const tip = this.yOf(peakAllocated);
+    return this.device.marks.some((mark) => isAcross(mark.moment, 2)) || (isAcross(peak, 4) && tip >= top && tip - 8 <= bottom);
   }
 
   private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, labels: Labels): void {
@@ -355,7 +357,7 @@ export class Track {
       if (x - labelled < 110) continue;
       labelled = x;
       const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
-      labels.add(text, x, top + HEIGHT / 2 + 2, colour, MARK);
+      labels.add(text, x, top + HEIGHT / 2, colour, MARK);
     }
     const x = this.xOfMoment(device.head.peak);
     const y = this.yOf(device.head.peakAllocated);
