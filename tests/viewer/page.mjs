@@ -308,6 +308,9 @@ test('colours of a search sum to its bytes, however thin its blocks are', async 
     for (const [search, theme] of [['cache_utils', 'light'], ['gradient', 'dark'], ['zeros_like', 'dark'], ['modeling_llama forward', 'light'], ['>=100MiB', 'dark'], ['<1MiB', 'light']]) {
       await page.evaluate((s) => tessera.set({ ...s, view: null, zoomY: 1, low: 0 }), { layout, search, theme });
       await expectColoured(page, `${search}, ${layout}`);
+      const shown = await page.evaluate(() => tessera.found(0).bytes[tessera.columns(0).moments.indexOf(tessera.devices[0].peak + 1)]);
+      const title = await page.locator('.figure.match').getAttribute('title');
+      expect(`${search}: bytes at the peak`, shown, Number((/\(([0-9,]+) bytes\)/.exec(title)?.[1] ?? title.replace(' B', '')).replaceAll(',', '')));
       await page.evaluate((s) => tessera.set(s), { view: [12000, 12600], zoomY: 5, low: 30e9 });
       await settle(page);
       const { rows, bytes, bytesPerRow } = await rowsOf(page);

@@ -136,13 +136,13 @@ export class Summary {
       value('reserved', totals.reserved),
       value('requested', totals.requested),
       h('span', { class: 'figure' }, h('b', {}, count(totals.blocks)), totals.blocks === 1 ? ' block' : ' blocks'),
-      !!event && h('span', { class: 'muted event', title: `The event ${event}.` }, event),
     ];
     const isFinding = finding?.track === device.index && !!device.findingRows(finding.rule);
     if (search.trim() || isFinding) {
       const bytes = ids.reduce((sum, a) => sum + device.requested(a), 0);
       parts.push(h('span', { class: 'figure match', title: exact(bytes) }, h('b', {}, size(bytes)), ` in ${count(ids.length)} matching`));
     }
+    if (event) parts.push(h('span', { class: 'muted event', title: `The event ${event}.` }, event));
     replace(this.element, ...parts, range && this.rangePart(range, rangeMode), this.restPart());
   }
 

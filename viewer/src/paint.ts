@@ -20,6 +20,7 @@ export interface Picture {
   // Allocation + 1; -(group + 1) for a band of small ones; -(groups + group + 1) for what the private
   // pools of a group keep beside them; 0 for nothing.
   owner: Int32Array;
+  matched: Float64Array | null; // bytes of all that matches, by column; NULL if nothing is looked for
 }
 
 export interface How {
@@ -175,7 +176,7 @@ class Painter {
     private readonly lists: Lists,
   ) {
     const { width, height, bytesPerPixel } = how;
-    this.picture = { width, height, pixels: new Uint32Array(width * height), owner: new Int32Array(width * height) };
+    this.picture = { width, height, pixels: new Uint32Array(width * height), owner: new Int32Array(width * height), matched: null };
     this.rows = Float64Array.from(shapes.ids, (a) => device.requested(a) / bytesPerPixel);
     this.dims = how.colours.map(({ dim }) => ({ shade: dim, faint: dim, edge: 0 }));
   }
@@ -338,8 +339,12 @@ class Painter {
 /** Bytes of groups that match, at every column. */
 function matchingSums(device: Device, grouping: Grouping, view: View, matches: Uint8Array): Float64Array {
   const { groups } = view;
-  const both = sample(device, Uint16Array.from(grouping.group, (g, a) => g * 2 + matches[a]!), groups * 2, view.moment);
-  return Float64Array.from({ length: view.columns * groups }, (_, i) => both[i * 2 + 1]!);
+  const key = new Uint16Array(device.count);
+  for (let a = 0; a < key.length; a++) key[a] = grouping.group[a]! * 2 + matches[a]!;
+  const both = sample(device, key, groups * 2, view.moment);
+  const out = new Float64Array(view.columns * groups);
+  for (let i = 0; i < out.length; i++) out[i] = both[i * 2 + 1]!;
+  return out;
 }
 
 /** Sums of groups without the shapes of which `some` is not 0. */
@@ -363,8 +368,10 @@ export function paint(device: Device, grouping: Grouping, view: View, how: How):
   const lists = new Lists(shapes, isGrouped ? (i) => grouping.group[shapes.ids[i]!]! : () => 0, isGrouped ? view.groups : 1);
   const painter = new Painter(device, grouping, view, how, shapes, lists);
   const small = without(view.sums, device, grouping, view, shapes, null);
-  const matching = matches && without(matchingSums(device, grouping, view, matches), device, grouping, view, shapes, matches);
+  const found = matches && matchingSums(device, grouping, view, matches);
+  const matching = found && without(found, device, grouping, view, shapes, matches);
   const groups = order.filter((g) => visible[g]);
+  if (found) painter.picture.matched = Float64Array.from(view.moment, (_, c) => groups.reduce((sum, g) => sum + found[c * view.groups + g]!, 0));
   for (let c = 0; c < view.columns; c++) {
     painter.begin(c);
     for (const g of groups) {

@@ -2,7 +2,6 @@
 // "file.py:12"), in what the program called it, or in the annotations and metadata around it; or its category's
 // name, or its address, or a size: ">16MiB", "<=512". A | between words separates alternatives: "softmax | norm forward".
 
-import { sample } from './curves.ts';
 import type { Device } from './device.ts';
 import { type Names, unnamed } from './names.ts';
 
@@ -102,12 +101,4 @@ export class Search {
     this.cache.set(device, { key, found });
     return found;
   }
-}
-
-/** Bytes of matching allocations of visible groups at ascending moments. */
-export function matching(device: Device, group: Uint8Array, visible: boolean[], matches: Uint8Array, moments: ArrayLike<number>): Float64Array {
-  const both = sample(device, matches.map((match, a) => (match && visible[group[a]!] ? 1 : 0)), 2, moments);
-  const out = new Float64Array(moments.length);
-  for (let i = 0; i < out.length; i++) out[i] = both[i * 2 + 1]!;
-  return out;
 }

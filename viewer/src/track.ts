@@ -10,7 +10,6 @@ import { count, size } from './format.ts';
 import { ASIDE, type Box, HEIGHT, Labels, LIMIT, MARK, PEAK } from './labels.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
-import { matching } from './search.ts';
 import { ink } from './theme.ts';
 
 export const GUTTER = 72; // left of the picture, for the sizes
@@ -171,7 +170,6 @@ export class Track {
     this.drawn = drawn;
     this.view = viewOf(drawn, grouping, edges);
     const matches = app.matches(drawn);
-    this.matched = matches && matching(drawn, grouping.group, visible, matches, this.view.moment);
     this.picture = paint(drawn, grouping, this.view, {
       layout: app.state.layout,
       bytesPerPixel: (this.yMax - this.low) / height,
@@ -184,6 +182,7 @@ export class Track {
       colours: app.colours(this.index),
       matches,
     });
+    this.matched = this.picture.matched;
     const bytes = new Uint8ClampedArray(this.picture.pixels.buffer);
     context.putImageData(new ImageData(bytes, width, height), 0, 0);
   }
