@@ -14,7 +14,7 @@ class Device(Record):
     """An answer about one device; pinned host memory is 'host'."""
     device: Union[int, str]
     events: int
-    history: bool  # not always there
+    has_history: bool  # not always there
 
 
 class Totals(Record):

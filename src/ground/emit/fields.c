@@ -50,7 +50,7 @@ const tsr_record tsr__fields_device = {
         TSR__FIELD(DEVICE, "device",
                    "its number; `\"host\"` is [pinned host memory](#pinned-host-memory)"),
         TSR__FIELD(COUNT, "events", "events in its trace"),
-        TSR__FIELD(FLAG, "history",
+        TSR__FIELD(FLAG, "has_history",
                    "false: at most one event changes what is allocated, so the file shows one "
                    "moment, and its largest figure is no peak",
                    .is_optional = true)),

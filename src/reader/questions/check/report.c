@@ -197,7 +197,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_check_device *device) {
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
-  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   tsr__emit_object(emitter, "peak");
   tsr__emit_field(emitter, "event", NULL, tsr__index(device->peak.event));
   tsr__emit_field(emitter, "time_us", NULL, tsr__time(device->peak.time_us));

@@ -206,7 +206,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_leaks_device *dev
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
-  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   tsr__emit_field(emitter, "basis", NULL, tsr__string(tsr_steps_basis_name(device->basis)));
   tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(device->unit)));
   tsr__emit_field(emitter, "whole_steps", NULL, tsr__count(device->step_count));

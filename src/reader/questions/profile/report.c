@@ -27,8 +27,8 @@
 #include "emit/text.h"
 #include "questions/profile/report.h"
 #include "questions/reports.h"
-#include "questions/shared/moment.h"
 #include "questions/shared/categories.h"
+#include "questions/shared/moment.h"
 #include "stacks/stacks.h"
 
 enum { SPARK_COLUMNS = 40 };
@@ -573,7 +573,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
-  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   emit_by(emitter, profile);
   emit_peak(emitter, device);
   emit_groups(printer, by, device);

@@ -350,7 +350,7 @@ static void emit_device(const printer *p, const tsr_stages_device *device) {
   tsr__emit_object(p->emitter, NULL);
   tsr__emit_field(p->emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(p->emitter, "events", NULL, tsr__count(device->event_count));
-  tsr__emit_field(p->emitter, "history", NULL, tsr__bool(device->has_history));
+  tsr__emit_field(p->emitter, "has_history", NULL, tsr__bool(device->has_history));
   if (!tsr__emitter_is_text(p->emitter)) emit_moment(p->emitter, "peak", &device->peak);
   emit_path(p, device);
   emit_stages(p, device, device->event_count && !shows_groups);

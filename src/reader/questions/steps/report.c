@@ -382,7 +382,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_steps_device *dev
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
-  tsr__emit_field(emitter, "history", NULL, tsr__bool(device->has_history));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   emit_fold(printer, device);
   tsr__emit_stop_fields(emitter, &device->stop);
   emit_annotations(emitter, device);

@@ -1090,7 +1090,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(d->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(d->event_count));
-  tsr__emit_field(emitter, "history", NULL, tsr__bool(d->has_history));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(d->has_history));
   tsr__emit_field(emitter, "reason", NULL, tsr__string(tsr_why_reason_name(d->reason)));
   tsr__emit_object(emitter, "moment");
   tsr__emit_field(emitter, "event", NULL, tsr__index(d->moment.event));
