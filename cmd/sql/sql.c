@@ -70,7 +70,7 @@ const cli_command cli_sql_row = {
     .about =
         {.name = "sql",
          .summary = "ask a snapshot in SQL",
-                  .description =
+         .description =
              "Runs a query over tables of the snapshot: devices, events, allocations, stacks, "
              "frames, segments, blocks, spans, steps and annotations. Running totals, lifetimes, "
              "peaks, categories and steps are columns. The SQL is SQLite's, and nothing can be "

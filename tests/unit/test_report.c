@@ -263,6 +263,7 @@ static const char expected_info_json[] =
                       "    {\n"
                       "      \"device\": 3,\n"
                       "      \"events\": 0,\n"
+                      "      \"has_history\": false,\n"
                       "      \"actions\": {},\n"
                       "      \"segments\": 0,\n"
                       "      \"blocks\": 0,\n"
@@ -334,6 +335,7 @@ static tsr_warning misfits[] = {{"free-of-unknown", 2, "frees of memory that was
 static tsr_peak_device with_peak(uint32_t device, size_t stack_count) {
   return (tsr_peak_device){.device = device,
                            .event_count = 22331,
+                           .has_history = true,
                            .peak = MOMENT,
                            .stop = {.event = -1},
                            .start = {1536 * MIB, 1537 * MIB, 1537 * MIB, 2 * GIB},
@@ -352,6 +354,7 @@ static tsr_peak_device without_peak(uint64_t event_count, uint64_t allocated_byt
   tsr_totals totals = {allocated_bytes, allocated_bytes, allocated_bytes, 2 * allocated_bytes};
   return (tsr_peak_device){.device = 2,
                            .event_count = event_count,
+                           .has_history = event_count > 1,
                            .peak = {-1, TSR_TIME_NONE, totals},
                            .stop = {.event = -1},
                            .start = totals,
@@ -413,6 +416,7 @@ static const char expected_peak_json[] =
                       "    {\n"
                       "      \"device\": 0,\n"
                       "      \"events\": 22331,\n"
+                      "      \"has_history\": true,\n"
                       "      \"peak\": {\n"
                       "        \"event\": 3737,\n"
                       "        \"time_us\": 1783866822365713,\n"
@@ -495,6 +499,7 @@ static const char expected_peak_json[] =
                       "    {\n"
                       "      \"device\": 2,\n"
                       "      \"events\": 0,\n"
+                      "      \"has_history\": false,\n"
                       "      \"peak\": {\n"
                       "        \"event\": -1,\n"
                       "        \"time_us\": null,\n"
@@ -687,6 +692,7 @@ static tsr_profile_group groups[] = {
 static tsr_profile_device profile_devices[] = {
     {.device = 0,
      .event_count = 22331,
+     .has_history = true,
      .peak_event = 3737,
      .peak_time_us = INT64_C(1783866822365713),
      .peak_bytes = 4 * GIB,
@@ -749,6 +755,7 @@ static const char expected_profile_json[] = JSON_HEAD(
                "    {\n"
                "      \"device\": 0,\n"
                "      \"events\": 22331,\n"
+               "      \"has_history\": true,\n"
                "      \"by\": \"mosaic-category\",\n"
                "      \"peak\": {\n"
                "        \"event\": 3737,\n"
@@ -788,6 +795,7 @@ static const char expected_profile_json[] = JSON_HEAD(
                "    {\n"
                "      \"device\": 1,\n"
                "      \"events\": 0,\n"
+               "      \"has_history\": false,\n"
                "      \"by\": \"mosaic-category\",\n"
                "      \"peak\": {\n"
                "        \"event\": -1,\n"
