@@ -213,12 +213,12 @@ static bool is_core(uint8_t phase) {
   return phase == TSR_PHASE_FORWARD || is_backward(phase);
 }
 
-/* Whether an allocation is part of training: made by a backward pass or an optimizer, or live when a backward
- * pass begins. What an evaluation makes is not. */
+/* Whether an allocation is part of training: made by a backward pass or an optimizer, or made before a backward pass
+ * and freed in it or after it. What an evaluation makes is not, even if it is kept. */
 static bool is_of_training(const stretch *at, uint8_t phase, uint32_t birth, uint32_t death) {
-  bool is_kept = birth < at->backward && at->backward < death;
+  bool is_saved = birth < at->backward && at->backward < death && death <= at->step.last;
   return at->backward != UINT32_MAX &&
-         (is_backward(phase) || phase == TSR_PHASE_OPTIMIZER || is_kept);
+         (is_backward(phase) || phase == TSR_PHASE_OPTIMIZER || is_saved);
 }
 
 static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,

@@ -354,24 +354,29 @@ static void divide(const linker *l, tsr__cycle_step *before, tsr__cycle_step *st
   step->first = bound;
 }
 
-/* What a step allocates. */
-static bool read_symbols(const linker *l, const tsr__cycle_step *step, tsr__map *out) {
-  for (uint32_t e = step->first; e <= step->last; e++) {
+/* What a step allocates; or only what it does behind its optimizer. */
+static bool read_symbols(const linker *l, const tsr__cycle_step *step, bool is_tail,
+                         tsr__map *out) {
+  uint32_t end = is_tail ? end_of_training(l, step, NULL) : step->first;
+  if (end == UINT32_MAX) return true;
+  for (uint32_t e = end + is_tail; e <= step->last; e++) {
     if (l->t->events.action[e] != TSR_ACTION_ALLOC) continue;
     if (!tsr__map_put(out, tsr__symbol(l->roles, &l->t->events, e), 1, NULL)) return false;
   }
   return true;
 }
 
-/* What the nearest steps of the same loop allocate; empty if it has no other. */
-static bool read_mates(const linker *l, const tsr__cycle_steps *steps, size_t at, tsr__map *out) {
-  size_t read = 0;
+/* The same of the nearest steps of its loop; `count` of them. */
+static bool read_mates(const linker *l, const tsr__cycle_steps *steps, size_t at, bool is_tail,
+                       tsr__map *out, size_t *count) {
   bool ok = true;
-  for (size_t i = at; ok && i-- > 0 && read < MATES && l->group_of[i] == l->group_of[at]; read++)
-    ok = read_symbols(l, &steps->items[i], out);
+  *count = 0;
+  for (size_t i = at; ok && i-- > 0 && *count < MATES && l->group_of[i] == l->group_of[at];
+       ++*count)
+    ok = read_symbols(l, &steps->items[i], is_tail, out);
   for (size_t i = at + 1;
-       ok && i < steps->count && read < MATES && l->group_of[i] == l->group_of[at]; i++, read++)
-    ok = read_symbols(l, &steps->items[i], out);
+       ok && i < steps->count && *count < MATES && l->group_of[i] == l->group_of[at]; i++, ++*count)
+    ok = read_symbols(l, &steps->items[i], is_tail, out);
   return ok;
 }
 
@@ -406,8 +411,8 @@ static void begin_at_own(const linker *l, tsr__map *own, tsr__cycle_step *before
   step->first = first;
 }
 
-/* A step that no other of its loop follows ends before what its optimizer is followed by, unless other steps do that
- * too. */
+/* A step that no other of its loop follows ends before what its optimizer is followed by, unless that follows those of
+ * other steps too. */
 static void end_at_own(const linker *l, tsr__map *own, tsr__cycle_step *step) {
   uint32_t end = end_of_training(l, step, NULL);
   if (end == UINT32_MAX || has_died(l, step)) return;
@@ -430,27 +435,46 @@ static bool is_marked(const linker *l) {
   return false;
 }
 
-/* Steps that were found by their ends, and so follow each other without gaps. The profiler's marks have parted
- * neighbours better. */
-static bool part_loops(const linker *l, tsr__cycle_steps *steps) {
-  bool ok = true, by_lines = l->uses && !is_marked(l);
-  for (size_t i = 1; by_lines && i < steps->count; i++)
-    if (is_next(l, steps, i)) divide(l, &steps->items[i - 1], &steps->items[i]);
+/* Begin each step that does not follow another of its loop. */
+static bool begin_loops(const linker *l, tsr__cycle_steps *steps) {
+  bool ok = true;
   for (size_t i = 0; ok && i < steps->count; i++) {
     tsr__map own = {0};
+    size_t mates;
     if (is_next(l, steps, i)) continue;
-    ok = read_mates(l, steps, i, &own);
-    if (ok && own.count) begin_at_own(l, &own, i ? &steps->items[i - 1] : NULL, &steps->items[i]);
-    tsr__map_release(&own);
-  }
-  for (size_t i = 0; ok && i < steps->count; i++) {
-    tsr__map own = {0};
-    if (is_next(l, steps, i + 1)) continue;
-    ok = read_mates(l, steps, i, &own);
-    if (ok && own.count) end_at_own(l, &own, &steps->items[i]);
+    ok = read_mates(l, steps, i, false, &own, &mates);
+    if (ok && mates) begin_at_own(l, &own, i ? &steps->items[i - 1] : NULL, &steps->items[i]);
     tsr__map_release(&own);
   }
   return ok;
+}
+
+/* End each step that no other of its loop follows. If a later one exists, what other steps begin with may be what
+ * ends this one, as each step may begin with what the one before it leaves to do. */
+static bool end_loops(const linker *l, tsr__cycle_steps *steps) {
+  tsr__map seen = {0}; /* loops */
+  bool ok = true;
+  for (size_t i = steps->count; ok && i-- > 0;) {
+    tsr__map own = {0};
+    size_t mates;
+    bool is_last;
+    ok = tsr__map_put(&seen, l->group_of[i], 1, &is_last) != NULL;
+    if (!ok || is_next(l, steps, i + 1)) continue;
+    ok = read_mates(l, steps, i, is_last, &own, &mates);
+    if (ok && mates) end_at_own(l, &own, &steps->items[i]);
+    tsr__map_release(&own);
+  }
+  tsr__map_release(&seen);
+  return ok;
+}
+
+/* Steps that were found by their ends, and so follow each other without gaps. The profiler's marks have parted
+ * neighbours better. */
+static bool part_loops(const linker *l, tsr__cycle_steps *steps) {
+  bool by_lines = l->uses && !is_marked(l);
+  for (size_t i = 1; by_lines && i < steps->count; i++)
+    if (is_next(l, steps, i)) divide(l, &steps->items[i - 1], &steps->items[i]);
+  return begin_loops(l, steps) && end_loops(l, steps);
 }
 
 /* ---- The line of a loop ---- */

@@ -171,12 +171,12 @@ static bool is_near(uint64_t bytes, uint64_t usual) {
   return off <= usual / 100;
 }
 
-/* Whether two steps leave as much behind, but for a twentieth of their peak. */
-static bool grow_alike(const tsr_step *a, const tsr_step *b) {
+/* Whether a step leaves no more behind than another, but for a twentieth of their peak. */
+static bool leaves_no_more(const tsr_step *a, const tsr_step *b) {
   uint64_t peak = a->peak_bytes > b->peak_bytes ? a->peak_bytes : b->peak_bytes;
   uint64_t x = tsr__sum_u64(a->end_bytes, b->start_bytes);
   uint64_t y = tsr__sum_u64(b->end_bytes, a->start_bytes);
-  return (x > y ? x - y : y - x) <= peak / 20;
+  return x <= y || x - y <= peak / 20;
 }
 
 /* Whether a step does what most of the whole steps in the later half do; some of them, evenly chosen, are
@@ -189,7 +189,7 @@ static bool does_usual(const meter *m, const entry *e) {
     const entry *other = m->of_loop[i];
     compared++;
     alike += tsr__bag_likeness(&e->work.bag, &other->work.bag) >= SAME_WORK &&
-             grow_alike(&e->step, &other->step);
+             leaves_no_more(&e->step, &other->step);
   }
   return compared && alike * 2 >= compared;
 }
