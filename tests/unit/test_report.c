@@ -263,7 +263,6 @@ static const char expected_info_json[] =
                       "    {\n"
                       "      \"device\": 3,\n"
                       "      \"events\": 0,\n"
-                      "      \"has_history\": false,\n"
                       "      \"actions\": {},\n"
                       "      \"segments\": 0,\n"
                       "      \"blocks\": 0,\n"
