@@ -152,7 +152,8 @@ typedef struct tsr_at_where {
 typedef struct tsr_at_device {
   uint32_t device;
   uint64_t event_count;
-  bool is_found; /* the device has that moment; otherwise everything below is empty */
+  bool has_history; /* as in tsr_peak_device */
+  bool is_found;    /* the device has that moment; otherwise everything below is empty */
   tsr_moment moment;
   uint64_t live_allocations;
   tsr_fragmentation fragmentation;
@@ -383,8 +384,9 @@ typedef struct tsr_diff_side {
   bool is_there;   /* that snapshot has the device; otherwise all below is 0 */
   uint32_t device; /* its number there */
   uint64_t event_count;
-  tsr_moment peak; /* as in tsr_peak_device */
-  tsr_phase phase; /* in which that is */
+  bool has_history; /* as in tsr_peak_device */
+  tsr_moment peak;  /* as there */
+  tsr_phase phase;  /* in which that is */
   /* The moment whose content is compared: the peak, or if the peaks are of different phases, the highest moment
    * of one of these phases. */
   tsr_moment compared;

@@ -78,7 +78,8 @@ typedef struct tsr_finding {
   uint32_t frame;        /* CHECKPOINT: frame id of the line that calls the block; else TSR_NONE */
   uint32_t block;        /* CHECKPOINT: frame id of the block's own code, or TSR_NONE */
   tsr_finding_call call; /* CHECKPOINT: how */
-  uint32_t stack;        /* that allocated most of it, or TSR_NONE */
+  uint32_t stack;        /* that allocated the largest part of it, or TSR_NONE */
+  bool is_most;          /* that part is more than half */
   uint64_t step_bytes;   /* LEAK: how much it grows by in each step */
   tsr_steps_unit unit;   /* LEAK: what a step is */
   /* STATES: what is alive at the peak, of all that is requested then; and what each option saves of it, 0

@@ -689,6 +689,29 @@ static bool find_checkpoint(tsr__finder *f, tsr_error *error) {
 
 /* ---- All rules ---- */
 
+/* The stack with most of what a finding is about, and whether that is more than half of it. */
+static bool find_largest_part(const tsr__finder *f, tsr_finding *finding) {
+  uint64_t whole = 0, most = 0;
+  tsr__map sums = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < f->out->allocations[finding->rule].count; i++) {
+    uint32_t a = f->out->allocations[finding->rule].items[i];
+    uint32_t stack = tsr__timeline_stack(f->t, a);
+    uint64_t bytes = tsr__timeline_requested(f->t, a);
+    uint64_t *sum = tsr__map_put(&sums, stack, 0, NULL);
+    ok = sum != NULL;
+    whole = tsr__sum_u64(whole, bytes);
+    if (!ok) break;
+    *sum = tsr__sum_u64(*sum, bytes);
+    if (*sum <= most) continue;
+    most = *sum;
+    finding->stack = stack;
+  }
+  finding->is_most = most > whole / 2;
+  tsr__map_release(&sums);
+  return ok;
+}
+
 /* What is cached does not count at the peak: last. */
 static int compare_findings(const void *left, const void *right) {
   const tsr_finding *a = left, *b = right;
@@ -715,6 +738,8 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
             find_old_gradients(&f) && tsr__find_stale_gradients(&f, error) &&
             tsr__find_held_outputs(&f, error) && tsr__find_states(&f, error) &&
             find_cached(&f, error);
+  for (size_t i = 0; ok && i < made.items.count; i++)
+    ok = find_largest_part(&f, &made.items.items[i]);
   if (ok && made.items.count)
     qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
   TSR__VECTOR_FREE(&f.live);

@@ -104,6 +104,7 @@ static int find_moments(tsr_study *study, const tsr_at_where *where, const uint3
     int64_t event = -1;
     device->device = devices[i];
     device->event_count = events.count;
+    device->has_history = tsr__has_history(&events);
     device->is_found = find_moment(&events, timeline, where, &event);
     if (!device->is_found) event = -1; /* it may be another device's */
     device->moment.event = event;

@@ -39,7 +39,7 @@ static tsr__share_list shares_of(const tsr_at_device *device) {
                            device->omitted_bytes,
                            tsr__whole_of(&device->moment.totals),
                            device->names,
-                           device->event_count};
+                           device->has_history};
 }
 
 static size_t lines_of(const tsr_at_device *device) {

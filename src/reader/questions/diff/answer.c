@@ -196,7 +196,7 @@ static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
     if (!r->is_used)
       *r = (row){.change = {.old_stack = TSR_NONE, .new_stack = TSR_NONE}, .is_used = true};
     change->is_moved = class < p->match.class_count && p->match.is_moved[class];
-    change->is_older |= class > p->match.class_count && peak->event_count;
+    change->is_older |= class > p->match.class_count && peak->has_history;
     uint64_t *bytes = which ? &change->new_bytes : &change->old_bytes;
     uint64_t *allocations = which ? &change->new_allocations : &change->old_allocations;
     if (!*allocations || share->bytes > r->largest[which]) {
@@ -316,6 +316,8 @@ static bool choose_cause(causes *c, tsr_diff_device *out) {
   if (best == TSR_NONE) return true;
   assert(most > 0 && best < c->names.count);
   const tsr__interned *name = &c->names.items[best];
+  if (name->size_bytes && *(const char *)name->data == '(')
+    return true; /* no line: no stack is recorded */
   char *text = TSR__NEW_ARRAY(char, (size_t)name->size_bytes + 1);
   if (!text) return false;
   memcpy(text, name->data, name->size_bytes);
@@ -422,6 +424,7 @@ static int describe_side(pair *p, int which, tsr_diff_side *side, const tsr_peak
   tsr__timeline_settings(p->snapshots[which], side->device, &settings);
   tsr_allocator_settings_text(&settings, side->settings);
   side->event_count = peak->event_count;
+  side->has_history = peak->has_history;
   side->peak = peak->peak;
   return tsr__diff_phases(p->studies[which], side, error);
 }

@@ -116,6 +116,19 @@ static const char *or_default(const char *settings) {
   return *settings ? settings : "default";
 }
 
+/* A snapshot without a history shows whatever was allocated when it was taken. */
+static void print_moments(tsr__emitter *emitter, const tsr_diff_device *device) {
+  bool is_old = device->old_side.is_there && !device->old_side.has_history;
+  bool is_new = device->new_side.is_there && !device->new_side.has_history;
+  if (!is_old && !is_new) return;
+  tsr__buffer_printf(&emitter->scratch, "%s history: what %s allocated at one moment is compared.",
+                     is_old && is_new ? "Neither snapshot has a"
+                     : is_old         ? "The old snapshot has no"
+                                      : "The new snapshot has no",
+                     is_old && is_new ? "they had" : "it had");
+  tsr__emit_paragraph(emitter, TSR__DIM, 2);
+}
+
 static void print_settings(tsr__emitter *emitter, const tsr_diff_device *device) {
   const char *before = device->old_side.settings, *after = device->new_side.settings;
   if (!device->old_side.is_there || !device->new_side.is_there || !strcmp(before, after)) return;
@@ -191,7 +204,9 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
   else if (!device->new_side.is_there)
     tsr__buffer_printf(out, ": only in the old snapshot, peak %s", old_size);
   else if (whole)
-    tsr__buffer_printf(out, ": %s at the peak, %s before and %s now", format_delta(whole, delta),
+    tsr__buffer_printf(out, ": %s %s, %s before and %s now", format_delta(whole, delta),
+                       device->old_side.has_history || device->new_side.has_history ? "at the peak"
+                                                                                    : "allocated",
                        old_size, new_size);
   else if (device->change_count)
     tsr__buffer_printf(out, ": the same peak of %s, with different content", new_size);
@@ -200,6 +215,7 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
   if (!device->compared_phase) append_cause(out, &device->cause, whole);
   tsr__buffer_text(out, ".");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
+  print_moments(emitter, device);
   print_settings(emitter, device);
   print_phases(emitter, device);
 }

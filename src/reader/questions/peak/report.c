@@ -110,7 +110,7 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->omitted_bytes,
                            tsr__whole_of(&device->peak.totals),
                            device->names,
-                           device->event_count};
+                           device->has_history};
 }
 
 /* About how many lines a device takes without its stacks. */

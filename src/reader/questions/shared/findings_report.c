@@ -179,8 +179,9 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
   (void)tsr__format_count(finding->count, number);
   switch (finding->rule) {
   case TSR_FINDING_NO_GRAD:
-    tsr__buffer_printf(out, "No backward pass runs, yet %s in %s allocations is saved for one.",
-                       size, number);
+    tsr__buffer_printf(
+        out, "No backward pass runs, yet %s in %s allocations is kept for a backward pass.", size,
+        number);
     break;
   case TSR_FINDING_CHECKPOINT:
     tsr__buffer_printf(out, "%s equal blocks keep %s each; use %s.", number, size,
@@ -201,6 +202,8 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
                        "%s gradients (%s) of the step before are alive at the peak, which is "
                        "before this step's backward pass.",
                        number, size);
+    if (finding->saved_bytes < finding->bytes)
+      tsr__buffer_text(out, " Without them, another moment is the peak.");
     break;
   case TSR_FINDING_HELD_OUTPUTS:
     tsr__buffer_printf(out, "%s in %s allocation%s of the step before is alive at the peak.", size,
@@ -237,7 +240,7 @@ static bool has_frames(const tsr_snapshot *snapshot, uint32_t stack) {
 
 void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out) {
   if (!has_frames(namer->snapshot, finding->stack)) return;
-  tsr__buffer_text(out, "Most of it: ");
+  tsr__buffer_text(out, finding->is_most ? "Most of it: " : "The largest part of it: ");
   tsr__namer_append(namer, TSR__LABEL_LINE, finding->stack, out);
 }
 

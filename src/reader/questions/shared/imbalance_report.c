@@ -7,16 +7,17 @@ static void print(tsr__emitter *emitter, const tsr_imbalance *found) {
   char title[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES];
   tsr__buffer *out = &emitter->scratch;
   tsr__emit_space(emitter);
-  tsr__buffer_printf(out, "The devices are not used alike: of %zu, %s", found->device_count,
+  tsr__buffer_printf(out, "The %zu devices are not used alike: %s", found->device_count,
                      tsr__device_name(found->device, title));
   tsr__buffer_printf(out, " peaks at %s", tsr__format_size(found->peak_bytes, size));
-  tsr__buffer_printf(out, " and %s", tsr__device_name(found->least_device, title));
+  tsr__buffer_printf(out, ", %s only", tsr__device_name(found->least_device, title));
   tsr__buffer_printf(out, " at %s", tsr__format_size(found->least_peak_bytes, size));
-  tsr__buffer_printf(out, "; alike, each would need about %s.",
+  tsr__buffer_printf(out, "; used alike, each would need about %s.",
                      tsr__format_size(found->mean_peak_bytes, size));
   if (found->is_data_parallel)
-    tsr__buffer_text(out, " nn.DataParallel gathers all outputs on one device: use "
-                          "DistributedDataParallel, or compute the loss inside the model.");
+    tsr__buffer_text(out,
+                     " The program uses nn.DataParallel, which gathers all outputs on one device: "
+                     "use DistributedDataParallel, or compute the loss inside the model.");
   tsr__emit_paragraph(emitter, TSR__VERDICT, 0);
 }
 

@@ -156,7 +156,7 @@ uint64_t tsr__whole_of(const tsr_totals *totals) {
 }
 
 static bool is_older(const tsr__share_list *shares, const tsr_stack_share *share) {
-  return share->stack == TSR_NONE && share->older_allocations && shares->event_count;
+  return share->stack == TSR_NONE && share->older_allocations && shares->has_history;
 }
 
 tsr_text tsr__share_name(const tsr__share_list *shares, const tsr__row_names *names, size_t i) {

@@ -31,7 +31,7 @@ typedef struct tsr__share_list {
   uint64_t omitted_stacks, omitted_bytes;
   uint64_t whole_bytes;   /* what shares are percentages of */
   const tsr_named *names; /* of the shares, or NULL: none is named */
-  uint64_t event_count;   /* 0: nothing was recorded, so nothing is older than the recording */
+  bool has_history; /* false: one moment was recorded, so nothing is older than the recording */
 } tsr__share_list;
 
 /* What shares at a moment are percentages of: allocated bytes, which its headline has; requested ones, if blocks
