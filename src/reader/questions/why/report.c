@@ -305,7 +305,7 @@ static bool knows_reserved(const tsr_why_device *d) {
 }
 
 static void append_when(tsr__buffer *out, const tsr_why_device *d) {
-  if (!d->has_history)
+  if (!d->event_count)
     tsr__buffer_text(out, "at the end");
   else if (d->moment.event >= 0)
     tsr__buffer_printf(out, "at event %s of %s", COUNT((uint64_t)d->moment.event),
@@ -328,9 +328,11 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
                        SIZE(d->moment.totals.active_bytes), SIZE(peak));
     return;
   }
-  tsr__buffer_printf(
-      out, d->has_history ? ". At most %s were reserved, " : ". At the end %s are reserved",
-      SIZE(peak));
+  tsr__buffer_printf(out,
+                     d->has_history   ? ". At most %s were reserved, "
+                     : d->event_count ? ". %s are reserved"
+                                      : ". At the end %s are reserved",
+                     SIZE(peak));
   if (d->has_history) append_when(out, d);
   if (d->capacity_bytes >= peak && d->capacity_bytes)
     tsr__buffer_printf(out, ", which leaves %s of %s",
