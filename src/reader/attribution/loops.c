@@ -14,7 +14,11 @@
  * these are two loops.
  *
  * Training evaluates in loops of its own. Their passes leave nothing for a backward pass, so their paths are those of
- * which hardly any allocation is live when one begins. */
+ * which hardly any allocation is live when one begins. Such paths make no step a round of a loop.
+ *
+ * Steps of training were found by their ends: each goes on to the next optimizer's, and has what is done between.
+ * Where two steps of one loop meet, lines below the optimizer's are still the first one's. A loop's first step begins
+ * with what other steps do, and its last ends with that: the rest is done once, and is in no loop. */
 #include <assert.h>
 #include <stdlib.h>
 
