@@ -123,10 +123,25 @@ def told_falsely(tessera, work, seed):
     check_leaks(say, tessera.device('leaks', path), told)
     peak = tessera.device('peak', '--top', 0, path)
     say.compare('event and bytes of peak', (peak['peak']['event'], peak['peak']['allocated_bytes']), (told.peak['event'], told.peak['bytes']))
+    check_advice(say, peak['findings'], told)
     sums = categories(peak)
     for kind in ('parameter', 'gradient', 'optimizer_state')[:3 if told.has_state else 1]:  # without, gradients can't be told apart
         say.compare(f'peak: {kind}', sums[kind], told.peak['kinds'].get(kind, 0))
     return say.false
+
+
+def check_advice(say, findings, told):
+    """What advice would save, and of what it speaks."""
+    rules = {finding['rule']: finding for finding in findings}
+    for rule, kind in (('zero_grad', 'gradient'), ('held_outputs', 'output')):
+        if rule in rules and told.has_state:
+            say.compare(f'{rule} saves', rules[rule]['saved_bytes'], told.peak['bytes'] - told.peak_without(kind))
+    if 'leak' in rules:
+        say.compare('leaked at the peak', rules['leak']['bytes'], told.peak['kinds'].get('leaked', 0))
+    does_train = any(loop['what'] == 'train' for loop in told.loops)
+    for rule in ('old_gradients', 'two_forwards', *(['no_grad'] if does_train else [])):
+        if rule in rules:
+            say.false.append(f'advice {rule}, in truth there is none of that')
 
 
 # ---- Simulated training ----

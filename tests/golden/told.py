@@ -7,6 +7,7 @@ optimizer, zero_grad), evaluation without gradients; and single calls of the mod
 forward, outputs of one iteration that live until those of the next exist, a list that grows (somewhere in the iteration), several
 micro-batches, an evaluation in some iterations, an optimizer that allocates nothing. Some run all of it again (epochs). Sizes are multiples of 2 MiB, which the allocator always splits off exactly. The truth is written down while the program runs, and nothing here knows how tessera finds it out.
 """
+import itertools
 import json
 import pathlib
 import random
@@ -27,6 +28,7 @@ class Told(Run):
         super().__init__(1 << 20)
         self.random = random.Random(seed)
         self.kinds, self.bytes, self.peak = {}, 0, {'bytes': -1}
+        self.lives, self.steps = [], []  # kind, bytes, first event, past the last one of each allocation; where optimizers' steps end
         self.loops, self.within = [], None  # the loop and the iteration that run
         self.evaluates = False  # within an iteration that trains
         self.model, self.gradients, self.state, self.leaked = [], [], [], []
@@ -60,6 +62,7 @@ class Told(Run):
     def make(self, kind, stack, size):
         address = self.take(stack, size)
         self.kinds[address] = kind
+        self.lives.append({'address': address, 'kind': kind, 'bytes': size, 'birth': len(self.trace) - 1, 'death': None})
         self.bytes += size
         if self.bytes > self.peak['bytes']:
             held = {}
@@ -78,6 +81,19 @@ class Told(Run):
         self.bytes -= self.live[address]
         del self.kinds[address]
         self.give(address)
+        life = next(life for life in reversed(self.lives) if life['address'] == address)
+        life['death'] = len(self.trace) - 1
+
+    def peak_without(self, kind):
+        """The peak if memory of a kind lived until the end of its optimizer's step at most."""
+        changes = [0] * (len(self.trace) + 1)
+        for life in self.lives:
+            death = len(self.trace) if life['death'] is None else life['death']
+            if life['kind'] == kind:
+                death = min([death] + [end for end in self.steps if end > life['birth']])
+            changes[life['birth']] += life['bytes']
+            changes[death] -= life['bytes']
+        return max(itertools.accumulate(changes))
 
     def at(self, line):
         """The stack of a line of a loop."""
@@ -129,6 +145,7 @@ class Told(Run):
                     self.state.append(self.make('optimizer_state', [*stack, ('_init_group', TORCH + 'optim/adamw.py', own)], self.live[parameter]))
         for parameter in self.model:
             self.end(self.make('temporary', [*stack, ('_single_tensor_adamw', TORCH + 'optim/adamw.py', 300)], self.live[parameter]))
+        self.steps.append(len(self.trace))
 
     def zero_grad(self):
         for address in self.gradients:

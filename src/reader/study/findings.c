@@ -205,7 +205,9 @@ static bool find_no_grad(tsr__finder *f) {
 typedef struct pass_share {
   uint64_t bytes, allocations, largest_bytes;
   uint32_t stack;
-  bool is_earlier; /* a pass that should be gone */
+  uint32_t usual;         /* the stack of more than half of them, if there is one */
+  uint64_t votes, usuals; /* for it, while it is sought; how many it has */
+  bool is_earlier;        /* a pass that should be gone */
 } pass_share;
 
 /* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
@@ -243,6 +245,23 @@ static pass_share *share_of(const tsr__finder *f, pass_share *shares, bool is_ol
   return &shares[birth == TSR_NONE ? 0 : tsr__cycle_passes_by(f->cycle, birth)];
 }
 
+/* The stack that a majority has survives if different ones cancel each other out. */
+static void vote(pass_share *share, uint32_t stack) {
+  if (!share->votes) share->usual = stack;
+  if (share->usual == stack)
+    share->votes++;
+  else
+    share->votes--;
+}
+
+static void count_usuals(const tsr__finder *f, bool is_older, pass_share *shares) {
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i];
+    pass_share *share = share_of(f, shares, is_older, a);
+    if (share) share->usuals += tsr__timeline_stack(f->t, a) == share->usual;
+  }
+}
+
 static void weigh_passes(const tsr__finder *f, bool is_older, pass_share *shares) {
   for (size_t i = 0; i < f->live.count; i++) {
     uint32_t a = f->live.items[i];
@@ -251,14 +270,20 @@ static void weigh_passes(const tsr__finder *f, bool is_older, pass_share *shares
     uint64_t bytes = tsr__timeline_requested(f->t, a);
     share->allocations++;
     share->bytes = tsr__sum_u64(share->bytes, bytes);
+    vote(share, tsr__timeline_stack(f->t, a));
     if (bytes <= share->largest_bytes) continue;
     share->largest_bytes = bytes;
     share->stack = tsr__timeline_stack(f->t, a);
   }
+  count_usuals(f, is_older, shares);
 }
 
+/* Of each layer a graph keeps several tensors. What one line collects, such as a list that grows, is none; without
+ * stacks nobody can tell. */
 static bool is_graph(const pass_share *share) {
-  return share->allocations >= GRAPH_ALLOCATIONS && share->largest_bytes < share->bytes / 2;
+  bool is_one_line = share->usual != TSR_NONE && share->usuals * 4 > share->allocations * 3;
+  return share->allocations >= GRAPH_ALLOCATIONS && !is_one_line &&
+         share->largest_bytes < share->bytes / 2;
 }
 
 static bool note_earlier(tsr__finder *f, bool is_older, pass_share *shares) {

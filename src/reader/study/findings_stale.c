@@ -57,20 +57,18 @@ static uint32_t next_backward(const tsr__finder *f, uint32_t event) {
   return next_turn(f, event, true);
 }
 
-/* From the beginning of each step, and of what follows the last, to its first backward pass. */
+/* From the end of each step, what comes between it and the next included, to the next backward pass. */
 static bool list_lulls(const tsr__finder *f, lulls *out) {
   const tsr__cycle_steps *steps = &f->cycle->steps;
   uint32_t events = (uint32_t)f->t->events.count;
   out->items = TSR__NEW_ARRAY(lull, steps->count + 1);
   if (!out->items) return false;
-  for (size_t i = 0; i < steps->count; i++) {
-    const tsr__cycle_step *step = &steps->items[i];
-    uint32_t end = next_backward(f, step->first);
+  for (size_t i = 1; i < steps->count; i++) {
+    const tsr__cycle_step *step = &steps->items[i], *before = &steps->items[i - 1];
+    uint32_t first = before->last + 1, end = next_backward(f, first);
     if (end > step->last) end = step->last + 1;
-    /* No step is before the first, so no memory is old in it. */
-    if (i)
-      out->items[out->count++] =
-          (lull){step->first, end, steps->items[i - 1].first, step->last, next_turn(f, end, false)};
+    out->items[out->count++] =
+        (lull){first, end, before->first, step->last, next_turn(f, end, false)};
   }
   if (!steps->count) return true;
   const tsr__cycle_step *last = &steps->items[steps->count - 1];

@@ -53,6 +53,7 @@ static int weigh_leaks(const tsr__timeline *t, const tsr_leaks_device *leaks, ts
     }
     if (rows && !TSR__VECTOR_PUSH(rows, live.items[i])) status = tsr__fail_memory(error);
   }
+  out->is_most = most > out->bytes / 2;
   for (size_t i = 0; !status && i < leaks->leak_count; i++)
     if (bytes[i]) out->step_bytes = tsr__sum_u64(out->step_bytes, leaks->leaks[i].bytes_per_step);
   tsr__free(bytes);
