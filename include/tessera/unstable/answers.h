@@ -84,6 +84,7 @@ typedef struct tsr_peak_device {
   uint64_t event_count;
   bool
       has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
+  bool is_partial; /* the file lacks a part that was recorded, so figures are approximate */
   tsr_moment
       peak; /* the first event after which allocated is largest; -1: already before the first */
   tsr_totals start, end; /* before the first event, after the last */

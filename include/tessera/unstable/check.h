@@ -132,6 +132,7 @@ typedef struct tsr_check_result {
   uint32_t device;
   tsr_category category; /* of the CATEGORY rules */
   bool is_passed;
+  bool is_one_moment;       /* the device has no history: what is measured is no peak */
   uint64_t bytes;           /* measured */
   uint64_t limit_bytes;     /* the budget, or the lock's figure */
   uint64_t tolerance_bytes; /* allowed difference from that; 0 for budgets */

@@ -160,6 +160,7 @@ typedef struct tsr_why_device {
   uint64_t event_count;
   bool
       has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
+  bool is_partial; /* the file lacks a part that was recorded, so figures are approximate */
   tsr_why_reason reason;
 
   tsr_why_oom *ooms; /* by event */

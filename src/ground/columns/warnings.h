@@ -52,5 +52,7 @@ typedef enum tsr__loss {
 } tsr__loss;
 struct tsr_snapshot;
 tsr__loss tsr__snapshot_loss(const struct tsr_snapshot *snapshot);
+/* Whether that is so, and what is missing is part of the snapshot rather than behind it. */
+bool tsr__lacks_a_part(const struct tsr_snapshot *snapshot);
 
 #endif

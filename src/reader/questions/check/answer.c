@@ -281,6 +281,7 @@ static int name_causes(checker *c, const tsr__timeline *t, tsr_check_device *dev
 static int add_result(checker *c, const tsr_check_device *device, bool has_lock,
                       tsr_check_result result, tsr_error *error) {
   result.device = device->device;
+  result.is_one_moment = !device->has_history;
   int status = explain(c, device, has_lock, &result, error);
   if (!status && !TSR__VECTOR_PUSH(&c->results, result)) status = tsr__fail_memory(error);
   if (status) tsr__free(result.causes);

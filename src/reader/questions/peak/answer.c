@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "base/memory.h"
+#include "columns/tables.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/findings.h"
 #include "questions/shared/imbalance.h"
@@ -20,6 +21,7 @@ static uint64_t unsplit_of(const tsr__timeline *timeline, const tsr__live_set *l
 static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
   out->event_count = timeline->events.count;
   out->has_history = tsr__has_history(&timeline->events);
+  out->is_partial = tsr__lacks_a_part(timeline->snapshot);
   out->peak.event = timeline->allocated_event;
   out->peak.time_us =
       out->peak.event < 0 ? TSR_TIME_NONE : timeline->events.time_us[out->peak.event];

@@ -127,6 +127,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   const tsr_peak_device *device = &peak->devices[index];
   tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
+  tsr__emit_loss(emitter, device->is_partial);
   tsr__emit_stop(emitter, &device->stop, device->unit);
   if (index == 0) explain_recording(emitter, peak);
   tsr__emit_object(emitter, NULL);

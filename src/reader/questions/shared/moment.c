@@ -24,6 +24,13 @@ void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *
   tsr__emit_end(emitter);
 }
 
+void tsr__emit_loss(tsr__emitter *emitter, bool is_partial) {
+  if (is_partial && tsr__emitter_is_text(emitter))
+    tsr__emit_printf(
+        emitter, TSR__PLAIN,
+        "  A part of the file is missing or damaged, so these figures are approximate.");
+}
+
 void tsr__say_no_history(tsr__buffer *out, uint64_t event_count) {
   char count[TSR__FORMAT_BYTES];
   if (!event_count)

@@ -18,6 +18,9 @@ void tsr__say_held(tsr__buffer *out, const tsr_totals *totals);
  * 1 event". */
 void tsr__say_no_history(tsr__buffer *out, uint64_t event_count);
 
+/* In text, that the file lacks a part, if it does. */
+void tsr__emit_loss(tsr__emitter *emitter, bool is_partial);
+
 /* The object "fragmentation", and in text the fields that are not 0. */
 void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation);
 

@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "columns/tables.h"
 #include "questions/shared/causes.h"
 #include "questions/shared/findings.h"
 #include "questions/shared/imbalance.h"
@@ -275,6 +276,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
   if (!is_host && !list_ooms(&t->events, cycle, out)) status = tsr__fail_memory(error);
   out->event_count = t->events.count;
   out->has_history = tsr__has_history(&t->events);
+  out->is_partial = tsr__lacks_a_part(t->snapshot);
   *is_meant = !status && choose(question->options, out);
   if (!status && *is_meant) {
     out->frame = out->layer = out->stack = TSR_NONE;

@@ -536,7 +536,7 @@ static void emit_memory(tsr__emitter *emitter, const tsr_why_device *d) {
 /* ---- What held it ---- */
 
 static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
-  static const tsr__column columns[] = {{NULL, "share", TSR__RIGHT},
+  static const tsr__column columns[] = {{NULL, "of allocated", TSR__RIGHT},
                                         {"bytes", "bytes", TSR__RIGHT},
                                         {"block_bytes", NULL, TSR__RIGHT},
                                         {"allocations", "allocations", TSR__RIGHT},
@@ -590,7 +590,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
 static void emit_causes(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__emitter *emitter = printer->emitter;
   const tsr__column columns[] = {{NULL, "#", TSR__RIGHT},
-                                 {NULL, "share", TSR__RIGHT},
+                                 {NULL, "of allocated", TSR__RIGHT},
                                  {"bytes", "bytes", TSR__RIGHT},
                                  {"block_bytes", NULL, TSR__RIGHT},
                                  {"allocations", "allocations", TSR__RIGHT},
@@ -1084,6 +1084,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   tsr__emitter *emitter = printer->emitter;
   bool is_text = tsr__emitter_is_text(emitter);
   print_verdict(emitter, d);
+  tsr__emit_loss(emitter, d->is_partial);
   if (is_brief && is_text) return;
   if (d->oom_count && is_text) {
     print_failure(printer, d);
