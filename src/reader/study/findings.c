@@ -411,13 +411,6 @@ static void add_free(void *context, const tsr__gap *gap) {
   if (gap->is_whole && is_default) found->bytes = tsr__sum_u64(found->bytes, gap->size_bytes);
 }
 
-/* Whether anything is allocated or freed during the trace. */
-static bool has_history(const tsr__timeline *t) {
-  for (size_t i = 0; i < t->birth.count; i++)
-    if (t->birth.items[i] != TSR_NONE || t->death.items[i] != TSR_NONE) return true;
-  return false;
-}
-
 /* Where a part of the file is missing, what was reserved and free at a moment of it is not known. */
 static bool find_cached(tsr__finder *f, tsr_error *error) {
   tsr_fragmentation lost;
@@ -432,7 +425,7 @@ static bool find_cached(tsr__finder *f, tsr_error *error) {
                                           .bytes = bytes,
                                           .saved_bytes = bytes,
                                           .event = f->t->allocated_event,
-                                          .is_one_moment = !has_history(f->t),
+                                          .is_one_moment = !tsr__has_history(&f->t->events),
                                           .frame = TSR_NONE,
                                           .stack = TSR_NONE});
 }
