@@ -255,3 +255,9 @@ def one_moment(run, events=0):
     """The same without its history, but for its last few events."""
     run.trace, run.notes = run.trace[len(run.trace) - events:], []
     return run
+
+
+def late(run, events):
+    """The same, recorded from a later event on."""
+    run.trace = run.trace[events:]
+    return run
