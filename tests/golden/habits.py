@@ -251,7 +251,13 @@ def growing(steps=6, kept=32 << 20, stream=0):
     return run
 
 
-def one_moment(run):
-    """The same without its history."""
-    run.trace, run.notes = [], []
+def one_moment(run, events=0):
+    """The same without its history, but for its last few events."""
+    run.trace, run.notes = run.trace[len(run.trace) - events:], []
+    return run
+
+
+def late(run, events):
+    """The same, recorded from a later event on."""
+    run.trace = run.trace[events:]
     return run

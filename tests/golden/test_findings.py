@@ -4,8 +4,8 @@ Each rule is asked of programs that have the habit it looks for, and of programs
 not have it: there it must be silent. `saved_bytes` of a checkpoint is compared with a simulated run that
 checkpoints.
 """
-from habits import (UNIT, accumulated, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, leaking, library,
-                    one_moment, retrained, states, training, uneven, unfinished)
+from habits import (UNIT, accumulated, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, leaking,
+                    library, one_moment, retrained, states, training, uneven, unfinished)
 from support import cases, expect
 
 
@@ -25,6 +25,8 @@ CASES = {
     'a call whose outputs live until the next is done':
         (lambda: forwards(4, held=2), {'no_grad', 'two_forwards'}, ('two_forwards', 2)),
     'two graphs at a time': (lambda: forwards(3, held=2), {'no_grad', 'two_forwards'}, ('no_grad', 2 * (26 * 3 + 2))),
+    'two graphs at a time, of which the first is older than the recording':
+        (lambda: late(forwards(3, held=2), 26 * 12 + 2), {'no_grad', 'two_forwards'}, ('no_grad', 2 * (26 * 3 + 2))),
     'a call whose outputs live until the next is done, without autograd':
         (lambda: forwards(4, held=2, keeps=False), set(), None),
     'training': (training, {'checkpoint'}, ('checkpoint', 12)),
@@ -143,8 +145,8 @@ def test_cache(tessera, work):
     for command in ('peak', 'why'):
         text = tessera.output(command, work / 'run.pickle')
         expect('in order', text.find('PYTORCH_CUDA_ALLOC_CONF=expandable') < text.find('empty_cache()'), True)
-    one_moment(growing()).write(work / 'run.pickle')
-    for command in ('peak', 'why'):
+    for command, events in (('peak', 0), ('why', 0), ('peak', 1), ('why', 1)):  # a single event is no history
+        one_moment(growing(), events).write(work / 'run.pickle')
         text = tessera.output(command, work / 'run.pickle')
         expect('advice', 'torch.cuda.empty_cache().' in text, True)
         expect('one moment', 'before the peak' in text or 'when most' in text, False)

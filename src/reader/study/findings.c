@@ -34,6 +34,66 @@ static uint32_t birth_of(const tsr__finder *f, uint32_t allocation) {
   return f->t->birth.items[allocation];
 }
 
+/* ---- What a pass keeps ---- */
+
+/* What one pass holds at a moment. */
+typedef struct pass_share {
+  uint64_t bytes, allocations, largest_bytes;
+  uint32_t stack;
+  uint32_t usual;         /* the stack of more than half of them, if there is one */
+  uint64_t votes, usuals; /* for it, while it is sought; how many it has */
+  bool is_earlier;        /* a pass that should be gone */
+} pass_share;
+
+/* The stack that a majority has survives if different ones cancel each other out. */
+static void vote(pass_share *share, uint32_t stack) {
+  if (!share->votes) share->usual = stack;
+  if (share->usual == stack)
+    share->votes++;
+  else
+    share->votes--;
+}
+
+static void add_to_share(const tsr__finder *f, pass_share *share, uint32_t a) {
+  uint64_t bytes = tsr__timeline_requested(f->t, a);
+  share->allocations++;
+  share->bytes = tsr__sum_u64(share->bytes, bytes);
+  vote(share, tsr__timeline_stack(f->t, a));
+  if (bytes <= share->largest_bytes) return;
+  share->largest_bytes = bytes;
+  share->stack = tsr__timeline_stack(f->t, a);
+}
+
+/* Of each layer a graph keeps several tensors. What one line collects, such as a list that grows, is none; without
+ * stacks nobody can tell. */
+static bool is_graph(const pass_share *share) {
+  bool is_one_line = share->usual != TSR_NONE && share->usuals * 4 > share->allocations * 3;
+  return share->allocations >= GRAPH_ALLOCATIONS && !is_one_line &&
+         share->largest_bytes < share->bytes / 2;
+}
+
+/* What a graph from before the recording keeps: also copies of weights, since autocast's cache of them is
+ * gone. */
+static bool is_of_old_graph(const tsr__finder *f, uint32_t allocation) {
+  return allocation < f->t->initial.count && (f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
+                                              f->category[allocation] == TSR_CATEGORY_CAST);
+}
+
+/* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
+ * that the recording cuts go together with the rest of it, or later, since backward begins at the end. */
+static uint32_t old_ones_gone(const tsr__finder *f) {
+  uint64_t count = 0, gone = 0;
+  uint32_t last = 0;
+  for (uint32_t a = 0; a < f->t->initial.count; a++) {
+    if (!is_of_old_graph(f, a)) continue;
+    uint32_t death = f->t->death.items[a];
+    count++;
+    gone += death != TSR_NONE;
+    if (death != TSR_NONE && death > last) last = death;
+  }
+  return gone * 10 >= count * 9 ? last : 0;
+}
+
 /* ---- NO_GRAD ---- */
 
 /* A pass without a backward pass, and what is left when its last allocation has been made. */
@@ -58,13 +118,6 @@ static uint32_t last_forward_alloc(const tsr__finder *f, uint32_t first, uint32_
     while (last > first && f->t->events.action[last] != TSR_ACTION_ALLOC) last--;
   }
   return last;
-}
-
-/* What a graph from before the recording keeps: also copies of weights, since autocast's cache of them is
- * gone. */
-static bool is_of_old_graph(const tsr__finder *f, uint32_t allocation) {
-  return allocation < f->t->initial.count && (f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
-                                              f->category[allocation] == TSR_CATEGORY_CAST);
 }
 
 /* Where nothing runs backward, what a finished pass makes is temporary, for however long it is kept. */
@@ -149,6 +202,24 @@ static void weigh_live(const tsr__finder *f, const forward *pass, uint32_t event
   sum->largest_bytes = tsr__sum_u64(sum->largest_bytes, largest);
 }
 
+/* Whether an allocation is of a graph from before the recording, and is alive after an event. */
+static bool is_older_and_alive(const tsr__finder *f, uint32_t allocation, uint32_t event) {
+  return is_of_old_graph(f, allocation) && f->t->death.items[allocation] > event;
+}
+
+/* The graph from before the recording that is alive after an event; empty if it is none, or the trace does not show
+ * that it is released. */
+static pass_share weigh_older(const tsr__finder *f, uint32_t event) {
+  pass_share share = {.stack = TSR_NONE};
+  if (!old_ones_gone(f)) return share;
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (is_older_and_alive(f, a, event)) add_to_share(f, &share, a);
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (is_older_and_alive(f, a, event))
+      share.usuals += tsr__timeline_stack(f->t, a) == share.usual;
+  return is_graph(&share) ? share : (pass_share){.stack = TSR_NONE};
+}
+
 /* All graphs that are alive when a pass ends; `largest_bytes` are their outputs. Programs hold
  * few passes: the ones before it are examined until one is gone. */
 static forward weigh_alive(const tsr__finder *f, const forwards *list, size_t index) {
@@ -157,14 +228,20 @@ static forward weigh_alive(const tsr__finder *f, const forwards *list, size_t in
   for (size_t i = index + 1; i-- > 0;) {
     uint64_t before = sum.kept;
     weigh_live(f, &list->items[i], last->last, &sum);
-    if (sum.kept - before < GRAPH_ALLOCATIONS) break;
+    if (sum.kept - before < GRAPH_ALLOCATIONS) return sum;
   }
+  pass_share older = weigh_older(f, last->last);
+  sum.kept += older.allocations;
+  sum.kept_bytes = tsr__sum_u64(sum.kept_bytes, older.bytes);
+  sum.largest_bytes = tsr__sum_u64(sum.largest_bytes, older.largest_bytes);
   return sum;
 }
 
 /* Note what all passes keep after an event. */
 static bool note_alive(tsr__finder *f, const forwards *list, uint32_t last) {
-  bool ok = true;
+  bool ok = true, has_older = weigh_older(f, last).allocations != 0;
+  for (uint32_t a = 0; ok && has_older && a < f->t->initial.count; a++)
+    if (is_older_and_alive(f, a, last)) ok = tsr__finder_note(f, TSR_FINDING_NO_GRAD, a);
   for (size_t i = 0; i < list->count && list->items[i].last <= last; i++)
     for (uint32_t e = list->items[i].first; ok && e <= list->items[i].last; e++) {
       uint32_t a = graph_alloc(f, e);
@@ -201,30 +278,6 @@ static bool find_no_grad(tsr__finder *f) {
 
 /* ---- TWO_FORWARDS ---- */
 
-/* What one pass holds at the peak. */
-typedef struct pass_share {
-  uint64_t bytes, allocations, largest_bytes;
-  uint32_t stack;
-  uint32_t usual;         /* the stack of more than half of them, if there is one */
-  uint64_t votes, usuals; /* for it, while it is sought; how many it has */
-  bool is_earlier;        /* a pass that should be gone */
-} pass_share;
-
-/* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
- * that the recording cuts go together with the rest of it, or later, since backward begins at the end. */
-static uint32_t old_ones_gone(const tsr__finder *f) {
-  uint64_t count = 0, gone = 0;
-  uint32_t last = 0;
-  for (uint32_t a = 0; a < f->t->initial.count; a++) {
-    if (!is_of_old_graph(f, a)) continue;
-    uint32_t death = f->t->death.items[a];
-    count++;
-    gone += death != TSR_NONE;
-    if (death != TSR_NONE && death > last) last = death;
-  }
-  return gone * 10 >= count * 9 ? last : 0;
-}
-
 /* Are the activations from before the recording a pass that is older than those of the recording? */
 static bool has_older_pass(const tsr__finder *f) {
   uint32_t gone = old_ones_gone(f);
@@ -245,15 +298,6 @@ static pass_share *share_of(const tsr__finder *f, pass_share *shares, bool is_ol
   return &shares[birth == TSR_NONE ? 0 : tsr__cycle_passes_by(f->cycle, birth)];
 }
 
-/* The stack that a majority has survives if different ones cancel each other out. */
-static void vote(pass_share *share, uint32_t stack) {
-  if (!share->votes) share->usual = stack;
-  if (share->usual == stack)
-    share->votes++;
-  else
-    share->votes--;
-}
-
 static void count_usuals(const tsr__finder *f, bool is_older, pass_share *shares) {
   for (size_t i = 0; i < f->live.count; i++) {
     uint32_t a = f->live.items[i];
@@ -266,24 +310,9 @@ static void weigh_passes(const tsr__finder *f, bool is_older, pass_share *shares
   for (size_t i = 0; i < f->live.count; i++) {
     uint32_t a = f->live.items[i];
     pass_share *share = share_of(f, shares, is_older, a);
-    if (!share) continue;
-    uint64_t bytes = tsr__timeline_requested(f->t, a);
-    share->allocations++;
-    share->bytes = tsr__sum_u64(share->bytes, bytes);
-    vote(share, tsr__timeline_stack(f->t, a));
-    if (bytes <= share->largest_bytes) continue;
-    share->largest_bytes = bytes;
-    share->stack = tsr__timeline_stack(f->t, a);
+    if (share) add_to_share(f, share, a);
   }
   count_usuals(f, is_older, shares);
-}
-
-/* Of each layer a graph keeps several tensors. What one line collects, such as a list that grows, is none; without
- * stacks nobody can tell. */
-static bool is_graph(const pass_share *share) {
-  bool is_one_line = share->usual != TSR_NONE && share->usuals * 4 > share->allocations * 3;
-  return share->allocations >= GRAPH_ALLOCATIONS && !is_one_line &&
-         share->largest_bytes < share->bytes / 2;
 }
 
 static bool note_earlier(tsr__finder *f, bool is_older, pass_share *shares) {
@@ -411,13 +440,6 @@ static void add_free(void *context, const tsr__gap *gap) {
   if (gap->is_whole && is_default) found->bytes = tsr__sum_u64(found->bytes, gap->size_bytes);
 }
 
-/* Whether anything is allocated or freed during the trace. */
-static bool has_history(const tsr__timeline *t) {
-  for (size_t i = 0; i < t->birth.count; i++)
-    if (t->birth.items[i] != TSR_NONE || t->death.items[i] != TSR_NONE) return true;
-  return false;
-}
-
 /* Where a part of the file is missing, what was reserved and free at a moment of it is not known. */
 static bool find_cached(tsr__finder *f, tsr_error *error) {
   tsr_fragmentation lost;
@@ -432,7 +454,7 @@ static bool find_cached(tsr__finder *f, tsr_error *error) {
                                           .bytes = bytes,
                                           .saved_bytes = bytes,
                                           .event = f->t->allocated_event,
-                                          .is_one_moment = !has_history(f->t),
+                                          .is_one_moment = !tsr__has_history(&f->t->events),
                                           .frame = TSR_NONE,
                                           .stack = TSR_NONE});
 }
