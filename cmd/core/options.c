@@ -36,12 +36,26 @@ typedef struct parser {
   cli_options *options;
 } parser;
 
-int cli_unknown_command(const char *name) {
+/* Words that users type for a command that has another name. */
+static const tsr_synonym command_synonyms[] = {
+    {"oom", "why"},           {"explain", "why"},      {"memory", "peak"},   {"compare", "diff"},
+    {"estimate", "simulate"}, {"predict", "simulate"}, {"timeline", "view"}, {"query", "sql"},
+    {"convert", "export"},    {"optimize", "plan"},    {NULL, NULL}};
+
+/* NULL for what looks like a file's name. */
+static const char *nearest_command(const char *name) {
   tsr_suggestion nearest = tsr_suggestion_start(name, strlen(name));
+  for (const tsr_synonym *one = command_synonyms; one->typed; one++)
+    if (tsr_word_is(name, strlen(name), one->typed)) return one->meant;
+  if (strpbrk(name, "./")) return NULL;
   for (size_t i = 0; i < cli_command_count(); i++)
     tsr_suggestion_offer(&nearest, cli_command_at(i).about.name);
-  if (nearest.best)
-    return cli_usage_error(NULL, "unknown command '%s'; did you mean '%s'?", name, nearest.best);
+  return nearest.best;
+}
+
+int cli_unknown_command(const char *name) {
+  const char *meant = nearest_command(name);
+  if (meant) return cli_usage_error(NULL, "unknown command '%s'; did you mean '%s'?", name, meant);
   if (access(name, F_OK) == 0)
     return cli_usage_error(NULL, "'%s' is a file, not a command; did you mean 'tessera peak %s'?",
                            name, name);

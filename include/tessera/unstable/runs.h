@@ -38,6 +38,8 @@ extern const char *const tsr_gpu_names[];
 const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
+/* The memory of that card by its data sheet, or 0. */
+uint64_t tsr_params_gpu_bytes(const tsr_params *params);
 
 /* Read the file in a parameter "rates"; `*out` is NULL if the parameter is not set. The caller owns `*out`. Fails
  * as tsr_rates_parse does. */

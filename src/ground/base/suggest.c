@@ -1,8 +1,9 @@
 /* suggest.c - "did you mean": the nearest of some names.
  *
- * Near is few edits (insert, delete or change a character, Levenshtein's distance), fewer for a
- * short word than for a long one; or being cut short: "prof" means "profile", and "llama3" means
- * "llama-3-8b". Case and separators are no edits: "kv-cache" is "kv_cache".
+ * Best is a name that the word begins: "prof" means "profile", "leak" means "leaks" and not "peak". Then a name that
+ * begins the word, with little after it: "a100-sxm" means "a100". Then few edits (insert, delete or change a
+ * character, Levenshtein's distance), fewer for a short word than for a long one. Last, a name with much after it:
+ * "batch-size" means "batch". Case and separators are no edits: "kv-cache" is "kv_cache".
  */
 #include "tessera/unstable/suggest.h"
 
@@ -41,6 +42,28 @@ tsr_suggestion tsr_suggestion_start(const char *typed, size_t typed_length) {
   return (tsr_suggestion){.typed = typed, .typed_length = typed_length};
 }
 
+/* How a name resembles the word, the best first. */
+typedef enum likeness {
+  LIKE_CUT_SHORT,
+  LIKE_LENGTHENED,
+  LIKE_EDITED,
+  LIKE_START,
+  LIKE_NOTHING
+} likeness;
+
+static likeness compare(const char *typed, size_t typed_length, const char *name,
+                        size_t name_length, size_t distance) {
+  enum { SHORTEST_TYPED = 2, SHORTEST_NAME = 3 };
+  size_t common = typed_length < name_length ? typed_length : name_length;
+  bool is_prefix = memcmp(typed, name, common) == 0;
+  bool is_near = distance <= 1 + typed_length / 4 && distance < typed_length;
+  if (is_prefix && typed_length >= SHORTEST_TYPED && typed_length <= name_length)
+    return LIKE_CUT_SHORT;
+  bool is_lengthened = is_prefix && common == name_length;
+  if (is_near) return is_lengthened ? LIKE_LENGTHENED : LIKE_EDITED;
+  return is_lengthened && name_length >= SHORTEST_NAME ? LIKE_START : LIKE_NOTHING;
+}
+
 void tsr_suggestion_offer(tsr_suggestion *suggestion, const char *name) {
   char typed[WORD_MAX], offered[WORD_MAX];
   size_t name_length = strlen(name);
@@ -48,11 +71,13 @@ void tsr_suggestion_offer(tsr_suggestion *suggestion, const char *name) {
   size_t typed_length = plain(suggestion->typed, suggestion->typed_length, typed);
   name_length = plain(name, name_length, offered);
   size_t distance = edit_distance(typed, typed_length, offered, name_length);
-  bool cut_short = typed_length >= 2 && distance == name_length - typed_length &&
-                   memcmp(typed, offered, typed_length) == 0;
-  size_t enough = 1 + typed_length / 4;
-  bool near_enough = cut_short || (distance <= enough && distance < typed_length);
-  if (!near_enough || (suggestion->best && distance >= suggestion->distance)) return;
+  likeness like = compare(typed, typed_length, offered, name_length, distance);
+  if (like == LIKE_NOTHING) return;
+  if (suggestion->best &&
+      (like > (likeness)suggestion->likeness ||
+       (like == (likeness)suggestion->likeness && distance >= suggestion->distance)))
+    return;
   suggestion->best = name;
+  suggestion->likeness = like;
   suggestion->distance = distance;
 }

@@ -864,7 +864,7 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     if (!advice->batch_percent)
       tsr__buffer_text(out, "A smaller batch; how much smaller is not known.");
     else
-      tsr__buffer_printf(out, "A batch of at most %s %% of this one: a peak of at most about %s.",
+      tsr__buffer_printf(out, "A batch of %s %% of this one would fit: a peak of about %s.",
                          COUNT(advice->batch_percent), SIZE(advice->peak_bytes));
     break;
   case TSR_WHY_CHANGE_CHECKPOINT:
