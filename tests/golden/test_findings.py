@@ -6,6 +6,7 @@ checkpoints.
 """
 from habits import (UNIT, accumulated, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, leaking,
                     library, one_moment, retrained, states, training, uneven, unfinished)
+from runs import MAIN, Run, at
 from support import cases, expect
 
 
@@ -113,6 +114,23 @@ def test_leak_of_leaks(tessera, work):
         expect('growth', found['step_bytes'], leak['bytes_per_step'])
         expect('at the peak', found['bytes'], 5 * 8 * UNIT)
         expect('the line', found['frames'], leak['frames'])
+
+
+def test_unit_of_leak(tessera, work):
+    """It grows in a round of the loop that leaks, which may be another than that of the steps."""
+    run = Run(UNIT)
+    for _ in range(4):
+        for _ in range(3):
+            run.train(40, layers=4)
+        for _ in range(3):
+            for address in run.forward([*MAIN, at(50)], layers=4):
+                run.give(address)
+            run.take([*MAIN, at(51)], 8 * UNIT)
+    run.train(40, layers=4)
+    run.write(work / 'run.pickle')
+    for command in ('peak', 'why'):
+        text = ' '.join(tessera.output(command, work / 'run.pickle').split())
+        expect('the unit', f'grows by {8 * UNIT >> 20}.00 MiB in each iteration (tessera leaks)' in text, True)
 
 
 @cases('outputs, is_data_parallel, is_found', [((0, 40, 4), True, True), ((0, 40, 4), False, True), ((4, 4, 4), True, False),

@@ -293,12 +293,12 @@ def training(steps, batches=1, dies=None):
     return run
 
 
-def stateful(steps):
-    """Training whose optimizer makes its state in its first step."""
+def stateful(steps, made_in=0):
+    """Training whose optimizer makes its state in one of its steps."""
     run = Run()
     for number in range(steps):
         run.train(40, layers=4)
-        for _ in range(0 if number else 40):
+        for _ in range(40 if number == made_in else 0):
             run.take([*MAIN, at(42), ('step', TORCH + 'optim/adamw.py', 220),
                       ('_init_group', TORCH + 'optim/adamw.py', 150)])
     return run
@@ -382,6 +382,7 @@ def test_loop(tessera, work, title):
 
 WARM = {'equal passes whose memory grows are no warm-up': (lambda: growing(10), 10, 10),
         'the first step makes the state of the optimizer': (lambda: stateful(6), 5, 6),
+        'the fourth step makes the state of the optimizer': (lambda: stateful(12, 3), 8, 12),
         'the first step leaves the state that others replace': (lambda: replacing(6), 5, 6)}
 
 

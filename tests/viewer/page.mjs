@@ -880,6 +880,7 @@ test('a difference is what the command says', async () => {
   let moved = 0;
   for (const pair of pairs) {
     const [diff] = JSON.parse(tessera('diff', '--json', '--top', '0', ...pair)).devices;
+    if (diff.compared.phase) continue; // the command compares a phase that both have; the page begins with the peaks
     const page = await open(write(pair), { hash: 'tab=4' });
     await settle(page);
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);

@@ -38,6 +38,7 @@ static int weigh_leaks(const tsr__timeline *t, const tsr_leaks_device *leaks, ts
                        tsr__allocations *rows, tsr_error *error) {
   tsr__live_set live = {0};
   uint64_t most = 0, *bytes = TSR__NEW_ARRAY(uint64_t, leaks->leak_count + 1);
+  uint32_t loop = TSR_NONE; /* of the leak that has most */
   int status =
       bytes ? tsr__timeline_live(t, t->allocated_event, &live, error) : tsr__fail_memory(error);
   for (size_t i = 0; !status && i < live.count; i++) {
@@ -50,12 +51,15 @@ static int weigh_leaks(const tsr__timeline *t, const tsr_leaks_device *leaks, ts
     if (bytes[leak] > most) {
       most = bytes[leak];
       out->stack = leaks->leaks[leak].stack;
+      loop = leaks->leaks[leak].loop;
     }
     if (rows && !TSR__VECTOR_PUSH(rows, live.items[i])) status = tsr__fail_memory(error);
   }
   out->is_most = most > out->bytes / 2;
   for (size_t i = 0; !status && i < leaks->leak_count; i++)
-    if (bytes[i]) out->step_bytes = tsr__sum_u64(out->step_bytes, leaks->leaks[i].bytes_per_step);
+    if (bytes[i] && leaks->leaks[i].loop == loop)
+      out->step_bytes = tsr__sum_u64(out->step_bytes, leaks->leaks[i].bytes_per_step);
+  if (most) out->unit = leaks->loops[loop].unit;
   tsr__free(bytes);
   TSR__VECTOR_FREE(&live);
   return status;
@@ -72,7 +76,6 @@ int tsr__leak_find(tsr_study *study, uint32_t device, tsr_finding *out, tsr__all
   if (status) return status;
   if (leaks->device_count && leaks->devices->leak_count) {
     out->event = t->allocated_event;
-    out->unit = leaks->devices->unit;
     status = weigh_leaks(t, leaks->devices, out, rows, error);
   }
   tsr_leaks_free(leaks);

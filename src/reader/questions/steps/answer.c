@@ -1,9 +1,10 @@
 /* answer.c - the loops of a program, their steps, and the peaks of steady ones.
  *
  * One sweep over the trace measures every step and every phase in it. The warm-up of a loop is its first whole
- * steps, at most half of them, that do something else than the later half: their optimizer makes more state, or
- * their peak differs by more than 1 %, and their allocations differ, by stack or much in size, or they leave more behind. Memory that grows by as much in each is not enough, since equal steps then have different peaks. The
- * rest are steady.
+ * steps, at most half of them, that do something else than the later half: their optimizer, or that of a later one
+ * of them, makes more state, or their peak differs by more than 1 %, and their allocations differ, by stack or much
+ * in size, or they leave more behind. Memory that grows by as much in each is not enough, since equal steps then
+ * have different peaks. The rest are steady.
  *
  * The figures of a device are those of its main loop: of those that train, or of all if none does, the one
  * whose steps peak highest. */
@@ -215,15 +216,24 @@ static uint64_t usual_state(const meter *m) {
   return middle_of(m->scratch, count);
 }
 
+/* Past the last step of the earlier half whose optimizer makes state that counts: the steps before it lacked that,
+ * whatever they do alike. */
+static size_t end_of_new_state(const meter *m, uint64_t usual, uint64_t state) {
+  for (size_t i = m->whole_count / 2; i-- > 0;)
+    if (tsr__drop_u64(new_state(m->of_loop[i]), state) > usual / 100) return i + 1;
+  return 0;
+}
+
 static void part_warmup(const meter *m) {
   uint64_t usual = usual_peak(m), state = usual_state(m);
+  size_t first = end_of_new_state(m, usual, state);
   bool is_warm = false;
   for (size_t i = 0; i < m->whole_count; i++) {
     tsr_step *step = &m->of_loop[i]->step;
     bool makes_state = new_state(m->of_loop[i]) > state;
     bool is_usual = is_near(step->peak_bytes, usual) ||
                     (does_usual(m, m->of_loop[i]) && is_as_large_as_next(m, i));
-    is_warm |= i >= m->whole_count / 2 || (is_usual && !makes_state);
+    is_warm |= i >= m->whole_count / 2 || (i >= first && is_usual && !makes_state);
     step->is_steady = is_warm;
   }
 }

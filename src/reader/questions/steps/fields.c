@@ -144,7 +144,7 @@ static const tsr_record device = {
             COUNT, "steady_steps",
             "of the whole steps, those past the warm-up of their loop. That is its first steps, at "
             "most half, that do something else than most of the later half: their "
-            "optimizer makes more state; or their "
+            "optimizer, or that of a later one of them, makes more state; or their "
             "allocations differ by stack, or are several times as large as those of the "
             "next, or they leave more behind, and their peak is more than 1 % off"),
         TSR__FIELD(COUNT, "step_allocations",
