@@ -261,3 +261,10 @@ def late(run, events):
     """The same, recorded from a later event on."""
     run.trace = run.trace[events:]
     return run
+
+
+def late_training(run):
+    """Training, recorded from the second forward pass on."""
+    lines = [[frame['line'] for frame in event['frames']] for event in run.trace]
+    first = next(i for i, stack in enumerate(lines) if 41 in stack)
+    return late(run, next(i for i in range(first, len(lines)) if 40 in lines[i]))

@@ -4,7 +4,7 @@ Each rule is asked of programs that have the habit it looks for, and of programs
 not have it: there it must be silent. `saved_bytes` of a checkpoint is compared with a simulated run that
 checkpoints.
 """
-from habits import (UNIT, accumulated, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, leaking,
+from habits import (UNIT, accumulated, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, late_training, leaking,
                     library, one_moment, retrained, states, training, uneven, unfinished)
 from support import cases, expect
 
@@ -41,6 +41,9 @@ CASES = {
     'gradients dropped after the next forward': (gradients_kept, {'checkpoint', 'zero_grad'}, ('zero_grad', 6)),
     'gradients that are zeroed and kept':
         (lambda: gradients_kept(clears='never'), {'checkpoint', 'zero_grad'}, ('zero_grad', 6)),
+    'gradients dropped after the next forward, recorded from that on':
+        (lambda: late_training(gradients_kept()), {'checkpoint', 'zero_grad'}, ('zero_grad', 6)),
+    'gradients of several passes, recorded from the second on': (lambda: late_training(accumulated()), set(), None),
     'gradients dropped after the step': (lambda: gradients_kept(clears='after step'), {'checkpoint'}, None),
     'gradients of several passes': (accumulated, set(), None),
     'a list that grows': (leaking, {'leak', 'checkpoint'}, ('leak', 5)),

@@ -173,6 +173,21 @@ static void append_cached(const tsr_finding *finding, tsr__buffer *out) {
   tsr__buffer_text(out, ".");
 }
 
+static void append_gradients(const tsr_finding *finding, tsr__buffer *out) {
+  char size[TSR__FORMAT_BYTES], number[TSR__FORMAT_BYTES];
+  bool is_older = finding->is_before_recording;
+  tsr__buffer_printf(out, "%s gradients (%s) %s are alive at the peak, ",
+                     tsr__format_count(finding->count, number),
+                     tsr__format_size(finding->bytes, size),
+                     is_older ? "from before the recording" : "of the step before");
+  if (!is_older)
+    tsr__buffer_text(out, "which is before this step's backward pass.");
+  else if (finding->has_backward)
+    tsr__buffer_text(out, "which is before its first backward pass.");
+  else
+    tsr__buffer_text(out, "and nothing in it runs backward. Keep them if they accumulate.");
+}
+
 void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) {
   char size[TSR__FORMAT_BYTES], number[TSR__FORMAT_BYTES];
   (void)tsr__format_size(finding->bytes, size);
@@ -198,10 +213,7 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
                        number, size);
     break;
   case TSR_FINDING_ZERO_GRAD:
-    tsr__buffer_printf(out,
-                       "%s gradients (%s) of the step before are alive at the peak, which is "
-                       "before this step's backward pass.",
-                       number, size);
+    append_gradients(finding, out);
     if (finding->saved_bytes < finding->bytes)
       tsr__buffer_text(out, " Without them, another moment is the peak.");
     break;
