@@ -181,8 +181,8 @@ def leaking(steps=6, size=8):
     return run
 
 
-def states(steps=3, layers=12, weight=8, activation=1):
-    """A large model with Adam and a small batch."""
+def states(steps=3, layers=12, weight=8, activation=1, has_state=True):
+    """A large model with Adam, or an optimizer without state, and a small batch."""
     run, gradients = Run(UNIT), []
     for _ in range(layers):
         run.take(BUILD, weight * UNIT)
@@ -192,7 +192,7 @@ def states(steps=3, layers=12, weight=8, activation=1):
         backward_into(run, made, gradients, 3, weight)
         while len(gradients) < layers:
             gradients.append(run.take([*MAIN, at(41), ENGINE, GRADIENT], weight * UNIT))
-        for _ in range(layers if not step else 0):
+        for _ in range(layers if has_state and not step else 0):
             for line in (140, 141):
                 run.take([*MAIN, at(43), STEP, ('_init_group', TORCH + 'optim/adamw.py', line)], weight * UNIT)
         run.optimize([*MAIN, at(43)])
