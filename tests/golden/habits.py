@@ -181,8 +181,8 @@ def leaking(steps=6, size=8):
     return run
 
 
-def states(steps=3, layers=12, weight=8, activation=1):
-    """A large model with Adam and a small batch."""
+def states(steps=3, layers=12, weight=8, activation=1, has_state=True):
+    """A large model with Adam, or an optimizer without state, and a small batch."""
     run, gradients = Run(UNIT), []
     for _ in range(layers):
         run.take(BUILD, weight * UNIT)
@@ -192,7 +192,7 @@ def states(steps=3, layers=12, weight=8, activation=1):
         backward_into(run, made, gradients, 3, weight)
         while len(gradients) < layers:
             gradients.append(run.take([*MAIN, at(41), ENGINE, GRADIENT], weight * UNIT))
-        for _ in range(layers if not step else 0):
+        for _ in range(layers if has_state and not step else 0):
             for line in (140, 141):
                 run.take([*MAIN, at(43), STEP, ('_init_group', TORCH + 'optim/adamw.py', line)], weight * UNIT)
         run.optimize([*MAIN, at(43)])
@@ -261,3 +261,10 @@ def late(run, events):
     """The same, recorded from a later event on."""
     run.trace = run.trace[events:]
     return run
+
+
+def late_training(run):
+    """Training, recorded from the second forward pass on."""
+    lines = [[frame['line'] for frame in event['frames']] for event in run.trace]
+    first = next(i for i, stack in enumerate(lines) if 41 in stack)
+    return late(run, next(i for i in range(first, len(lines)) if 40 in lines[i]))

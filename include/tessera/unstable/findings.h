@@ -73,8 +73,10 @@ typedef struct tsr_finding {
   int64_t event;  /* the moment at which they are alive: the peak, or of NO_GRAD, the end of that
                            forward pass */
   bool
-      has_backward; /* CHECKPOINT: the trace shows a backward pass, so there is something to recompute for */
-  bool is_one_moment;    /* CACHED: the file shows one moment, so nothing is before or after it */
+      has_backward; /* CHECKPOINT, ZERO_GRAD: the trace shows a backward pass, without which it is not
+                           known whether one follows */
+  bool is_one_moment; /* CACHED: the file shows one moment, so nothing is before or after it */
+  bool is_before_recording; /* ZERO_GRAD: the step before is older than the recording */
   uint32_t frame;        /* CHECKPOINT: frame id of the line that calls the block; else TSR_NONE */
   uint32_t block;        /* CHECKPOINT: frame id of the block's own code, or TSR_NONE */
   tsr_finding_call call; /* CHECKPOINT: how */

@@ -9,7 +9,11 @@
  * From the end of the optimizer's step to the next backward pass nothing reads the gradients, and from the
  * end of a step on nothing reads what its forward made and its backward has been through. What the peak
  * would be without such memory is found by going through the trace once more: another moment may be the
- * highest then. */
+ * highest then.
+ *
+ * A recording that begins late shows no step before its first. Gradients from before it are those of one, if they
+ * are alive in a forward pass before the first backward pass, unless gradients accumulate: then that backward pass
+ * adds to them. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -23,6 +27,7 @@ typedef struct lull {
   uint32_t before; /* the first event of the step before it */
   uint32_t last;   /* the last event of the step that it begins */
   uint32_t after;  /* the end of the backward pass that begins at `end` */
+  bool is_late;    /* the step before it is older than the recording */
 } lull;
 
 typedef struct lulls {
@@ -57,25 +62,47 @@ static uint32_t next_backward(const tsr__finder *f, uint32_t event) {
   return next_turn(f, event, true);
 }
 
+/* The end of the last optimizer's step before event `end`; 0 if absent. */
+static uint32_t end_of_optimizer(const tsr__finder *f, uint32_t end) {
+  uint32_t found = 0;
+  for (size_t i = 0; i < f->phases->runs.count && f->phases->runs.items[i].first < end; i++)
+    if (f->phases->runs.items[i].phase == TSR_PHASE_OPTIMIZER)
+      found = f->phases->runs.items[i].last_alloc + 1;
+  return found;
+}
+
+/* What comes before the first backward pass, or the end of the first step. */
+static void list_first(const tsr__finder *f, lulls *out) {
+  const tsr__cycle_steps *steps = &f->cycle->steps;
+  uint32_t end = next_backward(f, 0);
+  if (steps->count && has_training_steps(f->cycle) && end > steps->items[0].last)
+    end = steps->items[0].last + 1;
+  uint32_t first = end_of_optimizer(f, end);
+  if (first < end)
+    out->items[out->count++] = (lull){first, end, first, end - 1, next_turn(f, end, false), true};
+}
+
 /* From the end of each step, what comes between it and the next included, to the next backward pass. */
 static bool list_lulls(const tsr__finder *f, lulls *out) {
   const tsr__cycle_steps *steps = &f->cycle->steps;
   uint32_t events = (uint32_t)f->t->events.count;
-  out->items = TSR__NEW_ARRAY(lull, steps->count + 1);
+  out->items = TSR__NEW_ARRAY(lull, steps->count + 2);
   if (!out->items) return false;
+  list_first(f, out);
+  if (!steps->count || !has_training_steps(f->cycle)) return true;
   for (size_t i = 1; i < steps->count; i++) {
     const tsr__cycle_step *step = &steps->items[i], *before = &steps->items[i - 1];
     uint32_t first = before->last + 1, end = next_backward(f, first);
     if (end > step->last) end = step->last + 1;
     out->items[out->count++] =
-        (lull){first, end, before->first, step->last, next_turn(f, end, false)};
+        (lull){first, end, before->first, step->last, next_turn(f, end, false), false};
   }
-  if (!steps->count) return true;
   const tsr__cycle_step *last = &steps->items[steps->count - 1];
   uint32_t past = last->last + 1;
   uint32_t end = past < events ? next_backward(f, past) : past;
   if (past < events)
-    out->items[out->count++] = (lull){past, end, last->first, events - 1, next_turn(f, end, false)};
+    out->items[out->count++] =
+        (lull){past, end, last->first, events - 1, next_turn(f, end, false), false};
   return true;
 }
 
@@ -83,13 +110,23 @@ static bool list_lulls(const tsr__finder *f, lulls *out) {
 static const lull *lull_at_peak(const tsr__finder *f, const lulls *list) {
   int64_t peak = f->t->allocated_event;
   for (size_t i = 0; i < list->count; i++)
-    if (peak >= (int64_t)list->items[i].first && peak < (int64_t)list->items[i].end)
-      return &list->items[i];
+    if (peak >= (int64_t)list->items[i].first && peak < (int64_t)list->items[i].end) {
+      const lull *in = &list->items[i];
+      bool is_forward = tsr__phases_at(f->phases, (uint32_t)peak) == TSR_PHASE_FORWARD;
+      return in->is_late && !is_forward ? NULL : in;
+    }
   return NULL;
 }
 
 /* Whether an allocation is of no use in a lull. */
 typedef bool is_stale_fn(const tsr__finder *f, const lull *in, uint32_t allocation);
+
+/* Whether the step that a gradient from before the recording is of has ended: it is freed before the first backward
+ * pass, an optimizer's step is before that, or the recording ends first. Otherwise gradients may accumulate. */
+static bool is_of_past_step(const tsr__finder *f, const lull *in, uint32_t allocation) {
+  return f->t->birth.items[allocation] == TSR_NONE &&
+         (in->first || in->end == f->t->events.count || f->t->death.items[allocation] <= in->end);
+}
 
 /* Gradients that are older than the lull. The flat buffers of DDP and others are no one's to drop. */
 static bool is_stale_gradient(const tsr__finder *f, const lull *in, uint32_t allocation) {
@@ -97,7 +134,8 @@ static bool is_stale_gradient(const tsr__finder *f, const lull *in, uint32_t all
   return f->category[allocation] == TSR_CATEGORY_GRADIENT &&
          f->evidence[allocation] != TSR_EVIDENCE_GRADIENT_BUFFER &&
          f->evidence[allocation] != TSR_EVIDENCE_FLATTENED &&
-         (birth == TSR_NONE || birth < in->first);
+         (in->is_late ? is_of_past_step(f, in, allocation)
+                      : birth == TSR_NONE || birth < in->first);
 }
 
 /* What the step before made in its forward, and a variable holds until it is assigned again. What lives
@@ -106,7 +144,8 @@ static bool is_stale_output(const tsr__finder *f, const lull *in, uint32_t alloc
   uint32_t birth = f->t->birth.items[allocation], death = f->t->death.items[allocation];
   tsr_category category = (tsr_category)f->category[allocation];
   bool is_output = category == TSR_CATEGORY_ACTIVATION || category == TSR_CATEGORY_KV_CACHE;
-  if (!is_output || birth == TSR_NONE || birth < in->before || birth >= in->first) return false;
+  if (in->is_late || !is_output || birth == TSR_NONE || birth < in->before || birth >= in->first)
+    return false;
   if (tsr__phases_at(f->phases, birth) != TSR_PHASE_FORWARD) return false;
   if (next_backward(f, birth) >= in->first) return false;      /* its backward is yet to come */
   if (death == TSR_NONE) return in->end == f->t->events.count; /* the recording ends first */
@@ -198,9 +237,10 @@ static bool find_stale(tsr__finder *f, tsr_finding_rule rule, is_stale_fn *is_st
   uint64_t left = 0;
   tsr_finding finding = {
       .rule = rule, .event = f->t->allocated_event, .frame = TSR_NONE, .stack = TSR_NONE};
-  if (!has_training_steps(f->cycle)) return true;
   bool ok = list_lulls(f, &list);
   const lull *in = ok ? lull_at_peak(f, &list) : NULL;
+  finding.is_before_recording = in && in->is_late;
+  finding.has_backward = in && in->end < f->t->events.count;
   if (in) ok = gather(f, in, is_stale, &finding);
   bool is_found = ok && in && tsr__finder_is_worth_it(f, finding.bytes);
   if (is_found) ok = !peak_without(f, &list, is_stale, &left, error);

@@ -5,6 +5,8 @@
  * the trace; the highest moment that remains is compared with the peak. Types of tensors are not in a snapshot: a
  * state counts as one of 16 bits, unless it is three times as large as what is trained, or weights are cast, and
  * frozen weights as ones of 16 bits. So a state or weights of 32 bits save more. */
+#include <math.h>
+
 #include "base/checked.h"
 #include "study/block_call.h"
 #include "study/finder.h"
@@ -47,38 +49,53 @@ static bool is_foreach(const tsr_snapshot *snapshot) {
   return false;
 }
 
-/* What an option leaves of each; all of it by default. */
+/* What an option leaves of each: a share, and of the copies no more than `most_copies`. */
 typedef struct kept {
   bool applies;
-  double parameters, gradients, states, copies;
+  double parameters, gradients, states, copies, most_copies;
 } kept;
 
-static void list_options(const tsr_snapshot *snapshot, const tsr_finding *finding, bool is_frozen,
+static bool is_copy(const tsr__finder *f, uint32_t allocation) {
+  uint32_t birth = f->t->birth.items[allocation];
+  return f->category[allocation] == TSR_CATEGORY_TEMPORARY && birth != TSR_NONE &&
+         tsr__phases_at(f->phases, birth) == TSR_PHASE_OPTIMIZER;
+}
+
+/* What an optimizer that works on one tensor after the other keeps at most: two copies of the largest. */
+static double two_copies(const tsr__finder *f) {
+  uint64_t largest = 0;
+  for (uint32_t a = 0; a < f->t->birth.count; a++)
+    if (f->t->block_bytes.items[a] > largest && is_copy(f, a)) largest = f->t->block_bytes.items[a];
+  return 2 * (double)largest;
+}
+
+/* PyTorch's fused, 8-bit and offloaded optimizers make no copies. */
+static void list_options(const tsr__finder *f, const tsr_finding *finding, bool is_frozen,
                          kept options[TSR_FINDING_OPTION_COUNT]) {
-  bool is_small = has_small_states(snapshot), is_divided = is_sharded(snapshot);
-  double eight_bit = EIGHT_BIT_KEEPS / (finding->is_state_wide ? 4 : 2);
-  options[TSR_FINDING_OPTION_FUSED] = (kept){is_foreach(snapshot), 1, 1, 1, 0};
-  options[TSR_FINDING_OPTION_EIGHT_BIT] = (kept){!is_small, 1, 1, eight_bit, 1};
-  options[TSR_FINDING_OPTION_FACTORED] = (kept){!is_small, 1, 1, 0, 1};
-  options[TSR_FINDING_OPTION_OFFLOAD] = (kept){true, 1, 1, 0, 1};
-  options[TSR_FINDING_OPTION_ZERO1] = (kept){!is_divided, 1, 1, 0.5, 0.5};
-  options[TSR_FINDING_OPTION_FSDP] = (kept){!is_divided, 0.5, 0.5, 0.5, 0.5};
-  options[TSR_FINDING_OPTION_LORA] = (kept){!is_frozen, 1, 0, 0, 0};
-  options[TSR_FINDING_OPTION_FOUR_BIT] = (kept){is_frozen, FOUR_BIT_KEEPS, 1, 1, 1};
+  const tsr_snapshot *snapshot = f->t->snapshot;
+  bool has_states = finding->state_bytes != 0, is_divided = is_sharded(snapshot);
+  bool is_large = has_states && !has_small_states(snapshot);
+  double eight_bit = EIGHT_BIT_KEEPS / (finding->is_state_wide ? 4 : 2), all = INFINITY;
+  options[TSR_FINDING_OPTION_FUSED] = (kept){is_foreach(snapshot), 1, 1, 1, 0, all};
+  options[TSR_FINDING_OPTION_EIGHT_BIT] = (kept){is_large, 1, 1, eight_bit, 0, all};
+  options[TSR_FINDING_OPTION_FACTORED] = (kept){is_large, 1, 1, 0, 1, two_copies(f)};
+  options[TSR_FINDING_OPTION_OFFLOAD] = (kept){has_states, 1, 1, 0, 0, all};
+  options[TSR_FINDING_OPTION_ZERO1] = (kept){has_states && !is_divided, 1, 1, 0.5, 0.5, all};
+  options[TSR_FINDING_OPTION_FSDP] = (kept){!is_divided, 0.5, 0.5, 0.5, 0.5, all};
+  options[TSR_FINDING_OPTION_LORA] = (kept){!is_frozen, 1, 0, 0, 0, all};
+  options[TSR_FINDING_OPTION_FOUR_BIT] = (kept){is_frozen, FOUR_BIT_KEEPS, 1, 1, 1, all};
 }
 
 /* Add an allocation that is made, or subtract one that is freed. */
 static void count(const tsr__finder *f, uint32_t allocation, double sign, double alive[4]) {
   if (allocation == TSR_NONE) return;
   double bytes = sign * (double)f->t->block_bytes.items[allocation];
-  uint32_t birth = f->t->birth.items[allocation];
   switch (f->category[allocation]) {
   case TSR_CATEGORY_PARAMETER: alive[0] += bytes; break;
   case TSR_CATEGORY_GRADIENT: alive[1] += bytes; break;
   case TSR_CATEGORY_OPTIMIZER_STATE: alive[2] += bytes; break;
   case TSR_CATEGORY_TEMPORARY:
-    if (birth != TSR_NONE && tsr__phases_at(f->phases, birth) == TSR_PHASE_OPTIMIZER)
-      alive[3] += bytes;
+    if (is_copy(f, allocation)) alive[3] += bytes;
     break;
   default: break;
   }
@@ -96,9 +113,10 @@ static bool weigh_options(const tsr__finder *f, const kept *options, tsr_finding
     if (sweep.event >= 0) count(f, sweep.died, -1, alive);
     for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
       const kept *k = &options[i];
+      double copies = fmin(k->copies * alive[3], k->most_copies);
       double left = (double)sweep.totals.allocated_bytes - (1 - k->parameters) * alive[0] -
                     (1 - k->gradients) * alive[1] - (1 - k->states) * alive[2] -
-                    (1 - k->copies) * alive[3];
+                    (alive[3] - copies);
       if (left > most[i]) most[i] = left;
     }
   } while (tsr__sweep_next(&sweep));
@@ -111,11 +129,9 @@ static bool weigh_options(const tsr__finder *f, const kept *options, tsr_finding
   return true;
 }
 
-/* What keeps the program as it is counts as the saving: the state in 8 bits; without that, the most there is. */
+/* The saving is that of the option that saves most. */
 static uint64_t saving_of(const tsr_finding *finding) {
   uint64_t most = 0;
-  if (finding->option_bytes[TSR_FINDING_OPTION_EIGHT_BIT])
-    return finding->option_bytes[TSR_FINDING_OPTION_EIGHT_BIT];
   for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++)
     if (finding->option_bytes[i] > most) most = finding->option_bytes[i];
   return most;
@@ -162,7 +178,7 @@ bool tsr__find_states(tsr__finder *f, tsr_error *error) {
   uint64_t weights = finding.gradient_bytes ? finding.gradient_bytes : finding.parameter_bytes;
   finding.is_state_wide = of[TSR_CATEGORY_CAST] || finding.state_bytes / 3 > weights;
   kept options[TSR_FINDING_OPTION_COUNT];
-  list_options(f->t->snapshot, &finding, trained < finding.parameter_bytes / 4, options);
+  list_options(f, &finding, trained < finding.parameter_bytes / 4, options);
   if (!weigh_options(f, options, &finding, error)) return false;
   finding.saved_bytes = saving_of(&finding);
   if (!tsr__finder_is_worth_it(f, finding.saved_bytes)) return true;

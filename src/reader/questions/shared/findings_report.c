@@ -116,6 +116,57 @@ static void append_less_cache(const tsr_finding *finding, tsr__buffer *out) {
                        finding->is_one_moment ? "" : " before the peak");
 }
 
+/* Whether what an option saves is a lower bound, since types of tensors are not in a snapshot. */
+static bool is_bound(const tsr_finding *finding, int option) {
+  return option == TSR_FINDING_OPTION_FOUR_BIT ||
+         (option == TSR_FINDING_OPTION_EIGHT_BIT && !finding->is_state_wide);
+}
+
+static void append_range(const tsr_finding *finding, tsr__buffer *out) {
+  char size[TSR__FORMAT_BYTES];
+  int least = -1, most = -1;
+  for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
+    uint64_t bytes = finding->option_bytes[i];
+    if (!bytes) continue;
+    if (least < 0 || bytes < finding->option_bytes[least]) least = i;
+    if (most < 0 || bytes > finding->option_bytes[most]) most = i;
+  }
+  if (least < 0) return;
+  tsr__buffer_printf(out, ": saves %s ", is_bound(finding, least) ? "at least" : "about");
+  if (finding->option_bytes[least] < finding->option_bytes[most]) {
+    tsr__buffer_printf(out, "%s to ", tsr__format_size(finding->option_bytes[least], size));
+    if (is_bound(finding, most)) tsr__buffer_text(out, "at least ");
+  }
+  tsr__buffer_printf(out, "%s.", tsr__format_size(finding->option_bytes[most], size));
+}
+
+static void add_way(const char *ways[], size_t *count, const char *first, const char *later) {
+  ways[*count] = *count ? later : first;
+  (*count)++;
+}
+
+/* The ways that have an option, and what they save. */
+static void append_states_change(const tsr_finding *finding, tsr__buffer *out) {
+  const uint64_t *saved = finding->option_bytes;
+  const char *ways[4];
+  size_t count = 0;
+  bool divides = saved[TSR_FINDING_OPTION_ZERO1] || saved[TSR_FINDING_OPTION_FSDP];
+  if (saved[TSR_FINDING_OPTION_EIGHT_BIT] || saved[TSR_FINDING_OPTION_FACTORED] ||
+      saved[TSR_FINDING_OPTION_OFFLOAD])
+    ways[count++] = "Change the optimizer";
+  else if (saved[TSR_FINDING_OPTION_FUSED])
+    ways[count++] = "Pass fused=True to the optimizer";
+  if (divides) add_way(ways, &count, "Divide the model", "divide the model");
+  if (saved[TSR_FINDING_OPTION_LORA])
+    add_way(ways, &count, "Train less of the model",
+            divides ? "train less of it" : "train less of the model");
+  if (saved[TSR_FINDING_OPTION_FOUR_BIT])
+    add_way(ways, &count, "Keep frozen weights in 4 bits", "keep frozen weights in 4 bits");
+  for (size_t i = 0; i < count; i++)
+    tsr__buffer_printf(out, "%s%s", !i ? "" : i + 1 < count ? ", " : " or ", ways[i]);
+  append_range(finding, out);
+}
+
 void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out) {
   char saved[TSR__FORMAT_BYTES];
   switch (finding->rule) {
@@ -141,9 +192,7 @@ void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, t
                        tsr__format_size(finding->step_bytes, saved),
                        tsr_steps_unit_name(finding->unit));
     break;
-  case TSR_FINDING_STATES:
-    tsr__buffer_text(out, "Change the optimizer, divide the model or train less of it");
-    break;
+  case TSR_FINDING_STATES: append_states_change(finding, out); return;
   default: append_less_cache(finding, out); return;
   }
   tsr__buffer_printf(out, ": saves about %s.", tsr__format_size(finding->saved_bytes, saved));
@@ -173,6 +222,21 @@ static void append_cached(const tsr_finding *finding, tsr__buffer *out) {
   tsr__buffer_text(out, ".");
 }
 
+static void append_gradients(const tsr_finding *finding, tsr__buffer *out) {
+  char size[TSR__FORMAT_BYTES], number[TSR__FORMAT_BYTES];
+  bool is_older = finding->is_before_recording;
+  tsr__buffer_printf(out, "%s gradients (%s) %s are alive at the peak, ",
+                     tsr__format_count(finding->count, number),
+                     tsr__format_size(finding->bytes, size),
+                     is_older ? "from before the recording" : "of the step before");
+  if (!is_older)
+    tsr__buffer_text(out, "which is before this step's backward pass.");
+  else if (finding->has_backward)
+    tsr__buffer_text(out, "which is before its first backward pass.");
+  else
+    tsr__buffer_text(out, "and nothing in it runs backward. Keep them if they accumulate.");
+}
+
 void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) {
   char size[TSR__FORMAT_BYTES], number[TSR__FORMAT_BYTES];
   (void)tsr__format_size(finding->bytes, size);
@@ -198,10 +262,7 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
                        number, size);
     break;
   case TSR_FINDING_ZERO_GRAD:
-    tsr__buffer_printf(out,
-                       "%s gradients (%s) of the step before are alive at the peak, which is "
-                       "before this step's backward pass.",
-                       number, size);
+    append_gradients(finding, out);
     if (finding->saved_bytes < finding->bytes)
       tsr__buffer_text(out, " Without them, another moment is the peak.");
     break;
@@ -223,10 +284,8 @@ void tsr__finding_append_options(const tsr_finding *finding, tsr__buffer *out) {
   bool is_first = true;
   for (int i = 0; i < TSR_FINDING_OPTION_COUNT; i++) {
     if (!finding->option_bytes[i]) continue;
-    bool is_least = i == TSR_FINDING_OPTION_FOUR_BIT ||
-                    (i == TSR_FINDING_OPTION_EIGHT_BIT && !finding->is_state_wide);
     tsr__buffer_printf(out, "%s%s%s by %s", is_first ? "Saved: " : ", ",
-                       is_least ? "at least " : "",
+                       is_bound(finding, i) ? "at least " : "",
                        tsr__format_size(finding->option_bytes[i], size),
                        tsr_finding_option_text((tsr_finding_option)i));
     is_first = false;
