@@ -334,6 +334,10 @@ int tsr__report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   tsr__heading_open(&emitter, &tsr__fields_whatif, input);
+  if (!whatif->device_count)
+    tsr__emit_printf(&emitter, TSR__VERDICT,
+                     whatif->leaves_host ? "Nothing but pinned host memory is in the file."
+                                         : "No device has events or segments.");
   for (size_t i = 0; i < whatif->device_count; i++) {
     emit_device(&printer, &whatif->devices[i]);
     tsr__warnings_add(&warnings, whatif->devices[i].warnings, whatif->devices[i].warning_count);
