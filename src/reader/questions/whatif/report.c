@@ -226,12 +226,12 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
 
 static void emit_runs(tsr__emitter *emitter, const tsr_whatif_device *device, bool has_capacity) {
   const tsr__column columns[] = {
-      {"settings", "settings", TSR__LEFT},
+      {"settings", "settings", TSR__ELASTIC},
       {NULL, "", TSR__LEFT},
       {"peak_reserved_bytes", "peak reserved", TSR__RIGHT},
       {NULL, device->doubt == TSR_WHATIF_COMPARABLE ? "saved" : NULL, TSR__RIGHT},
       {"waste_bytes", NULL, TSR__RIGHT},
-      {NULL, "free there", TSR__RIGHT},
+      {NULL, "free there", TSR__SPARE},
       {NULL, has_capacity ? "fits" : NULL, TSR__LEFT},
   };
   if (tsr__emitter_is_text(emitter) && !is_answered(device)) return;
