@@ -1,5 +1,5 @@
-/* chart.c - see chart.h. The data is the history of a profile: moments by event, each with the bytes of its groups. The moments keep
- * every extreme of the trace, so the peak is in the picture.
+/* chart.c - see chart.h. The data is the history of a profile: moments by event, each with what is allocated and the requested bytes of
+ * its groups. The moments keep every extreme of the trace, so the peak is in the picture, as high as other reports have it.
  *
  *   22.55 GiB |          ▆█▇                 what memory is between two moments is that of the earlier one
  *             |   ▂▄▆▇███████▆▄
@@ -29,7 +29,7 @@ bool cli_chart_has(const tsr_profile_device *device) {
 static uint64_t most_of(const tsr_profile_device *device) {
   uint64_t most = 1;
   for (size_t i = 0; i < device->moment_count; i++)
-    if (device->moments[i].bytes > most) most = device->moments[i].bytes;
+    if (device->moments[i].allocated_bytes > most) most = device->moments[i].allocated_bytes;
   return most;
 }
 
@@ -45,17 +45,17 @@ static double place_of(const tsr_profile_device *device, const tsr_profile_momen
 /* The largest sum of each column: of the moments in it, and of the one before them that lasts into it. */
 static void fill_columns(const tsr_profile_device *device, uint64_t columns[COLUMNS]) {
   size_t at = 0;
-  uint64_t now = device->moments[0].bytes;
+  uint64_t now = device->moments[0].allocated_bytes;
   for (int column = 0; column < COLUMNS; column++) {
     columns[column] = now;
     while (at < device->moment_count &&
            place_of(device, &device->moments[at]) * COLUMNS < column + 1.0) {
-      now = device->moments[at++].bytes;
+      now = device->moments[at++].allocated_bytes;
       if (now > columns[column]) columns[column] = now;
     }
   }
-  if (device->moments[device->moment_count - 1].bytes > columns[COLUMNS - 1])
-    columns[COLUMNS - 1] = device->moments[device->moment_count - 1].bytes;
+  if (device->moments[device->moment_count - 1].allocated_bytes > columns[COLUMNS - 1])
+    columns[COLUMNS - 1] = device->moments[device->moment_count - 1].allocated_bytes;
 }
 
 void cli_chart_text(FILE *stream, const tsr_profile_device *device) {
@@ -84,13 +84,26 @@ void cli_chart_text(FILE *stream, const tsr_profile_device *device) {
 
 /* ---- SVG ---- */
 
+/* The series after the last one is what is allocated beyond the requests: rounding and tails. */
 static uint64_t share_of(const tsr_profile_device *device, const tsr_profile_moment *moment,
                          size_t series) {
+  if (series == device->series_count)
+    return moment->allocated_bytes > moment->bytes ? moment->allocated_bytes - moment->bytes : 0;
   for (size_t i = 0; i < moment->share_count; i++) {
     const tsr_profile_share *share = &device->shares[moment->first_share + i];
     if (share->series == series) return share->bytes;
   }
   return 0;
+}
+
+/* The largest such share. */
+static uint64_t most_beyond(const tsr_profile_device *device) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < device->moment_count; i++) {
+    uint64_t bytes = share_of(device, &device->moments[i], device->series_count);
+    if (bytes > most) most = bytes;
+  }
+  return most;
 }
 
 static double height_of(uint64_t bytes, uint64_t most) {
@@ -135,14 +148,20 @@ static void put_escaped(FILE *stream, const char *text) {
   }
 }
 
-static void put_legend(FILE *stream, const tsr_profile_device *device) {
+static void put_entry(FILE *stream, size_t series, const char *name, uint64_t bytes) {
   char size[32];
+  fprintf(stream, "<span><i style=\"background:%s\"></i>", colours[series % COLOURS]);
+  put_escaped(stream, name);
+  fprintf(stream, " %s</span> ", tsr_size_text(bytes, size, sizeof size));
+}
+
+static void put_legend(FILE *stream, const tsr_profile_device *device) {
+  uint64_t most = most_beyond(device);
   fputs("<figcaption>", stream);
-  for (size_t i = 0; i < device->series_count; i++) {
-    fprintf(stream, "<span><i style=\"background:%s\"></i>", colours[i % COLOURS]);
-    put_escaped(stream, device->series[i].name ? device->series[i].name : "all other");
-    fprintf(stream, " %s</span> ", tsr_size_text(device->series[i].peak_bytes, size, sizeof size));
-  }
+  for (size_t i = 0; i < device->series_count; i++)
+    put_entry(stream, i, device->series[i].name ? device->series[i].name : "all other",
+              device->series[i].peak_bytes);
+  if (most) put_entry(stream, device->series_count, "rounding and tails", most);
   fputs("</figcaption>\n", stream);
 }
 
@@ -169,6 +188,7 @@ static void put_areas(FILE *stream, const tsr_profile_device *device, uint64_t *
     put_area(stream, device, next, below, most);
     changes[next] = UINT64_MAX;
   }
+  if (most_beyond(device)) put_area(stream, device, device->series_count, below, most);
 }
 
 bool cli_chart_svg(FILE *stream, const tsr_profile_device *device) {

@@ -168,6 +168,7 @@ static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, cli
   how.width = 0;    /* nothing is shortened */
   how.omits_verdict = p->omits_verdict;
   how.keeps_device_names = p->device_count > 1;
+  how.is_on_page = true;
   *body = (cli_text){0};
   int status = is_verdict
                    ? tsr_answer_verdict(answer, cli_text_append, body, &p->session->error)

@@ -251,7 +251,9 @@ typedef struct tsr_profile_moment {
   int64_t event;
   int64_t time_us; /* or TSR_TIME_NONE */
   uint64_t bytes;  /* requested bytes of recorded memory: the sum of its shares, and of its cells */
-  uint64_t older_bytes;            /* requested bytes from before the recording */
+  uint64_t older_bytes; /* requested bytes from before the recording */
+  uint64_t
+      allocated_bytes; /* everything, including older memory and what requests are rounded up by */
   size_t first_share, share_count; /* rows of shares, by series */
   size_t first_cell, cell_count;   /* is_ordered: rows of cells, bottom first */
 } tsr_profile_moment;

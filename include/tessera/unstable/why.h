@@ -165,10 +165,11 @@ typedef struct tsr_why_device {
 
   tsr_why_oom *ooms; /* by event */
   size_t oom_count;
-  size_t chosen;                /* index of the one that is explained below */
-  tsr_moment moment;            /* of that one; without oom events, when most is reserved */
-  uint64_t peak_reserved_bytes; /* of the whole trace */
-  int64_t allocated_event;      /* when most is allocated, which the findings are about */
+  size_t chosen;                 /* index of the one that is explained below */
+  tsr_moment moment;             /* of that one; without oom events, when most is reserved */
+  uint64_t peak_reserved_bytes;  /* of the whole trace */
+  int64_t allocated_event;       /* when most is allocated, which the findings are about */
+  uint64_t most_allocated_bytes; /* then */
 
   /* The request that failed; 0 if none did. */
   uint64_t request_bytes; /* rounded; the original can be up to 511 bytes less, or even smaller

@@ -282,6 +282,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     out->frame = out->layer = out->stack = TSR_NONE;
     out->peak_reserved_bytes = t->maxima.reserved_bytes;
     out->allocated_event = t->allocated_event;
+    out->most_allocated_bytes = t->maxima.allocated_bytes;
     out->is_expandable = t->settings.expandable_segments;
     if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);

@@ -1046,6 +1046,11 @@ static void print_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__free(frames);
 }
 
+/* Whether the page lists these allocations as those of the peak. */
+static bool is_shown_at_peak(const tsr__emitter *emitter, const tsr_why_device *d) {
+  return emitter->options.is_on_page && d->moment.totals.allocated_bytes == d->most_allocated_bytes;
+}
+
 /* A failure in text: who asked, what would help, what held the memory; -v has the rest. */
 static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) {
   enum { NAMED_TRIALS = 3 }; /* so few are those that the user named */
@@ -1061,10 +1066,10 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
   }
   print_memory(emitter, d);
   if (is_verbose) emit_kinds(emitter, d);
-  emit_causes(printer, d);
+  if (!is_shown_at_peak(emitter, d)) emit_causes(printer, d);
   if (is_verbose) say_saving(emitter, d);
   if (is_verbose || d->trial_count <= NAMED_TRIALS) emit_trials(emitter, d);
-  if (!is_verbose)
+  if (!is_verbose && !emitter->options.is_on_page)
     tsr__emit_printf(emitter, TSR__DIM,
                      "  -v shows the figures, the settings tried and whole stacks.");
   print_stacks(printer, d);
