@@ -395,6 +395,20 @@ def test_warmup(tessera, work, title):
     expect('steady and whole', (found['steady_steps'], found['whole_steps']), (steady, whole))
 
 
+def test_growth(tessera, work):
+    """A steady step is not said to peak at what the last one does."""
+    path = work / 'grows.pickle'
+    growing(10).write(path)
+    found, leaks = tessera.device('steps', path), tessera.device('leaks', path)
+    expect('growth', (found['steady']['growth_bytes'], found['loops'][0]['steady']['growth_bytes']), (leaks['bytes_per_step'],) * 2)
+    peaks = [step['peak_bytes'] for step in found['steps']]
+    expect('the text', f"memory grows by {leaks['bytes_per_step'] >> 10}.0 KiB an iteration (tessera leaks): steady ones peak at "
+           f'{peaks[0] >> 10}.0 KiB to {peaks[-1] / 2 ** 20:.2f} MiB' in ' '.join(tessera.output('steps', path).split()), True)
+    training(10).write(path)
+    expect('no growth', tessera.device('steps', path)['steady']['growth_bytes'], 0)
+    expect('not in the text', 'grows' in tessera.output('steps', path), False)
+
+
 REPEATED = {'passes': lambda: forwards([40] * 6), 'passes that keep all': lambda: forwards([40] * 6, keeps=True),
             'passes of which the last died': lambda: died(4), 'tokens': lambda: generation(8, prompt=False),
             'a compiled model': lambda: compiled(5)}
