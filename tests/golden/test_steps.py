@@ -561,6 +561,29 @@ def test_several_loops(tessera, work, title):
                                     where and line_of(steps['loops'][where - 1])), (event, highest, line))
 
 
+@cases('habit, growth', [('keeps', 8 << 20), ('keeps the last', 0), ('keeps two', 0), ('none', 0)])
+@cases('tail', [0, 3])
+def test_rounds_of_loops(tessera, work, habit, growth, tail):
+    """What is kept of each epoch, outside of its loops, grows from round to round. `tail`: steps of an epoch that is not whole."""
+    program, kept = Program(), []
+    for _ in range(4):
+        program.loop(30, 6, True, 4, keeps=1 << 10)
+        program.loop(60, 3, False, 4)
+        if habit != 'none':
+            kept.append(program.run.take([*MAIN, at(70, 'remember')], 8 << 20))
+        if len(kept) > {'keeps the last': 1, 'keeps two': 2}.get(habit, 4):
+            program.run.give(kept.pop(0))
+    program.loop(30, tail, True, 4, keeps=1 << 10)
+    _, leaks = look(tessera, program, work / 'rounds.pickle')
+    found = {leak['frames'][0]['line']: leak['bytes_per_step'] for leak in leaks['leaks']}
+    expect('leaks', (set(found), found.get(70, 0)), ({33, 70} if growth else {33}, growth))
+    rounds = [loop for loop in leaks['loops'] if loop['unit'] == 'round']
+    expect('rounds', [(loop['bytes_per_step'], loop['whole_steps']) for loop in rounds],
+           [(growth, 4)] if growth else [])
+    text = ' '.join(tessera.output('leaks', work / 'rounds.pickle').split())
+    expect('the text', 'memory grows by 8.00 MiB a round, from 1 place, over 4 rounds of all loops' in text, growth > 0)
+
+
 def random_program(seed):
     """A program, and of each loop in it: its rounds, whether the first makes more, what each keeps."""
     draw, program, truth = random.Random(seed), Program(), {}

@@ -129,7 +129,8 @@ typedef struct tsr_leak {
   tsr_name_range names; /* what the program called the leaked allocations */
 } tsr_leak;
 
-/* A loop, judged by itself; loops are those of tsr_steps_device. */
+/* A loop, judged by itself; loops are those of tsr_steps_device. If more grows from round to round of loops that take
+ * turns (epochs) than within them, these rounds are one loop more, the last, of the unit ROUND. */
 typedef struct tsr_leaks_loop {
   tsr_steps_unit unit;
   uint32_t frame;          /* as in tsr_steps_loop */
