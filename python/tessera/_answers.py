@@ -584,6 +584,7 @@ class Steady(Record):
     peak_bytes: int
     peak_event: Optional[int]
     lowest_peak_bytes: int
+    growth_bytes: int
 
 
 class Warmup(Record):

@@ -395,6 +395,20 @@ def test_warmup(tessera, work, title):
     expect('steady and whole', (found['steady_steps'], found['whole_steps']), (steady, whole))
 
 
+def test_growth(tessera, work):
+    """A steady step is not said to peak at what the last one does."""
+    path = work / 'grows.pickle'
+    growing(10).write(path)
+    found, leaks = tessera.device('steps', path), tessera.device('leaks', path)
+    expect('growth', (found['steady']['growth_bytes'], found['loops'][0]['steady']['growth_bytes']), (leaks['bytes_per_step'],) * 2)
+    peaks = [step['peak_bytes'] for step in found['steps']]
+    expect('the text', f"memory grows by {leaks['bytes_per_step'] >> 10}.0 KiB an iteration (tessera leaks): steady ones peak at "
+           f'{peaks[0] >> 10}.0 KiB to {peaks[-1] / 2 ** 20:.2f} MiB' in ' '.join(tessera.output('steps', path).split()), True)
+    training(10).write(path)
+    expect('no growth', tessera.device('steps', path)['steady']['growth_bytes'], 0)
+    expect('not in the text', 'grows' in tessera.output('steps', path), False)
+
+
 REPEATED = {'passes': lambda: forwards([40] * 6), 'passes that keep all': lambda: forwards([40] * 6, keeps=True),
             'passes of which the last died': lambda: died(4), 'tokens': lambda: generation(8, prompt=False),
             'a compiled model': lambda: compiled(5)}
@@ -545,6 +559,29 @@ def test_several_loops(tessera, work, title):
     where = steps['peak']['loop']
     expect('the peak of the file', (steps['peak']['event'], steps['peak']['allocated_bytes'],
                                     where and line_of(steps['loops'][where - 1])), (event, highest, line))
+
+
+@cases('habit, growth', [('keeps', 8 << 20), ('keeps the last', 0), ('keeps two', 0), ('none', 0)])
+@cases('tail', [0, 3])
+def test_rounds_of_loops(tessera, work, habit, growth, tail):
+    """What is kept of each epoch, outside of its loops, grows from round to round. `tail`: steps of an epoch that is not whole."""
+    program, kept = Program(), []
+    for _ in range(4):
+        program.loop(30, 6, True, 4, keeps=1 << 10)
+        program.loop(60, 3, False, 4)
+        if habit != 'none':
+            kept.append(program.run.take([*MAIN, at(70, 'remember')], 8 << 20))
+        if len(kept) > {'keeps the last': 1, 'keeps two': 2}.get(habit, 4):
+            program.run.give(kept.pop(0))
+    program.loop(30, tail, True, 4, keeps=1 << 10)
+    _, leaks = look(tessera, program, work / 'rounds.pickle')
+    found = {leak['frames'][0]['line']: leak['bytes_per_step'] for leak in leaks['leaks']}
+    expect('leaks', (set(found), found.get(70, 0)), ({33, 70} if growth else {33}, growth))
+    rounds = [loop for loop in leaks['loops'] if loop['unit'] == 'round']
+    expect('rounds', [(loop['bytes_per_step'], loop['whole_steps']) for loop in rounds],
+           [(growth, 4)] if growth else [])
+    text = ' '.join(tessera.output('leaks', work / 'rounds.pickle').split())
+    expect('the text', 'memory grows by 8.00 MiB a round, from 1 place, over 4 rounds of all loops' in text, growth > 0)
 
 
 def random_program(seed):

@@ -83,6 +83,9 @@ def check_loop(say, steps, said, truth, peaks):
     if not truth['is_first_training'] and warm > bool(truth['habit']):
         say.false.append(f'{what}: a warm-up of {warm}, in truth all rounds do the same')
     say.compare(f'{what}: peak of steady rounds', said['steady'] and said['steady']['peak_bytes'], max(peaks[warm:]))
+    if truth['runs'] == 1 or said['steady']['growth_bytes']:
+        grows = truth['leak_bytes'] if said['steady_steps'] > 3 and truth['leak_bytes'] * (said['steady_steps'] - 2) > max(peaks) / 100 else 0
+        say.compare(f'{what}: grows', said['steady']['growth_bytes'], grows)
 
 
 def check_where(say, steps, told):

@@ -160,9 +160,10 @@ class Told(Run):
         self.number = next((i for i, loop in enumerate(self.loops) if loop['line'] == line), len(self.loops))
         if self.number == len(self.loops):
             self.loops.append({'what': what, 'line': line, 'iterations': 0, 'habit': habit, 'peaks': [], 'trained': [], 'leak_line': None, 'leak_bytes': 0,
-                               'evaluates': 0, 'is_first_training': what == 'train' and self.has_state and not self.state})
+                               'evaluates': 0, 'runs': 0, 'is_first_training': what == 'train' and self.has_state and not self.state})
         self.first = self.loops[self.number]['iterations']
         self.loops[self.number]['iterations'] += iterations
+        self.loops[self.number]['runs'] += 1
         for peaks in ('peaks', 'trained'):  # the latter without evaluations within iterations
             self.loops[self.number][peaks] += [0] * iterations
 

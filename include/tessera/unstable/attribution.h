@@ -124,7 +124,11 @@ typedef enum tsr_steps_basis {
 const char *tsr_steps_basis_name(tsr_steps_basis basis);
 
 /* What the repetition is: a training step, or an iteration of a loop in which nothing runs backward. */
-typedef enum tsr_steps_unit { TSR_STEPS_UNIT_STEP, TSR_STEPS_UNIT_ITERATION } tsr_steps_unit;
+typedef enum tsr_steps_unit {
+  TSR_STEPS_UNIT_STEP,
+  TSR_STEPS_UNIT_ITERATION,
+  TSR_STEPS_UNIT_ROUND /* of loops that take turns, such as an epoch; only of a tsr_leaks_loop */
+} tsr_steps_unit;
 
 /* "step" or "iteration"; static text, never NULL. */
 const char *tsr_steps_unit_name(tsr_steps_unit unit);

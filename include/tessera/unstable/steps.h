@@ -40,9 +40,12 @@ typedef struct tsr_steps_loop {
   uint64_t step_count, whole_count, steady_count;
   uint64_t peak_bytes, peak_event, peak_step; /* the most in any of its steps */
   uint64_t steady_peak_bytes,
-      steady_peak_event;         /* the highest peak of a steady step, 0 if absent */
-  uint64_t steady_low_bytes;     /* the lowest peak of a steady step */
-  uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */
+      steady_peak_event;     /* the highest peak of a steady step, 0 if absent */
+  uint64_t steady_low_bytes; /* the lowest peak of a steady step */
+  /* By how much more is allocated before each steady step than before the last one; 0 unless it is in nearly all. */
+  uint64_t growth_bytes;
+  bool is_leaking;            /* tsr_leaks_compute finds leaks in it; known only where it grows */
+  uint64_t warmup_peak_bytes; /* the highest peak of whole steps before the steady ones */
   uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
   uint64_t step_allocations;     /* of a steady step, median */
   int64_t step_time_us;          /* median from one steady step to the next, or TSR_TIME_NONE */
@@ -126,7 +129,8 @@ typedef struct tsr_leak {
   tsr_name_range names; /* what the program called the leaked allocations */
 } tsr_leak;
 
-/* A loop, judged by itself; loops are those of tsr_steps_device. */
+/* A loop, judged by itself; loops are those of tsr_steps_device. If more grows from round to round of loops that take
+ * turns (epochs) than within them, these rounds are one loop more, the last, of the unit ROUND. */
 typedef struct tsr_leaks_loop {
   tsr_steps_unit unit;
   uint32_t frame;          /* as in tsr_steps_loop */

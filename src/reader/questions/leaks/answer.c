@@ -14,7 +14,12 @@
  * leaks when, since it last shrank, it has grown in three steps or more, in bytes and in count, and
  * has not stopped: the time since it last grew is shorter than its longest pause so far. What its
  * second growth replaces - G of the last line - stood there after the first one, and is no part of
- * what leaks. Categories play no part. Each loop of the program is judged by itself: by its own steps. */
+ * what leaks. Categories play no part. Each loop of the program is judged by itself: by its own steps. Where
+ * loops take turns, as in epochs of training and evaluation, so are the rounds of all of them, for what the program keeps
+ * of each:
+ *
+ *   loop     1 1 1 1 2 2   1 1 1 1 2 2   1 1 1 1 2 2
+ *   round    0           K 1           K 2           K */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -278,24 +283,157 @@ static void hand_over(finder *f, size_t top, tsr_leaks_device *out) {
   out->leak_count = top;
 }
 
-static bool judge_loop(finder *f, const tsr__loop *loop, uint32_t index, tsr_leaks_loop *out) {
-  size_t leaks = f->leaks.count;
-  f->w = whole_steps(loop, index);
+static bool judge_window(finder *f) {
   f->first_change = f->changes.count;
-  *out = (tsr_leaks_loop){.unit = loop->unit,
-                          .frame = loop->frame,
-                          .step_count = f->w.count,
-                          .is_answered = f->w.count >= STEPS_NEEDED};
-  if (!out->is_answered) return true;
   bool ok = gather(f);
   size_t count = f->changes.count - f->first_change;
   if (ok && count)
     qsort(f->changes.items + f->first_change, count, sizeof *f->changes.items, compare_changes);
   ok = ok && judge(f);
   tsr__map_release(&f->group_of);
-  out->leak_count = f->leaks.count - leaks;
-  for (size_t i = leaks; i < f->leaks.count; i++)
+  return ok;
+}
+
+/* The leaks from the first on are the loop's. */
+static void add_up_leaks(const finder *f, size_t first, tsr_leaks_loop *out) {
+  out->leak_count = f->leaks.count - first;
+  for (size_t i = first; i < f->leaks.count; i++)
     out->bytes_per_step = tsr__sum_u64(out->bytes_per_step, f->leaks.items[i].bytes_per_step);
+}
+
+static bool judge_loop(finder *f, const tsr__loop *loop, uint32_t index, tsr_leaks_loop *out) {
+  size_t leaks = f->leaks.count;
+  f->w = whole_steps(loop, index);
+  *out = (tsr_leaks_loop){.unit = loop->unit,
+                          .frame = loop->frame,
+                          .step_count = f->w.count,
+                          .is_answered = f->w.count >= STEPS_NEEDED};
+  if (!out->is_answered) return true;
+  bool ok = judge_window(f);
+  add_up_leaks(f, leaks, out);
+  return ok;
+}
+
+/* ---- Rounds of loops ---- */
+
+/* The steps of all loops, and the rounds that begin with the same loop's. */
+typedef struct rounds {
+  tsr__cycle_step *steps;
+  uint32_t *loop_of; /* by step */
+  size_t step_count;
+  tsr__cycle_step *items;
+  uint32_t *numbers; /* of the rounds, from 1 */
+  uint32_t count;
+} rounds;
+
+/* Merge the steps of loops, each of which is in order. */
+static void merge_steps(const tsr__cycle *cycle, size_t *next, rounds *r) {
+  for (size_t i = 0; i < r->step_count; i++) {
+    size_t best = cycle->loops.count;
+    for (size_t k = 0; k < cycle->loops.count; k++) {
+      const tsr__cycle_steps *steps = &cycle->loops.items[k].steps;
+      if (next[k] == steps->count) continue;
+      if (best == cycle->loops.count ||
+          steps->items[next[k]].first < cycle->loops.items[best].steps.items[next[best]].first)
+        best = k;
+    }
+    assert(best < cycle->loops.count);
+    r->steps[i] = cycle->loops.items[best].steps.items[next[best]++];
+    r->loop_of[i] = (uint32_t)best;
+  }
+}
+
+/* The loop that comes again most often after others; the first of such. */
+static uint32_t leading_loop(const rounds *r, size_t loop_count, size_t *turns) {
+  uint32_t best = 0;
+  for (size_t i = 0; i < loop_count; i++) turns[i] = 0;
+  for (size_t i = 0; i < r->step_count; i++)
+    turns[r->loop_of[i]] += !i || r->loop_of[i] != r->loop_of[i - 1];
+  for (uint32_t i = 1; i < loop_count; i++)
+    if (turns[i] > turns[best]) best = i;
+  return best;
+}
+
+/* A round begins with what its first step allocates: what is freed before may be what the round before replaces. */
+static uint32_t begin_of(const tsr_events *events, const tsr__cycle_step *step) {
+  uint32_t event = step->first;
+  while (event < step->last && events->action[event] != TSR_ACTION_ALLOC) event++;
+  return event;
+}
+
+/* The last round has as much after its last step as the one before; it is left out if it has less, or fewer steps. */
+static void find_rounds(rounds *r, uint32_t leader, const tsr_events *events) {
+  uint32_t after = 0;             /* events after the last step of the round before this one */
+  size_t steps = 0, previous = 0; /* in this round, and in that */
+  for (size_t i = 0; i < r->step_count; i++, steps++) {
+    if (r->loop_of[i] != leader || (i && r->loop_of[i - 1] == leader)) continue;
+    uint32_t begin = begin_of(events, &r->steps[i]);
+    if (r->count) {
+      r->items[r->count - 1].last = begin - 1;
+      after = begin - 1 - r->steps[i - 1].last;
+      previous = steps;
+    }
+    steps = 0;
+    r->items[r->count++] = (tsr__cycle_step){begin, begin, true};
+    r->numbers[r->count - 1] = r->count;
+  }
+  if (!r->count) return;
+  uint32_t end = r->steps[r->step_count - 1].last, left = (uint32_t)events->count - 1 - end;
+  r->items[r->count - 1].last = end + (after < left ? after : left);
+  if (left < after || steps < previous) r->count--;
+}
+
+/* Leaks of rounds that are no loop's: what grows in each step grows in each round, too. */
+static void drop_known(finder *f, size_t first) {
+  size_t kept = first;
+  for (size_t i = first; i < f->leaks.count; i++) {
+    bool is_known = false;
+    for (size_t k = 0; k < first; k++)
+      is_known |= f->leaks.items[k].stack == f->leaks.items[i].stack;
+    if (is_known) continue;
+    f->leaks.items[kept] = f->leaks.items[i];
+    f->groups.items[kept] = f->groups.items[i];
+    f->ends.items[kept++] = f->ends.items[i];
+  }
+  f->leaks.count = f->groups.count = f->ends.count = kept;
+}
+
+/* Judge the rounds, as the last loop of `out`, which is there if it leaks. */
+static bool judge_rounds(finder *f, const rounds *r, tsr_leaks_device *out) {
+  size_t first = f->leaks.count, index = out->loop_count;
+  tsr_leaks_loop *loop = &out->loops[index];
+  f->w = (window){r->items, r->numbers, (uint32_t)index, r->count};
+  if (r->count < STEPS_NEEDED) return true;
+  if (!judge_window(f)) return false;
+  drop_known(f, first);
+  if (f->leaks.count == first) return true;
+  *loop = (tsr_leaks_loop){
+      .unit = TSR_STEPS_UNIT_ROUND, .frame = TSR_NONE, .step_count = r->count, .is_answered = true};
+  add_up_leaks(f, first, loop);
+  out->loop_count++;
+  return true;
+}
+
+static bool find_in_rounds(finder *f, const tsr__cycle *cycle, tsr_leaks_device *out) {
+  rounds r = {0};
+  for (size_t i = 0; i < cycle->loops.count; i++) r.step_count += cycle->loops.items[i].steps.count;
+  if (cycle->loops.count < 2) return true;
+  size_t *next = TSR__NEW_ARRAY(size_t, cycle->loops.count);
+  r.steps = TSR__NEW_ARRAY(tsr__cycle_step, r.step_count);
+  r.items = TSR__NEW_ARRAY(tsr__cycle_step, r.step_count);
+  r.loop_of = TSR__NEW_ARRAY(uint32_t, r.step_count);
+  r.numbers = TSR__NEW_ARRAY(uint32_t, r.step_count);
+  bool ok = next && r.steps && r.items && r.loop_of && r.numbers;
+  if (ok) {
+    merge_steps(cycle, next, &r);
+    find_rounds(&r, leading_loop(&r, cycle->loops.count, next), &f->t->events);
+    ok = judge_rounds(f, &r, out);
+  }
+  tsr__free(next);
+  tsr__free(r.steps);
+  tsr__free(r.items);
+  tsr__free(r.loop_of);
+  tsr__free(r.numbers);
   return ok;
 }
 
@@ -322,10 +460,11 @@ static int find(const tsr__stepping *s, const tsr__names *names, size_t top, tsr
   out->basis = s->cycle->basis;
   out->unit = s->cycle->unit;
   out->loop_count = s->cycle->loops.count;
-  out->loops = TSR__NEW_ARRAY(tsr_leaks_loop, out->loop_count);
+  out->loops = TSR__NEW_ARRAY(tsr_leaks_loop, out->loop_count + 1); /* one for rounds */
   bool ok = out->loops != NULL;
   for (uint32_t i = 0; ok && i < out->loop_count; i++)
     ok = judge_loop(&f, &s->cycle->loops.items[i], i, &out->loops[i]);
+  ok = ok && find_in_rounds(&f, s->cycle, out);
   if (ok) choose_main(out);
   ok = ok && name_leaks(&f, names, top, &out->names) &&
        (out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count));

@@ -23,8 +23,12 @@ static const tsr_record loop = {
     .name = "LeaksLoop",
     .about = "A loop, judged by itself.",
     TSR__FIELDS(
-        TSR__FIELD(COUNT, "loop", "its number, as in `steps`"),
-        TSR__FIELD(TEXT, "unit", "what its steps are: `step` or `iteration`"),
+        TSR__FIELD(COUNT, "loop",
+                   "its number, as in `steps`; one more than the last for rounds of all"),
+        TSR__FIELD(TEXT, "unit",
+                   "what its steps are: `step`, `iteration`, or `round` of loops that take turns, "
+                   "such as an epoch; rounds are only there if something grows with each that "
+                   "grows in none of the loops"),
         TSR__PART(tsr__fields_frame, "frame", "its line, as in `steps`", .is_nullable = true),
         TSR__FIELD(COUNT, "whole_steps", "its steps that were compared"),
         TSR__FIELD(FLAG, "answered", "false if these are fewer than three"),

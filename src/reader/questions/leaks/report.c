@@ -22,6 +22,7 @@
 
 /* "a step" or, without a backward pass, "an iteration". */
 static const char *each(tsr_steps_unit unit) {
+  if (unit == TSR_STEPS_UNIT_ROUND) return "a round";
   return unit == TSR_STEPS_UNIT_ITERATION ? "an iteration" : "a step";
 }
 
@@ -31,7 +32,9 @@ static void append_steps(tsr__buffer *out, const tsr_leaks_device *device,
   char steps[TSR__FORMAT_BYTES];
   tsr__buffer_printf(out, "%s %ss", tsr__format_count(loop->step_count, steps),
                      tsr_steps_unit_name(loop->unit));
-  if (device->loop_count > 1)
+  if (loop->unit == TSR_STEPS_UNIT_ROUND)
+    tsr__buffer_text(out, " of all loops");
+  else if (device->loop_count > 1)
     tsr__buffer_printf(out, " of loop %zu", (size_t)(loop - device->loops) + 1);
 }
 
@@ -109,18 +112,18 @@ static void emit_leak(tsr__stack_printer *printer, const tsr_named *names, const
 }
 
 static void emit_leaks(tsr__stack_printer *printer, const tsr_leaks_device *device) {
+  static const char *const since[] = {"since step", "since iteration", "since round"};
   tsr_steps_unit unit = device->unit;
-  if (device->leak_count) unit = TSR_STEPS_UNIT_ITERATION;
+  bool is_mixed = false;
+  if (device->leak_count) unit = device->loops[device->leaks[0].loop].unit;
   for (size_t i = 0; i < device->leak_count; i++)
-    if (device->loops[device->leaks[i].loop].unit == TSR_STEPS_UNIT_STEP)
-      unit = TSR_STEPS_UNIT_STEP;
-  const bool iterates = unit == TSR_STEPS_UNIT_ITERATION;
+    is_mixed |= device->loops[device->leaks[i].loop].unit != unit;
   const tsr__column columns[] = {
       {NULL, "#", TSR__RIGHT},
-      {"bytes_per_step", each(unit), TSR__RIGHT},
+      {"bytes_per_step", is_mixed ? "each time" : each(unit), TSR__RIGHT},
       {"bytes", "in total", TSR__RIGHT},
       {"allocations", "allocations", TSR__RIGHT},
-      {"since_step", iterates ? "since iteration" : "since step", TSR__RIGHT},
+      {"since_step", is_mixed ? "since" : since[unit], TSR__RIGHT},
       {"growing_steps", "grew in", TSR__RIGHT},
       {"first_event", "first event", TSR__RIGHT},
       {"loop", device->loop_count > 1 ? "loop" : NULL, TSR__RIGHT},

@@ -260,6 +260,25 @@ static void fold_steps(const meter *m, tsr_steps_loop *out) {
     out->warmup_surplus_bytes = out->warmup_peak_bytes - out->steady_peak_bytes;
 }
 
+/* By how much memory grows from each steady step to the next, if it does as far as the end: nothing of it is given
+ * back, and nearly all of them begin with more than the one before, together with more than a hundredth of their
+ * peak. The first one begins with what was there before the loop. */
+static void fold_growth(const meter *m, tsr_steps_loop *out) {
+  enum { STEPS_NEEDED = 4 };
+  size_t first = m->whole_count - out->steady_count, count = 0, grown = 0;
+  uint64_t all = 0, last = 0;
+  if (out->steady_count < STEPS_NEEDED) return;
+  for (size_t i = first + 2; i < m->whole_count; i++) {
+    uint64_t before = m->of_loop[i - 1]->step.start_bytes, bytes = m->of_loop[i]->step.start_bytes;
+    if (bytes < before) return;
+    last = m->scratch[count++] = bytes - before;
+    all = tsr__sum_u64(all, last);
+    grown += last != 0;
+  }
+  if (last && grown * 4 >= count * 3 && all > out->steady_peak_bytes / 100)
+    out->growth_bytes = middle_of(m->scratch, count);
+}
+
 /* How long a step takes: up to the first event of the next one. Where another loop or nothing follows, it counts only if it
  * is alone; what the program does after its last event is unknown, so that is a lower bound. */
 static bool time_of(const meter *m, const entry *e, bool is_alone, uint64_t *time_us) {
@@ -302,6 +321,7 @@ static void fold_loop(meter *m, uint32_t index) {
   }
   part_warmup(m);
   fold_steps(m, out);
+  fold_growth(m, out);
   fold_times(m, out);
 }
 
@@ -527,12 +547,29 @@ static int fill(const tsr__stepping *s, tsr_steps_device *out, tsr_error *error)
   return ok ? status : tsr__fail_memory(error);
 }
 
+/* In which of the loops that grow `leaks` finds what does. */
+static int find_leaks(const tsr__asking *asking, tsr_steps_device *out, tsr_error *error) {
+  tsr_query query = {.struct_bytes = sizeof query, .devices = &out->device, .device_count = 1};
+  tsr_leaks *leaks;
+  bool grows = false;
+  for (size_t i = 0; i < out->loop_count; i++) grows |= out->loops[i].growth_bytes != 0;
+  if (!grows) return 0;
+  int status = tsr_leaks_compute(asking->study, &query, &leaks, error);
+  if (status) return status;
+  assert(leaks->device_count == 1 && leaks->devices->loop_count >= out->loop_count);
+  for (size_t i = 0; i < out->loop_count; i++)
+    out->loops[i].is_leaking = out->loops[i].growth_bytes && leaks->devices->loops[i].leak_count;
+  tsr_leaks_free(leaks);
+  return 0;
+}
+
 static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
   tsr_steps_device *out = part;
   tsr__stepping s;
   out->device = device;
   int status = tsr__stepping_find(asking->study, device, &s, error);
   if (!status) status = fill(&s, out, error);
+  if (!status) status = find_leaks(asking, out, error);
   return status;
 }
 

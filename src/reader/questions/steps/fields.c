@@ -7,7 +7,10 @@ static const tsr_record steady = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_bytes", "the highest peak of a steady step"),
                 TSR__FIELD(EVENT, "peak_event", "its event; null without steady steps",
                            .is_nullable = true),
-                TSR__FIELD(BYTES, "lowest_peak_bytes", "the lowest peak of a steady step")),
+                TSR__FIELD(BYTES, "lowest_peak_bytes", "the lowest peak of a steady step"),
+                TSR__FIELD(BYTES, "growth_bytes",
+                           "how much more is allocated before each than before the last one, "
+                           "median; 0 unless that is so of nearly all, and none has less")),
 };
 
 static const tsr_record warmup = {

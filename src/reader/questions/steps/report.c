@@ -44,16 +44,33 @@ static size_t loop_number(const tsr_steps_device *device, const tsr_steps_loop *
   return (size_t)(loop - device->loops) + 1;
 }
 
+/* Whether the peaks of steady steps differ by more than a hundredth. */
+static bool varies(const tsr_steps_loop *loop) {
+  return loop->steady_peak_bytes - loop->steady_low_bytes > loop->steady_peak_bytes / 100;
+}
+
+/* "memory grows by 4.00 MiB a step (tessera leaks): " */
+static void append_growth(tsr__buffer *out, const tsr_steps_loop *loop) {
+  char growth[TSR__FORMAT_BYTES];
+  if (!loop->growth_bytes) return;
+  tsr__buffer_printf(out, "memory grows by %s %s%s: ", tsr__format_size(loop->growth_bytes, growth),
+                     loop->unit == TSR_STEPS_UNIT_ITERATION ? "an iteration" : "a step",
+                     loop->is_leaking ? " (tessera leaks)" : "");
+}
+
 static void append_peaks(tsr__buffer *out, const tsr_steps_device *device) {
-  char peak[TSR__FORMAT_BYTES], surplus[TSR__FORMAT_BYTES];
+  char peak[TSR__FORMAT_BYTES], low[TSR__FORMAT_BYTES], surplus[TSR__FORMAT_BYTES];
   const tsr_steps_loop *loop = device->main_loop;
   bool is_alone = loop->whole_count == 1;
   tsr__format_size(loop->steady_peak_bytes, peak);
-  if (device->loop_count > 1)
-    tsr__buffer_printf(out, "; in loop %zu, %s peaks at %s", loop_number(device, loop),
-                       is_alone ? "it" : "a steady one", peak);
+  tsr__buffer_text(out, "; ");
+  if (device->loop_count > 1) tsr__buffer_printf(out, "in loop %zu, ", loop_number(device, loop));
+  append_growth(out, loop);
+  if (varies(loop))
+    tsr__buffer_printf(out, "steady ones peak at %s to %s",
+                       tsr__format_size(loop->steady_low_bytes, low), peak);
   else
-    tsr__buffer_printf(out, "; %s peaks at %s", is_alone ? "it" : "a steady one", peak);
+    tsr__buffer_printf(out, "%s peaks at %s", is_alone ? "it" : "a steady one", peak);
   if (is_alone)
     tsr__buffer_text(out, ".");
   else if (loop->steady_count == loop->whole_count)
@@ -180,6 +197,7 @@ static void emit_peaks(tsr__emitter *emitter, const tsr_steps_loop *loop, bool i
                   has_steady ? tsr__count(loop->steady_peak_event) : tsr__nothing());
   tsr__emit_field(emitter, "lowest_peak_bytes", varies && is_shown ? "lowest steady peak" : NULL,
                   tsr__bytes(loop->steady_low_bytes));
+  tsr__emit_field(emitter, "growth_bytes", NULL, tsr__bytes(loop->growth_bytes));
   tsr__emit_end(emitter);
   tsr__emit_object(emitter, "warmup");
   tsr__emit_field(emitter, "peak_bytes",
@@ -253,6 +271,7 @@ static void emit_loop(tsr__stack_printer *printer, const tsr_steps_device *devic
                     tsr__count(loop->steady_count),
                     has_warmup ? tsr__bytes(loop->warmup_peak_bytes) : tsr__nothing(),
                     loop->steady_count ? tsr__bytes(loop->steady_peak_bytes) : tsr__nothing(),
+                    loop->steady_count ? tsr__bytes(loop->steady_low_bytes) : tsr__nothing(),
                     tsr__bytes(loop->peak_bytes),
                     tsr__text(named ? (tsr_text){out->data, named} : (tsr_text){"-", 1})});
   out->size = 0;
@@ -272,14 +291,24 @@ static void emit_loop(tsr__stack_printer *printer, const tsr_steps_device *devic
   tsr__emit_row_end(emitter);
 }
 
+static bool any_varies(const tsr_steps_device *device) {
+  for (size_t i = 0; i < device->loop_count; i++)
+    if (varies(&device->loops[i])) return true;
+  return false;
+}
+
 /* Text: only where there are several. */
 static void emit_loops(tsr__stack_printer *printer, const tsr_steps_device *device) {
-  const tsr__column columns[] = {
-      {"loop", "loop", TSR__RIGHT},           {NULL, "consists of", TSR__LEFT},
-      {"step_count", "count", TSR__RIGHT},    {"whole_steps", "whole", TSR__SPARE},
-      {"steady_steps", "steady", TSR__SPARE}, {NULL, "warm-up peak", TSR__RIGHT},
-      {NULL, "steady peak", TSR__RIGHT},      {"peak_bytes", NULL, TSR__RIGHT},
-      {NULL, "run by", TSR__ELASTIC}};
+  const tsr__column columns[] = {{"loop", "loop", TSR__RIGHT},
+                                 {NULL, "consists of", TSR__LEFT},
+                                 {"step_count", "count", TSR__RIGHT},
+                                 {"whole_steps", "whole", TSR__SPARE},
+                                 {"steady_steps", "steady", TSR__SPARE},
+                                 {NULL, "warm-up peak", TSR__RIGHT},
+                                 {NULL, "steady peak", TSR__RIGHT},
+                                 {NULL, any_varies(device) ? "lowest" : NULL, TSR__SPARE},
+                                 {"peak_bytes", NULL, TSR__RIGHT},
+                                 {NULL, "run by", TSR__ELASTIC}};
   if (tsr__emitter_is_text(printer->emitter) && device->loop_count < 2) return;
   tsr__emit_space(printer->emitter);
   tsr__emit_table(printer->emitter, "loops", columns, COUNT_OF(columns));
