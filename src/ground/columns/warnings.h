@@ -3,6 +3,8 @@
 #ifndef TSR_COLUMNS_WARNINGS_H
 #define TSR_COLUMNS_WARNINGS_H
 
+#include <stdbool.h>
+
 #define TSR__WARNINGS(X)                                                                         \
   X(TRUNCATED, "truncated", "the file is truncated")                                             \
   X(DAMAGED, "damaged", "the compressed data is damaged; it was read up to the damage")          \
