@@ -54,7 +54,7 @@ def check_page(tessera, page):
         if program == './run':
             expect(f'{page.name}: no sub-commands of ./run', {words[0]} - sub_commands()[0])
             continue
-        done = subprocess.run([tessera, 'help', words[0]], capture_output=True, text=True, check=False)
+        done = subprocess.run([tessera, 'help', words[0], '--help-all'], capture_output=True, text=True, check=False)
         expect(f'{page.name}: no commands of tessera', {words[0]} if done.returncode else set())
         options = {word.partition('=')[0] for word in words[1:]
                    if re.fullmatch(r'--?[a-z][\w-]*(=.*)?', word)}

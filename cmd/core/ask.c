@@ -157,7 +157,7 @@ static int load_known_model(cli_session *session, const tsr_parameter *row, cons
   FILE *stream = cli_open_text(operand, CLI_TEXTFILE_ANY);
   if (!stream) {
     int status = cli_open_status();
-    cli_say(NULL, "%s: %s", operand, cli_open_reason());
+    cli_say_no_model(operand, cli_open_reason());
     return status;
   }
   int status = read_model(session, row, stream);

@@ -6,8 +6,9 @@
 
 /* ---- Options that commands share ---- */
 
-/* Which commands take a shared option: FILES: those that read snapshots; STACKS: also those whose answer has stacks. */
-typedef enum takers { FILES, STACKS, ANSWERS, ALL } takers;
+/* Which commands take a shared option: FILES: those that read snapshots; STACKS: also those whose answer has stacks.
+ * OURS: all but drop-ins. */
+typedef enum takers { FILES, STACKS, ANSWERS, OURS, ALL } takers;
 
 static const tsr_parameter shared[] = {
     {.name = "device",
@@ -58,6 +59,10 @@ static const tsr_parameter shared[] = {
      .argument = "N",
      .help = "Read the N-th snapshot of an HTML page that contains several (default: 1)."},
     {.name = "help", .letter = 'h', .kind = TSR_PARAMETER_FLAG, .help = "Show this help."},
+    {.name = "help_all",
+     .option = "help-all",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Show all of it: every option and paragraph."},
     {.name = "version", .kind = TSR_PARAMETER_FLAG, .help = "Print tessera's version."},
 };
 
@@ -65,7 +70,7 @@ enum { SHARED = sizeof shared / sizeof *shared };
 
 /* By row of `shared`. */
 static const takers shared_takers[] = {FILES,  FILES, STACKS, ANSWERS, ANSWERS, ANSWERS, ANSWERS,
-                                       STACKS, FILES, FILES,  FILES,   ALL,     ALL};
+                                       STACKS, FILES, FILES,  FILES,   ALL,     OURS,    ALL};
 static_assert(sizeof shared_takers / sizeof *shared_takers == SHARED, "a taker for each option");
 
 /* Whether `word` is one of the words of `list`. */
@@ -85,6 +90,7 @@ static bool takes_shared(const cli_command *command, size_t index) {
   case FILES: return command->reads_files;
   case STACKS: return command->reads_files || command->about.has_stacks;
   case ANSWERS: return cli_command_takes_files(command);
+  case OURS: return !command->is_drop_in;
   case ALL: break;
   }
   return true;

@@ -39,6 +39,7 @@ const cli_command cli_export_row = {
     .about =
         {.name = "export",
          .summary = "write the snapshot in another format, for another program",
+         .situation = TSR_SITUATION_PROGRAMS,
          .description =
              "Writes everything in the snapshot: as a pickle that PyTorch's viewer and Python read "
              "like the original (mostly smaller, because repetitions are written once), or as json "

@@ -16,12 +16,17 @@
 #include "options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/suggest.h>
 #include <unistd.h>
 
 #include "commands.h"
-#include "suggest.h"
 #include "textfile.h"
+
+/* Letters that no shell reads as more than themselves. */
+static const char plain_letters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,=+@%";
 
 /* Where the second pass is. */
 typedef struct parser {
@@ -31,12 +36,26 @@ typedef struct parser {
   cli_options *options;
 } parser;
 
-int cli_unknown_command(const char *name) {
-  cli_suggestion nearest = cli_suggestion_start(name, strlen(name));
+/* Words that users type for a command that has another name. */
+static const tsr_synonym command_synonyms[] = {
+    {"oom", "why"},           {"explain", "why"},      {"memory", "peak"},   {"compare", "diff"},
+    {"estimate", "simulate"}, {"predict", "simulate"}, {"timeline", "view"}, {"query", "sql"},
+    {"convert", "export"},    {"optimize", "plan"},    {NULL, NULL}};
+
+/* NULL for what looks like a file's name. */
+static const char *nearest_command(const char *name) {
+  tsr_suggestion nearest = tsr_suggestion_start(name, strlen(name));
+  for (const tsr_synonym *one = command_synonyms; one->typed; one++)
+    if (tsr_word_is(name, strlen(name), one->typed)) return one->meant;
+  if (strpbrk(name, "./")) return NULL;
   for (size_t i = 0; i < cli_command_count(); i++)
-    cli_suggestion_offer(&nearest, cli_command_at(i).about.name);
-  if (nearest.best)
-    return cli_usage_error(NULL, "unknown command '%s'; did you mean '%s'?", name, nearest.best);
+    tsr_suggestion_offer(&nearest, cli_command_at(i).about.name);
+  return nearest.best;
+}
+
+int cli_unknown_command(const char *name) {
+  const char *meant = nearest_command(name);
+  if (meant) return cli_usage_error(NULL, "unknown command '%s'; did you mean '%s'?", name, meant);
   if (access(name, F_OK) == 0)
     return cli_usage_error(NULL, "'%s' is a file, not a command; did you mean 'tessera peak %s'?",
                            name, name);
@@ -75,9 +94,9 @@ static int unknown_option(const cli_command *command, const char *name, size_t l
   if (find_named(NULL, name, length))
     return cli_usage_error(command, "option '--%.*s' does not apply to this command", (int)length,
                            name);
-  cli_suggestion nearest = cli_suggestion_start(name, length);
+  tsr_suggestion nearest = tsr_suggestion_start(name, length);
   for (size_t i = 0; (row = cli_option_at(command, i)) != NULL; i++)
-    cli_suggestion_offer(&nearest, cli_option_name(row));
+    tsr_suggestion_offer(&nearest, cli_option_name(row));
   if (!nearest.best) return cli_usage_error(command, "unknown option '--%.*s'", (int)length, name);
   return cli_usage_error(command, "unknown option '--%.*s'; did you mean '--%s'?", (int)length,
                          name, nearest.best);
@@ -258,7 +277,8 @@ static void read_shared(cli_options *options) {
   options->quiet = tsr_params_flag(shared, "quiet");
   options->verbose = tsr_params_flag(shared, "verbose");
   options->strict = tsr_params_flag(shared, "strict");
-  options->help = tsr_params_flag(shared, "help");
+  options->help_all = tsr_params_flag(shared, "help_all");
+  options->help = options->help_all || tsr_params_flag(shared, "help");
   options->version = tsr_params_flag(shared, "version");
 }
 
@@ -275,8 +295,28 @@ static int make_params(cli_options *options) {
   return status ? cli_params_error(command, status, &error) : 0;
 }
 
+/* The words with blanks between, quoted where a shell would read more into them; NULL if memory ran out. The caller's. */
+static char *typed_line(int argc, char **argv) {
+  size_t room = 1;
+  for (int i = 1; i < argc; i++) room += 4 * strlen(argv[i]) + 3;
+  char *line = malloc(room), *to = line;
+  for (int i = 1; line && i < argc; i++) {
+    bool is_plain = *argv[i] && !argv[i][strspn(argv[i], plain_letters)];
+    if (to != line) *to++ = ' ';
+    if (!is_plain) *to++ = '\'';
+    for (const char *at = argv[i]; *at; at++) {
+      bool is_quote = *at == '\'';
+      memcpy(to, is_quote ? "'\\''" : at, is_quote ? 4 : 1);
+      to += is_quote ? 4 : 1;
+    }
+    if (!is_plain) *to++ = '\'';
+  }
+  if (line) *to = '\0';
+  return line;
+}
+
 int cli_parse(int argc, char **argv, cli_options *options) {
-  *options = (cli_options){.operands = argv};
+  *options = (cli_options){.operands = argv, .typed = typed_line(argc, argv)};
   int command_at = 0;
   if (argc > 0 && find_program(argv[0], &options->row))
     options->command = &options->row;
@@ -307,4 +347,5 @@ int cli_parse(int argc, char **argv, cli_options *options) {
 void cli_options_release(cli_options *options) {
   tsr_params_free(options->own);
   tsr_params_free(options->shared);
+  free(options->typed);
 }

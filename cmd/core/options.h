@@ -16,6 +16,8 @@ typedef struct cli_options {
   cli_command row;
   char **operands; /* what follows the command, in order; lives in argv */
   size_t operand_count;
+  char *
+      typed; /* the line as it can be typed again, without the program; NULL: there was no memory for it */
   tsr_params *own;    /* the command's parameters; NULL without a command */
   tsr_params *shared; /* what the fields below are read from, and point into */
   const uint32_t *devices;
@@ -25,7 +27,8 @@ typedef struct cli_options {
   uint64_t top;
   uint64_t payload; /* 0: not given */
   cli_color color;
-  bool json, full_stacks, quiet, verbose, strict, help, version;
+  bool json, full_stacks, quiet, verbose, strict, version;
+  bool help, help_all; /* `help` is set with `help_all` */
   bool is_fleet_check; /* the line is of check, but about the files of ranks: `command` is ranks */
   bool may_confine;    /* set by the program: the process is the command's alone */
 } cli_options;

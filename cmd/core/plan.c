@@ -1,7 +1,10 @@
 /* plan.c - the command line's part of `tessera plan`: `show FILE [MODEL]`, and the files that are written besides the
  * answer. The question is src/engine/questions/plan. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <tessera/unstable/planning.h>
+#include <tessera/unstable/runs.h>
 
 #include "message.h"
 #include "session.h"
@@ -79,12 +82,63 @@ static void say_pasted(const cli_session *session, const tsr_plan_answer *value)
           value->target, tsr_size_text(value->pasted_bytes, reserved, sizeof reserved));
 }
 
+/* ---- What to type next ---- */
+
+/* A budget in few digits: not above `bytes`, or not below. */
+static void write_budget(uint64_t bytes, bool is_up, char text[32]) {
+  uint64_t mebibytes = (bytes >> 20) + is_up;
+  if (!is_up && mebibytes >= 2048)
+    (void)snprintf(text, 32, " --budget %" PRIu64 "GiB", mebibytes >> 10);
+  else
+    (void)snprintf(text, 32, " --budget %" PRIu64 "MiB", mebibytes);
+}
+
+static void write_target(const tsr_params *own, char text[32]) {
+  const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
+  (void)snprintf(text, 32, " --for %s", model && tsr_model_is_traced(model) ? "tessera" : "hf");
+}
+
+/* What follows the line that was typed; "" if the answer has no successor. A budget is the memory of the card that
+ * was named, if any: a run that fits needs none, and a larger one is of no use. Without a card, three quarters of
+ * what the run takes are worth a try. */
+static void write_next(const tsr_params *own, const tsr_plan_answer *value, char text[32]) {
+  const char *allow = tsr_params_text(own, "allow");
+  uint64_t card_bytes = tsr_params_gpu_bytes(own);
+  bool is_short = value->found && !value->fits;
+  *text = '\0';
+  if (value->techniques && !card_bytes) {
+    write_budget(value->techniques->without.reserved_bytes / 4 * 3, false, text);
+  } else if (value->techniques && value->techniques->without.reserved_bytes > card_bytes) {
+    write_budget(card_bytes, false, text);
+  } else if (is_short && (!allow || strcmp(allow, "all") != 0)) {
+    (void)snprintf(text, 32, " --allow all");
+  } else if (is_short && !value->largest) {
+    uint64_t needed_bytes = value->found->with.reserved_bytes;
+    if (!card_bytes || needed_bytes <= card_bytes) write_budget(needed_bytes, true, text);
+  } else if (value->techniques || (value->found && value->fits && !value->target)) {
+    write_target(own, text);
+  }
+}
+
+/* The last line of a text: the next command to run. */
+static int put_next(cli_session *session, const tsr_plan_answer *value) {
+  char text[32];
+  write_next(session->options->own, value, text);
+  if (!*text || !session->options->typed) return 0;
+  int status = cli_put(session, "\nNext: tessera ");
+  if (status == 0) status = cli_put(session, session->options->typed);
+  if (status == 0) status = cli_put(session, text);
+  return status ? status : cli_put(session, "\n");
+}
+
 static int put_answer(cli_session *session, const tsr_answer *answer, const char *form) {
   const tsr_plan_answer *value = tsr_answer_value(answer);
   int status = form ? tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write,
                                             &session->output, &session->error)
                     : tsr_answer_write(answer, &session->report, cli_output_write, &session->output,
                                        &session->error);
+  bool is_text = !form && !value->target && session->report.format == TSR_REPORT_TEXT;
+  if (status == 0 && is_text) status = put_next(session, value);
   if (status) return status;
   if (value->fits) return write_files(session, answer);
   if (value->pasted) say_pasted(session, value);

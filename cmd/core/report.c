@@ -1,11 +1,12 @@
 /* report.c - `tessera report FILE`: what a bug report needs, on one page of Markdown or HTML.
  *
  * The page is made of the texts that the questions print, in the order in which a reader asks them: the
- * verdict, why it ran out of memory if it did, what held the memory at the peak and what to do, the steps,
- * and what the file is. Nothing on the page refers to anything outside of it.
+ * verdict, a chart, why it ran out of memory if it did, what held the memory at the peak, the steps, and what the file is. The verdict
+ * is there once, and so is the advice: with the reasons of a failure, if there was one. Nothing on the page refers to anything outside of it.
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <tessera/unstable/why.h>
 #include <unistd.h>
 
+#include "chart.h"
 #include "endings.h"
 #include "progress.h"
 #include "session.h"
@@ -30,7 +32,9 @@ static const tsr_parameter report_parameters[] = {
 const cli_command cli_report_row = {
     .about = {.name = "report",
               .summary = "one page to attach to a bug report",
-              .description = "Writes one page of Markdown or HTML with the verdict, why the run "
+              .situation = TSR_SITUATION_FAILURE,
+              .description = "Writes one page of Markdown or HTML with the verdict, a chart of "
+                             "memory over time, why the run "
                              "ran out of memory if it did, what held the memory at the peak and "
                              "what to do about it, the steps, and what the file is. It contains "
                              "what the commands why, peak, steps and info print to a pipe.",
@@ -51,6 +55,9 @@ const cli_command cli_report_row = {
 typedef struct page {
   cli_session *session;
   bool is_html;
+  bool omits_verdict; /* it is on the page already */
+  bool has_advice;    /* so is the advice */
+  size_t device_count;
 } page;
 
 /* A text in memory; a tsr_write_fn appends to it. */
@@ -129,6 +136,9 @@ static int put_head(const page *p, const char *name) {
       "h1 { font-size: 1.3rem } h2 { font-size: 1.05rem; margin-top: 2rem }\n"
       "pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid color-mix(in srgb, "
       "CanvasText 20%, Canvas); border-radius: 6px; font: 12.5px/1.45 ui-monospace, monospace }\n"
+      "h2:first-of-type + pre { white-space: pre-wrap }\n"
+      "figure { margin: 0 } figcaption span { margin-right: 1em; white-space: nowrap }\n"
+      "figcaption i { display: inline-block; width: .8em; height: .8em; margin-right: .4em }\n"
       "</style>\n<h1>";
   int status = put(p, p->is_html ? before : "# ");
   if (status == 0) status = put_cleaned(p, name);
@@ -137,19 +147,28 @@ static int put_head(const page *p, const char *name) {
 
 /* ---- The answers ---- */
 
-static int ask(const page *p, const cli_input *input, const char *question, tsr_answer **answer) {
+/* `params` NULL: all defaults. */
+static int ask_with(const page *p, const cli_input *input, const char *question,
+                    const tsr_params *params, tsr_answer **answer) {
   const tsr_subject subject = {input->study, input->heading.path};
-  return tsr_ask(tsr_question_find(question), &subject, 1, NULL, &p->session->query, answer,
+  return tsr_ask(tsr_question_find(question), &subject, 1, params, &p->session->query, answer,
                  &p->session->error);
 }
 
-/* The whole text of an answer, or its verdict. The caller frees body->data. */
+static int ask(const page *p, const cli_input *input, const char *question, tsr_answer **answer) {
+  return ask_with(p, input, question, NULL, answer);
+}
+
+/* The text of an answer without its verdict, or that alone. The caller frees body->data. */
 static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, cli_text *body) {
   tsr_report_options how = p->session->report;
   how.format = TSR_REPORT_TEXT;
   how.color = false;
   how.quiet = true; /* warnings have a section of their own */
   how.width = 0;    /* nothing is shortened */
+  how.omits_verdict = p->omits_verdict;
+  how.keeps_device_names = p->device_count > 1;
+  how.is_on_page = true;
   *body = (cli_text){0};
   int status = is_verdict
                    ? tsr_answer_verdict(answer, cli_text_append, body, &p->session->error)
@@ -157,9 +176,32 @@ static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, cli
   return body->is_lost ? TSR_ERROR_MEMORY : status;
 }
 
+/* Remove the paragraphs that begin with `heading`. */
+static void drop_paragraphs(cli_text *body, const char *heading) {
+  char *at = body->data;
+  while (at && (at = strstr(at, heading)) != NULL) {
+    const char *after = strstr(at, "\n\n");
+    after = after ? after + 2 : body->data + body->size;
+    size_t rest = (size_t)(body->data + body->size - after);
+    memmove(at, after, rest);
+    body->size = (size_t)(at - body->data) + rest;
+    body->data[body->size] = '\0';
+  }
+}
+
+/* Blank lines at the start, where the verdict was. */
+static void drop_first_blanks(cli_text *body) {
+  size_t blank = body->data ? strspn(body->data, "\n") : 0;
+  if (!blank) return;
+  memmove(body->data, body->data + blank, body->size - blank + 1);
+  body->size -= blank;
+}
+
 static int put_answer(const page *p, const tsr_answer *answer, const char *title, bool is_verdict) {
   cli_text body;
   int status = text_of(p, answer, is_verdict, &body);
+  if (status == 0 && p->has_advice && body.data) drop_paragraphs(&body, "What to do:\n");
+  if (status == 0) drop_first_blanks(&body);
   if (status == 0) status = put_heading(p, title);
   if (status == 0) status = put_body(p, &body);
   free(body.data);
@@ -173,14 +215,66 @@ static bool ran_out(const tsr_answer *answer) {
   return false;
 }
 
+static int put_device_chart(const page *p, const tsr_profile_device *device) {
+  cli_text text = {0};
+  FILE *stream = cli_text_open(&text);
+  if (!stream) return TSR_ERROR_MEMORY;
+  if (p->device_count > 1)
+    fprintf(stream, p->is_html ? "<p>Device %" PRIu32 "</p>\n" : "Device %" PRIu32 "\n",
+            device->device);
+  bool is_drawn = true;
+  if (p->is_html)
+    is_drawn = cli_chart_svg(stream, device);
+  else
+    cli_chart_text(stream, device);
+  int status = cli_text_close(stream, &text) && is_drawn ? 0 : TSR_ERROR_MEMORY;
+  if (status == 0) status = p->is_html ? put_bytes(p, text.data, text.size) : put_body(p, &text);
+  free(text.data);
+  return status;
+}
+
+/* What the program requested over time, by category, for each device whose trace is long enough. */
+static int put_chart(const page *p, const cli_input *input) {
+  enum { MOMENTS = 400 };
+  tsr_params *params = NULL;
+  tsr_answer *answer = NULL;
+  tsr_error *error = &p->session->error;
+  bool has_title = false;
+  int status =
+      tsr_question_params(tsr_question_find("profile"), TSR_INTERFACE_COMMAND, &params, error);
+  if (status == 0) status = tsr_params_set_integer(params, "over-time", 1, error);
+  if (status == 0) status = tsr_params_set_integer(params, "samples", MOMENTS, error);
+  if (status == 0) status = ask_with(p, input, "profile", params, &answer);
+  const tsr_profile *profile = status ? NULL : tsr_answer_value(answer);
+  for (size_t i = 0; status == 0 && i < profile->device_count; i++) {
+    if (!cli_chart_has(&profile->devices[i])) continue;
+    if (!has_title) status = put_heading(p, "Memory over time");
+    has_title = true;
+    if (status == 0) status = put_device_chart(p, &profile->devices[i]);
+  }
+  tsr_answer_free(answer);
+  tsr_params_free(params);
+  return status;
+}
+
 /* The verdict is that of the failure if there was one, else that of the peak. */
-static int put_verdict(const page *p, const cli_input *input) {
+static int put_verdict(page *p, const cli_input *input) {
   tsr_answer *why = NULL, *peak = NULL;
   int status = ask(p, input, "why", &why);
   if (status == 0) status = ask(p, input, "peak", &peak);
+  if (status == 0) p->device_count = ((const tsr_peak *)tsr_answer_value(peak))->device_count;
   if (status == 0) status = put_answer(p, ran_out(why) ? why : peak, "Verdict", true);
+  if (status == 0) status = put_chart(p, input);
+  p->omits_verdict = true;
   if (status == 0 && ran_out(why)) status = put_answer(p, why, "Why it ran out of memory", false);
-  if (status == 0) status = put_answer(p, peak, "What held the memory, and what to do", false);
+  p->has_advice = status == 0 && ran_out(why);
+  p->omits_verdict = !p->has_advice; /* after a failure, the verdict of the peak is new */
+  if (status == 0)
+    status = put_answer(p, peak,
+                        p->has_advice ? "What held the memory at the peak"
+                                      : "What held the memory, and what to do",
+                        false);
+  p->omits_verdict = p->has_advice = false;
   tsr_answer_free(why);
   tsr_answer_free(peak);
   return status;
@@ -201,7 +295,7 @@ static int put_warnings(const page *p, const cli_input *input) {
 }
 
 /* info is asked first, because the one replay that then serves all can also check itself. */
-static int put_page(const page *p, const cli_input *input) {
+static int put_page(page *p, const cli_input *input) {
   tsr_answer *info = NULL, *steps = NULL;
   int status = ask(p, input, "info", &info);
   if (status == 0) status = put_head(p, input->heading.path);
@@ -238,7 +332,7 @@ static int choose_format(const cli_options *options) {
 int cli_report(cli_session *session) {
   int format = choose_format(session->options);
   if (format == PAGE_AUTO) return CLI_USAGE;
-  page p = {session, format == PAGE_HTML};
+  page p = {.session = session, .is_html = format == PAGE_HTML};
   cli_input input = {0};
   int status = cli_open(session, 0, &input);
   /* On a terminal that gets the report, nothing else may be on the line. */

@@ -70,6 +70,7 @@ const cli_command cli_sample_row = {
     .about =
         {.name = "sample",
          .summary = "continue a text with a model that train has saved",
+         .situation = TSR_SITUATION_TRAINING,
          .description =
              "Continues a text with a model, in C and without a GPU. DIR is a folder that train "
              "--save or transformers has written.\n\n"

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <tessera/unstable/runs.h>
 #include <unistd.h>
 
 #include "message.h"
@@ -88,6 +89,18 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
 bool cli_is_folder(const char *path) {
   struct stat found;
   return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+void cli_say_no_model(const char *operand, const char *reason) {
+  tsr_model *model = NULL;
+  tsr_error error;
+  if (!tsr_model_is_hub_id(operand) ||
+      tsr_model_named(operand, &model, &error) != TSR_ERROR_ARGUMENT) {
+    tsr_model_free(model);
+    cli_say(NULL, "%s: %s", operand, reason);
+    return;
+  }
+  cli_say(NULL, "%s: %s", operand, error.message);
 }
 
 bool cli_is_model_file(const char *operand) {

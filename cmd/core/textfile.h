@@ -20,6 +20,10 @@ bool cli_is_folder(const char *path);
 /* Whether an operand that names a model names a file, such as a config.json, or a folder, and not a model by name. */
 bool cli_is_model_file(const char *operand);
 
+/* Print that there is no such file: `reason`, or how to get the description of a model of Hugging Face, if the operand is the name of
+ * one. */
+void cli_say_no_model(const char *operand, const char *reason);
+
 /* Open such a file to read, without waiting for the writer of a named pipe: what is no regular file is refused, unless it is a
  * descriptor of the process and `kind` allows it. NULL with errno set, 0 if it is refused. */
 FILE *cli_open_text(const char *path, cli_textfile_kind kind);

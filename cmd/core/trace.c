@@ -88,6 +88,8 @@ const cli_command cli_trace_row = {
     .about =
         {.name = "trace",
          .summary = "one training step of any PyTorch program, as a step graph",
+         .situation = TSR_SITUATION_FORECAST,
+         .main_options = "module batch seq dtype optimizer checkpoint gpu python",
          .description =
              "Traces one training step on a machine without a GPU, and writes it as a step graph, "
              "which simulate and plan take as a model. Nothing is computed, and no tensor takes "
@@ -194,7 +196,7 @@ static int trace_script(cli_session *session, cli_traced *out) {
     return CLI_INPUT;
   }
   if (!tsr_params_flag(options->own, "module") && access(options->operands[0], R_OK)) {
-    cli_say(NULL, "%s: %s", options->operands[0], strerror(errno));
+    cli_say_no_model(options->operands[0], strerror(errno));
     return CLI_INPUT;
   }
   return cli_trace_script(session, options->operands[0], (const char *const *)options->operands + 1,

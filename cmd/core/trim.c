@@ -23,6 +23,7 @@ const cli_command cli_trim_row = {
     .about =
         {.name = "trim",
          .summary = "write a part of a trace as a separate snapshot",
+         .situation = TSR_SITUATION_PROGRAMS,
          .description =
              "Writes the events of a window, with the segments and blocks after the last of them: "
              "a small snapshot that PyTorch's own viewer can open, for example one step of a trace "

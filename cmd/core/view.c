@@ -23,7 +23,8 @@ static const tsr_parameter parameters[] = {
      .argument = "GROUPING",
      .help = "The initial grouping of the page (default: category, or rules if given). "
              "metadata:KEY groups by a key of the program's metadata.",
-     .choices = tsr_page_groupings},
+     .choices = tsr_page_groupings,
+     .synonyms = TSR_GROUPING_SYNONYMS},
     {.name = "blocks",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",

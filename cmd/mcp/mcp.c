@@ -33,6 +33,8 @@
 #define PROGRESS_MS 250
 /* What a language model is shown of one answer, about 16,000 tokens. */
 #define ANSWER_BYTES ((size_t)64 << 10)
+/* Of those that begin a conversation, unless more is asked for. */
+#define BRIEF_BYTES ((size_t)6000)
 
 enum {
   PARSE_ERROR = -32700,
@@ -75,7 +77,8 @@ typedef struct server {
   mcp_cache cache;
   version settled; /* by initialize */
   size_t answer_bytes;
-  int status; /* nothing more can be written, or memory ran out for an error */
+  bool is_limit_given; /* --max-answer */
+  int status;          /* nothing more can be written, or memory ran out for an error */
 } server;
 
 /* A request being answered. */
@@ -245,7 +248,7 @@ static char *text_of(const json_t *answer) {
 static json_t *deliver(const request *r, const mcp_call *call, json_t *answer) {
   char *text = NULL;
   json_t *events = json_object_get(answer, "events"), *summary = json_object_get(answer, "summary");
-  if (mcp_bound(answer, r->server->answer_bytes)) {
+  if (mcp_bound(answer, call->brief_bytes ? call->brief_bytes : r->server->answer_bytes)) {
     if (call->tool->question == NULL && events && json_object_get(summary, "returned_event_count"))
       json_object_set_new(summary, "returned_event_count",
                           json_integer((json_int_t)json_array_size(events)));
@@ -265,10 +268,20 @@ static json_t *explain(const request *r, const mcp_call *call) {
   return tool_result(r, NULL, mcp_failure(call, text, sizeof text), true);
 }
 
+/* The size of a short answer; 0 if the question has none, or the call or --max-answer wants another size. */
+static size_t brief_bytes(const request *r, const mcp_tool *tool, const json_t *arguments) {
+  bool is_brief = tool->question && (strcmp(tool->question->name, "peak") == 0 ||
+                                     strcmp(tool->question->name, "why") == 0);
+  bool wants_more = r->server->is_limit_given || json_object_get(arguments, "top") ||
+                    json_object_get(arguments, "max_frames");
+  return is_brief && !wants_more ? BRIEF_BYTES : 0;
+}
+
 static json_t *run_tool(request *r, const mcp_tool *tool, const json_t *arguments) {
   mcp_call call = {.tool = tool,
                    .cache = &r->server->cache,
                    .how = {.progress = look_around, .progress_context = r},
+                   .brief_bytes = brief_bytes(r, tool, arguments),
                    .error = {.offset = TSR_OFFSET_NONE}};
   r->server->cache.call++;
   r->told_ms = now_ms();
@@ -442,6 +455,7 @@ const cli_command cli_mcp_row = {
     .about =
         {.name = "mcp",
          .summary = "let a language model ask",
+         .situation = TSR_SITUATION_PROGRAMS,
          .description =
              "Serves the Model Context Protocol on standard input and standard output, for "
              "programs around language models, which start it themselves. Its tools give the same "
@@ -468,6 +482,7 @@ int cli_mcp(cli_session *session) {
   else if (limit && !tsr_size_parse(limit, &bytes))
     return cli_usage_error(session->options->command,
                            "option '--max-answer' takes a size such as 64KiB, not '%s'", limit);
+  s.is_limit_given = limit != NULL;
   s.answer_bytes = bytes > SIZE_MAX ? 0 : (size_t)bytes;
   if (isatty(STDIN_FILENO))
     cli_say(

@@ -8,6 +8,7 @@
  *   mcp_arguments.c  a tool's arguments: their schema, and reading them
  *   mcp_cache.c      the snapshots opened last
  *   mcp_bound.c      making an answer small enough
+ *   mcp_brief.c      the short answers of peak and why
  *   mcp_memory.c     noticing that memory ran out
  *
  * A question that the registry has is a tool here, without a line being changed. To add one of Mosaic's:
@@ -134,6 +135,7 @@ typedef struct mcp_call {
   tsr_params *params; /* the arguments that have a row; NULL for Mosaic's tools */
   mcp_cache *cache;
   tsr_open_options how; /* to open files with */
+  size_t brief_bytes;   /* the size of a short answer; 0: a whole one was asked for */
   const char *path;     /* the file that `error` is about, or NULL */
   tsr_error error;
   char message[1024]; /* replaces `error` if not empty */
@@ -201,5 +203,10 @@ bool mcp_memory_ran_out(void);
 /* Shorten lists and texts until `answer` takes at most `limit_bytes` as JSON; records in
  * the members "left_out" and "hint" what was cut. False when memory ran out. */
 bool mcp_bound(json_t *answer, size_t limit_bytes);
+/* Name tools instead of commands in texts: "`tessera why`" becomes "tessera_why". */
+void mcp_name_tools(json_t *lines);
+/* Make the answer of a question about a snapshot short: `text` is what the command prints, whose advice joins the verdict. Aims at
+ * `limit_bytes`. */
+void mcp_brief(json_t *answer, const char *text, size_t limit_bytes);
 
 #endif

@@ -82,7 +82,7 @@ static bool say_left_out(json_t *answer, json_t *left_out) {
   static const char hint[] =
       "The answer was too large, so lists were shortened; left_out counts the removed entries. To "
       "see more entries, request less of each: fewer frames (max_frames), no stacks (print_stack), "
-      "one device. The command line prints everything, with --json --top 0.";
+      "one device.";
   return json_object_set(answer, "left_out", left_out) == 0 &&
          json_object_set_new(answer, "hint", json_string(hint)) == 0;
 }

@@ -429,6 +429,9 @@ json_t *mcp_mosaic_diff(mcp_call *call) {
     set_bytes(summary, "peak_delta",
               (double)d->new_side.peak.totals.allocated_bytes -
                   (double)d->old_side.peak.totals.allocated_bytes);
+    if (d->compared_phase)
+      json_object_set_new(summary, "compared_phase",
+                          json_string(tsr_phase_name(d->compared_phase)));
     json_decref(summary);
   }
   close_both(&b);

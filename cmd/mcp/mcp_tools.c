@@ -52,23 +52,30 @@ static json_t *tree_of(mcp_call *call, const tsr_answer *answer) {
   int64_t frames = mcp_integer(call, "max_frames");
   tsr_report_options data = {.format = TSR_REPORT_JSON,
                              .stack_frames = frames == MCP_UNSET ? 0 : (uint32_t)frames};
-  cli_text words = {0}, values = {0};
+  tsr_report_options prose = {.quiet = true};
+  cli_text words = {0}, values = {0}, text = {0};
   json_t *tree = NULL, *out = NULL;
   if (tsr_answer_verdict(answer, cli_text_append, &words, &call->error) == 0 &&
       tsr_answer_write(answer, &data, cli_text_append, &values, &call->error) == 0) {
     tree = parse(&values);
     /* An answer may have a verdict of its own, in one word. */
     bool has_word = json_object_get(tree, "verdict") != NULL;
-    out = json_pack("{s:o}", has_word ? "in_words" : "verdict", lines_of(&words));
+    json_t *lines = lines_of(&words);
+    mcp_name_tools(lines);
+    out = json_pack("{s:o}", has_word ? "in_words" : "verdict", lines);
     if (!tree || !out || json_object_update(out, tree)) {
       mcp_fail(call, "the answer could not be encoded");
       json_decref(out);
       out = NULL;
     }
   }
-  if (words.is_lost || values.is_lost) mcp_memory_note();
+  if (out && call->brief_bytes &&
+      tsr_answer_write(answer, &prose, cli_text_append, &text, &call->error) == 0 && text.data)
+    mcp_brief(out, text.data, call->brief_bytes);
+  if (words.is_lost || values.is_lost || text.is_lost) mcp_memory_note();
   json_decref(tree);
   free(words.data);
+  free(text.data);
   free(values.data);
   return out;
 }

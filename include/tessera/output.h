@@ -40,6 +40,12 @@ typedef struct tsr_report_options {
    * warnings instead, one per line. */
   tsr_warn_fn *warn;
   void *warn_context;
+  /* Text: leave out the verdict, which the caller has shown already. Where several devices are reported, of "Device 1: ..." the
+   * name is left. */
+  bool omits_verdict, keeps_device_names;
+  /* Text: one of the answers on a page that also has those of why and peak: leave out what another of these shows, and hints at
+   * options. */
+  bool is_on_page;
 } tsr_report_options;
 
 #ifdef __cplusplus

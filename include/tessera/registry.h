@@ -50,12 +50,12 @@ typedef enum tsr_interface {
 
 /* What a parameter's value is. */
 typedef enum tsr_parameter_kind {
-  TSR_PARAMETER_FLAG,     /* true or false; an option without an argument */
-  TSR_PARAMETER_TRUTH,    /* the same as an option with one: true, yes, on, ... */
-  TSR_PARAMETER_COUNT,    /* unsigned, 64 bits */
-  TSR_PARAMETER_INTEGER,  /* signed, 64 bits */
-  TSR_PARAMETER_TIME,     /* microseconds since 1970; as text also as reports print times, in UTC */
-  TSR_PARAMETER_BYTES,    /* a size above 0: "18GiB", or a number of bytes */
+  TSR_PARAMETER_FLAG,    /* true or false; an option without an argument */
+  TSR_PARAMETER_TRUTH,   /* the same as an option with one: true, yes, on, ... */
+  TSR_PARAMETER_COUNT,   /* unsigned, 64 bits */
+  TSR_PARAMETER_INTEGER, /* signed, 64 bits */
+  TSR_PARAMETER_TIME,    /* microseconds since 1970; as text also as reports print times, in UTC */
+  TSR_PARAMETER_BYTES, /* a size above 0: "18GiB" (binary), "18GB" (decimal), or a number of bytes */
   TSR_PARAMETER_CHOICE,   /* one of `choices`, in which '-' and '_' are the same */
   TSR_PARAMETER_TEXT,     /* a text without zero bytes */
   TSR_PARAMETER_TEXTS,    /* several of them: each call of a setter adds one */
@@ -92,6 +92,11 @@ typedef enum tsr_option_storage {
   TSR_STORED_IN_PLACE /* unsigned: flags of tsr_in_place, of a TEXT */
 } tsr_option_storage;
 
+/* A word that users type, and the choice or the number that it means. */
+typedef struct tsr_synonym {
+  const char *typed, *meant;
+} tsr_synonym;
+
 typedef struct tsr_parameter {
   const char *name;   /* in Python, JSON and MCP: "time_us" */
   const char *option; /* on the command line; NULL: the name */
@@ -127,6 +132,8 @@ typedef struct tsr_parameter {
   bool is_resumed;
   const char
       *otherwise; /* of a CHOICE: what to do if none of the words fits, for messages; or NULL */
+  /* Of a CHOICE or an INTEGER: words that are taken for one of the choices, or for a number; ends at a NULL `typed`. NULL: none. */
+  const struct tsr_synonym *synonyms;
 } tsr_parameter;
 
 /* A command line, and what it does. */
@@ -145,6 +152,17 @@ typedef struct tsr_subject_row {
   const tsr_snapshot *(*snapshot)(const tsr_study *subject);
 } tsr_subject_row;
 
+/* When a user wants to ask: help lists commands by it. */
+typedef enum tsr_situation {
+  TSR_SITUATION_USE,      /* what used the memory? */
+  TSR_SITUATION_FAILURE,  /* it ran out of memory */
+  TSR_SITUATION_CHANGE,   /* what changed? */
+  TSR_SITUATION_FORECAST, /* before anything has run */
+  TSR_SITUATION_TRAINING,
+  TSR_SITUATION_PROGRAMS, /* for other programs */
+  TSR_SITUATION_COUNT
+} tsr_situation;
+
 typedef struct tsr_question {
   const char *name;
   const char *summary;     /* a few words, no full stop */
@@ -160,6 +178,9 @@ typedef struct tsr_question {
   const char *ranks;      /* what tsr_query.top counts; NULL: nothing is ranked */
   bool has_stacks;        /* the answer has stacks to fold */
   bool verbose_lists_all; /* text: with `verbose`, tsr_query.top should be 0 */
+  tsr_situation situation;
+  /* The options that its short help explains, as they are typed, blanks between; NULL: all of its own. */
+  const char *main_options;
 } tsr_question;
 
 /* The questions, in the order in which help lists them. `index` must be below the count. */

@@ -295,8 +295,10 @@ static bool set_value(tsr_params *params, const tsr_parameter *row, PyObject *op
   case TSR_PARAMETER_TRUTH:
     truth = PyObject_IsTrue(value);
     return truth >= 0 && is_set(tsr_params_set_integer(params, row->name, truth, &error), &error);
-  case TSR_PARAMETER_COUNT:
-  case TSR_PARAMETER_INTEGER: return set_number(params, row, value, &error);
+  case TSR_PARAMETER_COUNT: return set_number(params, row, value, &error);
+  case TSR_PARAMETER_INTEGER:
+    return row->synonyms && PyUnicode_Check(value) ? set_text(params, row, value, keep, &error)
+                                                   : set_number(params, row, value, &error);
   case TSR_PARAMETER_TIME:
   case TSR_PARAMETER_BYTES:
     return PyUnicode_Check(value) ? set_text(params, row, value, keep, &error)

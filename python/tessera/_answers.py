@@ -14,6 +14,7 @@ class Device(Record):
     """An answer about one device; pinned host memory is 'host'."""
     device: Union[int, str]
     events: int
+    has_history: bool  # not always there
 
 
 class Totals(Record):
@@ -52,6 +53,17 @@ class InfoDevice(Device):
 class Info(Answer, InfoDevice):
     """What is in a file."""
     devices: Sequence[InfoDevice]
+
+
+class Imbalance(Record):
+    """GPUs that share the work and have very different peaks."""
+    device: Union[int, str]
+    peak_bytes: int
+    least_device: Union[int, str]
+    least_peak_bytes: int
+    mean_peak_bytes: int
+    devices_at_work: int
+    data_parallel: bool
 
 
 class Moment(Totals):
@@ -130,7 +142,14 @@ class Stack(Record):
     categories: Counts
     names: List[Name]
     omitted_names: int
+    before_recording: bool  # not always there
     frames: List[Frame]
+
+
+class FindingOption(Record):
+    """A change that makes parameters, gradients or optimizer state smaller."""
+    option: str
+    saved_bytes: int
 
 
 class Finding(Record):
@@ -140,6 +159,17 @@ class Finding(Record):
     saved_bytes: int
     count: Optional[int]
     event: int
+    block: Optional[Frame]  # not always there
+    call: str  # not always there
+    step_bytes: int  # not always there
+    parameter_bytes: int  # not always there
+    gradient_bytes: int  # not always there
+    optimizer_state_bytes: int  # not always there
+    copy_bytes: int  # not always there
+    peak_bytes: int  # not always there
+    options: List[FindingOption]  # not always there
+    settings: str  # not always there
+    settings_saved_bytes: int  # not always there
     frame: Optional[Frame]
     frames: List[Frame]
 
@@ -163,6 +193,7 @@ class PeakDevice(Device):
 
 class Peak(Answer, PeakDevice):
     """What held the memory at its peak."""
+    imbalance: Optional[Imbalance]
     devices: Sequence[PeakDevice]
 
 
@@ -305,6 +336,24 @@ class DiffSide(Record):
     peak: Moment
 
 
+class DiffCompared(Record):
+    """The moments whose content is compared."""
+    phase: Optional[str]
+    old_event: int
+    new_event: int
+    delta_bytes: int
+    requested_delta_bytes: int
+
+
+class DiffPhase(Record):
+    """When most is allocated in a phase."""
+    phase: str
+    old_event: Optional[int]
+    new_event: Optional[int]
+    old_bytes: Optional[int]
+    new_bytes: Optional[int]
+
+
 class DiffCause(Record):
     """What most of the difference is made of."""
     category: Optional[str]
@@ -369,6 +418,7 @@ class Change(Record):
     category: str  # not always there
     names: List[Name]  # not always there
     omitted_names: int  # not always there
+    before_recording: bool  # not always there
     frames: List[Frame]  # not always there
 
 
@@ -380,6 +430,8 @@ class DiffDevice(Record):
     new: DiffSide
     delta_bytes: int
     requested_delta_bytes: int
+    compared: DiffCompared
+    phases: List[DiffPhase]
     cause: DiffCause
     alignment: Alignment  # not always there
     changes: List[Change]  # not always there
@@ -420,7 +472,7 @@ class Stage(Record):
     start: Moment
     end: Moment
     peak: Moment
-    delta_bytes: int
+    delta_bytes: Optional[int]
 
 
 class StageGroup(Record):
@@ -518,17 +570,50 @@ class Source(Answer, SourceDevice):
     devices: Sequence[SourceDevice]
 
 
+class StepsPeak(Record):
+    """Where the peak of the whole trace is."""
+    event: int
+    allocated_bytes: int
+    phase: str
+    loop: Optional[int]
+    step: Optional[int]
+
+
 class Steady(Record):
-    """The peaks of steps past the warm-up."""
+    """The peaks of a loop's steps past the warm-up."""
     peak_bytes: int
     peak_event: Optional[int]
     lowest_peak_bytes: int
+    growth_bytes: int
 
 
 class Warmup(Record):
     """The peaks of steps before those."""
     peak_bytes: int
     surplus_bytes: int
+
+
+class StepsLoop(Record):
+    """Steps that are rounds of one loop: run from one line, and doing the same."""
+    loop: int
+    main: bool
+    listed: bool
+    unit: str
+    frame: Optional[Frame]
+    first_step: int
+    last_step: int
+    first_event: int
+    last_event: int
+    step_count: int
+    whole_steps: int
+    steady_steps: int
+    peak_bytes: int
+    peak_event: int
+    peak_step: int
+    step_allocations: int
+    step_time_us: Optional[int]
+    steady: Steady
+    warmup: Warmup
 
 
 class StepAnnotations(Record):
@@ -539,7 +624,7 @@ class StepAnnotations(Record):
 
 
 class StepPhase(Record):
-    """The peak of a phase, of all steady steps."""
+    """The peak of a phase, of all steady steps of the main loop."""
     phase: str
     steps: int
     peak_bytes: int
@@ -560,6 +645,7 @@ class Step(Record):
     peak_event: int
     whole: bool
     steady: bool
+    loop: int
 
 
 class StepsDevice(Device):
@@ -568,6 +654,8 @@ class StepsDevice(Device):
     unit: str
     counts_backwards: bool
     out_of_memory: Optional[StepsOutOfMemory]
+    peak: StepsPeak
+    loops: List[StepsLoop]
     step_count: int
     whole_steps: int
     steady_steps: int
@@ -585,6 +673,17 @@ class Steps(Answer, StepsDevice):
     devices: Sequence[StepsDevice]
 
 
+class LeaksLoop(Record):
+    """A loop, judged by itself."""
+    loop: int
+    unit: str
+    frame: Optional[Frame]
+    whole_steps: int
+    answered: bool
+    leak_count: int
+    bytes_per_step: int
+
+
 class Leak(Record):
     """A stack that holds more after each step."""
     bytes_per_step: int
@@ -594,6 +693,7 @@ class Leak(Record):
     growing_steps: int
     first_event: int
     first_time_us: Optional[int]
+    loop: int
     names: List[Name]
     omitted_names: int
     frames: List[Frame]
@@ -607,6 +707,7 @@ class LeaksDevice(Device):
     answered: bool
     out_of_memory: Optional[StepsOutOfMemory]
     bytes_per_step: int
+    loops: List[LeaksLoop]
     leaks: List[Leak]
     omitted_leaks: int
     omitted_bytes_per_step: int
@@ -615,61 +716,6 @@ class LeaksDevice(Device):
 class Leaks(Answer, LeaksDevice):
     """What grows from step to step."""
     devices: Sequence[LeaksDevice]
-
-
-class RunEnd(Record):
-    """After the last event."""
-    reserved_bytes: int
-    segments: int
-
-
-class RunOutOfMemory(Moment):
-    """The first request that could not be served."""
-    request_bytes: int
-
-
-class Run(Record):
-    """The trace on an allocator with other settings."""
-    settings: str
-    recorded: bool
-    fits: Optional[bool]
-    failed_event: int  # not always there
-    peak_reserved_bytes: int
-    waste_bytes: int
-    peak: Moment
-    fragmentation: Fragmentation
-    end: RunEnd
-    cache_flushes: int
-    out_of_memory_count: int
-    given_up: bool
-    out_of_memory: RunOutOfMemory  # not always there
-
-
-class RecordedOutOfMemory(Record):
-    """The first oom event of the trace, and the number of them."""
-    event: int
-    request_bytes: int
-    count: int
-
-
-class WhatifDevice(Device):
-    """What other settings would have done on a device."""
-    not_comparable: Optional[str]
-    recorded_peak_reserved_bytes: int
-    capacity_bytes: Optional[int]
-    capacity_from: Optional[str]
-    runs: List[Run]
-    segments_recorded: int
-    segments_reproduced: int
-    recorded_out_of_memory: RecordedOutOfMemory  # not always there
-    stacks: List[Stack]
-    omitted_stacks: int
-    omitted_bytes: int
-
-
-class Whatif(Answer, WhatifDevice):
-    """What other settings, or another card, would have done."""
-    devices: Sequence[WhatifDevice]
 
 
 class WhyMoment(Record):
@@ -729,6 +775,7 @@ class Cause(Record):
     layer: Optional[Frame]
     names: List[Name]
     omitted_names: int
+    before_recording: bool  # not always there
     frames: List[Frame]
 
 
@@ -804,7 +851,63 @@ class WhyDevice(Device):
 
 class Why(Answer, WhyDevice):
     """Why it ran out of memory."""
+    imbalance: Optional[Imbalance]
     devices: Sequence[WhyDevice]
+
+
+class RunEnd(Record):
+    """After the last event."""
+    reserved_bytes: int
+    segments: int
+
+
+class RunOutOfMemory(Moment):
+    """The first request that could not be served."""
+    request_bytes: int
+
+
+class Run(Record):
+    """The trace on an allocator with other settings."""
+    settings: str
+    recorded: bool
+    fits: Optional[bool]
+    failed_event: int  # not always there
+    peak_reserved_bytes: int
+    waste_bytes: int
+    peak: Moment
+    fragmentation: Fragmentation
+    end: RunEnd
+    cache_flushes: int
+    out_of_memory_count: int
+    given_up: bool
+    out_of_memory: RunOutOfMemory  # not always there
+
+
+class RecordedOutOfMemory(Record):
+    """The first oom event of the trace, and the number of them."""
+    event: int
+    request_bytes: int
+    count: int
+
+
+class WhatifDevice(Device):
+    """What other settings would have done on a device."""
+    not_comparable: Optional[str]
+    recorded_peak_reserved_bytes: int
+    capacity_bytes: Optional[int]
+    capacity_from: Optional[str]
+    runs: List[Run]
+    segments_recorded: int
+    segments_reproduced: int
+    recorded_out_of_memory: RecordedOutOfMemory  # not always there
+    stacks: List[Stack]
+    omitted_stacks: int
+    omitted_bytes: int
+
+
+class Whatif(Answer, WhatifDevice):
+    """What other settings, or another card, would have done."""
+    devices: Sequence[WhatifDevice]
 
 
 class RankCheck(Record):
@@ -1389,8 +1492,8 @@ KINDS: Dict[str, Any] = {
     'source': Source,
     'steps': Steps,
     'leaks': Leaks,
-    'whatif': Whatif,
     'why': Why,
+    'whatif': Whatif,
     'ranks': Ranks,
     'check': Check,
     'simulate': Simulate,

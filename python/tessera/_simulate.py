@@ -1,6 +1,7 @@
 """What simulate() returns, and asks: what a training run will need, before anything has run."""
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
@@ -30,12 +31,18 @@ def models() -> List[str]:
     return _core.models()
 
 
+# The name of a model of Hugging Face.
+_HUB_ID = re.compile(r'\w[\w.-]*/[\w.-]*(?<!\.json)(?<!\.graph)', re.ASCII)
+
+
 def described(model: Any) -> 'tuple[Any, str]':
     """The model for the library, a name or a file's name and text; and how answers name it."""
     if isinstance(model, Mapping):
         name = str(model.get('model_type', '<config>'))
         return (name, json.dumps(dict(model))), name
     name = os.fspath(model)
+    if isinstance(model, str) and _HUB_ID.fullmatch(name) and not os.path.exists(name):
+        return name, name  # refused with advice
     is_file = not isinstance(model, str) or '/' in name or name.lower().endswith(('.json', '.graph'))
     if is_file or (os.path.exists(name) and name not in models()):
         with open(os.path.join(name, 'config.json') if os.path.isdir(name) else name, encoding='utf-8') as file:

@@ -270,11 +270,11 @@ class Snapshot:
         """What holds the memory at its peak? `top` is the number of stacks to list, 0 for all."""
         return self._ask('peak', _answers.Peak, device, top, **more)
 
-    def at(self, event: Optional[int] = None, *, time_us: Optional[int] = None,
+    def at(self, event: Union[int, str, None] = None, *, time_us: Optional[int] = None,
            allocation: Optional[str] = None, action: Optional[str] = None, device: Devices = None,
            top: int = 10, **more: Any) -> _answers.At:
-        """What held the memory at another moment: after an event (-1: before the first), at a time,
-        or when a block was allocated or freed: 'cd1000000_1' is its address and the number of
+        """What held the memory at another moment: after an event (-1: before the first; or 'start', 'peak',
+        'end'), at a time, or when a block was allocated or freed: 'cd1000000_1' is its address and the number of
         earlier frees there, and `action` is alloc, free_requested or free_completed."""
         if (event is not None) + (time_us is not None) + (allocation is not None) != 1:
             raise TypeError('pass one of event, time_us and allocation')

@@ -32,7 +32,7 @@ from typing import Any, Generator, Sequence
 
 MARKERS = ("limit_gpu_memory", "gpu_memory")
 
-# As on the command line, all units are binary.
+# The units of the command line: GiB is binary, GB decimal.
 _SIZE = re.compile(r"\s*\d+(\.\d*)?\s*([KMGT]i?)?B?\s*", re.IGNORECASE)
 
 _HEAD = "# Peak GPU memory of tests. Written by `pytest --memory-lock FILE --memory-lock-update`.\n"

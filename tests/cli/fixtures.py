@@ -306,6 +306,65 @@ def loop(leaks):
     return run.snapshot()
 
 
+def loops():
+    """Six steps, four passes that evaluate on another line and keep what they predict, six steps more; and before
+    them a buffer that is larger than all."""
+    run = Run()
+    device, state = run.devices[0], []
+    run.model(device, recorded=True)
+    once = run.stacks(('tune', '/work/tune.py', 7))
+    device.free(device.alloc(64 * MIB, once), once)
+    main = run.stacks()
+    caller = [run.stacks.frame(*f) for f in (('forward', '/usr/lib/python3/torch/nn/modules/linear.py', 125),
+                                             ('_call_impl', '/usr/lib/python3/torch/nn/modules/module.py', 1750),
+                                             ('forward', '/work/model.py', 30), ('main', '/work/train.py', 95))]
+    keeps = [run.stacks.frame('main', '/work/train.py', 96), *main[-2:]]
+    pooled = [caller[0], caller[1], run.stacks.frame('forward', '/work/model.py', 31), caller[3]]
+    for number in range(12):
+        if number == 6:
+            for _ in range(4):
+                at = [*caller, *main[-2:]]
+                hidden = device.alloc(8 * MIB, at)
+                device.free(device.alloc(4 * MIB, [*pooled, *main[-2:]]), at)
+                device.free(hidden, at)
+                device.alloc(2 * MIB, keeps)
+        run.step(device, number, state)
+    snapshot = run.snapshot()
+    snapshot['external_annotations'] = []
+    return snapshot
+
+
+def ring():
+    """The last event of a ring: a block is free again, and no more is known of the past."""
+    run = Run()
+    run.model(run.devices[0], recorded=False)
+    device = run.devices[0]
+    device.recording = False
+    at = run.stacks(('forward', '/work/model.py', 31))
+    device.free(device.alloc(40 * MIB, at), at)
+    device.recording = True
+    device.event('free_completed', device.segments[-1]['blocks'][0][0], 40 * MIB, at)
+    return run.snapshot()
+
+
+def ended():
+    """A stage that began before the recording, in which much was freed at first, and one that ended before it."""
+    run = Run()
+    device, at = run.devices[0], run.stacks(('forward', '/work/model.py', 31))
+    device.recording = False
+    before = device.alloc(40 * MIB, at)
+    device.recording = True
+    run.note('import', 'END')
+    device.free(before, at)
+    kept = device.alloc(5 * MIB, at)
+    run.note('load', 'END')
+    run.note('forward', 'START')
+    device.free(device.alloc(3 * MIB, at), at)
+    run.note('forward', 'END')
+    device.free(kept, at)
+    return run.snapshot()
+
+
 def two_devices():
     """Device 0 trains, device 1 only holds a recorded model, device 2 has never been used."""
     run = Run(devices=3)
@@ -794,6 +853,9 @@ def write_all(folder):
     write(folder / 'apart.pickle', apart())
     (folder / 'on_terminal.py').write_text(ON_TERMINAL, encoding='utf-8')
     write(folder / 'stages.pickle', stages())
+    write(folder / 'ended.pickle', ended())
+    write(folder / 'ring.pickle', ring())
+    write(folder / 'loops.pickle', loops())
     write_named(folder)
     write(folder / 'noted.pickle', noted())
     write(folder / 'noted-dicts.pickle', noted_dicts())

@@ -100,6 +100,9 @@ class Run:
         self.optimize([*MAIN, at(line + 2)])
 
     def write(self, path):
+        path.write_bytes(pickle.dumps(self.snapshot(), protocol=4))
+
+    def snapshot(self, device=0):
         blocks, end = [], BASE
         for address, size in sorted(self.live.items()):
             if address > end:
@@ -109,7 +112,7 @@ class Run:
         total = SEGMENT * self.unit // (64 << 10)
         blocks.append((end, BASE + total - end, 'inactive'))
         used = sum(self.live.values())
-        segment = {'device': 0, 'address': BASE, 'total_size': total, 'allocated_size': used,
+        segment = {'device': device, 'address': BASE, 'total_size': total, 'allocated_size': used,
                    'active_size': used, 'requested_size': used, 'stream': 0, 'segment_type': 'large',
                    'is_expandable': False, 'frames': [],
                    'blocks': [{'address': address, 'size': size, 'state': state, 'frames': [],
@@ -121,6 +124,70 @@ class Run:
                              'allocated_size': 0, 'active_size': 0, 'requested_size': 0,
                              'blocks': [{'address': BASE + 2 * total, 'size': self.spare_bytes,
                                          'state': 'inactive', 'frames': [], 'requested_size': 0}]})
-        snapshot = {'segments': segments, 'device_traces': [self.trace],
-                    'external_annotations': self.notes}
+        return {'segments': segments, 'device_traces': [[]] * device + [self.trace],
+                'external_annotations': self.notes}
+
+
+class Fleet:
+    """One file of several devices, a run each."""
+
+    def __init__(self, *runs):
+        self.runs = runs
+
+    def write(self, path):
+        parts = [run.snapshot(device) for device, run in enumerate(self.runs)]
+        snapshot = {'segments': [segment for part in parts for segment in part['segments']],
+                    'device_traces': [run.trace for run in self.runs], 'external_annotations': []}
         path.write_bytes(pickle.dumps(snapshot, protocol=4))
+
+
+class Caching(Run):
+    """A trace as PyTorch's allocator writes it for requests of 10 MiB and more: each that no cached block serves gets a
+    segment of its own, and the smallest block that is large enough is cut."""
+
+    def __init__(self, unit=2 << 20, stream=0):
+        super().__init__(unit)
+        self.segments, self.free, self.blocks, self.stream = {}, {}, {}, stream
+
+    def event(self, action, address, size, stack):
+        super().event(action, address, size, stack)
+        self.trace[-1]['stream'] = self.stream
+
+    def take(self, stack, size=None):
+        size = size or self.unit
+        fitting = [(free, address) for address, free in self.free.items() if free >= size]
+        if not fitting:
+            address, total = self.next, -(-size // (2 << 20)) * (2 << 20)
+            self.next += total + (1 << 30)
+            self.segments[address] = total
+            self.event('segment_alloc', address, total, stack)
+            fitting = [(total, address)]
+        free, address = min(fitting)
+        self.free.pop(address, None)
+        cut = free - size > 1 << 20  # a smaller rest stays with the block
+        if cut:
+            self.free[address + size] = free - size
+        self.live[address], self.blocks[address] = size, size if cut else free
+        self.event('alloc', address, size, stack)
+        return address
+
+    def give(self, address):
+        super().give(address)
+        self.free[address] = self.blocks.pop(address)
+        for left in sorted(self.free):
+            while left in self.free and left + self.free[left] in self.free and left + self.free[left] not in self.segments:
+                self.free[left] += self.free.pop(left + self.free[left])
+
+    def snapshot(self, device=0):
+        segments = []
+        for base, total in self.segments.items():
+            blocks = [(address, size, state) for state, part in (('active_allocated', self.blocks), ('inactive', self.free))
+                      for address, size in part.items() if base <= address < base + total]
+            used = sum(size for _, size, state in blocks if state != 'inactive')
+            requested = sum(self.live[address] for address, _, state in blocks if state != 'inactive')
+            segments.append({'device': device, 'address': base, 'total_size': total, 'allocated_size': used, 'active_size': used,
+                             'requested_size': requested, 'stream': self.stream, 'segment_type': 'large', 'is_expandable': False,
+                             'frames': [], 'blocks': [{'address': address, 'size': size, 'state': state, 'frames': [],
+                                                       'requested_size': self.live.get(address, 0)}
+                                                      for address, size, state in sorted(blocks)]})
+        return {'segments': segments, 'device_traces': [[]] * device + [self.trace], 'external_annotations': self.notes}

@@ -276,9 +276,13 @@ def compare(tessera, old, new):
             expect('requested', device['requested_delta_bytes'],
                    peaks[1]['requested_bytes'] - peaks[0]['requested_bytes'])
             expect('allocated', device['delta_bytes'], peaks[1]['allocated_bytes'] - peaks[0]['allocated_bytes'])
-            expect(f'changes by {by}', deltas, device['requested_delta_bytes'])
-            expect('the rest', device['rounding_delta_bytes'], device['delta_bytes'] - deltas)
-            if by == 'category' and None not in (device['old']['device'], device['new']['device']):
+            compared = device['compared']
+            expect(f'changes by {by}', deltas, compared['requested_delta_bytes'])
+            expect('the rest', device['rounding_delta_bytes'], compared['delta_bytes'] - deltas)
+            if not compared['phase']:
+                expect('the peaks', [compared[key] for key in ('delta_bytes', 'requested_delta_bytes')],
+                       [device[key] for key in ('delta_bytes', 'requested_delta_bytes')])
+            if by == 'category' and not compared['phase'] and None not in (device['old']['device'], device['new']['device']):
                 sides = [categories_of(tessera.peak(path)[device[side]['device']]['stacks'])
                          for side, path in (('old', old), ('new', new))]
                 want = {name: sides[1].get(name, 0) - sides[0].get(name, 0) for name in {**sides[0], **sides[1]}}
@@ -305,10 +309,14 @@ def compare_difference(tessera, old, new):
         for i, side in enumerate(('old', 'new')):
             there = [track for track in tracks if track.device['input'] == i
                      and track.device['device'] == device[side]['device']]
-            sides.append(there[0].stacks(there[0].device['peak'], pairs[0, 1][i]) if there else {})
+            moment = device['compared'][f'{side}_event'] + 1
+            sides.append(there[0].stacks(moment, pairs[0, 1][i]) if there else {})
         rows = sorted((sides[0].get(row, 0), sides[1].get(row, 0)) for row in {**sides[0], **sides[1]})
-        expect('rows of the page', [row for row in rows if row[0] != row[1]],
-               sorted((change['old_bytes'], change['new_bytes']) for change in device['changes']))
+        named = [change for change in device['changes'] if change['frames']]
+        unnamed = [change for change in device['changes'] if not change['frames']]
+        known = [(change['old_bytes'], change['new_bytes']) for change in named]
+        known += [tuple(sum(change[key] for change in unnamed) for key in ('old_bytes', 'new_bytes'))]  # one row of the page
+        expect('rows of the page', [row for row in rows if row[0] != row[1]], sorted(row for row in known if row[0] != row[1]))
 
 
 def compare_page(tessera, path, html):
@@ -431,6 +439,13 @@ def ask_mcp(tessera, calls):
     return [answers[i]['result']['structuredContent'] for i in range(len(calls))]
 
 
+def without_nulls(value):
+    """What a short answer of MCP has of it."""
+    if isinstance(value, dict):
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
 def check_mcp(tessera, path):
     answers = ask_mcp(tessera, [(f'tessera_{name}', {'path': str(path), **more}) for name, more in MCP])
     for i, (name, more) in enumerate(MCP):
@@ -441,7 +456,7 @@ def check_mcp(tessera, path):
             got = numbers_of(device)
             for key, value in got.items():
                 if key in full and not key.startswith('omitted_'):
-                    expect(f'{key} of {name}', value, numbers_of(full)[key])
+                    expect(f'{key} of {name}', without_nulls(value), without_nulls(numbers_of(full)[key]))
             for key in ('categories', 'groups'):
                 if name in ('why', 'profile') and isinstance(device.get(key), list):
                     by = 'category' if key == 'categories' else 'name'

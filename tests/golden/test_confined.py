@@ -333,7 +333,7 @@ def test_notes_of_a_run(place, prepare):
 def test_every_option_in_notes(place, prepare):
     """Each option of train, as a saved run could have it: what it writes is never taken from there."""
     run = place.save_run()
-    names = sorted(set(re.findall(r'^ +(?:-\w, )?--([a-z][a-z0-9-]*)', place.output('train', '--help'), re.M)) - {'help', 'version'})
+    names = sorted(set(re.findall(r'^ +(?:-\w, )?--([a-z][a-z0-9-]*)', place.output('train', '--help-all'), re.M)) - {'help', 'help-all', 'version'})
     expect('options', {'write-rates', 'snapshot', 'save', 'offload-dir'} <= set(names) and len(names) > 50, True)
     for name in names:
         again = shutil.copytree(run, fresh(place, f'with-{name}'))

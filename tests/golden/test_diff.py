@@ -30,11 +30,11 @@ def ask(tessera, *words):
 
 
 def stack_of(item):
-    return tuple((f['name'], f['file'], f['line']) for f in item['frames'])
+    return tuple((f['name'], f['file'], f['line']) for f in item['frames']) or item['before_recording'] or ''
 
 
 def by_stack(peak, device):
-    """stack -> [bytes, allocations] at the peak."""
+    """stack -> [bytes, allocations] at the peak, or another moment."""
     sums = collections.defaultdict(lambda: [0, 0])
     for entry in peak['devices']:
         for item in entry['stacks'] if entry['device'] == device else []:
@@ -52,10 +52,12 @@ def check_sums(entry, before, after):
     assert deltas == [c['new_bytes'] - c['old_bytes'] for c in entry['changes']], 'deltas'
     assert [abs(d) for d in deltas] == sorted(map(abs, deltas), reverse=True), 'the order'
     assert sum(deltas) == whole(after) - whole(before), 'the sum'
-    assert sum(deltas) == entry['requested_delta_bytes'], 'the difference of the peaks'
+    assert sum(deltas) == entry['compared']['requested_delta_bytes'], 'the difference of the moments'
+    if not entry['compared']['phase']:
+        assert all(entry['compared'][key] == entry[key] for key in ('delta_bytes', 'requested_delta_bytes')), 'the peaks are compared'
     peaks = [entry[side]['peak'] if entry[side]['device'] is not None else {} for side in ('old', 'new')]
     for kind, key in (('requested_bytes', 'requested_delta_bytes'), ('allocated_bytes', 'delta_bytes')):
-        assert entry['delta_bytes'] == sum(deltas) + entry['rounding_delta_bytes'], 'the rounding'
+        assert entry['compared']['delta_bytes'] == sum(deltas) + entry['rounding_delta_bytes'], 'the rounding'
         assert entry[key] == peaks[1].get(kind, 0) - peaks[0].get(kind, 0), key
 
 
@@ -75,27 +77,40 @@ def check_stacks(entry, before, after):
             assert stack_of(change) not in other, 'a stack that both have'
 
 
-def groups_of(tessera, by, device, path):
-    """Group -> bytes at the peak."""
+def groups_of(tessera, by, device, path, event):
+    """Group -> bytes at the peak, or by category at another moment."""
+    if event is not None:
+        stacks = ask(tessera, 'at', '--device', device, '--event', event, path)['devices'][0]['stacks']
+        return functools.reduce(lambda sums, stack: sums + collections.Counter(stack['categories']), stacks, collections.Counter())
     answer = ask(tessera, 'profile', '--by', by, '--device', device, path)
     return {group['name']: group['bytes'] for group in answer['devices'][0]['groups']}
 
 
 def check_groups(tessera, by, entry, old, new):
     """Groups that match by name are those of `profile`."""
-    sides = [{} if side['device'] is None else groups_of(tessera, by, side['device'], path)
-             for path, side in ((old, entry['old']), (new, entry['new']))]
+    events = [entry['compared'][f'{side}_event'] if entry['compared']['phase'] else None for side in ('old', 'new')]
+    if entry['compared']['phase'] and by != 'category':
+        return  # which no other command lists for any moment
+    sides = [{} if side['device'] is None else groups_of(tessera, by, side['device'], path, event)
+             for path, side, event in ((old, entry['old'], events[0]), (new, entry['new'], events[1]))]
     for change in entry['changes']:
         if not change['moved']:
             got = (change['old_bytes'], change['new_bytes'])
             assert got == tuple(side.get(change['name'], 0) for side in sides), change['name']
 
 
+def held(tessera, entry, side, path):
+    """What a side holds at the moment compared."""
+    device, event = entry[side]['device'], entry['compared'][f'{side}_event']
+    answer = (ask(tessera, 'at', '--device', device, '--event', event, path) if entry['compared']['phase']
+              else ask(tessera, 'peak', path))
+    return by_stack(answer, device)
+
+
 def check(tessera, old, new):
     for by in ('stack', 'category', 'op', 'line'):
         for entry in tessera.json('diff', '--by', by, '--top', 0, old, new)['devices']:
-            before = by_stack(ask(tessera, 'peak', old), entry['old']['device'])
-            after = by_stack(ask(tessera, 'peak', new), entry['new']['device'])
+            before, after = (held(tessera, entry, side, path) for side, path in (('old', old), ('new', new)))
             check_sums(entry, before, after)
             if by == 'stack':
                 check_stacks(entry, before, after)

@@ -11,11 +11,12 @@ import subprocess
 import pytest
 from fleets import Fleet
 from paces import random_pace
+import habits
 from support import ROOT, Tessera, cases
 
 FILES = ('train', 'late', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'oom-kept', 'oom-pieces', 'oom-rounded',
          'oom-elsewhere', 'driving', 'apart', 'stages', 'named', 'noted', 'growing-notes', 'told', 'sources', 'truncated',
-         'simulated', 'planned', 'out-of-memory')
+         'simulated', 'planned', 'out-of-memory', 'uneven', 'growing')
 # By question: the command lines that together have every field. FILE stands for each of the files in turn.
 COMMANDS = {
     'info': ('FILE',),
@@ -148,6 +149,8 @@ class Declared(Tessera):
 
 @pytest.fixture(scope='module')
 def declared(tessera, made, pytestconfig):
+    habits.uneven().write(made / 'uneven.pickle')
+    habits.growing().write(made / 'growing.pickle')
     return Declared(tessera, pytestconfig.getoption('gendocs'), made)
 
 

@@ -558,7 +558,9 @@ def test_page(tessera, folder, work, fault):
     for row in rows:
         what = f'rank {row["rank"]} on {row["device"]}'
         number, signed = ({name: getattr(n, kind) for name, n in numbers.items()} for kind in ('number', 'signed'))
-        _, length, _, _, group, _, has_trace, steps, whole = (number['rows']() for _ in range(9))
+        _, length, _, _, group, _, has_trace, steps, whole, is_aligned = (number['rows']() for _ in range(10))
+        ahead = signed['rows']() if is_aligned else 0
+        assert not row['clock_ahead_us'] or row['clock_ahead_us'] == ahead, what
         expect(f'{what}: group', answer['groups'][group]['name'], row['group'])
         peak = tessera.json('peak', row['path'], '--device', str(row['device']), '--top', '0')['devices'][0]
         categories = collections.Counter()

@@ -6,6 +6,7 @@ healthy runs have no leaks; 1 KiB a step among thousands of allocations is found
 made."""
 import collections
 import pickle
+import random
 
 from runs import CALL, LAYERS, LIBRARY, MAIN, SEQUENTIAL, TORCH, TWO_LINES, Run, at
 from support import SNAPSHOTS, cases, expect, load, needs_shared
@@ -20,7 +21,7 @@ HEALTHY = {'train-ctx100-annotated-torch2.6': 3, 'train-ctx200-autocast-annotate
            'train-steady-torch2.11': 5}
 SIMULATED = ((), ('--checkpoint', 'full'), ('--accumulate', '2'), ('--optimizer', 'sgd'),
              ('--dtype', 'autocast-fp16'), ('--fresh-process', '--optimizer', 'adamw-loop'),
-             ('--loss', 'chunked:64', '--checkpoint', 'selective'))
+             ('--loss', 'chunked:64', '--checkpoint', 'selective'), ('--eval-steps', '2'))
 PLANTED_STEPS = 8
 LEAK_BYTES = 1024
 # How far through a step the leak is made.
@@ -105,6 +106,19 @@ def test_simulated(tessera, work, steps, words):
         check_against_ranges(snapshot, found, name, steps)
     matched = {entry['name']: (entry['ranges'], entry['matched']) for entry in found['annotations']}
     expect('annotations', matched, dict.fromkeys(names, (steps, steps)))
+
+
+@cases('evaluates', (1, 2, 3))
+def test_evaluations_without_annotations(tessera, work, evaluates):
+    """Evaluations between steps change neither their number nor what they do."""
+    path = work / 'run.pickle'
+    simulate(tessera, path, 7, ('--eval-steps', evaluates))
+    snapshot = load(path)
+    del snapshot['external_annotations']
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    found = tessera.device('steps', path)
+    expect('whole steps, all', (found['whole_steps'], found['step_count']), (7, 7))
+    expect('leaks', tessera.device('leaks', path)['leaks'], [])
 
 
 def plant(snapshot, steps, place, own_stack):
@@ -279,12 +293,12 @@ def training(steps, batches=1, dies=None):
     return run
 
 
-def stateful(steps):
-    """Training whose optimizer makes its state in its first step."""
+def stateful(steps, made_in=0):
+    """Training whose optimizer makes its state in one of its steps."""
     run = Run()
     for number in range(steps):
         run.train(40, layers=4)
-        for _ in range(0 if number else 40):
+        for _ in range(40 if number == made_in else 0):
             run.take([*MAIN, at(42), ('step', TORCH + 'optim/adamw.py', 220),
                       ('_init_group', TORCH + 'optim/adamw.py', 150)])
     return run
@@ -317,10 +331,10 @@ def two_models(steps, in_turn):
 # What is run, the word for it, the whole ones, all.
 LOOPS = {
     'two forward passes in a loop': (lambda: forwards([40, 40]), 'iteration', 2, 2),
-    'two forward passes on two lines': (lambda: forwards([40, 44]), 'iteration', 2, 2),
+    'two forward passes on two lines': (lambda: forwards([40, 44]), 'iteration', 0, 0),
     'two forward passes that keep all for backward':
         (lambda: forwards([40, 40], keeps=True), 'iteration', 2, 2),
-    'a warm-up, and a loop on another line': (lambda: forwards([30, 40, 40, 40]), 'iteration', 4, 4),
+    'a call, and a loop on another line': (lambda: forwards([30, 40, 40, 40]), 'iteration', 3, 3),
     'three passes of a model that calls layers on two lines':
         (lambda: forwards([40] * 3, style=TWO_LINES), 'iteration', 3, 3),
     'three passes of a model around a container':
@@ -368,6 +382,7 @@ def test_loop(tessera, work, title):
 
 WARM = {'equal passes whose memory grows are no warm-up': (lambda: growing(10), 10, 10),
         'the first step makes the state of the optimizer': (lambda: stateful(6), 5, 6),
+        'the fourth step makes the state of the optimizer': (lambda: stateful(12, 3), 8, 12),
         'the first step leaves the state that others replace': (lambda: replacing(6), 5, 6)}
 
 
@@ -378,6 +393,20 @@ def test_warmup(tessera, work, title):
     make().write(path)
     found = tessera.device('steps', path)
     expect('steady and whole', (found['steady_steps'], found['whole_steps']), (steady, whole))
+
+
+def test_growth(tessera, work):
+    """A steady step is not said to peak at what the last one does."""
+    path = work / 'grows.pickle'
+    growing(10).write(path)
+    found, leaks = tessera.device('steps', path), tessera.device('leaks', path)
+    expect('growth', (found['steady']['growth_bytes'], found['loops'][0]['steady']['growth_bytes']), (leaks['bytes_per_step'],) * 2)
+    peaks = [step['peak_bytes'] for step in found['steps']]
+    expect('the text', f"memory grows by {leaks['bytes_per_step'] >> 10}.0 KiB an iteration (tessera leaks): steady ones peak at "
+           f'{peaks[0] >> 10}.0 KiB to {peaks[-1] / 2 ** 20:.2f} MiB' in ' '.join(tessera.output('steps', path).split()), True)
+    training(10).write(path)
+    expect('no growth', tessera.device('steps', path)['steady']['growth_bytes'], 0)
+    expect('not in the text', 'grows' in tessera.output('steps', path), False)
 
 
 REPEATED = {'passes': lambda: forwards([40] * 6), 'passes that keep all': lambda: forwards([40] * 6, keeps=True),
@@ -400,3 +429,203 @@ def test_categories(tessera, work, title):
     expect('iterations', len(whole) > 1, True)
     for count in whole:
         expect('categories', count, whole[0])
+
+
+# ---- Programs of several loops ----
+
+class Program:
+    """A program of loops one after the other, with what is true of it."""
+
+    def __init__(self):
+        self.run, self.loops, self.old = Run(), {}, []
+
+    def drop(self):
+        for address in self.old:
+            self.run.give(address)
+        self.old = []
+
+    def round(self, line, trains, layers, unit=64 << 10, keeps=0, style=None):
+        """One round of the loop at a line; `keeps`: bytes that nothing frees."""
+        run, begin = self.run, len(self.run.trace)
+        run.unit = unit
+        words = {'style': style} if style else {}
+        if trains:
+            run.train(line, layers=layers, **words)
+        else:
+            new = run.forward([*MAIN, at(line)], layers=layers, **words)
+            self.drop()
+            self.old = new
+        if keeps:
+            run.take([*MAIN, at(line + 3, 'remember')], keeps)
+        self.loops.setdefault(line, []).append((begin, len(run.trace) - 1))
+
+    def loop(self, line, count, trains, layers, **words):
+        for _ in range(count):
+            self.round(line, trains, layers, **words)
+        if not trains:
+            self.drop()
+
+    def once(self, megabytes):
+        self.run.give(self.run.take([*MAIN, at(80, 'once')], megabytes << 20))
+
+    def peak(self):
+        """The event of the peak, and the line and round that it is in."""
+        live = highest = 0
+        event = -1
+        for number, entry in enumerate(self.run.trace):
+            live += {'alloc': 1, 'free_requested': -1}.get(entry['action'], 0) * entry['size']
+            if live > highest:
+                highest, event = live, number
+        for line, rounds in self.loops.items():
+            for number, (first, last) in enumerate(rounds, 1):
+                if first <= event <= last:
+                    return event, highest, line, number
+        return event, highest, None, None
+
+
+def look(tessera, program, path):
+    program.run.write(path)
+    return tessera.device('steps', path), tessera.device('leaks', path)
+
+
+def line_of(loop):
+    return loop['frame'] and loop['frame']['line']
+
+
+def small_and_large():
+    """Twenty rounds of a small model on one line, and ten of a larger one on another."""
+    program = Program()
+    program.loop(30, 20, False, 8)
+    program.loop(40, 10, False, 20, unit=1 << 20, style=TWO_LINES)
+    return program
+
+
+def forty_and_twenty():
+    program = Program()
+    program.loop(30, 40, True, 4)
+    program.loop(50, 20, True, 6)
+    return program
+
+
+def changed():
+    """One line, whose model is replaced."""
+    program = Program()
+    program.loop(30, 40, True, 4)
+    program.loop(30, 20, True, 6, style=TWO_LINES)
+    return program
+
+
+def epochs():
+    """Training with an evaluation after each epoch, which keeps what it predicts."""
+    program = Program()
+    for _ in range(3):
+        program.loop(30, 10, True, 4, keeps=1 << 10)
+        program.loop(60, 5, False, 4, keeps=1 << 20)
+    return program
+
+
+def elsewhere():
+    program = Program()
+    program.loop(40, 5, False, 8)
+    program.once(500)
+    return program
+
+
+def late_leak():
+    program = Program()
+    program.loop(30, 40, True, 4)
+    program.loop(50, 20, True, 6, keeps=1 << 20)
+    return program
+
+
+# The lines of its loops, the rounds of each, the steady ones, what each grows by in a round.
+SEVERAL = {'a small loop and a large one': (small_and_large, [(30, 20, 19, 0), (40, 10, 9, 0)]),
+           'forty steps, and twenty others': (forty_and_twenty, [(30, 40, 40, 0), (50, 20, 20, 0)]),
+           'one line that changes': (changed, [(30, 40, 40, 0), (30, 20, 20, 0)]),
+           'epochs with evaluations': (epochs, [(30, 30, 29, 1 << 10), (60, 15, 15, 1 << 20)]),
+           'a peak elsewhere': (elsewhere, [(40, 5, 4, 0)]),
+           'a leak in the second loop': (late_leak, [(30, 40, 40, 0), (50, 20, 20, 1 << 20)])}
+
+
+@cases('title', SEVERAL)
+def test_several_loops(tessera, work, title):
+    make, wanted = SEVERAL[title]
+    program = make()
+    steps, leaks = look(tessera, program, work / 'several.pickle')
+    found = [(line_of(loop), loop['whole_steps'], loop['steady_steps'], of_leaks['bytes_per_step'])
+             for loop, of_leaks in zip(steps['loops'], leaks['loops'], strict=True)]
+    expect('line, rounds, steady ones, growth', found, wanted)
+    event, highest, line, _ = program.peak()
+    where = steps['peak']['loop']
+    expect('the peak of the file', (steps['peak']['event'], steps['peak']['allocated_bytes'],
+                                    where and line_of(steps['loops'][where - 1])), (event, highest, line))
+
+
+@cases('habit, growth', [('keeps', 8 << 20), ('keeps the last', 0), ('keeps two', 0), ('none', 0)])
+@cases('tail', [0, 3])
+def test_rounds_of_loops(tessera, work, habit, growth, tail):
+    """What is kept of each epoch, outside of its loops, grows from round to round. `tail`: steps of an epoch that is not whole."""
+    program, kept = Program(), []
+    for _ in range(4):
+        program.loop(30, 6, True, 4, keeps=1 << 10)
+        program.loop(60, 3, False, 4)
+        if habit != 'none':
+            kept.append(program.run.take([*MAIN, at(70, 'remember')], 8 << 20))
+        if len(kept) > {'keeps the last': 1, 'keeps two': 2}.get(habit, 4):
+            program.run.give(kept.pop(0))
+    program.loop(30, tail, True, 4, keeps=1 << 10)
+    _, leaks = look(tessera, program, work / 'rounds.pickle')
+    found = {leak['frames'][0]['line']: leak['bytes_per_step'] for leak in leaks['leaks']}
+    expect('leaks', (set(found), found.get(70, 0)), ({33, 70} if growth else {33}, growth))
+    rounds = [loop for loop in leaks['loops'] if loop['unit'] == 'round']
+    expect('rounds', [(loop['bytes_per_step'], loop['whole_steps']) for loop in rounds],
+           [(growth, 4)] if growth else [])
+    text = ' '.join(tessera.output('leaks', work / 'rounds.pickle').split())
+    expect('the text', 'memory grows by 8.00 MiB a round, from 1 place, over 4 rounds of all loops' in text, growth > 0)
+
+
+def random_program(seed):
+    """A program, and of each loop in it: its rounds, whether the first makes more, what each keeps."""
+    draw, program, truth = random.Random(seed), Program(), {}
+    trains = draw.random() < 0.5
+    blocks = []
+    for number in range(draw.randint(1, 4)):
+        line = 30 + 10 * number
+        is_training = trains and (number == 0 or draw.random() < 0.5)
+        keeps = draw.choice((0, 0, 1 << 20))
+        blocks.append((line, draw.randint(5, 12), is_training, draw.randint(3, 9), keeps))
+    for _ in range(draw.choice((1, 1, 3)) if trains else 1):
+        for line, count, is_training, layers, keeps in blocks:
+            if draw.random() < 0.2:
+                program.once(draw.randint(1, 40))
+            program.loop(line, count, is_training, layers, keeps=keeps)
+            was = truth.get(line, (0, keeps))
+            truth[line] = (was[0] + count, keeps)
+    return program, truth
+
+
+@cases('seed', range(40))
+def test_random_programs(tessera, work, seed):
+    """Whatever loops a program has: each is listed with its line and rounds, judged by itself, and the peak of
+    the file is where it is."""
+    program, truth = random_program(seed)
+    path = work / 'random.pickle'
+    steps, leaks = look(tessera, program, path)
+    expect('loops', {line_of(loop): loop['step_count'] for loop in steps['loops']},
+           {line: count for line, (count, _) in truth.items()})
+    grows = {line_of(loop): loop['bytes_per_step'] > 0 for loop in leaks['loops']}
+    expect('growth', grows, {line: keeps > 0 for line, (_, keeps) in truth.items()})
+    event, highest, line, number = program.peak()
+    where = steps['peak']['loop']
+    loop = steps['loops'][where - 1] if where else None
+    if loop and not line and loop['first_event'] < event < loop['last_event']:
+        line = line_of(loop)  # between two rounds, to which it is then counted
+    expect('the peak', (steps['peak']['event'], steps['peak']['allocated_bytes'], loop and line_of(loop)),
+           (event, highest, line))
+    if loop and number and not loop['listed']:
+        expect('its round', steps['peak']['step'], number)
+    for loop in steps['loops']:
+        first, last = program.loops[line_of(loop)][0][0], program.loops[line_of(loop)][-1][1]
+        if not (abs(loop['first_event'] - first) <= 8 and abs(loop['last_event'] - last) <= 8):
+            raise AssertionError(f"loop at {line_of(loop)}: events {loop['first_event']} to {loop['last_event']}, "
+                                 f'not {first} to {last}')

@@ -433,7 +433,7 @@ def test_takes_no_written_path_from_a_folder(t):
     printed, and the file keeps its content."""
     folder, precious = fresh(t, 'foreign'), t.work / 'precious.txt'
     t.train('gpt2', '--steps', 1, '--save', folder, '-q')
-    options = re.findall(r'^ +(?:-\w, )?--([a-z-]+) ([A-Z]+)', t.run('help', 'train').stdout, re.M)
+    options = re.findall(r'^ +(?:-\w, )?--([a-z-]+) ([A-Z]+)', t.run('train', '--help-all').stdout, re.M)
     paths = {name for name, argument in options if argument in ('FILE', 'DIR')}
     expect('options that name files', {'data', 'write-rates', 'write-plan', 'snapshot', 'save'} <= paths, True)
     for name, _ in options:

@@ -340,6 +340,46 @@ def check_stacks_are_folded(server, folder):
                         'CUDACachingAllocator' not in short['frames'][0]['file'])
 
 
+def simulated(server, folder, name, *options):
+    path = folder / name
+    subprocess.run([server.tessera, 'simulate', 'gpt2', '--attention', 'eager', *options, '-q', '-o', path], stdout=subprocess.DEVNULL, check=True)
+    return path.read_bytes()
+
+
+def eight_devices(server, folder):
+    """Seven that fit, and device 5, which runs out of memory with a lower peak."""
+    fits = simulated(server, folder, 'fits.pickle', '--batch', '8', '--steps', '1')
+    fails = simulated(server, folder, 'fails.pickle', '--batch', '8', '--capacity', '6GiB')
+    runs = [pickle.loads(fails if device == 5 else fits) for device in range(8)]
+    path = folder / 'eight.pickle'
+    path.write_bytes(pickle.dumps({**runs[0], 'device_traces': [run['device_traces'][0] for run in runs],
+                                   'segments': [{**segment, 'device': device} for device, run in enumerate(runs)
+                                                for segment in run['segments']]}))
+    return path
+
+
+def check_peak_and_why_are_short(server, folder):
+    """At most 6 KB, with the device that failed first, the advice in the verdict, and tools instead of commands."""
+    eight = eight_devices(server, folder)
+    for path in (eight, folder / 'fails.pickle', folder / 'fits.pickle', folder / 'train.pickle'):
+        for tool in ('tessera_peak', 'tessera_why'):
+            result = server.tool(tool, path=str(path))
+            text = result['content'][0]['text']
+            answer = json.loads(text)
+            expect_that(f'{tool} of {path.name}: {len(text)} bytes', len(text.encode()) <= 6000)
+            expect_that('tools, not commands', 'tessera why' not in text and 'tessera peak' not in text and '--' not in answer['verdict'][0])
+            expect_that('something is left', len(answer['devices'][0].get('stacks', answer['devices'][0].get('causes', [1]))) >= 1)
+    for tool in ('tessera_peak', 'tessera_why'):
+        answer = server.answer(tool, path=str(eight))
+        expect('first', (answer['devices'][0]['device'], answer['verdict'][0].split(':')[0]), (5, 'Device 5'))
+        advice = [line for line in answer['verdict'] if line.startswith('Checkpoint the block')]
+        expect_that(f'advice in {answer["verdict"]}', advice)
+    expect_that('tool', 'tessera_why' in ' '.join(server.answer('tessera_peak', path=str(eight))['verdict']))
+    whole = server.answer('tessera_peak', path=str(eight), top=10)
+    expect('all of it', [device['device'] for device in whole['devices']], list(range(8)))
+    expect('stacks', len(whole['devices'][0]['stacks']), 10)
+
+
 def check_answers_are_bounded(server, folder):
     path = str(folder / 'train.pickle')
     for limit in (800, 2048, 4096):

@@ -87,6 +87,8 @@ def batch_of(name, model, options, rows):
 
 def by_hand(name, description, options, rows, path):
     config = hf.AutoConfig.for_model(name, **description)
+    if name == 't5' and config.decoder_start_token_id is None:  # as T5's own files have it
+        config.decoder_start_token_id = config.pad_token_id
     dtype = {'bf16': torch.bfloat16}.get(options.get('dtype'), torch.float32)
     if options.get('no_kv_cache'):
         config.use_cache = config.get_text_config().use_cache = False

@@ -190,10 +190,10 @@ def check_rows_in_help(given):
     folder.mkdir()
     run(given.gendocs, 'man', folder)
     for command in ('simulate', 'plan', 'train'):
-        expect_in('--toy-habit HABIT', run(given.tessera, 'help', command))
+        expect_in('--toy-habit HABIT', run(given.tessera, command, '--help-all'))
         expect_in('.It Fl \\-toy-habit Ar HABIT', (folder / f'tessera-{command}.1').read_text())
     for command in ('plan', 'train'):
-        expect_in('narrow, zero and toy; or all', ' '.join(run(given.tessera, 'help', command).split()))
+        expect_in('narrow, zero and toy; or all', ' '.join(run(given.tessera, command, '--help-all').split()))
         expect_in('narrow, zero and toy; or all', ' '.join((folder / f'tessera-{command}.1').read_text().split()))
     expect_in("'train --toy-habit') COMPREPLY=($(compgen -W 'tidy hoarder'", run(given.gendocs, 'completion', 'bash'))
 

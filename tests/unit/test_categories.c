@@ -26,6 +26,7 @@
 #define ENGINE     NATIVE("torch::autograd::Engine::thread_main(torch::autograd::GraphTask const&)")
 #define ACCUMULATE MALLOC NATIVE("torch::autograd::AccumulateGrad::apply") ENGINE
 #define RELEASE    NATIVE("torch::autograd::generated::MmBackward0::release_variables()") ENGINE
+#define ZERO_GRAD  "zero_grad|" TORCH "optim/optimizer.py|900;" MAIN("24")
 #define PARALLEL   "forward|" TORCH "nn/parallel/data_parallel.py|185;" CALL MAIN("20")
 
 enum { BLOCKS = 24, MIB = 1 << 20 };
@@ -203,6 +204,120 @@ static void moved_model(void **state) {
   };
   CHECK(with_gradients);
   CHECK(with_buffers);
+}
+
+/* The same to another type, which takes a copy on the way; and where zero_grad frees the only one. */
+static void moved_and_cast(void **state) {
+  (void)state;
+  static const happening to_float[] = {
+      {0, 8 * MIB, MALLOC APPLY("955"), "parameter", NULL},
+      {1, 4 * MIB, MALLOC APPLY("955"), "temporary", NULL},
+      {1, 0, APPLY("955"), NULL, NULL},
+      {2, 8 * MIB, MALLOC APPLY("985"), "gradient", NULL},
+      {3, 4 * MIB, MALLOC APPLY("985"), "temporary", NULL},
+      {3, 0, APPLY("985"), NULL, NULL},
+      {4, 4 * MIB, MALLOC APPLY("955"), "parameter", NULL},
+      {5, 2 * MIB, MALLOC APPLY("955"), "temporary", NULL},
+      {5, 0, APPLY("955"), NULL, NULL},
+      {6, 4 * MIB, MALLOC APPLY("985"), "gradient", NULL},
+      {7, 2 * MIB, MALLOC APPLY("985"), "temporary", NULL},
+      {7, 0, APPLY("985"), NULL, NULL},
+      {8, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  static const happening zeroed[] = {
+      {0, 8 * MIB, MALLOC APPLY("955"), "parameter", NULL},
+      {1, 8 * MIB, MALLOC APPLY("985"), "gradient", NULL},
+      {1, 0, ZERO_GRAD, NULL, NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  CHECK(to_float);
+  CHECK(zeroed);
+}
+
+/* What one line makes before each forward pass: a batch that the next replaces, a batch of a loader that is two
+ * ahead, and what is never freed. */
+static void leaked_is_no_input(void **state) {
+  (void)state;
+#define BATCH "next|/work/run.py|15;" MAIN("18")
+#define NOTE  "note|/work/run.py|16;" MAIN("19")
+  static const happening list[] = {
+      {0, 1 * MIB, BATCH, "input", NULL},
+      {1, 2 * MIB, FORWARD, "activation", NULL},
+      {2, 1 * MIB, RELEASE, "temporary", NULL},
+      {2, 0, RELEASE, NULL, NULL},
+      {1, 0, RELEASE, NULL, NULL},
+      {3, 1 * MIB, NOTE, "unknown", NULL},
+      {4, 1 * MIB, BATCH, "input", NULL},
+      {0, 0, MAIN("18"), NULL, NULL},
+      {5, 2 * MIB, FORWARD, "activation", NULL},
+      {6, 1 * MIB, RELEASE, "temporary", NULL},
+      {6, 0, RELEASE, NULL, NULL},
+      {5, 0, RELEASE, NULL, NULL},
+      {7, 1 * MIB, NOTE, "unknown", NULL},
+      {8, 1 * MIB, BATCH, "input", NULL},
+      {4, 0, MAIN("18"), NULL, NULL},
+      {9, 2 * MIB, FORWARD, "activation", NULL},
+      {10, 1 * MIB, RELEASE, "temporary", NULL},
+      {10, 0, RELEASE, NULL, NULL},
+      {9, 0, RELEASE, NULL, NULL},
+      {11, 1 * MIB, NOTE, "unknown", NULL},
+      {12, 1 * MIB, BATCH, "input", NULL},
+      {8, 0, MAIN("18"), NULL, NULL},
+      {13, 2 * MIB, FORWARD, "activation", NULL},
+      {14, 1 * MIB, RELEASE, "temporary", NULL},
+      {14, 0, RELEASE, NULL, NULL},
+      {13, 0, RELEASE, NULL, NULL},
+  };
+  CHECK(list);
+}
+
+/* Without a backward pass the first batch is before any forward, and the others are between two. */
+static void one_line_one_category(void **state) {
+  (void)state;
+  static const happening list[] = {
+      {0, 1 * MIB, BATCH, "input", NULL},        {1, 2 * MIB, FORWARD, "activation", NULL},
+      {2, 1 * MIB, BATCH, "input", NULL},        {0, 0, MAIN("18"), NULL, NULL},
+      {3, 2 * MIB, FORWARD, "activation", NULL}, {1, 0, MAIN("19"), NULL, NULL},
+      {4, 1 * MIB, BATCH, "input", NULL},        {2, 0, MAIN("18"), NULL, NULL},
+      {5, 2 * MIB, FORWARD, "activation", NULL}, {3, 0, MAIN("19"), NULL, NULL},
+  };
+  CHECK(list);
+}
+
+/* A product with a Jacobian runs autograd's engine within forward, on the engine's own thread or not. */
+static void gradient_within_forward(void **state) {
+  (void)state;
+#define INNER                                                                                \
+  "_engine_run_backward|" TORCH "autograd/graph.py|829;grad|" TORCH "autograd/__init__.py|5" \
+  "03;jvp|" TORCH "autograd/functional.py|410;forward|/work/model.py|12;" CALL MAIN("20")
+#define PRODUCT MALLOC "MulBackward0::apply|torch|0;" ENGINE
+#define CALLED                                                                             \
+  "_make_grads|" TORCH "autograd/__init__.py|200;backward|" TORCH "autograd/__init__.py|3" \
+  "47;backward|" TORCH "_tensor.py|581;" MAIN("21")
+  static const happening list[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 2 * MIB, FORWARD, "activation", NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},
+      {3, 2 * MIB, FORWARD, "activation", NULL},
+      {4, 2 * MIB, FORWARD, "activation", NULL},
+      {5, 1 * MIB, PRODUCT, "activation", NULL},
+      {6, 1 * MIB, PRODUCT INNER, "activation", NULL},
+      {7, 1 * MIB, PRODUCT, "activation", NULL},
+      {8, 2 * MIB, FORWARD, "activation", NULL},
+      {9, 4096, CALLED, "temporary", NULL},
+      {10, 8 * MIB, PRODUCT, "gradient", NULL},
+      {8, 0, RELEASE, NULL, NULL},
+      {7, 0, ENGINE, NULL, NULL},
+      {6, 0, ENGINE, NULL, NULL},
+      {5, 0, ENGINE, NULL, NULL},
+      {4, 0, ENGINE, NULL, NULL},
+      {3, 0, ENGINE, NULL, NULL},
+      {2, 0, ENGINE, NULL, NULL},
+      {1, 0, ENGINE, NULL, NULL},
+      {9, 0, MAIN("21"), NULL, NULL},
+      {11, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  CHECK(list);
 }
 
 /* Of two copies that one call of linear makes, the weight's is the first; of einsum's, which takes a list, the second. An
@@ -533,7 +648,6 @@ static void named_by_metadata(void **state) {
  * that was freed. Of the old blocks, what no gradient explains is a workspace. */
 static void weights_as_large_as_workspaces(void **state) {
   (void)state;
-#define ZERO_GRAD "zero_grad|" TORCH "optim/optimizer.py|900;" MAIN("24")
   static const happening list[] = {
       {0, 8519680, NULL, "parameter", NULL},
       {1, 8519680, NULL, "workspace", NULL},
@@ -557,6 +671,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(halved_model),
       cmocka_unit_test(moved_model),
+      cmocka_unit_test(moved_and_cast),
+      cmocka_unit_test(leaked_is_no_input),
+      cmocka_unit_test(one_line_one_category),
+      cmocka_unit_test(gradient_within_forward),
       cmocka_unit_test(autocast),
       cmocka_unit_test(data_parallel),
       cmocka_unit_test(workspaces),

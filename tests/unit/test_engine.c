@@ -124,6 +124,29 @@ static void bad_descriptions(void **state) {
   assert_int_equal(tsr_model_named("gpt5", &model, NULL), TSR_ERROR_ARGUMENT);
 }
 
+static void unknown_models_get_advice(void **state) {
+  (void)state;
+  tsr_model *model = NULL;
+  static const struct {
+    const char *name, *advice;
+  } unknown[] = {
+      {"gtp2", "did you mean 'gpt2'? The models are"},
+      {"llama3", "did you mean 'llama-3-8b'?"},
+      {"qwen", "did you mean 'qwen2.5-7b'?"},
+      {"bert-base-uncased", "the models are gpt2"},
+      {"Qwen/Qwen3-0.6B", "https://huggingface.co/Qwen/Qwen3-0.6B/resolve/main/config.json"},
+      {"Qwen/Qwen2.5-7B", "'qwen2.5-7b' is built in"},
+  };
+  for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+    tsr_error error;
+    assert_int_equal(tsr_model_named(unknown[i].name, &model, &error), TSR_ERROR_ARGUMENT);
+    if (!strstr(error.message, unknown[i].advice)) fail_msg("%s", error.message);
+  }
+  assert_false(tsr_model_is_hub_id("runs/config.json"));
+  assert_false(tsr_model_is_hub_id("./gpt2"));
+  assert_false(tsr_model_is_hub_id("/models/gpt2"));
+}
+
 /* ---- blocks, by hand ---- */
 
 /* What one more layer keeps for backward: the memory of a category at the loss's backward with one
@@ -608,6 +631,7 @@ int main(void) {
       cmocka_unit_test(parameter_counts),
       cmocka_unit_test(descriptions),
       cmocka_unit_test(bad_descriptions),
+      cmocka_unit_test(unknown_models_get_advice),
       cmocka_unit_test(gpt2_block),
       cmocka_unit_test(gpt2_block_autocast),
       cmocka_unit_test(llama_block),

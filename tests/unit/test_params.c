@@ -6,6 +6,7 @@
 #include "tessera/rules.h"
 #include "tessera/unstable/check.h"
 #include "tessera/unstable/params.h"
+#include "tessera/unstable/suggest.h"
 #include "tessera/version.h"
 #include "test_support.h"
 
@@ -80,7 +81,7 @@ static void test_values(void **state) {
   assert_true(tsr_params_flag(params, "loud") && !tsr_params_flag(params, "stack"));
   assert_true(tsr_params_count(params, "count") == UINT64_MAX);
   assert_int_equal(tsr_params_integer(params, "time_us"), -5);
-  assert_true(tsr_params_count(params, "capacity") == UINT64_C(3) << 29);
+  assert_true(tsr_params_count(params, "capacity") == 1500000000);
   assert_int_equal(tsr_params_choice(params, "attention"), 1);
   assert_int_equal(set(params, "attention", "tag:a b:c", NULL), 0);
   assert_int_equal(tsr_params_choice(params, "attention"), 3);
@@ -102,6 +103,66 @@ static void test_values(void **state) {
   assert_int_equal(set(params, "model", "gpt2", NULL), 0);
   assert_string_equal(tsr_model_name(tsr_params_object(params, "model", &tsr_model_type)), "gpt2");
   tsr_params_free(params);
+}
+
+static void test_sizes(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    uint64_t bytes; /* 0: no size */
+  } sizes[] = {
+      {"6GiB", UINT64_C(6) << 30},
+      {"6Gi", UINT64_C(6) << 30},
+      {"6G", UINT64_C(6) << 30},
+      {"6 g", UINT64_C(6) << 30},
+      {"6GB", UINT64_C(6000000000)},
+      {"6 gb", UINT64_C(6000000000)},
+      {"0.3GB", 300000000},
+      {"80GB", UINT64_C(80000000000)},
+      {"1TB", UINT64_C(1000000000000)},
+      {"1.5MiB", 1572864},
+      {"2kB", 2000},
+      {"2K", 2048},
+      {"7B", 7},
+      {"6000000000", UINT64_C(6000000000)},
+      {"1048576", 1048576},
+      {"1048575", 0}, /* probably lacks its unit */
+      {"3", 0},
+      {"6GBs", 0},
+      {"0GiB", 0},
+      {"GiB", 0},
+      {"", 0},
+  };
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    uint64_t bytes = 0;
+    bool is_size = tsr_size_parse(sizes[i].text, &bytes);
+    if (is_size != (sizes[i].bytes != 0) || bytes != sizes[i].bytes)
+      fail_msg("%s: %llu", sizes[i].text, (unsigned long long)bytes);
+  }
+}
+
+static void test_suggestions(void **state) {
+  (void)state;
+  static const struct {
+    const char *typed, *meant; /* NULL: nothing is near */
+  } words[] = {{"peek", "peak"},
+               {"prof", "profile"},
+               {"actvation", "activation"},
+               {"kv-cache", "kv_cache"},
+               {"Llama3", "llama-3-8b"},
+               {"banana", NULL},
+               {"x", NULL},
+               {"", NULL}};
+  static const char *const names[] = {"peak", "profile", "activation", "kv_cache", "llama-3-8b"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    tsr_suggestion nearest = tsr_suggestion_start(words[i].typed, strlen(words[i].typed));
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+      tsr_suggestion_offer(&nearest, names[k]);
+    if (words[i].meant)
+      assert_string_equal(nearest.best, words[i].meant);
+    else
+      assert_null(nearest.best);
+  }
 }
 
 static void test_settings_are_separated_on_the_command_line_alone(void **state) {
@@ -142,8 +203,8 @@ static void test_wrong_values(void **state) {
     char message[128];
     (void)snprintf(
         message, sizeof message,
-        "option '--attention' takes eager, compile-context, chunked:N or tag:KEY, not '%s'",
-        *wrong);
+        "option '--attention' takes eager, compile-context, chunked:N or tag:KEY, not '%s'%s",
+        *wrong, strcmp(*wrong, "Eager") ? "" : "; did you mean 'eager'?");
     refused(params, "attention", *wrong, message);
   }
   refused(params, "device", "0,,1",
@@ -205,7 +266,7 @@ static void test_unknown_and_hidden_names(void **state) {
   tsr_params_free(params);
 }
 
-static void test_sizes(void **state) {
+static void test_sizes_in_bytes(void **state) {
   (void)state;
   uint64_t bytes = 0;
   assert_true(tsr_size_parse("18446744073709551615B", &bytes) && bytes == UINT64_MAX);
@@ -214,7 +275,6 @@ static void test_sizes(void **state) {
   assert_true(tsr_size_parse("1e3B", &bytes) && bytes == 1000);
   assert_false(tsr_size_parse("18446744073709551616B", &bytes));
   assert_false(tsr_size_parse("1e30B", &bytes));
-  assert_false(tsr_size_parse("3", &bytes)); /* 3 GiB was meant, surely */
   assert_int_equal(bytes, 1000);
 }
 
@@ -251,6 +311,14 @@ static void test_rows_of_the_registry(void **state) {
     assert_true(question->summary && question->description && question->examples[0].command);
     assert_true(!question->title == !question->advice);
     const tsr_parameter *row;
+    const char *option = question->main_options;
+    for (size_t length; option && *(option += strspn(option, " ")); option += length) {
+      length = strcspn(option, " ");
+      bool is_known = false;
+      for (size_t k = 0; (row = tsr_question_parameter(question, k)); k++)
+        is_known |= tsr_word_is(option, length, tsr_parameter_spelling(row, TSR_INTERFACE_COMMAND));
+      if (!is_known) fail_msg("%s has no option %s", question->name, option);
+    }
     for (size_t k = 0; (row = tsr_question_parameter(question, k)); k++) {
       assert_true(row->name && row->help);
       assert_null(strchr(row->name, '-'));
@@ -315,12 +383,14 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_defaults),
       cmocka_unit_test(test_values),
+      cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_suggestions),
       cmocka_unit_test(test_settings_are_separated_on_the_command_line_alone),
       cmocka_unit_test(test_wrong_values),
       cmocka_unit_test(test_what_is_refused_changes_nothing),
       cmocka_unit_test(test_names_as_each_interface_spells_them),
       cmocka_unit_test(test_unknown_and_hidden_names),
-      cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_sizes_in_bytes),
       cmocka_unit_test(test_times),
       cmocka_unit_test(test_rows_of_the_registry),
       cmocka_unit_test(test_version),

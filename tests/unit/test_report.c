@@ -334,6 +334,7 @@ static tsr_warning misfits[] = {{"free-of-unknown", 2, "frees of memory that was
 static tsr_peak_device with_peak(uint32_t device, size_t stack_count) {
   return (tsr_peak_device){.device = device,
                            .event_count = 22331,
+                           .has_history = true,
                            .peak = MOMENT,
                            .stop = {.event = -1},
                            .start = {1536 * MIB, 1537 * MIB, 1537 * MIB, 2 * GIB},
@@ -352,6 +353,7 @@ static tsr_peak_device without_peak(uint64_t event_count, uint64_t allocated_byt
   tsr_totals totals = {allocated_bytes, allocated_bytes, allocated_bytes, 2 * allocated_bytes};
   return (tsr_peak_device){.device = 2,
                            .event_count = event_count,
+                           .has_history = event_count > 1,
                            .peak = {-1, TSR_TIME_NONE, totals},
                            .stop = {.event = -1},
                            .start = totals,
@@ -376,7 +378,7 @@ static const char expected_peak_text[] =
     "  1  62.5 %    5.00 GiB     12  activation +1  model.py:382 forward\n"
     "  2  25.0 %    2.00 GiB      1  unknown        train.py:31 step > modeling_llama.py:120 "
     "forward\n"
-    "  3   6.3 %  512.00 MiB  1,024  unknown        (no stack recorded)\n"
+    "  3   6.2 %  512.00 MiB  1,024  unknown        (no stack recorded)\n"
     "  4   3.1 %  256.00 MiB      2  unknown        ??.py run?[2J?\n"
     "  5   1.6 %  128.00 MiB      2  unknown        (backward)\n"
     "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
@@ -403,16 +405,17 @@ static void test_peak_text(void **state) {
   device.omitted_bytes = 128 * MIB;
   device.warnings = misfits;
   device.warning_count = 1;
-  tsr_peak peak = {&device, 1};
+  tsr_peak peak = {.devices = &device, .device_count = 1};
   assert_int_equal(tsr__report_peak(&input, &peak, NULL, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_peak_text);
 }
 
 static const char expected_peak_json[] =
-    JSON_HEAD("peak") "  \"devices\": [\n"
+    JSON_HEAD("peak") "  \"imbalance\": null,\n  \"devices\": [\n"
                       "    {\n"
                       "      \"device\": 0,\n"
                       "      \"events\": 22331,\n"
+                      "      \"has_history\": true,\n"
                       "      \"peak\": {\n"
                       "        \"event\": 3737,\n"
                       "        \"time_us\": 1783866822365713,\n"
@@ -484,6 +487,7 @@ static const char expected_peak_json[] =
                       "          \"categories\": {\"unknown\": 536870912},\n"
                       "          \"names\": [],\n"
                       "          \"omitted_names\": 0,\n"
+                      "          \"before_recording\": false,\n"
                       "          \"frames\": []\n"
                       "        }\n"
                       "      ],\n"
@@ -494,6 +498,7 @@ static const char expected_peak_json[] =
                       "    {\n"
                       "      \"device\": 2,\n"
                       "      \"events\": 0,\n"
+                      "      \"has_history\": false,\n"
                       "      \"peak\": {\n"
                       "        \"event\": -1,\n"
                       "        \"time_us\": null,\n"
@@ -553,7 +558,7 @@ static void test_peak_json(void **state) {
   tsr_peak_device devices[] = {with_peak(0, 1), without_peak(0, 4096)};
   devices[0].stacks = some;
   devices[0].stack_count = 2;
-  tsr_peak peak = {devices, 2};
+  tsr_peak peak = {.devices = devices, .device_count = 2};
   assert_int_equal(tsr__report_peak(&input, &peak, &json, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_peak_json);
 }
@@ -562,7 +567,7 @@ static void test_peak_options(void **state) {
   (void)state;
   tsr__buffer out = {0};
   tsr_peak_device device = with_peak(0, 1);
-  tsr_peak peak = {&device, 1};
+  tsr_peak peak = {.devices = &device, .device_count = 1};
   tsr_report_options options = {
       .quiet = true, .full_stacks = true, .verbose = true, .color = true, .width = 20};
   assert_int_equal(tsr__report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
@@ -628,7 +633,7 @@ static void test_warnings_are_passed_on(void **state) {
   for (int form = 0; form < 3; form++) {
     tsr__buffer out = {0}, told = {0};
     tsr_peak_device device = with_peak(0, 1);
-    tsr_peak peak = {&device, 1};
+    tsr_peak peak = {.devices = &device, .device_count = 1};
     tsr_report_options options = {.format = form == 1 ? TSR_REPORT_JSON : TSR_REPORT_TEXT,
                                   .quiet = form == 2,
                                   .warn = keep_warning,
@@ -662,12 +667,12 @@ static void test_peak_says_when_there_is_none(void **state) {
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
     tsr__buffer out = {0};
     tsr_peak_device device = without_peak(cases[i].events, cases[i].allocated_bytes);
-    tsr_peak peak = {&device, 1};
+    tsr_peak peak = {.devices = &device, .device_count = 1};
     assert_int_equal(tsr__report_peak(&input, &peak, &quiet, collect, &out, NULL), TSR_OK);
     assert_report(&out, cases[i].expected);
   }
   tsr__buffer out = {0};
-  tsr_peak nothing = {NULL, 0};
+  tsr_peak nothing = {.devices = NULL, .device_count = 0};
   assert_int_equal(tsr__report_peak(&input, &nothing, &quiet, collect, &out, NULL), TSR_OK);
   assert_report(&out, "No device has events or segments.\n");
 }
@@ -686,6 +691,7 @@ static tsr_profile_group groups[] = {
 static tsr_profile_device profile_devices[] = {
     {.device = 0,
      .event_count = 22331,
+     .has_history = true,
      .peak_event = 3737,
      .peak_time_us = INT64_C(1783866822365713),
      .peak_bytes = 4 * GIB,
@@ -748,6 +754,7 @@ static const char expected_profile_json[] = JSON_HEAD(
                "    {\n"
                "      \"device\": 0,\n"
                "      \"events\": 22331,\n"
+               "      \"has_history\": true,\n"
                "      \"by\": \"mosaic-category\",\n"
                "      \"peak\": {\n"
                "        \"event\": 3737,\n"
@@ -787,6 +794,7 @@ static const char expected_profile_json[] = JSON_HEAD(
                "    {\n"
                "      \"device\": 1,\n"
                "      \"events\": 0,\n"
+               "      \"has_history\": false,\n"
                "      \"by\": \"mosaic-category\",\n"
                "      \"peak\": {\n"
                "        \"event\": -1,\n"
@@ -817,7 +825,7 @@ static void test_failed_write(void **state) {
   device.omitted_bytes = 128 * MIB;
   device.warnings = misfits;
   device.warning_count = 1;
-  tsr_peak peak = {&device, 1};
+  tsr_peak peak = {.devices = &device, .device_count = 1};
   assert_int_equal(tsr__report_peak(&input, &peak, NULL, refuse, NULL, &error), TSR_ERROR_WRITE);
   assert_int_equal(error.status, TSR_ERROR_WRITE);
   assert_int_equal(tsr__report_info(&input, &info, &json, refuse, NULL, NULL), TSR_ERROR_WRITE);

@@ -111,13 +111,13 @@ static void folding(void **state) {
   assert_true(d->steady_count >= 3 && d->steady_count <= 5);
   assert_false(d->steps[0].is_steady);
   assert_true(d->steps[5].is_steady);
-  assert_int_equal(d->steady_peak_bytes, d->steps[5].peak_bytes);
+  assert_int_equal(d->main_loop->steady_peak_bytes, d->steps[5].peak_bytes);
   uint64_t highest = 0;
   for (size_t i = 0; i < d->phase_count; i++) {
     assert_int_equal(d->phases[i].steps, d->steady_count);
     if (d->phases[i].peak_bytes > highest) highest = d->phases[i].peak_bytes;
   }
-  assert_int_equal(highest, d->steady_peak_bytes);
+  assert_int_equal(highest, d->main_loop->steady_peak_bytes);
   end(&f);
 }
 

@@ -212,6 +212,41 @@ static void one_moment(void **state) {
   model_release(&m);
 }
 
+static bool is_listed(const tsr_view_cut *cut, uint32_t row) {
+  for (size_t i = 0; i < cut->listed_count; i++)
+    if (cut->listed[i] == row) return true;
+  return false;
+}
+
+/* What a finding is about is listed before what is larger, as far as it fits. */
+static void findings_are_listed(void **state) {
+  (void)state;
+  enum { FEW = 6, MOST = 40 };
+  model_trace m = {0};
+  model_random(&m, &(model_program){.operations = 3000, .seed = 21});
+  tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
+  tsr_view *view = view_of(snapshot);
+  tsr_view_device d = view->devices[0];
+  uint32_t smallest[MOST], count = 0;
+  tsr_view_cut plain = cut_of(&d, (tsr_view_stretch){.most_allocations = MOST});
+  for (uint32_t row = 0; row < d.allocation_count && count < MOST; row += 5)
+    if (!is_listed(&plain, row)) smallest[count++] = row;
+  assert_int_equal(count, MOST);
+  tsr_view_cut_release(&plain);
+  tsr_view_finding findings[] = {{.rows = smallest, .row_count = MOST}, /* too many */
+                                 {.rows = smallest, .row_count = FEW}};
+  d.findings = findings;
+  d.finding_count = 2;
+  check_cut(&m, &d, (tsr_view_stretch){0, 0, MOST, 37});
+  tsr_view_cut cut = cut_of(&d, (tsr_view_stretch){.most_allocations = MOST});
+  for (uint32_t i = 0; i < FEW; i++) assert_true(is_listed(&cut, smallest[i]));
+  assert_in_range(cut.listed_count, FEW + 1, MOST);
+  tsr_view_cut_release(&cut);
+  tsr_view_free(view);
+  tsr_snapshot_free(snapshot);
+  model_release(&m);
+}
+
 static void defaults(void **state) {
   (void)state;
   check_program(&(model_program){.operations = 4000, .seed = 3});
@@ -366,9 +401,13 @@ static void parts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(defaults),        cmocka_unit_test(streams_and_pools),
-      cmocka_unit_test(expandable),      cmocka_unit_test(one_moment),
-      cmocka_unit_test(one_reservation), cmocka_unit_test(page_is_bounded),
+      cmocka_unit_test(defaults),
+      cmocka_unit_test(streams_and_pools),
+      cmocka_unit_test(expandable),
+      cmocka_unit_test(one_moment),
+      cmocka_unit_test(findings_are_listed),
+      cmocka_unit_test(one_reservation),
+      cmocka_unit_test(page_is_bounded),
       cmocka_unit_test(parts),
   };
   return cmocka_run_group_tests_name("view", tests, NULL, NULL);

@@ -267,13 +267,270 @@ test('a drag is a range; the table is of its peak, or of what it made, kept or f
   await close(page);
 });
 
+/** Training of a model of 8 billion parameters: none of its thousands of blocks is a pixel high. */
+const training = (capacity = '') => {
+  const path = join(plan.work, `training${capacity}.pickle`);
+  if (!existsSync(path)) tessera('simulate', '-q', 'llama-3-8b', '--dtype', 'bf16', '--batch', '1', '--seq', '2048', '--steps', '2', '-o', path, ...(capacity ? ['--capacity', capacity] : []));
+  return path;
+};
+
+/** By column of the picture, its rows and those that are coloured, as the canvas has them. */
+const rowsOf = (page) => page.evaluate(() => {
+  const { width, height } = document.querySelector('.raster');
+  const { data } = document.querySelector('.raster').getContext('2d').getImageData(0, 0, width, height);
+  const pixels = new Uint32Array(data.buffer);
+  const { bytes, bytesPerRow } = tessera.found(0);
+  return { bytes, bytesPerRow, rows: bytes.map((_, c) => {
+    const column = tessera.column(0, c);
+    const drawn = Array.from({ length: height }, (_, r) => pixels[r * width + c]).filter((pixel) => pixel).length;
+    const sum = (some) => some.reduce((all, run) => all + run.rows, 0);
+    return { drawn, told: sum(column), coloured: sum(column.filter((run) => run.isColoured)) };
+  }) };
+});
+
+/** Every column has as many coloured rows as the bytes that match fill, and one if they fill less. What its last thin
+ * blocks fill together may be less than a row, and rows are whole. */
+async function expectColoured(page, name) {
+  await settle(page);
+  const { bytes, bytesPerRow, rows } = await rowsOf(page);
+  check(`${name}: something matches`, bytes.some((b) => b > 0));
+  page.complaints = page.complaints.filter((c) => !c.includes('willReadFrequently'));
+  rows.forEach(({ drawn, told, coloured }, c) => {
+    expect(`${name}: rows of column ${c}`, told, drawn);
+    const wanted = bytes[c] / bytesPerRow;
+    check(`${name}: column ${c} has ${coloured} coloured rows for ${wanted}`, bytes[c] ? coloured >= 1 && Math.abs(coloured - wanted) <= 1.51 : !coloured);
+  });
+}
+
+test('colours of a search sum to its bytes, however thin its blocks are', async () => {
+  const page = await open(write(training()));
+  for (const layout of ['grouped', 'bands'])
+    for (const [search, theme] of [['cache_utils', 'light'], ['gradient', 'dark'], ['zeros_like', 'dark'], ['modeling_llama forward', 'light'], ['>=100MiB', 'dark'], ['<1MiB', 'light']]) {
+      await page.evaluate((s) => tessera.set({ ...s, view: null, zoomY: 1, low: 0 }), { layout, search, theme });
+      await expectColoured(page, `${search}, ${layout}`);
+      const shown = await page.evaluate(() => tessera.found(0).bytes[tessera.columns(0).moments.indexOf(tessera.devices[0].peak + 1)]);
+      const title = await page.locator('.figure.match').getAttribute('title');
+      expect(`${search}: bytes at the peak`, shown, Number((/\(([0-9,]+) bytes\)/.exec(title)?.[1] ?? title.replace(' B', '')).replaceAll(',', '')));
+      await page.evaluate((s) => tessera.set(s), { view: [12000, 12600], zoomY: 5, low: 30e9 });
+      await settle(page);
+      const { rows, bytes, bytesPerRow } = await rowsOf(page);
+      rows.forEach(({ coloured }, c) => check(`${search}, stretched: no more than matches`, coloured <= bytes[c] / bytesPerRow + 1.51));
+    }
+  await page.evaluate(() => tessera.set({ search: 'cache_utils', layout: 'grouped', view: null, zoomY: 1, low: 0 }));
+  await settle(page);
+  await shoot(page, 'search-training');
+  const legend = await page.locator('.legend .group').evaluateAll((all) => all.map((e) => e.querySelector('.name').textContent + ' ' + e.querySelector('.bytes').textContent));
+  check(`the legend tells what matches: ${legend}`, legend.includes('activation 256.00 MiB') && legend.includes('optimizer_state 0 B'));
+  await close(page);
+  // Of a page that tells small blocks in sums, what it does tell is coloured.
+  await serve(plan.made.long, ['--blocks', '1000'], async (url) => {
+    const cut = await open(url);
+    await arrived(cut);
+    await cut.evaluate(() => tessera.set({ search: 'backward' }));
+    await arrived(cut);
+    await expectColoured(cut, 'a page of parts');
+    await close(cut);
+  });
+});
+
+test('colours of every finding sum to its bytes', async () => {
+  for (const file of [...Object.values(plan.habits), ...plan.real]) {
+    const { findings } = JSON.parse(tessera('peak', '--json', file)).devices[0];
+    if (!findings.length) continue;
+    const page = await open(write(file));
+    for (const { rule } of findings) {
+      if (rule === 'cached') continue;
+      for (const layout of ['grouped', 'bands']) {
+        await page.evaluate((s) => tessera.set({ ...s, place: { track: 0, moment: 0 } }), { layout, finding: { track: 0, rule } });
+        await expectColoured(page, `${rule} of ${basename(file)}, ${layout}`);
+      }
+    }
+    await close(page);
+  }
+});
+
+test('of thin blocks the pointer tells each, and what its group holds', async () => {
+  const page = await open(write(training()));
+  const box = await plotBox(page);
+  const tip = async (x, y) => {
+    await page.mouse.move(box.x + box.width * x, box.y + box.height * y);
+    await frame(page);
+    return page.locator('.tooltip').innerText();
+  };
+  const event = await page.evaluate('tessera.devices[0].peak');
+  const { groups } = await page.evaluate((e) => tessera.at(0, e), event);
+  const x = (await page.evaluate((e) => tessera.placeOf(0, e), event)) - 72;
+  const text = await tip((x + 0.5) / box.width, 0.6);
+  const group = /^category\s+(\w+): [^(]*\(([0-9,]+)\s+bytes\) in ([0-9,]+) blocks/m.exec(text);
+  check(`the group is told: ${text}`, group);
+  expect(`bytes of ${group[1]}`, Number(group[2].replaceAll(',', '')), groups[group[1]]);
+  check(`its count is that of many (${group[3]})`, Number(group[3].replaceAll(',', '')) > 100);
+  check('its largest stacks are told', /(most )?of it:\s+[0-9.]+ GiB/.test(text));
+  await shoot(page, 'hover-training');
+  // At four events in view, whatever is drawn is a block.
+  await page.evaluate((e) => tessera.set({ view: [e - 1, e + 3] }), event);
+  await settle(page);
+  for (const y of [0.4, 0.55, 0.7, 0.85, 0.99]) check(`a block at ${y}`, /^address/m.test(await tip(0.5, y)));
+  await close(page);
+});
+
+test('what never changes carries the rest; in order is the order of allocation', async () => {
+  const page = await open(write(training()));
+  const names = await page.evaluate('tessera.names(0)');
+  const { rows } = await rowsOf(page).catch(() => ({ rows: [] }));
+  expect('nothing is looked for', rows.length, 0);
+  const count = (await page.evaluate('tessera.columns(0)')).moments.length;
+  const columns = await page.evaluate((n) => Array.from({ length: n }, (_, c) => tessera.column(0, c)), count);
+  /** First and last row of a group in a column. */
+  const extent = (column, name) => {
+    let at = 0;
+    const rows = [];
+    for (const run of column) {
+      if (names[run.group] === name) rows.push(at, at + run.rows);
+      at += run.rows;
+    }
+    return rows.length ? [Math.min(...rows), Math.max(...rows)] : null;
+  };
+  const parameters = new Set(columns.map((c) => JSON.stringify(extent(c, 'parameter'))));
+  expect('rows of parameters, over all columns', parameters.size, 1);
+  const late = columns.slice(Math.floor(count * 0.7)).map((c) => JSON.stringify(extent(c, 'optimizer_state')));
+  expect('rows of the state of the optimizer, once it is there', new Set(late).size, 1);
+  await page.evaluate(() => tessera.set({ layout: 'bands' }));
+  await settle(page);
+  for (let c = 0; c < count; c += 37) {
+    const births = (await page.evaluate((n) => tessera.column(0, n), c)).map((run) => run.born).filter((born) => born >= 0);
+    check(`column ${c} has blocks`, births.length > 1);
+    check(`column ${c} is in order`, births.every((born, i) => !i || born >= births[i - 1]));
+  }
+  await close(page);
+});
+
+test('the summary tells what the event of the moment did', async () => {
+  const page = await open(write(plan.made.waves));
+  const text = async (event) => {
+    await page.evaluate((m) => tessera.set({ place: { track: 0, moment: m } }), event + 1);
+    await settle(page);
+    return (await page.locator('.summary .event').count()) ? page.locator('.summary .event').innerText() : '';
+  };
+  expect('before all events', await text(-1), '');
+  expect('the first', await text(0), 'allocates 1.00 MiB, forward.py:1 forward');
+  const freed = 61; // the first place is used again
+  expect('a request to free', await text(freed), 'gives back 1.00 MiB, forward.py:1 forward');
+  expect('and its end', await text(freed + 1), 'frees 1.00 MiB, forward.py:1 forward');
+  check('and what takes its place', (await text(freed + 2)).startsWith('allocates '));
+  await close(page);
+});
+
+test('the height is stretched around the pointer, and moved', async () => {
+  const page = await open(write(training()));
+  const box = await plotBox(page);
+  const over = await page.locator('.over').first().boundingBox();
+  const y = Math.round(box.y + box.height * 0.4); // as events of the wheel have it
+  const there = () => page.evaluate((at) => tessera.bytesAt(0, at), y - over.y);
+  const before = await there();
+  await page.mouse.move(box.x + box.width / 2, y);
+  await page.keyboard.down('Shift');
+  for (let i = 0; i < 4; i++) await page.mouse.wheel(0, -300);
+  await settle(page);
+  const { zoomY, low } = await state(page);
+  check(`stretched ${zoomY} times from ${low} on`, zoomY > 10 && low > 0);
+  const after = await there();
+  check(`the pointer is on the same bytes: ${after}, not ${before}`, Math.abs(after - before) < before / 1000);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2, y + 50, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  await settle(page);
+  check('the picture moved with the pointer', (await state(page)).low > low);
+  check('no range was chosen', !(await state(page)).range);
+  await page.evaluate(() => tessera.set({ place: { ...tessera.state().place } }));
+  const copy = await open(write(training()), { hash: page.url().split('#')[1] });
+  expect('the address has it', Math.round((await state(copy)).low), Math.round((await state(page)).low));
+  await close(copy);
+  await page.keyboard.press('f');
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press('Escape');
+  await settle(page);
+  expect('all again', [(await state(page)).low, (await state(page)).zoomY], [0, 1]);
+  await close(page);
+});
+
+test('the flame graph of your code has no frames of the engine, and turns over', async () => {
+  for (const file of [training(), main]) {
+    const page = await open(write(file), { hash: 'tab=2' });
+    await settle(page);
+    const boxes = await page.evaluate('tessera.flame()');
+    check('it has boxes', boxes.length > 5);
+    for (const [, title] of boxes) check(`'${title}' is no frame of C++`, !/::apply|Engine::|torch::|c10::|PyObject|_PyEval|\.cpp|\.so\b/.test(title));
+    const total = (all, depth) => all.filter(([d]) => d === depth).reduce((sum, [, , bytes]) => sum + bytes, 0);
+    await page.keyboard.press('i');
+    await settle(page);
+    const turned = await page.evaluate('tessera.flame()');
+    expect('all of it', turned[0], boxes[0]);
+    const first = (all) => new Set(all.filter(([d]) => d === 1).map(([, title]) => title));
+    check('what allocated is on top', [...first(turned)].some((title) => !first(boxes).has(title)));
+    check('no more than all', total(turned, 1) <= boxes[0][2]);
+    await shoot(page, 'flame-inverted');
+    await close(page);
+  }
+});
+
+test('modules, lines and operations are in the selector, as tessera profile has them', async () => {
+  for (const file of [training(), main]) {
+    const page = await open(write(file));
+    const options = await page.locator('#by option').evaluateAll((all) => all.map((o) => o.value));
+    const { event } = JSON.parse(tessera('peak', '--json', file)).devices[0].peak;
+    for (const by of ['module', 'line', 'op']) {
+      check(`by ${by} can be chosen of ${options}`, options.includes(by));
+      const { groups } = JSON.parse(tessera('profile', '--json', '--top', '0', '--by', by, file)).devices[0];
+      const mine = new Map(await page.evaluate(([e, k]) => tessera.groups(0, e, k), [event, by]));
+      const shown = groups.filter((g) => mine.has(g.name) && !/^\((other|no stack)/.test(g.name));
+      check(`${by}: most groups of profile are shown (${shown.length})`, shown.length >= Math.min(groups.length, 8) - 1);
+      for (const { name, bytes } of shown) expect(`${by}, ${name}`, mine.get(name), bytes);
+      expect(`${by}, all`, [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
+    }
+    await page.locator('#by').selectOption('module');
+    await settle(page);
+    await shoot(page, 'by-module');
+    await close(page);
+  }
+});
+
+test('at any width the table is in sight, the file is named, and nothing is cut', async () => {
+  const files = { training: training(), 'out of memory': training('60GiB'), devices: plan.made.devices, still: plan.made.still, advice: plan.habits.checkpoint, inference: real('infer-ctx512-torch2.11.pickle') ?? plan.habits.no_grad };
+  for (const [name, file] of [...Object.entries(files), ['difference', [plan.made.waves, plan.made.moved]]])
+    for (const [width, height] of [[1440, 900], [1024, 700], [400, 800]])
+      for (const scheme of plan.shots ? ['light', 'dark'] : ['light']) { // they differ in colours alone
+        const page = await open(write(file), { width, height, scheme });
+        await settle(page);
+        const over = await page.evaluate(() => [...document.querySelectorAll('body *')].filter((e) => {
+          for (let up = e.parentElement; up; up = up.parentElement) if (getComputedStyle(up).overflowX !== 'visible') return false;
+          return getComputedStyle(e).display !== 'none' && e.getBoundingClientRect().right > innerWidth + 1;
+        }).map((e) => `${e.tagName}.${e.className} ${e.textContent.slice(0, 40)}`));
+        expect(`${name} at ${width}: elements beyond the window`, over, []);
+        const title = await page.locator('header .file strong').boundingBox();
+        check(`${name} at ${width}: the file has a name`, title.width >= 40);
+        const row = page.locator('.panel tbody tr').first();
+        if (width > 400 && (await row.count())) {
+          const box = await row.boundingBox();
+          check(`${name} at ${width}: the first row is in sight (${box.y + box.height})`, box.y + box.height <= height);
+        }
+        const peak = await page.evaluate('tessera.devices[0].peak');
+        const events = await page.evaluate('tessera.devices[0].events');
+        const right = (await page.locator('.over').first().boundingBox()).width;
+        if (events) check(`${name} at ${width}: its mark is whole`, (await page.evaluate((e) => tessera.placeOf(0, e), peak)) + 4 <= right);
+        await shoot(page, `${name.replaceAll(' ', '-')}-${width}-${scheme}`);
+        await close(page);
+      }
+});
+
 test('what is under the pointer is told, and pinned by a click', async () => {
   const page = await open(write(main), { hash: 'layout=bands' });
   const box = await plotBox(page);
   const at = async (y) => {
     await page.mouse.move(box.x + box.width * 0.17, box.y + y);
     await frame(page);
-    return (await page.locator('.tooltip').innerText()).includes('address');
+    return /^allocated at/m.test(await page.locator('.tooltip').innerText());
   };
   let y = box.height - 4;
   while (y > 4 && !(await at(y))) y -= 3;
@@ -623,6 +880,7 @@ test('a difference is what the command says', async () => {
   let moved = 0;
   for (const pair of pairs) {
     const [diff] = JSON.parse(tessera('diff', '--json', '--top', '0', ...pair)).devices;
+    if (diff.compared.phase) continue; // the command compares a phase that both have; the page begins with the peaks
     const page = await open(write(pair), { hash: 'tab=4' });
     await settle(page);
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
@@ -828,17 +1086,19 @@ test('running out of memory is the first thing to see', async () => {
 });
 
 test('what is written over the picture stays in it', async () => {
-  for (const [file, width] of [[plan.made.oom, 1280], [plan.made.oom, 380], [plan.made.graphs, 900], [plan.made.devices, 900]]) {
-    const page = await open(write(file, '--capacity', '66MiB'), { width, height: 700 });
+  for (const [file, width, capacity] of [[plan.made.oom, 1280, '66MiB'], [plan.made.oom, 380, '66MiB'], [plan.made.graphs, 900, '66MiB'], [plan.made.devices, 900, '66MiB'], [training('60GiB'), 1280, '60GiB'], [training('60GiB'), 380, '60GiB']]) {
+    const page = await open(write(file, '--capacity', capacity), { width, height: 700 });
     const { events, peak } = await page.evaluate('tessera.devices[0]');
+    const low = await page.evaluate((e) => tessera.at(0, e).totals.allocated * 0.9, peak);
     let seen = 0;
     for (const zoomY of [1, 3, 40])
       for (const view of [null, [peak - 1, peak + 40], [peak - 40, peak + 3], [events - 30, events + 1], [0, 5]]) {
-        await page.evaluate((s) => tessera.set({ axis: 'event', ...s }), { zoomY, view });
+        await page.evaluate((s) => tessera.set({ axis: 'event', ...s }), { zoomY, view, low: zoomY > 1 ? low : 0 });
         await frame(page);
         for (const track of await page.evaluate(() => tessera.devices.map((_, i) => tessera.labels(i))))
-          for (const { text, box } of track.written) {
+          for (const { text, box, hides } of track.written) {
             const [left, right, top, bottom] = track.plot;
+            check(`'${text}' hides nothing, of ${JSON.stringify(view)}`, !hides || zoomY > 1 || view);
             check(`'${text}' at ${box} is in ${track.plot}, of ${JSON.stringify(view)}`, box[0] >= left && box[1] <= right && box[2] >= top && box[3] <= bottom);
             seen += text.startsWith('peak') ? 1 : 0;
           }

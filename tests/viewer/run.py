@@ -197,7 +197,8 @@ def habit_pages(work):
     """A file for each rule of docs/findings.md."""
     programs = {'no_grad': habits.forwards(3), 'two_forwards': habits.forwards(4, held=2),
                 'checkpoint': habits.training(4, kept_of_last=8),
-                'old_gradients': habits.retrained(True), 'cached': habits.caching(16 << 30)}
+                'old_gradients': habits.retrained(True), 'cached': habits.caching(16 << 30), 'states': habits.states(),
+                'zero_grad': habits.gradients_kept(), 'held_outputs': habits.kept_outputs(), 'leak': habits.leaking()}
     for rule, program in programs.items():
         program.write(work / f'{rule}.pickle')
     return {rule: str(work / f'{rule}.pickle') for rule in programs}

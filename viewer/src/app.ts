@@ -25,7 +25,7 @@ export interface Selection {
 export class App {
   axis: Axis;
   readonly search: Search;
-  private ordered: { by: string; levels: Map<string, [number, number]> } | null = null;
+  private ordered: { by: string; unrest: Map<string, number> } | null = null;
   private selected: { key: string; value: Selection } | null = null;
   private colourCache = new Map<string, Swatch[]>();
   private readonly parts: Parts | null;
@@ -187,35 +187,34 @@ export class App {
     return { grouping, ids: kept, rest };
   }
 
-  /** Groups from the bottom up: those that hardly ever fall low are the ground. All tracks have one order, by
-   * the groups' names, so that they compare. */
+  /** Groups from the bottom up: those that change least, for what they hold, carry the others, which then do not rise
+   * and fall with what lies below them. All tracks have one order, by the groups' names, so that they compare. */
   order(track: number): number[] {
     const { by } = this.state;
-    if (this.ordered?.by !== by) this.ordered = { by, levels: this.levels() };
-    const { levels } = this.ordered;
+    if (this.ordered?.by !== by) this.ordered = { by, unrest: this.unrest() };
+    const { unrest } = this.ordered;
     const { names } = this.grouping(track);
-    const level = (g: number) => levels.get(names[g]!) ?? [0, 0];
-    return names
-      .map((_, g) => g)
-      .sort((a, b) => level(b)[0]! - level(a)[0]! || level(b)[1]! - level(a)[1]! || a - b);
+    const of = (g: number) => unrest.get(names[g]!) ?? Infinity;
+    return names.map((_, g) => g).sort((a, b) => (of(a) === of(b) ? a - b : of(a) - of(b)));
   }
 
-  /** What groups hold but for a fifth of the time, and at most; summed over tracks, by name. */
-  private levels(): Map<string, [number, number]> {
-    const levels = new Map<string, [number, number]>();
+  /** By name of a group: how many bytes come and go for each byte that it holds on average, over all tracks. */
+  private unrest(): Map<string, number> {
+    const sums = new Map<string, [number, number]>();
     this.devices.forEach((device, track) => {
       const { names } = this.grouping(track);
-      const sums = groupsOf(device, this.grouping(track));
+      const values = groupsOf(device, this.grouping(track));
       names.forEach((name, g) => {
-        const step = Math.ceil(device.high.length / 512);
-        const some = new Float64Array(Math.ceil(device.high.length / step));
-        for (let i = 0; i < some.length; i++) some[i] = sums[i * step * names.length + g]!;
-        some.sort();
-        const [before, above] = levels.get(name) ?? [0, 0];
-        levels.set(name, [before + (some[Math.floor(some.length / 5)] ?? 0), above + (some[some.length - 1] ?? 0)]);
+        let [moved, held] = sums.get(name) ?? [0, 0];
+        for (let b = 0; b < device.high.length; b++) {
+          const bytes = values[b * names.length + g]!;
+          held += bytes / device.high.length;
+          if (b) moved += Math.abs(bytes - values[(b - 1) * names.length + g]!);
+        }
+        sums.set(name, [moved, held]);
       });
     });
-    return levels;
+    return new Map([...sums].map(([name, [moved, held]]) => [name, held ? moved / held : Infinity]));
   }
 
   /** The top of all tracks of GPUs, or of pinned host memory: they have one scale, so that they compare. */

@@ -5,7 +5,7 @@
 // without events has one moment, which takes the whole axis.
 
 import type { Device } from './device.ts';
-import { count, duration } from './format.ts';
+import { count, duration, unitOf } from './format.ts';
 
 export type AxisKind = 'event' | 'time';
 
@@ -79,21 +79,25 @@ export class Axis {
 }
 
 /** Round places for labels, at most so many, and no closer than `least`. */
-export function ticks(from: number, to: number, most: number, binary = false, least = 0): number[] {
+export function ticks(from: number, to: number, most: number, least = 0): number[] {
   const rough = (to - from) / Math.max(1, most);
   if (!(rough > 0)) return [];
-  let step: number;
-  if (binary) {
-    const unit = 1024 ** Math.max(0, Math.floor(Math.log(rough) / Math.log(1024)));
-    const scaled = rough / unit;
-    const nice = [1, 2, 5, 10, 20, 50, 100, 200, 256, 512, 1024].find((n) => n >= scaled) ?? 1024;
-    step = nice * unit;
-  } else {
-    const unit = 10 ** Math.floor(Math.log10(rough));
-    step = [1, 2, 5, 10].find((n) => n * unit >= rough)! * unit;
-  }
-  step = Math.max(step, least);
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(least, [1, 2, 5, 10].find((n) => n * unit >= rough * 0.999)! * unit);
   const out: number[] = [];
-  for (let at = Math.ceil(from / step) * step; at <= to && out.length < 100; at += step) out.push(at);
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to && out.length < 100; i++) out.push(i * step);
   return out;
+}
+
+/** Round sizes for labels and their texts, all in one unit that tells them apart. */
+export function byteTicks(from: number, to: number, most: number): [number, string][] {
+  let [unit, name] = unitOf(to);
+  while (unit > 1 && (to - from) / most < unit / 200) [unit, name] = unitOf(unit / 1024);
+  const places = ticks(from / unit, to / unit, most, unit > 1 ? 0 : 1);
+  const step = places.length > 1 ? places[1]! - places[0]! : 1;
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  return places.map((at) => {
+    const [whole, part] = at.toFixed(digits).split('.');
+    return [at * unit, at ? `${count(Number(whole))}${part ? `.${part}` : ''} ${name}` : '0 B'];
+  });
 }

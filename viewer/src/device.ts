@@ -215,6 +215,13 @@ export class Device {
     return [Math.min(end, born > 0 ? upperBound(this.born, born - 1) : 0), end];
   }
 
+  /** The allocations that end, or are given back, at a moment. */
+  endingAt(moment: number, isRelease: boolean): number[] {
+    const [ends, order] = isRelease ? [this.released, this.byRelease] : [this.died, this.byDeath];
+    if (moment < 1 || moment >= this.moments) return [];
+    return [...order.subarray(upperBound(ends, moment - 1, order), upperBound(ends, moment, order))];
+  }
+
   /** The allocations, by their number in the trace, that a finding is about; NULL if it has none. */
   findingRows(rule: string): Uint32Array | null {
     return rule ? (this.findings.get(rule) ?? null) : null;
@@ -275,6 +282,11 @@ export class Device {
 
   node(a: number): number {
     return this.kindNode[this.kind[a]!]!;
+  }
+
+  /** Whether it has no stack because it is from before the recording. */
+  isOlder(a: number): boolean {
+    return this.born[a] === 0 && this.node(a) < 0;
   }
 
   /** What the program called it. */

@@ -1,15 +1,19 @@
 // Tab 2: what the chosen moment or range holds, as a flame graph: the program's entry on top, what
-// it called below, as wide as the bytes below it.
+// it called below, as wide as the bytes below it; or inverted, what allocated on top, and its callers below.
+//
+// With "your code", memory that no frame of the program or a library allocated is one box, and in it what lists call
+// its stacks.
 
 import type { App } from './app.ts';
 import { cutText, fitCanvas, h, replace } from './dom.ts';
 import { count, exact, percent, size } from './format.ts';
+import { LIBRARY, unnamed } from './names.ts';
 import { ink } from './theme.ts';
 
 const ROW = 19;
 
 interface Node {
-  frame: number; // -1: the root, -2: no stack, -3: the rest
+  frame: number; // -1: the root, -2: no stack, -3: none as it is from before the recording, -5: the rest, -4: no code of the program, -10 - i: the i-th label
   bytes: number;
   blocks: number;
   group: Map<number, number>; // bytes by group
@@ -38,6 +42,7 @@ export class Flame {
   private zoomed: Node = this.root;
   private focus: Node = this.root;
   private boxes: Box[] = [];
+  private labels: string[] = [];
 
   constructor(private readonly app: App) {
     this.element = h('div', { class: 'flame' }, this.bar, this.canvas);
@@ -63,6 +68,7 @@ export class Flame {
       h('span', { class: 'segmented', role: 'group', 'aria-label': 'Frames' },
         h('button', { type: 'button', 'aria-pressed': String(!app.state.allFrames), onclick: () => app.store.set({ allFrames: false }) }, 'your code'),
         h('button', { type: 'button', 'aria-pressed': String(app.state.allFrames), onclick: () => app.store.set({ allFrames: true }) }, 'all frames')),
+      h('button', { type: 'button', 'aria-pressed': String(app.state.isInverted), title: 'what allocated on top, and below it what called that', onclick: () => app.store.set({ isInverted: !app.state.isInverted }) }, 'inverted'),
       h('button', { type: 'button', onclick: () => this.zoom(this.root) }, 'whole'),
       this.tip,
     );
@@ -86,28 +92,43 @@ export class Flame {
   private build(): void {
     const { app } = this;
     const { device, grouping, ids, rest } = app.selection();
-    const { names } = app;
+    this.labels = [];
     this.root = this.zoomed = this.focus = make(-1, null);
     const kinds = new Map<number, { bytes: number; blocks: number; node: number; group: number }>();
     for (const a of ids) {
-      const key = device.node(a) * 64 + grouping.group[a]!;
+      const isOlder = device.isOlder(a);
+      const key = (isOlder ? -2 : device.node(a)) * 64 + grouping.group[a]!;
       let kind = kinds.get(key);
-      if (!kind) kinds.set(key, (kind = { bytes: 0, blocks: 0, node: device.node(a), group: grouping.group[a]! }));
+      if (!kind) kinds.set(key, (kind = { bytes: 0, blocks: 0, node: isOlder ? -2 : device.node(a), group: grouping.group[a]! }));
       kind.bytes += device.requested(a);
       kind.blocks++;
     }
     for (const kind of kinds.values()) {
-      const path = kind.node < 0 ? [-2] : app.state.allFrames ? names.frames(kind.node) : names.own(kind.node);
-      this.add(path, kind.bytes, kind.blocks, kind.group);
+      const path = kind.node < 0 ? [kind.node - 1] : this.path(kind.node);
+      this.add(app.state.isInverted ? path.toReversed() : path, kind.bytes, kind.blocks, kind.group);
     }
-    rest?.forEach((bytes, g) => bytes > 0 && this.add([-3], bytes, 0, g));
+    rest?.forEach((bytes, g) => bytes > 0 && this.add([-5], bytes, 0, g));
+  }
+
+  /** What is shown of a stack, outermost first. */
+  private path(node: number): number[] {
+    const { names, state } = this.app;
+    if (state.allFrames) return names.frames(node);
+    const own = names.own(node);
+    if (own.some((f) => names.frameOrigin[f]! <= LIBRARY)) return own;
+    const label = names.label(node);
+    let at = this.labels.indexOf(label);
+    if (at < 0) at = this.labels.push(label) - 1;
+    return [-4, -10 - at];
   }
 
   private title(node: Node): string {
     const { names } = this.app;
+    if (node.frame <= -10) return this.labels[-10 - node.frame]!;
+    if (node.frame === -4) return '(not called by your code: the engine)';
     if (node.frame === -1) return 'all';
-    if (node.frame === -2) return '(no stack recorded)';
-    if (node.frame === -3) return '(smaller blocks)';
+    if (node.frame === -2 || node.frame === -3) return unnamed(node.frame === -3);
+    if (node.frame === -5) return '(smaller blocks)';
     return `${names.brief(node.frame)}  ${names.place(node.frame)}`.trim();
   }
 
@@ -165,6 +186,11 @@ export class Flame {
     };
     visit(this.zoomed, 0, above.length, width);
     this.canvas.setAttribute('aria-label', `Flame graph of ${size(this.root.bytes)}. Arrow keys walk, Enter zooms. At ${this.say(this.focus)}`);
+  }
+
+  /** Depth, title and bytes of every box; for tests. */
+  shown(): [number, string, number][] {
+    return this.boxes.map(({ node }) => [node.depth, this.title(node), node.bytes]);
   }
 
   private say(node: Node): string {

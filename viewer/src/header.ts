@@ -21,7 +21,7 @@ export class Header {
     help: () => void,
   ) {
     const { store } = app;
-    this.search = h('input', { type: 'search', id: 'search', placeholder: 'Search  ( / )', title: 'Functions, files, file.py:12, names, annotations, 0x addresses. All words must be found; a | b finds either.', 'aria-label': 'Search', spellcheck: 'false', autocomplete: 'off' });
+    this.search = h('input', { type: 'search', id: 'search', placeholder: 'Search  ( / )', title: 'Functions, files, file.py:12, names, annotations, 0x addresses, sizes such as >16MiB. All words must be found; a | b finds either.', 'aria-label': 'Search', spellcheck: 'false', autocomplete: 'off' });
     this.search.addEventListener('input', () => {
       clearTimeout(this.timer);
       this.timer = window.setTimeout(() => store.set({ search: this.search.value }), 120);

@@ -14,7 +14,7 @@ export class Help {
     this.element.append(
       h('h2', {}, 'Keys'),
       h('dl', {}, ...rows),
-      h('p', {}, 'Drag over the timeline to choose a range, click for a moment and the block under it; Shift and drag moves, the wheel zooms, Shift and wheel stretches the height, a double click shows everything. In the legend, a click shows one group alone.'),
+      h('p', {}, 'Drag over the timeline to choose a range, click for a moment and the block under it; Shift and drag moves, the wheel zooms, Shift and wheel stretches the height around the pointer, a double click shows everything. In the legend, a click shows one group alone.'),
       h('p', { class: 'muted' }, 'Colours are bytes asked for; the thin line above them is what the allocator gave (memory_allocated()), the dashed one what it had reserved. Where a pixel spans many events the column is the highest of them, and pale above the lowest. The address of this page holds the view: copy it to send what you see.'),
       h('button', { type: 'button', onclick: () => this.element.close() }, 'close'));
   }

@@ -4,6 +4,7 @@
 import type { App } from './app.ts';
 import { groupingsOf } from './groupings.ts';
 import type { Place } from './state.ts';
+import { copy } from './dom.ts';
 import type { Timeline } from './timeline.ts';
 import { Axis } from './axis.ts';
 
@@ -63,7 +64,7 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
       timeline.show(x - width / 2, x + width / 2);
       return;
     }
-    if (JSON.stringify(app.state.view) === before) store.set({ view: null, zoomY: 1 });
+    if (JSON.stringify(app.state.view) === before) store.set({ view: null, zoomY: 1, low: 0 });
   };
   const escape = () => {
     if (actions.closeHelp()) return;
@@ -73,7 +74,7 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
     else if (range) store.set({ range: null });
     else if (pin) store.set({ pin: null });
     else if (only.length) store.set({ only: [] });
-    else store.set({ view: null, zoomY: 1 });
+    else store.set({ view: null, zoomY: 1, low: 0 });
   };
   const cycleBy = (by: number) => {
     const all = groupingsOf(device()).map((g) => g.key);
@@ -94,6 +95,13 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
     const next = by > 0 ? edges.find((m) => m > current()) : [...edges].reverse().find((m) => m < current());
     if (next !== undefined) go(next, false);
   };
+  const copyStack = () => {
+    const { pin } = app.state;
+    const found = pin && app.find(pin.track, pin.allocation);
+    const { hit } = timeline;
+    const node = found ? found.device.node(found.a) : hit && hit.allocation >= 0 ? hit.device.node(hit.allocation) : -1;
+    if (node >= 0) void copy(app.names.text(node));
+  };
   return [
     { keys: ['w', 'W', '+', '='], shown: 'W', help: 'zoom in', run: () => timeline.zoom(1 / 1.4) },
     { keys: ['s', 'S', '-'], shown: 'S', help: 'zoom out', run: () => timeline.zoom(1.4) },
@@ -112,7 +120,9 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
     { keys: ['p', 'P'], shown: 'P', help: 'to the peak', run: () => go(device().head.peak, false) },
     { keys: ['f', 'F'], shown: 'F', help: 'zoom to what is chosen; again: everything', run: focus },
     { keys: ['m', 'M'], shown: 'M', help: 'set mark A, then mark B: their difference is tab 4', run: setMark },
-    { keys: ['/'], shown: '/', help: 'search: words that all must be found; a | b finds either', run: () => actions.focusSearch() },
+    { keys: ['c', 'C'], shown: 'C', help: 'copy the stack of the pinned block, else of the one under the pointer', run: copyStack },
+    { keys: ['i', 'I'], shown: 'I', help: 'turn the flame graph over', run: () => store.set({ isInverted: !app.state.isInverted }) },
+    { keys: ['/'], shown: '/', help: 'search: words that all must be found; a | b finds either; >16MiB finds larger blocks', run: () => actions.focusSearch() },
     { keys: ['Escape'], shown: 'Esc', help: 'let go: search, finding, range, pin, isolated groups, zoom', run: escape },
     { keys: ['1'], shown: '1 2 3 4', help: 'table, flame graph, segments, difference', run: () => store.set({ tab: 1 }) },
     ...['2', '3', '4'].map((k) => ({ keys: [k], shown: '', help: '', run: () => store.set({ tab: Number(k) }) })),

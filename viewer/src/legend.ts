@@ -1,7 +1,7 @@
-// The legend: colours, names and bytes at the chosen moment; a click isolates a group.
+// The legend: colours, names and bytes at the chosen moment, of what matches a search; a click isolates a group.
 
 import type { App } from './app.ts';
-import type { Grouping } from './device.ts';
+import type { Device, Grouping } from './device.ts';
 import { h, replace } from './dom.ts';
 import { exact, size } from './format.ts';
 
@@ -20,6 +20,13 @@ function groupsUsed(grouping: Grouping): Set<number> {
   return used;
 }
 
+/** Bytes that match at a moment, by group. */
+function matchingSums(device: Device, grouping: Grouping, matches: Uint8Array, moment: number): Float64Array {
+  const sums = new Float64Array(grouping.names.length);
+  for (const a of device.live(moment)) if (matches[a]) sums[grouping.group[a]!]! += device.requested(a);
+  return sums;
+}
+
 export class Legend {
   readonly element = h('div', { class: 'legend', role: 'group', 'aria-label': 'Groups; press one to see it alone' });
 
@@ -29,7 +36,9 @@ export class Legend {
     const { app } = this;
     const { place, only } = app.state;
     const { device, grouping, moment } = app.selection();
-    const sums = device.sumsAt(grouping, moment);
+    const all = device.sumsAt(grouping, moment);
+    const matches = app.matches(device);
+    const sums = matches ? matchingSums(device, grouping, matches, moment) : all;
     const colours = app.colours(place.track);
     const visible = app.visible(place.track);
     const some = !visible.every((v) => v);
@@ -40,7 +49,7 @@ export class Legend {
     replace(
       this.element,
       ...order
-        .filter((g) => used.has(g) || sums[g] || kept[g])
+        .filter((g) => used.has(g) || all[g] || kept[g])
         .map((g) => {
           const name = grouping.names[g]!;
           const swatch = h('span', { class: 'swatch' });
@@ -54,7 +63,7 @@ export class Legend {
               type: 'button',
               class: some && !visible[g] ? 'group off' : 'group',
               'aria-pressed': String(only.includes(name)),
-              title: `${name}: ${exact(sums[g]!)}${kept[g] ? ` in use, high-water mark ${exact(kept[g]!)}` : ''}. Click: this alone; with Shift or Ctrl: one more.`,
+              title: `${name}: ${exact(sums[g]!)}${matches ? ` match, of ${exact(all[g]!)}` : ''}${kept[g] ? ` in use, high-water mark ${exact(kept[g]!)}` : ''}. Click: this alone; with Shift or Ctrl: one more.`,
               onclick: (e: MouseEvent) => this.toggle(name, e.shiftKey || e.ctrlKey || e.metaKey),
             },
             swatch,

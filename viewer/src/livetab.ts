@@ -1,8 +1,10 @@
 // Tab 1: a table of what the chosen moment or range holds.
 
 import type { App } from './app.ts';
+import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
 import { count, duration, exact, hex, percent, size } from './format.ts';
+import type { Names } from './names.ts';
 import { groupCell, labelCell, sizeCell, type Row, sumRows } from './rows.ts';
 import { copyButton, stackView } from './stackview.ts';
 import type { Rows } from './state.ts';
@@ -90,6 +92,26 @@ export class LiveTab {
   }
 }
 
+/** What the event before a moment did, as far as the page has its block; '' if nothing. */
+export function eventText(names: Names, device: Device, moment: number): string {
+  if (device.isStill || moment < 1) return '';
+  const out: string[] = [];
+  const tell = (verb: string, ids: number[]) => {
+    const [a] = ids;
+    if (a === undefined) return;
+    const node = device.node(a);
+    out.push(`${verb} ${size(device.requested(a))}${ids.length > 1 ? ` and ${count(ids.length - 1)} more` : ''}${node < 0 ? '' : `, ${names.label(node)}`}`);
+  };
+  const [from, to] = device.madeIn(moment, moment + 1);
+  tell('allocates', from < to ? Array.from({ length: to - from }, (_, i) => from + i) : []);
+  const ended = device.endingAt(moment, false);
+  tell('frees', ended);
+  tell('gives back', device.endingAt(moment, true).filter((a) => !ended.includes(a)));
+  const reserved = device.reservedAt(moment) - device.reservedAt(moment - 1);
+  if (reserved) out.push(`${reserved > 0 ? 'reserves' : 'releases'} ${size(Math.abs(reserved))}`);
+  return out.join('; ');
+}
+
 /** The line above the tabs: what is chosen, and its totals. */
 export class Summary {
   readonly element = h('div', { class: 'summary', role: 'status', 'aria-live': 'polite' });
@@ -106,6 +128,7 @@ export class Summary {
       h('span', { class: strong ? 'figure strong' : 'figure', title: exact(bytes) }, h('b', {}, size(bytes)), ` ${name}`);
     const time = device.hasTimes && !range ? momentClock(device, moment) : '';
     const what = momentName(device, moment);
+    const event = range ? '' : eventText(app.names, device, moment);
     const parts: (Node | false)[] = [
       h('span', { class: 'moment' }, isPeak ? `peak, ${what}` : what),
       !!time && h('span', { class: 'muted time' }, time),
@@ -119,6 +142,7 @@ export class Summary {
       const bytes = ids.reduce((sum, a) => sum + device.requested(a), 0);
       parts.push(h('span', { class: 'figure match', title: exact(bytes) }, h('b', {}, size(bytes)), ` in ${count(ids.length)} matching`));
     }
+    if (event) parts.push(h('span', { class: 'muted event', title: `The event ${event}.` }, event));
     replace(this.element, ...parts, range && this.rangePart(range, rangeMode), this.restPart());
   }
 

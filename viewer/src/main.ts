@@ -9,6 +9,7 @@ import { DiffTab } from './difftab.ts';
 import { h, replace } from './dom.ts';
 import { Findings } from './findings.ts';
 import { Flame } from './flame.ts';
+import { groupingOf, groupingsOf } from './groupings.ts';
 import { Header } from './header.ts';
 import { Help } from './help.ts';
 import { keyTable, listenToKeys } from './keys.ts';
@@ -52,6 +53,7 @@ function initialState(head: Head, devices: Device[]): State {
     layout: head.isOrdered ? 'bands' : 'grouped',
     view: head.eventCount ? [head.firstEvent, head.firstEvent + head.eventCount] : null,
     zoomY: 1,
+    low: 0,
     place: peak(track),
     range: null,
     rangeMode: 'peak',
@@ -62,6 +64,7 @@ function initialState(head: Head, devices: Device[]): State {
     tab: pair ? 4 : devices.every((d) => d.isStill) ? 3 : 1,
     rows: 'stack',
     allFrames: false,
+    isInverted: false,
     pin: null,
     theme: 'auto',
   };
@@ -74,6 +77,7 @@ class Page {
   private readonly summary: Summary;
   private readonly tabs: { draw: () => void; element: HTMLElement }[];
   readonly segments: Segments;
+  readonly flame: Flame;
   private readonly pin: Pin;
   private readonly findings: Findings;
   private readonly tabList = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Details' });
@@ -92,7 +96,8 @@ class Page {
     this.pin = new Pin(app);
     this.findings = new Findings(app);
     this.segments = new Segments(app);
-    this.tabs = [new LiveTab(app), new Flame(app), this.segments, new DiffTab(app)];
+    this.flame = new Flame(app);
+    this.tabs = [new LiveTab(app), this.flame, this.segments, new DiffTab(app)];
     const table = keyTable(app, this.timeline, {
       focusSearch: () => this.header.search.select(),
       toggleHelp: () => help.toggle(),
@@ -122,11 +127,11 @@ class Page {
     const has = (...keys: (keyof State)[]) => keys.some((k) => changed.has(k));
     if (has('theme')) return this.redrawAll();
     if (has('axis')) this.app.axis = new Axis(this.app.state.axis, this.app.devices);
-    if (has('view', 'zoomY', 'axis', 'by', 'layout', 'search', 'finding', 'only')) this.dirty.add('timeline');
+    if (has('view', 'zoomY', 'low', 'axis', 'by', 'layout', 'search', 'finding', 'only')) this.dirty.add('timeline');
     else if (has('place', 'range', 'rangeMode', 'marks', 'pin')) this.dirty.add('over');
     if (has('place', 'finding')) this.dirty.add('findings');
     if (has('place', 'range', 'rangeMode', 'by', 'only', 'search', 'finding')) ['legend', 'summary', 'tab'].forEach((p) => this.dirty.add(p));
-    if (has('tab', 'rows', 'allFrames', 'marks')) this.dirty.add('tab');
+    if (has('tab', 'rows', 'allFrames', 'isInverted', 'marks')) this.dirty.add('tab');
     if (has('pin') && this.app.state.tab === 3) this.dirty.add('tab');
     if (has('pin', 'by')) this.dirty.add('pin');
     if (has('by', 'layout', 'axis', 'search')) this.dirty.add('header');
@@ -198,11 +203,17 @@ function hook(app: App, page: Page): object {
     },
     groups: (track: number, event: number, key: string) => {
       const device = app.deviceFor(track, event + 1);
-      const grouping = device.grouping(key);
+      const grouping = groupingOf(device, key);
       const sums = device.sumsAt(grouping, event + 1);
       return grouping.names.map((name, g) => [name, sums[g]]);
     },
     labels: (track: number) => page.timeline.tracks[track]!.labels(),
+    column: (track: number, c: number) => page.timeline.tracks[track]!.column(c),
+    found: (track: number) => page.timeline.tracks[track]!.found(),
+    bytesAt: (track: number, y: number) => page.timeline.tracks[track]!.bytesAt(y),
+    groupings: (track: number) => groupingsOf(app.devices[track]!).map((g) => g.key),
+    names: (track: number) => app.grouping(track).names,
+    flame: () => page.flame.shown(),
     placeOf: (track: number, event: number) => page.timeline.tracks[track]!.placeOf(event + 1),
     lanes: (track: number) => page.timeline.tracks[track]!.lanes,
     state: () => app.state,
@@ -240,7 +251,7 @@ async function main(): Promise<void> {
   const app = new App(head, names, devices, new Pairs(columns, names), new Store(state, initial));
   const { classList } = document.documentElement;
   const isStill = devices.every((d) => d.isStill);
-  const narrow = matchMedia('(max-width: 1100px)');
+  const narrow = matchMedia('(max-width: 820px)');
   const layOut = () => classList.toggle('strip', isStill || narrow.matches); // what to do: above the tabs, not next to them
   classList.toggle('still', isStill);
   narrow.addEventListener('change', layOut);

@@ -21,6 +21,15 @@ function shorten(name: string): string {
   return plain.split('::').slice(-2).join('::') || name;
 }
 
+/** Kinds of places that a stack has, as keys of groupings. */
+export const PLACES = ['op', 'module', 'line'] as const;
+export type Place = (typeof PLACES)[number];
+
+/** What memory without a stack is called. */
+export function unnamed(isOlder: boolean): string {
+  return isOlder ? '(before the recording)' : '(no stack recorded)';
+}
+
 export class Names {
   readonly strings: string[];
   readonly parent: Int32Array;
@@ -29,7 +38,9 @@ export class Names {
   readonly frameFile: number[] = [];
   readonly frameLine: number[] = [];
   readonly frameOrigin: number[] = [];
-  private readonly labels: number[] = []; // by node: 0, or 1 + the string that the stack ending there is called
+  // By node: 0, or 1 + the string that the stack ending there is called; by kind of place the same.
+  private readonly labels: number[] = [];
+  private readonly places = new Map<string, number[]>();
   private readonly shown = new Map<number, number[]>();
 
   constructor(columns: Columns) {
@@ -45,6 +56,12 @@ export class Names {
     }
     const labels = columns.reader('labels');
     while (!labels.ended) this.labels.push(labels.number());
+    for (const kind of PLACES) {
+      const places = columns.reader(`place.${kind}`);
+      const list: number[] = [];
+      while (!places.ended) list.push(places.number());
+      if (list.length) this.places.set(kind, list);
+    }
     this.parent = Int32Array.from(parents);
     this.frame = Uint32Array.from(frames);
     const reader = columns.reader('frames');
@@ -119,9 +136,15 @@ export class Names {
     return [];
   }
 
-  /** What lists call a stack, as every other report of tessera does (src/attribution/labels.h). */
-  label(node: number): string {
-    return node < 0 ? '(no stack recorded)' : (this.strings[this.labels[node]! - 1] ?? '(empty stack)');
+  /** What lists call a stack, as every other report of tessera does (src/attribution/labels.h). `isOlder`: of memory
+   * from before the recording. */
+  label(node: number, isOlder = false): string {
+    return node < 0 ? unnamed(isOlder) : (this.strings[this.labels[node]! - 1] ?? '(empty stack)');
+  }
+
+  /** The operation, module or line of a stack, as `tessera profile` groups by it. */
+  placeOf(kind: Place, node: number): string {
+    return node < 0 ? unnamed(false) : (this.strings[this.places.get(kind)?.[node]! - 1] ?? '(empty stack)');
   }
 
   /** The whole stack as text, outermost first. */

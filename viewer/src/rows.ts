@@ -9,6 +9,9 @@ import type { Moved } from './pairs.ts';
 /** How keys of rows begin that pair what moved. */
 export const MOVED = '\u0000moved ';
 
+/** The key of memory from before the recording that has no stack. */
+const OLDER = 'older';
+
 export interface Row {
   key: string;
   label: string;
@@ -49,6 +52,7 @@ function namer(app: App, device: Device, grouping: Grouping, by: string, moved: 
   }
   const ofNode = new Map<number, string>();
   return (a) => {
+    if (device.isOlder(a)) return OLDER;
     const node = device.node(a);
     let key = ofNode.get(node);
     if (key === undefined) {
@@ -77,7 +81,8 @@ export function sumRows(app: App, device: Device, ids: number[], rest: Float64Ar
     if (!row) {
       const g = grouping.group[a]!;
       const node = device.node(a);
-      const label = by === 'function' ? (node < 0 ? '(no stack recorded)' : key) : by === 'group' ? grouping.names[g]! : app.names.label(node);
+      const isOlder = device.isOlder(a);
+      const label = by === 'function' && node >= 0 ? key : by === 'group' ? grouping.names[g]! : app.names.label(node, isOlder);
       row = { key, label, bytes: 0, blocks: 0, group: grouping.names[g]!, colour: colours[g]!.css, node, oldest: Infinity, allocation: by === 'block' ? a : -1 };
       rows.set(key, row);
     }

@@ -1,16 +1,24 @@
 // Search: words, all of which must be found in an allocation's stack (names of functions and files, or
 // "file.py:12"), in what the program called it, or in the annotations and metadata around it; or its category's
-// name, or its address. A | between words separates alternatives: "softmax | norm forward".
+// name, or its address, or a size: ">16MiB", "<=512". A | between words separates alternatives: "softmax | norm forward".
 
-import { sample } from './curves.ts';
 import type { Device } from './device.ts';
-import type { Names } from './names.ts';
-
-const NO_STACK = '(no stack recorded)';
+import { type Names, unnamed } from './names.ts';
 
 /** Alternatives, each a list of words. */
 function alternatives(query: string): string[][] {
   return query.toLowerCase().split('|').map((part) => part.split(/\s+/).filter(Boolean)).filter((words) => words.length);
+}
+
+const UNITS = ['b', 'k', 'm', 'g', 't'];
+
+/** Of a word such as ">16MiB" or "<=1gb", which sizes it means; else null. KiB are binary, kB are decimal. */
+function sizeTest(word: string): ((bytes: number) => boolean) | null {
+  const [, sign, number, unit, binary] = /^([<>]=?)(\d+(?:\.\d*)?)(?:([kmgt]?)(i?)b?)$/.exec(word) ?? [];
+  if (!sign) return null;
+  const isDecimal = /[kmgt]b$/.test(word);
+  const limit = Number(number) * (isDecimal && !binary ? 1000 : 1024) ** Math.max(0, UNITS.indexOf(unit || 'b'));
+  return sign === '>' ? (b) => b > limit : sign === '>=' ? (b) => b >= limit : sign === '<' ? (b) => b < limit : (b) => b <= limit;
 }
 
 export class Search {
@@ -40,11 +48,18 @@ export class Search {
 
   /** By allocation, whether a word is found. */
   private withWord(device: Device, word: string): Uint8Array {
+    const isSize = sizeTest(word);
+    if (isSize) {
+      const kinds = device.kindRequested.map((bytes) => (isSize(bytes) ? 1 : 0));
+      return Uint8Array.from(device.kind, (kind) => kinds[kind]!);
+    }
     const nodes = this.nodesWith(word);
-    const isBare = NO_STACK.includes(word);
     const kinds = Uint8Array.from(device.kindNode, (node, k) =>
-      (node < 0 ? isBare : nodes[node]) || device.kindSaid[k]?.toLowerCase().includes(word) ? 1 : 0);
+      (node >= 0 && nodes[node]) || device.kindSaid[k]?.toLowerCase().includes(word) ? 1 : 0);
     const found = Uint8Array.from(device.kind, (kind) => kinds[kind]!);
+    const [isBare, isOld] = [unnamed(false).includes(word), unnamed(true).includes(word)];
+    if (isBare || isOld)
+      for (let a = 0; a < device.count; a++) if (device.node(a) < 0 && (device.isOlder(a) ? isOld : isBare)) found[a] = 1;
     for (const range of device.ranges)
       if ((range.kind === 'annotation' || range.kind === 'metadata') && range.name.toLowerCase().includes(word)) {
         const [from, to] = device.madeIn(range.born, range.died);
@@ -86,12 +101,4 @@ export class Search {
     this.cache.set(device, { key, found });
     return found;
   }
-}
-
-/** Bytes of matching allocations at ascending moments. */
-export function matching(device: Device, matches: Uint8Array, moments: ArrayLike<number>): Float64Array {
-  const both = sample(device, matches, 2, moments);
-  const out = new Float64Array(moments.length);
-  for (let i = 0; i < out.length; i++) out[i] = both[i * 2 + 1]!;
-  return out;
 }

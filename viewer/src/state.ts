@@ -16,6 +16,7 @@ export interface State {
   layout: 'grouped' | 'bands';
   view: [number, number] | null; // null: everything
   zoomY: number;
+  low: number; // bytes at the lower border of the timeline
   place: Place;
   range: { from: number; to: number } | null; // moments of place.track, both included
   rangeMode: RangeMode;
@@ -26,6 +27,7 @@ export interface State {
   tab: number; // 1 to 4
   rows: Rows;
   allFrames: boolean;
+  isInverted: boolean; // the flame graph
   pin: { track: number; allocation: number; born: number } | null; // its number in the trace, its moment
   theme: 'auto' | 'light' | 'dark';
 }
@@ -82,6 +84,7 @@ export function encode(s: State, initial: State): string {
   if (s.view) put('view', viewText(s.view), initial.view ? viewText(initial.view) : '');
   else if (initial.view) out.set('view', 'all');
   put('y', Number(s.zoomY.toFixed(3)), 1);
+  put('low', Math.round(s.low), 0);
   if (s.place.track !== initial.place.track || s.place.moment !== initial.place.moment)
     out.set('at', `${s.place.track}~${s.place.moment}`);
   if (s.range) out.set('range', `${s.range.from}~${s.range.to}`);
@@ -96,6 +99,7 @@ export function encode(s: State, initial: State): string {
   put('tab', s.tab, initial.tab);
   put('rows', s.rows, 'stack');
   if (s.allFrames) out.set('frames', 'all');
+  if (s.isInverted) out.set('flame', 'inverted');
   if (s.pin) out.set('pin', `${s.pin.track}~${s.pin.allocation}~${s.pin.born}`);
   put('theme', s.theme, 'auto');
   return out.toString();
@@ -132,6 +136,8 @@ export function decode(text: string, initial: State, tracks: { moments: number }
   else if (view && view[1] > view[0]) state.view = view;
   const y = Number(q.get('y') ?? 1);
   if (y > 0 && y < 1e6) state.zoomY = y;
+  const low = Number(q.get('low') ?? 0);
+  if (low > 0 && state.zoomY > 1) state.low = low;
   state.place = placeOf('at') ?? initial.place;
   const range = pair(q.get('range'));
   const last = tracks[state.place.track]!.moments - 1;
@@ -148,6 +154,7 @@ export function decode(text: string, initial: State, tracks: { moments: number }
   if (tab >= 1 && tab <= 4) state.tab = Math.floor(tab);
   state.rows = oneOf('rows', ROWS, 'stack');
   state.allFrames = q.get('frames') === 'all';
+  state.isInverted = q.get('flame') === 'inverted';
   const [track, allocation, born] = (q.get('pin') ?? '').split('~').map((part) => Number.parseInt(part, 10));
   if (tracks[track!] && allocation! >= 0 && born! >= 0 && born! < tracks[track!]!.moments)
     state.pin = { track: track!, allocation: allocation!, born: born! };

@@ -4,7 +4,7 @@ import type { App } from './app.ts';
 import { ticks } from './axis.ts';
 import { fitCanvas, h } from './dom.ts';
 import { ink } from './theme.ts';
-import { GUTTER, type Hit, Track } from './track.ts';
+import { GUTTER, type Hit, MARGIN, Track } from './track.ts';
 
 const OVERVIEW = 34;
 const AXIS = 22;
@@ -17,6 +17,7 @@ interface Drag {
   y: number;
   moved: boolean;
   view: [number, number];
+  low: number;
   grip: number;
 }
 
@@ -60,7 +61,7 @@ export class Timeline {
   }
 
   get plotWidth(): number {
-    return Math.max(10, this.width - GUTTER);
+    return Math.max(10, this.width - GUTTER - MARGIN);
   }
 
   // ---- drawing ----
@@ -87,8 +88,9 @@ export class Timeline {
     const isStill = this.tracks.every((t) => t.device.isStill);
     this.overview.hidden = this.axisCanvas.hidden = isStill;
     const room = Math.max(60, box.height - (isStill ? 0 : OVERVIEW + AXIS));
-    const each = Math.max(90, Math.floor(room / this.tracks.length));
-    this.heights = this.tracks.map((t) => Math.max(each, t.lanesHeight + 60));
+    const least = this.tracks.map((t) => t.lanesHeight + 60);
+    const spare = Math.max(0, Math.floor((room - least.reduce((sum, height) => sum + height, 0)) / least.length));
+    this.heights = least.map((height) => height + spare);
     this.tracks.forEach((t, i) => {
       t.element.style.height = `${this.heights[i]}px`;
       t.draw(this.range, this.width, this.heights[i]!);
@@ -157,7 +159,7 @@ export class Timeline {
     context.fillStyle = colours.muted;
     context.textAlign = 'right';
     context.fillText(app.axis.kind === 'event' ? 'event' : 'time', GUTTER - 7, AXIS / 2);
-    const places = ticks(from, to, this.plotWidth / 96, false, app.axis.kind === 'event' ? 1 : 0);
+    const places = ticks(from, to, this.plotWidth / 96, app.axis.kind === 'event' ? 1 : 0);
     const step = places.length > 1 ? places[1]! - places[0]! : to - from;
     context.textAlign = 'center';
     for (const place of places) {
@@ -235,7 +237,7 @@ export class Timeline {
     const x = e.clientX - box.left;
     const [from, to] = this.range;
     const kind = isOverview ? 'overview' : e.shiftKey || e.button === 1 || track < 0 ? 'pan' : 'brush';
-    this.drag = { kind, track, x, y: e.clientY - box.top, moved: false, view: [from, to], grip: 0 };
+    this.drag = { kind, track, x, y: e.clientY - box.top, moved: false, view: [from, to], low: this.app.state.low, grip: 0 };
     if (kind !== 'overview') return;
     const [begin, end] = this.app.axis.extent;
     const value = begin + ((x - GUTTER) / this.plotWidth) * (end - begin);
@@ -253,12 +255,15 @@ export class Timeline {
       this.hover(own ? this.tracks[track]!.hit(e.clientX - own.left, e.clientY - own.top) : null, e);
       return;
     }
-    if (Math.abs(x - drag.x) > CLICK) drag.moved = true;
+    const own = this.tracks[drag.track];
+    const down = own ? e.clientY - own.over.getBoundingClientRect().top - drag.y : 0;
+    if (Math.abs(x - drag.x) > CLICK || (drag.kind === 'pan' && Math.abs(down) > CLICK)) drag.moved = true;
     if (!drag.moved) return;
     const [from, to] = drag.view;
     if (drag.kind === 'pan') {
       const by = ((drag.x - x) / this.plotWidth) * (to - from);
       this.show(from + by, to + by);
+      if (own) this.app.store.set({ low: own.lowest(drag.low + own.bytesOf(down), this.app.state.zoomY) });
     } else if (drag.kind === 'overview') {
       const [begin, end] = this.app.axis.extent;
       const value = begin + ((x - GUTTER) / this.plotWidth) * (end - begin) - drag.grip;
@@ -304,7 +309,7 @@ export class Timeline {
       const device = this.app.devices[track]!;
       this.show(this.app.axis.x(device, hit.lane.born), this.app.axis.x(device, hit.lane.died));
     } else {
-      this.app.store.set({ view: null, zoomY: 1 });
+      this.app.store.set({ view: null, zoomY: 1, low: 0 });
     }
   }
 
@@ -314,7 +319,7 @@ export class Timeline {
     const box = this.element.getBoundingClientRect();
     if (e.shiftKey && !e.ctrlKey) {
       const by = (e.deltaY || e.deltaX) * unit;
-      this.zoomY(Math.exp(-by / 400));
+      this.zoomY(Math.exp(-by / 400), this.bytesAt(e));
     } else if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
       this.pan((e.deltaX * unit) / this.plotWidth);
     } else {
@@ -322,8 +327,22 @@ export class Timeline {
     }
   }
 
-  zoomY(factor: number): void {
-    this.app.store.set({ zoomY: Math.max(1, Math.min(4096, this.app.state.zoomY * factor)) });
+  /** The bytes at the pointer, or null if it is on no track. */
+  private bytesAt(e: MouseEvent): number | null {
+    const track = this.tracks[this.trackAt(e.target)];
+    return track ? track.bytesAt(e.clientY - track.over.getBoundingClientRect().top) : null;
+  }
+
+  /** Stretch the height around some bytes, else around what is allocated at the chosen moment. */
+  zoomY(factor: number, at: number | null = null): void {
+    const { app } = this;
+    const { place, zoomY, low } = app.state;
+    const to = Math.max(1, Math.min(1 << 20, zoomY * factor));
+    const track = this.tracks[place.track]!;
+    const span = track.span;
+    let centre = at ?? app.deviceFor(place.track, place.moment).totalsAt(place.moment).allocated;
+    if (centre < low || centre > low + span) centre = low + span / 2;
+    app.store.set({ zoomY: to, low: track.lowest(centre - ((centre - low) * zoomY) / to, to) });
   }
 
   private hover(hit: Hit | null, event: PointerEvent | null): void {

@@ -4,6 +4,7 @@ import type { App } from './app.ts';
 import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
 import { clock, count, duration, exact, hex, size } from './format.ts';
+import { unnamed } from './names.ts';
 import type { Hit } from './track.ts';
 
 /** "after event 3,737", "before the first event". */
@@ -55,6 +56,31 @@ export function blockFacts(app: App, device: Device, a: number): [string, string
   return rows;
 }
 
+const LARGEST = 4;
+
+/** What a group holds at a moment, as far as a search leaves it: bytes, blocks, and which stacks hold most. */
+function groupView(app: App, device: Device, g: number, moment: number): HTMLElement {
+  const grouping = app.grouping(device.index, device);
+  const { ids, rest } = app.filter(device, device.live(moment).filter((a) => grouping.group[a] === g), moment);
+  const stacks = new Map<number, { bytes: number; blocks: number }>();
+  let bytes = rest ? rest[g]! : 0;
+  for (const a of ids) {
+    const node = device.isOlder(a) ? -2 : device.node(a);
+    let stack = stacks.get(node);
+    if (!stack) stacks.set(node, (stack = { bytes: 0, blocks: 0 }));
+    stack.bytes += device.requested(a);
+    stack.blocks++;
+    bytes += device.requested(a);
+  }
+  const blocks = (n: number) => `${count(n)} block${n === 1 ? '' : 's'}`;
+  const most = [...stacks].sort((a, b) => b[1].bytes - a[1].bytes || a[0] - b[0]).slice(0, LARGEST);
+  const matching = app.matches(device) ? ' that match' : '';
+  return h('div', { class: 'tip-group' },
+    facts([[grouping.title, `${grouping.names[g]!}: ${exact(bytes)} in ${blocks(ids.length)}${matching}${rest?.[g] ? ' and those that are told in sums' : ''}`]]),
+    h('div', { class: 'muted' }, most.length < stacks.size ? 'most of it:' : 'of it:'),
+    ...most.map(([node, stack]) => h('div', { class: 'tip-row' }, h('span', {}, size(stack.bytes)), h('span', { class: 'muted' }, blocks(stack.blocks)), h('span', { class: 'name' }, app.names.label(node, node === -2)))));
+}
+
 export class Tooltip {
   readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true });
 
@@ -95,7 +121,8 @@ export class Tooltip {
         h('strong', {}, size(device.requested(hit.allocation))),
         facts(blockFacts(app, device, hit.allocation)),
         h('div', { class: 'tip-stack' }, ...own.map((f) => h('div', {}, `${app.names.place(f)} ${app.names.brief(f)}`))),
-        node < 0 && h('div', { class: 'muted' }, 'no stack recorded'),
+        node < 0 && h('div', { class: 'muted' }, unnamed(device.isOlder(hit.allocation))),
+        hit.isThin && groupView(app, device, grouping.group[hit.allocation]!, hit.moment),
       );
     } else {
       const rows: [string, string][] = [];
@@ -105,10 +132,10 @@ export class Tooltip {
         const live = device.sumsAt(grouping, hit.moment)[hit.group]!;
         rows.push(['here', `up to the high-water mark of ${grouping.names[hit.group]!}`]);
         rows.push(['in use', `${exact(live)} of ${exact(kept)}`]);
-      } else if (hit.group >= 0) rows.push(['here', `small blocks of ${grouping.names[hit.group]!}, together`]);
+      }
       const totals = device.totalsAt(hit.moment);
       rows.push(['allocated', exact(totals.allocated)], ['reserved', exact(totals.reserved)]);
-      replace(this.element, h('strong', {}, momentName(device, hit.moment)), facts(rows));
+      replace(this.element, h('strong', {}, momentName(device, hit.moment)), facts(rows), hit.group >= 0 && !hit.isKept && groupView(app, device, hit.group, hit.moment));
     }
     this.element.hidden = false;
     const box = this.element.getBoundingClientRect();

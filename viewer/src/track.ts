@@ -1,19 +1,20 @@
 // One device over time: the picture, and over it lanes, lines, marks, the selection and the pointer.
 
 import type { App } from './app.ts';
-import { ticks } from './axis.ts';
+import { byteTicks } from './axis.ts';
 import { type View, viewOf } from './curves.ts';
 import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
 import { cutText, fitCanvas, fitText, h, pixelRatio } from './dom.ts';
-import { count, roundSize, size } from './format.ts';
-import { ASIDE, type Box, Labels, LIMIT, MARK, PEAK } from './labels.ts';
+import { count, size } from './format.ts';
+import { ASIDE, type Box, HEIGHT, Labels, LIMIT, MARK, PEAK } from './labels.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
-import { matching } from './search.ts';
 import { ink } from './theme.ts';
 
 export const GUTTER = 72; // left of the picture, for the sizes
+export const MARGIN = 8; // right of it, so that marks at the end are whole
+const ROOM = 20; // for a row of labels above the picture
 const LANE = 15;
 
 // Phases have colours of their own, other ranges alternate between the first and the last.
@@ -28,6 +29,7 @@ export interface Hit {
   device: Device; // what is drawn there
   moment: number;
   allocation: number; // of that device, or -1
+  isThin: boolean; // it is less than a pixel high, so its neighbours are there too
   group: number; // of a band of small blocks, or of an envelope; or -1
   isKept: boolean; // it is an envelope: what private pools keep beside their blocks
   lane: { title: string; name: string; born: number; died: number } | null;
@@ -46,7 +48,8 @@ export class Track {
   private matched: Float64Array | null = null;
   private range: [number, number] = [0, 1];
   private drawn: Device; // the track, or a part of it
-  private yMax = 1;
+  private low = 0; // bytes at the lower border
+  private yMax = 1; // and at the upper one
   private written: { text: string; box: Box }[] = [];
 
   constructor(
@@ -69,7 +72,12 @@ export class Track {
   }
 
   private get plotWidth(): number {
-    return Math.max(10, this.width - GUTTER);
+    return Math.max(10, this.width - GUTTER - MARGIN);
+  }
+
+  /** Where the picture ends. */
+  private get right(): number {
+    return GUTTER + this.plotWidth;
   }
 
   private get plotHeight(): number {
@@ -90,7 +98,33 @@ export class Track {
   }
 
   private yOf(bytes: number): number {
-    return this.lanesHeight + this.plotHeight * (1 - bytes / this.yMax);
+    return this.lanesHeight + this.plotHeight * (1 - (bytes - this.low) / (this.yMax - this.low));
+  }
+
+  /** Bytes from the lower border to the upper one. */
+  get span(): number {
+    return this.full / this.app.state.zoomY;
+  }
+
+  /** The same when nothing is stretched: all that is drawn, and above it room for labels. */
+  private get full(): number {
+    const room = this.device.marks.length ? 2 * ROOM : ROOM;
+    return (this.app.top(this.index) * this.plotHeight) / Math.max(this.plotHeight / 2, this.plotHeight - room);
+  }
+
+  /** The bytes that so many pixels are high, and those at a place, of the state that will be drawn next. */
+  bytesOf(pixels: number): number {
+    return (pixels / this.plotHeight) * this.span;
+  }
+
+  bytesAt(y: number): number {
+    const { low, zoomY } = this.app.state;
+    return this.lowest(low, zoomY) + this.bytesOf(this.lanesHeight + this.plotHeight - y);
+  }
+
+  /** What the lower border can be at such a zoom: nothing below 0 or above the top is shown. */
+  lowest(low: number, zoomY: number): number {
+    return Math.max(0, Math.min(this.full - this.full / zoomY, low));
   }
 
   /** Draw everything for a stretch of the axis. */
@@ -98,7 +132,8 @@ export class Track {
     this.range = range;
     this.width = width;
     this.height = height;
-    this.yMax = (this.app.top(this.index) * 1.06) / this.app.state.zoomY;
+    this.low = this.lowest(this.app.state.low, this.app.state.zoomY);
+    this.yMax = this.low + this.span;
     this.drawPicture();
     this.drawOver(null);
   }
@@ -131,21 +166,23 @@ export class Track {
     if (last === Math.ceil((end - from) * scale)) edges[edges.length - 1] = device.moments;
     const drawn = app.deviceFor(this.index, edges[0]!, Math.min(device.moments - 1, edges[edges.length - 1]!));
     const grouping = app.grouping(this.index, drawn);
+    const visible = app.visible(this.index);
     this.drawn = drawn;
     this.view = viewOf(drawn, grouping, edges);
     const matches = app.matches(drawn);
-    this.matched = matches ? matching(drawn, matches, this.view.moment) : null;
     this.picture = paint(drawn, grouping, this.view, {
       layout: app.state.layout,
-      bytesPerPixel: this.yMax / height,
+      bytesPerPixel: (this.yMax - this.low) / height,
+      low: this.low,
       height,
       left: first,
       width,
       order: app.order(this.index),
-      visible: app.visible(this.index),
+      visible,
       colours: app.colours(this.index),
       matches,
     });
+    this.matched = this.picture.matched;
     const bytes = new Uint8ClampedArray(this.picture.pixels.buffer);
     context.putImageData(new ImageData(bytes, width, height), 0, 0);
   }
@@ -160,7 +197,7 @@ export class Track {
     this.drawLanes(context, colours);
     context.save();
     context.beginPath();
-    context.rect(GUTTER, this.lanesHeight - 1, this.plotWidth, this.plotHeight + 2);
+    context.rect(GUTTER - MARGIN, this.lanesHeight - 1, this.plotWidth + 2 * MARGIN, this.plotHeight + 2);
     context.clip();
     const labels = new Labels();
     this.drawLines(context, colours, labels);
@@ -168,24 +205,24 @@ export class Track {
     this.drawOwner(context, colours, hit);
     context.restore();
     this.drawSelection(context, colours, hit);
-    this.written = labels.draw(context, colours.paper, this.plotBox());
+    this.written = labels.draw(context, colours.paper, this.plotBox(), (box) => this.hides(box));
   }
 
   private drawGrid(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
     const bottom = this.lanesHeight + this.plotHeight;
     context.textAlign = 'right';
-    for (const bytes of ticks(0, this.yMax, Math.max(2, this.plotHeight / 48), true)) {
+    for (const [bytes, text] of byteTicks(this.low, this.yMax, Math.max(2, this.plotHeight / 48))) {
       const y = Math.round(this.yOf(bytes)) + 0.5;
       if (y < this.lanesHeight) continue;
       context.strokeStyle = colours.line;
       context.globalAlpha = 0.55;
       context.beginPath();
       context.moveTo(GUTTER - 4, y);
-      context.lineTo(this.width, y);
+      context.lineTo(this.right, y);
       context.stroke();
       context.globalAlpha = 1;
       context.fillStyle = colours.muted;
-      context.fillText(roundSize(bytes), GUTTER - 7, Math.max(this.lanesHeight + 6, Math.min(bottom - 6, y)));
+      context.fillText(text, GUTTER - 7, Math.max(this.lanesHeight + 6, Math.min(bottom - 6, y)));
     }
     if (this.app.devices.length > 1) {
       const isFocus = this.app.state.place.track === this.index;
@@ -210,8 +247,8 @@ export class Track {
       let drawnTo = -1;
       lane.ranges.forEach((range, i) => {
         const x0 = Math.max(GUTTER, this.xOfMoment(range.born));
-        const x1 = Math.min(this.width, this.xOfMoment(Math.min(range.died, this.device.moments - 1)));
-        if (x1 < GUTTER || x0 > this.width || x1 < drawnTo + 0.5) return;
+        const x1 = Math.min(this.right, this.xOfMoment(Math.min(range.died, this.device.moments - 1)));
+        if (x1 < GUTTER || x0 > this.right || x1 < drawnTo + 0.5) return;
         drawnTo = x1;
         const phase = lane.kind === 'phase' ? PHASES.indexOf(range.name) : -1;
         context.fillStyle = shades[phase >= 0 ? phase : i % 2 ? 0 : 6]!;
@@ -260,7 +297,7 @@ export class Track {
       context.globalAlpha = 0.75;
       line(view.allocated, colours.ink, [], 1, this.isDense(view));
       context.globalAlpha = 1;
-      this.nameReserved(context, colours, view, labels);
+      this.nameReserved(colours, view, labels);
     }
     if (this.matched) line(this.matched, colours.accent, [], 2);
     const { capacity } = this.app.head;
@@ -273,52 +310,65 @@ export class Track {
       context.lineTo(this.width, y);
       context.stroke();
       context.setLineDash([]);
-      const text = `capacity ${size(capacity)}`;
-      labels.add(text, this.width - 6 - context.measureText(text).width, y + 9, colours.alarm, LIMIT);
+      if (capacity < this.yMax && capacity > this.low) labels.add(`capacity ${size(capacity)}`, this.right, y + 9, colours.alarm, LIMIT);
     }
   }
 
   /** Says at the right what the dashed line is, where there is room above it. */
-  private nameReserved(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, view: View, labels: Labels): void {
+  private nameReserved(colours: ReturnType<typeof ink>, view: View, labels: Labels): void {
     const reserved = view.reserved[view.columns - 1]!;
     const y = this.yOf(reserved);
-    const right = GUTTER + (this.firstColumn + view.columns) / pixelRatio();
-    if (y < this.lanesHeight + 12 || right - GUTTER < 120) return;
-    const text = `reserved ${size(reserved)}`;
-    labels.add(text, right - 6 - context.measureText(text).width, y - 8, colours.muted, ASIDE);
+    const right = this.firstColumn / pixelRatio() + GUTTER + view.columns / pixelRatio();
+    if (y < this.lanesHeight + 12 || y > this.lanesHeight + this.plotHeight || right - GUTTER < 120) return;
+    labels.add(`reserved ${size(reserved)}`, right, y - 9, colours.muted, ASIDE);
+  }
+
+  /** Whether a box would lie on the picture, on the lines above it, or on a mark. */
+  private hides([left, right, top, bottom]: Box): boolean {
+    const { view, picture } = this;
+    if (!view || !picture) return false;
+    const ratio = pixelRatio();
+    const from = Math.max(0, Math.floor((left - GUTTER) * ratio) - this.firstColumn - 1);
+    const to = Math.min(view.columns, Math.ceil((right - GUTTER) * ratio) - this.firstColumn + 1);
+    for (let c = from; c < to; c++) {
+      if (this.yOf(view.allocated[c]!) <= bottom) return true;
+      const lowest = Math.min(picture.height - 1, Math.floor((bottom - this.lanesHeight) * ratio));
+      if (lowest >= 0 && picture.owner[lowest * picture.width + this.firstColumn + c]) return true; // also envelopes
+      const [a, b] = [this.yOf(view.reserved[c]!), this.yOf(view.reserved[Math.max(from, c - 1)]!)];
+      if (Math.min(a, b) <= bottom && Math.max(a, b) >= top) return true;
+    }
+    const isAcross = (moment: number, by: number) => this.xOfMoment(moment) >= left - by && this.xOfMoment(moment) <= right + by;
+    const { peak, peakAllocated } = this.device.head;
+    const tip = this.yOf(peakAllocated);
+    return this.device.marks.some((mark) => isAcross(mark.moment, 2)) || (isAcross(peak, 4) && tip >= top && tip - 8 <= bottom);
   }
 
   private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, labels: Labels): void {
     const { device } = this;
     const top = this.lanesHeight;
-    const beside = (text: string, x: number, gap: number) => {
-      const width = context.measureText(text).width;
-      return x + width + gap + 6 > this.width ? x - gap - width : x + gap;
-    };
     let labelled = -100;
     for (const mark of device.marks) {
       const x = this.xOfMoment(mark.moment);
-      if (x < GUTTER || x > this.width) continue;
+      if (x < GUTTER || x > this.right) continue;
       const colour = mark.isOom ? colours.alarm : colours.muted;
       context.fillStyle = colour;
-      context.fillRect(Math.min(Math.round(x), this.width - 2), top, mark.isOom ? 2 : 1, this.plotHeight);
+      context.fillRect(Math.round(x), top, mark.isOom ? 2 : 1, this.plotHeight);
       if (x - labelled < 110) continue;
       labelled = x;
       const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
-      labels.add(text, beside(text, x, 6), top + 33, colour, MARK);
+      labels.add(text, x, top + HEIGHT / 2, colour, MARK);
     }
     const x = this.xOfMoment(device.head.peak);
-    if (x < GUTTER || x > this.width) return;
-    const y = Math.max(top + 8, this.yOf(device.head.peakAllocated));
+    const y = this.yOf(device.head.peakAllocated);
+    if (x < GUTTER || x > this.right || y < top || y > top + this.plotHeight) return;
     const text = `${device.isStill ? 'allocated' : 'peak'} ${size(device.head.peakAllocated)}`;
-    labels.add(text, beside(text, x, 8), y - 7, colours.ink, PEAK);
+    labels.add(text, x, y - HEIGHT / 2, colours.ink, PEAK);
     if (device.isStill) return;
-    const tip = Math.max(GUTTER + 4, Math.min(this.width - 4, x));
     context.fillStyle = colours.ink;
     context.beginPath();
     context.moveTo(x, y - 1);
-    context.lineTo(tip - 4, y - 8);
-    context.lineTo(tip + 4, y - 8);
+    context.lineTo(x - 4, y - 8);
+    context.lineTo(x + 4, y - 8);
     context.fill();
   }
 
@@ -361,7 +411,7 @@ export class Track {
     const { place, range, marks } = this.app.state;
     const verticalAt = (at: number, style: string, dash: number[], width = 1) => {
       const x = Math.round(at) + 0.5;
-      if (x < GUTTER - 1 || x > this.width + 1) return -1;
+      if (x < GUTTER - 1 || x > this.right + 1) return -1;
       context.strokeStyle = style;
       context.lineWidth = width;
       context.setLineDash(dash);
@@ -377,7 +427,7 @@ export class Track {
     if (place.track === this.index) {
       if (range) {
         const x0 = Math.max(GUTTER, this.xOfMoment(range.from));
-        const x1 = Math.min(this.width, this.xOfMoment(range.to));
+        const x1 = Math.min(this.right, this.xOfMoment(range.to));
         if (x1 >= x0) {
           context.fillStyle = colours.accent;
           context.globalAlpha = 0.14;
@@ -398,10 +448,11 @@ export class Track {
       const x = vertical(mark.moment, colours.ink, [2, 2]);
       if (x < 0) return;
       context.fillStyle = colours.ink;
-      context.fillRect(x, this.height - 16, 15, 15);
+      const left = Math.min(x, this.width - 15);
+      context.fillRect(left, this.height - 16, 15, 15);
       context.fillStyle = colours.paper;
       context.textAlign = 'center';
-      context.fillText('AB'[i]!, x + 7.5, this.height - 8);
+      context.fillText('AB'[i]!, left + 7.5, this.height - 8);
     });
     const pointed = hit && this.app.devices[hit.track]!;
     if (pointed && !pointed.isStill && (hit.track === this.index || this.app.axis.kind === 'time'))
@@ -413,7 +464,7 @@ export class Track {
     if (x < GUTTER || x >= this.width || y < 0 || y > this.height) return null;
     const value = this.range[0] + ((x - GUTTER) / this.plotWidth) * (this.range[1] - this.range[0]);
     const moment = this.app.axis.moment(this.device, value);
-    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, group: -1, isKept: false, lane: null };
+    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, isThin: false, group: -1, isKept: false, lane: null };
     if (y < this.lanesHeight) {
       const row = Math.floor((y - (this.app.devices.length > 1 ? 16 : 0)) / LANE);
       const lane = this.lanes[row];
@@ -427,7 +478,10 @@ export class Track {
     const row = Math.floor((y - this.lanesHeight) * ratio);
     if (picture && row >= 0 && row < picture.height && column < picture.width) {
       const owner = picture.owner[row * picture.width + column]!;
-      if (owner > 0) hit.allocation = owner - 1;
+      if (owner > 0) {
+        hit.allocation = owner - 1;
+        hit.isThin = this.drawn.requested(owner - 1) < this.bytesOf(1 / ratio);
+      }
       if (owner < 0 && view) {
         hit.isKept = -owner > view.groups;
         hit.group = hit.isKept ? -owner - 1 - view.groups : -owner - 1;
@@ -444,8 +498,32 @@ export class Track {
   }
 
   /** What is written over the picture, and the box that it must stay in; for tests. */
-  labels(): { written: { text: string; box: Box }[]; plot: Box } {
-    return { written: this.written, plot: this.plotBox() };
+  labels(): { written: { text: string; box: Box; hides: boolean }[]; plot: Box } {
+    return { written: this.written.map((label) => ({ ...label, hides: this.hides(label.box) })), plot: this.plotBox() };
+  }
+
+  /** A column of the picture, from the bottom: whose rows they are, and whether they are coloured; for tests. */
+  column(c: number): { group: number; born: number; rows: number; isColoured: boolean }[] {
+    const { picture, view, drawn } = this;
+    const out: { owner: number; group: number; born: number; rows: number; isColoured: boolean }[] = [];
+    if (!picture || !view) return out;
+    const dim = new Set(this.app.colours(this.index).map((swatch) => swatch.dim));
+    const { group } = this.app.grouping(this.index, drawn);
+    for (let r = picture.height - 1; r >= 0; r--) {
+      const at = r * picture.width + this.firstColumn + c;
+      const owner = picture.owner[at]!;
+      if (!owner) break;
+      const isColoured = !dim.has(picture.pixels[at]!);
+      const last = out[out.length - 1];
+      if (last?.owner === owner && last.isColoured === isColoured) last.rows++;
+      else out.push({ owner, group: owner > 0 ? group[owner - 1]! : -owner - 1, born: owner > 0 ? drawn.born[owner - 1]! : -1, rows: 1, isColoured });
+    }
+    return out;
+  }
+
+  /** What the search leaves of every column, in bytes, and the bytes of a row; for tests. */
+  found(): { bytes: number[]; bytesPerRow: number } {
+    return { bytes: [...(this.matched ?? [])], bytesPerRow: this.picture ? (this.yMax - this.low) / this.picture.height : 0 };
   }
 
   /** Where a moment is drawn, in pixels of the track; for tests. */

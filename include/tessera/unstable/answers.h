@@ -82,6 +82,9 @@ typedef struct tsr_stack_share {
 typedef struct tsr_peak_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
+  bool is_partial; /* the file lacks a part that was recorded, so figures are approximate */
   tsr_moment
       peak; /* the first event after which allocated is largest; -1: already before the first */
   tsr_totals start, end; /* before the first event, after the last */
@@ -106,9 +109,20 @@ typedef struct tsr_peak_device {
   size_t warning_count;
 } tsr_peak_device;
 
+/* GPUs whose peaks differ much, though they share the work. `device_count` 0: they do not. */
+typedef struct tsr_imbalance {
+  uint32_t device, least_device; /* with the highest peak, and with the lowest of those at work */
+  uint64_t peak_bytes, least_peak_bytes; /* theirs */
+  uint64_t mean_peak_bytes;              /* of all that are at work */
+  size_t device_count;                   /* at work */
+  bool
+      is_data_parallel; /* frames of nn.DataParallel, which gathers on one device, are in the trace */
+} tsr_imbalance;
+
 typedef struct tsr_peak {
   tsr_peak_device *devices;
   size_t device_count;
+  tsr_imbalance imbalance;
 } tsr_peak;
 
 /* Find the peak of each device that the query selects. */
@@ -119,7 +133,13 @@ void tsr_peak_free(tsr_peak *peak);
 
 /* How the moment is given. An address's version is the number of frees completed there before, as in
  * Mosaic and PyTorch's viewer. */
-typedef enum tsr_at_kind { TSR_AT_EVENT, TSR_AT_TIME, TSR_AT_ALLOCATION } tsr_at_kind;
+typedef enum tsr_at_kind {
+  TSR_AT_EVENT,
+  TSR_AT_TIME,
+  TSR_AT_ALLOCATION,
+  TSR_AT_PEAK, /* the peak of each device */
+  TSR_AT_END   /* after each device's last event */
+} tsr_at_kind;
 
 typedef struct tsr_at_where {
   tsr_at_kind kind;
@@ -133,7 +153,8 @@ typedef struct tsr_at_where {
 typedef struct tsr_at_device {
   uint32_t device;
   uint64_t event_count;
-  bool is_found; /* the device has that moment; otherwise everything below is empty */
+  bool has_history; /* as in tsr_peak_device */
+  bool is_found;    /* the device has that moment; otherwise everything below is empty */
   tsr_moment moment;
   uint64_t live_allocations;
   tsr_fragmentation fragmentation;
@@ -230,7 +251,9 @@ typedef struct tsr_profile_moment {
   int64_t event;
   int64_t time_us; /* or TSR_TIME_NONE */
   uint64_t bytes;  /* requested bytes of recorded memory: the sum of its shares, and of its cells */
-  uint64_t older_bytes;            /* requested bytes from before the recording */
+  uint64_t older_bytes; /* requested bytes from before the recording */
+  uint64_t
+      allocated_bytes; /* everything, including older memory and what requests are rounded up by */
   size_t first_share, share_count; /* rows of shares, by series */
   size_t first_cell, cell_count;   /* is_ordered: rows of cells, bottom first */
 } tsr_profile_moment;
@@ -253,6 +276,8 @@ typedef struct tsr_profile_band {
 typedef struct tsr_profile_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   /* BY_CATEGORY, _OP, _MODULE, _LINE and _STACK count all allocated memory, as in tsr_peak_device.
    * The others count only what was allocated during the recording, from zero at the first event. */
   bool is_whole;
@@ -344,6 +369,7 @@ typedef struct tsr_change {
   tsr_name_range
       names;     /* BY_STACK: what the program called it, in the snapshot whose stack is shown */
   bool is_moved; /* the match ignores lines, paths and versions */
+  bool is_older; /* BY_STACK, without a stack: from before the recording */
   tsr_change_status status;
 } tsr_change;
 
@@ -361,7 +387,14 @@ typedef struct tsr_diff_side {
   bool is_there;   /* that snapshot has the device; otherwise all below is 0 */
   uint32_t device; /* its number there */
   uint64_t event_count;
-  tsr_moment peak; /* as in tsr_peak_device */
+  bool has_history; /* as in tsr_peak_device */
+  tsr_moment peak;  /* as there */
+  tsr_phase phase;  /* in which that is */
+  /* The moment whose content is compared: the peak, or if the peaks are of different phases, the highest moment
+   * of one of these phases. */
+  tsr_moment compared;
+  /* By phase, when most is allocated in it; `event` -1: it does not occur. Recomputation is part of backward. */
+  tsr_moment in_phase[TSR_PHASE_COUNT];
   char settings
       [TSR_DIFF_SETTINGS_BYTES]; /* in the syntax of PYTORCH_CUDA_ALLOC_CONF; "" = default */
 } tsr_diff_side;
@@ -417,7 +450,9 @@ typedef struct tsr_alignment {
 typedef struct tsr_diff_device {
   uint32_t device; /* the new snapshot's if it has the device */
   tsr_diff_side old_side, new_side;
-  tsr_change *changes; /* by absolute delta, largest first */
+  tsr_phase compared_phase; /* if the peaks are of different phases, the one in which they are
+                               compared; else UNKNOWN */
+  tsr_change *changes;      /* by absolute delta, largest first */
   size_t change_count;
   tsr_named *named; /* of all changes; NULL if the programs named nothing */
   tsr_diff_cause cause;
@@ -439,8 +474,9 @@ typedef struct tsr_diff {
   size_t device_count;
 } tsr_diff;
 
-/* Compare what was live at the peaks of two snapshots, stack by stack or group by group. The changes
- * add up to the difference of requested bytes of the two peaks. Stacks match if function, file and
+/* Compare what was live at the peaks of two snapshots, stack by stack or group by group. If the peaks are of different
+ * phases, such as backward and the optimizer's step, the content of both is compared in that one of the two phases
+ * whose highest moments differ most. The changes add up to the difference of requested bytes of the moments compared. Stacks match if function, file and
  * line of all their frames are equal; the remaining ones also match if functions and file names are
  * equal, ignoring frames of torch, C++ and the interpreter. Ids and addresses differ between runs and
  * are not compared. Devices are those that either snapshot has, or that the query names; if each has

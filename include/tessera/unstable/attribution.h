@@ -124,7 +124,11 @@ typedef enum tsr_steps_basis {
 const char *tsr_steps_basis_name(tsr_steps_basis basis);
 
 /* What the repetition is: a training step, or an iteration of a loop in which nothing runs backward. */
-typedef enum tsr_steps_unit { TSR_STEPS_UNIT_STEP, TSR_STEPS_UNIT_ITERATION } tsr_steps_unit;
+typedef enum tsr_steps_unit {
+  TSR_STEPS_UNIT_STEP,
+  TSR_STEPS_UNIT_ITERATION,
+  TSR_STEPS_UNIT_ROUND /* of loops that take turns, such as an epoch; only of a tsr_leaks_loop */
+} tsr_steps_unit;
 
 /* "step" or "iteration"; static text, never NULL. */
 const char *tsr_steps_unit_name(tsr_steps_unit unit);
@@ -176,6 +180,17 @@ typedef enum tsr_profile_by {
 #define TSR_BY_POOL            "pool"
 #define TSR_BY_METADATA        "metadata"
 #define TSR_BY_METADATA_KEY    "metadata:KEY" /* a choice for which users type metadata:layer */
+
+/* What users type for these words: tsr_parameter.synonyms. */
+#define TSR_GROUPING_SYNONYMS                                                         \
+  (const tsr_synonym[]) {                                                             \
+    {"operation", TSR_BY_OP}, {"operations", TSR_BY_OP}, {"operator", TSR_BY_OP},     \
+        {"ops", TSR_BY_OP}, {"kernel", TSR_BY_OP}, {"categories", TSR_BY_CATEGORY},   \
+        {"modules", TSR_BY_MODULE}, {"lines", TSR_BY_LINE}, {"stacks", TSR_BY_STACK}, \
+        {"pools", TSR_BY_POOL}, {"annotations", TSR_BY_ANNOTATION}, {                 \
+      NULL, NULL                                                                      \
+    }                                                                                 \
+  }
 
 /* The word for it, and "mosaic-category"; static text, never NULL. */
 const char *tsr_profile_by_name(tsr_profile_by by);

@@ -18,6 +18,7 @@ typedef struct tsr_cause {
   uint32_t frame; /* frame id of the line, or TSR_NONE: memory whose stack was not recorded */
   uint32_t layer; /* innermost frame of the library that the line called, or TSR_NONE */
   uint32_t stack; /* of its largest allocation, or TSR_NONE */
+  bool is_older;  /* without a line: it is older than the recording */
   uint64_t bytes; /* requested bytes, as every question counts what an allocation holds */
   uint64_t allocations;
   uint64_t block_bytes; /* the same with rounding and tails */

@@ -132,6 +132,7 @@ typedef struct tsr_check_result {
   uint32_t device;
   tsr_category category; /* of the CATEGORY rules */
   bool is_passed;
+  bool is_one_moment;       /* the device has no history: what is measured is no peak */
   uint64_t bytes;           /* measured */
   uint64_t limit_bytes;     /* the budget, or the lock's figure */
   uint64_t tolerance_bytes; /* allowed difference from that; 0 for budgets */
@@ -146,6 +147,8 @@ typedef struct tsr_check_result {
 typedef struct tsr_check_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_moment peak; /* as in tsr_peak_device */
   uint64_t peak_reserved_bytes;
   int64_t peak_reserved_event;
@@ -180,8 +183,8 @@ typedef struct tsr_check {
   bool is_passed; /* nothing failed, there was something to check, and no doubt */
   tsr_check_doubt doubt;
   bool
-      is_unrecorded; /* no device has an event, and no sidecar shows that a recording was on: only the
-                         state at the end is checked */
+      is_unrecorded; /* no device has a history, and no sidecar shows that a recording was on: only one moment
+                         is checked */
   bool leaves_host; /* the file has pinned host memory, which is not among the devices */
   bool has_lock;
   bool counts_blocks; /* categories and causes: the lock is of version 1 */

@@ -38,6 +38,8 @@ extern const char *const tsr_gpu_names[];
 const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
+/* The memory of that card by its data sheet, or 0. */
+uint64_t tsr_params_gpu_bytes(const tsr_params *params);
 
 /* Read the file in a parameter "rates"; `*out` is NULL if the parameter is not set. The caller owns `*out`. Fails
  * as tsr_rates_parse does. */
@@ -89,6 +91,9 @@ int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
 /* Whether tsr_model_read refuses the text of a file because it describes a model, or a feature of one, that is not built in: one that can
  * be traced. Returns 0, or TSR_ERROR_MEMORY. */
 int tsr_model_is_foreign(const char *json, size_t size_bytes, bool *out);
+/* Whether the name may be that of a model of Hugging Face, such as "openai-community/gpt2", which can also be the path of a file.
+ * tsr_model_named refuses it with advice. */
+bool tsr_model_is_hub_id(const char *name);
 /* Whether a parameter is decided when such a model is traced, so that it no longer applies to the step graph: "batch" and others, and
  * tsr_run_options. */
 bool tsr_parameter_is_traced(const char *name);

@@ -59,6 +59,8 @@ typedef struct tsr_stage_group {
 typedef struct tsr_stages_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_moment peak; /* as in tsr_peak_device */
   /* The stages that contain the peak, outermost first; empty if none does. A stage contains
    * a moment if its event is after the START and not after the END. */

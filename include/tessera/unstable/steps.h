@@ -25,10 +25,42 @@ typedef struct tsr_step {
   uint64_t peak_event;             /* the first event after which that was so */
   bool is_whole;                   /* not cut by the recording, and did not end early */
   bool is_dead;   /* memory ran out in it for good: it is tsr_steps_device.stop's */
-  bool is_steady; /* whole, and past the warm-up */
+  bool is_steady; /* whole, and past the warm-up of its loop */
+  uint32_t loop;  /* index of its loop */
 } tsr_step;
 
-/* A phase over all steady steps (over all steps if none is steady). */
+/* Steps that are rounds of one loop: of one line, and doing the same. */
+typedef struct tsr_steps_loop {
+  tsr_steps_unit unit;
+  uint32_t frame; /* the line that tells it from others, or runs it; TSR_NONE: not known */
+  bool is_main;   /* the figures of its device are those of its steps */
+  bool is_listed; /* its steps are in tsr_steps_device.steps */
+  uint64_t first_step, last_step;   /* numbers as in `steps`; if not listed, from 1 */
+  uint64_t first_event, last_event; /* of these two */
+  uint64_t step_count, whole_count, steady_count;
+  uint64_t peak_bytes, peak_event, peak_step; /* the most in any of its steps */
+  uint64_t steady_peak_bytes,
+      steady_peak_event;     /* the highest peak of a steady step, 0 if absent */
+  uint64_t steady_low_bytes; /* the lowest peak of a steady step */
+  /* By how much more is allocated before each steady step than before the last one; 0 unless it is in nearly all. */
+  uint64_t growth_bytes;
+  bool is_leaking;            /* tsr_leaks_compute finds leaks in it; known only where it grows */
+  uint64_t warmup_peak_bytes; /* the highest peak of whole steps before the steady ones */
+  uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
+  uint64_t step_allocations;     /* of a steady step, median */
+  int64_t step_time_us;          /* median from one steady step to the next, or TSR_TIME_NONE */
+} tsr_steps_loop;
+
+/* Where the peak of all of a trace is. */
+typedef struct tsr_steps_peak {
+  int64_t event; /* -1: before the first */
+  uint64_t bytes;
+  tsr_phase phase;
+  uint32_t loop; /* index of the loop that it is in; TSR_NONE: outside of all */
+  uint64_t step; /* its step, numbered as the loop's; 0 if outside */
+} tsr_steps_peak;
+
+/* A phase over all steady steps of the main loop (over all its steps if none is steady). */
 typedef struct tsr_step_phase {
   tsr_phase phase;
   uint64_t steps;      /* number of steps that have it */
@@ -40,14 +72,16 @@ typedef struct tsr_step_phase {
 typedef struct tsr_step_annotations {
   const char *name; /* "Optimizer.step" or "ProfilerStep" */
   uint64_t ranges;  /* number of ranges that contain an event */
-  uint64_t
-      matched; /* ranges that agree: the only one in its step, and at its end; a ProfilerStep if
-                       nine tenths of it are in one step and cover two thirds of that step */
+  /* Ranges that agree. An optimizer's step: the only one in its step, and nothing that comes before it follows it;
+   * a ProfilerStep: nine tenths of it are in one step and cover two thirds of that step. */
+  uint64_t matched;
 } tsr_step_annotations;
 
 typedef struct tsr_steps_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_steps_basis basis;
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
   /* No optimizer's step, zero_grad or mark of a step is visible: each backward pass counts as a step, even if
@@ -55,14 +89,12 @@ typedef struct tsr_steps_device {
   bool counts_backwards;
   tsr_step *steps; /* in order */
   size_t step_count;
-  uint64_t whole_count, steady_count;
-  uint64_t steady_peak_bytes; /* the highest peak of a steady step, 0 if absent */
-  uint64_t steady_peak_event;
-  uint64_t steady_low_bytes;     /* the lowest peak of a steady step */
-  uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */
-  uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
-  uint64_t step_allocations;     /* of a steady step, median */
-  int64_t step_time_us;          /* median from one steady step to the next, or TSR_TIME_NONE */
+  uint64_t whole_count, steady_count; /* of `steps` */
+  tsr_steps_loop *loops;              /* by first step, with those that are not among `steps` */
+  size_t loop_count;
+  /* The main loop: of those that train, if any, the one whose steps peak highest. NULL without steps. */
+  const tsr_steps_loop *main_loop;
+  tsr_steps_peak peak;
   tsr_step_phase phases[TSR_PHASE_COUNT]; /* those that occur, in the order of tsr_phase */
   size_t phase_count;
   tsr_step_annotations annotations[2]; /* those that occur */
@@ -83,8 +115,9 @@ void tsr_steps_free(tsr_steps *steps);
 
 /* ---- leaks ---- */
 
-/* Memory that survives every step and grows with each. */
+/* Memory that survives every step of a loop and grows with each. */
 typedef struct tsr_leak {
+  uint32_t loop;           /* index of the loop in which it grows */
   uint32_t stack;          /* stack id, or TSR_NONE: allocations without a stack, of one size */
   uint64_t bytes_per_step; /* requested bytes: the growth divided by the number of steps */
   uint64_t bytes;          /* leaked until the end of the last step */
@@ -96,18 +129,36 @@ typedef struct tsr_leak {
   tsr_name_range names; /* what the program called the leaked allocations */
 } tsr_leak;
 
+/* A loop, judged by itself; loops are those of tsr_steps_device. If more grows from round to round of loops that take
+ * turns (epochs) than within them, these rounds are one loop more, the last, of the unit ROUND. */
+typedef struct tsr_leaks_loop {
+  tsr_steps_unit unit;
+  uint32_t frame;          /* as in tsr_steps_loop */
+  uint64_t step_count;     /* whole steps, which were compared */
+  bool is_answered;        /* at least three whole steps, enough to see growth */
+  uint64_t leak_count;     /* the stacks that grow in it */
+  uint64_t bytes_per_step; /* of all of them together */
+} tsr_leaks_loop;
+
 typedef struct tsr_leaks_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   tsr_steps_basis basis;
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
-  uint64_t step_count; /* whole steps, which were compared */
-  bool is_answered;    /* at least three whole steps, enough to see growth */
-  tsr_leak *leaks;     /* by bytes per step, largest first */
+  tsr_leaks_loop *loops;
+  size_t loop_count;
+  /* The loop in which most grows in a step; if nothing does, the one with most steps. NULL without steps. The next
+   * three are those of that loop. */
+  const tsr_leaks_loop *main_loop;
+  uint64_t step_count;
+  bool is_answered;
+  uint64_t bytes_per_step;
+  tsr_leak *leaks; /* of all loops, by bytes per step, largest first */
   size_t leak_count;
   tsr_named *names;                      /* of all leaks; NULL if the program named nothing */
   uint64_t omitted_leaks, omitted_bytes; /* omitted by tsr_query.top; bytes: per step */
-  uint64_t bytes_per_step;               /* of all leaks together */
   tsr_step_stop stop;                    /* as in tsr_steps_device */
   tsr_warning *warnings;
   size_t warning_count;

@@ -37,6 +37,7 @@
 #include "tessera/unstable/source.h"
 #include "tessera/unstable/stages.h"
 #include "tessera/unstable/steps.h"
+#include "tessera/unstable/suggest.h"
 #include "tessera/unstable/terminal.h"
 #include "tessera/unstable/timeline.h"
 #include "tessera/unstable/train_report.h"

@@ -158,13 +158,18 @@ typedef struct tsr_why_advice {
 typedef struct tsr_why_device {
   uint32_t device;
   uint64_t event_count;
+  bool
+      has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
+  bool is_partial; /* the file lacks a part that was recorded, so figures are approximate */
   tsr_why_reason reason;
 
   tsr_why_oom *ooms; /* by event */
   size_t oom_count;
-  size_t chosen;                /* index of the one that is explained below */
-  tsr_moment moment;            /* of that one; without oom events, when most is reserved */
-  uint64_t peak_reserved_bytes; /* of the whole trace */
+  size_t chosen;                 /* index of the one that is explained below */
+  tsr_moment moment;             /* of that one; without oom events, when most is reserved */
+  uint64_t peak_reserved_bytes;  /* of the whole trace */
+  int64_t allocated_event;       /* when most is allocated, which the findings are about */
+  uint64_t most_allocated_bytes; /* then */
 
   /* The request that failed; 0 if none did. */
   uint64_t request_bytes; /* rounded; the original can be up to 511 bytes less, or even smaller
@@ -221,6 +226,7 @@ typedef struct tsr_why_device {
 typedef struct tsr_why {
   tsr_why_device *devices;
   size_t device_count;
+  tsr_imbalance imbalance;
 } tsr_why;
 
 /* A zeroed struct with `event` -1, or NULL, explains each device's last oom event from which the

@@ -8,14 +8,17 @@
 #include "traced/step_graph.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "models/family.h"
 #include "models/llmc.h"
 #include "tessera/unstable/runs.h"
+#include "tessera/unstable/suggest.h"
 
 /* No model that can be trained is larger. */
 enum { MOST_LAYERS = 4096 };
@@ -242,6 +245,47 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
   return 0;
 }
 
+bool tsr_model_is_hub_id(const char *name) {
+  static const char *const endings[] = {".json", ".graph", ".bin", ".py"};
+  const char *slash = strchr(name, '/');
+  if (!slash || slash == name || !slash[1] || *name == '.') return false;
+  for (const char *at = name; *at; at++)
+    if (at != slash && !isalnum((unsigned char)*at) && !strchr("-_.", *at)) return false;
+  const char *ending = strrchr(slash, '.');
+  for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
+    if (strcasecmp(ending, endings[i]) == 0) return false;
+  return true;
+}
+
+/* The built-in model with exactly this name, but for case and what stands between the letters; NULL if absent. */
+static const char *nearest_model(const char *name, size_t most_edits) {
+  tsr_suggestion nearest = tsr_suggestion_start(name, strlen(name));
+  for (size_t i = 0; i < NAMED; i++) tsr_suggestion_offer(&nearest, named[i].name);
+  return nearest.best && nearest.distance <= most_edits ? nearest.best : NULL;
+}
+
+static int fail_hub(const char *name, tsr_error *error) {
+  const char *known = nearest_model(strchr(name, '/') + 1, 0);
+  char built_in[80] = "";
+  if (known) (void)snprintf(built_in, sizeof built_in, "; '%s' is built in", known);
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "no such file; for a model of Hugging Face, save its config.json "
+                   "(https://huggingface.co/%s/resolve/main/config.json) and pass that file%s",
+                   name, built_in);
+}
+
+static int fail_unknown(const char *name, tsr_error *error) {
+  const char *meant = nearest_model(name, SIZE_MAX);
+  char question[80] = "the";
+  if (meant) (void)snprintf(question, sizeof question, "did you mean '%s'? The", meant);
+  return tsr__fail(
+      error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+      "no model '%s'; %s models are gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, -13b, "
+      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes; pass the "
+      "config.json of any other",
+      name, question);
+}
+
 int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
   for (size_t i = 0; i < NAMED; i++) {
     if (strcmp(named[i].name, name) != 0) continue;
@@ -249,11 +293,7 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
     if (status == 0) (void)snprintf((*out)->name, sizeof(*out)->name, "%s", name);
     return status;
   }
-  return tsr__fail(
-      error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-      "no model '%s'; the models are gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, -13b, "
-      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes",
-      name);
+  return tsr_model_is_hub_id(name) ? fail_hub(name, error) : fail_unknown(name, error);
 }
 
 int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {

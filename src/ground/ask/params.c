@@ -18,6 +18,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@
 #include "base/number.h"
 #include "base/vector.h"
 #include "tessera/unstable/params.h"
+#include "tessera/unstable/suggest.h"
 
 typedef struct value {
   bool is_given;
@@ -225,6 +227,9 @@ static int fail_unknown(const tsr_params *params, const char *name, tsr_error *e
 
 /* ---- Values from text ---- */
 
+/* The smallest number without a unit that is a size: a smaller one was meant to have a unit. */
+#define FEWEST_PLAIN (UINT64_C(1) << 20)
+
 bool tsr_size_parse(const char *text, uint64_t *bytes) {
   static const char units[] = "KMGT";
   char digits[64], *end = NULL;
@@ -234,10 +239,10 @@ bool tsr_size_parse(const char *text, uint64_t *bytes) {
   /* A plain number of bytes is exact beyond what a double holds. */
   size_t plain = strspn(text, "0123456789");
   const char *after = text + plain + strspn(text + plain, " ");
-  if (plain && (strcmp(after, "B") == 0 || strcmp(after, "b") == 0)) {
+  if (plain && (!*after || strcmp(after, "B") == 0 || strcmp(after, "b") == 0)) {
     errno = 0;
     unsigned long long exact = strtoull(text, &end, 10);
-    if (errno || !exact) return false;
+    if (errno || exact < (*after ? 1 : FEWEST_PLAIN)) return false;
     *bytes = exact;
     return true;
   }
@@ -248,13 +253,14 @@ bool tsr_size_parse(const char *text, uint64_t *bytes) {
   const char *at = text + length;
   while (*at == ' ') at++;
   if (!*at) return false;
-  const char *unit = *at ? strchr(units, toupper((unsigned char)*at)) : NULL;
-  for (const char *u = units; unit && u <= unit; u++) number *= 1024;
+  const char *unit = strchr(units, toupper((unsigned char)*at));
   if (unit) at++;
+  bool is_decimal = unit && (*at == 'B' || *at == 'b');
+  for (const char *u = units; unit && u <= unit; u++) number *= is_decimal ? 1000 : 1024;
   if (unit && *at == 'i') at++;
   if (*at == 'B' || *at == 'b') at++;
   if (*at || !(number >= 1 && number < 1e19)) return false;
-  *bytes = (uint64_t)number;
+  *bytes = (uint64_t)(number < 1e15 ? round(number) : number);
   return true;
 }
 
@@ -323,13 +329,33 @@ static bool read_choice(const char *text, const char *word, uint64_t *number) {
          read_count(text + length, number);
 }
 
+/* The word or number that a synonym of the row's stands for; else the text itself. */
+static const char *meaning_of(const tsr_parameter *row, const char *text) {
+  for (const tsr_synonym *one = row->synonyms; one && one->typed; one++)
+    if (tsr_word_is(text, strlen(text), one->typed)) return one->meant;
+  return text;
+}
+
+static int fail_number(const tsr_params *params, const tsr_parameter *row, const char *text,
+                       tsr_error *error) {
+  char words[80] = "";
+  for (const tsr_synonym *one = row->synonyms; one && one->typed; one++) {
+    size_t used = strlen(words);
+    (void)snprintf(words + used, sizeof words - used, "%s%s", one[1].typed ? ", " : " or ",
+                   one->typed);
+  }
+  return fail_value(params, row, error, " needs a number%s, not '%s'", words, text);
+}
+
 static int set_choice(const tsr_params *params, const tsr_parameter *row, value *v,
                       const char *text, tsr_error *error) {
   char list[256] = "";
+  tsr_suggestion nearest = tsr_suggestion_start(text, strlen(text));
   assert(row->choices && row->choices[0]);
+  const char *meant = meaning_of(row, text);
   for (int i = 0; row->choices[i]; i++) {
     uint64_t number;
-    if (read_choice(text, row->choices[i], &number)) {
+    if (read_choice(meant, row->choices[i], &number)) {
       v->choice = i;
       v->count = number;
       return 0;
@@ -337,7 +363,11 @@ static int set_choice(const tsr_params *params, const tsr_parameter *row, value 
     const char *between = i == 0 ? "" : row->choices[i + 1] ? ", " : " or ";
     size_t used = strlen(list);
     (void)snprintf(list + used, sizeof list - used, "%s%s", between, row->choices[i]);
+    if (!strchr(row->choices[i], ':')) tsr_suggestion_offer(&nearest, row->choices[i]);
   }
+  if (nearest.best)
+    return fail_value(params, row, error, " takes %s, not '%s'; did you mean '%s'?", list, text,
+                      nearest.best);
   return fail_value(params, row, error, " takes %s, not '%s'%s%s", list, text,
                     row->otherwise ? "; " : "", row->otherwise ? row->otherwise : "");
 }
@@ -435,8 +465,8 @@ static int from_text(tsr_params *params, const tsr_parameter *row, value *v, con
     if (read_count(text, &v->count)) return 0;
     return fail_value(params, row, error, " needs a number, not '%s'", text);
   case TSR_PARAMETER_INTEGER:
-    if (read_integer(text, &v->integer)) return 0;
-    return fail_value(params, row, error, " needs a number, not '%s'", text);
+    if (read_integer(meaning_of(row, text), &v->integer)) return 0;
+    return fail_number(params, row, text, error);
   case TSR_PARAMETER_TIME:
     if (tsr_time_parse(text, &v->integer)) return 0;
     return fail_value(params, row, error,

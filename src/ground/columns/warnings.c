@@ -76,6 +76,12 @@ tsr__loss tsr__snapshot_loss(const tsr_snapshot *snapshot) {
   return TSR__LOSS_NONE;
 }
 
+bool tsr__lacks_a_part(const tsr_snapshot *snapshot) {
+  tsr__loss loss = tsr__snapshot_loss(snapshot);
+  return loss != TSR__LOSS_NONE &&
+         (snapshot->is_cut || !snapshot->tally[TSR__WARN_TRUNCATED] || loss != TSR__LOSS_TRUNCATED);
+}
+
 void tsr__snapshot_warn(tsr_snapshot *snapshot) {
   static const struct {
     const char *code, *message;

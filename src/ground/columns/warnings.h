@@ -3,6 +3,8 @@
 #ifndef TSR_COLUMNS_WARNINGS_H
 #define TSR_COLUMNS_WARNINGS_H
 
+#include <stdbool.h>
+
 #define TSR__WARNINGS(X)                                                                         \
   X(TRUNCATED, "truncated", "the file is truncated")                                             \
   X(DAMAGED, "damaged", "the compressed data is damaged; it was read up to the damage")          \
@@ -52,5 +54,7 @@ typedef enum tsr__loss {
 } tsr__loss;
 struct tsr_snapshot;
 tsr__loss tsr__snapshot_loss(const struct tsr_snapshot *snapshot);
+/* Whether that is so, and what is missing is part of the snapshot rather than behind it. */
+bool tsr__lacks_a_part(const struct tsr_snapshot *snapshot);
 
 #endif

@@ -331,6 +331,12 @@ static void print_line(tsr__emitter *emitter, tsr__style style, size_t indent, t
   static const char *const starts[] = {"", "\033[1m", "\033[2m", "\033[1;31m", "\033[1m"};
   assert((size_t)style < sizeof starts / sizeof *starts);
   if (is_verdict(emitter) && !is_verdict_style(style)) return;
+  if (emitter->options.omits_verdict && !is_verdict(emitter) && is_verdict_style(style)) {
+    const char *colon = text.size_bytes ? memchr(text.data, ':', text.size_bytes) : NULL;
+    bool is_name = colon && text.size_bytes > 7 && memcmp(text.data, "Device ", 7) == 0;
+    if (!is_name || !emitter->options.keeps_device_names) return;
+    text.size_bytes = (size_t)(colon - text.data) + 1;
+  }
   bool is_styled = emitter->options.color && style != TSR__PLAIN;
   begin_text(emitter);
   tsr__buffer_fill(&emitter->out, ' ', indent);

@@ -46,9 +46,14 @@ const tsr_record tsr__fields_answer = {
 const tsr_record tsr__fields_device = {
     .name = "Device",
     .about = "An answer about one device; pinned host memory is 'host'.",
-    TSR__FIELDS(TSR__FIELD(DEVICE, "device",
-                           "its number; `\"host\"` is [pinned host memory](#pinned-host-memory)"),
-                TSR__FIELD(COUNT, "events", "events in its trace")),
+    TSR__FIELDS(
+        TSR__FIELD(DEVICE, "device",
+                   "its number; `\"host\"` is [pinned host memory](#pinned-host-memory)"),
+        TSR__FIELD(COUNT, "events", "events in its trace"),
+        TSR__FIELD(FLAG, "has_history",
+                   "false: at most one event changes what is allocated, so the file shows one "
+                   "moment, and its largest figure is no peak",
+                   .is_optional = true)),
 };
 
 const tsr_record tsr__fields_totals = {

@@ -32,6 +32,7 @@
 #include "attribution/category.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "attribution/iterations.h"
 #include "base/checked.h"
@@ -52,6 +53,9 @@
 
 /* Smaller than the weights of any output layer: too small to conclude anything from. */
 #define FORWARD_GRADIENT_BYTES UINT64_C(65536)
+
+/* Forward passes for which an input may be kept: batches are loaded ahead. */
+#define PASSES_KEPT 4
 
 /* With fewer layers, equally many blocks of one size are a coincidence. */
 #define FEWEST_LAYERS 4
@@ -95,7 +99,10 @@ typedef struct judge {
   tsr__map unclaimed;      /* size -> parameters without a gradient, see learn_fates */
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
   bool *was_temporary;     /* by stack: the last time that forward made it, so far */
-  bool has_old_gradients;  /* backward leaves no new ones, but adds to existing ones */
+  bool *piles_up;          /* by stack: what it makes before forward passes is kept beyond them */
+  uint64_t
+      old_grad_line; /* of Module._apply, which moved gradients before the recording; 0: none */
+  bool has_old_gradients; /* backward leaves no new ones, but adds to existing ones */
   bool has_forward;
   bool has_autocast;     /* some memory is freed with autocast's cache */
   bool has_cast_stacks;  /* some stack is of autocast */
@@ -416,12 +423,18 @@ static verdict judge_recompute(const judge *j, uint32_t allocation, size_t r, ts
   return (verdict){TSR_CATEGORY_RECOMPUTED, TSR_EVIDENCE_LAST_RECOMPUTED};
 }
 
+static bool piles_up(const judge *j, uint32_t allocation) {
+  uint32_t stack = j->t->events.stack[j->t->birth.items[allocation]];
+  return stack < j->roles->count && j->piles_up[stack];
+}
+
 static verdict judge_by_phase(judge *j, uint32_t allocation, size_t r, tsr__role role) {
   const tsr__phase_run *run = &j->phases->runs.items[r];
   switch ((tsr_phase)run->phase) {
   case TSR_PHASE_SETUP: return judge_setup(j, allocation, r, role);
   case TSR_PHASE_DATA:
     if (!is_kept(j, allocation, j->after[r].forward, run)) return temporary;
+    if (role.hint != TSR__MARK_DATA && piles_up(j, allocation)) return unknown;
     return (verdict){TSR_CATEGORY_INPUT, role.hint == TSR__MARK_DATA ? TSR_EVIDENCE_DATA_FRAME
                                                                      : TSR_EVIDENCE_BEFORE_FORWARD};
   case TSR_PHASE_FORWARD: return judge_forward(j, allocation, r, role);
@@ -510,6 +523,53 @@ static bool look_at_stacks(judge *j) {
     if (freed_by(j, (uint32_t)i).phase == TSR_PHASE_ZERO_GRAD && stack < j->roles->count)
       j->is_gradient_stack[stack] = true;
   }
+  return true;
+}
+
+/* The last allocations of a stack, each before another forward pass. */
+typedef struct pile {
+  uint32_t last[PASSES_KEPT]; /* a ring of allocations */
+  uint32_t count, run;        /* of all so far; of the last */
+  uint32_t kept, freed;
+} pile;
+
+static void count_pile(const judge *j, pile *p, uint32_t allocation, uint32_t event) {
+  if (j->t->death.items[allocation] > event)
+    p->kept++;
+  else
+    p->freed++;
+}
+
+/* An input is replaced by the next one, or by one soon after it. What a line makes before each forward pass and is live
+ * some passes later is something else: what the program keeps of the last pass, a log or a leak. */
+static bool find_piles(judge *j) {
+  size_t r = 0, runs = j->phases->runs.count;
+  pile *piles = TSR__NEW_ARRAY(pile, (size_t)j->roles->count + 1);
+  j->piles_up = TSR__NEW_ARRAY(bool, (size_t)j->roles->count + 1);
+  if (!piles || !j->piles_up) {
+    tsr__free(piles);
+    return false;
+  }
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t birth = j->t->birth.items[i], stack = j->t->events.stack[birth];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    if (r >= runs || j->phases->runs.items[r].phase != TSR_PHASE_DATA) continue;
+    if (is_empty(j, stack)) continue; /* of many lines */
+    pile *p = &piles[stack];
+    if (p->count && p->run == (uint32_t)r) continue;
+    p->run = (uint32_t)r;
+    uint32_t *oldest = &p->last[p->count++ % PASSES_KEPT];
+    if (p->count > PASSES_KEPT) count_pile(j, p, *oldest, birth);
+    *oldest = (uint32_t)i;
+  }
+  for (uint32_t i = 0; i < j->roles->count; i++) {
+    pile *p = &piles[i];
+    for (uint32_t k = 2; k < PASSES_KEPT && k < p->count;
+         k++) /* those with two or more later ones */
+      count_pile(j, p, p->last[(p->count - 1 - k) % PASSES_KEPT], NEVER - 1);
+    j->piles_up[i] = p->kept > p->freed;
+  }
+  tsr__free(piles);
   return true;
 }
 
@@ -713,6 +773,57 @@ typedef struct quota {
   tsr__map parameters, gradients, states;
 } quota;
 
+/* The line of Module._apply that made it before the recording; 0 if it did not. */
+static uint64_t old_apply_line(const judge *j, uint32_t allocation) {
+  uint32_t stack = j->t->initial.items[allocation].stack;
+  bool is_setup = tsr__role_of(j->roles, stack).phase == TSR_PHASE_SETUP;
+  return stack < j->roles->count && is_setup ? j->roles->apply_line[stack] : 0;
+}
+
+/* What one line of Module._apply made before the recording. */
+typedef struct old_line {
+  uint64_t line, bytes;
+} old_line;
+
+/* The lines, ascending; 4 if there are more than three. */
+static size_t find_old_lines(const judge *j, old_line *lines) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < j->t->initial.count; i++) {
+    uint64_t line = old_apply_line(j, i), bytes = j->t->initial.items[i].requested_bytes;
+    size_t at = 0;
+    if (!line) continue;
+    while (at < count && lines[at].line < line) at++;
+    if (at == count || lines[at].line != line) {
+      if (count == 3) return 4;
+      memmove(&lines[at + 1], &lines[at], (count - at) * sizeof *lines);
+      lines[at] = (old_line){line, 0};
+      count++;
+    }
+    lines[at].bytes = tsr__sum_u64(lines[at].bytes, bytes);
+  }
+  return count;
+}
+
+/* Module._apply moves parameters, on a line further down their gradients, and then buffers. Of two lines the second
+ * is that of gradients if each has its parameter, and they are too large for buffers. */
+static bool find_old_gradients(judge *j) {
+  old_line lines[4];
+  tsr__map sizes = {0};
+  bool ok = true, fits = true;
+  size_t count = j->moves ? find_old_lines(j, lines) : 0;
+  if (count < 2 || count > 3) return true;
+  if (count == 2 && lines[1].bytes < lines[0].bytes / 2) return true;
+  for (uint32_t i = 0; ok && i < j->t->initial.count; i++)
+    if (old_apply_line(j, i) == lines[0].line)
+      ok = add_to(&sizes, j->t->initial.items[i].requested_bytes);
+  for (uint32_t i = 0; ok && i < j->t->initial.count; i++)
+    if (old_apply_line(j, i) == lines[1].line)
+      fits &= take(&sizes, j->t->initial.items[i].requested_bytes);
+  if (ok && fits) j->old_grad_line = lines[1].line;
+  tsr__map_release(&sizes);
+  return ok;
+}
+
 /* Evidence from its own stack, if the file has it. */
 static verdict judge_old_stack(const judge *j, uint32_t allocation) {
   assert(allocation < j->t->initial.count);
@@ -738,6 +849,8 @@ static verdict judge_old_stack(const judge *j, uint32_t allocation) {
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_ACCUMULATE_FRAME};
   if (role.phase == TSR_PHASE_SETUP && is_gradient_buffer(j, initial->stack))
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_GRADIENT_BUFFER};
+  if (j->old_grad_line && old_apply_line(j, allocation) == j->old_grad_line)
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_MOVED_GRADIENT};
   switch ((tsr_phase)role.phase) {
   case TSR_PHASE_SETUP:
     return (verdict){TSR_CATEGORY_PARAMETER, role.hint == TSR__MARK_MODULE_SETUP
@@ -961,6 +1074,7 @@ static void take_names(judge *j) {
 /* Names first, then stacks, then what is never freed, then what died: parameters are mostly never freed. */
 static bool judge_old(judge *j) {
   quota left = {0};
+  if (!find_old_gradients(j)) return false;
   bool ok = j->is_cut ? set_cut_quotas(j, &left) : set_quotas(j, &left);
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
   j->has_hopper_layers = ok && count_hopper_sized(j, &left) >= FEWEST_LAYERS;
@@ -1073,10 +1187,23 @@ static apply_line *find_line(apply_line *lines, uint64_t line) {
   return NULL; /* several versions of PyTorch in one file: no evidence */
 }
 
+/* The line of Module._apply that makes something and keeps it until it makes the next. What a copy to another
+ * type takes on the way is freed before. */
 static uint64_t apply_line_of(const judge *j, uint32_t allocation) {
   uint32_t stack = j->t->events.stack[j->t->birth.items[allocation]];
-  bool is_moved = j->out.evidence[allocation] == TSR_EVIDENCE_MODULE_BUILT;
-  return is_moved && stack < j->roles->count ? j->roles->apply_line[stack] : 0;
+  if (stack >= j->roles->count || j->out.phase[allocation] != TSR_PHASE_SETUP) return 0;
+  bool is_moved = j->out.evidence[allocation] == TSR_EVIDENCE_MODULE_BUILT ||
+                  j->out.category[allocation] == TSR_CATEGORY_TEMPORARY;
+  bool is_last = (size_t)allocation + 1 == j->out.count;
+  bool is_brief = !is_last && j->t->death.items[allocation] < j->t->birth.items[allocation + 1] &&
+                  freed_by(j, allocation).phase != TSR_PHASE_ZERO_GRAD;
+  return is_moved && !is_brief ? j->roles->apply_line[stack] : 0;
+}
+
+/* Whether _apply makes it only to copy something else. */
+static bool is_copys_own(const judge *j, uint32_t allocation) {
+  uint32_t stack = j->t->events.stack[j->t->birth.items[allocation]];
+  return stack < j->roles->count && j->roles->apply_line[stack] && !apply_line_of(j, allocation);
 }
 
 /* What `allocation` takes the place of, if _apply frees that before it allocates again: NEVER if it
@@ -1091,13 +1218,14 @@ static uint32_t replaced_by(const judge *j, uint32_t allocation) {
 }
 
 /* Module._apply makes a parameter's copy, and then that of its gradient on a line further down. Either
- * the old gradient is freed next; or everything made on that line follows something of its own size
- * made on an earlier one, which is not so for buffers. */
+ * the old gradient is freed next, or zero_grad frees the new one; or everything made on that line follows something
+ * of its own size made on an earlier one, which is not so for buffers. */
 static void find_moved_gradients(judge *j) {
   static const verdict moved = {TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_MOVED_GRADIENT};
   apply_line lines[APPLY_LINES] = {{0}};
   uint64_t last_line = 0, last_size = 0;
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    if (is_copys_own(j, (uint32_t)i)) continue;
     uint64_t line = apply_line_of(j, (uint32_t)i),
              size = tsr__timeline_requested(j->t, (uint32_t)i);
     apply_line *of_line = line ? find_line(lines, line) : NULL;
@@ -1108,7 +1236,9 @@ static void find_moved_gradients(judge *j) {
     last_line = line;
     last_size = size;
     uint32_t old = line ? replaced_by(j, (uint32_t)i) : NEVER;
-    if (old != NEVER && j->out.category[old] == TSR_CATEGORY_GRADIENT) put(j, (uint32_t)i, moved);
+    bool replaces = old != NEVER && j->out.category[old] == TSR_CATEGORY_GRADIENT;
+    bool is_zeroed = line && freed_by(j, (uint32_t)i).phase == TSR_PHASE_ZERO_GRAD;
+    if (replaces || is_zeroed) put(j, (uint32_t)i, moved);
   }
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint64_t line = apply_line_of(j, (uint32_t)i);
@@ -1345,7 +1475,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
             tsr__iterations_find(timeline, cycle, roles->count, &j.iterations) && count_kept(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
-    ok = look_at_stacks(&j) && learn_fates(&j);
+    ok = look_at_stacks(&j) && find_piles(&j) && learn_fates(&j);
   }
   if (ok) {
     judge_recorded(&j);
@@ -1369,6 +1499,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   tsr__map_release(&j.unclaimed);
   tsr__free(j.is_gradient_stack);
   tsr__free(j.was_temporary);
+  tsr__free(j.piles_up);
   tsr__iterations_release(&j.iterations);
   if (!ok) {
     tsr__categories_release(&j.out);

@@ -20,6 +20,7 @@ const char *tsr_steps_basis_name(tsr_steps_basis basis) {
 }
 
 const char *tsr_steps_unit_name(tsr_steps_unit unit) {
+  if (unit == TSR_STEPS_UNIT_ROUND) return "round";
   return unit == TSR_STEPS_UNIT_ITERATION ? "iteration" : "step";
 }
 

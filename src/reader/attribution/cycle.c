@@ -7,8 +7,8 @@
  * Optimizer steps without a backward pass between them are one (several parameter groups, several
  * optimizers). If no optimizer allocates, a step ends with a backward pass that is followed by
  * zero_grad or, if that is not visible either, with every backward pass. The resulting ranges are
- * compared: if every second one is alike, and neighbours are not, two make a step (a generator and
- * a discriminator), and so on.
+ * compared by what trains in them: if every second one is alike, and neighbours are not, two make a step (a
+ * generator and a discriminator), and so on, unless the profiler's marks know better.
  *
  * Without a backward pass, annotations of steps decide; else the loop in the user's Python (loop.c); else, if
  * no stack shows a forward pass, what repeats in the sequence of allocations (sequence.c).
@@ -181,8 +181,9 @@ static bool find_bounds(const tsr__phases *phases, const tsr__failure *stop, tsr
 
 typedef struct stretch {
   tsr__cycle_step step;
-  tsr__bag bag;
-  uint32_t core_count; /* allocations of forward and backward: those of an optimizer differ */
+  tsr__bag bag;        /* of what trains: an evaluation before the step is left out */
+  uint32_t backward;   /* the first event of a backward pass; UINT32_MAX if absent */
+  uint32_t core_count; /* of these, in forward and backward: optimizers differ */
   bool has_forward, has_backward, has_end;
 } stretch;
 
@@ -201,7 +202,7 @@ static bool make_stretches(const tsr__timeline *t, const tsr__phases *phases, co
   for (size_t i = 0; i <= at->count; i++) {
     uint32_t past = i < at->count ? at->items[i] : end;
     if (past <= first) continue;
-    stretch s = {.step = {.first = first, .last = past - 1}};
+    stretch s = {.step = {.first = first, .last = past - 1}, .backward = UINT32_MAX};
     if (!TSR__VECTOR_PUSH(out, s)) return false;
     first = past;
   }
@@ -210,6 +211,14 @@ static bool make_stretches(const tsr__timeline *t, const tsr__phases *phases, co
 
 static bool is_core(uint8_t phase) {
   return phase == TSR_PHASE_FORWARD || is_backward(phase);
+}
+
+/* Whether an allocation is part of training: made by a backward pass or an optimizer, or made before a backward pass
+ * and freed in it or after it. What an evaluation makes is not, even if it is kept. */
+static bool is_of_training(const stretch *at, uint8_t phase, uint32_t birth, uint32_t death) {
+  bool is_saved = birth < at->backward && at->backward < death && death <= at->step.last;
+  return at->backward != UINT32_MAX &&
+         (is_backward(phase) || phase == TSR_PHASE_OPTIMIZER || is_saved);
 }
 
 static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
@@ -222,6 +231,7 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
     if (run->first < at->step.first) continue;
     at->has_forward |= run->phase == TSR_PHASE_FORWARD;
     at->has_backward |= is_backward(run->phase);
+    if (is_backward(run->phase) && at->backward == UINT32_MAX) at->backward = run->first;
     at->has_end |= run->phase == by;
   }
   s = 0;
@@ -230,9 +240,13 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
     uint32_t birth = t->birth.items[i];
     while (s + 1 < list->count && list->items[s].step.last < birth) s++;
     while (r + 1 < phases->runs.count && phases->runs.items[r + 1].first <= birth) r++;
-    if (birth < list->items[s].step.first) continue;
-    tsr__bag_add(&list->items[s].bag, tsr__symbol(roles, &t->events, birth));
-    list->items[s].core_count += is_core(phases->runs.items[r].phase);
+    stretch *at = &list->items[s];
+    uint8_t phase = phases->runs.items[r].phase;
+    uint64_t symbol = tsr__symbol(roles, &t->events, birth);
+    if (birth < at->step.first) continue;
+    if (!is_of_training(at, phase, birth, t->death.items[i])) continue;
+    tsr__bag_add(&at->bag, symbol);
+    at->core_count += is_core(phase);
   }
 }
 
@@ -242,7 +256,7 @@ static void drop_tail(stretches *list, const tsr__failure *stop) {
   while (list->count > 1) {
     const stretch *last = &list->items[list->count - 1];
     bool died = stop && is_of_step(stop->phase) && stop->event >= last->step.first;
-    if (last->core_count || last->has_forward || last->has_backward || died) return;
+    if (last->has_forward || last->has_backward || died) return;
     list->items[list->count - 2].step.last = list->items[list->count - 1].step.last;
     list->count--;
   }
@@ -256,12 +270,24 @@ static double likeness_at(const stretches *list, size_t distance) {
   return pairs ? sum / (double)pairs : 0;
 }
 
+/* Whether the profiler's marks begin a step within steps of `n` ranges. */
+static bool is_parted(const stretches *list, size_t n, const tsr__marked_ranges *ranges) {
+  size_t at = 0;
+  for (size_t i = 0; i < ranges->count; i++) {
+    if (!ranges->items[i].is_step) continue;
+    while (at < list->count && list->items[at].step.first < ranges->items[i].first) at++;
+    if (at < list->count && list->items[at].step.first == ranges->items[i].first && at % n)
+      return true;
+  }
+  return false;
+}
+
 /* The number of ranges in a step: the smallest at which the similarity is clearly better. */
-static size_t stretches_a_step(const stretches *list) {
+static size_t stretches_a_step(const stretches *list, const tsr__marked_ranges *ranges) {
   double of_neighbours = likeness_at(list, 1);
   for (size_t n = 2; n <= STRETCHES_MAX && n * 2 <= list->count; n++) {
     double likeness = likeness_at(list, n);
-    if (likeness > 0.8 && likeness > of_neighbours + 0.15) return n;
+    if (likeness > 0.8 && likeness > of_neighbours + 0.15 && !is_parted(list, n, ranges)) return n;
   }
   return 1;
 }
@@ -290,8 +316,9 @@ static bool is_whole(const stretch *s, tsr_phase by, uint32_t usual) {
   return s->has_forward && s->has_backward && ends && s->core_count >= usual - usual / 10;
 }
 
-static bool join_stretches(const stretches *list, tsr_phase by, tsr__cycle_steps *out) {
-  size_t n = stretches_a_step(list);
+static bool join_stretches(const stretches *list, const tsr__marked_ranges *ranges, tsr_phase by,
+                           tsr__cycle_steps *out) {
+  size_t n = stretches_a_step(list, ranges);
   for (size_t i = 0; i < list->count; i += n) {
     size_t past = i + n < list->count ? i + n : list->count;
     tsr__cycle_step step = {list->items[i].step.first, list->items[past - 1].step.last,
@@ -312,7 +339,7 @@ static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
   if (ok && list.count) {
     describe_stretches(t, roles, phases, *by, &list);
     drop_tail(&list, stop);
-    ok = join_stretches(&list, *by, &cycle->steps);
+    ok = join_stretches(&list, &phases->marked, *by, &cycle->steps);
   }
   TSR__VECTOR_FREE(&at);
   TSR__VECTOR_FREE(&list);
@@ -419,6 +446,7 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
     ok = trains ? find_by_phases(timeline, roles, phases, stop, &by, &cycle)
                 : by_annotations_or_repetition(timeline, roles, phases, stop, &cycle);
   if (ok) mark_dead(timeline, phases, by, &cycle);
+  if (ok) ok = tsr__loops_find(timeline, roles, phases, trains, &cycle);
   if (ok) ok = tsr__passes_find(phases, &cycle);
   if (!ok) {
     tsr__cycle_release(&cycle);
@@ -436,6 +464,7 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
 }
 
 void tsr__cycle_release(tsr__cycle *cycle) {
+  tsr__loops_release(cycle);
   TSR__VECTOR_FREE(&cycle->steps);
   TSR__VECTOR_FREE(&cycle->passes);
   TSR__VECTOR_FREE(&cycle->failures);

@@ -26,8 +26,18 @@ typedef struct tsr__failure {
 
 typedef TSR__VECTOR(tsr__cycle_step) tsr__cycle_steps;
 
-/* Steps follow each other without gaps. The events before the first and after the last are start-up and
- * shut-down.
+/* Steps that are rounds of one loop, found by the lines that call their first module. Two that do something
+ * else for long are two loops, even on one line. */
+typedef struct tsr__loop {
+  tsr_steps_unit unit;
+  uint32_t frame; /* the line that tells it from others, or runs it; TSR_NONE: not known */
+  bool is_listed; /* its steps are among those of the cycle, and their numbers are from there */
+  tsr__cycle_steps steps;        /* in order; those of other loops may be between them */
+  TSR__VECTOR(uint32_t) numbers; /* of its steps, from 1 */
+} tsr__loop;
+
+/* Steps of one loop follow each other without gaps. The events before the first, after the last and between
+ * loops are those of no step.
  *
  * A pass begins with the first forward, or loading of data, after a backward or an optimizer's step; if
  * nothing trains, with each iteration. So a step that accumulates gradients has several. */
@@ -35,6 +45,8 @@ typedef struct tsr__cycle {
   tsr_steps_basis basis; /* NONE: there are no steps */
   tsr_steps_unit unit;   /* ITERATION: nothing runs backward */
   tsr__cycle_steps steps;
+  /* By first step. Each step is in one; where a program trains, loops that evaluate are here and not in `steps`. */
+  TSR__VECTOR(tsr__loop) loops;
   /* Each backward pass ends a step for want of better evidence: no optimizer, zero_grad or mark is
    * visible. If gradients accumulate, these are parts of steps. */
   bool counts_backwards;
@@ -84,6 +96,17 @@ uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t
  * forward pass: if so, the answer is final. Time is linear in events times the depth of the loop. False if out of memory. */
 bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles,
                     const tsr__failure *stop, tsr__cycle_steps *out, bool *shows_forward);
+
+/* The same between events first .. last of each of some ranges, which ascend: the rounds of loops in them, in
+ * order. */
+bool tsr__loop_find_in(const tsr__timeline *timeline, const tsr__roles *roles,
+                       const tsr__cycle_step *ranges, size_t range_count, tsr__cycle_steps *out);
+
+/* The loops of a cycle whose steps and failures are known. `trains`: something runs backward; then evaluations
+ * before or after a step are taken out of it. False if out of memory; to be released in any case. */
+bool tsr__loops_find(const tsr__timeline *timeline, const tsr__roles *roles,
+                     const tsr__phases *phases, bool trains, tsr__cycle *cycle);
+void tsr__loops_release(tsr__cycle *cycle);
 
 /* The steps of a trace without known phases, from the sequence of its allocations alone. Leaves
  * `out` empty if nothing repeats. False if out of memory. */

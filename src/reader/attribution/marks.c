@@ -39,7 +39,7 @@ static const rule python_rules[] = {
     {"clip_grad.py", "*", TSR__MARK_GRADIENT_TOOL},
     {"grad_scaler.py", "*unscale* step update _maybe_opt_step", TSR__MARK_GRADIENT_TOOL},
     {"", "clip_grad* calc_grad_norm gradient_clipping", TSR__MARK_GRADIENT_TOOL},
-    {"torch/autograd/", "grad _engine_run_backward _make_grads", TSR__MARK_BACKWARD},
+    {"torch/autograd/", "grad _engine_run_backward _make_grads _autograd_grad", TSR__MARK_GRAD},
     {"", "backward", TSR__MARK_BACKWARD},
     {"torch/distributed/distributed_c10d.py", "*", TSR__MARK_COLLECTIVE},
     {"torch/distributed/_functional_collectives", "*", TSR__MARK_COLLECTIVE},

@@ -6,13 +6,14 @@
 
 typedef enum tsr__mark {
   TSR__MARK_NONE,
-  TSR__MARK_PYTHON,           /* Python without any of the meanings below */
-  TSR__MARK_FORWARD,          /* some forward function */
-  TSR__MARK_CALL,             /* a module is called */
-  TSR__MARK_RECOMPUTE,        /* checkpointing runs forward again */
-  TSR__MARK_UNPACK,           /* C++: a hook returns a saved tensor, as in checkpointing */
-  TSR__MARK_BACKWARD,         /* Python that runs, or is run by, autograd's engine */
-  TSR__MARK_ENGINE,           /* autograd's engine or a node it runs */
+  TSR__MARK_PYTHON,    /* Python without any of the meanings below */
+  TSR__MARK_FORWARD,   /* some forward function */
+  TSR__MARK_CALL,      /* a module is called */
+  TSR__MARK_RECOMPUTE, /* checkpointing runs forward again */
+  TSR__MARK_UNPACK,    /* C++: a hook returns a saved tensor, as in checkpointing */
+  TSR__MARK_BACKWARD,  /* Python that runs, or is run by, autograd's engine */
+  TSR__MARK_GRAD,      /* Python that computes some gradient and returns it: torch.autograd.grad */
+  TSR__MARK_ENGINE,    /* autograd's engine or a node it runs */
   TSR__MARK_PYTHON_NODE,      /* C++: a node that is a function written in Python */
   TSR__MARK_ACCUMULATE,       /* AccumulateGrad: the gradient of a parameter */
   TSR__MARK_RELEASE,          /* autograd releases what it had saved */

@@ -16,8 +16,10 @@
 #include "attribution/phase.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "attribution/reentrant.h"
+#include "base/map.h"
 #include "base/memory.h"
 
 /* ---- Stacks ---- */
@@ -25,11 +27,13 @@
 /* Where each mark first occurs, innermost first; UINT32_MAX if it does not. */
 typedef struct marks {
   uint32_t at[TSR__MARK_COUNT];
+  uint32_t outer_backward; /* the outermost Python that runs backward; UINT32_MAX if absent */
 } marks;
 
 static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
   marks found;
   for (size_t i = 0; i < TSR__MARK_COUNT; i++) found.at[i] = UINT32_MAX;
+  found.outer_backward = UINT32_MAX;
   for (uint32_t i = 0; i < stack.depth; i++) {
     assert(mark_of_frame[stack.frames[i]] < TSR__MARK_COUNT);
     uint8_t mark = mark_of_frame[stack.frames[i]];
@@ -38,6 +42,9 @@ static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
       found.at[TSR__MARK_MODULE_SETUP] = i;
     if (mark == TSR__MARK_GRAD_BUFFER && found.at[TSR__MARK_CONSTRUCTOR] == UINT32_MAX)
       found.at[TSR__MARK_CONSTRUCTOR] = i;
+    if (mark == TSR__MARK_BACKWARD) found.outer_backward = i;
+    if (mark == TSR__MARK_GRAD && found.at[TSR__MARK_BACKWARD] == UINT32_MAX)
+      found.at[TSR__MARK_BACKWARD] = i;
     bool is_plain = mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE;
     if (is_plain && found.at[TSR__MARK_PYTHON] == UINT32_MAX) found.at[TSR__MARK_PYTHON] = i;
     bool is_forward = mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION;
@@ -72,6 +79,16 @@ static bool is_backward(const marks *m) {
   return has(m, TSR__MARK_BACKWARD);
 }
 
+/* A forward pass that calls torch.autograd.grad, as a product with a Jacobian does: what that makes is the pass's
+ * own, and not a gradient of parameters. */
+static bool is_inner_grad(const marks *m) {
+  if (!has(m, TSR__MARK_GRAD) || !has(m, TSR__MARK_FORWARD) || has(m, TSR__MARK_RECOMPUTE))
+    return false;
+  bool runs_within =
+      m->outer_backward != UINT32_MAX && m->outer_backward > m->at[TSR__MARK_FORWARD];
+  return inside(m, TSR__MARK_GRAD, TSR__MARK_FORWARD) && !runs_within;
+}
+
 /* The innermost mark of the optimizer's family; UINT32_MAX for none. */
 static tsr_phase phase_in_optimizer(const marks *m, uint32_t *at) {
   static const struct {
@@ -97,7 +114,8 @@ static tsr_phase phase_of(const marks *m) {
   tsr_phase of_optimizer = phase_in_optimizer(m, &at);
   bool runs_model = m->at[TSR__MARK_BACKWARD] < at || m->at[TSR__MARK_FORWARD] < at;
   if (of_optimizer != TSR_PHASE_UNKNOWN && !runs_model) return of_optimizer;
-  /* A gradient penalty calls backward inside forward, and counts as backward; a closure calls both. */
+  if (is_inner_grad(m)) return TSR_PHASE_FORWARD;
+  /* What calls backward itself inside of forward counts as backward; a closure calls both. */
   if (is_backward(m)) return phase_in_backward(m);
   if (has(m, TSR__MARK_MODULE_SETUP) && !inside(m, TSR__MARK_FORWARD, TSR__MARK_MODULE_SETUP))
     return TSR_PHASE_SETUP;
@@ -146,7 +164,7 @@ static tsr__mark hint_of(const marks *m, tsr_phase phase) {
 
 static bool is_python_mark(uint8_t mark) {
   return mark == TSR__MARK_PYTHON || mark == TSR__MARK_FORWARD || mark == TSR__MARK_CALL ||
-         mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD ||
+         mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD || mark == TSR__MARK_GRAD ||
          mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION || mark == TSR__MARK_APPLY ||
          mark == TSR__MARK_KV_CACHE || mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE ||
          mark == TSR__MARK_GRAD_BUFFER;
@@ -175,8 +193,9 @@ static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_fra
     if (roles->buffer_line[i] > roles->last_buffer_line)
       roles->last_buffer_line = roles->buffer_line[i];
     roles->purpose[i] = (uint8_t)purpose_of(&m);
-    roles->stacks[i] = (tsr__role){(uint8_t)phase, (uint8_t)hint_of(&m, phase),
-                                   has(&m, TSR__MARK_NONE), has(&m, TSR__MARK_LIST)};
+    roles->stacks[i] = (tsr__role){
+        (uint8_t)phase,          (uint8_t)hint_of(&m, phase),    has(&m, TSR__MARK_NONE),
+        has(&m, TSR__MARK_LIST), m.outer_backward != UINT32_MAX, is_inner_grad(&m)};
   }
   roles->is_empty[roles->count] = true;
   assert(roles->stacks[roles->count].phase == TSR_PHASE_UNKNOWN); /* of what has no stack */
@@ -226,6 +245,8 @@ enum { PHASE_EMPTY = TSR_PHASE_COUNT };
 
 typedef struct maker {
   const tsr__roles *roles;
+  bool *
+      is_data; /* by stack: it makes what a forward pass gets, by its neighbours elsewhere; or NULL */
   const tsr_events *events;
   size_t next_range;                 /* the first that has not begun */
   uint32_t covered[TSR_PHASE_COUNT]; /* by phase: the last event in a range of it, plus 1 */
@@ -269,6 +290,7 @@ static int phase_shown(maker *m, uint32_t event) {
   tsr_phase phase = (tsr_phase)tsr__role_of(m->roles, stack).phase;
   if (phase != TSR_PHASE_UNKNOWN) return (int)phase;
   if (range != TSR_PHASE_UNKNOWN) return (int)range;
+  if (m->is_data && stack < m->roles->count && m->is_data[stack]) return TSR_PHASE_DATA;
   bool is_empty = m->roles->is_empty[stack < m->roles->count ? stack : m->roles->count];
   if (is_empty && action == TSR_ACTION_OOM) return -1; /* any thread's */
   return is_empty && m->roles->has_python ? PHASE_EMPTY : TSR_PHASE_UNKNOWN;
@@ -364,6 +386,151 @@ static void join_equal(tsr__phases *phases) {
   phases->runs.count = kept;
 }
 
+/* ---- Gradients within a forward pass ---- */
+
+/* What forward made before a run of autograd's engine, and what became of it: freed by the run, or by a later
+ * backward pass. */
+typedef struct saved {
+  uint32_t made, freed, freed_later;
+} saved;
+
+static bool calls_backward(const maker *m, size_t run) {
+  uint32_t last = m->out.runs.items[run].last_alloc;
+  for (uint32_t e = m->out.runs.items[run].first; e <= last; e++)
+    if (m->events->action[e] == TSR_ACTION_ALLOC &&
+        tsr__role_of(m->roles, m->events->stack[e]).calls_backward)
+      return true;
+  return false;
+}
+
+static uint32_t end_of_run(const maker *m, size_t run) {
+  return run + 1 < m->out.runs.count ? m->out.runs.items[run + 1].first
+                                     : (uint32_t)m->events->count;
+}
+
+/* The frees of addresses in `live` in one run; they are taken out. */
+static uint32_t count_frees(const maker *m, size_t run, tsr__map *live) {
+  uint32_t count = 0, end = end_of_run(m, run);
+  for (uint32_t e = m->out.runs.items[run].first; e < end; e++) {
+    if (m->events->action[e] == TSR_ACTION_ALLOC ||
+        m->events->action[e] == TSR_ACTION_FREE_REQUESTED) {
+      bool is_live = tsr__map_find(live, m->events->addr[e]) != NULL;
+      if (is_live) tsr__map_remove(live, m->events->addr[e]);
+      count += is_live && m->events->action[e] == TSR_ACTION_FREE_REQUESTED;
+    }
+  }
+  return count;
+}
+
+enum { RUNS_AHEAD = 256 }; /* runs until the backward pass */
+
+static bool follow_saved(const maker *m, size_t run, saved *out) {
+  tsr__map live = {0};
+  const tsr__phase_run *runs = m->out.runs.items;
+  bool ok = true;
+  for (uint32_t e = runs[run - 1].first; ok && e < runs[run].first; e++) {
+    if (m->events->action[e] == TSR_ACTION_ALLOC)
+      ok = tsr__map_put(&live, m->events->addr[e], 1, NULL) != NULL;
+    else if (m->events->action[e] == TSR_ACTION_FREE_REQUESTED)
+      tsr__map_remove(&live, m->events->addr[e]);
+  }
+  out->made = (uint32_t)live.count;
+  out->freed = count_frees(m, run, &live);
+  out->freed_later = 0;
+  for (size_t i = run + 1; i < m->out.runs.count && i - run < RUNS_AHEAD; i++) {
+    bool is_backward = runs[i].phase == TSR_PHASE_BACKWARD || runs[i].phase == TSR_PHASE_RECOMPUTE;
+    uint32_t freed = count_frees(m, i, &live);
+    if (!is_backward) continue;
+    out->freed_later = freed;
+    break;
+  }
+  tsr__map_release(&live);
+  return ok;
+}
+
+/* Autograd's engine has threads of its own, whose stacks do not show what runs it. It computes some gradient for a
+ * forward pass itself if nothing there calls backward, and if forward was about to; or if it runs between two parts of
+ * forward, and what the first has saved stays for a later backward pass. */
+static bool find_inner_grads(maker *m) {
+  enum { FEWEST = 4, SHARE = 8 };
+  for (size_t i = m->out.runs.count;
+       i-- > 1;) { /* the last first: what is before it then looks past it */
+    if (i + 1 == m->out.runs.count) continue;
+    tsr__phase_run *run = &m->out.runs.items[i];
+    bool is_last = i + 1 == m->out.runs.count;
+    saved s;
+    if (run->phase != TSR_PHASE_BACKWARD || run[-1].phase != TSR_PHASE_FORWARD ||
+        calls_backward(m, i))
+      continue;
+    if (!tsr__role_of(m->roles, m->events->stack[run[-1].last_alloc]).is_inner_grad) {
+      if (is_last || run[1].phase != TSR_PHASE_FORWARD) continue;
+      if (!follow_saved(m, i, &s)) return false;
+      if (s.made < FEWEST || s.freed > s.made / SHARE || s.freed_later < s.made / 2) continue;
+    }
+    run->phase = TSR_PHASE_FORWARD;
+  }
+  return true;
+}
+
+/* ---- One line, one phase ---- */
+
+/* What the neighbours of a stack without a phase of its own imply, over the whole trace: it loads data where
+ * it begins a step, and computes a loss where backward follows. Between two forward passes it may do either. */
+enum { BEGINS_STEP = 1, ENDS_FORWARD = 2, IS_BETWEEN = 4 };
+
+static uint8_t implied_use(tsr_phase before, tsr_phase after) {
+  bool will_be_backward = after == TSR_PHASE_BACKWARD || after == TSR_PHASE_RECOMPUTE;
+  if (before == TSR_PHASE_FORWARD)
+    return will_be_backward ? ENDS_FORWARD : after == TSR_PHASE_FORWARD ? IS_BETWEEN : 0;
+  return after == TSR_PHASE_FORWARD ? BEGINS_STEP : 0;
+}
+
+static void note_uses(const maker *m, uint8_t *uses) {
+  tsr_phase before = TSR_PHASE_UNKNOWN;
+  for (size_t i = 0; i < m->out.runs.count; i++) {
+    const tsr__phase_run *run = &m->out.runs.items[i];
+    if (run->phase != TSR_PHASE_UNKNOWN) {
+      before = (tsr_phase)run->phase;
+      continue;
+    }
+    uint8_t use = implied_use(before, phase_after(&m->out, i));
+    for (uint32_t e = run->first; use && e <= run->last_alloc; e++) {
+      uint32_t stack = m->events->stack[e];
+      if (m->events->action[e] != TSR_ACTION_ALLOC || stack >= m->roles->count) continue;
+      if (m->roles->stacks[stack].phase == TSR_PHASE_UNKNOWN && !m->roles->is_empty[stack])
+        uses[stack] |= use;
+    }
+  }
+}
+
+/* Whether some stack begins a step in one place, and is between two forward passes in another. */
+static bool find_data(maker *m) {
+  uint8_t *uses = TSR__NEW_ARRAY(uint8_t, m->roles->count);
+  bool any = false;
+  m->is_data = TSR__NEW_ARRAY(bool, m->roles->count);
+  if (uses && m->is_data) note_uses(m, uses);
+  for (uint32_t i = 0; uses && m->is_data && i < m->roles->count; i++)
+    any |= m->is_data[i] = uses[i] == (BEGINS_STEP | IS_BETWEEN);
+  bool ok = uses && m->is_data;
+  tsr__free(uses);
+  if (!any) {
+    tsr__free(m->is_data);
+    m->is_data = NULL;
+  }
+  return ok;
+}
+
+static bool read_runs(maker *m) {
+  m->next_range = 0;
+  m->annotated_until = 0;
+  memset(m->covered, 0, sizeof m->covered);
+  m->out.runs.count = 0;
+  if (!make_runs(m)) return false;
+  imply_threads(&m->out);
+  join_equal(&m->out);
+  return true;
+}
+
 int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
                         const tsr_events *events, tsr__phases *out, tsr_error *error) {
   maker m = {.roles = roles, .events = events};
@@ -372,13 +539,16 @@ int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
   if (status) return status;
   m.out.marked = read.ranges;
   m.out.is_training_marked = read.shows_training;
-  if (!make_runs(&m)) {
+  bool ok = read_runs(&m) && find_data(&m);
+  if (ok && m.is_data) ok = read_runs(&m);
+  if (ok) imply_neighbours(&m.out);
+  if (ok) join_equal(&m.out);
+  if (ok) ok = find_inner_grads(&m);
+  tsr__free(m.is_data);
+  if (!ok) {
     tsr__phases_release(&m.out);
     return tsr__fail_memory(error);
   }
-  imply_threads(&m.out);
-  join_equal(&m.out);
-  imply_neighbours(&m.out);
   join_equal(&m.out);
   for (size_t i = 0; i < m.out.runs.count; i++) {
     assert(m.out.runs.items[i].phase < TSR_PHASE_COUNT);

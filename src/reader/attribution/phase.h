@@ -14,10 +14,12 @@
 
 /* The role of a stack. */
 typedef struct tsr__role {
-  uint8_t phase;   /* tsr_phase; UNKNOWN if its frames do not show it */
-  uint8_t hint;    /* tsr__mark of a frame that shows more than the phase, or NONE */
-  bool has_native; /* has C++ frames */
-  bool takes_list; /* of a function that is given its operands as a list */
+  uint8_t phase;       /* tsr_phase; UNKNOWN if its frames do not show it */
+  uint8_t hint;        /* tsr__mark of a frame that shows more than the phase, or NONE */
+  bool has_native;     /* has C++ frames */
+  bool takes_list;     /* of a function that is given its operands as a list */
+  bool calls_backward; /* Python in it is called backward */
+  bool is_inner_grad;  /* a forward pass in it computes some gradient */
 } tsr__role;
 
 /* By stack id; the last, number `count`, is that of an absent stack. */

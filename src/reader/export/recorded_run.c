@@ -81,7 +81,7 @@ static int measure_phases(tsr_study *study, const tsr_steps_device *steps, tsr_c
   bool ok = true;
   for (size_t i = 0; ok && i < steps->step_count; i++) {
     int64_t begins[TSR_CALIBRATION_PHASES];
-    if (!steps->steps[i].is_steady) continue;
+    if (!steps->steps[i].is_steady || !steps->loops[steps->steps[i].loop].is_main) continue;
     out->steps++;
     find_begins(lives, &events, &steps->steps[i], begins);
     ok = add_phases(&steps->steps[i], begins, lists);
@@ -99,9 +99,10 @@ static int measure_time(tsr_study *study, tsr_calibration *out, tsr_error *error
   int status = tsr_steps_compute(study, NULL, &steps, error);
   if (status) return status;
   const tsr_steps_device *device = steps->device_count ? &steps->devices[0] : NULL;
-  bool has_time = device && device->step_time_us != TSR_TIME_NONE && device->step_time_us > 0;
+  bool has_time = device && device->main_loop && device->main_loop->step_time_us != TSR_TIME_NONE &&
+                  device->main_loop->step_time_us > 0;
   if (has_time) {
-    out->measured_s = (double)device->step_time_us * 1e-6;
+    out->measured_s = (double)device->main_loop->step_time_us * 1e-6;
     status = measure_phases(study, device, out, error);
   }
   tsr_steps_free(steps);

@@ -69,6 +69,7 @@ static bool pack_all(tsr_page *p, tsr__bundle *bundle) {
   if (bundle->ok) tsr__page_pack_lines(bundle, p->tracks, p->track_count);
   if (bundle->pack.is_full) return false;
   if (bundle->ok) tsr__page_pack_labels(bundle, p->inputs, p->ids, p->input_count);
+  if (bundle->ok) tsr__page_pack_places(bundle, p->inputs, p->ids, p->input_count);
   if (bundle->ok) tsr__page_pack_names(bundle);
   if (bundle->ok)
     tsr__page_head(bundle, p->inputs, p->input_count, p->tracks, p->track_count, &p->options);

@@ -45,6 +45,9 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
  * `ids` are by input. */
 void tsr__page_pack_labels(tsr__bundle *p, const tsr_page_input *inputs, const tsr__page_ids *ids,
                            size_t input_count);
+/* The columns `place.op`, `place.module` and `place.line`: the same for the operation, module and line. */
+void tsr__page_pack_places(tsr__bundle *p, const tsr_page_input *inputs, const tsr__page_ids *ids,
+                           size_t input_count);
 /* The column `pairs`: which stacks of two files are the same although lines or paths moved, as `tessera
  * diff` finds it. `ids` are by input; only stacks that have a node count, so names are not added. Nothing
  * for a single file, or for more than TSR__MOST_PAIRED. */

@@ -1,7 +1,8 @@
 /* view_cut.c - a cut of a range of a trace: its largest allocations, and sums of the rest.
  *
- * Which allocations are included: a histogram of sizes with 16 classes per power of two gives the
- * lowest class such that all from there on fit; from the class below, the longest-lived are taken.
+ * Which allocations are included: those that findings are about, in the order of the findings, as far as they fit into half
+ * of what may be included, so that a page can show them however small they are. Of the others, a histogram of sizes with 16 classes
+ * per power of two gives the lowest class such that all from there on fit; from the class below, the longest-lived are taken.
  *
  * The bytes allocated at each moment of the range come from one array of changes, one entry per moment.
  * From then on only *samples* matter, the two moments of each bucket:
@@ -72,6 +73,27 @@ static bool list_rows(cutter *c, size_t count) {
   return true;
 }
 
+/* Include the allocations that a finding is about, if no more than `room` are new. Returns how many are. */
+static uint64_t list_finding(cutter *c, const tsr_view_finding *finding, uint64_t room) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < finding->row_count; i++) {
+    uint32_t row = finding->rows[i];
+    count += row < c->row_count && is_within(c, row) && !c->is_listed[row];
+  }
+  if (count > room) return 0;
+  for (size_t i = 0; i < finding->row_count; i++)
+    if (finding->rows[i] < c->row_count && is_within(c, finding->rows[i]))
+      c->is_listed[finding->rows[i]] = true;
+  return count;
+}
+
+static uint64_t list_findings(cutter *c, uint64_t room) {
+  uint64_t listed = 0;
+  for (size_t i = 0; i < c->d->finding_count; i++)
+    listed += list_finding(c, &c->d->findings[i], room - listed);
+  return listed;
+}
+
 static bool choose(cutter *c, uint64_t most) {
   uint64_t sizes[SIZE_CLASSES] = {0}, lives[SIZE_CLASSES] = {0}, room, more, count = 0, listed = 0;
   for (size_t row = 0; row < c->row_count; row++) {
@@ -82,16 +104,19 @@ static bool choose(cutter *c, uint64_t most) {
   if (count <= most) return list_rows(c, (size_t)count);
   c->is_listed = TSR__NEW_ARRAY(uint8_t, c->row_count);
   if (!c->is_listed) return false;
-  unsigned all_from = lowest_class(sizes, most, &room);
+  uint64_t kept = list_findings(c, most / 2);
+  for (size_t row = 0; row < c->row_count; row++)
+    sizes[class_of(c, row, false)] -= c->is_listed[row];
+  unsigned all_from = lowest_class(sizes, most - kept, &room);
   uint64_t start = class_start(all_from); /* all of this size or more are included; 0: none */
   for (size_t row = 0; row < c->row_count; row++)
-    if ((!start || c->d->requested_bytes[row] < start) && is_within(c, row) &&
+    if ((!start || c->d->requested_bytes[row] < start) && is_within(c, row) && !c->is_listed[row] &&
         class_of(c, row, false) + 1 == all_from)
       lives[class_of(c, row, true)]++;
   unsigned long_from = lowest_class(lives, room, &more);
   for (size_t row = 0; row < c->row_count; row++) {
     if (!is_within(c, row)) continue;
-    bool is_listed = start && c->d->requested_bytes[row] >= start;
+    bool is_listed = c->is_listed[row] || (start && c->d->requested_bytes[row] >= start);
     if (!is_listed && class_of(c, row, false) + 1 == all_from) {
       unsigned life = class_of(c, row, true);
       is_listed = life >= long_from || (life + 1 == long_from && more && more--);

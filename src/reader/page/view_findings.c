@@ -16,18 +16,16 @@ static char *take_text(tsr__buffer *text) {
   return copy;
 }
 
-static bool copy_rows(const tsr__findings *from, tsr_view_finding *out) {
-  size_t count = from->allocations[out->rule].count;
+static bool copy_rows(const uint32_t *rows, size_t count, tsr_view_finding *out) {
   if (!count) return true;
   out->rows = TSR__NEW_ARRAY(uint32_t, count);
   if (!out->rows) return false;
-  memcpy(out->rows, from->allocations[out->rule].items, count * sizeof *out->rows);
+  memcpy(out->rows, rows, count * sizeof *out->rows);
   out->row_count = count;
   return true;
 }
 
-static bool describe(tsr__namer *namer, const tsr__findings *from, const tsr_finding *finding,
-                     tsr_view_finding *out) {
+static bool describe(tsr__namer *namer, const tsr_finding *finding, tsr_view_finding *out) {
   tsr__buffer text = {0};
   assert(finding->event >= -1);
   out->rule = finding->rule;
@@ -35,27 +33,49 @@ static bool describe(tsr__namer *namer, const tsr__findings *from, const tsr_fin
   tsr__finding_append_change(namer, finding, &text);
   out->change = take_text(&text);
   tsr__finding_append_evidence(finding, &text);
+  if (finding->rule == TSR_FINDING_STATES) tsr__buffer_text(&text, " ");
+  tsr__finding_append_options(finding, &text);
   out->evidence = take_text(&text);
   tsr__finding_append_place(namer, finding, &text);
   out->place = take_text(&text);
   tsr__buffer_release(&text);
-  return out->change && out->evidence && out->place && copy_rows(from, out);
+  return out->change && out->evidence && out->place;
+}
+
+/* The allocations that a finding is about. */
+static int find_rows(tsr_study *study, uint32_t device, const tsr__findings *from,
+                     const tsr_finding *finding, tsr_view_finding *out, tsr_error *error) {
+  tsr__allocations leaked = {0};
+  tsr_finding leak;
+  int status = 0;
+  bool is_leak = finding->rule == TSR_FINDING_LEAK;
+  if (is_leak) status = tsr__leak_find(study, device, &leak, &leaked, error);
+  const uint32_t *rows = is_leak ? leaked.items : from->allocations[finding->rule].items;
+  size_t count = is_leak ? leaked.count : from->allocations[finding->rule].count;
+  if (!status && !copy_rows(rows, count, out)) status = tsr__fail_memory(error);
+  TSR__VECTOR_FREE(&leaked);
+  return status;
 }
 
 int tsr__view_findings(tsr_study *study, tsr_view_device *out, tsr_error *error) {
   const tsr__findings *findings;
+  tsr_finding *list = NULL;
+  size_t count = 0;
   tsr__namer namer = {0};
   int status = tsr__study_findings(study, out->device, &findings, error);
-  if (status || !findings->items.count) return status;
-  out->findings = TSR__NEW_ARRAY(tsr_view_finding, findings->items.count);
-  if (!out->findings) return tsr__fail_memory(error);
-  status = tsr__namer_init(&namer, tsr_study_snapshot(study), NULL, error);
-  for (size_t i = 0; !status && i < findings->items.count; i++) {
+  if (!status) status = tsr__findings_of(study, out->device, &list, &count, error);
+  if (!status && count) {
+    out->findings = TSR__NEW_ARRAY(tsr_view_finding, count);
+    status = out->findings ? tsr__namer_init(&namer, tsr_study_snapshot(study), NULL, error)
+                           : tsr__fail_memory(error);
+  }
+  for (size_t i = 0; !status && i < count; i++) {
     tsr_view_finding *finding = &out->findings[out->finding_count++];
-    if (!describe(&namer, findings, &findings->items.items[i], finding))
-      status = tsr__fail_memory(error);
+    if (!describe(&namer, &list[i], finding)) status = tsr__fail_memory(error);
+    if (!status) status = find_rows(study, out->device, findings, &list[i], finding, error);
   }
   tsr__namer_release(&namer);
+  tsr__free(list);
   return status;
 }
 

@@ -20,46 +20,78 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "columns/tables.h"
+#include "study/block_call.h"
+#include "study/finder.h"
 #include "tessera/unstable/frames.h"
 #include "timeline/sweep.h"
-
-/* Findings about less than this, or less than a twentieth of the peak, are not worth a change. */
-#define LEAST_BYTES (UINT64_C(16) << 20)
-#define LEAST_SHARE 20
 
 /* So many allocations are a graph, and not only outputs that the program keeps. */
 #define GRAPH_ALLOCATIONS 10
 
-typedef struct finder {
-  const tsr__timeline *t;
-  const tsr__phases *phases;
-  const tsr__cycle *cycle;
-  const uint8_t *category; /* by allocation */
-  tsr__live_set live;      /* at the peak */
-  uint64_t peak_bytes;
-  bool has_backward;       /* a backward pass or an optimizer's step is in the trace */
-  uint64_t released_bytes; /* of activations from before the recording: released during it */
-  tsr__findings *out;
-} finder;
-
-static bool is_worth_it(const finder *f, uint64_t bytes) {
-  return bytes >= LEAST_BYTES && bytes >= f->peak_bytes / LEAST_SHARE;
-}
-
-static bool add(finder *f, tsr_finding finding) {
-  assert(finding.saved_bytes && (unsigned)finding.rule < TSR_FINDING_RULE_COUNT);
-  return TSR__VECTOR_PUSH(&f->out->items, finding);
-}
-
-/* Note an allocation that the finding of a rule is about. */
-static bool note(finder *f, tsr_finding_rule rule, uint32_t allocation) {
-  assert((unsigned)rule < TSR_FINDING_RULE_COUNT && allocation < f->t->birth.count);
-  return TSR__VECTOR_PUSH(&f->out->allocations[rule], allocation);
-}
-
 /* The event that made an allocation of the trace; of one from before it, TSR_NONE. */
-static uint32_t birth_of(const finder *f, uint32_t allocation) {
+static uint32_t birth_of(const tsr__finder *f, uint32_t allocation) {
   return f->t->birth.items[allocation];
+}
+
+/* ---- What a pass keeps ---- */
+
+/* What one pass holds at a moment. */
+typedef struct pass_share {
+  uint64_t bytes, allocations, largest_bytes;
+  uint32_t stack;
+  uint32_t usual;         /* the stack of more than half of them, if there is one */
+  uint64_t votes, usuals; /* for it, while it is sought; how many it has */
+  bool is_earlier;        /* a pass that should be gone */
+} pass_share;
+
+/* The stack that a majority has survives if different ones cancel each other out. */
+static void vote(pass_share *share, uint32_t stack) {
+  if (!share->votes) share->usual = stack;
+  if (share->usual == stack)
+    share->votes++;
+  else
+    share->votes--;
+}
+
+static void add_to_share(const tsr__finder *f, pass_share *share, uint32_t a) {
+  uint64_t bytes = tsr__timeline_requested(f->t, a);
+  share->allocations++;
+  share->bytes = tsr__sum_u64(share->bytes, bytes);
+  vote(share, tsr__timeline_stack(f->t, a));
+  if (bytes <= share->largest_bytes) return;
+  share->largest_bytes = bytes;
+  share->stack = tsr__timeline_stack(f->t, a);
+}
+
+/* Of each layer a graph keeps several tensors. What one line collects, such as a list that grows, is none; without
+ * stacks nobody can tell. */
+static bool is_graph(const pass_share *share) {
+  bool is_one_line = share->usual != TSR_NONE && share->usuals * 4 > share->allocations * 3;
+  return share->allocations >= GRAPH_ALLOCATIONS && !is_one_line &&
+         share->largest_bytes < share->bytes / 2;
+}
+
+/* What a graph from before the recording keeps: also copies of weights, since autocast's cache of them is
+ * gone. */
+static bool is_of_old_graph(const tsr__finder *f, uint32_t allocation) {
+  return allocation < f->t->initial.count && (f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
+                                              f->category[allocation] == TSR_CATEGORY_CAST);
+}
+
+/* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
+ * that the recording cuts go together with the rest of it, or later, since backward begins at the end. */
+static uint32_t old_ones_gone(const tsr__finder *f) {
+  uint64_t count = 0, gone = 0;
+  uint32_t last = 0;
+  for (uint32_t a = 0; a < f->t->initial.count; a++) {
+    if (!is_of_old_graph(f, a)) continue;
+    uint32_t death = f->t->death.items[a];
+    count++;
+    gone += death != TSR_NONE;
+    if (death != TSR_NONE && death > last) last = death;
+  }
+  return gone * 10 >= count * 9 ? last : 0;
 }
 
 /* ---- NO_GRAD ---- */
@@ -75,7 +107,7 @@ typedef struct forward {
 } forward;
 
 /* The last allocation of a forward phase from event `first` to `end` - 1; UINT32_MAX if absent. */
-static uint32_t last_forward_alloc(const finder *f, uint32_t first, uint32_t end) {
+static uint32_t last_forward_alloc(const tsr__finder *f, uint32_t first, uint32_t end) {
   uint32_t last = UINT32_MAX;
   for (size_t i = 0; i < f->phases->runs.count; i++) {
     const tsr__phase_run *run = &f->phases->runs.items[i];
@@ -88,37 +120,20 @@ static uint32_t last_forward_alloc(const finder *f, uint32_t first, uint32_t end
   return last;
 }
 
-/* What a graph from before the recording keeps: also copies of weights, since autocast's cache of them is
- * gone. */
-static bool is_of_old_graph(const finder *f, uint32_t allocation) {
-  return allocation < f->t->initial.count && (f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
-                                              f->category[allocation] == TSR_CATEGORY_CAST);
-}
-
 /* Where nothing runs backward, what a finished pass makes is temporary, for however long it is kept. */
-static bool is_of_graph(const finder *f, uint32_t allocation) {
+static bool is_of_graph(const tsr__finder *f, uint32_t allocation) {
   return f->category[allocation] == TSR_CATEGORY_ACTIVATION || is_of_old_graph(f, allocation) ||
          (!f->has_backward && f->category[allocation] == TSR_CATEGORY_TEMPORARY);
 }
 
 /* The allocation that an event makes of a graph, or TSR_NONE. */
-static uint32_t graph_alloc(const finder *f, uint32_t event) {
+static uint32_t graph_alloc(const tsr__finder *f, uint32_t event) {
   uint32_t a = f->t->allocation_of[event];
   if (f->t->events.action[event] != TSR_ACTION_ALLOC || a == TSR_NONE) return TSR_NONE;
   return is_of_graph(f, a) ? a : TSR_NONE;
 }
 
-/* Note what the pass keeps. */
-static bool note_forward(finder *f, const forward *pass) {
-  bool ok = true;
-  for (uint32_t event = pass->first; ok && event <= pass->last; event++) {
-    uint32_t a = graph_alloc(f, event);
-    if (a != TSR_NONE && f->t->death.items[a] > pass->last) ok = note(f, TSR_FINDING_NO_GRAD, a);
-  }
-  return ok;
-}
-
-static void weigh_forward(const finder *f, forward *pass) {
+static void weigh_forward(const tsr__finder *f, forward *pass) {
   for (uint32_t event = pass->first; event <= pass->last; event++) {
     uint32_t a = graph_alloc(f, event);
     if (a == TSR_NONE) continue;
@@ -139,25 +154,25 @@ static void weigh_forward(const finder *f, forward *pass) {
 
 /* A graph was released without a backward pass: this one, or one as large from before the recording, whose
  * place in the program's variables it took. */
-static bool is_released(const finder *f, const forward *pass) {
+static bool is_released(const tsr__finder *f, const forward *pass) {
   return pass->freed * 10 >= pass->kept * 9 || f->released_bytes >= pass->kept_bytes / 2;
 }
 
 /* Autograd keeps something of every layer and lets all of it go at once, when the output is dropped. A
  * program under no_grad keeps outputs, a cache, or a hidden state of each layer: a few of what it makes. */
-static bool keeps_graph(const finder *f, const forward *pass) {
+static bool keeps_graph(const forward *pass) {
   for (int i = 0; i < 4; i++)
     if (!pass->quarters[i]) return false;
   return pass->kept >= GRAPH_ALLOCATIONS && pass->kept * 10 >= pass->made * 3 &&
-         is_released(f, pass) && pass->largest_bytes < pass->kept_bytes / 2;
+         pass->largest_bytes < pass->kept_bytes / 2;
 }
 
-static bool find_no_grad(finder *f) {
-  forward worst = {0};
-  if (f->has_backward) return true;
-  for (uint32_t a = 0; a < f->t->initial.count; a++)
-    if (is_of_old_graph(f, a) && f->t->death.items[a] != TSR_NONE)
-      f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
+typedef TSR__VECTOR(forward) forwards;
+
+/* Passes that keep a graph. None of them if no graph is known to be released without a backward pass: the recording
+ * may have ended before it. */
+static bool find_graphs(tsr__finder *f, forwards *out) {
+  bool is_known = false;
   for (size_t i = 0; i < f->cycle->passes.count; i++) {
     uint32_t end = i + 1 < f->cycle->passes.count ? f->cycle->passes.items[i + 1]
                                                   : (uint32_t)f->t->events.count;
@@ -165,45 +180,106 @@ static bool find_no_grad(finder *f) {
     pass.last = last_forward_alloc(f, pass.first, end);
     if (pass.last == UINT32_MAX || pass.last <= pass.first) continue;
     weigh_forward(f, &pass);
-    if (keeps_graph(f, &pass) && pass.kept_bytes > worst.kept_bytes) worst = pass;
+    if (!keeps_graph(&pass)) continue;
+    is_known |= is_released(f, &pass);
+    if (!TSR__VECTOR_PUSH(out, pass)) return false;
   }
-  if (!is_worth_it(f, worst.kept_bytes)) return true;
-  if (!note_forward(f, &worst)) return false;
-  return add(f, (tsr_finding){.rule = TSR_FINDING_NO_GRAD,
-                              .bytes = worst.kept_bytes,
-                              .saved_bytes = worst.kept_bytes - worst.largest_bytes,
-                              .count = worst.kept,
-                              .event = worst.last,
-                              .frame = TSR_NONE,
-                              .stack = worst.stack});
+  if (!is_known) out->count = 0;
+  return true;
+}
+
+/* What a pass has made and is live after an event of a later pass, or of its own. */
+static void weigh_live(const tsr__finder *f, const forward *pass, uint32_t event, forward *sum) {
+  uint64_t largest = 0;
+  for (uint32_t e = pass->first; e <= pass->last; e++) {
+    uint32_t a = graph_alloc(f, e);
+    if (a == TSR_NONE || f->t->death.items[a] <= event) continue;
+    uint64_t bytes = f->t->events.size[e];
+    sum->kept++;
+    sum->kept_bytes = tsr__sum_u64(sum->kept_bytes, bytes);
+    if (bytes > largest) largest = bytes;
+  }
+  sum->largest_bytes = tsr__sum_u64(sum->largest_bytes, largest);
+}
+
+/* Whether an allocation is of a graph from before the recording, and is alive after an event. */
+static bool is_older_and_alive(const tsr__finder *f, uint32_t allocation, uint32_t event) {
+  return is_of_old_graph(f, allocation) && f->t->death.items[allocation] > event;
+}
+
+/* The graph from before the recording that is alive after an event; empty if it is none, or the trace does not show
+ * that it is released. */
+static pass_share weigh_older(const tsr__finder *f, uint32_t event) {
+  pass_share share = {.stack = TSR_NONE};
+  if (!old_ones_gone(f)) return share;
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (is_older_and_alive(f, a, event)) add_to_share(f, &share, a);
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (is_older_and_alive(f, a, event))
+      share.usuals += tsr__timeline_stack(f->t, a) == share.usual;
+  return is_graph(&share) ? share : (pass_share){.stack = TSR_NONE};
+}
+
+/* All graphs that are alive when a pass ends; `largest_bytes` are their outputs. Programs hold
+ * few passes: the ones before it are examined until one is gone. */
+static forward weigh_alive(const tsr__finder *f, const forwards *list, size_t index) {
+  const forward *last = &list->items[index];
+  forward sum = {.first = last->first, .last = last->last, .stack = last->stack};
+  for (size_t i = index + 1; i-- > 0;) {
+    uint64_t before = sum.kept;
+    weigh_live(f, &list->items[i], last->last, &sum);
+    if (sum.kept - before < GRAPH_ALLOCATIONS) return sum;
+  }
+  pass_share older = weigh_older(f, last->last);
+  sum.kept += older.allocations;
+  sum.kept_bytes = tsr__sum_u64(sum.kept_bytes, older.bytes);
+  sum.largest_bytes = tsr__sum_u64(sum.largest_bytes, older.largest_bytes);
+  return sum;
+}
+
+/* Note what all passes keep after an event. */
+static bool note_alive(tsr__finder *f, const forwards *list, uint32_t last) {
+  bool ok = true, has_older = weigh_older(f, last).allocations != 0;
+  for (uint32_t a = 0; ok && has_older && a < f->t->initial.count; a++)
+    if (is_older_and_alive(f, a, last)) ok = tsr__finder_note(f, TSR_FINDING_NO_GRAD, a);
+  for (size_t i = 0; i < list->count && list->items[i].last <= last; i++)
+    for (uint32_t e = list->items[i].first; ok && e <= list->items[i].last; e++) {
+      uint32_t a = graph_alloc(f, e);
+      if (a != TSR_NONE && f->t->death.items[a] > last)
+        ok = tsr__finder_note(f, TSR_FINDING_NO_GRAD, a);
+    }
+  return ok;
+}
+
+static bool find_no_grad(tsr__finder *f) {
+  forward worst = {0};
+  forwards list = {0};
+  if (f->has_backward) return true;
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (is_of_old_graph(f, a) && f->t->death.items[a] != TSR_NONE)
+      f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
+  bool ok = find_graphs(f, &list);
+  for (size_t i = 0; ok && i < list.count; i++) {
+    forward alive = weigh_alive(f, &list, i);
+    if (alive.kept_bytes > worst.kept_bytes) worst = alive;
+  }
+  bool is_found = ok && tsr__finder_is_worth_it(f, worst.kept_bytes);
+  if (is_found) ok = note_alive(f, &list, worst.last);
+  TSR__VECTOR_FREE(&list);
+  if (!is_found || !ok) return ok;
+  return tsr__finder_add(f, (tsr_finding){.rule = TSR_FINDING_NO_GRAD,
+                                          .bytes = worst.kept_bytes,
+                                          .saved_bytes = worst.kept_bytes - worst.largest_bytes,
+                                          .count = worst.kept,
+                                          .event = worst.last,
+                                          .frame = TSR_NONE,
+                                          .stack = worst.stack});
 }
 
 /* ---- TWO_FORWARDS ---- */
 
-/* What one pass holds at the peak. */
-typedef struct pass_share {
-  uint64_t bytes, allocations, largest_bytes;
-  uint32_t stack;
-  bool is_earlier; /* a pass that should be gone */
-} pass_share;
-
-/* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
- * that the recording cuts go together with the rest of it, or later, since backward begins at the end. */
-static uint32_t old_ones_gone(const finder *f) {
-  uint64_t count = 0, gone = 0;
-  uint32_t last = 0;
-  for (uint32_t a = 0; a < f->t->initial.count; a++) {
-    if (!is_of_old_graph(f, a)) continue;
-    uint32_t death = f->t->death.items[a];
-    count++;
-    gone += death != TSR_NONE;
-    if (death != TSR_NONE && death > last) last = death;
-  }
-  return gone * 10 >= count * 9 ? last : 0;
-}
-
 /* Are the activations from before the recording a pass that is older than those of the recording? */
-static bool has_older_pass(const finder *f) {
+static bool has_older_pass(const tsr__finder *f) {
   uint32_t gone = old_ones_gone(f);
   uint64_t newer = 0, outlived = 0;
   for (size_t i = 0; i < f->live.count; i++) {
@@ -216,40 +292,40 @@ static bool has_older_pass(const finder *f) {
 }
 
 /* The share that an allocation belongs to, or NULL. Pass 0 is what is older than the recording. */
-static pass_share *share_of(const finder *f, pass_share *shares, bool is_older, uint32_t a) {
+static pass_share *share_of(const tsr__finder *f, pass_share *shares, bool is_older, uint32_t a) {
   uint32_t birth = birth_of(f, a);
   if (!is_of_graph(f, a) || (birth == TSR_NONE && !is_older)) return NULL;
   return &shares[birth == TSR_NONE ? 0 : tsr__cycle_passes_by(f->cycle, birth)];
 }
 
-static void weigh_passes(const finder *f, bool is_older, pass_share *shares) {
+static void count_usuals(const tsr__finder *f, bool is_older, pass_share *shares) {
   for (size_t i = 0; i < f->live.count; i++) {
     uint32_t a = f->live.items[i];
     pass_share *share = share_of(f, shares, is_older, a);
-    if (!share) continue;
-    uint64_t bytes = tsr__timeline_requested(f->t, a);
-    share->allocations++;
-    share->bytes = tsr__sum_u64(share->bytes, bytes);
-    if (bytes <= share->largest_bytes) continue;
-    share->largest_bytes = bytes;
-    share->stack = tsr__timeline_stack(f->t, a);
+    if (share) share->usuals += tsr__timeline_stack(f->t, a) == share->usual;
   }
 }
 
-static bool is_graph(const pass_share *share) {
-  return share->allocations >= GRAPH_ALLOCATIONS && share->largest_bytes < share->bytes / 2;
+static void weigh_passes(const tsr__finder *f, bool is_older, pass_share *shares) {
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i];
+    pass_share *share = share_of(f, shares, is_older, a);
+    if (share) add_to_share(f, share, a);
+  }
+  count_usuals(f, is_older, shares);
 }
 
-static bool note_earlier(finder *f, bool is_older, pass_share *shares) {
+static bool note_earlier(tsr__finder *f, bool is_older, pass_share *shares) {
   bool ok = true;
   for (size_t i = 0; ok && i < f->live.count; i++) {
     const pass_share *share = share_of(f, shares, is_older, f->live.items[i]);
-    if (share && share->is_earlier) ok = note(f, TSR_FINDING_TWO_FORWARDS, f->live.items[i]);
+    if (share && share->is_earlier)
+      ok = tsr__finder_note(f, TSR_FINDING_TWO_FORWARDS, f->live.items[i]);
   }
   return ok;
 }
 
-static bool find_two_forwards(finder *f) {
+static bool find_two_forwards(tsr__finder *f) {
   pass_share *shares = TSR__NEW_ARRAY(pass_share, f->cycle->passes.count + 1), earlier = {0};
   if (!shares) return false;
   bool is_older = has_older_pass(f);
@@ -266,24 +342,25 @@ static bool find_two_forwards(finder *f) {
     earlier.largest_bytes = shares[i].largest_bytes;
     earlier.stack = shares[i].stack;
   }
-  bool is_found = alive > 1 && is_graph(&shares[latest]) && is_worth_it(f, earlier.bytes);
+  bool is_found =
+      alive > 1 && is_graph(&shares[latest]) && tsr__finder_is_worth_it(f, earlier.bytes);
   bool ok = !is_found || note_earlier(f, is_older, shares);
   tsr__free(shares);
   if (!is_found || !ok) return ok;
-  return add(f, (tsr_finding){.rule = TSR_FINDING_TWO_FORWARDS,
-                              .bytes = earlier.bytes,
-                              .saved_bytes = earlier.bytes,
-                              .count = alive,
-                              .event = f->t->allocated_event,
-                              .frame = TSR_NONE,
-                              .stack = earlier.stack});
+  return tsr__finder_add(f, (tsr_finding){.rule = TSR_FINDING_TWO_FORWARDS,
+                                          .bytes = earlier.bytes,
+                                          .saved_bytes = earlier.bytes,
+                                          .count = alive,
+                                          .event = f->t->allocated_event,
+                                          .frame = TSR_NONE,
+                                          .stack = earlier.stack});
 }
 
 /* ---- OLD_GRADIENTS ---- */
 
 /* The event at which the latest model was created: of the parameters made after a gradient, the first.
  * TSR_NONE if all are older than every gradient. */
-static uint32_t latest_model(const finder *f, uint32_t first_gradient) {
+static uint32_t latest_model(const tsr__finder *f, uint32_t first_gradient) {
   uint32_t first = TSR_NONE;
   uint64_t newer = 0, all = 0;
   for (size_t i = 0; i < f->live.count; i++) {
@@ -299,24 +376,24 @@ static uint32_t latest_model(const finder *f, uint32_t first_gradient) {
 }
 
 /* Was an allocation made before the event at which a model was created? */
-static bool is_old(const finder *f, uint32_t allocation, uint32_t model) {
+static bool is_old(const tsr__finder *f, uint32_t allocation, uint32_t model) {
   uint32_t birth = birth_of(f, allocation);
   return birth == TSR_NONE || birth < model;
 }
 
-static bool note_old_gradients(finder *f, uint32_t model) {
+static bool note_old_gradients(tsr__finder *f, uint32_t model) {
   bool ok = true;
   for (size_t i = 0; ok && i < f->live.count; i++) {
     uint32_t a = f->live.items[i];
     if (f->category[a] == TSR_CATEGORY_GRADIENT && is_old(f, a, model))
-      ok = note(f, TSR_FINDING_OLD_GRADIENTS, a);
+      ok = tsr__finder_note(f, TSR_FINDING_OLD_GRADIENTS, a);
   }
   return ok;
 }
 
 /* A copy of the model's parameters (an average of weights) is also made after gradients. But then no new
  * gradients follow, or all are new: so there must be gradients of both ages, in comparable numbers. */
-static bool find_old_gradients(finder *f) {
+static bool find_old_gradients(tsr__finder *f) {
   uint32_t first = TSR_NONE, stack = TSR_NONE;
   uint64_t old = 0, old_count = 0, new_count = 0, largest = 0;
   for (size_t i = 0; i < f->live.count; i++)
@@ -338,15 +415,15 @@ static bool find_old_gradients(finder *f) {
     largest = bytes;
     stack = tsr__timeline_stack(f->t, a);
   }
-  if (new_count < 3 || old_count < 3 || !is_worth_it(f, old)) return true;
+  if (new_count < 3 || old_count < 3 || !tsr__finder_is_worth_it(f, old)) return true;
   if (!note_old_gradients(f, model)) return false;
-  return add(f, (tsr_finding){.rule = TSR_FINDING_OLD_GRADIENTS,
-                              .bytes = old,
-                              .saved_bytes = old,
-                              .count = old_count,
-                              .event = f->t->allocated_event,
-                              .frame = TSR_NONE,
-                              .stack = stack});
+  return tsr__finder_add(f, (tsr_finding){.rule = TSR_FINDING_OLD_GRADIENTS,
+                                          .bytes = old,
+                                          .saved_bytes = old,
+                                          .count = old_count,
+                                          .event = f->t->allocated_event,
+                                          .frame = TSR_NONE,
+                                          .stack = stack});
 }
 
 /* ---- CACHED ---- */
@@ -363,19 +440,23 @@ static void add_free(void *context, const tsr__gap *gap) {
   if (gap->is_whole && is_default) found->bytes = tsr__sum_u64(found->bytes, gap->size_bytes);
 }
 
-static bool find_cached(finder *f, tsr_error *error) {
+/* Where a part of the file is missing, what was reserved and free at a moment of it is not known. */
+static bool find_cached(tsr__finder *f, tsr_error *error) {
   tsr_fragmentation lost;
   free_segments found = {f->t, 0};
+  if (tsr__snapshot_is_incomplete(f->t->snapshot)) return true;
+  if (f->t->at_peak.reserved_bytes < f->t->at_peak.active_bytes) return true;
   if (tsr__timeline_gaps(f->t, f->t->allocated_event, &f->live, add_free, &found, &lost, error))
     return false;
   uint64_t bytes = found.bytes;
-  if (!is_worth_it(f, bytes) || bytes < f->t->at_peak.reserved_bytes / 10) return true;
-  return add(f, (tsr_finding){.rule = TSR_FINDING_CACHED,
-                              .bytes = bytes,
-                              .saved_bytes = bytes,
-                              .event = f->t->allocated_event,
-                              .frame = TSR_NONE,
-                              .stack = TSR_NONE});
+  if (!tsr__finder_is_worth_it(f, bytes) || bytes < f->t->at_peak.reserved_bytes / 10) return true;
+  return tsr__finder_add(f, (tsr_finding){.rule = TSR_FINDING_CACHED,
+                                          .bytes = bytes,
+                                          .saved_bytes = bytes,
+                                          .event = f->t->allocated_event,
+                                          .is_one_moment = !tsr__has_history(&f->t->events),
+                                          .frame = TSR_NONE,
+                                          .stack = TSR_NONE});
 }
 
 /* ---- CHECKPOINT ---- */
@@ -409,7 +490,7 @@ static int compare_kept(const void *left, const void *right) {
   return (a->birth > b->birth) - (a->birth < b->birth);
 }
 
-static bool list_kept(const finder *f, blocks *b) {
+static bool list_kept(const tsr__finder *f, blocks *b) {
   int64_t peak = f->t->allocated_event;
   size_t last = peak < 0 ? 0 : tsr__cycle_passes_by(f->cycle, (uint32_t)peak);
   b->kept = TSR__NEW_ARRAY(kept, f->live.count + 1);
@@ -528,10 +609,11 @@ static uint32_t list_code(const tsr_snapshot *snapshot, uint32_t stack, uint32_t
   return count;
 }
 
-/* The line that calls the blocks: the innermost that all stacks have in common; TSR_NONE if absent. */
-static bool calling_frame(const finder *f, const blocks *b, uint32_t *out) {
+/* The line that calls the blocks: the innermost that all stacks have in common, but for wrappers; and the frame
+ * of the block's code that it calls, of the first stack. TSR_NONE if absent. */
+static bool calling_frame(const tsr__finder *f, const blocks *b, uint32_t *out, uint32_t *block) {
   const tsr_snapshot *snapshot = f->t->snapshot;
-  uint32_t deepest = 0, shared = 0;
+  uint32_t deepest = 0, shared = 0, all = 0;
   for (size_t i = 0; i < b->group_count; i++) {
     uint32_t depth = tsr_snapshot_stack(snapshot, b->kept[b->groups[i].first].stack).depth;
     if (depth > deepest) deepest = depth;
@@ -541,11 +623,14 @@ static bool calling_frame(const finder *f, const blocks *b, uint32_t *out) {
   for (size_t i = 0; i < b->group_count; i++) {
     uint32_t stack = b->kept[b->groups[i].first].stack, same = 0;
     uint32_t count = list_code(snapshot, stack, i ? other : common);
-    if (!i) shared = count;
+    if (!i) shared = all = count;
     while (i && same < shared && same < count && other[same] == common[same]) same++;
     if (i) shared = same;
   }
+  while (shared && tsr__frame_passes_on(snapshot, common[shared - 1])) shared--;
   *out = shared ? common[shared - 1] : TSR_NONE;
+  while (shared < all && tsr__frame_passes_on(snapshot, common[shared])) shared++;
+  *block = shared && shared < all ? common[shared] : TSR_NONE;
   tsr__free(common);
   return true;
 }
@@ -559,7 +644,7 @@ static uint64_t saved_by_checkpoints(const blocks *b) {
 }
 
 /* Whether one of the stacks of the blocks made this activation. */
-static bool is_of_blocks(const finder *f, tsr__map *stacks, uint32_t allocation) {
+static bool is_of_blocks(const tsr__finder *f, tsr__map *stacks, uint32_t allocation) {
   if (allocation == TSR_NONE || f->category[allocation] != TSR_CATEGORY_ACTIVATION) return false;
   return birth_of(f, allocation) != TSR_NONE &&
          tsr__map_find(stacks, tsr__timeline_stack(f->t, allocation));
@@ -567,7 +652,7 @@ static bool is_of_blocks(const finder *f, tsr__map *stacks, uint32_t allocation)
 
 /* The peak if the blocks were checkpointed in every pass, as if they saved the same share of what they keep at
  * any moment. It may be another moment than now: an optimizer's step keeps nothing of them. */
-static int peak_without(const finder *f, const blocks *b, uint64_t saved, uint64_t *out,
+static int peak_without(const tsr__finder *f, const blocks *b, uint64_t saved, uint64_t *out,
                         tsr_error *error) {
   tsr__map stacks = {0};
   tsr__sweep sweep = {.born = TSR_NONE};
@@ -591,37 +676,40 @@ static int peak_without(const finder *f, const blocks *b, uint64_t saved, uint64
   return status;
 }
 
-static bool note_blocks(finder *f, const blocks *b) {
+static bool note_blocks(tsr__finder *f, const blocks *b) {
   bool ok = true;
   for (size_t i = 0; i < b->group_count; i++)
     for (uint64_t k = 0; ok && k < b->groups[i].count; k++)
-      ok = note(f, TSR_FINDING_CHECKPOINT, b->kept[b->groups[i].first + k].allocation);
+      ok = tsr__finder_note(f, TSR_FINDING_CHECKPOINT, b->kept[b->groups[i].first + k].allocation);
   return ok;
 }
 
-static bool add_checkpoint(finder *f, const blocks *b, tsr_error *error) {
+static bool add_checkpoint(tsr__finder *f, const blocks *b, tsr_error *error) {
   uint64_t saved = saved_by_checkpoints(b), largest = 0, left = 0;
-  uint32_t frame = TSR_NONE, stack = TSR_NONE;
-  if (!calling_frame(f, b, &frame)) return false;
-  if (frame == TSR_NONE || !is_worth_it(f, saved)) return true;
+  uint32_t frame = TSR_NONE, block = TSR_NONE, stack = TSR_NONE;
+  if (!calling_frame(f, b, &frame, &block)) return false;
+  if (frame == TSR_NONE || !tsr__finder_is_worth_it(f, saved)) return true;
   if (peak_without(f, b, saved, &left, error)) return false;
   uint64_t lower = tsr__drop_u64(f->peak_bytes, left);
   if (lower < saved) saved = lower;
-  if (!is_worth_it(f, saved) || saved < f->peak_bytes / 10) return true;
+  if (!tsr__finder_is_worth_it(f, saved) || saved < f->peak_bytes / 10) return true;
   if (!note_blocks(f, b)) return false;
   for (size_t i = 0; i < b->group_count; i++) {
     if (b->groups[i].bytes <= largest) continue;
     largest = b->groups[i].bytes;
     stack = b->kept[b->groups[i].first].stack;
   }
-  return add(f, (tsr_finding){.rule = TSR_FINDING_CHECKPOINT,
-                              .bytes = b->bytes / b->count,
-                              .saved_bytes = saved,
-                              .count = b->count,
-                              .has_backward = f->has_backward || f->phases->is_training_marked,
-                              .event = f->t->allocated_event,
-                              .frame = frame,
-                              .stack = stack});
+  return tsr__finder_add(
+      f, (tsr_finding){.rule = TSR_FINDING_CHECKPOINT,
+                       .bytes = b->bytes / b->count,
+                       .saved_bytes = saved,
+                       .count = b->count,
+                       .has_backward = f->has_backward || f->phases->is_training_marked,
+                       .event = f->t->allocated_event,
+                       .frame = frame,
+                       .block = block,
+                       .call = tsr__checkpoint_call(f->t->snapshot, stack, frame),
+                       .stack = stack});
 }
 
 static uint64_t count_kept(const blocks *b) {
@@ -631,7 +719,7 @@ static uint64_t count_kept(const blocks *b) {
 }
 
 /* Blocks that keep two tensors each are checkpointed already, or a cache of keys and values. */
-static bool find_checkpoint(finder *f, tsr_error *error) {
+static bool find_checkpoint(tsr__finder *f, tsr_error *error) {
   blocks b = {0};
   bool ok = f->out->items.count && f->out->items.items[0].rule == TSR_FINDING_NO_GRAD;
   if (ok) return true; /* no backward pass: nothing to recompute */
@@ -648,6 +736,29 @@ static bool find_checkpoint(finder *f, tsr_error *error) {
 
 /* ---- All rules ---- */
 
+/* The stack with most of what a finding is about, and whether that is more than half of it. */
+static bool find_largest_part(const tsr__finder *f, tsr_finding *finding) {
+  uint64_t whole = 0, most = 0;
+  tsr__map sums = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < f->out->allocations[finding->rule].count; i++) {
+    uint32_t a = f->out->allocations[finding->rule].items[i];
+    uint32_t stack = tsr__timeline_stack(f->t, a);
+    uint64_t bytes = tsr__timeline_requested(f->t, a);
+    uint64_t *sum = tsr__map_put(&sums, stack, 0, NULL);
+    ok = sum != NULL;
+    whole = tsr__sum_u64(whole, bytes);
+    if (!ok) break;
+    *sum = tsr__sum_u64(*sum, bytes);
+    if (*sum <= most) continue;
+    most = *sum;
+    finding->stack = stack;
+  }
+  finding->is_most = most > whole / 2;
+  tsr__map_release(&sums);
+  return ok;
+}
+
 /* What is cached does not count at the peak: last. */
 static int compare_findings(const void *left, const void *right) {
   const tsr_finding *a = left, *b = right;
@@ -658,19 +769,24 @@ static int compare_findings(const void *left, const void *right) {
 }
 
 int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, tsr_error *error) {
-  finder f = {.t = from->timeline,
-              .phases = from->phases,
-              .cycle = from->cycle,
-              .has_backward = tsr__phases_train(from->phases),
-              .category = from->categories->category,
-              .peak_bytes = from->timeline->at_peak.allocated_bytes};
+  tsr__finder f = {.t = from->timeline,
+                   .phases = from->phases,
+                   .cycle = from->cycle,
+                   .has_backward = tsr__phases_train(from->phases),
+                   .category = from->categories->category,
+                   .evidence = from->categories->evidence,
+                   .peak_bytes = from->timeline->at_peak.allocated_bytes};
   tsr__findings made = {0};
   f.out = &made;
   assert(from->categories->count == from->timeline->birth.count);
   int status = tsr__timeline_live(f.t, f.t->allocated_event, &f.live, error);
   if (status) return status;
   bool ok = find_no_grad(&f) && find_checkpoint(&f, error) && find_two_forwards(&f) &&
-            find_old_gradients(&f) && find_cached(&f, error);
+            find_old_gradients(&f) && tsr__find_stale_gradients(&f, error) &&
+            tsr__find_held_outputs(&f, error) && tsr__find_states(&f, error) &&
+            find_cached(&f, error);
+  for (size_t i = 0; ok && i < made.items.count; i++)
+    ok = find_largest_part(&f, &made.items.items[i]);
   if (ok && made.items.count)
     qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
   TSR__VECTOR_FREE(&f.live);

@@ -69,6 +69,22 @@ uint64_t tsr__next_action(const tsr_events *events, tsr_action action, uint64_t 
   return found ? (uint64_t)(found - events->action) : events->count;
 }
 
+bool tsr__has_history(const tsr_events *events) {
+  uint64_t changes = 0, pending = 0;
+  bool is_pending = false; /* a free was requested, and will be completed */
+  for (uint64_t i = 0; i < events->count && changes < 2; i++) {
+    uint8_t action = events->action[i];
+    bool completes =
+        action == TSR_ACTION_FREE_COMPLETED && is_pending && events->addr[i] == pending;
+    changes += action == TSR_ACTION_ALLOC || action == TSR_ACTION_FREE_REQUESTED ||
+               (action == TSR_ACTION_FREE_COMPLETED && !completes);
+    if (action != TSR_ACTION_FREE_REQUESTED) continue;
+    is_pending = true;
+    pending = events->addr[i];
+  }
+  return changes > 1;
+}
+
 int tsr__timeline_live(const tsr__timeline *t, int64_t event, tsr__live_set *out,
                        tsr_error *error) {
   const tsr__checkpoint *point = checkpoint_before(t, event);

@@ -123,6 +123,10 @@ void tsr__timeline_release(tsr__timeline *timeline);
  * faster than a loop over events: for actions that few events have. */
 uint64_t tsr__next_action(const tsr_events *events, tsr_action action, uint64_t from);
 
+/* Whether a trace is long enough to have a history: more than one event changes what is allocated. Otherwise a
+ * snapshot shows one moment, and its largest figure is no peak. Linear, and mostly a few events. */
+bool tsr__has_history(const tsr_events *events);
+
 /* What is true of an allocation, whenever it was made. */
 uint64_t tsr__timeline_requested(const tsr__timeline *timeline, uint32_t allocation);
 uint64_t tsr__timeline_address(const tsr__timeline *timeline, uint32_t allocation);

@@ -302,6 +302,9 @@ static const char *const forms[] = {"plan", "model", "csv", "html", NULL};
 const tsr__question_row tsr__question_plan = {
     .about = {.name = "plan",
               .summary = "what does each technique save, and what does it cost?",
+              .situation = TSR_SITUATION_FORECAST,
+              .main_options = "budget allow largest gpu batch seq dtype optimizer attention for "
+                              "write-plan compare gpus",
               .description = "Simulates the training of MODEL as it is, then with each technique "
                              "that saves memory, alone and after "
                              "those before it: what is free first, then what costs time. With "

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "exec/cost.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
@@ -200,6 +201,12 @@ const char *tsr_params_gpu(const tsr_params *params) {
   return index >= 0 && tsr_gpu_at((size_t)index, &gpu) ? gpu.name : NULL;
 }
 
+uint64_t tsr_params_gpu_bytes(const tsr_params *params) {
+  int index = tsr_params_choice(params, "gpu");
+  const tsr__data_sheet *gpu = index >= 0 ? tsr__data_sheet_at((size_t)index) : NULL;
+  return gpu ? gpu->memory_bytes : 0;
+}
+
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error) {
   const char *path;
   size_t size;
@@ -305,6 +312,9 @@ const tsr__question_row tsr__question_simulate = {
     .about =
         {.name = "simulate",
          .summary = "what will a training run need, before anything has run?",
+         .situation = TSR_SITUATION_FORECAST,
+         .main_options = "batch seq capacity dtype optimizer attention checkpoint loss gpu ranks "
+                         "zero plan write-plan",
          .description =
              "Runs the training steps of a model without a device, with the same memory requests "
              "as PyTorch and transformers, byte for byte, and shows the peak, when it occurs, and "

@@ -36,13 +36,16 @@ static bool find_allocation(const tsr_events *events, const tsr_at_where *where,
   return false;
 }
 
-static bool find_moment(const tsr_events *events, const tsr_at_where *where, int64_t *event) {
+static bool find_moment(const tsr_events *events, const tsr__timeline *timeline,
+                        const tsr_at_where *where, int64_t *event) {
   switch (where->kind) {
   case TSR_AT_EVENT:
     *event = where->event;
     return where->event >= -1 && where->event < (int64_t)events->count;
   case TSR_AT_TIME: return find_time(events, where->time_us, event);
   case TSR_AT_ALLOCATION: return find_allocation(events, where, event);
+  case TSR_AT_PEAK: *event = timeline->allocated_event; return true;
+  case TSR_AT_END: *event = (int64_t)events->count - 1; return true;
   }
   return false;
 }
@@ -86,23 +89,29 @@ static int describe(tsr_study *study, size_t top, tsr_at_device *out, tsr_error 
   return status;
 }
 
-/* Fill in the devices and the moment on each; returns the number of devices that have it. */
-static size_t find_moments(const tsr_snapshot *snapshot, const tsr_at_where *where,
-                           const uint32_t *devices, size_t count, tsr_at *at) {
-  size_t found = 0;
-  for (size_t i = 0; i < count; i++) {
+/* Fill in the devices and the moment on each; `*found` is the number of devices that have it. */
+static int find_moments(tsr_study *study, const tsr_at_where *where, const uint32_t *devices,
+                        size_t count, tsr_at *at, size_t *found, tsr_error *error) {
+  const tsr_snapshot *snapshot = tsr_study_snapshot(study);
+  const tsr__timeline *timeline = NULL;
+  int status = 0;
+  for (size_t i = 0; i < count && status == 0; i++) {
+    if (where->kind == TSR_AT_PEAK)
+      status = tsr__study_timeline(study, devices[i], &timeline, error);
+    if (status) return status;
     tsr_at_device *device = &at->devices[at->device_count++];
     tsr_events events = tsr_snapshot_events(snapshot, devices[i]);
     int64_t event = -1;
     device->device = devices[i];
     device->event_count = events.count;
-    device->is_found = find_moment(&events, where, &event);
+    device->has_history = tsr__has_history(&events);
+    device->is_found = find_moment(&events, timeline, where, &event);
     if (!device->is_found) event = -1; /* it may be another device's */
     device->moment.event = event;
     device->moment.time_us = event < 0 ? TSR_TIME_NONE : events.time_us[event];
-    found += device->is_found;
+    *found += device->is_found;
   }
-  return found;
+  return status;
 }
 
 /* No device has the moment: the error lists what exists instead. */
@@ -145,15 +154,15 @@ int tsr_at_compute(tsr_study *study, const tsr_at_where *where, const tsr_query 
                    tsr_at **out, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
   const uint32_t *devices;
-  size_t count;
+  size_t count, found = 0;
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_at *at = TSR__NEW(tsr_at);
   if (!at) return tsr__fail_memory(error);
   at->devices = TSR__NEW_ARRAY(tsr_at_device, count);
   if (!at->devices) status = tsr__fail_memory(error);
-  if (!status && !find_moments(snapshot, where, devices, count, at))
-    status = fail_unknown(snapshot, where, at, error);
+  if (!status) status = find_moments(study, where, devices, count, at, &found, error);
+  if (!status && !found) status = fail_unknown(snapshot, where, at, error);
   for (size_t i = 0; !status && i < at->device_count; i++)
     if (at->devices[i].is_found)
       status = describe(study, query ? query->top : 0, &at->devices[i], error);

@@ -10,14 +10,24 @@
 #include "questions/reports.h"
 #include "questions/shared/row.h"
 
+/* Numbers that no event has, for the words of --event. */
+#define AT_PEAK      INT64_MIN
+#define AT_PEAK_TEXT "-9223372036854775808"
+#define AT_END       INT64_MAX
+#define AT_END_TEXT  "9223372036854775807"
+
 static const tsr_parameter parameters[] = {
     {.name = "event",
      .kind = TSR_PARAMETER_INTEGER,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first.",
+     .help = "The moment after event N of the device's trace, -1 for before the first; or start, "
+             "peak or end.",
      .advice = "The moment after this event of the device's trace, counted from 0; -1 is before "
                "the first.",
-     .least = -1},
+     .least = -1,
+     .synonyms =
+         (const tsr_synonym[]){
+             {"start", "-1"}, {"peak", AT_PEAK_TEXT}, {"end", AT_END_TEXT}, {NULL, NULL}}},
     {.name = "time_us",
      .option = "time",
      .kind = TSR_PARAMETER_TIME,
@@ -79,6 +89,8 @@ static tsr_at_where where_of(const tsr_params *params) {
   tsr_at_where where = {.kind = TSR_AT_EVENT};
   if (tsr_params_has(params, "event")) {
     where.event = tsr_params_integer(params, "event");
+    if (where.event == AT_PEAK) where.kind = TSR_AT_PEAK;
+    if (where.event == AT_END) where.kind = TSR_AT_END;
   } else if (tsr_params_has(params, "time_us")) {
     where.kind = TSR_AT_TIME;
     where.time_us = tsr_params_integer(params, "time_us");
@@ -124,6 +136,7 @@ const tsr__question_row tsr__question_at = {
          TSR__ONE_SUBJECT,
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera at --event 3737 snapshot.pickle", "after event 3737"},
+                      {"tessera at --event end snapshot.pickle", "what was left at the end"},
                       {"tessera at --time 1783874422365713 snapshot.pickle", "at that time"},
                       {"tessera at --alloc cd1000000_1 --action alloc snapshot.pickle",
                        "when that block was allocated for the second time"}},

@@ -37,8 +37,9 @@ static tsr__share_list shares_of(const tsr_at_device *device) {
                            device->stack_count,
                            device->omitted_stacks,
                            device->omitted_bytes,
-                           device->moment.totals.requested_bytes,
-                           device->names};
+                           tsr__whole_of(&device->moment.totals),
+                           device->names,
+                           device->has_history};
 }
 
 static size_t lines_of(const tsr_at_device *device) {

@@ -88,6 +88,7 @@ static int measure_causes(checker *c, const tsr__timeline *t, tsr_check_device *
 
 static void measure(const tsr__timeline *t, tsr_check_device *out) {
   out->event_count = t->events.count;
+  out->has_history = tsr__has_history(&t->events);
   out->peak.event = t->allocated_event;
   out->peak.time_us = out->peak.event < 0 ? TSR_TIME_NONE : t->events.time_us[out->peak.event];
   out->peak.totals = t->at_peak;
@@ -280,6 +281,7 @@ static int name_causes(checker *c, const tsr__timeline *t, tsr_check_device *dev
 static int add_result(checker *c, const tsr_check_device *device, bool has_lock,
                       tsr_check_result result, tsr_error *error) {
   result.device = device->device;
+  result.is_one_moment = !device->has_history;
   int status = explain(c, device, has_lock, &result, error);
   if (!status && !TSR__VECTOR_PUSH(&c->results, result)) status = tsr__fail_memory(error);
   if (status) tsr__free(result.causes);
@@ -417,13 +419,15 @@ static tsr_check_doubt doubt_of_file(const tsr_snapshot *snapshot) {
   return doubts[tsr__snapshot_loss(snapshot)];
 }
 
-/* Whether no history was recorded: then only the state at the end is known, and not the peak. A sidecar
+/* Whether no history was recorded (tsr__has_history): then one state is known, and not the peak. A sidecar
  * shows that there was a recording, in which nothing happened. */
 static bool is_unrecorded(const tsr_snapshot *snapshot, const tsr_check *check) {
   size_t count;
   const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
-  for (size_t i = 0; i < count; i++)
-    if (tsr_snapshot_events(snapshot, devices[i]).count) return false;
+  for (size_t i = 0; i < count; i++) {
+    tsr_events events = tsr_snapshot_events(snapshot, devices[i]);
+    if (tsr__has_history(&events)) return false;
+  }
   return check->device_count && !tsr_snapshot_sidecar(snapshot);
 }
 

@@ -155,6 +155,7 @@ const tsr__question_row tsr__question_check = {
     .about =
         {.name = "check",
          .summary = "is it within its budget, and no worse than before?",
+         .situation = TSR_SITUATION_CHANGE,
          .description =
              "Compares a run with budgets and with a lock, and exits with status 1 if a check "
              "fails. It reports what is too much, what grew, and the lines of the program that "

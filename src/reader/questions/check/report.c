@@ -107,10 +107,11 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
     char name[TSR__FORMAT_BYTES];
     const tsr_check_device *d = &check->devices[i];
     tsr__buffer_printf(&emitter->scratch,
-                       "%s reserved at most %s for %s allocated; reserved memory depends on "
+                       "%s %s %s for %s allocated; reserved memory depends on "
                        "earlier allocator activity",
-                       tsr__device_name(d->device, name), SIZE(d->peak_reserved_bytes),
-                       SIZE(d->peak.totals.allocated_bytes));
+                       tsr__device_name(d->device, name),
+                       d->has_history ? "reserved at most" : "reserves",
+                       SIZE(d->peak_reserved_bytes), SIZE(d->peak.totals.allocated_bytes));
     tsr__emit_line(emitter, TSR__DIM, 2);
   }
   if (check->counts_blocks) {
@@ -196,6 +197,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_check_device *device) {
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   tsr__emit_object(emitter, "peak");
   tsr__emit_field(emitter, "event", NULL, tsr__index(device->peak.event));
   tsr__emit_field(emitter, "time_us", NULL, tsr__time(device->peak.time_us));
@@ -232,7 +234,7 @@ static void gather_warnings(tsr__warning_list *list, const tsr_check *check) {
   static const tsr_warning no_host = {"host-left-out", 1,
                                       "pinned host memory is not checked; --device host checks it"};
   static const tsr_warning no_history = {
-      "not-recorded", 1, "no events were recorded; only what was held at the end is checked"};
+      "not-recorded", 1, "no history was recorded; only what was held at one moment is checked"};
   if (check->leaves_host) tsr__warnings_add(list, &no_host, 1);
   if (check->is_unrecorded) tsr__warnings_add(list, &no_history, 1);
 }

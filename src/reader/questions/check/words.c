@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "emit/heading.h"
@@ -69,10 +70,13 @@ void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
                        r->limit_bytes ? "lock" : "snapshot", r->limit_bytes ? "snapshot" : "lock");
     return;
   }
+  bool is_peak = !strcmp(tsr__check_subject(r), "peak");
+  const char *what = is_peak && r->is_one_moment ? "allocated" : tsr__check_subject(r);
   if (r->device == TSR_DEVICE_HOST)
-    tsr__buffer_printf(out, "%s pinned host memory ", tsr__check_subject(r));
+    tsr__buffer_printf(out, "%s pinned host memory ", what);
   else
-    tsr__buffer_printf(out, "%s memory of device %" PRIu32 " ", tsr__check_subject(r), r->device);
+    tsr__buffer_printf(out, "%s memory of device %" PRIu32 " ", what, r->device);
+  if (r->is_one_moment) tsr__buffer_text(out, "at the only moment that the snapshot shows ");
   if (is_lock(r)) {
     append_lock_sentence(out, r);
     return;
@@ -166,4 +170,6 @@ void tsr__check_verdict(tsr__buffer *out, const tsr_check *check) {
                        tsr__plural(check->result_count), tsr__check_doubt_fact(check->doubt));
   else
     tsr__buffer_printf(out, "passed: %s check%s", count, tsr__plural(check->result_count));
+  if (check->is_unrecorded && check->result_count)
+    tsr__buffer_text(out, "; no history was recorded, so only one moment was checked");
 }

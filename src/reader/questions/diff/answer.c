@@ -1,8 +1,9 @@
 /* answer.c - what changed between two runs?
  *
  * Each run's peak is computed with all its stacks, and the two lists become one: a row for each
- * class of stacks (diff/match.h), filled from both sides. Memory without a stack is a separate class,
- * the last. Rows that differ are changes, sorted by size. With category, operation
+ * class of stacks (diff/match.h), filled from both sides. Memory without a stack is two separate classes,
+ * the last: what the recordings saw, and what is older. If the peaks are of different phases, other moments are
+ * compared (phases.c). Rows that differ are changes, sorted by size. With category, operation
  * and line the rows are groups instead (groups.c).
  *
  *   old peak: stack ──► class ─┐
@@ -24,6 +25,7 @@
 #include "base/memory.h"
 #include "emit/text.h"
 #include "questions/diff/match.h"
+#include "questions/diff/phases.h"
 #include "questions/shared/names.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
@@ -52,8 +54,15 @@ typedef struct pair {
   tsr_peak *peaks[2];
   const tsr__labels *lines[2], *operations[2]; /* operations: NULL unless grouped by them */
   tsr__match match;
-  row *rows; /* by class, and one for memory without a stack */
+  row *rows; /* by class, and two for memory without a stack: recorded, and older */
+  tsr_at
+      *elsewhere[2]; /* the moments compared of the device at hand, where not the peaks; or NULL */
+  tsr_peak_device stand_in[2]; /* with the stacks of these */
 } pair;
+
+static uint32_t row_count(const pair *p) {
+  return p->match.class_count + 2;
+}
 
 const char *tsr_change_status_name(tsr_change_status status) {
   switch (status) {
@@ -170,22 +179,24 @@ static const tsr_peak_device *peak_of(const tsr_peak *peak, const tsr_diff_side 
   return NULL;
 }
 
-static uint32_t class_of(const pair *p, int which, uint32_t stack) {
+static uint32_t class_of(const pair *p, int which, const tsr_stack_share *share) {
   const uint32_t *classes = which ? p->match.new_class : p->match.old_class;
-  assert(stack == TSR_NONE || classes[stack] < p->match.class_count);
-  return stack == TSR_NONE ? p->match.class_count : classes[stack];
+  assert(share->stack == TSR_NONE || classes[share->stack] < p->match.class_count);
+  if (share->stack != TSR_NONE) return classes[share->stack];
+  return p->match.class_count + (share->older_allocations ? 1 : 0);
 }
 
 /* Add one side's shares to the rows of their classes. */
 static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
   for (size_t i = 0; i < peak->stack_count; i++) {
     const tsr_stack_share *share = &peak->stacks[i];
-    uint32_t class = class_of(p, which, share->stack);
+    uint32_t class = class_of(p, which, share);
     row *r = &p->rows[class];
     tsr_change *change = &r->change;
     if (!r->is_used)
       *r = (row){.change = {.old_stack = TSR_NONE, .new_stack = TSR_NONE}, .is_used = true};
     change->is_moved = class < p->match.class_count && p->match.is_moved[class];
+    change->is_older |= class > p->match.class_count && peak->has_history;
     uint64_t *bytes = which ? &change->new_bytes : &change->old_bytes;
     uint64_t *allocations = which ? &change->new_allocations : &change->old_allocations;
     if (!*allocations || share->bytes > r->largest[which]) {
@@ -211,11 +222,10 @@ static int name_rows(const pair *p, const tsr_peak_device *const peaks[2], size_
     for (size_t i = 0; ok && peaks[k] && i < peaks[k]->stack_count; i++) {
       const tsr_stack_share *share = &peaks[k]->stacks[i];
       for (size_t n = 0; ok && n < share->names.count; n++)
-        ok = tsr__name_sums_put(&sums, name_entry(class_of(p, k, share->stack), k),
+        ok = tsr__name_sums_put(&sums, name_entry(class_of(p, k, share), k),
                                 &peaks[k]->names[share->names.first + n]);
     }
-  int status = ok ? tsr__name_sums_take(&sums, top, 2 * ((size_t)p->match.class_count + 1), ranges,
-                                        out, error)
+  int status = ok ? tsr__name_sums_take(&sums, top, 2 * (size_t)row_count(p), ranges, out, error)
                   : tsr__fail_memory(error);
   tsr__name_sums_release(&sums);
   return status;
@@ -306,6 +316,8 @@ static bool choose_cause(causes *c, tsr_diff_device *out) {
   if (best == TSR_NONE) return true;
   assert(most > 0 && best < c->names.count);
   const tsr__interned *name = &c->names.items[best];
+  if (name->size_bytes && *(const char *)name->data == '(')
+    return true; /* no line: no stack is recorded */
   char *text = TSR__NEW_ARRAY(char, (size_t)name->size_bytes + 1);
   if (!text) return false;
   memcpy(text, name->data, name->size_bytes);
@@ -318,7 +330,7 @@ static int find_cause(const pair *p, tsr_diff_device *out, tsr_error *error) {
   causes c = {0};
   bool ok = true;
   tsr__intern_init(&c.names);
-  for (uint32_t i = 0; ok && i <= p->match.class_count; i++)
+  for (uint32_t i = 0; ok && i < row_count(p); i++)
     if (p->rows[i].is_used) ok = add_cause(p, &p->rows[i], &c);
   ok = ok && choose_cause(&c, out);
   tsr__intern_release(&c.names);
@@ -349,11 +361,11 @@ static tsr_category changed_category(const row *r) {
 static int take_rows(pair *p, const tsr_name_range *names, tsr_change **list, size_t *count,
                      tsr_error *error) {
   size_t used = 0;
-  for (uint32_t i = 0; i <= p->match.class_count; i++) used += p->rows[i].is_used;
+  for (uint32_t i = 0; i < row_count(p); i++) used += p->rows[i].is_used;
   *list = TSR__NEW_ARRAY(tsr_change, used);
   *count = 0;
   if (!*list) return tsr__fail_memory(error);
-  for (uint32_t i = 0; i <= p->match.class_count; i++) {
+  for (uint32_t i = 0; i < row_count(p); i++) {
     row *r = &p->rows[i];
     if (!r->is_used) continue;
     int side = r->change.new_allocations ? 1 : 0;
@@ -403,25 +415,70 @@ static int copy_warnings(const tsr_peak_device *peaks[2], tsr_diff_device *out, 
   return 0;
 }
 
-/* Copy one side's peak; returns that peak, or NULL. */
-static const tsr_peak_device *describe_side(pair *p, int which, tsr_diff_side *side) {
-  const tsr_peak_device *peak = peak_of(p->peaks[which], side);
-  if (!peak) return NULL;
+/* Copy one side's peak; `*out` becomes that peak, or NULL. */
+static int describe_side(pair *p, int which, tsr_diff_side *side, const tsr_peak_device **out,
+                         tsr_error *error) {
+  const tsr_peak_device *peak = *out = peak_of(p->peaks[which], side);
+  if (!peak) return 0;
   tsr_allocator_settings settings;
   tsr__timeline_settings(p->snapshots[which], side->device, &settings);
   tsr_allocator_settings_text(&settings, side->settings);
   side->event_count = peak->event_count;
+  side->has_history = peak->has_history;
   side->peak = peak->peak;
-  fill_rows(p, which, peak);
-  return peak;
+  return tsr__diff_phases(p->studies[which], side, error);
+}
+
+static void leave_moments(pair *p) {
+  for (int k = 0; k < 2; k++) {
+    tsr_at_free(p->elsewhere[k]);
+    p->elsewhere[k] = NULL;
+  }
+}
+
+/* The stacks at the moment compared, if that is not the peak, in the place of those of the peak. */
+static int go_to_moment(pair *p, int which, const tsr_diff_side *side, const tsr_peak_device **peak,
+                        tsr_error *error) {
+  tsr_query query = {.struct_bytes = sizeof query, .devices = &side->device, .device_count = 1};
+  tsr_at_where where = {.kind = TSR_AT_EVENT, .event = side->compared.event};
+  if (!*peak || side->compared.event == side->peak.event) return 0;
+  int status = tsr_at_compute(p->studies[which], &where, &query, &p->elsewhere[which], error);
+  if (status) return status;
+  const tsr_at_device *at = p->elsewhere[which]->devices;
+  p->stand_in[which] = **peak;
+  p->stand_in[which].peak = at->moment;
+  p->stand_in[which].stacks = at->stacks;
+  p->stand_in[which].stack_count = at->stack_count;
+  p->stand_in[which].names = at->names;
+  *peak = &p->stand_in[which];
+  return 0;
+}
+
+/* What each side holds at the moment compared. */
+static int find_peaks(pair *p, tsr_diff_by by, tsr_diff_device *out,
+                      const tsr_peak_device *peaks[2], tsr_error *error) {
+  tsr_diff_side *const sides[] = {&out->old_side, &out->new_side};
+  int status = 0;
+  for (int k = 0; !status && k < 2; k++) status = describe_side(p, k, sides[k], &peaks[k], error);
+  if (status) return status;
+  tsr__diff_choose_moments(out);
+  if (by == TSR_DIFF_BY_ALLOCATION) { /* of the last whole steps */
+    out->compared_phase = TSR_PHASE_UNKNOWN;
+    for (int k = 0; k < 2; k++) sides[k]->compared = sides[k]->peak;
+  }
+  for (int k = 0; !status && k < 2; k++) {
+    status = go_to_moment(p, k, sides[k], &peaks[k], error);
+    if (!status && peaks[k]) fill_rows(p, k, peaks[k]);
+  }
+  return status;
 }
 
 static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, tsr_error *error) {
-  const tsr_peak_device *peaks[] = {describe_side(p, 0, &out->old_side),
-                                    describe_side(p, 1, &out->new_side)};
+  const tsr_peak_device *peaks[2] = {NULL, NULL};
   size_t count = 0;
-  tsr_name_range *names = TSR__NEW_ARRAY(tsr_name_range, 2 * ((size_t)p->match.class_count + 1));
-  int status = names ? find_cause(p, out, error) : tsr__fail_memory(error);
+  tsr_name_range *names = TSR__NEW_ARRAY(tsr_name_range, 2 * (size_t)row_count(p));
+  int status = names ? find_peaks(p, by, out, peaks, error) : tsr__fail_memory(error);
+  if (!status) status = find_cause(p, out, error);
   if (!status && by == TSR_DIFF_BY_STACK)
     status = name_rows(p, peaks, top, names, &out->named, error);
   if (!status) status = take_rows(p, names, &out->changes, &count, error);
@@ -488,7 +545,7 @@ static int prepare(pair *p, tsr_diff_by by, tsr_error *error) {
   tsr__group_submit(&group, &match, find_match, p);
   int status = tsr__group_wait(&group, error);
   if (status) return status;
-  p->rows = TSR__NEW_ARRAY(row, (size_t)p->match.class_count + 1);
+  p->rows = TSR__NEW_ARRAY(row, row_count(p));
   return p->rows ? 0 : tsr__fail_memory(error);
 }
 
@@ -508,8 +565,10 @@ int tsr_diff_compute(tsr_study *old_study, tsr_study *new_study, tsr_diff_by by,
   diff->by = by;
   int status = choose_devices(&p, query, diff, error);
   if (!status) status = prepare(&p, by, error);
-  for (size_t i = 0; !status && i < diff->device_count; i++)
+  for (size_t i = 0; !status && i < diff->device_count; i++) {
     status = describe(&p, by, query ? query->top : 0, &diff->devices[i], error);
+    leave_moments(&p);
+  }
   pair_release(&p);
   if (status)
     tsr_diff_free(diff);

@@ -13,6 +13,32 @@ static const tsr_record side = {
         TSR__PART(tsr__fields_moment, "peak", "its peak")),
 };
 
+static const tsr_record compared = {
+    .name = "DiffCompared",
+    .about = "The moments whose content is compared.",
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "phase",
+                   "null: they are the peaks; else the peaks are of different phases, and this is "
+                   "the phase in which more changed",
+                   .is_nullable = true),
+        TSR__FIELD(EVENT, "old_event", "in the old file: when most is allocated in that phase"),
+        TSR__FIELD(EVENT, "new_event", "and in the new one"),
+        TSR__FIELD(DELTA, "delta_bytes", "allocated then, new less old"),
+        TSR__FIELD(DELTA, "requested_delta_bytes",
+                   "requested then, new less old: the sum of all changes")),
+};
+
+static const tsr_record phase = {
+    .name = "DiffPhase",
+    .about = "When most is allocated in a phase.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "phase", "`forward`, `backward` (with recomputation), ..."),
+                TSR__FIELD(EVENT, "old_event", "null if the old file does not show the phase",
+                           .is_nullable = true),
+                TSR__FIELD(EVENT, "new_event", "likewise", .is_nullable = true),
+                TSR__FIELD(BYTES, "old_bytes", "allocated then", .is_nullable = true),
+                TSR__FIELD(BYTES, "new_bytes", "likewise", .is_nullable = true)),
+};
+
 static const tsr_record cause = {
     .name = "DiffCause",
     .about = "What most of the difference is made of.",
@@ -33,10 +59,11 @@ static const tsr_record change = {
     .about = "What a stack, or another group, holds in one file and the other.",
     TSR__FIELDS(
         TSR__FIELD(DELTA, "delta_bytes", "new less old"),
-        TSR__FIELD(BYTES, "old_bytes", "requested bytes live at the old peak"),
-        TSR__FIELD(BYTES, "new_bytes", "and at the new one"),
-        TSR__FIELD(COUNT, "old_allocations", "live allocations at the old peak"),
-        TSR__FIELD(COUNT, "new_allocations", "and at the new one"),
+        TSR__FIELD(BYTES, "old_bytes",
+                   "requested bytes live at the moment compared of the old file"),
+        TSR__FIELD(BYTES, "new_bytes", "and of the new one"),
+        TSR__FIELD(COUNT, "old_allocations", "live allocations then"),
+        TSR__FIELD(COUNT, "new_allocations", "and in the new file"),
         TSR__FIELD(TEXT, "status", "`added`, `removed`, `grown` or `shrunk`"),
         TSR__FIELD(FLAG, "moved", "the match ignores lines, paths or versions"),
         TSR__FIELD(TEXT, "name",
@@ -49,6 +76,9 @@ static const tsr_record change = {
                   "by stack: what the program called this memory, in the file whose stack is shown",
                   .is_optional = true),
         TSR__FIELD(COUNT, "omitted_names", "by stack: names omitted by `--top`",
+                   .is_optional = true),
+        TSR__FIELD(FLAG, "before_recording",
+                   "by stack, of memory without a stack: it is older than the recording",
                    .is_optional = true),
         TSR__LIST(tsr__fields_frame, "frames",
                   "by stack: innermost first; `[]` for memory whose stack was not recorded",
@@ -130,7 +160,10 @@ static const tsr_record device = {
                    "allocated at the new peak less allocated at the old one, as "
                    "`torch.cuda.memory_allocated()` counts"),
         TSR__FIELD(DELTA, "requested_delta_bytes", "the same for requested bytes"),
-        TSR__PART(cause, "cause", "where most of it comes from"),
+        TSR__PART(compared, "compared", "the moments whose content is compared below"),
+        TSR__LIST(phase, "phases", "the highest moment of each phase, in either file"),
+        TSR__PART(cause, "cause",
+                  "where most of the change between the moments compared comes from"),
         TSR__PART(alignment, "alignment",
                   "with `--by allocation`, which takes the place of all that follows",
                   .is_optional = true),
@@ -140,10 +173,11 @@ static const tsr_record device = {
                   .is_optional = true),
         TSR__FIELD(COUNT, "omitted_changes", "changes omitted by `--top`", .is_optional = true),
         TSR__FIELD(DELTA, "omitted_delta_bytes", "the sum of their deltas", .is_optional = true),
-        TSR__FIELD(DELTA, "rounding_delta_bytes",
-                   "the rest of `delta_bytes`: rounding and tails, less blocks that wait for "
-                   "another stream (they are not allocated, but requested)",
-                   .is_optional = true),
+        TSR__FIELD(
+            DELTA, "rounding_delta_bytes",
+            "the rest of `compared.delta_bytes`: rounding and tails, less blocks that wait for "
+            "another stream (they are not allocated, but requested)",
+            .is_optional = true),
         TSR__FIELD(COUNT, "moved_stacks",
                    "stacks or lines in both files whose match ignores lines, paths or versions",
                    .is_optional = true),

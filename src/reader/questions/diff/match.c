@@ -179,7 +179,7 @@ static uint8_t mark_of(tsr_text name, tsr_text file) {
   tsr__mark mark = tsr__mark_of(name, file);
   if (mark == TSR__MARK_CALL) return IS_CALL;
   return mark == TSR__MARK_ENGINE || mark == TSR__MARK_PYTHON_NODE || mark == TSR__MARK_RECOMPUTE ||
-                 mark == TSR__MARK_BACKWARD
+                 mark == TSR__MARK_BACKWARD || mark == TSR__MARK_GRAD
              ? IS_BACKWARD
              : 0;
 }

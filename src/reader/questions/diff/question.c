@@ -19,7 +19,8 @@ static const tsr_parameter parameters[] = {
                "allocations of the last whole step one by one, such as a predicted run's and a "
                "recorded one's.",
      .choices = (const char *const[]){TSR_BY_STACK, TSR_BY_CATEGORY, TSR_BY_OP, TSR_BY_LINE,
-                                      TSR_BY_ALLOCATION, NULL}},
+                                      TSR_BY_ALLOCATION, NULL},
+     .synonyms = TSR_GROUPING_SYNONYMS},
 };
 
 static_assert(TSR_DIFF_BY_STACK == 0 && TSR_DIFF_BY_CATEGORY == 1 && TSR_DIFF_BY_OP == 2 &&
@@ -49,6 +50,7 @@ const tsr__question_row tsr__question_diff = {
     .about =
         {.name = "diff",
          .summary = "what changed between two runs?",
+         .situation = TSR_SITUATION_CHANGE,
          .description =
              "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
              "was added, removed, grew and shrank, and by how much.\n\n"

@@ -27,6 +27,7 @@
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
+#include "questions/shared/stepping.h"
 
 /* The emitter, with a printer for the stacks of either snapshot. */
 typedef struct diff_printer {
@@ -115,11 +116,68 @@ static const char *or_default(const char *settings) {
   return *settings ? settings : "default";
 }
 
+/* A snapshot without a history shows whatever was allocated when it was taken. */
+static void print_moments(tsr__emitter *emitter, const tsr_diff_device *device) {
+  bool is_old = device->old_side.is_there && !device->old_side.has_history;
+  bool is_new = device->new_side.is_there && !device->new_side.has_history;
+  if (!is_old && !is_new) return;
+  tsr__buffer_printf(&emitter->scratch, "%s history: what %s allocated at one moment is compared.",
+                     is_old && is_new ? "Neither snapshot has a"
+                     : is_old         ? "The old snapshot has no"
+                                      : "The new snapshot has no",
+                     is_old && is_new ? "they had" : "it had");
+  tsr__emit_paragraph(emitter, TSR__DIM, 2);
+}
+
 static void print_settings(tsr__emitter *emitter, const tsr_diff_device *device) {
   const char *before = device->old_side.settings, *after = device->new_side.settings;
   if (!device->old_side.is_there || !device->new_side.is_there || !strcmp(before, after)) return;
   tsr__emit_printf(emitter, TSR__PLAIN, "  allocator settings before: %s; now: %s",
                    or_default(before), or_default(after));
+}
+
+/* What changed between the moments compared. */
+static int64_t compared_delta(const tsr_diff_device *device) {
+  return difference(device->old_side.compared.totals.allocated_bytes,
+                    device->new_side.compared.totals.allocated_bytes);
+}
+
+/* The peaks are of two phases: which, and what changed in the one that is compared. */
+static void print_phases(tsr__emitter *emitter, const tsr_diff_device *device) {
+  static const tsr__column columns[] = {{NULL, "most allocated in", TSR__LEFT},
+                                        {NULL, "old", TSR__RIGHT},
+                                        {NULL, "new", TSR__RIGHT},
+                                        {NULL, "change", TSR__RIGHT}};
+  char delta[DELTA_BYTES];
+  const char *phase = tsr__phase_words(device->compared_phase);
+  tsr__buffer *out = &emitter->scratch;
+  if (!phase) return;
+  tsr__buffer_printf(out, "The old peak is in %s", tsr__phase_words(device->old_side.phase));
+  tsr__buffer_printf(out, ", the new one in %s; what follows compares %s of both: %s",
+                     tsr__phase_words(device->new_side.phase), phase,
+                     format_delta(compared_delta(device), delta));
+  append_cause(out, &device->cause, compared_delta(device));
+  tsr__buffer_text(out, ".");
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 2);
+  tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
+  for (int i = 0; i < TSR_PHASE_COUNT; i++) {
+    const tsr_moment *before = &device->old_side.in_phase[i],
+                     *after = &device->new_side.in_phase[i];
+    const char *words = tsr__phase_words((tsr_phase)i);
+    bool is_both = before->event >= 0 && after->event >= 0;
+    if (!words || (before->event < 0 && after->event < 0)) continue;
+    int64_t change = difference(before->totals.allocated_bytes, after->totals.allocated_bytes);
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__string(words),
+                                before->event < 0 ? tsr__string("")
+                                                  : tsr__bytes(before->totals.allocated_bytes),
+                                after->event < 0 ? tsr__string("")
+                                                 : tsr__bytes(after->totals.allocated_bytes),
+                                tsr__string(is_both ? format_delta(change, delta) : "")});
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  tsr__emit_space(emitter);
 }
 
 static void print_verdict(diff_printer *printer, const tsr_diff_device *device) {
@@ -146,16 +204,20 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
   else if (!device->new_side.is_there)
     tsr__buffer_printf(out, ": only in the old snapshot, peak %s", old_size);
   else if (whole)
-    tsr__buffer_printf(out, ": %s at the peak, %s before and %s now", format_delta(whole, delta),
+    tsr__buffer_printf(out, ": %s %s, %s before and %s now", format_delta(whole, delta),
+                       device->old_side.has_history || device->new_side.has_history ? "at the peak"
+                                                                                    : "allocated",
                        old_size, new_size);
   else if (device->change_count)
     tsr__buffer_printf(out, ": the same peak of %s, with different content", new_size);
   else
     tsr__buffer_printf(out, ": no change, a peak of %s", new_size);
-  append_cause(out, &device->cause, whole);
+  if (!device->compared_phase) append_cause(out, &device->cause, whole);
   tsr__buffer_text(out, ".");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
+  print_moments(emitter, device);
   print_settings(emitter, device);
+  print_phases(emitter, device);
 }
 
 /* ---- The list ---- */
@@ -194,6 +256,8 @@ static void emit_stack(diff_printer *printer, const tsr_change *change) {
   tsr__stack_printer *stacks;
   uint32_t stack;
   choose_stack(printer, change, &stacks, &stack);
+  if (stack == TSR_NONE && !tsr__emitter_is_text(printer->emitter))
+    tsr__emit_field(printer->emitter, "before_recording", NULL, tsr__bool(change->is_older));
   tsr__stack_emit(stacks, stack);
 }
 
@@ -202,6 +266,7 @@ static void emit_change(diff_printer *printer, const tsr_named *names, const tsr
   tsr__emitter *emitter = printer->emitter;
   char delta[DELTA_BYTES], counts[COUNTS_BYTES];
   bool is_stack = printer->by == TSR_DIFF_BY_STACK;
+  if (is_stack && change->is_older) name = tsr__text_of(TSR__LABEL_BEFORE);
   if (is_stack) name = tsr__with_names(emitter, name, names, &change->names);
   tsr__cell cells[] = {
       tsr__count(number),
@@ -253,10 +318,9 @@ static void say_moved(const diff_printer *printer, const tsr_diff_device *device
 /* Changes are in requested bytes, peaks in bytes of blocks. */
 static void emit_rounding(tsr__emitter *emitter, const tsr_diff_device *device) {
   char delta[DELTA_BYTES];
-  int64_t blocks = difference(device->old_side.peak.totals.allocated_bytes,
-                              device->new_side.peak.totals.allocated_bytes);
-  int64_t asked = difference(device->old_side.peak.totals.requested_bytes,
-                             device->new_side.peak.totals.requested_bytes);
+  int64_t blocks = compared_delta(device);
+  int64_t asked = difference(device->old_side.compared.totals.requested_bytes,
+                             device->new_side.compared.totals.requested_bytes);
   int64_t rounding = less(blocks, asked);
   tsr__emit_field(emitter, "rounding_delta_bytes", NULL, tsr__index(rounding));
   if (rounding && tsr__emitter_is_text(emitter))
@@ -334,6 +398,46 @@ static void emit_cause(tsr__emitter *emitter, const tsr_diff_cause *cause) {
   tsr__emit_end(emitter);
 }
 
+/* The moments compared, and by phase the highest of both. */
+static void emit_compared(tsr__emitter *emitter, const tsr_diff_device *device) {
+  static const tsr__column columns[] = {{"phase", NULL, TSR__LEFT},
+                                        {"old_event", NULL, TSR__RIGHT},
+                                        {"new_event", NULL, TSR__RIGHT},
+                                        {"old_bytes", NULL, TSR__RIGHT},
+                                        {"new_bytes", NULL, TSR__RIGHT}};
+  const tsr_diff_side *before = &device->old_side, *after = &device->new_side;
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_object(emitter, "compared");
+  tsr__emit_field(emitter, "phase", NULL,
+                  device->compared_phase ? tsr__string(tsr_phase_name(device->compared_phase))
+                                         : tsr__nothing());
+  tsr__emit_field(emitter, "old_event", NULL,
+                  tsr__index(before->is_there ? before->compared.event : -1));
+  tsr__emit_field(emitter, "new_event", NULL,
+                  tsr__index(after->is_there ? after->compared.event : -1));
+  tsr__emit_field(emitter, "delta_bytes", NULL, tsr__index(compared_delta(device)));
+  tsr__emit_field(emitter, "requested_delta_bytes", NULL,
+                  tsr__index(difference(before->compared.totals.requested_bytes,
+                                        after->compared.totals.requested_bytes)));
+  tsr__emit_end(emitter);
+  tsr__emit_table(emitter, "phases", columns, sizeof columns / sizeof *columns);
+  for (int i = TSR_PHASE_UNKNOWN + 1; i < TSR_PHASE_COUNT; i++) {
+    const tsr_moment *old_one = &before->in_phase[i], *new_one = &after->in_phase[i];
+    bool is_old = before->is_there && old_one->event >= 0,
+         is_new = after->is_there && new_one->event >= 0;
+    if (!is_old && !is_new) continue;
+    tsr__emit_row(
+        emitter,
+        (tsr__cell[]){tsr__string(tsr_phase_name((tsr_phase)i)),
+                      is_old ? tsr__index(old_one->event) : tsr__nothing(),
+                      is_new ? tsr__index(new_one->event) : tsr__nothing(),
+                      is_old ? tsr__bytes(old_one->totals.allocated_bytes) : tsr__nothing(),
+                      is_new ? tsr__bytes(new_one->totals.allocated_bytes) : tsr__nothing()});
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
 static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
   static const char *const words[] = {[TSR_DIFF_BY_STACK] = TSR_BY_STACK,
                                       [TSR_DIFF_BY_CATEGORY] = TSR_BY_CATEGORY,
@@ -354,6 +458,7 @@ static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
   tsr__emit_field(emitter, "requested_delta_bytes", NULL,
                   tsr__index(difference(device->old_side.peak.totals.requested_bytes,
                                         device->new_side.peak.totals.requested_bytes)));
+  emit_compared(emitter, device);
   emit_cause(emitter, &device->cause);
   if (device->alignment)
     tsr__alignment_emit(emitter,

@@ -2,8 +2,10 @@
 #include <assert.h>
 
 #include "base/memory.h"
+#include "columns/tables.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/shares.h"
 #include "questions/shared/stepping.h"
@@ -18,6 +20,8 @@ static uint64_t unsplit_of(const tsr__timeline *timeline, const tsr__live_set *l
 
 static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
   out->event_count = timeline->events.count;
+  out->has_history = tsr__has_history(&timeline->events);
+  out->is_partial = tsr__lacks_a_part(timeline->snapshot);
   out->peak.event = timeline->allocated_event;
   out->peak.time_us =
       out->peak.event < 0 ? TSR_TIME_NONE : timeline->events.time_us[out->peak.event];
@@ -85,6 +89,15 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   return status;
 }
 
+static int compare_devices(tsr_study *study, tsr_peak *peak, tsr_error *error) {
+  uint32_t *devices = TSR__NEW_ARRAY(uint32_t, peak->device_count + 1);
+  if (!devices) return tsr__fail_memory(error);
+  for (size_t i = 0; i < peak->device_count; i++) devices[i] = peak->devices[i].device;
+  int status = tsr__imbalance_find(study, devices, peak->device_count, &peak->imbalance, error);
+  tsr__free(devices);
+  return status;
+}
+
 int tsr_peak_compute(tsr_study *study, const tsr_query *query, tsr_peak **out, tsr_error *error) {
   tsr__parts parts;
   tsr_peak *peak = TSR__NEW(tsr_peak);
@@ -93,6 +106,7 @@ int tsr_peak_compute(tsr_study *study, const tsr_query *query, tsr_peak **out, t
                                 sizeof *peak->devices, &parts, error);
   peak->devices = parts.items;
   peak->device_count = parts.count;
+  if (!status) status = compare_devices(study, peak, error);
   if (status)
     tsr_peak_free(peak);
   else

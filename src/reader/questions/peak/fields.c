@@ -56,5 +56,5 @@ const tsr_record tsr__fields_peak = {
     .name = "peak",
     .about = "What held the memory at its peak.",
     .base = &tsr__fields_answer,
-    TSR__FIELDS(TSR__LIST(device, "devices", "one for each device")),
+    TSR__FIELDS(TSR__IMBALANCE_FIELD, TSR__LIST(device, "devices", "one for each device")),
 };

@@ -20,6 +20,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/stepping.h"
 
@@ -42,10 +43,11 @@ static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
   tsr__buffer_text(out, ".");
 }
 
-/* Without an event there is no peak to show, only the final state. */
-static void append_no_events(tsr__buffer *out, const tsr_peak_device *device) {
-  tsr__buffer_text(out, "no events were recorded; ");
-  tsr__say_held(out, &device->end);
+/* Without a history there is no peak to show, only one state. */
+static void append_no_history(tsr__buffer *out, const tsr_peak_device *device) {
+  tsr__say_no_history(out, device->event_count);
+  tsr__buffer_text(out, "; ");
+  tsr__say_held(out, &device->peak.totals);
   tsr__buffer_text(out, ".");
 }
 
@@ -54,18 +56,18 @@ static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) 
   if (!tsr__emitter_is_text(emitter)) return;
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
-  if (device->event_count)
+  if (device->has_history)
     append_peak(&emitter->scratch, device);
   else
-    append_no_events(&emitter->scratch, device);
+    append_no_history(&emitter->scratch, device);
   tsr__emit_paragraph(emitter, TSR__VERDICT, 0);
 }
 
-/* For a file that has segments only, because the history was not recorded. */
+/* For a file that has hardly more than segments, because the history was not recorded. */
 static void explain_recording(tsr__emitter *emitter, const tsr_peak *peak) {
-  uint64_t events = 0;
-  for (size_t i = 0; i < peak->device_count; i++) events |= peak->devices[i].event_count;
-  if (events || !peak->device_count) return;
+  bool has_history = false;
+  for (size_t i = 0; i < peak->device_count; i++) has_history |= peak->devices[i].has_history;
+  if (has_history || !peak->device_count) return;
   tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record);
 }
 
@@ -106,8 +108,9 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->stack_count,
                            device->omitted_stacks,
                            device->omitted_bytes,
-                           device->peak.totals.requested_bytes,
-                           device->names};
+                           tsr__whole_of(&device->peak.totals),
+                           device->names,
+                           device->has_history};
 }
 
 /* About how many lines a device takes without its stacks. */
@@ -124,11 +127,13 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   const tsr_peak_device *device = &peak->devices[index];
   tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
+  tsr__emit_loss(emitter, device->is_partial);
   tsr__emit_stop(emitter, &device->stop, device->unit);
   if (index == 0) explain_recording(emitter, peak);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   emit_peak(emitter, device);
   emit_recorded(emitter, &device->recorded);
   tsr__emit_stop_fields(emitter, &device->stop);
@@ -169,7 +174,9 @@ int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   gather_warnings(&warnings, peak);
   tsr__screen screen = screen_of(input, peak, emitter.options.quiet, &warnings);
-  tsr__heading_open(&emitter, &tsr__fields_peak, input);
+  tsr__heading_begin(&emitter, &tsr__fields_peak, input);
+  tsr__imbalance_emit(&emitter, &peak->imbalance);
+  tsr__emit_array(&emitter, "devices");
   if (!peak->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, peak, i, &screen);

@@ -442,6 +442,7 @@ static int describe(work *w, const tsr__grouper *grouper, size_t top) {
   if (!status) status = warn(w);
   if (status) return status;
   out->event_count = w->timeline->events.count;
+  out->has_history = tsr__has_history(&w->timeline->events);
   note_times(w);
   return 0;
 }

@@ -215,11 +215,12 @@ static bool add_shares(history *h) {
   return true;
 }
 
-static bool add_moment(history *h, int64_t event) {
+static bool add_moment(history *h, int64_t event, uint64_t allocated_bytes) {
   tsr_profile_moment moment = {.event = event,
                                .time_us = h->plan->members->timeline->events.time_us[event],
                                .bytes = h->total_bytes,
                                .older_bytes = h->older_bytes,
+                               .allocated_bytes = allocated_bytes,
                                .first_share = h->shares.count,
                                .first_cell = h->cells.count};
   assert(!h->moments.count || h->moments.items[h->moments.count - 1].event < event);
@@ -281,7 +282,7 @@ static bool play(history *h, tsr__sweep *sweep, const char *const *names, tsr_pr
     if (sweep->died != TSR_NONE) give_back(h, sweep->died, sweep->event);
     if (sweep->born != TSR_NONE && !take(h, sweep->born, sweep->event)) return false;
     if (next < h->plan->event_count && h->plan->events[next] == sweep->event) {
-      if (!add_moment(h, sweep->event)) return false;
+      if (!add_moment(h, sweep->event, sweep->totals.allocated_bytes)) return false;
       next++;
     }
     if (h->plan->is_ordered && sweep->event == h->plan->peak_event && !note_layers(h, names, out))

@@ -19,7 +19,8 @@ static const tsr_parameter parameters[] = {
      .choices =
          (const char *const[]){TSR_BY_CATEGORY, TSR_BY_ANNOTATION, TSR_BY_COMPILE_CONTEXT,
                                TSR_BY_RULES, TSR_BY_OP, TSR_BY_MODULE, TSR_BY_LINE, TSR_BY_STACK,
-                               TSR_BY_POOL, TSR_BY_METADATA, TSR_BY_METADATA_KEY, NULL}},
+                               TSR_BY_POOL, TSR_BY_METADATA, TSR_BY_METADATA_KEY, NULL},
+     .synonyms = TSR_GROUPING_SYNONYMS},
     {.name = "categories",
      .kind = TSR_PARAMETER_CHOICE,
      .hidden_from = TSR_INTERFACE_MCP,
@@ -113,6 +114,7 @@ const tsr__question_row tsr__question_profile = {
     .about =
         {.name = "profile",
          .summary = "what is the memory at the peak for?",
+         .main_options = "by rules over-time ordered html",
          .description =
              "Divides the memory that is live at the peak into groups and prints their sizes, "
              "largest first, and how much they allocated over the whole trace.\n\nBy category, "

@@ -28,6 +28,7 @@
 #include "questions/profile/report.h"
 #include "questions/reports.h"
 #include "questions/shared/categories.h"
+#include "questions/shared/moment.h"
 #include "stacks/stacks.h"
 
 enum { SPARK_COLUMNS = 40 };
@@ -105,9 +106,10 @@ static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name, bool
 static void say_peak(tsr__buffer *out, const tsr_profile_device *device) {
   char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
   tsr__format_size(device->allocated_bytes, peak);
-  if (!device->event_count)
-    tsr__buffer_printf(out, "%s allocated; no events were recorded", peak);
-  else if (device->peak_event < 0)
+  if (!device->has_history) {
+    tsr__buffer_printf(out, "%s allocated; ", peak);
+    tsr__say_no_history(out, device->event_count);
+  } else if (device->peak_event < 0)
     tsr__buffer_printf(out, "peak %s allocated, before the first of %s event%s", peak,
                        tsr__format_count(device->event_count, count),
                        tsr__plural(device->event_count));
@@ -571,6 +573,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(device->has_history));
   emit_by(emitter, profile);
   emit_peak(emitter, device);
   emit_groups(printer, by, device);

@@ -214,6 +214,8 @@ const tsr__question_row tsr__question_ranks = {
     .about =
         {.name = "ranks",
          .summary = "which of many ranks ran out of memory, or differs, and where?",
+         .situation = TSR_SITUATION_FAILURE,
+         .main_options = "max max-reserved max-spread capacity pattern mesh html format",
          .description =
              "Reads the snapshots of all ranks of a job and says which ran out of memory first, "
              "which holds more than its equals, where it allocates that, and why as far as the "

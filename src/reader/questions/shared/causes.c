@@ -15,7 +15,8 @@ static int compare_causes(const void *a, const void *b) {
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   if (x->category != y->category) return x->category < y->category ? -1 : 1;
   if (x->frame != y->frame) return x->frame < y->frame ? -1 : 1;
-  return (x->layer > y->layer) - (x->layer < y->layer);
+  if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+  return x->is_older - y->is_older;
 }
 
 static int compare_kinds(const void *a, const void *b) {
@@ -37,14 +38,20 @@ typedef struct summer {
 
 /* The largest allocation's stack represents the line, which may be several places of one name. `*row`:
  * the index of the cause. */
-static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
+static bool add_to(summer *s, tsr_category kind, uint32_t stack, bool is_older, uint64_t bytes,
                    uint64_t block_bytes, uint32_t *row) {
   bool is_new = false;
   uint32_t place = tsr__place_of(s->lines->places, stack);
+  is_older &= !place;
   uint64_t key = (uint64_t)tsr__label_of(s->lines->names, stack) * TSR_CATEGORY_COUNT + kind;
+  key = 2 * key + is_older;
   const uint64_t *index = tsr__map_put(&s->index_of, key, s->causes.count, &is_new);
   if (!index) return false;
-  tsr_cause none = {.category = kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE};
+  tsr_cause none = {.category = kind,
+                    .frame = TSR_NONE,
+                    .layer = TSR_NONE,
+                    .stack = TSR_NONE,
+                    .is_older = is_older};
   if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
   tsr_cause *cause = &s->causes.items[*index];
   assert(*index < s->causes.count && cause->category == kind);
@@ -86,7 +93,8 @@ static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
     by_kind[kind].block_bytes = tsr__sum_u64(by_kind[kind].block_bytes, block_bytes);
     by_kind[kind].allocations++;
     uint32_t row = 0;
-    ok = add_to(&s, kind, stack, bytes, block_bytes, &row) &&
+    bool is_older = allocation < timeline->initial.count && timeline->events.count;
+    ok = add_to(&s, kind, stack, is_older, bytes, block_bytes, &row) &&
          tsr__name_sums_add(&s.named, row, names, allocation);
   }
   ok = ok && name_causes(&s, top, &out->names);

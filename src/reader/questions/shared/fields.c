@@ -64,8 +64,22 @@ const tsr_record tsr__fields_stack = {
                    "`bytes`"),
         TSR__NAME_FIELDS(
             "what the program called its memory, largest first; `[]` if it named nothing"),
+        TSR__FIELD(FLAG, "before_recording",
+                   "of memory without a stack: it is older than the recording",
+                   .is_optional = true),
         TSR__FRAME_FIELDS(
             "the stack, innermost first; `[]` for memory whose stack was not recorded")),
+};
+
+static const tsr_record finding_option = {
+    .name = "FindingOption",
+    .about = "A change that makes parameters, gradients or optimizer state smaller.",
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "option",
+                   "`fused_optimizer`, `8bit_optimizer` (more, if the state has 32 bits), "
+                   "`factored_optimizer`, `offload_optimizer`, `zero1` and `fsdp` (on two GPUs), "
+                   "`lora`, or `4bit_weights` (more, if the frozen ones have 32 bits)"),
+        TSR__FIELD(BYTES, "saved_bytes", "about how much lower the peak of the trace would be")),
 };
 
 const tsr_record tsr__fields_finding = {
@@ -74,20 +88,60 @@ const tsr_record tsr__fields_finding = {
     .is_apart = true,
     TSR__FIELDS(
         TSR__FIELD(TEXT, "rule",
-                   "`no_grad`, `checkpoint`, `two_forwards`, `old_gradients` or `cached`; the last "
-                   "comes last"),
+                   "`no_grad`, `checkpoint`, `two_forwards`, `old_gradients`, `zero_grad`, "
+                   "`held_outputs`, `leak`, `states` or `cached`; the last comes last"),
         TSR__FIELD(BYTES, "bytes", "the memory that it is about; of `checkpoint`, of one block"),
         TSR__FIELD(BYTES, "saved_bytes",
-                   "about how much lower the peak would be; of `cached`, reserved memory"),
+                   "about how much lower the peak would be; of `cached`, reserved memory; of "
+                   "`states`, with an 8-bit optimizer if there is one to change"),
         TSR__FIELD(COUNT, "count",
-                   "`no_grad`, `old_gradients`: allocations; `checkpoint`: blocks; "
-                   "`two_forwards`: passes that are alive",
+                   "`checkpoint`: blocks; `two_forwards`: passes that are alive; others: "
+                   "allocations; null for `states` and `cached`",
                    .is_nullable = true),
         TSR__FIELD(EVENT, "event",
                    "the moment: the peak, or of `no_grad`, the end of that forward pass"),
+        TSR__PART(tsr__fields_frame, "block", "of `checkpoint`, a line of the block's own code",
+                  .is_nullable = true, .is_optional = true),
+        TSR__FIELD(TEXT, "call", "of `checkpoint`, how: by the library whose frames run the blocks",
+                   .is_optional = true),
+        TSR__FIELD(BYTES, "step_bytes", "of `leak`, how much more in each step or iteration",
+                   .is_optional = true),
+        TSR__FIELD(BYTES, "parameter_bytes", "of `states`, parameters at the peak",
+                   .is_optional = true),
+        TSR__FIELD(BYTES, "gradient_bytes", "of `states`, gradients", .is_optional = true),
+        TSR__FIELD(BYTES, "optimizer_state_bytes", "of `states`, the optimizer's state",
+                   .is_optional = true),
+        TSR__FIELD(BYTES, "copy_bytes",
+                   "of `states`, temporaries of an optimizer's step that is the peak",
+                   .is_optional = true),
+        TSR__FIELD(BYTES, "peak_bytes", "of `states`, all that is requested at the peak",
+                   .is_optional = true),
+        TSR__LIST(finding_option, "options", "of `states`, what would save how much",
+                  .is_optional = true),
+        TSR__FIELD(TEXT, "settings",
+                   "of `cached`, allocator settings that would have reserved less still, by "
+                   "`whatif`",
+                   .is_optional = true),
+        TSR__FIELD(BYTES, "settings_saved_bytes", "by how much", .is_optional = true),
         TSR__PART(tsr__fields_frame, "frame", "of `checkpoint`, the line that calls the block",
                   .is_nullable = true),
         TSR__FRAME_FIELDS("the stack that allocated most of it")),
+};
+
+const tsr_record tsr__fields_imbalance = {
+    .name = "Imbalance",
+    .about = "GPUs that share the work and have very different peaks.",
+    .is_apart = true,
+    TSR__FIELDS(
+        TSR__FIELD(DEVICE, "device", "the one with the highest peak"),
+        TSR__FIELD(BYTES, "peak_bytes", "that peak: at least half more than the others' mean"),
+        TSR__FIELD(DEVICE, "least_device", "the one with the lowest peak"),
+        TSR__FIELD(BYTES, "least_peak_bytes", "its peak"),
+        TSR__FIELD(BYTES, "mean_peak_bytes", "of all that are at work"),
+        TSR__FIELD(COUNT, "devices_at_work",
+                   "GPUs whose peak is a twentieth of the highest or more"),
+        TSR__FIELD(FLAG, "data_parallel",
+                   "nn.DataParallel, which gathers outputs on one device, is among the frames")),
 };
 
 const tsr_record tsr__fields_fragmentation = {

@@ -23,6 +23,12 @@ extern const tsr_record tsr__fields_stack;
       TSR__FIELD(COUNT, "omitted_stacks", "stacks omitted by `--top`"), \
       TSR__FIELD(BYTES, "omitted_bytes", "their bytes")
 
+/* tsr__imbalance_emit. */
+extern const tsr_record tsr__fields_imbalance;
+#define TSR__IMBALANCE_FIELD                    \
+  TSR__PART(tsr__fields_imbalance, "imbalance", \
+            "null if the GPUs are used alike, or there is one", .is_nullable = true)
+
 /* tsr__emit_fragmentation, tsr__emit_private_pools, tsr__findings_emit, tsr__emit_stop_fields. */
 extern const tsr_record tsr__fields_fragmentation, tsr__fields_private_pool, tsr__fields_finding,
     tsr__fields_stop;

@@ -5,15 +5,25 @@
 #include "stacks/stacks.h"
 #include "study/study.h"
 
-/* A device's findings (study/findings.h). The caller frees `*out` with tsr__free; NULL if none.
- * Fails with TSR_ERROR_MEMORY. */
+/* A device's findings (study/findings.h), and those that `leaks` and `whatif` add. The caller frees `*out` with
+ * tsr__free, also on failure; NULL if none. Fails with TSR_ERROR_MEMORY. */
 int tsr__findings_of(tsr_study *study, uint32_t device, tsr_finding **out, size_t *count,
                      tsr_error *error);
 
-/* The change that a finding advises, as a sentence; its evidence; and where most of its memory is allocated, or
+typedef TSR__VECTOR(uint32_t) tsr__allocations;
+
+/* What `leaks` finds and is alive at the peak: `saved_bytes` is 0 if that is not worth a change. Its
+ * allocations are added to `rows`, if not NULL. Fails with TSR_ERROR_MEMORY. */
+int tsr__leak_find(tsr_study *study, uint32_t device, tsr_finding *out, tsr__allocations *rows,
+                   tsr_error *error);
+
+/* Of CHECKPOINT, what to checkpoint; the change that a finding advises, as a sentence; its evidence; and where most of its memory is allocated, or
  * nothing. The namer is of the finding's snapshot. Out of memory marks the buffer. */
+void tsr__finding_append_block(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out);
 void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out);
 void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out);
+/* What would save how much of parameters, gradients and states, in a sentence; nothing for other rules. */
+void tsr__finding_append_options(const tsr_finding *finding, tsr__buffer *out);
 void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out);
 
 /* How to get a trace, for a file without events: a sentence or two. */

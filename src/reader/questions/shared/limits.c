@@ -5,6 +5,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tessera/unstable/suggest.h"
+
+static int fail_category(const tsr_params *params, const char *text, size_t length,
+                         tsr_error *error) {
+  char list[160] = "";
+  tsr_suggestion nearest = tsr_suggestion_start(text, length);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
+    size_t used = strlen(list);
+    const char *name = tsr_category_name((tsr_category)i);
+    (void)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", name);
+    tsr_suggestion_offer(&nearest, name);
+  }
+  if (nearest.best)
+    return tsr_params_fail(params, error, "{=max}: no category '%.*s'; did you mean '%s'?",
+                           length < 60 ? (int)length : 60, text, nearest.best);
+  return tsr_params_fail(params, error, "{=max}: no category '%.*s'; the categories are %s",
+                         length < 60 ? (int)length : 60, text, list);
+}
+
 /* "18GiB", or "activation=3GiB". */
 static int read_limit(const tsr_params *params, const char *text, tsr_check_limit *limit,
                       tsr_error *error) {
@@ -15,16 +34,7 @@ static int read_limit(const tsr_params *params, const char *text, tsr_check_limi
   while (equals && kind < TSR_CATEGORY_COUNT &&
          !tsr_word_is(text, length, tsr_category_name((tsr_category)kind)))
     kind++;
-  if (kind == TSR_CATEGORY_COUNT) {
-    char list[160] = "";
-    for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
-      size_t used = strlen(list);
-      (void)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
-                     tsr_category_name((tsr_category)i));
-    }
-    return tsr_params_fail(params, error, "{=max}: no category '%.*s'; the categories are %s",
-                           length < 60 ? (int)length : 60, text, list);
-  }
+  if (kind == TSR_CATEGORY_COUNT) return fail_category(params, text, length, error);
   if (equals)
     *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_CATEGORY, .category = (tsr_category)kind};
   const char *size = equals ? equals + 1 : text;

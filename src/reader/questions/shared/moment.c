@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/format.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/shared/categories.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stack_tree.h"
@@ -21,6 +22,22 @@ void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *
   tsr__emit_field(emitter, "active_bytes", NULL, tsr__bytes(totals->active_bytes));
   tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(totals->reserved_bytes));
   tsr__emit_end(emitter);
+}
+
+void tsr__emit_loss(tsr__emitter *emitter, bool is_partial) {
+  if (is_partial && tsr__emitter_is_text(emitter))
+    tsr__emit_printf(
+        emitter, TSR__PLAIN,
+        "  A part of the file is missing or damaged, so these figures are approximate.");
+}
+
+void tsr__say_no_history(tsr__buffer *out, uint64_t event_count) {
+  char count[TSR__FORMAT_BYTES];
+  if (!event_count)
+    tsr__buffer_text(out, "no events were recorded");
+  else
+    tsr__buffer_printf(out, "no history was recorded, only %s event%s",
+                       tsr__format_count(event_count, count), tsr__plural(event_count));
 }
 
 void tsr__say_held(tsr__buffer *out, const tsr_totals *totals) {
@@ -140,6 +157,21 @@ void tsr__emit_private_pools(tsr__emitter *emitter, const tsr_private_pool *pool
 
 /* ---- Stacks ---- */
 
+uint64_t tsr__whole_of(const tsr_totals *totals) {
+  return totals->allocated_bytes > totals->requested_bytes ? totals->allocated_bytes
+                                                           : totals->requested_bytes;
+}
+
+static bool is_older(const tsr__share_list *shares, const tsr_stack_share *share) {
+  return share->stack == TSR_NONE && share->older_allocations && shares->has_history;
+}
+
+tsr_text tsr__share_name(const tsr__share_list *shares, const tsr__row_names *names, size_t i) {
+  const tsr_stack_share *share = &shares->items[i];
+  if (is_older(shares, share)) return tsr__text_of(TSR__LABEL_BEFORE);
+  return share->stack == TSR_NONE ? tsr__text_of("(no stack recorded)") : tsr__stack_name(names, i);
+}
+
 static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares,
                        const tsr__row_names *names, size_t i) {
   tsr__emitter *emitter = printer->emitter;
@@ -150,7 +182,8 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   else
     tsr__buffer_text(kind, tsr_category_name(share->category));
   size_t kind_bytes = kind->size;
-  tsr_text name = tsr__with_names(emitter, tsr__stack_name(names, i), shares->names, &share->names);
+  tsr_text name =
+      tsr__with_names(emitter, tsr__share_name(shares, names, i), shares->names, &share->names);
   tsr__emit_row(emitter, (tsr__cell[]){
                              tsr__count(i + 1),
                              tsr__percent(share->bytes, shares->whole_bytes),
@@ -163,6 +196,8 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   kind->size = 0;
   tsr__emit_categories(emitter, share);
   tsr__emit_names(emitter, shares->names, &share->names);
+  if (share->stack == TSR_NONE && !tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(is_older(shares, share)));
   tsr__stack_emit(printer, share->stack);
   tsr__emit_row_end(emitter);
 }

@@ -14,6 +14,13 @@ void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *
  * is truncated or contradicts itself, reserved can seem less than allocated; then the text states it. */
 void tsr__say_held(tsr__buffer *out, const tsr_totals *totals);
 
+/* What a trace without a history (tsr__has_history) has: "no events were recorded", or "no history was recorded, only
+ * 1 event". */
+void tsr__say_no_history(tsr__buffer *out, uint64_t event_count);
+
+/* In text, that the file lacks a part, if it does. */
+void tsr__emit_loss(tsr__emitter *emitter, bool is_partial);
+
 /* The object "fragmentation", and in text the fields that are not 0. */
 void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation);
 
@@ -27,7 +34,16 @@ typedef struct tsr__share_list {
   uint64_t omitted_stacks, omitted_bytes;
   uint64_t whole_bytes;   /* what shares are percentages of */
   const tsr_named *names; /* of the shares, or NULL: none is named */
+  bool has_history; /* false: one moment was recorded, so nothing is older than the recording */
 } tsr__share_list;
+
+/* What shares at a moment are percentages of: allocated bytes, which its headline has; requested ones, if blocks
+ * that wait for a stream make these more. */
+uint64_t tsr__whole_of(const tsr_totals *totals);
+
+/* The name of a row in text, of the names of its list; of memory without a stack, whether it is older than the
+ * recording. */
+tsr_text tsr__share_name(const tsr__share_list *shares, const tsr__row_names *names, size_t i);
 
 /* JSON: the members "stacks", "omitted_stacks", "omitted_bytes". Text: the table of them. */
 void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares);

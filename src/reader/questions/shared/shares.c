@@ -15,7 +15,8 @@ static int compare_shares(const void *a, const void *b) {
   const tsr_stack_share *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   if (x->allocations != y->allocations) return x->allocations < y->allocations ? 1 : -1;
-  return (x->stack > y->stack) - (x->stack < y->stack);
+  if (x->stack != y->stack) return x->stack > y->stack ? 1 : -1;
+  return (x->older_allocations == 0) - (y->older_allocations == 0);
 }
 
 /* A live set on its way. */
@@ -23,7 +24,7 @@ typedef struct summing {
   const tsr__timeline *timeline;
   const tsr__live_set *live;
   const tsr__categories *categories; /* or NULL */
-  tsr__map share_of;                 /* stack -> index of its share */
+  tsr__map share_of;                 /* key_of -> index of its share */
   TSR__VECTOR(tsr_stack_share) shares;
 } summing;
 
@@ -32,18 +33,28 @@ static uint32_t stack_of(const summing *s, size_t i) {
   return tsr_snapshot_stack(s->timeline->snapshot, stack).depth ? stack : TSR_NONE;
 }
 
+static bool is_older(const summing *s, size_t i) {
+  return s->live->items[i] < s->timeline->initial.count;
+}
+
+/* Memory without a stack is two shares: what the recording saw being made, and what is older. */
+static uint64_t key_of(const summing *s, size_t i) {
+  uint32_t stack = stack_of(s, i);
+  return (uint64_t)stack + (stack == TSR_NONE && is_older(s, i));
+}
+
 static tsr_category kind_of(const summing *s, size_t i) {
   return s->categories ? (tsr_category)s->categories->category[s->live->items[i]]
                        : TSR_CATEGORY_UNKNOWN;
 }
 
-/* One share for each stack that holds something, and one for what has none. False when out of
+/* One share for each stack that holds something, and two for what has none. False when out of
  * memory. */
 static bool sum_by_stack(summing *s) {
   for (size_t i = 0; i < s->live->count; i++) {
     uint32_t stack = stack_of(s, i);
     bool is_new = false;
-    const uint64_t *index = tsr__map_put(&s->share_of, stack, s->shares.count, &is_new);
+    const uint64_t *index = tsr__map_put(&s->share_of, key_of(s, i), s->shares.count, &is_new);
     if (!index || (is_new && !TSR__VECTOR_PUSH(&s->shares, (tsr_stack_share){.stack = stack})))
       return false;
     assert(*index < s->shares.count && s->shares.items[*index].stack == stack);
@@ -53,7 +64,7 @@ static bool sum_by_stack(summing *s) {
     share->bytes = tsr__sum_u64(share->bytes, bytes);
     *of_kind = tsr__sum_u64(*of_kind, bytes);
     share->category_allocations[kind_of(s, i)]++;
-    if (s->live->items[i] < s->timeline->initial.count) {
+    if (is_older(s, i)) {
       share->older_bytes = tsr__sum_u64(share->older_bytes, bytes);
       share->older_allocations++;
     }
@@ -74,7 +85,7 @@ static bool choose_kinds(summing *s) {
   }
   for (size_t i = 0; s->categories && i < s->live->count; i++) {
     uint32_t allocation = s->live->items[i];
-    size_t index = (size_t)*tsr__map_find(&s->share_of, stack_of(s, i));
+    size_t index = (size_t)*tsr__map_find(&s->share_of, key_of(s, i));
     tsr_stack_share *share = &s->shares.items[index];
     assert(share->category_allocations[kind_of(s, i)]);
     uint64_t bytes = tsr__timeline_requested(s->timeline, allocation);
@@ -98,7 +109,7 @@ static bool name_shares(summing *s, const tsr__names *names, size_t top, tsr_nam
   tsr_name_range *ranges = TSR__NEW_ARRAY(tsr_name_range, s->shares.count);
   bool ok = ranges != NULL;
   for (size_t i = 0; ok && i < s->live->count; i++) {
-    uint32_t share = (uint32_t)*tsr__map_find(&s->share_of, stack_of(s, i));
+    uint32_t share = (uint32_t)*tsr__map_find(&s->share_of, key_of(s, i));
     ok = tsr__name_sums_add(&sums, share, names, s->live->items[i]);
   }
   ok = ok && !tsr__name_sums_take(&sums, top, s->shares.count, ranges, out, NULL);

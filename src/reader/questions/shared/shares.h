@@ -14,8 +14,8 @@ typedef struct tsr__shares {
   uint64_t omitted_stacks, omitted_bytes; /* what `top` left out */
 } tsr__shares;
 
-/* One share for each stack, of requested bytes; memory without a stack, or with an empty one, is one
- * share. `categories` and `names` are the timeline's; if NULL, everything is
+/* One share for each stack, of requested bytes; memory without a stack, or with an empty one, is two: what is
+ * older than the recording, and what is not. `categories` and `names` are the timeline's; if NULL, everything is
  * unknown, and nothing is named. At most `top` shares,
  * 0 for all. The shares add up to the live set. Fails with TSR_ERROR_MEMORY. */
 int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,

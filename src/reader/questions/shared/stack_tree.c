@@ -185,7 +185,7 @@ static void add_row(tree *t, size_t row) {
   uint32_t at = 0;
   gather_shown(t, share->stack);
   if (!t->shown.count) {
-    tsr_text name = tsr__stack_name(&t->names, row);
+    tsr_text name = tsr__share_name(t->shares, &t->names, row);
     t->scratch.size = 0;
     tsr__buffer_append(&t->scratch, name.data, name.size_bytes);
     at = child_of(t, 0, (node){.text = put_text(t)});

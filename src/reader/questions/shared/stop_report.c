@@ -1,6 +1,7 @@
 /* stop_report.c - where memory ran out for good, as text and JSON. See stepping.h.
  *
- * For answers that show something else, such as the steps or the peak: it is one line that points to `tessera why`. */
+ * For answers that show something else, such as the steps or the peak: it is one line that points to `tessera why`,
+ * unless that is on the same page. */
 #include <assert.h>
 
 #include "base/format.h"
@@ -28,9 +29,10 @@ void tsr__emit_stop(tsr__emitter *emitter, const tsr_step_stop *stop, tsr_steps_
   if (stop->step)
     tsr__buffer_printf(out, "%s %s %s", where ? " of" : " in", tsr_steps_unit_name(unit),
                        tsr__format_count(stop->step, step));
-  tsr__buffer_printf(out, ", at event %s, with %s allocated; see `tessera why`.",
+  tsr__buffer_printf(out, ", at event %s, with %s allocated%s.",
                      tsr__format_count((uint64_t)stop->event, event),
-                     tsr__format_size(stop->allocated_bytes, bytes));
+                     tsr__format_size(stop->allocated_bytes, bytes),
+                     emitter->options.is_on_page ? "" : "; see `tessera why`");
   tsr__emit_line(emitter, TSR__ALARM, 0);
 }
 

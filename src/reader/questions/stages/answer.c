@@ -96,8 +96,9 @@ static void measure_stages(const plan *p, const tsr_events *events, const tsr_to
     int64_t last = stage->end.event;
     if (last < stage->start.event) last = stage->start.event; /* times that run backwards */
     assert(stage->start.event >= -1 && last < (int64_t)events->count);
-    size_t highest =
-        tsr__peak_tree_highest(ranges, (size_t)(stage->start.event + 1), (size_t)(last + 1));
+    bool is_cut = !stage->has_start && last >= 0; /* what came before the recording is not known */
+    size_t highest = tsr__peak_tree_highest(ranges, (size_t)(stage->start.event + 1 + is_cut),
+                                            (size_t)(last + 1));
     stage->start.totals = series[stage->start.event + 1];
     stage->end.totals = series[stage->end.event + 1];
     fill_moment(series, events, (int64_t)highest - 1, &stage->peak);
@@ -105,8 +106,12 @@ static void measure_stages(const plan *p, const tsr_events *events, const tsr_to
   }
 }
 
+static bool is_some(const tsr_stage *stage) {
+  return stage->has_start || stage->has_end;
+}
+
 static bool holds(const tsr_stage *stage, int64_t event) {
-  return event <= stage->end.event && (event > stage->start.event || !stage->has_start);
+  return event <= stage->end.event && event > stage->start.event;
 }
 
 /* The stages that the device's peak is in: the latest to begin, and those around it. */
@@ -277,9 +282,13 @@ static bool describe_stages(const plan *p, const tsr_events *events, const tsr_t
   place_stages(p, events, out->stages);
   measure_stages(p, events, series, &ranges, out->stages);
   tsr__peak_tree_release(&ranges);
-  for (size_t i = 0; i < count; i++)
-    if (!i || out->stages[i].peak.totals.allocated_bytes > out->highest.peak.totals.allocated_bytes)
-      out->highest = out->stages[i];
+  for (size_t i = 0; i < count; i++) {
+    const tsr_stage *stage = &out->stages[i], *highest = &out->highest;
+    bool is_known = stage->has_start || stage->end.event >= 0, is_first = !is_some(highest);
+    if (is_known &&
+        (is_first || stage->peak.totals.allocated_bytes > highest->peak.totals.allocated_bytes))
+      out->highest = *stage;
+  }
   return find_path(p, out->stages, out) && group_stages(p, out->stages, out) &&
          cut_stages(p->top, out) && cut_groups(p->top, out);
 }
@@ -306,6 +315,7 @@ static int describe(const plan *p, tsr_stages_device *out, tsr_error *error) {
   tsr_totals *series = make_series(timeline);
   if (!series) return tsr__fail_memory(error);
   out->event_count = timeline->events.count;
+  out->has_history = tsr__has_history(&timeline->events);
   fill_moment(series, &timeline->events, timeline->allocated_event, &out->peak);
   bool ok = describe_stages(p, &timeline->events, series, out);
   ok = ok && (out->warnings = tsr__copy_warnings(timeline, &out->warning_count));

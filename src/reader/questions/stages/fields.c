@@ -25,11 +25,17 @@ static const tsr_record stage = {
         TSR__FIELD(FLAG, "end_recorded", "and the one that ends it"),
         TSR__PART(tsr__fields_moment, "start",
                   "the last event up to its start, and the totals then; `time_us` is that of the "
-                  "annotation, null if it was not recorded"),
+                  "annotation, null if it was not recorded; then the totals are those of the "
+                  "beginning of "
+                  "the trace, and what the stage had before is not known"),
         TSR__PART(tsr__fields_moment, "end", "the same at its end"),
         TSR__PART(tsr__fields_moment, "peak",
-                  "the first event from `start` to `end` after which most is allocated"),
-        TSR__FIELD(DELTA, "delta_bytes", "allocated at `end` less allocated at `start`")),
+                  "the first event from `start` to `end` after which most is allocated; of a stage "
+                  "whose start is not recorded, among the events of the trace"),
+        TSR__FIELD(
+            DELTA, "delta_bytes",
+            "allocated at `end` less allocated at `start`; null if the start is not recorded",
+            .is_nullable = true)),
 };
 
 static const tsr_record group = {

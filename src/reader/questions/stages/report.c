@@ -68,7 +68,9 @@ static void append_place(const printer *p, tsr__buffer *out, const tsr_stages_de
     append_stage(p, out, &device->path[i]);
   }
   if (device->path_count) return;
-  tsr__buffer_text(out, "is in no stage; the highest, ");
+  tsr__buffer_text(out, "is in no stage");
+  if (!device->highest.has_start && !device->highest.has_end) return; /* nothing is known of any */
+  tsr__buffer_text(out, "; the highest, ");
   append_stage(p, out, &device->highest);
   tsr__buffer_printf(out, ", reaches %s",
                      tsr__format_size(device->highest.peak.totals.allocated_bytes, size));
@@ -95,7 +97,8 @@ static void print_verdict(const printer *p, const tsr_stages_device *device) {
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
   if (!p->stages->annotation_count)
-    tsr__buffer_printf(out, "no stages: the snapshot has no annotations; the peak is %s allocated",
+    tsr__buffer_printf(out, "no stages: the snapshot has no annotations; %s%s allocated",
+                       device->has_history ? "the peak is " : "one moment, with ",
                        tsr__format_size(device->peak.totals.allocated_bytes, size));
   else if (!p->stages->matched_count)
     tsr__buffer_printf(out, "none of the %s annotations matches; the peak is %s allocated",
@@ -103,8 +106,8 @@ static void print_verdict(const printer *p, const tsr_stages_device *device) {
                        tsr__format_size(device->peak.totals.allocated_bytes, size));
   else if (!device->stage_count)
     tsr__buffer_text(out, "no stages: no annotation is a START or END with a time");
-  else if (!device->event_count)
-    tsr__buffer_text(out, "no events were recorded");
+  else if (!device->has_history)
+    tsr__say_no_history(out, device->event_count);
   else
     append_peak(p, out, device);
   tsr__buffer_text(out, ".");
@@ -117,6 +120,10 @@ static void print_verdict(const printer *p, const tsr_stages_device *device) {
 static void append_change(tsr__buffer *out, const tsr_stage *stage) {
   char size[TSR__FORMAT_BYTES];
   uint64_t before = stage->start.totals.allocated_bytes, after = stage->end.totals.allocated_bytes;
+  if (!stage->has_start) {
+    tsr__buffer_text(out, "-");
+    return;
+  }
   tsr__buffer_text(out, after > before ? "+" : after < before ? "-" : "");
   tsr__buffer_text(out, tsr__format_size(after > before ? after - before : before - after, size));
 }
@@ -193,10 +200,21 @@ static void emit_stage(tsr__emitter *emitter, const tsr_stage *stage) {
   emit_moment(emitter, "start", &stage->start);
   emit_moment(emitter, "end", &stage->end);
   emit_moment(emitter, "peak", &stage->peak);
-  tsr__emit_field(emitter, "delta_bytes", NULL, tsr__index(delta));
+  tsr__emit_field(emitter, "delta_bytes", NULL,
+                  stage->has_start ? tsr__index(delta) : tsr__nothing());
 }
 
 /* ---- tables ---- */
+
+/* What a stage has at its start and at most. Of one whose start is not recorded the first is not known, and nothing is if
+ * it also ends before the first event. */
+static tsr__cell at_start(const tsr_stage *stage) {
+  return stage->has_start ? tsr__bytes(stage->start.totals.allocated_bytes) : tsr__nothing();
+}
+static tsr__cell at_most(const tsr_stage *stage) {
+  return stage->has_start || stage->end.event >= 0 ? tsr__bytes(stage->peak.totals.allocated_bytes)
+                                                   : tsr__nothing();
+}
 
 static int64_t trace_begin(const printer *p, const tsr_stages_device *device) {
   tsr_events events = tsr_snapshot_events(p->snapshot, device->device);
@@ -224,8 +242,7 @@ static void emit_stage_rows(const printer *p, const tsr_stages_device *device) {
     end_text(&t);
     if (out->failed) return;
     tsr__emit_row(p->emitter, (tsr__cell[]){text_at(&t, 0), tsr__string(which_of(stage, which)),
-                                            tsr__bytes(stage->start.totals.allocated_bytes),
-                                            tsr__bytes(stage->peak.totals.allocated_bytes),
+                                            at_start(stage), at_most(stage),
                                             tsr__bytes(stage->end.totals.allocated_bytes),
                                             text_at(&t, 1), text_at(&t, 2), text_at(&t, 3)});
     out->size = 0;
@@ -276,8 +293,7 @@ static void emit_group_rows(const printer *p, const tsr_stages_device *device) {
     if (out->failed) return;
     tsr__emit_row(p->emitter,
                   (tsr__cell[]){text_at(&t, 0), tsr__count(group->count), text_at(&t, 1),
-                                tsr__bytes(largest->start.totals.allocated_bytes),
-                                tsr__bytes(largest->peak.totals.allocated_bytes),
+                                at_start(largest), at_most(largest),
                                 tsr__bytes(largest->end.totals.allocated_bytes), text_at(&t, 2)});
     out->size = 0;
     tsr__emit_field(p->emitter, "depth", NULL, tsr__count(group->depth));
@@ -334,6 +350,7 @@ static void emit_device(const printer *p, const tsr_stages_device *device) {
   tsr__emit_object(p->emitter, NULL);
   tsr__emit_field(p->emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(p->emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(p->emitter, "has_history", NULL, tsr__bool(device->has_history));
   if (!tsr__emitter_is_text(p->emitter)) emit_moment(p->emitter, "peak", &device->peak);
   emit_path(p, device);
   emit_stages(p, device, device->event_count && !shows_groups);

@@ -30,6 +30,7 @@ const tsr__question_row tsr__question_whatif = {
     .about =
         {.name = "whatif",
          .summary = "what would other settings, or another card, have done?",
+         .situation = TSR_SITUATION_FAILURE,
          .description =
              "Replays the recorded requests on a model of PyTorch's caching allocator, under other "
              "settings of PYTORCH_CUDA_ALLOC_CONF or with the memory of another card, and shows "

@@ -226,12 +226,12 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
 
 static void emit_runs(tsr__emitter *emitter, const tsr_whatif_device *device, bool has_capacity) {
   const tsr__column columns[] = {
-      {"settings", "settings", TSR__LEFT},
+      {"settings", "settings", TSR__ELASTIC},
       {NULL, "", TSR__LEFT},
       {"peak_reserved_bytes", "peak reserved", TSR__RIGHT},
       {NULL, device->doubt == TSR_WHATIF_COMPARABLE ? "saved" : NULL, TSR__RIGHT},
       {"waste_bytes", NULL, TSR__RIGHT},
-      {NULL, "free there", TSR__RIGHT},
+      {NULL, "free there", TSR__SPARE},
       {NULL, has_capacity ? "fits" : NULL, TSR__LEFT},
   };
   if (tsr__emitter_is_text(emitter) && !is_answered(device)) return;
@@ -298,8 +298,9 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                             device->stack_count,
                             device->omitted_stacks,
                             device->omitted_bytes,
-                            device->runs[0].out_of_memory.totals.requested_bytes,
-                            NULL};
+                            tsr__whole_of(&device->runs[0].out_of_memory.totals),
+                            NULL,
+                            device->event_count};
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
@@ -333,6 +334,10 @@ int tsr__report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   tsr__heading_open(&emitter, &tsr__fields_whatif, input);
+  if (!whatif->device_count)
+    tsr__emit_printf(&emitter, TSR__VERDICT,
+                     whatif->leaves_host ? "Nothing but pinned host memory is in the file."
+                                         : "No device has events or segments.");
   for (size_t i = 0; i < whatif->device_count; i++) {
     emit_device(&printer, &whatif->devices[i]);
     tsr__warnings_add(&warnings, whatif->devices[i].warnings, whatif->devices[i].warning_count);

@@ -14,9 +14,12 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
+#include "columns/tables.h"
 #include "questions/shared/causes.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/query.h"
 #include "questions/shared/rerun.h"
@@ -130,6 +133,27 @@ static void describe_request(const tsr__timeline *t, const tsr__places *places,
   out->layer = place->layer;
 }
 
+/* Without a request, the stream that has most of the memory reserved at a moment: most programs use one, which
+ * need not be the default stream, and others count as others. */
+static int find_main_stream(const tsr__timeline *t, int64_t event, uint64_t *out,
+                            tsr_error *error) {
+  tsr__map reserved = {0}; /* by id of the stream, bytes */
+  uint64_t most = 0;
+  bool ok = true;
+  for (size_t i = 0; ok && i < t->spans.count; i++) {
+    const tsr__span *span = &t->spans.items[i];
+    if (!tsr__span_is_there(span, event)) continue;
+    uint64_t *bytes = tsr__map_put(&reserved, span->stream, 0, NULL);
+    if (!(ok = bytes != NULL)) break;
+    *bytes = tsr__sum_u64(*bytes, span->size_bytes);
+    if (*bytes <= most) continue;
+    most = *bytes;
+    *out = tsr_snapshot_stream(t->snapshot, span->stream);
+  }
+  tsr__map_release(&reserved);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
 /* For the accounts of free memory. */
 typedef struct accounts {
   const tsr_snapshot *snapshot;
@@ -165,6 +189,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
   tsr__held_groups held = {0};
   int64_t event = out->oom_count ? out->ooms[out->chosen].event : highest_event(t);
   int status = tsr__timeline_live(t, event, &live, error);
+  if (!status && !out->oom_count) status = find_main_stream(t, event, &out->stream, error);
   if (!status) status = tsr__study_categories(question->study, out->device, &categories, error);
   if (!status) status = tsr__study_names(question->study, out->device, &names, error);
   if (!status)
@@ -234,6 +259,11 @@ static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
 
 /* ---- A device ---- */
 
+/* Findings are about the peak, which is no advice for a failure while far less was in use. */
+static bool is_about_peak(const tsr__timeline *t, const tsr_why_device *d) {
+  return d->moment.totals.allocated_bytes >= t->maxima.allocated_bytes / 4 * 3;
+}
+
 /* `*is_meant` is false if the question is about an event that this device does not have. */
 static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_why_device *out,
                     bool *is_meant, tsr_error *error) {
@@ -245,10 +275,14 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
   bool is_host = out->device == TSR_DEVICE_HOST; /* its allocator records no failure */
   if (!is_host && !list_ooms(&t->events, cycle, out)) status = tsr__fail_memory(error);
   out->event_count = t->events.count;
+  out->has_history = tsr__has_history(&t->events);
+  out->is_partial = tsr__lacks_a_part(t->snapshot);
   *is_meant = !status && choose(question->options, out);
   if (!status && *is_meant) {
     out->frame = out->layer = out->stack = TSR_NONE;
     out->peak_reserved_bytes = t->maxima.reserved_bytes;
+    out->allocated_event = t->allocated_event;
+    out->most_allocated_bytes = t->maxima.allocated_bytes;
     out->is_expandable = t->settings.expandable_segments;
     if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);
@@ -262,7 +296,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     status = tsr__why_look_ahead(question->study, t, &question->patience, &tail, out, error);
     if (!status)
       status = tsr__why_try(t, question->options, &tail, &question->patience, out, error);
-    if (!status)
+    if (!status && is_about_peak(t, out))
       status = tsr__findings_of(question->study, out->device, &out->findings, &out->finding_count,
                                 error);
     if (!status) status = tsr__why_advise(question->study, t, out, error);
@@ -322,6 +356,7 @@ int tsr_why_compute(tsr_study *study, const tsr_why_options *options, const tsr_
   if (!status) status = tsr__study_places(study, &question.lines.places, error);
   if (!status) status = tsr__study_labels(study, TSR__LABEL_LINE, &question.lines.names, error);
   if (!status) status = describe_all(snapshot, devices, count, &question, why, error);
+  if (!status) status = tsr__imbalance_find(study, devices, count, &why->imbalance, error);
   if (status)
     tsr_why_free(why);
   else

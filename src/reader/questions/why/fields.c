@@ -60,6 +60,9 @@ static const tsr_record cause = {
                 TSR__PART(tsr__fields_frame, "layer",
                           "the innermost frame of the library that it called", .is_nullable = true),
                 TSR__NAME_FIELDS("what the program called this memory"),
+                TSR__FIELD(FLAG, "before_recording",
+                           "of memory without a stack: it is older than the recording",
+                           .is_optional = true),
                 TSR__FRAME_FIELDS("the stack of its largest allocation")),
 };
 
@@ -220,12 +223,14 @@ static const tsr_record device = {
                   "`findings` has the program's habits, with line and evidence, whatever the card. "
                   "`checkpoint` may be in both, and is then about the same blocks",
                   .is_optional = true),
-        TSR__LIST(tsr__fields_finding, "findings", "what the program can change, as in `peak`")),
+        TSR__LIST(tsr__fields_finding, "findings",
+                  "what the program can change, as in `peak`; `[]` for a failure while less than "
+                  "three quarters of the peak were in use")),
 };
 
 const tsr_record tsr__fields_why = {
     .name = "why",
     .about = "Why it ran out of memory.",
     .base = &tsr__fields_answer,
-    TSR__FIELDS(TSR__LIST(device, "devices", "one for each device")),
+    TSR__FIELDS(TSR__IMBALANCE_FIELD, TSR__LIST(device, "devices", "one for each device")),
 };

@@ -47,6 +47,7 @@ const tsr__question_row tsr__question_why = {
     .about =
         {.name = "why",
          .summary = "why did it run out of memory?",
+         .situation = TSR_SITUATION_FAILURE,
          .description =
              "Explains the out-of-memory error in the trace: what was requested and what the "
              "device had, what PyTorch had cached and could not use for the request, and why "

@@ -22,6 +22,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/imbalance.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stepping.h"
@@ -317,7 +318,9 @@ static void append_when(tsr__buffer *out, const tsr_why_device *d) {
 static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
   uint64_t peak = d->moment.totals.reserved_bytes;
   tsr__buffer_printf(out, "no out-of-memory was recorded%s",
-                     d->event_count ? "" : ", nor any other event");
+                     d->has_history   ? ""
+                     : d->event_count ? ", nor a history"
+                                      : ", nor any other event");
   if (!knows_reserved(d)) {
     tsr__buffer_text(out, ". How much was reserved is not known: ");
     append_when(out, d);
@@ -325,10 +328,12 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
                        SIZE(d->moment.totals.active_bytes), SIZE(peak));
     return;
   }
-  tsr__buffer_printf(
-      out, d->event_count ? ". At most %s were reserved, " : ". At the end %s are reserved",
-      SIZE(peak));
-  if (d->event_count) append_when(out, d);
+  tsr__buffer_printf(out,
+                     d->has_history   ? ". At most %s were reserved, "
+                     : d->event_count ? ". %s are reserved"
+                                      : ". At the end %s are reserved",
+                     SIZE(peak));
+  if (d->has_history) append_when(out, d);
   if (d->capacity_bytes >= peak && d->capacity_bytes)
     tsr__buffer_printf(out, ", which leaves %s of %s",
                        SIZE(tsr__drop_u64(d->capacity_bytes - peak, d->outside_bytes)),
@@ -475,6 +480,7 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_printf(emitter, TSR__BOLD,
                    !knows_reserved(d) ? "Where the memory was, as far as it is known:"
                    : d->oom_count     ? "Where the memory was:"
+                   : !d->has_history  ? "Where the memory is:"
                                       : "Where the memory was when most was reserved:");
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_in_use(emitter, d, whole);
@@ -530,7 +536,7 @@ static void emit_memory(tsr__emitter *emitter, const tsr_why_device *d) {
 /* ---- What held it ---- */
 
 static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
-  static const tsr__column columns[] = {{NULL, "share", TSR__RIGHT},
+  static const tsr__column columns[] = {{NULL, "of allocated", TSR__RIGHT},
                                         {"bytes", "bytes", TSR__RIGHT},
                                         {"block_bytes", NULL, TSR__RIGHT},
                                         {"allocations", "allocations", TSR__RIGHT},
@@ -539,7 +545,7 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->category_count; i++) {
     const tsr_category_share *share = &d->categories[i];
-    tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.requested_bytes),
+    tsr__cell cells[] = {tsr__percent(share->bytes, tsr__whole_of(&d->moment.totals)),
                          tsr__bytes(share->bytes), tsr__bytes(share->block_bytes),
                          tsr__count(share->allocations),
                          tsr__string(tsr_category_name(share->category))};
@@ -557,10 +563,13 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__emitter *emitter = printer->emitter;
   const tsr_cause *cause = &d->causes[i];
   tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
+  if (tsr__emitter_is_text(emitter) && cause->is_older)
+    tsr__buffer_text(name, TSR__LABEL_BEFORE);
+  else if (tsr__emitter_is_text(emitter))
+    tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
   tsr__append_names(emitter, d->names, &cause->names);
   tsr__cell cells[] = {tsr__count(i + 1),
-                       tsr__percent(cause->bytes, d->moment.totals.requested_bytes),
+                       tsr__percent(cause->bytes, tsr__whole_of(&d->moment.totals)),
                        tsr__bytes(cause->bytes),
                        tsr__bytes(cause->block_bytes),
                        tsr__count(cause->allocations),
@@ -572,6 +581,8 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__frame_emit(printer, "frame", cause->frame);
   tsr__frame_emit(printer, "layer", cause->layer);
   tsr__emit_names(emitter, d->names, &cause->names);
+  if (cause->stack == TSR_NONE && !tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "before_recording", NULL, tsr__bool(cause->is_older));
   tsr__stack_emit(printer, cause->stack);
   tsr__emit_row_end(emitter);
 }
@@ -579,7 +590,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
 static void emit_causes(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__emitter *emitter = printer->emitter;
   const tsr__column columns[] = {{NULL, "#", TSR__RIGHT},
-                                 {NULL, "share", TSR__RIGHT},
+                                 {NULL, "of allocated", TSR__RIGHT},
                                  {"bytes", "bytes", TSR__RIGHT},
                                  {"block_bytes", NULL, TSR__RIGHT},
                                  {"allocations", "allocations", TSR__RIGHT},
@@ -853,7 +864,7 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     if (!advice->batch_percent)
       tsr__buffer_text(out, "A smaller batch; how much smaller is not known.");
     else
-      tsr__buffer_printf(out, "A batch of at most %s %% of this one: a peak of at most about %s.",
+      tsr__buffer_printf(out, "A batch of %s %% of this one would fit: a peak of about %s.",
                          COUNT(advice->batch_percent), SIZE(advice->peak_bytes));
     break;
   case TSR_WHY_CHANGE_CHECKPOINT:
@@ -871,11 +882,22 @@ static bool is_setting(const tsr_why_advice *advice) {
   return advice->change == TSR_WHY_CHANGE_SETTINGS;
 }
 
-/* The finding that names the block which an advice to checkpoint is about; NULL if none does. */
-static const tsr_finding *blocks_found(const tsr_why_device *d) {
+/* The finding that says the same as an advice, with a line and evidence: of the blocks to checkpoint, or of what
+ * grows. NULL if none does. */
+static const tsr_finding *found_of(const tsr_why_device *d, const tsr_why_advice *advice) {
+  tsr_finding_rule rule = TSR_FINDING_RULE_COUNT;
+  if (advice->change == TSR_WHY_CHANGE_CHECKPOINT) rule = TSR_FINDING_CHECKPOINT;
+  if (advice->change == TSR_WHY_CHANGE_GROWTH) rule = TSR_FINDING_LEAK;
   for (size_t i = 0; i < d->finding_count; i++)
-    if (d->findings[i].rule == TSR_FINDING_CHECKPOINT) return &d->findings[i];
+    if (d->findings[i].rule == rule) return &d->findings[i];
   return NULL;
+}
+
+/* Whether an advice is about the same as a finding. */
+static bool is_advised(const tsr_why_device *d, const tsr_finding *finding) {
+  for (size_t i = 0; i < d->advice_count; i++)
+    if (found_of(d, &d->advice[i]) == finding) return true;
+  return false;
 }
 
 static void print_settings(tsr__emitter *emitter, const tsr_why_device *d) {
@@ -896,14 +918,12 @@ static void print_settings(tsr__emitter *emitter, const tsr_why_device *d) {
 static void print_change(tsr__stack_printer *printer, const tsr_why_device *d,
                          const tsr_why_advice *advice) {
   tsr__emitter *emitter = printer->emitter;
-  bool is_checkpoint = advice->change == TSR_WHY_CHANGE_CHECKPOINT;
-  const tsr_finding *found = is_checkpoint ? blocks_found(d) : NULL;
+  const tsr_finding *found = found_of(d, advice);
   tsr__namer *namer = found ? tsr__stack_namer(printer) : NULL;
   append_advice(&emitter->scratch, d, advice);
-  if (namer) {
+  if (namer && found->rule == TSR_FINDING_CHECKPOINT) {
     emitter->scratch.size = 0;
-    tsr__buffer_text(&emitter->scratch, "Checkpoint the block called at ");
-    tsr__namer_append_frame(namer, found->frame, &emitter->scratch);
+    tsr__finding_append_block(namer, found, &emitter->scratch);
     append_checkpoint_peak(&emitter->scratch, d, advice, found->saved_bytes);
   }
   tsr__emit_line(emitter, TSR__PLAIN, 2);
@@ -914,7 +934,6 @@ static void print_change(tsr__stack_printer *printer, const tsr_why_device *d,
  * once. */
 static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__emitter *emitter = printer->emitter;
-  const tsr_finding *shown = NULL;
   bool has_heading = false;
   for (size_t i = 0; i < d->advice_count; i++) {
     const tsr_why_advice *advice = &d->advice[i];
@@ -924,11 +943,10 @@ static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) 
       tsr__emit_printf(emitter, TSR__BOLD, "What would help, in the program (estimates):");
     }
     has_heading = true;
-    if (advice->change == TSR_WHY_CHANGE_CHECKPOINT) shown = blocks_found(d);
     print_change(printer, d, advice);
   }
   for (size_t i = 0; i < d->finding_count; i++) {
-    if (&d->findings[i] == shown) continue;
+    if (is_advised(d, &d->findings[i])) continue;
     tsr__findings_print(
         printer,
         has_heading ? NULL : "What would help, in the program (estimates):", &d->findings[i], 1);
@@ -1028,6 +1046,11 @@ static void print_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__free(frames);
 }
 
+/* Whether the page lists these allocations as those of the peak. */
+static bool is_shown_at_peak(const tsr__emitter *emitter, const tsr_why_device *d) {
+  return emitter->options.is_on_page && d->moment.totals.allocated_bytes == d->most_allocated_bytes;
+}
+
 /* A failure in text: who asked, what would help, what held the memory; -v has the rest. */
 static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) {
   enum { NAMED_TRIALS = 3 }; /* so few are those that the user named */
@@ -1043,13 +1066,22 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
   }
   print_memory(emitter, d);
   if (is_verbose) emit_kinds(emitter, d);
-  emit_causes(printer, d);
+  if (!is_shown_at_peak(emitter, d)) emit_causes(printer, d);
   if (is_verbose) say_saving(emitter, d);
   if (is_verbose || d->trial_count <= NAMED_TRIALS) emit_trials(emitter, d);
-  if (!is_verbose)
+  if (!is_verbose && !emitter->options.is_on_page)
     tsr__emit_printf(emitter, TSR__DIM,
                      "  -v shows the figures, the settings tried and whole stacks.");
   print_stacks(printer, d);
+}
+
+/* Findings are about the peak of allocated memory, which may be another moment than that of reserved memory. */
+static void print_findings(tsr__stack_printer *printer, const tsr_why_device *d) {
+  char heading[TSR__FORMAT_BYTES + 64] = "What to do:";
+  if (d->allocated_event != d->moment.event && d->allocated_event >= 0)
+    (void)snprintf(heading, sizeof heading, "What to do about the most allocated, at event %s:",
+                   COUNT((uint64_t)d->allocated_event));
+  tsr__findings_print(printer, heading, d->findings, d->finding_count);
 }
 
 /* `is_brief`: another device failed; in text this one is a line. */
@@ -1057,6 +1089,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   tsr__emitter *emitter = printer->emitter;
   bool is_text = tsr__emitter_is_text(emitter);
   print_verdict(emitter, d);
+  tsr__emit_loss(emitter, d->is_partial);
   if (is_brief && is_text) return;
   if (d->oom_count && is_text) {
     print_failure(printer, d);
@@ -1065,6 +1098,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(d->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(d->event_count));
+  tsr__emit_field(emitter, "has_history", NULL, tsr__bool(d->has_history));
   tsr__emit_field(emitter, "reason", NULL, tsr__string(tsr_why_reason_name(d->reason)));
   tsr__emit_object(emitter, "moment");
   tsr__emit_field(emitter, "event", NULL, tsr__index(d->moment.event));
@@ -1081,7 +1115,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   if (d->oom_count) emit_outlook(emitter, d);
   if (d->oom_count) emit_advice(emitter, d);
   tsr__findings_emit(printer, d->findings, d->finding_count);
-  tsr__findings_print(printer, "What to do:", d->findings, d->finding_count);
+  print_findings(printer, d);
   print_stacks(printer, d);
   tsr__emit_end(emitter);
 }
@@ -1095,7 +1129,9 @@ int tsr__report_why(const tsr_report_input *input, const tsr_why *why,
   bool has_oom = false;
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__heading_open(&emitter, &tsr__fields_why, input);
+  tsr__heading_begin(&emitter, &tsr__fields_why, input);
+  tsr__imbalance_emit(&emitter, &why->imbalance);
+  tsr__emit_array(&emitter, "devices");
   if (!why->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
   for (size_t i = 0; i < why->device_count; i++) has_oom |= why->devices[i].oom_count != 0;
