@@ -317,6 +317,7 @@ static char *typed_line(int argc, char **argv) {
 
 int cli_parse(int argc, char **argv, cli_options *options) {
   *options = (cli_options){.operands = argv, .typed = typed_line(argc, argv)};
+  if (!options->typed) return cli_params_error(NULL, TSR_ERROR_MEMORY, NULL);
   int command_at = 0;
   if (argc > 0 && find_program(argv[0], &options->row))
     options->command = &options->row;

@@ -16,8 +16,7 @@ typedef struct cli_options {
   cli_command row;
   char **operands; /* what follows the command, in order; lives in argv */
   size_t operand_count;
-  char *
-      typed; /* the line as it can be typed again, without the program; NULL: there was no memory for it */
+  char *typed;        /* the line as it can be typed again, without the program  */
   tsr_params *own;    /* the command's parameters; NULL without a command */
   tsr_params *shared; /* what the fields below are read from, and point into */
   const uint32_t *devices;

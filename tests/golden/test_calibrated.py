@@ -27,7 +27,7 @@ class Run:
         held = pickle.loads(self.predicted.read_bytes())
         events = held['device_traces'][0]
         begin = events[0]['time_us']
-        for event in events:
+        for event in events + held['external_annotations']:
             event['time_us'] = begin + int((event['time_us'] - begin) * factor)
         if extra:
             frames = [{'name': 'init_buffers', 'filename': 'buffers.py', 'line': 7}]

@@ -134,7 +134,9 @@ def test_tree(tessera, path):
     expect('trees', len(trees), len(devices))
     for device, tree in zip(devices, trees):
         rows = sorted(row for line in tree for row in line[0])
-        expect('rows in the tree', rows, list(range(1, len(device['stacks']) + 1)))
+        cut = re.search(r'and the stacks of (\d+) more row', text)  # advice may take the room
+        expect('rows in the tree', len(rows) + int(cut[1] if cut else 0), len(device['stacks']))
+        assert set(rows) <= set(range(1, len(device['stacks']) + 1))
         for line in tree:
             if len(line[0]) == 1:
                 expect('allocations of a row', line[2], device['stacks'][line[0][0] - 1]['allocations'])

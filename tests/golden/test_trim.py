@@ -1,6 +1,7 @@
 """What `tessera trim` cuts out says of every moment what the whole says.
 
 Windows are cut out of the snapshots that tests/cli/fixtures.py makes, and out of real ones."""
+import collections
 import functools
 import json
 
@@ -83,10 +84,14 @@ def check_replay(tessera, path, whole):
 
 
 def stacks_of(answer):
-    """What each stack holds; equal ones are in the order of the file. The category is left out: what was
-    cut away may have decided it."""
-    return sorted(((stack['bytes'], stack['allocations'], json.dumps(stack['frames']))
-                   for stack in answer['stacks']), reverse=True)
+    """What each stack holds. The category is left out, and which memory without a stack is older than the recording: what was
+    cut away may have decided both."""
+    sums = collections.defaultdict(lambda: [0, 0])
+    for stack in answer['stacks']:
+        frames = json.dumps(stack['frames'])
+        sums[frames][0] += stack['bytes']
+        sums[frames][1] += stack['allocations']
+    return sorted((size, count, frames) for frames, (size, count) in sums.items())
 
 
 def check_moments(tessera, whole, part, device, window):

@@ -78,6 +78,6 @@ void tsr_suggestion_offer(tsr_suggestion *suggestion, const char *name) {
        (like == (likeness)suggestion->likeness && distance >= suggestion->distance)))
     return;
   suggestion->best = name;
-  suggestion->likeness = like;
+  suggestion->likeness = (int)like;
   suggestion->distance = distance;
 }
