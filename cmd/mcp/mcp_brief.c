@@ -1,9 +1,8 @@
 /* mcp_brief.c - an answer that a language model reads at a glance: what peak and why return unless more is asked for.
  *
  * The verdict ends in the advice that the command prints, and names tools instead of commands. Devices that ran out of memory
- * come first, then those with the highest peak. What is absent or empty is left out, and lists keep so many entries that the
- * answer has the size that is wanted: those of the first device are the last to be shortened, and no list of frames or stacks loses its
- * first entry.
+ * come first, then those with the highest peak. Absent and empty fields are left out, and lists are cut until
+ * the answer is small enough. The lists of the first device are cut last, and a list of frames or stacks always keeps its first entry.
  */
 #include <stdio.h>
 #include <stdlib.h>

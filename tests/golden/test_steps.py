@@ -396,7 +396,7 @@ def test_warmup(tessera, work, title):
 
 
 def test_growth(tessera, work):
-    """A steady step is not said to peak at what the last one does."""
+    """Steps that grow are reported as growing, not as steady steps with the last one's peak."""
     path = work / 'grows.pickle'
     growing(10).write(path)
     found, leaks = tessera.device('steps', path), tessera.device('leaks', path)

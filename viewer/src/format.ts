@@ -35,7 +35,7 @@ export function roundSize(bytes: number): string {
   return size(bytes).replace(/\.0+ /, ' ').replace(/(\.\d)0 /, '$1 ');
 }
 
-/** The number of a unit in which so many bytes are written, and what it is called. */
+/** The unit that suits a number of bytes: its size in bytes, and its name. */
 export function unitOf(bytes: number): [number, string] {
   const power = Math.max(0, Math.min(UNITS.length, Math.floor(Math.log(Math.max(1, bytes)) / Math.log(1024))));
   return [1024 ** power, power ? UNITS[power - 1]! : 'B'];

@@ -36,7 +36,7 @@ export interface How {
   matches: Uint8Array | null; // by allocation; NULL: all do
 }
 
-// Shapes thinner than a pixel are drawn one by one as long as they take so many columns together.
+// Shapes thinner than a pixel are drawn one by one until together they cover this many columns.
 const MOST_THIN = 1e6;
 // Of more allocations in view, only those that are a pixel high are looked at.
 const MOST_LOOKED_AT = 100000;

@@ -30,7 +30,7 @@
 
 enum {
   LONG = 5,       /* equal steps that are no warm-up */
-  KEPT_SHARE = 8, /* an evaluation keeps less than one of so many allocations */
+  KEPT_SHARE = 8, /* an evaluation keeps less than an eighth of its allocations */
   MATES = 4,      /* steps of a loop that are enough to know what it does at its ends */
 };
 
@@ -211,8 +211,8 @@ static bool find_evaluations(linker *l, tsr__cycle_steps *out) {
   return ok;
 }
 
-/* What follows the last step is none if it only runs forward, on lines that train nothing, and keeps hardly any of
- * it: a call that the program makes once, or an evaluation. It goes to the step before, whose end is found later. */
+/* The part behind the last step is no step if it only runs forward, on lines that train nothing, and keeps hardly
+ * anything: it is a single call or an evaluation. It is added to the step before, whose end is found later. */
 static void drop_rest(linker *l) {
   tsr__cycle_steps *steps = &l->cycle->steps;
   const tsr__cycle_step *rest = steps->count > 1 ? &steps->items[steps->count - 1] : NULL;

@@ -64,8 +64,8 @@ static void add_to_share(const tsr__finder *f, pass_share *share, uint32_t a) {
   share->stack = tsr__timeline_stack(f->t, a);
 }
 
-/* Of each layer a graph keeps several tensors. What one line collects, such as a list that grows, is none; without
- * stacks nobody can tell. */
+/* A graph keeps several tensors of each layer, made by several lines. Tensors that one line collects, such as in a list
+ * that grows, are no graph. Without stacks, this cannot be checked. */
 static bool is_graph(const pass_share *share) {
   bool is_one_line = share->usual != TSR_NONE && share->usuals * 4 > share->allocations * 3;
   return share->allocations >= GRAPH_ALLOCATIONS && !is_one_line &&
@@ -207,8 +207,8 @@ static bool is_older_and_alive(const tsr__finder *f, uint32_t allocation, uint32
   return is_of_old_graph(f, allocation) && f->t->death.items[allocation] > event;
 }
 
-/* The graph from before the recording that is alive after an event; empty if it is none, or the trace does not show
- * that it is released. */
+/* The graph from before the recording that is still alive after an event. Empty if there is no such graph, or if the
+ * trace does not show its release. */
 static pass_share weigh_older(const tsr__finder *f, uint32_t event) {
   pass_share share = {.stack = TSR_NONE};
   if (!old_ones_gone(f)) return share;
