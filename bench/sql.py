@@ -52,8 +52,9 @@ def by_pandas(number, t):
         return later.head(10)[['device', 'born_event', 'requested_bytes', 'address']]
     if number == 7:
         lived = a[a.lifetime_us.notna()]
-        lifetime = pd.cut(lived.lifetime_us, [-float('inf'), 1000, 100000, float('inf')], right=False, labels=['< 1 ms', '< 100 ms', 'longer'])
-        return summed(lived.assign(lifetime=lifetime.astype(str)), ['lifetime'])
+        short, long = lived.lifetime_us < 1000, lived.lifetime_us >= 100000
+        return pd.DataFrame([[short.sum(), len(lived) - short.sum() - long.sum(), long.sum(),
+                              lived.requested_bytes[short].sum(min_count=1), lived.requested_bytes[long].sum(min_count=1)]])
     if number == 8:
         below = t['frames'][t['frames'].name == 'forward']['stack'].unique()
         return summed(a[(a.born_event >= 0) & a['stack'].isin(below)], ['device'])
@@ -76,8 +77,8 @@ def by_pandas(number, t):
     if number == 14:
         return e[e.action.isin(['segment_alloc', 'segment_map'])][['device', 'event', 'time_us', 'size_bytes']]
     if number == 15:
-        most = e.groupby('device').requested_bytes.transform('max')
-        return e[e.requested_bytes >= 0.9 * most].groupby('device', as_index=False).event.min()
+        both = e[['device', 'event', 'requested_bytes']].merge(t['devices'][['device', 'peak_requested_bytes']], on='device')
+        return both[both.requested_bytes >= 0.9 * both.peak_requested_bytes].groupby('device', as_index=False).event.min()
     raise AssertionError(number)
 
 

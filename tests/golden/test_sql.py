@@ -182,13 +182,10 @@ def largest(devices, _):
 
 
 def lifetimes(devices, _):
-    def known(device):
-        return [a for a in device.all if a.born_us is not None and a.died_us is not None]
-
-    def name(_, a):
-        life = a.died_us - a.born_us
-        return ('< 1 ms' if life < 1000 else '< 100 ms' if life < 100000 else 'longer',)
-    return sums(by(devices, known, name))
+    lives = [(a.died_us - a.born_us, a.size) for device in devices for a in device.all if a.born_us is not None and a.died_us is not None]
+    short = [size for life, size in lives if life < 1000]
+    long = [size for life, size in lives if life >= 100000]
+    return [[len(short), len(lives) - len(short) - len(long), len(long), sum(short) if short else None, sum(long) if long else None]]
 
 
 def below_forward(devices, _):
@@ -253,9 +250,8 @@ def nine_tenths(devices, _):
     found = []
     for device in devices:
         totals = list(device.requested_after())
-        if totals:
-            most = max(totals)
-            found.append([device.number, next(at for at, total in enumerate(totals) if total >= 0.9 * most)])
+        most = max([sum(a.size for a in device.live(-1)), *totals])
+        found += [[device.number, at] for at, total in enumerate(totals) if total >= 0.9 * most][:1]
     return found
 
 

@@ -20,7 +20,9 @@
   X(PEAK_EVENT, "peak_event", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "the first event after which that was so; -1: before the first") \
   X(PEAK_US, "peak_us", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "its time") \
   X(PEAK_RESERVED, "peak_reserved_bytes", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "the most that was reserved") \
-  X(PEAK_RESERVED_EVENT, "peak_reserved_event", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "the first event after which that was so; -1: before the first")
+  X(PEAK_RESERVED_EVENT, "peak_reserved_event", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "the first event after which that was so; -1: before the first") \
+  X(PEAK_REQUESTED, "peak_requested_bytes", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "the most that the program had asked for, of what was active") \
+  X(PEAK_REQUESTED_EVENT, "peak_requested_event", INTEGER, NONE, NONE, TSR__FOR_TIMELINE, "the first event after which that was so; -1: before the first")
 
 #define TSR__COLUMNS_OF_EVENTS(X) \
   TSR__COLUMN_OF_DEVICE(X) \
@@ -36,7 +38,7 @@
   X(RESERVED, "reserved_bytes", INTEGER, FILTER, NONE, TSR__FOR_RESERVED, "bytes reserved after the event") \
   X(REQUESTED, "requested_bytes", INTEGER, FILTER, NONE, TSR__FOR_REQUESTED, "bytes that the program had asked for, of what is active after the event") \
   X(ACTIVE, "active_bytes", INTEGER, FILTER, NONE, TSR__FOR_ACTIVE, "allocated bytes, and those that wait for another stream") \
-  X(PEAK, "peak_allocated_bytes", INTEGER, FILTER, NONE, TSR__FOR_PEAK, "the most that was allocated up to and including the event") \
+  X(PEAK, "peak_allocated_bytes", INTEGER, SORTED, NONE, TSR__FOR_PEAK, "the most that was allocated up to and including the event") \
   X(ALLOCATION, "allocation", INTEGER, FILTER, NONE, TSR__FOR_TIMELINE, "the allocation that it makes or frees, of table allocations; NULL if none") \
   X(STEP, "step", INTEGER, FILTER, NONE, TSR__FOR_CYCLE, "the step that it is in, from 1; NULL outside of steps") \
   X(ANNOTATION, "annotation", TEXT, NONE, NONE, TSR__FOR_ANNOTATIONS, "name of the innermost range that is open; NULL if none") \

@@ -121,7 +121,9 @@ static cell of_device(const tsr__relation_device *d, size_t column) {
   case TSR__DEVICES_PEAK_US:
     return t->allocated_event < 0 ? null_cell() : time_cell(d->events.time_us[t->allocated_event]);
   case TSR__DEVICES_PEAK_RESERVED: return count_cell(t->maxima.reserved_bytes);
-  default: return integer(t->reserved_event);
+  case TSR__DEVICES_PEAK_RESERVED_EVENT: return integer(t->reserved_event);
+  case TSR__DEVICES_PEAK_REQUESTED: return count_cell(t->maxima.requested_bytes);
+  default: return integer(t->requested_event);
   }
 }
 
