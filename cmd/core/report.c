@@ -200,7 +200,10 @@ static void drop_first_blanks(cli_text *body) {
 static int put_answer(const page *p, const tsr_answer *answer, const char *title, bool is_verdict) {
   cli_text body;
   int status = text_of(p, answer, is_verdict, &body);
-  if (status == 0 && p->has_advice && body.data) drop_paragraphs(&body, "What to do:\n");
+  if (status == 0 && p->has_advice && body.data) {
+    drop_paragraphs(&body, "What to do:\n");
+    drop_paragraphs(&body, "What to do (estimates, each by itself):\n");
+  }
   if (status == 0) drop_first_blanks(&body);
   if (status == 0) status = put_heading(p, title);
   if (status == 0) status = put_body(p, &body);

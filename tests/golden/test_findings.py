@@ -147,7 +147,7 @@ def test_unit_of_leak(tessera, work):
     run.write(work / 'run.pickle')
     for command in ('peak', 'why'):
         text = ' '.join(tessera.output(command, work / 'run.pickle').split())
-        expect('the unit', f'grows by {8 * UNIT >> 20}.00 MiB in each iteration (tessera leaks)' in text, True)
+        expect('the unit', f'grows by {8 * UNIT >> 20}.00 MiB in each iteration (see \'tessera leaks\')' in text, True)
 
 
 @cases('outputs, is_data_parallel, is_found', [((0, 40, 4), True, True), ((0, 40, 4), False, True), ((4, 4, 4), True, False),

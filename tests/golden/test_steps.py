@@ -402,7 +402,7 @@ def test_growth(tessera, work):
     found, leaks = tessera.device('steps', path), tessera.device('leaks', path)
     expect('growth', (found['steady']['growth_bytes'], found['loops'][0]['steady']['growth_bytes']), (leaks['bytes_per_step'],) * 2)
     peaks = [step['peak_bytes'] for step in found['steps']]
-    expect('the text', f"memory grows by {leaks['bytes_per_step'] >> 10}.0 KiB an iteration (tessera leaks): steady ones peak at "
+    expect('the text', f"memory grows by {leaks['bytes_per_step'] >> 10}.0 KiB an iteration (see 'tessera leaks'): steady ones peak at "
            f'{peaks[0] >> 10}.0 KiB to {peaks[-1] / 2 ** 20:.2f} MiB' in ' '.join(tessera.output('steps', path).split()), True)
     training(10).write(path)
     expect('no growth', tessera.device('steps', path)['steady']['growth_bytes'], 0)

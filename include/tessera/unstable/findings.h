@@ -82,6 +82,7 @@ typedef struct tsr_finding {
   tsr_finding_call call; /* CHECKPOINT: how */
   uint32_t stack;        /* that allocated the largest part of it, or TSR_NONE */
   bool is_most;          /* that part is more than half */
+  bool is_tied;          /* another part is as large */
   uint64_t step_bytes;   /* LEAK: how much it grows by in each step */
   tsr_steps_unit unit;   /* LEAK: what a step is */
   /* STATES: what is alive at the peak, of all that is requested then; and what each option saves of it, 0

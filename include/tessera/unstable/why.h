@@ -151,7 +151,7 @@ typedef struct tsr_why_advice {
   /* MODEL: what the optimizer's step may take in addition: PyTorch's default copies all parameters, fused=True
    * and foreach=False do not. */
   uint64_t update_bytes;
-  /* MODEL: the optimizer is taken for Adam, since the trace shows no whole step of it. */
+  /* BATCH, MODEL: the optimizer is taken for Adam, since the trace shows no whole step of it. */
   bool is_adam_assumed;
 } tsr_why_advice;
 

@@ -736,7 +736,8 @@ static bool find_checkpoint(tsr__finder *f, tsr_error *error) {
 
 /* ---- All rules ---- */
 
-/* The stack with most of what a finding is about, and whether that is more than half of it. */
+/* The stack with most of what a finding is about, whether that is more than half of it, and whether another has as
+ * much. */
 static bool find_largest_part(const tsr__finder *f, tsr_finding *finding) {
   uint64_t whole = 0, most = 0;
   tsr__map sums = {0};
@@ -755,6 +756,10 @@ static bool find_largest_part(const tsr__finder *f, tsr_finding *finding) {
     finding->stack = stack;
   }
   finding->is_most = most > whole / 2;
+  for (size_t i = 0; ok && i < f->out->allocations[finding->rule].count; i++) {
+    uint32_t stack = tsr__timeline_stack(f->t, f->out->allocations[finding->rule].items[i]);
+    finding->is_tied |= stack != finding->stack && *tsr__map_find(&sums, stack) == most;
+  }
   tsr__map_release(&sums);
   return ok;
 }

@@ -140,7 +140,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   tsr__emit_shares(printer, &shares);
   tsr__findings_emit(printer, device->findings, device->finding_count);
   tsr__emit_end(emitter);
-  tsr__findings_print(printer, "What to do:", device->findings, device->finding_count);
+  tsr__findings_print(printer, "What to do", device->findings, device->finding_count);
   size_t lines = lines_of(printer->snapshot, device);
   tsr__print_shares(printer, &shares, tsr__screen_take(screen, lines, emitter->line_count));
 }

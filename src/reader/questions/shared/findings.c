@@ -57,6 +57,8 @@ static int weigh_leaks(const tsr__timeline *t, const tsr_leaks_device *leaks, ts
   }
   out->is_most = most > out->bytes / 2;
   for (size_t i = 0; !status && i < leaks->leak_count; i++)
+    out->is_tied |= most && bytes[i] == most && leaks->leaks[i].stack != out->stack;
+  for (size_t i = 0; !status && i < leaks->leak_count; i++)
     if (bytes[i] && leaks->leaks[i].loop == loop)
       out->step_bytes = tsr__sum_u64(out->step_bytes, leaks->leaks[i].bytes_per_step);
   if (most) out->unit = leaks->loops[loop].unit;

@@ -188,7 +188,7 @@ void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, t
     tsr__buffer_text(out, "Delete a step's outputs before the next step (del outputs, loss)");
     break;
   case TSR_FINDING_LEAK:
-    tsr__buffer_printf(out, "Free what grows by %s in each %s (tessera leaks)",
+    tsr__buffer_printf(out, "Free what grows by %s in each %s (see 'tessera leaks')",
                        tsr__format_size(finding->step_bytes, saved),
                        tsr_steps_unit_name(finding->unit));
     break;
@@ -299,7 +299,9 @@ static bool has_frames(const tsr_snapshot *snapshot, uint32_t stack) {
 
 void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out) {
   if (!has_frames(namer->snapshot, finding->stack)) return;
-  tsr__buffer_text(out, finding->is_most ? "Most of it: " : "The largest part of it: ");
+  tsr__buffer_text(out, finding->is_most   ? "Most of it: "
+                        : finding->is_tied ? "One of its largest parts: "
+                                           : "The largest part of it: ");
   tsr__namer_append(namer, TSR__LABEL_LINE, finding->stack, out);
 }
 
@@ -336,7 +338,8 @@ void tsr__findings_print(tsr__stack_printer *printer, const char *heading,
   if (!tsr__emitter_is_text(emitter) || !count) return;
   if (heading) {
     tsr__emit_space(emitter);
-    tsr__emit_printf(emitter, TSR__BOLD, "%s", heading);
+    tsr__emit_printf(emitter, TSR__BOLD, "%s%s:", heading,
+                     count > 1 ? " (estimates, each by itself)" : "");
   }
   tsr__namer *namer = tsr__stack_namer(printer);
   for (size_t i = 0; namer && i < count; i++) {

@@ -49,13 +49,13 @@ static bool varies(const tsr_steps_loop *loop) {
   return loop->steady_peak_bytes - loop->steady_low_bytes > loop->steady_peak_bytes / 100;
 }
 
-/* "memory grows by 4.00 MiB a step (tessera leaks): " */
+/* "memory grows by 4.00 MiB a step (see 'tessera leaks'): " */
 static void append_growth(tsr__buffer *out, const tsr_steps_loop *loop) {
   char growth[TSR__FORMAT_BYTES];
   if (!loop->growth_bytes) return;
   tsr__buffer_printf(out, "memory grows by %s %s%s: ", tsr__format_size(loop->growth_bytes, growth),
                      loop->unit == TSR_STEPS_UNIT_ITERATION ? "an iteration" : "a step",
-                     loop->is_leaking ? " (tessera leaks)" : "");
+                     loop->is_leaking ? " (see 'tessera leaks')" : "");
 }
 
 static void append_peaks(tsr__buffer *out, const tsr_steps_device *device) {

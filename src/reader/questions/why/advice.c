@@ -130,6 +130,12 @@ static void advise_settings(tsr_why_device *d, const tsr__why_program *program) 
                           .peak_bytes = d->outlook.peak_bytes});
 }
 
+/* Of a program that trains: whether its optimizer was not seen. */
+static bool is_adam_assumed(const tsr_why_device *d, const tsr__why_program *program) {
+  return !program->has_optimizer && !program->has_whole_step &&
+         d->outlook.basis != TSR_WHY_BASIS_STATES;
+}
+
 static void advise_batch(tsr_why_device *d, const needs *n, const tsr__why_program *program,
                          bool trains) {
   tsr_why_advice advice = {.change = TSR_WHY_CHANGE_BATCH};
@@ -138,9 +144,7 @@ static void advise_batch(tsr_why_device *d, const needs *n, const tsr__why_progr
     add(d, (tsr_why_advice){.change = TSR_WHY_CHANGE_MODEL,
                             .peak_bytes = (uint64_t)n->fixed,
                             .update_bytes = (uint64_t)n->update,
-                            .is_adam_assumed = trains && !program->has_optimizer &&
-                                               !program->has_whole_step &&
-                                               d->outlook.basis != TSR_WHY_BASIS_STATES});
+                            .is_adam_assumed = trains && is_adam_assumed(d, program)});
     return;
   }
   if (n->scaling < (n->fixed + n->scaling) / 8) return; /* it is the model */
@@ -152,6 +156,7 @@ static void advise_batch(tsr_why_device *d, const needs *n, const tsr__why_progr
   if (factor < 0.01) return;
   if (factor > 0.9) factor = 0.9;
   advice.batch_percent = (uint32_t)(factor * 100);
+  advice.is_adam_assumed = trains && is_adam_assumed(d, program);
   advice.is_enough = !d->outlook.step_growth_bytes && n->fixed + n->update <= n->capacity;
   advice.peak_bytes = (uint64_t)(n->fixed + n->scaling * advice.batch_percent / 100);
   add(d, advice);

@@ -207,7 +207,7 @@ static void append_need(tsr__buffer *out, const tsr_why_device *d) {
     tsr__buffer_text(out, text);
   else
     tsr__buffer_printf(out, "The %s needs about", covered(&d->outlook));
-  tsr__buffer_printf(out, " %s, %s more than there was: settings cannot help.",
+  tsr__buffer_printf(out, " %s, %s more than there was: no allocator setting can help.",
                      SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
 }
 
@@ -864,8 +864,9 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     if (!advice->batch_percent)
       tsr__buffer_text(out, "A smaller batch; how much smaller is not known.");
     else
-      tsr__buffer_printf(out, "A batch of %s %% of this one would fit: a peak of about %s.",
-                         COUNT(advice->batch_percent), SIZE(advice->peak_bytes));
+      tsr__buffer_printf(out, "A batch of %s %% of this one would fit: a peak of about %s%s.",
+                         COUNT(advice->batch_percent), SIZE(advice->peak_bytes),
+                         advice->is_adam_assumed ? ", with the gradients and Adam's state" : "");
     break;
   case TSR_WHY_CHANGE_CHECKPOINT:
     tsr__buffer_text(out, "Recomputing each block in backward (activation checkpointing)");
@@ -930,28 +931,40 @@ static void print_change(tsr__stack_printer *printer, const tsr_why_device *d,
   if (namer) tsr__finding_print_evidence(printer, found);
 }
 
+static void print_program_heading(tsr__emitter *emitter, bool *is_printed) {
+  if (!*is_printed) {
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__BOLD,
+                     "What would help, in the program (estimates, each by itself):");
+  }
+  *is_printed = true;
+}
+
+static bool is_vague(const tsr_why_advice *advice) {
+  return advice->change == TSR_WHY_CHANGE_BATCH && !advice->batch_percent;
+}
+
 /* What the program can change: the estimates of what is left to do, then the habits that were found, each
- * once. */
+ * once, and last what has no figure. */
 static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__emitter *emitter = printer->emitter;
   bool has_heading = false;
+  const tsr_why_advice *vague = NULL;
   for (size_t i = 0; i < d->advice_count; i++) {
     const tsr_why_advice *advice = &d->advice[i];
-    if (is_setting(advice)) continue;
-    if (!has_heading) {
-      tsr__emit_space(emitter);
-      tsr__emit_printf(emitter, TSR__BOLD, "What would help, in the program (estimates):");
-    }
-    has_heading = true;
+    if (is_vague(advice)) vague = advice;
+    if (is_setting(advice) || is_vague(advice)) continue;
+    print_program_heading(emitter, &has_heading);
     print_change(printer, d, advice);
   }
   for (size_t i = 0; i < d->finding_count; i++) {
     if (is_advised(d, &d->findings[i])) continue;
-    tsr__findings_print(
-        printer,
-        has_heading ? NULL : "What would help, in the program (estimates):", &d->findings[i], 1);
-    has_heading = true;
+    print_program_heading(emitter, &has_heading);
+    tsr__findings_print(printer, NULL, &d->findings[i], 1);
   }
+  if (!vague) return;
+  print_program_heading(emitter, &has_heading);
+  print_change(printer, d, vague);
 }
 
 static void emit_advice(tsr__emitter *emitter, const tsr_why_device *d) {
@@ -1077,9 +1090,9 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
 
 /* Findings are about the peak of allocated memory, which may be another moment than that of reserved memory. */
 static void print_findings(tsr__stack_printer *printer, const tsr_why_device *d) {
-  char heading[TSR__FORMAT_BYTES + 64] = "What to do:";
+  char heading[TSR__FORMAT_BYTES + 64] = "What to do";
   if (d->allocated_event != d->moment.event && d->allocated_event >= 0)
-    (void)snprintf(heading, sizeof heading, "What to do about the most allocated, at event %s:",
+    (void)snprintf(heading, sizeof heading, "What to do about the most allocated, at event %s",
                    COUNT((uint64_t)d->allocated_event));
   tsr__findings_print(printer, heading, d->findings, d->finding_count);
 }
