@@ -213,6 +213,30 @@ def uneven(outputs=(0, 40, 4), layers=6, is_data_parallel=True):
     return Fleet(*runs)
 
 
+def attending(kind='own', layers=8, steps=2):
+    """Attention by a function of the program that calls softmax ('own') or has it fused ('fused'), by PyTorch's, which chose a
+    kernel with a softmax ('torch'), and a softmax of something else ('router', 'log')."""
+    run = Run(UNIT)
+    block = [*MAIN, at(40), CALL, at(12, 'forward', '/work/model.py'), CALL, at(21, 'forward', '/work/layer.py')]
+    function = {'router': 'route', 'torch': 'sdpa'}.get(kind, 'multi_head_attention')
+    inner = [*block, at(50, function, '/work/layer.py')]
+    softmax = {'torch': ('at::_ops::_softmax::call(at::Tensor const&, long, bool)', '??', 0),
+               'log': ('log_softmax', TORCH + 'nn/functional.py', 2250)}.get(kind, ('softmax', TORCH + 'nn/functional.py', 2140))
+    around = [('at::native::scaled_dot_product_attention(at::Tensor const&)', '??', 0)] if kind == 'torch' else []
+    for _ in range(steps):
+        made = []
+        for _ in range(layers):
+            made.append(run.take([*block, CALL, at(30, 'forward', '/work/linear.py')], 3 * UNIT))
+            if kind != 'fused':
+                made.append(run.take([*inner, *around, softmax], 8 * UNIT))
+                made.append(run.take([*inner[:-1], at(51, function, '/work/layer.py')], 4 * UNIT))
+            made.append(run.take([*inner[:-1], at(52, function, '/work/layer.py')]))
+            made.append(run.take([*block, CALL, at(32, 'forward', '/work/linear.py')], 2 * UNIT))
+        run.backward([*MAIN, at(41)], made)
+        run.optimize([*MAIN, at(42)])
+    return run
+
+
 HOOK = ('new_forward', '/venv/lib/python3.12/site-packages/accelerate/hooks.py', 166)
 LLAMA = '/venv/lib/python3.12/site-packages/transformers/models/llama/modeling_llama.py'
 

@@ -6,7 +6,7 @@ checkpoints.
 """
 import re
 
-from habits import (UNIT, accumulated, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, late_training, leaking,
+from habits import (UNIT, accumulated, attending, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, late_training, leaking,
                     library, one_moment, retrained, states, training, uneven, unfinished)
 from runs import MAIN, Run, at
 from support import cases, expect
@@ -53,6 +53,12 @@ CASES = {
     'a list that grows by little': (lambda: leaking(size=0.25), {'checkpoint'}, None),
     'a large model and a small batch': (states, {'states'}, None),
     'a large model and a large batch': (lambda: states(activation=60), {'zero_grad'}, None),
+    'attention with a softmax of its own': (attending, {'checkpoint', 'attention'}, ('attention', 16)),
+    'attention that is fused': (lambda: attending('fused'), {'checkpoint'}, None),
+    'attention of which PyTorch chooses the kernel': (lambda: attending('torch'), {'checkpoint'}, None),
+    'attention with a softmax of two layers': (lambda: attending(layers=2), set(), None),
+    'a softmax that routes': (lambda: attending('router'), {'checkpoint'}, None),
+    'a logarithm of a softmax': (lambda: attending('log'), {'checkpoint'}, None),
     'a segment that nothing uses': (lambda: caching(16 << 30), {'checkpoint', 'cached'}, None),
     'a small segment that nothing uses': (lambda: caching(2 << 20), {'checkpoint'}, None),
 }
@@ -75,11 +81,26 @@ def test_case(tessera, work, title):
 def test_saved(tessera, work):
     """What the advice saves is what the program without the habit needs less."""
     for habit, cure, rule in ((gradients_kept, lambda: gradients_kept(clears='after step'), 'zero_grad'),
-                              (lambda: kept_outputs(layers=2), lambda: kept_outputs(layers=2, drops=True), 'held_outputs')):
+                              (lambda: kept_outputs(layers=2), lambda: kept_outputs(layers=2, drops=True), 'held_outputs'),
+                              (attending, lambda: attending('fused'), 'attention')):
         for name, make in (('habit', habit), ('cure', cure)):
             make().write(work / f'{name}.pickle')
         peaks = [tessera.device('peak', work / f'{name}.pickle')['peak']['allocated_bytes'] for name in ('habit', 'cure')]
         expect(f'{rule} saves', findings(tessera, work / 'habit.pickle')[rule]['saved_bytes'], peaks[0] - peaks[1])
+
+
+def test_fused_attention(tessera, work):
+    """A simulated run with fused attention needs what was said, and the advice is not given for it."""
+    peaks = {}
+    for model in ('gpt2', 'llama-3.2-1b'):
+        for kind in ('eager', 'sdpa', 'efficient'):
+            path = tessera.simulate(model, '--batch', 2, '--seq', 1024, '--dtype', 'bf16', '--steps', 2, '--attention', kind, out=work / f'{kind}.pickle')
+            peaks[kind] = tessera.device('peak', path)['peak']['allocated_bytes']
+            expect(f'{model}, {kind}', 'attention' in findings(tessera, path), kind == 'eager')
+        found = findings(tessera, work / 'eager.pickle')['attention']
+        expect('the call', found['call'], 'attn_implementation="sdpa"')
+        left = peaks['eager'] - found['saved_bytes']
+        expect(f'{model}: {left} of {peaks}', abs(left - peaks['sdpa']) < 0.05 * peaks['sdpa'], True)
 
 
 def test_states(tessera, work):

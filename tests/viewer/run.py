@@ -198,7 +198,8 @@ def habit_pages(work):
     programs = {'no_grad': habits.forwards(3), 'two_forwards': habits.forwards(4, held=2),
                 'checkpoint': habits.training(4, kept_of_last=8),
                 'old_gradients': habits.retrained(True), 'cached': habits.caching(16 << 30), 'states': habits.states(),
-                'zero_grad': habits.gradients_kept(), 'held_outputs': habits.kept_outputs(), 'leak': habits.leaking()}
+                'zero_grad': habits.gradients_kept(), 'held_outputs': habits.kept_outputs(), 'leak': habits.leaking(),
+                'attention': habits.attending()}
     for rule, program in programs.items():
         program.write(work / f'{rule}.pickle')
     return {rule: str(work / f'{rule}.pickle') for rule in programs}

@@ -18,6 +18,7 @@ extern "C" {
 typedef enum tsr_finding_rule {
   TSR_FINDING_NO_GRAD,       /* a forward pass keeps memory for a backward pass that never runs */
   TSR_FINDING_CHECKPOINT,    /* equal blocks keep activations that could be recomputed */
+  TSR_FINDING_ATTENTION,     /* attention keeps its weights, which fused attention does without */
   TSR_FINDING_TWO_FORWARDS,  /* an earlier forward pass is alive while a later one runs */
   TSR_FINDING_OLD_GRADIENTS, /* gradients are older than the model that is being trained */
   TSR_FINDING_ZERO_GRAD,    /* gradients of the step before are alive while the next runs forward */
@@ -28,7 +29,7 @@ typedef enum tsr_finding_rule {
   TSR_FINDING_RULE_COUNT
 } tsr_finding_rule;
 
-/* "no_grad", "checkpoint", "two_forwards", "old_gradients", "zero_grad", "held_outputs", "leak", "states",
+/* "no_grad", "checkpoint", "attention", "two_forwards", "old_gradients", "zero_grad", "held_outputs", "leak", "states",
  * "cached"; static text, never NULL. */
 const char *tsr_finding_rule_name(tsr_finding_rule rule);
 
@@ -49,7 +50,7 @@ typedef enum tsr_finding_option {
 const char *tsr_finding_option_name(tsr_finding_option option);
 const char *tsr_finding_option_text(tsr_finding_option option);
 
-/* Who checkpoints a block: the library that runs it, by the frames of its stacks. */
+/* Who checkpoints a block: the library that runs it, by the frames of its stacks. SDPA...: what fuses attention. */
 typedef enum tsr_finding_call {
   TSR_FINDING_CALL_TORCH,
   TSR_FINDING_CALL_TRANSFORMERS,
@@ -58,6 +59,8 @@ typedef enum tsr_finding_call {
   TSR_FINDING_CALL_TIMM,
   TSR_FINDING_CALL_LIGHTNING,
   TSR_FINDING_CALL_ACCELERATE,
+  TSR_FINDING_CALL_SDPA,
+  TSR_FINDING_CALL_SDPA_TRANSFORMERS,
   TSR_FINDING_CALL_COUNT
 } tsr_finding_call;
 
@@ -79,7 +82,7 @@ typedef struct tsr_finding {
   bool is_before_recording; /* ZERO_GRAD: the step before is older than the recording */
   uint32_t frame;        /* CHECKPOINT: frame id of the line that calls the block; else TSR_NONE */
   uint32_t block;        /* CHECKPOINT: frame id of the block's own code, or TSR_NONE */
-  tsr_finding_call call; /* CHECKPOINT: how */
+  tsr_finding_call call; /* CHECKPOINT, ATTENTION: how */
   uint32_t stack;        /* that allocated the largest part of it, or TSR_NONE */
   bool is_most;          /* that part is more than half */
   bool is_tied;          /* another part is as large */

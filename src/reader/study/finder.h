@@ -38,8 +38,9 @@ static inline bool tsr__finder_note(tsr__finder *f, tsr_finding_rule rule, uint3
   return TSR__VECTOR_PUSH(&f->out->allocations[rule], allocation);
 }
 
-/* Rules about memory that a step leaves behind (findings_stale.c), and about memory that no batch
+/* Rules about attention (findings_attention.c), about memory that a step leaves behind (findings_stale.c), and about memory that no batch
  * changes (findings_states.c). False when out of memory. */
+bool tsr__find_attention(tsr__finder *f, tsr_error *error);
 bool tsr__find_stale_gradients(tsr__finder *f, tsr_error *error);
 bool tsr__find_held_outputs(tsr__finder *f, tsr_error *error);
 bool tsr__find_states(tsr__finder *f, tsr_error *error);

@@ -5,6 +5,7 @@
 
 static const char *const names[] = {[TSR_FINDING_NO_GRAD] = "no_grad",
                                     [TSR_FINDING_CHECKPOINT] = "checkpoint",
+                                    [TSR_FINDING_ATTENTION] = "attention",
                                     [TSR_FINDING_TWO_FORWARDS] = "two_forwards",
                                     [TSR_FINDING_OLD_GRADIENTS] = "old_gradients",
                                     [TSR_FINDING_ZERO_GRAD] = "zero_grad",
@@ -59,6 +60,8 @@ const char *tsr_finding_call_text(tsr_finding_call call) {
           "FSDPStrategy(activation_checkpointing_policy={the block's class})",
       [TSR_FINDING_CALL_ACCELERATE] =
           "FullyShardedDataParallelPlugin(activation_checkpointing=True)",
+      [TSR_FINDING_CALL_SDPA] = "torch.nn.functional.scaled_dot_product_attention",
+      [TSR_FINDING_CALL_SDPA_TRANSFORMERS] = "attn_implementation=\"sdpa\"",
   };
   static_assert(sizeof texts / sizeof *texts == TSR_FINDING_CALL_COUNT, "a text for each call");
   return (unsigned)call < TSR_FINDING_CALL_COUNT ? texts[call] : "";

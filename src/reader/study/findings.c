@@ -786,10 +786,10 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   assert(from->categories->count == from->timeline->birth.count);
   int status = tsr__timeline_live(f.t, f.t->allocated_event, &f.live, error);
   if (status) return status;
-  bool ok = find_no_grad(&f) && find_checkpoint(&f, error) && find_two_forwards(&f) &&
-            find_old_gradients(&f) && tsr__find_stale_gradients(&f, error) &&
-            tsr__find_held_outputs(&f, error) && tsr__find_states(&f, error) &&
-            find_cached(&f, error);
+  bool ok = find_no_grad(&f) && find_checkpoint(&f, error) && tsr__find_attention(&f, error) &&
+            find_two_forwards(&f) && find_old_gradients(&f) &&
+            tsr__find_stale_gradients(&f, error) && tsr__find_held_outputs(&f, error) &&
+            tsr__find_states(&f, error) && find_cached(&f, error);
   for (size_t i = 0; ok && i < made.items.count; i++)
     ok = find_largest_part(&f, &made.items.items[i]);
   if (ok && made.items.count)

@@ -87,9 +87,10 @@ const tsr_record tsr__fields_finding = {
     .about = "What the program can change, and what that saves ([findings.md](findings.md)).",
     .is_apart = true,
     TSR__FIELDS(
-        TSR__FIELD(TEXT, "rule",
-                   "`no_grad`, `checkpoint`, `two_forwards`, `old_gradients`, `zero_grad`, "
-                   "`held_outputs`, `leak`, `states` or `cached`; the last comes last"),
+        TSR__FIELD(
+            TEXT, "rule",
+            "`no_grad`, `checkpoint`, `attention`, `two_forwards`, `old_gradients`, `zero_grad`, "
+            "`held_outputs`, `leak`, `states` or `cached`; the last comes last"),
         TSR__FIELD(BYTES, "bytes", "the memory that it is about; of `checkpoint`, of one block"),
         TSR__FIELD(BYTES, "saved_bytes",
                    "about how much lower the peak would be; of `cached`, reserved memory; of "
@@ -102,8 +103,10 @@ const tsr_record tsr__fields_finding = {
                    "the moment: the peak, or of `no_grad`, the end of that forward pass"),
         TSR__PART(tsr__fields_frame, "block", "of `checkpoint`, a line of the block's own code",
                   .is_nullable = true, .is_optional = true),
-        TSR__FIELD(TEXT, "call", "of `checkpoint`, how: by the library whose frames run the blocks",
-                   .is_optional = true),
+        TSR__FIELD(
+            TEXT, "call",
+            "of `checkpoint` and `attention`, how: by the library whose frames run the blocks",
+            .is_optional = true),
         TSR__FIELD(BYTES, "step_bytes", "of `leak`, how much more in each step or iteration",
                    .is_optional = true),
         TSR__FIELD(BYTES, "parameter_bytes", "of `states`, parameters at the peak",
@@ -123,7 +126,9 @@ const tsr_record tsr__fields_finding = {
                    "`whatif`",
                    .is_optional = true),
         TSR__FIELD(BYTES, "settings_saved_bytes", "by how much", .is_optional = true),
-        TSR__PART(tsr__fields_frame, "frame", "of `checkpoint`, the line that calls the block",
+        TSR__PART(tsr__fields_frame, "frame",
+                  "of `checkpoint`, the line that calls the block; of `attention`, a line of the "
+                  "function",
                   .is_nullable = true),
         TSR__FRAME_FIELDS("the stack that allocated most of it")),
 };

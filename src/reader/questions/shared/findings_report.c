@@ -39,10 +39,9 @@ static void emit_options(tsr__emitter *emitter, const tsr_finding *finding) {
 static void emit_particulars(tsr__stack_printer *printer, const tsr_finding *finding) {
   tsr__emitter *emitter = printer->emitter;
   char settings[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
-  if (finding->rule == TSR_FINDING_CHECKPOINT) {
-    tsr__frame_emit(printer, "block", finding->block);
+  if (finding->rule == TSR_FINDING_CHECKPOINT) tsr__frame_emit(printer, "block", finding->block);
+  if (finding->rule == TSR_FINDING_CHECKPOINT || finding->rule == TSR_FINDING_ATTENTION)
     tsr__emit_field(emitter, "call", NULL, tsr__string(tsr_finding_call_text(finding->call)));
-  }
   if (finding->rule == TSR_FINDING_LEAK)
     tsr__emit_field(emitter, "step_bytes", NULL, tsr__bytes(finding->step_bytes));
   if (finding->rule == TSR_FINDING_STATES) emit_options(emitter, finding);
@@ -174,6 +173,9 @@ void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, t
     tsr__buffer_text(out, "Run the forward pass under torch.no_grad() or inference_mode()");
     break;
   case TSR_FINDING_CHECKPOINT: tsr__finding_append_block(namer, finding, out); break;
+  case TSR_FINDING_ATTENTION:
+    tsr__buffer_printf(out, "Use fused attention, %s", tsr_finding_call_text(finding->call));
+    break;
   case TSR_FINDING_TWO_FORWARDS:
     tsr__buffer_text(out, "Release a forward pass before the next (del outputs, loss.item())");
     break;
@@ -252,6 +254,12 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
                        tsr_finding_call_text(finding->call));
     if (!finding->has_backward)
       tsr__buffer_text(out, " If no backward pass follows, use torch.no_grad() instead.");
+    break;
+  case TSR_FINDING_ATTENTION:
+    tsr__buffer_printf(out,
+                       "%s tensors of attention weights (%s) are kept for the backward pass; they grow with "
+                       "the square of the sequence.",
+                       number, size);
     break;
   case TSR_FINDING_TWO_FORWARDS:
     tsr__buffer_printf(out, "%s forward passes are alive at once; %s is of earlier ones.", number,
