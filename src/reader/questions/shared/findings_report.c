@@ -256,10 +256,11 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) 
       tsr__buffer_text(out, " If no backward pass follows, use torch.no_grad() instead.");
     break;
   case TSR_FINDING_ATTENTION:
-    tsr__buffer_printf(out,
-                       "%s tensors of attention weights (%s) are kept for the backward pass; they grow with "
-                       "the square of the sequence.",
-                       number, size);
+    tsr__buffer_printf(
+        out,
+        "%s tensors of attention weights (%s) are kept for the backward pass; they grow with "
+        "the square of the sequence.",
+        number, size);
     break;
   case TSR_FINDING_TWO_FORWARDS:
     tsr__buffer_printf(out, "%s forward passes are alive at once; %s is of earlier ones.", number,
