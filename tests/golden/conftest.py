@@ -3,8 +3,8 @@
     pytest tests/golden/test_real.py -k peak
 
 runs some tests against build/tessera. meson runs each module by itself with --tap: one line for each test, and below one that
-failed, as comments, why. Of a sanitized build, which needs several times as long, only every n-th test runs: TESSERA_EVERY is n
-(tests/meson.build), and TESSERA_WHOLE asks for all (./run test all)."""
+failed, as comments, why. Of what takes long, above all of a sanitized build, only every n-th test runs: TESSERA_EVERY is n, of the
+functions in TESSERA_EVERY_OF or else of all (tests/meson.build), and TESSERA_WHOLE asks for all (./run test all)."""
 import os
 import pathlib
 import shutil
@@ -70,7 +70,13 @@ def pytest_sessionstart():
 
 def pytest_collection_modifyitems(items):
     every = 1 if os.environ.get('TESSERA_WHOLE') else int(os.environ.get('TESSERA_EVERY', '1'))
-    items[:] = items[::every]
+    names = os.environ.get('TESSERA_EVERY_OF')
+    if not names:
+        items[:] = items[::every]
+        return
+    of = {name: [item for item in items if item.originalname == name] for name in names.split(',')}
+    left_out = {item for cases in of.values() for i, item in enumerate(cases) if i % every}
+    items[:] = [item for item in items if item not in left_out]
 
 
 class Tap:
