@@ -82,7 +82,21 @@ static void list_first(const tsr__finder *f, lulls *out) {
     out->items[out->count++] = (lull){first, end, first, end - 1, next_turn(f, end, false), true};
 }
 
-/* From the end of each step, what comes between it and the next included, to the next backward pass. */
+/* The end of what the optimizer does in a step, after which it may still evaluate, log or save; of a step without that,
+ * its end. */
+static uint32_t end_of_work(const tsr__finder *f, const tsr__cycle_step *step) {
+  const tsr__phases *phases = f->phases;
+  const tsr__phase_run *at = tsr__phases_run_at(phases, step->last);
+  for (size_t i = at ? (size_t)(at - phases->runs.items) + 1 : 0; i-- > 0;) {
+    const tsr__phase_run *run = &phases->runs.items[i];
+    if (run->first < step->first || is_backward(run)) break;
+    if (run->phase == TSR_PHASE_OPTIMIZER && run->last_alloc < step->last)
+      return run->last_alloc + 1;
+  }
+  return step->last + 1;
+}
+
+/* From the end of the optimizer's work in each step to the next backward pass. */
 static bool list_lulls(const tsr__finder *f, lulls *out) {
   const tsr__cycle_steps *steps = &f->cycle->steps;
   uint32_t events = (uint32_t)f->t->events.count;
@@ -92,13 +106,13 @@ static bool list_lulls(const tsr__finder *f, lulls *out) {
   if (!steps->count || !has_training_steps(f->cycle)) return true;
   for (size_t i = 1; i < steps->count; i++) {
     const tsr__cycle_step *step = &steps->items[i], *before = &steps->items[i - 1];
-    uint32_t first = before->last + 1, end = next_backward(f, first);
+    uint32_t first = end_of_work(f, before), end = next_backward(f, first);
     if (end > step->last) end = step->last + 1;
     out->items[out->count++] =
         (lull){first, end, before->first, step->last, next_turn(f, end, false), false};
   }
   const tsr__cycle_step *last = &steps->items[steps->count - 1];
-  uint32_t past = last->last + 1;
+  uint32_t past = end_of_work(f, last);
   uint32_t end = past < events ? next_backward(f, past) : past;
   if (past < events)
     out->items[out->count++] =
