@@ -711,14 +711,15 @@ static bool note_sizes(judge *j) {
 /* ---- Gradients that forward makes ---- */
 
 /* The number of old blocks for each gradient: the parameter, and what its optimizer keeps. 1
- * (no state), 2 (momentum) or 3 (Adam, and if unknown). */
+ * (no state), 2 (momentum) or 3 (Adam, and if unknown). Gradients are counted, not weighed: one that is missing yet, of
+ * a large head, would outweigh all others. */
 static uint64_t copies_of(judge *j, tsr__map *old) {
   double gradients = 0, copies = 0;
   for (size_t i = 0; j->gradients.slots && i <= j->gradients.mask; i++) {
     uint64_t size = j->gradients.slots[i].key;
     if (size == TSR__MAP_EMPTY || !count_of(old, size)) continue;
-    gradients += (double)size * (double)j->gradients.slots[i].value;
-    copies += (double)size * (double)count_of(old, size);
+    gradients += (double)j->gradients.slots[i].value;
+    copies += (double)count_of(old, size);
   }
   assert(gradients >= 0 && copies >= 0);
   if (gradients == 0 || copies >= 2.5 * gradients) return 3;
