@@ -117,6 +117,7 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
     { keys: ['End'], shown: '', help: '', run: (e) => go(device().moments - 1, e.shiftKey) },
     { keys: ['ArrowUp'], shown: '↑ ↓', help: 'stretch or shrink the height', run: () => timeline.zoomY(1.25) },
     { keys: ['ArrowDown'], shown: '', help: '', run: () => timeline.zoomY(0.8) },
+    { keys: ['y', 'Y'], shown: 'Y', help: 'stretch the height to what is in view; again: all of it', run: () => timeline.fitHeight() },
     { keys: ['p', 'P'], shown: 'P', help: 'to the peak', run: () => go(device().head.peak, false) },
     { keys: ['f', 'F'], shown: 'F', help: 'zoom to what is chosen; again: everything', run: focus },
     { keys: ['m', 'M'], shown: 'M', help: 'set mark A, then mark B: their difference is tab 4', run: setMark },

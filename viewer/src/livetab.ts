@@ -54,7 +54,7 @@ export class LiveTab {
     const age = (r: Row) => (Number.isFinite(r.oldest) ? moment - r.oldest : 0);
     const ageText = (r: Row) => {
       if (!Number.isFinite(r.oldest)) return '';
-      if (r.oldest === 0) return 'before';
+      if (r.oldest === 0) return device.hasHistory ? 'before' : '';
       const time = device.hasTimes ? device.timeOf(moment) - device.timeOf(r.oldest) : NaN;
       return Number.isNaN(time) ? `${count(age(r))} ev` : duration(time);
     };
@@ -123,14 +123,13 @@ export class Summary {
     const { range, rangeMode, search, finding } = app.state;
     const { device, moment, ids } = app.selection();
     const totals = device.totalsAt(moment);
-    const isPeak = moment === device.head.peak && !device.isStill;
     const value = (name: string, bytes: number, strong = false) =>
       h('span', { class: strong ? 'figure strong' : 'figure', title: exact(bytes) }, h('b', {}, size(bytes)), ` ${name}`);
     const time = device.hasTimes && !range ? momentClock(device, moment) : '';
     const what = momentName(device, moment);
     const event = range ? '' : eventText(app.names, device, moment);
     const parts: (Node | false)[] = [
-      h('span', { class: 'moment' }, isPeak ? `peak, ${what}` : what),
+      h('span', { class: 'moment' }, device.isPeak(moment) ? `peak, ${what}` : what),
       !!time && h('span', { class: 'muted time' }, time),
       value('allocated', totals.allocated, true),
       value('reserved', totals.reserved),
