@@ -504,6 +504,37 @@ test('the flame graph of your code has no frames of the engine, and turns over',
   }
 });
 
+test('events around the moment are listed, and gone to', async () => {
+  const file = plan.made.waves;
+  const wanted = (where) => JSON.parse(tessera('sql', '--json', file, `SELECT event, action, address, size_bytes FROM events WHERE ${where} ORDER BY event`));
+  const verbs = { alloc: 'allocates', free_requested: 'gives back', free_completed: 'frees' };
+  const listed = (page) => page.evaluate(() => [...document.querySelectorAll('.events tbody tr')].map((row) => [0, 2, 3, 4].map((i) => (i === 3 ? row.cells[i].title || row.cells[i].textContent : row.cells[i].textContent))));
+  const bytesOf = (text) => Number((/([\d,]+) bytes/.exec(text) ?? /^([\d,]+) B/.exec(text))[1].replaceAll(',', ''));
+  const same = (what, rows, events) => expect(what, rows.map(([event, verb, bytes, address]) => [Number(event.replaceAll(',', '')), verb, bytesOf(bytes), Number(address)]),
+    events.map((e) => [e.event, verbs[e.action], e.size_bytes, e.address]));
+  const page = await open(write(file), { hash: 'at=0~2001&tab=5', width: 1440, height: 900 });
+  await settle(page);
+  same('all of them', await listed(page), wanted('event BETWEEN 1940 AND 2060'));
+  const chosen = page.locator('.events tr.shown');
+  expect('the chosen one', await chosen.locator('td').first().innerText(), '2,000');
+  const [row, panel] = [await chosen.boundingBox(), await page.locator('.panel').boundingBox()];
+  check('is in sight', row.y > panel.y && row.y + row.height < panel.y + panel.height);
+  await page.keyboard.press('.');
+  await settle(page);
+  expect('the next one', await chosen.locator('td').first().innerText(), '2,001');
+  await page.locator('.events tbody tr').nth(40).click();
+  await settle(page);
+  check('a click goes there', (await state(page)).place.moment < 2000 && (await state(page)).pin !== null);
+  const { address } = wanted('event = 2000')[0];
+  await page.evaluate((q) => tessera.set({ search: q, place: { track: 0, moment: 2001 } }), `0x${address.toString(16)}`);
+  await settle(page);
+  const hits = wanted(`address = ${address}`);
+  const middle = hits.filter((e) => e.event <= 2000).length;
+  same('of one address', await listed(page), hits.slice(Math.max(0, middle - 60), middle + 60));
+  await shoot(page, 'events');
+  await close(page);
+});
+
 test('modules, lines and operations are in the selector, as tessera profile has them', async () => {
   for (const file of [training(), main]) {
     const page = await open(write(file));
@@ -1327,6 +1358,11 @@ test('tooltips have bytes, and the annotation', async () => {
   const flame = await page.locator('.flame canvas').boundingBox();
   await page.mouse.move(flame.x + 20, flame.y + 8);
   check('the flame graph has them', exactBytes.test(await page.locator('.flame-tip').innerText()));
+  const tip = page.locator('.tooltip');
+  check('beside the pointer too', exactBytes.test(await tip.innerText()) && /of all\s+100\.0 %/.test(await tip.innerText()));
+  check('the box is framed', await page.locator('.flame-ring').isVisible());
+  await page.mouse.move(flame.x + 20, flame.y - 200);
+  check('and let go', !(await page.locator('.flame-ring').isVisible()));
   await page.keyboard.press('3');
   await settle(page);
   const map = await page.locator('.segments canvas').boundingBox();

@@ -1,10 +1,9 @@
 // Tab 1: a table of what the chosen moment or range holds.
 
 import type { App } from './app.ts';
-import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
 import { count, duration, exact, hex, percent, size } from './format.ts';
-import type { Names } from './names.ts';
+import { eventText } from './eventtab.ts';
 import { groupCell, labelCell, sizeCell, type Row, sumRows } from './rows.ts';
 import { copyButton, stackView } from './stackview.ts';
 import type { Rows } from './state.ts';
@@ -90,26 +89,6 @@ export class LiveTab {
     if (row.key.startsWith('rest ') || app.state.rows === 'group') return null;
     return h('div', { class: 'detail-body' }, stackView(app, row.node));
   }
-}
-
-/** What the event before a moment did, as far as the page has its block; '' if nothing. */
-export function eventText(names: Names, device: Device, moment: number): string {
-  if (device.isStill || moment < 1) return '';
-  const out: string[] = [];
-  const tell = (verb: string, ids: number[]) => {
-    const [a] = ids;
-    if (a === undefined) return;
-    const node = device.node(a);
-    out.push(`${verb} ${size(device.requested(a))}${ids.length > 1 ? ` and ${count(ids.length - 1)} more` : ''}${node < 0 ? '' : `, ${names.label(node)}`}`);
-  };
-  const [from, to] = device.madeIn(moment, moment + 1);
-  tell('allocates', from < to ? Array.from({ length: to - from }, (_, i) => from + i) : []);
-  const ended = device.endingAt(moment, false);
-  tell('frees', ended);
-  tell('gives back', device.endingAt(moment, true).filter((a) => !ended.includes(a)));
-  const reserved = device.reservedAt(moment) - device.reservedAt(moment - 1);
-  if (reserved) out.push(`${reserved > 0 ? 'reserves' : 'releases'} ${size(Math.abs(reserved))}`);
-  return out.join('; ');
 }
 
 /** The line above the tabs: what is chosen, and its totals. */

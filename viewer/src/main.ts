@@ -7,6 +7,7 @@ import { decodePage, type Head } from './decode.ts';
 import { Device } from './device.ts';
 import { DiffTab } from './difftab.ts';
 import { h, replace } from './dom.ts';
+import { EventTab } from './eventtab.ts';
 import { Findings } from './findings.ts';
 import { Flame } from './flame.ts';
 import { groupingOf, groupingsOf } from './groupings.ts';
@@ -23,7 +24,7 @@ import { decode, type State, Store } from './state.ts';
 import { Timeline } from './timeline.ts';
 import { Tooltip } from './tooltip.ts';
 
-const TABS = ['Table', 'Flame graph', 'Segments', 'Difference'];
+const TABS = ['Table', 'Flame graph', 'Segments', 'Difference', 'Events'];
 
 /** The tracks that are compared at first: of two files, the first one's highest and the same device of the other. */
 function comparedOf(head: Head, devices: Device[], highest: (some: Device[]) => Device): [number, number] | null {
@@ -99,8 +100,8 @@ class Page {
     this.pin = new Pin(app);
     this.findings = new Findings(app);
     this.segments = new Segments(app);
-    this.flame = new Flame(app);
-    this.tabs = [new LiveTab(app), this.flame, this.segments, new DiffTab(app)];
+    this.flame = new Flame(app, tooltip);
+    this.tabs = [new LiveTab(app), this.flame, this.segments, new DiffTab(app), new EventTab(app)];
     const table = keyTable(app, this.timeline, {
       focusSearch: () => this.header.search.select(),
       toggleHelp: () => help.toggle(),

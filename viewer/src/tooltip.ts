@@ -136,6 +136,18 @@ export class Tooltip {
       rows.push(['allocated', exact(totals.allocated)], ['reserved', exact(totals.reserved)]);
       replace(this.element, h('strong', {}, momentName(device, hit.moment)), facts(rows), hit.group >= 0 && !hit.isKept && groupView(app, device, hit.group, hit.moment));
     }
+    this.put(event);
+  }
+
+  /** Show something else beside the pointer. */
+  say(event: PointerEvent | null, ...content: Node[]): void {
+    this.element.hidden = !event;
+    if (!event) return;
+    replace(this.element, ...content);
+    this.put(event);
+  }
+
+  private put(event: PointerEvent): void {
     this.element.hidden = false;
     const box = this.element.getBoundingClientRect();
     const left = event.clientX + 16 + box.width > innerWidth ? event.clientX - box.width - 12 : event.clientX + 16;
