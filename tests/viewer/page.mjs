@@ -1446,6 +1446,23 @@ test('steps, phases and annotations are lanes', async () => {
   if (real('train-ctx100-annotated-torch2.6.pickle')) check('phases', ['forward', 'backward', 'optimizer'].every((n) => of('phase').some((r) => r.name === n)));
 });
 
+test('phases that share a pixel blend in their lane', async () => {
+  const page = await open(write(plan.made.devices), { width: 1024, height: 700 });
+  await settle(page);
+  const row = await page.evaluate(() => {
+    const canvas = document.querySelector('.over');
+    const ratio = canvas.width / canvas.clientWidth;
+    const lanes = tessera.lanes(0).map((lane) => lane.kind);
+    const y = Math.round((16 + lanes.indexOf('phase') * 15 + 7) * ratio);
+    const { data } = canvas.getContext('2d').getImageData(Math.round(80 * ratio), y, Math.round(200 * ratio), 1);
+    return Array.from({ length: data.length / 4 }, (_, i) => [...data.subarray(4 * i, 4 * i + 4)]);
+  });
+  // A forward is blue and a backward as much the opposite; half of the lane is each.
+  const blue = row.reduce((sum, [r, , b, alpha]) => sum + ((b - r) * alpha) / 255, 0) / row.length;
+  check(`the lane is not of one of them: ${blue.toFixed(1)}`, Math.abs(blue) < 14);
+  await close(page);
+});
+
 test('a row names the line of the program and the layer it called', async () => {
   const file = join(plan.work, 'gpt2.pickle');
   tessera('simulate', 'gpt2', '--batch', '4', '--seq', '512', '--steps', '2', '-o', file);

@@ -16,6 +16,7 @@ export const GUTTER = 72; // left of the picture, for the sizes
 export const MARGIN = 8; // right of it, so that marks at the end are whole
 const ROOM = 20; // for a row of labels above the picture
 const LANE = 15;
+const MOST_BLENDED = 20000; // ranges of a lane; of more, those that share half a pixel with another are left out
 
 // Phases have colours of their own, other ranges alternate between the first and the last.
 export const PHASES = ['setup', 'data', 'forward', 'recompute', 'backward', 'optimizer', 'zero_grad'];
@@ -245,14 +246,18 @@ export class Track {
       context.fillText(fitText(context, lane.kind, GUTTER - 10), GUTTER - 7, y + LANE / 2);
       context.textAlign = 'left';
       let drawnTo = -1;
+      const isLong = lane.ranges.length > MOST_BLENDED;
       lane.ranges.forEach((range, i) => {
         const x0 = Math.max(GUTTER, this.xOfMoment(range.born));
         const x1 = Math.min(this.right, this.xOfMoment(Math.min(range.died, this.device.moments - 1)));
-        if (x1 < GUTTER || x0 > this.right || x1 < drawnTo + 0.5) return;
+        if (x1 < GUTTER || x0 > this.right || (isLong && x1 < drawnTo + 0.5)) return;
+        // Several in one pixel blend by their parts of it; one alone is as wide as can be seen.
+        const next = lane.ranges[i + 1];
+        const isCrowded = x1 - x0 < 1.5 && !isLong && (x0 < drawnTo + 1 || (!!next && this.xOfMoment(next.born) < x0 + 1));
         drawnTo = x1;
         const phase = lane.kind === 'phase' ? PHASES.indexOf(range.name) : -1;
         context.fillStyle = shades[phase >= 0 ? phase : i % 2 ? 0 : 6]!;
-        context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - 0.5), LANE - 2);
+        context.fillRect(x0, y + 1, isCrowded ? x1 - x0 : Math.max(1, x1 - x0 - 0.5), LANE - 2);
         if (x1 - x0 < 8) return;
         context.fillStyle = colours.ink;
         // Part of a number is another number: a step is named in full or not at all.
