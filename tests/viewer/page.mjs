@@ -457,6 +457,33 @@ test('the height is stretched around the pointer, and moved', async () => {
   await close(page);
 });
 
+test('the height fits what is in view, and what is allocated', async () => {
+  const page = await open(write(training()));
+  const over = await page.locator('.over').first().boundingBox();
+  const box = await plotBox(page);
+  const top = () => page.evaluate((y) => tessera.bytesAt(0, y), box.y - over.y);
+  const whole = await top();
+  const { events } = (await page.evaluate('tessera.devices'))[0];
+  await page.evaluate((to) => tessera.set({ view: [0, to] }), Math.round(events / 40));
+  await page.keyboard.press('y');
+  await settle(page);
+  const most = Math.max(...(await page.evaluate('tessera.columns(0)')).allocated);
+  const fit = await top();
+  check(`${fit} fits ${most}, of ${whole}`, fit >= most && fit < most * 1.3 && fit < whole * 0.8);
+  await page.keyboard.press('y');
+  await settle(page);
+  expect('all again', (await state(page)).zoomY, 1);
+  await close(page);
+  // Reserved memory a hundred times what is allocated does not make that flat.
+  const far = await open(write(plan.habits.zero_grad));
+  await settle(far);
+  const { allocated_bytes: peak } = JSON.parse(tessera('peak', '--json', plan.habits.zero_grad)).devices[0].peak;
+  const high = await far.evaluate((y) => tessera.bytesAt(0, y), (await plotBox(far)).y - (await far.locator('.over').first().boundingBox()).y);
+  check(`the picture goes to ${high}, its peak is ${peak}`, high < 2 * peak);
+  check('it says what is above', (await far.evaluate('tessera.labels(0)')).written.some((l) => l.text.startsWith('\u2191 reserved 64.00 GiB')));
+  await close(far);
+});
+
 test('the flame graph of your code has no frames of the engine, and turns over', async () => {
   for (const file of [training(), main]) {
     const page = await open(write(file), { hash: 'tab=2' });
@@ -475,6 +502,37 @@ test('the flame graph of your code has no frames of the engine, and turns over',
     await shoot(page, 'flame-inverted');
     await close(page);
   }
+});
+
+test('events around the moment are listed, and gone to', async () => {
+  const file = plan.made.waves;
+  const wanted = (where) => JSON.parse(tessera('sql', '--json', file, `SELECT event, action, address, size_bytes FROM events WHERE ${where} ORDER BY event`));
+  const verbs = { alloc: 'allocates', free_requested: 'gives back', free_completed: 'frees' };
+  const listed = (page) => page.evaluate(() => [...document.querySelectorAll('.events tbody tr')].map((row) => [0, 2, 3, 4].map((i) => (i === 3 ? row.cells[i].title || row.cells[i].textContent : row.cells[i].textContent))));
+  const bytesOf = (text) => Number((/([\d,]+) bytes/.exec(text) ?? /^([\d,]+) B/.exec(text))[1].replaceAll(',', ''));
+  const same = (what, rows, events) => expect(what, rows.map(([event, verb, bytes, address]) => [Number(event.replaceAll(',', '')), verb, bytesOf(bytes), Number(address)]),
+    events.map((e) => [e.event, verbs[e.action], e.size_bytes, e.address]));
+  const page = await open(write(file), { hash: 'at=0~2001&tab=5', width: 1440, height: 900 });
+  await settle(page);
+  same('all of them', await listed(page), wanted('event BETWEEN 1940 AND 2060'));
+  const chosen = page.locator('.events tr.shown');
+  expect('the chosen one', await chosen.locator('td').first().innerText(), '2,000');
+  const [row, panel] = [await chosen.boundingBox(), await page.locator('.panel').boundingBox()];
+  check('is in sight', row.y > panel.y && row.y + row.height < panel.y + panel.height);
+  await page.keyboard.press('.');
+  await settle(page);
+  expect('the next one', await chosen.locator('td').first().innerText(), '2,001');
+  await page.locator('.events tbody tr').nth(40).click();
+  await settle(page);
+  check('a click goes there', (await state(page)).place.moment < 2000 && (await state(page)).pin !== null);
+  const { address } = wanted('event = 2000')[0];
+  await page.evaluate((q) => tessera.set({ search: q, place: { track: 0, moment: 2001 } }), `0x${address.toString(16)}`);
+  await settle(page);
+  const hits = wanted(`address = ${address}`);
+  const middle = hits.filter((e) => e.event <= 2000).length;
+  same('of one address', await listed(page), hits.slice(Math.max(0, middle - 60), middle + 60));
+  await shoot(page, 'events');
+  await close(page);
 });
 
 test('modules, lines and operations are in the selector, as tessera profile has them', async () => {
@@ -879,10 +937,11 @@ test('a difference is what the command says', async () => {
     ['forward-fp32.pickle', 'train-late-recording.pickle'], ['trace-plot-fp32.html', 'trace-plot-bf16.html'],
     ['forward-ctx150-torch2.6.pickle', 'train-ctx100-annotated-torch2.6.pickle']])
     if (names.every(real)) pairs.push(names.map(real));
+  pairs.push([plan.habits.zero_grad, plan.made.noted]); // peaks of different phases
   let moved = 0;
+  let phases = 0;
   for (const pair of pairs) {
     const [diff] = JSON.parse(tessera('diff', '--json', '--top', '0', ...pair)).devices;
-    if (diff.compared.phase) continue; // the command compares a phase that both have; the page begins with the peaks
     const page = await open(write(pair), { hash: 'tab=4' });
     await settle(page);
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
@@ -892,13 +951,49 @@ test('a difference is what the command says', async () => {
     expect(`rows of ${name}`, rows.sort(), diff.changes.map((c) => `${c.delta_bytes} ${c.old_bytes} ${c.new_bytes}`).sort());
     const said = await page.evaluate(() => [...document.querySelectorAll('.diff .figure, .diff .hint')].map((e) => e.innerText).join(' '));
     const spelled = (bytes) => (bytes < 1024 ? `${bytes} B` : bytes < 2 ** 20 ? `${(bytes / 1024).toFixed(1)} KiB` : bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(2)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`);
-    for (const [bytes, after] of [[diff.delta_bytes, ' allocated'], [diff.rounding_delta_bytes, ' that blocks hold beyond']])
+    for (const [bytes, after] of [[diff.compared.delta_bytes, ' allocated'], [diff.rounding_delta_bytes, ' that blocks hold beyond']])
       if (bytes) check(`${name}: ${bytes}${after}, in '${said}'`, said.includes(`${bytes > 0 ? '+' : '\u2212'}${spelled(Math.abs(bytes))}${after}`));
     check(`${name}: ${diff.moved_stacks} moved, in '${said}'`, !diff.moved_stacks ? !said.includes('matched by') : said.includes(`${diff.moved_stacks} stack`));
     moved += diff.moved_stacks;
+    phases += diff.compared.phase ? 1 : 0;
     await close(page);
   }
   check('some stacks moved', moved > 10);
+  check('some peaks are of different phases', phases > 0);
+});
+
+test('phases of two files are compared as the command does', async () => {
+  const pairs = [[plan.habits.zero_grad, plan.made.noted], [plan.made.noted, plan.habits.checkpoint], [plan.habits.checkpoint, plan.habits.states]];
+  for (const pair of pairs) {
+    const name = pair.map((path) => basename(path)).join(' and ');
+    const text = tessera('diff', ...pair).replace(/\s+/g, ' ');
+    const [diff] = JSON.parse(tessera('diff', '--json', ...pair)).devices;
+    const page = await open(write(pair));
+    await settle(page);
+    const marks = async () => (await state(page)).marks.map((m) => m.moment - 1);
+    expect(`${name}: the moments`, await marks(), [diff.compared.old_event, diff.compared.new_event]);
+    const note = page.locator('.phase-note');
+    expect(`${name}: the peaks' phases are told`, await note.isVisible(), diff.compared.phase !== null);
+    expect(`${name}: the phases are in sight`, await page.locator('.phases table').isVisible(), diff.compared.phase !== null);
+    if (diff.compared.phase) {
+      const said = (await note.innerText()).replace('\u2212', '-');
+      const [part] = /what follows compares the .* of both: [-+0-9.]+ [KMG]?i?B/.exec(said);
+      check(`${name}: '${part}' is said`, text.includes(part));
+    } else {
+      await page.locator('.phases summary').click();
+    }
+    const rows = await page.evaluate(() => [...document.querySelectorAll('.phases tbody tr')].slice(1).map((row) => [...row.cells].map((c) => c.title ? Number(/\(?([\d,]+) b/i.exec(c.title)[1].replaceAll(',', '')) : -1).slice(1, 3)));
+    expect(`${name}: the bytes`, rows, diff.phases.map((p) => [p.old_bytes, p.new_bytes].map((bytes) => bytes ?? -1)));
+    const both = diff.phases.filter((p) => p.old_event !== null && p.new_event !== null);
+    const buttons = page.locator('.phases tbody button');
+    expect(`${name}: what can be compared`, await buttons.count(), both.length + 1);
+    for (let i = 0; i < both.length; i++) {
+      await buttons.nth(i + 1).click();
+      await settle(page);
+      expect(`${name}: ${both[i].phase}`, await marks(), [both[i].old_event, both[i].new_event]);
+    }
+    await close(page);
+  }
 });
 
 // Of files with few lines: a page tells 46 apart, and sums up the rest.
@@ -914,7 +1009,7 @@ test('lines that moved are paired as the command does', async () => {
     const lines = readFileSync(await download.path(), 'utf8').trim().split('\n').slice(1);
     const rows = lines.map((line) => line.split(',', 3).map(Number)).map(([delta, a, b]) => `${delta} ${a} ${b}`);
     expect(`rows of ${name}`, rows.sort(), diff.changes.map((c) => `${c.delta_bytes} ${c.old_bytes} ${c.new_bytes}`).sort());
-    const said = await page.locator('.diff .hint').innerText();
+    const said = await page.locator('.diff .hint:not(.phase-note)').innerText();
     check(`${diff.moved_stacks} moved in ${name}, in '${said}'`, said.includes(`${diff.moved_stacks} line`));
     await close(page);
   }
@@ -979,6 +1074,24 @@ test('a file without a trace opens on its segments, and explains how to record o
   expect('a trace opens on its table', (await state(traced)).tab, 1);
   check('a trace needs no explanation', !(await traced.locator('.record').isVisible()));
   await close(traced);
+});
+
+test('a ring of one event is one moment, and nothing in it a peak', async () => {
+  for (const file of [plan.made.ring, real('ring-of-one-no-frames.pickle')].filter(Boolean)) {
+    const page = await open(write(file));
+    await settle(page);
+    const text = await page.evaluate(() => document.body.innerText);
+    check(`no peak is named in '${text.slice(0, 300)}'`, !/\bpeak\b/.test(text.replace(/or from the peak.*/, '')));
+    expect('nothing is written that names one', (await page.evaluate('tessera.labels(0)')).written.filter((l) => l.text.includes('peak')), []);
+    check('one event', /\b1 event\b/.test(await page.locator('header .file').innerText()));
+    check('how to record is explained', (await page.locator('.record').innerText()).includes('_record_memory_history()'));
+    expect('the tab', (await state(page)).tab, 3);
+    await page.keyboard.press('1');
+    await settle(page);
+    const rows = await page.locator('tbody').innerText();
+    check('memory without a stack is called as the command does', rows.includes('(no stack recorded)') === tessera('peak', '--top', '0', file).includes('(no stack recorded)') && !rows.includes('before'));
+    await close(page);
+  }
 });
 
 test('a file without anything is an error', async () => {
@@ -1245,6 +1358,11 @@ test('tooltips have bytes, and the annotation', async () => {
   const flame = await page.locator('.flame canvas').boundingBox();
   await page.mouse.move(flame.x + 20, flame.y + 8);
   check('the flame graph has them', exactBytes.test(await page.locator('.flame-tip').innerText()));
+  const tip = page.locator('.tooltip');
+  check('beside the pointer too', exactBytes.test(await tip.innerText()) && /of all\s+100\.0 %/.test(await tip.innerText()));
+  check('the box is framed', await page.locator('.flame-ring').isVisible());
+  await page.mouse.move(flame.x + 20, flame.y - 200);
+  check('and let go', !(await page.locator('.flame-ring').isVisible()));
   await page.keyboard.press('3');
   await settle(page);
   const map = await page.locator('.segments canvas').boundingBox();
@@ -1326,6 +1444,23 @@ test('steps, phases and annotations are lanes', async () => {
   expect('steps', of('step').map((r) => [r.name, r.born - 1, r.died - 2]), steps.map((s) => [`step ${s.step}`, s.first_event, s.last_event]));
   check('annotations', of('annotation').length > 0);
   if (real('train-ctx100-annotated-torch2.6.pickle')) check('phases', ['forward', 'backward', 'optimizer'].every((n) => of('phase').some((r) => r.name === n)));
+});
+
+test('phases that share a pixel blend in their lane', async () => {
+  const page = await open(write(plan.made.devices), { width: 1024, height: 700 });
+  await settle(page);
+  const row = await page.evaluate(() => {
+    const canvas = document.querySelector('.over');
+    const ratio = canvas.width / canvas.clientWidth;
+    const lanes = tessera.lanes(0).map((lane) => lane.kind);
+    const y = Math.round((16 + lanes.indexOf('phase') * 15 + 7) * ratio);
+    const { data } = canvas.getContext('2d').getImageData(Math.round(80 * ratio), y, Math.round(200 * ratio), 1);
+    return Array.from({ length: data.length / 4 }, (_, i) => [...data.subarray(4 * i, 4 * i + 4)]);
+  });
+  // A forward is blue and a backward as much the opposite; half of the lane is each.
+  const blue = row.reduce((sum, [r, , b, alpha]) => sum + ((b - r) * alpha) / 255, 0) / row.length;
+  check(`the lane is not of one of them: ${blue.toFixed(1)}`, Math.abs(blue) < 14);
+  await close(page);
 });
 
 test('a row names the line of the program and the layer it called', async () => {

@@ -181,6 +181,9 @@ def make(work):
     files['devices'] = {**one, 'segments': [data['segments'][0] for data in (one, two, three)],
                         'device_traces': [one['device_traces'][0], two['device_traces'][0], []]}
     files['single'] = snapshot(waves(1, ['forward']))
+    ring = snapshot(waves(40, ['forward']))
+    ring['segments'][0]['blocks'][0].update(frames=[])
+    files['ring'] = {**ring, 'device_traces': [ring['device_traces'][0][-1:]]}
     files['still'] = {**three, 'device_traces': [[], [], []]}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
         {'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'device_free': 1 << 20, 'stream': 0,

@@ -22,6 +22,8 @@ export interface Selection {
   rest: Float64Array | null; // by group of the grouping in use
 }
 
+const FAR = 4; // times the peak: reserved memory beyond is above the picture
+
 export class App {
   axis: Axis;
   readonly search: Search;
@@ -68,6 +70,15 @@ export class App {
     for (const device of this.parts?.of(track) ?? [this.devices[track]!]) {
       const a = device.indexOf(row);
       if (a >= 0) return { device, a };
+    }
+    return null;
+  }
+
+  /** Which moments of two tracks `tessera diff` compares, if the page knows: of the one, then of the other. */
+  compared(one: number, other: number): { phase: string; moments: [number, number] } | null {
+    for (const { tracks, phase, moments } of this.head.compared) {
+      if (tracks[0] === one && tracks[1] === other) return { phase, moments };
+      if (tracks[0] === other && tracks[1] === one) return { phase, moments: [moments[1], moments[0]] };
     }
     return null;
   }
@@ -223,6 +234,15 @@ export class App {
     return Math.max(...this.devices.map((_, i) => (this.isHost(i) === isHost ? this.most(i) : 0)));
   }
 
+  /** The highest place of a track's dashed line, or 0 if it is so far above everything allocated that it would make
+   * that flat: the line is then above the picture, and named at its upper border. */
+  private reservedLine(track: number): number {
+    const isHost = this.isHost(track);
+    const peak = Math.max(...this.devices.map((d, i) => (this.isHost(i) === isHost ? d.head.peakAllocated : 0)));
+    const { maxReserved } = this.devices[track]!.head;
+    return peak > 0 && maxReserved > FAR * peak ? 0 : maxReserved;
+  }
+
   isHost(track: number): boolean {
     return this.devices[track]!.head.device === 'host';
   }
@@ -235,7 +255,7 @@ export class App {
     const hasEnvelopes = grouping.key === 'pool' && device.pools.size > 0 && this.state.layout === 'grouped';
     const isAll = visible.every((v) => v);
     let most = 1;
-    if (isAll) most = Math.max(1, device.head.maxReserved, device.head.peakAllocated, this.isHost(track) ? 0 : this.head.capacity);
+    if (isAll) most = Math.max(1, this.reservedLine(track), device.head.peakAllocated, this.isHost(track) ? 0 : this.head.capacity);
     if (isAll && !hasEnvelopes) return most;
     const groups = visible.length;
     const sums = groupsOf(device, grouping);

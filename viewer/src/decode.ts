@@ -31,15 +31,33 @@ export interface HeadDevice extends HeadCut {
   input: number;
   device: number | 'host'; // pinned host memory
   events: number;
+  hasHistory: number; // 0: too few events for a history, or none; it shows one moment
   peak: number;
   peakAllocated: number;
   maxReserved: number;
   timeStep: number;
   timeCount: number;
   firstTime: number;
+  phases: HeadPhase[];
   groupings: { key: string; title: string; names: string[] }[];
   warnings: Warning[];
   findings: Finding[];
+}
+
+/** When most is allocated in a phase. */
+export interface HeadPhase {
+  phase: string;
+  words: string; // in a sentence: "the backward pass"
+  moment: number;
+  bytes: number;
+  hasPeak: number;
+}
+
+/** The moments at which `tessera diff` compares two tracks: their peaks, unless these are of different phases. */
+export interface HeadCompared {
+  tracks: [number, number];
+  phase: string; // '': the peaks
+  moments: [number, number];
 }
 
 export interface Head {
@@ -50,10 +68,11 @@ export interface Head {
   firstEvent: number;
   eventCount: number;
   capacity: number;
-  howToRecord: string; // '' if a device has events
+  howToRecord: string; // '' if a device has a history
   isServed: number;
   inputs: { path: string; bytes: number; format: string; warnings: Warning[] }[];
   devices: HeadDevice[];
+  compared: HeadCompared[]; // of each two tracks of different files; none if there are many
   columns: [string, number][];
 }
 

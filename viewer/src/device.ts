@@ -286,7 +286,7 @@ export class Device {
 
   /** Whether it has no stack because it is from before the recording. */
   isOlder(a: number): boolean {
-    return this.born[a] === 0 && this.node(a) < 0;
+    return this.hasHistory && this.born[a] === 0 && this.node(a) < 0;
   }
 
   /** What the program called it. */
@@ -407,6 +407,16 @@ export class Device {
   /** No event was recorded: there is one moment, that of the snapshot. */
   get isStill(): boolean {
     return this.moments === 1;
+  }
+
+  /** Whether there is more than one moment to tell of; a ring of one event has none. */
+  get hasHistory(): boolean {
+    return this.head.hasHistory > 0;
+  }
+
+  /** Whether a moment is its peak. */
+  isPeak(moment: number): boolean {
+    return this.hasHistory && moment === this.head.peak;
   }
 
   get hasTimes(): boolean {

@@ -7,6 +7,7 @@ import { h, replace } from './dom.ts';
 import type { Totals } from './device.ts';
 import { count, delta, size } from './format.ts';
 import { groupCell, labelCell, MOVED, sizeCell, sumRows } from './rows.ts';
+import { PhaseTable } from './phasetable.ts';
 import { stackView } from './stackview.ts';
 import type { Place } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -27,12 +28,13 @@ export class DiffTab {
   readonly element: HTMLElement;
   private readonly table: Table<Change>;
   private readonly bar = h('div', { class: 'tab-bar' });
+  private readonly phases = new PhaseTable();
   private readonly hint = h('p', { class: 'muted hint' });
   private moved = 0; // pairs of stacks, in the rows drawn last
 
   constructor(private readonly app: App) {
     this.table = new Table<Change>('Changes from A to B', (r) => r.key, (r) => (r.node < 0 && r.key.startsWith('rest') ? null : h('div', { class: 'detail-body' }, stackView(app, r.node))), 'change');
-    this.element = h('div', { class: 'diff' }, this.bar, this.hint, this.table.element);
+    this.element = h('div', { class: 'diff' }, h('div', { class: 'diff-head' }, h('div', {}, this.bar, this.phases.note, this.hint), this.phases.element), this.table.element);
   }
 
   private changes(a: Place, b: Place): Change[] {
@@ -74,15 +76,17 @@ export class DiffTab {
   private placeName(place: Place): string {
     const { devices } = this.app;
     const device = this.app.deviceFor(place.track, place.moment);
-    const peak = place.moment === device.head.peak && !device.isStill ? 'at the peak, ' : '';
+    const peak = device.isPeak(place.moment) ? 'at the peak, ' : '';
     const file = devices.length > 1 ? `, ${this.app.title(place.track)}` : '';
     return `${size(device.totalsAt(place.moment).allocated)} ${peak}${momentName(device, place.moment)}${file}`;
   }
 
   draw(): void {
-    const [a, b] = this.app.state.marks;
+    const { app } = this;
+    const [a, b] = app.state.marks;
     this.drawBar(a, b);
     this.table.element.hidden = !(a && b);
+    this.phases.draw(app, a, b);
     if (!a || !b) {
       this.hint.textContent = 'Choose a moment and press M to set mark A, another and M again for B: the table tells what changed between them.';
       this.hint.hidden = false;
@@ -93,11 +97,11 @@ export class DiffTab {
       { title: 'A requested', key: 'a', align: 'right', text: (r) => size(r.a), value: (r) => r.a, cell: (r) => sizeCell({ bytes: r.a }) },
       { title: 'B requested', key: 'b', align: 'right', text: (r) => size(r.b), value: (r) => r.b, cell: (r) => sizeCell({ bytes: r.b }) },
       { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks > 0 ? `+${count(r.blocks)}` : `−${count(-r.blocks)}`).replace('−0', '0'), value: (r) => r.blocks },
-      { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group, cell: groupCell },
+      { title: app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group, cell: groupCell },
       { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     this.table.set(columns, this.changes(a, b));
-    const isAll = !this.app.state.search.trim() && !this.app.state.only.length && !this.app.state.finding;
+    const isAll = !app.state.search.trim() && !app.state.only.length && !app.state.finding;
     this.hint.textContent = isAll ? this.restOf(this.totals(a), this.totals(b)) : '';
     this.hint.hidden = !this.hint.textContent;
   }

@@ -9,6 +9,7 @@ import { cutText, fitCanvas, h, replace } from './dom.ts';
 import { count, exact, percent, size } from './format.ts';
 import { LIBRARY, unnamed } from './names.ts';
 import { ink } from './theme.ts';
+import { facts, type Tooltip } from './tooltip.ts';
 
 const ROW = 19;
 
@@ -37,6 +38,7 @@ export class Flame {
   readonly element: HTMLElement;
   private readonly canvas = h('canvas', { tabindex: 0, role: 'img' });
   private readonly bar = h('div', { class: 'tab-bar' });
+  private readonly ring = h('div', { class: 'flame-ring', hidden: true }); // around what the pointer is on
   private readonly tip = h('div', { class: 'flame-tip muted', 'aria-live': 'polite' });
   private root: Node = make(-1, null);
   private zoomed: Node = this.root;
@@ -44,9 +46,13 @@ export class Flame {
   private boxes: Box[] = [];
   private labels: string[] = [];
 
-  constructor(private readonly app: App) {
-    this.element = h('div', { class: 'flame' }, this.bar, this.canvas);
+  constructor(
+    private readonly app: App,
+    private readonly tooltip: Tooltip,
+  ) {
+    this.element = h('div', { class: 'flame' }, this.bar, h('div', { class: 'flame-picture' }, this.canvas, this.ring));
     this.canvas.addEventListener('pointermove', (e) => this.hover(e));
+    this.canvas.addEventListener('pointerleave', () => this.point(null, null));
     this.canvas.addEventListener('click', (e) => {
       const box = this.at(e);
       if (box) this.zoom(box.node === this.zoomed ? (box.node.parent ?? box.node) : box.node);
@@ -204,9 +210,28 @@ export class Flame {
   }
 
   private hover(e: PointerEvent): void {
-    const box = this.at(e);
+    const box = this.at(e) ?? null;
     this.tip.textContent = box ? this.say(box.node) : '';
     this.canvas.style.cursor = box ? 'pointer' : 'default';
+    this.point(box, e);
+  }
+
+  /** Tell of a box beside the pointer, and frame it. */
+  private point(box: Box | null, e: PointerEvent | null): void {
+    this.ring.hidden = !box;
+    if (!box) return this.tooltip.say(null);
+    const { style } = this.ring;
+    [style.left, style.top, style.width, style.height] = [box.x, box.y, Math.max(2, box.width - 1), ROW - 1].map((n) => `${n}px`) as [string, string, string, string];
+    const { node } = box;
+    const { names } = this.app;
+    const rows: [string, string][] = [['bytes', exact(node.bytes)], ['of all', percent(node.bytes, this.root.bytes)]];
+    if (node.parent && node.parent !== this.root) rows.push([this.app.state.isInverted ? 'of what it called' : 'of its caller', percent(node.bytes, node.parent.bytes)]);
+    rows.push(['blocks', count(node.blocks)]);
+    if (node.frame >= 0) rows.push(['file', names.path(node.frame)]);
+    const { grouping } = this.app.selection();
+    const parts = [...node.group].sort((a, b) => b[1] - a[1]).slice(0, 3);
+    rows.push([grouping.title, parts.map(([g, bytes]) => `${grouping.names[g]!} ${size(bytes)}`).join(', ') + (node.group.size > 3 ? ' ...' : '')]);
+    this.tooltip.say(e, h('strong', {}, this.title(node)), facts(rows));
   }
 
   private zoom(node: Node): void {

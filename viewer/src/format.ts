@@ -46,6 +46,11 @@ export function count(value: number): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
+/** "1 block", "2 blocks". */
+export function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+}
+
 export function percent(part: number, whole: number): string {
   return `${(whole > 0 ? (100 * part) / whole : 0).toFixed(1)} %`;
 }

@@ -5,7 +5,7 @@ import { Axis } from './axis.ts';
 import { Choice } from './choice.ts';
 import { h } from './dom.ts';
 import { groupingsOf } from './groupings.ts';
-import { count, size } from './format.ts';
+import { count, counted, size } from './format.ts';
 
 export class Header {
   readonly element: HTMLElement;
@@ -53,7 +53,7 @@ export class Header {
     const name = several ? `${head.inputs.length} files` : devices[0]!.label.replace(/^.*[\\/]/, '');
     const title = several ? devices.map((d) => d.label).join('\n') : devices[0]!.label;
     const warnings = [...head.inputs.flatMap((i) => i.warnings), ...devices.flatMap((d) => d.head.warnings)];
-    const parts = [h('strong', { title }, name), h('span', { class: 'muted' }, `${several ? '' : `${size(input.bytes)}, `}${count(events)} events`)];
+    const parts = [h('strong', { title }, name), h('span', { class: 'muted' }, `${several ? '' : `${size(input.bytes)}, `}${counted(events, 'event')}`)];
     if (warnings.length)
       parts.push(h('details', { class: 'warnings' }, h('summary', {}, `${warnings.length} ${warnings.length === 1 ? 'note' : 'notes'}`),
         h('ul', {}, ...warnings.map((w) => h('li', {}, `${w.code} (${count(w.count)}): ${w.message}`)))));

@@ -1,10 +1,9 @@
 // Tab 1: a table of what the chosen moment or range holds.
 
 import type { App } from './app.ts';
-import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
 import { count, duration, exact, hex, percent, size } from './format.ts';
-import type { Names } from './names.ts';
+import { eventText } from './eventtab.ts';
 import { groupCell, labelCell, sizeCell, type Row, sumRows } from './rows.ts';
 import { copyButton, stackView } from './stackview.ts';
 import type { Rows } from './state.ts';
@@ -54,7 +53,7 @@ export class LiveTab {
     const age = (r: Row) => (Number.isFinite(r.oldest) ? moment - r.oldest : 0);
     const ageText = (r: Row) => {
       if (!Number.isFinite(r.oldest)) return '';
-      if (r.oldest === 0) return 'before';
+      if (r.oldest === 0) return device.hasHistory ? 'before' : '';
       const time = device.hasTimes ? device.timeOf(moment) - device.timeOf(r.oldest) : NaN;
       return Number.isNaN(time) ? `${count(age(r))} ev` : duration(time);
     };
@@ -92,26 +91,6 @@ export class LiveTab {
   }
 }
 
-/** What the event before a moment did, as far as the page has its block; '' if nothing. */
-export function eventText(names: Names, device: Device, moment: number): string {
-  if (device.isStill || moment < 1) return '';
-  const out: string[] = [];
-  const tell = (verb: string, ids: number[]) => {
-    const [a] = ids;
-    if (a === undefined) return;
-    const node = device.node(a);
-    out.push(`${verb} ${size(device.requested(a))}${ids.length > 1 ? ` and ${count(ids.length - 1)} more` : ''}${node < 0 ? '' : `, ${names.label(node)}`}`);
-  };
-  const [from, to] = device.madeIn(moment, moment + 1);
-  tell('allocates', from < to ? Array.from({ length: to - from }, (_, i) => from + i) : []);
-  const ended = device.endingAt(moment, false);
-  tell('frees', ended);
-  tell('gives back', device.endingAt(moment, true).filter((a) => !ended.includes(a)));
-  const reserved = device.reservedAt(moment) - device.reservedAt(moment - 1);
-  if (reserved) out.push(`${reserved > 0 ? 'reserves' : 'releases'} ${size(Math.abs(reserved))}`);
-  return out.join('; ');
-}
-
 /** The line above the tabs: what is chosen, and its totals. */
 export class Summary {
   readonly element = h('div', { class: 'summary', role: 'status', 'aria-live': 'polite' });
@@ -123,14 +102,13 @@ export class Summary {
     const { range, rangeMode, search, finding } = app.state;
     const { device, moment, ids } = app.selection();
     const totals = device.totalsAt(moment);
-    const isPeak = moment === device.head.peak && !device.isStill;
     const value = (name: string, bytes: number, strong = false) =>
       h('span', { class: strong ? 'figure strong' : 'figure', title: exact(bytes) }, h('b', {}, size(bytes)), ` ${name}`);
     const time = device.hasTimes && !range ? momentClock(device, moment) : '';
     const what = momentName(device, moment);
     const event = range ? '' : eventText(app.names, device, moment);
     const parts: (Node | false)[] = [
-      h('span', { class: 'moment' }, isPeak ? `peak, ${what}` : what),
+      h('span', { class: 'moment' }, device.isPeak(moment) ? `peak, ${what}` : what),
       !!time && h('span', { class: 'muted time' }, time),
       value('allocated', totals.allocated, true),
       value('reserved', totals.reserved),

@@ -7,6 +7,7 @@ import { decodePage, type Head } from './decode.ts';
 import { Device } from './device.ts';
 import { DiffTab } from './difftab.ts';
 import { h, replace } from './dom.ts';
+import { EventTab } from './eventtab.ts';
 import { Findings } from './findings.ts';
 import { Flame } from './flame.ts';
 import { groupingOf, groupingsOf } from './groupings.ts';
@@ -23,7 +24,7 @@ import { decode, type State, Store } from './state.ts';
 import { Timeline } from './timeline.ts';
 import { Tooltip } from './tooltip.ts';
 
-const TABS = ['Table', 'Flame graph', 'Segments', 'Difference'];
+const TABS = ['Table', 'Flame graph', 'Segments', 'Difference', 'Events'];
 
 /** The tracks that are compared at first: of two files, the first one's highest and the same device of the other. */
 function comparedOf(head: Head, devices: Device[], highest: (some: Device[]) => Device): [number, number] | null {
@@ -45,6 +46,9 @@ function initialState(head: Head, devices: Device[]): State {
   const track = highest(devices).index;
   const peak = (i: number) => ({ track: i, moment: devices[i]!.head.peak });
   const pair = comparedOf(head, devices, highest);
+  /** Where a track is compared: at its peak, unless the page knows better. */
+  const moments = pair && head.compared.find(({ tracks }) => tracks[0] === pair[0] && tracks[1] === pair[1])?.moments;
+  const mark = (i: 0 | 1) => (pair ? { ...peak(pair[i]), ...(moments && { moment: moments[i] }) } : null);
   // Events of several devices do not correspond, but their times do.
   const isByTime = head.inputs.length === 1 && devices.filter((d) => !d.isStill).length > 1 && !head.eventCount && Axis.canBeTime(devices);
   return {
@@ -57,11 +61,11 @@ function initialState(head: Head, devices: Device[]): State {
     place: peak(track),
     range: null,
     rangeMode: 'peak',
-    marks: pair ? [peak(pair[0]), peak(pair[1])] : [null, null],
+    marks: [mark(0), mark(1)],
     search: '',
     finding: null,
     only: [],
-    tab: pair ? 4 : devices.every((d) => d.isStill) ? 3 : 1,
+    tab: pair ? 4 : devices.every((d) => !d.hasHistory) ? 3 : 1,
     rows: 'stack',
     allFrames: false,
     isInverted: false,
@@ -96,8 +100,8 @@ class Page {
     this.pin = new Pin(app);
     this.findings = new Findings(app);
     this.segments = new Segments(app);
-    this.flame = new Flame(app);
-    this.tabs = [new LiveTab(app), this.flame, this.segments, new DiffTab(app)];
+    this.flame = new Flame(app, tooltip);
+    this.tabs = [new LiveTab(app), this.flame, this.segments, new DiffTab(app), new EventTab(app)];
     const table = keyTable(app, this.timeline, {
       focusSearch: () => this.header.search.select(),
       toggleHelp: () => help.toggle(),
@@ -250,7 +254,7 @@ async function main(): Promise<void> {
   if (!Axis.canBeTime(devices)) state.axis = 'event';
   const app = new App(head, names, devices, new Pairs(columns, names), new Store(state, initial));
   const { classList } = document.documentElement;
-  const isStill = devices.every((d) => d.isStill);
+  const isStill = devices.every((d) => !d.hasHistory);
   const narrow = matchMedia('(max-width: 820px)');
   const layOut = () => classList.toggle('strip', isStill || narrow.matches); // what to do: above the tabs, not next to them
   classList.toggle('still', isStill);

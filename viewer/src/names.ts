@@ -17,7 +17,14 @@ const TELLING = /autograd::generated::\w+::apply|at::_ops::\w+::|AccumulateGrad|
 function shorten(name: string): string {
   const op = /at::_ops::(\w+)::/.exec(name) ?? /autograd::generated::(\w+)::apply/.exec(name);
   if (op) return op[1]!;
-  const plain = name.replace(/\(anonymous namespace\)::/g, '').replace(/<[^()]*>/g, '').replace(/\(.*$/, '');
+  let plain = '';
+  let depth = 0;
+  for (const c of name.replace(/\(anonymous namespace\)::/g, '')) {
+    if (c === '(' && !depth) break;
+    if (c === '<') depth++;
+    else if (c === '>') depth = Math.max(0, depth - 1);
+    else if (!depth) plain += c;
+  }
   return plain.split('::').slice(-2).join('::') || name;
 }
 
@@ -95,6 +102,12 @@ export class Names {
     return line > 0 ? `${file}:${line}` : file;
   }
 
+  /** "/home/me/model.py:434". */
+  path(frame: number): string {
+    const line = this.frameLine[frame]!;
+    return line > 0 ? `${this.file(frame)}:${line}` : this.file(frame);
+  }
+
   /** Frames of a stack, outermost first. */
   frames(node: number): number[] {
     const out: number[] = [];
@@ -150,10 +163,7 @@ export class Names {
   /** The whole stack as text, outermost first. */
   text(node: number): string {
     return this.frames(node)
-      .map((f) => {
-        const line = this.frameLine[f]!;
-        return `${this.name(f)}  ${this.file(f)}${line > 0 ? `:${line}` : ''}`;
-      })
+      .map((f) => `${this.name(f)}  ${this.path(f)}`)
       .join('\n');
   }
 }

@@ -24,7 +24,7 @@ export interface State {
   search: string;
   finding: { track: number; rule: string } | null; // what it is about is shown alone
   only: string[]; // names of groups; empty: all
-  tab: number; // 1 to 4
+  tab: number; // 1 to 5
   rows: Rows;
   allFrames: boolean;
   isInverted: boolean; // the flame graph
@@ -151,7 +151,7 @@ export function decode(text: string, initial: State, tracks: { moments: number }
   if (rule && tracks[Number(of)]) state.finding = { track: Number(of), rule };
   state.only = q.getAll('only');
   const tab = Number(q.get('tab'));
-  if (tab >= 1 && tab <= 4) state.tab = Math.floor(tab);
+  if (tab >= 1 && tab <= 5) state.tab = Math.floor(tab);
   state.rows = oneOf('rows', ROWS, 'stack');
   state.allFrames = q.get('frames') === 'all';
   state.isInverted = q.get('flame') === 'inverted';

@@ -8,6 +8,7 @@ import { GUTTER, type Hit, MARGIN, Track } from './track.ts';
 
 const OVERVIEW = 34;
 const AXIS = 22;
+const AIR = 1.12; // what the height is stretched to, over what is in view
 const CLICK = 4; // pixels: less is a click, more a drag
 
 interface Drag {
@@ -84,8 +85,8 @@ export class Timeline {
   private drawAll(): void {
     const box = this.element.getBoundingClientRect();
     this.width = Math.max(120, Math.floor(box.width));
-    // Without events there is nothing to move along.
-    const isStill = this.tracks.every((t) => t.device.isStill);
+    // Without a history there is nothing to move along.
+    const isStill = this.tracks.every((t) => !t.device.hasHistory);
     this.overview.hidden = this.axisCanvas.hidden = isStill;
     const room = Math.max(60, box.height - (isStill ? 0 : OVERVIEW + AXIS));
     const least = this.tracks.map((t) => t.lanesHeight + 60);
@@ -343,6 +344,22 @@ export class Timeline {
     let centre = at ?? app.deviceFor(place.track, place.moment).totalsAt(place.moment).allocated;
     if (centre < low || centre > low + span) centre = low + span / 2;
     app.store.set({ zoomY: to, low: track.lowest(centre - ((centre - low) * zoomY) / to, to) });
+  }
+
+  /** Stretch the height to what is in view, or show all of it again. */
+  fitHeight(): void {
+    const { app } = this;
+    const [from, to] = this.range;
+    const heights = this.tracks.map(({ device }) => {
+      const [begin, end] = app.axis.span(device);
+      if (end <= from || begin >= to) return 0;
+      const moments = [from, to].map((x) => app.axis.moment(device, x)) as [number, number];
+      return device.totalsAt(app.peakOf(device, ...moments)).allocated;
+    });
+    const least = Math.min(...this.tracks.map((track, i) => (heights[i]! ? track.full / (heights[i]! * AIR) : Infinity)));
+    const zoomY = Number.isFinite(least) ? Math.max(1, Math.min(1 << 20, least)) : 1;
+    const isFit = app.state.low === 0 && Math.abs(app.state.zoomY / zoomY - 1) < 1e-6;
+    app.store.set({ zoomY: isFit ? 1 : zoomY, low: 0 });
   }
 
   private hover(hit: Hit | null, event: PointerEvent | null): void {

@@ -3,7 +3,7 @@
 import type { App } from './app.ts';
 import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
-import { clock, count, duration, exact, hex, size } from './format.ts';
+import { clock, count, counted, duration, exact, hex, size } from './format.ts';
 import { unnamed } from './names.ts';
 import type { Hit } from './track.ts';
 
@@ -72,13 +72,12 @@ function groupView(app: App, device: Device, g: number, moment: number): HTMLEle
     stack.blocks++;
     bytes += device.requested(a);
   }
-  const blocks = (n: number) => `${count(n)} block${n === 1 ? '' : 's'}`;
   const most = [...stacks].sort((a, b) => b[1].bytes - a[1].bytes || a[0] - b[0]).slice(0, LARGEST);
   const matching = app.matches(device) ? ' that match' : '';
   return h('div', { class: 'tip-group' },
-    facts([[grouping.title, `${grouping.names[g]!}: ${exact(bytes)} in ${blocks(ids.length)}${matching}${rest?.[g] ? ' and those that are told in sums' : ''}`]]),
+    facts([[grouping.title, `${grouping.names[g]!}: ${exact(bytes)} in ${counted(ids.length, 'block')}${matching}${rest?.[g] ? ' and those that are told in sums' : ''}`]]),
     h('div', { class: 'muted' }, most.length < stacks.size ? 'most of it:' : 'of it:'),
-    ...most.map(([node, stack]) => h('div', { class: 'tip-row' }, h('span', {}, size(stack.bytes)), h('span', { class: 'muted' }, blocks(stack.blocks)), h('span', { class: 'name' }, app.names.label(node, node === -2)))));
+    ...most.map(([node, stack]) => h('div', { class: 'tip-row' }, h('span', {}, size(stack.bytes)), h('span', { class: 'muted' }, counted(stack.blocks, 'block')), h('span', { class: 'name' }, app.names.label(node, node === -2)))));
 }
 
 export class Tooltip {
@@ -137,6 +136,18 @@ export class Tooltip {
       rows.push(['allocated', exact(totals.allocated)], ['reserved', exact(totals.reserved)]);
       replace(this.element, h('strong', {}, momentName(device, hit.moment)), facts(rows), hit.group >= 0 && !hit.isKept && groupView(app, device, hit.group, hit.moment));
     }
+    this.put(event);
+  }
+
+  /** Show something else beside the pointer. */
+  say(event: PointerEvent | null, ...content: Node[]): void {
+    this.element.hidden = !event;
+    if (!event) return;
+    replace(this.element, ...content);
+    this.put(event);
+  }
+
+  private put(event: PointerEvent): void {
     this.element.hidden = false;
     const box = this.element.getBoundingClientRect();
     const left = event.clientX + 16 + box.width > innerWidth ? event.clientX - box.width - 12 : event.clientX + 16;

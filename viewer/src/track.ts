@@ -6,7 +6,7 @@ import { type View, viewOf } from './curves.ts';
 import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
 import { cutText, fitCanvas, fitText, h, pixelRatio } from './dom.ts';
-import { count, size } from './format.ts';
+import { counted, size } from './format.ts';
 import { ASIDE, type Box, HEIGHT, Labels, LIMIT, MARK, PEAK } from './labels.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
@@ -16,9 +16,10 @@ export const GUTTER = 72; // left of the picture, for the sizes
 export const MARGIN = 8; // right of it, so that marks at the end are whole
 const ROOM = 20; // for a row of labels above the picture
 const LANE = 15;
+const MOST_BLENDED = 20000; // ranges of a lane; of more, those that share half a pixel with another are left out
 
 // Phases have colours of their own, other ranges alternate between the first and the last.
-const PHASES = ['setup', 'data', 'forward', 'recompute', 'backward', 'optimizer', 'zero_grad'];
+export const PHASES = ['setup', 'data', 'forward', 'recompute', 'backward', 'optimizer', 'zero_grad'];
 const LANES = {
   light: ['#dbe4ee', '#e9e4d2', '#d5e5f5', '#cdebe6', '#f6e2c8', '#e4daf0', '#eceff2'],
   dark: ['#2b3948', '#3f3a27', '#24405c', '#1f4743', '#4d3b21', '#3d3152', '#343a42'],
@@ -107,7 +108,7 @@ export class Track {
   }
 
   /** The same when nothing is stretched: all that is drawn, and above it room for labels. */
-  private get full(): number {
+  get full(): number {
     const room = this.device.marks.length ? 2 * ROOM : ROOM;
     return (this.app.top(this.index) * this.plotHeight) / Math.max(this.plotHeight / 2, this.plotHeight - room);
   }
@@ -245,14 +246,18 @@ export class Track {
       context.fillText(fitText(context, lane.kind, GUTTER - 10), GUTTER - 7, y + LANE / 2);
       context.textAlign = 'left';
       let drawnTo = -1;
+      const isLong = lane.ranges.length > MOST_BLENDED;
       lane.ranges.forEach((range, i) => {
         const x0 = Math.max(GUTTER, this.xOfMoment(range.born));
         const x1 = Math.min(this.right, this.xOfMoment(Math.min(range.died, this.device.moments - 1)));
-        if (x1 < GUTTER || x0 > this.right || x1 < drawnTo + 0.5) return;
+        if (x1 < GUTTER || x0 > this.right || (isLong && x1 < drawnTo + 0.5)) return;
+        // Several in one pixel blend by their parts of it; one alone is as wide as can be seen.
+        const next = lane.ranges[i + 1];
+        const isCrowded = x1 - x0 < 1.5 && !isLong && (x0 < drawnTo + 1 || (!!next && this.xOfMoment(next.born) < x0 + 1));
         drawnTo = x1;
         const phase = lane.kind === 'phase' ? PHASES.indexOf(range.name) : -1;
         context.fillStyle = shades[phase >= 0 ? phase : i % 2 ? 0 : 6]!;
-        context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - 0.5), LANE - 2);
+        context.fillRect(x0, y + 1, isCrowded ? x1 - x0 : Math.max(1, x1 - x0 - 0.5), LANE - 2);
         if (x1 - x0 < 8) return;
         context.fillStyle = colours.ink;
         // Part of a number is another number: a step is named in full or not at all.
@@ -314,11 +319,12 @@ export class Track {
     }
   }
 
-  /** Says at the right what the dashed line is, where there is room above it. */
+  /** Says at the right what the dashed line is, where there is room above it, or at the top that it is higher. */
   private nameReserved(colours: ReturnType<typeof ink>, view: View, labels: Labels): void {
     const reserved = view.reserved[view.columns - 1]!;
     const y = this.yOf(reserved);
     const right = this.firstColumn / pixelRatio() + GUTTER + view.columns / pixelRatio();
+    if (reserved > this.yMax) return labels.add(`\u2191 reserved ${size(reserved)}`, right, this.lanesHeight + HEIGHT / 2, colours.muted, ASIDE);
     if (y < this.lanesHeight + 12 || y > this.lanesHeight + this.plotHeight || right - GUTTER < 120) return;
     labels.add(`reserved ${size(reserved)}`, right, y - 9, colours.muted, ASIDE);
   }
@@ -361,9 +367,9 @@ export class Track {
     const x = this.xOfMoment(device.head.peak);
     const y = this.yOf(device.head.peakAllocated);
     if (x < GUTTER || x > this.right || y < top || y > top + this.plotHeight) return;
-    const text = `${device.isStill ? 'allocated' : 'peak'} ${size(device.head.peakAllocated)}`;
+    const text = `${device.hasHistory ? 'peak' : 'allocated'} ${size(device.head.peakAllocated)}`;
     labels.add(text, x, y - HEIGHT / 2, colours.ink, PEAK);
-    if (device.isStill) return;
+    if (!device.hasHistory) return;
     context.fillStyle = colours.ink;
     context.beginPath();
     context.moveTo(x, y - 1);
@@ -437,7 +443,7 @@ export class Track {
           vertical(range.to, colours.accent, []);
         }
       }
-      if (!this.device.isStill) vertical(this.app.selection().moment, colours.accent, range ? [3, 3] : [], 1.5);
+      if (this.device.hasHistory) vertical(this.app.selection().moment, colours.accent, range ? [3, 3] : [], 1.5);
     } else if (this.app.axis.kind === 'time' && !this.app.devices[place.track]!.isStill) {
       // The same time on another device.
       const x = this.xOf(this.app.axis.x(this.app.devices[place.track]!, this.app.selection().moment));
@@ -539,6 +545,6 @@ export class Track {
   /** The track in a sentence, for the reader's ears. */
   describe(): string {
     const { device } = this;
-    return `${this.app.title(this.index)}: ${count(device.head.events)} events, peak ${size(device.head.peakAllocated)} allocated, ${size(device.head.maxReserved)} reserved at most`;
+    return `${this.app.title(this.index)}: ${counted(device.head.events, 'event')}, ${device.hasHistory ? 'peak ' : ''}${size(device.head.peakAllocated)} allocated, ${size(device.head.maxReserved)} reserved at most`;
   }
 }

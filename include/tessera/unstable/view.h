@@ -99,6 +99,9 @@ typedef struct tsr_view_device {
   uint32_t peak;          /* the first moment at which allocated is largest */
   tsr_totals peak_totals; /* at that moment */
   tsr_totals maxima;
+  bool has_history;                     /* as in tsr_peak_device */
+  tsr_phase phase;                      /* of the peak, as in tsr_diff_side */
+  tsr_moment in_phase[TSR_PHASE_COUNT]; /* likewise */
 
   /* Allocations, in order of allocation. */
   size_t allocation_count;

@@ -5,6 +5,7 @@
 #include "emit/text.h"
 #include "page/page.h"
 #include "questions/shared/findings.h"
+#include "questions/shared/stepping.h"
 #include "tessera/version.h"
 
 static void head_number(tsr__bundle *p, const char *key, uint64_t number) {
@@ -80,12 +81,29 @@ static void head_findings(tsr__bundle *p, const tsr_view_device *d) {
   tsr__buffer_text(&p->head, "]");
 }
 
-/* For files without a trace: what to do to get one. */
+/* For files that show one moment each: what to do to get a trace. */
 static void head_how_to_record(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count) {
-  uint64_t events = 0;
-  for (size_t i = 0; i < track_count; i++) events |= tracks[i].device->event_count;
+  bool has_history = false;
+  for (size_t i = 0; i < track_count; i++) has_history |= tracks[i].device->has_history;
   tsr__buffer_text(&p->head, ",\"howToRecord\":");
-  tsr__page_quote(&p->head, tsr__text_of(events ? "" : tsr__how_to_record));
+  tsr__page_quote(&p->head, tsr__text_of(has_history ? "" : tsr__how_to_record));
+}
+
+/* When most is allocated in each phase that occurs. */
+static void head_phases(tsr__bundle *p, const tsr_view_device *d) {
+  const char *between = "";
+  tsr__buffer_text(&p->head, ",\"phases\":[");
+  for (int i = TSR_PHASE_UNKNOWN + 1; i < TSR_PHASE_COUNT; i++) {
+    const tsr_moment *most = &d->in_phase[i];
+    if (most->event < 0) continue;
+    tsr__buffer_printf(&p->head, "%s{\"phase\":\"%s\",\"words\":\"%s\",\"moment\":%" PRId64,
+                       between, tsr_phase_name((tsr_phase)i), tsr__phase_words((tsr_phase)i),
+                       most->event + 1);
+    head_number(p, "bytes", most->totals.allocated_bytes);
+    tsr__buffer_printf(&p->head, ",\"hasPeak\":%d}", (int)d->phase == i);
+    between = ",";
+  }
+  tsr__buffer_text(&p->head, "]");
 }
 
 static void head_device(tsr__bundle *p, const tsr__page_track *t) {
@@ -98,12 +116,14 @@ static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   else
     head_number(p, "device", d->device);
   head_number(p, "events", d->event_count);
+  head_number(p, "hasHistory", d->has_history);
   head_number(p, "peak", d->peak);
   head_number(p, "peakAllocated", d->peak_totals.allocated_bytes);
   head_number(p, "maxReserved", d->maxima.reserved_bytes);
   head_number(p, "timeStep", d->time_step);
   head_number(p, "timeCount", d->time_count);
   tsr__buffer_printf(&p->head, ",\"firstTime\":%" PRId64, d->time_count ? d->times_us[0] : 0);
+  head_phases(p, d);
   head_groupings(p, d);
   head_warnings(p, d->warnings, d->warning_count);
   head_findings(p, d);
@@ -153,6 +173,7 @@ void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_c
     head_device(p, &tracks[i]);
   }
   tsr__buffer_text(&p->head, "]");
+  tsr__page_head_compared(p, tracks, track_count);
   tsr__head_columns(p);
 }
 

@@ -57,6 +57,9 @@ void tsr__page_pack_pairs(tsr__bundle *p, const tsr_page_input *inputs, const ts
 /* The column `lines`: the same for lines of code, if the page groups by them. Its names are strings of the
  * page. Nothing for a single track, or for more than TSR__MOST_PAIRED. */
 void tsr__page_pack_lines(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count);
+/* The moments at which `tessera diff` compares each two tracks of different files, in the head. Nothing for a
+ * single file, or for more than TSR__MOST_PAIRED tracks. */
+void tsr__page_head_compared(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count);
 /* The columns of the names of everything packed before. */
 void tsr__page_pack_names(tsr__bundle *p);
 

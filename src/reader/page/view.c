@@ -11,6 +11,7 @@
 #include "page/view_findings.h"
 #include "page/view_groups.h"
 #include "page/view_lanes.h"
+#include "questions/diff/phases.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
 
@@ -124,8 +125,20 @@ static int find_meaning(const viewer *v, const tsr__timeline *t, tsr_view_device
   return status ? status : tsr__view_groupings(t, &v->shared, categories, out, error);
 }
 
+/* What a difference of pages compares; see compared.c. */
+static int find_phases(const viewer *v, const tsr__timeline *t, tsr_view_device *out,
+                       tsr_error *error) {
+  tsr_diff_side side = {.device = out->device, .peak = {.event = t->allocated_event}};
+  int status = tsr__diff_phases(v->study, &side, error);
+  if (status) return status;
+  out->phase = side.phase;
+  memcpy(out->in_phase, side.in_phase, sizeof out->in_phase);
+  return 0;
+}
+
 static int fill(const viewer *v, const tsr__timeline *t, tsr_view_device *out, tsr_error *error) {
   out->event_count = t->events.count;
+  out->has_history = tsr__has_history(&t->events);
   out->peak = (uint32_t)(t->allocated_event + 1);
   out->peak_totals = t->at_peak;
   out->maxima = t->maxima;
@@ -133,6 +146,7 @@ static int fill(const viewer *v, const tsr__timeline *t, tsr_view_device *out, t
       !fill_columns(t, out))
     return tsr__fail_memory(error);
   int status = find_meaning(v, t, out, error);
+  if (!status) status = find_phases(v, t, out, error);
   if (!status) status = tsr__view_findings(v->study, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
     status = tsr__fail_memory(error);
