@@ -119,6 +119,7 @@ static bool read_options(pages *p, PyObject *options, PyObject *keep, uint32_t *
          core_option_count(options, "first_event", &p->how.first_event) &&
          core_option_count(options, "event_count", &p->how.event_count) &&
          core_option_count(options, "capacity_bytes", &p->how.capacity_bytes) &&
+         core_option_count(options, "most_bytes", &p->how.most_bytes) &&
          core_option_count(options, "blocks", most) && core_option_rules(options, keep, &p->rules);
 }
 
