@@ -11,6 +11,7 @@ import pytest
 
 import tessera
 from conftest import HANG_S, ROOT
+from tessera import _page
 
 NOTEBOOK = ('<!doctype html><meta charset="utf-8"><title>notebook</title><link rel="icon" href="data:,">'
             '<body style="width:940px">{}<div style="height:3000px">below</div>')
@@ -42,13 +43,17 @@ def hostile():
 
 
 def many(count):
-    """Allocations with stacks of their own, which make a page large."""
-    state, events = 1, []
+    """Blocks of many sizes, which come and go."""
+    state, events, held = 1, [], {}
     for row in range(count):
         state = state * 6364136223846793005 + 1442695040888963407 & 2**64 - 1
-        frames = [{'name': f'f{state:x}', 'filename': f'/a/{state >> 20:x}.py', 'line': row}]
-        events.append({'action': 'alloc', 'addr': (row + 1) << 20, 'size': 512 + (state >> 45), 'stream': 0,
-                       'time_us': row, 'frames': frames})
+        address = row % 500 + 1 << 24
+        common = {'addr': address, 'stream': 0, 'time_us': row}
+        if address in held:
+            events.append({**common, 'action': 'free_completed', 'size': held[address], 'frames': []})
+        held[address] = 512 + (state >> 44)
+        frames = [{'name': f'f{state >> 58}', 'filename': 'model.py', 'line': 1}]
+        events.append({**common, 'action': 'alloc', 'size': held[address], 'frames': frames})
     return {'segments': [], 'device_traces': [events]}
 
 
@@ -106,22 +111,24 @@ def test_copies_are_shown_too(train):
         assert other == page and other._repr_html_() == page._repr_html_()
 
 
-def test_a_large_page_is_reduced():
-    s = tessera.open(many(150000))
+def test_a_large_page_is_reduced(monkeypatch):
+    assert _page.MOST_SHOWN == 4_000_000
+    monkeypatch.setattr(_page, 'MOST_SHOWN', 500_000)
+    s = tessera.open(many(40000))
     page = s.view()
-    assert len(page) > 4_000_000 and 'notebooks show it reduced to 4.0 MB' in repr(page)
+    assert len(page) > 500_000 and 'notebooks show it reduced to 0.5 MB' in repr(page)
     shown = page._repr_html_()
-    assert 1_000_000 < len(shown) < 4_100_000
     inside = Elements(shown).one('iframe')['srcdoc']
-    assert inside.startswith('<!doctype html>') and inside != page
-    assert 'Reduced from' in shown and 'view(limit=&quot;20MB&quot;)' not in shown and '.view(limit="20MB")' in shown
-    assert 'complete' in shown and 'page.html' in shown
+    assert inside.startswith('<!doctype html>') and inside != page and len(inside) <= 500_000
+    assert 'Reduced from' in shown and '.view("page.html")' in shown and '.view(limit="20MB")' in shown
     # A limit of the program's own is what is written, returned and shown.
-    small, whole = s.view(limit='2MB'), s.view(limit='20MB')
-    assert len(small) <= 2_000_000 and Elements(small._repr_html_()).one('iframe')['srcdoc'] == small
+    small, whole = s.view(limit='500kB'), s.view(limit='20MB')
+    assert len(small) <= 500_000 and Elements(small._repr_html_()).one('iframe')['srcdoc'] == small
     assert whole == page and Elements(whole._repr_html_()).one('iframe')['srcdoc'] == page
     with pytest.raises(tessera.LimitError, match='too large'):
         s.view(limit='140kB')
+    page._most = 300_000  # less than sums take
+    assert 'cannot be reduced to 0.3 MB' in page._repr_html_() and '<iframe' not in page._repr_html_()
     s.close()
     assert 'closed' in page._repr_html_() and '<iframe' not in page._repr_html_()
 
