@@ -70,7 +70,7 @@ class Page(str):
         # What removes frames, such as an untrusted notebook, leaves the sentence that the frame covers.
         content = text.replace('&', '&amp;').replace('"', '&quot;')
         return (f'<div style="position:relative;width:{self._width};height:{self._height}">'
-                '<p>The page is shown once the notebook is trusted (File &gt; Trust Notebook), or the cell has run again.</p>'
+                '<p style="margin:8px">The page is shown once the notebook is trusted (File &gt; Trust Notebook), or the cell has run again.</p>'
                 f'<iframe title="{escape(self._title)}" {_ALLOWED} style="position:absolute;left:0;top:0;width:100%;height:100%;'
                 f'box-sizing:border-box;border:1px solid #8884" srcdoc="{content}"></iframe></div>')
 

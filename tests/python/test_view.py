@@ -13,7 +13,10 @@ import tessera
 from conftest import HANG_S, ROOT
 from tessera import _page
 
+# A frame inherits the policy of what is around it, which is strict in editors.
 NOTEBOOK = ('<!doctype html><meta charset="utf-8"><title>notebook</title><link rel="icon" href="data:,">'
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; script-src \'unsafe-inline\'; '
+            'style-src \'unsafe-inline\'; img-src https: data:; child-src https: data:">'
             '<body style="width:940px">{}<div style="height:3000px">below</div>')
 HOSTILE = '"></iframe><script>window.pwned=1</script>&quot;&amp; \u202e\' <img src=x onerror="window.pwned=2">'
 
