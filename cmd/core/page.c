@@ -90,6 +90,17 @@ static int cut_all(cli_session *session, cli_page *page, uint64_t most) {
   return 0;
 }
 
+/* Half as many allocations until a cut lists fewer of them than before. */
+static uint64_t fewer(const cli_page *page, uint64_t most) {
+  uint64_t listed = 0;
+  for (size_t i = 0; i < page->count; i++)
+    for (size_t d = 0; d < page->views[i]->device_count; d++)
+      if (page->cuts[i][d].listed_count > listed) listed = page->cuts[i][d].listed_count;
+  do most /= 2;
+  while (most && most >= listed);
+  return most;
+}
+
 int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *page) {
   size_t devices = 0;
   tsr_page *made = NULL;
@@ -101,7 +112,7 @@ int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *pag
     status = cut_all(session, page, most);
     if (status == 0)
       status = tsr_page_open(page->inputs, page->count, &from->options, &made, &session->error);
-    most /= 2;
+    if (status == TSR_ERROR_LIMIT) most = fewer(page, most);
   } while (status == TSR_ERROR_LIMIT && most >= FEWEST_ALLOCATIONS);
   page->page = made;
   return status;

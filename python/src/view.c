@@ -62,6 +62,17 @@ static int cut_all(pages *p, uint64_t most) {
   return 0;
 }
 
+/* Half as many allocations until a cut lists fewer of them than before. */
+static uint64_t fewer(const pages *p, uint64_t most) {
+  uint64_t listed = 0;
+  for (size_t i = 0; i < p->count; i++)
+    for (size_t d = 0; d < p->leaves[i].view->device_count; d++)
+      if (p->leaves[i].cuts[d].listed_count > listed) listed = p->leaves[i].cuts[d].listed_count;
+  do most /= 2;
+  while (most && most >= listed);
+  return most;
+}
+
 static int write_page(pages *p, uint64_t most) {
   size_t devices = 0;
   if (p->page) return tsr_page_write(p->page, core_sink_write, &p->sink, &p->error);
@@ -71,7 +82,7 @@ static int write_page(pages *p, uint64_t most) {
   do {
     status = cut_all(p, most);
     if (!status) status = tsr_page_open(p->inputs, p->count, &p->how, &p->page, &p->error);
-    most /= 2;
+    if (status == TSR_ERROR_LIMIT) most = fewer(p, most);
   } while (status == TSR_ERROR_LIMIT && most >= FEWEST_ALLOCATIONS);
   return status ? status : tsr_page_write(p->page, core_sink_write, &p->sink, &p->error);
 }
@@ -119,6 +130,7 @@ static bool read_options(pages *p, PyObject *options, PyObject *keep, uint32_t *
          core_option_count(options, "first_event", &p->how.first_event) &&
          core_option_count(options, "event_count", &p->how.event_count) &&
          core_option_count(options, "capacity_bytes", &p->how.capacity_bytes) &&
+         core_option_count(options, "most_bytes", &p->how.most_bytes) &&
          core_option_count(options, "blocks", most) && core_option_rules(options, keep, &p->rules);
 }
 

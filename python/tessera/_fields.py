@@ -16,6 +16,7 @@ from ._errors import UnsupportedError
 
 if TYPE_CHECKING:
     from . import _core
+    from ._page import Length, Page
 
 __all__ = ['Answer', 'Counts', 'Drawn', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
 
@@ -314,11 +315,11 @@ class Drawn(Unframed):
         """The checks as 'junit' or 'markdown', or the ranks' memory as 'prometheus' reads it."""
         return self._core.form(name, None).decode('utf-8')
 
-    def view(self, target: Any = None) -> Optional[str]:
-        """The answer as one HTML page, which needs no network: written to `target`, a path or file object, or returned."""
-        from . import _files
+    def view(self, target: Any = None, *, width: 'Length' = None, height: 'Length' = None) -> 'Optional[Page]':
+        """The answer as one HTML page, which needs no network: written to `target`, a path or file object, or returned, and then
+        a notebook shows it, `width` wide and `height` high (pixels, or a text such as '80%')."""
+        from . import _page
         if isinstance(self._core, _Kept):
             raise UnsupportedError('an answer that was pickled has no page: ask again')
         core, name = self._core, self['inputs'][0]['path']
-        written: Optional[str] = _files.written(target, lambda path: core.view(name, path), is_text=True)
-        return written
+        return _page.shown(target, lambda path: core.view(name, path), name, width=width, height=height)

@@ -157,17 +157,19 @@ def _bands(device: Any) -> List[str]:
     return [group['name'] or 'others' for group in history['groups']]
 
 
-def _history(device: Any) -> str:
-    """Memory over time, in bands, with a legend."""
+def _history(device: Any, at_peak: Optional[Dict[str, int]] = None) -> str:
+    """Memory over time, in bands, with a legend, which has the bytes of each group `at_peak`."""
     history, names = device['history'], _bands(device)
     if len(history['moments']) < 2:
         return ''
     colors = palette(names)
     before = [('before the recording', _BEFORE)] \
         if any(moment['older_bytes'] for moment in history['moments']) else []
+    sizes = [f' {size(at_peak[name])}' if at_peak and at_peak.get(name) else '' for name in names]
+    labels = [name + held for name, held in zip(names, sizes)]
     return (f'<p>Requested memory by {escape(device["by"].replace("_", " "))}, over the events of the trace</p>'
             + _area(history['moments'], names, colors)
-            + '<p>' + _legend([*before, *zip(names, colors)]) + '</p>')
+            + '<p>' + ('At the peak: ' if any(sizes) else '') + _legend([*before, *zip(labels, colors)]) + '</p>')
 
 
 def snapshot(opened: Any) -> str:
@@ -191,9 +193,11 @@ def snapshot(opened: Any) -> str:
         parts.append(table(names, rows, [True] + [False] * (len(names) - 1)))
     for device in profile['devices']:
         heading = f'<p>{_name(device)}</p>' if len(profile['devices']) > 1 else ''
-        drawn = _history(device)
+        drawn = _history(device, {group['name']: group['bytes'] for group in device['groups']})
         parts.append(heading + drawn if drawn else '')
     parts += [f'<p>&#9888; {escape(w.message)} ({w.count:,})</p>' for w in opened.warnings]
+    if devices:
+        parts.append('<p><code>.view()</code> shows all of it as a page, here; <code>.peak()</code> lists what holds the memory.</p>')
     return ''.join(parts) + '</div>'
 
 
@@ -214,7 +218,8 @@ def _places(stacks: List[Any]) -> List[str]:
 # no lists.
 _LISTS: Dict[str, Tuple[str, ...]] = {
     'results': ('passed', 'rule', 'device', 'category', 'bytes', 'limit_bytes'),
-    'changes': ('delta_bytes', 'old_bytes', 'new_bytes', 'status', 'category', 'names', 'frames'),
+    'techniques': ('so_far', 'alone', 'is_free', 'technique'),
+    'changes': ('delta_bytes', 'old_bytes', 'new_bytes', 'status', 'category', 'names', 'frames', 'saved_bytes', 'cost_us', 'technique'),
     'causes': ('bytes', 'allocations', 'category', 'names', 'frames'),
     'leaks': ('bytes_per_step', 'bytes', 'allocations', 'names', 'frames'),
     'runs': ('peak_reserved_bytes', 'waste_bytes', 'peak', 'settings', 'recorded', 'fits'),
@@ -229,6 +234,12 @@ _LISTS: Dict[str, Tuple[str, ...]] = {
 _MOST_ROWS, _MOST_TEXT = 20, 90
 
 
+def _allocated(part: Any) -> Optional[int]:
+    """The allocated bytes of a moment or a prediction."""
+    allocated: Optional[int] = part.get('allocated_bytes', part.get('peak_allocated_bytes'))
+    return allocated
+
+
 def _value(name: str, value: Any) -> str:
     """A field of a record as text."""
     if value is None:
@@ -239,7 +250,10 @@ def _value(name: str, value: Any) -> str:
         more = f' and {len(value) - 1} more' if len(value) > 1 else ''
         return value[0]['name'][:_MOST_TEXT] + more if value else ''
     if isinstance(value, dict):
-        return size(value['allocated_bytes']) if 'allocated_bytes' in value else ''
+        allocated = _allocated(value)
+        return '' if allocated is None else size(allocated)
+    if name == 'cost_us':
+        return f'{value / 1000:+.2f} ms'
     if isinstance(value, int):
         is_size = name.split('_')[-1] == 'bytes' or '_bytes_' in f'_{name}_'
         is_time = name.endswith('time_us')
@@ -262,7 +276,7 @@ def _heading(name: str) -> str:
 
 def _measure(row: Any, name: str) -> float:
     value = row.get(name)
-    return float(abs(value['allocated_bytes'] if isinstance(value, dict) else value or 0))
+    return float(abs((_allocated(value) if isinstance(value, dict) else value) or 0))
 
 
 def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int, drawn: Sequence[str] = ()) -> str:
@@ -286,7 +300,8 @@ def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int, drawn: Seq
     cells = [[_value(name, row.get(name)) for name in present] for row in shown]
     is_left = [any(isinstance(row.get(name), (str, list)) for row in rows) for name in present]
     omitted += len(rows) - len(shown)
-    words = {'frames': 'where', 'names': 'what', 'allocations': 'count'}
+    words = {'frames': 'where', 'names': 'what', 'allocations': 'count', 'so_far': 'peak so far', 'alone': 'peak alone',
+             'is_free': 'costs no time', 'cost_us': 'time of a step'}
     return (table([words.get(name) or _heading(name) for name in present], cells, is_left, '', bars)
             + (f'<p>&hellip; and {omitted:,} more</p>' if omitted else ''))
 

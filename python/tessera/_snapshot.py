@@ -9,7 +9,7 @@ from collections import OrderedDict
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple,
                     Type, TypeVar, Union)
 
-from . import _answers, _core, _files, _tables
+from . import _answers, _core, _files, _page, _tables
 from ._errors import ArgumentError
 
 __all__ = ['Snapshot', 'open', 'questions']
@@ -486,10 +486,13 @@ class Snapshot:
     def view(self, target: Any = None, *more: 'Snapshot', by: Optional[str] = None,
              rules: Any = None, ordered: bool = False, events: Optional[Range] = None,
              capacity: Union[None, int, str] = None, blocks: Optional[int] = None,
-             device: Devices = None) -> Optional[str]:
+             limit: Union[None, int, str] = None, width: _page.Length = None, height: _page.Length = None,
+             device: Devices = None) -> Optional[_page.Page]:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
-        a path or file object, or returned. It opens with groups `by` (also metadata:KEY), `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
-        the card's memory, `blocks` limits the number of allocations shown individually."""
+        a path or file object, or returned, and then a notebook shows it, without a server, `width` wide and `height` high
+        (pixels, or a text such as '80%'). It opens with groups `by` (also metadata:KEY), `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
+        the card's memory, `blocks` limits the number of allocations shown individually, and `limit` the size of the page
+        ('20MB', the default; a notebook shows at most 4 MB unless a limit is given)."""
         by, _, key = (by or ('rules' if rules is not None else 'category')).partition(':')
         by = by.replace('_', '-')
         *groupings, last = _core.groupings()
@@ -498,8 +501,9 @@ class Snapshot:
                                 f'{by + (key and ":" + key)!r}')
         if by == 'rules' and rules is None:
             raise TypeError("by='rules' needs rules=...")
+        most = _core.size(limit)
         options: Dict[str, Any] = {'by': by, 'key': key or None, 'ordered': ordered, 'blocks': blocks,
-                                   'capacity_bytes': _core.size(capacity),
+                                   'capacity_bytes': _core.size(capacity), 'most_bytes': most,
                                    'rules': None if rules is None else _rules(rules)}
         if events is not None:
             first = events[0] or 0
@@ -508,9 +512,12 @@ class Snapshot:
         options['devices'] = _devices(device)
         others = [snapshot._core for snapshot in more]
         inputs = [path for snapshot in (self, *more) for path in snapshot._inputs]
-        written: Optional[str] = _files.written(
-            target, lambda path: self._core.view(others, options, path), inputs=inputs, is_text=True)
-        return written
+
+        def smaller(bytes: int) -> str:
+            page = self._core.view(others, {**options, 'most_bytes': bytes}, None) or b''
+            return page.decode('utf-8', 'replace')
+        return _page.shown(target, lambda path: self._core.view(others, options, path), self.path, width=width,
+                           height=height, most=most, smaller=smaller, inputs=inputs)
 
     def trim(self, *, events: Optional[Range] = None, times: Optional[Range] = None,
              device: Devices = None) -> 'Snapshot':

@@ -13,7 +13,7 @@ NOTEBOOK = ROOT / 'examples' / 'notebook.ipynb'
 def test_it_is_as_committed():
     """Without output, which would be of another version."""
     cells = json.loads(NOTEBOOK.read_text(encoding='utf-8'))['cells']
-    assert len(cells) == 12
+    assert len(cells) == 13
     for cell in cells:
         assert cell['cell_type'] == 'markdown' or (cell['outputs'], cell['execution_count']) == ([], None)
 
@@ -58,6 +58,12 @@ def test_tables_and_verdicts(outputs):
         assert '<table' in one['text/html'] and verdict.split(';')[0] in one['text/html']
     assert 'Device 0: peak' in find(outputs, 'print(s.peak')['text']
     assert 'Memory check failed: 2 of 2' in find(outputs, 's.check(')['text/plain']
+
+
+def test_the_page_is_shown_inline(outputs):
+    page = find(outputs, 's.view()')
+    assert page['text/plain'].startswith('<tessera page of ')
+    assert '<iframe ' in page['text/html'] and len(page['text/html']) < 500_000
 
 
 def test_pandas_gives_the_library_s_numbers(outputs):

@@ -60,6 +60,20 @@ export function cutText(context: CanvasRenderingContext2D, text: string, width: 
   return length > 1 ? `${text.slice(0, length)}…` : '';
 }
 
+/** Whether the page is the content of a frame in another document, such as a notebook: it has no address then, and what is
+ * around it scrolls. */
+export const isFramed = location.protocol === 'about:';
+
+/** Put a text into the page's address. In a frame, that would be a step of the history of what is around it. */
+export function writeHash(text: string): void {
+  if (isFramed) return;
+  try {
+    history.replaceState(null, '', text ? `#${text}` : location.pathname + location.search);
+  } catch {
+    location.hash = text; // pages from disk, in some browsers
+  }
+}
+
 /** Save a text as a file. */
 export function download(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));

@@ -2,7 +2,7 @@
 
 import { Choice } from './choice.ts';
 import { decodePage } from './decode.ts';
-import { fitCanvas, h, replace } from './dom.ts';
+import { fitCanvas, h, replace, writeHash } from './dom.ts';
 import { baseName, clean, count, delta, exact, size } from './format.ts';
 import { Names } from './names.ts';
 import { deltaOf, difference, type Fleet, type RanksHead, readFleet, type Row, rowName } from './ranksdata.ts';
@@ -129,12 +129,7 @@ class Page {
   private writeHash(): void {
     const out = new URLSearchParams();
     for (const key of Object.keys(INITIAL) as (keyof State)[]) if (this.state[key] !== INITIAL[key]) out.set(key, this.state[key]);
-    const text = out.toString();
-    try {
-      history.replaceState(null, '', text ? `#${text}` : location.pathname + location.search);
-    } catch {
-      location.hash = text; // pages from disk, in some browsers
-    }
+    writeHash(out.toString());
   }
 
   private draw(): void {

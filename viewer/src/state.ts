@@ -1,6 +1,7 @@
 // What the page shows, in one place; and the same as text in the URL, so that a view can be sent.
 
 import type { AxisKind } from './axis.ts';
+import { writeHash } from './dom.ts';
 
 export interface Place {
   track: number;
@@ -60,16 +61,7 @@ export class Store {
     this.state = { ...this.state, ...patch };
     for (const listener of this.listeners) listener(this.state, changed);
     clearTimeout(this.timer);
-    this.timer = window.setTimeout(() => this.writeHash(), 200);
-  }
-
-  private writeHash(): void {
-    const text = encode(this.state, this.initial);
-    try {
-      history.replaceState(null, '', text ? `#${text}` : location.pathname + location.search);
-    } catch {
-      location.hash = text; // pages from disk, in some browsers
-    }
+    this.timer = window.setTimeout(() => writeHash(encode(this.state, this.initial)), 200);
   }
 }
 

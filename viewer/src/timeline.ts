@@ -2,7 +2,7 @@
 
 import type { App } from './app.ts';
 import { ticks } from './axis.ts';
-import { fitCanvas, h } from './dom.ts';
+import { fitCanvas, h, isFramed } from './dom.ts';
 import { ink } from './theme.ts';
 import { GUTTER, type Hit, MARGIN, Track } from './track.ts';
 
@@ -315,6 +315,7 @@ export class Timeline {
   }
 
   private wheel(e: WheelEvent): void {
+    if (isFramed && !document.hasFocus()) return; // who scrolls a notebook passes over the page
     e.preventDefault();
     const unit = e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 200 : 1;
     const box = this.element.getBoundingClientRect();
