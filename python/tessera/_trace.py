@@ -643,6 +643,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Libr
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
     leaves = torch.ops.aten._local_scalar_dense.default
+    waits = getattr(torch.ops._c10d_functional, 'wait_tensor', None)
     work, composed = Work(torch), _composed(torch)
     decomposes = functools.lru_cache(maxsize=None)(functools.partial(_decomposes, torch))
 
@@ -662,6 +663,8 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Libr
                 return number
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
+            if func.overloadpacket is waits:
+                return args[0]  # as the real op does; a fake one makes a new tensor
             calls = composed.get(func) or library.kernel(func, args) or (func.decompose if decomposes(func) else None)
             if calls:
                 with self:  # sees what it calls
