@@ -596,7 +596,7 @@ def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
-    made = faked(torch, func, args, fake.is_our_fake)
+    made = faked(torch, func, args, fake.is_our_fake, kwargs.get('out'))
     if made is not None:
         return made
     device = kwargs.get('device')
