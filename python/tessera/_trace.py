@@ -126,6 +126,7 @@ class _Recorder:
         self.is_composing = False  # attention of other ops than its kernels
         self.is_compiled = False  # the program calls code of torch.compile
         self.routing: Any = Routing(torch, None)
+        self.told: List[bool] = []  # what PyTorch's own code reads next from the GPU, the last first
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
@@ -658,6 +659,8 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Libr
                 return NotImplemented
             if recorder.apart:
                 return func(*args, **(kwargs or {}))
+            if recorder.told and func is leaves and isinstance(args[0], FakeTensor) and args[0].dtype == torch.bool:
+                return recorder.told.pop()
             number = recorder.routing.number(func, args, value is not None)
             if number is not None:
                 return number
@@ -892,6 +895,19 @@ class _Phases:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _truncating(torch: Any, recorder: _Recorder) -> contextlib.AbstractContextManager[None]:
+    """nn.init.trunc_normal_ of newer versions draws again what is outside until nothing is. Twice takes as much memory as any number of times."""
+    original = torch.nn.init._no_grad_trunc_normal_
+
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        recorder.told = [False, True, True]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            recorder.told = []
+    return patched(torch.nn.init, _no_grad_trunc_normal_=draw)
 
 
 @contextlib.contextmanager
@@ -1217,7 +1233,8 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder), _launching(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained(), library):
+                        attention, _finite(torch), _truncating(torch, recorder), _values(torch, value, recorder.routing),
+                        _other_modes(recorder, fake), _explained(), library):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake, library):  # its tensors are none of the step's
             _calibrate(torch)
