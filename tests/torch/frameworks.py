@@ -297,7 +297,8 @@ RUNS = {
     'litgpt-stablelm-3b-autocast': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 1, 1034, 'bf16-mixed'), 25.071),
     'litgpt-phi-1.5': Run(*LITGPT, lambda: litgpt('phi-1_5', 1, 1044), 4.489),
     'litgpt-llama-2-13b': Run(*LITGPT, lambda: litgpt('Llama-2-13b-hf', 1, 1304), 35.502),
-    **{f'peft-{name}': Run('peft', ('0.',), functools.partial(adapted, adapter), measured, **PEFT) for name, (adapter, measured) in ADAPTERS.items()},
+    **{f'peft-{name}': Run('peft', ('0.',), functools.partial(adapted, adapter), measured, **PEFT, tolerance=0.01 if name in ('loha', 'lokr') else TOLERANCE)
+       for name, (adapter, measured) in ADAPTERS.items()},
     'torchtitan-8b-first': Run('torchtitan', ('0.1.',), llama_8b(), 42.08, **{**OLD_TITAN, 'steps': 1}),
     'torchtitan-8b': Run('torchtitan', ('0.1.',), llama_8b(), 49.59, **OLD_TITAN),
     'torchtitan-8b-always': Run('torchtitan', ('0.1.',), llama_8b('--parallelism.fsdp_reshard_after_forward', 'always'), 49.41, **OLD_TITAN),
@@ -311,7 +312,7 @@ RUNS = {
                                    None, **{**TITAN, 'ranks': 8, 'routing': 'balanced'}),
     'torchtitan-deepseek-ep': Run('torchtitan', ('0.2.',), small('deepseek_v3', 'debugmodel', '--parallelism.expert_parallel_degree', '4', 'flash'),
                                   None, **{**TITAN, 'ranks': 8, 'routing': 'balanced'}),
-    'torchtitan-8b-0.3': Run('torchtitan', ('0.3.',), lambda: llama_of('8B', 1, 8192), 49.59, **OLD_TITAN),
+    'torchtitan-llama3-0.3': Run('torchtitan', ('0.3.',), lambda: llama_of('debugmodel', 2, 512), None, **OLD_TITAN),
     'torchtune-checkpointed': Run('torchtune', ('0.6',), lambda: torchtune(8, True), 24.9, 'active', steps=2, tolerance=0.05),
     'trl-sft': Run('trl', ('1.',), trl, None, what='reserved', value=1.0, steps=2),
     'torchtune-chunked': Run('torchtune', ('0.6',), lambda: torchtune(8, False), None, 'active', steps=2),  # 42.9 GiB, compiled
