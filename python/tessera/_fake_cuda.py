@@ -142,6 +142,9 @@ class _Stream:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return False
+
     def wait_event(self, *_: Any) -> None:
         pass
 

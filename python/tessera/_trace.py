@@ -126,6 +126,7 @@ class _Recorder:
         self.is_composing = False  # attention of other ops than its kernels
         self.is_compiled = False  # the program calls code of torch.compile
         self.routing: Any = Routing(torch, None)
+        self.told: List[bool] = []  # what PyTorch's own code reads next from the GPU, the last first
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:
@@ -596,7 +597,7 @@ def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
         return None
     from torch.utils import _pytree
-    made = faked(torch, func, args, fake.is_our_fake)
+    made = faked(torch, func, args, fake.is_our_fake, kwargs.get('out'))
     if made is not None:
         return made
     device = kwargs.get('device')
@@ -643,6 +644,7 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Libr
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
     leaves = torch.ops.aten._local_scalar_dense.default
+    waits = getattr(torch.ops._c10d_functional, 'wait_tensor', None)
     work, composed = Work(torch), _composed(torch)
     decomposes = functools.lru_cache(maxsize=None)(functools.partial(_decomposes, torch))
 
@@ -657,11 +659,15 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, library: Libr
                 return NotImplemented
             if recorder.apart:
                 return func(*args, **(kwargs or {}))
+            if recorder.told and func is leaves and isinstance(args[0], FakeTensor) and args[0].dtype == torch.bool:
+                return recorder.told.pop()
             number = recorder.routing.number(func, args, value is not None)
             if number is not None:
                 return number
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
+            if func.overloadpacket is waits:
+                return args[0]  # as the real op does; a fake one makes a new tensor
             calls = composed.get(func) or library.kernel(func, args) or (func.decompose if decomposes(func) else None)
             if calls:
                 with self:  # sees what it calls
@@ -889,6 +895,19 @@ class _Phases:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _truncating(torch: Any, recorder: _Recorder) -> contextlib.AbstractContextManager[None]:
+    """nn.init.trunc_normal_ of newer versions draws again what is outside until nothing is. Twice takes as much memory as any number of times."""
+    original = torch.nn.init._no_grad_trunc_normal_
+
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        recorder.told = [False, True, True]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            recorder.told = []
+    return patched(torch.nn.init, _no_grad_trunc_normal_=draw)
 
 
 @contextlib.contextmanager
@@ -1214,7 +1233,8 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder), _launching(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        attention, _finite(torch), _values(torch, value, recorder.routing), _other_modes(recorder, fake), _explained(), library):
+                        attention, _finite(torch), _truncating(torch, recorder), _values(torch, value, recorder.routing),
+                        _other_modes(recorder, fake), _explained(), library):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake, library):  # its tensors are none of the step's
             _calibrate(torch)

@@ -3,6 +3,7 @@ allocate memory for themselves.
 
 The table of what they allocate is in src/engine/traced/temporaries.c. Ops that are not in it have no sizes here.
 """
+import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._fake_cuda import TraceError
@@ -200,6 +201,12 @@ def _scaled_mm(torch: Any, *_: Any) -> Any:
         raise TraceError(f"the step multiplies in FP8, which the {card.name} cannot: trace it for a card that can, such as gpu='h100' (--gpu h100)")
 
 
+def _product(first: int, _torch: Any, *args: Any) -> Any:
+    """A product of matrices in a type that is not theirs (Blas.cpp)."""
+    left, right, dtype = args[first:first + 3]
+    return left.new_empty(*left.shape[:-1], right.shape[-1], dtype=dtype)
+
+
 # By op, and the operand that is fake if the call is.
 _FAKES: 'Dict[str, Tuple[int, Callable[..., Any]]]' = {
     'aten::_weight_norm_interface_backward': (1, _weight_norm_backward),
@@ -209,10 +216,13 @@ _FAKES: 'Dict[str, Tuple[int, Callable[..., Any]]]' = {
     'aten::mse_loss': (0, _mse_loss),
     'aten::smooth_l1_loss': (0, _smooth_l1_loss),
     'aten::binary_cross_entropy': (0, _binary_cross_entropy),
+    **{f'aten::{op}.{overload}': (first, functools.partial(_product, first)) for op, first in _MATRICES.items() for overload in ('dtype', 'dtype_out')},
 }
 
 
-def faked(torch: Any, func: Any, args: Tuple[Any, ...], is_fake: Callable[[Any], bool]) -> Any:
-    """The results of a call on fake tensors; None if PyTorch itself fakes them as they are."""
+def faked(torch: Any, func: Any, args: Tuple[Any, ...], is_fake: Callable[[Any], bool], out: Any = None) -> Any:
+    """The results of a call on fake tensors, or `out` if the program gives it; None if PyTorch itself fakes them as they are."""
     operand, make = _FAKES.get(func.name(), (0, None))
-    return make(torch, *args) if make is not None and is_fake(args[operand]) else None
+    if make is None or not is_fake(args[operand]):
+        return None
+    return make(torch, *args) if out is None else out

@@ -112,7 +112,8 @@ def is_wrapper(tensor: Any) -> bool:
 
 
 def parts_of(tensor: Any) -> List[Any]:
-    return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    """Without what is not a tensor, such as the mesh of a DTensor in newer versions."""
+    return [part for part in (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]) if hasattr(part, 'untyped_storage')]
 
 
 # ---- Parameters of derived classes ----

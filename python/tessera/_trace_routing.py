@@ -476,8 +476,6 @@ def forget(tensors: List[Any]) -> None:
 def _collective(torch: Any, func: Any, args: Any) -> Any:
     """What a collective makes of a value. All ranks have the same values, as they have the same routing."""
     name = func.overloadpacket.__name__
-    if name == 'wait_tensor':
-        return torch.Tensor.clone
     if name not in ('all_to_all_single', 'all_gather_into_tensor', 'all_reduce'):
         return None
     group = torch.distributed.distributed_c10d._resolve_process_group(args[-1])

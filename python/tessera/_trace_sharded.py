@@ -190,6 +190,9 @@ def _changes(torch: Any, recorder: Any, count: int) -> 'Iterator[tuple[Any, Dict
     numbers = sys.modules['torch.distributed.tensor._random']
     yield numbers, {'_rng_tracker': None}
     yield numbers.OffsetBasedRNGTracker, {'_get_device_state': _state_of}
+    dispatch = sys.modules['torch.distributed.tensor._dispatch']
+    if hasattr(dispatch, 'run_dtensor_rng_op'):  # newer versions; it only moves the offset of the card's random numbers
+        yield dispatch, {'run_dtensor_rng_op': lambda _begin, _end, op, *args, **kwargs: op(*args, **kwargs)}
     device = torch.device('cuda')
     yield torch._C, {'_get_accelerator': lambda *_: device}
     yield torch.cuda, {'device_count': lambda: count, 'is_initialized': lambda: True}

@@ -1,16 +1,11 @@
 #!/usr/bin/env python3
 """adapters.py [--check] [--seed N] [--count N] [--show]: models with random adapters of peft, traced and counted by PyTorch.
-adapters.py --published [NAME...]: what peft's own comparison of methods measured.
 
-Needs the packages that ./run test torch installs. Each program of the first form trains the adapters of a small model of transformers, and is
-compared with PyTorch's ledger as those of differential.py are. The second form traces Llama 3.2 3B with the methods of PUBLISHED, and prints
-reserved memory next to the figure: four sequences of 768 tokens without a mask, AdamW, and gradients clipped. Each takes a minute or more.
+Needs the packages that ./run test torch installs. Each program trains the adapters of a small model of transformers, and is compared with
+PyTorch's ledger as those of differential.py are. frameworks.py has what peft's own comparison of methods measured.
 """
-import functools
 import random
 import sys
-import tempfile
-from pathlib import Path
 
 import differential
 
@@ -89,57 +84,5 @@ class Program:
         self.value = None
 
 
-# ---- Published figures ----
-
-QUERIES = "target_modules=['q_proj', 'v_proj']"
-# By name: the adapter, and GiB reserved at the most, over the whole run on an L40S (huggingface/peft, method_comparison/MetaMathQA, January 2026:
-# PyTorch 2.9.0, transformers 4.57.1).
-PUBLISHED = {
-    'lora-32': (f'LoraConfig(r=32, lora_alpha=64, {QUERIES})', 20.756),
-    'lora-64': (f'LoraConfig(r=64, lora_alpha=64, {QUERIES})', 21.006),
-    'road': (f"RoadConfig(variant='road_2', group_size=64, {QUERIES})", 21.240),
-    'gralora': (f'GraloraConfig(r=32, alpha=64, gralora_k=2, {QUERIES})', 20.775),
-    'delora': (f'DeloraConfig(r=32, delora_lambda=15, {QUERIES})', 20.818),
-    'loha': (f'LoHaConfig(r=32, alpha=64, {QUERIES})', 22.266),
-    'lokr': (f'LoKrConfig(r=32, alpha=64, decompose_factor=-1, {QUERIES})', 21.953),
-    'ia3': ("IA3Config(target_modules=['down_proj', 'k_proj', 'v_proj'], feedforward_modules=['down_proj'])", 21.645),
-}
-
-
-def train(adapter):
-    """As the comparison does: outputs are released when there are new ones."""
-    import peft
-    import torch
-    import transformers as hf
-    config = hf.LlamaConfig(hidden_size=3072, intermediate_size=8192, num_hidden_layers=28, num_attention_heads=24, num_key_value_heads=8, head_dim=128,
-                            vocab_size=128256, tie_word_embeddings=True)
-    with torch.device('cuda'):
-        base = hf.LlamaForCausalLM._from_config(config, dtype=torch.bfloat16, attn_implementation='sdpa')
-        model = peft.get_peft_model(base, eval(adapter, vars(peft))).train()
-    optimizer = torch.optim.AdamW([param for param in model.parameters() if param.requires_grad])
-
-    for _ in range(6):
-        optimizer.zero_grad()
-        ids = torch.randint(0, 1000, (4, 768), device='cuda')
-        outputs = model(input_ids=ids, labels=ids)
-        outputs.loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-
-def published(names):
-    import tessera
-    differential.without_forms()
-    for name in names or PUBLISHED:
-        adapter, measured = PUBLISHED[name]
-        document = tessera.trace(functools.partial(train, adapter), gpu='l4', value=1.0)
-        with tempfile.TemporaryDirectory() as work:
-            path = Path(work) / 'step.graph'
-            tessera._trace.write(document, path)
-            found = tessera.simulate(str(path), steps=1)['devices'][0]['peak_reserved_bytes'] / 2**30
-        print(f'{name}: {found:.3f} GiB, measured {measured:.3f}: {found / measured - 1:+.2%}', flush=True)
-    return 0
-
-
 if __name__ == '__main__':
-    sys.exit(published(sys.argv[2:]) if sys.argv[1:2] == ['--published'] else differential.main(Program, COUNT, __doc__))
+    sys.exit(differential.main(Program, COUNT, __doc__))

@@ -134,6 +134,8 @@ def interrupted():
         return (pickle.dumps([{**group, 'params': None} for group in optimizer.param_groups]), len(optimizer.state), threading.active_count(),
                 [(name, sorted(vars(module))) for name, module in model.named_modules()], torch.cuda.is_available(), torch.get_rng_state().tolist(),
                 [(id(value), value.grad is None, value.tolist()) for value in model.parameters()])
+    # A shell that starts a program in the background lets it ignore the signal, and Python keeps that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     before, began, seen = state(), time.monotonic(), 0
     tessera.fit(model, optimizer, step, BUDGET).undo()
     takes = time.monotonic() - began

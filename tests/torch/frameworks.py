@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""frameworks.py [--check] [NAME...]: unchanged code of litgpt, peft, torchtitan and torchtune, against what they took on real cards.
+"""frameworks.py [--check] [NAME...]: unchanged code of litgpt, peft, torchtitan, torchtune and trl, against what they took on real cards.
 
 Each run is traced from the framework's own model, adapters, checkpointing, sharding and trainer, on fake tensors and the fake process group, and
 simulated. Its peak must be within TOLERANCE of the figure that was published, or within the run's own bound where docs/published.md explains the
@@ -14,6 +14,7 @@ A NAME stands for all runs that begin with it. Some traces take minutes.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.metadata
 import sys
 import tempfile
@@ -45,6 +46,7 @@ class Run:
     routing: typing.Optional[str] = None
     settings: typing.Optional[str] = None
     steps: int = 1
+    loads: int = 0  # bytes of weights that transformers loads
     tolerance: float = TOLERANCE
     refused: str = ''  # what the refusal must contain
 
@@ -82,38 +84,53 @@ def litgpt(name, batch, rows, precision='bf16-true'):
 
 # ---- peft: method_comparison/MetaMathQA/run.py ----
 
+QUERIES = "target_modules=['q_proj', 'v_proj']"
+# By name: the adapter, and GiB reserved at the most, over the whole run on an L40S (January 2026: PyTorch 2.9.0, transformers 4.57.1).
+ADAPTERS = {
+    'lora-32': (f'LoraConfig(r=32, lora_alpha=64, {QUERIES})', 20.756),
+    'lora-64': (f'LoraConfig(r=64, lora_alpha=64, {QUERIES})', 21.006),
+    'road': (f"RoadConfig(variant='road_2', group_size=64, {QUERIES})", 21.240),
+    'gralora': (f'GraloraConfig(r=32, alpha=64, gralora_k=2, {QUERIES})', 20.775),
+    'delora': (f'DeloraConfig(r=32, delora_lambda=15, {QUERIES})', 20.818),
+    'loha': (f'LoHaConfig(r=32, alpha=64, {QUERIES})', 22.266),
+    'lokr': (f'LoKrConfig(r=32, alpha=64, decompose_factor=-1, {QUERIES})', 21.953),
+    'ia3': ("IA3Config(target_modules=['down_proj', 'k_proj', 'v_proj'], feedforward_modules=['down_proj'])", 21.645),
+}
 LLAMA_3B = {'hidden_size': 3072, 'intermediate_size': 8192, 'num_hidden_layers': 28, 'num_attention_heads': 24, 'num_key_value_heads': 8,
-            'head_dim': 128, 'vocab_size': 128256, 'max_position_embeddings': 131072, 'tie_word_embeddings': True, 'rms_norm_eps': 1e-5,
-            'rope_theta': 500000.0, 'rope_scaling': {'factor': 32.0, 'high_freq_factor': 4.0, 'low_freq_factor': 1.0,
-                                                     'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}}
+            'head_dim': 128, 'vocab_size': 128256, 'tie_word_embeddings': True}
+WEIGHTS = 2 * 3212749824  # its bytes in bf16
 
 
 def adapted(adapter, batch=4, rows=768):
-    """The longest batch of the comparison, of samples that have the same length, so that attention has no mask."""
+    """The longest batch of the comparison, of samples that have the same length, so that attention has no mask. Outputs are released when there
+    are new ones."""
     import peft
     import transformers as hf
 
     def program():
         with torch.device('cuda'):
-            model = hf.LlamaForCausalLM._from_config(hf.LlamaConfig(**LLAMA_3B), torch_dtype=torch.bfloat16)
-        model = peft.get_peft_model(model, adapter(peft)).train()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+            base = hf.LlamaForCausalLM._from_config(hf.LlamaConfig(**LLAMA_3B), dtype=torch.bfloat16)
+            model = peft.get_peft_model(base, eval(adapter, vars(peft))).train()
+        optimizer = torch.optim.AdamW([param for param in model.parameters() if param.requires_grad])
         for _ in range(STEPS):
-            ids = tokens(batch, rows).to('cuda')
             optimizer.zero_grad()
-            outputs = model(input_ids=ids, labels=ids.clone(), num_items_in_batch=batch * rows)
+            ids = tokens(batch, rows).to('cuda')
+            outputs = model(input_ids=ids, labels=ids)
             outputs.loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
     return program
 
 
-def lora_of(rank):
-    return lambda peft: peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=['q_proj', 'v_proj'], task_type='CAUSAL_LM')
-
-
-def ia3(peft):
-    return peft.IA3Config(target_modules=['k_proj', 'v_proj', 'down_proj'], feedforward_modules=['down_proj'], task_type='CAUSAL_LM')
+def loaded(document, size):
+    """The same steps with weights that transformers has loaded: it reserves one block for all of them (caching_allocator_warmup), which they divide."""
+    slots, static, (first, *rest) = document['slots'], document['static'], document['instructions']
+    room = len(slots['bytes'])
+    loading = [['new', room, 0], ['drop', room], *(['once', slot, 0] for slot in range(static))]
+    return {**{key: document[key] for key in ('schema', 'torch', 'gpu', 'parameters', 'optimizer', 'phases', 'texts', 'frames', 'stacks')},
+            'static': 0, 'slots': {**slots, 'bytes': [*slots['bytes'], size], 'category': [*slots['category'], 'parameter']},
+            'instructions': [first, *loading, *rest],
+            'kernels': [[begin + len(loading), end + len(loading), *sizes] for begin, end, *sizes in document['kernels']]}
 
 
 # ---- torchtitan ----
@@ -134,7 +151,7 @@ class Tokenizer:
 
 
 def titan(name, *words):
-    """torchtitan's Trainer, with its own configuration, weights and loop. Data and tokenizer are replaced, as its TrainSpec is made for.
+    """The Trainer of torchtitan up to 0.2, with its own configuration, weights and loop. Data and tokenizer are replaced, as its TrainSpec is made for.
     In 0.2, attention may choose cuDNN's kernel, which a trace refuses: with `flash`, it may not."""
     flash = 'flash' in words
     words = ['--model.name', name, *(word for word in words if word != 'flash')]
@@ -158,7 +175,7 @@ def titan(name, *words):
         try:
             with contextlib.ExitStack() as stack:
                 if flash and kernels:
-                    stack.enter_context(unset_cudnn(kernels))
+                    stack.enter_context(without_cudnn(kernels))
                 train.Trainer(config).train()
         finally:
             known.clear()
@@ -167,7 +184,7 @@ def titan(name, *words):
 
 
 @contextlib.contextmanager
-def unset_cudnn(kernels):
+def without_cudnn(kernels):
     before, backend = kernels.sdpa_backends, torch.nn.attention.SDPBackend
     kernels.sdpa_backends = [backend.FLASH_ATTENTION, backend.EFFICIENT_ATTENTION]
     try:
@@ -181,13 +198,42 @@ def llama_8b(*words):
                          '--activation_checkpoint.mode', 'selective', '--activation_checkpoint.selective_ac_option', 'op', *words)
 
 
-def qwen_32b():
-    return titan('qwen3', '--model.flavor', '32B', '--training.local_batch_size', '16', '--training.seq_len', '4096',
-                 '--parallelism.tensor_parallel_degree', '8', '--activation_checkpoint.mode', 'full', 'flash')
+def qwen_32b(batch):
+    return lambda: titan('qwen3', '--model.flavor', '32B', '--training.local_batch_size', str(batch), '--training.seq_len', '4096',
+                         '--parallelism.tensor_parallel_degree', '8', '--activation_checkpoint.mode', 'full', 'flash')
 
 
 def small(name, flavor, *words):
     return lambda: titan(name, '--model.flavor', flavor, '--training.local_batch_size', '2', '--training.seq_len', '512', *words)
+
+
+class Built:
+    """A part of a configuration that exists already."""
+
+    def __init__(self, part):
+        self.part = part
+
+    def build(self, **_):
+        return self.part
+
+
+def llama_of(flavor, batch, rows):
+    """The Trainer of torchtitan 0.3, whose configuration is code: with the loss and the attention that it had before, and without CUDA graphs."""
+    from torchtitan.components.loss import CrossEntropyLoss
+    from torchtitan.models.common.attention import FlexAttention, ScaledDotProductAttention
+    from torchtitan.models.llama3 import config_registry, model_registry
+
+    def program():
+        config = config_registry.llama3_8b()
+        config.model_spec, config.loss = model_registry(flavor), CrossEntropyLoss.Config()
+        for _, _, attention, name in config.model_spec.traverse(FlexAttention.Config):
+            setattr(attention, name, ScaledDotProductAttention.Config())
+        config.dataloader, config.tokenizer = Built(Batches(batch, rows)), Built(Tokenizer())
+        config.training.local_batch_size, config.training.seq_len, config.training.disable_cuda_graphs = batch, rows, True
+        config.metrics.enable_tensorboard = config.profiler.enable_profiling = config.checkpoint.enable = config.validator.enable = False
+        with without_cudnn(ScaledDotProductAttention):
+            config.build().train()
+    return program
 
 
 # ---- torchtune: recipes/full_finetune_single_device.py ----
@@ -218,12 +264,32 @@ def torchtune(chunks, is_checkpointed):
     return program
 
 
+# ---- trl ----
+
+def trl():
+    """SFTTrainer with its defaults: bf16 autocast, gradient checkpointing and AdamW. Its samples are tokenized already and have the same length."""
+    import datasets
+    import tokenizers
+    import transformers as hf
+    from trl import SFTConfig, SFTTrainer
+
+    def program():
+        words = tokenizers.Tokenizer(tokenizers.models.WordLevel({'<pad>': 0, '<eos>': 1}, unk_token='<eos>'))
+        config = hf.Qwen2Config(hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
+                                vocab_size=151936, tie_word_embeddings=True, eos_token_id=1, pad_token_id=0)
+        with tempfile.TemporaryDirectory() as folder:
+            SFTTrainer(hf.Qwen2ForCausalLM(config), SFTConfig(folder, per_device_train_batch_size=4, max_steps=STEPS, save_strategy='no', report_to='none'),
+                       train_dataset=datasets.Dataset.from_dict({'input_ids': [[1] * 1024] * 64}),
+                       processing_class=hf.PreTrainedTokenizerFast(tokenizer_object=words, pad_token='<pad>', eos_token='<eos>')).train()
+    return program
+
+
 # ---- The runs ----
 
 LITGPT = ('litgpt', ('0.5',))
 OLD_TITAN = {'what': 'reserved', 'gpu': 'h100', 'ranks': 8, 'value': 1.0, 'settings': EXPANDABLE, 'steps': 2}
 TITAN = {**OLD_TITAN, 'ranks': 32}
-PEFT = {'what': 'reserved', 'gpu': 'rtx4090'}  # an L40S has the same architecture
+PEFT = {'what': 'reserved', 'gpu': 'l4', 'loads': WEIGHTS}  # an L40S has the same architecture
 RUNS = {
     'litgpt-stablelm-3b-1': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 1, 1034), 9.025),
     'litgpt-stablelm-3b-2': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 2, 1034), 11.269),
@@ -231,14 +297,14 @@ RUNS = {
     'litgpt-stablelm-3b-autocast': Run(*LITGPT, lambda: litgpt('stablelm-base-alpha-3b', 1, 1034, 'bf16-mixed'), 25.071),
     'litgpt-phi-1.5': Run(*LITGPT, lambda: litgpt('phi-1_5', 1, 1044), 4.489),
     'litgpt-llama-2-13b': Run(*LITGPT, lambda: litgpt('Llama-2-13b-hf', 1, 1304), 35.502),
-    'peft-lora-32': Run('peft', ('0.',), lambda: adapted(lora_of(32)), 20.744, **PEFT),
-    'peft-lora-64': Run('peft', ('0.',), lambda: adapted(lora_of(64)), 20.992, **PEFT),
-    'peft-ia3': Run('peft', ('0.',), lambda: adapted(ia3), 21.547, **PEFT, tolerance=0.025),
+    **{f'peft-{name}': Run('peft', ('0.',), functools.partial(adapted, adapter), measured, **PEFT, tolerance=0.01 if name in ('loha', 'lokr') else TOLERANCE)
+       for name, (adapter, measured) in ADAPTERS.items()},
     'torchtitan-8b-first': Run('torchtitan', ('0.1.',), llama_8b(), 42.08, **{**OLD_TITAN, 'steps': 1}),
     'torchtitan-8b': Run('torchtitan', ('0.1.',), llama_8b(), 49.59, **OLD_TITAN),
     'torchtitan-8b-always': Run('torchtitan', ('0.1.',), llama_8b('--parallelism.fsdp_reshard_after_forward', 'always'), 49.41, **OLD_TITAN),
     'torchtitan-8b-never': Run('torchtitan', ('0.1.',), llama_8b('--parallelism.fsdp_reshard_after_forward', 'never'), 62.18, **OLD_TITAN),
-    'torchtitan-qwen3-32b': Run('torchtitan', ('0.2.',), qwen_32b, 43.45, **TITAN, tolerance=0.025),
+    'torchtitan-qwen3-32b': Run('torchtitan', ('0.2.',), qwen_32b(16), 43.45, **TITAN),
+    'torchtitan-qwen3-32b-32': Run('torchtitan', ('0.2.',), qwen_32b(32), 70.79, **TITAN),
     'torchtitan-llama3-tp': Run('torchtitan', ('0.2.',), small('llama3', 'debugmodel', '--parallelism.tensor_parallel_degree', '2', 'flash'), None,
                                 **{**TITAN, 'ranks': 8}),
     'torchtitan-cudnn': Run('torchtitan', ('0.2.',), small('llama3', 'debugmodel'), None, **TITAN, refused='attention with cuDNN'),
@@ -246,7 +312,9 @@ RUNS = {
                                    None, **{**TITAN, 'ranks': 8, 'routing': 'balanced'}),
     'torchtitan-deepseek-ep': Run('torchtitan', ('0.2.',), small('deepseek_v3', 'debugmodel', '--parallelism.expert_parallel_degree', '4', 'flash'),
                                   None, **{**TITAN, 'ranks': 8, 'routing': 'balanced'}),
+    'torchtitan-llama3-0.3': Run('torchtitan', ('0.3.',), lambda: llama_of('debugmodel', 2, 512), None, **OLD_TITAN),
     'torchtune-checkpointed': Run('torchtune', ('0.6',), lambda: torchtune(8, True), 24.9, 'active', steps=2, tolerance=0.05),
+    'trl-sft': Run('trl', ('1.',), trl, None, what='reserved', value=1.0, steps=2),
     'torchtune-chunked': Run('torchtune', ('0.6',), lambda: torchtune(8, False), None, 'active', steps=2),  # 42.9 GiB, compiled
 }
 
@@ -261,7 +329,7 @@ def version_of(framework):
 def predicted(run, document):
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / 'step.graph'
-        _trace.write(document, path)
+        _trace.write(loaded(document, run.loads) if run.loads else document, path)
         device = tessera.simulate(str(path), steps=run.steps, settings=run.settings, gpu=run.gpu)['devices'][0]
     return device['peak_reserved_bytes'] if run.what == 'reserved' else device['peak'][f'{run.what}_bytes']
 

@@ -219,7 +219,7 @@ def compiled():
 
 
 def supported():
-    """torch.vmap of modules, and weight_norm, whose backward PyTorch cannot fake."""
+    """torch.vmap of modules, and what PyTorch cannot fake: weight_norm's backward, and products of halves in fp32."""
     mapped = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
     optimizer = torch.optim.SGD(mapped.parameters())
 
@@ -239,6 +239,21 @@ def supported():
         optimizer.step()
     found = tessera.trace(normed_step, model=normed, optimizer=optimizer)
     yield 'gradients of weight_norm', sorted(sizes(found, 'gradient')) != [6 * 4, 6 * 8 * 4]
+
+    def products():
+        halves = torch.randn(4, 8, dtype=torch.bfloat16, device='cuda'), torch.randn(8, 6, dtype=torch.bfloat16, device='cuda')
+        several, total = [half[None] for half in halves], torch.zeros(4, 6, device='cuda')
+        with torch.no_grad():
+            made = [torch.mm(*halves, out_dtype=torch.float32), torch.bmm(*several, out_dtype=torch.float32),
+                    torch.addmm(total, *halves, out_dtype=torch.float32), torch.baddbmm(total[None], *several, out_dtype=torch.float32)]
+            torch.addmm(total, *halves, out_dtype=torch.float32, out=total)
+        (normed(torch.randn(4, 8, device='cuda')) + sum(product.sum() for product in made)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    found = tessera.trace(products, model=normed, optimizer=optimizer)
+    ops = {found['texts'][found['frames'][found['stacks'][word[2]][0]][0]] for word in found['instructions']
+           if word[0] == 'new' and found['slots']['bytes'][word[1]] == 4 * 6 * 4}
+    yield f'products in fp32: {sorted(ops)}', not ops.issuperset(f'at::_ops::{op}_dtype::call' for op in ('mm', 'bmm', 'addmm', 'baddbmm'))
 
 
 def same_objects():

@@ -152,6 +152,25 @@ def parallel():
     yield f'coordinates of rank 0: {meshes}', meshes != [[0, 0], [0], [0]]
 
 
+def waited():
+    """Waiting for a collective takes no memory: it returns the tensor that it waits for, as the real process group of one rank shows."""
+    found = []
+
+    def gathers(count, device):
+        gathered = torch.ops._c10d_functional.all_gather_into_tensor(torch.ones(4, device=device), count, dist.group.WORLD.group_name)
+        found.append(torch.ops._c10d_functional.wait_tensor(gathered) is gathered)
+
+    def program():
+        dist.init_process_group('nccl')
+        gathers(sharded.RANKS, 'cuda')
+    dist.init_process_group('gloo', rank=0, world_size=1, store=dist.HashStore())
+    gathers(1, 'cpu')
+    dist.destroy_process_group()
+    with contextlib.suppress(tessera.TraceError):  # it does not train
+        tessera.trace(program, ranks=sharded.RANKS, value=1.0)
+    yield f'what a wait returns is what it waits for: {found}', found != [True, True]
+
+
 # ---- Expert parallelism ----
 
 def exchanged():
@@ -217,7 +236,7 @@ def main():
         known[name] = found
         if not given.check:
             (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
-    for what, is_wrong in (*buckets(), *parallel(), *exchanged(), *refused()) if not given.names else ():
+    for what, is_wrong in (*buckets(), *parallel(), *waited(), *exchanged(), *refused()) if not given.names else ():
         wrong += bool(is_wrong)
         if is_wrong:
             print(f'not ok - {what}')
