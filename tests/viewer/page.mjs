@@ -1149,7 +1149,8 @@ test('every finding shows as many bytes as it is about', async () => {
     const track = (await page.evaluate('tessera.devices.length')) - 1;
     await page.evaluate((t) => tessera.set({ place: { track: t, moment: 0 } }), track);
     await settle(page);
-    for (const { rule, event, bytes, count, frame } of findings) {
+    for (const { rule, event, bytes, count } of findings) {
+      const isOfBlocks = rule === 'checkpoint';
       const name = `${rule} of ${basename(file)}`;
       await page.locator('.finding:not(.is-alarm)').nth(findings.findIndex((f) => f.rule === rule)).click();
       await settle(page);
@@ -1162,8 +1163,8 @@ test('every finding shows as many bytes as it is about', async () => {
       }
       const title = await page.locator('.figure.match').getAttribute('title');
       const shown = Number((/\(([0-9,]+) bytes\)/.exec(title)?.[1] ?? title.replace(' B', '')).replaceAll(',', ''));
-      const wanted = frame ? bytes * count : bytes; // of a checkpoint, the bytes of one block, rounded down
-      check(`bytes of ${name}: ${shown}, not ${wanted}`, shown >= wanted && shown - wanted < (frame ? count : 1));
+      const wanted = isOfBlocks ? bytes * count : bytes; // of a checkpoint, the bytes of one block, rounded down
+      check(`bytes of ${name}: ${shown}, not ${wanted}`, shown >= wanted && shown - wanted < (isOfBlocks ? count : 1));
       check(`they are live at the peak`, rule === 'no_grad' || shown <= peak.requested_bytes);
     }
     await close(page);
