@@ -2,6 +2,7 @@
  * be too large. */
 #include "page.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +94,9 @@ static int cut_all(cli_session *session, cli_page *page, uint64_t most) {
 /* Half as many allocations until a cut lists fewer of them than before. */
 static uint64_t fewer(const cli_page *page, uint64_t most) {
   uint64_t listed = 0;
+  assert(page->cuts);
   for (size_t i = 0; i < page->count; i++)
-    for (size_t d = 0; d < page->views[i]->device_count; d++)
+    for (size_t d = 0; page->cuts[i] && d < page->views[i]->device_count; d++)
       if (page->cuts[i][d].listed_count > listed) listed = page->cuts[i][d].listed_count;
   do most /= 2;
   while (most && most >= listed);

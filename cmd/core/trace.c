@@ -131,11 +131,13 @@ typedef struct description {
 
 /* Both return 0, or TSR_ERROR_MEMORY: what cannot be read for lack of memory is no script. */
 static int description_in(const char *path, description *out) {
+  static const char blanks[] = {' ',    '\t',   '\r',  '\n',
+                                '\xef', '\xbb', '\xbf'}; /* and a byte order mark */
   tsr_error error;
   size_t at = 0;
   int status = cli_read_text(path, CLI_TEXTFILE_REGULAR, &out->text, &out->size_bytes, &error);
   if (status) return status == TSR_ERROR_MEMORY ? status : 0;
-  while (at < out->size_bytes && memchr(" \t\r\n\xef\xbb\xbf", out->text[at], 7)) at++;
+  while (at < out->size_bytes && memchr(blanks, out->text[at], sizeof blanks)) at++;
   if (at < out->size_bytes && out->text[at] == '{') return 0;
   free(out->text);
   out->text = NULL;

@@ -99,7 +99,9 @@ static char *with_tools(const char *text) {
     const tsr_question *question = is_tool ? tsr_question_find(name + LENGTH) : NULL;
     bool is_open = quote && text[quote + LENGTH + word] != '`';
     if (question && question->title && !is_open) {
-      to += strlen(strcpy(to, name));
+      size_t length = strlen(name);
+      memcpy(to, name, length);
+      to += length;
       text += quote + LENGTH + word;
       text += quote && *text == '`';
     } else {

@@ -447,6 +447,7 @@ static int set_object(const tsr_parameter *row, value *v,
 static int set_typed(const tsr_params *params, const tsr_parameter *row, value *v, const char *text,
                      size_t size_bytes, tsr_error *error) {
   tsr_error reason = {.status = TSR_OK};
+  assert(row->type);
   if (row->type->parse_typed)
     return set_object(row, v, row->type->parse_typed, text, size_bytes, error);
   int status = set_object(row, v, row->type->parse, text, size_bytes, &reason);

@@ -532,6 +532,7 @@ static bool follows(const tsr__timeline *t, const rounds *list, uint32_t stop) {
 
 /* Where a round ends that nothing of its loop follows: before the next allocation. */
 static uint32_t end_of(const tsr__timeline *t, const round *r, uint32_t past) {
+  assert(r);
   for (uint32_t e = r->last_event + 1; e < past; e++)
     if (t->events.action[e] == TSR_ACTION_ALLOC) return e;
   return past;

@@ -608,6 +608,7 @@ static bool add_regimes(linker *l, tsr__loop *loop) {
   for (size_t r = 0; ok && r < found.count; r++) {
     tsr__loop *made = add_loop(l->cycle, loop);
     ok = made != NULL;
+    assert(!loop->is_listed || (loop->numbers.items && loop->numbers.count == count));
     for (size_t i = 0; ok && i < found.items[r].count; i++) {
       size_t at = found.items[r].first + i;
       ok = add_step(made, loop->steps.items[at],

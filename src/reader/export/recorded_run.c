@@ -178,12 +178,13 @@ static int compare(tsr_study *recorded, const tsr_snapshot *predicted, tsr_calib
   if (status == 0 && !aligned)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the recorded snapshot has no trace of the device that is predicted");
-  if (status == 0 && aligned->same < aligned->sides[1].allocations / 2)
+  else if (status == 0 && aligned->same < aligned->sides[1].allocations / 2)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the recorded run is of something else: %llu of the %llu allocations of its "
                        "last step are predicted",
                        (unsigned long long)aligned->same,
                        (unsigned long long)aligned->sides[1].allocations);
+  assert(status || aligned);
   if (status == 0) status = check_sizes(aligned, error);
   if (status == 0) status = list_unexplained(recorded, aligned, out, error);
   tsr_diff_free(diff);

@@ -304,6 +304,7 @@ static void list_late(const pacing *p, const tsr__member *reference, late_rank *
 
 static bool pace_group(const tsr__fleet *fleet, size_t group, tsr_ranks *out) {
   size_t begin = fleet->group_first.items[group];
+  assert(fleet->by_group.items);
   pacing p = {.fleet = fleet,
               .members = fleet->by_group.items + begin,
               .count = fleet->group_first.items[group + 1] - begin};
