@@ -293,7 +293,7 @@ export async function run(module: WebAssembly.Module, how: Run): Promise<number>
       view().setUint32(out, number, true);
       return OK;
     },
-    path_readlink: () => INVALID,
+    path_readlink: (handle: number, at: number, size: number) => (node(handle, at, size) ? INVALID : ABSENT),
     path_remove_directory: () => NOT_EMPTY,
     path_rename(fromHandle: number, from: number, fromSize: number, toHandle: number, to: number, toSize: number) {
       const old = parent(fromHandle, from, fromSize);
