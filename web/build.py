@@ -205,7 +205,7 @@ def write_ninja(native, work):
             ninja.compile(target, ROOT / other, [*flags, level, *kept, *(posix if target == 'cli' or other == source and source.name.startswith('os_posix') or source.name == 'os.c' else []), *(
                 ['-fno-math-errno', '-fno-trapping-math'] if target == 'kernels_plain' else [])])
     for source in sorted((ROOT / 'web').glob('*.c')):
-        ninja.compile('web', source, [*flags, '-O2', '-include', str(ROOT / 'web/posix.h'), f'-I{ROOT}/cmd', f'-I{ROOT}/include'])
+        ninja.compile('web', source, [*flags, '-O2', '-include', str(ROOT / 'web/posix.h'), f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
     ninja.link('tessera.wasm', [*TARGET, '-O2', '-s', '-lwasi-emulated-signal', '-lwasi-emulated-process-clocks',
                                 '-lwasi-emulated-getpid', '-Wl,-z,stack-size=4194304'])
     write_if_new(work / 'build.ninja', '\n'.join(ninja.lines))

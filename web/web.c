@@ -9,6 +9,7 @@
 
 #include "core/program.h"
 #include "core/tracer_archive.h"
+#include "questions.h"
 
 /* Nothing can be traced: there is no Python. */
 const unsigned char cli_tracer_archive[] = {0};
@@ -25,7 +26,10 @@ static const struct {
     {"train", "threads"},
 };
 
+/* `web questions` is the page's own command. */
 int main(int argc, char **argv) {
+  if (argc == 3 && !strcmp(argv[1], "web") && !strcmp(argv[2], "questions"))
+    return web_print_questions();
   for (size_t i = 0; argc > 1 && i < sizeof absent / sizeof *absent; i++) {
     if (strcmp(argv[1], absent[i].name) != 0) continue;
     fprintf(stderr, "tessera: not in the browser: '%s' needs %s\n", argv[1], absent[i].needs);

@@ -27,11 +27,11 @@ for await (const line of createInterface({ input: process.stdin })) {
   const sources = Object.entries(request.files ?? {}).map(([name, path]) => ({ name, source: fileSource(path) }));
   for (const { name, source } of sources) mount(root, name, makeLeaf(sliced(source, 32 << 20)));
   const streams: [Uint8Array[], Uint8Array[]] = [[], []];
-  let status = -1;
+  let ended = { status: -1, memory_bytes: 0 };
   let failure: string | undefined;
   const started = performance.now();
   try {
-    status = await run(module, {
+    ended = await run(module, {
       words: ['tessera', ...request.words],
       root,
       input: Buffer.from(request.input ?? '', 'utf8'),
@@ -44,7 +44,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   for (const { source } of sources) source.close();
   const written = request.take ? find(root, request.take) : undefined;
   process.stdout.write(`${JSON.stringify({
-    status,
+    ...ended,
     failure,
     ms: performance.now() - started,
     output: Buffer.concat(streams[0]).toString('base64'),

@@ -30,6 +30,11 @@ export interface Run {
   hasRead?(bytes: number): void; // of a user's file, since the last call
 }
 
+export interface Ended {
+  status: number; // the exit status
+  memory_bytes: number; // that the module had in the end, which is the most that it had
+}
+
 class Exit extends Error {
   constructor(readonly status: number) {
     super(`exit status ${status}`);
@@ -45,8 +50,8 @@ interface Open {
 const text = new TextEncoder();
 const decode = new TextDecoder();
 
-// Run the module; returns the exit status. Throws what WebAssembly throws: RuntimeError for a trap, RangeError for lack of memory.
-export async function run(module: WebAssembly.Module, how: Run): Promise<number> {
+// Run the module. Throws what WebAssembly throws: RuntimeError for a trap, RangeError for lack of memory.
+export async function run(module: WebAssembly.Module, how: Run): Promise<Ended> {
   const opened = new Map<number, Open>();
   for (let handle = 0; handle < 3; handle++) opened.set(handle, { at: 0, appends: false });
   opened.set(ROOT_HANDLE, { node: how.root, at: 0, appends: false });
@@ -318,9 +323,9 @@ export async function run(module: WebAssembly.Module, how: Run): Promise<number>
   memory = instance.exports.memory as WebAssembly.Memory;
   try {
     (instance.exports._start as () => void)();
-    return 0;
+    return { status: 0, memory_bytes: memory.buffer.byteLength };
   } catch (reason) {
-    if (reason instanceof Exit) return reason.status;
+    if (reason instanceof Exit) return { status: reason.status, memory_bytes: memory.buffer.byteLength };
     throw reason;
   }
 }
