@@ -149,6 +149,45 @@ def test_all(tap, web, options, work):
              else [str(answer)])
 
 
+def test_browser(tap, options, work):
+    """The page in Chromium (browser.mjs)."""
+    chromium = shutil.which('chromium') or shutil.which('chromium-browser')
+    playwright = ROOT / 'viewer/node_modules/playwright-core/index.mjs'
+    if not chromium or not playwright.exists():
+        tap.test('the page in a browser # SKIP no Chromium, or nothing to drive it with', [])
+        return
+    files = snapshots(options.whole)
+    chosen = [path for path in files if path.name.startswith(('tutorial-1', 'out-of-memory', 'annotated'))] or files[:2]
+    if options.whole:
+        chosen = files
+    cases = []
+    for path in chosen:
+        for question in QUESTIONS[:-1] if options.whole or path == chosen[0] else QUESTIONS[1:2]:
+            for form in ('text', 'json'):
+                words = [*question.split(), path.name]
+                _, output, _ = native(options.tessera, [*words, *(['--json'] if form == 'json' else [])], path.parent)
+                cases.append({'line': ' '.join(words), 'form': form, 'output': output.decode(),
+                              'files': [str(other) for other in beside(path).values()]})
+    for line in MODELS[:3]:
+        _, output, _ = native(options.tessera, line.split(), ROOT)
+        cases.append({'line': line, 'form': 'text', 'output': output.decode(), 'files': []})
+    broken = []
+    for name, data in (('empty.pickle', b''), ('noise.bin', bytes(range(256)) * 40), ('cut.pickle', b'\x80\x04\x95\xff'),
+                       ('deep.json', b'[' * 200000)):
+        (work / name).write_bytes(data)
+        broken.append(str(work / name))
+    plan = {'playwright': str(playwright), 'chromium': chromium, 'page': str((options.web / 'tessera.html').resolve()),
+            'cases': cases, 'snapshot': str(chosen[0]), 'broken': broken}
+    (work / 'plan.json').write_text(json.dumps(plan), encoding='utf-8')
+    done = subprocess.run(['node', str(ROOT / 'tests/web/browser.mjs'), str(work / 'plan.json')], stdout=subprocess.PIPE,
+                          text=True, encoding='utf-8', check=False)
+    for line in done.stdout.splitlines():
+        result = json.loads(line)
+        tap.test('in Chromium: ' + result['name'], result['wrong'])
+    if done.returncode:
+        tap.test('Chromium ran to its end', [f'exit status {done.returncode}'])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--tessera', required=True)
@@ -165,6 +204,8 @@ def main():
     web, tap = Web(options.web), Tap()
     test_all(tap, web, options, work)
     web.close()
+    test_browser(tap, options, work)
+    tap.test('the page is one file of at most 3 MB', [] if (options.web / 'tessera.html').stat().st_size <= 3000000 else ['larger'])
     print(f'1..{tap.count}')
     return 1 if tap.failed else 0
 

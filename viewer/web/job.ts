@@ -8,6 +8,8 @@ export interface Cancelled {
   kind: 'cancelled';
 }
 
+export type Outcome = Done | Failed | Cancelled;
+
 export class Runner {
   readonly #script: string;
   #cancel: (() => void) | undefined;
@@ -21,11 +23,11 @@ export class Runner {
   }
 
   // Run a command line, after cancelling the one that runs.
-  run(words: string[], files: Job['files'], progress: (bytes: number) => void): Promise<Done | Failed | Cancelled> {
+  run(words: string[], files: Job['files'], progress: (bytes: number) => void): Promise<Outcome> {
     this.cancel();
     return new Promise((resolve) => {
       const worker = new Worker(this.#script);
-      const end = (result: Done | Failed | Cancelled) => {
+      const end = (result: Outcome) => {
         worker.terminate();
         this.#cancel = undefined;
         resolve(result);

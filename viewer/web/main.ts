@@ -2,7 +2,7 @@
 // module, which is the command itself: this file knows no question and no option.
 
 import { h, replace } from '../src/dom.ts';
-import { type Done, Runner } from './job.ts';
+import { type Done, type Outcome, Runner } from './job.ts';
 import { tablesOf } from './table.ts';
 import { quote, split } from './words.ts';
 
@@ -248,11 +248,8 @@ async function open(name: string, asks: boolean): Promise<void> {
     fill();
     void ask();
   };
-  const ask = async () => {
-    const words = split(line.value);
-    const outcome = await answerOf(words, { progress, cancel, answer, messages });
-    if (outcome && current === name) tabs.hidden = name === VIEW.name;
-  };
+  const askWords = (words: string[]) => answerOf(words, { progress, cancel, answer, messages });
+  const ask = () => askWords(split(line.value));
   const main = new Set((question.main_options ?? '').split(' '));
   const isMain = (row: Parameter) => row.is_operand || question.parameters.length <= 8 || main.has(row.option);
   const fields = (of: Parameter[]) => h('div', { class: 'fields' }, ...of.map((row) => field(row, values, changed)));
@@ -273,7 +270,8 @@ async function open(name: string, asks: boolean): Promise<void> {
       h('div', { class: 'fields' }, ...subjects, fields(question.parameters.filter(isMain))),
       rarer.length > 0 && h('details', {}, h('summary', {}, `${rarer.length} more options`), fields(rarer)),
       h('div', { class: 'line' }, h('span', { class: 'muted' }, 'tessera'), line,
-        h('button', { class: 'main', onclick: () => void ask() }, 'Ask'), progress, cancel)),
+        h('button', { class: 'main', onclick: () => void ask() }, 'Ask'),
+        h('button', { onclick: () => void askWords(['help', name]) }, 'Help'), progress, cancel)),
     h('datalist', { id: 'file-names' }, ...[...files.keys()].map((path) => h('option', { value: path }))),
     tabs, messages, answer);
   fill();
@@ -289,12 +287,15 @@ interface Places {
   messages: HTMLElement;
 }
 
-// Run the words and show what comes; false if that is nothing.
-async function answerOf(words: string[], at: Places): Promise<boolean> {
-  const isView = words[0] === VIEW.name;
-  const full = ['tessera', ...words, ...(isView ? ['-o', PAGE] : state.form === 'text' ? [] : ['--json'])];
+let runs = 0;
+
+// Run the words and show what comes, unless something else is asked meanwhile.
+async function answerOf(words: string[], at: Places): Promise<void> {
+  const isView = words[0] === VIEW.name && !words.includes('-o');
+  const full = ['tessera', ...words, ...(isView ? ['-o', PAGE] : state.form === 'text' || words[0] === 'help' ? [] : ['--json'])];
   const total = words.reduce((sum, word) => sum + (files.get(word)?.size ?? 0), 0);
   const started = performance.now();
+  const mine = ++runs;
   at.progress.removeAttribute('value');
   at.progress.hidden = at.cancel.hidden = false;
   at.messages.classList.remove('alarm');
@@ -306,10 +307,15 @@ async function answerOf(words: string[], at: Places): Promise<boolean> {
     at.progress.value = Math.min(bytes, total);
     say(bytes < total ? `Reading: ${sizeText(bytes)} of ${sizeText(total)}` : 'Computing ...');
   });
+  if (mine !== runs) return;
+  await showEnd(words, result, isView, started, at);
   at.progress.hidden = at.cancel.hidden = true;
+}
+
+async function showEnd(words: string[], result: Outcome, isView: boolean, started: number, at: Places): Promise<void> {
   if (result.kind === 'cancelled') {
     say('Cancelled');
-    return false;
+    return;
   }
   if (result.kind === 'failed' || (result.status === 4 && /out of memory/i.test(result.messages))) {
     const isMemory = result.kind === 'done' || result.isMemory;
@@ -319,11 +325,10 @@ async function answerOf(words: string[], at: Places): Promise<boolean> {
       : `The question could not be answered: ${result.kind === 'failed' ? result.reason : ''}`);
     replace(at.answer);
     say('Failed');
-    return false;
+    return;
   }
   await show(result, isView, at);
   say(`${words[0]}: ${((performance.now() - started) / 1000).toFixed(2)} s, ${sizeText(result.memory_bytes)} of memory`);
-  return true;
 }
 
 let shownUrls: string[] = [];
@@ -342,12 +347,12 @@ async function show(result: Done, isView: boolean, at: Places): Promise<void> {
   const page = isView ? result.written.find((file) => file.name === PAGE) : undefined;
   if (page) {
     const source = urlOf(new Blob([page.data], { type: 'text/html' }));
-    at.answer.style.padding = '0';
-    at.answer.style.display = 'flex';
+    at.answer.classList.add('is-page');
     replace(at.messages);
     replace(at.answer, h('iframe', { src: source, title: 'memory over time' }));
     return;
   }
+  at.answer.classList.remove('is-page');
   const whole = result.output.size <= SHOWN_BYTES;
   const text = await (whole ? result.output : result.output.slice(0, SHOWN_BYTES)).text();
   const links = [...result.written.map(({ name, data }) => ({ name, data })), ...(result.output.size ? [{
@@ -393,6 +398,10 @@ async function start(): Promise<void> {
   showQuestions();
   say('Ready');
   document.documentElement.dataset.ready = 'yes';
+  window.addEventListener('hashchange', () => {
+    state = readState();
+    if (state.question) void open(state.question, true);
+  });
   if (state.question) await open(state.question, true);
 }
 

@@ -38,8 +38,10 @@ export function tablesOf(name: string, value: Value): HTMLElement[] {
     return value.flatMap((row, i) => tablesOf(value.length > 1 ? `${name} ${i + 1}` : name, row));
   }
   if (!isObject(value)) return [h('p', {}, `${name}: ${short(value)}`)];
-  const large = Object.entries(value).filter(([, field]) => isRows(field));
-  const plain = Object.entries(value).filter(([, field]) => !isRows(field));
+  const fields = Object.entries(value).flatMap(([key, field]): [string, Value][] =>
+    isObject(field) ? Object.entries(field).map(([inner, of]) => [`${key} ${inner}`, of]) : [[key, field]]);
+  const large = fields.filter(([, field]) => isRows(field));
+  const plain = fields.filter(([, field]) => !isRows(field));
   return [
     h('table', {}, h('caption', {}, name),
       h('tbody', {}, ...plain.map(([key, field]) => h('tr', {}, h('th', { scope: 'row' }, key), cell(field))))),
