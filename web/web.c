@@ -20,6 +20,7 @@ static const struct {
   const char *name, *needs;
 } absent[] = {
     {"mcp", "a process that goes on running"},
+    {"page", "a file of the installation"},
     {"serve", "sockets"},
     {"sql", "SQLite, which is loaded on demand"},
     {"trace", "a Python with PyTorch"},
