@@ -149,6 +149,14 @@ def test_all(tap, web, options, work):
              else [str(answer)])
 
 
+def test_command(tap, options, work):
+    """`tessera page` writes the page of the checkout that it was built in."""
+    out = work / 'copy.html'
+    done = subprocess.run([options.tessera, 'page', '-q', '-o', str(out)], capture_output=True, check=False)
+    same = done.returncode == 0 and out.read_bytes() == (options.web / 'tessera.html').read_bytes()
+    tap.test('tessera page writes it', [] if same else [done.stderr.decode()[:300]])
+
+
 def test_browser(tap, options, work):
     """The page in Chromium (browser.mjs)."""
     chromium = shutil.which('chromium') or shutil.which('chromium-browser')
@@ -204,6 +212,7 @@ def main():
     web, tap = Web(options.web), Tap()
     test_all(tap, web, options, work)
     web.close()
+    test_command(tap, options, work)
     test_browser(tap, options, work)
     tap.test('the page is one file of at most 3 MB', [] if (options.web / 'tessera.html').stat().st_size <= 3000000 else ['larger'])
     print(f'1..{tap.count}')

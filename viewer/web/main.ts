@@ -376,7 +376,9 @@ function welcome(): void {
 }
 
 async function inflate(base64: string): Promise<ArrayBuffer> {
-  const packed = Uint8Array.from(atob(base64.trim()), (c) => c.charCodeAt(0));
+  const text = atob(base64.trim());
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
 }
 
