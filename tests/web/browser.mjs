@@ -1,10 +1,12 @@
-// The page in Chromium, from the file system. Prints one line for each test: name, then what is wrong as JSON.
-// usage: browser.mjs PLAN.json: {playwright, chromium, page, cases: [{line, files, form, output}], snapshot, broken}
+// The page in a browser, from the file system. Prints one line for each test: name, then what is wrong as JSON.
+// usage: browser.mjs PLAN.json: {playwright, browser, program, page, cases: [{line, files, form, output}], snapshot, broken}
 import { readFileSync } from 'node:fs';
 
 const plan = JSON.parse(readFileSync(process.argv[2], 'utf8'));
-const { chromium } = await import(plan.playwright);
-const browser = await chromium.launch({ executablePath: plan.chromium, args: ['--no-sandbox'] });
+const playwright = await import(plan.playwright);
+// Firefox as it is, by WebDriver BiDi; Chromium needs no sandbox around pages that are ours, and has none as root.
+const how = plan.browser === 'firefox' ? { channel: 'moz-firefox' } : { args: ['--no-sandbox'] };
+const browser = await playwright[plan.browser].launch({ executablePath: plan.program, ...how });
 const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
 const asked = [];
 const errors = [];

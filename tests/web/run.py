@@ -157,13 +157,18 @@ def test_command(tap, options, work):
     tap.test('tessera page writes it', [] if same else [done.stderr.decode()[:300]])
 
 
-def test_browser(tap, options, work):
-    """The page in Chromium (browser.mjs)."""
-    chromium = shutil.which('chromium') or shutil.which('chromium-browser')
+def test_browsers(tap, options, work):
+    """The page in Chromium, and in Firefox where it is installed (browser.mjs)."""
     playwright = ROOT / 'viewer/node_modules/playwright-core/index.mjs'
-    if not chromium or not playwright.exists():
-        tap.test('the page in a browser # SKIP no Chromium, or nothing to drive it with', [])
-        return
+    for browser, names in (('chromium', ('chromium', 'chromium-browser')), ('firefox', ('firefox-esr', 'firefox'))):
+        program = next(filter(None, map(shutil.which, names)), None)
+        if program and playwright.exists():
+            test_browser(tap, options, work, browser, program, playwright)
+        else:
+            tap.test(f'the page in {browser} # SKIP it is not installed, or nothing to drive it with', [])
+
+
+def test_browser(tap, options, work, browser, program, playwright):
     files = snapshots(options.whole)
     chosen = [path for path in files if path.name.startswith(('tutorial-1', 'out-of-memory', 'annotated'))] or files[:2]
     if options.whole:
@@ -184,16 +189,16 @@ def test_browser(tap, options, work):
                        ('deep.json', b'[' * 200000)):
         (work / name).write_bytes(data)
         broken.append(str(work / name))
-    plan = {'playwright': str(playwright), 'chromium': chromium, 'page': str((options.web / 'tessera.html').resolve()),
+    plan = {'playwright': str(playwright), 'browser': browser, 'program': program, 'page': str((options.web / 'tessera.html').resolve()),
             'cases': cases, 'snapshot': str(chosen[0]), 'broken': broken}
     (work / 'plan.json').write_text(json.dumps(plan), encoding='utf-8')
     done = subprocess.run(['node', str(ROOT / 'tests/web/browser.mjs'), str(work / 'plan.json')], stdout=subprocess.PIPE,
                           text=True, encoding='utf-8', check=False)
     for line in done.stdout.splitlines():
         result = json.loads(line)
-        tap.test('in Chromium: ' + result['name'], result['wrong'])
+        tap.test(f'in {browser}: {result["name"]}', result['wrong'])
     if done.returncode:
-        tap.test('Chromium ran to its end', [f'exit status {done.returncode}'])
+        tap.test(f'{browser} ran to its end', [f'exit status {done.returncode}'])
 
 
 def main():
@@ -213,7 +218,7 @@ def main():
     test_all(tap, web, options, work)
     web.close()
     test_command(tap, options, work)
-    test_browser(tap, options, work)
+    test_browsers(tap, options, work)
     tap.test('the page is one file of at most 3 MB', [] if (options.web / 'tessera.html').stat().st_size <= 3000000 else ['larger'])
     print(f'1..{tap.count}')
     return 1 if tap.failed else 0
