@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "browser.h"
 #include "page.h"
 
 enum { PATH_BYTES = 4096, CHUNK_BYTES = 1 << 16 };
@@ -41,7 +42,7 @@ static FILE *open_beside(const char *program, size_t folder_length, const char *
   return fopen(path, "rb");
 }
 
-static FILE *open_installed(void) {
+FILE *cli_browser_open(void) {
   char program[PATH_BYTES];
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) return NULL;
@@ -70,7 +71,7 @@ int cli_browser(cli_session *session) {
                    ? cli_page_check_name(session->options, session->options->output)
                    : 0;
   if (status) return status;
-  FILE *from = open_installed();
+  FILE *from = cli_browser_open();
   if (!from) {
     cli_say(NULL, "tessera.html is not installed with this tessera; './run build web' in its "
                   "sources makes it");

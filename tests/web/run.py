@@ -63,6 +63,8 @@ def snapshots(whole):
         if path.stat().st_size and 'graph' not in path.as_posix():
             named.setdefault(path.name, path)
     chosen = sorted(named.values())
+    if not whole:
+        chosen = chosen[::3]
     if whole and SHARED.is_dir():
         chosen += sorted(path for path in SHARED.iterdir() if path.suffix in ('.pickle', '.html', '.json'))
     return chosen
