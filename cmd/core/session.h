@@ -135,6 +135,7 @@ int cli_ask_ranks(cli_session *session);
 int cli_simulate(cli_session *session);
 int cli_export(cli_session *session);
 int cli_mcp(cli_session *session);
+int cli_browser(cli_session *session);
 int cli_serve(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_plan(cli_session *session);

@@ -79,7 +79,9 @@ const cli_command cli_serve_row = {
               .description =
                   "Serves the page of 'tessera view', and prints its address. The page requests "
                   "what it shows, so every single block is visible, however long the trace. Ctrl-C "
-                  "stops it.\n\nBy default it listens on an address that other machines cannot "
+                  "stops it. With tessera.html after the address, it is "
+                  "the page of 'tessera page', where that is installed.\n\nBy default it listens "
+                  "on an address that other machines cannot "
                   "reach (--host changes that). The printed address contains a secret, new each "
                   "time; requests without it, and from pages of other sites, are refused.",
               .parameters = parameters,

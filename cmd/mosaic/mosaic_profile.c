@@ -55,7 +55,10 @@ static void print_size(FILE *stream, uint64_t bytes) {
 
 static int by_first_event(const void *a, const void *b) {
   const tsr_profile_group *x = a, *y = b;
-  return (x->first_event > y->first_event) - (x->first_event < y->first_event);
+  if (x->first_event != y->first_event) return x->first_event < y->first_event ? -1 : 1;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  if (x->allocations != y->allocations) return x->allocations < y->allocations ? 1 : -1;
+  return strcmp(x->name, y->name);
 }
 
 static void print_groups(FILE *stream, tsr_profile_by by, const tsr_profile_device *device) {

@@ -2,6 +2,7 @@
  *
  *   GET /TOKEN/                             the page, made once
  *   GET /TOKEN/part?track=T&from=M&to=N     a cut of a range of a track (tessera/unstable/view.h)
+ *   GET /TOKEN/tessera.html                 tessera itself as a page, where it is installed
  *
  * Everything else is refused; see serve_request.h for which requests are allowed. What is served does
  * not change, so several threads answer requests without locks. All threads block signals; the first one
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/browser.h"
 #include "core/confine.h"
 #include "core/monotonic.h"
 #include "core/page.h"
@@ -64,7 +66,7 @@ typedef struct server {
   endpoint where;
   int handle; /* a socket bound there, until the daemon has it; -1 without one */
   const cli_page *page;
-  body document;
+  body document, tessera; /* the second is empty if it is not installed */
   cli_http http;
   cli_crowd crowd;
 } server;
@@ -212,7 +214,9 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
   int status = cli_request_check(&s->guard, &request, &wanted);
   if (status) return refuse(s, connection, (unsigned)status);
   if (wanted == CLI_WANTS_PART) return send_part(s, connection);
-  return respond(s, connection, MHD_HTTP_OK, "text/html; charset=utf-8", &s->document,
+  const body *page = wanted == CLI_WANTS_PAGE ? &s->document : &s->tessera;
+  if (!page->size) return refuse(s, connection, MHD_HTTP_NOT_FOUND);
+  return respond(s, connection, MHD_HTTP_OK, "text/html; charset=utf-8", page,
                  MHD_RESPMEM_PERSISTENT);
 }
 
@@ -344,6 +348,18 @@ static int serve(cli_session *session, const cli_page *page, void *context) {
   return listen_and_wait(session, s);
 }
 
+/* Without it, there is no such page. */
+static void read_tessera(server *s) {
+  FILE *file = cli_browser_open();
+  char chunk[4096];
+  size_t size = 0;
+  bool ok = file != NULL;
+  while (ok && (size = fread(chunk, 1, sizeof chunk, file)) > 0)
+    ok = append(&s->tessera, chunk, size) == 0;
+  if (!ok || ferror(file)) s->tessera.size = 0;
+  if (file) (void)fclose(file);
+}
+
 /* What has to be opened, before files are read: afterwards nothing can be. Returns 0, or an exit status. */
 static int get_ready(cli_session *session, server *s) {
   const char *lacking = NULL;
@@ -356,6 +372,7 @@ static int get_ready(cli_session *session, server *s) {
   if (lacking) return CLI_FAULT;
   s->handle = bind_socket(&s->where);
   if (s->handle < 0) return refuse_address(session, s);
+  read_tessera(s);
   cli_confine(session->options, &(cli_needs){.accepts = true});
   return 0;
 }
@@ -367,5 +384,6 @@ int cli_serve(cli_session *session) {
   if (s.handle >= 0) (void)close(s.handle);
   cli_http_unload(&s.http);
   free(s.document.data);
+  free(s.tessera.data);
   return status;
 }

@@ -74,6 +74,8 @@ int cli_request_check(const cli_guard *guard, const cli_request *request, cli_wa
     *wanted = CLI_WANTS_PAGE;
   else if (strcmp(rest, "part") == 0)
     *wanted = CLI_WANTS_PART;
+  else if (strcmp(rest, "tessera.html") == 0)
+    *wanted = CLI_WANTS_TESSERA;
   else
     return NOT_FOUND;
   return 0;

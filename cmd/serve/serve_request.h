@@ -23,7 +23,7 @@ typedef struct cli_request {
   const char *method, *path, *host, *origin;
 } cli_request;
 
-typedef enum cli_wanted { CLI_WANTS_PAGE, CLI_WANTS_PART } cli_wanted;
+typedef enum cli_wanted { CLI_WANTS_PAGE, CLI_WANTS_PART, CLI_WANTS_TESSERA } cli_wanted;
 
 /* Returns 0 and the request, or the HTTP status with which to refuse it. Compares the token in
  * constant time, so that timing does not reveal how much of it was right. */

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/outline.h"
@@ -14,6 +13,7 @@
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 /* What the source contains at a line. */
 typedef struct context {
@@ -178,7 +178,7 @@ static int compare_rows(const void *a, const void *b) {
 static bool sort_rows(tsr_mosaic_file *out) {
   size_t *places = TSR__NEW_ARRAY(size_t, out->row_count); /* by number */
   if (!places) return false;
-  if (out->row_count) qsort(out->rows, out->row_count, sizeof *out->rows, compare_rows);
+  tsr__sort(out->rows, out->row_count, sizeof *out->rows, compare_rows);
   for (size_t i = 0; i < out->row_count; i++) places[out->rows[i].number] = i;
   for (size_t i = 0; i < out->stack_count; i++) assert(out->stacks[i].row < out->row_count);
   for (size_t i = 0; i < out->stack_count; i++) out->stacks[i].row = places[out->stacks[i].row];

@@ -12,10 +12,10 @@
  * each stack's text is made once. */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "mosaic/trace.h"
 
 enum { FREED = 1 }; /* of a place: no longer live */
@@ -140,7 +140,7 @@ static bool sort(tsr_mosaic_group *groups, size_t count) {
   ranked *all = TSR__NEW_ARRAY(ranked, count);
   if (!all) return false;
   for (size_t i = 0; i < count; i++) all[i] = (ranked){groups[i], i};
-  qsort(all, count, sizeof *all, compare_ranked);
+  tsr__sort(all, count, sizeof *all, compare_ranked);
   for (size_t i = 0; i < count; i++) {
     assert(!i || all[i - 1].group.bytes >= all[i].group.bytes);
     groups[i] = all[i].group;

@@ -7,13 +7,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/memory.h"
 #include "base/python_text.h"
+#include "base/sort.h"
 #include "mosaic/psql.h"
 
 enum { ROWS_SHOWN = 100 };
@@ -167,7 +167,7 @@ static bool sum_rows(printer *p, bool by_function, sum *sums, size_t *count) {
     sums[key].occurrences += row->occurrences;
   }
   tsr__intern_release(&keys);
-  if (ok && *count) qsort(sums, *count, sizeof *sums, compare_sums);
+  if (ok && *count) tsr__sort(sums, *count, sizeof *sums, compare_sums);
   return ok;
 }
 

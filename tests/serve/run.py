@@ -121,10 +121,14 @@ def check_token(server):
 
 
 def check_paths(server):
-    """There are two things to ask for; a path is no path of the file system."""
+    """There are three things to ask for; a path is no path of the file system."""
     for path in ('../', '../../etc/passwd', '..%2f..%2fetc%2fpasswd', 'part/', 'page.html', '%00', './',
                  '/etc/passwd', 'part%00', '.', '%2e%2e/'):
         expect(path, server.ask(f'/{server.token}/{path}')[0], 404)
+    built = HERE.parents[1] / 'build-web/tessera.html'
+    code, _, body = server.ask(f'/{server.token}/tessera.html')
+    expect('tessera as a page', (code, body if built.exists() else None),
+           (200, built.read_bytes()) if built.exists() else (404, None))
     for method in ('POST', 'PUT', 'DELETE', 'OPTIONS', 'TRACE', 'PATCH', 'BREW'):
         expect(method, server.ask(method=method)[0], 405)
     expect('a body', server.ask(method='POST', headers={'Content-Length': '0'})[0], 405)

@@ -5,10 +5,10 @@
  * same bytes. Invariant of the search: `placed` ascends by offset. */
 #include "exec/placed.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 
 #define ALIGNMENT UINT64_C(512)
 
@@ -152,7 +152,7 @@ static int place_all(items *all, tsr_effort *effort, tsr__placement *out, tsr_er
   item *placed = TSR__NEW_ARRAY(item, all->count);
   int status = 0;
   if (!placed) return tsr__fail_memory(error);
-  if (all->count) qsort(all->items, all->count, sizeof *all->items, compare);
+  tsr__sort(all->items, all->count, sizeof *all->items, compare);
   for (size_t i = 0; i < all->count; i++) {
     if (!tsr__effort_go_on(effort, i)) {
       status = tsr__effort_fail(effort, error);

@@ -12,11 +12,11 @@
 #include "exec/profile.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "exec/simulate.h"
 
 typedef struct origin {
@@ -224,7 +224,7 @@ static bool list_rows(const profiler *p, tsr_memory_profile *out) {
   count = 0;
   for (uint32_t i = 1; i < p->schedule->slots.count; i++)
     if (p->live[i]) out->rows[count++] = row_of(p, i);
-  if (count) qsort(out->rows, count, sizeof *out->rows, compare_kinds);
+  tsr__sort(out->rows, count, sizeof *out->rows, compare_kinds);
   for (size_t i = 0; i < count; i++) {
     if (kinds && compare_kinds(&out->rows[kinds - 1], &out->rows[i]) == 0) {
       out->rows[kinds - 1].count += out->rows[i].count;
@@ -233,7 +233,7 @@ static bool list_rows(const profiler *p, tsr_memory_profile *out) {
       out->rows[kinds++] = out->rows[i];
     }
   }
-  if (kinds) qsort(out->rows, kinds, sizeof *out->rows, compare_bytes);
+  tsr__sort(out->rows, kinds, sizeof *out->rows, compare_bytes);
   out->row_count = kinds;
   return true;
 }

@@ -18,10 +18,10 @@
 #include "exec/survey.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 
 enum { BLOCK_BYTES = 512 }; /* the allocator's smallest */
 
@@ -184,7 +184,7 @@ static bool note_saves(walker *w) {
     ok = note_change(w, s->unheld.items[i], i, RELEASE);
   }
   if (ok && w->changes.count)
-    qsort(w->changes.items, w->changes.count, sizeof *w->changes.items, compare_changes);
+    tsr__sort(w->changes.items, w->changes.count, sizeof *w->changes.items, compare_changes);
   return ok;
 }
 
@@ -431,7 +431,7 @@ static bool list_needs(walker *w, tsr__survey *out) {
     ok = add_need(out, &need);
   }
   if (ok && out->needs.count)
-    qsort(out->needs.items, out->needs.count, sizeof *out->needs.items, compare_needs);
+    tsr__sort(out->needs.items, out->needs.count, sizeof *out->needs.items, compare_needs);
   return ok;
 }
 

@@ -3,10 +3,10 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 
 #define MAGIC 20240326u
 enum { NAME_BYTES = 64, LARGEST_SIZE = 1 << 24, MOST_LAYERS = 4096, KNOWN_TOKENS = 50257 };
@@ -164,7 +164,7 @@ static int list(const tsr__llmc_header *h, tsr__safetensors *file, tsr_error *er
   add(file, table, "transformer.", UINT64_MAX, "wpe.weight", h->positions * row, &at);
   for (size_t i = 0; i < PARTS; i++) add_part(file, h, i, &at);
   assert(at == bytes_of(h) && file->count <= most);
-  qsort(file->arrays, file->count, sizeof *file->arrays, compare_names);
+  tsr__sort(file->arrays, file->count, sizeof *file->arrays, compare_names);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/os.h"
+#include "base/sort.h"
 #include "models/llmc.h"
 
 enum { LENGTH_BYTES = 8 };
@@ -119,7 +120,7 @@ static int compare_names(const void *a, const void *b) {
 /* Check that the arrays follow each other without gaps, from the end of the header to the end of the file. */
 static int check_places(tsr__safetensors *file, uint64_t data_bytes, tsr_error *error) {
   uint64_t at = 0;
-  qsort(file->arrays, file->count, sizeof *file->arrays, compare_places);
+  tsr__sort(file->arrays, file->count, sizeof *file->arrays, compare_places);
   for (size_t i = 0; i < file->count; i++) {
     const tsr__array *array = &file->arrays[i];
     if (array->offset_bytes != at)
@@ -137,7 +138,7 @@ static int check_places(tsr__safetensors *file, uint64_t data_bytes, tsr_error *
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      "%llu bytes after the last array belong to no array",
                      (unsigned long long)(data_bytes - at));
-  qsort(file->arrays, file->count, sizeof *file->arrays, compare_names);
+  tsr__sort(file->arrays, file->count, sizeof *file->arrays, compare_names);
   return 0;
 }
 
@@ -327,7 +328,7 @@ static int open_listed(const char *folder, json_t *map, tsr__weight_files *out, 
     }
     count++;
   }
-  if (count) qsort(names, count, sizeof *names, compare_texts);
+  tsr__sort(names, count, sizeof *names, compare_texts);
   size_t distinct = 0;
   for (size_t i = 0; i < count; i++)
     if (!i || strcmp(names[i], names[distinct - 1]) != 0) names[distinct++] = names[i];
@@ -462,7 +463,7 @@ static int compare_elements(const void *a, const void *b) {
 
 static void place(tsr__array *arrays, size_t count) {
   uint64_t at = 0;
-  if (count) qsort(arrays, count, sizeof *arrays, compare_elements);
+  tsr__sort(arrays, count, sizeof *arrays, compare_elements);
   for (size_t i = 0; i < count; i++) {
     assert(arrays[i].rank <= TSR__ARRAY_RANK);
     arrays[i].offset_bytes = at;

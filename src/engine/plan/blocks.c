@@ -10,10 +10,10 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "plan/chain.h"
 #include "plan/planner.h"
 
@@ -599,9 +599,8 @@ int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_erro
   if (status == 0 && has_options) status = list_all(c, error);
   if (c) tsr_run_plan_free(c->plan);
   tsr__free(c);
-  if (way->candidates.count)
-    qsort(way->candidates.items, way->candidates.count, sizeof *way->candidates.items,
-          compare_candidates);
+  tsr__sort(way->candidates.items, way->candidates.count, sizeof *way->candidates.items,
+            compare_candidates);
   way->is_listed = status == 0;
   return status;
 }

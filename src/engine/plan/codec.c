@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "base/sort.h"
 #include "plan/value.h"
 #include "tessera/unstable/runs.h"
 
@@ -198,7 +199,7 @@ static int read_modules(tsr_module_how how, const json_t *list, tsr_run_plan *pl
   const char **names = TSR__NEW_ARRAY(const char *, count + 1);
   bool ok = names != NULL;
   for (size_t i = 0; ok && i < count; i++) names[i] = json_string_value(json_array_get(list, i));
-  if (ok) qsort(names, count, sizeof *names, compare_names);
+  if (ok) tsr__sort(names, count, sizeof *names, compare_names);
   for (size_t i = 0; ok && i < count; i++) ok = tsr__run_plan_add_module(plan, names[i], how);
   tsr__free(names);
   return ok ? 0 : tsr__fail_memory(error);

@@ -1,10 +1,10 @@
 /* largest.c - finds the largest batch, sequence or model that fits, and the plans from the fastest to the
  * smallest. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "models/model.h"
 #include "plan/planner.h"
 
@@ -188,7 +188,7 @@ static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_f
   }
   *is_fit = kept > 0;
   if (!kept) return 0;
-  qsort(plans->items, plans->count, sizeof *plans->items, compare_lean);
+  tsr__sort(plans->items, plans->count, sizeof *plans->items, compare_lean);
   release_plans(plans, kept < MOST_LEAN ? kept : MOST_LEAN);
   assert(plans->count && plans->items[0].reserved_bytes <= g->budget);
   return note_fitting(g, plans->items[0].plan, error);

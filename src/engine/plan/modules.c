@@ -11,10 +11,10 @@
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "plan/chain.h"
 #include "plan/planner.h"
 
@@ -84,7 +84,7 @@ static bool number_classes(search *s) {
   s->classes = TSR__NEW_ARRAY(class_sum, count + 1);
   bool ok = names && s->class_of && s->classes;
   for (size_t i = 0; ok && i < count; i++) names[i] = (class_name){s->parts.items[i].kind, i};
-  if (ok && count) qsort(names, count, sizeof *names, compare_names);
+  if (ok && count) tsr__sort(names, count, sizeof *names, compare_names);
   for (size_t i = 0; ok && i < count; i++) {
     class += i && compare_names(&names[i - 1], &names[i]) != 0;
     s->class_of[names[i].part] = class;
@@ -134,7 +134,7 @@ static bool mark_siblings(const search *s, bool *has_sibling) {
     size_t at = number_at(part->name);
     if (part->name[at]) ok = TSR__VECTOR_PUSH(&all, (numbered){part->name, i, part->parent, at});
   }
-  if (ok && all.count) qsort(all.items, all.count, sizeof *all.items, compare_numbered);
+  if (ok && all.count) tsr__sort(all.items, all.count, sizeof *all.items, compare_numbered);
   for (size_t first = 0, end; ok && first < all.count; first = end) {
     for (end = first + 1; end < all.count; end++)
       if (compare_lists(&all.items[first], &all.items[end]) != 0) break;
@@ -423,7 +423,7 @@ static int add_kinds(search *s, tsr_error *error) {
       all[*at - 1].bytes += part->again_bytes;
     if (may(s, TSR_MODULE_OFFLOAD)) all[*at].bytes += part->moved_bytes;
   }
-  if (ok && count) qsort(all, count, sizeof *all, compare_kinds);
+  if (ok && count) tsr__sort(all, count, sizeof *all, compare_kinds);
   for (size_t i = 0; ok && i < count && i < KINDS; i++)
     if (all[i].bytes) ok = add_kind(s, &all[i]);
   tsr__free(place);
@@ -465,7 +465,7 @@ static int rank(search *s, tsr_error *error) {
     c->is_measured = true;
   }
   if (!all->count) return 0;
-  qsort(all->items, all->count, sizeof *all->items, compare_candidates);
+  tsr__sort(all->items, all->count, sizeof *all->items, compare_candidates);
   for (size_t i = 0; i < all->count; i++)
     if (all->items[i].cost.is_possible &&
         all->items[i].cost.reserved_bytes < all->items[least].cost.reserved_bytes)

@@ -2,11 +2,11 @@
 #include "plan/value.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 tsr_run_plan *tsr__run_plan_new(void) {
   tsr_run_plan *plan = TSR__NEW(tsr_run_plan);
@@ -133,7 +133,7 @@ bool tsr__run_plan_add_blocks(tsr_run_plan *plan, const tsr_block_choice *choice
   if (!saved) return false;
   for (size_t i = 0; i < choice->saved_count; i++)
     if (!(saved[i].name = keep_text(plan, saved[i].name))) return false;
-  if (choice->saved_count) qsort(saved, choice->saved_count, sizeof *saved, compare_saved);
+  tsr__sort(saved, choice->saved_count, sizeof *saved, compare_saved);
   copy.saved = saved;
   return TSR__VECTOR_PUSH(&plan->blocks, copy);
 }

@@ -3,11 +3,11 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "plan/planner.h"
 
 /* No slower, and no larger unless it is faster. What saves nothing at the peak as it is may do so once the peak is
@@ -353,7 +353,7 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
   while (status == 0 && advance(d, at));
   if (status == 0) status = add_way(p, p->base, false, error);
   if (status) return status;
-  if (p->ways.count) qsort(p->ways.items, p->ways.count, sizeof *p->ways.items, compare_ways);
+  tsr__sort(p->ways.items, p->ways.count, sizeof *p->ways.items, compare_ways);
   p->has_ways = true;
   return 0;
 }

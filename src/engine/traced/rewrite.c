@@ -13,13 +13,13 @@
 #include "traced/rewrite.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "traced/graph_data.h"
 
 /* An instruction to insert before the original's instruction `at`; several are inserted in the order in which they
@@ -246,7 +246,7 @@ static bool sort_choices(const tsr__rewrite_choice *choices, size_t count, candi
     out->wild_count += is_wild;
   }
   out->count = count;
-  if (count) qsort(out->items, count, sizeof *out->items, compare_candidates);
+  tsr__sort(out->items, count, sizeof *out->items, compare_candidates);
   return true;
 }
 
@@ -615,7 +615,7 @@ static int apply(rewriter *w) {
   tsr__instrs out = {0};
   size_t next = 0;
   bool ok = true;
-  if (w->edits.count) qsort(w->edits.items, w->edits.count, sizeof *w->edits.items, compare_edits);
+  tsr__sort(w->edits.items, w->edits.count, sizeof *w->edits.items, compare_edits);
   for (size_t i = 0; ok && i <= w->instr_count; i++) {
     for (; ok && next < w->edits.count && w->edits.items[next].at == i; next++)
       ok = TSR__VECTOR_PUSH(&out, w->edits.items[next].instr);

@@ -2,9 +2,9 @@
 #include "train/ops.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "exec/simulate.h"
 #include "graph/op.h"
 
@@ -52,6 +52,6 @@ size_t tsr__list_ops(const tsr__schedule *schedule, const uint64_t *run_ns, tsr_
       out[count] = all[row][k];
       out[count++].phase = tsr__phase_word((uint8_t)k);
     }
-  qsort(out, count, sizeof *out, compare);
+  tsr__sort(out, count, sizeof *out, compare);
   return count;
 }

@@ -8,12 +8,12 @@
  * attends to. If the text is longer, its beginning is left out. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/pool.h"
+#include "base/sort.h"
 #include "exec/run.h"
 #include "exec/simulate.h"
 #include "kernels/random.h"
@@ -55,7 +55,7 @@ static int64_t choose(const sampling *s, uint64_t count) {
   const tsr_sample_options *o = s->options;
   candidate *c = s->candidates;
   double total = 0, random;
-  qsort(c, (size_t)count, sizeof *c, compare);
+  tsr__sort(c, (size_t)count, sizeof *c, compare);
   if (!(o->temperature > 0)) return c[0].token;
   if (o->top_k && o->top_k < count) count = o->top_k;
   double most = c[0].logit;

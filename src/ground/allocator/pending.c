@@ -13,9 +13,9 @@
  * gone the block's free is complete. All memory is requested when a use is added, so freeing and
  * completing cannot fail. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "allocator/allocator.h"
+#include "base/sort.h"
 #include "tessera/unstable/allocator_state.h"
 
 #define USE(index) (a->uses.items[index])
@@ -45,7 +45,7 @@ static int compare_ranks(const void *left, const void *right) {
 
 const tsr__stream_rank *tsr__streams_by_handle(tsr_allocator *a) {
   if (!a->is_ranked && a->ranks.count)
-    qsort(a->ranks.items, a->ranks.count, sizeof *a->ranks.items, compare_ranks);
+    tsr__sort(a->ranks.items, a->ranks.count, sizeof *a->ranks.items, compare_ranks);
   a->is_ranked = true;
   return a->ranks.items;
 }

@@ -10,9 +10,9 @@
  * Addresses of seeds are noted as ranges (addresses.c), a reservation as its span: no later segment
  * can overlap them. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "allocator/allocator.h"
+#include "base/sort.h"
 #include "tessera/unstable/allocator_state.h"
 
 /* ---- seeds ---- */
@@ -233,7 +233,7 @@ int tsr_allocator_visit(const tsr_allocator *a, const tsr_allocator_visitor *vis
   for (uint32_t i = 0; i < a->heap.segments.count; i++)
     if (!a->heap.segments.items[i].is_gone)
       places[count++] = (place){a->heap.segments.items[i].address, i};
-  if (count) qsort(places, count, sizeof *places, compare_places);
+  tsr__sort(places, count, sizeof *places, compare_places);
   for (size_t i = 0; i < count; i++)
     visit_segment(a, &a->heap.segments.items[places[i].segment], visitor);
   tsr__free(places);

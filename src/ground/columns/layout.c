@@ -9,8 +9,9 @@
  * number are renumbered; extras are not, since they stand under the row's origin. */
 #include "columns/builder.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/sort.h"
 
 /* ---- extras ---- */
 
@@ -18,7 +19,7 @@ static void sort_extras(tsr_snapshot *snapshot) {
   tsr__extra *extras = snapshot->extras.items;
   for (size_t i = 1; i < snapshot->extras.count; i++)
     if (tsr__extras_compare(&extras[i - 1], &extras[i]) > 0) {
-      qsort(extras, snapshot->extras.count, sizeof *extras, tsr__extras_compare);
+      tsr__sort(extras, snapshot->extras.count, sizeof *extras, tsr__extras_compare);
       return;
     }
 }
@@ -254,7 +255,7 @@ static int list_devices(tsr_snapshot *snapshot, const tsr_limits *limits, tsr_er
   }
   if (!snapshot->devices.count) return 0;
   uint32_t *devices = snapshot->devices.items;
-  qsort(devices, snapshot->devices.count, sizeof *devices, compare_ids);
+  tsr__sort(devices, snapshot->devices.count, sizeof *devices, compare_ids);
   size_t kept = 1;
   for (size_t i = 1; i < snapshot->devices.count; i++)
     if (devices[i] != devices[kept - 1]) devices[kept++] = devices[i];
@@ -293,7 +294,7 @@ static int order_segments(tsr_snapshot *snapshot) {
     order[row] = (device_segment){snapshot->segments.items[row].device, row};
     if (pool != TSR_NONE && !id.first && !id.second) snapshot->default_pool = pool;
   }
-  if (count) qsort(order, count, sizeof *order, compare_device_segments);
+  tsr__sort(order, count, sizeof *order, compare_device_segments);
   for (size_t i = 0; i < count; i++) snapshot->segments_by_device.items[i] = order[i].row;
   snapshot->segments_by_device.count = count;
   tsr__free(order);

@@ -25,13 +25,13 @@
  * of a module by a module that does nothing else: those are layers. Only stacks that show a forward pass
  * have weight, so that loading a checkpoint, parameter by parameter, is no loop. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/callers.h"
 #include "attribution/cycle.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 enum {
   DEPTH_MAX = 400, /* frames from the outside; no loop of a user is deeper */
@@ -635,7 +635,7 @@ static bool find_loops(search *s, range all) {
     if (ok && list.count > 1) ok = add_loop(s, at, &list);
     TSR__VECTOR_FREE(&list);
   }
-  if (s->found.count) qsort(s->found.items, s->found.count, sizeof *s->found.items, compare_rounds);
+  tsr__sort(s->found.items, s->found.count, sizeof *s->found.items, compare_rounds);
   return ok;
 }
 

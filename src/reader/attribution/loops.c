@@ -20,12 +20,12 @@
  * Where two steps of one loop meet, lines below the optimizer's are still the first one's. A loop's first step begins
  * with what other steps do, and its last ends with that: the rest is done once, and is in no loop. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "attribution/callers.h"
 #include "attribution/cycle.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "tessera/unstable/frames.h"
 
 enum {
@@ -679,7 +679,7 @@ bool tsr__loops_find(const tsr__timeline *timeline, const tsr__roles *roles,
   l.uses = NULL; /* of other steps */
   ok = ok && add_loops(&l, &evaluations, TSR_STEPS_UNIT_ITERATION, false);
   if (ok && cycle->loops.count > 1)
-    qsort(cycle->loops.items, cycle->loops.count, sizeof *cycle->loops.items, compare_loops);
+    tsr__sort(cycle->loops.items, cycle->loops.count, sizeof *cycle->loops.items, compare_loops);
   TSR__VECTOR_FREE(&evaluations);
   TSR__VECTOR_FREE(&l.stacks);
   tsr__callers_release(&l.callers);

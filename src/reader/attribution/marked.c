@@ -5,10 +5,10 @@
 #include "attribution/marked.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
+#include "base/sort.h"
 
 static bool holds(tsr_text text, const char *word) {
   size_t size = strlen(word);
@@ -160,7 +160,7 @@ int tsr__marked_compute(const tsr_snapshot *snapshot, const tsr_events *events,
     return tsr__fail_memory(error);
   }
   tsr__marked_ranges *ranges = &read.ranges;
-  if (ranges->count) qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
+  tsr__sort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
   end_open(ranges);
   *out = read;
   return 0;

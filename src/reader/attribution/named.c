@@ -9,11 +9,11 @@
 #include "attribution/named.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "formats/sidecar.h"
 
 static const tsr_tensor *tensors_in(const tsr__timeline *timeline, uint32_t allocation,
@@ -125,14 +125,14 @@ static int compare_repeats(const void *a, const void *b) {
 /* Of an allocation's equal annotations only the last counts. Returns how many are left. */
 static size_t drop_repeats(placed *list, size_t count) {
   size_t kept = 0;
-  if (count) qsort(list, count, sizeof *list, compare_repeats);
+  tsr__sort(list, count, sizeof *list, compare_repeats);
   for (size_t i = 0; i < count; i++) {
     assert(kept <= i);
     bool is_repeat = kept && list[kept - 1].note.allocation == list[i].note.allocation &&
                      list[kept - 1].remark == list[i].remark;
     if (!is_repeat) list[kept++] = list[i];
   }
-  if (kept) qsort(list, kept, sizeof *list, compare_placed);
+  tsr__sort(list, kept, sizeof *list, compare_placed);
   return kept;
 }
 

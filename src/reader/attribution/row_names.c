@@ -12,12 +12,12 @@
  * inwards, and stops at the first frames that do not read alike. */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/frames.h"
 #include "attribution/labels.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 typedef enum pass { PASS_CALLER, PASS_ANY_CALLER, PASS_CALLEE, PASS_NUMBER } pass;
 
@@ -153,7 +153,7 @@ static int compare_walkers(const void *a, const void *b) {
 /* One pass over the rows that read alike; `*is_done` becomes whether no rows do. */
 static bool run_pass(maker *m, pass by, bool *is_done) {
   *is_done = true;
-  if (m->count) qsort(m->walkers, m->count, sizeof *m->walkers, compare_walkers);
+  tsr__sort(m->walkers, m->count, sizeof *m->walkers, compare_walkers);
   for (size_t first = 0, end; first < m->count; first = end) {
     walker *run = &m->walkers[first];
     uint32_t name = run->name;

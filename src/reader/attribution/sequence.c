@@ -16,12 +16,12 @@
  *
  * A step begins at the symbol of the group at which the least memory is in use, on average. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "attribution/cycle.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 enum {
   TRIES = 16,   /* groups that are examined closely, each in time linear in the trace */
@@ -178,14 +178,13 @@ static bool make_groups(finder *f) {
     if (is_even(s))
       ok = TSR__VECTOR_PUSH(&list, (even){s->count, (s->last - s->first) / (s->count - 1), i});
   }
-  if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_even);
+  tsr__sort(list.items, list.count, sizeof *list.items, compare_even);
   for (size_t i = 0, past; ok && i < list.count; i = past) {
     for (past = i; past < list.count && list.items[past].count == list.items[i].count;) past++;
     ok = TSR__VECTOR_PUSH(&f->groups, densest(f, &list.items[i], past - i));
   }
   TSR__VECTOR_FREE(&list);
-  if (f->groups.count)
-    qsort(f->groups.items, f->groups.count, sizeof *f->groups.items, compare_groups);
+  tsr__sort(f->groups.items, f->groups.count, sizeof *f->groups.items, compare_groups);
   return ok;
 }
 

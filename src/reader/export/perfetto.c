@@ -24,9 +24,9 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/vector.h"
 #include "emit/emitter.h"
 #include "export/lives.h"
@@ -328,7 +328,7 @@ static bool find_slices(const timeline_writer *w, tsr_category category, slices 
     if (one.until > one.from) ok = TSR__VECTOR_PUSH(found, one);
   }
   assert(found->count <= tsr_lives_count(w->lives, w->place));
-  if (found->count) qsort(found->items, found->count, sizeof *found->items, compare_sizes);
+  tsr__sort(found->items, found->count, sizeof *found->items, compare_sizes);
   return ok;
 }
 
@@ -361,7 +361,7 @@ static void emit_lane(timeline_writer *w, tsr_category category, unsigned lane, 
   if (!track->count) return;
   (void)snprintf(name, sizeof name, lane ? "%s %u" : "%s", tsr_category_name(category), lane + 1);
   name_track(w, number, name);
-  qsort(track->items, track->count, sizeof *track->items, compare_openings);
+  tsr__sort(track->items, track->count, sizeof *track->items, compare_openings);
   for (size_t i = 0; i < track->count; i++) {
     const slice *one = &track->items[i];
     assert(one->depth < DEEPEST && (!i || one[-1].until <= one->from || contains(&one[-1], one) ||

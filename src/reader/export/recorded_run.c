@@ -10,10 +10,10 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "base/vector.h"
 #include "tessera/unstable/allocations.h"
 #include "tessera/unstable/columns.h"
@@ -31,7 +31,7 @@ static int compare_seconds(const void *left, const void *right) {
 
 static double median(seconds_list *list) {
   if (!list->count) return 0;
-  qsort(list->items, list->count, sizeof *list->items, compare_seconds);
+  tsr__sort(list->items, list->count, sizeof *list->items, compare_seconds);
   return list->items[list->count / 2];
 }
 

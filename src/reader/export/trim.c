@@ -9,10 +9,10 @@
  * and as a sidecar of the part what else it said of
  * the blocks that are live at the end of the window. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/named.h"
+#include "base/sort.h"
 #include "columns/builder.h"
 #include "emit/text.h"
 #include "formats/sidecar.h"
@@ -216,8 +216,8 @@ static bool gather_state(state *s, tsr_error *error) {
     if (tsr__span_is_there(&s->timeline->spans.items[i], s->event))
       ok = TSR__VECTOR_PUSH(&s->spans, s->timeline->spans.items[i]);
   if (!ok) return false;
-  if (s->live.count) qsort(s->live.items, s->live.count, sizeof *s->live.items, compare_placed);
-  if (s->spans.count) qsort(s->spans.items, s->spans.count, sizeof *s->spans.items, compare_spans);
+  tsr__sort(s->live.items, s->live.count, sizeof *s->live.items, compare_placed);
+  tsr__sort(s->spans.items, s->spans.count, sizeof *s->spans.items, compare_spans);
   return true;
 }
 

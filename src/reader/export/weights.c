@@ -3,7 +3,6 @@
  * A moment is the peak's or `at`'s answer with every stack in it. A window is one pass over all
  * allocations: each adds its bytes times the part of its lifetime that is in the window. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/category.h"
@@ -12,6 +11,7 @@
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/query.h"
 #include "study/study.h"
 #include "tessera/unstable/allocations.h"
@@ -94,7 +94,7 @@ static tsr_stack_weight *row_of(rows *r, uint32_t allocation) {
 
 static void rows_end(rows *r) {
   tsr_weights_device *out = r->out;
-  if (out->stacks) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
+  if (out->stacks) tsr__sort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
   tsr__map_release(&r->row_of);
   tsr__buffer_release(&r->scratch);
 }

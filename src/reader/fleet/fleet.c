@@ -3,12 +3,12 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/os.h"
 #include "base/pool.h"
+#include "base/sort.h"
 #include "fleet/places.h"
 
 /* Of sketches of several files. */
@@ -160,7 +160,7 @@ static int compare_files(const void *a, const void *b) {
 static void sort_files(tsr__fleet *fleet) {
   size_t kept = 0;
   tsr__fleet_file *files = fleet->files.items;
-  if (fleet->files.count) qsort(files, fleet->files.count, sizeof *files, compare_files);
+  tsr__sort(files, fleet->files.count, sizeof *files, compare_files);
   for (size_t i = 0; i < fleet->files.count; i++) {
     if (kept && !strcmp(files[kept - 1].path, files[i].path)) {
       tsr__free(files[i].path);
@@ -384,9 +384,8 @@ typedef TSR__VECTOR(candidate) candidate_list;
 static void sort_candidates(candidate_list *list) {
   bool have_clocks = true;
   for (size_t i = 0; i < list->count; i++) have_clocks = have_clocks && list->items[i].has_clock;
-  if (list->count)
-    qsort(list->items, list->count, sizeof *list->items,
-          have_clocks ? compare_by_clock : compare_candidates);
+  tsr__sort(list->items, list->count, sizeof *list->items,
+            have_clocks ? compare_by_clock : compare_candidates);
 }
 
 /* What the sketch and the name say of a file's rank; rank -1 where neither does. */

@@ -2,7 +2,8 @@
 #include "fleet/gaps.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+#include "base/sort.h"
 
 /* How likely equal numbers may seem to have an outlier, if they were spread evenly: one in ten thousand. */
 #define TRUST_EXPONENT 4.0
@@ -42,5 +43,5 @@ static int compare_reals(const void *a, const void *b) {
 }
 
 void tsr__sort_reals(double *values, size_t count) {
-  if (count) qsort(values, count, sizeof *values, compare_reals);
+  tsr__sort(values, count, sizeof *values, compare_reals);
 }

@@ -10,10 +10,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "fleet/fleet.h"
 
 /* How far equals may be from each other: padding of shards; and from where on numbers of activations are steps. */
@@ -84,7 +84,7 @@ static size_t nearest_piece(const item *items, size_t count, size_t first, size_
 /* Number the pieces of a cluster; one if its counts form no clear steps. The few that are in no piece of their own belong to the nearest. */
 static size_t number_pieces(tsr__fleet *fleet, item *items, size_t count, size_t next) {
   size_t single = 0;
-  qsort(items, count, sizeof *items, compare_counts);
+  tsr__sort(items, count, sizeof *items, compare_counts);
   for (size_t i = 0; i < count;) {
     size_t end = run_end(items, i, count, true);
     if (end - i < LEAST_PIECE) single += end - i;
@@ -165,7 +165,7 @@ static void join_single(tsr__fleet *fleet, const item *items, size_t count, cons
 }
 
 static bool group_alike(tsr__fleet *fleet, item *items, size_t count, size_t *next) {
-  qsort(items, count, sizeof *items, compare_parameters);
+  tsr__sort(items, count, sizeof *items, compare_parameters);
   for (size_t i = 0; i < count;) {
     size_t end = run_end(items, i, count, false);
     *next = number_pieces(fleet, items + i, end - i, *next);
@@ -271,7 +271,7 @@ static bool fill_group(const tsr__fleet *fleet, size_t number, size_t groups,
     group->ranks[i] = m->rank;
     peaks[i] = (by_peak){m->sketch.peak_bytes, m->rank};
   }
-  qsort(peaks, count, sizeof *peaks, compare_peaks);
+  tsr__sort(peaks, count, sizeof *peaks, compare_peaks);
   group->rank_count = count;
   group->min_bytes = peaks[0].bytes;
   group->max_bytes = peaks[count - 1].bytes;

@@ -11,10 +11,10 @@
  * shows it; there are many stacks, so these must rise in more pairs. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "fleet/fleet.h"
 #include "fleet/gaps.h"
 
@@ -236,7 +236,7 @@ static bool list_stacks(const growing *g, const stack_rows *rows, double least,
     TSR__VECTOR_FREE(&found);
     return false;
   }
-  if (found.count) qsort(found.items, found.count, sizeof *found.items, compare_stacks);
+  tsr__sort(found.items, found.count, sizeof *found.items, compare_stacks);
   out->stacks = found.items;
   out->stack_count = found.count < MOST_STACKS ? found.count : MOST_STACKS;
   return true;
@@ -344,9 +344,8 @@ void tsr__fleet_forecast(tsr__fleet *fleet, const tsr_fleet_options *options, ts
     if (options->top && g->stack_count > options->top) g->stack_count = options->top;
     forecast(g);
   }
-  if (fleet->growths.count)
-    qsort(fleet->growths.items, fleet->growths.count, sizeof *fleet->growths.items,
-          compare_growths);
+  tsr__sort(fleet->growths.items, fleet->growths.count, sizeof *fleet->growths.items,
+            compare_growths);
   out->growths = fleet->growths.items;
   out->growth_count = fleet->growths.count;
 }

@@ -2,10 +2,10 @@
 #include "fleet/names.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/vector.h"
 
 enum { MOST_DIGITS = 9, TITAN_DIGITS = 6, DAY_DIGITS = 8, MINUTE_DIGITS = 4, MOST_FOLDERS = 3 };
@@ -222,7 +222,7 @@ static int compare_numbers(const void *a, const void *b) {
 
 /* Whether numbers look like those of ranks: each once, from near 0 on, and at least half of them there. */
 static bool are_ranks(int64_t *numbers, size_t count) {
-  qsort(numbers, count, sizeof *numbers, compare_numbers);
+  tsr__sort(numbers, count, sizeof *numbers, compare_numbers);
   for (size_t i = 1; i < count; i++)
     if (numbers[i] == numbers[i - 1]) return false;
   return numbers[count - 1] < 2 * (int64_t)count;

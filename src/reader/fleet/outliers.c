@@ -9,12 +9,12 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/frames.h"
 #include "base/checked.h"
 #include "base/format.h"
+#include "base/sort.h"
 #include "fleet/fleet.h"
 #include "fleet/gaps.h"
 
@@ -153,7 +153,7 @@ static bool judge_stacks(judging *j, uint64_t *values) {
       ok = TSR__VECTOR_PUSH(&entries, e);
     }
   }
-  if (ok && entries.count) qsort(entries.items, entries.count, sizeof(entry), compare_entries);
+  if (ok && entries.count) tsr__sort(entries.items, entries.count, sizeof(entry), compare_entries);
   for (size_t i = 0; ok && i < entries.count;) {
     size_t end = i + 1; /* a sketch that lies may have a kind twice */
     while (end < entries.count && entries.items[end].key == entries.items[i].key) end++;
@@ -198,7 +198,7 @@ static uint64_t kept_value(const tsr__member *member) {
 static void judge_value(judging *j, value_fn *value, ranked *order, uint64_t *values,
                         void (*found)(excess *of, uint64_t bytes, bool is_exact)) {
   for (size_t i = 0; i < j->count; i++) order[i] = (ranked){value(member_at(j, i)), i};
-  qsort(order, j->count, sizeof *order, compare_ranked);
+  tsr__sort(order, j->count, sizeof *order, compare_ranked);
   for (size_t i = 0; i < j->count; i++) values[i] = order[i].bytes;
   bool is_exact = false;
   size_t count = apart(j, values, j->count, &is_exact);
@@ -370,7 +370,7 @@ static void add_change(tsr_rank_outlier *out, const tsr__sketch_share *share, bo
 static void fold_changes(tsr_rank_outlier *out, int64_t rest, size_t top) {
   size_t kept = 0;
   tsr_rank_change *items = out->changes;
-  qsort(items, out->change_count, sizeof *items, compare_keys);
+  tsr__sort(items, out->change_count, sizeof *items, compare_keys);
   for (size_t i = 0; i < out->change_count; i++) {
     if (kept && !compare_keys(&items[kept - 1], &items[i])) {
       items[kept - 1].bytes += items[i].bytes;
@@ -386,7 +386,7 @@ static void fold_changes(tsr_rank_outlier *out, int64_t rest, size_t top) {
     if (items[i].delta_bytes > 0) more = tsr__sum_u64(more, (uint64_t)items[i].delta_bytes);
     if (items[i].delta_bytes) items[differ++] = items[i];
   }
-  if (differ) qsort(items, differ, sizeof *items, compare_changes);
+  tsr__sort(items, differ, sizeof *items, compare_changes);
   /* Highs of several stacks need not be at the same moment: no more than what is there at the peak. */
   if (out->excess_bytes > more) out->excess_bytes = more;
   size_t shown = top && differ > top ? top : differ;
@@ -492,7 +492,7 @@ static bool take_apart(const judging *j, outlier_list *found, uint64_t *values,
   size_t most = tsr__most_apart(j->count), kept = found->count;
   bool ok = true, is_exact;
   if (found->count > most) {
-    qsort(found->items, found->count, sizeof *found->items, compare_outliers);
+    tsr__sort(found->items, found->count, sizeof *found->items, compare_outliers);
     for (size_t i = 0; i < found->count; i++) values[i] = found->items[i].excess_bytes;
     kept = tsr__apart(values, found->count, j->count, most, &is_exact);
   }
@@ -593,7 +593,7 @@ int tsr__fleet_compare(const tsr__fleet *fleet, size_t top, tsr_ranks *out, tsr_
     if (tsr__is_compared(&fleet->members.items[fleet->by_group.items[fleet->group_first.items[i]]]))
       ok = judge_group(fleet, i, out, top, is_expert, &list);
   ok = ok && list_others(fleet, top, &list);
-  if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_outliers);
+  tsr__sort(list.items, list.count, sizeof *list.items, compare_outliers);
   tsr__free(is_expert);
   out->outliers = list.items;
   out->outlier_count = list.count;

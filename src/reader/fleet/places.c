@@ -2,11 +2,11 @@
 #include "fleet/places.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/os.h"
+#include "base/sort.h"
 
 enum { MOST_LEVELS = 16, LIST_BYTES = 64 << 20 };
 #define MOST_FILES ((size_t)4 << 20)
@@ -30,7 +30,7 @@ static int compare_paths(const void *a, const void *b) {
 
 void tsr__path_list_sort(tsr__path_list *list) {
   size_t kept = 0;
-  if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_paths);
+  tsr__sort(list->items, list->count, sizeof *list->items, compare_paths);
   for (size_t i = 0; i < list->count; i++) {
     if (kept && !strcmp(list->items[kept - 1], list->items[i]))
       tsr__free(list->items[i]);

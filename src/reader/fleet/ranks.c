@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "fleet/fleet.h"
 
 /* More are not listed one by one. */
@@ -153,7 +154,7 @@ static bool list_dead(tsr_ranks *out) {
     for (size_t i = 0; i < out->row_count; i++)
       if (out->rows[i].is_out_of_memory)
         deaths[out->dead_count++] = (death){common_time(&out->rows[i]), i};
-    if (out->dead_count) qsort(deaths, out->dead_count, sizeof *deaths, compare_deaths);
+    tsr__sort(deaths, out->dead_count, sizeof *deaths, compare_deaths);
     for (size_t i = 0; i < out->dead_count; i++) out->dead[i] = deaths[i].row;
   }
   bool ok = deaths && out->dead;

@@ -2,7 +2,6 @@
 #include "fleet/sketch.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/frames.h"
@@ -10,6 +9,7 @@
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/map.h"
+#include "base/sort.h"
 #include "columns/warnings.h"
 #include "timeline/sweep.h"
 
@@ -156,7 +156,7 @@ static int compare_shares(const void *a, const void *b) {
 }
 
 static void sort_shares(tsr__sketch_share *shares, size_t count) {
-  if (count) qsort(shares, count, sizeof *shares, compare_shares);
+  tsr__sort(shares, count, sizeof *shares, compare_shares);
 }
 
 /* Whether it had been freed by then, and waited for another stream: active, but no longer allocated. */

@@ -9,9 +9,9 @@
  * The rows of a group are compared with each other; one of them is the reference, and drops out of the result. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "fleet/fleet.h"
 #include "fleet/gaps.h"
 
@@ -284,7 +284,7 @@ static void list_late(const pacing *p, const tsr__member *reference, late_rank *
     double us = late_of(p, &p->of[i], &moment);
     late[listed++] = (late_rank){us, i, moment};
   }
-  qsort(late, listed, sizeof *late, compare_late);
+  tsr__sort(late, listed, sizeof *late, compare_late);
   for (size_t i = 0; i < listed; i++) {
     double above = late[i].late_us - late[listed - 1].late_us;
     values[i] = above < 1e15 ? (uint64_t)above : (uint64_t)1e15;
@@ -343,7 +343,6 @@ int tsr__fleet_pace(tsr__fleet *fleet, tsr_ranks *out, tsr_error *error) {
   bool ok = out->stragglers && set_clocks(fleet);
   for (size_t i = 0; ok && i < out->group_count; i++) ok = pace_group(fleet, i, out);
   if (!ok) return tsr__fail_memory(error);
-  if (out->straggler_count)
-    qsort(out->stragglers, out->straggler_count, sizeof *out->stragglers, compare_stragglers);
+  tsr__sort(out->stragglers, out->straggler_count, sizeof *out->stragglers, compare_stragglers);
   return 0;
 }

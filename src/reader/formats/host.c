@@ -14,9 +14,9 @@
  * Which of these a release writes is not documented, so all are read. Lists are merged by time, one that
  * is listed twice counts once. What is none of this is tallied and ignored. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/map.h"
+#include "base/sort.h"
 #include "formats/assemble.h"
 
 /* Lists within lists, and dicts, in which entries are looked for. */
@@ -284,7 +284,8 @@ static uint32_t merge(host *h, const host_sources *sources) {
   bool ok = true;
   for (size_t i = 0; ok && i < sources->count; i++)
     ok = add_source(h, &events, sources->items[i], &latest);
-  if (ok && events.count) qsort(events.items, events.count, sizeof *events.items, compare_events);
+  if (ok && events.count)
+    tsr__sort(events.items, events.count, sizeof *events.items, compare_events);
   uint32_t trace = ok ? tsr__builder_add_trace(h->builder) : TSR_NONE;
   ok = trace != TSR_NONE;
   for (size_t i = 0; ok && i < events.count; i++)

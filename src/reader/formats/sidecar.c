@@ -22,6 +22,7 @@
 
 #include "base/json.h"
 #include "base/os.h"
+#include "base/sort.h"
 
 #define SCHEMA_FAMILY "tessera/capture/"
 #define SCHEMA        SCHEMA_FAMILY "1"
@@ -313,7 +314,7 @@ static bool list_blocks(const tsr_snapshot *snapshot, held_list *out) {
         return false;
     }
   }
-  if (out->count) qsort(out->items, out->count, sizeof *out->items, compare_blocks);
+  tsr__sort(out->items, out->count, sizeof *out->items, compare_blocks);
   return true;
 }
 
@@ -344,7 +345,7 @@ static void place_tensors(reading *r, const held_list *blocks) {
 static void place_all(reading *r) {
   held_list blocks = {0};
   size_t count = r->out.tensors.count;
-  if (count) qsort(r->out.tensors.items, count, sizeof *r->out.tensors.items, compare_tensors);
+  tsr__sort(r->out.tensors.items, count, sizeof *r->out.tensors.items, compare_tensors);
   if (list_blocks(r->snapshot, &blocks))
     place_tensors(r, &blocks);
   else

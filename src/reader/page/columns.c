@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "emit/text.h"
 #include "page/page.h"
 
@@ -152,7 +152,7 @@ static void pack_addresses(tsr__bundle *p, const tsr__page_track *t, size_t numb
             (!is_new || TSR__VECTOR_PUSH(&distinct, address));
   }
   if (p->ok && distinct.count)
-    qsort(distinct.items, distinct.count, sizeof *distinct.items, compare_u64);
+    tsr__sort(distinct.items, distinct.count, sizeof *distinct.items, compare_u64);
   column(p, "addresses", number);
   for (size_t i = 0; p->ok && i < distinct.count; i++) {
     assert(!i || distinct.items[i - 1] < distinct.items[i]);

@@ -9,11 +9,11 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "timeline/pools.h"
 
 enum { NAME_BYTES = TSR__POOL_NAME_BYTES };
@@ -145,7 +145,7 @@ static bool add_pools(maker *m) {
   bool ok = order && bytes_of && group_of_use && d->pool_marks;
   for (uint32_t i = 0; ok && i < count; i++)
     order[i] = (ranked_use){m->pools.uses.items[i].high_water_bytes, i};
-  if (ok && count) qsort(order, count, sizeof *order, compare_ranked);
+  if (ok && count) tsr__sort(order, count, sizeof *order, compare_ranked);
   for (size_t i = 0; ok && i < count; i++)
     group_of_use[order[i].use] = group_of(m, PRIVATE | order[i].use, (tsr_text){0});
   for (size_t i = 0; ok && i < steps; i++) {
@@ -251,7 +251,7 @@ static bool merge_least(const tsr__timeline *t, uint32_t *of, uint32_t count) {
     double begin = t->birth.items[a] == TSR_NONE ? 0 : t->birth.items[a];
     order[of[a]].weight += (double)tsr__timeline_requested(t, a) * (end - begin + 1);
   }
-  if (ok) qsort(order, count, sizeof *order, by_weight);
+  if (ok) tsr__sort(order, count, sizeof *order, by_weight);
   for (uint32_t i = 0; ok && i < KEPT; i++) is_kept[order[i].group] = true;
   for (size_t a = 0; ok && a < t->birth.count; a++)
     if (of[a] != GROUP_OLDER && !is_kept[of[a]]) of[a] = GROUP_OTHERS;

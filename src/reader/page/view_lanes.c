@@ -7,9 +7,9 @@
 #include "page/view_lanes.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 
 enum { MOST_TIMES = 1 << 18, MOST_SPANS = 1 << 18, MOST_RANGES = 1 << 16, MOST_MARKS = 4096 };
 
@@ -85,10 +85,10 @@ bool tsr__view_spans(const tsr__timeline *t, tsr_view_device *out) {
     assert(out->spans[out->span_count - 1].born < out->spans[out->span_count - 1].died);
   }
   if (out->span_count > MOST_SPANS) {
-    qsort(out->spans, out->span_count, sizeof *out->spans, compare_spans);
+    tsr__sort(out->spans, out->span_count, sizeof *out->spans, compare_spans);
     out->span_count = MOST_SPANS;
   }
-  if (out->span_count) qsort(out->spans, out->span_count, sizeof *out->spans, compare_births);
+  tsr__sort(out->spans, out->span_count, sizeof *out->spans, compare_births);
   return true;
 }
 
@@ -210,6 +210,6 @@ bool tsr__view_ranges(const tsr__timeline *t, const tsr__phases *phases, const t
                                  add_steps(cycle, &all) && add_phases(t, phases, &all));
   out->ranges = all.items;
   out->range_count = all.count;
-  if (all.count) qsort(all.items, all.count, sizeof *all.items, compare_ranges);
+  tsr__sort(all.items, all.count, sizeof *all.items, compare_ranges);
   return ok;
 }

@@ -15,11 +15,11 @@
 #include "study/findings.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "columns/tables.h"
 #include "study/block_call.h"
 #include "study/finder.h"
@@ -504,7 +504,7 @@ static bool list_kept(const tsr__finder *f, blocks *b) {
     if (tsr__cycle_passes_by(f->cycle, birth) == last)
       b->kept[b->kept_count++] = (kept){stack, birth, a, tsr__timeline_requested(f->t, a)};
   }
-  if (b->kept_count) qsort(b->kept, b->kept_count, sizeof *b->kept, compare_kept);
+  tsr__sort(b->kept, b->kept_count, sizeof *b->kept, compare_kept);
   for (size_t i = 0; i < b->kept_count; i++) {
     if (!i || b->kept[i].stack != b->kept[i - 1].stack)
       b->groups[b->group_count++] = (kept_group){.first = i};
@@ -540,7 +540,7 @@ static uint64_t bytes_covered(const blocks *b, uint64_t count) {
  * square root of allocations, since so many numbers can differ. */
 static uint64_t number_of_blocks(blocks *b) {
   uint64_t best = 0, most = 0;
-  if (b->group_count) qsort(b->groups, b->group_count, sizeof *b->groups, compare_groups);
+  tsr__sort(b->groups, b->group_count, sizeof *b->groups, compare_groups);
   for (int round = 0; round < 2; round++)
     for (size_t i = 0; i < b->group_count; i++) {
       uint64_t count = b->groups[i].count;
@@ -793,7 +793,7 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   for (size_t i = 0; ok && i < made.items.count; i++)
     ok = find_largest_part(&f, &made.items.items[i]);
   if (ok && made.items.count)
-    qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
+    tsr__sort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
   TSR__VECTOR_FREE(&f.live);
   if (!ok) {
     tsr__findings_release(&made);

@@ -3,11 +3,11 @@
  * What the study keeps is referred to. Owned are running totals, an array of each that was asked for; the steps of each device; and the
  * rows of segments, blocks and annotations by device, which the snapshot keeps in the order of the file. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/query.h"
 #include "tables/columns.h"
 #include "tables/relations.h"
@@ -301,7 +301,7 @@ const uint32_t *tsr__domain_order(tsr_relations *all, tsr__domain domain) {
   for (uint32_t i = 0; sorted && i < count; i++)
     sorted[i] = (ranked){tsr__domain_text(all, domain, i), i};
   if (sorted && order) {
-    qsort(sorted, count, sizeof *sorted, compare_ranked);
+    tsr__sort(sorted, count, sizeof *sorted, compare_ranked);
     for (uint32_t i = 0; i < count; i++) order[i] = sorted[i].code;
     all->orders[domain] = order;
   } else {

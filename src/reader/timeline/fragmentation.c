@@ -3,9 +3,9 @@
  * The live blocks and the spans that are there, each sorted by address, are walked side by side:
  * what of a span no block covers is free. A gap in a span is one free block, since PyTorch joins
  * neighbours. */
-#include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "timeline/timeline.h"
 
 /* A run of addresses. */
@@ -36,7 +36,7 @@ static bool collect_blocks(const tsr__timeline *t, const tsr__live_set *live, ru
             blocks, (run){.address = tsr__timeline_address(t, allocation), .size_bytes = size}))
       return false;
   }
-  if (blocks->count) qsort(blocks->items, blocks->count, sizeof *blocks->items, compare_runs);
+  tsr__sort(blocks->items, blocks->count, sizeof *blocks->items, compare_runs);
   return true;
 }
 
@@ -47,7 +47,7 @@ static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
         !TSR__VECTOR_PUSH(spans, (run){span->address, span->size_bytes, span}))
       return false;
   }
-  if (spans->count) qsort(spans->items, spans->count, sizeof *spans->items, compare_runs);
+  tsr__sort(spans->items, spans->count, sizeof *spans->items, compare_runs);
   return true;
 }
 

@@ -10,11 +10,11 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/ranges.h"
+#include "base/sort.h"
 
 /* A span that comes or goes. */
 typedef struct change {
@@ -45,7 +45,7 @@ static bool list_changes(const tsr__timeline *t, bool is_private, changes *out) 
         !TSR__VECTOR_PUSH(out, (change){(int64_t)span->death, (uint32_t)i, true}))
       return false;
   }
-  if (out->count) qsort(out->items, out->count, sizeof *out->items, compare_changes);
+  tsr__sort(out->items, out->count, sizeof *out->items, compare_changes);
   return true;
 }
 
@@ -119,7 +119,7 @@ static bool add_uses(const tsr__timeline *t, int64_t event, const changes *all,
                   {.pool = span->pool, .stream = span->stream}};
     ok = TSR__VECTOR_PUSH(&list, item);
   }
-  if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_keyed);
+  tsr__sort(list.items, list.count, sizeof *list.items, compare_keyed);
   for (size_t i = 0; ok && i < list.count; i++)
     if (!i || compare_keys(&list.items[i - 1].key, &list.items[i].key))
       ok = TSR__VECTOR_PUSH(&out->uses, list.items[i].use);

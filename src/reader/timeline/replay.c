@@ -13,9 +13,9 @@
  * between them: a query then replays at most that many events from the nearest one. */
 #include <assert.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "columns/tables.h"
 #include "timeline/timeline.h"
 
@@ -384,7 +384,7 @@ static bool note_pools(replay *r) {
     pool_range range = {segment->address, segment->total_bytes, segment->pool};
     if (segment->pool != TSR_NONE && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
   }
-  if (r->pools.count) qsort(r->pools.items, r->pools.count, sizeof *r->pools.items, compare_ranges);
+  tsr__sort(r->pools.items, r->pools.count, sizeof *r->pools.items, compare_ranges);
   return true;
 }
 

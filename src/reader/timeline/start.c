@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "columns/tables.h"
 #include "timeline/timeline.h"
 
@@ -117,7 +118,7 @@ static void count_addresses(const tsr_snapshot *snapshot, uint32_t device, round
   uint64_t seen = 0;
   for (; seen < events.count && count < ADDRESS_SAMPLE; seen++)
     if (events.action[seen] == TSR_ACTION_ALLOC) starts[count++] = events.addr[seen];
-  qsort(starts, count, sizeof *starts, compare_u64);
+  tsr__sort(starts, count, sizeof *starts, compare_u64);
   for (uint64_t i = 0; i < seen; i++) {
     uint64_t plain, extra;
     if (events.action[i] != TSR_ACTION_ALLOC || !is_decisive(votes, events.size[i], &plain, &extra))
@@ -583,8 +584,7 @@ static int compare_spans(const void *a, const void *b) {
  * list them as several segments. */
 static void join_ranges(starter *s) {
   size_t kept = 0;
-  if (s->ranges.count)
-    qsort(s->ranges.items, s->ranges.count, sizeof *s->ranges.items, compare_spans);
+  tsr__sort(s->ranges.items, s->ranges.count, sizeof *s->ranges.items, compare_spans);
   for (size_t i = 0; i < s->ranges.count; i++) {
     const tsr__span *range = &s->ranges.items[i];
     tsr__span *last = kept ? &s->ranges.items[kept - 1] : NULL;
@@ -722,9 +722,8 @@ static bool place_all(starter *s) {
   const tsr__initial **order = TSR__NEW_ARRAY(const tsr__initial *, count);
   if (!order) return false;
   for (size_t i = 0; i < count; i++) order[i] = &s->seen.found.items[i];
-  if (count) qsort(order, count, sizeof(void *), compare_addresses);
-  if (s->t->spans.count)
-    qsort(s->t->spans.items, s->t->spans.count, sizeof *s->t->spans.items, compare_spans);
+  tsr__sort(order, count, sizeof(void *), compare_addresses);
+  tsr__sort(s->t->spans.items, s->t->spans.count, sizeof *s->t->spans.items, compare_spans);
   bool ok = true;
   for (size_t i = 0; ok && i < s->t->spans.count; i++) {
     const tsr__span *span = &s->t->spans.items[i];

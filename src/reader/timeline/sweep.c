@@ -6,9 +6,9 @@
 #include "timeline/sweep.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 
 static int compare_turns(const void *a, const void *b) {
   const tsr__sweep_turn *x = a, *y = b;
@@ -20,7 +20,7 @@ static bool add_turn(tsr__sweep_turns *turns, uint32_t event, size_t index) {
 }
 
 static void sort_turns(tsr__sweep_turns *turns) {
-  if (turns->count) qsort(turns->items, turns->count, sizeof *turns->items, compare_turns);
+  tsr__sort(turns->items, turns->count, sizeof *turns->items, compare_turns);
 }
 
 static bool order_turns(tsr__sweep *s) {

@@ -15,12 +15,12 @@
  * Both lists of the peak end with rounding, so that they add up to what is allocated. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/format.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/simulate/profile.h"
 #include "tessera/unstable/runs.h"
 
@@ -57,7 +57,7 @@ static tsr_memory_row *list_kinds(const tsr_memory_profile *p, size_t *count) {
   *count = 0;
   if (!kinds) return NULL;
   memcpy(kinds, p->rows, p->row_count * sizeof *kinds);
-  if (p->row_count) qsort(kinds, p->row_count, sizeof *kinds, compare_kinds);
+  tsr__sort(kinds, p->row_count, sizeof *kinds, compare_kinds);
   for (size_t i = 0; i < p->row_count; i++) {
     if (*count && compare_kinds(&kinds[*count - 1], &kinds[i]) == 0) {
       kinds[*count - 1].count += kinds[i].count;
@@ -66,7 +66,7 @@ static tsr_memory_row *list_kinds(const tsr_memory_profile *p, size_t *count) {
       kinds[(*count)++] = kinds[i];
     }
   }
-  if (*count) qsort(kinds, *count, sizeof *kinds, compare_bytes);
+  tsr__sort(kinds, *count, sizeof *kinds, compare_bytes);
   return kinds;
 }
 

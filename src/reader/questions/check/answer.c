@@ -5,11 +5,11 @@
 #include "tessera/unstable/check.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "columns/warnings.h"
 #include "questions/check/peaks.h"
 #include "questions/shared/names.h"
@@ -191,7 +191,7 @@ static size_t rank(const tsr_check_result *result, const tsr_check_device *devic
     uint64_t weight = weigh(result, &device->causes[i], by_change);
     if (weight) list[count++] = (ranked){weight, (uint32_t)i};
   }
-  if (count) qsort(list, count, sizeof *list, compare_ranked);
+  tsr__sort(list, count, sizeof *list, compare_ranked);
   return count;
 }
 

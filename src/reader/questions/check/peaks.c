@@ -8,13 +8,13 @@
 #include "questions/check/peaks.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/utf8.h"
 #include "tessera/unstable/frames.h"
 #include "timeline/sweep.h"
@@ -237,7 +237,7 @@ static bool tell(const book *b, tsr_check_device *device) {
                           .bytes_at_peak = a->bytes_at_peak};
   }
   assert(device->cause_count == count);
-  if (count) qsort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
+  tsr__sort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     const account *a = &b->by_kind[i];
     device->categories[i] =

@@ -8,12 +8,12 @@
  * that is live at the peak of the step on one side alone is a row, too, so the rows' changes at the peak add up to the difference
  * of the peaks. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/vector.h"
 #include "questions/diff/diff.h"
 #include "questions/diff/pairing.h"
@@ -262,7 +262,7 @@ static void finish(change_rows *rows, size_t top, tsr_alignment *out) {
     out->counts[row->status] += row->count;
     out->bytes[row->status] = tsr__sum_u64(out->bytes[row->status], bytes);
   }
-  if (rows->count) qsort(rows->items, rows->count, sizeof *rows->items, compare_rows);
+  tsr__sort(rows->items, rows->count, sizeof *rows->items, compare_rows);
   out->changes = rows->items;
   out->change_count = top && rows->count > top ? top : rows->count;
   out->omitted_changes = rows->count - out->change_count;

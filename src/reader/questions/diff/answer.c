@@ -16,13 +16,13 @@
 #include "questions/diff/diff.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attribution/labels.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "emit/text.h"
 #include "questions/diff/match.h"
 #include "questions/diff/phases.h"
@@ -391,8 +391,7 @@ static void judge_all(tsr_diff_device *out, size_t row_count, size_t top) {
     if (change->delta_bytes) tally(out, change);
   }
   assert(out->change_count + out->unchanged_stacks <= row_count);
-  if (out->change_count)
-    qsort(out->changes, out->change_count, sizeof *out->changes, compare_changes);
+  tsr__sort(out->changes, out->change_count, sizeof *out->changes, compare_changes);
   if (!top || out->change_count <= top) return;
   uint64_t up = 0, down = 0;
   for (size_t i = top; i < out->change_count; i++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/diff/match.h"
 
 /* A row that only one side has, and what its name says: "dir/model.py:382 forward", where it called a
@@ -85,7 +86,7 @@ int tsr__match_lines(tsr__line *lines, uint32_t count, tsr_error *error) {
     bool is_one_sided = lines[i].sides == 1 || lines[i].sides == 2;
     if (is_one_sided && parse_name(lines[i].name, &m)) movers[mover_count++] = m;
   }
-  if (mover_count) qsort(movers, mover_count, sizeof *movers, compare_movers);
+  tsr__sort(movers, mover_count, sizeof *movers, compare_movers);
   for (size_t first = 0, last; first < mover_count; first = last) {
     size_t olds = 0;
     for (last = first; last < mover_count && !compare_places(&movers[first], &movers[last]); last++)

@@ -21,11 +21,11 @@
  *   loop     1 1 1 1 2 2   1 1 1 1 2 2   1 1 1 1 2 2
  *   round    0           K 1           K 2           K */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/names.h"
 #include "questions/shared/shares.h"
@@ -273,7 +273,7 @@ static int compare_leaks(const void *a, const void *b) {
 }
 
 static void hand_over(finder *f, size_t top, tsr_leaks_device *out) {
-  if (f->leaks.count) qsort(f->leaks.items, f->leaks.count, sizeof *f->leaks.items, compare_leaks);
+  tsr__sort(f->leaks.items, f->leaks.count, sizeof *f->leaks.items, compare_leaks);
   out->leaks = f->leaks.items;
   out->leak_count = f->leaks.count;
   if (!top || out->leak_count <= top) return;
@@ -288,7 +288,7 @@ static bool judge_window(finder *f) {
   bool ok = gather(f);
   size_t count = f->changes.count - f->first_change;
   if (ok && count)
-    qsort(f->changes.items + f->first_change, count, sizeof *f->changes.items, compare_changes);
+    tsr__sort(f->changes.items + f->first_change, count, sizeof *f->changes.items, compare_changes);
   ok = ok && judge(f);
   tsr__map_release(&f->group_of);
   return ok;

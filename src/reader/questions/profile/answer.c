@@ -12,10 +12,10 @@
  * is listed, even if nothing of it is live there. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sort.h"
 #include "questions/profile/history.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
@@ -204,7 +204,7 @@ static int list_reasons(work *w, const tsr__live_set *live) {
   }
   for (size_t i = 0; i < (size_t)PHASES * REASONS * KINDS; i++)
     if (rows[i].allocations) rows[w->out->reason_count++] = rows[i];
-  qsort(rows, w->out->reason_count, sizeof *rows, by_kind);
+  tsr__sort(rows, w->out->reason_count, sizeof *rows, by_kind);
   w->out->reasons = rows;
   return 0;
 }
@@ -271,9 +271,8 @@ static int list_groups(work *w, size_t top) {
     else
       out->later_groups[out->later_group_count++] = group;
   }
-  if (out->group_count) qsort(out->groups, out->group_count, sizeof *out->groups, by_bytes);
-  if (out->later_group_count)
-    qsort(out->later_groups, out->later_group_count, sizeof *out->later_groups, by_peak);
+  tsr__sort(out->groups, out->group_count, sizeof *out->groups, by_bytes);
+  tsr__sort(out->later_groups, out->later_group_count, sizeof *out->later_groups, by_peak);
   cut_groups(out, top);
   return 0;
 }
@@ -308,7 +307,7 @@ static int choose_series(work *w) {
     tsr__free(order);
     return tsr__fail_memory(w->error);
   }
-  if (count) qsort(order, count, sizeof *order, by_rank);
+  tsr__sort(order, count, sizeof *order, by_rank);
   for (size_t i = 0; i < count; i++) {
     size_t series = i < most ? i : most;
     assert(series <= out->series_count);
@@ -336,7 +335,7 @@ static int cut_layers(tsr_profile_device *out, size_t top, tsr_error *error) {
   uint64_t *sizes = TSR__NEW_ARRAY(uint64_t, out->layer_count);
   if (!sizes) return tsr__fail_memory(error);
   for (size_t i = 0; i < out->layer_count; i++) sizes[i] = out->layers[i].bytes;
-  qsort(sizes, out->layer_count, sizeof *sizes, layers_by_bytes);
+  tsr__sort(sizes, out->layer_count, sizeof *sizes, layers_by_bytes);
   uint64_t least = sizes[top - 1];
   size_t room = 0, kept = 0; /* for those of just that size */
   for (size_t i = 0; i < top; i++) room += sizes[i] == least;

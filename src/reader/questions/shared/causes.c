@@ -2,11 +2,11 @@
 #include "questions/shared/causes.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/names.h"
 
 /* Largest first; equal ones by kind, then in the order of the file. */
@@ -116,11 +116,11 @@ int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
     TSR__VECTOR_FREE(&causes);
     return tsr__fail_memory(error);
   }
-  qsort(held.categories, TSR_CATEGORY_COUNT, sizeof *held.categories, compare_kinds);
+  tsr__sort(held.categories, TSR_CATEGORY_COUNT, sizeof *held.categories, compare_kinds);
   while (held.category_count < TSR_CATEGORY_COUNT &&
          held.categories[held.category_count].allocations)
     held.category_count++;
-  if (causes.count) qsort(causes.items, causes.count, sizeof *causes.items, compare_causes);
+  tsr__sort(causes.items, causes.count, sizeof *causes.items, compare_causes);
   held.causes = causes.items;
   held.cause_count = top && causes.count > top ? top : causes.count;
   held.omitted_causes = causes.count - held.cause_count;

@@ -2,11 +2,11 @@
 #include "questions/shared/names.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 /* ---- Gathering ---- */
 
@@ -96,7 +96,7 @@ static ranked *rank(const tsr__name_sums *sums) {
                        key.entry,
                        i};
   }
-  if (list && sums->keys.count) qsort(list, sums->keys.count, sizeof *list, compare_ranked);
+  if (list && sums->keys.count) tsr__sort(list, sums->keys.count, sizeof *list, compare_ranked);
   return list;
 }
 

@@ -23,12 +23,12 @@
 #include "questions/shared/rerun.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "allocator/allocator.h"
 #include "allocator/rules.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "tessera/unstable/allocator_state.h"
 
 /* A segment from the driver. */
@@ -73,8 +73,7 @@ static bool note_segments(driver *d) {
     if (d->events->action[i] == TSR_ACTION_SEGMENT_ALLOC &&
         !TSR__VECTOR_PUSH(&d->segments, (recorded_segment){d->events->size[i], i}))
       return false;
-  if (d->segments.count)
-    qsort(d->segments.items, d->segments.count, sizeof *d->segments.items, compare_recorded);
+  tsr__sort(d->segments.items, d->segments.count, sizeof *d->segments.items, compare_recorded);
   for (size_t i = 0; i < d->segments.count; i++)
     if (!tsr__map_put(&d->next_of_size, d->segments.items[i].size_bytes, i, NULL)) return false;
   return true;
@@ -172,7 +171,7 @@ static change *list_changes(const tsr__timeline *t) {
     /* An event that releases memory still refers to it. */
     changes[2 * i + 1] = (change){death == INT64_MAX ? death : death + 1, (uint32_t)i, true};
   }
-  if (changes) qsort(changes, 2 * t->spans.count, sizeof *changes, compare_changes);
+  if (changes) tsr__sort(changes, 2 * t->spans.count, sizeof *changes, compare_changes);
   return changes;
 }
 

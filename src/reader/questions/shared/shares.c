@@ -2,11 +2,11 @@
 #include "questions/shared/shares.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/vector.h"
 #include "questions/shared/names.h"
 
@@ -160,7 +160,7 @@ int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
     return tsr__fail_memory(error);
   }
   check_sums(&s);
-  if (s.shares.count) qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
+  tsr__sort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
   *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count, .names = named};
   cut(out, top);
   return 0;

@@ -7,13 +7,13 @@
 #include "questions/source/source.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
 #include "questions/source/file.h"
@@ -131,7 +131,7 @@ static int compare_ranks(const void *a, const void *b) {
 static uint32_t *order(rank *ranks, size_t count, size_t top, size_t *kept, uint64_t *omitted) {
   uint32_t *indexes = TSR__NEW_ARRAY(uint32_t, count);
   if (!indexes) return NULL;
-  if (count) qsort(ranks, count, sizeof *ranks, compare_ranks);
+  tsr__sort(ranks, count, sizeof *ranks, compare_ranks);
   *kept = top && top < count ? top : count;
   assert(*kept <= count);
   *omitted = count - *kept;
@@ -142,7 +142,7 @@ static uint32_t *order(rank *ranks, size_t count, size_t top, size_t *kept, uint
 static bool list_lines(summing *s) {
   tsr_source_device *out = s->out;
   size_t count = s->lines.count;
-  if (count) qsort(s->lines.items, count, sizeof *s->lines.items, compare_lines);
+  tsr__sort(s->lines.items, count, sizeof *s->lines.items, compare_lines);
   rank *ranks = TSR__NEW_ARRAY(rank, count);
   out->lines = TSR__NEW_ARRAY(tsr_source_line, count);
   bool ok = ranks && out->lines;

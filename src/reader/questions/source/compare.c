@@ -1,9 +1,9 @@
 /* compare.c - what a source file holds in two snapshots. Both sides are computed separately, with the
  * same text, so lines and definitions have the same numbers on both; lists are joined on those. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "emit/text.h"
 #include "questions/shared/query.h"
 #include "questions/source/source.h"
@@ -25,7 +25,7 @@ static int compare_changes(const void *a, const void *b) {
 }
 
 static void rank(tsr_source_change *changes, size_t *count, size_t top, uint64_t *omitted) {
-  if (*count) qsort(changes, *count, sizeof *changes, compare_changes);
+  tsr__sort(changes, *count, sizeof *changes, compare_changes);
   *omitted = top && *count > top ? *count - top : 0;
   *count -= (size_t)*omitted;
 }
@@ -133,7 +133,7 @@ static bool pair_up(tsr_source_comparison *made, size_t top) {
   bool ok = numbers && made->devices;
   for (size_t i = 0; ok && i < left; i++) numbers[count++] = made->first->devices[i].device;
   for (size_t i = 0; ok && i < right; i++) numbers[count++] = made->second->devices[i].device;
-  if (count) qsort(numbers, count, sizeof *numbers, compare_numbers);
+  tsr__sort(numbers, count, sizeof *numbers, compare_numbers);
   for (size_t i = 0; ok && i < count; i++) {
     assert(!i || numbers[i - 1] <= numbers[i]);
     if (i && numbers[i] == numbers[i - 1]) continue;

@@ -9,12 +9,12 @@
 #include "tessera/unstable/stages.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
 #include "questions/stages/match.h"
@@ -57,8 +57,7 @@ static bool make_plan(plan *p) {
       p->boundaries[p->boundary_count++] = (boundary){list->ends_us[i], i, true};
   }
   assert(p->boundary_count <= 2 * list->count);
-  if (p->boundary_count)
-    qsort(p->boundaries, p->boundary_count, sizeof *p->boundaries, compare_boundaries);
+  tsr__sort(p->boundaries, p->boundary_count, sizeof *p->boundaries, compare_boundaries);
   return true;
 }
 
@@ -236,8 +235,8 @@ static int compare_indexes(const void *a, const void *b) {
 /* Sort so that the `top` highest come first, in their old order. */
 static void choose(rank *ranks, size_t count, size_t top) {
   assert(top < count);
-  qsort(ranks, count, sizeof *ranks, compare_ranks);
-  qsort(ranks, top, sizeof *ranks, compare_indexes);
+  tsr__sort(ranks, count, sizeof *ranks, compare_ranks);
+  tsr__sort(ranks, top, sizeof *ranks, compare_indexes);
 }
 
 static bool cut_stages(size_t top, tsr_stages_device *out) {

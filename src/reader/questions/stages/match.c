@@ -15,11 +15,11 @@
 #include "questions/stages/match.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 /* As a range is recorded once, at most this long after it was recorded first, see stages.h. */
 #define TWICE_US 1000
@@ -192,7 +192,7 @@ static void sort_ranges(matcher *m) {
   for (size_t i = 0; i < m->ranges.count; i++)
     if (!m->ranges.items[i].is_copy) m->ranges.items[kept++] = m->ranges.items[i];
   m->ranges.count = kept;
-  if (kept) qsort(m->ranges.items, kept, sizeof *m->ranges.items, compare_ranges);
+  tsr__sort(m->ranges.items, kept, sizeof *m->ranges.items, compare_ranges);
 }
 
 /* Number the repetitions of each name. */

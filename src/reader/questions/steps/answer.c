@@ -9,11 +9,11 @@
  * The figures of a device are those of its main loop: of those that train, or of all if none does, the one
  * whose steps peak highest. */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/shares.h"
 #include "questions/shared/stepping.h"
@@ -155,7 +155,7 @@ static int compare_u64(const void *a, const void *b) {
 
 static uint64_t middle_of(uint64_t *values, size_t count) {
   if (!count) return 0;
-  qsort(values, count, sizeof *values, compare_u64);
+  tsr__sort(values, count, sizeof *values, compare_u64);
   return values[count / 2];
 }
 
@@ -495,7 +495,7 @@ static void list_loops(meter *m) {
       m->entries[m->count++] = (entry){.at = *step, .loop = i, .step = step_of(m, step, i)};
     }
   }
-  if (m->count) qsort(m->entries, m->count, sizeof *m->entries, compare_entries);
+  tsr__sort(m->entries, m->count, sizeof *m->entries, compare_entries);
 }
 
 static void hand_over(const meter *m) {

@@ -7,11 +7,11 @@
 #include "tessera/unstable/whatif.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/query.h"
 #include "questions/shared/rerun.h"
 #include "questions/shared/shares.h"
@@ -228,7 +228,7 @@ static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *opti
     status = run_one(timeline, &how, out, &out->runs[out->run_count++], error);
   }
   assert(out->run_count <= options->setting_count + 1);
-  if (!status) qsort(out->runs, out->run_count, sizeof *out->runs, compare_runs);
+  if (!status) tsr__sort(out->runs, out->run_count, sizeof *out->runs, compare_runs);
   return status;
 }
 

@@ -25,11 +25,11 @@
 #include "questions/why/outlook.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "allocator/rules.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "timeline/sweep.h"
 
 /* Comparisons in total, and the longest agreement that is distinguished from a longer one. */
@@ -214,7 +214,7 @@ static int shapes_of(tsr_study *study, const look *l, tsr_category category, uin
     uint64_t bytes = tsr__timeline_requested(l->t, live.items[i]);
     if (categories->category[live.items[i]] == category && bytes >= least) sizes[count++] = bytes;
   }
-  if (count) qsort(sizes, count, sizeof *sizes, compare_u64);
+  tsr__sort(sizes, count, sizeof *sizes, compare_u64);
   if (!status) *shape_count = group_shapes(sizes, count, *shapes);
   if (status) {
     tsr__free(*shapes);

@@ -10,11 +10,11 @@
 #include "questions/why/trials.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "questions/shared/rerun.h"
 
 static int try_one(const tsr__timeline *t, const tsr_why_device *device,
@@ -111,6 +111,7 @@ int tsr__why_try(const tsr__timeline *timeline, const tsr_why_options *options,
     if (same_settings(&how.settings, &timeline->settings)) continue;
     status = try_one(timeline, device, &how, &device->trials[device->trial_count++], error);
   }
-  if (!status) qsort(device->trials, device->trial_count, sizeof *device->trials, compare_trials);
+  if (!status)
+    tsr__sort(device->trials, device->trial_count, sizeof *device->trials, compare_trials);
   return status;
 }

@@ -1,0 +1,134 @@
+// The page in a browser, from the file system. Prints one line for each test: name, then what is wrong as JSON.
+// usage: browser.mjs PLAN.json: {playwright, browser, program, page, cases: [{line, files, form, output}], snapshot, broken}
+import { readFileSync } from 'node:fs';
+
+const plan = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const playwright = await import(plan.playwright);
+// Firefox as it is, by WebDriver BiDi; Chromium needs no sandbox around pages that are ours, and has none as root.
+const how = plan.browser === 'firefox' ? { channel: 'moz-firefox' } : { args: ['--no-sandbox'] };
+const browser = await playwright[plan.browser].launch({ executablePath: plan.program, ...how });
+const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
+const asked = [];
+const errors = [];
+
+async function open(hash = '') {
+  const page = await context.newPage();
+  page.on('request', (request) => asked.push(request.url()));
+  page.on('pageerror', (error) => errors.push(String(error)));
+  page.setDefaultTimeout(60000);
+  await page.goto(`file://${plan.page}${hash}`);
+  await page.waitForSelector('html[data-ready]');
+  return page;
+}
+
+async function test(name, run) {
+  const wrong = [];
+  const check = (is, what) => is || wrong.push(what);
+  try {
+    await run(check);
+  } catch (error) {
+    wrong.push(String(error).slice(0, 500));
+  }
+  console.log(JSON.stringify({ name, wrong }));
+}
+
+const answer = async (page) => {
+  await page.waitForFunction(() => !document.querySelector('progress:not([hidden])'));
+  return page.evaluate(() => document.querySelector('#output')?.textContent ?? '');
+};
+const ask = async (page, line) => {
+  await page.fill('.line input', line);
+  await page.click('button.main');
+  return answer(page);
+};
+
+await test('every question gives the bytes that the command gives', async (check) => {
+  const page = await open('#question=peak');
+  let given = '';
+  for (const { line, files, form, output } of plan.cases) {
+    if (files.length && `${files}` !== given) {
+      await page.setInputFiles('#files-input', files);
+      await page.waitForFunction((name) => document.querySelector('#file-list').textContent.includes(name), files[0].replace(/.*\//, ''));
+      given = `${files}`;
+    }
+    await answer(page);
+    await page.click(`[role=tab]:has-text("${form === 'json' ? 'JSON' : 'Text'}")`);
+    const got = await ask(page, line);
+    check(got === output, `${line} ${form}: ${JSON.stringify(got.slice(0, 200))} for ${JSON.stringify(output.slice(0, 200))}`);
+  }
+  await page.close();
+});
+
+await test('a dropped file is drawn and answers', async (check) => {
+  const page = await open();
+  const bytes = readFileSync(plan.snapshot).toString('base64');
+  await page.evaluate((base64) => {
+    const data = new DataTransfer();
+    data.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], 'dropped.pickle.xz'));
+    document.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+  }, bytes);
+  const frame = await (await page.waitForSelector('iframe')).contentFrame();
+  await frame.waitForSelector('canvas');
+  check((await frame.textContent('header')).includes('dropped.pickle.xz'), 'the page of view has another file');
+  await page.click('.question:has-text("peak")');
+  check((await answer(page)).includes('peak'), 'no answer of peak');
+  await page.click('[role=tab]:has-text("Table")');
+  await page.waitForSelector('.answer table');
+  const address = page.url();
+  check(address.includes('question=peak') && address.includes('as=table'), `the address lacks the question: ${address}`);
+  check(!address.includes('dropped'), `the address has data: ${address}`);
+  await page.close();
+});
+
+await test('a file that is no snapshot is refused, and the page goes on', async (check) => {
+  const page = await open('#question=peak');
+  await page.setInputFiles('#files-input', [...plan.broken, plan.snapshot]);
+  for (const path of plan.broken) {
+    const name = path.replace(/.*\//, '');
+    await ask(page, `peak ${name}`);
+    check((await page.textContent('.messages')).includes(name), `no message about ${name}`);
+  }
+  check((await ask(page, `peak ${plan.snapshot.replace(/.*\//, '')}`)).includes('peak'), 'no answer afterwards');
+  await page.close();
+});
+
+await test('what runs can be cancelled', async (check) => {
+  const page = await open('#question=plan');
+  await page.fill('.line input', 'plan gpt2-xl --budget 20GiB --batch 32');
+  await page.click('button.main');
+  await page.click('button:has-text("Cancel")');
+  await page.waitForFunction(() => document.querySelector('#state').textContent === 'Cancelled');
+  check((await ask(page, 'simulate gpt2')).includes('gpt2'), 'no answer afterwards');
+  await page.close();
+});
+
+await test('what a browser lacks is said', async (check) => {
+  const page = await open('#question=peak');
+  await ask(page, 'sql nothing');
+  check((await page.textContent('.messages')).includes('not in the browser'), await page.textContent('.messages'));
+  await page.close();
+});
+
+await test('no request leaves the page', async (check) => {
+  const page = await open();
+  const refused = await page.evaluate(async () => {
+    const outcomes = [];
+    for (const url of ['https://example.com/', 'http://127.0.0.1:9/'])
+      outcomes.push(await fetch(url, { mode: 'no-cors' }).then(() => 'sent', () => 'refused'));
+    const image = new Image();
+    outcomes.push(await new Promise((resolve) => {
+      image.onload = () => resolve('sent');
+      image.onerror = () => resolve('refused');
+      image.src = 'https://example.com/x.png';
+    }));
+    return outcomes;
+  });
+  check(refused.every((outcome) => outcome === 'refused'), JSON.stringify(refused));
+  const sent = asked.filter((url) => !/^(file|blob|data):/.test(url) && !url.startsWith('https://example.com/') && !url.startsWith('http://127.0.0.1:9/'));
+  check(sent.length === 0, `asked for ${sent}`);
+  check(asked.filter((url) => url.startsWith('file:')).every((url) => url.split('#')[0].endsWith('tessera.html')), 'another file');
+  check(errors.length === 0, errors.join('; '));
+  await page.close();
+});
+
+await browser.close();

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""build.py --native FOLDER --work FOLDER: tessera as a WebAssembly module, WORK/tessera.wasm.
+
+What is compiled are the sources that meson lists for the library and the command (FOLDER, a build folder of the
+release), with web/ for what a browser has none of. The compiler is zig's, a package of PyPI; the sources of the libraries
+come from Debian's mirror, in the version that apt knows. Both are kept in WORK, and a second build takes only what changed.
+docs/decisions/072-the-browser.md has the reasons."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ZIG = 'ziglang==0.13.0'
+PACKAGES = ['jansson', 'libyaml', 'libzstd', 'pcre2', 'xz-utils', 'zlib']
+TARGET = ['-target', 'wasm32-wasi', '-mbulk-memory', '-msimd128']
+# Signals are emulated: none arrives.
+WASI = ['-D_GNU_SOURCE=', '-D_WASI_EMULATED_SIGNAL', '-D_WASI_EMULATED_PROCESS_CLOCKS', '-D_WASI_EMULATED_GETPID', '-DNDEBUG']
+# Sources of the native build that have another here; None: nothing takes its place.
+REPLACED = {
+    'src/ground/base/os_threads.c': 'src/ground/base/os_threads_wasi.c',
+    'cmd/serve/http.c': None, 'cmd/serve/serve_crowd.c': None, 'cmd/serve/serve_request.c': None,
+    'cmd/serve/serve.c': 'cmd/serve/serve_absent.c',
+    'python/tracer/tracer_archive.c': None,
+    'cmd/core/main.c': None,
+}
+
+
+def run(*command, **how):
+    subprocess.run(list(map(str, command)), check=True, **how)
+
+
+def zig(work):
+    """The compiler, installed on first use."""
+    environment = work / 'zig'
+    if not list(environment.glob('lib/python*/site-packages/ziglang/zig')):
+        print(f'build.py: installing {ZIG} (80 MB)', file=sys.stderr)
+        run(sys.executable, '-m', 'venv', environment)
+        run(environment / 'bin/pip', 'install', '--quiet', '--disable-pip-version-check', ZIG)
+    return next(environment.glob('lib/python*/site-packages/ziglang/zig')).resolve()
+
+
+def fetch(work):
+    """The folder of each package's source, downloaded with apt on first use."""
+    sources = work / 'sources'
+    done = sources / 'done'
+    if not done.exists():
+        print(f'build.py: downloading the sources of {", ".join(PACKAGES)}', file=sys.stderr)
+        for folder in ('parts', 'lists/partial', 'cache/archives/partial'):
+            (sources / folder).mkdir(parents=True, exist_ok=True)
+        (sources / 'parts/debian.list').write_text(apt_sources(), encoding='ascii')
+        options = ['-qq', '-o', 'Dir::Etc::sourcelist=/dev/null', '-o', f'Dir::Etc::sourceparts={sources}/parts', '-o',
+                   f'Dir::State::lists={sources}/lists', '-o', f'Dir::Cache={sources}/cache', '-o', 'APT::Sandbox::User=']
+        run('apt-get', *options, 'update', cwd=sources)
+        run('apt-get', *options, 'source', '--download-only', '--tar-only', *PACKAGES, cwd=sources)
+        for archive in sources.glob('*.orig.tar.*'):
+            if archive.suffix != '.asc':
+                run('tar', '-xf', archive, '-C', sources)
+        done.touch()
+    return {name: next(path for path in sources.glob(name + '-*') if path.is_dir())
+            for name in ('jansson', 'libyaml', 'zstd', 'pcre2', 'xz', 'zlib')}
+
+
+def apt_sources():
+    """Where this machine's Debian has its sources, for apt: the mirror and the release of its packages."""
+    release = dict(line.split('=', 1) for line in Path('/etc/os-release').read_text(encoding='utf-8').splitlines() if '=' in line)
+    uris = {line.split()[1] for line in subprocess.run(
+        ['apt-get', 'indextargets', '--format', '$(CREATED_BY) $(SITE)'], capture_output=True, text=True,
+        check=True).stdout.splitlines() if line.startswith('Packages ')}
+    mirror = next((uri for uri in sorted(uris) if uri.rstrip('/').endswith('/debian')), 'http://deb.debian.org/debian')
+    return f'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} {release["VERSION_CODENAME"]} main\n'
+
+
+class Ninja:
+    """What is to be compiled, as the text of a build.ninja."""
+
+    def __init__(self, compiler):
+        self.lines = [f'zig = {compiler}', 'rule cc',
+                      '  command = $zig cc $flags -MD -MF $out.d -c $in -o $out', '  depfile = $out.d', '  deps = gcc',
+                      '  description = $in', 'rule link', '  command = $zig cc $flags @$out.rsp -o $out', '  rspfile = $out.rsp',
+                      '  rspfile_content = $in', '  description = $out']
+        self.objects = []
+
+    def compile(self, group, source, flags):
+        place = f'objects/{group}/' + str(source).replace('/', '_').strip('_') + '.o'
+        self.lines += [f'build {place}: cc {source}', '  flags = ' + quoted(flags)]
+        self.objects.append(place)
+
+    def link(self, out, flags):
+        self.lines += [f'build {out}: link ' + ' '.join(self.objects), '  flags = ' + quoted(flags), f'default {out}', '']
+
+
+def quoted(words):
+    return ' '.join("'" + word.replace('$', '$$') + "'" if set(word) & set('()" ') else word for word in map(str, words))
+
+
+def write_if_new(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding='utf-8') != text:
+        path.write_text(text, encoding='utf-8')
+
+
+JANSSON_CONFIG = '''#define JSON_INLINE inline
+#define JSON_INTEGER_IS_LONG_LONG 1
+#define JSON_HAVE_LOCALECONV 1
+#define JSON_HAVE_ATOMIC_BUILTINS 0
+#define JSON_HAVE_SYNC_BUILTINS 0
+#define JSON_PARSER_MAX_DEPTH 2048
+'''
+
+
+def libraries(ninja, places, work):
+    """Compile the libraries; returns the folders of their headers."""
+    headers = work / 'headers'
+    flags = [*TARGET, *WASI, '-O2', '-w', '-include', str(ROOT / 'web/posix.h')]
+    pcre = places['pcre2'] / 'src'
+    write_if_new(headers / 'pcre2.h', (pcre / 'pcre2.h.generic').read_text(encoding='utf-8'))
+    write_if_new(headers / 'jansson_config.h', JANSSON_CONFIG)
+    write_if_new(headers / 'jansson_private_config.h', '')
+    write_if_new(work / 'pcre2/pcre2_chartables.c', (pcre / 'pcre2_chartables.c.dist').read_text(encoding='utf-8'))
+    of_pcre = [*flags, '-DPCRE2_CODE_UNIT_WIDTH=8', '-DHAVE_CONFIG_H', '-DSUPPORT_UNICODE', '-DPCRE2_STATIC', f'-I{pcre}',
+               f'-I{headers}', f'-I{work}/pcre2']
+    write_if_new(work / 'pcre2/config.h', (pcre / 'config.h.generic').read_text(encoding='utf-8'))
+    apart = {'dftables', 'fuzzsupport', 'jit_match', 'jit_misc', 'jit_test', 'printint', 'ucptables'}
+    for source in [*sorted(pcre.glob('pcre2_*.c')), work / 'pcre2/pcre2_chartables.c']:
+        if source.stem.removeprefix('pcre2_') not in apart:
+            ninja.compile('pcre2', source, of_pcre)
+    for name in ('adler32', 'crc32', 'deflate', 'inffast', 'inflate', 'inftrees', 'trees', 'zutil'):
+        ninja.compile('zlib', places['zlib'] / f'{name}.c', [*flags, '-DHAVE_UNISTD_H'])
+    zstd = places['zstd'] / 'lib'
+    for source in sorted([*zstd.glob('common/*.c'), *zstd.glob('decompress/*.c')]):
+        ninja.compile('zstd', source, [*flags, '-DXXH_NAMESPACE=ZSTD_', '-DZSTD_DISABLE_ASM', '-DZSTD_LEGACY_SUPPORT=0', f'-I{zstd}'])
+    yaml = places['libyaml']
+    for name in ('api', 'loader', 'parser', 'reader', 'scanner'):
+        ninja.compile('yaml', yaml / f'src/{name}.c', [*flags, f'-I{yaml}/include', '-DYAML_VERSION_MAJOR=0',
+                      '-DYAML_VERSION_MINOR=2', '-DYAML_VERSION_PATCH=5', '-DYAML_VERSION_STRING="0.2.5"'])
+    jansson = places['jansson'] / 'src'
+    for source in sorted(jansson.glob('*.c')):
+        ninja.compile('jansson', source, [*flags, f'-I{jansson}', f'-I{headers}', '-DHAVE_UNISTD_H', '-DHAVE_SYS_TIME_H',
+                      '-DHAVE_STDINT_H', '-DHAVE_LOCALE_H', '-DHAVE_GETTIMEOFDAY', '-DHAVE_STRTOLL', '-DHAVE_LOCALECONV'])
+    xz(ninja, places['xz'], flags)
+    return [headers, places['zlib'], zstd, yaml / 'include', jansson, places['xz'] / 'src/liblzma/api', query_headers(headers)]
+
+
+def xz(ninja, place, flags):
+    lzma = place / 'src/liblzma'
+    folders = [f'-I{lzma / name}' for name in ('api', 'common', 'check', 'lz', 'rangecoder', 'lzma', 'delta', 'simple')]
+    defined = ['-DHAVE_STDBOOL_H', '-DHAVE_INTTYPES_H', '-DHAVE_STDINT_H', '-DHAVE_STRING_H', '-DHAVE_LIMITS_H', '-DSIZEOF_SIZE_T=4',
+               '-DHAVE_CHECK_CRC32', '-DHAVE_CHECK_CRC64', '-DHAVE_CHECK_SHA256', '-DHAVE_DECODERS', '-DHAVE_DECODER_LZMA1',
+               '-DHAVE_DECODER_LZMA2', '-DHAVE_DECODER_X86', '-DHAVE_DECODER_ARM', '-DHAVE_DECODER_ARMTHUMB', '-DHAVE_DECODER_ARM64',
+               '-DHAVE_DECODER_POWERPC', '-DHAVE_DECODER_IA64', '-DHAVE_DECODER_SPARC', '-DHAVE_DECODER_DELTA',
+               '-DTUKLIB_SYMBOL_PREFIX=lzma_', f'-I{place}/src/common']
+    names = [*(f'common/{name}' for name in (
+        'block_decoder', 'block_header_decoder', 'block_util', 'common', 'filter_common', 'filter_decoder', 'filter_flags_decoder',
+        'index_hash', 'stream_decoder', 'stream_flags_common', 'stream_flags_decoder', 'vli_decoder', 'vli_size')),
+        *(f'check/{name}' for name in ('check', 'crc32_fast', 'crc32_table', 'crc64_fast', 'crc64_table', 'sha256')),
+        'lz/lz_decoder', 'lzma/lzma2_decoder', 'lzma/lzma_decoder', 'lzma/lzma_encoder_presets', 'delta/delta_common',
+        'delta/delta_decoder', *(f'simple/{name}' for name in (
+            'arm', 'arm64', 'armthumb', 'ia64', 'powerpc', 'simple_coder', 'simple_decoder', 'sparc', 'x86'))]
+    for name in names:
+        ninja.compile('xz', lzma / f'{name}.c', [*flags, *defined, *folders])
+
+
+def query_headers(headers):
+    """Headers of libraries that are loaded on demand, which are declarations alone: this machine's."""
+    for package, name in (('sqlite3', 'sqlite3.h'), ('libedit', 'histedit.h')):
+        folder = subprocess.run(['pkg-config', '--variable=includedir', package], capture_output=True, text=True,
+                                check=True).stdout.strip()
+        write_if_new(headers / 'query' / name, (Path(folder) / name).read_text(encoding='utf-8'))
+    return headers / 'query'
+
+
+def sources(native):
+    """(target, source, arguments) of what the command is made of, as meson lists it."""
+    listed = subprocess.run(['meson', 'introspect', '--targets', str(native)], capture_output=True, text=True, check=True)
+    for target in json.loads(listed.stdout):
+        if target['name'] not in ('ground', 'reader', 'engine', 'mosaic', 'kernels_plain', 'cli') and not (
+                target['name'] == 'tessera' and target['type'] == 'shared library'):
+            continue
+        for group in target['target_sources']:
+            kept = [word for word in group.get('parameters', ())
+                    if word.startswith(('-DTSR__QUESTION', '-DTSR__RECORDED', '-DTESSERA_VERSION'))]
+            kept += [word for word in group.get('parameters', ()) if word.startswith('-I' + str(ROOT))]
+            for source in [*group['sources'], *group['generated_sources']]:
+                if source.endswith('.c'):
+                    yield target['name'], Path(source), kept
+
+
+def name_of(source, native):
+    """A source's name from the top of the tree, or of the build folder."""
+    return str(source.relative_to(native if source.is_relative_to(native) else ROOT))
+
+
+def write_ninja(native, work):
+    ninja = Ninja(zig(work))
+    folders = [f'-I{folder}' for folder in libraries(ninja, fetch(work), work)]
+    flags = [*TARGET, *WASI, '-std=c17', '-Wall', '-Wextra', '-Wno-unknown-pragmas', '-Wno-pass-failed', *folders]
+    posix = ['-include', str(ROOT / 'web/posix.h')]
+    for target, source, kept in sources(native):
+        other = REPLACED.get(name_of(source, native), source)
+        if other:
+            level = '-O3' if target == 'kernels_plain' else '-O2'
+            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(posix if target == 'cli' or other == source and source.name.startswith('os_posix') or source.name == 'os.c' else []), *(
+                ['-fno-math-errno', '-fno-trapping-math'] if target == 'kernels_plain' else [])])
+    for source in sorted((ROOT / 'web').glob('*.c')):
+        ninja.compile('web', source, [*flags, '-O2', '-include', str(ROOT / 'web/posix.h'), f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
+    ninja.link('tessera.wasm', [*TARGET, '-O2', '-s', '-lwasi-emulated-signal', '-lwasi-emulated-process-clocks',
+                                '-lwasi-emulated-getpid', '-Wl,-z,stack-size=4194304'])
+    write_if_new(work / 'build.ninja', '\n'.join(ninja.lines))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--native', type=Path, required=True, help='a build folder of the release')
+    parser.add_argument('--work', type=Path, required=True)
+    options = parser.parse_args()
+    work, native = options.work.resolve(), options.native.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    write_ninja(native, work)
+    run('ninja', '-C', work, *(['-j', os.environ['JOBS']] if 'JOBS' in os.environ else []))
+
+
+if __name__ == '__main__':
+    main()
