@@ -4,7 +4,7 @@
 What is compiled are the sources that meson lists for the library and the command (FOLDER, a build folder of the
 release), with web/ for what a browser has none of. The compiler is zig's, a package of PyPI; the sources of the libraries
 come from Debian's mirror, in the version that apt knows. Both are kept in WORK, and a second build takes only what changed.
-docs/decisions/072-the-browser.md has the reasons."""
+docs/decisions/074-the-browser.md has the reasons."""
 import argparse
 import json
 import os
