@@ -66,7 +66,7 @@ static bool is_held(const cli_output *output, int signal) {
   return output->held >> signal & 1;
 }
 
-/* Other threads block them always (src/ground/base/os_threads.c), so this thread's mask is enough. */
+/* Other threads block them always (src/ground/base/os_threads_posix.c), so this thread's mask is enough. */
 static void hold_signals(cli_output *output) {
   sigset_t ending, before;
   if (output->held) return;
