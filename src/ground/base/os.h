@@ -36,6 +36,8 @@ int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size,
 /* Whether there is something at `path`; whether it is a folder. */
 bool tsr__os_is_there(const char *path);
 bool tsr__os_is_folder(const char *path);
+/* Whether a path means the same in every folder. */
+bool tsr__os_is_absolute(const char *path);
 /* When a file was last written, and when anything about it changed last, its name included; in nanoseconds since 1970. False if there
  * is no such regular file. */
 bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns);
@@ -150,7 +152,7 @@ void tsr__os_condition_wait(tsr__os_condition *condition, tsr__os_mutex *mutex);
 void tsr__os_condition_wake_one(tsr__os_condition *condition);
 void tsr__os_condition_wake_all(tsr__os_condition *condition);
 
-/* ---- semaphores ---- */
+/* ---- semaphores (semaphore.c, for all systems) ---- */
 
 /* A count that threads wait for. What one thread did before posting is visible to the thread that
  * waited for it. */

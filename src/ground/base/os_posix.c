@@ -84,6 +84,10 @@ bool tsr__os_is_folder(const char *path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool tsr__os_is_absolute(const char *path) {
+  return path[0] == '/';
+}
+
 bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns) {
   struct stat status;
   if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return false;
