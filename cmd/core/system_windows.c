@@ -3,7 +3,7 @@
  * A file that is gone with its handle is one with a name that nobody else may open, marked to be removed when it is closed. To
  * keep it, the mark is taken away and the file renamed, both through the handle. */
 #define WIN32_LEAN_AND_MEAN
-#define _CRT_RAND_S /* rand_s */
+
 #include "system.h"
 
 #include <errno.h>
@@ -131,7 +131,7 @@ static bool mark(HANDLE file, bool is_removed) {
 }
 
 int cli_system_passing_file(const char *folder) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   char path[4096];
   uint64_t number;
   for (int i = 0; i < NAMES_TRIED && cli_system_random(&number, sizeof number); i++) {
@@ -141,23 +141,23 @@ int cli_system_passing_file(const char *folder) {
       errno = ENAMETOOLONG;
       return -1;
     }
-    if (!tsr_windows_path(path, wide)) return -1;
+    if (!tsr__windows_path(path, wide)) return -1;
     HANDLE file = CreateFileW(wide, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_DELETE, NULL,
                               CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
     if (file != INVALID_HANDLE_VALUE) {
       (void)mark(file, true);
       return _open_osfhandle((intptr_t)file, _O_RDWR | _O_BINARY);
     }
-    errno = tsr_windows_errno();
+    errno = tsr__windows_errno();
     if (errno != EEXIST) return -1;
   }
   return -1;
 }
 
 int cli_system_keep_file(int handle, const char *path) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   HANDLE file = (HANDLE)_get_osfhandle(handle);
-  if (!tsr_windows_path(path, wide)) return -1;
+  if (!tsr__windows_path(path, wide)) return -1;
   DWORD name_bytes = (DWORD)(wcslen(wide) * sizeof *wide);
   size_t size = offsetof(FILE_RENAME_INFO, FileName) + name_bytes + sizeof *wide;
   FILE_RENAME_INFO *about = calloc(1, size);
@@ -168,7 +168,7 @@ int cli_system_keep_file(int handle, const char *path) {
   bool is_kept =
       mark(file, false) && SetFileInformationByHandle(file, FileRenameInfo, about, (DWORD)size);
   if (!is_kept) {
-    errno = tsr_windows_errno();
+    errno = tsr__windows_errno();
     (void)mark(file, true);
   }
   free(about);
@@ -178,11 +178,11 @@ int cli_system_keep_file(int handle, const char *path) {
 /* ---- Locks ---- */
 
 int cli_system_lock_folder(const char *folder, bool *is_taken) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   char path[4096];
   int length = snprintf(path, sizeof path, "%s/.tessera-lock", folder);
   *is_taken = false;
-  if (length < 0 || (size_t)length >= sizeof path || !tsr_windows_path(path, wide)) return -1;
+  if (length < 0 || (size_t)length >= sizeof path || !tsr__windows_path(path, wide)) return -1;
   HANDLE file = CreateFileW(wide, GENERIC_WRITE, 0, NULL, OPEN_ALWAYS,
                             FILE_ATTRIBUTE_HIDDEN | FILE_FLAG_DELETE_ON_CLOSE, NULL);
   if (file != INVALID_HANDLE_VALUE) return _open_osfhandle((intptr_t)file, _O_WRONLY);

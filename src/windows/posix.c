@@ -1,6 +1,5 @@
 /* posix.c - see posix.h. */
 #define WIN32_LEAN_AND_MEAN
-#define _WIN32_WINNT 0x0A00
 #include "windows/posix.h"
 
 #include <stdarg.h>
@@ -19,7 +18,7 @@ static const int64_t EPOCH_S = 11644473600, UNITS_PER_S = 10000000;
 
 /* ---- names of files ---- */
 
-int tsr_windows_errno(void) {
+int tsr__windows_errno(void) {
   switch (GetLastError()) {
   case ERROR_FILE_NOT_FOUND:
   case ERROR_PATH_NOT_FOUND:
@@ -48,19 +47,19 @@ int tsr_windows_errno(void) {
 }
 
 static int fail(void) {
-  errno = tsr_windows_errno();
+  errno = tsr__windows_errno();
   return -1;
 }
 
 /* Long paths are passed as \\?\C:\..., in which the system resolves nothing, so it is resolved before. */
-static bool make_long(wchar_t wide[TSR_WINDOWS_PATH_UNITS]) {
+static bool make_long(wchar_t wide[TSR__WINDOWS_PATH_UNITS]) {
   static const wchar_t local[] = L"\\\\?\\", network[] = L"\\\\?\\UNC";
-  wchar_t full[TSR_WINDOWS_PATH_UNITS];
-  DWORD length = GetFullPathNameW(wide, TSR_WINDOWS_PATH_UNITS, full, NULL);
+  wchar_t full[TSR__WINDOWS_PATH_UNITS];
+  DWORD length = GetFullPathNameW(wide, TSR__WINDOWS_PATH_UNITS, full, NULL);
   bool is_network = full[0] == L'\\' && full[1] == L'\\';
   const wchar_t *prefix = is_network ? network : local, *rest = is_network ? full + 1 : full;
   size_t before = wcslen(prefix);
-  if (!length || length + before + 1 > TSR_WINDOWS_PATH_UNITS) {
+  if (!length || length + before + 1 > TSR__WINDOWS_PATH_UNITS) {
     errno = ENAMETOOLONG;
     return false;
   }
@@ -69,10 +68,10 @@ static bool make_long(wchar_t wide[TSR_WINDOWS_PATH_UNITS]) {
   return true;
 }
 
-bool tsr_windows_path(const char *path, wchar_t wide[TSR_WINDOWS_PATH_UNITS]) {
+bool tsr__windows_path(const char *path, wchar_t wide[TSR__WINDOWS_PATH_UNITS]) {
   if (strcmp(path, "/dev/null") == 0) path = "NUL";
   int units =
-      MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, TSR_WINDOWS_PATH_UNITS);
+      MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, TSR__WINDOWS_PATH_UNITS);
   if (!units) {
     errno = GetLastError() == ERROR_INSUFFICIENT_BUFFER ? ENAMETOOLONG : ENOENT;
     return false;
@@ -99,11 +98,11 @@ static int64_t units_of(FILETIME time) {
 }
 
 /* What is no file on a disk has a mode, and nothing else. */
-static int examine(HANDLE handle, struct tsr_windows_stat *out) {
+static int examine(HANDLE handle, struct tsr__windows_stat *out) {
   BY_HANDLE_FILE_INFORMATION about;
   FILE_BASIC_INFO basic;
   DWORD kind = GetFileType(handle);
-  *out = (struct tsr_windows_stat){.st_mode = kind == FILE_TYPE_PIPE ? _S_IFIFO : _S_IFCHR};
+  *out = (struct tsr__windows_stat){.st_mode = kind == FILE_TYPE_PIPE ? _S_IFIFO : _S_IFCHR};
   if (kind != FILE_TYPE_DISK) return 0;
   if (!GetFileInformationByHandle(handle, &about)) return fail();
   bool is_folder = about.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
@@ -119,9 +118,9 @@ static int examine(HANDLE handle, struct tsr_windows_stat *out) {
   return 0;
 }
 
-int tsr_windows_stat(const char *path, struct tsr_windows_stat *out) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(path, wide)) return -1;
+int tsr__windows_stat(const char *path, struct tsr__windows_stat *out) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(path, wide)) return -1;
   HANDLE handle = CreateFileW(wide, FILE_READ_ATTRIBUTES,
                               FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
                               OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
@@ -131,11 +130,11 @@ int tsr_windows_stat(const char *path, struct tsr_windows_stat *out) {
   return status;
 }
 
-int tsr_windows_lstat(const char *path, struct tsr_windows_stat *out) {
-  return tsr_windows_stat(path, out);
+int tsr__windows_lstat(const char *path, struct tsr__windows_stat *out) {
+  return tsr__windows_stat(path, out);
 }
 
-int tsr_windows_fstat(int handle, struct tsr_windows_stat *out) {
+int tsr__windows_fstat(int handle, struct tsr__windows_stat *out) {
   intptr_t of_system = _get_osfhandle(handle);
   if (of_system < 0) {
     errno = EBADF;
@@ -144,9 +143,9 @@ int tsr_windows_fstat(int handle, struct tsr_windows_stat *out) {
   return examine((HANDLE)of_system, out);
 }
 
-int tsr_windows_access(const char *path, int how) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(path, wide)) return -1;
+int tsr__windows_access(const char *path, int how) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(path, wide)) return -1;
   DWORD attributes = GetFileAttributesW(wide);
   if (attributes == INVALID_FILE_ATTRIBUTES) return fail();
   bool is_kept = (how & W_OK) && (attributes & FILE_ATTRIBUTE_READONLY) &&
@@ -156,7 +155,7 @@ int tsr_windows_access(const char *path, int how) {
 }
 
 /* The null device is a terminal to the C library. */
-int tsr_windows_isatty(int handle) {
+int tsr__windows_isatty(int handle) {
   DWORD mode;
   intptr_t of_system = _get_osfhandle(handle);
   return of_system >= 0 && GetConsoleMode((HANDLE)of_system, &mode);
@@ -182,14 +181,14 @@ static int open_to_read(const wchar_t *wide) {
                   OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
   if (handle != INVALID_HANDLE_VALUE)
     return _open_osfhandle((intptr_t)handle, _O_RDONLY | _O_BINARY);
-  int reason = tsr_windows_errno(), folder = open_folder(wide);
+  int reason = tsr__windows_errno(), folder = open_folder(wide);
   errno = reason;
   return folder;
 }
 
-int tsr_windows_open(const char *path, int flags, ...) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(path, wide)) return -1;
+int tsr__windows_open(const char *path, int flags, ...) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(path, wide)) return -1;
   if (!(flags & (_O_WRONLY | _O_RDWR | _O_CREAT))) return open_to_read(wide);
   int handle = _wopen(wide, flags | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
   if (handle < 0 && errno == EACCES && GetFileAttributesW(wide) != INVALID_FILE_ATTRIBUTES &&
@@ -198,10 +197,10 @@ int tsr_windows_open(const char *path, int flags, ...) {
   return handle;
 }
 
-FILE *tsr_windows_fopen(const char *path, const char *mode) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS], wide_mode[8];
+FILE *tsr__windows_fopen(const char *path, const char *mode) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS], wide_mode[8];
   size_t length = 0;
-  if (!tsr_windows_path(path, wide)) return NULL;
+  if (!tsr__windows_path(path, wide)) return NULL;
   for (; mode[length] && length < 6; length++) wide_mode[length] = (wchar_t)mode[length];
   if (!strchr(mode, 'b')) wide_mode[length++] = L'b';
   wide_mode[length] = L'\0';
@@ -212,11 +211,11 @@ static unsigned piece(size_t size) {
   return size < LARGEST_TRANSFER ? (unsigned)size : LARGEST_TRANSFER;
 }
 
-ssize_t tsr_windows_read(int handle, void *buffer, size_t size) {
+ssize_t tsr__windows_read(int handle, void *buffer, size_t size) {
   return _read(handle, buffer, piece(size));
 }
 
-ssize_t tsr_windows_write(int handle, const void *data, size_t size) {
+ssize_t tsr__windows_write(int handle, const void *data, size_t size) {
   return _write(handle, data, piece(size));
 }
 
@@ -228,55 +227,55 @@ static OVERLAPPED from_offset(int64_t offset) {
   return at;
 }
 
-ssize_t tsr_windows_pread(int handle, void *buffer, size_t size, int64_t offset) {
+ssize_t tsr__windows_pread(int handle, void *buffer, size_t size, int64_t offset) {
   OVERLAPPED at = from_offset(offset);
   DWORD got = 0;
   if (ReadFile((HANDLE)_get_osfhandle(handle), buffer, piece(size), &got, &at)) return got;
   return GetLastError() == ERROR_HANDLE_EOF ? 0 : fail();
 }
 
-ssize_t tsr_windows_pwrite(int handle, const void *data, size_t size, int64_t offset) {
+ssize_t tsr__windows_pwrite(int handle, const void *data, size_t size, int64_t offset) {
   OVERLAPPED at = from_offset(offset);
   DWORD put = 0;
   return WriteFile((HANDLE)_get_osfhandle(handle), data, piece(size), &put, &at) ? (ssize_t)put
                                                                                  : fail();
 }
 
-int tsr_windows_truncate(int handle, int64_t size) {
+int tsr__windows_truncate(int handle, int64_t size) {
   int reason = _chsize_s(handle, size);
   errno = reason;
   return reason ? -1 : 0;
 }
 
-int tsr_windows_fchmod(int handle, unsigned mode) {
+int tsr__windows_fchmod(int handle, unsigned mode) {
   (void)handle, (void)mode;
   return 0;
 }
 
 /* ---- names in folders ---- */
 
-int tsr_windows_mkdir(const char *path, unsigned mode) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+int tsr__windows_mkdir(const char *path, unsigned mode) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   (void)mode;
-  if (!tsr_windows_path(path, wide)) return -1;
+  if (!tsr__windows_path(path, wide)) return -1;
   return CreateDirectoryW(wide, NULL) ? 0 : fail();
 }
 
-int tsr_windows_rmdir(const char *path) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(path, wide)) return -1;
+int tsr__windows_rmdir(const char *path) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(path, wide)) return -1;
   return RemoveDirectoryW(wide) ? 0 : fail();
 }
 
-int tsr_windows_unlink(const char *path) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(path, wide)) return -1;
+int tsr__windows_unlink(const char *path) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(path, wide)) return -1;
   return DeleteFileW(wide) ? 0 : fail();
 }
 
-int tsr_windows_rename(const char *from, const char *to) {
-  wchar_t before[TSR_WINDOWS_PATH_UNITS], after[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(from, before) || !tsr_windows_path(to, after)) return -1;
+int tsr__windows_rename(const char *from, const char *to) {
+  wchar_t before[TSR__WINDOWS_PATH_UNITS], after[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(from, before) || !tsr__windows_path(to, after)) return -1;
   return MoveFileExW(before, after, MOVEFILE_REPLACE_EXISTING) ? 0 : fail();
 }
 
@@ -300,29 +299,29 @@ static char *narrow_path(const wchar_t *wide) {
   return text;
 }
 
-char *tsr_windows_realpath(const char *path, char *room) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+char *tsr__windows_realpath(const char *path, char *room) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   (void)room;
-  if (!tsr_windows_path(path, wide)) return NULL;
+  if (!tsr__windows_path(path, wide)) return NULL;
   HANDLE handle = CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
                               OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
   if (handle == INVALID_HANDLE_VALUE) {
     (void)fail();
     return NULL;
   }
-  DWORD length = GetFinalPathNameByHandleW(handle, wide, TSR_WINDOWS_PATH_UNITS, 0);
+  DWORD length = GetFinalPathNameByHandleW(handle, wide, TSR__WINDOWS_PATH_UNITS, 0);
   CloseHandle(handle);
-  if (!length || length >= TSR_WINDOWS_PATH_UNITS) {
+  if (!length || length >= TSR__WINDOWS_PATH_UNITS) {
     (void)fail();
     return NULL;
   }
   return narrow_path(wide);
 }
 
-char *tsr_windows_getcwd(char *room, size_t size) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  DWORD length = GetCurrentDirectoryW(TSR_WINDOWS_PATH_UNITS, wide);
-  char *text = length && length < TSR_WINDOWS_PATH_UNITS ? narrow_path(wide) : NULL;
+char *tsr__windows_getcwd(char *room, size_t size) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  DWORD length = GetCurrentDirectoryW(TSR__WINDOWS_PATH_UNITS, wide);
+  char *text = length && length < TSR__WINDOWS_PATH_UNITS ? narrow_path(wide) : NULL;
   bool fits = text && strlen(text) < size;
   if (fits) memcpy(room, text, strlen(text) + 1);
   free(text);
@@ -330,35 +329,35 @@ char *tsr_windows_getcwd(char *room, size_t size) {
   return fits ? room : NULL;
 }
 
-ssize_t tsr_windows_readlink(const char *path, char *room, size_t size) {
-  struct tsr_windows_stat found;
+ssize_t tsr__windows_readlink(const char *path, char *room, size_t size) {
+  struct tsr__windows_stat found;
   (void)room, (void)size;
-  if (tsr_windows_stat(path, &found) == 0) errno = EINVAL;
+  if (tsr__windows_stat(path, &found) == 0) errno = EINVAL;
   return -1;
 }
 
-struct tsr_windows_dir {
+struct tsr__windows_dir {
   HANDLE search;
   WIN32_FIND_DATAW found;
   bool is_first;
-  struct tsr_windows_dirent entry;
+  struct tsr__windows_dirent entry;
 };
 
-tsr_windows_dir *tsr_windows_opendir(const char *path) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
-  if (!tsr_windows_path(path, wide)) return NULL;
+tsr__windows_dir *tsr__windows_opendir(const char *path) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  if (!tsr__windows_path(path, wide)) return NULL;
   size_t length = wcslen(wide);
   DWORD attributes = GetFileAttributesW(wide);
   if (attributes == INVALID_FILE_ATTRIBUTES) {
     (void)fail();
     return NULL;
   }
-  if (!(attributes & FILE_ATTRIBUTE_DIRECTORY) || length + 3 > TSR_WINDOWS_PATH_UNITS) {
+  if (!(attributes & FILE_ATTRIBUTE_DIRECTORY) || length + 3 > TSR__WINDOWS_PATH_UNITS) {
     errno = ENOTDIR;
     return NULL;
   }
   wcscpy(wide + length, wide[length - 1] == L'\\' ? L"*" : L"\\*");
-  tsr_windows_dir *folder = calloc(1, sizeof *folder);
+  tsr__windows_dir *folder = calloc(1, sizeof *folder);
   if (!folder) return NULL;
   folder->search = FindFirstFileW(wide, &folder->found);
   folder->is_first = true;
@@ -368,7 +367,7 @@ tsr_windows_dir *tsr_windows_opendir(const char *path) {
   return NULL;
 }
 
-struct tsr_windows_dirent *tsr_windows_readdir(tsr_windows_dir *folder) {
+struct tsr__windows_dirent *tsr__windows_readdir(tsr__windows_dir *folder) {
   if (!folder->is_first && !FindNextFileW(folder->search, &folder->found)) {
     if (GetLastError() != ERROR_NO_MORE_FILES) (void)fail();
     return NULL;
@@ -379,7 +378,7 @@ struct tsr_windows_dirent *tsr_windows_readdir(tsr_windows_dir *folder) {
   return &folder->entry;
 }
 
-int tsr_windows_closedir(tsr_windows_dir *folder) {
+int tsr__windows_closedir(tsr__windows_dir *folder) {
   FindClose(folder->search);
   free(folder);
   return 0;
@@ -387,7 +386,7 @@ int tsr_windows_closedir(tsr_windows_dir *folder) {
 
 /* ---- text ---- */
 
-ssize_t tsr_windows_getline(char **line, size_t *room, FILE *stream) {
+ssize_t tsr__windows_getline(char **line, size_t *room, FILE *stream) {
   size_t size = 0;
   int byte = 0;
   while (byte != '\n' && (byte = getc(stream)) != EOF) {
@@ -405,7 +404,7 @@ ssize_t tsr_windows_getline(char **line, size_t *room, FILE *stream) {
   return (ssize_t)size;
 }
 
-char *tsr_windows_strndup(const char *text, size_t most) {
+char *tsr__windows_strndup(const char *text, size_t most) {
   size_t size = strnlen(text, most);
   char *copy = malloc(size + 1);
   if (!copy) return NULL;
@@ -416,53 +415,53 @@ char *tsr_windows_strndup(const char *text, size_t most) {
 
 /* ---- signals ---- */
 
-int tsr_windows_sigaction(int number, const struct tsr_windows_sigaction *now,
-                          struct tsr_windows_sigaction *before) {
+int tsr__windows_sigaction(int number, const struct tsr__windows_sigaction *now,
+                          struct tsr__windows_sigaction *before) {
   if (number != SIGINT && number != SIGTERM) {
-    if (before) *before = (struct tsr_windows_sigaction){.sa_handler = SIG_IGN};
+    if (before) *before = (struct tsr__windows_sigaction){.sa_handler = SIG_IGN};
     errno = EINVAL;
     return -1;
   }
   void (*was)(int) = signal(number, now ? now->sa_handler : SIG_DFL);
   if (was == SIG_ERR) return -1;
   if (!now) (void)signal(number, was);
-  if (before) *before = (struct tsr_windows_sigaction){.sa_handler = was};
+  if (before) *before = (struct tsr__windows_sigaction){.sa_handler = was};
   return 0;
 }
 
-int tsr_windows_sigmask(int how, const tsr_windows_sigset *set, tsr_windows_sigset *before) {
+int tsr__windows_sigmask(int how, const tsr__windows_sigset *set, tsr__windows_sigset *before) {
   (void)how, (void)set;
   if (before) *before = ~0u;
   return 0;
 }
 
-int tsr_windows_sigpending(tsr_windows_sigset *set) {
+int tsr__windows_sigpending(tsr__windows_sigset *set) {
   *set = 0;
   return 0;
 }
 
-int tsr_windows_sigfillset(tsr_windows_sigset *set) {
+int tsr__windows_sigfillset(tsr__windows_sigset *set) {
   *set = ~0u;
   return 0;
 }
 
-int tsr_windows_sigemptyset(tsr_windows_sigset *set) {
+int tsr__windows_sigemptyset(tsr__windows_sigset *set) {
   *set = 0;
   return 0;
 }
 
-int tsr_windows_sigaddset(tsr_windows_sigset *set, int number) {
+int tsr__windows_sigaddset(tsr__windows_sigset *set, int number) {
   if (number < 32) *set |= 1u << number;
   return 0;
 }
 
-int tsr_windows_sigismember(const tsr_windows_sigset *set, int number) {
+int tsr__windows_sigismember(const tsr__windows_sigset *set, int number) {
   return number < 32 && (*set >> number & 1);
 }
 
 /* ---- input and output ---- */
 
-int tsr_windows_poll(struct tsr_windows_pollfd *files, size_t count, int wait_ms) {
+int tsr__windows_poll(struct tsr__windows_pollfd *files, size_t count, int wait_ms) {
   (void)count, (void)wait_ms;
   HANDLE handle = (HANDLE)_get_osfhandle(files->fd);
   DWORD there = 1; /* in a file, and at the end of a pipe that was closed */
@@ -476,19 +475,19 @@ int tsr_windows_poll(struct tsr_windows_pollfd *files, size_t count, int wait_ms
 
 /* ---- libraries ---- */
 
-void *tsr_windows_dlopen(const char *name, int how) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+void *tsr__windows_dlopen(const char *name, int how) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   (void)how;
-  return tsr_windows_path(name, wide) ? (void *)LoadLibraryW(wide) : NULL;
+  return tsr__windows_path(name, wide) ? (void *)LoadLibraryW(wide) : NULL;
 }
 
-void *tsr_windows_dlsym(void *library, const char *name) {
+void *tsr__windows_dlsym(void *library, const char *name) {
   FARPROC found = GetProcAddress((HMODULE)library, name);
   void *address;
   memcpy(&address, &found, sizeof address); /* no cast from functions to data */
   return address;
 }
 
-const char *tsr_windows_dlerror(void) {
+const char *tsr__windows_dlerror(void) {
   return "the library was not found";
 }

@@ -7,6 +7,7 @@
 #ifndef TSR_WINDOWS_POSIX_H
 #define TSR_WINDOWS_POSIX_H
 
+#define _CRT_RAND_S /* rand_s */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,15 +29,15 @@
 
 /* ---- names of files ---- */
 
-enum { TSR_WINDOWS_PATH_UNITS = 32768 };
+enum { TSR__WINDOWS_PATH_UNITS = 32768 };
 /* What the system's functions take for a path in UTF-8. False with errno set if it is too long or not UTF-8. */
-bool tsr_windows_path(const char *path, wchar_t wide[TSR_WINDOWS_PATH_UNITS]);
+bool tsr__windows_path(const char *path, wchar_t wide[TSR__WINDOWS_PATH_UNITS]);
 /* The error of the last call of the system, as an errno. */
-int tsr_windows_errno(void);
+int tsr__windows_errno(void);
 
 /* ---- files ---- */
 
-struct tsr_windows_stat {
+struct tsr__windows_stat {
   uint64_t st_dev, st_ino; /* of all files alike, unlike in C libraries for Windows */
   unsigned st_mode;
   int64_t st_size, st_mtime;
@@ -44,120 +45,120 @@ struct tsr_windows_stat {
   struct timespec
       st_ctim; /* when anything about it changed; 0 where the file system does not know */
 };
-int tsr_windows_stat(const char *path, struct tsr_windows_stat *out);
-int tsr_windows_lstat(const char *path, struct tsr_windows_stat *out);
-int tsr_windows_fstat(int handle, struct tsr_windows_stat *out);
-int tsr_windows_open(const char *path, int flags, ...);
-FILE *tsr_windows_fopen(const char *path, const char *mode);
-ssize_t tsr_windows_read(int handle, void *buffer, size_t size);
-ssize_t tsr_windows_write(int handle, const void *data, size_t size);
-ssize_t tsr_windows_pread(int handle, void *buffer, size_t size, int64_t offset);
-ssize_t tsr_windows_pwrite(int handle, const void *data, size_t size, int64_t offset);
-int tsr_windows_truncate(int handle, int64_t size);
-int tsr_windows_fchmod(int handle, unsigned mode);
-int tsr_windows_access(const char *path, int how);
-int tsr_windows_mkdir(const char *path, unsigned mode);
-int tsr_windows_rmdir(const char *path);
-int tsr_windows_unlink(const char *path);
+int tsr__windows_stat(const char *path, struct tsr__windows_stat *out);
+int tsr__windows_lstat(const char *path, struct tsr__windows_stat *out);
+int tsr__windows_fstat(int handle, struct tsr__windows_stat *out);
+int tsr__windows_open(const char *path, int flags, ...);
+FILE *tsr__windows_fopen(const char *path, const char *mode);
+ssize_t tsr__windows_read(int handle, void *buffer, size_t size);
+ssize_t tsr__windows_write(int handle, const void *data, size_t size);
+ssize_t tsr__windows_pread(int handle, void *buffer, size_t size, int64_t offset);
+ssize_t tsr__windows_pwrite(int handle, const void *data, size_t size, int64_t offset);
+int tsr__windows_truncate(int handle, int64_t size);
+int tsr__windows_fchmod(int handle, unsigned mode);
+int tsr__windows_access(const char *path, int how);
+int tsr__windows_mkdir(const char *path, unsigned mode);
+int tsr__windows_rmdir(const char *path);
+int tsr__windows_unlink(const char *path);
 /* Replaces what is at `to`. */
-int tsr_windows_rename(const char *from, const char *to);
+int tsr__windows_rename(const char *from, const char *to);
 /* With / between the folders. `room` is NULL: the caller frees the result. */
-char *tsr_windows_realpath(const char *path, char *room);
-char *tsr_windows_getcwd(char *room, size_t size);
-ssize_t tsr_windows_readlink(const char *path, char *room, size_t size);
+char *tsr__windows_realpath(const char *path, char *room);
+char *tsr__windows_getcwd(char *room, size_t size);
+ssize_t tsr__windows_readlink(const char *path, char *room, size_t size);
 /* Whether a handle is a terminal; the null device is not. */
-int tsr_windows_isatty(int handle);
+int tsr__windows_isatty(int handle);
 
-struct tsr_windows_dirent {
+struct tsr__windows_dirent {
   char d_name[780]; /* 260 units, each of at most three bytes */
 };
-typedef struct tsr_windows_dir tsr_windows_dir;
-tsr_windows_dir *tsr_windows_opendir(const char *path);
-struct tsr_windows_dirent *tsr_windows_readdir(tsr_windows_dir *folder);
-int tsr_windows_closedir(tsr_windows_dir *folder);
+typedef struct tsr__windows_dir tsr__windows_dir;
+tsr__windows_dir *tsr__windows_opendir(const char *path);
+struct tsr__windows_dirent *tsr__windows_readdir(tsr__windows_dir *folder);
+int tsr__windows_closedir(tsr__windows_dir *folder);
 
 /* ---- text ---- */
 
-ssize_t tsr_windows_getline(char **line, size_t *room, FILE *stream);
-char *tsr_windows_strndup(const char *text, size_t most);
+ssize_t tsr__windows_getline(char **line, size_t *room, FILE *stream);
+char *tsr__windows_strndup(const char *text, size_t most);
 
 /* ---- signals ---- */
 
-typedef unsigned tsr_windows_sigset;
-struct tsr_windows_sigaction {
+typedef unsigned tsr__windows_sigset;
+struct tsr__windows_sigaction {
   void (*sa_handler)(int);
-  tsr_windows_sigset sa_mask;
+  tsr__windows_sigset sa_mask;
   int sa_flags; /* handlers are reset when they are called, always */
 };
-int tsr_windows_sigaction(int number, const struct tsr_windows_sigaction *now,
-                          struct tsr_windows_sigaction *before);
+int tsr__windows_sigaction(int number, const struct tsr__windows_sigaction *now,
+                          struct tsr__windows_sigaction *before);
 /* Signals are never blocked, and so never wait. */
-int tsr_windows_sigmask(int how, const tsr_windows_sigset *set, tsr_windows_sigset *before);
-int tsr_windows_sigpending(tsr_windows_sigset *set);
-int tsr_windows_sigfillset(tsr_windows_sigset *set);
-int tsr_windows_sigemptyset(tsr_windows_sigset *set);
-int tsr_windows_sigaddset(tsr_windows_sigset *set, int number);
-int tsr_windows_sigismember(const tsr_windows_sigset *set, int number);
+int tsr__windows_sigmask(int how, const tsr__windows_sigset *set, tsr__windows_sigset *before);
+int tsr__windows_sigpending(tsr__windows_sigset *set);
+int tsr__windows_sigfillset(tsr__windows_sigset *set);
+int tsr__windows_sigemptyset(tsr__windows_sigset *set);
+int tsr__windows_sigaddset(tsr__windows_sigset *set, int number);
+int tsr__windows_sigismember(const tsr__windows_sigset *set, int number);
 
 /* ---- input and output ---- */
 
-struct tsr_windows_pollfd {
+struct tsr__windows_pollfd {
   int fd;
   short events, revents;
 };
 /* Of one handle, without waiting: whether there is something to read. */
-int tsr_windows_poll(struct tsr_windows_pollfd *files, size_t count, int wait_ms);
+int tsr__windows_poll(struct tsr__windows_pollfd *files, size_t count, int wait_ms);
 
 /* ---- libraries ---- */
 
-void *tsr_windows_dlopen(const char *name, int how);
-void *tsr_windows_dlsym(void *library, const char *name);
-const char *tsr_windows_dlerror(void);
+void *tsr__windows_dlopen(const char *name, int how);
+void *tsr__windows_dlsym(void *library, const char *name);
+const char *tsr__windows_dlerror(void);
 
-#define stat  tsr_windows_stat
-#define lstat tsr_windows_lstat
+#define stat  tsr__windows_stat
+#define lstat tsr__windows_lstat
 #undef fstat
-#define fstat  tsr_windows_fstat
-#define open   tsr_windows_open
-#define fopen  tsr_windows_fopen
-#define read   tsr_windows_read
-#define write  tsr_windows_write
-#define pread  tsr_windows_pread
-#define pwrite tsr_windows_pwrite
+#define fstat  tsr__windows_fstat
+#define open   tsr__windows_open
+#define fopen  tsr__windows_fopen
+#define read   tsr__windows_read
+#define write  tsr__windows_write
+#define pread  tsr__windows_pread
+#define pwrite tsr__windows_pwrite
 #undef ftruncate
-#define ftruncate tsr_windows_truncate
-#define fchmod    tsr_windows_fchmod
-#define access    tsr_windows_access
-#define mkdir     tsr_windows_mkdir
-#define rmdir     tsr_windows_rmdir
-#define unlink    tsr_windows_unlink
-#define rename    tsr_windows_rename
-#define realpath  tsr_windows_realpath
-#define getcwd    tsr_windows_getcwd
-#define readlink  tsr_windows_readlink
-#define isatty    tsr_windows_isatty
-#define dirent    tsr_windows_dirent
-#define DIR       tsr_windows_dir
-#define opendir   tsr_windows_opendir
-#define readdir   tsr_windows_readdir
-#define closedir  tsr_windows_closedir
-#define getline   tsr_windows_getline
-#define strndup   tsr_windows_strndup
+#define ftruncate tsr__windows_truncate
+#define fchmod    tsr__windows_fchmod
+#define access    tsr__windows_access
+#define mkdir     tsr__windows_mkdir
+#define rmdir     tsr__windows_rmdir
+#define unlink    tsr__windows_unlink
+#define rename    tsr__windows_rename
+#define realpath  tsr__windows_realpath
+#define getcwd    tsr__windows_getcwd
+#define readlink  tsr__windows_readlink
+#define isatty    tsr__windows_isatty
+#define dirent    tsr__windows_dirent
+#define DIR       tsr__windows_dir
+#define opendir   tsr__windows_opendir
+#define readdir   tsr__windows_readdir
+#define closedir  tsr__windows_closedir
+#define getline   tsr__windows_getline
+#define strndup   tsr__windows_strndup
 #undef sigset_t
-#define sigset_t  tsr_windows_sigset
-#define sigaction tsr_windows_sigaction
+#define sigset_t  tsr__windows_sigset
+#define sigaction tsr__windows_sigaction
 #undef pthread_sigmask
-#define pthread_sigmask      tsr_windows_sigmask
-#define sigpending           tsr_windows_sigpending
-#define sigfillset           tsr_windows_sigfillset
-#define sigemptyset          tsr_windows_sigemptyset
-#define sigaddset            tsr_windows_sigaddset
-#define sigismember          tsr_windows_sigismember
-#define pollfd               tsr_windows_pollfd
-#define poll                 tsr_windows_poll
-#define dlopen               tsr_windows_dlopen
-#define dlsym                tsr_windows_dlsym
-#define dlerror              tsr_windows_dlerror
+#define pthread_sigmask      tsr__windows_sigmask
+#define sigpending           tsr__windows_sigpending
+#define sigfillset           tsr__windows_sigfillset
+#define sigemptyset          tsr__windows_sigemptyset
+#define sigaddset            tsr__windows_sigaddset
+#define sigismember          tsr__windows_sigismember
+#define pollfd               tsr__windows_pollfd
+#define poll                 tsr__windows_poll
+#define dlopen               tsr__windows_dlopen
+#define dlsym                tsr__windows_dlsym
+#define dlerror              tsr__windows_dlerror
 #define localtime_r(at, out) (localtime_s((out), (at)) ? NULL : (out))
 #define gmtime_r(at, out)    (gmtime_s((out), (at)) ? NULL : (out))
 

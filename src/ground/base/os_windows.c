@@ -290,13 +290,13 @@ int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size,
 
 /* A file that goes with its handle, however the process ends. */
 static int open_passing(const char *folder) {
-  wchar_t wide[TSR_WINDOWS_PATH_UNITS];
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   char name[40];
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
     (void)snprintf(name, sizeof name, "tessera-%lx-%llx", GetCurrentProcessId(),
                    (unsigned long long)tsr__os_time_ns() + i);
     char *path = join(folder, name);
-    bool is_fit = path && tsr_windows_path(path, wide);
+    bool is_fit = path && tsr__windows_path(path, wide);
     if (!path) errno = ENOMEM;
     tsr__free(path);
     if (!is_fit) return -1;
@@ -304,7 +304,7 @@ static int open_passing(const char *folder) {
         CreateFileW(wide, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_DELETE, NULL, CREATE_NEW,
                     FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
     if (file != INVALID_HANDLE_VALUE) return _open_osfhandle((intptr_t)file, _O_RDWR | _O_BINARY);
-    errno = tsr_windows_errno();
+    errno = tsr__windows_errno();
     if (errno != EEXIST) return -1;
   }
   return -1;
