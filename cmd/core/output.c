@@ -45,7 +45,7 @@ enum {
 };
 
 static int fail(cli_output *output) {
-  if (!output->error_number) output->error_number = errno ? errno : EIO;
+  if (!output->error_number) output->error_number = cli_system_write_error(output->stream);
   return -1;
 }
 
@@ -287,9 +287,9 @@ static int link_in_place(cli_output *output, int handle) {
 /* Close the stream, which may only now meet a full disk, and put a complete file in its place. */
 static void close_stream(cli_output *output) {
   FILE *stream = output->stream;
-  output->stream = NULL;
   errno = 0;
   if (fflush(stream) != 0 || ferror(stream)) fail(output);
+  output->stream = NULL;
   bool is_nameless = output->target && !output->is_named;
   int handle = is_nameless ? dup(fileno(stream)) : -1;
   if (is_nameless && handle < 0) fail(output);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 /* Prepare the process before anything is read or written: the standard streams are open, a reader that goes away is no
@@ -30,6 +31,9 @@ int cli_system_keep_file(int handle, const char *path);
 
 /* When a file was last written, in nanoseconds since 1970. */
 int64_t cli_system_written_ns(const struct stat *status);
+
+/* Why writing to a stream has failed just now, as an errno, never 0: EPIPE if its reader has gone. The stream may be NULL. */
+int cli_system_write_error(FILE *stream);
 
 /* Lock a folder until the handle is closed or the process ends, whichever way. -1 if that is not possible, in which case
  * `*is_taken` is whether another process has it. */

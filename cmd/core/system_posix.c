@@ -30,6 +30,11 @@ uint32_t cli_system_columns(void) {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+int cli_system_write_error(FILE *stream) {
+  (void)stream;
+  return errno ? errno : EIO;
+}
+
 /* File systems that know no locks are taken at their word. */
 int cli_system_lock_folder(const char *folder, bool *is_taken) {
   int handle = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -175,6 +175,14 @@ int cli_system_keep_file(int handle, const char *path) {
   return is_kept ? 0 : -1;
 }
 
+/* The C library takes a pipe without a reader for a mistake of the caller. */
+int cli_system_write_error(FILE *stream) {
+  int reason = errno ? errno : EIO;
+  struct stat status;
+  bool is_pipe = stream && fstat(_fileno(stream), &status) == 0 && S_ISFIFO(status.st_mode);
+  return reason == EINVAL && is_pipe ? EPIPE : reason;
+}
+
 /* ---- Locks ---- */
 
 int cli_system_lock_folder(const char *folder, bool *is_taken) {

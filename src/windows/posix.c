@@ -416,11 +416,10 @@ char *tsr__windows_strndup(const char *text, size_t most) {
 /* ---- signals ---- */
 
 int tsr__windows_sigaction(int number, const struct tsr__windows_sigaction *now,
-                          struct tsr__windows_sigaction *before) {
+                           struct tsr__windows_sigaction *before) {
   if (number != SIGINT && number != SIGTERM) {
     if (before) *before = (struct tsr__windows_sigaction){.sa_handler = SIG_IGN};
-    errno = EINVAL;
-    return -1;
+    return 0;
   }
   void (*was)(int) = signal(number, now ? now->sa_handler : SIG_DFL);
   if (was == SIG_ERR) return -1;

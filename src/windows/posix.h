@@ -91,7 +91,7 @@ struct tsr__windows_sigaction {
   int sa_flags; /* handlers are reset when they are called, always */
 };
 int tsr__windows_sigaction(int number, const struct tsr__windows_sigaction *now,
-                          struct tsr__windows_sigaction *before);
+                           struct tsr__windows_sigaction *before);
 /* Signals are never blocked, and so never wait. */
 int tsr__windows_sigmask(int how, const tsr__windows_sigset *set, tsr__windows_sigset *before);
 int tsr__windows_sigpending(tsr__windows_sigset *set);
@@ -162,7 +162,7 @@ const char *tsr__windows_dlerror(void);
 #define localtime_r(at, out) (localtime_s((out), (at)) ? NULL : (out))
 #define gmtime_r(at, out)    (gmtime_s((out), (at)) ? NULL : (out))
 
-/* Numbers that no function of the system takes: sigaction() says that there is no such signal. */
+/* Numbers that no function of the system takes: signals that never come, which sigaction() says are ignored. */
 enum {
   SIGHUP = 33,
   SIGQUIT,

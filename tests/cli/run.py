@@ -88,6 +88,7 @@ def environment(binary, work, wine):
             (programs / name).symlink_to(binary)
     kept = {key: value for key, value in os.environ.items() if key not in UNWANTED}
     if wine:
+        (work / 'wine').mkdir(exist_ok=True)
         kept |= {'WINEDEBUG': '-all', 'WINEPREFIX': str(work / 'wine')}
     return {**kept, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
 
