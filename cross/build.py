@@ -50,10 +50,11 @@ SYSTEMS = {'windows': [WINDOWS], 'macos': [MAC_ARM, MAC_INTEL]}
 LIBRARIES = {
     # It takes today's macOS for that of 1999, which had no fdopen().
     'zlib': ('.', ['-DZLIB_BUILD_EXAMPLES=OFF', '-DCMAKE_C_FLAGS=-Dfdopen=fdopen'], 'zlibstatic'),
-    'libzstd': ('build/cmake', ['-DZSTD_BUILD_PROGRAMS=OFF', '-DZSTD_BUILD_SHARED=OFF', '-DZSTD_BUILD_TESTS=OFF', '-DZSTD_BUILD_DICTBUILDER=OFF',
-                               
+    'libzstd': ('build/cmake', ['-DZSTD_BUILD_PROGRAMS=OFF', '-DZSTD_BUILD_SHARED=OFF', '-DZSTD_BUILD_TESTS=OFF',
+                                '-DZSTD_BUILD_DICTBUILDER=OFF', '-DZSTD_BUILD_COMPRESSION=OFF',
                                 '-DZSTD_LEGACY_SUPPORT=OFF', '-DZSTD_MULTITHREAD_SUPPORT=OFF'], 'libzstd_static'),
-    'xz-utils': ('.', ['-DBUILD_TESTING=OFF', '-DENABLE_NLS=OFF', '-DCREATE_XZ_SYMLINKS=OFF', '-DCREATE_LZMA_SYMLINKS=OFF'], 'liblzma'),
+    'xz-utils': ('.', ['-DBUILD_TESTING=OFF', '-DENABLE_NLS=OFF', '-DCREATE_XZ_SYMLINKS=OFF',
+                        '-DCREATE_LZMA_SYMLINKS=OFF'], 'liblzma'),
     'libyaml': ('.', ['-DBUILD_TESTING=OFF'], 'yaml'),
     'jansson': ('.', ['-DJANSSON_BUILD_DOCS=OFF', '-DJANSSON_WITHOUT_TESTS=ON', '-DJANSSON_EXAMPLES=OFF'], 'jansson'),
     'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_LIBREADLINE=OFF'],

@@ -32,6 +32,8 @@
 #include "textfile.h"
 #include "tracer_archive.h"
 
+extern char **environ; /* which no header of macOS declares */
+
 /* Descriptors of the process, and the first one that does not collide with them. */
 enum { TAKES = 10, GIVES = 11, ABOVE = 20 };
 

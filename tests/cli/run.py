@@ -24,6 +24,7 @@ import argparse
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -90,6 +91,8 @@ def environment(binary, work, wine):
     if wine:
         (work / 'wine').mkdir(exist_ok=True)
         kept |= {'WINEDEBUG': '-all', 'WINEPREFIX': str(work / 'wine')}
+        # The first program makes that folder, and prints lines about it.
+        subprocess.run([wine, programs / 'tessera.exe', '--version'], env=kept, capture_output=True, check=False)
     return {**kept, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
 
 
