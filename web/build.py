@@ -20,7 +20,9 @@ TARGET = ['-target', 'wasm32-wasi', '-mbulk-memory', '-msimd128']
 WASI = ['-D_GNU_SOURCE=', '-D_WASI_EMULATED_SIGNAL', '-D_WASI_EMULATED_PROCESS_CLOCKS', '-D_WASI_EMULATED_GETPID', '-DNDEBUG']
 # Sources of the native build that have another here; None: nothing takes its place.
 REPLACED = {
-    'src/ground/base/os_threads.c': 'src/ground/base/os_threads_wasi.c',
+    'src/ground/base/os_threads_posix.c': 'src/ground/base/os_threads_wasi.c', 'src/ground/base/os_linux.c': None,
+    'cmd/core/system_posix.c': 'cmd/core/system_wasi.c', 'cmd/core/system_linux.c': None,
+    'cmd/core/sandbox_linux.c': 'cmd/core/sandbox_absent.c',
     'cmd/serve/http.c': None, 'cmd/serve/serve_crowd.c': None, 'cmd/serve/serve_request.c': None,
     'cmd/serve/serve.c': 'cmd/serve/serve_absent.c',
     'python/tracer/tracer_archive.c': None,
@@ -181,7 +183,7 @@ def sources(native):
             continue
         for group in target['target_sources']:
             kept = [word for word in group.get('parameters', ())
-                    if word.startswith(('-DTSR__QUESTION', '-DTSR__RECORDED', '-DTESSERA_VERSION'))]
+                    if word.startswith(('-DTSR__QUESTION', '-DTSR__RECORDED', '-DTESSERA_VERSION', '-DCLI_LIBRARY'))]
             kept += [word for word in group.get('parameters', ()) if word.startswith('-I' + str(ROOT))]
             for source in [*group['sources'], *group['generated_sources']]:
                 if source.endswith('.c'):
@@ -202,7 +204,7 @@ def write_ninja(native, work):
         other = REPLACED.get(name_of(source, native), source)
         if other:
             level = '-O3' if target == 'kernels_plain' else '-O2'
-            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(posix if target == 'cli' or other == source and source.name.startswith('os_posix') or source.name == 'os.c' else []), *(
+            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(posix if target == 'cli' or source.name == 'os_posix.c' else []), *(
                 ['-fno-math-errno', '-fno-trapping-math'] if target == 'kernels_plain' else [])])
     for source in sorted((ROOT / 'web').glob('*.c')):
         ninja.compile('web', source, [*flags, '-O2', '-include', str(ROOT / 'web/posix.h'), f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])

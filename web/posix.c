@@ -7,7 +7,6 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 
@@ -218,12 +217,6 @@ char *dlerror(void) {
 
 /* ---- files ---- */
 
-/* Nobody else has a file open. */
-int flock(int handle, int how) {
-  (void)handle, (void)how;
-  return 0;
-}
-
 FILE *tmpfile(void) {
   (void)is_absent();
   return NULL;
@@ -272,9 +265,4 @@ int mkstemp(char *pattern) {
 int fchmod(int handle, mode_t mode) {
   (void)handle, (void)mode;
   return 0;
-}
-
-ssize_t getrandom(void *bytes, size_t size, unsigned flags) {
-  (void)flags;
-  return getentropy(bytes, size) == 0 ? (ssize_t)size : -1;
 }

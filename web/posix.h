@@ -1,5 +1,5 @@
 /* posix.h - what the command uses of POSIX and WASI's C library does not declare. The compiler includes it before each file
- * of the command, so that these need no conditions for a system without signals, processes and terminals; posix.c has the
+ * of the command, so that these need no conditions for a system without signals and processes; posix.c has the
  * functions, most of which fail with ENOSYS as a system that lacks them would.
  */
 #ifndef WEB_POSIX_H
@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -56,9 +55,6 @@ int dup2(int handle, int number);
 
 /* ---- files ---- */
 
-#ifndef O_TMPFILE
-#define O_TMPFILE O_DIRECTORY /* a file that is a folder can't be opened for writing */
-#endif
 #ifndef F_DUPFD_CLOEXEC
 #define F_DUPFD_CLOEXEC 1030
 #endif
@@ -66,15 +62,5 @@ int dup2(int handle, int number);
 char *realpath(const char *path, char *room);
 int mkstemp(char *pattern);
 int fchmod(int handle, mode_t mode);
-ssize_t getrandom(void *bytes, size_t size, unsigned flags);
-
-/* ---- terminals: there is none ---- */
-
-#ifndef TIOCGWINSZ
-#define TIOCGWINSZ 0x5413
-struct winsize {
-  unsigned short ws_row, ws_col, ws_xpixel, ws_ypixel;
-};
-#endif
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "browser.h"
 #include "page.h"
+#include "system.h"
 
 enum { PATH_BYTES = 4096, CHUNK_BYTES = 1 << 16 };
 
@@ -44,9 +45,7 @@ static FILE *open_beside(const char *program, size_t folder_length, const char *
 
 FILE *cli_browser_open(void) {
   char program[PATH_BYTES];
-  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) return NULL;
-  program[length] = '\0';
+  if (!cli_system_program(program, sizeof program)) return NULL;
   const char *slash = strrchr(program, '/');
   size_t folder_length = slash ? (size_t)(slash - program) : 0;
   FILE *file = open_beside(program, folder_length, "share/tessera/tessera.html");

@@ -7,20 +7,17 @@
  * Each file is complete or absent (output.h). model.safetensors is written last, and names the training that
  * belongs to it, so a run that is killed at any moment leaves a folder to go on from. Then the training
  * of the save before is removed. */
-#define _DEFAULT_SOURCE /* flock */
-#define _XOPEN_SOURCE   700
+#define _XOPEN_SOURCE 700
 
 #include "folder.h"
 
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +25,7 @@
 
 #include "guard.h"
 #include "message.h"
+#include "system.h"
 
 enum { NAME_BYTES = 64, DEFAULT_SEQUENCE = 64 /* of --seq */ };
 
@@ -188,22 +186,22 @@ static char *join(const char *folder, const char *name) {
   return path;
 }
 
-static bool has_file(const char *path, const char *name) {
-  int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  bool is_there = folder >= 0 && faccessat(folder, name, F_OK, 0) == 0;
-  if (folder >= 0) (void)close(folder);
+/* What cannot be found out for lack of memory is there. */
+static bool has_file(const char *folder, const char *name) {
+  char *path = join(folder, name);
+  bool is_there = !path || access(path, F_OK) == 0;
+  free(path);
   return is_there;
+}
+
+static void remove_file(const char *folder, const char *name) {
+  char *path = join(folder, name);
+  if (path) (void)unlink(path);
+  free(path);
 }
 
 bool cli_folder_has_weights(const char *path) {
   return has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json");
-}
-
-/* Two runs that save to one folder would take each other's files. The lock goes with the process, however
- * it ends. File systems that know no locks are taken at their word. */
-static bool take_lock(cli_folder *folder) {
-  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return folder->lock < 0 || flock(folder->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
@@ -220,8 +218,9 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
     cli_say(command->about.name, "%s: not a folder", path);
     return CLI_FAULT;
   }
-  if (!take_lock(folder))
-    return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
+  bool is_taken; /* two runs that save to one folder would take each other's files */
+  folder->lock = cli_system_lock_folder(path, &is_taken);
+  if (is_taken) return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
   bool is_resumed = resumed && cli_is_same_folder(path, resumed);
   if (!is_resumed && cli_folder_has_weights(path))
     return cli_usage_error(command,
@@ -274,9 +273,7 @@ static void remove_others(const char *folder, const char *training) {
   struct dirent *entry;
   while (list && (entry = readdir(list)) != NULL) {
     if (!is_training(entry->d_name) || strcmp(entry->d_name, training) == 0) continue;
-    char *path = join(folder, entry->d_name);
-    if (path) (void)unlink(path);
-    free(path);
+    remove_file(folder, entry->d_name);
   }
   if (list) closedir(list);
 }
@@ -292,8 +289,8 @@ static int write_files(const cli_folder *folder, const char *training, const tsr
   int status = 0;
   for (size_t i = 0; i < 3; i++) is_new[i] = !has_file(folder->path, names[i]);
   for (size_t i = 0; status == 0 && i < 3; i++) status = write_file(folder, names[i], &contents[i]);
-  for (size_t i = 0; status && folder->lock >= 0 && i < 3; i++)
-    if (is_new[i]) (void)unlinkat(folder->lock, names[i], 0);
+  for (size_t i = 0; status && i < 3; i++)
+    if (is_new[i]) remove_file(folder->path, names[i]);
   return status;
 }
 
@@ -327,8 +324,8 @@ void cli_folder_say(const cli_folder *folder, bool is_over) {
 }
 
 void cli_folder_release(cli_folder *folder) {
+  if (folder->path) cli_system_unlock_folder(folder->lock);
   if (folder->is_new && !folder->is_saved)
     (void)rmdir(folder->path); /* fails if it has files, as it should */
-  if (folder->path && folder->lock >= 0) (void)close(folder->lock);
   *folder = (cli_folder){0};
 }

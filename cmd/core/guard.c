@@ -6,7 +6,7 @@
  * Two outputs must differ as well. What cannot be found out for lack of memory is no permission: the
  * functions here that return an int return TSR_ERROR_MEMORY then. Only regular files count: /dev/null or a pipe is not replaced, and
  * a text that an option takes in place of a file is no path. */
-#define _POSIX_C_SOURCE 200809L /* fstatat */
+#define _POSIX_C_SOURCE 200809L
 
 #include "guard.h"
 
@@ -42,9 +42,18 @@ static bool is_name_of_model(const char *name) {
   return strcmp(name, "config.json") == 0 || strstr(name, ".safetensors") != NULL;
 }
 
+/* Whether a file of a folder is this one. A path that is too long for a name in it cannot be opened either. */
+static bool is_file_of(const char *folder, const char *name, const struct stat *file) {
+  char path[4096];
+  struct stat found;
+  int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+  return length > 0 && (size_t)length < sizeof path && stat(path, &found) == 0 &&
+         found.st_dev == file->st_dev && found.st_ino == file->st_ino;
+}
+
 /* 1 if writing to `output` would replace `other`, or a file in this folder; else 0. */
 static int is_replaced(const char *output, const char *other) {
-  struct stat a, b;
+  struct stat a;
   if (is_same(output, other)) return 1;
   if (!find_regular(output, &a)) return 0;
   DIR *folder = opendir(other);
@@ -52,9 +61,7 @@ static int is_replaced(const char *output, const char *other) {
   const struct dirent *entry;
   bool is_found = false;
   while (folder && !is_found && (entry = readdir(folder)) != NULL)
-    is_found = is_name_of_model(entry->d_name) &&
-               fstatat(dirfd(folder), entry->d_name, &b, 0) == 0 && a.st_dev == b.st_dev &&
-               a.st_ino == b.st_ino;
+    is_found = is_name_of_model(entry->d_name) && is_file_of(other, entry->d_name, &a);
   if (folder) closedir(folder);
   return is_found;
 }

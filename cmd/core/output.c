@@ -8,7 +8,7 @@
  *
  *   nameless ──► linked at the target                                  a new file
  *            └─► linked next to the target ──► renamed over the target an old one; link() replaces nothing
- *   named    ──► renamed over the target                               no O_TMPFILE or no /proc here
+ *   named    ──► renamed over the target                               no such files here
  *
  * While a file has a temporary name, signals that would end the program wait. Between the link and
  * the rename that is no time. With a file system that cannot make nameless files it is the whole
@@ -18,7 +18,8 @@
  * failure is noticed at the latest by cli_output_finish: buffered bytes meet a full disk only
  * there.
  */
-#define _GNU_SOURCE /* O_TMPFILE, realpath, getrandom */
+#define _XOPEN_SOURCE    700
+#define _DARWIN_C_SOURCE /* sigaddset and others, which are macros of it */
 
 #include "output.h"
 
@@ -28,24 +29,23 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <tessera/unstable/params.h>
 #include <unistd.h>
 
 #include "message.h"
+#include "system.h"
 
 enum {
   LINKS_MOST = 40,
   NAMES_TRIED = 100,
-  DESCRIPTOR_BYTES = 32,
   SIZE_TEXT_BYTES = 32,
   RANDOM_BYTES = 8,
   SIGNALS_MOST = 32 /* those that are held have smaller numbers */
 };
 
 static int fail(cli_output *output) {
-  if (!output->error_number) output->error_number = errno ? errno : EIO;
+  if (!output->error_number) output->error_number = cli_system_write_error(output->stream);
   return -1;
 }
 
@@ -66,7 +66,7 @@ static bool is_held(const cli_output *output, int signal) {
   return output->held >> signal & 1;
 }
 
-/* Other threads block them always (src/ground/base/os_threads.c), so this thread's mask is enough. */
+/* Other threads block them always (src/ground/base/os_threads_posix.c), so this thread's mask is enough. */
 static void hold_signals(cli_output *output) {
   sigset_t ending, before;
   if (output->held) return;
@@ -175,7 +175,7 @@ static bool choose_name(cli_output *output) {
   static const char digits[] = "abcdefghijklmnopqrstuvwxyz012345";
   unsigned char random[RANDOM_BYTES];
   char *end = output->temporary + strlen(output->target);
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+  if (!cli_system_random(random, sizeof random)) {
     errno = EIO;
     return false;
   }
@@ -191,21 +191,14 @@ static bool choose_name(cli_output *output) {
 /* A file without a name in the folder of the target; -1 where the system has none, and with errno
  * set to something else than 0 for another failure. */
 static int open_nameless(const char *target) {
-  char name[DESCRIPTOR_BYTES];
   char *folder = strdup(target);
   if (!folder) return -1;
   cut_to_folder(folder);
-  int handle = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  int handle = cli_system_passing_file(folder);
   int reason = errno;
   free(folder);
   errno = reason;
-  if (handle < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) errno = 0;
-  if (handle < 0) return -1;
-  snprintf(name, sizeof name, "/proc/self/fd/%d", handle);
-  if (access(name, F_OK) == 0) return handle;
-  close(handle);
-  errno = 0;
-  return -1;
+  return handle;
 }
 
 /* A file with a temporary name. Signals wait from here on. */
@@ -282,12 +275,10 @@ int cli_output_flush(cli_output *output) {
 
 /* Give the nameless file `handle` its name. */
 static int link_in_place(cli_output *output, int handle) {
-  char from[DESCRIPTOR_BYTES];
-  snprintf(from, sizeof from, "/proc/self/fd/%d", handle);
-  if (linkat(AT_FDCWD, from, AT_FDCWD, output->target, AT_SYMLINK_FOLLOW) == 0) return 0;
+  if (cli_system_keep_file(handle, output->target) == 0) return 0;
   if (errno == EEXIST) hold_signals(output);
   for (int i = 0; errno == EEXIST && i < NAMES_TRIED && choose_name(output); i++) {
-    output->is_named = linkat(AT_FDCWD, from, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) == 0;
+    output->is_named = cli_system_keep_file(handle, output->temporary) == 0;
     if (output->is_named) return rename(output->temporary, output->target);
   }
   return -1;
@@ -296,9 +287,9 @@ static int link_in_place(cli_output *output, int handle) {
 /* Close the stream, which may only now meet a full disk, and put a complete file in its place. */
 static void close_stream(cli_output *output) {
   FILE *stream = output->stream;
-  output->stream = NULL;
   errno = 0;
   if (fflush(stream) != 0 || ferror(stream)) fail(output);
+  output->stream = NULL;
   bool is_nameless = output->target && !output->is_named;
   int handle = is_nameless ? dup(fileno(stream)) : -1;
   if (is_nameless && handle < 0) fail(output);
@@ -373,16 +364,4 @@ int cli_text_append(void *context, const char *data, size_t size_bytes) {
   text->size += size_bytes;
   text->data[text->size] = '\0';
   return 0;
-}
-
-static ssize_t append(void *context, const char *data, size_t size_bytes) {
-  return cli_text_append(context, data, size_bytes) ? 0 : (ssize_t)size_bytes;
-}
-
-FILE *cli_text_open(cli_text *text) {
-  return fopencookie(text, "w", (cookie_io_functions_t){.write = append});
-}
-
-bool cli_text_close(FILE *stream, const cli_text *text) {
-  return fclose(stream) == 0 && !text->is_lost;
 }

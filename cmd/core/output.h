@@ -57,7 +57,7 @@ int cli_text_append(void *context, const char *data, size_t size_bytes);
  * allocation lost in the middle. */
 FILE *cli_text_open(cli_text *text);
 /* Close it. False if memory has run out since it was opened. */
-bool cli_text_close(FILE *stream, const cli_text *text);
+bool cli_text_close(FILE *stream, cli_text *text);
 
 /* The path of the file that writing to `path` creates or replaces, without links: those of folders
  * resolved, and a link at its end followed, also one whose file does not exist yet. The caller frees

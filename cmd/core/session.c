@@ -18,7 +18,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <tessera/unstable/sidecar.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "guard.h"
 #include "progress.h"
 #include "sandbox.h"
+#include "system.h"
 #include "textfile.h"
 #include "tracer.h"
 
@@ -61,9 +61,7 @@ static uint32_t stated_width(void) {
  * cut there is lost to grep and to a later reader. */
 static uint32_t text_width(bool to_terminal) {
   uint32_t stated = stated_width();
-  struct winsize size = {0};
-  if (stated || !to_terminal) return stated;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return stated || !to_terminal ? stated : cli_system_columns();
 }
 
 /* `path` may be NULL. */

@@ -28,18 +28,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "system.h"
 #include "textfile.h"
 #include "tracer_archive.h"
 
-#ifdef __linux__
-#include <sys/prctl.h>
-/* Be killed when the process ends that started this one. */
-static void end_with_parent(void) {
-  (void)prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
-}
-#else
-static void end_with_parent(void) {}
-#endif
+extern char **environ; /* which no header of macOS declares */
 
 /* Descriptors of the process, and the first one that does not collide with them. */
 enum { TAKES = 10, GIVES = 11, ABOVE = 20 };
@@ -338,7 +331,7 @@ cli_tracer_helper *cli_tracer_helper_start(const char *python) {
   if (id == 0) {
     close_end(&to[1]);
     close_end(&from[0]);
-    end_with_parent();
+    cli_system_end_with_parent();
     serve_one(python, to[0], from[1]);
     _exit(0);
   }

@@ -135,11 +135,10 @@ static void add_graph_name(FILE *stream, const char *path) {
 /* What a user has to run if Python or packages of it are missing. The caller frees it; NULL if memory ran out. */
 static char *remedy(const cli_session *session, const char *python, const char *lacking,
                     const char *path, json_t *options) {
-  char *text = NULL;
-  size_t size = 0;
+  cli_text text = {0};
   const char *key;
   json_t *value;
-  FILE *stream = open_memstream(&text, &size);
+  FILE *stream = cli_text_open(&text);
   if (!stream) return NULL;
   (void)fputs("run:", stream);
   add_word(stream, python);
@@ -154,8 +153,8 @@ static char *remedy(const cli_session *session, const char *python, const char *
     (void)fputs(" --python", stream);
     add_word(stream, python);
   }
-  if (fclose(stream) == 0) return text;
-  free(text);
+  if (cli_text_close(stream, &text)) return text.data;
+  free(text.data);
   return NULL;
 }
 

@@ -58,7 +58,7 @@ void mcp_input_release(mcp_input *input);
 typedef struct mcp_cached {
   char *path;
   uint64_t device, inode, size_bytes; /* of the file, as it was read */
-  int64_t time_s, time_ns;
+  int64_t written_ns;
   tsr_snapshot *snapshot; /* NULL: the place is free */
   tsr_study *study;       /* of it: questions of one session replay a trace once */
   uint64_t held_bytes;    /* an estimate of its memory */

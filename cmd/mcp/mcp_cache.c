@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <tessera/unstable/columns.h>
 
+#include "core/system.h"
 #include "mcp.h"
 
 static int fail(tsr_error *error, tsr_status status, const char *reason) {
@@ -46,8 +47,7 @@ static uint64_t held_bytes(const tsr_snapshot *snapshot) {
 static bool is_same(const mcp_cached *file, const char *path, const struct stat *now) {
   return file->snapshot && strcmp(file->path, path) == 0 && file->device == (uint64_t)now->st_dev &&
          file->inode == (uint64_t)now->st_ino && file->size_bytes == (uint64_t)now->st_size &&
-         file->time_s == (int64_t)now->st_mtim.tv_sec &&
-         file->time_ns == (int64_t)now->st_mtim.tv_nsec;
+         file->written_ns == cli_system_written_ns(now);
 }
 
 static void drop(mcp_cached *file) {
@@ -100,8 +100,7 @@ static int read_file(mcp_cached *place, const char *path, const struct stat *now
                         .device = (uint64_t)now->st_dev,
                         .inode = (uint64_t)now->st_ino,
                         .size_bytes = (uint64_t)now->st_size,
-                        .time_s = (int64_t)now->st_mtim.tv_sec,
-                        .time_ns = (int64_t)now->st_mtim.tv_nsec,
+                        .written_ns = cli_system_written_ns(now),
                         .snapshot = snapshot,
                         .study = study,
                         .held_bytes = held_bytes(snapshot)};

@@ -20,7 +20,7 @@
 #include "core/monotonic.h"
 #include "duck_rows.h"
 
-#define LIBRARY "libduckdb.so"
+#define LIBRARY CLI_LIBRARY_DUCKDB /* cmd/meson.build */
 
 enum { TYPE_BIGINT = 5, TYPE_VARCHAR = 17 };
 enum { STATEMENT_SELECT = 1, STATEMENT_EXPLAIN = 4 };

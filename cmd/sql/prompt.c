@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIBRARY "libedit.so.2"
+#define LIBRARY CLI_LIBRARY_EDIT /* cmd/meson.build */
 
 enum { HISTORY_LINES = 2000, MATCHES_SHOWN = 200, WORD_BYTES = 128 };
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <tessera/status.h>
 
-/* The name is the same on all systems with an ELF linker; its interface has been compatible since 2004. The functions that
+/* Its interface has been compatible since 2004. The functions that
  * were added last are of version 3.31 (January 2020). */
-#define LIBRARY "libsqlite3.so.0"
+#define LIBRARY CLI_LIBRARY_SQLITE /* cmd/meson.build */
 
 /* What is missing; NULL if nothing is. */
 static const char *find_functions(sql_lib *lib, void *library) {

@@ -516,7 +516,9 @@ _WEIGHTS = ('.safetensors', '.bin', '.pt', '.pth', '.ckpt', '.h5', '.msgpack', '
 
 
 def bounded() -> None:
-    """Bound the memory of this process, for descriptions of endless models."""
+    """Bound the memory of this process, for descriptions of endless models. Only Linux counts what a process has, and limits it."""
+    if sys.platform != 'linux':
+        return
     import resource
     with open('/proc/self/statm', encoding='ascii') as file:
         now = int(file.read().split()[0]) * resource.getpagesize()

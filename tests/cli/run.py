@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py --tessera PATH --work FOLDER [--accept] [CASE...]: what tessera prints, as TAP.
+"""run.py --tessera PATH --work FOLDER [--wine WINE] [--accept] [CASE...]: what tessera prints, as TAP.
 
 A file NAME.case holds commands and what they must do:
 
@@ -17,11 +17,14 @@ written file is as SIZE (it depends on zlib and on the page's template; tests/go
 
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
+
+A tessera.exe is run by Wine, or by Windows itself, with a shell from elsewhere. windows.txt has the cases that are not for it, and why.
 """
 import argparse
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -65,15 +68,51 @@ def marked(mark, output):
     return [f'{mark} {line}' if line else mark for line in lines]
 
 
-def environment(binary, work):
+def add_windows_program(programs, name, binary, wine):
+    """A name for a tessera.exe: the program itself, and under Wine a script that runs it."""
+    program = programs / f'{name}.exe'
+    shutil.copy(binary, program)
+    if wine:
+        (programs / name).write_text(f'#!/bin/sh\nexec "{wine}" "{program}" "$@"\n', encoding='utf-8')
+        (programs / name).chmod(0o755)
+
+
+def environment(binary, work, wine):
     """PATH finds this tessera first, under its own name and those of the drop-ins next to it."""
     programs = work / 'bin'
     shutil.rmtree(programs, ignore_errors=True)
     programs.mkdir(parents=True)
     for name in ['tessera', *(path.name for path in binary.parent.glob('mosaic_*'))]:
-        (programs / name).symlink_to(binary)
+        if binary.suffix == '.exe':
+            add_windows_program(programs, name, binary, wine)
+        else:
+            (programs / name).symlink_to(binary)
     kept = {key: value for key, value in os.environ.items() if key not in UNWANTED}
-    return {**kept, 'PATH': f'{programs}:{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
+    if wine:
+        (work / 'wine').mkdir(exist_ok=True)
+        kept |= {'WINEDEBUG': '-all', 'WINEPREFIX': str(work / 'wine')}
+        # The first program makes that folder, and prints lines about it.
+        subprocess.run([wine, programs / 'tessera.exe', '--version'], env=kept, capture_output=True, check=False)
+    return {**kept, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
+
+
+def reasons_to_skip():
+    """Of windows.txt: (a pattern of commands or names of cases, why they are not for Windows)."""
+    lines = (HERE / 'windows.txt').read_text(encoding='utf-8').splitlines()
+    found = [line.split('\t', 1) for line in lines if line and not line.startswith('#')]
+    return [(re.compile(pattern), why.strip()) for pattern, why in found]
+
+
+def without_skipped(report, cases):
+    """The cases that are for Windows; of the others, a line says why they are not."""
+    reasons, kept = reasons_to_skip(), []
+    for case in cases:
+        why = next((why for pattern, why in reasons if pattern.search(case.command) or pattern.search(case.name)), '')
+        if why:
+            report.result(case.name, skipped=why)
+        else:
+            kept.append(case)
+    return kept
 
 
 def run(case, folder, env):
@@ -93,6 +132,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=Path, help='the binary to run')
     parser.add_argument('--work', required=True, type=Path, help='folder for fixtures and output')
+    parser.add_argument('--wine', help='the program that runs a tessera.exe; none on Windows')
     parser.add_argument('--accept', action='store_true', help='expect what happens now')
     parser.add_argument('cases', nargs='*', help='names of case files (default: all)')
     return parser.parse_args()
@@ -104,13 +144,15 @@ def main():
     folder = work / 'fixtures'
     shutil.rmtree(folder, ignore_errors=True)
     fixtures.write_all(folder)
-    env = environment(options.tessera.resolve(), work)
+    env = environment(options.tessera.resolve(), work, options.wine)
     report = tap.Report()
     for name in options.cases or sorted(path.stem for path in HERE.glob('*.case')):
         path = HERE / f'{name}.case'
         cases, below = read_cases(path)
         for case in cases:
             case.name = f'{path.stem}: {case.title()}'
+        if options.tessera.suffix == '.exe':
+            cases = without_skipped(report, cases)
         run_cases(report, cases, lambda case: run(case, folder, env), options.accept)
         if options.accept:
             accept(path, cases, below)

@@ -61,7 +61,7 @@ _OLD = 86400.0  # seconds: what another host has left is abandoned
 
 def _is_abandoned(path: str, match: re.Match[str]) -> bool:
     """Whether the process that was writing a temporary file is gone."""
-    if match[1] != _host():
+    if match[1] != _host() or os.name == "nt":  # where os.kill ends the process, whatever the signal
         return time.time() - os.stat(path).st_mtime > _OLD
     try:
         os.kill(int(match[2]), 0)

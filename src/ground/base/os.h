@@ -1,5 +1,6 @@
-/* os.h - the only files that call the operating system are os.c and os_threads.c, which implement
- * this header; the rest of the library is portable C.
+/* os.h - the only files that call the operating system are os_*.c, which implement this header; the rest of the library is
+ * portable C. meson.build chooses those of a system: os_posix.c (files) and os_threads_posix.c (from "memory" on) with
+ * os_linux.c or os_macos.c, or os_windows.c and os_threads_windows.c.
  */
 #ifndef TSR_BASE_OS_H
 #define TSR_BASE_OS_H
@@ -10,7 +11,7 @@
 
 #include "base/error.h"
 
-/* ---- files (os.c) ---- */
+/* ---- files ---- */
 
 /* Open the file `path` for reading; "-" is standard input, which tsr__os_close leaves open.
  * `*size_bytes` is the file's size, or 0 if it has none (a pipe). A directory is an error. Fails
@@ -35,6 +36,8 @@ int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size,
 /* Whether there is something at `path`; whether it is a folder. */
 bool tsr__os_is_there(const char *path);
 bool tsr__os_is_folder(const char *path);
+/* Whether a path means the same in every folder. */
+bool tsr__os_is_absolute(const char *path);
 /* When a file was last written, and when anything about it changed last, its name included; in nanoseconds since 1970. False if there
  * is no such regular file. */
 bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns);
@@ -48,7 +51,7 @@ int tsr__os_match(const char *pattern, tsr__os_visit *visit, void *context, tsr_
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
 void tsr__os_close(int handle);
 
-/* ---- memory (os_threads.c from here on) ---- */
+/* ---- memory ---- */
 
 /* Have the system back the whole pages among these bytes now, not when they are first written to:
  * that saves the thread which will write them from stopping at each. No byte changes, so other threads
@@ -149,7 +152,7 @@ void tsr__os_condition_wait(tsr__os_condition *condition, tsr__os_mutex *mutex);
 void tsr__os_condition_wake_one(tsr__os_condition *condition);
 void tsr__os_condition_wake_all(tsr__os_condition *condition);
 
-/* ---- semaphores ---- */
+/* ---- semaphores (semaphore.c, for all systems) ---- */
 
 /* A count that threads wait for. What one thread did before posting is visible to the thread that
  * waited for it. */

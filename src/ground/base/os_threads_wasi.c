@@ -1,4 +1,4 @@
-/* os_threads_wasi.c - memory, processors and threads for WebAssembly, where os.h's second half is this file: one thread,
+/* os_threads_wasi.c - memory, processors and threads for WebAssembly, where os_posix.c has os.h's files and this file the rest: one thread,
  * a flat memory that only grows, no libraries to load.
  *
  * A thread can't be started, so everything runs in the calling one, and nobody else holds a mutex. Waiting on a
@@ -7,13 +7,31 @@
  * Addresses can't be reserved without memory. What a reservation holds is therefore memory from the start.
  */
 #define _GNU_SOURCE
+#include "base/os_posix.h"
+
 #include <assert.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
 #include "base/os.h"
+
+/* ---- files: what os_posix.c leaves to each system ---- */
+
+int tsr__posix_reserve(int fd, off_t size) {
+  return posix_fallocate(fd, 0, size);
+}
+
+static int64_t in_ns(struct timespec time) {
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+void tsr__posix_times(const struct stat *status, int64_t *written_ns, int64_t *changed_ns) {
+  *written_ns = in_ns(status->st_mtim);
+  *changed_ns = in_ns(status->st_ctim);
+}
 
 /* ---- memory ---- */
 
@@ -97,7 +115,7 @@ void *tsr__os_library_find(void *library, const char *name) {
   return NULL;
 }
 
-/* ---- mutexes, conditions and semaphores ---- */
+/* ---- mutexes and conditions ---- */
 
 bool tsr__os_mutex_init(tsr__os_mutex *mutex) {
   (void)mutex;
@@ -136,27 +154,4 @@ void tsr__os_condition_wake_one(tsr__os_condition *condition) {
 
 void tsr__os_condition_wake_all(tsr__os_condition *condition) {
   (void)condition;
-}
-
-struct tsr__os_semaphore {
-  unsigned count;
-};
-
-tsr__os_semaphore *tsr__os_semaphore_new(unsigned count) {
-  tsr__os_semaphore *semaphore = TSR__NEW(tsr__os_semaphore);
-  if (semaphore) semaphore->count = count;
-  return semaphore;
-}
-
-void tsr__os_semaphore_post(tsr__os_semaphore *semaphore) {
-  semaphore->count++;
-}
-
-void tsr__os_semaphore_wait(tsr__os_semaphore *semaphore) {
-  if (!semaphore->count) abort(); /* nobody could post it */
-  semaphore->count--;
-}
-
-void tsr__os_semaphore_free(tsr__os_semaphore *semaphore) {
-  tsr__free(semaphore);
 }

@@ -122,7 +122,7 @@ static int read_lines(const char *path, const char *text, size_t size, tsr__path
     const char *newline = memchr(text + at, '\n', size - at);
     size_t length = newline ? (size_t)(newline - text) - at : size - at, used = length;
     while (used && (text[at + used - 1] == '\r' || text[at + used - 1] == ' ')) used--;
-    bool is_absolute = text[at] == '/';
+    bool is_absolute = tsr__os_is_absolute(text + at);
     if (used && text[at] != '#' && !memchr(text + at, 0, used))
       ok = add_path(out, is_absolute || !before ? NULL : folder, text + at, used);
     at += length + 1;

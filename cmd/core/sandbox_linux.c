@@ -1,4 +1,4 @@
-/* sandbox.c - see sandbox.h: Landlock for files, seccomp for system calls. docs/decisions/066-confinement.md
+/* sandbox_linux.c - see sandbox.h: Landlock for files, seccomp for system calls. docs/decisions/066-confinement.md
  *
  * Landlock knows paths: a set of rules lists what may be done below a folder, and all else that the set handles is denied. It
  * does not know a file's name before the file is there, so an output is allowed by its folder (output.c). It does not know
@@ -17,8 +17,6 @@
 #define _GNU_SOURCE
 
 #include "sandbox.h"
-
-#ifdef __linux__
 
 #include <assert.h>
 #include <errno.h>
@@ -132,23 +130,10 @@ bool cli_sandbox_files(const cli_place *places, size_t count, bool reads) {
   return is_confined;
 }
 
-#else
-
-unsigned cli_sandbox_landlock(void) {
-  return 0;
-}
-
-bool cli_sandbox_files(const cli_place *places, size_t count, bool reads) {
-  (void)places, (void)count, (void)reads;
-  return false;
-}
-
-#endif
-
 /* ---- seccomp ---- */
 
 /* The number of the processor's native calls; others are not known here. */
-#if defined(__linux__) && defined(__has_include)
+#ifdef __has_include
 #if __has_include( \
     <linux/seccomp.h>) && __has_include(<linux/filter.h>) && __has_include(<linux/audit.h>)
 #include <linux/audit.h>

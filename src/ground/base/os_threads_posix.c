@@ -1,4 +1,5 @@
-/* os_threads.c - pages, threads, processors and processes: the second half of os.h, on POSIX threads.
+/* os_threads_posix.c - pages, threads and processes: the second half of os.h, on POSIX threads. What Linux and macOS do
+ * differently is in os_linux.c and os_macos.c.
  *
  * Mutexes and conditions are stored inside the caller's struct, in os.h's opaque storage, so that
  * making one allocates nothing. A static assertion checks that the storage is large enough.
@@ -6,12 +7,11 @@
  * Threads start with all signals blocked except those that report an error of the thread itself.
  * Signals meant for the process, Ctrl-C for example, are then delivered to the program's own
  * threads, which expect them. */
-#define _GNU_SOURCE /* sched_getaffinity, madvise, mmap's flags */
+#define _GNU_SOURCE      /* glibc: a mutex that spins, mmap's flags */
+#define _DARWIN_C_SOURCE /* macOS: mmap's flags */
 #include <assert.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -27,18 +27,6 @@ static_assert(_Alignof(pthread_cond_t) <= _Alignof(tsr__os_condition), "alignmen
 static_assert(sizeof(pthread_t) <= sizeof(uintptr_t), "a thread's identity fits");
 
 /* ---- memory ---- */
-
-void tsr__os_populate(void *data, size_t size_bytes) {
-#ifdef MADV_POPULATE_WRITE /* Linux 5.14; older kernels refuse it, which is fine */
-  long page_bytes = sysconf(_SC_PAGESIZE);
-  if (page_bytes <= 0) return;
-  uintptr_t mask = (uintptr_t)page_bytes - 1;
-  uintptr_t begin = ((uintptr_t)data + mask) & ~mask, end = ((uintptr_t)data + size_bytes) & ~mask;
-  if (begin < end) (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
-#else
-  (void)data, (void)size_bytes;
-#endif
-}
 
 uint64_t tsr__os_memory_bytes(void) {
   long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
@@ -73,24 +61,7 @@ void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-void tsr__os_forget(void *base, size_t offset_bytes, size_t size_bytes) {
-  assert(base && size_bytes);
-  (void)madvise((char *)base + offset_bytes, size_bytes, MADV_DONTNEED);
-}
-
-/* ---- processors and processes ---- */
-
-unsigned tsr__os_processor_count(void) {
-#ifdef __linux__
-  cpu_set_t sets[8]; /* 8,192 processors; the kernel refuses a set that is too small */
-  if (sched_getaffinity(0, sizeof sets, sets) == 0) {
-    int count = CPU_COUNT_S(sizeof sets, sets);
-    if (count > 0) return (unsigned)count;
-  }
-#endif
-  long count = sysconf(_SC_NPROCESSORS_ONLN);
-  return count > 0 ? (unsigned)count : 1;
-}
+/* ---- processes ---- */
 
 uint64_t tsr__os_process_id(void) {
   return (uint64_t)getpid();
@@ -219,46 +190,4 @@ void tsr__os_condition_wake_one(tsr__os_condition *condition) {
 
 void tsr__os_condition_wake_all(tsr__os_condition *condition) {
   must_succeed(pthread_cond_broadcast(condition_of(condition)));
-}
-
-/* ---- semaphores ---- */
-
-struct tsr__os_semaphore {
-  tsr__os_mutex mutex;
-  tsr__os_condition is_positive;
-  unsigned count;
-};
-
-tsr__os_semaphore *tsr__os_semaphore_new(unsigned count) {
-  tsr__os_semaphore *semaphore = TSR__NEW(tsr__os_semaphore);
-  if (!semaphore) return NULL;
-  semaphore->count = count;
-  if (tsr__os_mutex_init(&semaphore->mutex)) {
-    if (tsr__os_condition_init(&semaphore->is_positive)) return semaphore;
-    tsr__os_mutex_release(&semaphore->mutex);
-  }
-  tsr__free(semaphore);
-  return NULL;
-}
-
-void tsr__os_semaphore_post(tsr__os_semaphore *semaphore) {
-  tsr__os_mutex_lock(&semaphore->mutex);
-  semaphore->count++;
-  assert(semaphore->count); /* no wrap-around */
-  tsr__os_condition_wake_one(&semaphore->is_positive);
-  tsr__os_mutex_unlock(&semaphore->mutex);
-}
-
-void tsr__os_semaphore_wait(tsr__os_semaphore *semaphore) {
-  tsr__os_mutex_lock(&semaphore->mutex);
-  while (!semaphore->count) tsr__os_condition_wait(&semaphore->is_positive, &semaphore->mutex);
-  semaphore->count--;
-  tsr__os_mutex_unlock(&semaphore->mutex);
-}
-
-void tsr__os_semaphore_free(tsr__os_semaphore *semaphore) {
-  if (!semaphore) return;
-  tsr__os_condition_release(&semaphore->is_positive);
-  tsr__os_mutex_release(&semaphore->mutex);
-  tsr__free(semaphore);
 }

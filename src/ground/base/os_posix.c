@@ -1,7 +1,7 @@
-/* os.c - files through POSIX: the first half of os.h. Threads are in os_threads.c, which needs GNU
- * extensions; this file needs POSIX's strerror_r instead of GNU's. */
+/* os_posix.c - files through POSIX: the first half of os.h. Threads are in os_threads_posix.c; what Linux and macOS do
+ * differently is in os_linux.c and os_macos.c. This file needs POSIX's strerror_r, and so none of their extensions. */
 #define _POSIX_C_SOURCE 200809L
-#include "base/os.h"
+#include "base/os_posix.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/os.h"
 
 enum { STANDARD_INPUT = 0, LARGEST_READ = 1 << 30 };
 
@@ -84,15 +84,14 @@ bool tsr__os_is_folder(const char *path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int64_t in_ns(struct timespec time) {
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+bool tsr__os_is_absolute(const char *path) {
+  return path[0] == '/';
 }
 
 bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns) {
   struct stat status;
   if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return false;
-  *written_ns = in_ns(status.st_mtim);
-  *changed_ns = in_ns(status.st_ctim);
+  tsr__posix_times(&status, written_ns, changed_ns);
   return true;
 }
 
@@ -193,7 +192,7 @@ static int open_unnamed(const char *folder) {
 int tsr__os_scratch_file(const char *folder, uint64_t size_bytes, int *handle, tsr_error *error) {
   int fd = open_unnamed(folder);
   if (fd < 0) return fail_errno(error, "cannot make a file there");
-  int failure = size_bytes > INT64_MAX ? EFBIG : posix_fallocate(fd, 0, (off_t)size_bytes);
+  int failure = size_bytes > INT64_MAX ? EFBIG : tsr__posix_reserve(fd, (off_t)size_bytes);
   if (!failure) {
     *handle = fd;
     return 0;

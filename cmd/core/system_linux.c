@@ -1,0 +1,74 @@
+/* system_linux.c - what system.h and output.h need of Linux in particular: files without a name, streams to functions. */
+#define _GNU_SOURCE /* O_TMPFILE, fopencookie, getrandom */
+
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "output.h"
+
+enum { DESCRIPTOR_BYTES = 32 };
+
+bool cli_system_random(void *out, size_t size_bytes) {
+  return getrandom(out, size_bytes, 0) == (ssize_t)size_bytes;
+}
+
+bool cli_system_program(char *path, size_t room_bytes) {
+  ssize_t length = readlink("/proc/self/exe", path, room_bytes);
+  if (length <= 0 || (size_t)length >= room_bytes) return false;
+  path[length] = '\0';
+  return true;
+}
+
+void cli_system_end_with_parent(void) {
+  (void)prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+}
+
+int64_t cli_system_written_ns(const struct stat *status) {
+  return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+}
+
+/* ---- Files without a name ---- */
+
+static void name_of_descriptor(int handle, char name[DESCRIPTOR_BYTES]) {
+  snprintf(name, DESCRIPTOR_BYTES, "/proc/self/fd/%d", handle);
+}
+
+int cli_system_passing_file(const char *folder) {
+  char name[DESCRIPTOR_BYTES];
+  int handle = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (handle < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) errno = 0;
+  if (handle < 0) return -1;
+  name_of_descriptor(handle, name);
+  if (access(name, F_OK) == 0) return handle;
+  close(handle);
+  errno = 0;
+  return -1;
+}
+
+int cli_system_keep_file(int handle, const char *path) {
+  char name[DESCRIPTOR_BYTES];
+  name_of_descriptor(handle, name);
+  return linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+}
+
+/* ---- Streams ---- */
+
+static ssize_t append(void *context, const char *data, size_t size_bytes) {
+  return cli_text_append(context, data, size_bytes) ? 0 : (ssize_t)size_bytes;
+}
+
+FILE *cli_text_open(cli_text *text) {
+  return fopencookie(text, "w", (cookie_io_functions_t){.write = append});
+}
+
+bool cli_text_close(FILE *stream, cli_text *text) {
+  return fclose(stream) == 0 && !text->is_lost;
+}

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""build.py SYSTEM --work FOLDER: the command, the library and the Python wheel for another system, compiled on this one.
+
+    tools          zig (a compiler for every system, with the system's headers), meson, ninja and cmake, from PyPI
+    sources        the C libraries as Debian has them, with Debian's patches (apt-get source)
+    dependencies   compiled for the system, as static libraries, in FOLDER/NAME/prefix
+    build          meson, with a cross file that this program writes, in FOLDER/NAME
+    wheel          the package with its extension and the command in it (wheel.py)
+
+All of it is kept in the folder. docs/decisions/072-other-systems.md says why it is made this way.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import wheel
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+TOOLS = ['ziglang==0.17.1', 'meson==1.12.1', 'ninja==1.13.2', 'cmake==4.4.5']
+# Debian's release whose sources are used, as packages.txt is Debian 12's.
+SOURCES = 'deb-src http://deb.debian.org/debian bookworm main\n'
+# Python's sources have its settings for Windows.
+PYTHON = 'python3.11'
+# Of libraries that are loaded when a command needs them, headers alone are needed: this machine's.
+HEADERS = {'sqlite3': ['sqlite3.h'], 'libedit': ['histedit.h']}
+
+
+@dataclass
+class Target:
+    """What is built for."""
+    name: str       # of its folder
+    triple: str     # as zig spells it
+    system: str     # as meson spells it
+    processor: str
+    cmake: str      # CMAKE_SYSTEM_NAME
+    tag: str        # of wheels
+
+
+WINDOWS = Target('x86_64', 'x86_64-windows-gnu', 'windows', 'x86_64', 'Windows', 'win_amd64')
+MAC_ARM = Target('arm64', 'aarch64-macos.11.0', 'darwin', 'aarch64', 'Darwin', 'macosx_11_0_arm64')
+MAC_INTEL = Target('x86_64', 'x86_64-macos.11.0', 'darwin', 'x86_64', 'Darwin', 'macosx_11_0_x86_64')
+SYSTEMS = {'windows': [WINDOWS], 'macos': [MAC_ARM, MAC_INTEL]}
+
+# The C libraries: Debian's package, the folder of its CMakeLists.txt, and what is left out of it.
+LIBRARIES = {
+    # It takes today's macOS for that of 1999, which had no fdopen().
+    'zlib': ('.', ['-DZLIB_BUILD_EXAMPLES=OFF', '-DCMAKE_C_FLAGS=-Dfdopen=fdopen'], 'zlibstatic'),
+    'libzstd': ('build/cmake', ['-DZSTD_BUILD_PROGRAMS=OFF', '-DZSTD_BUILD_SHARED=OFF', '-DZSTD_BUILD_TESTS=OFF',
+                                '-DZSTD_BUILD_DICTBUILDER=OFF', '-DZSTD_BUILD_COMPRESSION=OFF',
+                                '-DZSTD_LEGACY_SUPPORT=OFF', '-DZSTD_MULTITHREAD_SUPPORT=OFF'], 'libzstd_static'),
+    'xz-utils': ('.', ['-DBUILD_TESTING=OFF', '-DENABLE_NLS=OFF', '-DCREATE_XZ_SYMLINKS=OFF',
+                        '-DCREATE_LZMA_SYMLINKS=OFF'], 'liblzma'),
+    'libyaml': ('.', ['-DBUILD_TESTING=OFF'], 'yaml'),
+    'jansson': ('.', ['-DJANSSON_BUILD_DOCS=OFF', '-DJANSSON_WITHOUT_TESTS=ON', '-DJANSSON_EXAMPLES=OFF'], 'jansson'),
+    'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_LIBREADLINE=OFF'],
+              'pcre2-8-static'),
+}
+# What pkg-config says of each: its name for meson, the version, and how it is linked.
+MODULES = {
+    'zlib': ('zlib', '-lz', ''), 'libzstd': ('libzstd', '-lzstd', ''),
+    'xz-utils': ('liblzma', '-llzma', '-DLZMA_API_STATIC'), 'libyaml': ('yaml-0.1', '-lyaml', '-DYAML_DECLARE_STATIC'),
+    'jansson': ('jansson', '-ljansson', ''), 'pcre2': ('libpcre2-8', '-lpcre2-8', '-DPCRE2_STATIC'),
+}
+
+
+def say(text):
+    print(f'cross: {text}', file=sys.stderr, flush=True)
+
+
+def call(*words, **options):
+    """Runs a command; its output matters only if it fails."""
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors='replace', check=False, **options)
+    if done.returncode:
+        raise SystemExit(f'{done.stdout}\ncross: failed: {" ".join(map(str, words))}')
+    return done.stdout
+
+
+def environment(work):
+    """The tools, in a virtual environment; answers its folder of programs."""
+    folder, stamp = work / 'venv', work / 'venv' / 'tools'
+    if not stamp.exists() or stamp.read_text() != repr(TOOLS):
+        say('installing ' + ', '.join(TOOLS))
+        shutil.rmtree(folder, ignore_errors=True)
+        call(sys.executable, '-m', 'venv', folder)
+        call(folder / 'bin' / 'pip', 'install', '--quiet', '--disable-pip-version-check', *TOOLS)
+        stamp.write_text(repr(TOOLS))
+    return folder / 'bin'
+
+
+def sources(work):
+    """The folder in which each library's sources lie, unpacked and patched."""
+    folder = work / 'sources'
+    if (folder / 'complete').exists():
+        return folder
+    say('fetching the sources of ' + ', '.join(LIBRARIES))
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ('lists/partial', 'cache/archives/partial'):
+        (folder / 'apt' / name).mkdir(parents=True)
+    (folder / 'apt' / 'sources.list').write_text(SOURCES)
+    settings = {'Dir::Etc::SourceList': 'sources.list', 'Dir::State::Lists': 'lists', 'Dir::Cache': 'cache'}
+    apt = ['apt-get', '-o', 'Dir::Etc::SourceParts=/dev/null', '-o', 'APT::Sandbox::User=root']
+    for key, value in settings.items():
+        apt += ['-o', f'{key}={folder / "apt" / value}']
+    call(*apt, 'update')
+    for name in [*LIBRARIES, PYTHON]:
+        (folder / name).mkdir()
+        call(*apt, 'source', name, cwd=folder / name)
+    # Debian's zlib lacks a file that cmake wants to see for a library which is not built here.
+    (source_of(folder, 'zlib') / 'win32').mkdir(exist_ok=True)
+    (source_of(folder, 'zlib') / 'win32' / 'zlib1.rc').touch()
+    (folder / 'complete').touch()
+    return folder
+
+
+def source_of(folder, name):
+    return next(path for path in sorted((folder / name).iterdir()) if path.is_dir())
+
+
+def compiler(programs, target, work):
+    """The folder of programs that compile and archive for the target: cmake and meson want a name, not words."""
+    folder = work / target.name / 'bin'
+    folder.mkdir(parents=True, exist_ok=True)
+    words_of = {'cc': f'cc -target {target.triple}', 'c++': f'c++ -target {target.triple}', 'ar': 'ar',
+                'ranlib': 'ranlib', 'rc': 'rc', 'dlltool': 'dlltool'}
+    for name, words in words_of.items():
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec "{programs / "python"}" -m ziglang {words} "$@"\n')
+        script.chmod(0o755)
+    return folder
+
+
+# ---- dependencies ----
+
+def toolchain(tools, target):
+    """cmake's description of the target."""
+    programs = {'CMAKE_C_COMPILER': 'cc', 'CMAKE_CXX_COMPILER': 'c++', 'CMAKE_AR': 'ar', 'CMAKE_RANLIB': 'ranlib',
+                'CMAKE_RC_COMPILER': 'rc'}
+    return ''.join([
+        f'set(CMAKE_SYSTEM_NAME {target.cmake})\nset(CMAKE_SYSTEM_PROCESSOR {target.processor})\n',
+        *[f'set({key} "{tools / name}")\n' for key, name in programs.items()],
+        *[f'set(CMAKE_FIND_ROOT_PATH_MODE_{kind} ONLY)\n' for kind in ('LIBRARY', 'INCLUDE', 'PACKAGE')],
+        # Apple's SDK is not here; zig has what it needs of it.
+        'set(CMAKE_OSX_SYSROOT "")\nset(CMAKE_OSX_DEPLOYMENT_TARGET "")\nset(CMAKE_OSX_ARCHITECTURES "")\n'])
+
+
+def write_module(prefix, package, version):
+    """What pkg-config says of a library; what the projects' own files say differs from system to system."""
+    name, link, flags = MODULES[package]
+    (prefix / 'pkgconfig').mkdir(parents=True, exist_ok=True)
+    (prefix / 'pkgconfig' / f'{name}.pc').write_text(
+        f'Name: {name}\nDescription: {package} of Debian\nVersion: {version}\n'
+        f'Libs: -L{prefix}/lib {link}\nCflags: -I{prefix}/include {flags}\n')
+
+
+def dependencies(programs, tools, target, work):
+    """The folder in which the C libraries are installed for the target."""
+    home = work / target.name
+    prefix = home / 'prefix'
+    if (prefix / 'complete').exists():
+        return prefix
+    shutil.rmtree(prefix, ignore_errors=True)
+    unpacked = sources(work)
+    (home / 'toolchain.cmake').write_text(toolchain(tools, target))
+    path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'CFLAGS': '-O2'}
+    for package, (folder, options, library) in LIBRARIES.items():
+        source = source_of(unpacked, package)
+        say(f'{target.name}: {source.name}')
+        made = home / 'libraries' / package
+        shutil.rmtree(made, ignore_errors=True)
+        call(programs / 'cmake', '-S', source / folder, '-B', made, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Release',
+             '-DBUILD_SHARED_LIBS=OFF', f'-DCMAKE_TOOLCHAIN_FILE={home / "toolchain.cmake"}',
+             f'-DCMAKE_INSTALL_PREFIX={prefix}', '-DCMAKE_POLICY_VERSION_MINIMUM=3.5', *options, env=path)
+        call(programs / 'ninja', '-C', made, library, env=path)
+        install(package, source, made, prefix)
+        write_module(prefix, package, source.name.rsplit('-', 1)[1].split('+')[0].replace('.dfsg', ''))
+    for module, names in HEADERS.items():
+        for name in names:
+            shutil.copy(f'/usr/include/{name}', prefix / 'include')
+        (prefix / 'pkgconfig' / f'{module}.pc').write_text(
+            f'Name: {module}\nDescription: its headers\nVersion: {host_version(module)}\nCflags: -I{prefix}/include\n')
+    (prefix / 'complete').touch()
+    return prefix
+
+
+def host_version(module):
+    return call('pkg-config', '--modversion', module).strip()
+
+
+# Where the public headers of each library lie: in its sources, or in the folder it was made in.
+PUBLIC = {
+    'zlib': ['{source}/zlib.h', '{made}/zconf.h'], 'libzstd': ['{source}/lib/zstd.h', '{source}/lib/zstd_errors.h'],
+    'xz-utils': ['{source}/src/liblzma/api/lzma.h', '{source}/src/liblzma/api/lzma'],
+    'libyaml': ['{source}/include/yaml.h'],
+    'jansson': ['{source}/src/jansson.h', '{made}/include/jansson.h', '{made}/include/jansson_config.h'],
+    'pcre2': ['{made}/pcre2.h'],
+}
+
+
+def install(package, source, made, prefix):
+    """Copies one static library, by the name that -l looks for, and its headers."""
+    (prefix / 'lib').mkdir(parents=True, exist_ok=True)
+    (prefix / 'include').mkdir(exist_ok=True)
+    library = next(path for path in sorted(made.rglob('*.a')) if 'posix' not in path.name)
+    shutil.copy(library, prefix / 'lib' / f'lib{MODULES[package][1][2:]}.a')
+    for pattern in PUBLIC[package]:
+        header = Path(pattern.format(source=source, made=made))
+        if header.is_dir():
+            shutil.copytree(header, prefix / 'include' / header.name, dirs_exist_ok=True)
+        elif header.exists():
+            shutil.copy(header, prefix / 'include')
+
+
+# ---- the build ----
+
+def cross_file(tools, target, prefix):
+    """meson's description of the target."""
+    return f"""[binaries]
+c = '{tools / 'cc'}'
+ar = '{tools / 'ar'}'
+strip = 'true'
+pkg-config = 'pkg-config'
+[properties]
+pkg_config_libdir = '{prefix / 'pkgconfig'}'
+needs_exe_wrapper = true
+[host_machine]
+system = '{target.system}'
+cpu_family = '{target.processor}'
+cpu = '{target.processor}'
+endian = 'little'
+"""
+
+
+PROGRAMS = {'windows': 'tessera.exe', 'darwin': 'tessera'}
+
+
+def build(programs, tools, target, work, prefix):
+    """The build folder of the target, built."""
+    folder = work / target.name / 'build'
+    path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}'}
+    cross = work / target.name / 'cross.ini'
+    cross.write_text(cross_file(tools, target, prefix))
+    if not (folder / 'build.ninja').exists():
+        say(f'{target.name}: setting up')
+        call(programs / 'meson', 'setup', folder, ROOT, '--cross-file', cross, '-Dwerror=true', '-Dtests=disabled',
+             '-Dserve=disabled', '-Dstrip=true', env=path)
+    say(f'{target.name}: compiling')
+    call(programs / 'ninja', '-C', folder, PROGRAMS[target.system], env=path)
+    return folder
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('system', choices=SYSTEMS)
+    parser.add_argument('--work', required=True, type=Path)
+    parser.add_argument('--wheel', action='store_true', help='the Python wheel as well, in FOLDER/dist')
+    options = parser.parse_args()
+    work = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    programs = environment(work)
+    for target in SYSTEMS[options.system]:
+        tools = compiler(programs, target, work)
+        prefix = dependencies(programs, tools, target, work)
+        folder = build(programs, tools, target, work, prefix)
+        print(folder / PROGRAMS[target.system])
+        if options.wheel:
+            print(wheel.make(call, tools, target, prefix, folder, work, work / 'dist'))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

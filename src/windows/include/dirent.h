@@ -1,0 +1,2 @@
+/* dirent.h - for Windows, whose own one knows no UTF-8. */
+#include "windows/posix.h"

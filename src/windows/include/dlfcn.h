@@ -1,0 +1,2 @@
+/* dlfcn.h - for Windows, which has none. */
+#include "windows/posix.h"

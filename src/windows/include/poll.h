@@ -1,0 +1,2 @@
+/* poll.h - for Windows, which has none. */
+#include "windows/posix.h"
