@@ -46,6 +46,8 @@ MAC_ARM = Target('arm64', 'aarch64-macos.11.0', 'darwin', 'aarch64', 'Darwin', '
 MAC_INTEL = Target('x86_64', 'x86_64-macos.11.0', 'darwin', 'x86_64', 'Darwin', 'macosx_11_0_x86_64')
 SYSTEMS = {'windows': [WINDOWS], 'macos': [MAC_ARM, MAC_INTEL]}
 
+# What a program of PCRE2's would use, which is not built; cmake finds this machine's, and looks into its headers.
+WITHOUT = [f'-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON' for name in ('BZip2', 'ZLIB', 'Readline', 'Editline')]
 # The C libraries: Debian's package, the folder of its CMakeLists.txt, and what is left out of it.
 LIBRARIES = {
     # It takes today's macOS for that of 1999, which had no fdopen().
@@ -57,8 +59,8 @@ LIBRARIES = {
                         '-DCREATE_LZMA_SYMLINKS=OFF'], 'liblzma'),
     'libyaml': ('.', ['-DBUILD_TESTING=OFF'], 'yaml'),
     'jansson': ('.', ['-DJANSSON_BUILD_DOCS=OFF', '-DJANSSON_WITHOUT_TESTS=ON', '-DJANSSON_EXAMPLES=OFF'], 'jansson'),
-    'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_LIBREADLINE=OFF'],
-              'pcre2-8-static'),
+    'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_JIT=ON',
+                    *WITHOUT], 'pcre2-8-static'),
 }
 # What pkg-config says of each: its name for meson, the version, and how it is linked.
 MODULES = {

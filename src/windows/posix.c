@@ -97,14 +97,18 @@ static int64_t units_of(FILETIME time) {
   return (int64_t)(((uint64_t)time.dwHighDateTime << 32) | time.dwLowDateTime);
 }
 
-/* What is no file on a disk has a mode, and nothing else. */
+/* What is no file on a disk has a mode, and nothing else. Neither has a file that another system has opened for this program:
+ * Wine cannot examine those, and they are read like pipes. */
 static int examine(HANDLE handle, struct tsr__windows_stat *out) {
   BY_HANDLE_FILE_INFORMATION about;
   FILE_BASIC_INFO basic;
   DWORD kind = GetFileType(handle);
   *out = (struct tsr__windows_stat){.st_mode = kind == FILE_TYPE_PIPE ? _S_IFIFO : _S_IFCHR};
   if (kind != FILE_TYPE_DISK) return 0;
-  if (!GetFileInformationByHandle(handle, &about)) return fail();
+  if (!GetFileInformationByHandle(handle, &about)) {
+    out->st_mode = _S_IFIFO;
+    return 0;
+  }
   bool is_folder = about.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
   unsigned rights = about.dwFileAttributes & FILE_ATTRIBUTE_READONLY ? 0444 : 0666;
   out->st_mode = is_folder ? _S_IFDIR | 0777 : _S_IFREG | rights;
@@ -163,10 +167,14 @@ int tsr__windows_isatty(int handle) {
 
 /* ---- opening, reading and writing ---- */
 
+static bool is_folder(const wchar_t *wide) {
+  DWORD attributes = GetFileAttributesW(wide);
+  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY);
+}
+
 /* A folder can be opened for reading in POSIX, and then is found to be one. */
 static int open_folder(const wchar_t *wide) {
-  DWORD attributes = GetFileAttributesW(wide);
-  if (attributes == INVALID_FILE_ATTRIBUTES || !(attributes & FILE_ATTRIBUTE_DIRECTORY)) return -1;
+  if (!is_folder(wide)) return -1;
   HANDLE handle = CreateFileW(wide, FILE_READ_ATTRIBUTES,
                               FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
                               OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
@@ -174,7 +182,7 @@ static int open_folder(const wchar_t *wide) {
                                         : _open_osfhandle((intptr_t)handle, _O_RDONLY | _O_BINARY);
 }
 
-/* A file that is read may be replaced and removed meanwhile, as elsewhere; the C library's open() does not allow that. */
+/* A file that is read may be replaced and removed at the same time, as elsewhere; the C library's open() does not allow that. */
 static int open_to_read(const wchar_t *wide) {
   HANDLE handle =
       CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
@@ -191,9 +199,7 @@ int tsr__windows_open(const char *path, int flags, ...) {
   if (!tsr__windows_path(path, wide)) return -1;
   if (!(flags & (_O_WRONLY | _O_RDWR | _O_CREAT))) return open_to_read(wide);
   int handle = _wopen(wide, flags | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
-  if (handle < 0 && errno == EACCES && GetFileAttributesW(wide) != INVALID_FILE_ATTRIBUTES &&
-      (GetFileAttributesW(wide) & FILE_ATTRIBUTE_DIRECTORY))
-    errno = EISDIR;
+  if (handle < 0 && errno == EACCES && is_folder(wide)) errno = EISDIR;
   return handle;
 }
 
@@ -204,7 +210,9 @@ FILE *tsr__windows_fopen(const char *path, const char *mode) {
   for (; mode[length] && length < 6; length++) wide_mode[length] = (wchar_t)mode[length];
   if (!strchr(mode, 'b')) wide_mode[length++] = L'b';
   wide_mode[length] = L'\0';
-  return _wfopen(wide, wide_mode);
+  FILE *file = _wfopen(wide, wide_mode);
+  if (!file && errno == EACCES && is_folder(wide)) errno = EISDIR;
+  return file;
 }
 
 static unsigned piece(size_t size) {

@@ -77,12 +77,19 @@ def add_windows_program(programs, name, binary, wine):
         (programs / name).chmod(0o755)
 
 
+def drop_ins(binary):
+    """The other names of a tessera: those next to it, and where there are no links the ones that cmd/meson.build lists."""
+    if binary.suffix != '.exe':
+        return [path.name for path in binary.parent.glob('mosaic_*')]
+    return re.findall(r"'(mosaic_\w+)'", (HERE.parents[1] / 'cmd' / 'meson.build').read_text(encoding='utf-8'))
+
+
 def environment(binary, work, wine):
     """PATH finds this tessera first, under its own name and those of the drop-ins next to it."""
     programs = work / 'bin'
     shutil.rmtree(programs, ignore_errors=True)
     programs.mkdir(parents=True)
-    for name in ['tessera', *(path.name for path in binary.parent.glob('mosaic_*'))]:
+    for name in ['tessera', *drop_ins(binary)]:
         if binary.suffix == '.exe':
             add_windows_program(programs, name, binary, wine)
         else:

@@ -112,19 +112,22 @@ typedef struct matcher {
 } matcher;
 
 static bool matcher_open(matcher *m) {
-  uint32_t string_count = tsr_snapshot_string_count(m->snapshot);
+  uint32_t string_count = tsr_snapshot_string_count(m->snapshot), has_jit = 0;
+  (void)pcre2_config(PCRE2_CONFIG_JIT,
+                     &has_jit); /* not everywhere; patterns are interpreted then */
   m->memory = pcre2_general_context_create(give_memory, take_memory, NULL);
   if (!m->memory) return false;
   m->limits = pcre2_match_context_create(m->memory);
   m->found = pcre2_match_data_create(1, m->memory);
-  m->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MOST, m->memory);
+  if (has_jit) m->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MOST, m->memory);
   m->of_text = TSR__NEW_ARRAY(uint32_t, string_count);
   m->of_frame = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_frame_count(m->snapshot));
   m->spent = TSR__NEW_ARRAY(spent, m->rules->items.count);
-  if (!m->limits || !m->found || !m->stack || !m->of_text || !m->of_frame || !m->spent)
+  bool is_stack_lost = has_jit && !m->stack;
+  if (!m->limits || !m->found || is_stack_lost || !m->of_text || !m->of_frame || !m->spent)
     return false;
   (void)pcre2_set_heap_limit(m->limits, HEAP_LIMIT_KIB);
-  pcre2_jit_stack_assign(m->limits, NULL, m->stack);
+  if (m->stack) pcre2_jit_stack_assign(m->limits, NULL, m->stack);
   for (uint32_t i = 0; i < string_count; i++) m->of_text[i] = UNTRIED;
   return true;
 }
