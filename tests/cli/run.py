@@ -100,7 +100,8 @@ def environment(binary, work, wine):
         kept |= {'WINEDEBUG': '-all', 'WINEPREFIX': str(work / 'wine')}
         # The first program makes that folder, and prints lines about it.
         subprocess.run([wine, programs / 'tessera.exe', '--version'], env=kept, capture_output=True, check=False)
-    return {**kept, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
+    return {**kept, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'LC_ALL': 'C.UTF-8' if wine else 'C',
+            'TERM': 'xterm'}
 
 
 def reasons_to_skip():
