@@ -143,6 +143,9 @@ export class Fit {
     this.#keep();
     this.#host.slow.cancel();
     document.documentElement.dataset.fit = 'asking';
+    const capacity = this.#form.querySelector<HTMLInputElement>('[name=capacity]');
+    const row = this.#simulate.parameters.find(({ option }) => option === 'capacity');
+    if (capacity) capacity.placeholder = this.#values().get('capacity') ?? row?.argument ?? '';
     const words = this.#words(this.#simulate);
     const run = await this.#simulated(words);
     if (!run || isOld()) return;
@@ -248,7 +251,7 @@ export class Fit {
     }
     const answer = JSON.parse(await done.output.text()) as Planned;
     const copies = h('div', {});
-    replace(output, h('p', { class: 'verdict' }, answer.verdict.replaceAll('_', ' ')), ...planTable(answer), copies);
+    replace(output, h('p', { class: `verdict ${answer.verdict.startsWith('fits') ? 'good' : 'alarm'}` }, answer.verdict.replaceAll('_', ' ')), ...planTable(answer), copies);
     const plan = answer.plan && JSON.stringify(answer.plan);
     const targets = this.#plan.parameters.find(({ option }) => option === 'for')?.choices ?? [];
     const pasted = (target: string) => this.#output(

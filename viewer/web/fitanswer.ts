@@ -54,14 +54,13 @@ const theme = (): Theme => (document.documentElement.dataset.theme === 'dark' ? 
 
 // What the answer says first. `whole` is the run on a card without a limit, where the run on the card ended early.
 export function verdictOf(run: Device, whole: Device | undefined): { text: string; kind: 'good' | 'alarm' | 'plain' } {
-  const needs = `${size(run.peak_reserved_bytes)} reserved at the peak, ${size(run.peak.allocated_bytes)} of it allocated`;
-  if (run.capacity_bytes === null) return { text: `It needs ${needs}. Choose a card (gpu), or type its memory (capacity).`, kind: 'plain' };
+  const needs = (of: Device) => `It needs ${size(of.peak_reserved_bytes)}, of which ${size(of.peak.allocated_bytes)} are allocated.`;
+  if (run.capacity_bytes === null) return { text: `${needs(run)} Choose a card (gpu), or type its memory (capacity).`, kind: 'plain' };
   const card = size(run.capacity_bytes);
-  if (run.fits) return { text: `Fits in ${card}: ${size(run.capacity_bytes - run.peak_reserved_bytes)} are left. ${needs}.`, kind: 'good' };
+  if (run.fits) return { text: `Fits in ${card}: ${size(run.capacity_bytes - run.peak_reserved_bytes)} are left. ${needs(run)}`, kind: 'good' };
   if (!whole) return { text: `Does not fit in ${card}.`, kind: 'alarm' };
   const lacks = whole.peak_reserved_bytes - run.capacity_bytes;
-  return { text: `Does not fit in ${card}: ${lacks > 0 ? `${size(lacks)} are missing. ` : ''}It needs ${size(whole.peak_reserved_bytes)} reserved, ` +
-    `${size(whole.peak.allocated_bytes)} of it allocated.`, kind: 'alarm' };
+  return { text: `Does not fit in ${card}: ${lacks > 0 ? `${size(lacks)} are missing. ` : ''}${needs(whole)}`, kind: 'alarm' };
 }
 
 const placed = (element: HTMLElement, left: number, width: number): HTMLElement => {
@@ -86,10 +85,13 @@ export function barOf(run: Device, capacity: number | null): HTMLElement {
   const card = capacity !== null && placed(h('span', { class: 'card', title: `the card: ${size(capacity)}` }), 0, capacity / whole);
   const label = `${run.categories.map(({ name, bytes }) => `${name} ${size(bytes)}`).join(', ')}; reserved ${size(run.peak_reserved_bytes)}` +
     (capacity === null ? '' : `; the card has ${size(capacity)}`);
-  return h('div', { class: 'bar', role: 'img', 'aria-label': `Peak by category: ${label}` }, ...parts, kept, card);
+  return h('div', {}, h('div', { class: 'bar', role: 'img', 'aria-label': `Peak by category: ${label}` }, ...parts, kept, card),
+    h('p', { class: 'scale muted', 'aria-hidden': 'true' }, h('span', {}, `${size(run.peak_reserved_bytes)} reserved`),
+      capacity !== null && h('span', {}, `the card: ${size(capacity)}`)));
 }
 
-const row = (...cells: (string | Node)[]) => h('tr', {}, ...cells.map((cell, i) => (i ? h('td', { class: 'number' }, cell) : h('th', { scope: 'row' }, cell))));
+const heading = (cell: string | Node) => h('th', { scope: 'row' }, cell);
+const row = (name: string | Node, ...cells: (string | Node)[]) => h('tr', {}, heading(name), ...cells.map((cell) => h('td', { class: 'number' }, cell)));
 const table = (caption: string, heads: string[], rows: HTMLElement[]) => h('table', {}, h('caption', {}, caption),
   h('thead', {}, h('tr', {}, ...heads.map((head) => h('th', { scope: 'col' }, head)))), h('tbody', {}, ...rows));
 
@@ -104,7 +106,11 @@ export function categoryTable(run: Device): HTMLElement {
 
 export function phaseTable(run: Device): HTMLElement {
   return table('By phase', ['phase', 'its peak', 'step', 'while'],
-    run.phases.map((phase) => row(phase.name, size(phase.allocated_bytes), String(phase.step), phase.op)));
+    run.phases.map((phase) => {
+    const line = row(phase.name, size(phase.allocated_bytes), String(phase.step));
+    line.append(h('td', {}, phase.op));
+    return line;
+  }));
 }
 
 export function factsOf(run: Device): string {

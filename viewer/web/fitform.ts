@@ -19,6 +19,8 @@ export interface FormState {
 }
 
 const GIB = 2 ** 30;
+// Before what help lists first: the card is what the form asks about.
+const FIRST = ['gpu', 'capacity'];
 
 // A card's memory as it is typed.
 export const capacityOf = (card: Card): string =>
@@ -87,7 +89,7 @@ function modelField(row: Parameter, state: FormState, lists: Lists, files: strin
 
 // All fields; those that help does not list first are folded away. The help of the field with the focus is shown below them.
 export function formOf(question: Question, state: FormState, lists: Lists, files: string[], changed: Changed): HTMLElement {
-  const main = (question.main_options ?? '').split(' ');
+  const main = [...FIRST, ...(question.main_options ?? '').split(' ')];
   const isMain = (row: Parameter) => row.control !== 'file' && main.includes(row.option);
   const rows = question.parameters.filter((row) => !row.is_operand);
   const fields = (of: Parameter[]) => of.map((row) => optionField(row, state, lists, changed));
