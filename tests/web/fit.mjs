@@ -71,8 +71,7 @@ export default async function fit({ open, test, plan: { fit: expected } }) {
   });
 
   await test('will it fit: a config.json is a model, and the address does not name it', async (check) => {
-    const page = await open('#question=fit');
-    await settled(page);
+    const page = await open();
     await page.setInputFiles('#files-input', expected.config);
     await page.waitForFunction(() => document.querySelector('[name=model]').value.startsWith('config-'));
     await settled(page);

@@ -28,6 +28,9 @@ const RUN_FILE = 'run.pickle';
 const PAGE_FILE = 'run.html';
 const PLAN_FILE = 'plan.json';
 
+// By its name, a model's description: of Hugging Face, or a step graph.
+export const isModelFile = (name: string): boolean => /config[^/]*\.json$|\.graph$/i.test(name);
+
 const lineOf = (words: string[]) => ['tessera', ...words].map(quote).join(' ');
 const button = (text: string, onclick: () => void) => h('button', { type: 'button', onclick }, text);
 
@@ -82,16 +85,18 @@ export class Fit {
     void this.#ask();
   }
 
-  // Files were dropped, or removed: a model is what was dropped last.
-  filesChanged(added: string[]): void {
-    const model = added.find((name) => /\.(json|graph|bin|zip|gz|zst|xz)$/i.test(name)) ?? added[0];
-    if (model) this.#state.model = model;
+  // Files were dropped; false if none of them can be a model, or what an option names.
+  filesChanged(added: string[]): boolean {
+    const known = added.filter((name) => /\.(json|graph|bin)$/i.test(name));
+    if (!known.length) return false;
+    this.#state.model = known.find(isModelFile) ?? known[0]!;
     this.#fill();
     void this.#ask();
+    return true;
   }
 
   #fileModel(): string | undefined {
-    return [...this.#host.files.keys()].find((name) => /config[^/]*\.json$|\.graph$/i.test(name));
+    return [...this.#host.files.keys()].find(isModelFile);
   }
 
   #fill(): void {
@@ -149,6 +154,7 @@ export class Fit {
     const words = this.#words(this.#simulate);
     const run = await this.#simulated(words);
     if (!run || isOld()) return;
+    if (!run.fits) this.#say(run);
     // On a card that is too small the run ends early: what it needs is what it takes on a large one.
     const values = this.#values();
     values.delete('capacity');
@@ -190,13 +196,17 @@ export class Fit {
     document.documentElement.dataset.fit = 'failed';
   }
 
+  #say(run: Device, whole?: Device): void {
+    const { text, kind } = verdictOf(run, whole);
+    this.#verdict.className = `verdict ${kind}`;
+    replace(this.#verdict, text);
+  }
+
   #draw(): void {
     const run = this.#run;
     if (!run) return;
     const shown = this.#whole ?? run;
-    const { text, kind } = verdictOf(run, this.#whole);
-    this.#verdict.className = `verdict ${kind}`;
-    replace(this.#verdict, text);
+    this.#say(run, this.#whole);
     replace(this.#picture, barOf(shown, run.capacity_bytes), h('p', { class: 'muted' }, factsOf(shown)),
       run.message && h('details', {}, h('summary', {}, 'What PyTorch says'), h('p', {}, run.message)),
       shown.notes.length > 0 && h('details', {}, h('summary', {}, `${shown.notes.length} notes`),
@@ -221,7 +231,8 @@ export class Fit {
         this.#fill();
         void this.#ask();
       });
-    }), missing.length > 0 && h('p', { class: 'muted' }, `Without ${missing.join(', ')}, which plans do not have.`));
+    }), h('p', { class: 'muted' }, '"-" where the model or an earlier choice does not allow a technique. "So far" includes those above; of two that ' +
+      'exclude one another, the later counts.'), missing.length > 0 && h('p', { class: 'muted' }, `Without ${missing.join(', ')}, which plans do not have.`));
     document.documentElement.dataset.fit = 'explained';
   }
 

@@ -92,8 +92,12 @@ export function barOf(run: Device, capacity: number | null): HTMLElement {
 
 const heading = (cell: string | Node) => h('th', { scope: 'row' }, cell);
 const row = (name: string | Node, ...cells: (string | Node)[]) => h('tr', {}, heading(name), ...cells.map((cell) => h('td', { class: 'number' }, cell)));
+// Columns of numbers have their heads on the right.
 const table = (caption: string, heads: string[], rows: HTMLElement[]) => h('table', {}, h('caption', {}, caption),
-  h('thead', {}, h('tr', {}, ...heads.map((head) => h('th', { scope: 'col' }, head)))), h('tbody', {}, ...rows));
+  h('thead', {}, h('tr', {}, ...heads.map((head, i) => {
+    const isNumber = rows[0]?.children[i]?.className === 'number';
+    return h('th', { scope: 'col', class: isNumber ? 'number' : undefined }, head);
+  }))), h('tbody', {}, ...rows));
 
 export function categoryTable(run: Device): HTMLElement {
   const colours = palette('category', run.categories.map(({ name }) => name), theme());

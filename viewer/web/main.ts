@@ -2,7 +2,7 @@
 // module, which is the command itself: this file knows no question and no option.
 
 import { h, replace } from '../src/dom.ts';
-import { Fit } from './fit.ts';
+import { Fit, isModelFile } from './fit.ts';
 import type { Lists } from './fitform.ts';
 import { type Done, type Outcome, Runner } from './job.ts';
 import { tablesOf } from './table.ts';
@@ -58,8 +58,9 @@ function addFiles(added: { path: string; file: File }[]): void {
   const names = added.map(({ path }) => path).sort((a, b) => Number(/\.json$/.test(a)) - Number(/\.json$/.test(b)) || (a < b ? -1 : 1));
   chosen = [...names, ...[...files.keys()].filter((name) => !names.includes(name))].slice(0, 2);
   showFiles();
-  if (current === FIT) fit.filesChanged(names);
-  else void open(current ?? VIEW.name, true);
+  if (current === FIT && fit.filesChanged(names)) return;
+  if (!current && names.every(isModelFile)) openFit('');
+  else void open(current && current !== FIT ? current : VIEW.name, true);
 }
 
 function showFiles(): void {
