@@ -229,6 +229,8 @@ export class Fit {
       return values && (() => {
         for (const [option, value] of values) this.#state.values.set(option, value);
         this.#fill();
+        const [first] = values.keys();
+        this.#form.querySelector<HTMLElement>(`[name="${first}"]`)?.focus({ preventScroll: true });
         void this.#ask();
       });
     }), h('p', { class: 'muted' }, '"-" where the model or an earlier choice does not allow a technique. "So far" includes those above; of two that ' +

@@ -85,9 +85,13 @@ export function barOf(run: Device, capacity: number | null): HTMLElement {
   const card = capacity !== null && placed(h('span', { class: 'card', title: `the card: ${size(capacity)}` }), 0, capacity / whole);
   const label = `${run.categories.map(({ name, bytes }) => `${name} ${size(bytes)}`).join(', ')}; reserved ${size(run.peak_reserved_bytes)}` +
     (capacity === null ? '' : `; the card has ${size(capacity)}`);
+  const reserved = h('span', {}, `${size(run.peak_reserved_bytes)} reserved`);
+  const limit = capacity !== null && h('span', {}, `the card: ${size(capacity)}`);
+  // The longer of the two ends on the right; the mark of a card that is too small has its name below it.
+  const isSmall = capacity !== null && capacity < run.peak_reserved_bytes;
+  if (limit && isSmall) limit.style.marginLeft = `${Math.min(45, (100 * capacity) / whole)}%`;
   return h('div', {}, h('div', { class: 'bar', role: 'img', 'aria-label': `Peak by category: ${label}` }, ...parts, kept, card),
-    h('p', { class: 'scale muted', 'aria-hidden': 'true' }, h('span', {}, `${size(run.peak_reserved_bytes)} reserved`),
-      capacity !== null && h('span', {}, `the card: ${size(capacity)}`)));
+    h('p', { class: 'scale muted', 'aria-hidden': 'true' }, ...(isSmall ? [limit, reserved] : [reserved, limit])));
 }
 
 const heading = (cell: string | Node) => h('th', { scope: 'row' }, cell);

@@ -97,10 +97,10 @@ export function formOf(question: Question, state: FormState, lists: Lists, files
   const rest = rows.filter((row) => !isMain(row));
   const used = rest.some((row) => state.values.has(row.option));
   const help = h('p', { class: 'muted help', 'aria-hidden': 'true' });
-  const form = h('form', { class: 'fit-form', 'aria-label': 'The training', onsubmit: (event: Event) => event.preventDefault() },
+  const form = h('form', { class: 'fit-form fit-fields', 'aria-label': 'The training', onsubmit: (event: Event) => event.preventDefault() },
     ...question.parameters.filter((row) => row.is_operand).map((row) => modelField(row, state, lists, files, changed)),
     ...fields(first),
-    h('details', { open: used }, h('summary', {}, `${rest.length} more options`), ...fields(rest)), help,
+    h('details', { open: used }, h('summary', {}, `${rest.length} more options`), h('div', { class: 'fit-fields' }, ...fields(rest))), help,
     listed('fit-files', files));
   form.addEventListener('focusin', (event) => (help.textContent = (event.target as HTMLElement).dataset.help ?? ''));
   return form;
