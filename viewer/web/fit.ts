@@ -13,9 +13,10 @@ import { quote, split } from './words.ts';
 export interface Host {
   work: HTMLElement;
   files: Map<string, File>;
-  // Two at once: the answer while typing, and what takes longer.
+  // Three at once: the answer while typing, a search for a plan, and what is drawn or copied besides.
   quick: Runner;
   slow: Runner;
+  aside: Runner;
   questions: Question[];
   lists: Lists;
   say(text: string): void;
@@ -147,6 +148,7 @@ export class Fit {
     const started = performance.now();
     this.#keep();
     this.#host.slow.cancel();
+    this.#host.aside.cancel();
     document.documentElement.dataset.fit = 'asking';
     const capacity = this.#form.querySelector<HTMLInputElement>('[name=capacity]');
     const row = this.#simulate.parameters.find(({ option }) => option === 'capacity');
@@ -279,7 +281,7 @@ export class Fit {
   }
 
   async #output(words: string[], texts?: { [name: string]: Blob }): Promise<string> {
-    const result = await this.#host.slow.run(['tessera', ...words], this.#files(texts), () => undefined);
+    const result = await this.#host.aside.run(['tessera', ...words], this.#files(texts), () => undefined);
     if (result.kind !== 'done') return '';
     return result.status > 1 ? result.messages : result.output.text();
   }
@@ -305,9 +307,9 @@ export class Fit {
     if (!this.#run) return;
     const values = this.#values();
     if (this.#whole) values.delete('capacity');
-    const run = await this.#done(this.#host.slow, [...questionWords(this.#simulate, this.#state.model, values), '-o', RUN_FILE]);
+    const run = await this.#done(this.#host.aside, [...questionWords(this.#simulate, this.#state.model, values), '-o', RUN_FILE]);
     const pickle = run?.written.find(({ name }) => name === RUN_FILE);
-    const page = pickle && (await this.#done(this.#host.slow, ['view', RUN_FILE, '-o', PAGE_FILE], { [RUN_FILE]: pickle.data }))
+    const page = pickle && (await this.#done(this.#host.aside, ['view', RUN_FILE, '-o', PAGE_FILE], { [RUN_FILE]: pickle.data }))
       ?.written.find(({ name }) => name === PAGE_FILE);
     if (!page) return;
     URL.revokeObjectURL(this.#page);

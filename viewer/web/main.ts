@@ -425,7 +425,7 @@ async function start(): Promise<void> {
   if (listed.kind !== 'done' || listed.status !== 0 || lists.kind !== 'done') throw new Error('the module does not run');
   questions = JSON.parse(await listed.output.text()) as Question[];
   fit = new Fit({
-    work: element('work'), files, quick: runner, slow, questions, say,
+    work: element('work'), files, quick: runner, slow, aside: new Runner(module, source), questions, say,
     lists: JSON.parse(await lists.output.text()) as Lists,
     keep: (options) => {
       state.options = options;
