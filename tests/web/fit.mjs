@@ -64,9 +64,9 @@ export default async function fit({ open, test, plan: { fit: expected } }) {
     await page.click('button[aria-label="Use no key-value cache"]');
     await page.waitForFunction(() => location.hash.includes('no-kv-cache'));
     check(await page.isChecked('[name=no-kv-cache]'), 'not ticked');
+    await settled(page);
     await page.click('summary:has-text("Memory over time")');
-    const frame = await (await page.waitForSelector('.timeline iframe')).contentFrame();
-    await frame.waitForSelector('canvas');
+    await page.frameLocator('.timeline iframe').locator('canvas').first().waitFor();
     await page.close();
   });
 
