@@ -39,9 +39,12 @@ static json_t *words(const char *const *choices) {
 static json_t *parameter_json(const tsr_parameter *row) {
   char help[TSR_PARAMETER_HELP_BYTES];
   json_t *out = json_object();
-  bool ok = put_text(out, "option", row->option ? row->option : row->name) &&
+  bool has_default = row->kind == TSR_PARAMETER_COUNT && row->fallback != 0;
+  bool ok = put_text(out, "name", row->name) &&
+            put_text(out, "option", row->option ? row->option : row->name) &&
             put_text(out, "control", control_of(row->kind)) &&
             put_text(out, "argument", row->argument) &&
+            (!has_default || put(out, "default", json_integer(row->fallback))) &&
             put_text(out, "help", tsr_parameter_help(row, help, sizeof help)) &&
             put(out, "is_operand", json_boolean(row->is_operand)) &&
             put(out, "is_many", json_boolean(row->kind == TSR_PARAMETER_TEXTS)) &&
@@ -76,5 +79,25 @@ int web_print_questions(void) {
     ok = json_array_append_new(list, question_json(tsr_question_at(i))) == 0;
   ok = ok && json_dumpf(list, stdout, JSON_COMPACT) == 0;
   json_decref(list);
+  return ok ? 0 : 4;
+}
+
+static json_t *card_json(const tsr_gpu *card) {
+  json_t *out = json_object();
+  bool ok = put_text(out, "name", card->name) && put_text(out, "title", card->title) &&
+            put(out, "memory_bytes", json_integer((json_int_t)card->memory_bytes));
+  if (ok) return out;
+  json_decref(out);
+  return NULL;
+}
+
+int web_print_lists(void) {
+  json_t *out = json_object(), *cards = json_array();
+  tsr_gpu card;
+  bool ok = put(out, "models", words(tsr_model_names()));
+  for (size_t i = 0; ok && tsr_gpu_at(i, &card); i++)
+    ok = json_array_append_new(cards, card_json(&card)) == 0;
+  ok = put(out, "cards", cards) && ok && json_dumpf(out, stdout, JSON_COMPACT) == 0;
+  json_decref(out);
   return ok ? 0 : 4;
 }

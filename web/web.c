@@ -27,8 +27,9 @@ static const struct {
     {"train", "threads"},
 };
 
-/* `web questions` is the page's own command. */
+/* `web questions` and `web lists` are the page's own commands. */
 int main(int argc, char **argv) {
+  if (argc == 3 && !strcmp(argv[1], "web") && !strcmp(argv[2], "lists")) return web_print_lists();
   if (argc == 3 && !strcmp(argv[1], "web") && !strcmp(argv[2], "questions"))
     return web_print_questions();
   for (size_t i = 0; argc > 1 && i < sizeof absent / sizeof *absent; i++) {

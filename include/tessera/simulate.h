@@ -113,9 +113,10 @@ typedef struct tsr_simulate_options {
   tsr_effort *effort;
 } tsr_simulate_options;
 
-/* A card that runs are simulated for: what users type, and its title. */
+/* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */
 typedef struct tsr_gpu {
   const char *name, *title;
+  uint64_t memory_bytes;
 } tsr_gpu;
 
 /* The i-th card, from 0; false past the last. O(1). */

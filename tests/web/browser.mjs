@@ -1,6 +1,7 @@
 // The page in a browser, from the file system. Prints one line for each test: name, then what is wrong as JSON.
 // usage: browser.mjs PLAN.json: {playwright, browser, program, page, cases: [{line, files, form, output}], snapshot, broken}
 import { readFileSync } from 'node:fs';
+import testFit from './fit.mjs';
 
 const plan = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const playwright = await import(plan.playwright);
@@ -108,6 +109,8 @@ await test('what a browser lacks is said', async (check) => {
   check((await page.textContent('.messages')).includes('not in the browser'), await page.textContent('.messages'));
   await page.close();
 });
+
+await testFit({ open, test, plan });
 
 await test('no request leaves the page', async (check) => {
   const page = await open();

@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fit
+
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / 'shared/snapshots'
 QUESTIONS = ['info', 'peak', 'at --event 10', 'profile', 'profile --by annotation', 'stages', 'steps', 'leaks', 'why', 'whatif',
@@ -192,7 +194,8 @@ def test_browser(tap, options, work, browser, program, playwright):
         (work / name).write_bytes(data)
         broken.append(str(work / name))
     plan = {'playwright': str(playwright), 'browser': browser, 'program': program, 'page': str((options.web / 'tessera.html').resolve()),
-            'cases': cases, 'snapshot': str(chosen[0]), 'broken': broken}
+            'cases': cases, 'snapshot': str(chosen[0]), 'broken': broken,
+            'fit': fit.plan_of_page(options, work, native)}
     (work / 'plan.json').write_text(json.dumps(plan), encoding='utf-8')
     done = subprocess.run(['node', str(ROOT / 'tests/web/browser.mjs'), str(work / 'plan.json')], stdout=subprocess.PIPE,
                           text=True, encoding='utf-8', check=False)
@@ -218,6 +221,8 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     web, tap = Web(options.web), Tap()
     test_all(tap, web, options, work)
+    options.lists = json.loads(web.run(['web', 'lists'], {})['output'])
+    fit.test_forms(tap, web, options, work, compare)
     web.close()
     test_command(tap, options, work)
     test_browsers(tap, options, work)

@@ -12,10 +12,13 @@ export type Outcome = Done | Failed | Cancelled;
 
 export class Runner {
   readonly #script: string;
+  // Started beforehand, so that a run need not wait for it.
+  #spare: Worker;
   #cancel: (() => void) | undefined;
 
   constructor(private readonly module: WebAssembly.Module, source: string) {
     this.#script = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
+    this.#spare = new Worker(this.#script);
   }
 
   cancel(): void {
@@ -26,9 +29,10 @@ export class Runner {
   run(words: string[], files: Job['files'], progress: (bytes: number) => void): Promise<Outcome> {
     this.cancel();
     return new Promise((resolve) => {
-      const worker = new Worker(this.#script);
+      const worker = this.#spare;
       const end = (result: Outcome) => {
         worker.terminate();
+        this.#spare = new Worker(this.#script);
         this.#cancel = undefined;
         resolve(result);
       };

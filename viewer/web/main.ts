@@ -2,21 +2,25 @@
 // module, which is the command itself: this file knows no question and no option.
 
 import { h, replace } from '../src/dom.ts';
+import { Fit, isModelFile } from './fit.ts';
+import type { Lists } from './fitform.ts';
 import { type Done, type Outcome, Runner } from './job.ts';
 import { tablesOf } from './table.ts';
 import { quote, split } from './words.ts';
 
-interface Parameter {
+export interface Parameter {
+  name: string;
   option: string;
   control: 'tick' | 'choose' | 'file' | 'several' | 'type';
   argument?: string;
+  default?: number;
   help: string;
   is_operand: boolean;
   is_many: boolean;
   choices?: string[];
 }
 
-interface Question {
+export interface Question {
   name: string;
   summary: string;
   main_options?: string;
@@ -36,6 +40,9 @@ const PAGE = 'page.html';
 // What is no question: the command's page.
 const VIEW: Question = { name: 'view', summary: 'memory over time', situation: 0, subjects: ['FILE'], parameters: [] };
 
+// No question, either: the form over `simulate` and `plan` (fit.ts).
+const FIT = 'fit';
+
 const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
 const say = (text: string) => replace(element('state'), text);
 
@@ -51,7 +58,9 @@ function addFiles(added: { path: string; file: File }[]): void {
   const names = added.map(({ path }) => path).sort((a, b) => Number(/\.json$/.test(a)) - Number(/\.json$/.test(b)) || (a < b ? -1 : 1));
   chosen = [...names, ...[...files.keys()].filter((name) => !names.includes(name))].slice(0, 2);
   showFiles();
-  void open(current ?? VIEW.name, true);
+  if (current === FIT && fit.filesChanged(names)) return;
+  if (!current && names.every(isModelFile)) openFit('');
+  else void open(current && current !== FIT ? current : VIEW.name, true);
 }
 
 function showFiles(): void {
@@ -143,6 +152,7 @@ function writeState(): void {
 let runner: Runner;
 let questions: Question[] = [];
 let current: string | undefined;
+let fit: Fit;
 
 function showQuestions(): void {
   const button = (question: Question) => h('button', {
@@ -155,7 +165,10 @@ function showQuestions(): void {
     const of = [VIEW, ...questions].filter((question) => question.situation === situation);
     return h('div', {}, h('h2', {}, title), ...of.map(button));
   });
-  replace(element('questions'), ...groups);
+  const title = 'Will it fit?';
+  replace(element('questions'), h('button', {
+    class: 'question', 'aria-current': current === FIT ? 'true' : undefined, onclick: () => openFit(''),
+  }, title, h('small', {}, 'a training run on a card, before anything has run')), ...groups);
 }
 
 // Options of the form as words.
@@ -224,7 +237,17 @@ function valuesOf(question: Question, words: string[]): { values: Values; rest: 
   return { values, rest };
 }
 
+function openFit(options: string): void {
+  runner.cancel();
+  current = FIT;
+  state = { ...state, question: FIT, options };
+  writeState();
+  showQuestions();
+  fit.open(options);
+}
+
 async function open(name: string, asks: boolean): Promise<void> {
+  if (name === FIT) return openFit(state.options);
   const question = [VIEW, ...questions].find((row) => row.name === name);
   if (!question) return;
   if (current !== name) runner.cancel();
@@ -369,6 +392,7 @@ function welcome(): void {
   replace(element('work'), h('div', { class: 'welcome' },
     h('p', {}, 'Where the memory of a GPU job went: which lines of the program held it at the peak, why it ran out, and what would help.'),
     h('div', { class: 'drop' }, 'Drop memory snapshots here'),
+    h('p', {}, h('button', { class: 'main', onclick: () => openFit('') }, 'Will it fit?'), ' before anything has run: models on cards'),
     h('p', { class: 'muted' }, 'Snapshots of PyTorch (torch.cuda.memory._dump_snapshot), pickle, JSON or the page of memory_viz, also compressed ' +
       '(gz, zst, xz, zip), one or several, or a folder with one for each rank, with their sidecars.'),
     h('p', { class: 'muted' }, 'Nothing leaves this page: it has no server, and its security policy forbids it to connect anywhere.'),
@@ -393,10 +417,21 @@ async function start(): Promise<void> {
   listenForFiles();
   welcome();
   const module = await WebAssembly.compile(await inflate(element('module').textContent ?? ''));
-  runner = new Runner(module, element('worker').textContent ?? '');
-  const listed = await runner.run(['tessera', 'web', 'questions'], [], () => undefined);
-  if (listed.kind !== 'done' || listed.status !== 0) throw new Error('the module does not run');
+  const source = element('worker').textContent ?? '';
+  runner = new Runner(module, source);
+  const slow = new Runner(module, source);
+  const [listed, lists] = await Promise.all([runner.run(['tessera', 'web', 'questions'], [], () => undefined),
+    slow.run(['tessera', 'web', 'lists'], [], () => undefined)]);
+  if (listed.kind !== 'done' || listed.status !== 0 || lists.kind !== 'done') throw new Error('the module does not run');
   questions = JSON.parse(await listed.output.text()) as Question[];
+  fit = new Fit({
+    work: element('work'), files, quick: runner, slow, aside: new Runner(module, source), questions, say,
+    lists: JSON.parse(await lists.output.text()) as Lists,
+    keep: (options) => {
+      state.options = options;
+      writeState();
+    },
+  });
   showQuestions();
   say('Ready');
   document.documentElement.dataset.ready = 'yes';

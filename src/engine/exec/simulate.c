@@ -127,7 +127,7 @@ static void put_results(const tsr__schedule *schedule, const tsr__dry_device *de
 
 bool tsr_gpu_at(size_t i, tsr_gpu *out) {
   const tsr__data_sheet *gpu = tsr__data_sheet_at(i);
-  if (gpu) *out = (tsr_gpu){gpu->name, gpu->title};
+  if (gpu) *out = (tsr_gpu){gpu->name, gpu->title, gpu->memory_bytes};
   return gpu != NULL;
 }
 

@@ -1,0 +1,155 @@
+// What is drawn of the answers to "Will it fit?". Every number is one of the answer's; only the room that is left, or lacks, is a difference
+// of two of them.
+
+import { h } from '../src/dom.ts';
+import { count, duration, percent, size } from '../src/format.ts';
+import { palette, type Theme } from '../src/theme.ts';
+
+export interface Moment {
+  step: number;
+  phase: string;
+  op: string;
+  allocated_bytes: number;
+  reserved_bytes: number;
+}
+
+export interface Device {
+  parameters: number;
+  capacity_bytes: number | null;
+  fits: boolean;
+  peak_reserved_bytes: number;
+  peak: Moment;
+  gpu: string | null;
+  step_time_us: number | null;
+  message?: string;
+  categories: { name: string; bytes: number }[];
+  phases: { name: string; allocated_bytes: number; step: number; op: string }[];
+  notes: { message: string }[];
+}
+
+export interface Simulated {
+  devices: Device[];
+}
+
+interface Cost {
+  peak_allocated_bytes: number;
+  step_time_us: number;
+}
+
+export interface Explained {
+  without: Cost;
+  techniques: { technique: string; choice: { [key: string]: unknown }; is_free: boolean; alone: Cost | null; so_far: Cost | null }[];
+}
+
+export interface Planned {
+  verdict: string;
+  budget_bytes: number;
+  plan?: { [key: string]: unknown };
+  as_is?: Cost & { peak_reserved_bytes: number };
+  predicted?: Cost & { peak_reserved_bytes: number };
+  changes?: { technique: string; saved_bytes: number; cost_us: number }[];
+}
+
+const theme = (): Theme => (document.documentElement.dataset.theme === 'dark' ? 'dark' : 'light');
+
+// What the answer says first. `whole` is the run on a card without a limit, where the run on the card ended early.
+export function verdictOf(run: Device, whole: Device | undefined): { text: string; kind: 'good' | 'alarm' | 'plain' } {
+  const needs = (of: Device) => `It needs ${size(of.peak_reserved_bytes)}, of which ${size(of.peak.allocated_bytes)} are allocated.`;
+  if (run.capacity_bytes === null) return { text: `${needs(run)} Choose a card (gpu), or type its memory (capacity).`, kind: 'plain' };
+  const card = size(run.capacity_bytes);
+  if (run.fits) return { text: `Fits in ${card}: ${size(run.capacity_bytes - run.peak_reserved_bytes)} are left. ${needs(run)}`, kind: 'good' };
+  if (!whole) return { text: `Does not fit in ${card}.`, kind: 'alarm' };
+  const lacks = whole.peak_reserved_bytes - run.capacity_bytes;
+  return { text: `Does not fit in ${card}: ${lacks > 0 ? `${size(lacks)} are missing. ` : ''}${needs(whole)}`, kind: 'alarm' };
+}
+
+const placed = (element: HTMLElement, left: number, width: number): HTMLElement => {
+  element.style.left = `${(100 * left).toFixed(3)}%`;
+  element.style.width = `${(100 * width).toFixed(3)}%`;
+  return element;
+};
+
+// The peak against the card, in colours of the page of `view`.
+export function barOf(run: Device, capacity: number | null): HTMLElement {
+  const whole = Math.max(run.peak_reserved_bytes, capacity ?? 0, 1);
+  const colours = palette('category', run.categories.map(({ name }) => name), theme());
+  let at = 0;
+  const parts = run.categories.map(({ name, bytes }, i) => {
+    const part = placed(h('span', { class: 'part', title: `${name}: ${size(bytes)}` }), at / whole, bytes / whole);
+    part.style.background = colours[i]!.css;
+    at += bytes;
+    return part;
+  });
+  const kept = placed(h('span', { class: 'part kept', title: 'reserved, not allocated at the peak' }), at / whole,
+    Math.max(0, run.peak_reserved_bytes - at) / whole);
+  const card = capacity !== null && placed(h('span', { class: 'card', title: `the card: ${size(capacity)}` }), 0, capacity / whole);
+  const label = `${run.categories.map(({ name, bytes }) => `${name} ${size(bytes)}`).join(', ')}; reserved ${size(run.peak_reserved_bytes)}` +
+    (capacity === null ? '' : `; the card has ${size(capacity)}`);
+  const reserved = h('span', {}, `${size(run.peak_reserved_bytes)} reserved`);
+  const limit = capacity !== null && h('span', {}, `the card: ${size(capacity)}`);
+  // The longer of the two ends on the right; the mark of a card that is too small has its name below it.
+  const isSmall = capacity !== null && capacity < run.peak_reserved_bytes;
+  if (limit && isSmall) limit.style.marginLeft = `${Math.min(45, (100 * capacity) / whole)}%`;
+  return h('div', {}, h('div', { class: 'bar', role: 'img', 'aria-label': `Peak by category: ${label}` }, ...parts, kept, card),
+    h('p', { class: 'scale muted', 'aria-hidden': 'true' }, ...(isSmall ? [limit, reserved] : [reserved, limit])));
+}
+
+const heading = (cell: string | Node) => h('th', { scope: 'row' }, cell);
+const row = (name: string | Node, ...cells: (string | Node)[]) => h('tr', {}, heading(name), ...cells.map((cell) => h('td', { class: 'number' }, cell)));
+// Columns of numbers have their heads on the right.
+const table = (caption: string, heads: string[], rows: HTMLElement[]) => h('table', {}, h('caption', {}, caption),
+  h('thead', {}, h('tr', {}, ...heads.map((head, i) => {
+    const isNumber = rows[0]?.children[i]?.className === 'number';
+    return h('th', { scope: 'col', class: isNumber ? 'number' : undefined }, head);
+  }))), h('tbody', {}, ...rows));
+
+export function categoryTable(run: Device): HTMLElement {
+  const colours = palette('category', run.categories.map(({ name }) => name), theme());
+  return table('At the peak', ['what', 'bytes', 'share'], run.categories.map(({ name, bytes }, i) => {
+    const swatch = h('i', { class: 'swatch' });
+    swatch.style.background = colours[i]!.css;
+    return row(h('span', {}, swatch, name), size(bytes), percent(bytes, run.peak.allocated_bytes));
+  }));
+}
+
+export function phaseTable(run: Device): HTMLElement {
+  return table('By phase', ['phase', 'its peak', 'step', 'while'],
+    run.phases.map((phase) => {
+    const line = row(phase.name, size(phase.allocated_bytes), String(phase.step));
+    line.append(h('td', {}, phase.op));
+    return line;
+  }));
+}
+
+export function factsOf(run: Device): string {
+  const time = run.step_time_us === null ? '' : ` A step takes about ${duration(run.step_time_us)}${run.gpu ? ` on the ${run.gpu}` : ''}.`;
+  return `${count(run.parameters)} parameters. The peak is in the ${run.peak.phase} of step ${run.peak.step} (${run.peak.op}).${time}`;
+}
+
+// What each technique saves, alone and after those above it. `use` takes it into the form; it is undefined for what the form has not.
+export function techniqueTable(answer: Explained, use: (choice: { [key: string]: unknown }) => (() => void) | undefined): HTMLElement {
+  const { without } = answer;
+  const saves = (cost: Cost | null) => (cost ? size(without.peak_allocated_bytes - cost.peak_allocated_bytes) : '-');
+  const change = (cost: Cost | null) => {
+    if (!cost) return '-';
+    const part = percent(cost.step_time_us - without.step_time_us, without.step_time_us);
+    return part.startsWith('-') ? part : `+${part}`;
+  };
+  return table('What each technique saves', ['technique', 'alone saves', 'time', 'peak so far', 'a step', ''],
+    answer.techniques.map(({ technique, choice, alone, so_far }) => {
+      const used = alone ? use(choice) : undefined;
+      return row(technique, saves(alone), change(alone), so_far ? size(so_far.peak_allocated_bytes) : '-',
+        so_far ? duration(so_far.step_time_us) : '-', used ? h('button', { type: 'button', 'aria-label': `Use ${technique}`, onclick: used }, 'Use') : '');
+    }));
+}
+
+export function planTable(answer: Planned): HTMLElement[] {
+  const { as_is, predicted, changes } = answer;
+  const line = (name: string, cost: (Cost & { peak_reserved_bytes: number }) | undefined) => (cost
+    ? [row(name, size(cost.peak_reserved_bytes), size(cost.peak_allocated_bytes), duration(cost.step_time_us))] : []);
+  return [
+    table('The plan', ['', 'reserved', 'allocated', 'a step'], [...line('as it is', as_is), ...line('this plan', predicted)]),
+    ...(changes?.length ? [table('Its changes', ['change', 'saved', 'time'],
+      changes.map((one) => row(one.technique, size(one.saved_bytes), duration(one.cost_us))))] : []),
+  ];
+}
