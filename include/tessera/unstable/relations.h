@@ -83,7 +83,7 @@ int tsr_relations_of_ranks(const tsr_ranks *ranks, tsr_relations **out, tsr_erro
 /* Whether they have a relation: a snapshot has no ranks, and ranks have no events. */
 bool tsr_relations_have(const tsr_relations *relations, size_t relation);
 /* NULL is fine. Its cursors must have been freed. */
-void tsr_relations_free(tsr_relations *relations);
+void tsr_relations_free(tsr_relations *all);
 
 /* What a planner of queries wants to know of a relation. Without deriving anything. */
 typedef struct tsr_relation_shape {
@@ -93,10 +93,10 @@ typedef struct tsr_relation_shape {
 } tsr_relation_shape;
 
 /* The shape of a relation. O(devices). */
-tsr_relation_shape tsr_relation_shape_of(const tsr_relations *relations, size_t relation);
+tsr_relation_shape tsr_relation_shape_of(const tsr_relations *all, size_t relation);
 /* How a scan of these relations finds the rows with a value of a column: as the column says, but that times are in order only
  * where every event has one and no clock was set back. O(devices). */
-tsr_relation_access tsr_relation_access_of(const tsr_relations *relations, size_t relation,
+tsr_relation_access tsr_relation_access_of(const tsr_relations *all, size_t relation,
                                            size_t column);
 
 /* ---- Scans ---- */

@@ -327,7 +327,9 @@ static cell of_step(const tsr__relation_device *d, size_t row, size_t column) {
 static cell of_annotation(const tsr_relations *all, const tsr__relation_device *d, size_t row,
                           size_t column) {
   size_t count;
-  const tsr_annotation *a = &tsr_snapshot_annotations(all->snapshot, &count)[d->notes.items[row]];
+  const tsr_annotation *notes = tsr_snapshot_annotations(all->snapshot, &count);
+  assert(notes && d->notes.items && d->notes.items[row] < count);
+  const tsr_annotation *a = &notes[d->notes.items[row]];
   switch (column) {
   case TSR__ANNOTATIONS_DEVICE: return device_cell(d->device);
   case TSR__ANNOTATIONS_ANNOTATION: return integer((int64_t)row);
@@ -429,8 +431,10 @@ size_t tsr__relation_rows(const tsr_relations *all, size_t relation, size_t part
   case TSR__SEGMENTS: return d->segments.count;
   case TSR__BLOCKS: return d->blocks.count;
   case TSR__SPANS: return d->timeline->spans.count;
-  case TSR__STEPS: return d->steps->device_count ? d->steps->devices[0].step_count : 0;
-  default: return d->notes.count;
+  case TSR__STEPS:
+    assert(d->steps);
+    return d->steps->device_count ? d->steps->devices[0].step_count : 0;
+  default: assert(d); return d->notes.count;
   }
 }
 

@@ -12,6 +12,6 @@ int tsr__imbalance_find(tsr_study *study, const uint32_t *devices, size_t count,
                         tsr_error *error);
 
 /* JSON: the member "imbalance", null where the GPUs are used alike. Text: a paragraph, or nothing. */
-void tsr__imbalance_emit(tsr__emitter *emitter, const tsr_imbalance *imbalance);
+void tsr__imbalance_emit(tsr__emitter *emitter, const tsr_imbalance *found);
 
 #endif
