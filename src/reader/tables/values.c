@@ -328,7 +328,7 @@ static cell of_annotation(const tsr_relations *all, const tsr__relation_device *
                           size_t column) {
   size_t count;
   const tsr_annotation *notes = tsr_snapshot_annotations(all->snapshot, &count);
-  assert(notes && d->notes.items && d->notes.items[row] < count);
+  assert(d && notes && d->notes.items && d->notes.items[row] < count);
   const tsr_annotation *a = &notes[d->notes.items[row]];
   switch (column) {
   case TSR__ANNOTATIONS_DEVICE: return device_cell(d->device);
