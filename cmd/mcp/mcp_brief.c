@@ -210,7 +210,8 @@ void mcp_brief(json_t *answer, const char *text, size_t limit) {
                {FIRST_ENTRIES + 2, FRAMES, 1},
                {FIRST_ENTRIES, FRAMES, 1},
                {FIRST_ENTRIES - 1, 2, 1},
-               {2, 1, 1}};
+               {2, 1, 1},
+               {1, 1, 1}};
   json_t *devices = json_object_get(answer, "devices"), *left_out = json_object();
   json_t *verdict = json_object_get(answer, "verdict");
   sort_devices(devices);

@@ -742,6 +742,19 @@ class Prompt:
     def type(self, keys):
         os.write(self.handle, keys.encode())
 
+    def interrupt(self, before=''):
+        """Ctrl-C until there is a new prompt: one that comes just before the editor reads is lost."""
+        self.type(before)
+        for _ in range(30):
+            self.type('\x03')
+            end = time.monotonic() + 2
+            while time.monotonic() < end and b'tessera> ' not in self.seen:
+                if select.select([self.handle], [], [], 0.1)[0]:
+                    self.seen += os.read(self.handle, 65536)
+            if b'tessera> ' in self.seen:
+                break
+        self.ready()
+
     def end(self):
         with contextlib.suppress(OSError):
             while select.select([self.handle], [], [], 60)[0] and os.read(self.handle, 65536):
@@ -788,14 +801,11 @@ def test_editor(tessera, made, work):
     prompt.type('SELECT count(*) AS n FROM seg\t;\n')
     prompt.until('1 row')
     prompt.ready()
-    prompt.type('rubbish \x03')
-    prompt.ready()
-    prompt.type('\x03')  # of an empty line, and of a query that is not whole
-    prompt.ready()
+    prompt.interrupt('rubbish ')
+    prompt.interrupt()  # of an empty line, and of a query that is not whole
     prompt.type('SELECT 1\n')
     prompt.until('...> ')
-    prompt.type('\x03')
-    prompt.ready()
+    prompt.interrupt()
     prompt.type('.tab\t\n')
     prompt.until('annotations')
     prompt.ready()

@@ -1557,6 +1557,7 @@ for (const [i, { name, run, needsReal }] of tests.entries()) {
     console.log(`ok ${i + 1} - ${name} # SKIP no ../shared`);
     continue;
   }
+  const begun = performance.now();
   try {
     await run();
     console.log(`ok ${i + 1} - ${name}`);
@@ -1565,6 +1566,7 @@ for (const [i, { name, run, needsReal }] of tests.entries()) {
     console.log(`not ok ${i + 1} - ${name}`);
     for (const line of String(error.stack ?? error).split('\n').slice(0, 6)) console.log(`# ${line}`);
   }
+  console.log(`# ${((performance.now() - begun) / 1000).toFixed(1)} s`);
 }
 await browser.close();
 process.exit(failed ? 1 : 0);
