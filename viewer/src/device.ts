@@ -409,7 +409,7 @@ export class Device {
     return this.moments === 1;
   }
 
-  /** Whether there is more than one moment to tell of; a ring of one event has none. */
+  /** Whether the trace has more than one moment; a ring buffer with one event has not. */
   get hasHistory(): boolean {
     return this.head.hasHistory > 0;
   }

@@ -32,7 +32,7 @@ const labelled = (name: string, help: string, input: HTMLElement) => {
   return h('label', { title: help }, h('span', {}, name), input);
 };
 
-// `changed` is told whether the user may go on typing.
+// `changed` gets true while the user may still be typing.
 type Changed = (isTyping: boolean) => void;
 
 function listed(id: string, words: string[]): HTMLElement {

@@ -2,8 +2,8 @@
  *
  * Evidence is a softmax that a function of attention calls, in frames of Python or C++, whose outputs are kept in
  * three layers or more. What the same function keeps in the size of that output, or a half or a quarter of it (the
- * weights in 16 bits, the mask of a dropout), goes with it. Whatever a model calls its functions, an attention
- * without a softmax of its own is none of these: scaled_dot_product_attention of PyTorch chooses its kernel itself. */
+ * weights in 16 bits, the mask of a dropout), goes with it. PyTorch's own
+ * scaled_dot_product_attention does not count, because it chooses its kernel itself. */
 #include <string.h>
 
 #include "attribution/frames.h"
