@@ -16,7 +16,7 @@
 static void keep_freed_memory(void) {
 #ifdef __GLIBC__
   (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
-  (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  (void)mallopt(M_MMAP_THRESHOLD, 4 << 20);
   (void)mallopt(M_TOP_PAD, 1 << 20);
 #endif
 }

@@ -627,6 +627,11 @@ bool tsr__builder_add_annotation(tsr__builder *b, const tsr_annotation *row,
   return true;
 }
 
+void tsr__builder_expect_events(tsr__builder *b, uint64_t count) {
+  assert(!b->is_laid_out);
+  if (count > b->snapshot->events.capacity) (void)tsr__events_resize(&b->snapshot->events, count);
+}
+
 bool tsr__builder_reserve_loose(tsr__builder *b, size_t count) {
   tsr_snapshot *s = b->snapshot;
   assert(!b->is_laid_out);

@@ -200,6 +200,9 @@ static inline bool tsr__builder_add_event(tsr__builder *builder, const tsr__even
   return false;
 }
 
+/* Make room for `count` events in all, where fewer fit. Advice: without memory nothing happens. */
+void tsr__builder_expect_events(tsr__builder *builder, uint64_t count);
+
 /* A new, empty trace: its index, or TSR_NONE. */
 uint32_t tsr__builder_add_trace(tsr__builder *builder);
 

@@ -32,10 +32,9 @@ static bool grow_ids(tsr__id_vector *column, uint64_t capacity) {
   return !column->values || grow(&column->values, capacity, sizeof *column->values);
 }
 
-bool tsr__events_reserve(tsr__event_table *t, uint64_t extra) {
-  if (extra <= t->capacity - t->count) return true;
-  if (t->count > SIZE_MAX / 16 - extra) return false;
-  uint64_t capacity = tsr__vector_growth((size_t)t->capacity, (size_t)(t->count + extra));
+bool tsr__events_resize(tsr__event_table *t, uint64_t capacity) {
+  assert(capacity >= t->capacity);
+  if (capacity > SIZE_MAX / 16) return false;
   if (!grow(&t->action, capacity, sizeof *t->action) ||
       !grow(&t->addr, capacity, sizeof *t->addr) || !grow(&t->size, capacity, sizeof *t->size) ||
       !grow(&t->time_us, capacity, sizeof *t->time_us) ||
@@ -45,8 +44,13 @@ bool tsr__events_reserve(tsr__event_table *t, uint64_t extra) {
       !grow_ids(&t->shape, capacity))
     return false;
   t->capacity = capacity;
-  assert(t->capacity - t->count >= extra);
   return true;
+}
+
+bool tsr__events_reserve(tsr__event_table *t, uint64_t extra) {
+  if (extra <= t->capacity - t->count) return true;
+  if (t->count > SIZE_MAX / 16 - extra) return false;
+  return tsr__events_resize(t, tsr__vector_growth((size_t)t->capacity, (size_t)(t->count + extra)));
 }
 
 size_t tsr__events_regions(const tsr__event_table *t, uint64_t first, uint64_t count,

@@ -12,6 +12,8 @@
 
 /* Make room for `extra` more events. False when out of memory; rows are unchanged then. */
 bool tsr__events_reserve(tsr__event_table *events, uint64_t extra);
+/* Make room for `capacity` events in all and no more, which is at least as many as fit already. Fails as above. */
+bool tsr__events_resize(tsr__event_table *events, uint64_t capacity);
 void tsr__events_release(tsr__event_table *events);
 /* Give a column that was uniform so far an array: its first `row` values set, room for
  * `capacity`. */

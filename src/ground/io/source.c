@@ -32,7 +32,8 @@ int tsr__input_open_sized(tsr__input *source, tsr__stream *stream, size_t window
 
 void tsr__input_memory(tsr__input *source, const void *data, size_t size_bytes) {
   assert(data || !size_bytes);
-  *source = (tsr__input){.data = data, .size = size_bytes, .at_end = true};
+  *source =
+      (tsr__input){.data = data, .size = size_bytes, .at_end = true, .input_bytes = size_bytes};
 }
 
 void tsr__input_close(tsr__input *source) {

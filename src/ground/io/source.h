@@ -78,6 +78,7 @@ typedef struct tsr__input {
   unsigned char *buffer; /* owned; NULL for memory */
   size_t capacity;
   uint64_t stored_bytes;       /* taken from the bottom of the stream when the window was filled */
+  uint64_t input_bytes;        /* that there are at the bottom; 0 if nobody knows */
   struct tsr__prefetch *ahead; /* a thread that reads the next window, or NULL (prefetch.c) */
 } tsr__input;
 

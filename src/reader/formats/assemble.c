@@ -66,8 +66,47 @@ static uint64_t ready_until(uint64_t count, uint64_t capacity, uint64_t pace) {
   return pace < room / WINDOWS_AHEAD ? count + WINDOWS_AHEAD * pace : capacity;
 }
 
+/* The capacity that a table of `count` rows should have, if the rest of the input is like what was
+ * read of it; 0: it has room for the next windows, or too little was read to judge by. Growing by
+ * half again as rows come would leave a third of the memory unused in the end, and the smaller
+ * arrays as holes, which a system without virtual memory never gives back.
+ *
+ * What was read first names things that later rows repeat, so rows grow denser: a plain file may
+ * grow fourfold at a time and is judged again. A compressed one may hold any number of rows in its next
+ * byte, and what is held is limited by what was read (tsr_limits.memory_ratio): it grows as ever,
+ * but no further than it seems to need. */
+static uint64_t capacity_for(uint64_t count, uint64_t capacity, uint64_t pace,
+                             const tsr__input *input) {
+  enum { JUDGED_BY = 1 << 15, WINDOWS_AHEAD = 2, SPARE = 32 };
+  bool is_plain = !input->stream || !input->stream->below;
+  uint64_t stored = input->stream ? input->stored_bytes : input->offset + input->size;
+  if (count < JUDGED_BY || !stored || capacity - count > WINDOWS_AHEAD * pace) return 0;
+  double whole = (double)count * ((double)input->input_bytes / (double)stored);
+  uint64_t most = is_plain ? 4 * capacity : capacity + capacity / 2;
+  uint64_t least = capacity + capacity / 8;
+  if (whole + whole / SPARE >= (double)most) return most;
+  uint64_t wanted = (uint64_t)(whole + whole / SPARE);
+  return wanted > least ? wanted : least;
+}
+
+/* Let the tables grow before they are full. A memory that has run out is for the next row to say. */
+static void expect(tsr__assembler *a, const tsr__input *input) {
+  const tsr__event_table *events = &a->snapshot->events;
+  if (!input->input_bytes) return;
+  tsr__builder_expect_events(a->builder, capacity_for(events->count, events->capacity,
+                                                      events->count - a->rows_then, input));
+  uint64_t slots =
+      capacity_for(a->memo_count, a->memo_capacity, a->memo_count - a->slots_then, input);
+  uint32_t *memo =
+      slots > a->memo_capacity ? tsr__realloc(a->memo, (size_t)slots, sizeof *a->memo) : NULL;
+  if (!memo) return;
+  a->memo = memo;
+  a->memo_capacity = (size_t)slots;
+}
+
 void tsr__assembler_prepare(tsr__assembler *a, tsr__input *input) {
   const tsr__event_table *events = &a->snapshot->events;
+  expect(a, input);
   tsr__region regions[TSR__REGIONS_MAX];
   size_t count = 0, slots = a->memo_count;
   uint64_t until = ready_until(events->count, events->capacity, events->count - a->rows_then);

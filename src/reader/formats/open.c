@@ -104,6 +104,7 @@ static void describe(tsr__builder *builder, tsr__input *source, uint64_t input_b
 int tsr__snapshot_from_source(tsr__input *source, uint64_t input_bytes, const char *wrapping,
                               const tsr_open_options *options, tsr__builder *builder,
                               tsr_error *error) {
+  source->input_bytes = input_bytes;
   int status = tsr__input_fill(source, 0, error);
   if (status) return status;
   const struct reader *reader = reader_for(source);
