@@ -1,5 +1,6 @@
 // web.mjs FOLDER: builds FOLDER/tessera.html, one file with the page, its worker and the module FOLDER/tessera.wasm, and
-// FOLDER/tessera.mjs, which runs the module in Node for tests.
+// FOLDER/tessera.mjs, which runs the module in Node, for tests and to ask it for its questions.
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -38,13 +39,26 @@ const policy = [
   "form-action 'none'",
 ].join('; ');
 
+// The module's own lists of questions, models and cards: nobody who opens the page waits for them.
+const node = join(folder, 'tessera.mjs');
+const wasm = join(folder, 'tessera.wasm');
+writeFileSync(node, await bundle('node.ts', { format: 'esm', platform: 'node' }));
+
+function said(...words) {
+  const answer = JSON.parse(execFileSync(process.execPath, [node, wasm], { input: JSON.stringify({ words }), maxBuffer: 1 << 26 }));
+  if (answer.status !== 0) throw new Error(`${words.join(' ')}: ${answer.failure ?? answer.status}`);
+  return JSON.parse(Buffer.from(answer.output, 'base64').toString('utf8'));
+}
+
+const registry = { questions: said('web', 'questions'), lists: said('web', 'lists') };
+
 const parts = {
+  REGISTRY: JSON.stringify(registry).replaceAll('<', '\\u003c'),
   CSP: policy,
   STYLE: css,
   SCRIPT: script,
   WORKER: worker,
-  MODULE: gzipSync(readFileSync(join(folder, 'tessera.wasm')), { level: 9 }).toString('base64'),
+  MODULE: gzipSync(readFileSync(wasm), { level: 9 }).toString('base64'),
 };
-const page = readFileSync(path('web/page.html'), 'utf8').replace(/@(CSP|STYLE|SCRIPT|WORKER|MODULE)@/g, (_, name) => parts[name]);
+const page = readFileSync(path('web/page.html'), 'utf8').replace(/@(CSP|STYLE|SCRIPT|WORKER|REGISTRY|MODULE)@/g, (_, name) => parts[name]);
 writeFileSync(join(folder, 'tessera.html'), page);
-writeFileSync(join(folder, 'tessera.mjs'), await bundle('node.ts', { format: 'esm', platform: 'node' }));

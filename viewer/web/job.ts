@@ -13,12 +13,17 @@ export type Outcome = Done | Failed | Cancelled;
 export class Runner {
   readonly #script: string;
   // Started beforehand, so that a run need not wait for it.
-  #spare: Worker;
+  #spare: Worker | undefined;
   #cancel: (() => void) | undefined;
 
-  constructor(private readonly module: WebAssembly.Module, source: string) {
+  // The module may still be being compiled; what is asked meanwhile waits for it.
+  constructor(private readonly module: Promise<WebAssembly.Module>, source: string) {
     this.#script = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
-    this.#spare = new Worker(this.#script);
+  }
+
+  // Start a worker for the next run.
+  warm(): void {
+    this.#spare ??= new Worker(this.#script);
   }
 
   cancel(): void {
@@ -29,12 +34,14 @@ export class Runner {
   run(words: string[], files: Job['files'], progress: (bytes: number) => void): Promise<Outcome> {
     this.cancel();
     return new Promise((resolve) => {
-      const worker = this.#spare;
+      this.warm();
+      const worker = this.#spare!;
+      this.#spare = undefined;
       const end = (result: Outcome) => {
         worker.terminate();
-        this.#spare = new Worker(this.#script);
         this.#cancel = undefined;
         resolve(result);
+        setTimeout(() => this.warm());
       };
       this.#cancel = () => end({ kind: 'cancelled' });
       worker.onerror = (event) => end({ kind: 'failed', reason: event.message || 'the worker has ended', isMemory: /memory/i.test(event.message) });
@@ -42,7 +49,8 @@ export class Runner {
         if (event.data.kind === 'progress') progress(event.data.bytes);
         else end(event.data);
       };
-      worker.postMessage({ module: this.module, words, files } satisfies Job);
+      this.module.then((module) => worker.postMessage({ module, words, files } satisfies Job),
+        (reason: unknown) => end({ kind: 'failed', reason: `this browser cannot compile the module: ${String(reason)}`, isMemory: false }));
     });
   }
 }

@@ -399,11 +399,13 @@ function welcome(): void {
     h('p', { class: 'muted' }, 'Not in the browser: threads (a large file takes longer than with the command), training, tracing models with Python, and SQL.')));
 }
 
-async function inflate(base64: string): Promise<ArrayBuffer> {
+// Compile the module that the page carries, packed and in base64, while it is unpacked.
+function moduleOf(base64: string): Promise<WebAssembly.Module> {
   const text = atob(base64.trim());
   const packed = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
+  const bytes = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return WebAssembly.compileStreaming(new Response(bytes, { headers: { 'content-type': 'application/wasm' } }));
 }
 
 function listenForTheme(): void {
@@ -416,17 +418,17 @@ async function start(): Promise<void> {
   listenForTheme();
   listenForFiles();
   welcome();
-  const module = await WebAssembly.compile(await inflate(element('module').textContent ?? ''));
+  // What the module says of itself was asked when the page was built, so that nobody waits for the module to see the questions.
+  const said = JSON.parse(element('registry').textContent ?? '') as { questions: Question[]; lists: Lists };
+  questions = said.questions;
+  // After the page was drawn: it can be read and filled in meanwhile.
+  const module = new Promise<string>((resolve) => setTimeout(() => resolve(element('module').textContent ?? ''))).then(moduleOf);
   const source = element('worker').textContent ?? '';
-  runner = new Runner(module, source);
-  const slow = new Runner(module, source);
-  const [listed, lists] = await Promise.all([runner.run(['tessera', 'web', 'questions'], [], () => undefined),
-    slow.run(['tessera', 'web', 'lists'], [], () => undefined)]);
-  if (listed.kind !== 'done' || listed.status !== 0 || lists.kind !== 'done') throw new Error('the module does not run');
-  questions = JSON.parse(await listed.output.text()) as Question[];
+  const runnerOf = () => new Runner(module, source);
+  runner = runnerOf();
+  runner.warm();
   fit = new Fit({
-    work: element('work'), files, quick: runner, slow, aside: new Runner(module, source), questions, say,
-    lists: JSON.parse(await lists.output.text()) as Lists,
+    work: element('work'), files, quick: runner, slow: runnerOf(), aside: runnerOf(), questions, say, lists: said.lists,
     keep: (options) => {
       state.options = options;
       writeState();
