@@ -22,7 +22,7 @@ WASI = ['-D_GNU_SOURCE=', '-D_WASI_EMULATED_SIGNAL', '-D_WASI_EMULATED_PROCESS_C
 REPLACED = {
     'src/ground/base/os_threads_posix.c': 'src/ground/base/os_threads_wasi.c', 'src/ground/base/os_linux.c': None,
     'cmd/core/system_posix.c': 'cmd/core/system_wasi.c', 'cmd/core/system_linux.c': None,
-    'cmd/core/sandbox_linux.c': 'cmd/core/sandbox_absent.c',
+    'cmd/core/sandbox_linux.c': 'cmd/core/sandbox_absent.c', 'cmd/core/tracer.c': 'cmd/core/tracer_absent.c',
     'cmd/serve/http.c': None, 'cmd/serve/serve_crowd.c': None, 'cmd/serve/serve_request.c': None,
     'cmd/serve/serve.c': 'cmd/serve/serve_absent.c',
     'python/tracer/tracer_archive.c': None,

@@ -4,11 +4,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/wait.h>
 
 static int is_absent(void) {
   errno = ENOSYS;
@@ -114,90 +112,6 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
   return ETIMEDOUT;
 }
 
-/* ---- processes ---- */
-
-pid_t fork(void) {
-  return is_absent();
-}
-
-int kill(pid_t id, int signal) {
-  (void)id, (void)signal;
-  return is_absent();
-}
-
-pid_t waitpid(pid_t id, int *status, int how) {
-  (void)id, (void)status, (void)how;
-  return is_absent();
-}
-
-int pipe(int ends[2]) {
-  (void)ends;
-  return is_absent();
-}
-
-int dup(int handle) {
-  (void)handle;
-  return is_absent();
-}
-
-int dup2(int handle, int number) {
-  (void)handle, (void)number;
-  return is_absent();
-}
-
-int posix_spawnp(pid_t *restrict id, const char *restrict name,
-                 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *restrict how,
-                 char *const *restrict words, char *const *restrict variables) {
-  (void)id, (void)name, (void)actions, (void)how, (void)words, (void)variables;
-  return ENOSYS;
-}
-
-int posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions) {
-  (void)actions;
-  return ENOSYS;
-}
-
-int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *actions) {
-  (void)actions;
-  return 0;
-}
-
-int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int from, int to) {
-  (void)actions, (void)from, (void)to;
-  return ENOSYS;
-}
-
-int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict actions, int handle,
-                                     const char *restrict path, int how, mode_t mode) {
-  (void)actions, (void)handle, (void)path, (void)how, (void)mode;
-  return ENOSYS;
-}
-
-int posix_spawnattr_init(posix_spawnattr_t *how) {
-  (void)how;
-  return ENOSYS;
-}
-
-int posix_spawnattr_destroy(posix_spawnattr_t *how) {
-  (void)how;
-  return 0;
-}
-
-int posix_spawnattr_setflags(posix_spawnattr_t *how, short flags) {
-  (void)how, (void)flags;
-  return 0;
-}
-
-int posix_spawnattr_setsigdefault(posix_spawnattr_t *restrict how, const sigset_t *restrict set) {
-  (void)how, (void)set;
-  return 0;
-}
-
-int posix_spawnattr_setsigmask(posix_spawnattr_t *restrict how, const sigset_t *restrict set) {
-  (void)how, (void)set;
-  return 0;
-}
-
 /* ---- libraries that are loaded on demand: none is there ---- */
 
 void *dlopen(const char *name, int how) {
@@ -216,6 +130,16 @@ char *dlerror(void) {
 }
 
 /* ---- files ---- */
+
+int dup(int handle) {
+  (void)handle;
+  return is_absent();
+}
+
+int dup2(int handle, int number) {
+  (void)handle, (void)number;
+  return is_absent();
+}
 
 FILE *tmpfile(void) {
   (void)is_absent();

@@ -1,5 +1,5 @@
 /* posix.h - what the command uses of POSIX and WASI's C library does not declare. The compiler includes it before each file
- * of the command, so that these need no conditions for a system without signals and processes; posix.c has the
+ * of the command, so that these need no conditions for a system without signals; posix.c has the
  * functions, most of which fail with ENOSYS as a system that lacks them would.
  */
 #ifndef WEB_POSIX_H
@@ -45,15 +45,10 @@ int sigaction(int signal, const struct sigaction *action, struct sigaction *befo
 int sigprocmask(int how, const sigset_t *set, sigset_t *before);
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *before);
 
-/* ---- processes: none can be started ---- */
+/* ---- files ---- */
 
-pid_t fork(void);
-int kill(pid_t id, int signal);
-int pipe(int ends[2]);
 int dup(int handle);
 int dup2(int handle, int number);
-
-/* ---- files ---- */
 
 #ifndef F_DUPFD_CLOEXEC
 #define F_DUPFD_CLOEXEC 1030

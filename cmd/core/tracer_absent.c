@@ -1,5 +1,6 @@
-/* tracer_absent.c - tracer.h on Windows, where this command starts no Python: what is handed to it there would need another way
- * than descriptors that a process inherits. Models by name, configurations and step graphs need no tracer. */
+/* tracer_absent.c - tracer.h where this command starts no Python: on Windows, where what is handed to it would need another way
+ * than descriptors that a process inherits, and in a browser, which has no processes. Models by name, configurations and step
+ * graphs need no tracer. */
 #include "tracer.h"
 
 #include <stdlib.h>
@@ -24,11 +25,11 @@ void cli_tracer_helper_end(cli_tracer_helper *helper) {
 
 void cli_tracer_run(const cli_tracer *tracer, cli_traced *out) {
   (void)tracer;
-  *out = (cli_traced){
-      .end = CLI_TRACE_REFUSED,
-      .note = "this model is traced with PyTorch, and tessera for Windows starts no Python: call "
-              "tessera.trace in "
-              "Python, or tessera trace on Linux or macOS, and give the step graph here"};
+  *out = (cli_traced){.end = CLI_TRACE_REFUSED,
+                      .note = "this model is traced with PyTorch, and this tessera (for Windows or "
+                              "the browser) starts no Python: call "
+                              "tessera.trace in Python, or tessera trace on Linux or macOS, and "
+                              "give the step graph here"};
 }
 
 void cli_traced_release(cli_traced *traced) {

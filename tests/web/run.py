@@ -8,7 +8,6 @@ snapshots of tests/golden, as text and as JSON, in Node with the shim of the pag
 status must be equal, and so must the page of `view`. --whole, or TESSERA_WHOLE, takes ../shared/snapshots as well, where
 that is there."""
 import argparse
-import base64
 import json
 import os
 import shutil
@@ -17,44 +16,16 @@ import sys
 from pathlib import Path
 
 import fit
+import hostile
+from module import ROOT, Web, first_difference, native
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / 'shared/snapshots'
 QUESTIONS = ['info', 'peak', 'at --event 10', 'profile', 'profile --by annotation', 'stages', 'steps', 'leaks', 'why', 'whatif',
              'source', 'check --max-peak 1GiB', 'export --format folded']
 MODELS = ['simulate gpt2 --batch 2', 'simulate gpt2-medium --batch 4 --precision bf16', 'plan gpt2 --budget 6GiB --batch 8',
           'help', 'peak --help', 'simulate nothing', 'train gpt2']
 FORMS = ['', ' --json']
-
-
-class Web:
-    """The module in Node; one process runs all command lines."""
-
-    def __init__(self, folder):
-        self.process = subprocess.Popen(['node', str(folder / 'tessera.mjs'), str(folder / 'tessera.wasm')],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding='ascii')
-
-    def run(self, words, files, take=None):
-        request = {'words': words, 'files': {name: str(path) for name, path in files.items()}}
-        if take:
-            request['take'] = take
-        self.process.stdin.write(json.dumps(request) + '\n')
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        for key in ('output', 'messages', 'taken'):
-            if answer.get(key) is not None:
-                answer[key] = base64.b64decode(answer[key])
-        return answer
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def native(tessera, words, folder):
-    environment = {'PATH': os.environ['PATH'], 'XDG_CACHE_HOME': '/nowhere', 'TESSERA_PYTHON': '/nowhere/python'}
-    done = subprocess.run([tessera, *words], cwd=folder, capture_output=True, env=environment, check=False)
-    return done.returncode, done.stdout, done.stderr
+HOSTILE_SEED = 20261127
 
 
 def snapshots(whole):
@@ -89,13 +60,6 @@ class Tap:
         for line in differences[:5]:
             print(f'# {line}')
         sys.stdout.flush()
-
-
-def first_difference(expected, got):
-    for number, (left, right) in enumerate(zip(expected.splitlines(), got.splitlines()), 1):
-        if left != right:
-            return f'line {number}: {left[:150]!r}, in the browser {right[:150]!r}'
-    return f'{len(expected)} bytes, in the browser {len(got)}'
 
 
 def compare(web, tessera, words, path, files):
@@ -151,6 +115,23 @@ def test_all(tap, web, options, work):
     answer = web.run(MODELS[-1].split(), {})
     tap.test('what a browser lacks is said', [] if answer['status'] == 2 and b'not in the browser' in answer['messages']
              else [str(answer)])
+
+
+def test_hostile(tap, options, work):
+    """What nobody may be harmed by; numbers that 32 bits cannot hold are the module's own danger."""
+    beyond = b'(lp0\n(dp1\ng%d\ns.'
+    names = {f'memo-{power}.pickle': beyond % (1 << power) for power in (32, 33, 53, 62)}
+    module = hostile.Watched(options.web)
+    options.work = work
+    wrong = []
+    for name in names:
+        wrong += hostile.differences(options, module, work / 'hostile', names, ['info', name])
+    tap.test('a number of an object that 32 bits cannot hold', wrong)
+    count, wrong = 1000 if options.whole else 40, []
+    for number, files, words in hostile.cases(HOSTILE_SEED, 0, count):
+        wrong += [f'{number}: {line}' for line in hostile.differences(options, module, work / 'hostile', files, words)]
+    module.web.close()
+    tap.test(f'{count} strange files end as they do with the command', wrong)
 
 
 def test_command(tap, options, work):
@@ -224,6 +205,7 @@ def main():
     options.lists = json.loads(web.run(['web', 'lists'], {})['output'])
     fit.test_forms(tap, web, options, work, compare)
     web.close()
+    test_hostile(tap, options, work)
     test_command(tap, options, work)
     test_browsers(tap, options, work)
     tap.test('the page is one file of at most 3 MB', [] if (options.web / 'tessera.html').stat().st_size <= 3000000 else ['larger'])

@@ -12,6 +12,7 @@ const IS_FOLDER = 31;
 const ABSENT = 44;
 const NOT_SUPPORTED = 58;
 const NO_FOLDER = 54;
+const TOO_LONG = 37;
 const NOT_EMPTY = 55;
 
 const CHARACTERS = 2;
@@ -19,6 +20,7 @@ const FOLDER = 3;
 const REGULAR = 4;
 
 const ROOT_HANDLE = 3;
+const NAME_BYTES = 255; // of a name, as in the file systems of Linux, so that messages are the same
 
 export interface Run {
   words: string[]; // the command line, the program's name first
@@ -278,6 +280,7 @@ export async function run(module: WebAssembly.Module, how: Run): Promise<Ended> 
     path_open(handle: number, _follow: number, at: number, size: number, how: number, rights: bigint, _inherited: bigint, flags: number, out: number) {
       const creates = how & 1, wantsFolder = how & 2, isNew = how & 4, empties = how & 8;
       const writes = (rights & 64n) !== 0n;
+      if (size > NAME_BYTES && path(at, size).split('/').some((name) => text.encode(name).length > NAME_BYTES)) return TOO_LONG;
       let found = node(handle, at, size);
       if (found && creates && isNew) return EXISTS;
       if (!found && creates) {

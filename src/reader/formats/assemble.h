@@ -147,9 +147,9 @@ typedef enum tsr__memo_tag {
 } tsr__memo_tag;
 
 /* Make room for slots up to and including `index`; new ones are unset. */
-int tsr__memo_reserve(tsr__assembler *assembler, size_t index, tsr_error *error);
-int tsr__memo_put(tsr__assembler *assembler, size_t index, tsr__value value, tsr_error *error);
+int tsr__memo_reserve(tsr__assembler *assembler, uint64_t index, tsr_error *error);
+int tsr__memo_put(tsr__assembler *assembler, uint64_t index, tsr__value value, tsr_error *error);
 /* The value in a slot, pinned if it is an open container; TSR__NOTHING when it was never set. */
-tsr__value tsr__memo_get(const tsr__assembler *assembler, size_t index);
+tsr__value tsr__memo_get(const tsr__assembler *assembler, uint64_t index);
 
 #endif

@@ -9,19 +9,19 @@
 #include <assert.h>
 #include <string.h>
 
-int tsr__memo_reserve(tsr__assembler *assembler, size_t index, tsr_error *error) {
+int tsr__memo_reserve(tsr__assembler *assembler, uint64_t index, tsr_error *error) {
   if (index >= assembler->limits.memo_entries)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "more than %u memo entries (tsr_limits.memo_entries)",
                      (unsigned)assembler->limits.memo_entries);
   assert(assembler->memo_count <= assembler->memo_capacity);
   if (index < assembler->memo_count) return 0;
+  size_t extra = (size_t)index + 1 - assembler->memo_count;
   if (!tsr__vector_reserve(&assembler->memo, assembler->memo_count, &assembler->memo_capacity,
-                           index + 1 - assembler->memo_count, sizeof *assembler->memo))
+                           extra, sizeof *assembler->memo))
     return tsr__fail_memory(error);
-  memset(assembler->memo + assembler->memo_count, 0,
-         (index + 1 - assembler->memo_count) * sizeof *assembler->memo);
-  assembler->memo_count = index + 1;
+  memset(assembler->memo + assembler->memo_count, 0, extra * sizeof *assembler->memo);
+  assembler->memo_count += extra;
   return 0;
 }
 
@@ -40,7 +40,7 @@ static uint32_t slot_of(tsr__value value) {
   return value.id < TSR__MEMO_ID_LIMIT ? TSR__MEMO_SLOT(tag, value.id) : TSR__MEMO_UNSET;
 }
 
-int tsr__memo_put(tsr__assembler *assembler, size_t index, tsr__value value, tsr_error *error) {
+int tsr__memo_put(tsr__assembler *assembler, uint64_t index, tsr__value value, tsr_error *error) {
   value = tsr__current(assembler, value);
   int status = tsr__memo_reserve(assembler, index, error);
   if (status) return status;
@@ -75,7 +75,7 @@ static tsr__value pinned(const tsr__assembler *assembler, tsr__value value) {
   return value;
 }
 
-tsr__value tsr__memo_get(const tsr__assembler *assembler, size_t index) {
+tsr__value tsr__memo_get(const tsr__assembler *assembler, uint64_t index) {
   if (index >= assembler->memo_count) return tsr__value_plain(TSR__NOTHING);
   uint32_t slot = assembler->memo[index], id = slot >> TSR__MEMO_TAG_BITS;
   switch ((tsr__memo_tag)(slot & ((1u << TSR__MEMO_TAG_BITS) - 1))) {

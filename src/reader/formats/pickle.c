@@ -336,10 +336,12 @@ static int open_dict(tsr__pickle *m) {
 
 /* ---- memo ---- */
 
-int tsr__pickle_memo_put(tsr__pickle *m, size_t index) {
+int tsr__pickle_memo_put(tsr__pickle *m, uint64_t index) {
   if (m->stack.count <= floor_of(m)) return underflow(m);
-  if (index >= m->memo_next) m->memo_next = index + 1;
-  return tsr__memo_put(m->assembler, index, m->stack.items[m->stack.count - 1], m->error);
+  int status = tsr__memo_put(m->assembler, index, m->stack.items[m->stack.count - 1], m->error);
+  /* It has a slot now, so its number is one that memory can have. */
+  if (!status && index >= m->memo_next) m->memo_next = (size_t)index + 1;
+  return status;
 }
 
 /* BINPUT, LONG_BINPUT. Writers number from 0 without gaps, so an index far beyond what the bytes
@@ -352,13 +354,13 @@ static int memo_put_index(tsr__pickle *m, size_t length_bytes) {
     return tsr__pickle_fail(m, m->next, TSR_ERROR_FORMAT,
                             "damaged pickle: a memo index beyond any object read so far");
   m->next += length_bytes;
-  return tsr__pickle_memo_put(m, (size_t)index);
+  return tsr__pickle_memo_put(m, index);
 }
 
 static int memo_get(tsr__pickle *m, size_t length_bytes) {
   int status = tsr__pickle_need(m, length_bytes);
   if (status) return status;
-  tsr__value value = tsr__memo_get(m->assembler, (size_t)little_endian(m->next, length_bytes));
+  tsr__value value = tsr__memo_get(m->assembler, little_endian(m->next, length_bytes));
   if (value.tag == TSR__NOTHING)
     return tsr__pickle_fail(m, m->next - 1, TSR_ERROR_FORMAT,
                             "damaged pickle: it refers to an object that was never stored");

@@ -63,7 +63,7 @@ int tsr__pickle_line(tsr__pickle *m, const unsigned char **line, size_t *size);
  * the memo. These keep to tsr_limits. */
 int tsr__pickle_push(tsr__pickle *m, tsr__value value);
 int tsr__pickle_intern(tsr__pickle *m, const void *data, size_t size, uint32_t *id);
-int tsr__pickle_memo_put(tsr__pickle *m, size_t index);
+int tsr__pickle_memo_put(tsr__pickle *m, uint64_t index);
 /* Fail at the byte `p` of the window. */
 int tsr__pickle_fail(tsr__pickle *m, const unsigned char *p, tsr_status status, const char *what);
 

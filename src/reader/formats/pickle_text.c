@@ -137,14 +137,14 @@ static int memo_line(tsr__pickle *m, const unsigned char *line, size_t size, boo
   if (!parse_integer(line, size, &index) || index.tag != TSR__INT || index.i < 0)
     return damaged(m, line, "damaged pickle: an invalid memo index");
   if (!is_put) {
-    tsr__value value = tsr__memo_get(m->assembler, (size_t)index.i);
+    tsr__value value = tsr__memo_get(m->assembler, index.u);
     if (value.tag == TSR__NOTHING)
       return damaged(m, line, "damaged pickle: it refers to an object that was never stored");
     return tsr__pickle_push(m, value);
   }
   if (index.u > tsr__pickle_offset(m, line))
     return damaged(m, line, "damaged pickle: a memo index beyond any object read so far");
-  return tsr__pickle_memo_put(m, (size_t)index.u);
+  return tsr__pickle_memo_put(m, index.u);
 }
 
 int tsr__pickle_text(tsr__pickle *m, unsigned char opcode) {
