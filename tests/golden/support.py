@@ -3,10 +3,12 @@ value that runs commands, and how Python loads a snapshot."""
 import csv
 import io
 import json
+import os
 import pathlib
 import pickle
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -24,6 +26,11 @@ def name_of(value):
     if isinstance(value, pathlib.Path):
         return value.name
     return ' '.join(map(str, value)) if isinstance(value, (list, tuple)) else None
+
+
+def part_of(items, name, n):
+    """Every n-th of the items, other ones for another name; all of them in `./run test all`."""
+    return items if os.environ.get('TESSERA_WHOLE') else items[zlib.crc32(name.encode()) % n::n]
 
 
 def absent(*values, reason='../shared is absent'):

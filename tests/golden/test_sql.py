@@ -19,7 +19,7 @@ import termios
 import time
 
 import pytest
-from support import ROOT, SNAPSHOTS, cases, load
+from support import ROOT, SNAPSHOTS, cases, load, part_of
 from test_host import host_events, like_device
 from test_ranks import write_small
 
@@ -323,7 +323,7 @@ def unseen(condition):
 def test_conditions(tessera, made, name):
     """The same rows with conditions that a scan takes, and with the same conditions that SQLite checks alone."""
     path = path_of(made, name)
-    for table, conditions in CONDITIONS:
+    for table, conditions in part_of(CONDITIONS, name, 2):
         seen = f'SELECT * FROM {table} WHERE {" AND ".join(conditions)}'
         plain = f'SELECT * FROM {table} WHERE {" AND ".join(map(unseen, conditions))}'
         got, want = rows(tessera, path, seen), rows(tessera, path, plain)
@@ -340,7 +340,7 @@ ORDERS = (('events', 'device, event'), ('events', 'event'), ('events', 'action')
 @each_file
 def test_orders(tessera, made, name):
     path = path_of(made, name)
-    for table, order in ORDERS:
+    for table, order in part_of(ORDERS, name, 3):
         keys = order.replace(' DESC', '')
         hidden = ', '.join('+' + term for term in order.split(', '))
         assert rows(tessera, path, f'SELECT {keys} FROM {table} ORDER BY {order}') == \

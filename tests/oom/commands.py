@@ -30,7 +30,7 @@ import fixtures  # noqa: E402
 import tap  # noqa: E402
 
 MEMORY = 4
-SAMPLE, FEW = 120, 21
+SAMPLE, FEW = 60, 21
 SHOWN = 12
 GRAPH = HERE.parent / 'golden' / 'graphs' / 'vit.graph'
 CONFIG = {'model_type': 'gpt2', 'vocab_size': 257, 'n_embd': 8, 'n_head': 2, 'n_layer': 2, 'n_positions': 32,
