@@ -10,8 +10,8 @@
 #include "plan/planner.h"
 #include "test_support.h"
 
-/* Every fifth budget, and all in `./run test all`; under a sanitizer four, and the first and the last case. */
-enum { BUDGETS = 100, STRIDE = IS_SANITIZED ? 33 : 5, EACH_SIMULATED = 9 };
+/* Every eleventh budget, and all in `./run test all`; under a sanitizer four, and the first and the last case. */
+enum { BUDGETS = 100, STRIDE = IS_SANITIZED ? 33 : 11, EACH_SIMULATED = 9 };
 
 static const struct {
   const char *model, *plan, *gpu;
