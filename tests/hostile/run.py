@@ -141,7 +141,10 @@ def main():
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     files, report, jobs = Files(options), tap.Report(), os.cpu_count()
     names, foreign = files.make(), list(files.make_foreign())
+    everything = set(names)
+    # The sanitized build reads all of them; what only this one can tell is what takes long, and what is executed.
     if not options.sanitized and not options.accept and not os.environ.get('TESSERA_WHOLE'):
+        names = [name for i, name in enumerate(names) if i % 2 == 0 or name.startswith(('exec-', 'values-long'))]
         foreign = foreign[::2]
     known = [name for name in names if not name.startswith('any-')]
     unknown = [name for name in names if name.startswith('any-')] + foreign
@@ -155,8 +158,8 @@ def main():
     if options.accept:
         lines = EXPECTED.read_text().splitlines()[:2] + [f'{case.name}  {case.expected[0]}' for case in cases if case.expected]
         EXPECTED.write_text('\n'.join(lines) + '\n')
-    elif set(expected) - set(known):
-        report.result('expected.txt names files that exist', sorted(set(expected) - set(known)))
+    elif set(expected) - everything:
+        report.result('expected.txt names files that exist', sorted(set(expected) - everything))
     if not foreign:
         report.result('files of another generator', skipped='../shared is absent')
     return report.end()
