@@ -222,6 +222,7 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   folder->lock = cli_system_lock_folder(path, &is_taken);
   if (is_taken) return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
   bool is_resumed = resumed && cli_is_same_folder(path, resumed);
+  folder->is_resumed = is_resumed;
   if (!is_resumed && cli_folder_has_weights(path))
     return cli_usage_error(command,
                            "'%s' already contains weights: resume their run with --resume %s, or "
@@ -233,32 +234,46 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
 /* The content of one file of the folder. */
 typedef struct content {
   const tsr_train_state *state;
-  const char *options,
-      *training; /* at most one is set; if none is, the content is the model's config.json */
+  const char *options; /* of the training file */
+  /* Of the weights. At most one of the two is set; if none is, the content is the model's config.json. */
+  const tsr_train_files *files;
 } content;
 
-static int write_content(const content *c, cli_output *output, tsr_error *error) {
-  if (c->options)
-    return tsr_train_write_training(c->state, c->options, cli_output_write, output, error);
-  if (c->training)
-    return tsr_train_write_weights(c->state, c->training, cli_output_write, output, error);
-  return tsr_train_write_config(c->state, cli_output_write, output, error);
+/* Where content is written to, and its checksum so far. */
+typedef struct summed {
+  cli_output output;
+  uint32_t checksum;
+} summed;
+
+static int write_summed(void *context, const char *data, size_t size_bytes) {
+  summed *s = context;
+  s->checksum = tsr_train_checksum(s->checksum, data, size_bytes);
+  return cli_output_write(&s->output, data, size_bytes);
 }
 
-/* Returns 0, or an exit status after printing the reason. */
-static int write_file(const cli_folder *folder, const char *name, const content *c) {
+static int write_content(const content *c, summed *out, tsr_error *error) {
+  if (c->options) return tsr_train_write_training(c->state, c->options, write_summed, out, error);
+  if (c->files) return tsr_train_write_weights(c->state, c->files, write_summed, out, error);
+  return tsr_train_write_config(c->state, write_summed, out, error);
+}
+
+/* Returns 0, or a status after printing the reason. */
+static int write_file(const cli_folder *folder, const char *name, const content *c,
+                      uint32_t *checksum) {
   char *path = join(folder->path, name);
-  cli_output output = {.path = path, .replaces_link = true};
+  summed out = {.output = {.path = path, .replaces_link = true, .is_synced = true}};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  int status = path ? write_content(c, &output, &error) : TSR_ERROR_MEMORY;
-  if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;
+  int status = path ? write_content(c, &out, &error) : TSR_ERROR_MEMORY;
+  if (status == 0 && cli_output_finish(&out.output) != 0) status = TSR_ERROR_WRITE;
   if (status)
     cli_say(folder->session->options->command->about.name, "%s: %s", path ? path : folder->path,
-            output.error_number ? cli_reason(output.error_number)
-                                : tsr_status_text((tsr_status)status));
-  cli_output_abandon(&output);
+            out.output.error_number      ? cli_reason(out.output.error_number)
+            : status == TSR_ERROR_FORMAT ? error.message
+                                         : tsr_status_text((tsr_status)status));
+  cli_output_abandon(&out.output);
   free(path);
-  return status ? CLI_FAULT : 0;
+  *checksum = out.checksum;
+  return status;
 }
 
 static bool is_training(const char *name) {
@@ -278,20 +293,52 @@ static void remove_others(const char *folder, const char *training) {
   if (list) closedir(list);
 }
 
-/* Write the files of a save. One that fails leaves none that was not there before. */
+/* Write the files of a save. One that fails leaves none that was not there before. Returns as above. */
 static int write_files(const cli_folder *folder, const char *training, const tsr_train_state *state,
                        const char *options) {
   const char *const names[] = {"config.json", training, "model.safetensors"};
-  const content contents[] = {{.state = state},
-                              {.state = state, .options = options},
-                              {.state = state, .training = training}};
+  tsr_train_files files = {.training = training};
+  const content contents[] = {
+      {.state = state}, {.state = state, .options = options}, {.state = state, .files = &files}};
+  uint32_t unused, *const checksums[] = {&files.config_checksum, &files.training_checksum, &unused};
   bool is_new[3];
   int status = 0;
   for (size_t i = 0; i < 3; i++) is_new[i] = !has_file(folder->path, names[i]);
-  for (size_t i = 0; status == 0 && i < 3; i++) status = write_file(folder, names[i], &contents[i]);
+  for (size_t i = 0; status == 0 && i < 3; i++)
+    status = write_file(folder, names[i], &contents[i], checksums[i]);
   for (size_t i = 0; status && i < 3; i++)
     if (is_new[i]) remove_file(folder->path, names[i]);
   return status;
+}
+
+/* Room for `count` saves; what the system does not know is not checked. */
+static int check_room(const cli_folder *folder, uint64_t state_bytes, uint64_t count) {
+  char needed[32], there[32];
+  uint64_t free_bytes;
+  if (!cli_system_free_bytes(folder->path, &free_bytes) || free_bytes / count >= state_bytes)
+    return 0;
+  cli_say(folder->session->options->command->about.name,
+          "%s: %s %s, and the disk has %s left; free some, or save to another folder", folder->path,
+          count > 1 ? "an old save is removed only after the new one is written, and two take twice"
+                    : "a save takes",
+          tsr_size_text(state_bytes, needed, sizeof needed),
+          tsr_size_text(free_bytes, there, sizeof there));
+  return CLI_FAULT;
+}
+
+int cli_folder_try(const cli_folder *folder, uint64_t state_bytes) {
+  if (!folder->path) return 0;
+  char *path = join(folder->path, "training-0.trial");
+  cli_output output = {.path = path, .replaces_link = true, .is_synced = true};
+  bool ok = path && cli_output_write(&output, "trial\n", 6) == 0 && cli_output_finish(&output) == 0;
+  if (!ok)
+    cli_say(folder->session->options->command->about.name, "%s: cannot be saved to: %s",
+            folder->path,
+            path ? cli_reason(output.error_number) : tsr_status_text(TSR_ERROR_MEMORY));
+  cli_output_abandon(&output);
+  free(path);
+  remove_file(folder->path, "training-0.trial");
+  return ok ? check_room(folder, state_bytes, folder->is_resumed ? 1 : 2) : CLI_FAULT;
 }
 
 int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
@@ -307,7 +354,9 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
   int status = write_files(folder, training, state, options);
   free(options);
-  if (status) return status;
+  folder->may_be_repeated = status == TSR_ERROR_WRITE;
+  if (status) return CLI_FAULT;
+  if (folder->lock >= 0) (void)cli_system_sync(folder->lock); /* the names, too */
   remove_others(folder->path, training);
   folder->is_saved = true;
   folder->saved_steps = steps;

@@ -12,7 +12,8 @@ typedef struct cli_folder {
   const cli_session *session;
   const char *path;
   uint64_t saved_steps;
-  bool is_saved, is_new;
+  bool is_saved, is_new, is_resumed;
+  bool may_be_repeated; /* the last save failed, and not for what it was to save */
   int lock; /* a handle of the folder, locked while the run may save to it; -1 without one */
 } cli_folder;
 
@@ -20,7 +21,11 @@ typedef struct cli_folder {
  * `resumed` is the same one, and so is a folder that another run saves to. Returns as a cli_command_fn does; release either way. */
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                     const char *resumed);
-/* Save; does nothing if the same step is saved already. Returns 0, or an exit status after printing the reason. */
+/* Find out whether the folder can be saved to: a file is written there, and the disk has room for two saves of `state_bytes`, since
+ * the one before is removed last. Returns 0, or an exit status after printing the reason. A zeroed folder is fine. */
+int cli_folder_try(const cli_folder *folder, uint64_t state_bytes);
+/* Save; does nothing if the same step is saved already. Files are on the disk before they replace others. Returns 0, or an exit
+ * status after printing the reason; the save before is then as it was. */
 int cli_folder_save(cli_folder *folder, const tsr_train_state *state);
 /* Print where the run is saved, and how to resume it if it is not over. */
 void cli_folder_say(const cli_folder *folder, bool is_over);

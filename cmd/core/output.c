@@ -289,6 +289,8 @@ static void close_stream(cli_output *output) {
   FILE *stream = output->stream;
   errno = 0;
   if (fflush(stream) != 0 || ferror(stream)) fail(output);
+  if (output->is_synced && !output->error_number && cli_system_sync(fileno(stream)) != 0)
+    fail(output);
   output->stream = NULL;
   bool is_nameless = output->target && !output->is_named;
   int handle = is_nameless ? dup(fileno(stream)) : -1;

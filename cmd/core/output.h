@@ -24,7 +24,9 @@ typedef struct cli_output {
   bool
       replaces_link; /* set by the caller: replace whatever has the name, a link too. For names in a
                               folder that may be somebody else's, whose links lead anywhere */
-  bool is_in_place;  /* finished, and `path` is a regular file with this output */
+  bool
+      is_synced; /* set by the caller: the content is on the disk before the file takes its place */
+  bool is_in_place; /* finished, and `path` is a regular file with this output */
 } cli_output;
 
 /* The stream to print to, opened at the first call; NULL when that fails. */

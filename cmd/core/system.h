@@ -38,6 +38,12 @@ int64_t cli_system_written_ns(const struct stat *status);
 /* Why writing to a stream has failed just now, as an errno, never 0: EPIPE if its reader has gone. The stream may be NULL. */
 int cli_system_write_error(FILE *stream);
 
+/* Have the system write what a handle's file or folder holds to the disk now. Returns 0, or -1 with errno set; a kind of file that
+ * cannot be written so is no failure. */
+int cli_system_sync(int handle);
+/* Bytes that a user may still write to the file system of a folder. False if the system does not know it. */
+bool cli_system_free_bytes(const char *folder, uint64_t *out);
+
 /* Lock a folder until the handle is closed or the process ends, whichever way. -1 if that is not possible, in which case
  * `*is_taken` is whether another process has it. */
 int cli_system_lock_folder(const char *folder, bool *is_taken);

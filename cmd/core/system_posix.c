@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* A program started without one of the standard streams would be given its number for the next file
@@ -33,6 +34,17 @@ uint32_t cli_system_columns(void) {
 int cli_system_write_error(FILE *stream) {
   (void)stream;
   return errno ? errno : EIO;
+}
+
+int cli_system_sync(int handle) {
+  return fsync(handle) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP ? 0 : -1;
+}
+
+bool cli_system_free_bytes(const char *folder, uint64_t *out) {
+  struct statvfs found;
+  if (statvfs(folder, &found) != 0 || !found.f_blocks) return false;
+  *out = (uint64_t)found.f_bavail * (uint64_t)found.f_frsize;
+  return true;
 }
 
 /* File systems that know no locks are taken at their word. */

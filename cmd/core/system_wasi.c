@@ -49,6 +49,17 @@ int cli_system_write_error(FILE *stream) {
   return errno ? errno : EIO;
 }
 
+/* Nothing outlives the page. */
+int cli_system_sync(int handle) {
+  (void)handle;
+  return 0;
+}
+
+bool cli_system_free_bytes(const char *folder, uint64_t *out) {
+  (void)folder, (void)out;
+  return false;
+}
+
 int cli_system_lock_folder(const char *folder, bool *is_taken) {
   *is_taken = false;
   return open(folder, O_RDONLY | O_DIRECTORY);

@@ -193,6 +193,19 @@ int cli_system_write_error(FILE *stream) {
 
 /* ---- Locks ---- */
 
+int cli_system_sync(int handle) {
+  return _commit(handle) == 0 || errno == EBADF || errno == EINVAL ? 0 : -1;
+}
+
+bool cli_system_free_bytes(const char *folder, uint64_t *out) {
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  ULARGE_INTEGER free_bytes;
+  if (!tsr__windows_path(folder, wide) || !GetDiskFreeSpaceExW(wide, &free_bytes, NULL, NULL))
+    return false;
+  *out = free_bytes.QuadPart;
+  return true;
+}
+
 int cli_system_lock_folder(const char *folder, bool *is_taken) {
   wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   char path[4096];

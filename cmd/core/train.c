@@ -63,6 +63,14 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "Also save after every N steps."},
+    {.name = "save_wait",
+     .option = "save-wait",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "SECONDS",
+     .help =
+         "How long a save at the end of the run is tried again if it fails, because the disk is "
+         "full for example (default: 600). A save during the run is tried again after later "
+         "steps."},
     {.name = "resume",
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
@@ -278,7 +286,8 @@ typedef struct run {
   cli_session *session;
   const char *model;
   cli_folder folder;
-  uint64_t save_every;
+  uint64_t save_every, save_wait_s;
+  double tried_s; /* when the last save failed; 0 if it did not */
   double started_s,
       last_s; /* seconds of the monotonic clock: the run's start, the last step's end */
   bool has_failed, is_begun, has_weights, is_over, was_interrupted;
@@ -316,14 +325,56 @@ static void report_step(run *r, const tsr_train_step *step) {
   r->has_failed |= !tsr_train_report_step(r->report, step, &times);
 }
 
+/* ---- Saving ---- */
+
+enum { TRIED_AGAIN_S = 30, SAVE_WAIT_S = 600 };
+
+static void say_save(const run *r, const char *what) {
+  cli_say(r->session->options->command->about.name, "%s is not saved: %s", r->folder.path, what);
+}
+
+/* A disk that is full, or a folder that is gone, is no reason to end a healthy run: the next steps try again. */
+static int save_meanwhile(run *r, const tsr_train_state *state) {
+  int status = cli_folder_save(&r->folder, state);
+  r->tried_s = status ? cli_now_s() : 0;
+  if (!status || !r->folder.may_be_repeated) return status;
+  say_save(r, "the run goes on, and tries again after later steps");
+  return 0;
+}
+
+/* Nothing comes after the last step, so a save that fails is repeated, at growing intervals, until time or the user's
+ * patience ends. */
+static int save_last(run *r, const tsr_train_state *state) {
+  double until_s = cli_now_s() + (double)r->save_wait_s;
+  int given_up_by = interrupted_by;
+  for (unsigned wait_s = 1;; wait_s = wait_s < TRIED_AGAIN_S ? 2 * wait_s : TRIED_AGAIN_S) {
+    int status = cli_folder_save(&r->folder, state);
+    if (!status || !r->folder.may_be_repeated || cli_now_s() + wait_s > until_s) return status;
+    char text[96];
+    (void)snprintf(text, sizeof text, "trying again in %u s; Ctrl-C gives up", wait_s);
+    say_save(r, text);
+    (void)nanosleep(&(struct timespec){.tv_sec = wait_s}, NULL);
+    if (interrupted_by != given_up_by) return status;
+  }
+}
+
+/* A tsr_train_options.ready: find out before the first step what would otherwise be found out after the last. */
+static int try_folder(void *context, uint64_t state_bytes) {
+  run *r = context;
+  r->save_status = cli_folder_try(&r->folder, state_bytes);
+  return r->save_status ? TSR_ERROR_WRITE : 0;
+}
+
 static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
   report_step(r, step);
   r->was_interrupted |= interrupted_by || step->is_interrupted;
   if (r->save_status) return false;
   bool is_end = step->is_last || interrupted_by || r->has_failed;
-  bool is_due = r->save_every && step->step % r->save_every == 0;
-  if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
+  bool is_due = r->tried_s > 0 ? cli_now_s() - r->tried_s > TRIED_AGAIN_S
+                               : r->save_every && step->step % r->save_every == 0;
+  if (step->state && is_end) r->save_status = save_last(r, step->state);
+  if (step->state && is_due && !is_end) r->save_status = save_meanwhile(r, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged;
   r->last_s = cli_now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
@@ -591,6 +642,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   tsr_run_plan_free(plan);
   session->is_about_no_input = !*how->subject; /* otherwise the library named it */
   if (*how->subject) session->path = *how->subject;
+  if (r->save_status && !r->is_begun) return r->save_status; /* of try_folder, which said why */
   if (cli_is_about_options(status) && !is_said && !*how->subject)
     status = cli_usage_error(session->options->command, "%s", session->error.message);
   if (status && r->processes && !has_begun)
@@ -638,6 +690,8 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   how->resume = tsr_params_text(own, "resume");
   if (!session->options->operand_count) r->model = how->resume;
   r->save_every = tsr_params_count(own, "save_every");
+  r->save_wait_s =
+      tsr_params_has(own, "save_wait") ? tsr_params_count(own, "save_wait") : SAVE_WAIT_S;
   bool has_weights =
       session->is_checkpoint || (session->model_path && cli_folder_has_weights(model));
   if (!how->resume && has_weights) how->weights = model;
@@ -737,6 +791,7 @@ int cli_train(cli_session *session) {
   const char *subject = NULL;
   tsr_train_options how = {.struct_bytes = sizeof how,
                            .step = see_step,
+                           .ready = try_folder,
                            .context = &r,
                            .subject = &subject,
                            .wants_end = wants_end};

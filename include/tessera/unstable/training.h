@@ -32,24 +32,33 @@ typedef struct tsr_train_state tsr_train_state;
 
 /* The number of steps done before this state. */
 uint64_t tsr_train_state_steps(const tsr_train_state *state);
+/* The checksum (CRC-32) of bytes that follow others, whose checksum is `before`; 0 for the first. */
+uint32_t tsr_train_checksum(uint32_t before, const void *data, size_t size_bytes);
+/* The files beside the weights, which must be written before them: the training file's name, without a folder, and the checksums of
+ * both files. A saved run whose files are not these is refused. */
+typedef struct tsr_train_files {
+  const char *training;
+  uint32_t training_checksum, config_checksum;
+} tsr_train_files;
 /* Write config.json: the model's, with the current type of the weights if it names a type. Fails with
  * TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
 int tsr_train_write_config(const tsr_train_state *state, tsr_write_fn *write, void *context,
                            tsr_error *error);
-/* Write model.safetensors. `training` is the name of the training file, without a folder. Fails with
- * TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
-int tsr_train_write_weights(const tsr_train_state *state, const char *training, tsr_write_fn *write,
-                            void *context, tsr_error *error);
+/* Write model.safetensors. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY, and with TSR_ERROR_FORMAT, before the first byte, if a
+ * weight is not a finite number: it must not replace weights that are. */
+int tsr_train_write_weights(const tsr_train_state *state, const tsr_train_files *files,
+                            tsr_write_fn *write, void *context, tsr_error *error);
 /* Write the training file, which contains what else resuming needs: the optimizer's state and the number of the
- * step. `notes`, a text, is stored with it. Fails as above. */
+ * step. `notes`, a text, is stored with it. Fails as above, with TSR_ERROR_FORMAT for a state that is not finite. */
 int tsr_train_write_training(const tsr_train_state *state, const char *notes, tsr_write_fn *write,
                              void *context, tsr_error *error);
 
 /* A run saved in a folder. */
 typedef struct tsr_train_saved tsr_train_saved;
 
-/* Open a saved run. The caller frees `*out`. Fails with TSR_ERROR_IO, TSR_ERROR_FORMAT if the files are damaged or
- * contain no training, TSR_ERROR_UNSUPPORTED, TSR_ERROR_LIMIT or TSR_ERROR_MEMORY. */
+/* Open a saved run. Reads all of its files, to compare their checksums. The caller frees `*out`. Fails with
+ * TSR_ERROR_IO, TSR_ERROR_FORMAT if a file is damaged, is not the one that was saved, or contains no training,
+ * TSR_ERROR_UNSUPPORTED, TSR_ERROR_LIMIT or TSR_ERROR_MEMORY. O(bytes of the files). */
 int tsr_train_saved_open(const char *folder, tsr_train_saved **out, tsr_error *error);
 uint64_t tsr_train_saved_steps(const tsr_train_saved *saved);
 /* The `notes` that were saved; lives as long as `saved`. */
@@ -210,6 +219,9 @@ typedef struct tsr_train_options {
    * the result is bit for bit that of an uninterrupted run. */
   const char *resume;
   bool accepts_other_data; /* allow data that differs from the saved run's */
+  /* Called once, on the first rank, when everything is ready for the first step, with the bytes that a saved state takes. A
+   * status other than 0 ends the run with it; the caller knows the reason then. May be NULL. */
+  int (*ready)(void *context, uint64_t state_bytes);
   /* Called after each step, in the caller's thread. Returning false ends the run without an error. May be NULL. */
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;

@@ -461,7 +461,7 @@ static int compare_elements(const void *a, const void *b) {
   return of_x != of_y ? (of_x < of_y ? 1 : -1) : compare_names(a, b);
 }
 
-static void place(tsr__array *arrays, size_t count) {
+void tsr__safetensors_place(tsr__array *arrays, size_t count) {
   uint64_t at = 0;
   tsr__sort(arrays, count, sizeof *arrays, compare_elements);
   for (size_t i = 0; i < count; i++) {
@@ -501,7 +501,7 @@ int tsr__safetensors_write_header(tsr__array *arrays, size_t count, const char *
   tsr__buffer out = {0};
   unsigned char length[LENGTH_BYTES];
   const char *comma = "";
-  place(arrays, count);
+  tsr__safetensors_place(arrays, count);
   tsr__buffer_text(&out, "{");
   for (size_t i = 0; metadata && metadata[i]; i += 2) {
     assert(metadata[i + 1]);

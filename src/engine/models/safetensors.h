@@ -114,10 +114,12 @@ void tsr__weight_files_release(tsr__weight_files *weights);
 
 /* ---- writing ---- */
 
-/* Lay out arrays for writing. Checks the caller's promises (names differ, ranks fit), sets offsets and sizes, with
- * the largest elements first so that each array is aligned, and writes the header with `metadata`, pairs of texts
- * (key, value, key, ..., NULL), or NULL. The caller then writes the arrays' bytes in the order of their offsets,
- * which is the order of `arrays` afterwards. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+/* Lay out arrays for writing: puts them into the order of their bytes, with the largest elements first so that each array is
+ * aligned, and sets offsets and sizes. */
+void tsr__safetensors_place(tsr__array *arrays, size_t count);
+/* Lay out arrays, and write the header with `metadata`, pairs of texts (key, value, key, ..., NULL), or NULL. Checks the
+ * caller's promises (names differ, ranks fit). The caller then writes the arrays' bytes in the order of `arrays`. Fails with
+ * TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
 int tsr__safetensors_write_header(tsr__array *arrays, size_t count, const char *const *metadata,
                                   tsr_write_fn *write, void *context, tsr_error *error);
 

@@ -5,21 +5,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/os.h"
 
-enum { NAME_BYTES = TSR__WEIGHT_NAME_BYTES + 16, NUMBER_BYTES = 24, PIECE_BYTES = 1 << 16 };
+enum {
+  NAME_BYTES = TSR__WEIGHT_NAME_BYTES + 16,
+  NUMBER_BYTES = 24,
+  PIECE_BYTES = 1 << 16,
+  SUMMED_BYTES = 1 << 20
+};
 
 /* Keys of a file's metadata. */
 #define KEY_TRAINING "tessera_training" /* in the weights: the name of the training file */
-#define KEY_STEPS    "steps"
-#define KEY_UPDATES  "updates"
-#define KEY_NOTES    "notes"
-#define KEY_TOKENS   "data_tokens"
-#define KEY_HASH     "data_hash" /* of the tokens, as 16 hexadecimal digits */
-
-/* ---- opening ---- */
+/* Checksums, as 8 hexadecimal digits: of the file's arrays, and in the weights of the two files beside them. Earlier
+ * versions saved none. */
+#define KEY_ARRAYS_SUM   "tessera_arrays_crc32"
+#define KEY_TRAINING_SUM "tessera_training_crc32"
+#define KEY_CONFIG_SUM   "tessera_config_crc32"
+#define KEY_STEPS        "steps"
+#define KEY_UPDATES      "updates"
+#define KEY_NOTES        "notes"
+#define KEY_TOKENS       "data_tokens"
+#define KEY_HASH         "data_hash" /* of the tokens, as 16 hexadecimal digits */
 
 static const char *metadata(const tsr__safetensors *file, const char *key) {
   return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
@@ -33,6 +43,64 @@ static bool read_count(const tsr__safetensors *file, const char *key, uint64_t *
   return *end == '\0' && *out < UINT64_MAX / 2;
 }
 
+/* ---- checksums ---- */
+
+uint32_t tsr_train_checksum(uint32_t before, const void *data, size_t size_bytes) {
+  return (uint32_t)crc32_z(before, data, size_bytes);
+}
+
+/* The checksum in a file's metadata; false if it has none. */
+static bool read_sum(const tsr__safetensors *file, const char *key, uint32_t *out) {
+  const char *text = metadata(file, key);
+  if (!text || strspn(text, "0123456789abcdef") != 8 || text[8] != '\0') return false;
+  *out = (uint32_t)strtoul(text, NULL, 16);
+  return true;
+}
+
+/* The checksum of a file from its byte `first` on. */
+static int sum_of_file(int handle, uint64_t first, uint32_t *out, tsr_error *error) {
+  void *piece = tsr__realloc(NULL, SUMMED_BYTES, 1);
+  uint32_t sum = 0;
+  ptrdiff_t got = piece ? 1 : 0;
+  if (!piece) return tsr__fail_memory(error);
+  for (; got > 0; first += (uint64_t)got) {
+    got = tsr__os_read_at(handle, first, piece, SUMMED_BYTES, error);
+    if (got > 0) sum = tsr_train_checksum(sum, piece, (size_t)got);
+  }
+  tsr__free(piece);
+  *out = sum;
+  return (int)got;
+}
+
+static int fail_sum(const char *name, tsr_error *error) {
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "%.80s is damaged or was changed: its checksum is not the one that was saved",
+                   name);
+}
+
+/* Compare the arrays of the weights. */
+static int check_arrays(const tsr__safetensors *file, const char *name, tsr_error *error) {
+  uint32_t saved, now;
+  if (!read_sum(file, KEY_ARRAYS_SUM, &saved)) return 0;
+  int status = sum_of_file(file->handle, file->data_start, &now, error);
+  return status || now == saved ? status : fail_sum(name, error);
+}
+
+/* Compare a file beside the weights, whose checksum they have. */
+static int check_beside(const tsr__saved *saved, const char *path, const char *name,
+                        const char *key, tsr_error *error) {
+  uint32_t then, now;
+  int handle;
+  if (!read_sum(saved->weights.files, key, &then)) return 0;
+  int status = tsr__os_open_regular(path, &handle, error);
+  if (status) return status;
+  status = sum_of_file(handle, 0, &now, error);
+  tsr__os_close(handle);
+  return status || now == then ? status : fail_sum(name, error);
+}
+
+/* ---- opening ---- */
+
 /* Read which data the run was trained on; earlier versions did not save that. */
 static void read_data(tsr__saved *saved) {
   const char *hash = metadata(&saved->training, KEY_HASH);
@@ -43,7 +111,10 @@ static void read_data(tsr__saved *saved) {
 
 int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error) {
   *out = (tsr__saved){.training.handle = -1};
-  return tsr__weight_files_open(path, &out->weights, error);
+  int status = tsr__weight_files_open(path, &out->weights, error);
+  if (status == 0 && out->weights.file_count == 1)
+    status = check_arrays(out->weights.files, "model.safetensors", error);
+  return status;
 }
 
 static int open_training(const char *folder, tsr__saved *saved, tsr_error *error) {
@@ -74,9 +145,25 @@ static int open_training(const char *folder, tsr__saved *saved, tsr_error *error
   return status;
 }
 
+/* Compare all files with what was saved. */
+static int check_files(const char *folder, const tsr__saved *saved, tsr_error *error) {
+  tsr__buffer config = {0};
+  const char *slash = strrchr(saved->training_path, '/');
+  tsr__buffer_printf(&config, "%s/config.json", folder);
+  tsr__buffer_append(&config, "", 1);
+  int status = config.failed ? tsr__fail_memory(error) : 0;
+  if (status == 0)
+    status = check_beside(saved, saved->training_path, slash ? slash + 1 : saved->training_path,
+                          KEY_TRAINING_SUM, error);
+  if (status == 0) status = check_beside(saved, config.data, "config.json", KEY_CONFIG_SUM, error);
+  tsr__buffer_release(&config);
+  return status;
+}
+
 int tsr__saved_open(const char *folder, tsr__saved *out, tsr_error *error) {
   int status = tsr__saved_open_weights(folder, out, error);
   if (status == 0) status = open_training(folder, out, error);
+  if (status == 0) status = check_files(folder, out, error);
   if (status) tsr__saved_release(out);
   return status;
 }
@@ -185,6 +272,29 @@ static int read_weight(const tsr__safetensors *file, const tsr__array *array,
                    "array \"%.100s\" has an element that is not a finite number", array->name);
 }
 
+/* Whether numbers are what an optimizer keeps: finite, and squares and counts not negative. */
+static bool is_sound(const tsr__kernel_tensor *t, const state_tensor *state) {
+  bool is_signed = state->kind == TSR__KEPT_FIRST || state->kind == TSR__KEPT_MASTER;
+  uint64_t count = tsr__shape_elements(t->layout.shape);
+  const char *data = (const char *)t->data + t->layout.offset * tsr__dtype_bytes(t->dtype);
+  if (!tsr__tensor_is_finite(t)) return false;
+  uint32_t negative = 0;
+  if (is_signed) return true;
+  if (tsr__dtype_bytes(t->dtype) == 4 && t->dtype == TSR__DTYPE_F32)
+    for (uint64_t i = 0; i < count; i++) {
+      float x;
+      memcpy(&x, data + 4 * i, sizeof x);
+      negative |= x < 0;
+    }
+  else if (t->dtype == TSR__DTYPE_BF16 || t->dtype == TSR__DTYPE_F16)
+    for (uint64_t i = 0; i < count; i++) {
+      uint16_t bits;
+      memcpy(&bits, data + 2 * i, sizeof bits);
+      negative |= bits > 0x8000;
+    }
+  return !negative;
+}
+
 /* A buffer for a whole parameter or its state; a rank that keeps only a part copies it from there. */
 typedef struct room {
   tsr__kernel_tensor to;
@@ -220,6 +330,11 @@ static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr_
   if (status == 0)
     status = open_room(p, executor, state->tensor, state->parameter, is_part, &r, error);
   if (status == 0) status = read_array(&saved->training, array, &r.to, error);
+  if (status == 0 && !is_sound(&r.to, state))
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                       "array \"%.100s\" of the saved training has an element that no optimizer "
+                       "keeps: it is not finite, or negative",
+                       state->name);
   if (status == 0)
     close_room(p, executor, state->tensor, state->parameter, &r);
   else
@@ -403,15 +518,49 @@ static int find_elements(const tsr_train_state *s, const state_tensor *state,
   return 0;
 }
 
-/* Write the tensors to a file. Their names must not move. */
+/* Go through the arrays' elements: check that they may be saved, and compute their checksum. */
+static int sum_arrays(const tsr_train_state *s, const state_tensors *tensors, const arrays *all,
+                      uint32_t *sum, tsr_error *error) {
+  tsr__gathered gathered = {0};
+  int status = 0;
+  *sum = 0;
+  for (size_t i = 0; status == 0 && i < all->count; i++) {
+    const tsr__array *array = &all->items[i];
+    const state_tensor *state = state_named(tensors, array->name);
+    const void *from = NULL;
+    uint64_t count = elements_of(s->program, state);
+    tsr__dtype dtype = tsr__schedule_dtype(s->program->schedule, state->tensor);
+    status = find_elements(s, state, &gathered, &from, error);
+    if (status) break;
+    *sum = tsr_train_checksum(*sum, from, (size_t)(count * tsr__dtype_bytes(dtype)));
+    const tsr__kernel_tensor numbers = {.data = (void *)(uintptr_t)from,
+                                        .dtype = dtype,
+                                        .layout = tsr__layout_dense(TSR__SHAPE(count))};
+    if (!tsr__tensor_is_finite(&numbers))
+      status =
+          tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                    "array \"%.100s\" has an element that is not a finite number", array->name);
+  }
+  tsr__gathered_release(&gathered);
+  return status;
+}
+
+/* Write the tensors to a file. Their names must not move. `notes` are the keys and values of its metadata, of which `sum`,
+ * unless it is NULL, becomes the checksum of the arrays. */
 static int write_file(const tsr_train_state *s, const state_tensors *tensors,
-                      const char *const *notes, tsr_write_fn *write, void *context,
+                      const char *const *notes, char *sum, tsr_write_fn *write, void *context,
                       tsr_error *error) {
   arrays all = {0};
   tsr__gathered gathered = {0};
+  uint32_t checksum;
   int status = 0;
   for (size_t i = 0; status == 0 && i < tensors->count; i++)
     if (!add_array(s->program, &tensors->items[i], &all)) status = tsr__fail_memory(error);
+  if (status == 0) {
+    tsr__safetensors_place(all.items, all.count);
+    status = sum_arrays(s, tensors, &all, &checksum, error);
+  }
+  if (status == 0 && sum) (void)snprintf(sum, NUMBER_BYTES, "%08x", checksum);
   if (status == 0)
     status = tsr__safetensors_write_header(all.items, all.count, notes, write, context, error);
   for (size_t i = 0; status == 0 && i < all.count; i++) {
@@ -426,13 +575,43 @@ static int write_file(const tsr_train_state *s, const state_tensors *tensors,
   return status;
 }
 
+uint64_t tsr__saved_bytes(const tsr__program *p, const tsr__weight_list *weights) {
+  uint64_t bytes = 0;
+  state_tensor states[4];
+  for (size_t i = 0; i < weights->count; i++) {
+    size_t parameter = number_of(p, weights->items[i].tensor);
+    uint64_t elements = tsr__shape_elements(
+        tsr__schedule_shape(p->schedule, p->schedule->parameters.items[parameter]));
+    bytes +=
+        elements * tsr__dtype_bytes(tsr__schedule_dtype(p->schedule, weights->items[i].tensor));
+    size_t count = states_of(p, &weights->items[i], states);
+    for (size_t k = 0; k < count; k++)
+      bytes += elements_of(p, &states[k]) *
+               tsr__dtype_bytes(tsr__schedule_dtype(p->schedule, states[k].tensor));
+  }
+  return bytes;
+}
+
 uint64_t tsr_train_state_steps(const tsr_train_state *s) {
   return s->steps;
 }
 
-int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_write_fn *write,
-                            void *context, tsr_error *error) {
-  const char *const notes[] = {"format", "pt", KEY_TRAINING, training, NULL};
+int tsr_train_write_weights(const tsr_train_state *s, const tsr_train_files *files,
+                            tsr_write_fn *write, void *context, tsr_error *error) {
+  char sum[NUMBER_BYTES], training[NUMBER_BYTES], config[NUMBER_BYTES];
+  const char *const notes[] = {"format",
+                               "pt",
+                               KEY_TRAINING,
+                               files->training,
+                               KEY_ARRAYS_SUM,
+                               sum,
+                               KEY_TRAINING_SUM,
+                               training,
+                               KEY_CONFIG_SUM,
+                               config,
+                               NULL};
+  (void)snprintf(training, sizeof training, "%08x", files->training_checksum);
+  (void)snprintf(config, sizeof config, "%08x", files->config_checksum);
   state_tensors tensors = {0};
   int status = 0;
   for (size_t i = 0; status == 0 && i < s->weights->count; i++) {
@@ -442,7 +621,7 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
     (void)snprintf(weight.name, sizeof weight.name, "%s", s->weights->items[i].name);
     if (!TSR__VECTOR_PUSH(&tensors, weight)) status = tsr__fail_memory(error);
   }
-  if (status == 0) status = write_file(s, &tensors, notes, write, context, error);
+  if (status == 0) status = write_file(s, &tensors, notes, sum, write, context, error);
   TSR__VECTOR_FREE(&tensors);
   return status;
 }
@@ -506,7 +685,8 @@ int tsr_train_write_training(const tsr_train_state *s, const char *notes, tsr_wr
   (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->data_hash);
   for (size_t i = 0; ok && i < s->weights->count; i++)
     ok = push_states(&tensors, some, states_of(s->program, &s->weights->items[i], some));
-  int status = ok ? write_file(s, &tensors, pairs, write, context, error) : tsr__fail_memory(error);
+  int status =
+      ok ? write_file(s, &tensors, pairs, NULL, write, context, error) : tsr__fail_memory(error);
   TSR__VECTOR_FREE(&tensors);
   return status;
 }

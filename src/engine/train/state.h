@@ -25,15 +25,19 @@ typedef struct tsr__saved {
       data_hash; /* the number of tokens, and tsr__tokens_hash; 0 tokens: unknown */
 } tsr__saved;
 
-/* Open the weights of a file or folder. Fails as tsr__weight_files_open does. */
+/* Open the weights of a file or folder, and compare them with the checksum that a run has saved with them. Fails as
+ * tsr__weight_files_open does, and with TSR_ERROR_FORMAT. */
 int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error);
-/* Open a folder to resume from. Fails as above, and with TSR_ERROR_FORMAT if no run was saved there. */
+/* Open a folder to resume from, and compare its files with their checksums. Fails as above, and with TSR_ERROR_FORMAT if no run
+ * was saved there. */
 int tsr__saved_open(const char *folder, tsr__saved *out, tsr_error *error);
 /* The caller's text that was saved with the run, which lives as long as `saved`, or "". */
 const char *tsr__saved_notes(const tsr__saved *saved);
 /* Accepts a zeroed struct. */
 void tsr__saved_release(tsr__saved *saved);
 
+/* Bytes of the arrays that a save writes. */
+uint64_t tsr__saved_bytes(const tsr__program *program, const tsr__weight_list *weights);
 /* Check that the files have what the program needs, before it runs. */
 int tsr__saved_check(const tsr__saved *saved, const tsr__program *program,
                      const tsr__weight_list *weights, tsr_error *error);

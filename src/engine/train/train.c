@@ -684,6 +684,9 @@ static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_e
   if (status == 0) status = check_saved(t, error);
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
+  bool is_first = !t->comm || tsr__comm_rank(t->comm) == 0;
+  if (status == 0 && is_first && t->options->ready)
+    status = t->options->ready(t->options->context, tsr__saved_bytes(&t->program, &t->weights));
   return status;
 }
 
