@@ -1,19 +1,23 @@
 """`tessera train` learns, repeats itself, and takes the memory that `simulate` predicts."""
 import array
+import contextlib
 import itertools
 import json
 import math
 import os
 import pty
+import random
 import re
 import shutil
 import signal
 import struct
 import subprocess
+import threading
+import zlib
 
 import pytest
 from support import ROOT, expect
-from trainer import GPT2, LLAMA, TEXT, Trainer, fresh, read_safetensors, rewrite_notes, write_safetensors
+from trainer import GPT2, LLAMA, TEXT, Trainer, drop_checksums, fresh, read_safetensors, rewrite_notes, write_safetensors
 
 
 @pytest.fixture(scope='module')
@@ -222,7 +226,10 @@ def test_saves(t):
         arrays, notes = read_safetensors(folder / 'model.safetensors')
         expect('names and shapes', {name: array[1] for name, array in arrays.items()},
                names(config))
-        expect('metadata', notes, {'format': 'pt', 'tessera_training': 'training-3.safetensors'})
+        sums = {f'tessera_{name}_crc32': f'{zlib.crc32(data):08x}' for name, data in (
+            ('arrays', b''.join(data for _, _, data in arrays.values())),
+            ('training', (folder / 'training-3.safetensors').read_bytes()), ('config', (folder / 'config.json').read_bytes()))}
+        expect('metadata', notes, {'format': 'pt', 'tessera_training': 'training-3.safetensors', **sums})
         saved = json.loads((folder / 'config.json').read_text())
         expect('config.json', {key: saved.get(key) for key in config}, config)
         expect('files', sorted(path.name for path in folder.iterdir()),
@@ -265,6 +272,7 @@ def test_wrong_weights(t):
     """One sentence for each thing that can be wrong with weights."""
     folder = fresh(t, 'wrong')
     t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    drop_checksums(folder)
     file = folder / 'model.safetensors'
     good, (arrays, weight_notes) = file.read_bytes(), read_safetensors(file)
     name = 'transformer.h.1.mlp.c_fc.weight'
@@ -334,7 +342,7 @@ def test_wrong_weights(t):
     file.write_bytes(good + b'abc')
     refuses_file('model.safetensors: 3 bytes after the last array belong to no array')
     file.write_bytes(struct.pack('<Q', 40) + good[8:])
-    refuses_file('model.safetensors: the header is not JSON: premature end of input near \'"tessera_\' '
+    refuses_file('model.safetensors: the header is not JSON: premature end of input near \'"tesse\' '
                  '(at byte 40)')
     refuses_header({'dtype': 'Q4'}, 'has elements of an unknown type: Q4')
     refuses_header({'data_offsets': [9, 3]}, 'must have two "data_offsets" in ascending order')
@@ -696,6 +704,93 @@ def on_terminal(t, *words):
     os.close(ours)
     expect('exit status', process.wait(), 0)
     return b''.join(parts).replace(b'\r\n', b'\n').decode()
+
+
+def test_notices_flipped_bytes(t):
+    """Whatever changes in a saved file is noticed before the first step, by the file's name, and nothing is written."""
+    folder, rng = fresh(t, 'flipped'), random.Random(20261127)
+    t.train('gpt2', '--steps', 2, '--save', folder, '-q')
+    files = sorted(folder.iterdir())
+    for path in files:
+        good = path.read_bytes()
+        for _ in range(200 if os.environ.get('TESSERA_WHOLE') else 12):
+            changed = bytearray(good)
+            at, count = rng.randrange(len(good)), rng.choice((1, 1, 64))
+            changed[at:at + count] = bytes(len(changed[at:at + count])) if count > 1 else [changed[at] ^ 1 << rng.randrange(8)]
+            if bytes(changed) == good:
+                continue
+            path.write_bytes(changed)
+            done = t.run('train', '--resume', folder, '--steps', 3)
+            expect(f'byte {at} of {path.name}', (done.returncode, done.stdout, done.stderr.count('\n'), path.name in done.stderr),
+                   (3, '', 1, True))
+            expect('nothing is written', sorted(folder.iterdir()), files)
+        path.write_bytes(good)
+    expect('as it was', t.run('train', '--resume', folder, '--steps', 3, '-q').returncode, 0)
+
+
+def test_notices_states_that_no_optimizer_keeps(t):
+    """The states of earlier versions have no checksums."""
+    folder = fresh(t, 'unsound')
+    t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    drop_checksums(folder)
+    file = folder / 'training-1.safetensors'
+    arrays, notes = read_safetensors(file)
+    for ending, value in (('exp_avg', float('nan')), ('exp_avg_sq', float('inf')), ('exp_avg_sq', -1.0)):
+        name = next(name for name in arrays if name.endswith('.' + ending))
+        kind, shape, data = arrays[name]
+        write_safetensors(file, {**arrays, name: (kind, shape, struct.pack('<f', value) + data[4:])}, notes)
+        done = t.run('train', '--resume', folder, '--steps', 2)
+        expect(f'{ending} {value}', (done.returncode, done.stderr.splitlines()[-1]),
+               (3, f'tessera: {folder}: array "{name}" of the saved training has an element that no optimizer keeps: it is not finite, '
+                   'or negative'))
+
+
+def test_weights_that_are_not_finite_replace_none(t):
+    """Gradients and loss may be finite and a weight overflow all the same."""
+    folder = fresh(t, 'overflowed')
+    done = t.run('train', t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--lr', '1e39', '--optimizer', 'sgd', '--steps', 1,
+                 '--save', folder, '-q')
+    expect('refused', (done.returncode, 'has an element that is not a finite number' in done.stderr, folder.exists()), (4, True, False))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root may mount a small disk')
+def test_a_full_disk(t):
+    """It is found before the first step; one that fills up meanwhile does not end the run, and has no half of a save."""
+    disk = fresh(t, 'disk')
+    disk.mkdir()
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', disk], check=False, capture_output=True).returncode:
+        pytest.skip('no file system can be mounted here')
+    try:
+        words = [t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16]
+        (disk / 'filler').write_bytes(bytes(200_000))
+        done = t.run('train', *words, '--steps', 2, '--save', disk / 'run')
+        expect('before the first step', (done.returncode, done.stdout, 'left; free some' in done.stderr, (disk / 'run').exists()),
+               (4, '', True, False))
+        subprocess.run(['mount', '-o', 'remount,size=8m', disk], check=True)
+        (disk / 'filler').unlink()
+        process = start(t, *words, '--steps', 900000, '--save', disk / 'run', '--save-every', 1)
+        while not (disk / 'run/model.safetensors').exists():
+            process.stdout.readline()
+        with contextlib.suppress(OSError), (disk / 'filler').open('wb', 0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        threading.Thread(target=lambda: [None for _ in process.stdout], daemon=True).start()
+        said = []
+        while not any('the run goes on' in line for line in said):
+            said.append(process.stderr.readline())
+        for name in ('config.json', 'model.safetensors'):
+            expect(f'{name} is the last good one', (disk / 'run' / name).stat().st_size > 0, True)
+        copy = shutil.copytree(disk / 'run', fresh(t, 'from-the-disk'))
+        steps = int(read_safetensors(copy / 'model.safetensors')[1]['tessera_training'].split('-')[1].split('.')[0])
+        good = t.run('train', '--resume', copy, '--steps', steps + 1, '-q').returncode
+        process.send_signal(signal.SIGTERM)
+        while not any('trying again in' in line for line in said):
+            said.append(process.stderr.readline())
+        (disk / 'filler').unlink()
+        rest = process.stderr.read()
+        expect('saved at last', (process.wait(), 'saved' in rest, good), (0, True, 0))
+    finally:
+        subprocess.run(['umount', '-l', disk], check=False)
 
 
 def test_samples_do_not_drive_a_terminal(t):

@@ -59,8 +59,15 @@ def write_safetensors(path, arrays, notes=None):
                      b''.join(data for _, _, data in arrays.values()))
 
 
+def drop_checksums(folder):
+    """A saved run as earlier versions wrote it, whose files may be changed."""
+    arrays, notes = read_safetensors(folder / 'model.safetensors')
+    write_safetensors(folder / 'model.safetensors', arrays, {key: value for key, value in notes.items() if not key.endswith('_crc32')})
+
+
 def rewrite_notes(folder, change):
     """Change the options in a saved run, as whoever made the folder could."""
+    drop_checksums(folder)
     file, = folder.glob('training-*.safetensors')
     arrays, notes = read_safetensors(file)
     write_safetensors(file, arrays, notes | {'notes': change(notes['notes'])})
