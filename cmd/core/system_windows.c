@@ -127,10 +127,6 @@ bool cli_system_program(char *path, size_t room_bytes) {
 
 void cli_system_end_with_parent(void) {}
 
-int64_t cli_system_written_ns(const struct stat *status) {
-  return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
-}
-
 /* ---- Files that are gone with their handle ---- */
 
 static bool mark(HANDLE file, bool is_removed) {

@@ -220,6 +220,7 @@ static unsigned piece(size_t size) {
 }
 
 ssize_t tsr__windows_read(int handle, void *buffer, size_t size) {
+  (void)_setmode(handle, _O_BINARY); /* standard input is not when a program starts */
   return _read(handle, buffer, piece(size));
 }
 
