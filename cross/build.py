@@ -112,14 +112,15 @@ def dependencies(programs, tools, target, work):
     if (prefix / 'complete').exists():
         return prefix
     shutil.rmtree(prefix, ignore_errors=True)
-    unpacked = fetch.sources(fetch.LIBRARIES)
-    # Debian's zlib lacks a file that cmake wants to see for a library which is not built here.
-    (unpacked['zlib'] / 'win32').mkdir(exist_ok=True)
-    (unpacked['zlib'] / 'win32' / 'zlib1.rc').touch()
+    unpacked = home / 'sources'
+    shutil.rmtree(unpacked, ignore_errors=True)
+    for name, source in fetch.sources(fetch.LIBRARIES).items():
+        shutil.copytree(source, unpacked / name / source.name, symlinks=True)  # cmake renames a file of zlib's
     (home / 'toolchain.cmake').write_text(toolchain(tools, target))
     path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'CFLAGS': ' '.join(FLAGS)}
     for package, (folder, options, library) in LIBRARIES.items():
-        source = unpacked[package]
+        source = next((unpacked / package).iterdir())
+        adapt(package, source)
         say(f'{target.name}: {source.name}')
         made = home / 'libraries' / package
         shutil.rmtree(made, ignore_errors=True)
@@ -136,6 +137,13 @@ def dependencies(programs, tools, target, work):
             f'Name: {module}\nDescription: its headers\nVersion: {host_version(module)}\nCflags: -I{prefix}/include\n')
     (prefix / 'complete').touch()
     return prefix
+
+
+def adapt(package, source):
+    """Debian's zlib lacks a file that cmake wants to see for a library which is not built here."""
+    if package == 'zlib':
+        (source / 'win32').mkdir(exist_ok=True)
+        (source / 'win32' / 'zlib1.rc').touch()
 
 
 def host_version(module):

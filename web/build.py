@@ -19,6 +19,11 @@ import fetch  # noqa: E402  (it is in a folder of its own)
 TARGET = ['-target', 'wasm32-wasi', '-mbulk-memory', '-msimd128']
 # Signals are emulated: none arrives.
 WASI = ['-D_GNU_SOURCE=', '-D_WASI_EMULATED_SIGNAL', '-D_WASI_EMULATED_PROCESS_CLOCKS', '-D_WASI_EMULATED_GETPID', '-DNDEBUG']
+# Before each file of the command, and of web/: what WASI's C library lacks. It has the functions of OWN as well, of which
+# fchmod() always fails: those of web/posix.c have names of their own.
+OWN = ['fchmod', 'realpath', 'pthread_mutex_init', 'pthread_mutex_destroy', 'pthread_cond_init', 'pthread_cond_destroy',
+       'pthread_cond_signal']
+POSIX = ['-include', str(ROOT / 'web/posix.h'), *(f'-D{name}=web_{name}' for name in OWN)]
 # Sources of the native build that have another here; None: nothing takes its place.
 REPLACED = {
     'src/ground/base/os_threads_posix.c': 'src/ground/base/os_threads_wasi.c', 'src/ground/base/os_linux.c': None,
@@ -155,15 +160,14 @@ def write_ninja(native, work):
     ninja = Ninja(fetch.zig())
     folders = [f'-I{folder}' for folder in libraries(ninja, fetch.sources(fetch.LIBRARIES), work)]
     flags = [*TARGET, *WASI, '-std=c17', '-Wall', '-Wextra', '-Wno-unknown-pragmas', '-Wno-pass-failed', *folders]
-    posix = ['-include', str(ROOT / 'web/posix.h')]
     for target, source, kept in sources(native):
         other = REPLACED.get(name_of(source, native), source)
         if other:
             level = '-O3' if target == 'kernels_plain' else '-O2'
-            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(posix if target == 'cli' or source.name in ('os_files.c', 'os_posix.c') else []), *(
+            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(POSIX if target == 'cli' or source.name in ('os_files.c', 'os_posix.c') else []), *(
                 ['-fno-math-errno', '-fno-trapping-math'] if target == 'kernels_plain' else [])])
     for source in sorted((ROOT / 'web').glob('*.c')):
-        ninja.compile('web', source, [*flags, '-O2', '-include', str(ROOT / 'web/posix.h'), f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
+        ninja.compile('web', source, [*flags, '-O2', *POSIX, f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
     ninja.link('tessera.wasm', [*TARGET, '-O2', '-s', '-lwasi-emulated-signal', '-lwasi-emulated-process-clocks',
                                 '-lwasi-emulated-getpid', '-Wl,-z,stack-size=4194304'])
     write_if_new(work / 'build.ninja', '\n'.join(ninja.lines))
