@@ -23,9 +23,10 @@ BUNDLED = ('jansson', 'yaml', 'pcre2', 'zstd', 'lzma')
 
 def run(*words):
     """Standard output of a command that must succeed."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in words], capture_output=True, check=False)
     assert done.returncode == 0, (words, done.returncode, done.stderr)
-    return done.stdout
+    assert b'\r' not in done.stdout, (words, done.stdout[:100])
+    return done.stdout.decode()
 
 
 def nothing_else():
