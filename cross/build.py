@@ -43,8 +43,7 @@ SYSTEMS = {'windows': [WINDOWS], 'macos': [MAC_ARM, MAC_INTEL]}
 WITHOUT = [f'-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON' for name in ('BZip2', 'ZLIB', 'Readline', 'Editline')]
 # The C libraries: Debian's package, the folder of its CMakeLists.txt, and what is left out of it.
 LIBRARIES = {
-    # It takes today's macOS for that of 1999, which had no fdopen().
-    'zlib': ('.', ['-DZLIB_BUILD_EXAMPLES=OFF', '-DCMAKE_C_FLAGS=-Dfdopen=fdopen'], 'zlibstatic'),
+    'zlib': ('.', ['-DZLIB_BUILD_EXAMPLES=OFF'], 'zlibstatic'),
     'libzstd': ('build/cmake', ['-DZSTD_BUILD_PROGRAMS=OFF', '-DZSTD_BUILD_SHARED=OFF', '-DZSTD_BUILD_TESTS=OFF',
                                 '-DZSTD_BUILD_DICTBUILDER=OFF', '-DZSTD_BUILD_COMPRESSION=OFF',
                                 '-DZSTD_LEGACY_SUPPORT=OFF', '-DZSTD_MULTITHREAD_SUPPORT=OFF'], 'libzstd_static'),
@@ -55,8 +54,8 @@ LIBRARIES = {
     'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_JIT=ON',
                     *WITHOUT], 'pcre2-8-static'),
 }
-# A library that has these inside shows none of their functions.
-FLAGS = ['-O2', '-fvisibility=hidden', '-DZSTDLIB_VISIBLE=', '-DZSTDERRORLIB_VISIBLE=']
+# A library that has these inside shows none of their functions. zlib takes today's macOS for that of 1999, which had no fdopen().
+FLAGS = ['-O2', '-fvisibility=hidden', '-DZSTDLIB_VISIBLE=', '-DZSTDERRORLIB_VISIBLE=', '-Dfdopen=fdopen']
 # What pkg-config says of each: its name for meson, the version, and how it is linked.
 MODULES = {
     'zlib': ('zlib', '-lz', ''), 'libzstd': ('libzstd', '-lzstd', ''),

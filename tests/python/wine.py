@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """wine.py --wheel FILE --wine WINE --work FOLDER [-- PYTEST ARGUMENTS]: the wheel for Windows, in a Python for Windows.
 
-Installs the wheel there with pip, runs clean.py, and with pytest the tests of this folder that need no other package than numpy
+Installs the wheel there with pip, runs clean.py, and with pytest the tests of this folder that need no other package
 and no system of POSIX, or those that are named. Python for Windows is python.org's (cross/fetch.py)."""
 import argparse
 import os
@@ -16,8 +16,8 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / 'cross'))
 from fetch import call, windows_python  # noqa: E402  (it is in a folder of its own)
 
-# pip is one of them, since Python for Windows comes without; they are loaded as they are on any system.
-PACKAGES = ['pip', 'pytest', 'iniconfig', 'pluggy', 'packaging', 'colorama', 'pygments', 'numpy']
+# pip is one of them, since Python for Windows comes without; they are the same on all systems. numpy's is not, and calls what Wine lacks.
+PACKAGES = ['pip', 'pytest', 'iniconfig', 'pluggy', 'packaging', 'colorama', 'pygments']
 TESTS = ['test_columns', 'test_files', 'test_open', 'test_pickle', 'test_tables', 'test_threads', 'test_view']
 
 
@@ -41,7 +41,7 @@ def install(work):
         # This file says where modules are, and that nothing else is looked at.
         (home / 'python313._pth').write_text('python313.zip\n.\nLib/site-packages\nimport site\n')
         call(sys.executable, '-m', 'pip', 'download', '--quiet', '--disable-pip-version-check', '--no-deps', '--dest', work / 'packages',
-             '--platform', 'win_amd64', '--python-version', '3.13', '--only-binary', ':all:', *PACKAGES)
+             *PACKAGES)
         for package in (work / 'packages').glob('*.whl'):
             zipfile.ZipFile(package).extractall(home / 'Lib/site-packages')
         (home / 'complete').touch()
