@@ -18,7 +18,7 @@ from fetch import call, windows_python  # noqa: E402  (it is in a folder of its 
 
 # pip is one of them, since Python for Windows comes without; they are the same on all systems. numpy's is not, and calls what Wine lacks.
 PACKAGES = ['pip', 'pytest', 'iniconfig', 'pluggy', 'packaging', 'colorama', 'pygments']
-TESTS = ['test_columns', 'test_files', 'test_open', 'test_pickle', 'test_tables', 'test_threads', 'test_view']
+TESTS = ['test_files', 'test_open', 'test_pickle', 'test_view']
 
 
 def arguments():
