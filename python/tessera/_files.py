@@ -91,7 +91,7 @@ def written(target: Any, write: Callable[[Optional[bytes]], Optional[bytes]], *,
         target.write(data.decode('utf-8') if isinstance(target, io.TextIOBase) else data)
         return None
     path = encoded(target)
-    _refuse_inputs(path, inputs)
+    _refuse_inputs(os.fsencode(target), inputs)
     try:
         write(b'./-' if path == b'-' else path)  # "-" is standard output for the library
     except OSError as error:
