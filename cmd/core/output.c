@@ -18,8 +18,7 @@
  * failure is noticed at the latest by cli_output_finish: buffered bytes meet a full disk only
  * there.
  */
-#define _XOPEN_SOURCE    700
-#define _DARWIN_C_SOURCE /* sigaddset and others, which are macros of it */
+#define _XOPEN_SOURCE 700
 
 #include "output.h"
 

@@ -1,6 +1,7 @@
 /* system.h - what the command needs of the operating system besides C and the common part of POSIX, which Windows has from
  * src/windows. system_linux.c, system_macos.c and system_windows.c implement this header; cmd/meson.build chooses one, and
- * system_posix.c with the first two. What only Linux has is in files of its own: sandbox.h, tracer.h. */
+ * system_posix.c with the first two; system.c is for all. What only some have is in files of its own: nameless_absent.c,
+ * sandbox.h, tracer.h. */
 #ifndef CLI_SYSTEM_H
 #define CLI_SYSTEM_H
 

@@ -1,5 +1,5 @@
-/* system_linux.c - what system.h and output.h need of Linux in particular: files without a name, streams to functions. */
-#define _GNU_SOURCE /* O_TMPFILE, fopencookie, getrandom */
+/* system_linux.c - what system.h needs of Linux in particular, such as files without a name. */
+#define _GNU_SOURCE /* O_TMPFILE, getrandom */
 
 #include "system.h"
 
@@ -11,8 +11,6 @@
 #include <sys/random.h>
 #include <sys/types.h>
 #include <unistd.h>
-
-#include "output.h"
 
 enum { DESCRIPTOR_BYTES = 32 };
 
@@ -29,10 +27,6 @@ bool cli_system_program(char *path, size_t room_bytes) {
 
 void cli_system_end_with_parent(void) {
   (void)prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
-}
-
-int64_t cli_system_written_ns(const struct stat *status) {
-  return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
 }
 
 /* ---- Files without a name ---- */
@@ -57,18 +51,4 @@ int cli_system_keep_file(int handle, const char *path) {
   char name[DESCRIPTOR_BYTES];
   name_of_descriptor(handle, name);
   return linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
-}
-
-/* ---- Streams ---- */
-
-static ssize_t append(void *context, const char *data, size_t size_bytes) {
-  return cli_text_append(context, data, size_bytes) ? 0 : (ssize_t)size_bytes;
-}
-
-FILE *cli_text_open(cli_text *text) {
-  return fopencookie(text, "w", (cookie_io_functions_t){.write = append});
-}
-
-bool cli_text_close(FILE *stream, cli_text *text) {
-  return fclose(stream) == 0 && !text->is_lost;
 }

@@ -1,7 +1,6 @@
 /* system_posix.c - what Linux and macOS do alike of system.h. */
-#define _DEFAULT_SOURCE          /* flock */
-#define _DARWIN_C_SOURCE         /* the same on macOS */
-#define _POSIX_C_SOURCE  200809L /* fcntl's F_GETFD */
+#define _DEFAULT_SOURCE         /* flock */
+#define _POSIX_C_SOURCE 200809L /* fcntl's F_GETFD */
 
 #include "system.h"
 

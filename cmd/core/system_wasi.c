@@ -1,13 +1,11 @@
 /* system_wasi.c - system.h for WebAssembly in a browser (web/): no terminal, no other process, and no file without a name. */
-#define _GNU_SOURCE /* fopencookie, getentropy */
+#define _GNU_SOURCE /* getentropy */
 
 #include "system.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
-
-#include "output.h"
 
 void cli_system_prepare(int *argc, char ***argv) {
   (void)argc, (void)argv;
@@ -26,22 +24,6 @@ bool cli_system_random(void *out, size_t size_bytes) {
 
 uint32_t cli_system_columns(void) {
   return 0;
-}
-
-int cli_system_passing_file(const char *folder) {
-  (void)folder;
-  errno = 0;
-  return -1;
-}
-
-int cli_system_keep_file(int handle, const char *path) {
-  (void)handle, (void)path;
-  errno = ENOSYS;
-  return -1;
-}
-
-int64_t cli_system_written_ns(const struct stat *status) {
-  return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
 }
 
 int cli_system_write_error(FILE *stream) {
@@ -67,16 +49,4 @@ int cli_system_lock_folder(const char *folder, bool *is_taken) {
 
 void cli_system_unlock_folder(int handle) {
   if (handle >= 0) (void)close(handle);
-}
-
-static ssize_t append(void *context, const char *data, size_t size_bytes) {
-  return cli_text_append(context, data, size_bytes) ? 0 : (ssize_t)size_bytes;
-}
-
-FILE *cli_text_open(cli_text *text) {
-  return fopencookie(text, "w", (cookie_io_functions_t){.write = append});
-}
-
-bool cli_text_close(FILE *stream, cli_text *text) {
-  return fclose(stream) == 0 && !text->is_lost;
 }

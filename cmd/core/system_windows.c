@@ -118,18 +118,17 @@ uint32_t cli_system_columns(void) {
 }
 
 bool cli_system_program(char *path, size_t room_bytes) {
-  DWORD length = GetModuleFileNameA(NULL, path, (DWORD)room_bytes);
-  if (length == 0 || length >= room_bytes) return false;
+  wchar_t wide[TSR__WINDOWS_PATH_UNITS];
+  DWORD length = GetModuleFileNameW(NULL, wide, TSR__WINDOWS_PATH_UNITS);
+  if (length == 0 || length >= TSR__WINDOWS_PATH_UNITS ||
+      !WideCharToMultiByte(CP_UTF8, 0, wide, -1, path, (int)room_bytes, NULL, NULL))
+    return false;
   for (char *at = path; *at; at++)
     if (*at == '\\') *at = '/';
   return true;
 }
 
 void cli_system_end_with_parent(void) {}
-
-int64_t cli_system_written_ns(const struct stat *status) {
-  return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
-}
 
 /* ---- Files that are gone with their handle ---- */
 

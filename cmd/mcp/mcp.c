@@ -29,6 +29,7 @@
 
 #include "core/message.h"
 #include "core/session.h"
+#include "core/system.h"
 
 #define PROGRESS_MS 250
 /* What a language model is shown of one answer, about 16,000 tokens. */
@@ -100,7 +101,7 @@ static void send(server *s, json_t *message) {
   if (mcp_memory_ran_out())
     s->status = TSR_ERROR_MEMORY;
   else if (text && (fputs(text, stream) == EOF || fputc('\n', stream) == EOF || fflush(stream))) {
-    s->session->output.error_number = errno ? errno : EIO;
+    s->session->output.error_number = cli_system_write_error(stream);
     s->status = TSR_ERROR_WRITE;
   }
   free(text);

@@ -30,5 +30,7 @@ int sql_lib_load(sql_lib *lib, const char **why) {
   void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library && errno == ENOMEM) return TSR_ERROR_MEMORY;
   *why = library ? find_functions(lib, library) : dlerror();
+  /* Some builds of it do not begin by themselves, such as that of Python for Windows. */
+  if (!*why && lib->initialize() != SQLITE_OK) return TSR_ERROR_MEMORY;
   return *why ? TSR_ERROR_UNSUPPORTED : 0;
 }

@@ -11,7 +11,7 @@ typedef struct sql_lib {
   X(bind_parameter_count) X(close) X(column_blob) X(column_bytes) X(column_count) X(column_decltype) \
   X(column_double) X(column_int64) X(column_name) X(column_text) X(column_type) X(complete) \
   X(create_module_v2) X(db_config) X(declare_vtab) X(errmsg) X(exec) X(extended_errcode) \
-  X(finalize) X(free) X(hard_heap_limit64) X(interrupt) X(limit) X(mprintf) \
+  X(finalize) X(free) X(hard_heap_limit64) X(initialize) X(interrupt) X(limit) X(mprintf) \
   X(open_v2) X(prepare_v2) X(progress_handler) X(result_error) X(result_error_nomem) X(result_int64) \
   X(result_null) X(result_text) X(set_authorizer) X(step) X(stmt_readonly) X(value_bytes) \
   X(value_double) X(value_int64) X(value_text) X(value_type) X(vfs_find) X(vfs_register) \

@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import List, Optional
 
-from . import _core
+from . import _core, _files
 
 
 def main(words: Optional[List[str]] = None, name: str = 'tessera') -> int:
@@ -22,7 +22,7 @@ def main(words: Optional[List[str]] = None, name: str = 'tessera') -> int:
     except ValueError:  # not the main thread
         before = None
     try:
-        return _core.command([os.fsencode(word) for word in line])
+        return _core.command([_files.word_of(word) for word in line])
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)

@@ -36,11 +36,25 @@ def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
                         f'_snapshot(), not from {type(source).__name__}') from None
 
 
+def encoded(path: Union[str, 'os.PathLike[str]']) -> bytes:
+    """A path for the library, to which / is between folders on every system."""
+    raw = os.fsencode(path)
+    return raw.replace(b'\\', b'/') if os.sep == '\\' else raw
+
+
+def word_of(word: str) -> bytes:
+    """A word of a command line. On Windows a path in it, which begins after "=" in an option, is encoded as such
+    if its folder is there, as the command itself does it (cmd/core/system_windows.c)."""
+    start = word.find('=') + 1 if word.startswith('-') else 0
+    is_path = os.sep == '\\' and '\\' in word[start:] and os.path.isdir(os.path.dirname(word[start:]) or os.sep)
+    return encoded(word) if is_path else os.fsencode(word)
+
+
 def path_of(path: Union[str, 'os.PathLike[str]']) -> Tuple[bytes, str]:
     """A path for the library, and its name in answers. For the library "-" is standard input; here it
     is a file with that name."""
-    raw = os.fsencode(path)
-    return (b'./-' if raw == b'-' else raw), _readable(os.fsdecode(raw))
+    raw = encoded(path)
+    return (b'./-' if raw == b'-' else raw), _readable(os.fsdecode(os.fsencode(path)))
 
 
 def inputs_of(path: Optional[bytes], sidecar: Optional[bytes]) -> Tuple[bytes, ...]:
@@ -76,8 +90,8 @@ def written(target: Any, write: Callable[[Optional[bytes]], Optional[bytes]], *,
         data = write(None) or b''
         target.write(data.decode('utf-8') if isinstance(target, io.TextIOBase) else data)
         return None
-    path = os.fsencode(target)
-    _refuse_inputs(path, inputs)
+    path = encoded(target)
+    _refuse_inputs(os.fsencode(target), inputs)
     try:
         write(b'./-' if path == b'-' else path)  # "-" is standard output for the library
     except OSError as error:

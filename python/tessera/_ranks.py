@@ -3,7 +3,7 @@ import contextlib
 import os
 from typing import Any, List, Mapping, Optional, Union
 
-from . import _core, _engines
+from . import _core, _engines, _files
 from ._answers import Ranks
 from ._errors import ArgumentError
 from ._snapshot import _budgets
@@ -31,7 +31,7 @@ def ranks(*paths: Path, pattern: Optional[str] = None, mesh: Optional[str] = Non
     At most 64 files of a store are on the disk of a worker at once. The size of each is checked; one that cannot be had is a
     warning, and broken in the answer.
     """
-    given: List[str] = [os.fspath(path) for path in paths]
+    given: List[str] = [os.fsdecode(_files.encoded(path)) for path in paths]
     has_addresses = any(map(_engines.is_address, given))
     with contextlib.ExitStack() as held:
         places = given

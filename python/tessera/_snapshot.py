@@ -47,7 +47,7 @@ def _sidecar(given: Union[None, bool, Path]) -> Optional[bytes]:
     """The path for the library: None selects the one next to the snapshot, "" none."""
     if given is None or given is True:
         return None
-    return os.fsencode(given) if given else b''
+    return _files.encoded(given) if given else b''
 
 
 def open(source: Any, *, progress: Optional[Callable[[int, int], Any]] = None,
@@ -463,7 +463,7 @@ class Snapshot:
         object, or None for bytes. Flame graphs show the peak, or the given moment or range."""
         _only_one(event=event, time_us=time_us, events=events, times=times)
         if format is None:
-            path = os.fsencode(target) if isinstance(target, (str, os.PathLike)) else b''
+            path = _files.encoded(target) if isinstance(target, (str, os.PathLike)) else b''
             format = _core.format_for(path)
             if format is None:
                 endings = [ending for _, row, _ in _core.formats() for ending in row]

@@ -220,6 +220,7 @@ static unsigned piece(size_t size) {
 }
 
 ssize_t tsr__windows_read(int handle, void *buffer, size_t size) {
+  (void)_setmode(handle, _O_BINARY); /* standard input is not when a program starts */
   return _read(handle, buffer, piece(size));
 }
 
@@ -281,10 +282,29 @@ int tsr__windows_unlink(const char *path) {
   return DeleteFileW(wide) ? 0 : fail();
 }
 
+/* Replace a file that is open for reading: it is renamed, and goes with its last handle. */
+static bool replace_open(const wchar_t *from, const wchar_t *to) {
+  static const wchar_t ending[] = L".replaced";
+  wchar_t aside[TSR__WINDOWS_PATH_UNITS];
+  if (wcslen(to) + sizeof ending / sizeof *ending > TSR__WINDOWS_PATH_UNITS) return false;
+  wcscat(wcscpy(aside, to), ending);
+  if (!MoveFileExW(to, aside, MOVEFILE_REPLACE_EXISTING)) return false;
+  bool is_done = MoveFileExW(from, to, 0);
+  if (is_done)
+    (void)DeleteFileW(aside);
+  else
+    (void)MoveFileExW(aside, to, 0);
+  return is_done;
+}
+
 int tsr__windows_rename(const char *from, const char *to) {
   wchar_t before[TSR__WINDOWS_PATH_UNITS], after[TSR__WINDOWS_PATH_UNITS];
   if (!tsr__windows_path(from, before) || !tsr__windows_path(to, after)) return -1;
-  return MoveFileExW(before, after, MOVEFILE_REPLACE_EXISTING) ? 0 : fail();
+  if (MoveFileExW(before, after, MOVEFILE_REPLACE_EXISTING)) return 0;
+  int reason = tsr__windows_errno();
+  if (reason == EACCES && replace_open(before, after)) return 0;
+  errno = reason;
+  return -1;
 }
 
 /* UTF-8 of a path, with / between the folders and without the mark of long ones. The caller frees it. */

@@ -1,5 +1,5 @@
 /* posix.h - functions of POSIX that Windows lacks or has with other rules, for the command, the Python package and
- * os_windows.c. The first two are compiled with this header in front of every file, so they are written for POSIX alone.
+ * os_files.c. The first two are compiled with this header in front of every file, so they are written for POSIX alone.
  *
  * Names of files are UTF-8, may have more than 260 characters, and may be written with / or \; "/dev/null" is the null
  * device. Files are binary. What Windows has no notion of does nothing (permissions) or is not found (links); there are
@@ -148,19 +148,20 @@ const char *tsr__windows_dlerror(void);
 #define sigset_t  tsr__windows_sigset
 #define sigaction tsr__windows_sigaction
 #undef pthread_sigmask
-#define pthread_sigmask      tsr__windows_sigmask
-#define sigpending           tsr__windows_sigpending
-#define sigfillset           tsr__windows_sigfillset
-#define sigemptyset          tsr__windows_sigemptyset
-#define sigaddset            tsr__windows_sigaddset
-#define sigismember          tsr__windows_sigismember
-#define pollfd               tsr__windows_pollfd
-#define poll                 tsr__windows_poll
-#define dlopen               tsr__windows_dlopen
-#define dlsym                tsr__windows_dlsym
-#define dlerror              tsr__windows_dlerror
-#define localtime_r(at, out) (localtime_s((out), (at)) ? NULL : (out))
-#define gmtime_r(at, out)    (gmtime_s((out), (at)) ? NULL : (out))
+#define pthread_sigmask                tsr__windows_sigmask
+#define sigpending                     tsr__windows_sigpending
+#define sigfillset                     tsr__windows_sigfillset
+#define sigemptyset                    tsr__windows_sigemptyset
+#define sigaddset                      tsr__windows_sigaddset
+#define sigismember                    tsr__windows_sigismember
+#define pollfd                         tsr__windows_pollfd
+#define poll                           tsr__windows_poll
+#define dlopen                         tsr__windows_dlopen
+#define dlsym                          tsr__windows_dlsym
+#define dlerror                        tsr__windows_dlerror
+#define localtime_r(at, out)           (localtime_s((out), (at)) ? NULL : (out))
+#define gmtime_r(at, out)              (gmtime_s((out), (at)) ? NULL : (out))
+#define strerror_r(number, room, size) strerror_s((room), (size), (number))
 
 /* Numbers that no function of the system takes: signals that never come, which sigaction() says are ignored. */
 enum {

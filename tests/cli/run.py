@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py --tessera PATH --work FOLDER [--wine WINE] [--accept] [CASE...]: what tessera prints, as TAP.
+"""run.py --tessera PATH --work FOLDER [--wine WINE --sqlite DLL] [--accept] [CASE...]: what tessera prints, as TAP.
 
 A file NAME.case holds commands and what they must do:
 
@@ -18,7 +18,8 @@ written file is as SIZE (it depends on zlib and on the page's template; tests/go
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
 
-A tessera.exe is run by Wine, or by Windows itself, with a shell from elsewhere. windows.txt has the cases that are not for it, and why.
+A tessera.exe is run by Wine, or by Windows itself, with a shell from elsewhere; Wine lacks the SQLite of Windows. windows.txt has
+the cases that are not for it, and why.
 """
 import argparse
 import os
@@ -84,7 +85,7 @@ def drop_ins(binary):
     return re.findall(r"'(mosaic_\w+)'", (HERE.parents[1] / 'cmd' / 'meson.build').read_text(encoding='utf-8'))
 
 
-def environment(binary, work, wine):
+def environment(binary, work, wine, sqlite):
     """PATH finds this tessera first, under its own name and those of the drop-ins next to it."""
     programs = work / 'bin'
     shutil.rmtree(programs, ignore_errors=True)
@@ -94,6 +95,8 @@ def environment(binary, work, wine):
             add_windows_program(programs, name, binary, wine)
         else:
             (programs / name).symlink_to(binary)
+    if sqlite:
+        shutil.copy(sqlite, programs / 'winsqlite3.dll')
     kept = {key: value for key, value in os.environ.items() if key not in UNWANTED}
     if wine:
         (work / 'wine').mkdir(exist_ok=True)
@@ -141,6 +144,7 @@ def arguments():
     parser.add_argument('--tessera', required=True, type=Path, help='the binary to run')
     parser.add_argument('--work', required=True, type=Path, help='folder for fixtures and output')
     parser.add_argument('--wine', help='the program that runs a tessera.exe; none on Windows')
+    parser.add_argument('--sqlite', type=Path, help='what Wine takes for winsqlite3.dll')
     parser.add_argument('--accept', action='store_true', help='expect what happens now')
     parser.add_argument('cases', nargs='*', help='names of case files (default: all)')
     return parser.parse_args()
@@ -152,7 +156,7 @@ def main():
     folder = work / 'fixtures'
     shutil.rmtree(folder, ignore_errors=True)
     fixtures.write_all(folder)
-    env = environment(options.tessera.resolve(), work, options.wine)
+    env = environment(options.tessera.resolve(), work, options.wine, options.sqlite)
     report = tap.Report()
     for name in options.cases or sorted(path.stem for path in HERE.glob('*.case')):
         path = HERE / f'{name}.case'

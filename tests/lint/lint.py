@@ -330,6 +330,12 @@ def check_public_interface(library):
     declared = {line.split()[1] for line in lines}
     if len(lines) != len(declared):
         yield 'a function is declared as stable and as unstable'
+    text = ''.join(path.read_text() for path in (ROOT / 'include').rglob('*.h'))
+    tables = {table for line in re.findall(r'^extern const [^;]*;', text, re.MULTILINE)
+              for table in re.findall(r'\b(tsr_\w+)(?=[\[;,])', line)}
+    listed = set(re.findall(r'^(\w+) DATA$', (ROOT / 'src/libtessera.def.in').read_text(), re.MULTILINE))
+    for table in sorted(tables ^ listed):
+        yield f'{table}: src/libtessera.def.in and the public headers do not agree'
     for function in sorted(exported - declared):
         yield f'{function} is exported, and no public header declares it: call it tsr__...'
     for function in sorted(declared - exported):

@@ -1,8 +1,9 @@
-"""clean.py [--nothing-else]: what installed wheels do, with the standard library alone.
+"""clean.py [--nothing-else | --inside]: what installed wheels do, with the standard library alone.
 
 Run by python/wheel.py, with the Python of an environment that has the wheels of tessera and mosaic and
 nothing else. With --nothing-else, the machine has no compiler, no headers, and none of the C libraries
-that only tessera uses.
+that only tessera uses. --inside: the wheel of another system (cross/wheel.py), without mosaic's, whose C libraries are inside
+the extension.
 """
 import glob
 import importlib.metadata
@@ -13,17 +14,19 @@ import pickle
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
-BIN = pathlib.Path(sys.executable).parent
+BIN = pathlib.Path(sysconfig.get_path('scripts'))
 BUNDLED = ('jansson', 'yaml', 'pcre2', 'zstd', 'lzma')
 
 
 def run(*words):
     """Standard output of a command that must succeed."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in words], capture_output=True, check=False)
     assert done.returncode == 0, (words, done.returncode, done.stderr)
-    return done.stdout
+    assert b'\r' not in done.stdout, (words, done.stdout[:100])
+    return done.stdout.decode()
 
 
 def nothing_else():
@@ -48,14 +51,15 @@ def loaded():
     return own
 
 
-def metadata():
-    for name in ('tessera', 'mosaic'):
+def metadata(names):
+    for name in names:
         about = importlib.metadata.metadata(name)
         assert about['Name'] == name and about['Summary'] and about['Requires-Python'] == '>=3.9'
-    files = [str(file) for file in importlib.metadata.files('tessera')]
+    files = [file.as_posix() for file in importlib.metadata.files('tessera')]
     for library in BUNDLED:
-        assert any(f'lib{library}' in file and '.libs/' in file for file in files), library
-        assert any('licenses/bundled/' in file and library in file.replace('libyaml', 'yaml')
+        assert 'mosaic' not in names or any(f'lib{library}' in file and '.libs/' in file for file in files), library
+        source = {'lzma': 'xz-utils'}.get(library, library)
+        assert any('licenses/bundled/' in file and (library in file or source in file)
                    for file in files), f'no licence of {library}'
     assert 'tessera/py.typed' in files
 
@@ -100,15 +104,17 @@ def main():
     bare = '--nothing-else' in sys.argv[1:]
     if bare:
         nothing_else()
-    metadata()
+    inside = '--inside' in sys.argv[1:]
+    metadata(['tessera'] if inside else ['tessera', 'mosaic'])
     with tempfile.TemporaryDirectory() as folder:
         path = answers(folder)
-        drop_in(path)
+        if not inside:
+            drop_in(path)
         with open(path, 'rb') as file:
             assert pickle.load(file)['device_traces']
     system = 'a bare system' if bare else 'this system'
     print(f'wheel: works on {system} with Python {sys.version.split()[0]}: '
-          f'{len(loaded())} libraries of its own')
+          f'{0 if inside else len(loaded())} libraries of its own')
 
 
 if __name__ == '__main__':

@@ -2,12 +2,15 @@
 import importlib.util
 import os
 import pathlib
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / 'shared'
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
+# For tests of what Windows lacks.
+posix_only = pytest.mark.skipif(sys.platform == 'win32', reason='needs signals, links or names of files that Windows lacks')
 COMMAND = os.environ.get('TESSERA_COMMAND')  # the binary, if there is one to compare with
 
 

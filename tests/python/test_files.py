@@ -6,11 +6,12 @@ import pickle
 import stat
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
 import tessera
-from conftest import COMMAND, module_of_tests
+from conftest import COMMAND, module_of_tests, posix_only
 
 
 def test_exports_say_the_same(train, tmp_path):
@@ -69,6 +70,7 @@ def test_a_file_changes_only_when_all_is_written(train, tmp_path):
             s.export('/dev/full', 'json')
 
 
+@posix_only
 def test_no_output_replaces_an_input(made, tmp_path, monkeypatch):
     for name in ('told.pickle', 'told.json'):
         (tmp_path / name).write_bytes((made / name).read_bytes())
@@ -94,6 +96,7 @@ def test_no_output_replaces_an_input(made, tmp_path, monkeypatch):
         tessera.open(file).export('told.json', 'json')  # that file was not opened by its name
 
 
+@posix_only
 def test_links_stay_links(train, tmp_path):
     s = tessera.open(train)
     for name, target in (('old', 'old.json'), ('new', 'new.json')):
@@ -153,6 +156,7 @@ assert os.listdir(os.path.dirname(target)) == [os.path.basename(target)], os.lis
 
 
 @pytest.mark.parametrize('nameless', [True, False])
+@posix_only
 def test_signals_during_writing(made, tmp_path, nameless):
     """A handler runs and the file is complete; one that raises leaves nothing behind. Also where the file
     system has no files without names, so that one with a temporary name is being written."""
@@ -215,7 +219,7 @@ def test_the_command(train, made):
     assert run('--version').stdout == f'tessera {tessera.__version__}\n'
     assert run('peak', '/nonexistent').returncode == 3
     assert run('nonsense').returncode == 2
-    script = os.path.join(os.path.dirname(sys.executable), 'tessera')
+    script = os.path.join(sysconfig.get_path('scripts'), 'tessera')
     done = subprocess.run([script, 'peak', train], capture_output=True, text=True, check=False,
                           env=dict(os.environ))
     assert done.stdout == tessera.open(train).peak().text()

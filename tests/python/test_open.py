@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HANG_S
+from conftest import HANG_S, posix_only
 
 import tessera
 from tessera import _core
@@ -91,6 +91,7 @@ def test_a_file_called_dash_is_a_file(train, tmp_path, monkeypatch):
     assert tessera.open('-').path == '-'
 
 
+@posix_only
 def test_a_path_that_is_no_utf8(train, tmp_path):
     name = bytes(tmp_path) + b'/\xff.pickle'
     with open(name, 'wb') as file:
@@ -164,6 +165,7 @@ def test_progress_and_what_it_raises(tmp_path):
         tessera.open(path, progress=stop)
 
 
+@posix_only
 def test_ctrl_c_ends_the_reading(tmp_path):
     # The pipe is empty once the reader has begun; from the signal on it gets more and more to read.
     code = ('import fcntl, os, signal, termios, threading, time, tessera\n'

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import tessera
-from conftest import HANG_S, ROOT
+from conftest import HANG_S, ROOT, posix_only
 from tessera import _page
 
 # A frame inherits the policy of what is around it, which is strict in editors.
@@ -75,6 +75,7 @@ def test_a_page_is_its_text_and_is_shown_in_a_frame(train):
     assert len(page._repr_html_()) < 1.2 * len(page)
 
 
+@posix_only
 def test_hostile_names_stay_in_the_frame(tmp_path):
     path = tmp_path / f'{HOSTILE}.pickle'.replace('/', '')
     path.write_bytes(pickle.dumps(hostile()))

@@ -1,6 +1,6 @@
 /* os.h - the only files that call the operating system are os_*.c, which implement this header; the rest of the library is
- * portable C. meson.build chooses those of a system: os_posix.c (files) and os_threads_posix.c (from "memory" on) with
- * os_linux.c or os_macos.c, or os_windows.c and os_threads_windows.c.
+ * portable C. os_files.c is for all systems; meson.build chooses the others: os_posix.c (files) and os_threads_posix.c (from
+ * "memory" on) with os_linux.c or os_macos.c, or os_windows.c and os_threads_windows.c.
  */
 #ifndef TSR_BASE_OS_H
 #define TSR_BASE_OS_H

@@ -9,19 +9,10 @@
 
 #include "base/os.h"
 
-int tsr__posix_reserve(int fd, off_t size) {
+int tsr__posix_reserve(int fd, int64_t size) {
   fstore_t room = {.fst_flags = F_ALLOCATEALL, .fst_posmode = F_PEOFPOSMODE, .fst_length = size};
   if (size > 0 && fcntl(fd, F_PREALLOCATE, &room) != 0 && errno != ENOTSUP) return errno;
   return ftruncate(fd, size) == 0 ? 0 : errno;
-}
-
-static int64_t in_ns(struct timespec time) {
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
-void tsr__posix_times(const struct stat *status, int64_t *written_ns, int64_t *changed_ns) {
-  *written_ns = in_ns(status->st_mtimespec);
-  *changed_ns = in_ns(status->st_ctimespec);
 }
 
 /* Nothing here backs pages ahead of time without changing them. */

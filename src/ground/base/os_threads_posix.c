@@ -7,8 +7,7 @@
  * Threads start with all signals blocked except those that report an error of the thread itself.
  * Signals meant for the process, Ctrl-C for example, are then delivered to the program's own
  * threads, which expect them. */
-#define _GNU_SOURCE      /* glibc: a mutex that spins, mmap's flags */
-#define _DARWIN_C_SOURCE /* macOS: mmap's flags */
+#define _GNU_SOURCE /* glibc: a mutex that spins, mmap's flags */
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>

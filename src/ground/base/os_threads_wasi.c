@@ -20,17 +20,8 @@
 
 /* ---- files: what os_posix.c leaves to each system ---- */
 
-int tsr__posix_reserve(int fd, off_t size) {
+int tsr__posix_reserve(int fd, int64_t size) {
   return posix_fallocate(fd, 0, size);
-}
-
-static int64_t in_ns(struct timespec time) {
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
-void tsr__posix_times(const struct stat *status, int64_t *written_ns, int64_t *changed_ns) {
-  *written_ns = in_ns(status->st_mtim);
-  *changed_ns = in_ns(status->st_ctim);
 }
 
 /* ---- memory ---- */

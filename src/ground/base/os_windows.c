@@ -1,99 +1,18 @@
-/* os_windows.c - files through Windows: the first half of os.h. Threads are in os_threads_windows.c.
- *
- * Most of it is what os_posix.c does, through windows/posix.h, which knows how Windows spells names of files. */
-#include "base/os.h"
-#include "windows/posix.h"
+/* os_windows.c - what Windows does differently of the files of os.h: names, folders and patterns. os_files.c has the rest,
+ * through windows/posix.h, which knows how Windows spells names of files. */
+#include "base/os_posix.h"
 
 #include <windows.h>
 
 #include "base/memory.h"
+#include "base/os.h"
 #include "base/vector.h"
 
-enum { STANDARD_INPUT = 0, NAMES_TRIED = 100 };
-
-static int fail_errno(tsr_error *error, const char *what) {
-  int status = errno == ENOMEM ? TSR_ERROR_MEMORY : TSR_ERROR_IO;
-  return tsr__fail(error, status, TSR_OFFSET_NONE, "%s: %s", what, strerror(errno));
-}
-
-/* ---- opening and closing ---- */
-
-int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error) {
-  struct stat status;
-  bool is_stream = strcmp(path, "-") == 0;
-  int fd = is_stream ? STANDARD_INPUT : open(path, O_RDONLY);
-  if (fd < 0) return fail_errno(error, "cannot open");
-  if (is_stream) (void)_setmode(fd, _O_BINARY);
-  if (fstat(fd, &status) != 0) {
-    int result = fail_errno(error, "cannot examine");
-    tsr__os_close(fd);
-    return result;
-  }
-  if (S_ISDIR(status.st_mode)) {
-    tsr__os_close(fd);
-    return tsr__fail(
-        error, TSR_ERROR_IO, TSR_OFFSET_NONE,
-        "is a directory, not a snapshot; tessera ranks reads the snapshots in a directory");
-  }
-  if (!is_stream && !S_ISREG(status.st_mode)) {
-    tsr__os_close(fd);
-    return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE,
-                     "not a regular file; '-' reads standard input");
-  }
-  *handle = fd;
-  *size_bytes = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
-  return 0;
-}
-
-int tsr__os_open_sized(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error) {
-  struct stat status;
-  int fd = open(path, O_RDONLY);
-  if (fd < 0) return fail_errno(error, "cannot open");
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    (void)close(fd);
-    return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "not a regular file");
-  }
-  *handle = fd;
-  *size_bytes = (uint64_t)status.st_size;
-  return 0;
-}
-
-int tsr__os_open_regular(const char *path, int *handle, tsr_error *error) {
-  uint64_t ignored;
-  return tsr__os_open_sized(path, handle, &ignored, error);
-}
-
-void tsr__os_close(int handle) {
-  if (handle != STANDARD_INPUT) (void)close(handle);
-}
-
-/* ---- what is there ---- */
-
-bool tsr__os_is_there(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0;
-}
-
-bool tsr__os_is_folder(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
+enum { NAMES_TRIED = 100 };
 
 bool tsr__os_is_absolute(const char *path) {
   bool has_drive = ((path[0] | 32) >= 'a' && (path[0] | 32) <= 'z') && path[1] == ':';
   return path[0] == '/' || path[0] == '\\' || has_drive;
-}
-
-static int64_t in_ns(struct timespec time) {
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
-bool tsr__os_changed(const char *path, int64_t *written_ns, int64_t *changed_ns) {
-  struct stat status;
-  if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return false;
-  *written_ns = in_ns(status.st_mtim);
-  *changed_ns = in_ns(status.st_ctim);
-  return true;
 }
 
 /* ---- folders ---- */
@@ -110,7 +29,7 @@ int tsr__os_list(const char *folder, tsr__os_visit *visit, void *context, tsr_er
   const struct dirent *entry;
   bool goes_on = true, is_lost = false;
   DIR *stream = opendir(folder);
-  if (!stream) return fail_errno(error, "cannot list");
+  if (!stream) return tsr__posix_fail(error, "cannot list");
   while (goes_on && (errno = 0, entry = readdir(stream)) != NULL) {
     const char *name = entry->d_name;
     if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
@@ -120,7 +39,7 @@ int tsr__os_list(const char *folder, tsr__os_visit *visit, void *context, tsr_er
     tsr__free(path);
   }
   int status = is_lost            ? tsr__fail_memory(error)
-               : goes_on && errno ? fail_errno(error, "cannot list")
+               : goes_on && errno ? tsr__posix_fail(error, "cannot list")
                                   : 0;
   (void)closedir(stream);
   return status;
@@ -243,53 +162,9 @@ int tsr__os_match(const char *pattern, tsr__os_visit *visit, void *context, tsr_
   return count ? 0 : tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "no file matches");
 }
 
-/* ---- reading and writing ---- */
+/* ---- files that go with their handle ---- */
 
-ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error) {
-  ptrdiff_t got = read(handle, buffer, size);
-  return got >= 0 ? got : fail_errno(error, "cannot read");
-}
-
-ptrdiff_t tsr__os_read_at(int handle, uint64_t offset, void *buffer, size_t size,
-                          tsr_error *error) {
-  if (offset > INT64_MAX) return 0; /* no file is so long */
-  ptrdiff_t got = pread(handle, buffer, size, (int64_t)offset);
-  return got >= 0 ? got : fail_errno(error, "cannot read");
-}
-
-int tsr__os_read_exactly(int handle, uint64_t offset, void *buffer, size_t size, tsr_error *error) {
-  unsigned char *at = buffer;
-  while (size) {
-    ptrdiff_t got = tsr__os_read_at(handle, offset, at, size, error);
-    if (got < 0) return (int)got;
-    if (got == 0)
-      return tsr__fail(error, TSR_ERROR_FORMAT, offset,
-                       "the file has become shorter while it is read");
-    at += got;
-    offset += (uint64_t)got;
-    size -= (size_t)got;
-  }
-  return 0;
-}
-
-int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size, tsr_error *error) {
-  const unsigned char *at = data;
-  while (size) {
-    ptrdiff_t put = pwrite(handle, at, size, (int64_t)offset);
-    if (put < 0) {
-      (void)fail_errno(error, "cannot write");
-      if (error) error->status = TSR_ERROR_WRITE;
-      return TSR_ERROR_WRITE;
-    }
-    at += put;
-    offset += (uint64_t)put;
-    size -= (size_t)put;
-  }
-  return 0;
-}
-
-/* A file that goes with its handle, however the process ends. */
-static int open_passing(const char *folder) {
+int tsr__posix_unnamed(const char *folder) {
   wchar_t wide[TSR__WINDOWS_PATH_UNITS];
   char name[40];
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
@@ -310,14 +185,6 @@ static int open_passing(const char *folder) {
   return -1;
 }
 
-int tsr__os_scratch_file(const char *folder, uint64_t size_bytes, int *handle, tsr_error *error) {
-  int fd = open_passing(folder);
-  if (fd < 0) return fail_errno(error, "cannot make a file there");
-  if (size_bytes <= INT64_MAX && ftruncate(fd, (int64_t)size_bytes) == 0) {
-    *handle = fd;
-    return 0;
-  }
-  (void)close(fd);
-  return tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE,
-                   "the disk has no room for a file of %llu bytes", (unsigned long long)size_bytes);
+int tsr__posix_reserve(int fd, int64_t size) {
+  return ftruncate(fd, size) == 0 ? 0 : errno;
 }
