@@ -1,7 +1,7 @@
 /* web.c - the command in a browser: a WASI program whose arguments are a command line of `tessera`.
  *
  * Each question runs in an instance of its own, as each command is a process of its own: what it leaves in memory goes with it,
- * and a hostile file can end nothing but its own question. Files are those that the page's worker mounts (viewer/src/web).
+ * and a hostile file can end nothing but its own question. Files are those that the page's worker mounts (viewer/web).
  */
 #include <stdio.h>
 #include <string.h>

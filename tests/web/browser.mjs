@@ -60,6 +60,132 @@ await test('every question gives the bytes that the command gives', async (check
   await page.close();
 });
 
+// What a user drags from the file manager; only Chromium can be told to.
+async function drag(page, x, y, paths) {
+  const session = await context.newCDPSession(page);
+  const data = { items: [], files: paths, dragOperationsMask: 1 };
+  for (const type of ['dragEnter', 'dragOver', 'dragOver', 'drop']) {
+    await session.send('Input.dispatchDragEvent', { type, x, y, data });
+    await page.waitForTimeout(150);
+  }
+}
+const listed = (page) => page.evaluate(() => [...document.querySelectorAll('#file-list li span')].map((span) => span.title));
+const has = (page, name) => page.waitForFunction((name) =>
+  [...document.querySelectorAll('#file-list li span')].some((span) => span.title === name), name);
+const base = (path) => path.replace(/.*\//, '');
+
+if (plan.browser === 'chromium')
+  await test('files and folders are dragged onto the page, and onto the picture of another', async (check) => {
+    const page = await open();
+    await drag(page, 700, 400, [plan.snapshot]);
+    await has(page, base(plan.snapshot));
+    const frame = await (await page.waitForSelector('iframe')).contentFrame();
+    await frame.waitForSelector('canvas');
+    check((await page.title()).includes('view'), `the title is ${await page.title()}`);
+    await page.waitForTimeout(300);
+    await drag(page, 700, 400, [plan.second]);
+    await has(page, base(plan.second));
+    check(!(await page.evaluate(() => document.body.classList.contains('dragging'))), 'the page still waits for a drop');
+    await drag(page, 700, 10, [plan.ranks]);
+    await has(page, `ranks/rank1.${base(plan.snapshot).replace(/^[^.]*\./, '')}`);
+    check(page.url().includes('question=ranks'), `a folder of ranks opens ${page.url()}`);
+    check((await answer(page)).includes('2 ranks'), await answer(page));
+    check(!(await listed(page)).some((name) => name.includes('/.')), 'a hidden file is listed');
+    await page.close();
+  });
+
+await test('going back asks what was asked before, of the same files', async (check) => {
+  const page = await open();
+  await page.setInputFiles('#files-input', [plan.snapshot]);
+  await page.click('.question:has-text("peak")');
+  const first = await answer(page);
+  await page.click('.question:has-text("steps")');
+  await answer(page);
+  await page.goBack();
+  await page.waitForFunction(() => document.querySelector('.line input').value.startsWith('peak'));
+  check((await answer(page)) === first, 'another answer after going back');
+  await page.goForward();
+  await page.waitForFunction(() => document.querySelector('.line input').value.startsWith('steps'));
+  check((await page.evaluate(() => document.activeElement?.tagName)) !== undefined, 'no focus');
+  await page.click('#home');
+  check(await page.isVisible('.drop'), 'no way back to the start page');
+  await page.close();
+});
+
+await test('options of one question are not asked of another', async (check) => {
+  const page = await open('#question=fit&options=gpt2+--batch+2+--gpu+t4');
+  await page.waitForFunction(() => /fits|does not fit/i.test(document.querySelector('.verdict')?.textContent ?? ''));
+  await page.setInputFiles('#files-input', [plan.snapshot]);
+  await page.waitForSelector('iframe');
+  check(!page.url().includes('gpt2'), page.url());
+  check(!(await page.textContent('.messages')), await page.textContent('.messages'));
+  await page.close();
+});
+
+await test('names of files: the same twice, one that the page writes, and one that begins like an option', async (check) => {
+  const page = await open('#question=info');
+  const bytes = readFileSync(plan.snapshot);
+  const file = (name, data = bytes) => ({ name, mimeType: 'application/octet-stream', buffer: data });
+  await page.setInputFiles('#files-input', [file('snapshot.pickle')]);
+  await answer(page);
+  await page.setInputFiles('#files-input', [file('snapshot.pickle', readFileSync(plan.second))]);
+  await answer(page);
+  check((await listed(page)).includes('snapshot (2).pickle'), `${await listed(page)}`);
+  for (const name of ['--json.pickle', 'page.html']) {
+    await page.setInputFiles('#files-input', [file(name)]);
+    check((await answer(page)).length > 0, `${name}: ${await page.textContent('.messages')}`);
+  }
+  await page.click('.question:has-text("view")');
+  await page.waitForSelector('iframe');
+  await page.click('[aria-label="Remove page.html"]');
+  check(!(await listed(page)).includes('page.html'), 'a file stays');
+  await page.close();
+});
+
+await test('keys reach everything, and what is asked is announced once', async (check) => {
+  const page = await open();
+  await page.setInputFiles('#files-input', [plan.snapshot]);
+  await page.focus('.question[data-name=peak]');
+  await page.keyboard.press('Enter');
+  await answer(page);
+  check((await page.evaluate(() => document.activeElement.dataset.name)) === 'peak', 'the question lost the focus');
+  await page.focus('[role=tab][aria-selected=true]');
+  await page.keyboard.press('ArrowRight');
+  await page.waitForSelector('.answer table');
+  check((await page.getAttribute('.answer', 'aria-labelledby')) === 'form-table', 'the panel is not its tab\u2019s');
+  const live = await page.evaluate(() => [...document.querySelectorAll('[aria-live], [role=status], [role=alert]')].filter((one) =>
+    one.textContent.length > 300).map((one) => one.id || one.className));
+  check(live.length === 0, `announces whole answers: ${live}`);
+  await page.focus('.fields select, .fields input');
+  check((await page.textContent('#option-help')).length > 0 || !(await page.$('.fields [aria-describedby]')), 'no help for an option');
+  const tree = await page.evaluate(() => [...document.querySelectorAll('button, input, select, progress, iframe')].filter((one) =>
+    !one.hidden && !one.closest('[hidden]') && !(one.textContent.trim() || one.getAttribute('aria-label') || one.title || one.closest('label'))).map((one) => one.outerHTML));
+  check(tree.length === 0, `without a name: ${tree}`);
+  await page.close();
+});
+
+await test('what a question lacks is asked for, and is no error', async (check) => {
+  const page = await open();
+  await page.setInputFiles('#files-input', [plan.snapshot]);
+  await page.click('.question[data-name=at]');
+  await page.waitForFunction(() => document.querySelector('.hint')?.textContent);
+  check(!(await page.textContent('.messages')), 'a red message');
+  await page.click('.question[data-name=diff]');
+  await page.waitForFunction(() => /second/.test(document.querySelector('.answer')?.textContent ?? ''));
+  await page.close();
+});
+
+await test('the frame has the page\u2019s theme', async (check) => {
+  const page = await open();
+  await page.setInputFiles('#files-input', [plan.snapshot]);
+  const frame = await (await page.waitForSelector('iframe')).contentFrame();
+  await frame.waitForSelector('html[data-theme=light]');
+  await page.click('#theme');
+  await frame.waitForSelector('html[data-theme=dark]');
+  check(true, '');
+  await page.close();
+});
+
 await test('a dropped file is drawn and answers', async (check) => {
   const page = await open();
   const bytes = readFileSync(plan.snapshot).toString('base64');

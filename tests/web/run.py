@@ -174,8 +174,15 @@ def test_browser(tap, options, work, browser, program, playwright):
                        ('deep.json', b'[' * 200000)):
         (work / name).write_bytes(data)
         broken.append(str(work / name))
+    second = next(path for path in files if path.name != chosen[0].name)
+    ranks = work / 'ranks'
+    shutil.rmtree(ranks, ignore_errors=True)
+    ranks.mkdir()
+    (ranks / '.DS_Store').write_bytes(b'x')
+    for i in range(2):
+        shutil.copy(chosen[0], ranks / (f'rank{i}.' + chosen[0].name.split('.', 1)[1]))
     plan = {'playwright': str(playwright), 'browser': browser, 'program': program, 'page': str((options.web / 'tessera.html').resolve()),
-            'cases': cases, 'snapshot': str(chosen[0]), 'broken': broken,
+            'cases': cases, 'snapshot': str(chosen[0]), 'second': str(second), 'ranks': str(ranks), 'broken': broken,
             'fit': fit.plan_of_page(options, work, native)}
     (work / 'plan.json').write_text(json.dumps(plan), encoding='utf-8')
     done = subprocess.run(['node', str(ROOT / 'tests/web/browser.mjs'), str(work / 'plan.json')], stdout=subprocess.PIPE,

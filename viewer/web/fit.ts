@@ -17,6 +17,7 @@ export interface Host {
   quick: Runner;
   slow: Runner;
   aside: Runner;
+  drawn?: Runner;
   questions: Question[];
   lists: Lists;
   say(text: string): void;
@@ -84,6 +85,12 @@ export class Fit {
         h('section', { 'aria-label': 'Take it along' }, h('h2', {}, 'Take it along'), this.#copies))));
     this.#fill();
     void this.#ask();
+  }
+
+  // Another question is asked.
+  leave(): void {
+    clearTimeout(this.#timer);
+    this.#asked++;
   }
 
   // Files were dropped; false if none of them can be a model, or what an option names.

@@ -21,9 +21,14 @@ export class Runner {
     this.#script = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
   }
 
-  // Start a worker for the next run.
+  // Start a worker for the next run. One that does not start is none: the run makes its own, whose failure it tells.
   warm(): void {
-    this.#spare ??= new Worker(this.#script);
+    if (this.#spare) return;
+    const worker = new Worker(this.#script);
+    worker.onerror = () => {
+      if (this.#spare === worker) this.#spare = undefined;
+    };
+    this.#spare = worker;
   }
 
   cancel(): void {
