@@ -13,7 +13,7 @@ import { Flame } from './flame.ts';
 import { groupingOf, groupingsOf } from './groupings.ts';
 import { Header } from './header.ts';
 import { Help } from './help.ts';
-import { tellHost } from './host.ts';
+import { handOnFiles, tellHost } from './host.ts';
 import { keyTable, listenToKeys } from './keys.ts';
 import { Legend } from './legend.ts';
 import { LiveTab, Summary } from './livetab.ts';
@@ -263,7 +263,7 @@ async function main(): Promise<void> {
   layOut();
   document.title = `${devices[0]!.label.replace(/^.*[\\/]/, '')}${head.inputs.length > 1 ? ' and others' : ''} - tessera`;
   const page = new Page(app);
-  addEventListener('dragenter', () => tellHost({ tessera: 'drag' }));
+  handOnFiles();
   if (devices.some((d) => d.marks.some((mark) => mark.isOom))) tellHost({ tessera: 'out of memory' });
   addEventListener('hashchange', () => {
     app.store.set(decode(location.hash.slice(1), initial, tracks));

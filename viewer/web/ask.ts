@@ -25,7 +25,7 @@ export interface Host {
   questions: Question[];
   say(text: string): void;
   keep(): void; // put the state into the address
-  open(name: string, options: string): void;
+  open(name: string, options: string, line?: string[]): void; // with `line`, that is what is asked
 }
 
 const FORMS: [Form, string][] = [['text', 'Text'], ['table', 'Table'], ['json', 'JSON']];
@@ -122,11 +122,17 @@ export class Asked {
     ];
   }
 
-  // Ask as it stands, if it can be asked.
-  askAtOnce(): void {
+  // Ask what was typed, or as the form stands, if it can be asked.
+  askAtOnce(line?: string[]): void {
+    if (line) {
+      this.#line.value = line.map(quote).join(' ');
+      void this.#run(line, false);
+      return;
+    }
     const { subjects, parameters } = this.#question;
     const needed = this.#rest.length ? undefined : parameters.find((row) => row.is_operand && !row.is_many && !this.#values.get(row)?.length);
-    if (subjects.length > this.#host.chosen.length || (!subjects.length && !needed && !this.#host.files.size))
+    const wantsFiles = subjects.length > this.#host.chosen.length || (!this.#host.files.size && parameters.some((row) => row.is_many));
+    if (wantsFiles)
       replace(this.#answer, h('p', { class: 'muted' }, this.#host.chosen.length ? 'Drop a second snapshot to compare.' : 'Drop a snapshot first.'));
     else if (!subjects.length && needed) replace(this.#answer, h('p', { class: 'muted' }, `Fill in ${needed.name}. `,
       h('button', { onclick: () => this.#host.open('fit', '') }, 'Will it fit?'), ' asks the same with a form that answers while it is filled in.'));
@@ -168,7 +174,7 @@ export class Asked {
     const named = words.slice(1).map(nameOf).filter((word) => this.#host.files.has(word));
     if (question && words[0] !== this.#question.name) {
       if (named.length) this.#host.chosen.splice(0, named.length, ...named);
-      this.#host.open(words[0]!, options);
+      this.#host.open(words[0]!, options, words);
       return;
     }
     if (question) {

@@ -23,11 +23,14 @@ export function closeFrame(): void {
 }
 
 // Once: what frames say, and the theme, which a frame is told by its address.
-export function listenToFrames(): void {
+export function listenToFrames(add: (files: File[]) => void): void {
   addEventListener('message', (event: MessageEvent<News | undefined>) => {
     if (!current || event.source !== current.frame.contentWindow) return;
-    // Files that are dragged over the frame are this page's: it lies above the frame until they are dropped or gone.
-    if (event.data?.tessera === 'drag') document.body.classList.add('dragging');
+    if (event.data?.tessera === 'drag') document.body.classList.toggle('dragging', event.data.isOver);
+    if (event.data?.tessera === 'drop') {
+      document.body.classList.remove('dragging');
+      add(event.data.files);
+    }
     if (event.data?.tessera === 'out of memory') current.oom();
   });
   new MutationObserver(() => {

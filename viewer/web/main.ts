@@ -3,7 +3,7 @@
 
 import { h, replace } from '../src/dom.ts';
 import { Asked, type Form, leaveQuestion, sizeText, type State, VIEW } from './ask.ts';
-import { addTo, byAge, byFolder, byName, droppedFiles, type Given } from './dropped.ts';
+import { addTo, byAge, byFolder, byName, droppedFiles, folderOf, type Given } from './dropped.ts';
 import { Fit, isModelFile } from './fit.ts';
 import type { Lists } from './fitform.ts';
 import { listenToFrames } from './frame.ts';
@@ -57,7 +57,7 @@ const isBeside = (name: string) => /\.(json|py|md|txt|csv)$/i.test(name); // per
 function addFiles(given: Given[]): void {
   const names = addTo(files, given);
   if (!names.length) {
-    say('No file was added');
+    say('No file was added: a folder is dropped next to the picture, and hidden files are left out');
     return;
   }
   const renamed = names.filter((name) => !given.some(({ path }) => path === name));
@@ -72,7 +72,7 @@ function addFiles(given: Given[]): void {
   if (renamed.length) say(`Another file has that name: added as ${renamed.join(', ')}`);
   if (current === FIT && fit.filesChanged(names)) return;
   if (names.every(isModelFile)) openFit('', true);
-  else if (asked.length >= MANY && current !== RANKS) open(RANKS, '');
+  else if ((asked.length >= MANY || (asked.length > 1 && folderOf(asked))) && current !== RANKS) open(RANKS, '');
   else if (!current || current === FIT) open(VIEW, '');
   else open(current, state.options);
 }
@@ -163,7 +163,7 @@ function keep(isStep = false): void {
 function follow(): void {
   if (addressOf() === (location.hash || '#')) return;
   Object.assign(state, { question: undefined }, readState());
-  if (state.question) open(state.question, state.options, false);
+  if (state.question) open(state.question, state.options, undefined, false);
   else welcome();
 }
 
@@ -210,7 +210,7 @@ function openFit(options: string, hasFile = false): void {
   fit.open(options);
 }
 
-function open(name: string, options: string, isStep = name !== current): void {
+function open(name: string, options: string, line?: string[], isStep = name !== current): void {
   if (name === FIT) return openFit(options);
   const question = [VIEWED, ...questions].find((row) => row.name === name);
   if (!question) return welcome();
@@ -221,7 +221,7 @@ function open(name: string, options: string, isStep = name !== current): void {
   say('');
   const asked = new Asked({ runner, files, chosen, state, questions: [VIEWED, ...questions], say, keep: () => keep(), open }, question);
   replace(element('work'), ...asked.elements());
-  asked.askAtOnce();
+  asked.askAtOnce(line);
 }
 
 // ---- Start ----
@@ -259,7 +259,7 @@ function listenForTheme(): void {
 function start(): void {
   listenForTheme();
   listenForFiles();
-  listenToFrames();
+  listenToFrames((dropped) => addFiles(dropped.map((file) => ({ path: file.name, file }))));
   // What the module says of itself was asked when the page was built, so that nobody waits for the module to see the questions.
   const said = JSON.parse(element('registry').textContent ?? '') as { questions: Question[]; lists: Lists };
   questions = said.questions;
@@ -289,7 +289,7 @@ function start(): void {
   };
   addEventListener('popstate', follow);
   addEventListener('hashchange', follow);
-  if (state.question) open(state.question, state.options, false);
+  if (state.question) open(state.question, state.options, undefined, false);
   else welcome();
 }
 
