@@ -1,10 +1,23 @@
-// A JSON answer as tables: an object's plain fields in rows of two, each list of objects as a table of its own.
+// A JSON answer as tables: each list of objects as a table of its own, and after it what its object says besides, in rows of two. What
+// is empty, and what only says which answer it is, is left out.
 
 import { h } from '../src/dom.ts';
 
 type Value = null | boolean | number | string | Value[] | { [key: string]: Value };
 
 const ROWS_MOST = 2000;
+const ABOUT = ['schema', 'command', 'inputs'];
+
+const isEmpty = (value: Value): boolean => value === null || value === '' || (Array.isArray(value) && !value.length);
+
+// Bytes as sizes, and the exact number for who points at it.
+function sizeOf(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let at = 0;
+  let value = Math.abs(bytes);
+  for (; value >= 1024 && at + 1 < units.length; at++) value /= 1024;
+  return `${bytes < 0 ? '-' : ''}${at ? value.toFixed(2) : value} ${units[at]}`;
+}
 
 const isObject = (value: Value | undefined): value is { [key: string]: Value } =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -20,14 +33,19 @@ function short(value: Value | undefined): string {
   return value.map(short).join(', ');
 }
 
-const cell = (value: Value | undefined) => h('td', { class: typeof value === 'number' ? 'number' : undefined }, short(value));
+function cell(key: string, value: Value | undefined): HTMLElement {
+  if (typeof value !== 'number') return h('td', {}, short(value));
+  if (/(^|_| )bytes$/.test(key)) return h('td', { class: 'number', title: `${value.toLocaleString('en-US')} B` }, sizeOf(value));
+  return h('td', { class: 'number' }, /(^|_| )(line|time_us)$/.test(key) ? String(value) : short(value));
+}
 
 function rowsTable(name: string, rows: { [key: string]: Value }[]): HTMLElement {
-  const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const keys = [...new Set(rows.flatMap((row) => Object.keys(row).filter((key) => !isEmpty(row[key]!))))];
+  const isNumber = (key: string) => rows.some((row) => typeof row[key] === 'number');
   const rest = rows.length - ROWS_MOST;
   return h('table', {}, h('caption', {}, name + (rest > 0 ? ` (the first ${ROWS_MOST.toLocaleString('en-US')} rows)` : '')),
-    h('thead', {}, h('tr', {}, ...keys.map((key) => h('th', { scope: 'col' }, key)))),
-    h('tbody', {}, ...rows.slice(0, ROWS_MOST).map((row) => h('tr', {}, ...keys.map((key) => cell(row[key]))))));
+    h('thead', {}, h('tr', {}, ...keys.map((key) => h('th', { scope: 'col', class: isNumber(key) ? 'number' : undefined }, key)))),
+    h('tbody', {}, ...rows.slice(0, ROWS_MOST).map((row) => h('tr', {}, ...keys.map((key) => cell(key, row[key]))))));
 }
 
 // The tables of a value that is called `name`.
@@ -40,11 +58,11 @@ export function tablesOf(name: string, value: Value): HTMLElement[] {
   if (!isObject(value)) return [h('p', {}, `${name}: ${short(value)}`)];
   const fields = Object.entries(value).flatMap(([key, field]): [string, Value][] =>
     isObject(field) ? Object.entries(field).map(([inner, of]) => [`${key} ${inner}`, of]) : [[key, field]]);
-  const large = fields.filter(([, field]) => isRows(field));
-  const plain = fields.filter(([, field]) => !isRows(field));
+  const large = fields.filter(([key, field]) => isRows(field) && !ABOUT.includes(key));
+  const plain = fields.filter(([key, field]) => !isRows(field) && !isEmpty(field) && !ABOUT.includes(key));
   return [
-    h('table', {}, h('caption', {}, name),
-      h('tbody', {}, ...plain.map(([key, field]) => h('tr', {}, h('th', { scope: 'row' }, key), cell(field))))),
     ...large.flatMap(([key, field]) => tablesOf(key, field)),
+    ...(plain.length ? [h('table', {}, h('caption', {}, name),
+      h('tbody', {}, ...plain.map(([key, field]) => h('tr', {}, h('th', { scope: 'row' }, key), cell(key, field)))))] : []),
   ];
 }
