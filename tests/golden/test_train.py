@@ -706,6 +706,20 @@ def on_terminal(t, *words):
     return b''.join(parts).replace(b'\r\n', b'\n').decode()
 
 
+def test_a_text_is_no_data_for_trained_words(t):
+    """Random weights may learn bytes with any vocabulary; trained ones with a tokenizer would lose what they know."""
+    config, folder = t.work / 'words.json', fresh(t, 'words')
+    config.write_text(json.dumps(GPT2 | {'vocab_size': 2000}))
+    common = ['--data', t.text, '--batch', 2, '--seq', 16, '--steps', 1, '-q']
+    expect('random weights', t.run('train', config, *common, '--save', folder).returncode, 0)
+    done = t.run('train', folder, *common)
+    expect('trained weights', (done.returncode, done.stderr),
+           (3, f'tessera: {t.text}: a text, of which each byte would be a token; this trained model has its own tokenizer, of 2000 tokens: give a '
+               'file of their numbers (--tokens u16 or u32), or --tokens bytes if it was trained on bytes\n'))
+    expect('on purpose', t.run('train', folder, *common, '--tokens', 'bytes').returncode, 0)
+    expect('resumed', t.run('train', '--resume', folder, '--steps', 2, '-q').returncode, 0)
+
+
 def test_notices_flipped_bytes(t):
     """Whatever changes in a saved file is noticed before the first step, by the file's name, and nothing is written."""
     folder, rng = fresh(t, 'flipped'), random.Random(20261127)

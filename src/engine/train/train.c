@@ -199,6 +199,22 @@ static int check_data(const training *t, tsr_error *error) {
   return 0;
 }
 
+/* Refuse a text for trained weights whose tokens are words: its bytes are other tokens to them, and training on these would undo what
+ * they have learned, while the loss falls. */
+static int check_tokens(const training *t, tsr_error *error) {
+  enum { BYTES_MOST = 512 }; /* 256, and those that stand for no byte, of models that read bytes */
+  const tsr_train_options *o = t->options;
+  uint64_t vocabulary = t->program.model->vocabulary;
+  if (!o->weights || o->resume || o->tokens != TSR_TRAIN_TOKENS_AUTO || vocabulary <= BYTES_MOST ||
+      t->batches.tokens.format != TSR__TOKENS_BYTES)
+    return 0;
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "a text, of which each byte would be a token; this trained model has its own "
+                   "tokenizer, of %llu tokens: give a file of their numbers (--tokens u16 or u32), "
+                   "or --tokens bytes if it was trained on bytes",
+                   (unsigned long long)vocabulary);
+}
+
 static int open_data(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__batches *b = &t->batches;
@@ -214,6 +230,7 @@ static int open_data(training *t, tsr_error *error) {
   int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
                                           &b->tokens, error)
                        : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
+  if (status == 0) status = check_tokens(t, error);
   if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
   if (status == 0) status = check_data(t, error);
   if (status == 0) status = tsr__batches_init(b, error);
