@@ -6,7 +6,7 @@ import {
   verdictOf,
 } from './fitanswer.ts';
 import { Copies } from './fitcopy.ts';
-import { blame, capacityOf, closeFields, formOf, type FormState, type Lists, refill } from './fitform.ts';
+import { blame, capacityOf, closeFields, defaultOf, formOf, type FormState, type Lists, refill } from './fitform.ts';
 import { Stale } from './fitstale.ts';
 import { missingIn, operandOf, optionWords, pythonOf, questionWords, type Row, splitPlan, type Values, valuesOf } from './fitwords.ts';
 import type { Done, Runner } from './job.ts';
@@ -101,7 +101,7 @@ export class Fit {
   readonly #find = button('', () => void this.#search());
   readonly #timeline = h('div', { class: 'timeline' });
   readonly #rest: HTMLElement;
-  readonly #copies = new Copies('fit-output', (line) => this.#announce(line));
+  readonly #copies = new Copies('fit-output', (line) => this.#announce(line), () => this.#host.aside.cancel());
   readonly #answer = h('div', {}, this.#verdict, this.#picture, this.#facts);
   readonly #staleAnswer = new Stale(this.#answer, 'Simulating', () => this.#host.quick.cancel());
   readonly #staleSaves = new Stale(this.#saves, 'What each technique saves', () => this.#host.quick.cancel());
@@ -343,8 +343,9 @@ export class Fit {
       this.#held = undefined;
       this.#fail(wrong);
     };
-    if (isTyping && wrong.reason !== undefined) this.#pause = window.setTimeout(this.#held, PAUSE_MS - TYPING_MS);
-    else this.#held();
+    if (!isTyping || wrong.reason === undefined) return this.#held();
+    for (const stale of [this.#staleAnswer, this.#staleSaves, this.#staleTimeline]) stale.hold();
+    this.#pause = window.setTimeout(this.#held, PAUSE_MS - TYPING_MS);
   }
 
   #fail(wrong: Wrong): void {
@@ -436,8 +437,9 @@ export class Fit {
 
   #offer(): HTMLElement {
     const row = this.#plan.parameters.find(({ option }) => option === 'allow')!;
-    this.#allow.placeholder = 'all but precision and narrow';
+    this.#allow.placeholder = defaultOf(row);
     this.#allow.setAttribute('aria-describedby', 'fit-help-allow');
+    this.#allow.addEventListener('keydown', (event) => event.key === 'Enter' && this.#find.click());
     return h('div', { class: 'field' }, h('p', { class: 'fields' }, this.#find, h('label', { title: row.help }, row.option, this.#allow)),
       h('p', { class: 'help', id: 'fit-help-allow' }, row.help));
   }
@@ -447,7 +449,8 @@ export class Fit {
     replace(this.#find, budget ? `Find a plan for ${budget}` : 'Find a plan: choose a card first');
     this.#find.disabled = !budget;
     const capacity = this.#form.querySelector<HTMLInputElement>('[name=capacity]');
-    if (capacity && budget && !this.#state.values.has('capacity')) capacity.placeholder = budget;
+    const row = this.#simulate.parameters.find(({ option }) => option === 'capacity')!;
+    if (capacity) capacity.placeholder = (!this.#state.values.has('capacity') && budget) || defaultOf(row);
   }
 
   async #search(): Promise<void> {
@@ -473,7 +476,7 @@ export class Fit {
   #showPlan(answer: Planned, words: string[], more: Values, json: string): void {
     const { text, kind } = sentenceOf(answer);
     const { plan } = answer;
-    const copies = new Copies('fit-plan', (line) => this.#announce(line));
+    const copies = new Copies('fit-plan', (line) => this.#announce(line), () => this.#host.aside.cancel());
     const says = kind === 'alarm' ? `This plan does not fit: ${text}` : '';
     const texts: { [name: string]: Blob } = plan ? { [PLAN_FILE]: new Blob([JSON.stringify(plan)]) } : {};
     const targets = plan ? this.#plan.parameters.find(({ option }) => option === 'for')?.choices ?? [] : [];
@@ -508,7 +511,7 @@ export class Fit {
       this.#texts.set(TAKEN_FILE, new Blob([JSON.stringify({ ...rest, version })]));
       values.set('plan', TAKEN_FILE);
     }
-    this.#remark(keys.length ? `Of the plan, ${keys.join(', ')} has no field: it is in ${TAKEN_FILE}, which --plan names, and which can be copied below.` : '');
+    this.#remark(keys.length ? `The form has no field for what the plan says of ${keys.join(', ')}: that is in ${TAKEN_FILE}, which --plan names. It can be copied below.` : '');
     this.#take(values);
   }
 

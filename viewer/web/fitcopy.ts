@@ -21,7 +21,7 @@ export class Copies {
   // Of the button that was pressed last: what comes for an earlier one is not shown.
   #asked = 0;
 
-  constructor(id: string, private readonly announce: (line: string) => void) {
+  constructor(id: string, private readonly announce: (line: string) => void, private readonly cancel: () => void) {
     this.#shown = h('pre', { id, tabindex: '0', hidden: true });
     this.element = h('div', { class: 'copies' }, this.#buttons, this.#said, this.#shown);
   }
@@ -50,7 +50,7 @@ export class Copies {
   async #take(title: string): Promise<void> {
     const mine = ++this.#asked;
     const one = this.#copies.find((other) => other.title === title)!;
-    this.#say('Computing ...');
+    this.#say('Computing ... ', h('button', { type: 'button', onclick: this.cancel }, 'Cancel'));
     const text = this.#texts.get(title) ?? await one.text();
     if (mine !== this.#asked) return;
     if (text === undefined) {

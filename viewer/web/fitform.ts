@@ -46,7 +46,7 @@ function listed(id: string, words: string[]): HTMLElement {
 }
 
 // What an empty field stands for, in the words of help.
-const defaultOf = (row: Row): string => {
+export const defaultOf = (row: Row): string => {
   if (row.default !== undefined) return count(row.default);
   const [, said] = /\(default: ([^();,]+)/.exec(row.help) ?? /(\S+) \(default/.exec(row.help) ?? /\((\S+), default/.exec(row.help) ?? [];
   return said?.trim() ?? '';

@@ -27,6 +27,13 @@ export class Stale {
     this.#show(false);
   }
 
+  // Nothing is under way any more, and there is no answer yet.
+  hold(): void {
+    this.end();
+    this.#show(true);
+    this.#busy.hidden = true;
+  }
+
   #show(isStale: boolean): void {
     this.#busy.hidden = !isStale;
     this.place.classList.toggle('is-stale', isStale);
