@@ -268,4 +268,29 @@ export default async function fit({ open, test, plan: { fit: expected } }) {
     check((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390, 'wider than the screen');
     await page.close();
   });
+
+  await test('will it fit: what is typed last does not show in another question', async (check) => {
+    const page = await at('gpt2 --gpu t4');
+    await settled(page);
+    await page.focus('[name=batch]');
+    await page.keyboard.type('9');
+    await page.click('.question:has-text("peak")');
+    await page.waitForTimeout(600);
+    check(page.url().includes('question=peak') && !page.url().includes('batch'), page.url());
+    await page.close();
+  });
+
+  await test('will it fit: a model that is removed is none, and what else is typed stays', async (check) => {
+    const page = await at('gpt2 --gpu t4 --batch 2');
+    await page.setInputFiles('#files-input', expected.config);
+    await page.waitForFunction(() => document.querySelector('[name=model]').value.startsWith('config-'));
+    await page.waitForSelector('html[data-fit=explained]');
+    await page.click('[aria-label^="Remove config-"]');
+    await page.waitForSelector('html[data-fit=failed]');
+    check((await verdict(page)).startsWith('Choose a model'), await verdict(page));
+    check((await page.inputValue('[name=batch]')) === '2', 'the batch has gone');
+    await page.fill('[name=model]', 'gpt2');
+    await page.waitForSelector('html[data-fit=explained]');
+    await page.close();
+  });
 }

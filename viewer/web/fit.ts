@@ -1,6 +1,7 @@
 // "Will it fit?": the questions `simulate` and `plan` as a form that answers while it is filled in.
 
 import { h, replace } from '../src/dom.ts';
+import { fileWord } from './dropped.ts';
 import {
   barOf, categoryTable, type Device, type Explained, factsOf, notesOf, phaseTable, type Planned, planTable, sentenceOf, type Simulated, techniqueTable,
   verdictOf,
@@ -8,7 +9,7 @@ import {
 import { Copies } from './fitcopy.ts';
 import { blame, capacityOf, closeFields, defaultOf, formOf, type FormState, type Lists, refill } from './fitform.ts';
 import { Stale } from './fitstale.ts';
-import { missingIn, operandOf, optionWords, pythonOf, questionWords, type Row, splitPlan, type Values, valuesOf } from './fitwords.ts';
+import { missingIn, optionWords, pythonOf, questionWords, type Row, splitPlan, type Values, valuesOf } from './fitwords.ts';
 import type { Done, Runner } from './job.ts';
 import type { Question } from './main.ts';
 import { quote, split } from './words.ts';
@@ -31,9 +32,10 @@ export interface Host {
 const TYPING_MS = 150;
 // What is wrong with a word that is being typed is said after a pause.
 const PAUSE_MS = 800;
-const RUN_FILE = 'run.pickle';
-const PAGE_FILE = 'run.html';
-const PLAN_FILE = 'plan.json';
+// Hidden, so that no file of the user has these names (dropped.ts).
+const RUN_FILE = '.run.pickle';
+const PAGE_FILE = '.run.html';
+const PLAN_FILE = '.plan.json';
 // What the form cannot say of a plan that was taken into it.
 const TAKEN_FILE = 'taken-plan.json';
 // The schema of a step graph is the first of its keys.
@@ -72,6 +74,8 @@ export class Fit {
   readonly #simulate: Question;
   readonly #plan: Question;
   #state: FormState = { model: '', values: new Map() };
+  // Of the model that was asked last.
+  #isModelFile = false;
   #isGraph = false;
   // Texts of the page that options name.
   #texts = new Map<string, Blob>();
@@ -140,7 +144,6 @@ export class Fit {
     replace(this.#host.work, h('div', { class: 'fit', 'aria-live': 'off' },
       h('section', { 'aria-labelledby': 'fit-title' }, h('h2', { id: 'fit-title' }, 'Will it fit?'), this.#note, this.#form),
       h('section', { class: 'fit-answer', 'aria-label': 'Answer' }, this.#live, this.#staleAnswer.element, this.#rest)));
-    this.#host.say('Ready');
     this.#fill();
     void this.#ask();
   }
@@ -153,16 +156,17 @@ export class Fit {
     delete document.documentElement.dataset.fit;
   }
 
-  // Files were dropped; false if none of them can be a model, or what an option names.
+  // Files were dropped, or removed: none is added then. False if none of them can be a model, or what an option names.
   filesChanged(added: string[]): boolean {
     const model = added.find(isModelFile);
     const others = added.filter((name) => !isModelFile(name) && isOptionFile(name));
-    if (!model && !others.length) return false;
-    if (model) this.#state.model = model;
+    if (added.length && !model && !others.length) return false;
+    const hasGone = this.#isModelFile && !this.#host.files.has(this.#state.model);
+    this.#state.model = model ?? (hasGone ? [...this.#host.files.keys()].find(isModelFile) ?? '' : this.#state.model);
     this.#remark('');
     this.#fill();
     void this.#ask();
-    if (!model) void this.#tryModels(others);
+    if (!model && others.length) void this.#tryModels(others);
     return true;
   }
 
@@ -172,7 +176,7 @@ export class Fit {
     for (const name of names) {
       // What else is asked cancels this.
       let done: Done | Wrong;
-      do done = await this.#done(this.#host.aside, ['simulate', operandOf(name)]);
+      do done = await this.#done(this.#host.aside, ['simulate', fileWord(name)]);
       while (done instanceof Wrong && done.reason === undefined && mine === this.#tried);
       if (mine !== this.#tried) return;
       if (done instanceof Wrong || done.status > 1) continue;
@@ -261,6 +265,7 @@ export class Fit {
   // What the module would say takes a run of its own for each option.
   async #readKind(): Promise<boolean> {
     const file = this.#host.files.get(this.#state.model);
+    this.#isModelFile = file !== undefined;
     return file !== undefined && (await file.slice(0, MARK_BYTES).text()).includes(GRAPH_MARK);
   }
 
@@ -329,6 +334,7 @@ export class Fit {
     this.#staleAnswer.end();
     this.#draw();
     this.#announce(this.#verdict.textContent!.replace(/(?<=\.) .*/, ''));
+    this.#host.say('');
     this.#rest.hidden = false;
     document.documentElement.dataset.fit = 'answered';
     this.#offerCopies();
@@ -360,6 +366,7 @@ export class Fit {
     replace(this.#verdict, message, wrong.reason === undefined && button('Ask again', () => void this.#ask()));
     blame(this.#form, wrong.reason === undefined ? [] : this.#namesIn(wrong.reason), message);
     this.#announce(message.replace(/\n.*/s, ''));
+    this.#host.say('');
     document.documentElement.dataset.fit = 'failed';
   }
 
@@ -368,7 +375,7 @@ export class Fit {
     const model = this.#simulate.parameters.find((row) => row.is_operand)!.option;
     if (messages === NO_MODEL) return [model];
     const named = [...linesOf(messages).matchAll(/--([a-z][a-z-]*)/g)].map(([, name]) => name!);
-    const subjects = [[model, operandOf(this.#state.model)], ...this.#state.values];
+    const subjects = [[model, fileWord(this.#state.model)], ...this.#state.values];
     const about = subjects.filter(([, value]) => messages.startsWith(`tessera: ${value}: `)).map(([name]) => name!);
     return about.length ? about : named;
   }

@@ -1,5 +1,6 @@
 // The form of "Will it fit?" as words of a command line, as Python, and back. Which options a question has comes from the registry.
 
+import { fileWord } from './dropped.ts';
 import type { Parameter, Question } from './main.ts';
 
 // A parameter of `simulate`: whether it is open for a step graph, which fixes all others.
@@ -21,11 +22,8 @@ export function optionWords(question: Question, values: Values): string[] {
   });
 }
 
-// A file whose name begins as an option does is named with its folder.
-export const operandOf = (model: string): string => (model.startsWith('-') ? `./${model}` : model);
-
 export const questionWords = (question: Question, model: string, values: Values): string[] =>
-  [question.name, operandOf(model), ...optionWords(question, values)];
+  [question.name, fileWord(model), ...optionWords(question, values)];
 
 // Options of the form that a question has not.
 export const missingIn = (question: Question, values: Values): string[] =>
