@@ -61,6 +61,13 @@ export default async function fit({ open, test, plan: { fit: expected } }) {
     await page.waitForSelector('.planned table');
     check((await copied(page, '.planned', 'JSON')) === expected.plan, 'another plan');
     check((await copied(page, '.planned', 'hf')).includes('TrainingArguments'), 'nothing to paste');
+    check((await copied(page, '.planned', 'Text')) === expected.plan_text, 'another text of the plan');
+    await page.waitForTimeout(200);
+    let workers = 0;
+    page.on('worker', () => workers++);
+    await copied(page, '.planned', 'JSON');
+    await copied(page, '.planned', 'Text');
+    check(workers === 0, 'searched again for the same text');
     await page.click('button[aria-label="Use no key-value cache"]');
     await page.waitForFunction(() => location.hash.includes('no-kv-cache'));
     check(await page.isChecked('[name=no-kv-cache]'), 'not ticked');

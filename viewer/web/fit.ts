@@ -483,7 +483,7 @@ export class Fit {
   #showPlan(answer: Planned, words: string[], more: Values, json: string): void {
     const { text, kind } = sentenceOf(answer);
     const { plan } = answer;
-    const copies = new Copies('fit-plan', (line) => this.#announce(line), () => this.#host.aside.cancel());
+    const copies = new Copies('fit-plan', (line) => this.#announce(line), () => [this.#host.aside, this.#host.slow].forEach((one) => one.cancel()));
     const says = kind === 'alarm' ? `This plan does not fit: ${text}` : '';
     const texts: { [name: string]: Blob } = plan ? { [PLAN_FILE]: new Blob([JSON.stringify(plan)]) } : {};
     const targets = plan ? this.#plan.parameters.find(({ option }) => option === 'for')?.choices ?? [] : [];
@@ -498,7 +498,8 @@ export class Fit {
     copies.offer([
       { title: 'Command line', text: () => lineOf(words) },
       { title: 'Python', text: () => pythonOf(this.#plan, this.#state.model, new Map([...this.#values(), ...more])) },
-      { title: 'Text', text: () => this.#output(words) },
+      // A search of its own, which no other text ends.
+      { title: 'Text', text: () => this.#output(words, {}, this.#host.slow) },
       { title: 'JSON', text: () => json },
       ...(plan ? [{ title: 'Plan', text: () => JSON.stringify(plan), note: () => says }] : []),
       ...targets.map((target) => ({ title: target, text: () => pasted(target), note: () => says })),
@@ -525,8 +526,8 @@ export class Fit {
   // ---- Texts, and memory over time ----
 
   // What a command prints, or its messages; undefined if it was cancelled.
-  async #output(words: string[], texts?: { [name: string]: Blob }): Promise<string | undefined> {
-    const done = await this.#done(this.#host.aside, words, texts);
+  async #output(words: string[], texts?: { [name: string]: Blob }, runner = this.#host.aside): Promise<string | undefined> {
+    const done = await this.#done(runner, words, texts);
     if (done instanceof Wrong) return done.reason;
     return done.status > 1 ? done.messages : done.output.text();
   }

@@ -16,8 +16,8 @@ export class Copies {
   readonly #said = h('p', { class: 'said muted', hidden: true });
   readonly #shown: HTMLPreElement;
   #copies: Copied[] = [];
-  // Texts that were computed, until the question is another.
-  #texts = new Map<string, string>();
+  // Texts that were computed, or are being, until the question is another.
+  #texts = new Map<string, Promise<string | undefined>>();
   // Of the button that was pressed last: what comes for an earlier one is not shown.
   #asked = 0;
 
@@ -51,13 +51,15 @@ export class Copies {
     const mine = ++this.#asked;
     const one = this.#copies.find((other) => other.title === title)!;
     this.#say('Computing ... ', h('button', { type: 'button', onclick: this.cancel }, 'Cancel'));
-    const text = this.#texts.get(title) ?? await one.text();
+    const coming = this.#texts.get(title) ?? Promise.resolve(one.text());
+    this.#texts.set(title, coming);
+    const text = await coming;
+    if (text === undefined && this.#texts.get(title) === coming) this.#texts.delete(title);
     if (mine !== this.#asked) return;
     if (text === undefined) {
       this.#say(`${title}: cancelled`);
       return;
     }
-    this.#texts.set(title, text);
     this.#shown.hidden = false;
     this.#shown.setAttribute('aria-label', title);
     replace(this.#shown, text);
