@@ -167,7 +167,7 @@ def write_ninja(native, work):
             ninja.compile(target, ROOT / other, [*flags, level, *kept, *(POSIX if target == 'cli' or source.name in ('os_files.c', 'os_posix.c') else []), *(
                 ['-fno-math-errno', '-fno-trapping-math'] if target == 'kernels_plain' else [])])
     for source in sorted((ROOT / 'web').glob('*.c')):
-        ninja.compile('web', source, [*flags, '-O2', *POSIX, f'-I{ROOT}/cmd', f'-I{ROOT}/include', f'-I{ROOT}/src/engine', *folders])
+        ninja.compile('web', source, [*flags, '-O2', *POSIX, f'-I{ROOT}/cmd', f'-I{ROOT}/include', *folders])
     ninja.link('tessera.wasm', [*TARGET, '-O2', '-s', '-lwasi-emulated-signal', '-lwasi-emulated-process-clocks',
                                 '-lwasi-emulated-getpid', '-Wl,-z,stack-size=4194304'])
     write_if_new(work / 'build.ninja', '\n'.join(ninja.lines))

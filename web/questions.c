@@ -1,6 +1,5 @@
 /* questions.c - the registry as JSON, from which the page makes its forms: it has no list of questions or options of its own. */
 #include "questions.h"
-#include "questions/simulate/traced.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/tessera.h>
+#include <tessera/unstable/runs.h>
 
 /* What the page needs to know of a value: whether it is ticked, chosen, or typed. */
 static const char *control_of(tsr_parameter_kind kind) {
@@ -40,7 +40,7 @@ static json_t *words(const char *const *choices) {
 
 /* A step graph fixes all options but these: only `simulate` has a form that asks. */
 static bool is_of_graphs(const tsr_question *question, const tsr_parameter *row) {
-  return strcmp(question->name, "simulate") == 0 && tsr__simulate_is_open_to_traced(row->name);
+  return strcmp(question->name, "simulate") == 0 && tsr_simulate_is_open_to_traced(row->name);
 }
 
 static json_t *parameter_json(const tsr_question *question, const tsr_parameter *row) {

@@ -536,7 +536,8 @@ export class Fit {
   #offerCopies(): void {
     const lacks = () => {
       const names = this.#filesNamed();
-      return names.length ? `${names.join(', ')} ${names.length > 1 ? 'are' : 'is'} not in it: whoever opens it has to drop ${names.length > 1 ? 'them' : 'it'} again.` : '';
+      const [are, them] = names.length > 1 ? ['are', 'them'] : ['is', 'it'];
+      return names.length ? `${names.join(', ')} ${are} not in it: to open the link, drop ${them} again.` : '';
     };
     const words = () => this.#words(this.#simulate);
     this.#copies.offer([

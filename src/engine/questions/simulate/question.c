@@ -9,7 +9,6 @@
 #include "base/number.h"
 #include "exec/cost.h"
 #include "questions/reports.h"
-#include "questions/simulate/traced.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
 
@@ -129,7 +128,7 @@ typedef struct simulated {
   uint64_t capacity_bytes, top;
 } simulated;
 
-bool tsr__simulate_is_open_to_traced(const char *name) {
+bool tsr_simulate_is_open_to_traced(const char *name) {
   static const char *const open[] = {"model",
                                      "settings",
                                      "capacity",
@@ -153,7 +152,7 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
   const tsr_parameter *row;
   for (size_t i = 0; (row = tsr_params_row(params, i)); i++) {
     const char *name = row->name;
-    if (tsr__simulate_is_open_to_traced(name) || !tsr_params_has(params, name)) continue;
+    if (tsr_simulate_is_open_to_traced(name) || !tsr_params_has(params, name)) continue;
     char format[96];
     (void)snprintf(format, sizeof format, "{=%s} does not apply to a step graph, which is %%s",
                    name);
