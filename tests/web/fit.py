@@ -109,4 +109,5 @@ def plan_of_page(options, work, native):
     files['graph'] = str(Path(__file__).resolve().parents[1] / 'golden/graphs/bert.graph')
     plan = ['plan', 'gpt2', '--budget', '3GiB', '--batch', '2']
     small = ['plan', 'gpt2', '--budget', '700MiB', '--batch', '2', '--json']
-    return {'cases': cases, 'config': str(config), 'plan': answer([*plan, '--json']), 'plan_text': answer(plan), 'small': answer(small), 'files': files, **options.lists}
+    return {'cases': cases, 'config': str(config), 'plan': answer([*plan, '--json']), 'plan_text': answer(plan), 'small': answer(small),
+            'files': files, **options.lists}
