@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <tessera/tessera.h>
+#include <tessera/unstable/runs.h>
 
 /* What the page needs to know of a value: whether it is ticked, chosen, or typed. */
 static const char *control_of(tsr_parameter_kind kind) {
@@ -36,7 +38,12 @@ static json_t *words(const char *const *choices) {
   return list;
 }
 
-static json_t *parameter_json(const tsr_parameter *row) {
+/* A step graph fixes all options but these: only `simulate` has a form that asks. */
+static bool is_of_graphs(const tsr_question *question, const tsr_parameter *row) {
+  return strcmp(question->name, "simulate") == 0 && tsr_simulate_is_open_to_traced(row->name);
+}
+
+static json_t *parameter_json(const tsr_question *question, const tsr_parameter *row) {
   char help[TSR_PARAMETER_HELP_BYTES];
   json_t *out = json_object();
   bool has_default = row->kind == TSR_PARAMETER_COUNT && row->fallback != 0;
@@ -47,6 +54,7 @@ static json_t *parameter_json(const tsr_parameter *row) {
             (!has_default || put(out, "default", json_integer(row->fallback))) &&
             put_text(out, "help", tsr_parameter_help(row, help, sizeof help)) &&
             put(out, "is_operand", json_boolean(row->is_operand)) &&
+            (!is_of_graphs(question, row) || put(out, "is_of_graphs", json_true())) &&
             put(out, "is_many", json_boolean(row->kind == TSR_PARAMETER_TEXTS)) &&
             (!row->choices || put(out, "choices", words(row->choices)));
   if (ok) return out;
@@ -64,7 +72,7 @@ static json_t *question_json(const tsr_question *question) {
     ok = json_array_append_new(subjects, json_string(question->subjects[i].argument)) == 0;
   for (size_t i = 0; ok && (row = tsr_question_parameter(question, i)); i++)
     if (!(row->hidden_from & TSR_INTERFACE_COMMAND) && !row->is_written)
-      ok = json_array_append_new(parameters, parameter_json(row)) == 0;
+      ok = json_array_append_new(parameters, parameter_json(question, row)) == 0;
   ok = put(out, "subjects", subjects) && ok;
   ok = put(out, "parameters", parameters) && ok;
   if (ok) return out;

@@ -101,5 +101,13 @@ def plan_of_page(options, work, native):
         words = ['simulate', *words]
         cases.append({'options': line, 'words': words, 'text': answer(words), 'json': answer([*words, '--json'])})
     *_, config = configs(random.Random(1), work, 2)
+    # A model whose name does not say so, and files that are none.
+    (work / 'mine.json').write_bytes(config.read_bytes())
+    for name in ('rates.json', 'ds_config.json', 'strange.bin'):
+        (work / name).write_text('{"train_batch_size": 4}', encoding='ascii')
+    files = {name: str(work / name) for name in ('mine.json', 'rates.json', 'ds_config.json', 'strange.bin')}
+    files['graph'] = str(Path(__file__).resolve().parents[1] / 'golden/graphs/bert.graph')
     plan = ['plan', 'gpt2', '--budget', '3GiB', '--batch', '2']
-    return {'cases': cases, 'config': str(config), 'plan': answer([*plan, '--json']), **options.lists}
+    small = ['plan', 'gpt2', '--budget', '700MiB', '--batch', '2', '--json']
+    return {'cases': cases, 'config': str(config), 'plan': answer([*plan, '--json']), 'plan_text': answer(plan), 'small': answer(small),
+            'files': files, **options.lists}

@@ -2,7 +2,7 @@
 // of two of them.
 
 import { h } from '../src/dom.ts';
-import { count, duration, percent, size } from '../src/format.ts';
+import { count, counted, duration, percent, size } from '../src/format.ts';
 import { palette, type Theme } from '../src/theme.ts';
 
 export interface Moment {
@@ -44,11 +44,23 @@ export interface Explained {
 export interface Planned {
   verdict: string;
   budget_bytes: number;
+  is_proved?: boolean;
+  lower_bound?: { peak_bytes: number };
+  question?: { begins_with?: { [key: string]: unknown } };
   plan?: { [key: string]: unknown };
   as_is?: Cost & { peak_reserved_bytes: number };
   predicted?: Cost & { peak_reserved_bytes: number };
   changes?: { technique: string; saved_bytes: number; cost_us: number }[];
 }
+
+// A number with its sign: times, shares and sizes of differences have one form.
+const MINUS = '\u2212';
+const signed = (value: number, text: (value: number) => string): string => {
+  const whole = text(Math.abs(value));
+  return /[1-9]/.test(whole) ? `${value < 0 ? MINUS : '+'}${whole}` : whole;
+};
+const change = (us: number, of: number): string => signed(us, (part) => percent(part, of));
+const saved = (bytes: number): string => (bytes < 0 ? `${MINUS}${size(-bytes)}` : size(bytes));
 
 const theme = (): Theme => (document.documentElement.dataset.theme === 'dark' ? 'dark' : 'light');
 
@@ -129,16 +141,12 @@ export function factsOf(run: Device): string {
 // What each technique saves, alone and after those above it. `use` takes it into the form; it is undefined for what the form has not.
 export function techniqueTable(answer: Explained, use: (choice: { [key: string]: unknown }) => (() => void) | undefined): HTMLElement {
   const { without } = answer;
-  const saves = (cost: Cost | null) => (cost ? size(without.peak_allocated_bytes - cost.peak_allocated_bytes) : '-');
-  const change = (cost: Cost | null) => {
-    if (!cost) return '-';
-    const part = percent(cost.step_time_us - without.step_time_us, without.step_time_us);
-    return part.startsWith('-') ? part : `+${part}`;
-  };
+  const saves = (cost: Cost | null) => (cost ? saved(without.peak_allocated_bytes - cost.peak_allocated_bytes) : '-');
+  const time = (cost: Cost | null) => (cost ? change(cost.step_time_us - without.step_time_us, without.step_time_us) : '-');
   return table('What each technique saves', ['technique', 'alone saves', 'time', 'peak so far', 'a step', ''],
     answer.techniques.map(({ technique, choice, alone, so_far }) => {
       const used = alone ? use(choice) : undefined;
-      return row(technique, saves(alone), change(alone), so_far ? size(so_far.peak_allocated_bytes) : '-',
+      return row(technique, saves(alone), time(alone), so_far ? size(so_far.peak_allocated_bytes) : '-',
         so_far ? duration(so_far.step_time_us) : '-', used ? h('button', { type: 'button', 'aria-label': `Use ${technique}`, onclick: used }, 'Use') : '');
     }));
 }
@@ -150,6 +158,25 @@ export function planTable(answer: Planned): HTMLElement[] {
   return [
     table('The plan', ['', 'reserved', 'allocated', 'a step'], [...line('as it is', as_is), ...line('this plan', predicted)]),
     ...(changes?.length ? [table('Its changes', ['change', 'saved', 'time'],
-      changes.map((one) => row(one.technique, size(one.saved_bytes), duration(one.cost_us))))] : []),
+      changes.map((one) => row(one.technique, saved(one.saved_bytes), change(one.cost_us, as_is?.step_time_us ?? 0))))] : []),
   ];
 }
+
+// What a search for a plan found, as a sentence.
+export function sentenceOf(answer: Planned): { text: string; kind: 'good' | 'alarm' } {
+  const { as_is, predicted, verdict } = answer;
+  const card = size(answer.budget_bytes);
+  const needs = predicted ? `${size(predicted.peak_reserved_bytes)} reserved, ${duration(predicted.step_time_us)} a step` : '';
+  const before = as_is ? ` (as it is: ${size(as_is.peak_reserved_bytes)}, ${duration(as_is.step_time_us)})` : '';
+  if (verdict === 'does_not_fit') {
+    const least = answer.is_proved && answer.lower_bound ? ` No plan needs less than ${size(answer.lower_bound.peak_bytes)} at its peak.` : '';
+    return { text: `No plan that fits in ${card} was found; the nearest needs ${needs}${before}.${least}`, kind: 'alarm' };
+  }
+  const changes = answer.changes?.length ?? 0;
+  const how = verdict === 'fits' ? (changes ? `as it is, and is faster with ${counted(changes, 'change')}` : 'as it is') : `with ${counted(changes, 'change')}`;
+  return { text: `Fits in ${card} ${how}: ${needs}${before}.`, kind: 'good' };
+}
+
+// "2 notes", which unfold.
+export const notesOf = (run: Device): HTMLElement | false => run.notes.length > 0 && h('details', {},
+  h('summary', {}, counted(run.notes.length, 'note')), h('ul', {}, ...run.notes.map(({ message }) => h('li', {}, message))));

@@ -87,6 +87,8 @@ const char *tsr_in_place_word(tsr_in_place which);
  * `*plan` with tsr_run_plan_free; `*out` points into it. Fails as tsr_run_plan_of does. */
 int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error);
+/* Whether a step graph leaves the parameter `name` of `simulate` open: it fixes all others. */
+bool tsr_simulate_is_open_to_traced(const char *name);
 
 /* Whether tsr_model_read refuses the text of a file because it describes a model, or a feature of one, that is not built in: one that can
  * be traced. Returns 0, or TSR_ERROR_MEMORY. */

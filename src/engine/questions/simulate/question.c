@@ -128,8 +128,7 @@ typedef struct simulated {
   uint64_t capacity_bytes, top;
 } simulated;
 
-/* A traced step fixes everything else. */
-static int check_traced(const tsr_params *params, tsr_error *error) {
+bool tsr_simulate_is_open_to_traced(const char *name) {
   static const char *const open[] = {"model",
                                      "settings",
                                      "capacity",
@@ -143,12 +142,17 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
                                      "checkpoint_modules",
                                      "offload_modules",
                                      "optimizer_form"};
+  for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+    if (strcmp(name, open[i]) == 0) return true;
+  return false;
+}
+
+/* A traced step fixes everything else. */
+static int check_traced(const tsr_params *params, tsr_error *error) {
   const tsr_parameter *row;
   for (size_t i = 0; (row = tsr_params_row(params, i)); i++) {
     const char *name = row->name;
-    bool is_open = false;
-    for (size_t k = 0; k < sizeof open / sizeof *open; k++) is_open |= strcmp(name, open[k]) == 0;
-    if (is_open || !tsr_params_has(params, name)) continue;
+    if (tsr_simulate_is_open_to_traced(name) || !tsr_params_has(params, name)) continue;
     char format[96];
     (void)snprintf(format, sizeof format, "{=%s} does not apply to a step graph, which is %%s",
                    name);
