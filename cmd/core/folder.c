@@ -373,8 +373,10 @@ void cli_folder_say(const cli_folder *folder, bool is_over) {
 }
 
 void cli_folder_release(cli_folder *folder) {
-  if (folder->path) cli_system_unlock_folder(folder->lock);
-  if (folder->is_new && !folder->is_saved)
-    (void)rmdir(folder->path); /* fails if it has files, as it should */
+  if (folder->path) {
+    cli_system_unlock_folder(folder->lock);
+    if (folder->is_new && !folder->is_saved)
+      (void)rmdir(folder->path); /* fails if it has files, as it should */
+  }
   *folder = (cli_folder){0};
 }

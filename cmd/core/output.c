@@ -190,6 +190,7 @@ static bool choose_name(cli_output *output) {
 /* A file without a name in the folder of the target; -1 where the system has none, and with errno
  * set to something else than 0 for another failure. */
 static int open_nameless(const char *target) {
+  assert(target);
   char *folder = strdup(target);
   if (!folder) return -1;
   cut_to_folder(folder);
@@ -232,9 +233,8 @@ FILE *cli_output_stream(cli_output *output) {
   struct stat existing;
   if (!output->path || strcmp(output->path, "-") == 0)
     output->stream = stdout;
-  else if ((output->replaces_link ? lstat : stat)(output->path, &existing) != 0)
-    output->stream = open_unfinished(output, 0);
-  else if (output->replaces_link && !S_ISREG(existing.st_mode))
+  else if ((output->replaces_link ? lstat : stat)(output->path, &existing) != 0 ||
+           (output->replaces_link && !S_ISREG(existing.st_mode)))
     output->stream = open_unfinished(output, 0);
   else if (S_ISREG(existing.st_mode))
     output->stream = open_unfinished(output, existing.st_mode & 0777);

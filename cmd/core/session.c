@@ -230,7 +230,7 @@ int cli_explain(const cli_session *session, int status) {
   const char *reason = error->status == status && error->message[0]
                            ? error->message
                            : tsr_status_text((tsr_status)status);
-  if (session->is_about_no_input)
+  if (session->is_about_no_input && command)
     cli_say(command->about.name, "%s", reason);
   else if (error->offset == TSR_OFFSET_NONE)
     cli_say(name, "%s: %s", path, reason);

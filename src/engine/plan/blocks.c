@@ -438,6 +438,7 @@ static uint64_t most_of(const chooser *c, size_t count) {
 
 static int solve(const chooser *c, tsr_error *error) {
   size_t count = c->planning->model->layers, found = 0;
+  assert(count);
   tsr__chain_option options[1 + TSR__PLANNER_OPTIONS];
   tsr__chain_plan plans[TSR__PLANNER_CANDIDATES];
   tsr__chain_block *blocks = TSR__NEW_ARRAY(tsr__chain_block, count);
@@ -539,6 +540,7 @@ static int add_firsts(const chooser *c, size_t option, tsr_error *error) {
 /* Takes the key over. */
 static int find_new_options(chooser *c, tsr_run_plan *key, tsr_error *error) {
   c->of = TSR__NEW(struct tsr__block_options);
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
   if (!c->of || !TSR__VECTOR_PUSH(&c->planning->block_options, c->of)) {
     tsr__block_options_free(c->of);
     tsr_run_plan_free(key);

@@ -189,6 +189,7 @@ static int read_modules(tsr_module_how how, const json_t *list, tsr_run_plan *pl
                         tsr_error *error) {
   size_t count = json_array_size(list);
   char where[64];
+  assert((size_t)how < sizeof module_keys / sizeof *module_keys);
   if (count > MOST_MODULES) return refuse(error, module_keys[how], "has more than 65536 entries");
   for (size_t i = 0; i < count; i++) {
     const char *name = json_string_value(json_array_get(list, i));

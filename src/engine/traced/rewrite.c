@@ -296,6 +296,7 @@ static bool select_calls(rewriter *w, const candidates *all) {
     chosen choice = choose(g, module, all);
     w->is_both |= choice.is_both;
     if (!choice.first) continue;
+    assert(w->selected.items || !w->selected.count);
     const selection *last = w->selected.count ? &w->selected.items[w->selected.count - 1] : NULL;
     if (last && is_within(module, &g->modules.items[last->module])) {
       w->is_both |= last->how != choice.first->how;

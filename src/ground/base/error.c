@@ -27,6 +27,7 @@ const char *tsr_status_text(tsr_status status) {
   return "unknown status";
 }
 
+#undef tsr__fail
 int tsr__fail(tsr_error *error, tsr_status status, uint64_t offset, const char *format, ...) {
   if (!error) return status;
   va_list arguments;

@@ -16,6 +16,10 @@
  * because it may contain text from a file. */
 int tsr__fail(tsr_error *error, tsr_status status, uint64_t offset, const char *format, ...)
     TSR__PRINTF(4, 5);
+/* An analyzer cannot see into it, and would follow its callers to where it has returned 0. */
+#ifdef __clang_analyzer__
+#define tsr__fail(error, status, ...) (tsr__fail((error), (status), __VA_ARGS__), (int)(status))
+#endif
 
 /* tsr__fail for TSR_ERROR_MEMORY. Allocates nothing. Defined inline so that readers of the caller,
  * static analyzers included, see that it never returns 0. */
