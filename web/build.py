@@ -157,7 +157,7 @@ def name_of(source, native):
 
 
 def write_ninja(native, work):
-    ninja = Ninja(fetch.zig())
+    ninja = Ninja(fetch.web_zig())
     folders = [f'-I{folder}' for folder in libraries(ninja, fetch.sources(fetch.LIBRARIES), work)]
     flags = [*TARGET, *WASI, '-std=c17', '-Wall', '-Wextra', '-Wno-unknown-pragmas', '-Wno-pass-failed', *folders]
     for target, source, kept in sources(native):
