@@ -300,7 +300,7 @@ static int write_files(const cli_folder *folder, const char *training, const tsr
   tsr_train_files files = {.training = training};
   const content contents[] = {
       {.state = state}, {.state = state, .options = options}, {.state = state, .files = &files}};
-  uint32_t unused, *const checksums[] = {&files.config_checksum, &files.training_checksum, &unused};
+  uint32_t unused, *const checksums[] = {&files.config_checksum, &unused, &unused};
   bool is_new[3];
   int status = 0;
   for (size_t i = 0; i < 3; i++) is_new[i] = !has_file(folder->path, names[i]);

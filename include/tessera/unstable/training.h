@@ -34,11 +34,11 @@ typedef struct tsr_train_state tsr_train_state;
 uint64_t tsr_train_state_steps(const tsr_train_state *state);
 /* The checksum (CRC-32) of bytes that follow others, whose checksum is `before`; 0 for the first. */
 uint32_t tsr_train_checksum(uint32_t before, const void *data, size_t size_bytes);
-/* The files beside the weights, which must be written before them: the training file's name, without a folder, and the checksums of
- * both files. A saved run whose files are not these is refused. */
+/* The files beside the weights, which must be written before them: the training file's name, without a folder, and the checksum of
+ * config.json. A saved run with another config.json is refused. */
 typedef struct tsr_train_files {
   const char *training;
-  uint32_t training_checksum, config_checksum;
+  uint32_t config_checksum;
 } tsr_train_files;
 /* Write config.json: the model's, with the current type of the weights if it names a type. Fails with
  * TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */

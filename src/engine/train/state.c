@@ -20,16 +20,16 @@ enum {
 
 /* Keys of a file's metadata. */
 #define KEY_TRAINING "tessera_training" /* in the weights: the name of the training file */
-/* Checksums, as 8 hexadecimal digits: of the file's arrays, and in the weights of the two files beside them. Earlier
- * versions saved none. */
-#define KEY_ARRAYS_SUM   "tessera_arrays_crc32"
-#define KEY_TRAINING_SUM "tessera_training_crc32"
-#define KEY_CONFIG_SUM   "tessera_config_crc32"
-#define KEY_STEPS        "steps"
-#define KEY_UPDATES      "updates"
-#define KEY_NOTES        "notes"
-#define KEY_TOKENS       "data_tokens"
-#define KEY_HASH         "data_hash" /* of the tokens, as 16 hexadecimal digits */
+/* Checksums, as 8 hexadecimal digits: of the file's arrays; in the weights, of config.json; in the training file, of its other
+ * metadata. Equal weights are equal files, whatever else is saved. Earlier versions saved none. */
+#define KEY_ARRAYS_SUM "tessera_arrays_crc32"
+#define KEY_CONFIG_SUM "tessera_config_crc32"
+#define KEY_NOTES_SUM  "tessera_notes_crc32"
+#define KEY_STEPS      "steps"
+#define KEY_UPDATES    "updates"
+#define KEY_NOTES      "notes"
+#define KEY_TOKENS     "data_tokens"
+#define KEY_HASH       "data_hash" /* of the tokens, as 16 hexadecimal digits */
 
 static const char *metadata(const tsr__safetensors *file, const char *key) {
   return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
@@ -78,7 +78,7 @@ static int fail_sum(const char *name, tsr_error *error) {
                    name);
 }
 
-/* Compare the arrays of the weights. */
+/* Compare the arrays of a file. */
 static int check_arrays(const tsr__safetensors *file, const char *name, tsr_error *error) {
   uint32_t saved, now;
   if (!read_sum(file, KEY_ARRAYS_SUM, &saved)) return 0;
@@ -86,17 +86,39 @@ static int check_arrays(const tsr__safetensors *file, const char *name, tsr_erro
   return status || now == saved ? status : fail_sum(name, error);
 }
 
-/* Compare a file beside the weights, whose checksum they have. */
-static int check_beside(const tsr__saved *saved, const char *path, const char *name,
-                        const char *key, tsr_error *error) {
+/* The checksum of texts, each with its ending zero. */
+static uint32_t sum_of_texts(const char *const *texts, size_t count) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < count; i++)
+    sum = tsr_train_checksum(sum, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) + 1 : 1);
+  return sum;
+}
+
+static const char *const noted[] = {KEY_STEPS, KEY_UPDATES, KEY_NOTES, KEY_TOKENS, KEY_HASH};
+enum { NOTED = sizeof noted / sizeof *noted };
+
+/* Compare the training file. One without checksums is of an earlier version, if the weights have none either. */
+static int check_training(const tsr__saved *saved, const char *name, tsr_error *error) {
+  const char *texts[NOTED];
+  uint32_t notes, arrays;
+  if (!read_sum(saved->weights.files, KEY_ARRAYS_SUM, &arrays)) return 0;
+  for (size_t i = 0; i < NOTED; i++) texts[i] = metadata(&saved->training, noted[i]);
+  if (!read_sum(&saved->training, KEY_NOTES_SUM, &notes) ||
+      !read_sum(&saved->training, KEY_ARRAYS_SUM, &arrays) || notes != sum_of_texts(texts, NOTED))
+    return fail_sum(name, error);
+  return check_arrays(&saved->training, name, error);
+}
+
+/* Compare the model's configuration with the checksum that the weights have of it. */
+static int check_config(const tsr__saved *saved, const char *path, tsr_error *error) {
   uint32_t then, now;
   int handle;
-  if (!read_sum(saved->weights.files, key, &then)) return 0;
+  if (!read_sum(saved->weights.files, KEY_CONFIG_SUM, &then)) return 0;
   int status = tsr__os_open_regular(path, &handle, error);
   if (status) return status;
   status = sum_of_file(handle, 0, &now, error);
   tsr__os_close(handle);
-  return status || now == then ? status : fail_sum(name, error);
+  return status || now == then ? status : fail_sum("config.json", error);
 }
 
 /* ---- opening ---- */
@@ -152,10 +174,8 @@ static int check_files(const char *folder, const tsr__saved *saved, tsr_error *e
   tsr__buffer_printf(&config, "%s/config.json", folder);
   tsr__buffer_append(&config, "", 1);
   int status = config.failed ? tsr__fail_memory(error) : 0;
-  if (status == 0)
-    status = check_beside(saved, saved->training_path, slash ? slash + 1 : saved->training_path,
-                          KEY_TRAINING_SUM, error);
-  if (status == 0) status = check_beside(saved, config.data, "config.json", KEY_CONFIG_SUM, error);
+  if (status == 0) status = check_training(saved, slash ? slash + 1 : saved->training_path, error);
+  if (status == 0) status = check_config(saved, config.data, error);
   tsr__buffer_release(&config);
   return status;
 }
@@ -545,8 +565,8 @@ static int sum_arrays(const tsr_train_state *s, const state_tensors *tensors, co
   return status;
 }
 
-/* Write the tensors to a file. Their names must not move. `notes` are the keys and values of its metadata, of which `sum`,
- * unless it is NULL, becomes the checksum of the arrays. */
+/* Write the tensors to a file. Their names must not move. `notes` are the keys and values of its metadata, of which `sum`
+ * becomes the checksum of the arrays. */
 static int write_file(const tsr_train_state *s, const state_tensors *tensors,
                       const char *const *notes, char *sum, tsr_write_fn *write, void *context,
                       tsr_error *error) {
@@ -560,7 +580,7 @@ static int write_file(const tsr_train_state *s, const state_tensors *tensors,
     tsr__safetensors_place(all.items, all.count);
     status = sum_arrays(s, tensors, &all, &checksum, error);
   }
-  if (status == 0 && sum) (void)snprintf(sum, NUMBER_BYTES, "%08x", checksum);
+  if (status == 0) (void)snprintf(sum, NUMBER_BYTES, "%08x", checksum);
   if (status == 0)
     status = tsr__safetensors_write_header(all.items, all.count, notes, write, context, error);
   for (size_t i = 0; status == 0 && i < all.count; i++) {
@@ -598,19 +618,10 @@ uint64_t tsr_train_state_steps(const tsr_train_state *s) {
 
 int tsr_train_write_weights(const tsr_train_state *s, const tsr_train_files *files,
                             tsr_write_fn *write, void *context, tsr_error *error) {
-  char sum[NUMBER_BYTES], training[NUMBER_BYTES], config[NUMBER_BYTES];
-  const char *const notes[] = {"format",
-                               "pt",
-                               KEY_TRAINING,
-                               files->training,
-                               KEY_ARRAYS_SUM,
-                               sum,
-                               KEY_TRAINING_SUM,
-                               training,
-                               KEY_CONFIG_SUM,
-                               config,
-                               NULL};
-  (void)snprintf(training, sizeof training, "%08x", files->training_checksum);
+  char sum[NUMBER_BYTES], config[NUMBER_BYTES];
+  const char *const notes[] = {"format",        "pt",           KEY_TRAINING,
+                               files->training, KEY_ARRAYS_SUM, sum,
+                               KEY_CONFIG_SUM,  config,         NULL};
   (void)snprintf(config, sizeof config, "%08x", files->config_checksum);
   state_tensors tensors = {0};
   int status = 0;
@@ -673,9 +684,12 @@ static bool push_states(state_tensors *out, const state_tensor *states, size_t c
 
 int tsr_train_write_training(const tsr_train_state *s, const char *notes, tsr_write_fn *write,
                              void *context, tsr_error *error) {
-  char steps[NUMBER_BYTES], updates[NUMBER_BYTES], count[NUMBER_BYTES], hash[NUMBER_BYTES];
-  const char *const pairs[] = {KEY_STEPS,  steps, KEY_UPDATES, updates, KEY_NOTES, notes,
-                               KEY_TOKENS, count, KEY_HASH,    hash,    NULL};
+  char steps[NUMBER_BYTES], updates[NUMBER_BYTES], count[NUMBER_BYTES], hash[NUMBER_BYTES],
+      sum[NUMBER_BYTES], noted_sum[NUMBER_BYTES];
+  const char *const texts[NOTED] = {steps, updates, notes, count, hash};
+  const char *const pairs[] = {KEY_STEPS,      steps,      KEY_UPDATES,   updates,   KEY_NOTES,
+                               notes,          KEY_TOKENS, count,         KEY_HASH,  hash,
+                               KEY_ARRAYS_SUM, sum,        KEY_NOTES_SUM, noted_sum, NULL};
   state_tensors tensors = {0};
   state_tensor some[4];
   bool ok = push_states(&tensors, some, list_scaler(s->program, some));
@@ -683,10 +697,11 @@ int tsr_train_write_training(const tsr_train_state *s, const char *notes, tsr_wr
   (void)snprintf(updates, sizeof updates, "%llu", (unsigned long long)s->updates);
   (void)snprintf(count, sizeof count, "%llu", (unsigned long long)s->data_tokens);
   (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->data_hash);
+  (void)snprintf(noted_sum, sizeof noted_sum, "%08x", sum_of_texts(texts, NOTED));
   for (size_t i = 0; ok && i < s->weights->count; i++)
     ok = push_states(&tensors, some, states_of(s->program, &s->weights->items[i], some));
   int status =
-      ok ? write_file(s, &tensors, pairs, NULL, write, context, error) : tsr__fail_memory(error);
+      ok ? write_file(s, &tensors, pairs, sum, write, context, error) : tsr__fail_memory(error);
   TSR__VECTOR_FREE(&tensors);
   return status;
 }
