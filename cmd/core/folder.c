@@ -265,6 +265,8 @@ static int write_file(const cli_folder *folder, const char *name, const content 
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   int status = path ? write_content(c, &out, &error) : TSR_ERROR_MEMORY;
   if (status == 0 && cli_output_finish(&out.output) != 0) status = TSR_ERROR_WRITE;
+  /* A disk may have room later. */
+  if (status == TSR_ERROR_WRITE && out.output.error_number == ENOMEM) status = TSR_ERROR_MEMORY;
   if (status)
     cli_say(folder->session->options->command->about.name, "%s: %s", path ? path : folder->path,
             out.output.error_number      ? cli_reason(out.output.error_number)
