@@ -186,12 +186,11 @@ static char *join(const char *folder, const char *name) {
   return path;
 }
 
-/* What cannot be found out for lack of memory is there. */
+/* Without memory, which may be what has run out. A path that is too long names nothing. */
 static bool has_file(const char *folder, const char *name) {
-  char *path = join(folder, name);
-  bool is_there = !path || access(path, F_OK) == 0;
-  free(path);
-  return is_there;
+  char path[4096];
+  int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+  return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
 }
 
 static void remove_file(const char *folder, const char *name) {
