@@ -1,6 +1,7 @@
 // One question: its form, its command line, and its answer as text, tables, JSON, or a page in a frame.
 
 import { h, replace } from '../src/dom.ts';
+import { size } from '../src/format.ts';
 import { fileWord, folderOf, nameOf } from './dropped.ts';
 import { closeFrame, frameOf } from './frame.ts';
 import type { Done, Outcome, Runner } from './job.ts';
@@ -37,9 +38,6 @@ export const VIEW = 'view';
 const USAGE = 2;
 const FAULT = 4;
 const STALE_MS = 200;
-
-export const sizeText = (bytes: number): string =>
-  bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
 
 type Values = Map<Parameter, string[]>;
 
@@ -299,7 +297,7 @@ export class Asked {
       if (mine !== runs) return;
       this.#progress.max = total || 1;
       this.#progress.value = Math.min(bytes, total);
-      say(bytes < total ? `Reading: ${sizeText(bytes)} of ${sizeText(total)}` : 'Computing ...');
+      say(bytes < total ? `Reading: ${size(bytes)} of ${size(total)}` : 'Computing ...');
     });
     clearTimeout(stale);
     if (mine !== runs) return;
@@ -329,7 +327,7 @@ export class Asked {
       return;
     }
     await this.#show(result, how.isView);
-    say(`${words[0]}: ${((performance.now() - how.started) / 1000).toFixed(2)} s, ${sizeText(result.memory_bytes)} of memory`);
+    say(`${words[0]}: ${((performance.now() - how.started) / 1000).toFixed(2)} s, ${size(result.memory_bytes)} of memory`);
   }
 
   #fail(result: Exclude<Outcome, { kind: 'cancelled' }>): void {

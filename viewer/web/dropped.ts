@@ -77,7 +77,7 @@ export const byName = (a: string, b: string): number => a.localeCompare(b, 'en',
 export const byAge = (files: Map<string, File>) => (a: string, b: string): number =>
   (files.get(a)?.lastModified ?? 0) - (files.get(b)?.lastModified ?? 0) || byName(a, b);
 
-// The folder that all files are in; undefined if there is none.
+// The folder that contains all files, or undefined if they are not in one folder.
 export function folderOf(names: string[]): string | undefined {
   const [first] = names;
   const folder = first?.includes('/') ? first.slice(0, first.indexOf('/')) : undefined;
@@ -94,6 +94,6 @@ export function byFolder(names: string[]): Map<string, string[]> {
   return groups;
 }
 
-// A file as a word of a command line: a name that begins like an option is none.
+// A file as a word of a command line. "./" keeps a name such as "--json.pickle" from being read as an option.
 export const fileWord = (name: string): string => (name.startsWith('-') ? `./${name}` : name);
 export const nameOf = (word: string): string => word.replace(/^\.\//, '');

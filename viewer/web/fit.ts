@@ -308,7 +308,7 @@ export class Fit {
     else await this.#explain(isOld);
   }
 
-  // The answer of `simulate`; what is wrong if there is none.
+  // Ask `simulate`. Returns what is wrong if it has no answer.
   async #answerTo(isOld: () => boolean): Promise<Wrong | undefined> {
     if (!this.#state.model) return new Wrong(NO_MODEL);
     const run = await this.#simulated(this.#words(this.#simulate));

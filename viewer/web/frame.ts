@@ -22,7 +22,7 @@ export function closeFrame(): void {
   current = undefined;
 }
 
-// Once: what frames say, and the theme, which a frame is told by its address.
+// Listen to the messages of frames, and pass changes of the theme on to the frame, in its address. To be called once.
 export function listenToFrames(add: (files: File[]) => void): void {
   addEventListener('message', (event: MessageEvent<News | undefined>) => {
     if (!current || event.source !== current.frame.contentWindow) return;

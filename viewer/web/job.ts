@@ -21,7 +21,7 @@ export class Runner {
     this.#script = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
   }
 
-  // Start a worker for the next run. One that does not start is none: the run makes its own, whose failure it tells.
+  // Start a worker for the next run. If it fails to start, it is forgotten: the run then starts another one, and reports its failure.
   warm(): void {
     if (this.#spare) return;
     const worker = new Worker(this.#script);

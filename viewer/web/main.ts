@@ -2,7 +2,8 @@
 // module, which is the command itself: this file knows no question and no option.
 
 import { h, replace } from '../src/dom.ts';
-import { Asked, type Form, leaveQuestion, sizeText, type State, VIEW } from './ask.ts';
+import { size } from '../src/format.ts';
+import { Asked, type Form, leaveQuestion, type State, VIEW } from './ask.ts';
 import { addTo, byAge, byFolder, byName, droppedFiles, folderOf, type Given } from './dropped.ts';
 import { Fit, isModelFile } from './fit.ts';
 import type { Lists } from './fitform.ts';
@@ -78,7 +79,7 @@ function addFiles(given: Given[]): void {
 }
 
 function fileRow(path: string, shown: string): HTMLElement {
-  return h('li', {}, h('span', { title: path }, shown), h('small', { class: 'muted' }, sizeText(files.get(path)!.size)),
+  return h('li', {}, h('span', { title: path }, shown), h('small', { class: 'muted' }, size(files.get(path)!.size)),
     h('button', { 'aria-label': `Remove ${path}`, onclick: () => removeFiles([path]) }, '\u00d7'));
 }
 

@@ -1,7 +1,8 @@
-// A JSON answer as tables: each list of objects as a table of its own, and after it what its object says besides, in rows of two. What
-// is empty, and what only says which answer it is, is left out.
+// A JSON answer as tables: each list of objects is a table, and the other fields of the object follow in a table of two columns. Empty
+// fields are left out, and so are those that only name the answer (ABOUT).
 
 import { h } from '../src/dom.ts';
+import { size } from '../src/format.ts';
 
 type Value = null | boolean | number | string | Value[] | { [key: string]: Value };
 
@@ -9,15 +10,6 @@ const ROWS_MOST = 2000;
 const ABOUT = ['schema', 'command', 'inputs'];
 
 const isEmpty = (value: Value): boolean => value === null || value === '' || (Array.isArray(value) && !value.length);
-
-// Bytes as sizes, and the exact number for who points at it.
-function sizeOf(bytes: number): string {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  let at = 0;
-  let value = Math.abs(bytes);
-  for (; value >= 1024 && at + 1 < units.length; at++) value /= 1024;
-  return `${bytes < 0 ? '-' : ''}${at ? value.toFixed(2) : value} ${units[at]}`;
-}
 
 const isObject = (value: Value | undefined): value is { [key: string]: Value } =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -35,7 +27,7 @@ function short(value: Value | undefined): string {
 
 function cell(key: string, value: Value | undefined): HTMLElement {
   if (typeof value !== 'number') return h('td', {}, short(value));
-  if (/(^|_| )bytes$/.test(key)) return h('td', { class: 'number', title: `${value.toLocaleString('en-US')} B` }, sizeOf(value));
+  if (/(^|_| )bytes$/.test(key)) return h('td', { class: 'number', title: `${value.toLocaleString('en-US')} B` }, size(value));
   return h('td', { class: 'number' }, /(^|_| )(line|time_us)$/.test(key) ? String(value) : short(value));
 }
 
