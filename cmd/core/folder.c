@@ -233,47 +233,34 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
 /* The content of one file of the folder. */
 typedef struct content {
   const tsr_train_state *state;
-  const char *options; /* of the training file */
-  /* Of the weights. At most one of the two is set; if none is, the content is the model's config.json. */
-  const tsr_train_files *files;
+  const char *options,
+      *training; /* at most one is set; if none is, the content is the model's config.json */
 } content;
 
-/* Where content is written to, and its checksum so far. */
-typedef struct summed {
-  cli_output output;
-  uint32_t checksum;
-} summed;
-
-static int write_summed(void *context, const char *data, size_t size_bytes) {
-  summed *s = context;
-  s->checksum = tsr_train_checksum(s->checksum, data, size_bytes);
-  return cli_output_write(&s->output, data, size_bytes);
-}
-
-static int write_content(const content *c, summed *out, tsr_error *error) {
-  if (c->options) return tsr_train_write_training(c->state, c->options, write_summed, out, error);
-  if (c->files) return tsr_train_write_weights(c->state, c->files, write_summed, out, error);
-  return tsr_train_write_config(c->state, write_summed, out, error);
+static int write_content(const content *c, cli_output *output, tsr_error *error) {
+  if (c->options)
+    return tsr_train_write_training(c->state, c->options, cli_output_write, output, error);
+  if (c->training)
+    return tsr_train_write_weights(c->state, c->training, cli_output_write, output, error);
+  return tsr_train_write_config(c->state, cli_output_write, output, error);
 }
 
 /* Returns 0, or a status after printing the reason. */
-static int write_file(const cli_folder *folder, const char *name, const content *c,
-                      uint32_t *checksum) {
+static int write_file(const cli_folder *folder, const char *name, const content *c) {
   char *path = join(folder->path, name);
-  summed out = {.output = {.path = path, .replaces_link = true, .is_synced = true}};
+  cli_output output = {.path = path, .replaces_link = true, .is_synced = true};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  int status = path ? write_content(c, &out, &error) : TSR_ERROR_MEMORY;
-  if (status == 0 && cli_output_finish(&out.output) != 0) status = TSR_ERROR_WRITE;
+  int status = path ? write_content(c, &output, &error) : TSR_ERROR_MEMORY;
+  if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;
   /* A disk may have room later. */
-  if (status == TSR_ERROR_WRITE && out.output.error_number == ENOMEM) status = TSR_ERROR_MEMORY;
+  if (status == TSR_ERROR_WRITE && output.error_number == ENOMEM) status = TSR_ERROR_MEMORY;
   if (status)
     cli_say(folder->session->options->command->about.name, "%s: %s", path ? path : folder->path,
-            out.output.error_number      ? cli_reason(out.output.error_number)
+            output.error_number          ? cli_reason(output.error_number)
             : status == TSR_ERROR_FORMAT ? error.message
                                          : tsr_status_text((tsr_status)status));
-  cli_output_abandon(&out.output);
+  cli_output_abandon(&output);
   free(path);
-  *checksum = out.checksum;
   return status;
 }
 
@@ -298,15 +285,13 @@ static void remove_others(const char *folder, const char *training) {
 static int write_files(const cli_folder *folder, const char *training, const tsr_train_state *state,
                        const char *options) {
   const char *const names[] = {"config.json", training, "model.safetensors"};
-  tsr_train_files files = {.training = training};
-  const content contents[] = {
-      {.state = state}, {.state = state, .options = options}, {.state = state, .files = &files}};
-  uint32_t unused, *const checksums[] = {&files.config_checksum, &unused, &unused};
+  const content contents[] = {{.state = state},
+                              {.state = state, .options = options},
+                              {.state = state, .training = training}};
   bool is_new[3];
   int status = 0;
   for (size_t i = 0; i < 3; i++) is_new[i] = !has_file(folder->path, names[i]);
-  for (size_t i = 0; status == 0 && i < 3; i++)
-    status = write_file(folder, names[i], &contents[i], checksums[i]);
+  for (size_t i = 0; status == 0 && i < 3; i++) status = write_file(folder, names[i], &contents[i]);
   for (size_t i = 0; status && i < 3; i++)
     if (is_new[i]) remove_file(folder->path, names[i]);
   return status;

@@ -228,7 +228,7 @@ def test_saves(t):
                names(config))
         sums = {f'tessera_{name}_crc32': f'{zlib.crc32(data):08x}' for name, data in (
             ('arrays', b''.join(data for _, _, data in arrays.values())),
-            ('config', (folder / 'config.json').read_bytes()))}
+            ('config', json.dumps(json.loads((folder / 'config.json').read_text()), sort_keys=True, separators=(',', ':')).encode()))}
         expect('metadata', notes, {'format': 'pt', 'tessera_training': 'training-3.safetensors', **sums})
         saved = json.loads((folder / 'config.json').read_text())
         expect('config.json', {key: saved.get(key) for key in config}, config)
@@ -741,6 +741,17 @@ def test_notices_flipped_bytes(t):
             expect('nothing is written', sorted(folder.iterdir()), files)
         path.write_bytes(good)
     expect('as it was', t.run('train', '--resume', folder, '--steps', 3, '-q').returncode, 0)
+
+
+def test_killed_between_the_files_of_another_type(t):
+    """A run that is resumed with another type writes config.json, which names it, before the weights."""
+    config, folder = t.work / 'typed.json', fresh(t, 'typed')
+    config.write_text(json.dumps(GPT2 | {'torch_dtype': 'float32'}))
+    common = ['--data', t.text, '--batch', 2, '--seq', 16, '-q']
+    expect('saved', t.run('train', config, *common, '--steps', 1, '--save', folder).returncode, 0)
+    saved = json.loads((folder / 'config.json').read_text())
+    (folder / 'config.json').write_text(json.dumps(saved | {'torch_dtype': 'bfloat16'}, indent=2))
+    expect('resumed', t.run('train', '--resume', folder, '--steps', 2, '-q').returncode, 0)
 
 
 def test_notices_states_that_no_optimizer_keeps(t):

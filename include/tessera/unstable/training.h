@@ -32,22 +32,14 @@ typedef struct tsr_train_state tsr_train_state;
 
 /* The number of steps done before this state. */
 uint64_t tsr_train_state_steps(const tsr_train_state *state);
-/* The checksum (CRC-32) of bytes that follow others, whose checksum is `before`; 0 for the first. */
-uint32_t tsr_train_checksum(uint32_t before, const void *data, size_t size_bytes);
-/* The files beside the weights, which must be written before them: the training file's name, without a folder, and the checksum of
- * config.json. A saved run with another config.json is refused. */
-typedef struct tsr_train_files {
-  const char *training;
-  uint32_t config_checksum;
-} tsr_train_files;
 /* Write config.json: the model's, with the current type of the weights if it names a type. Fails with
  * TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
 int tsr_train_write_config(const tsr_train_state *state, tsr_write_fn *write, void *context,
                            tsr_error *error);
-/* Write model.safetensors. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY, and with TSR_ERROR_FORMAT, before the first byte, if a
+/* Write model.safetensors. `training` is the name of the training file, without a folder. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY, and with TSR_ERROR_FORMAT, before the first byte, if a
  * weight is not a finite number: it must not replace weights that are. */
-int tsr_train_write_weights(const tsr_train_state *state, const tsr_train_files *files,
-                            tsr_write_fn *write, void *context, tsr_error *error);
+int tsr_train_write_weights(const tsr_train_state *state, const char *training, tsr_write_fn *write,
+                            void *context, tsr_error *error);
 /* Write the training file, which contains what else resuming needs: the optimizer's state and the number of the
  * step. `notes`, a text, is stored with it. Fails as above, with TSR_ERROR_FORMAT for a state that is not finite. */
 int tsr_train_write_training(const tsr_train_state *state, const char *notes, tsr_write_fn *write,

@@ -20,7 +20,7 @@ enum {
 
 /* Keys of a file's metadata. */
 #define KEY_TRAINING "tessera_training" /* in the weights: the name of the training file */
-/* Checksums, as 8 hexadecimal digits: of the file's arrays; in the weights, of config.json; in the training file, of its other
+/* Checksums, as 8 hexadecimal digits: of the file's arrays; in the weights, of the configuration; in the training file, of its other
  * metadata. Equal weights are equal files, whatever else is saved. Earlier versions saved none. */
 #define KEY_ARRAYS_SUM "tessera_arrays_crc32"
 #define KEY_CONFIG_SUM "tessera_config_crc32"
@@ -45,7 +45,8 @@ static bool read_count(const tsr__safetensors *file, const char *key, uint64_t *
 
 /* ---- checksums ---- */
 
-uint32_t tsr_train_checksum(uint32_t before, const void *data, size_t size_bytes) {
+/* CRC-32 of bytes that follow others, whose checksum is `before`; 0 for the first. */
+static uint32_t sum_of(uint32_t before, const void *data, size_t size_bytes) {
   return (uint32_t)crc32_z(before, data, size_bytes);
 }
 
@@ -65,7 +66,7 @@ static int sum_of_file(int handle, uint64_t first, uint32_t *out, tsr_error *err
   if (!piece) return tsr__fail_memory(error);
   for (; got > 0; first += (uint64_t)got) {
     got = tsr__os_read_at(handle, first, piece, SUMMED_BYTES, error);
-    if (got > 0) sum = tsr_train_checksum(sum, piece, (size_t)got);
+    if (got > 0) sum = sum_of(sum, piece, (size_t)got);
   }
   tsr__free(piece);
   *out = sum;
@@ -90,7 +91,7 @@ static int check_arrays(const tsr__safetensors *file, const char *name, tsr_erro
 static uint32_t sum_of_texts(const char *const *texts, size_t count) {
   uint32_t sum = 0;
   for (size_t i = 0; i < count; i++)
-    sum = tsr_train_checksum(sum, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) + 1 : 1);
+    sum = sum_of(sum, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) + 1 : 1);
   return sum;
 }
 
@@ -109,16 +110,45 @@ static int check_training(const tsr__saved *saved, const char *name, tsr_error *
   return check_arrays(&saved->training, name, error);
 }
 
+/* The keys of config.json that name the type of the weights. */
+static const char *const dtype_keys[] = {"dtype", "torch_dtype"};
+enum { DTYPE_KEYS = 2, CONFIG_BYTES_MOST = 16 << 20 };
+
+/* The checksum of a configuration, but for the type of the weights: a run that is resumed with another type writes config.json before the
+ * weights, and may be killed in between. */
+static int sum_of_config(const char *text, size_t size_bytes, uint32_t *out, tsr_error *error) {
+  json_t *config = NULL;
+  tsr__buffer plain = {0};
+  int status = tsr_json_load(text, size_bytes, 0, NULL, &config, error);
+  if (status) return status;
+  for (size_t i = 0; i < DTYPE_KEYS; i++) (void)json_object_del(config, dtype_keys[i]);
+  bool ok =
+      tsr__json_append(&plain, config, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(15));
+  if (ok) *out = sum_of(0, plain.data, plain.size);
+  json_decref(config);
+  tsr__buffer_release(&plain);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
 /* Compare the model's configuration with the checksum that the weights have of it. */
 static int check_config(const tsr__saved *saved, const char *path, tsr_error *error) {
-  uint32_t then, now;
+  uint32_t then, now = 0;
+  uint64_t size_bytes;
   int handle;
   if (!read_sum(saved->weights.files, KEY_CONFIG_SUM, &then)) return 0;
-  int status = tsr__os_open_regular(path, &handle, error);
+  int status = tsr__os_open_sized(path, &handle, &size_bytes, error);
   if (status) return status;
-  status = sum_of_file(handle, 0, &now, error);
+  char *text = size_bytes <= CONFIG_BYTES_MOST ? tsr__realloc(NULL, (size_t)size_bytes, 1) : NULL;
+  if (size_bytes > CONFIG_BYTES_MOST)
+    status = fail_sum("config.json", error);
+  else if (!text)
+    status = tsr__fail_memory(error);
+  if (status == 0) status = tsr__os_read_exactly(handle, 0, text, (size_t)size_bytes, error);
   tsr__os_close(handle);
-  return status || now == then ? status : fail_sum("config.json", error);
+  if (status == 0) status = sum_of_config(text, (size_t)size_bytes, &now, error);
+  tsr__free(text);
+  bool is_other = status == 0 ? now != then : status == TSR_ERROR_FORMAT;
+  return is_other ? fail_sum("config.json", error) : status;
 }
 
 /* ---- opening ---- */
@@ -552,7 +582,7 @@ static int sum_arrays(const tsr_train_state *s, const state_tensors *tensors, co
     tsr__dtype dtype = tsr__schedule_dtype(s->program->schedule, state->tensor);
     status = find_elements(s, state, &gathered, &from, error);
     if (status) break;
-    *sum = tsr_train_checksum(*sum, from, (size_t)(count * tsr__dtype_bytes(dtype)));
+    *sum = sum_of(*sum, from, (size_t)(count * tsr__dtype_bytes(dtype)));
     const tsr__kernel_tensor numbers = {.data = (void *)(uintptr_t)from,
                                         .dtype = dtype,
                                         .layout = tsr__layout_dense(TSR__SHAPE(count))};
@@ -616,15 +646,16 @@ uint64_t tsr_train_state_steps(const tsr_train_state *s) {
   return s->steps;
 }
 
-int tsr_train_write_weights(const tsr_train_state *s, const tsr_train_files *files,
-                            tsr_write_fn *write, void *context, tsr_error *error) {
+int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_write_fn *write,
+                            void *context, tsr_error *error) {
   char sum[NUMBER_BYTES], config[NUMBER_BYTES];
-  const char *const notes[] = {"format",        "pt",           KEY_TRAINING,
-                               files->training, KEY_ARRAYS_SUM, sum,
-                               KEY_CONFIG_SUM,  config,         NULL};
-  (void)snprintf(config, sizeof config, "%08x", files->config_checksum);
+  const char *const notes[] = {"format", "pt",           KEY_TRAINING, training, KEY_ARRAYS_SUM,
+                               sum,      KEY_CONFIG_SUM, config,       NULL};
+  const char *text = tsr_model_config(s->program->model);
   state_tensors tensors = {0};
-  int status = 0;
+  uint32_t config_sum = 0;
+  int status = sum_of_config(text, strlen(text), &config_sum, error);
+  (void)snprintf(config, sizeof config, "%08x", config_sum);
   for (size_t i = 0; status == 0 && i < s->weights->count; i++) {
     state_tensor weight = {.tensor = s->weights->items[i].tensor,
                            .kind = TSR__KEPT_PARAMETER,
@@ -640,18 +671,17 @@ int tsr_train_write_weights(const tsr_train_state *s, const tsr_train_files *fil
 /* The text of config.json with the type of the weights: otherwise a model that was trained in fp32 would be loaded in the
  * type it was published in. Unchanged if it has that type, or none. */
 static int config_text(const char *before, tsr__dtype dtype, tsr__buffer *out, tsr_error *error) {
-  static const char *const keys[] = {"dtype", "torch_dtype"};
   const char *name = dtype == TSR__DTYPE_BF16  ? "bfloat16"
                      : dtype == TSR__DTYPE_F16 ? "float16"
                                                : "float32";
   json_t *config = NULL;
   bool is_other = false;
   int status = tsr_json_load(before, strlen(before), 0, NULL, &config, error);
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    const char *named = json_string_value(json_object_get(config, keys[i]));
+  for (size_t i = 0; i < DTYPE_KEYS; i++) {
+    const char *named = json_string_value(json_object_get(config, dtype_keys[i]));
     if (!named || strcmp(named, name) == 0) continue;
     is_other = true;
-    if (json_object_set_new(config, keys[i], json_string(name))) out->failed = true;
+    if (json_object_set_new(config, dtype_keys[i], json_string(name))) out->failed = true;
   }
   if (is_other) {
     (void)tsr__json_append(out, config, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
