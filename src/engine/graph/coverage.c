@@ -157,35 +157,38 @@ bool tsr__coverage_add(tsr__coverage *coverage, const tsr__layout *layout) {
   return true;
 }
 
-bool tsr__coverage_has(const tsr__coverage *coverage, const tsr__layout *layout) {
+bool tsr__coverage_has(const tsr__coverage *coverage, const tsr__layout *layout, bool *has) {
   tsr__coverage wanted = {.elements = coverage->elements}, own;
-  if (tsr__coverage_is_full(coverage) || !tsr__shape_elements(layout->shape)) return true;
-  if (tsr__coverage_is_empty(coverage)) return false;
+  *has = tsr__coverage_is_full(coverage) || !tsr__shape_elements(layout->shape);
+  if (*has || tsr__coverage_is_empty(coverage)) return true;
   bool ok = copy_set(&own, coverage) && set_of(&wanted, layout) && align(&own, &wanted);
-  for (size_t i = 0, j = 0; ok && i < wanted.pieces.count; i++) {
+  *has = ok;
+  for (size_t i = 0, j = 0; *has && i < wanted.pieces.count; i++) {
     const tsr__piece *piece = &wanted.pieces.items[i];
     while (j < own.pieces.count && own.pieces.items[j].end < piece->end) j++;
-    ok = j < own.pieces.count && own.pieces.items[j].first <= piece->first;
+    *has = j < own.pieces.count && own.pieces.items[j].first <= piece->first;
   }
   tsr__coverage_release(&own);
   tsr__coverage_release(&wanted);
   return ok;
 }
 
-bool tsr__coverage_overlap(uint64_t elements, const tsr__layout *a, const tsr__layout *b) {
+bool tsr__coverage_overlap(uint64_t elements, const tsr__layout *a, const tsr__layout *b,
+                           bool *overlaps) {
   tsr__coverage x = {.elements = elements}, y = {.elements = elements};
-  if (!tsr__shape_elements(a->shape) || !tsr__shape_elements(b->shape)) return false;
-  bool ok = set_of(&x, a) && set_of(&y, b) && align(&x, &y), overlaps = !ok;
-  for (size_t i = 0, j = 0; ok && !overlaps && i < x.pieces.count && j < y.pieces.count;) {
+  *overlaps = false;
+  if (!tsr__shape_elements(a->shape) || !tsr__shape_elements(b->shape)) return true;
+  bool ok = set_of(&x, a) && set_of(&y, b) && align(&x, &y);
+  for (size_t i = 0, j = 0; ok && !*overlaps && i < x.pieces.count && j < y.pieces.count;) {
     const tsr__piece *p = &x.pieces.items[i], *q = &y.pieces.items[j];
     if (p->end <= q->first)
       i++;
     else if (q->end <= p->first)
       j++;
     else
-      overlaps = true;
+      *overlaps = true;
   }
   tsr__coverage_release(&x);
   tsr__coverage_release(&y);
-  return overlaps;
+  return ok;
 }

@@ -27,17 +27,19 @@ typedef struct tsr__coverage {
 } tsr__coverage;
 
 void tsr__coverage_release(tsr__coverage *coverage);
-/* Add the elements of a layout. False when out of memory, or of a set of more than 2^20 pieces. */
+/* These three return false when out of memory, or of a set of more than 2^20 pieces. */
+/* Add the elements of a layout. */
 bool tsr__coverage_add(tsr__coverage *coverage, const tsr__layout *layout);
-/* Whether all elements of a layout are in the set; false also when out of memory. */
-bool tsr__coverage_has(const tsr__coverage *coverage, const tsr__layout *layout);
+/* Whether all elements of a layout are in the set. */
+bool tsr__coverage_has(const tsr__coverage *coverage, const tsr__layout *layout, bool *has);
+/* Whether two layouts of one storage have an element in common. */
+bool tsr__coverage_overlap(uint64_t elements, const tsr__layout *a, const tsr__layout *b,
+                           bool *overlaps);
 bool tsr__coverage_is_full(const tsr__coverage *coverage);
 static inline bool tsr__coverage_is_empty(const tsr__coverage *coverage) {
   return coverage->period == 0;
 }
 /* The first element that is not in the set; `elements` if it is full. */
 uint64_t tsr__coverage_first_gap(const tsr__coverage *coverage);
-/* Whether two layouts of one storage have an element in common. True when out of memory. */
-bool tsr__coverage_overlap(uint64_t elements, const tsr__layout *a, const tsr__layout *b);
 
 #endif

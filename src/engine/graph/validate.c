@@ -101,13 +101,16 @@ static void check_operand(validator *v, tsr__tensor_id tensor, const char *what,
 }
 
 /* Whether two tensors share an element; `is_same`: all of them, in the same order. */
-static bool overlap(const validator *v, tsr__tensor_id a, tsr__tensor_id b, bool *is_same) {
+static bool overlap(validator *v, tsr__tensor_id a, tsr__tensor_id b, bool *is_same) {
   const tsr__layout *x = layout_of(v, a), *y = layout_of(v, b);
   *is_same = false;
   if (tsr__schedule_tensor(v->schedule, a)->slot != tsr__schedule_tensor(v->schedule, b)->slot)
     return false;
   *is_same = tsr__layout_is_same(*x, *y);
-  return *is_same || tsr__coverage_overlap(elements_of(v, a), x, y);
+  bool overlaps = *is_same;
+  if (!*is_same && !tsr__coverage_overlap(elements_of(v, a), x, y, &overlaps))
+    v->status = TSR_ERROR_MEMORY;
+  return overlaps;
 }
 
 static void check_aliases(validator *v) {
@@ -281,11 +284,13 @@ static void check_saved(validator *v, tsr__tensor_id tensor, uint32_t i) {
            "its operand %" PRIu32 " is of forward, which did not save it", i);
 }
 
-static bool is_written(const validator *v, tsr__tensor_id tensor) {
+static bool is_written(validator *v, tsr__tensor_id tensor) {
   const slot_state *state = state_of(v, tensor);
-  if (state->is_written) return true;
-  return state->covered &&
-         tsr__coverage_has(&v->sets.items[state->covered - 1], layout_of(v, tensor));
+  bool has = state->is_written;
+  if (!has && state->covered &&
+      !tsr__coverage_has(&v->sets.items[state->covered - 1], layout_of(v, tensor), &has))
+    v->status = TSR_ERROR_MEMORY;
+  return has;
 }
 
 static void use_writers(validator *v, slot_state *state) {

@@ -875,6 +875,13 @@ static int check_launch(const tsr_simulate_options *run, const tsr_train_options
   return 0;
 }
 
+/* What a run that failed later on had already made. */
+static void drop_results(tsr_training *out) {
+  tsr_memory_profile_free(out->profile);
+  tsr_rates_free(out->rates);
+  tsr_snapshot_free(out->snapshot);
+}
+
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error) {
   tsr_simulate_options own_run;
@@ -901,7 +908,7 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (status == 0)
     *out = t->out;
   else
-    tsr_memory_profile_free(t->out.profile);
+    drop_results(&t->out);
   tsr__free(t);
   return status;
 }
