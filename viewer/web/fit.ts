@@ -29,6 +29,8 @@ export interface Host {
   keep(options: string): void;
 }
 
+// A link names the file that this page is.
+const ELSEWHERE = location.protocol === 'file:' ? 'On another machine, put what follows # behind the address of the page there.' : '';
 const TYPING_MS = 150;
 // What is wrong with a word that is being typed is said after a pause.
 const PAUSE_MS = 800;
@@ -143,7 +145,7 @@ export class Fit {
     this.#remark(unknown.length ? `Left out, as simulate has no such option: ${unknown.map(quote).join(' ')}` : '');
     replace(this.#host.work, h('div', { class: 'fit', 'aria-live': 'off' },
       h('section', { 'aria-labelledby': 'fit-title' }, h('h2', { id: 'fit-title' }, 'Will it fit?'), this.#note, this.#form),
-      h('section', { class: 'fit-answer', 'aria-label': 'Answer' }, this.#live, this.#staleAnswer.element, this.#rest)));
+      h('section', { class: 'fit-answer', 'aria-label': 'Verdict and figures' }, this.#live, this.#staleAnswer.element, this.#rest)));
     this.#fill();
     void this.#ask();
   }
@@ -545,7 +547,7 @@ export class Fit {
       { title: 'Python', text: () => pythonOf(this.#simulate, this.#state.model, this.#values()) },
       { title: 'Text', text: () => this.#output(words()) },
       { title: 'JSON', text: () => this.#output([...words(), '--json']) },
-      { title: 'Link', text: () => location.href, note: lacks },
+      { title: 'Link', text: () => location.href, note: () => [lacks(), ELSEWHERE].filter(Boolean).join(' ') },
       ...[...this.#texts].map(([title, data]) => ({ title, text: () => data.text() })),
     ]);
   }

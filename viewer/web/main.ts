@@ -221,7 +221,9 @@ function open(name: string, options: string, line?: string[], isStep = name !== 
   mark(name);
   say('');
   const asked = new Asked({ runner, files, chosen, state, questions: [VIEWED, ...questions], say, keep: () => keep(), open }, question);
+  const isFromWork = element('work').contains(document.activeElement); // whose button goes away
   replace(element('work'), ...asked.elements());
+  if (isFromWork) element('work').focus();
   asked.askAtOnce(line);
 }
 
