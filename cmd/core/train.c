@@ -626,6 +626,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
   if (status) return cli_params_error(session->options->command, status, &session->error);
   if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
+  options.memory = cli_train_memory(own);
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   watch_interrupts(before);
@@ -722,7 +723,6 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->products = products < 0 ? TSR_TRAIN_PRODUCTS_AUTO : (tsr_train_products)products;
   how->is_recorded = tsr_params_has(own, "snapshot");
   how->is_profiled = tsr_params_flag(own, "profile");
-  if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
   how->offload_folder = tsr_params_text(own, "offload_dir");
   if (!how->offload_folder && tsr_params_has(own, "resume"))
     how->offload_folder = save_folder(options); /* cli_folder_resume */

@@ -13,6 +13,10 @@ static const char common_rates[] =
     "0]],\"add\":[[0.0,0.25],[0.0,0.25]]},"
     "\"schema\":\"tessera-rates/1\",\"title\":\"a processor\"}";
 
+tsr_memory cli_train_memory(const tsr_params *own) {
+  return tsr_params_choice(own, "memory") == 1 ? TSR_MEMORY_PLACED : TSR_MEMORY_CACHING;
+}
+
 static int solve(cli_session *session, tsr_planning_options *options, unsigned allow,
                  tsr_planned *out) {
   tsr_planning *planning = NULL;
@@ -51,6 +55,7 @@ static int find(cli_session *session, const char *name, tsr_train_report *report
                               .batch = tsr_params_count(own, "batch"),
                               .sequence = tsr_params_count(own, "seq"),
                               .steps = steps == 2 ? 2 : 3,
+                              .memory = cli_train_memory(own),
                               .rates = rates};
   int status = tsr_params_effort(own, NULL, &how.effort, &session->error);
   if (status) return status;

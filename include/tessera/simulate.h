@@ -40,6 +40,13 @@ typedef struct tsr_module_choice {
   tsr_module_how how;
 } tsr_module_choice;
 
+/* Where tensors are placed. The choice does not affect results. */
+typedef enum tsr_memory {
+  TSR_MEMORY_CACHING, /* at the addresses that PyTorch's allocator would choose */
+  TSR_MEMORY_PLACED   /* at addresses chosen before the run, in one range that all steps reuse: what `tsr_train` runs and
+                         plans are measured for, and `tsr_simulate` refuses, since no allocator has events then */
+} tsr_memory;
+
 /* How the optimizer of a step graph works: as it was traced, on lists of tensors, on one parameter after another, or in one kernel. */
 typedef enum tsr_optimizer_form {
   TSR_OPTIMIZER_FORM_TRACED,
@@ -109,6 +116,7 @@ typedef struct tsr_simulate_options {
   /* Evaluate after every `eval_steps` steps (0: never), without gradients or dropout: batches of `eval_batch` sequences (0 = batch),
    * each of which replaces the one before, as in a loop over a data loader. */
   uint64_t eval_steps, eval_batch;
+  tsr_memory memory;
   /* What this and other simulations may take together; borrowed, or NULL: unlimited. */
   tsr_effort *effort;
 } tsr_simulate_options;

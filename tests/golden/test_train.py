@@ -1,5 +1,6 @@
 """`tessera train` learns, repeats itself, and takes the memory that `simulate` predicts."""
 import array
+import collections
 import contextlib
 import itertools
 import json
@@ -99,6 +100,39 @@ def test_placed(t):
     done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '512KiB',
                  '--allow', 'none')
     expect('too small', (done.returncode, 'placed memory needs ' in done.stderr), (2, True))
+
+
+CHOICES = {'--dtype': ['fp32', 'bf16', 'autocast-bf16'], '--checkpoint': ['none', 'full', 'every:2'], '--accumulate': [1, 2, 3],
+           '--attention': ['eager', 'sdpa'], '--loss': ['full', 'chunked:8'], '--optimizer': ['adamw', 'sgd'], '--batch': [1, 2, 4],
+           '--seq': [8, 16], '--offload': ['parameters', 'optimizer', 'activations'], '--clip': [0.5, 1], '--steps': [1, 2, 3]}
+
+
+def test_budgets_of_placed_runs(t):
+    """A placed run fits into what it says that it reserves; into less, it gets a plan that does, or a refusal."""
+    rng = random.Random(3705)
+    runs = 200 if 'TESSERA_WHOLE' in os.environ else 14
+    ends = collections.Counter()
+    for n in range(runs):
+        model = rng.choice(sorted(t.models))
+        options = [str(word) for name, words in CHOICES.items() if rng.random() < 0.5 for word in (name, rng.choice(words))]
+        common = ['train', t.models[model], '--data', t.text, *options, '--memory', 'placed', '--json', '-q']
+        done = t.run(*common)
+        expect(f'{n}: {options}', (done.returncode, done.stderr), (0, ''))
+        end = json.loads(done.stdout.splitlines()[-1])
+        size = end['reserved_bytes']
+        expect(f'{n}: {options} reserves', (end['predicted_reserved_bytes'], size >= end['peak_bytes']), (size, True))
+        again = t.run(*common, '--budget', f'{size}B')
+        expect(f'{n}: {options} in its own bytes', (again.returncode, again.stderr), (0, ''))
+        expect(f'{n}: {options} in its own bytes', (json.loads(again.stdout.splitlines()[-1])['reserved_bytes'],
+                                                    '"plan"' in again.stdout), (size, '"plan"' in done.stdout))
+        budget = int(size * rng.uniform(0.5, 1))
+        less = t.run(*common, '--budget', f'{budget}B')
+        ends[less.returncode] += 1
+        if less.returncode == 0:
+            expect(f'{n}: {options} in less', json.loads(less.stdout.splitlines()[-1])['reserved_bytes'] <= budget, True)
+        else:
+            expect(f'{n}: {options} in less', less.returncode, 1)
+    expect('both kinds of answer', set(ends), {0, 1})
 
 
 def test_sets_of_instructions(t):

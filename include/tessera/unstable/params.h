@@ -79,8 +79,8 @@ int tsr_params_fail(const tsr_params *params, tsr_error *error, const char *form
 
 /* Parse a size such as "18GiB", "1.5 gb" or "4096B"; false for anything else, and for sizes that are not above 0. Units with an i
  * or without a B are binary ("24GiB", "24Gi", "24G"), as users of PyTorch mean them; with a B alone they are decimal: "24GB" is
- * 24 * 10^9 bytes. A number without a unit is one of bytes, and at least 2^20: "3" typed for "3GiB" would be a budget that every run
- * exceeds. */
+ * 24 * 10^9 bytes. A number without a unit is one of bytes, and at least 2^19: "3" typed for "3GiB", or "81920" for MiB, would be a
+ * budget that every run exceeds. */
 bool tsr_size_parse(const char *text, uint64_t *bytes);
 /* The size as reports print it, "5.3 KiB", truncated to `room_bytes`, of which 16 are enough. Returns
  * `text`. */

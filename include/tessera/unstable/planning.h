@@ -5,7 +5,7 @@
  *   int status = tsr_planning_new(model, &options, &planning, &error);
  *   if (status == 0) status = tsr_planning_solve(planning, budget, &answer, &error);
  *
- * A budget bounds what the allocator reserves. Every figure of an answer is what `tsr_simulate` returns with the
+ * A budget bounds what the allocator reserves, or, with TSR_MEMORY_PLACED, what the one range takes. Every figure of an answer is what `tsr_simulate` returns with the
  * answer's plan. The plans that are tried do not depend on the budget, so a smaller budget never yields a faster or
  * a larger plan. */
 #ifndef TESSERA_UNSTABLE_PLANNING_H

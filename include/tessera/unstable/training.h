@@ -119,12 +119,6 @@ typedef enum tsr_train_order {
   TSR_TRAIN_SEQUENTIAL
 } tsr_train_order;
 
-/* Where tensors are placed. The choice does not affect results. */
-typedef enum tsr_train_memory {
-  TSR_TRAIN_CACHING, /* at the addresses that PyTorch's allocator would choose */
-  TSR_TRAIN_PLACED   /* at addresses chosen before the run, in one range that all steps reuse */
-} tsr_train_memory;
-
 /* The largest instruction set that kernels may use; each contains those before it. The choice affects results
  * slightly. */
 typedef enum tsr_train_isa {
@@ -199,7 +193,6 @@ typedef struct tsr_train_options {
   unsigned threads; /* for computing (as many as processors); does not affect results */
   tsr_train_isa isa;
   tsr_train_products products;
-  tsr_train_memory memory;
   const char *offload_folder; /* for the file of offloaded activations; deleted after the run */
   tsr_train_op *ops; /* receives the ops, the slowest first; TSR_TRAIN_OPS items, or NULL */
   bool measures;     /* also measure the machine's rates: tsr_training.rates */
@@ -252,7 +245,7 @@ typedef struct tsr_training {
   size_t op_count;                           /* items in tsr_train_options.ops */
   uint64_t predicted_peak_bytes, peak_bytes; /* allocated */
   uint64_t predicted_reserved_bytes, reserved_bytes; /* memory taken from the system */
-  /* With TSR_TRAIN_PLACED, the largest amount live at once, each tensor rounded to 512 bytes, else 0. No placement
+  /* With TSR_MEMORY_PLACED, the largest amount live at once, each tensor rounded to 512 bytes, else 0. No placement
    * takes less. */
   uint64_t bound_bytes;
   tsr_space_peak predicted_host, host, predicted_disk, disk; /* offloaded memory */

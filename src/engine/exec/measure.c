@@ -7,6 +7,7 @@
 #include "base/effort.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "exec/placed.h"
 #include "exec/profile.h"
 
 /* The figures that take no run. */
@@ -23,6 +24,21 @@ static tsr_run_plan_cost figures_of(const tsr__built *built) {
                              .stall_seconds = cost.stalls_s};
 }
 
+/* What a range for all tensors of the run takes, instead of what an allocator reserves. */
+static int place(const tsr__built *built, tsr__measure_limit *limit, tsr_run_plan_cost *out,
+                 tsr_error *error) {
+  tsr__placement placement = {.total_bytes = 0};
+  if (built->schedule.has_leaks)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "placed memory has room for one step: a leak needs caching memory");
+  int status = tsr__placement_solve(&built->schedule, built->run.effort, &placement, error);
+  out->reserved_bytes = placement.total_bytes;
+  if (limit->most_reserved_bytes && placement.total_bytes > limit->most_reserved_bytes)
+    limit->over_bytes = placement.total_bytes;
+  tsr__placement_release(&placement);
+  return status;
+}
+
 /* `limit`: out, if it stopped. */
 static int run_dry(const tsr__built *built, const tsr__dry_options *how, tsr__measure_limit *limit,
                    tsr__dry_device *device, tsr_run_plan_cost *out, tsr_error *error) {
@@ -30,6 +46,7 @@ static int run_dry(const tsr__built *built, const tsr__dry_options *how, tsr__me
   int status = tsr__dry_run(&built->schedule, how, device, &done, error);
   if (status) return status;
   out->peak_bytes = device->peak.totals.allocated_bytes;
+  if (built->run.memory == TSR_MEMORY_PLACED) return place(built, limit, out, error);
   out->reserved_bytes = device->peak_reserved_bytes;
   assert(!device->is_over || out->reserved_bytes > limit->most_reserved_bytes);
   if (device->is_over) limit->over_bytes = device->peak_reserved_bytes;
@@ -37,9 +54,10 @@ static int run_dry(const tsr__built *built, const tsr__dry_options *how, tsr__me
 }
 
 static tsr__dry_options dry_options(const tsr__built *built, const tsr__measure_limit *limit) {
+  bool is_placed = built->run.memory == TSR_MEMORY_PLACED;
   return (tsr__dry_options){.settings = built->run.settings,
-                            .capacity_bytes = built->run.capacity_bytes,
-                            .most_reserved_bytes = limit->most_reserved_bytes,
+                            .capacity_bytes = is_placed ? 0 : built->run.capacity_bytes,
+                            .most_reserved_bytes = is_placed ? 0 : limit->most_reserved_bytes,
                             .steps = built->run.steps,
                             .effort = built->run.effort};
 }

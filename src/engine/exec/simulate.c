@@ -203,6 +203,9 @@ int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, ts
   tsr_simulate_options how;
   int status = tsr__options_read(options, &how, sizeof how, error);
   if (status) return status;
+  if (how.memory == TSR_MEMORY_PLACED)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "placed memory has no allocator whose events could be simulated");
   tsr_simulation *simulation = TSR__NEW(tsr_simulation);
   if (!simulation) return tsr__fail_memory(error);
   status = simulate(model, &how, simulation, error);

@@ -350,7 +350,7 @@ static int predict(training *t, tsr_error *error) {
       tsr__forecast_run(&t->schedule,
                         &(tsr__execute_options){.settings = t->run->settings,
                                                 .capacity_bytes = t->run->capacity_bytes,
-                                                .is_placed = t->options->memory == TSR_TRAIN_PLACED,
+                                                .is_placed = t->run->memory == TSR_MEMORY_PLACED,
                                                 .effort = &t->effort,
                                                 .steps = steps_to_do(t)},
                         &t->forecast, error);
@@ -446,7 +446,7 @@ static void note_spaces(training *t, const tsr__execution *done) {
 
 /* Profile the executed peak. */
 static int profile(training *t, const tsr__dry_device *executed, tsr_error *error) {
-  bool is_placed = t->options->memory == TSR_TRAIN_PLACED;
+  bool is_placed = t->run->memory == TSR_MEMORY_PLACED;
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes};
   int status = tsr__memory_profile_compute(&t->schedule, &dry, executed, &t->out.profile, error);
@@ -613,7 +613,7 @@ static int execute(training *t, tsr_error *error) {
   tsr__execution done;
   tsr__execute_options how = {.settings = t->run->settings,
                               .capacity_bytes = t->run->capacity_bytes,
-                              .is_placed = o->memory == TSR_TRAIN_PLACED,
+                              .is_placed = t->run->memory == TSR_MEMORY_PLACED,
                               .folder = o->offload_folder,
                               .steps = steps_to_do(t),
                               .steps_before = t->saved.steps,
@@ -895,10 +895,10 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
                      "training does not evaluate between steps: only simulate does");
   if (!own.text && !own.data)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
-  if (own_run.leak && own.memory == TSR_TRAIN_PLACED)
+  if (own_run.leak && own_run.memory == TSR_MEMORY_PLACED)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "placed memory has room for one step: a leak needs caching memory");
-  if (own.is_recorded && own.memory == TSR_TRAIN_PLACED)
+  if (own.is_recorded && own_run.memory == TSR_MEMORY_PLACED)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "placed memory has no events to record: a snapshot needs caching memory");
   status = check_launch(&own_run, &own, error);

@@ -227,8 +227,9 @@ static int fail_unknown(const tsr_params *params, const char *name, tsr_error *e
 
 /* ---- Values from text ---- */
 
-/* The smallest number without a unit that is a size: a smaller one was meant to have a unit. */
-#define FEWEST_PLAIN (UINT64_C(1) << 20)
+/* The smallest number without a unit that is a size: a smaller one was meant to have a unit. In MiB, as nvidia-smi prints memory,
+ * it is more than any card has. */
+#define FEWEST_PLAIN (UINT64_C(1) << 19)
 
 bool tsr_size_parse(const char *text, uint64_t *bytes) {
   static const char units[] = "KMGT";
