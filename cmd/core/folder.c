@@ -52,8 +52,11 @@ static bool put_value(FILE *out, const tsr_params *own, const tsr_parameter *row
   return true;
 }
 
+/* A line of that text which is no option. */
+#define COMPUTED_BY "computed-by"
+
 /* The text that is saved with the run: a line for each option, "seed=7", and one for the plan. NULL when out of memory. */
-static char *options_text(const cli_options *options) {
+static char *options_text(const cli_options *options, const char *computed_by) {
   cli_text text = {0};
   tsr_run_plan *plan = NULL;
   if (tsr_run_plan_of(options->own, &plan, NULL)) return NULL;
@@ -71,6 +74,7 @@ static char *options_text(const cli_options *options) {
     ok = put_value(out, options->own, row);
     fputc('\n', out);
   }
+  if (computed_by) fprintf(out, COMPUTED_BY "=%s\n", computed_by);
   fprintf(out, "plan=%s", tsr_run_plan_text(plan));
   tsr_run_plan_free(plan);
   if (cli_text_close(out, &text) && ok) return text.data;
@@ -141,7 +145,7 @@ static int take_option(cli_session *session, const char *name, const char *value
   return tsr_params_set_text(options->own, option, value, strlen(value), &session->error);
 }
 
-static int take_options(cli_session *session, char *text) {
+static int take_options(cli_session *session, char *text, char *computed_by, size_t room_bytes) {
   int status = 0;
   for (char *line = text, *next; status == 0 && *line; line = next) {
     char *end = strchr(line, '\n'), *value;
@@ -149,20 +153,25 @@ static int take_options(cli_session *session, char *text) {
     if (end) *end = '\0';
     if (!(value = strchr(line, '='))) continue;
     *value++ = '\0';
-    status = take_option(session, line, value);
+    if (strcmp(line, COMPUTED_BY) == 0)
+      (void)snprintf(computed_by, room_bytes, "%s", value);
+    else
+      status = take_option(session, line, value);
   }
   return status;
 }
 
-int cli_folder_resume(cli_session *session, const char *path) {
+int cli_folder_resume(cli_session *session, const char *path, char *computed_by,
+                      size_t room_bytes) {
   tsr_train_saved *saved = NULL;
+  if (room_bytes) computed_by[0] = '\0';
   session->path = path;
   int status = tsr_train_saved_open(path, &saved, &session->error);
   if (status) return status;
   char *text = strdup(tsr_train_saved_notes(saved));
   tsr_train_saved_free(saved);
   if (!text) return TSR_ERROR_MEMORY;
-  status = take_options(session, text);
+  status = take_options(session, text, computed_by, room_bytes);
   free(text);
   return status ? status : cli_keep_inputs(session->options);
 }
@@ -332,7 +341,8 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   uint64_t steps = tsr_train_state_steps(state);
   if (!folder->path || (folder->is_saved && folder->saved_steps == steps)) return 0;
   const cli_options *typed = folder->session->options;
-  char *options = options_text(typed); /* now, because the run has added what it chose */
+  char *options =
+      options_text(typed, folder->computed_by); /* now, because the run has added what it chose */
   if (!options) {
     cli_say(typed->command->about.name, "%s: %s", folder->path, tsr_status_text(TSR_ERROR_MEMORY));
     return CLI_FAULT;

@@ -14,6 +14,8 @@ typedef struct cli_folder {
   uint64_t saved_steps;
   bool is_saved, is_new, is_resumed;
   bool may_be_repeated; /* the last save failed, and not for what it was to save */
+  const char *
+      computed_by; /* what is saved of what the numbers depend on (tsr_train_step); NULL or valid at each save */
   int lock; /* a handle of the folder, locked while the run may save to it; -1 without one */
 } cli_folder;
 
@@ -31,8 +33,9 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state);
 void cli_folder_say(const cli_folder *folder, bool is_over);
 void cli_folder_release(cli_folder *folder);
 
-/* Take the options that a saved run had, unless the command line has them. Returns as a cli_command_fn does. */
-int cli_folder_resume(cli_session *session, const char *path);
+/* Take the options that a saved run had, unless the command line has them. `computed_by` gets what was saved of what its numbers
+ * depend on, or ""; truncated to `room_bytes`. Returns as a cli_command_fn does. */
+int cli_folder_resume(cli_session *session, const char *path, char *computed_by, size_t room_bytes);
 /* The sequence length of the training that was saved in a folder; 0 if it has none. */
 uint64_t cli_folder_sequence(const char *path);
 /* Whether a folder has weights as transformers saves them. */

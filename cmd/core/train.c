@@ -6,6 +6,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -29,6 +30,8 @@
 #include "session.h"
 #include "textfile.h"
 #include "train_budget.h"
+
+static const char *const isa_words[] = {"plain", "avx2", "avx512", "avx512-bf16", NULL};
 
 static const tsr_parameter train_parameters[] = {
     {.name = "model",
@@ -156,7 +159,7 @@ static const tsr_parameter train_parameters[] = {
      .argument = "SET",
      .help = "The largest instruction set that kernels may use: plain, avx2, avx512 or avx512-bf16 "
              "(default: all that the processor has). The last digits of results depend on it.",
-     .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL},
+     .choices = isa_words,
      .is_resumed = true},
     {.name = "products",
      .kind = TSR_PARAMETER_CHOICE,
@@ -293,7 +296,8 @@ typedef struct run {
   bool has_failed, is_begun, has_weights, is_over, was_interrupted;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
-  tsr_train_rank *ranks;    /* what each rank took; owned */
+  char computed_by[128], saved_by[128]; /* tsr_train_step; of the run that is resumed, or "" */
+  tsr_train_rank *ranks;                /* what each rank took; owned */
   tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL if there is one rank */
   size_t rank_room;
   bool is_member;           /* a rank other than 0, which prints nothing */
@@ -306,11 +310,37 @@ static int write_through(void *context, const char *data, size_t size_bytes) {
   return cli_output_write(context, data, size_bytes) || cli_output_flush(context) ? -1 : 0;
 }
 
-/* The choice is saved with the run, so that it is resumed with the same one. */
-static int keep_products(run *r, const tsr_train_step *step) {
-  const char *word = tsr_train_products_words[step->products];
-  return tsr_params_set_text(r->session->options->own, "products", word, strlen(word),
-                             &r->session->error);
+static const char *isa_word(tsr_train_isa isa) {
+  assert(isa > TSR_TRAIN_ISA_BEST);
+  return isa_words[isa - TSR_TRAIN_ISA_PLAIN];
+}
+
+/* A resumed run that can't be equal, to the bit, to one without a break says it; one that could be faster, too. */
+static void say_kernels(const run *r, const tsr_train_step *step) {
+  const char *name = r->session->options->command->about.name;
+  if (!*r->saved_by || r->session->options->quiet) return;
+  if (strcmp(r->saved_by, step->computed_by) != 0)
+    cli_say(name,
+            "the run was saved with %s and goes on with %s: the last digits of its numbers can "
+            "differ from those of a run without a break",
+            r->saved_by, step->computed_by);
+  else if (step->isa < step->best_isa)
+    cli_say(
+        name,
+        "the run goes on with %s, as it was saved; with --isa %s it may be faster, and the last "
+        "digits of its numbers differ",
+        step->computed_by, isa_word(step->best_isa));
+}
+
+/* What was chosen is saved with the run, so that it is resumed with the same. */
+static int keep_choices(run *r, const tsr_train_step *step) {
+  tsr_params *own = r->session->options->own;
+  const char *products = tsr_train_products_words[step->products], *isa = isa_word(step->isa);
+  (void)snprintf(r->computed_by, sizeof r->computed_by, "%s", step->computed_by);
+  r->folder.computed_by = r->computed_by;
+  int status = tsr_params_set_text(own, "products", products, strlen(products), &r->session->error);
+  if (status == 0) status = tsr_params_set_text(own, "isa", isa, strlen(isa), &r->session->error);
+  return status;
 }
 
 /* Print a step. */
@@ -318,7 +348,8 @@ static void report_step(run *r, const tsr_train_step *step) {
   double now = cli_now_s();
   tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
   if (!r->is_begun) {
-    r->save_status = cli_finish_asides(r->session, keep_products(r, step));
+    say_kernels(r, step);
+    r->save_status = cli_finish_asides(r->session, keep_choices(r, step));
     r->has_failed |= !tsr_train_report_begin(r->report, r->model, r->has_weights, step);
   }
   r->is_begun = true;
@@ -704,10 +735,10 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
 }
 
 /* Read the saved options first: the command line may have no others. */
-static int read_options(cli_session *session) {
+static int read_options(cli_session *session, run *r) {
   const char *resume = tsr_params_text(session->options->own, "resume");
   if (!resume) return 0;
-  int status = cli_folder_resume(session, resume);
+  int status = cli_folder_resume(session, resume, r->saved_by, sizeof r->saved_by);
   if (status || session->options->operand_count) return status;
   return tsr_params_set_path(session->options->own, "model", resume, &session->error);
 }
@@ -758,7 +789,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
       .ranks = how->rank_room, .trains = true, .note = r->is_member ? NULL : cli_say_ds_note};
   bool is_plan_given = tsr_params_has(options->own, "plan");
   int status = cli_read_ds_config(session, ds);
-  if (status == 0) status = read_options(session);
+  if (status == 0) status = read_options(session, r);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, format);

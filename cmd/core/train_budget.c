@@ -29,15 +29,6 @@ static int solve(cli_session *session, tsr_planning_options *options, unsigned a
   return status;
 }
 
-/* Options override a plan, so the search must not change what they set. */
-static unsigned allowed(const tsr_params *own, unsigned allow) {
-  if (tsr_params_has(own, "checkpoint")) allow &= ~TSR_ALLOW_RECOMPUTE;
-  if (tsr_params_has(own, "attention") || tsr_params_has(own, "optimizer"))
-    allow &= ~TSR_ALLOW_KERNELS;
-  if (tsr_params_has(own, "zero")) allow &= ~TSR_ALLOW_ZERO;
-  return allow;
-}
-
 /* Print what was found, and let it be the run's plan. */
 static int take(cli_session *session, const char *name, tsr_train_report *report,
                 const tsr_planned *p) {
@@ -68,7 +59,7 @@ static int find(cli_session *session, const char *name, tsr_train_report *report
   tsr_planned as_it_is = {.verdict = TSR_PLANNING_FITS}, found = {.verdict = TSR_PLANNING_FITS};
   status = solve(session, &options, 0, &as_it_is);
   bool fits = as_it_is.verdict == TSR_PLANNING_FITS;
-  if (status == 0 && !fits) status = solve(session, &options, allowed(own, allow), &found);
+  if (status == 0 && !fits) status = solve(session, &options, tsr_allow_unset(own, allow), &found);
   if (status == 0 && !fits) status = take(session, name, report, &found);
   if (status == TSR_ERROR_LIMIT && tsr_effort_ended(how.effort))
     status = tsr_params_effort_fail(own, how.effort, &session->error);

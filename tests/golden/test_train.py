@@ -131,7 +131,7 @@ def test_budgets_of_placed_runs(t):
         if less.returncode == 0:
             expect(f'{n}: {options} in less', json.loads(less.stdout.splitlines()[-1])['reserved_bytes'] <= budget, True)
         else:
-            expect(f'{n}: {options} in less', less.returncode, 1)
+            expect(f'{n}: {options} in {budget} B', (less.returncode, less.stderr), (1, ''))
     expect('both kinds of answer', set(ends), {0, 1})
 
 

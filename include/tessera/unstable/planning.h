@@ -36,6 +36,9 @@ unsigned tsr_allow_default(void);
 /* Read words of the table of techniques, such as "recompute,offload"; "all" sets every flag, "none" no flag. Fails
  * with TSR_ERROR_ARGUMENT for any other word and leaves `*out` untouched. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
+/* The flags of `allow` whose techniques set none of the options that these parameters were given: options override a plan, so a search
+ * must not change what they set. */
+unsigned tsr_allow_unset(const tsr_params *params, unsigned allow);
 
 /* The index-th word, and what it permits, in Markdown; no word (NULL) past the last. Constants. */
 const char *tsr_allow_word(size_t index);

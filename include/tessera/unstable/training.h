@@ -60,6 +60,16 @@ void tsr_train_saved_free(tsr_train_saved *saved);
 
 /* ---- Training ---- */
 
+/* The largest instruction set that kernels may use; each contains those before it. The choice affects results
+ * slightly. */
+typedef enum tsr_train_isa {
+  TSR_TRAIN_ISA_BEST, /* the best that the processor supports */
+  TSR_TRAIN_ISA_PLAIN,
+  TSR_TRAIN_ISA_AVX2,
+  TSR_TRAIN_ISA_AVX512,
+  TSR_TRAIN_ISA_AVX512_BF16
+} tsr_train_isa;
+
 /* Which code multiplies matrices. The choice affects the last digits of results; the number of threads does not. oneDNN
  * is loaded only if chosen, and uses more memory than is predicted. */
 typedef enum tsr_train_products {
@@ -88,6 +98,9 @@ typedef struct tsr_train_step {
   tsr_train_products products;       /* the code that multiplies matrices; never AUTO */
   const char
       *products_text; /* how it was chosen, valid during the call; "" if nothing was measured */
+  tsr_train_isa isa, best_isa; /* of the run's kernels; of this processor; never BEST */
+  /* What the last digits depend on, such as "avx512 kernels, oneDNN 3.1.1 (0xff)"; valid during the call. */
+  const char *computed_by;
   /* Valid during the call; the state of step - 1 if this step diverged. NULL if it diverged after an optimizer in
    * backward had updated some parameters. */
   const tsr_train_state *state;
@@ -118,16 +131,6 @@ typedef enum tsr_train_order {
    * data, it starts at the beginning. */
   TSR_TRAIN_SEQUENTIAL
 } tsr_train_order;
-
-/* The largest instruction set that kernels may use; each contains those before it. The choice affects results
- * slightly. */
-typedef enum tsr_train_isa {
-  TSR_TRAIN_ISA_BEST, /* the best that the processor supports */
-  TSR_TRAIN_ISA_PLAIN,
-  TSR_TRAIN_ISA_AVX2,
-  TSR_TRAIN_ISA_AVX512,
-  TSR_TRAIN_ISA_AVX512_BF16
-} tsr_train_isa;
 
 /* The cost of an op's kernels in one phase, over all steps; or of a kernel that belongs to no op. */
 typedef struct tsr_train_op {

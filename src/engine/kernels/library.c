@@ -113,6 +113,7 @@ struct tsr__library {
   void (*omp_set_num_threads)(int count); /* or NULL */
   dnnl dnnl;
   int major;
+  int isa; /* dnnl_cpu_isa_t, of the kernels that it chooses here; 0 if it does not tell */
   void *engine;
   tsr__os_mutex mutex; /* guards the fields below */
   entries entries;
@@ -173,6 +174,8 @@ static int open_dnnl(tsr__library *l, tsr_error *error) {
   const dnnl_version *version = l->dnnl.version();
   (void)snprintf(l->name, sizeof l->name, "oneDNN %d.%d.%d", version->major, version->minor,
                  version->patch);
+  int (*effective_isa)(void);
+  if (find(handle, "dnnl_get_effective_cpu_isa", &effective_isa)) l->isa = effective_isa();
   bool has_threads = version->cpu_runtime == DNNL_RUNTIME_OPENMP;
   if (has_threads && !find(handle, "omp_set_num_threads", &l->omp_set_num_threads))
     has_threads = false;
@@ -323,6 +326,10 @@ void tsr__library_free(tsr__library *l) {
 
 const char *tsr__library_name(const tsr__library *l) {
   return l->name;
+}
+
+int tsr__library_isa(const tsr__library *l) {
+  return l->isa;
 }
 
 bool tsr__library_multiply(tsr__library *l, const tsr__library_product *p) {

@@ -24,6 +24,8 @@ int tsr__library_open(tsr__library **out, tsr_error *error);
 void tsr__library_free(tsr__library *library);
 /* The name with the version: "oneDNN 2.6.3". Lives as long as the library. */
 const char *tsr__library_name(const tsr__library *library);
+/* A number for the instruction sets that it uses on this processor (dnnl_cpu_isa_t); 0 if it does not tell. */
+int tsr__library_isa(const tsr__library *library);
 
 /* A matrix: rows of contiguous numbers, `pitch` numbers apart. */
 typedef struct tsr__library_matrix {

@@ -47,6 +47,21 @@ unsigned tsr__technique_flag(const tsr__technique_row *technique) {
   return tsr__allow_flag(index);
 }
 
+static bool sets(const tsr__technique_row *t, const char *option) {
+  return (t->option && strcmp(t->option, option) == 0) ||
+         (t->option2 && strcmp(t->option2, option) == 0);
+}
+
+unsigned tsr_allow_unset(const tsr_params *params, unsigned allow) {
+  const tsr_parameter *row;
+  for (size_t i = 0; (row = tsr_params_row(params, i)); i++) {
+    if (!tsr_params_has(params, row->name)) continue;
+    for (const tsr__technique_row *t = tsr__techniques; t->allow; t++)
+      if (sets(t, row->name)) allow &= ~tsr__technique_flag(t);
+  }
+  return allow;
+}
+
 /* All techniques, or those that leave results as they are. */
 static unsigned flags_of_all(bool changes_results) {
   unsigned flags = 0;

@@ -47,6 +47,7 @@ typedef struct training {
   tsr__recorder *recorder;
   tsr__thread_pool *pool;
   tsr__products products;
+  char computed_by[128]; /* of tsr_train_step */
   tsr__batches batches;
   uint64_t data_hash;
   int data_status; /* from reading the next step's tokens */
@@ -277,6 +278,12 @@ static bool end_step(training *t, bool goes_on) {
   return goes_on && !t->rank_status;
 }
 
+/* The set of instructions that kernels use. */
+static tsr_train_isa isa_of(const training *t) {
+  tsr_train_isa best = (tsr_train_isa)(tsr__isa_best() + 1), asked = t->options->isa;
+  return asked != TSR_TRAIN_ISA_BEST && asked < best ? asked : best;
+}
+
 static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
   training *t = context;
   if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
@@ -306,6 +313,9 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .predicted_reserved_bytes = t->out.predicted_reserved_bytes,
                          .products = t->products.chosen,
                          .products_text = t->products.text,
+                         .isa = isa_of(t),
+                         .best_isa = (tsr_train_isa)(tsr__isa_best() + 1),
+                         .computed_by = t->computed_by,
                          .state = step->is_torn ? NULL : &t->state,
                          .is_interrupted = step->is_interrupted,
                          .is_last = step->step == t->run->steps || step->is_diverged ||
@@ -382,11 +392,21 @@ static int choose_products(training *t, tsr_error *error) {
       &(tsr__products_question){.wanted = wanted,
                                 .is_half = is_half,
                                 .is_possible = is_half || dtype == TSR_SIMULATE_FP32,
-                                .is_limited = t->options->isa != TSR_TRAIN_ISA_BEST,
+                                .is_limited = isa_of(t) <= (tsr_train_isa)tsr__isa_best(),
                                 .width = t->program.model->width,
                                 .flops = flops > UINT64_MAX / steps ? UINT64_MAX : flops * steps,
                                 .pool = t->pool},
       &t->products, error);
+}
+
+static void note_computed_by(training *t) {
+  const tsr__library *library = t->products.library;
+  int length = snprintf(t->computed_by, sizeof t->computed_by, "%s kernels",
+                        tsr__isa_name((tsr__isa)(isa_of(t) - 1)));
+  if (library && length > 0)
+    (void)snprintf(t->computed_by + length, sizeof t->computed_by - (size_t)length,
+                   ", products by %s (%#x)", tsr__library_name(library),
+                   (unsigned)tsr__library_isa(library));
 }
 
 /* The threads of this rank: an equal share of the processors, unless the options set a number. */
@@ -414,6 +434,7 @@ static int prepare(training *t, tsr_error *error) {
     if (!t->room) return tsr__fail_memory(error);
   }
   int status = choose_products(t, error);
+  note_computed_by(t);
   if (status || !t->options->is_recorded) return status;
   t->recorder = tsr__recorder_new(
       &t->schedule, &(tsr__record_options){.settings = &t->run->settings,
