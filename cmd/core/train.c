@@ -1,7 +1,7 @@
 /* train.c - `tessera train MODEL --data FILE`: the training that `simulate` predicts, run on the CPU.
  *
  * This file reads the options, watches for signals, saves, and writes what is left at the end; the library trains
- * (tessera/unstable/training.h) and prints (tessera/unstable/train_report.h). Ctrl-C ends the run after the current step,
+ * (tessera/unstable/training.h) and prints (tessera/unstable/train_report.h). Ctrl-C ends the run after the current step (train_signals.h),
  * and saves it.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,6 +28,7 @@
 #include "session.h"
 #include "textfile.h"
 #include "train_budget.h"
+#include "train_signals.h"
 
 static const char *const isa_words[] = {"plain", "avx2", "avx512", "avx512-bf16", NULL};
 
@@ -238,7 +237,8 @@ const cli_command cli_train_row = {
              "can also be a folder with a config.json and weights in safetensors files, as "
              "transformers saves them, or a checkpoint of llm.c, such as gpt2_124M.bin; training "
              "then starts from those weights. With --resume, MODEL can be left out.\n\n"
-             "Ctrl-C ends the run after the current step; with --save, the run is saved. If a loss "
+             "Ctrl-C ends the run after the current step, and a second one within it; with --save, "
+             "the run is saved. If a loss "
              "or gradient is not finite, the run ends with exit status 1, and --save writes the "
              "state before that step. The exit status is also 1 if the run runs out of memory.",
          .parameters = train_parameters,
@@ -256,32 +256,6 @@ const cli_command cli_train_row = {
     .confines = true,
     .run = cli_train,
 };
-
-/* ---- Ctrl-C ---- */
-
-static atomic_int interrupted_by; /* the signal, or 0; all threads of a run look at it */
-
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
-enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
-
-/* A second signal ends the program, because the handler is reset. */
-static void interrupt(int signal) {
-  atomic_store(&interrupted_by, signal);
-}
-
-static void watch_interrupts(struct sigaction before[ENDING_SIGNALS]) {
-  struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
-  sigemptyset(&action.sa_mask);
-  atomic_store(&interrupted_by, 0);
-  for (size_t i = 0; i < ENDING_SIGNALS; i++) {
-    sigaction(ending_signals[i], NULL, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(ending_signals[i], &action, NULL);
-  }
-}
-
-static void unwatch_interrupts(const struct sigaction before[ENDING_SIGNALS]) {
-  for (size_t i = 0; i < ENDING_SIGNALS; i++) sigaction(ending_signals[i], &before[i], NULL);
-}
 
 /* ---- Progress ---- */
 
@@ -353,7 +327,7 @@ static void report_step(run *r, const tsr_train_step *step) {
     r->has_failed |= !tsr_train_report_begin(r->report, r->model, r->has_weights, step);
   }
   r->is_begun = true;
-  r->has_failed |= !tsr_train_report_step(r->report, step, &times);
+  if (!step->is_given_up) r->has_failed |= !tsr_train_report_step(r->report, step, &times);
 }
 
 /* ---- Saving ---- */
@@ -377,7 +351,7 @@ static int save_meanwhile(run *r, const tsr_train_state *state) {
  * patience ends. */
 static int save_last(run *r, const tsr_train_state *state) {
   double until_s = cli_now_s() + (double)r->save_wait_s;
-  int given_up_by = interrupted_by;
+  int signals = cli_signals_count();
   for (unsigned wait_s = 1;; wait_s = wait_s < TRIED_AGAIN_S ? 2 * wait_s : TRIED_AGAIN_S) {
     int status = cli_folder_save(&r->folder, state);
     if (!status || !r->folder.may_be_repeated || cli_now_s() + wait_s > until_s) return status;
@@ -385,7 +359,7 @@ static int save_last(run *r, const tsr_train_state *state) {
     (void)snprintf(text, sizeof text, "trying again in %u s; Ctrl-C gives up", wait_s);
     say_save(r, text);
     (void)nanosleep(&(struct timespec){.tv_sec = wait_s}, NULL);
-    if (interrupted_by != given_up_by) return status;
+    if (cli_signals_count() != signals) return status;
   }
 }
 
@@ -393,20 +367,21 @@ static int save_last(run *r, const tsr_train_state *state) {
 static int try_folder(void *context, uint64_t state_bytes) {
   run *r = context;
   r->save_status = cli_folder_try(&r->folder, state_bytes);
+  cli_signals_begin(!r->processes && !r->rank_room);
   return r->save_status ? TSR_ERROR_WRITE : 0;
 }
 
 static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
   report_step(r, step);
-  r->was_interrupted |= interrupted_by || step->is_interrupted;
+  r->was_interrupted |= cli_signals_first() || step->is_interrupted;
   if (r->save_status) return false;
-  bool is_end = step->is_last || interrupted_by || r->has_failed;
+  bool is_end = step->is_last || cli_signals_first() || r->has_failed;
   bool is_due = r->tried_s > 0 ? cli_now_s() - r->tried_s > TRIED_AGAIN_S
                                : r->save_every && step->step % r->save_every == 0;
   if (step->state && is_end) r->save_status = save_last(r, step->state);
   if (step->state && is_due && !is_end) r->save_status = save_meanwhile(r, step->state);
-  r->is_over = step->step == step->steps && !step->is_diverged;
+  r->is_over = step->step == step->steps && !step->is_diverged && !step->is_given_up;
   r->last_s = cli_now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
 }
@@ -567,14 +542,13 @@ static void say_failure(void *context, uint32_t rank, const char *reason) {
 
 /* Signals wait while an output is unfinished (output.c), which the plan is until the first step. */
 static bool wants_end(void *context) {
-  sigset_t waiting;
-  bool is_waiting = false;
   (void)context;
-  sigemptyset(&waiting);
-  (void)sigpending(&waiting);
-  for (size_t i = 0; i < ENDING_SIGNALS; i++)
-    is_waiting |= sigismember(&waiting, ending_signals[i]) == 1;
-  return is_waiting || interrupted_by;
+  return cli_signals_are_due();
+}
+
+static bool gives_up(void *context) {
+  (void)context;
+  return cli_signals_count() > 1;
 }
 
 /* The launcher determines the number of ranks. Options may only repeat it; that of a saved run is replaced. */
@@ -653,14 +627,14 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   const tsr_params *own = session->options->own;
   tsr_simulate_options options;
   tsr_run_plan *plan = NULL;
-  struct sigaction before[ENDING_SIGNALS];
   int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
   if (status) return cli_params_error(session->options->command, status, &session->error);
   if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
   options.memory = cli_train_memory(own);
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
-  watch_interrupts(before);
+  cli_signals_watch(session->options->command->about.name, r->folder.path,
+                    r->is_member || session->options->quiet);
   r->started_s = r->last_s = cli_now_s();
   tsr_train_options all = *how;
   all.is_said = &is_said;
@@ -669,8 +643,9 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   if (status == 0)
     status = tsr_train(tsr_params_object(own, "model", &tsr_model_type), &options, &all, out,
                        &session->error);
-  unwatch_interrupts(before);
-  if (status == TSR_ERROR_IO && !r->is_begun && !r->processes) session->ended_by = interrupted_by;
+  cli_signals_unwatch();
+  if (status == TSR_ERROR_IO && !r->is_begun && !r->processes)
+    session->ended_by = cli_signals_first();
   tsr_run_plan_free(plan);
   session->is_about_no_input = !*how->subject; /* otherwise the library named it */
   if (*how->subject) session->path = *how->subject;
@@ -825,7 +800,8 @@ int cli_train(cli_session *session) {
                            .ready = try_folder,
                            .context = &r,
                            .subject = &subject,
-                           .wants_end = wants_end};
+                           .wants_end = wants_end,
+                           .gives_up = gives_up};
   const tsr_format *format = NULL;
   char *text = NULL;
   tsr_train_op *ops = NULL;

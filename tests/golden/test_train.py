@@ -995,6 +995,40 @@ def test_ends(t):
            (0, True, True))
 
 
+def test_leaves_a_step_unfinished(t):
+    """The second Ctrl-C ends a run within its step; what is saved is the state before it, to the bit."""
+    folder = fresh(t, 'unfinished')
+    words = ('train', t.models['gpt2'], '--data', t.text, '--seq', 64, '--batch', 8, '--accumulate', 150, '--threads', 1)
+    whole = [json.loads(line) for line in t.run(*words, '--steps', 2, '--json', '-q').stdout.splitlines()]
+    process = start(t, *words[1:], '--steps', 50, '--save', folder)
+    process.stdout.readline()
+    said = []
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        said.append(process.stderr.readline())
+    output, errors = process.communicate()
+    expect('it is said at once', said, [f'tessera train: ending after this step, then saving to {folder}; Ctrl-C again leaves the step '
+                                        'unfinished\n', f'tessera train: leaving this step unfinished, then saving to {folder}; Ctrl-C '
+                                        'again ends at once\n'])
+    end = json.loads(output.splitlines()[-1])
+    expect('the end', (process.returncode, end['interrupted'], end['steps_done'], 'after step 1' in errors), (0, True, 1, True))
+    done = t.run('train', '--resume', folder, '--steps', 2, '--json', '-q')
+    expect('resumed', json.loads(done.stdout.splitlines()[0])['loss'], whole[1]['loss'])
+
+
+def test_says_what_computed_a_run(t):
+    folder = fresh(t, 'computed')
+    t.train('gpt2', '--steps', 1, '--isa', 'plain', '--save', folder, '-q')
+    words = ('train', '--resume', folder)
+    said = t.run(*words, '--steps', 2).stderr
+    if 'plain kernels' not in said:
+        pytest.skip('the processor has no other instructions')
+    expect('the same instructions', ('goes on with plain kernels, as it was saved' in said, 'can differ' in said), (True, False))
+    best = t.run(*words, '--steps', 3, '--isa', 'avx512-bf16').stderr
+    expect('others', 'was saved with plain kernels and goes on with ' in best, True)
+    expect('quiet', t.run(*words, '--steps', 4, '--isa', 'plain', '-q').stderr, '')
+
+
 def test_refuses(t):
     common = ('train', t.models['gpt2'])
     for options, text in (

@@ -101,11 +101,13 @@ typedef struct tsr_train_step {
   tsr_train_isa isa, best_isa; /* of the run's kernels; of this processor; never BEST */
   /* What the last digits depend on, such as "avx512 kernels, oneDNN 3.1.1 (0xff)"; valid during the call. */
   const char *computed_by;
-  /* Valid during the call; the state of step - 1 if this step diverged. NULL if it diverged after an optimizer in
+  /* Valid during the call; the state of step - 1 if this step diverged or was given up. NULL if it diverged after an optimizer in
    * backward had updated some parameters. */
   const tsr_train_state *state;
   bool is_interrupted; /* `wants_end` of some rank returned true */
-  bool is_last;        /* the run ends here, whatever the caller returns */
+  bool
+      is_given_up; /* `gives_up` returned true: the weights are those before this step, and it has no loss */
+  bool is_last; /* the run ends here, whatever the caller returns */
 } tsr_train_step;
 
 /* The format of a data file. */
@@ -219,6 +221,9 @@ typedef struct tsr_train_options {
    * step; all ranks stop after the step in which one returns true. Also called about a hundred times a second before the first
    * step, by all ranks that are threads; the run then fails with TSR_ERROR_IO. May be NULL. */
   bool (*wants_end)(void *context);
+  /* Before each kernel of a run without ranks: whether the step is to be left unfinished, unless it has begun to update
+   * parameters. The run then ends with the state of the step before. May be NULL. */
+  bool (*gives_up)(void *context);
   /* Called when this rank cannot continue, with the reason. A launcher may kill the process when this returns. May
    * be NULL. */
   void (*failed)(void *context, uint32_t rank, const char *reason);

@@ -54,7 +54,7 @@ struct tsr__executor {
   size_t losses_seen;
   double loss, last_loss; /* of micro-batches before the last, and of the last */
   double gradient_norm;
-  bool has_overflowed, has_diverged, is_checked, is_done, is_interrupted;
+  bool has_overflowed, has_diverged, is_checked, is_done, is_interrupted, is_given_up;
   tsr__ticket *tickets;          /* by move, of what ranks make together */
   finding *findings;             /* of all ranks */
   bool has_agreed;               /* in this step */
@@ -265,6 +265,7 @@ static void agree(tsr__executor *e) {
 
 /* `run`: the update, or NULL for what follows from updates. */
 static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
+  if (e->is_given_up) return false;
   bool is_in_backward = e->schedule->updates_in_backward;
   if (is_in_backward && run) check_gradient(e, run);
   if (!is_in_backward && !e->is_checked && !e->has_overflowed) check_gradients(e);
@@ -282,6 +283,15 @@ static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
   return e->status == 0;
 }
 
+/* Whether nothing more is computed in this step. One whose updates have begun is finished. */
+static bool gives_up(tsr__executor *e) {
+  const tsr__execute_options *o = e->options;
+  bool has_ended = e->is_checked || e->has_overflowed || e->has_updated; /* but for its updates */
+  if (!e->is_given_up && o->gives_up && !o->comm && !has_ended)
+    e->is_given_up = o->gives_up(o->context);
+  return e->is_given_up;
+}
+
 /* Set what tsr__executor_tensor returns while a function of the observer runs. */
 static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
   e->addresses = addresses;
@@ -294,6 +304,7 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
+  if (gives_up(e) && !run->is_once) return e->status == 0;
   if ((run->is_once && step > 1) || (run->is_update && !may_update(e, run))) return e->status == 0;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
@@ -433,15 +444,17 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
   double loss = o->comm ? e->agreed_loss / (count * tsr__comm_size(o->comm))
                         : (e->loss + e->last_loss) / count;
   if (e->status) return false;
-  assert(e->losses_seen == o->loss_count);
+  assert(e->losses_seen == o->loss_count || e->is_given_up);
   look(e, step, addresses);
   if (!isfinite(loss)) e->has_diverged = true; /* the scaler may have noticed first */
-  if (!e->has_overflowed && !e->has_diverged) e->updates++;
+  if (e->is_given_up) e->has_diverged = e->has_overflowed = false; /* which nobody knows */
+  if (!e->has_overflowed && !e->has_diverged && !e->is_given_up) e->updates++;
   tsr__executed_step done = {.step = o->steps_before + step,
                              .loss = loss,
                              .is_skipped = e->has_overflowed,
                              .is_diverged = e->has_diverged,
                              .is_interrupted = e->is_interrupted,
+                             .is_given_up = e->is_given_up,
                              .is_torn = e->has_diverged && e->has_updated,
                              .gradient_norm = e->gradient_norm,
                              .block_bytes = e->arena.block_bytes,

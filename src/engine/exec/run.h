@@ -53,6 +53,8 @@ typedef struct tsr__executed_step {
    * state are as they were before the step. */
   bool is_diverged;
   bool is_interrupted; /* a rank wants the run to end */
+  bool
+      is_given_up; /* `gives_up` said so before any parameter was updated, which is as before the step */
   bool is_torn; /* it diverged after an optimizer in backward had updated some of the parameters */
   double gradient_norm; /* before clipping; NaN if it was not computed */
   uint64_t block_bytes; /* allocated now: requested */
@@ -103,6 +105,8 @@ typedef struct tsr__execute_options {
   /* With `comm`, after each step on every rank: whether this one wants the run to end. All of them then see is_interrupted. May
    * be NULL. */
   bool (*wants_end)(void *context);
+  /* Before each kernel, without `comm`: whether the step is to be left unfinished, and the run to end. May be NULL. */
+  bool (*gives_up)(void *context);
   /* A step is done. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr__executor *executor, const tsr__executed_step *step);
 } tsr__execute_options;

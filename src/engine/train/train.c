@@ -287,16 +287,17 @@ static tsr_train_isa isa_of(const training *t) {
 static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
   training *t = context;
   if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
+  bool is_undone = step->is_diverged || step->is_given_up;
   t->out.is_diverged = step->is_diverged;
   t->state = (tsr_train_state){.program = &t->program,
                                .weights = &t->weights,
                                .executor = executor,
                                .comm = t->comm,
-                               .steps = step->step - step->is_diverged,
+                               .steps = step->step - is_undone,
                                .updates = step->updates,
                                .data_tokens = t->batches.tokens.count,
                                .data_hash = t->data_hash};
-  if (!step->is_diverged) note_step(t, step);
+  if (!is_undone) note_step(t, step);
   tsr_train_step seen = {.step = step->step,
                          .steps = t->run->steps,
                          .loss = step->loss,
@@ -318,14 +319,15 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .computed_by = t->computed_by,
                          .state = step->is_torn ? NULL : &t->state,
                          .is_interrupted = step->is_interrupted,
-                         .is_last = step->step == t->run->steps || step->is_diverged ||
-                                    t->data_status || step->is_interrupted};
+                         .is_given_up = step->is_given_up,
+                         .is_last = step->step == t->run->steps || is_undone || t->data_status ||
+                                    step->is_interrupted};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
   tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
-  bool is_updated = !step->is_skipped && !step->is_diverged;
+  bool is_updated = !step->is_skipped && !is_undone;
   t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->schedule, is_updated);
   goes_on = end_step(t, goes_on);
-  return goes_on && !step->is_diverged && !t->data_status;
+  return goes_on && !is_undone && !t->data_status;
 }
 
 /* ---- checks before the run ---- */
@@ -629,6 +631,11 @@ static bool wants_end(void *context) {
   return o->wants_end && o->wants_end(o->context);
 }
 
+static bool gives_up(void *context) {
+  const tsr_train_options *o = ((const training *)context)->options;
+  return o->gives_up && o->gives_up(o->context);
+}
+
 static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__execution done;
@@ -661,6 +668,7 @@ static int execute(training *t, tsr_error *error) {
                               .restore = t->saved.training_path ? restore : NULL,
                               .batch = batch,
                               .wants_end = wants_end,
+                              .gives_up = gives_up,
                               .step = see_step};
   int status = tsr__execute(&t->schedule, &how, &done, error);
   if (status) return status;
