@@ -267,7 +267,7 @@ typedef struct run {
   double tried_s; /* when the last save failed; 0 if it did not */
   double started_s,
       last_s; /* seconds of the monotonic clock: the run's start, the last step's end */
-  bool has_failed, is_begun, has_weights, is_over, was_interrupted;
+  bool has_failed, is_begun, has_weights, is_over, was_interrupted, has_caution;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
   char computed_by[128], saved_by[128]; /* tsr_train_step; of the run that is resumed, or "" */
@@ -405,13 +405,13 @@ static void report_end(run *r, const tsr_training *t, const tsr_train_op *ops,
   r->has_failed |= !tsr_train_report_end(r->report, &ending);
 }
 
-static int explain_end(const tsr_training *t, const cli_command *command) {
+static int explain_end(const tsr_training *t, bool has_caution, const cli_command *command) {
   uint64_t done = t->steps_before + t->steps_done;
   if (t->is_diverged)
     cli_say(command->about.name,
-            "the loss or a gradient of step %" PRIu64
-            " is not a finite number; a smaller --lr may help",
-            done + 1);
+            "the loss or a gradient of step %" PRIu64 " is not a finite number; %s may help",
+            done + 1,
+            has_caution ? "--dtype bf16 or autocast-fp16, or --master-weights," : "a smaller --lr");
   else if (t->is_out_of_memory)
     cli_say(command->about.name, "out of memory after %" PRIu64 " steps: --budget is too small",
             done);
@@ -631,6 +631,10 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   if (status) return cli_params_error(session->options->command, status, &session->error);
   if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
   options.memory = cli_train_memory(own);
+  const char *caution = tsr_simulate_caution(&options);
+  r->has_caution = caution != NULL;
+  if (caution && !r->is_member && !session->options->quiet)
+    cli_say(session->options->command->about.name, "%s", caution);
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   cli_signals_watch(session->options->command->about.name, r->folder.path,
@@ -753,7 +757,7 @@ static int finish(cli_session *session, const run *r, const tsr_training *out,
   int status = write_snapshots(session, r, out, format);
   if (r->is_member) return status;
   if (status == 0) status = write_rates(session, out);
-  return status ? status : explain_end(out, session->options->command);
+  return status ? status : explain_end(out, r->has_caution, session->options->command);
 }
 
 /* Prepare options, data and folders. */

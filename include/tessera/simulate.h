@@ -136,6 +136,10 @@ bool tsr_gpu_at(size_t i, tsr_gpu *out);
 /* A finished run: what was simulated, and the snapshot that PyTorch would have written. Immutable. */
 typedef struct tsr_simulation tsr_simulation;
 
+/* Why a run with these options is likely to diverge, as a sentence without a full stop; NULL if nothing is known against them: AdamW with
+ * moments in fp16. Plan and choices of blocks do not matter. A constant. */
+const char *tsr_simulate_caution(const tsr_simulate_options *options);
+
 /* Simulate. `options` NULL means the default. The caller owns `*out` and passes it to
  * tsr_simulation_free. If the simulated device runs out of memory, that is an answer, not an error:
  * the trace ends in an oom event. Fails with TSR_ERROR_ARGUMENT for options that contradict one another

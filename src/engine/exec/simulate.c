@@ -19,6 +19,16 @@ static void note(tsr_simulation *out, const char *text) {
   if (out->note_count < TSR_SIMULATE_NOTES) out->notes[out->note_count++] = text;
 }
 
+const char *tsr_simulate_caution(const tsr_simulate_options *options) {
+  bool is_adamw = options->optimizer <= TSR_OPTIMIZER_ADAMW_LOOP;
+  if (!is_adamw || options->dtype != TSR_SIMULATE_FP16 || options->master_weights) return NULL;
+  return "fp16 holds nothing between 0 and 6e-8, so AdamW's second moments and its epsilon become "
+         "0, "
+         "and its steps too large: expect the loss to diverge; bf16, autocast-fp16 or master "
+         "weights "
+         "avoid that";
+}
+
 static void note_capacity(const tsr_simulate_options *options, tsr_simulation *out) {
   if (options->settings.expandable_segments || options->capacity_bytes == 0) return;
   note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
@@ -34,6 +44,8 @@ static bool has_odd_heads(const tsr__program *p) {
 
 /* Assumptions of the result that a reader could not guess. */
 static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_simulation *out) {
+  const char *caution = tsr_simulate_caution(o);
+  if (caution) note(out, caution);
   if (p->is_own) {
     note(out, "the ops are tessera's own, as `tessera train` runs them, and not PyTorch's");
     return;
