@@ -112,6 +112,21 @@ typedef enum tsr_in_place {
   TSR_IN_PLACE_PRODUCT = 16
 } tsr_in_place;
 
+/* Linear layers of a block that get an adapter, by their names in transformers: flags. */
+typedef enum tsr_lora_target {
+  TSR_LORA_C_ATTN = 1, /* of GPT-2 */
+  TSR_LORA_C_PROJ = 2, /* both of them */
+  TSR_LORA_C_FC = 4,
+  TSR_LORA_Q_PROJ = 8,
+  TSR_LORA_K_PROJ = 16,
+  TSR_LORA_V_PROJ = 32,
+  TSR_LORA_O_PROJ = 64,
+  TSR_LORA_GATE_PROJ = 128,
+  TSR_LORA_UP_PROJ = 256,
+  TSR_LORA_DOWN_PROJ = 512,
+  TSR_LORA_ALL = 1023
+} tsr_lora_target;
+
 typedef enum tsr_simulate_book {
   TSR_BOOK_TORCH, /* what PyTorch's and transformers' ops allocate */
   TSR_BOOK_OWN    /* tessera's own, which are fused */

@@ -89,7 +89,8 @@ typedef enum tsr_option_storage {
   TSR_STORED_FLAG,    /* bool; of a CHOICE: whether it is the second word */
   TSR_STORED_WORD,    /* an enum whose values are in the order of the words of a CHOICE */
   TSR_STORED_OFFLOAD, /* tsr_offload, of a TEXT */
-  TSR_STORED_IN_PLACE /* unsigned: flags of tsr_in_place, of a TEXT */
+  TSR_STORED_IN_PLACE, /* unsigned: flags of tsr_in_place, of a TEXT */
+  TSR_STORED_LORA      /* unsigned: flags of tsr_lora_target, of a TEXT */
 } tsr_option_storage;
 
 /* A word that users type, and the choice or the number that it means. */

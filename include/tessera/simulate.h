@@ -117,6 +117,11 @@ typedef struct tsr_simulate_options {
    * each of which replaces the one before, as in a loop over a data loader. */
   uint64_t eval_steps, eval_batch;
   tsr_memory memory;
+  /* LoRA (Hu et al. 2021), as peft's LoraConfig has it: the model's own parameters stay as they are, and linear layers of blocks get
+   * a product of two matrices of this rank, times alpha / rank. 0: the model itself is trained. */
+  uint64_t lora_rank;
+  double lora_alpha;     /* 0 = 8 */
+  unsigned lora_targets; /* flags of tsr_lora_target; 0: those that peft chooses for the model's class */
   /* What this and other simulations may take together; borrowed, or NULL: unlimited. */
   tsr_effort *effort;
 } tsr_simulate_options;

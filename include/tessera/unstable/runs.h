@@ -82,6 +82,10 @@ int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error);
 /* The word for a flag. */
 const char *tsr_in_place_word(tsr_in_place which);
 
+/* Read names of linear layers, as peft's target_modules has them ("q_proj,v_proj", "all-linear"), as flags of tsr_lora_target. NULL
+ * means none. Fails with TSR_ERROR_ARGUMENT and leaves `*out` untouched. */
+int tsr_lora_parse(const char *text, unsigned *out, tsr_error *error);
+
 /* Make the options from these parameters and from `batch`, `seq`, `steps` and `capacity`, which each command
  * declares with its own defaults. All of them, and "plan", must be among the rows of `params`. The caller frees
  * `*plan` with tsr_run_plan_free; `*out` points into it. Fails as tsr_run_plan_of does. */

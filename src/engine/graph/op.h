@@ -356,6 +356,11 @@ void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more)
 
 /* Decide whether the op writes its result over an operand; before its steps run. */
 void tsr__op_choose_place(tsr__op_call *call);
+/* Whether autograd is to have a gradient for an input: predicates of steps. */
+bool tsr__op_trains_0(const tsr__op_call *call);
+bool tsr__op_trains_1(const tsr__op_call *call);
+bool tsr__op_trains_2(const tsr__op_call *call);
+
 /* Check that nothing needs the overwritten tensor; after its steps have run. O(ops) if something does. */
 void tsr__op_check_place(tsr__op_call *call);
 

@@ -17,6 +17,7 @@ typedef enum tsr__program_place {
   TSR__PLACE_ADDED,       /* one of them, */
   TSR__PLACE_ADDED_MEANS, /* the means of their results, */
   TSR__PLACE_ADDED_LOSS,  /* which join the loss */
+  TSR__PLACE_ADAPTED,     /* a linear layer with an adapter */
   /* The model. */
   TSR__PLACE_MODEL, /* body, head and loss */
   TSR__PLACE_BODY,  /* embedding, blocks, last norm */

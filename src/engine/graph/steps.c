@@ -289,6 +289,23 @@ static bool only_makes(const tsr__op_step *step) {
          step->action == TSR__DO_REUSE;
 }
 
+static bool trains(const tsr__op_call *call, uint32_t input) {
+  return tsr__tensor_at(call->tape, tsr__tensor_root(call->tape, call->reg[IN(input)]))
+      ->requires_grad;
+}
+
+bool tsr__op_trains_0(const tsr__op_call *call) {
+  return trains(call, 0);
+}
+
+bool tsr__op_trains_1(const tsr__op_call *call) {
+  return trains(call, 1);
+}
+
+bool tsr__op_trains_2(const tsr__op_call *call) {
+  return trains(call, 2);
+}
+
 static void run_kernel(tsr__op_call *call, const tsr__op_step *step) {
   if (step->action == TSR__DO_INTO && !call->reg[step->writes[0]]) return; /* nothing needs it */
   if (step->node) tsr__op_node(call, step->node);

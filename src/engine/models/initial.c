@@ -29,6 +29,11 @@ static void set_norm(const setter *s, const tsr__model_norm *norm) {
 static void set_linear(const setter *s, const tsr__model_linear *linear, double deviation) {
   set(s, linear->weight, TSR__INITIAL_NORMAL, deviation);
   set(s, linear->bias, TSR__INITIAL_CONSTANT, 0);
+  if (!linear->lora_a) return;
+  /* As peft does: A like nn.Linear, uniform up to 1 / sqrt(inputs), and B zero, so that an adapter changes nothing at first. */
+  tsr__shape shape = tsr__schedule_shape(s->program->schedule, linear->lora_a);
+  set(s, linear->lora_a, TSR__INITIAL_UNIFORM, 1 / sqrt((double)shape.dim[1]));
+  set(s, linear->lora_b, TSR__INITIAL_CONSTANT, 0);
 }
 
 static void set_layer(const setter *s, const tsr__model_layer *layer) {

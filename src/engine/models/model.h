@@ -68,6 +68,9 @@ tsr_model *tsr__model_share(const tsr_model *model);
 int tsr__model_resized(const tsr_model *model, uint64_t layers, uint64_t heads, tsr_model **out,
                        tsr_error *error);
 
+/* The words for flags of tsr_lora_target, as tsr_lora_parse reads them; truncated to the room. */
+void tsr__lora_text(unsigned targets, char *text, size_t room_bytes);
+
 /* Fails with TSR_ERROR_UNSUPPORTED if the model's memory can be predicted but its numbers cannot be computed. */
 int tsr__model_check_computed(const tsr_model *model, tsr_error *error);
 

@@ -222,7 +222,7 @@ static tsr__kernel_use use_of(tsr__kernel kernel, tsr__tensor_id from) {
 
 /* The type of the gradients that the optimizer gets. */
 static tsr__dtype norm_type(const tsr__program *p) {
-  return p->options->master_weights ? TSR__DTYPE_F32 : p->dtype;
+  return p->options->master_weights || p->options->lora_rank ? TSR__DTYPE_F32 : p->dtype;
 }
 
 /* Make a scalar, bound to the current function. */

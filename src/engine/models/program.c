@@ -67,8 +67,8 @@ void tsr__program_declare_head(tsr__program *p) {
       m->is_tied ? p->embedding : tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));
 }
 
-tsr__tensor_id tsr__program_linear(tsr__program *p, const tsr__model_linear *linear,
-                                   tsr__tensor_id x) {
+static tsr__tensor_id linear_of(tsr__program *p, const tsr__model_linear *linear,
+                                tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   tsr__op_attributes attributes = {.features = linear->features};
   tsr__tensor_id with_bias[] = {linear->bias, x, linear->weight};
@@ -81,6 +81,58 @@ tsr__tensor_id tsr__program_linear(tsr__program *p, const tsr__model_linear *lin
                               ? tsr__op_apply(t, kind, &attributes, with_bias, 3, NULL)
                               : tsr__op_apply(t, kind, &attributes, with_bias + 1, 2, NULL);
   return tsr__scope_leave(t, result);
+}
+
+static tsr__tensor_id cast_to(tsr__program *p, tsr__tensor_id x, tsr__dtype dtype) {
+  tsr__op_attributes attributes = {.dtype = (uint8_t)dtype};
+  return tsr__op_apply(p->tape, TSR__OP_CAST, &attributes, &x, 1, NULL);
+}
+
+static tsr__tensor_id scale(tsr__tape *t, tsr__tensor_id x, double factor) {
+  tsr__op_attributes attributes = {.factor = factor};
+  return tsr__op_apply(t, TSR__OP_SCALE, &attributes, &x, 1, NULL);
+}
+
+double tsr__program_adapter_scale(const tsr__program *p) {
+  enum { ALPHA = 8 };
+  double alpha = p->options->lora_alpha;
+  return (alpha > 0 ? alpha : ALPHA) / (double)p->options->lora_rank;
+}
+
+/* peft/tuners/lora/layer.py, Linear.forward(), without dropout: result + lora_B(lora_A(x)) * scaling, in the adapter's type. With
+ * tessera's own rule book and autocast, products round what they read. */
+static tsr__tensor_id adapted(tsr__program *p, const tsr__model_linear *linear, tsr__tensor_id x) {
+  tsr__tape *t = p->tape;
+  const tsr__model_linear down = {.weight = linear->lora_a,
+                                  .features = p->options->lora_rank,
+                                  .place = TSR__PLACE_ADDED};
+  const tsr__model_linear up = {
+      .weight = linear->lora_b, .features = linear->features, .place = TSR__PLACE_ADDED};
+  tsr__scope_enter(t, TSR__PLACE_ADAPTED);
+  tsr__tensor_id result = linear_of(p, linear, x);
+  tsr__dtype dtype = tsr__tensor_dtype(t, result);
+  bool is_rounded = p->is_own && p->is_autocast;
+  if (!is_rounded && tsr__tensor_dtype(t, x) != p->adapter_dtype)
+    x = cast_to(p, x, p->adapter_dtype);
+  tsr__tensor_id narrow = linear_of(p, &down, x);
+  tsr__tensor_id wide = linear_of(p, &up, narrow);
+  tsr__scope_unbind(t, narrow);
+  tsr__tensor_id scaled = scale(t, wide, tsr__program_adapter_scale(p));
+  tsr__scope_unbind(t, wide);
+  tsr__tensor_id sum = TSR__OP_APPLY(t, TSR__OP_ADD, result, scaled);
+  tsr__scope_unbind(t, scaled);
+  tsr__scope_unbind(t, result);
+  if (tsr__tensor_dtype(t, sum) != dtype) {
+    tsr__tensor_id cast = cast_to(p, sum, dtype);
+    tsr__scope_unbind(t, sum);
+    sum = cast;
+  }
+  return tsr__scope_leave(t, sum);
+}
+
+tsr__tensor_id tsr__program_linear(tsr__program *p, const tsr__model_linear *linear,
+                                   tsr__tensor_id x) {
+  return linear->lora_a ? adapted(p, linear, x) : linear_of(p, linear, x);
 }
 
 tsr__tensor_id tsr__program_norm(tsr__program *p, const tsr__model_norm *norm, tsr__tensor_id x) {
@@ -106,10 +158,32 @@ tsr__tensor_id tsr__program_add(tsr__program *p, tsr__tensor_id a, tsr__tensor_i
   return tsr__op_apply(p->tape, TSR__OP_ADD, &attributes, (tsr__tensor_id[]){a, b}, 2, NULL);
 }
 
+/* With adapters and checkpointed blocks, peft makes the embedding's result a leaf that needs a gradient, because a checkpoint whose
+ * inputs need none passes none on (enable_input_require_grads). It is kept with its gradient until the graph goes. */
+static void require_gradient(tsr__program *p, tsr__tensor_id words) {
+  bool is_checkpointed = tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE) ||
+                         tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_RUN);
+  if (!p->options->lora_rank || !is_checkpointed || !p->tape->grad_enabled || !words) return;
+  tsr__tensor_at(p->tape, words)->requires_grad = true;
+  p->first_leaf = words;
+  output(p, words);
+}
+
+/* Move the gradient of that leaf to what the outputs and their graph hold. */
+static void keep_leaf_gradient(tsr__program *p) {
+  tsr__tape_tensor *leaf = tsr__tensor_at(p->tape, p->first_leaf);
+  if (!p->first_leaf || p->tape->status) return;
+  if (leaf->grad && !TSR__VECTOR_PUSH(&p->outputs, leaf->grad))
+    tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
+  leaf->grad = p->first_leaf = 0;
+}
+
 tsr__tensor_id tsr__program_embedding(tsr__program *p, tsr__program_place place,
                                       tsr__tensor_id weight, tsr__tensor_id ids) {
   tsr__scope_enter(p->tape, place);
-  return tsr__scope_leave(p->tape, TSR__OP_APPLY(p->tape, TSR__OP_EMBEDDING, weight, ids));
+  tsr__tensor_id words = TSR__OP_APPLY(p->tape, TSR__OP_EMBEDDING, weight, ids);
+  if (weight == p->embedding) require_gradient(p, words);
+  return tsr__scope_leave(p->tape, words);
 }
 
 void tsr__program_positions(tsr__program *p) {
@@ -419,11 +493,6 @@ static tsr__tensor_id call_model(tsr__program *p) {
 
 /* ---- added modules ---- */
 
-static tsr__tensor_id scale(tsr__tape *t, tsr__tensor_id x, double factor) {
-  tsr__op_attributes attributes = {.factor = factor};
-  return tsr__op_apply(t, TSR__OP_SCALE, &attributes, &x, 1, NULL);
-}
-
 /* Project every layer's hidden state, and add the means to the loss. */
 static tsr__tensor_id call_added(tsr__program *p, tsr__tensor_id loss) {
   tsr__tape *t = p->tape;
@@ -591,6 +660,7 @@ static void backward(tsr__program *p) {
   if (root != scaled && root != p->loss) tsr__scope_unbind(t, root);
   tsr__scope_unbind(t, scaled);
   tsr__program_end_sums(p);
+  keep_leaf_gradient(p);
   tsr__tape_end(t, TSR__PHASE_BACKWARD);
 }
 

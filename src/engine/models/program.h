@@ -15,7 +15,8 @@
 
 /* The parts of a model, with their parameters. */
 typedef struct tsr__model_linear {
-  tsr__tensor_id weight, bias; /* bias: 0 if absent */
+  tsr__tensor_id weight, bias;     /* bias: 0 if absent */
+  tsr__tensor_id lora_a, lora_b;   /* of its adapter, (rank, inputs) and (outputs, rank); or 0 */
   uint64_t features;           /* of the result */
   bool is_conv1d;              /* the weight is (inputs, outputs) instead of (outputs, inputs) */
   tsr__program_place place;
@@ -68,7 +69,8 @@ typedef struct tsr__program {
   tsr__model_norm last_norm;
   uint64_t batch, sequence, accumulate;
   /* Resolved options. */
-  tsr__dtype dtype; /* of parameters */
+  tsr__dtype dtype; /* of parameters, */
+  tsr__dtype adapter_dtype; /* and of those that are trained, if these are adapters */
   bool is_autocast;
   bool is_own;            /* uses tessera's own rule book */
   bool divides_loss;      /* the loss divides its gradient by the number of micro-batches */
@@ -90,6 +92,7 @@ typedef struct tsr__program {
   tsr__tensor_id
       loss_sum; /* of the micro-batches so far, with one backward after them all; bound */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
+  tsr__tensor_id first_leaf;    /* the embedding's result, if it is to have a gradient; or 0 */
   tsr__tensor_ids outputs;      /* what the outputs and their graph hold */
   tsr__tensor_id logits;        /* held by the outputs; 0 with a chunked loss */
   tsr__tensor_ids cache;        /* keys and values, which the outputs hold too */
@@ -171,6 +174,8 @@ void tsr__program_declare_head(tsr__program *program);
 /* ---- Running parts. Results are bound to the calling function. ---- */
 
 /* Multiply x (..., inputs) by the layer's weight, and add its bias: (..., features). */
+/* What adapters are multiplied by: alpha / rank. */
+double tsr__program_adapter_scale(const tsr__program *program);
 tsr__tensor_id tsr__program_linear(tsr__program *program, const tsr__model_linear *linear,
                                    tsr__tensor_id x);
 /* Normalise x: layer norm if `norm` has a bias, else RMS norm. */

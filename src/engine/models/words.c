@@ -1,7 +1,10 @@
-/* words.c - reads the lists of words in which users choose what is offloaded, and what runs in place. */
+/* words.c - reads the lists of words in which users choose what is offloaded, what runs in place, and what gets an adapter. */
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "tessera/unstable/runs.h"
 
 /* Read one word of the list, of `length` bytes. */
@@ -66,4 +69,43 @@ int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error) {
   }
   *out = flags;
   return 0;
+}
+
+static const struct {
+  unsigned targets;
+  const char *word;
+} lora_words[] = {{TSR_LORA_ALL, "all-linear"},       {TSR_LORA_C_ATTN, "c_attn"},
+                  {TSR_LORA_C_PROJ, "c_proj"},        {TSR_LORA_C_FC, "c_fc"},
+                  {TSR_LORA_Q_PROJ, "q_proj"},        {TSR_LORA_K_PROJ, "k_proj"},
+                  {TSR_LORA_V_PROJ, "v_proj"},        {TSR_LORA_O_PROJ, "o_proj"},
+                  {TSR_LORA_GATE_PROJ, "gate_proj"},  {TSR_LORA_UP_PROJ, "up_proj"},
+                  {TSR_LORA_DOWN_PROJ, "down_proj"}};
+enum { LORA_WORDS = sizeof lora_words / sizeof *lora_words };
+
+int tsr_lora_parse(const char *text, unsigned *out, tsr_error *error) {
+  unsigned targets = 0;
+  for (const char *word = text; word && *word;) {
+    size_t length = strcspn(word, ","), i = 0;
+    while (i < LORA_WORDS && !tsr_word_is(word, length, lora_words[i].word)) i++;
+    if (i == LORA_WORDS)
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "'%.*s' gets no adapter: all-linear, c_attn, c_proj and c_fc (GPT-2), or "
+                       "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj can",
+                       (int)(length < 40 ? length : 40), word);
+    targets |= lora_words[i].targets;
+    word += length + (word[length] == ',');
+  }
+  *out = targets;
+  return 0;
+}
+
+void tsr__lora_text(unsigned targets, char *text, size_t room_bytes) {
+  assert(room_bytes);
+  text[0] = '\0';
+  for (size_t i = 0; i < LORA_WORDS && targets; i++) {
+    if ((lora_words[i].targets & targets) != lora_words[i].targets) continue;
+    size_t used = strlen(text);
+    (void)snprintf(text + used, room_bytes - used, "%s%s", used ? "," : "", lora_words[i].word);
+    targets &= ~lora_words[i].targets;
+  }
 }

@@ -171,11 +171,18 @@ static double half_width(const tsr__op_call *call) {
   return (double)half;
 }
 
+/* PyTorch has an op for each of the two, and none to go back to a tensor that is not trained. */
+static bool stays_0(const tsr__op_call *call) {
+  return !tsr__op_trains_0(call);
+}
+static bool stays_1(const tsr__op_call *call) {
+  return !tsr__op_trains_1(call);
+}
 static bool turns_0(const tsr__op_call *call) {
-  return call->reg[GRAD_OUT(0)] != 0;
+  return call->reg[GRAD_OUT(0)] != 0 && tsr__op_trains_0(call);
 }
 static bool turns_1(const tsr__op_call *call) {
-  return call->reg[GRAD_OUT(1)] != 0;
+  return call->reg[GRAD_OUT(1)] != 0 && tsr__op_trains_1(call);
 }
 
 #define TURN(i)                                                                                  \
@@ -228,6 +235,8 @@ static const tsr__op_step rotary_forward[] = {
     MOVE(GRAD_IN(i), T(2))                                                                       \
   }
 static const tsr__op_step rotary_backward[] = {
+    {FREE(GRAD_OUT(0)), .when = stays_0},
+    {FREE(GRAD_OUT(1)), .when = stays_1},
     TURN_BACK(1, 0, 0), TURN_BACK(0, SINE, COSINE), {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
                                     .node = "AddBackward0",
@@ -286,11 +295,23 @@ static const tsr__op_step own_rotary_forward[] = {
     {SAVE(0, IN(2))},
     {SAVE(1, IN(3))},
     {.action = TSR__DO_END}};
+/* The kernel turns both, whether or not one of them is trained. */
+static bool turns_both(const tsr__op_call *call) {
+  return tsr__op_trains_0(call) && tsr__op_trains_1(call);
+}
+
 static const tsr__op_step own_rotary_backward[] = {
     {REUSE(ROTATE, GRAD_IN(0), GRAD_OUT(0))},
     {REUSE(ROTATE, GRAD_IN(1), GRAD_OUT(1))},
+    {REUSE(ROTATE, T(0), GRAD_OUT(0)), .when = stays_0},
+    {REUSE(ROTATE, T(1), GRAD_OUT(1)), .when = stays_1},
     {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
-     .writes = {GRAD_IN(0), GRAD_IN(1)}, .scalars = {NUMBER(-1)}},
+     .writes = {GRAD_IN(0), GRAD_IN(1)}, .scalars = {NUMBER(-1)}, .when = turns_both},
+    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
+     .writes = {T(0), GRAD_IN(1)}, .scalars = {NUMBER(-1)}, .when = stays_0},
+    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
+     .writes = {GRAD_IN(0), T(1)}, .scalars = {NUMBER(-1)}, .when = stays_1, .done = {T(0), T(1)}},
+    {FREE(T(0), T(1))},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__own_rotary = {.name = "rotary embedding",
                                      .node = "RotaryBackward",

@@ -64,8 +64,8 @@ static tsr__shape addmm_result(const tsr__op_call *call) {
 }
 
 static const tsr__op_step conv1d_forward[] = {
-    {SAVE(0, IN(1))},
-    {SAVE(1, IN(2))},
+    {SAVE(0, IN(1)), .when = tsr__op_trains_2},
+    {SAVE(1, IN(2)), .when = tsr__op_trains_1},
     {RUN(ADDMM), .to = OUT(0), .reads = {IN(1), IN(2), IN(0)}, .shape = addmm_result},
     {.action = TSR__DO_END}};
 static const tsr__op_step conv1d_backward[] = {
@@ -81,8 +81,8 @@ const tsr__op_row tsr__op_conv1d = {.name = "linear",
                                     .forward = conv1d_forward,
                                     .backward = conv1d_backward};
 
-static const tsr__op_step linear_forward[] = {{SAVE(0, IN(1))},
-                                              {SAVE(1, IN(2))},
+static const tsr__op_step linear_forward[] = {{SAVE(0, IN(1)), .when = tsr__op_trains_2},
+                                              {SAVE(1, IN(2)), .when = tsr__op_trains_1},
                                               {RUN(ADDMM), .to = OUT(0),
                                                .reads = {IN(1), IN(2), IN(0)}, SECOND_TRANSPOSED,
                                                .shape = addmm_result},
@@ -108,8 +108,8 @@ static tsr__shape mm_result(const tsr__op_call *call) {
 }
 
 static const tsr__op_step linear_plain_forward[] = {
-    {SAVE(0, IN(0))},
-    {SAVE(1, IN(1))},
+    {SAVE(0, IN(0)), .when = tsr__op_trains_1},
+    {SAVE(1, IN(1)), .when = tsr__op_trains_0},
     {RUN(MM), .to = OUT(0), .reads = {IN(0), IN(1)}, SECOND_TRANSPOSED, .shape = mm_result},
     {.action = TSR__DO_END}};
 static const tsr__op_step linear_plain_backward[] = {

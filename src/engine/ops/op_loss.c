@@ -109,6 +109,10 @@ static bool is_recorded(const tsr__op_call *call) {
   return call->is_recorded;
 }
 
+static bool trains_weight(const tsr__op_call *call) {
+  return call->is_recorded && tsr__op_trains_1(call);
+}
+
 static bool narrows(const tsr__op_call *call) {
   return call->is_recorded && tsr__op_dtype(call, IN(0)) != TSR__DTYPE_F32;
 }
@@ -121,7 +125,7 @@ static bool narrows(const tsr__op_call *call) {
 
 static const tsr__op_step chunked_loss_forward[] = {
     {MAKE(EMPTY_LIKE), .to = HIDDEN_GRADIENT, .like = IN(0), .when = is_recorded},
-    {RUN(ZEROS_LIKE), .to = WEIGHT_GRADIENT, .like = IN(1), .when = is_recorded},
+    {RUN(ZEROS_LIKE), .to = WEIGHT_GRADIENT, .like = IN(1), .when = trains_weight},
     {RUN(ZEROS), .to = OUT(0), F32, .shape = scalar},
     {LOOP(chunks)},
     {VIEW(HIDDEN_CHUNK, IN(0), chunk_tokens)},
@@ -205,7 +209,7 @@ static bool is_scaled(const tsr__op_call *call) {
 /* As above, but the gradient overwrites the logits. */
 static const tsr__op_step own_chunked_loss_forward[] = {
     {MAKE(EMPTY_LIKE), .to = HIDDEN_GRADIENT, .like = IN(0), .when = is_recorded},
-    {MAKE(EMPTY_LIKE), .to = WEIGHT_GRADIENT, .like = IN(1), .when = is_recorded},
+    {MAKE(EMPTY_LIKE), .to = WEIGHT_GRADIENT, .like = IN(1), .when = trains_weight},
     {RUN(ZEROS), .to = OUT(0), .like = IN(0), F32, .shape = scalar},
     {LOOP(chunks)},
     {VIEW(HIDDEN_CHUNK, IN(0), chunk_tokens)},

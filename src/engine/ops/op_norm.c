@@ -81,14 +81,15 @@ static const tsr__op_step rms_norm_forward[] = {
     {RUN(MUL), .to = T(5), .reads = {T(0), T(4)}, .done = {T(0), T(4)}},
     {CAST(T(6), T(5)), .typed = IN(0)},
     {RUN(MUL), .to = OUT(0), .reads = {T(6), IN(1)}, PROMOTED},
-    {SAVE(2, T(6))},
-    {SAVE(3, IN(1))},
+    {SAVE(2, T(6)), .when = tsr__op_trains_1},
+    {SAVE(3, IN(1)), .when = tsr__op_trains_0},
     {FREE(T(6), T(5), T(2))}, /* the variance is a variable of forward */
     {.action = TSR__DO_END}};
 /* With y = x r w, where r = (mean of x squared + epsilon) to the power of -1/2:
  *   dw = sum of g x r        dx = g w r + 2 x / width * (sum of g w x) * (-1/2 r^3) */
 static const tsr__op_step rms_norm_backward[] = {
-    {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), NORMALISED}, .within = "mul_tensor_backward"},
+    {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), NORMALISED}, .within = "mul_tensor_backward",
+     .when = tsr__op_trains_1},
     {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), WEIGHT}, .within = "mul_tensor_backward"},
     {FREE(NORMALISED), .when = is_recomputed},
     {RUN(SUM), .to = GRAD_IN(1), .reads = {T(0)}, .like = IN(1), .typed = GRAD_OUT(0),

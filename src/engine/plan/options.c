@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "tessera/unstable/runs.h"
 
 static_assert(TSR_OPTIMIZER_ADAMW == 0 && TSR_OPTIMIZER_ADAMW_FOREACH == 1 &&
@@ -56,7 +57,8 @@ static size_t field_bytes(const tsr_parameter *row) {
   case TSR_STORED_FLAG: return sizeof(bool);
   case TSR_STORED_WORD: return sizeof(int);
   case TSR_STORED_OFFLOAD: return sizeof(tsr_offload);
-  case TSR_STORED_IN_PLACE: return sizeof(unsigned);
+  case TSR_STORED_IN_PLACE:
+  case TSR_STORED_LORA: return sizeof(unsigned);
   case TSR_STORED_NONE: break;
   }
   assert(false && "a run option without a field");
@@ -191,6 +193,7 @@ void tsr__option_text(const tsr_parameter *row, const tsr_simulate_options *opti
     break;
   case TSR_STORED_OFFLOAD: offload_text(field, text); break;
   case TSR_STORED_IN_PLACE: in_place_text(*(const unsigned *)field, text); break;
+  case TSR_STORED_LORA: tsr__lora_text(*(const unsigned *)field, text, TSR__OPTION_BYTES); break;
   case TSR_STORED_NONE: assert(false);
   }
 }
@@ -229,6 +232,7 @@ static int store(const tsr_parameter *row, const given *value, tsr_simulate_opti
   case TSR_STORED_WORD: *(int *)field = value->word < 0 ? 0 : value->word; break;
   case TSR_STORED_OFFLOAD: return tsr_offload_parse(value->text, field, error);
   case TSR_STORED_IN_PLACE: return tsr_in_place_parse(value->text, field, error);
+  case TSR_STORED_LORA: return tsr_lora_parse(value->text, field, error);
   case TSR_STORED_NONE: assert(false);
   }
   return 0;

@@ -6,6 +6,7 @@
 #include "torch/spell.h"
 
 #define SCRIPT       "train.py"
+#define LORA         "/usr/local/lib/python3.12/dist-packages/peft/tuners/lora/layer.py"
 #define AUTOGRAD     TORCH("autograd/__init__.py")
 #define GRAPH        TORCH("autograd/graph.py")
 #define CHECKPOINT   TORCH("utils/checkpoint.py")
@@ -51,6 +52,7 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
                             LINES({22, AT(MODEL)}, {29, AT(ADDED)}, {31, AT(ADDED_MEANS)},
                                   {33, AT(ADDED_LOSS)})},
     [TSR__PLACE_ADDED] = LINEAR,
+    [TSR__PLACE_ADAPTED] = {MODULE, FRAMES({"forward", LORA, 1102}), NULL},
     [TSR__PLACE_CHUNKED_LOSS] =
         {FUNCTION, FRAMES({"chunked_cross_entropy", SCRIPT, 12}, {"forward", SCRIPT, 7}), NULL},
 
