@@ -52,11 +52,13 @@ static bool put_value(FILE *out, const tsr_params *own, const tsr_parameter *row
   return true;
 }
 
-/* A line of that text which is no option. */
+/* Lines of that text which are no options. */
 #define COMPUTED_BY "computed-by"
+/* The model whose adapters are saved: its path. */
+#define BASE "base"
 
 /* The text that is saved with the run: a line for each option, "seed=7", and one for the plan. NULL when out of memory. */
-static char *options_text(const cli_options *options, const char *computed_by) {
+static char *options_text(const cli_options *options, const char *computed_by, const char *base) {
   cli_text text = {0};
   tsr_run_plan *plan = NULL;
   if (tsr_run_plan_of(options->own, &plan, NULL)) return NULL;
@@ -75,6 +77,7 @@ static char *options_text(const cli_options *options, const char *computed_by) {
     fputc('\n', out);
   }
   if (computed_by) fprintf(out, COMPUTED_BY "=%s\n", computed_by);
+  if (base) fprintf(out, BASE "=%s\n", base);
   fprintf(out, "plan=%s", tsr_run_plan_text(plan));
   tsr_run_plan_free(plan);
   if (cli_text_close(out, &text) && ok) return text.data;
@@ -145,6 +148,25 @@ static int take_option(cli_session *session, const char *name, const char *value
   return tsr_params_set_text(options->own, option, value, strlen(value), &session->error);
 }
 
+/* As take_path, for the model that adapters are of. */
+static int take_base(cli_session *session, const char *value) {
+  const cli_options *options = session->options;
+  const char *name = options->command->about.name;
+  char *whole = realpath(value, NULL);
+  bool is_there = whole && strcmp(whole, value) == 0, is_lost = !whole && errno == ENOMEM;
+  free(whole);
+  if (is_lost) return TSR_ERROR_MEMORY;
+  if (options->operand_count) return 0; /* the command line overrides it */
+  if (!is_there) {
+    cli_say(name,
+            "the adapters in %s are of the model '%s', which is no longer there; name it again",
+            session->path, value);
+    return CLI_INPUT;
+  }
+  if (!options->quiet) cli_say(name, "the model is %s, as %s was saved", value, session->path);
+  return tsr_params_set_path(options->own, "model", value, &session->error);
+}
+
 static int take_options(cli_session *session, char *text, char *computed_by, size_t room_bytes) {
   int status = 0;
   for (char *line = text, *next; status == 0 && *line; line = next) {
@@ -153,7 +175,9 @@ static int take_options(cli_session *session, char *text, char *computed_by, siz
     if (end) *end = '\0';
     if (!(value = strchr(line, '='))) continue;
     *value++ = '\0';
-    if (strcmp(line, COMPUTED_BY) == 0)
+    if (strcmp(line, BASE) == 0)
+      status = take_base(session, value);
+    else if (strcmp(line, COMPUTED_BY) == 0)
       (void)snprintf(computed_by, room_bytes, "%s", value);
     else
       status = take_option(session, line, value);
@@ -212,6 +236,10 @@ bool cli_folder_has_weights(const char *path) {
   return has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json");
 }
 
+bool cli_folder_has_adapters(const char *path) {
+  return has_file(path, "adapter_model.safetensors");
+}
+
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                     const char *resumed) {
   *folder = (cli_folder){.session = session, .path = path, .lock = -1};
@@ -231,7 +259,7 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
   if (is_taken) return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
   bool is_resumed = resumed && cli_is_same_folder(path, resumed);
   folder->is_resumed = is_resumed;
-  if (!is_resumed && cli_folder_has_weights(path))
+  if (!is_resumed && (cli_folder_has_weights(path) || cli_folder_has_adapters(path)))
     return cli_usage_error(command,
                            "'%s' already contains weights: resume their run with --resume %s, or "
                            "save to another folder",
@@ -243,7 +271,9 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
 typedef struct content {
   const tsr_train_state *state;
   const char *options,
-      *training; /* at most one is set; if none is, the content is the model's config.json */
+      *training;       /* at most one is set; if none is, the content is the model's config.json */
+  bool is_of_adapters; /* or that of its adapters, of the model `base` */
+  const char *base;
 } content;
 
 static int write_content(const content *c, cli_output *output, tsr_error *error) {
@@ -251,6 +281,8 @@ static int write_content(const content *c, cli_output *output, tsr_error *error)
     return tsr_train_write_training(c->state, c->options, cli_output_write, output, error);
   if (c->training)
     return tsr_train_write_weights(c->state, c->training, cli_output_write, output, error);
+  if (c->is_of_adapters)
+    return tsr_train_write_adapter_config(c->state, c->base, cli_output_write, output, error);
   return tsr_train_write_config(c->state, cli_output_write, output, error);
 }
 
@@ -290,18 +322,24 @@ static void remove_others(const char *folder, const char *training) {
   if (list) closedir(list);
 }
 
-/* Write the files of a save. One that fails leaves none that was not there before. Returns as above. */
+/* Write the files of a save, the last of which makes it one. One that fails leaves none that was not there before. Returns as above. */
 static int write_files(const cli_folder *folder, const char *training, const tsr_train_state *state,
                        const char *options) {
-  const char *const names[] = {"config.json", training, "model.safetensors"};
-  const content contents[] = {{.state = state},
-                              {.state = state, .options = options},
-                              {.state = state, .training = training}};
-  bool is_new[3];
+  enum { FILES = 4 };
+  bool has_adapters = tsr_train_has_adapters(state), is_new[FILES];
+  const char *const names[FILES] = {"config.json", "adapter_config.json", training,
+                                    has_adapters ? "adapter_model.safetensors"
+                                                 : "model.safetensors"};
+  const content contents[FILES] = {{.state = state},
+                                   {.state = state, .is_of_adapters = true, .base = folder->base},
+                                   {.state = state, .options = options},
+                                   {.state = state, .training = training}};
   int status = 0;
-  for (size_t i = 0; i < 3; i++) is_new[i] = !has_file(folder->path, names[i]);
-  for (size_t i = 0; status == 0 && i < 3; i++) status = write_file(folder, names[i], &contents[i]);
-  for (size_t i = 0; status && i < 3; i++)
+  for (size_t i = 0; i < FILES; i++) is_new[i] = !has_file(folder->path, names[i]);
+  for (size_t i = 0; status == 0 && i < FILES; i++)
+    if (!contents[i].is_of_adapters || has_adapters)
+      status = write_file(folder, names[i], &contents[i]);
+  for (size_t i = 0; status && i < FILES; i++)
     if (is_new[i]) remove_file(folder->path, names[i]);
   return status;
 }
@@ -341,8 +379,8 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   uint64_t steps = tsr_train_state_steps(state);
   if (!folder->path || (folder->is_saved && folder->saved_steps == steps)) return 0;
   const cli_options *typed = folder->session->options;
-  char *options =
-      options_text(typed, folder->computed_by); /* now, because the run has added what it chose */
+  char *options = options_text(typed, folder->computed_by,
+                               folder->base); /* now, because the run has added what it chose */
   if (!options) {
     cli_say(typed->command->about.name, "%s: %s", folder->path, tsr_status_text(TSR_ERROR_MEMORY));
     return CLI_FAULT;

@@ -16,6 +16,7 @@ typedef struct cli_folder {
   bool may_be_repeated; /* the last save failed, and not for what it was to save */
   const char *
       computed_by; /* what is saved of what the numbers depend on (tsr_train_step); NULL or valid at each save */
+  const char *base; /* the model whose adapters are saved; or NULL */
   int lock; /* a handle of the folder, locked while the run may save to it; -1 without one */
 } cli_folder;
 
@@ -38,6 +39,8 @@ void cli_folder_release(cli_folder *folder);
 int cli_folder_resume(cli_session *session, const char *path, char *computed_by, size_t room_bytes);
 /* The sequence length of the training that was saved in a folder; 0 if it has none. */
 uint64_t cli_folder_sequence(const char *path);
+/* Whether a folder has adapters as peft saves them. */
+bool cli_folder_has_adapters(const char *path);
 /* Whether a folder has weights as transformers saves them. */
 bool cli_folder_has_weights(const char *path);
 

@@ -271,6 +271,8 @@ typedef struct run {
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
   char computed_by[128], saved_by[128]; /* tsr_train_step; of the run that is resumed, or "" */
+  char *source;                         /* of the model; owned */
+  char *base;                           /* the model whose adapters are saved; owned, or NULL */
   tsr_train_rank *ranks;                /* what each rank took; owned */
   tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL if there is one rank */
   size_t rank_room;
@@ -692,11 +694,32 @@ static const char *save_folder(const cli_options *options) {
   return save ? save : tsr_params_text(options->own, "resume");
 }
 
+/* Whether adapters are trained, by an option or by a plan. */
+static bool trains_adapters(const tsr_params *own) {
+  const tsr_run_plan *plan = tsr_params_object(own, "plan", &tsr_run_plan_type);
+  tsr_simulate_options options = {.struct_bytes = sizeof options};
+  if (plan) tsr_run_plan_options(plan, &options);
+  return tsr_params_has(own, "lora") ? tsr_params_count(own, "lora") : options.lora_rank;
+}
+
+/* The model as the user or a saved run named it: a file, or the folder of a config.json. The caller frees it. NULL when out of
+ * memory. */
+static char *source_of_model(const cli_session *session) {
+  const char *model = tsr_params_text(session->options->own, "model");
+  if (session->options->operand_count) return strdup(session->options->operands[0]);
+  char *source = strdup(session->model_path ? session->model_path : model);
+  char *slash = source && session->model_path ? strrchr(source, '/') : NULL;
+  if (slash) *slash = '\0'; /* before "config.json" */
+  return source;
+}
+
 /* Find out where the weights come from, and where they are saved. */
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
-  const char *model = tsr_params_text(own, "model"), *save = save_folder(session->options);
-  if (session->options->operand_count) model = session->options->operands[0];
+  const char *save = save_folder(session->options);
+  r->source = source_of_model(session);
+  if (!r->source) return TSR_ERROR_MEMORY;
+  const char *model = r->source;
   r->model = model;
   how->resume = tsr_params_text(own, "resume");
   if (!session->options->operand_count) r->model = how->resume;
@@ -705,12 +728,22 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
       tsr_params_has(own, "save_wait") ? tsr_params_count(own, "save_wait") : SAVE_WAIT_S;
   bool has_weights =
       session->is_checkpoint || (session->model_path && cli_folder_has_weights(model));
-  if (!how->resume && has_weights) how->weights = model;
+  bool has_adapters = trains_adapters(own);
+  if (has_weights && (!how->resume || has_adapters)) how->weights = model;
+  if (session->model_path && !has_weights && !how->resume && cli_folder_has_adapters(model))
+    return cli_usage_error(session->options->command,
+                           "'%s' contains adapters without their model: continue their training "
+                           "with --resume %s, or name the model",
+                           model, model);
   r->has_weights = how->resume || how->weights;
   if (r->is_member) save = NULL;
   if (r->save_every && !save && !r->is_member)
     return cli_usage_error(session->options->command, "--save-every needs --save");
-  return save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
+  int status = save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
+  if (status || !save || !has_adapters || strcmp(model, "-") == 0) return status;
+  r->base = realpath(model, NULL);
+  r->folder.base = r->base;
+  return r->base ? 0 : TSR_ERROR_MEMORY;
 }
 
 /* Read the saved options first: the command line may have no others. */
@@ -718,7 +751,8 @@ static int read_options(cli_session *session, run *r) {
   const char *resume = tsr_params_text(session->options->own, "resume");
   if (!resume) return 0;
   int status = cli_folder_resume(session, resume, r->saved_by, sizeof r->saved_by);
-  if (status || session->options->operand_count) return status;
+  bool is_named = session->options->operand_count || tsr_params_has(session->options->own, "model");
+  if (status || is_named) return status;
   return tsr_params_set_path(session->options->own, "model", resume, &session->error);
 }
 
@@ -833,6 +867,8 @@ int cli_train(cli_session *session) {
   free(text);
   free(ops);
   cli_folder_release(&r.folder);
+  free(r.base);
+  free(r.source);
   tsr_snapshot_free(out.snapshot);
   tsr_memory_profile_free(out.profile);
   tsr_rates_free(out.rates);

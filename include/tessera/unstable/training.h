@@ -32,6 +32,13 @@ typedef struct tsr_train_state tsr_train_state;
 
 /* The number of steps done before this state. */
 uint64_t tsr_train_state_steps(const tsr_train_state *state);
+/* Whether the run trains adapters (tsr_simulate_options.lora_rank): tsr_train_write_weights then writes them, for a file with peft's name
+ * adapter_model.safetensors, and the model itself is not saved. */
+bool tsr_train_has_adapters(const tsr_train_state *state);
+/* Write peft's adapter_config.json. `base`: where the model itself is; NULL leaves that out. Fails with TSR_ERROR_WRITE or
+ * TSR_ERROR_MEMORY. */
+int tsr_train_write_adapter_config(const tsr_train_state *state, const char *base,
+                                   tsr_write_fn *write, void *context, tsr_error *error);
 /* Write config.json: the model's, with the current type of the weights if it names a type. Fails with
  * TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
 int tsr_train_write_config(const tsr_train_state *state, tsr_write_fn *write, void *context,
@@ -203,8 +210,9 @@ typedef struct tsr_train_options {
   bool measures;     /* also measure the machine's rates: tsr_training.rates */
   bool is_recorded;  /* record the run's events: tsr_training.snapshot */
   bool is_profiled;  /* list what is in memory at the peak: tsr_training.profile */
-  const char
-      *weights; /* a safetensors file, or a folder with one or an index; NULL: random weights */
+  const char *
+      weights; /* a safetensors file, or a folder with one or an index; NULL: random weights. With `resume`,
+                   of the model whose adapters are resumed */
   /* A folder to resume from, instead. With the same model, data and options, and with `steps` of the complete run,
    * the result is bit for bit that of an uninterrupted run. */
   const char *resume;

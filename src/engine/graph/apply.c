@@ -44,7 +44,8 @@ static tsr__tensor_id cast_input(tsr__tape *tape, tsr__op_autocast policy, tsr__
   if (policy == TSR__AUTOCAST_LOW_BUT_WEIGHTS && tsr__tensor_at(tape, root)->is_parameter)
     return tensor;
   bool is_weight = tsr__tensor_at(tape, root)->is_parameter && to != TSR__DTYPE_F32;
-  tsr__tensor_id cast = is_weight ? cached_cast(tape, root) : 0;
+  bool is_cached = is_weight && tsr__tensor_at(tape, root)->requires_grad; /* not of a frozen one */
+  tsr__tensor_id cast = is_cached ? cached_cast(tape, root) : 0;
   if (cast) {
     tsr__tensor_hold(tape, cast);
     return cast;
@@ -58,6 +59,7 @@ static tsr__tensor_id cast_input(tsr__tape *tape, tsr__op_autocast policy, tsr__
   if (!is_weight || !cast) return cast;
   /* A weight's cast is no activation, although backward may save it: its size does not depend on the batch. */
   tsr__tensor_set_category(tape, cast, TSR_CATEGORY_CAST);
+  if (!is_cached) return cast;
   tsr__tensor_hold(tape, cast);
   if (!TSR__VECTOR_PUSH(&tape->casts, (tsr__tape_cast){root, cast}))
     tsr__tape_fail(tape, TSR_ERROR_MEMORY);

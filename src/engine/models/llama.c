@@ -105,6 +105,15 @@ static tsr__tensor_id project(tsr__program *p, const tsr__model_linear *linear,
   return view;
 }
 
+/* PyTorch's ops turn queries and keys one by one, so that one may be trained without the other. It matters where attention is composed
+ * of products, each of which saves what the gradient of the other operand needs; a kernel saves both. */
+static void train_turned(tsr__program *p, tsr__tensor_id from, tsr__tensor_id turned) {
+  bool is_composed = p->is_eager || p->attention == TSR__OP_ATTENTION_MATH;
+  if (p->is_own || !is_composed || p->tape->status) return;
+  tsr__tensor_at(p->tape, turned)->requires_grad &=
+      tsr__tensor_at(p->tape, tsr__tensor_root(p->tape, from))->requires_grad;
+}
+
 static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
                                 tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
@@ -118,6 +127,8 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   (void)tsr__op_apply(t, TSR__OP_ROTARY, NULL, (tsr__tensor_id[]){q, k, p->cosine, p->sine}, 4,
                       turned);
   tsr__trace_leave(t);
+  train_turned(p, q, turned[0]);
+  train_turned(p, k, turned[1]);
   tsr__scope_unbind(t, q);
   tsr__scope_unbind(t, k);
   q = turned[0];

@@ -103,9 +103,8 @@ double tsr__program_adapter_scale(const tsr__program *p) {
  * tessera's own rule book and autocast, products round what they read. */
 static tsr__tensor_id adapted(tsr__program *p, const tsr__model_linear *linear, tsr__tensor_id x) {
   tsr__tape *t = p->tape;
-  const tsr__model_linear down = {.weight = linear->lora_a,
-                                  .features = p->options->lora_rank,
-                                  .place = TSR__PLACE_ADDED};
+  const tsr__model_linear down = {
+      .weight = linear->lora_a, .features = p->options->lora_rank, .place = TSR__PLACE_ADDED};
   const tsr__model_linear up = {
       .weight = linear->lora_b, .features = linear->features, .place = TSR__PLACE_ADDED};
   tsr__scope_enter(t, TSR__PLACE_ADAPTED);

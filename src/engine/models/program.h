@@ -15,10 +15,10 @@
 
 /* The parts of a model, with their parameters. */
 typedef struct tsr__model_linear {
-  tsr__tensor_id weight, bias;     /* bias: 0 if absent */
-  tsr__tensor_id lora_a, lora_b;   /* of its adapter, (rank, inputs) and (outputs, rank); or 0 */
-  uint64_t features;           /* of the result */
-  bool is_conv1d;              /* the weight is (inputs, outputs) instead of (outputs, inputs) */
+  tsr__tensor_id weight, bias;   /* bias: 0 if absent */
+  tsr__tensor_id lora_a, lora_b; /* of its adapter, (rank, inputs) and (outputs, rank); or 0 */
+  uint64_t features;             /* of the result */
+  bool is_conv1d;                /* the weight is (inputs, outputs) instead of (outputs, inputs) */
   tsr__program_place place;
 } tsr__model_linear;
 
@@ -69,7 +69,7 @@ typedef struct tsr__program {
   tsr__model_norm last_norm;
   uint64_t batch, sequence, accumulate;
   /* Resolved options. */
-  tsr__dtype dtype; /* of parameters, */
+  tsr__dtype dtype;         /* of parameters, */
   tsr__dtype adapter_dtype; /* and of those that are trained, if these are adapters */
   bool is_autocast;
   bool is_own;            /* uses tessera's own rule book */

@@ -423,15 +423,14 @@ static size_t list_targets(const tsr__program *p, tsr__model_layer *l, unsigned 
   const struct {
     tsr__model_linear *linear;
     unsigned in_gpt2, in_llama;
-  } all[BLOCK_LINEARS] = {
-      {&l->qkv, TSR_LORA_C_ATTN, 0},
-      {&l->q, 0, TSR_LORA_Q_PROJ},
-      {&l->k, 0, TSR_LORA_K_PROJ},
-      {&l->v, 0, TSR_LORA_V_PROJ},
-      {&l->out, TSR_LORA_C_PROJ, TSR_LORA_O_PROJ},
-      {&l->gate, 0, TSR_LORA_GATE_PROJ},
-      {&l->up, TSR_LORA_C_FC, TSR_LORA_UP_PROJ},
-      {&l->down, TSR_LORA_C_PROJ, TSR_LORA_DOWN_PROJ}};
+  } all[BLOCK_LINEARS] = {{&l->qkv, TSR_LORA_C_ATTN, 0},
+                          {&l->q, 0, TSR_LORA_Q_PROJ},
+                          {&l->k, 0, TSR_LORA_K_PROJ},
+                          {&l->v, 0, TSR_LORA_V_PROJ},
+                          {&l->out, TSR_LORA_C_PROJ, TSR_LORA_O_PROJ},
+                          {&l->gate, 0, TSR_LORA_GATE_PROJ},
+                          {&l->up, TSR_LORA_C_FC, TSR_LORA_UP_PROJ},
+                          {&l->down, TSR_LORA_C_PROJ, TSR_LORA_DOWN_PROJ}};
   bool is_gpt2 = p->model->class == TSR__CLASS_GPT2;
   size_t count = 0;
   for (size_t i = 0; i < BLOCK_LINEARS; i++)
@@ -465,9 +464,10 @@ static int check_adapters(const tsr__program *p, tsr_error *error) {
                       ? "it has c_attn, c_proj and c_fc"
                       : "it has q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj");
   if (is_partial(p, o->lora_targets))
-    return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "in the first block only adapters need gradients: v_proj is modelled with q_proj or "
-                  "k_proj, and gate_proj without an adapter before it with up_proj");
+    return REFUSE(
+        TSR_ERROR_UNSUPPORTED,
+        "in the first block only adapters need gradients: v_proj is modelled with q_proj or "
+        "k_proj, and gate_proj without an adapter before it with up_proj");
   if (o->master_weights)
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "adapters are fp32 already: LoRA has no use for master weights");

@@ -23,9 +23,22 @@ static void add(lister *l, const char *part, const char *last, tsr__tensor_id te
   if (!TSR__VECTOR_PUSH(l->weights, weight)) l->has_failed = true;
 }
 
+/* peft/utils/save_and_load.py: the name of the module in the wrapped model, without the adapter's own name. */
+static void add_adapter(lister *l, const char *part, const char *last, tsr__tensor_id tensor) {
+  tsr__weight weight = {.tensor = tensor, .is_adapter = true};
+  if (!tensor) return;
+  int length =
+      snprintf(weight.name, sizeof weight.name, "base_model.model.%s%s.%s", l->prefix, part, last);
+  assert(length > 0 && (size_t)length < sizeof weight.name);
+  (void)length;
+  if (!TSR__VECTOR_PUSH(l->weights, weight)) l->has_failed = true;
+}
+
 static void add_linear(lister *l, const char *part, const tsr__model_linear *linear) {
   add(l, part, "weight", linear->weight);
   add(l, part, "bias", linear->bias);
+  add_adapter(l, part, "lora_A.weight", linear->lora_a);
+  add_adapter(l, part, "lora_B.weight", linear->lora_b);
 }
 
 static void add_norm(lister *l, const char *part, const tsr__model_norm *norm) {

@@ -14,6 +14,7 @@ enum { TSR__WEIGHT_NAME_BYTES = 160 };
 
 typedef struct tsr__weight {
   tsr__tensor_id tensor;
+  bool is_adapter;                   /* of LoRA; its name is that of peft's files */
   char name[TSR__WEIGHT_NAME_BYTES]; /* its name in a saved model with its head */
 } tsr__weight;
 

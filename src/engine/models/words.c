@@ -74,11 +74,11 @@ int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error) {
 static const struct {
   unsigned targets;
   const char *word;
-} lora_words[] = {{TSR_LORA_ALL, "all-linear"},       {TSR_LORA_C_ATTN, "c_attn"},
-                  {TSR_LORA_C_PROJ, "c_proj"},        {TSR_LORA_C_FC, "c_fc"},
-                  {TSR_LORA_Q_PROJ, "q_proj"},        {TSR_LORA_K_PROJ, "k_proj"},
-                  {TSR_LORA_V_PROJ, "v_proj"},        {TSR_LORA_O_PROJ, "o_proj"},
-                  {TSR_LORA_GATE_PROJ, "gate_proj"},  {TSR_LORA_UP_PROJ, "up_proj"},
+} lora_words[] = {{TSR_LORA_ALL, "all-linear"},      {TSR_LORA_C_ATTN, "c_attn"},
+                  {TSR_LORA_C_PROJ, "c_proj"},       {TSR_LORA_C_FC, "c_fc"},
+                  {TSR_LORA_Q_PROJ, "q_proj"},       {TSR_LORA_K_PROJ, "k_proj"},
+                  {TSR_LORA_V_PROJ, "v_proj"},       {TSR_LORA_O_PROJ, "o_proj"},
+                  {TSR_LORA_GATE_PROJ, "gate_proj"}, {TSR_LORA_UP_PROJ, "up_proj"},
                   {TSR_LORA_DOWN_PROJ, "down_proj"}};
 enum { LORA_WORDS = sizeof lora_words / sizeof *lora_words };
 

@@ -106,6 +106,17 @@ static bool copies_for_gpt2(const tsr__op_call *call) {
   return tsr__op_dtype(call, SCORES) != TSR__DTYPE_F32 && call->tape->is_autocast;
 }
 
+/* A product saves an operand for the gradient of the other one. */
+static bool trains_scores(const tsr__op_call *call) {
+  return tsr__op_trains_0(call) || tsr__op_trains_1(call);
+}
+static bool has_saved_q(const tsr__op_call *call) {
+  return call->reg[SAVED_Q] != 0;
+}
+static bool lacks_saved_q(const tsr__op_call *call) {
+  return !has_saved_q(call);
+}
+
 static bool takes_as_is(const tsr__op_call *call) {
   return !call->reg[T(3)];
 }
@@ -122,7 +133,8 @@ static bool is_plain(const tsr__op_call *call) {
  * copied. */
 #define PRODUCT_OF_QUERIES_AND_KEYS                                                              \
   {CAST(T(6), K), LOW, LIKE}, {CAST(T(5), Q), LOW, LIKE}, {DENSE(T(0), T(5))},                   \
-      {DENSE(T(1), T(6))}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {                                   \
+      {DENSE(T(1), T(6))}, {SAVE(0, T(0)), .when = tsr__op_trains_1},                            \
+      {SAVE(1, T(1)), .when = tsr__op_trains_0}, {                                               \
     RUN(BMM), .to = SCORES, .reads = {T(0), T(1)}, SECOND_TRANSPOSED, .shape = scores, .done = { \
       T(0),                                                                                      \
       T(1),                                                                                      \
@@ -132,20 +144,21 @@ static bool is_plain(const tsr__op_call *call) {
   }
 
 /* From the weights, in SCORES, to the result. */
-#define WEIGH_VALUES                                                                        \
-  {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                         \
-      {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},               \
-      {RUN(DROPOUT), .reads = {SCORES}, .writes = {T(3), T(4)}, .scalars = {RULE(dropout)}, \
-       .when = has_dropout},                                                                \
-      {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                         \
-      {MOVE(SCORES, T(3)), .when = has_dropout}, {CAST(T(7), V), LOW, LIKE},                \
-      {CAST(T(9), SCORES), LOW}, {DENSE(T(5), T(7))}, {SAVE(3, T(9))}, {SAVE(4, T(5))},     \
-      {RUN(BMM),  .to = T(6),    .reads = {T(9), T(5)},                                     \
-       .like = Q, .typed = T(9), .done = {T(9), T(5), T(7)}},                               \
-      {VIEW(T(5), T(6), by_row), .done = {VARIABLE}},                                       \
-      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .when = has_heads},      \
-      {VIEW(OUT(0), T(5), as_merged), .when = is_merged}, {FREE(T(5), T(6))}, {             \
-    MOVE(OUT(1), SCORES)                                                                    \
+#define WEIGH_VALUES                                                                             \
+  {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                              \
+      {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},                    \
+      {RUN(DROPOUT), .reads = {SCORES}, .writes = {T(3), T(4)}, .scalars = {RULE(dropout)},      \
+       .when = has_dropout},                                                                     \
+      {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                              \
+      {MOVE(SCORES, T(3)), .when = has_dropout}, {CAST(T(7), V), LOW, LIKE},                     \
+      {CAST(T(9), SCORES), LOW}, {DENSE(T(5), T(7))}, {SAVE(3, T(9)), .when = tsr__op_trains_2}, \
+      {SAVE(4, T(5)), .when = trains_scores},                                                    \
+      {RUN(BMM),  .to = T(6),    .reads = {T(9), T(5)},                                          \
+       .like = Q, .typed = T(9), .done = {T(9), T(5), T(7)}},                                    \
+      {VIEW(T(5), T(6), by_row), .done = {VARIABLE}},                                            \
+      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .when = has_heads},           \
+      {VIEW(OUT(0), T(5), as_merged), .when = is_merged}, {FREE(T(5), T(6))}, {                  \
+    MOVE(OUT(1), SCORES)                                                                         \
   }
 
 /* From the result's gradient to that of the scores, in T(1). Gradients are cast back if autocast cast the operand;
@@ -177,8 +190,8 @@ static bool is_plain(const tsr__op_call *call) {
       {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                          \
       {RUN(SOFTMAX_BACKWARD), .to = T(1), .reads = {T(1), SOFTMAX}, .node = "SoftmaxBackward0", \
        .done = {SOFTMAX}},                                                                      \
-  {                                                                                             \
-    CAST(T(1), T(1)), .typed = SAVED_Q, .node = "AddBackward0"                                  \
+      {CAST(T(1), T(1)), .typed = SAVED_Q, .node = "AddBackward0", .when = has_saved_q}, {      \
+    CAST(T(1), T(1)), .typed = SAVED_K, .node = "AddBackward0", .when = lacks_saved_q           \
   }
 
 /* From the gradient of the product to those of q and k. */

@@ -234,10 +234,11 @@ static const tsr__op_step rotary_forward[] = {
       {INTO(ADD), .reads = {T(2), T(4)}, .writes = {T(2)}, .done = {T(4)}}, {                    \
     MOVE(GRAD_IN(i), T(2))                                                                       \
   }
-static const tsr__op_step rotary_backward[] = {
-    {FREE(GRAD_OUT(0)), .when = stays_0},
-    {FREE(GRAD_OUT(1)), .when = stays_1},
-    TURN_BACK(1, 0, 0), TURN_BACK(0, SINE, COSINE), {.action = TSR__DO_END}};
+static const tsr__op_step rotary_backward[] = {{FREE(GRAD_OUT(0)), .when = stays_0},
+                                               {FREE(GRAD_OUT(1)), .when = stays_1},
+                                               TURN_BACK(1, 0, 0),
+                                               TURN_BACK(0, SINE, COSINE),
+                                               {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
                                     .node = "AddBackward0",
                                     .forward = rotary_forward,
@@ -307,10 +308,10 @@ static const tsr__op_step own_rotary_backward[] = {
     {REUSE(ROTATE, T(1), GRAD_OUT(1)), .when = stays_1},
     {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
      .writes = {GRAD_IN(0), GRAD_IN(1)}, .scalars = {NUMBER(-1)}, .when = turns_both},
-    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
-     .writes = {T(0), GRAD_IN(1)}, .scalars = {NUMBER(-1)}, .when = stays_0},
-    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
-     .writes = {GRAD_IN(0), T(1)}, .scalars = {NUMBER(-1)}, .when = stays_1, .done = {T(0), T(1)}},
+    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE}, .writes = {T(0), GRAD_IN(1)},
+     .scalars = {NUMBER(-1)}, .when = stays_0},
+    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE}, .writes = {GRAD_IN(0), T(1)},
+     .scalars = {NUMBER(-1)}, .when = stays_1, .done = {T(0), T(1)}},
     {FREE(T(0), T(1))},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__own_rotary = {.name = "rotary embedding",

@@ -101,6 +101,16 @@ static tsr__layout by_head(const tsr__op_call *call, tsr__layout layout) {
 static bool is_grouped(const tsr__op_call *call) {
   return tsr__op_shape(call, K).dim[1] != tsr__op_shape(call, Q).dim[1];
 }
+static bool is_grouped_and_trains_1(const tsr__op_call *call) {
+  return is_grouped(call) && tsr__op_trains_1(call);
+}
+static bool is_grouped_and_trains_2(const tsr__op_call *call) {
+  return is_grouped(call) && tsr__op_trains_2(call);
+}
+/* A product saves an operand for the gradient of the other one. */
+static bool trains_scores(const tsr__op_call *call) {
+  return tsr__op_trains_0(call) || tsr__op_trains_1(call);
+}
 static bool is_single(const tsr__op_call *call) {
   return !is_grouped(call);
 }
@@ -123,7 +133,8 @@ static bool has_dropout(const tsr__op_call *call) {
       {RUN(REPEAT), .to = VALUES, .reads = {WIDE_V}, .shape = all_heads, .when = is_grouped},      \
       {PASS(KEYS, WIDE_K), .when = is_single}, {PASS(VALUES, WIDE_V), .when = is_single},          \
       {RUN(MUL), .to = T(8), .reads = {KEYS}, .scalars = {RULE(root)}, LIKE},                      \
-      {DENSE(T(9), QUERIES)}, {DENSE(T(10), T(8))}, {SAVE(0, T(9))}, {SAVE(1, T(10))},             \
+      {DENSE(T(9), QUERIES)}, {DENSE(T(10), T(8))}, {SAVE(0, T(9)), .when = tsr__op_trains_1},     \
+      {SAVE(1, T(10)), .when = tsr__op_trains_0},                                                  \
       {RUN(BMM),          .to = SCORES,    .reads = {T(9), T(10)},                                 \
        SECOND_TRANSPOSED, .shape = scores, .done = {T(8), T(9), T(10)}},                           \
   {                                                                                                \
@@ -154,9 +165,9 @@ static const tsr__op_step math_forward[] = {
      .when = has_dropout},
     {SAVE(5, T(9)), .when = has_dropout, .done = {T(9)}},
     {MOVE(SCORES, T(8)), .when = has_dropout},
-    {SAVE(4, SCORES)},
+    {SAVE(4, SCORES), .when = tsr__op_trains_2},
     {DENSE(T(10), VALUES)},
-    {SAVE(2, T(10))},
+    {SAVE(2, T(10)), .when = trains_scores},
     {RUN(BMM), .to = T(9), .reads = {SCORES, T(10)}, .like = WIDE_Q, .done = {T(10)}},
     {CAST(T(9), T(9)), .typed = Q},
     {FREE(SCORES, VALUES, KEYS, MASK, QUERIES)},
@@ -172,7 +183,7 @@ static const tsr__op_step math_backward[] = {
     {CAST(T(2), T(2)), F32, .node = "ToCopyBackward0", .done = {GRAD_OUT(0)}},
     {DENSE(T(0), T(2)), .node = "UnsafeViewBackward0", .done = {T(2)}},
     {RUN(BMM), .to = T(1), .reads = {WEIGHTS, T(0)}, FIRST_TRANSPOSED, .shape = all_heads,
-     .node = "BmmBackward0", .within = "bmm_mat2_backward"},
+     .node = "BmmBackward0", .within = "bmm_mat2_backward", .when = tsr__op_trains_2},
     {RUN(BMM), .to = T(2), .reads = {T(0), SAVED_V}, SECOND_TRANSPOSED, .shape = scores,
      .within = "bmm_self_backward", .done = {T(0), WEIGHTS, SAVED_V}},
     {RUN(DROPOUT_BACKWARD), .to = T(2), .reads = {T(2), DROPPED}, .scalars = {RULE(kept)},
@@ -180,18 +191,20 @@ static const tsr__op_step math_backward[] = {
     {RUN(SOFTMAX_BACKWARD), .to = T(2), .reads = {T(2), SOFTMAX}, .node = "SafeSoftmaxBackward0",
      .done = {SOFTMAX}},
     {RUN(BMM), .to = T(3), .reads = {T(2), SAVED_Q}, FIRST_TRANSPOSED, .shape = all_heads,
-     ROWS_LAST, .node = "BmmBackward0", .within = "bmm_mat2_backward"},
-    {RUN(BMM), .to = T(4), .reads = {T(2), SAVED_K}, .like = SAVED_Q, .within = "bmm_self_backward",
-     .done = {T(2), SAVED_Q, SAVED_K}},
-    {RUN(MUL), .to = T(3), .reads = {T(3)}, .scalars = {RULE(root)}, LIKE, .node = "MulBackward0"},
+     ROWS_LAST, .node = "BmmBackward0", .within = "bmm_mat2_backward", .when = tsr__op_trains_1},
+    {RUN(BMM), .to = T(4), .reads = {T(2), SAVED_K}, .like = SAVED_K, .within = "bmm_self_backward",
+     .when = tsr__op_trains_0},
+    {FREE(T(2), SAVED_Q, SAVED_K)},
+    {RUN(MUL), .to = T(3), .reads = {T(3)}, .scalars = {RULE(root)}, LIKE, .node = "MulBackward0",
+     .when = tsr__op_trains_1},
     {RUN(SUM_GROUPS), .to = GRAD_IN(2), .reads = {T(1)}, .like = V, F32, IN_ORDER,
-     .node = "ExpandBackward0", .done = {T(1)}, .when = is_grouped},
+     .node = "ExpandBackward0", .done = {T(1)}, .when = is_grouped_and_trains_2},
     {RUN(SUM_GROUPS), .to = GRAD_IN(1), .reads = {T(3)}, .like = K, F32, IN_ORDER, .done = {T(3)},
-     .when = is_grouped},
+     .when = is_grouped_and_trains_1},
     {MOVE(GRAD_IN(2), T(1)), .when = is_single},
     {MOVE(GRAD_IN(1), T(3)), .when = is_single},
     {RUN(MUL), .to = GRAD_IN(0), .reads = {T(4)}, .scalars = {RULE(root)}, .like = Q, F32, IN_ORDER,
-     .node = "MulBackward0", .done = {T(4)}},
+     .node = "MulBackward0", .done = {T(4)}, .when = tsr__op_trains_0},
     {CAST(GRAD_IN(2), GRAD_IN(2)), .typed = V, LIKE, .node = "ToCopyBackward0"},
     {CAST(GRAD_IN(1), GRAD_IN(1)), .typed = K, LIKE},
     {CAST(GRAD_IN(0), GRAD_IN(0)), .typed = Q, LIKE},

@@ -2,6 +2,7 @@
 #include "train/state.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,11 @@ static uint32_t sum_of_texts(const char *const *texts, size_t count) {
   return sum;
 }
 
+/* The file of what the run trained. */
+static const tsr__safetensors *trained_file(const tsr__saved *saved) {
+  return saved->adapters.file_count ? saved->adapters.files : saved->weights.files;
+}
+
 static const char *const noted[] = {KEY_STEPS, KEY_UPDATES, KEY_NOTES, KEY_TOKENS, KEY_HASH};
 enum { NOTED = sizeof noted / sizeof *noted };
 
@@ -102,7 +108,7 @@ enum { NOTED = sizeof noted / sizeof *noted };
 static int check_training(const tsr__saved *saved, const char *name, tsr_error *error) {
   const char *texts[NOTED];
   uint32_t notes, arrays;
-  if (!read_sum(saved->weights.files, KEY_ARRAYS_SUM, &arrays)) return 0;
+  if (!read_sum(trained_file(saved), KEY_ARRAYS_SUM, &arrays)) return 0;
   for (size_t i = 0; i < NOTED; i++) texts[i] = metadata(&saved->training, noted[i]);
   if (!read_sum(&saved->training, KEY_NOTES_SUM, &notes) ||
       !read_sum(&saved->training, KEY_ARRAYS_SUM, &arrays) || notes != sum_of_texts(texts, NOTED))
@@ -135,7 +141,7 @@ static int check_config(const tsr__saved *saved, const char *path, tsr_error *er
   uint32_t then, now = 0;
   uint64_t size_bytes;
   int handle;
-  if (!read_sum(saved->weights.files, KEY_CONFIG_SUM, &then)) return 0;
+  if (!read_sum(trained_file(saved), KEY_CONFIG_SUM, &then)) return 0;
   int status = tsr__os_open_sized(path, &handle, &size_bytes, error);
   if (status) return status;
   char *text = size_bytes <= CONFIG_BYTES_MOST ? tsr__realloc(NULL, (size_t)size_bytes, 1) : NULL;
@@ -170,8 +176,8 @@ int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error)
 }
 
 static int open_training(const char *folder, tsr__saved *saved, tsr_error *error) {
-  const char *name =
-      saved->weights.file_count == 1 ? metadata(saved->weights.files, KEY_TRAINING) : NULL;
+  bool is_one = saved->adapters.file_count == 1 || saved->weights.file_count == 1;
+  const char *name = is_one ? metadata(trained_file(saved), KEY_TRAINING) : NULL;
   tsr__buffer path = {0};
   if (!name || !name[0] || strchr(name, '/'))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
@@ -210,8 +216,26 @@ static int check_files(const char *folder, const tsr__saved *saved, tsr_error *e
   return status;
 }
 
+/* Open the adapters of a folder, if it has any. */
+static int open_adapters(const char *folder, tsr__saved *out, tsr_error *error) {
+  static const char name[] = "adapter_model.safetensors";
+  tsr__buffer path = {0};
+  tsr__buffer_printf(&path, "%s/%s", folder, name);
+  tsr__buffer_append(&path, "", 1);
+  int status = path.failed ? tsr__fail_memory(error) : 0;
+  if (status == 0 && tsr__os_is_there(path.data))
+    status = tsr__weight_files_open(path.data, &out->adapters, error);
+  if (status == 0 && out->adapters.file_count)
+    status = check_arrays(out->adapters.files, name, error);
+  tsr__buffer_release(&path);
+  return status;
+}
+
 int tsr__saved_open(const char *folder, tsr__saved *out, tsr_error *error) {
-  int status = tsr__saved_open_weights(folder, out, error);
+  *out = (tsr__saved){.training.handle = -1};
+  int status = open_adapters(folder, out, error);
+  if (status == 0 && !out->adapters.file_count)
+    status = tsr__saved_open_weights(folder, out, error);
   if (status == 0) status = open_training(folder, out, error);
   if (status == 0) status = check_files(folder, out, error);
   if (status) tsr__saved_release(out);
@@ -225,6 +249,7 @@ const char *tsr__saved_notes(const tsr__saved *saved) {
 
 void tsr__saved_release(tsr__saved *saved) {
   tsr__weight_files_release(&saved->weights);
+  tsr__weight_files_release(&saved->adapters);
   tsr__safetensors_release(&saved->training);
   tsr__free(saved->training_path);
   *saved = (tsr__saved){.training.handle = -1};
@@ -463,21 +488,36 @@ static int check_dropped(const tsr__saved *saved, const tsr__program *p,
                    slash ? slash + 1 : saved->training_path, saved->training.count, needed);
 }
 
+/* The files that have a weight; none: it is filled as the model's class does it. */
+static const tsr__weight_files *files_of(const tsr__saved *saved, const tsr__weight *weight) {
+  return weight->is_adapter ? &saved->adapters : &saved->weights;
+}
+
+bool tsr__saved_has(const tsr__saved *saved, const tsr__weight_list *weights,
+                    tsr__tensor_id tensor) {
+  size_t i = 0;
+  while (i < weights->count && weights->items[i].tensor != tensor) i++;
+  assert(i < weights->count);
+  return files_of(saved, &weights->items[i])->file_count;
+}
+
 int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
                      const tsr__weight_list *weights, tsr_error *error) {
   const tsr__array *array;
   const tsr__safetensors *file;
   state_tensor states[4];
   int status = 0;
-  if (!saved->weights.file_count) return 0;
   for (size_t i = 0; status == 0 && i < weights->count; i++) {
-    status = tsr__weights_find(p, &weights->items[i], &saved->weights, &array, &file, error);
+    const tsr__weight_files *files = files_of(saved, &weights->items[i]);
+    if (files->file_count)
+      status = tsr__weights_find(p, &weights->items[i], files, &array, &file, error);
     if (status == 0 && saved->training_path) {
       size_t count = states_of(p, &weights->items[i], states);
       status = check_states(saved, p, states, count, error);
     }
   }
   if (status == 0) status = tsr__weights_check_names(p, weights, &saved->weights, error);
+  if (status == 0) status = tsr__weights_check_names(p, weights, &saved->adapters, error);
   if (status || !saved->training_path) return status;
   status = check_states(saved, p, states, list_scaler(p, states), error);
   return status ? status : check_dropped(saved, p, weights, error);
@@ -505,8 +545,10 @@ int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__w
   const tsr__safetensors *file = NULL;
   state_tensor scaler[2];
   int status = 0;
-  for (size_t i = 0; status == 0 && saved->weights.file_count && i < weights->count; i++) {
-    status = tsr__weights_find(p, &weights->items[i], &saved->weights, &array, &file, error);
+  for (size_t i = 0; status == 0 && i < weights->count; i++) {
+    const tsr__weight_files *files = files_of(saved, &weights->items[i]);
+    if (!files->file_count) continue;
+    status = tsr__weights_find(p, &weights->items[i], files, &array, &file, error);
     if (status == 0)
       status = load_weight(p, executor, weights->items[i].tensor, file, array, error);
   }
@@ -625,10 +667,16 @@ static int write_file(const tsr_train_state *s, const state_tensors *tensors,
   return status;
 }
 
+/* Whether a save has this weight: with adapters, it has only these. */
+static bool is_saved(const tsr__program *p, const tsr__weight *weight) {
+  return weight->is_adapter || !p->options->lora_rank;
+}
+
 uint64_t tsr__saved_bytes(const tsr__program *p, const tsr__weight_list *weights) {
   uint64_t bytes = 0;
   state_tensor states[4];
   for (size_t i = 0; i < weights->count; i++) {
+    if (!is_saved(p, &weights->items[i])) continue;
     size_t parameter = number_of(p, weights->items[i].tensor);
     uint64_t elements = tsr__shape_elements(
         tsr__schedule_shape(p->schedule, p->schedule->parameters.items[parameter]));
@@ -657,6 +705,7 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
   int status = sum_of_config(text, strlen(text), &config_sum, error);
   (void)snprintf(config, sizeof config, "%08x", config_sum);
   for (size_t i = 0; status == 0 && i < s->weights->count; i++) {
+    if (!is_saved(s->program, &s->weights->items[i])) continue;
     state_tensor weight = {.tensor = s->weights->items[i].tensor,
                            .kind = TSR__KEPT_PARAMETER,
                            .parameter = number_of(s->program, s->weights->items[i].tensor)};
@@ -700,6 +749,53 @@ int tsr_train_write_config(const tsr_train_state *s, tsr_write_fn *write, void *
   assert(before && s->weights->count);
   tsr__dtype dtype = tsr__schedule_dtype(s->program->schedule, s->weights->items[0].tensor);
   int status = config_text(before, dtype, &text, error);
+  if (status == 0 && write(context, text.data, text.size))
+    status = tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write");
+  tsr__buffer_release(&text);
+  return status;
+}
+
+bool tsr_train_has_adapters(const tsr_train_state *s) {
+  return s->program->options->lora_rank != 0;
+}
+
+/* The names of the layers that have an adapter, as peft's target_modules has them. */
+static json_t *target_modules(const tsr_train_state *s) {
+  json_t *list = json_array();
+  for (size_t i = 0; list && i < s->weights->count; i++) {
+    char name[TSR__WEIGHT_NAME_BYTES];
+    if (!s->weights->items[i].is_adapter) continue;
+    (void)snprintf(name, sizeof name, "%s", s->weights->items[i].name);
+    *strstr(name, ".lora_") = '\0';
+    const char *module = strrchr(name, '.') + 1;
+    bool is_listed = false;
+    for (size_t k = 0; k < json_array_size(list); k++)
+      is_listed |= strcmp(json_string_value(json_array_get(list, k)), module) == 0;
+    if (!is_listed && json_array_append_new(list, json_string(module))) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+int tsr_train_write_adapter_config(const tsr_train_state *s, const char *base, tsr_write_fn *write,
+                                   void *context, tsr_error *error) {
+  const tsr_simulate_options *o = s->program->options;
+  double alpha = tsr__program_adapter_scale(s->program) * (double)o->lora_rank;
+  bool is_whole = alpha <= 1e9 && !(alpha < floor(alpha)) && !(alpha > floor(alpha));
+  tsr__buffer text = {0};
+  json_t *root = json_pack("{s:s*, s:s, s:b, s:b, s:b, s:o, s:f, s:s, s:i, s:o, s:s}",
+                           "base_model_name_or_path", base, "bias", "none", "fan_in_fan_out",
+                           s->program->model->class == TSR__CLASS_GPT2, "inference_mode", 1,
+                           "init_lora_weights", 1, "lora_alpha",
+                           is_whole ? json_integer((json_int_t)alpha) : json_real(alpha),
+                           "lora_dropout", 0.0, "peft_type", "LORA", "r", (int)o->lora_rank,
+                           "target_modules", target_modules(s), "task_type", "CAUSAL_LM");
+  bool ok = tsr__json_append(&text, root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+  json_decref(root);
+  tsr__buffer_text(&text, "\n");
+  int status = ok && !text.failed ? 0 : tsr__fail_memory(error);
   if (status == 0 && write(context, text.data, text.size))
     status = tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write");
   tsr__buffer_release(&text);

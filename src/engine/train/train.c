@@ -124,7 +124,7 @@ static void fill_part(const filler *f, tsr__tensor_id tensor, const tsr__initial
 static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
   bool is_parameter = tsr__schedule_tensor(&f->t->schedule, tensor)->is_parameter;
-  bool is_read = f->t->saved.weights.file_count && is_parameter;
+  bool is_read = is_parameter && tsr__saved_has(&f->t->saved, &f->t->weights, tensor);
   /* Buffers differ between rule books; random weights do not. */
   uint64_t key =
       tsr__random_key(f->t->weights_key, is_parameter ? ++f->t->parameters_filled : UINT64_MAX);
@@ -158,10 +158,16 @@ static int open_saved(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   int status = 0;
   blame(t, path_of_weights(t));
-  if (o->resume)
-    status = tsr__saved_open(o->resume, &t->saved, error);
-  else if (o->weights)
+  if (o->resume) status = tsr__saved_open(o->resume, &t->saved, error);
+  if (status == 0 && o->resume && !t->run->lora_rank != !t->saved.adapters.file_count)
+    status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "the run in %.200s %s, so it is resumed %s --lora", o->resume,
+                       t->run->lora_rank ? "trained the model itself" : "trained adapters",
+                       t->run->lora_rank ? "without" : "with");
+  if (status == 0 && o->weights && !o->resume)
     status = tsr__saved_open_weights(o->weights, &t->saved, error);
+  else if (status == 0 && o->weights && t->run->lora_rank)
+    status = tsr__weight_files_open(o->weights, &t->saved.weights, error);
   t->out.steps_before = t->saved.steps;
   if (status == 0 && t->saved.steps >= t->run->steps)
     status =
