@@ -43,7 +43,7 @@ typedef struct tsr_module_choice {
 /* Where tensors are placed. The choice does not affect results. */
 typedef enum tsr_memory {
   TSR_MEMORY_CACHING, /* at the addresses that PyTorch's allocator would choose */
-  TSR_MEMORY_PLACED   /* at addresses chosen before the run, in one range that all steps reuse: what `tsr_train` runs and
+  TSR_MEMORY_PLACED /* at addresses chosen before the run, in one range that all steps reuse: what a training runs and
                          plans are measured for, and `tsr_simulate` refuses, since no allocator has events then */
 } tsr_memory;
 
@@ -120,8 +120,9 @@ typedef struct tsr_simulate_options {
   /* LoRA (Hu et al. 2021), as peft's LoraConfig has it: the model's own parameters stay as they are, and linear layers of blocks get
    * a product of two matrices of this rank, times alpha / rank. 0: the model itself is trained. */
   uint64_t lora_rank;
-  double lora_alpha;     /* 0 = 8 */
-  unsigned lora_targets; /* flags of tsr_lora_target; 0: those that peft chooses for the model's class */
+  double lora_alpha; /* 0 = 8 */
+  unsigned
+      lora_targets; /* flags of tsr_lora_target; 0: those that peft chooses for the model's class */
   /* What this and other simulations may take together; borrowed, or NULL: unlimited. */
   tsr_effort *effort;
 } tsr_simulate_options;

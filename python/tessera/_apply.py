@@ -535,6 +535,9 @@ _DONE = frozenset({'version', 'blocks', 'checkpoint', 'checkpoint_form', 'offloa
                    'optimizer_in_backward', 'no_kv_cache', 'micro_batch', 'accumulate', 'ranks'})
 # Choices that the training loop has to make itself, or that cannot be made for an existing model.
 _LEFT: Dict[str, str] = {
+    'lora': 'wrap the model with peft.get_peft_model(model, peft.LoraConfig(r={})) before',
+    'lora_alpha': 'pass it to peft.LoraConfig(lora_alpha={})',
+    'lora_targets': 'pass its names to peft.LoraConfig(target_modules=[...]): {}',
     'clip': 'call torch.nn.utils.clip_grad_norm_(model.parameters(), {}) before optimizer.step()',
     'in_place': 'tessera cannot tell which operands a model no longer needs',
     'master_weights': 'the optimizer must be created with fp32 copies of the parameters',

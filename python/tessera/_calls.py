@@ -19,14 +19,16 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
              clip: Union[None, float, str] = None, dtype: Optional[str] = None, attention: Optional[str] = None,
              gelu: Optional[str] = None, in_place: Optional[str] = None, checkpoint: Optional[str] = None,
              checkpoint_form: Optional[str] = None, loss: Optional[str] = None, master_weights: bool = False,
-             loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None, offload: Optional[str] = None,
-             ranks: Optional[int] = None, zero: Optional[int] = None, bucket: Optional[int] = None,
-             no_overlap: bool = False, kv_cache: bool = True, profile: bool = False, top: Optional[int] = None,
-             leak: Optional[str] = None, plan: Union[None, str, Mapping[str, Any]] = None, rank: Optional[int] = None,
-             gpu: Optional[str] = None, padding: bool = False, routing: Optional[str] = None,
-             rates: Union[None, str, Mapping[str, Any]] = None, link: Optional[str] = None, fresh_process: bool = False,
-             checkpoint_modules: Optional[str] = None, offload_modules: Optional[str] = None,
-             optimizer_form: Optional[str] = None, categories: bool = False, **more: Any) -> Simulation:
+             loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None, lora: Optional[int] = None,
+             lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None,
+             offload: Optional[str] = None, ranks: Optional[int] = None, zero: Optional[int] = None,
+             bucket: Optional[int] = None, no_overlap: bool = False, kv_cache: bool = True, profile: bool = False,
+             top: Optional[int] = None, leak: Optional[str] = None, plan: Union[None, str, Mapping[str, Any]] = None,
+             rank: Optional[int] = None, gpu: Optional[str] = None, padding: bool = False,
+             routing: Optional[str] = None, rates: Union[None, str, Mapping[str, Any]] = None,
+             link: Optional[str] = None, fresh_process: bool = False, checkpoint_modules: Optional[str] = None,
+             offload_modules: Optional[str] = None, optimizer_form: Optional[str] = None, categories: bool = False,
+             **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
 
     `model` is a name (see models()), the path of a config.json, or its content. What is not given has
@@ -39,7 +41,8 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
         'optimizer_in_backward': optimizer_in_backward or None, 'clip': text_of(clip), 'dtype': dtype,
         'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
         'checkpoint_form': checkpoint_form, 'loss': loss, 'master_weights': master_weights or None,
-        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'offload': offload, 'ranks': ranks,
+        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'lora': lora,
+        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'offload': offload, 'ranks': ranks,
         'zero': zero, 'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': not kv_cache or None,
         'profile': profile or None, 'top': top, 'leak': leak, 'plan': file_of(plan), 'rank': rank, 'gpu': gpu,
         'padding': padding or None, 'routing': routing, 'rates': file_of(rates), 'link': link,
@@ -62,6 +65,7 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
          attention: Optional[str] = None, gelu: Optional[str] = None, in_place: Optional[str] = None,
          checkpoint: Optional[str] = None, checkpoint_form: Optional[str] = None, loss: Optional[str] = None,
          master_weights: bool = False, loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None,
+         lora: Optional[int] = None, lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None,
          offload: Optional[str] = None, ranks: Optional[int] = None, zero: Optional[int] = None,
          bucket: Optional[int] = None, no_overlap: bool = False, no_kv_cache: bool = False, **more: Any) -> Plan:
     """Find the fastest plan with which a training fits into a budget, or list what each technique saves and costs.
@@ -81,7 +85,8 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
         'optimizer_in_backward': optimizer_in_backward or None, 'clip': text_of(clip), 'dtype': dtype,
         'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
         'checkpoint_form': checkpoint_form, 'loss': loss, 'master_weights': master_weights or None,
-        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'offload': offload, 'ranks': ranks,
+        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'lora': lora,
+        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'offload': offload, 'ranks': ranks,
         'zero': zero, 'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': no_kv_cache or None, **more}, recorded)
 
 

@@ -1029,6 +1029,56 @@ def test_says_what_computed_a_run(t):
     expect('quiet', t.run(*words, '--steps', 4, '--isa', 'plain', '-q').stderr, '')
 
 
+ADAPTED = {'gpt2': ('c_attn', ['transformer.h.{}.attn.c_attn']), 'llama': ('q_proj,v_proj', ['model.layers.{}.self_attn.q_proj',
+                                                                                             'model.layers.{}.self_attn.v_proj'])}
+
+
+def test_adapters(t):
+    """Adapters are all that is trained, as predicted; they are saved under peft's names, and resumed to the bit."""
+    for model, (targets, modules) in ADAPTED.items():
+        base, folder = fresh(t, 'base'), fresh(t, 'adapters')
+        t.train(model, '--steps', 2, '--save', base, '-q')
+        before = (base / 'model.safetensors').read_bytes()
+        words = ('train', base, '--data', t.text, '--batch', 2, '--seq', 16, '--json', '-q', '--lora', 3, '--lora-alpha', 6, '--lr', '0.01')
+        whole = [json.loads(line) for line in t.run(*words, '--steps', 5).stdout.splitlines()]
+        expect('as predicted', whole[-1]['peak_bytes'], whole[-1]['predicted_peak_bytes'])
+        done = t.run(*words, '--steps', 3, '--save', folder)
+        expect('saved', (done.returncode, sorted(path.name for path in folder.iterdir())),
+               (0, ['adapter_config.json', 'adapter_model.safetensors', 'config.json', 'training-3.safetensors']))
+        arrays, _ = read_safetensors(folder / 'adapter_model.safetensors')
+        expect('names', sorted(arrays), sorted(f'base_model.model.{module.format(layer)}.lora_{part}.weight' for module in modules
+                                               for layer in range(2) for part in 'AB'))
+        expect('types', {kind for kind, _, _ in arrays.values()}, {'F32'})
+        shapes = [shape for name, (_, shape, _) in sorted(arrays.items())][:2]
+        expect('shapes', (shapes[0], shapes[1][1]), ([3, 32], 3))
+        expect('trained', whole[-1]['trained_parameters'], sum(len(data) // 4 for _, _, data in arrays.values()))
+        config = json.loads((folder / 'adapter_config.json').read_text())
+        expect('configuration', (config['peft_type'], config['r'], config['lora_alpha'], config['target_modules'], config['fan_in_fan_out'],
+                                 config['base_model_name_or_path']), ('LORA', 3, 6, targets.split(','), model == 'gpt2', str(base)))
+        done = t.run('train', '--resume', folder, '--steps', 5, '--json')
+        expect('resumed', [json.loads(line)['loss'] for line in done.stdout.splitlines()[:-1]], [line['loss'] for line in whole[3:5]])
+        expect('which model', f'the model is {base}, as {folder} was saved' in done.stderr, True)
+        expect('the model is as it was', (base / 'model.safetensors').read_bytes(), before)
+    expect('adapters alone', t.run('train', folder, '--data', t.text).returncode, 2)
+    expect('not the model', t.run('train', '--resume', base, '--lora', 2, '--steps', 9).returncode, 2)
+
+
+def test_adapters_as_predicted(t):
+    rng = random.Random(3709)
+    for n in range(200 if 'TESSERA_WHOLE' in os.environ else 12):
+        model = rng.choice(sorted(t.models))
+        targets = rng.choice(('', 'all-linear', *(('c_attn', 'c_proj,c_fc') if model == 'gpt2' else ('k_proj,v_proj', 'o_proj', 'gate_proj,up_proj'))))
+        options = [str(word) for name, words in CHOICES.items() if rng.random() < 0.4 for word in (name, rng.choice(words))]
+        options += ['--lora', str(rng.choice((1, 4, 9)))] + (['--lora-targets', targets] if targets else [])
+        options += ['--memory', 'placed'] if rng.random() < 0.2 else []
+        options += ['--book', 'torch'] if rng.random() < 0.3 else []
+        done = t.run('train', t.models[model], '--data', t.text, '--seq', 16, *options, '--json', '-q')
+        expect(f'{n}: {options}', (done.returncode, done.stderr), (0, ''))
+        end = json.loads(done.stdout.splitlines()[-1])
+        for kind in ('peak', 'reserved', 'host', 'disk', 'data'):
+            expect(f'{n}: {options} {kind}', end[f'{kind}_bytes'], end[f'predicted_{kind}_bytes'])
+
+
 def test_refuses(t):
     common = ('train', t.models['gpt2'])
     for options, text in (

@@ -91,6 +91,8 @@ CASES = {
                   ['run', 'r.json', 'p.json', 's.pickle'], goes_on=True),
     'resume': Case(['train', '--resume', 'saved', '--data', 'text.txt', '--steps', '3', '-q', '--threads', '1',
                     '--write-plan', 'p.json'], ['saved', 'p.json'], goes_on=True),
+    'train adapters': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--lora', '2', '--save', 'run'],
+                           ['run'], goes_on=True),
     'sample': Case(['sample', 'saved', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1']),
     'peak': Case(['peak', 'train.pickle', '-o', 'peak.json'], ['peak.json']),
     'sidecar': Case(['peak', 'told.pickle', '--json']),

@@ -98,7 +98,7 @@ typedef struct tsr_train_step {
   double learning_rate;     /* in this step */
   uint64_t allocated_bytes; /* now: requested and live */
   uint64_t peak_bytes;      /* so far: allocated */
-  uint64_t parameter_count;
+  uint64_t parameter_count, trained_count; /* all, and those that are not frozen (LoRA) */
   uint32_t rank_count;               /* that train together; 1 if alone */
   uint64_t predicted_peak_bytes;     /* of the complete run: allocated */
   uint64_t predicted_reserved_bytes; /* memory taken from the system */
@@ -250,7 +250,7 @@ typedef struct tsr_train_options {
 /* The result of a run. Bytes were measured while it ran, except those named predicted. */
 typedef struct tsr_training {
   uint64_t steps_before; /* of the run that was resumed */
-  uint64_t steps_done, parameter_count,
+  uint64_t steps_done, parameter_count, trained_count,
       token_count;     /* of this run; a step that diverged does not count */
   uint64_t step_flops; /* floating-point operations of one step */
   double first_loss, last_loss;

@@ -284,6 +284,7 @@ typedef struct tsr__schedule {
   tsr__stack_labels labels;
   uint64_t flops, recomputed_flops;
   uint64_t parameter_count, parameter_bytes, largest_parameter; /* elements, bytes, elements */
+  uint64_t trained_count; /* elements of parameters that are not frozen */
   uint64_t waited_bytes; /* copied to the host and back while nothing else runs */
   uint64_t
       evaluation_interval; /* steps from one evaluation to the next, whose last one has it; 0 = 1 */

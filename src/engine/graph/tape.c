@@ -445,6 +445,7 @@ static void sum_parameters(tsr__tape *tape) {
     tsr__tensor_id parameter = s->parameters.items[i];
     uint64_t count = tsr__shape_elements(tsr__tensor_shape(tape, parameter));
     s->parameter_count += count;
+    if (tsr__tensor_at(tape, parameter)->requires_grad) s->trained_count += count;
     s->parameter_bytes += tsr__tensor_bytes(tape, parameter);
     if (count > s->largest_parameter) s->largest_parameter = count;
   }

@@ -114,6 +114,19 @@ static bool is_gpt2(const writer *w) {
   return strstr(w->model, "gpt2") != NULL;
 }
 
+/* The arguments of peft's LoraConfig. */
+static void say_adapters(writer *w) {
+  char alpha[TSR__OPTION_BYTES], targets[TSR__OPTION_BYTES];
+  if (!w->o->lora_rank) return;
+  bool has_alpha = w->o->lora_alpha > 0, has_targets = w->o->lora_targets != 0;
+  elsewhere(w,
+            "adapters, which are peft.get_peft_model(model, peft.LoraConfig(r=%llu%s%s)), where "
+            "target_modules is %s",
+            (unsigned long long)w->o->lora_rank, has_alpha ? ", lora_alpha=" : "",
+            has_alpha ? text_of(w, "lora_alpha", alpha) : "",
+            has_targets ? text_of(w, "lora_targets", targets) : "the default");
+}
+
 /* ---- the nearest plan ---- */
 
 /* Whether the target supports this choice for all blocks. */
@@ -598,6 +611,7 @@ static int paste(writer *w, size_t target, const tsr_model *model, tsr__buffer *
   bool is_env = targets[target].say == say_env;
   w->comment = targets[target].comment;
   if (is_env) how.settings.expandable_segments = true;
+  if (!is_env) say_adapters(w);
   if (!is_env) near_plan(w, targets[target].says);
   if (!is_env) near_stage(w, targets[target].stages);
   if (targets[target].say == say_deepspeed) near_host(w);

@@ -315,6 +315,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .allocated_bytes = step->block_bytes,
                          .peak_bytes = step->peak_bytes,
                          .parameter_count = t->out.parameter_count,
+                         .trained_count = t->out.trained_count,
                          .rank_count = t->comm ? tsr__comm_size(t->comm) : 1,
                          .predicted_peak_bytes = t->predicted_peak_bytes,
                          .predicted_reserved_bytes = t->out.predicted_reserved_bytes,
@@ -427,6 +428,7 @@ static unsigned threads_of(const training *t) {
 static int prepare(training *t, tsr_error *error) {
   t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
   t->out.parameter_count = t->schedule.parameter_count;
+  t->out.trained_count = t->schedule.trained_count;
   t->out.step_flops = t->schedule.flops;
   if (t->options->ops || t->options->measures) {
     t->run_ns = TSR__NEW_ARRAY(uint64_t, t->schedule.runs.count);

@@ -96,6 +96,9 @@ const tsr_record tsr__fields_train_end = {
         TSR__FIELD(COUNT, "steps_before", "steps before `--resume`"),
         TSR__FIELD(COUNT, "parameters",
                    "number of elements in `model.parameters()`, tied weights counted once"),
+        TSR__FIELD(COUNT, "trained_parameters",
+                   "those of them that are trained: fewer with `--lora`, whose adapters are then "
+                   "among `parameters`"),
         TSR__FIELD(COUNT, "tokens", "tokens of all steps of this run"),
         TSR__FIELD(REAL, "seconds", "what the run took"),
         TSR__FIELD(COUNT, "step_flops", "floating-point operations of one step"),

@@ -128,6 +128,11 @@ bool tsr_train_report_begin(tsr_train_report *report, const char *model, bool ha
   tsr__buffer_printf(out, "%s: ", model);
   append_count(out, step->parameter_count);
   tsr__buffer_printf(out, " parameters%s", has_weights ? "" : ", random");
+  if (step->trained_count < step->parameter_count) {
+    tsr__buffer_text(out, ", of which ");
+    append_count(out, step->trained_count);
+    tsr__buffer_text(out, " are trained");
+  }
   if (step->rank_count > 1) {
     tsr__buffer_printf(out, ", %" PRIu32 " ranks.", step->rank_count);
     print(e);
@@ -428,6 +433,7 @@ bool tsr_train_report_end(tsr_train_report *report, const tsr_train_ending *endi
   tsr__emit_field(e, "steps_skipped", NULL, tsr__count(report->skipped_count));
   tsr__emit_field(e, "steps_before", NULL, tsr__count(t->steps_before));
   tsr__emit_field(e, "parameters", NULL, tsr__count(t->parameter_count));
+  tsr__emit_field(e, "trained_parameters", NULL, tsr__count(t->trained_count));
   tsr__emit_field(e, "tokens", NULL, tsr__count(t->token_count));
   tsr__emit_field(e, "seconds", NULL, number(ending->seconds));
   tsr__emit_field(e, "step_flops", NULL, tsr__count(t->step_flops));
