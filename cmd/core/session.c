@@ -326,6 +326,7 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);
   free(session.model_path);
+  free(session.model_source);
   cli_tracer_helper_end(session.tracer);
   if (session.ended_by) (void)raise(session.ended_by);
   return status;

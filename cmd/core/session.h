@@ -27,10 +27,11 @@ typedef struct cli_session {
   tsr_query query;           /* from --device and --top */
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */
-  char *model_path;          /* of a model's folder: its config.json; owned */
-  bool is_complete;          /* the report is, whatever the exit status */
-  bool is_checkpoint;        /* the model's file has its weights too */
-  int ended_by; /* a signal that ends the program, once everything is put away; 0: none */
+  char *model_source; /* of a training: the model as the user or a saved run named it; owned */
+  char *model_path;   /* of a model's folder: its config.json; owned */
+  bool is_complete;   /* the report is, whatever the exit status */
+  bool is_checkpoint; /* the model's file has its weights too */
+  int ended_by;       /* a signal that ends the program, once everything is put away; 0: none */
   struct cli_tracer_helper *tracer; /* starts Python for this process; NULL: it does itself */
   tsr_error error;
   cli_output

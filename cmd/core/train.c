@@ -227,8 +227,8 @@ const cli_command cli_train_row = {
         {.name = "train",
          .summary = "run the training that simulate predicts, on the CPU",
          .situation = TSR_SITUATION_TRAINING,
-         .main_options =
-             "data steps batch seq lr lora dtype checkpoint budget memory save resume plan ranks zero",
+         .main_options = "data steps batch seq lr lora dtype checkpoint budget memory save resume "
+                         "plan ranks zero",
          .description =
              "Trains a model on a text, in C and without a GPU. Each step allocates exactly what "
              "simulate predicts for it, and prints the loss, the speed and the memory in use.\n\n"
@@ -271,7 +271,6 @@ typedef struct run {
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
   char computed_by[128], saved_by[128]; /* tsr_train_step; of the run that is resumed, or "" */
-  char *source;                         /* of the model; owned */
   char *base;                           /* the model whose adapters are saved; owned, or NULL */
   tsr_train_rank *ranks;                /* what each rank took; owned */
   tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL if there is one rank */
@@ -702,8 +701,7 @@ static bool trains_adapters(const tsr_params *own) {
   return tsr_params_has(own, "lora") ? tsr_params_count(own, "lora") : options.lora_rank;
 }
 
-/* The model as the user or a saved run named it: a file, or the folder of a config.json. The caller frees it. NULL when out of
- * memory. */
+/* The model as the user or a saved run named it: a file, or the folder of a config.json. NULL when out of memory. */
 static char *source_of_model(const cli_session *session) {
   const char *model = tsr_params_text(session->options->own, "model");
   if (session->options->operand_count) return strdup(session->options->operands[0]);
@@ -717,9 +715,9 @@ static char *source_of_model(const cli_session *session) {
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
   const char *save = save_folder(session->options);
-  r->source = source_of_model(session);
-  if (!r->source) return TSR_ERROR_MEMORY;
-  const char *model = r->source;
+  session->model_source = source_of_model(session);
+  if (!session->model_source) return TSR_ERROR_MEMORY;
+  const char *model = session->model_source;
   r->model = model;
   how->resume = tsr_params_text(own, "resume");
   if (!session->options->operand_count) r->model = how->resume;
@@ -868,7 +866,6 @@ int cli_train(cli_session *session) {
   free(ops);
   cli_folder_release(&r.folder);
   free(r.base);
-  free(r.source);
   tsr_snapshot_free(out.snapshot);
   tsr_memory_profile_free(out.profile);
   tsr_rates_free(out.rates);
