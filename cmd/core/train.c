@@ -4,7 +4,7 @@
  * (tessera/unstable/training.h) and prints (tessera/unstable/train_report.h). Ctrl-C ends the run after the current step (train_signals.h),
  * and saves it.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 
 #include <assert.h>
 #include <errno.h>
