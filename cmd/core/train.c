@@ -53,6 +53,35 @@ static const tsr_parameter train_parameters[] = {
              "name ends in .bin, else bytes.",
      .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL},
      .is_resumed = true},
+    {.name = "val",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "FILE",
+     .help = "Validation data, in the form of --data: the mean loss over fixed batches of it is "
+             "printed after some steps and after the last. That changes nothing else about the "
+             "run.",
+     .is_resumed = true},
+    {.name = "eval_every",
+     .option = "eval-every",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --val, evaluate after every N steps (default: 100).",
+     .least = 1,
+     .is_resumed = true},
+    {.name = "eval_steps",
+     .option = "eval-steps",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "The number of batches of an evaluation (default: 20). They are the same each time, "
+             "and spread evenly over FILE.",
+     .least = 1,
+     .is_resumed = true},
+    {.name = "eval_batch",
+     .option = "eval-batch",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Sequences per batch of an evaluation (default: as many as in a forward of training).",
+     .least = 1,
+     .is_resumed = true},
     {.name = "save",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -321,7 +350,8 @@ static int keep_choices(run *r, const tsr_train_step *step) {
 /* Print a step. */
 static void report_step(run *r, const tsr_train_step *step) {
   double now = cli_now_s();
-  tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
+  tsr_train_times times = {.step = now - r->last_s - step->validation_seconds,
+                           .since = now - r->started_s};
   if (!r->is_begun) {
     say_kernels(r, step);
     r->save_status = cli_finish_asides(r->session, keep_choices(r, step));
@@ -472,6 +502,13 @@ static int check(const cli_options *options, const tsr_format **format) {
                            "MODEL is missing; it can be left out only with --resume");
   if (!tsr_params_has(own, "data"))
     return cli_usage_error(options->command, "--data is missing: the text or tokens to train on");
+  static const char *const of_validation[][2] = {{"eval_every", "--eval-every"},
+                                                 {"eval_steps", "--eval-steps"},
+                                                 {"eval_batch", "--eval-batch"}};
+  for (size_t i = 0; i < sizeof of_validation / sizeof *of_validation; i++)
+    if (tsr_params_has(own, of_validation[i][0]) && !tsr_params_has(own, "val"))
+      return cli_usage_error(options->command, "%s needs --val: data to evaluate on",
+                             of_validation[i][1]);
   if (!tsr_params_count(own, "steps") || !tsr_params_count(own, "batch") ||
       !tsr_params_count(own, "accumulate") || tsr_params_count(own, "seq") < 2)
     return cli_usage_error(options->command,
@@ -636,6 +673,8 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   r->has_caution = caution != NULL;
   if (caution && !r->is_member && !session->options->quiet)
     cli_say(session->options->command->about.name, "%s", caution);
+  options.eval_steps = tsr_params_count(own, "eval_every");
+  options.eval_batch = tsr_params_count(own, "eval_batch");
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   cli_signals_watch(session->options->command->about.name, r->folder.path,
@@ -771,6 +810,10 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->warmup_steps = tsr_params_count(own, "warmup");
   if (tsr_params_choice(own, "order") == 1) how->order = TSR_TRAIN_SEQUENTIAL;
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
+  how->validation = tsr_params_text(own, "val");
+  int tokens = tsr_params_choice(own, "tokens");
+  how->validation_tokens = tokens < 0 ? TSR_TRAIN_TOKENS_AUTO : (tsr_train_tokens)tokens;
+  how->validation_batches = tsr_params_count(own, "eval_steps");
 }
 
 static int write_rates(cli_session *session, const tsr_training *out) {

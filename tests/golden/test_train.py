@@ -943,6 +943,71 @@ def fields_of(event, prefix=''):
             yield from fields_of(part, f'{prefix}{key}[].')
 
 
+def evaluated(t, *options):
+    """Losses, those of validation by step, and the summary."""
+    steps, end = t.train('gpt2', '--steps', 7, '--val', t.work / 'wolves.txt', '--eval-every', 3, *options)
+    return [step['loss'] for step in steps], {step['step']: step['validation_loss'] for step in steps if step['validation_loss']}, end
+
+
+def test_evaluates(t):
+    """Evaluations have the loss of the weights that they follow, and change neither losses, weights nor the rule that memory is as predicted."""
+    (t.work / 'wolves.txt').write_text(''.join(f'{number} wolves came, and ate {number % 7} sheep. ' for number in range(200)))
+    found, end = evaluated(t)[1:]
+    expect('when', sorted(found), [3, 6, 7])
+    expect('the best', (end['validation_loss'], end['best_validation_loss'], end['best_validation_step']),
+           (found[7], min(found.values()), min(found, key=found.get)))
+    for options in ([], ['--eval-steps', 1], ['--eval-batch', 5], ['--loss', 'chunked:8'], ['--memory', 'placed'], ['--checkpoint', 'full'],
+                    ['--offload', 'optimizer,gradients,parameters,activations'], ['--optimizer-in-backward'], ['--dtype', 'bf16'],
+                    ['--book', 'torch'], ['--book', 'torch', '--offload', 'activations'], ['--leak', 'batches'],
+                    *(['--ranks', 2, '--zero', stage] for stage in range(4))):
+        own, again, summary = evaluated(t, *options)
+        expect(f'{options}: losses', own, losses(t, '--steps', 7, *([] if '--eval' in str(options) else options)))
+        for what in ('peak', 'reserved', 'host', 'data'):
+            expect(f'{options}: {what}', summary[f'{what}_bytes'], summary[f'predicted_{what}_bytes'])
+        for rank in summary['ranks'] or []:
+            expect(f'{options}: sent', rank['sent_bytes'], rank['predicted_sent_bytes'])
+        expect(f'{options}: when', sorted(again), [3, 6, 7])
+    alone = evaluated(t, '--accumulate', 2, '--seed', 3, '--eval-steps', 5)[1]
+    spread = [evaluated(t, '--ranks', 2, '--zero', stage, '--seed', 3, '--eval-steps', 5, '--accumulation', 'grouped')[1] for stage in (0, 3)]
+    expect('whatever the stage', spread[0], spread[1])
+    expect('about what one process has', all(abs(alone[step] - spread[0][step]) < 1e-4 for step in alone), True)
+
+
+def test_evaluates_what_it_trains_on(t):
+    """On one sequence, the loss of an evaluation is that of the next step, bit for bit."""
+    (t.work / 'one.txt').write_text(TEXT[:16])
+    config = t.work / 'dry.json'
+    config.write_text(json.dumps(GPT2 | {'embd_pdrop': 0, 'attn_pdrop': 0, 'resid_pdrop': 0}))
+    done = t.run('train', config, '--data', t.work / 'one.txt', '--val', t.work / 'one.txt', '--eval-every', 1, '--eval-steps', 3,
+                 '--batch', 2, '--seq', 16, '--steps', 5, '--json')
+    steps = [json.loads(line) for line in done.stdout.splitlines()[:-1]]
+    for before, after in zip(steps, steps[1:]):
+        expect('loss', before['validation_loss'], after['loss'])
+
+
+def test_evaluates_after_a_resume(t):
+    (t.work / 'wolves.txt').write_text('The wolves came. ' * 99)
+    words = ['train', t.models['gpt2'], '--data', t.text, '--val', t.work / 'wolves.txt', '--eval-every', 2, '--batch', 2, '--seq', 16,
+             '--json', '-q', '--steps']
+    whole, folder = t.run(*words, 9), fresh(t, 'evaluated')
+    t.run(*words, 5, '--save', folder)
+    rest = t.run('train', '--resume', folder, '--steps', 9, '--json', '-q')
+    for first, second in zip(whole.stdout.splitlines()[5:9], rest.stdout.splitlines()):
+        first, second = json.loads(first), json.loads(second)
+        expect('step', [first[key] for key in ('step', 'loss', 'validation_loss')], [second[key] for key in ('step', 'loss', 'validation_loss')])
+
+
+def test_refuses_to_evaluate(t):
+    (t.work / 'short.txt').write_text('too short')
+    (t.work / 'large.bin').write_bytes(struct.pack('<64H', *range(200, 264)))
+    for words, said in ((['--val', t.work / 'short.txt'], 'the validation data has 9 tokens, fewer than a sequence of 16'),
+                        (['--val', t.work / 'no.txt'], 'no.txt: cannot open'), (['--val', t.work / 'large.bin'], 'large.bin: '),
+                        (['--val', t.text, '--eval-steps', 10**15], 'too many to evaluate'), (['--eval-every', 5], '--eval-every needs --val'),
+                        (['--val', t.text, '--book', 'torch', '--ranks', 2], "PyTorch's evaluation between steps is not modelled with ranks")):
+        done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 2, *words)
+        expect(f'{words}', (done.returncode in (2, 3), said in done.stderr, done.stdout), (True, True, ''))
+
+
 def test_fields(t):
     """Each event has the fields that docs/json.md lists for it."""
     found = {}

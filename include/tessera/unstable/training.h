@@ -90,7 +90,9 @@ typedef struct tsr_train_step {
   uint64_t step,
       steps;   /* this one, from 1, and the last one; both include the steps before a resumed run */
   double loss; /* the mean over the step's tokens, before its update */
-  double gradient_norm; /* of all gradients, before clipping; NaN without clipping */
+  double gradient_norm;      /* of all gradients, before clipping; NaN without clipping */
+  double validation_loss;    /* after the step's update; NaN if it was not evaluated */
+  double validation_seconds; /* what the evaluation took */
   bool is_skipped;      /* scaled gradients overflowed, so there was no update (autocast-fp16) */
   uint64_t token_count; /* in this step */
   /* The loss or a gradient is not finite. The step was discarded: the weights are those before it. */
@@ -195,6 +197,12 @@ typedef struct tsr_train_options {
   tsr_train_tokens tokens; /* its format */
   const char *text;        /* bytes instead of a file; borrowed during the call */
   size_t text_bytes;
+  /* A file of tokens to evaluate the model on, or NULL; its format; and the number of batches, of all ranks together (20), which are the same
+   * each time. tsr_simulate_options.eval_steps is the number of steps between evaluations (100); the last step has one, too. A batch
+   * has tsr_simulate_options.eval_batch sequences. Evaluation changes nothing else about the run. */
+  const char *validation;
+  tsr_train_tokens validation_tokens;
+  uint64_t validation_batches;
   uint64_t seed;        /* for weights, batches and dropout */
   double learning_rate; /* (0.001) */
   tsr_train_schedule schedule;
@@ -254,6 +262,9 @@ typedef struct tsr_training {
       token_count;     /* of this run; a step that diverged does not count */
   uint64_t step_flops; /* floating-point operations of one step */
   double first_loss, last_loss;
+  /* Of the last evaluation, and of the best one with the step it followed; NaN and 0 without any. */
+  double validation_loss, best_validation_loss;
+  uint64_t best_validation_step;
   bool is_diverged; /* the next step's loss or a gradient was not finite, which ended the run */
   bool is_out_of_memory; /* the capacity was too small, which ended the run, as predicted */
   tsr_simulate_moment out_of_memory;         /* when that happened, with categories of memory */
@@ -266,7 +277,7 @@ typedef struct tsr_training {
   uint64_t bound_bytes;
   tsr_space_peak predicted_host, host, predicted_disk, disk; /* offloaded memory */
   /* The tokens of a step, which are read one step ahead: accumulate x batch x sequence x 8 bytes. The rest of the
-   * data stays in its file. */
+   * data stays in its file. Those of an evaluation are added: batches x batch x sequence x 8 bytes. */
   uint64_t predicted_data_bytes, data_bytes;
   double host_copy_bytes_per_second,
       disk_copy_bytes_per_second; /* host: between device and host; 0 if nothing was copied */

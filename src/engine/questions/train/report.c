@@ -156,6 +156,10 @@ static void print_step(tsr__emitter *e, const tsr_train_step *step, double secon
   tsr__buffer *out = &e->scratch;
   tsr__buffer_printf(out, "step %" PRIu64 "/%" PRIu64 "  loss ", step->step, step->steps);
   append_loss(out, step->loss);
+  if (!isnan(step->validation_loss)) {
+    tsr__buffer_text(out, "  val ");
+    append_loss(out, step->validation_loss);
+  }
   if (!isnan(step->gradient_norm)) tsr__buffer_printf(out, "  norm %.4f", step->gradient_norm);
   tsr__buffer_text(out, "  ");
   append_count(out, seconds > 0 ? (uint64_t)((double)step->token_count / seconds) : 0);
@@ -174,7 +178,7 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   tsr__emitter *e = &report->emitter;
   double seconds = times->step;
   bool is_due = !report->step_count || step->is_last || step->is_skipped ||
-                step->step % (step->steps / LINES + 1) == 0 ||
+                !isnan(step->validation_loss) || step->step % (step->steps / LINES + 1) == 0 ||
                 times->since - report->printed_s >= QUIET_SECONDS;
   report->step_count++;
   report->skipped_count += step->is_skipped;
@@ -182,6 +186,7 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   begin(e, &tsr__fields_train_step, "step");
   tsr__emit_field(e, "step", NULL, tsr__count(step->step));
   tsr__emit_field(e, "loss", NULL, number(step->loss));
+  tsr__emit_field(e, "validation_loss", NULL, number(step->validation_loss));
   tsr__emit_field(e, "gradient_norm", NULL, number(step->gradient_norm));
   tsr__emit_field(e, "learning_rate", NULL, number(step->learning_rate));
   tsr__emit_field(e, "skipped", NULL, tsr__bool(step->is_skipped));
@@ -377,6 +382,14 @@ static void print_end(tsr_train_report *report, const tsr_train_ending *ending) 
   append_predicted(out, t->peak_bytes, t->predicted_peak_bytes, append_size);
   tsr__buffer_text(out, ".");
   print(e);
+  if (t->best_validation_step) {
+    tsr__buffer_text(out, "Validation: loss ");
+    append_loss(out, t->validation_loss);
+    tsr__buffer_text(out, ", the best ");
+    append_loss(out, t->best_validation_loss);
+    tsr__buffer_printf(out, " after step %" PRIu64 ".", t->best_validation_step);
+    print(e);
+  }
   if (t->bound_bytes) print_placed(e, t);
   print_spaces(e, t);
   if (ending->ranks) print_ranks(e, ending);
@@ -439,6 +452,10 @@ bool tsr_train_report_end(tsr_train_report *report, const tsr_train_ending *endi
   tsr__emit_field(e, "step_flops", NULL, tsr__count(t->step_flops));
   tsr__emit_field(e, "first_loss", NULL, t->steps_done ? number(t->first_loss) : tsr__nothing());
   tsr__emit_field(e, "last_loss", NULL, t->steps_done ? number(t->last_loss) : tsr__nothing());
+  tsr__emit_field(e, "validation_loss", NULL, number(t->validation_loss));
+  tsr__emit_field(e, "best_validation_loss", NULL, number(t->best_validation_loss));
+  tsr__emit_field(e, "best_validation_step", NULL,
+                  t->best_validation_step ? tsr__count(t->best_validation_step) : tsr__nothing());
   tsr__emit_field(e, "diverged", NULL, tsr__bool(t->is_diverged));
   tsr__emit_field(e, "out_of_memory", NULL, tsr__bool(t->is_out_of_memory));
   tsr__emit_field(e, "interrupted", NULL, tsr__bool(ending->was_interrupted));
