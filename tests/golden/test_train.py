@@ -486,9 +486,9 @@ def test_takes_no_written_path_from_a_folder(t):
             [f'{key}={precious}'] + [line for line in notes.split('\n') if not line.startswith(f'{key}=')]))
         done = t.run('train', '--resume', again, '--steps', 2)
         expect(f'{name}: the file', precious.read_text(), TEXT)
-        if name in paths - {'data', 'offload-dir', 'plan', 'resume'}:
+        if name in paths - {'data', 'val', 'offload-dir', 'plan', 'resume'}:
             expect(f'{name}: ignored', f'ignoring --{name}, with which {again} was saved' in done.stderr, True)
-        if name in ('data', 'offload-dir'):
+        if name in ('data', 'val', 'offload-dir'):
             expect(f'{name}: printed', f'--{name} {precious}, as {again} was saved' in done.stderr, True)
     again = shutil.copytree(folder, fresh(t, 'foreign-again'))
     link = t.work / 'link.txt'
