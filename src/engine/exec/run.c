@@ -160,15 +160,14 @@ static uint64_t ranks_of(const tsr__schedule *schedule) {
   return schedule->sharding.ranks ? schedule->sharding.ranks : 1;
 }
 
-/* How often the recorded evaluation runs for all batches. */
-static uint64_t rounds_of(const tsr__schedule *schedule, const tsr__execute_options *o) {
+uint64_t tsr__evaluation_rounds(const tsr__schedule *schedule, const tsr__execute_options *o) {
   uint64_t each = o->evaluation_loss_count * ranks_of(schedule);
   return each ? (o->evaluation_batches + each - 1) / each : 0;
 }
 
 /* The losses that a rank computes in an evaluation. Those beyond the last batch repeat it, and are not used. */
 static uint64_t evaluations_of(const tsr__executor *e) {
-  return rounds_of(e->schedule, e->options) * e->options->evaluation_loss_count;
+  return tsr__evaluation_rounds(e->schedule, e->options) * e->options->evaluation_loss_count;
 }
 
 /* Note the loss of a batch. */
@@ -510,7 +509,8 @@ uint64_t tsr__evaluation_sent_bytes(const tsr__schedule *schedule, const tsr__ex
   for (size_t i = 0; i < schedule->moves.count; i++)
     if (schedule->moves.items[i].is_evaluation)
       sum += tsr__move_sent_bytes(schedule, &schedule->moves.items[i]);
-  return rounds_of(schedule, o) * (sum + (ranks - 1) * o->evaluation_loss_count * sizeof(double));
+  return tsr__evaluation_rounds(schedule, o) *
+         (sum + (ranks - 1) * o->evaluation_loss_count * sizeof(double));
 }
 
 static bool execute_step(void *context, uint64_t step, const uint64_t *addresses) {
@@ -609,7 +609,7 @@ static tsr__dry_options dry_options(const tsr__schedule *schedule, const tsr__ex
                             .effort = o->effort,
                             .steps = o->steps,
                             .steps_before = o->steps_before,
-                            .evaluation_rounds = rounds_of(schedule, o),
+                            .evaluation_rounds = tsr__evaluation_rounds(schedule, o),
                             .evaluates_last = o->evaluates_last};
 }
 

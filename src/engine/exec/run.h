@@ -159,6 +159,8 @@ bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
 /* Bytes that a rank sends in a step: the tape's, and what ranks agree on. A step that updates nothing, because it diverged or
  * a scaled loss overflowed, shares no parameters. 0 for one alone. O(moves). */
 uint64_t tsr__executed_sent_bytes(const tsr__schedule *schedule, bool is_updated);
+/* How often the recorded evaluation runs for all batches; 0 if the options have none. */
+uint64_t tsr__evaluation_rounds(const tsr__schedule *schedule, const tsr__execute_options *options);
 /* Bytes that a rank sends in an evaluation: the schedule's, in each of its rounds, and the losses. O(moves). */
 uint64_t tsr__evaluation_sent_bytes(const tsr__schedule *schedule,
                                     const tsr__execute_options *options);

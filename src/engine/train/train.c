@@ -524,7 +524,10 @@ static void note_spaces(training *t, const tsr__execution *done) {
 static int profile(training *t, const tsr__dry_device *executed, tsr_error *error) {
   bool is_placed = t->run->memory == TSR_MEMORY_PLACED;
   tsr__dry_options dry = {.settings = t->run->settings,
-                          .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes};
+                          .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes,
+                          .steps_before = t->saved.steps,
+                          .evaluation_rounds = tsr__evaluation_rounds(&t->schedule, &t->how),
+                          .evaluates_last = true};
   int status = tsr__memory_profile_compute(&t->schedule, &dry, executed, &t->out.profile, error);
   if (status) return status;
   tsr_memory_profile *p = t->out.profile;
