@@ -997,6 +997,88 @@ def test_evaluates_after_a_resume(t):
         expect('step', [first[key] for key in ('step', 'loss', 'validation_loss')], [second[key] for key in ('step', 'loss', 'validation_loss')])
 
 
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_keeps_the_best(t):
+    """DIR/best has the weights of the best evaluation, also after a resume that makes worse ones, and continues as any saved run."""
+    folder = fresh(t, 'with-best')
+    words = ['train', t.models['gpt2'], '--data', t.text, '--val', t.text, '--eval-every', 1, '--eval-steps', 4, '--batch', 2, '--seq', 16,
+             '--json', '-q', '--save', folder, '--steps']
+    done = t.run(*words, 4, '--lr', '0.01')
+    best = json.loads(done.stdout.splitlines()[-1])
+    expect('the last is the best', best['best_validation_step'], 4)
+    expect('files', (names(folder), names(folder / 'best')),
+           (['best', 'config.json', 'model.safetensors', 'training-4.safetensors'], ['config.json', 'model.safetensors', 'training-4.safetensors']))
+    expect('the same weights', read_safetensors(folder / 'best/model.safetensors')[0], read_safetensors(folder / 'model.safetensors')[0])
+    expect('noted', f"best-validation=4 {best['best_validation_loss']:.6g}" in read_safetensors(folder / 'training-4.safetensors')[1]['notes'], True)
+    before = (folder / 'best/model.safetensors').read_bytes()
+    done = t.run('train', '--resume', folder, '--steps', 6, '--lr', 10, '--json', '-q')
+    expect('worse', json.loads(done.stdout.splitlines()[-1])['validation_loss'] > best['validation_loss'], True)
+    expect('kept', (names(folder / 'best'), (folder / 'best/model.safetensors').read_bytes() == before), (['config.json', 'model.safetensors', 'training-4.safetensors'], True))
+    expect('sampled', t.run('sample', folder / 'best', '--tokens', 2, '--prompt', '70', '--ids').returncode, 0)
+    expect('resumed', t.run('train', '--resume', folder / 'best', '--steps', 5, '-q').returncode, 0)
+    expect('used', 'already contains weights' in t.run(*words, 4).stderr, True)
+    shutil.rmtree(folder / 'best')
+    (t.work / 'elsewhere').mkdir(exist_ok=True)
+    (folder / 'best').symlink_to(t.work / 'elsewhere')
+    done = t.run('train', '--resume', folder, '--steps', 8, '-q')
+    expect('a link', (done.returncode, 'a link, which leads elsewhere' in done.stderr, list((t.work / 'elsewhere').iterdir())), (4, True, []))
+
+
+def test_saves_by_time(t):
+    folder = fresh(t, 'timely')
+    process = start(t, t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 900000, '--save', folder, '--save-every', '1s')
+    saved = set()
+    for line in process.stdout:
+        saved |= {path.name for path in folder.glob('training-*')}
+        if len(saved) > 1 or json.loads(line)['step'] == 900000:
+            break
+    process.kill()
+    process.communicate()
+    expect('saves', len(saved) > 1, True)
+    for wrong in ('0', 'x', '5 parsecs', '-1', '1e3'):
+        done = t.run('train', t.models['gpt2'], '--data', t.text, '--save', folder, '--save-every', wrong)
+        expect(wrong, (done.returncode, '--save-every needs a number of steps, or a time' in done.stderr), (2, True))
+
+
+def test_logs(t):
+    """A row for each step, also over a resume: rows of steps that are made again, and a broken one, are cut away."""
+    words = ['--data', t.text, '--val', t.text, '--eval-every', 2, '--eval-steps', 1, '--batch', 2, '--seq', 16, '--clip', 1, '-q', '--steps']
+    whole, folder, log = t.work / 'whole.csv', fresh(t, 'logged'), t.work / 'parts.csv'
+
+    def rows(path):
+        lines = [line.split(',') for line in path.read_text().splitlines()]
+        expect('header', lines[0], ['step', 'loss', 'val_loss', 'learning_rate', 'gradient_norm', 'tokens_per_second', 'seconds', 'peak_bytes'])
+        return [row[:5] for row in lines[1:]]
+    steps = t.run('train', t.models['gpt2'], *words, 9, '--log', whole, '--json').stdout.splitlines()[:-1]
+    expect('as in the JSON', [[float(cell) if cell else None for cell in row] for row in rows(whole)],
+           [[json.loads(line)[key] for key in ('step', 'loss', 'validation_loss', 'learning_rate', 'gradient_norm')] for line in steps])
+    t.run('train', t.models['gpt2'], *words, 6, '--log', log, '--save', folder)
+    log.write_text(log.read_text() + '7,1.5,,0.001,1,2,3,4\n8,1.')
+    expect('resumed', t.run('train', '--resume', folder, '--steps', 9, '--log', log, '-q').returncode, 0)
+    expect('rows', rows(log), rows(whole))
+    lines = t.work / 'run.jsonl'
+    t.run('train', t.models['gpt2'], *words, 4, '--log', lines)
+    expect('JSON lines', [(row['step'], row['val_loss'] is None) for row in map(json.loads, lines.read_text().splitlines())],
+           [(1, True), (2, False), (3, True), (4, False)])
+    done = t.run('train', t.models['gpt2'], *words, 4, '--log', t.work / 'run.txt')
+    expect('another name', (done.returncode, '--log writes .csv or .jsonl' in done.stderr), (2, True))
+    (t.work / 'other.csv').write_text('a,b\n1,2\n')
+    done = t.run('train', '--resume', folder, '--steps', 12, '--log', t.work / 'other.csv')
+    expect('not a log', (done.returncode, 'is not a log that train has written' in done.stderr, (t.work / 'other.csv').read_text()), (2, True, 'a,b\n1,2\n'))
+
+
+def test_a_log_on_a_full_disk(t):
+    """The run goes on, and says it once. No row is broken."""
+    log = t.work / 'limited.csv'
+    done = subprocess.run(['bash', '-c', 'ulimit -f 4; trap "" XFSZ; "$@"', '-', t.path, 'train', t.models['gpt2'], '--data', t.text, '--batch', '2', '--seq', '16',
+                           '--steps', '200', '--log', log, '-q'], capture_output=True, text=True)
+    expect('goes on', (done.returncode, done.stderr.count('the run goes on')), (0, 1))
+    expect('whole rows', (log.read_text()[-1], len(log.read_bytes()) <= 4096, log.read_text().count('\n') > 30), ('\n', True, True))
+
+
 def test_refuses_to_evaluate(t):
     (t.work / 'short.txt').write_text('too short')
     (t.work / 'large.bin').write_bytes(struct.pack('<64H', *range(200, 264)))

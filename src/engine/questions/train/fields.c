@@ -46,6 +46,10 @@ const tsr_record tsr__fields_train_step = {
                 TSR__FIELD(COUNT, "tokens", "tokens of the step"),
                 TSR__FIELD(REAL, "seconds", "what the step took, without an evaluation"),
                 TSR__FIELD(REAL, "tokens_per_second", "tokens by seconds", .is_nullable = true),
+                TSR__FIELD(REAL, "seconds_left",
+                           "until the last step, by a running mean of the time between steps, "
+                           "evaluations and saves included; null after the first step and the last",
+                           .is_nullable = true),
                 TSR__FIELD(BYTES, "allocated_bytes", "live after the step, as requested"),
                 TSR__FIELD(BYTES, "peak_bytes", "peak allocated so far")),
 };
