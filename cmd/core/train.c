@@ -149,8 +149,14 @@ static const tsr_parameter train_parameters[] = {
     {.name = "schedule",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "FORM",
-     .help = "constant (default); cosine or linear: the rate falls to 0 by the last step.",
+     .help = "constant (default); cosine or linear: the rate falls to --min-lr by the last step.",
      .choices = (const char *const[]){"constant", "cosine", "linear", NULL},
+     .is_resumed = true},
+    {.name = "min_lr",
+     .option = "min-lr",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "RATE",
+     .help = "The rate to which --schedule falls (default: 0).",
      .is_resumed = true},
     {.name = "warmup",
      .kind = TSR_PARAMETER_COUNT,
@@ -162,6 +168,24 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NUMBER",
      .help = "AdamW's weight decay (default: 0.01).",
+     .is_resumed = true},
+    {.name = "no_decay",
+     .option = "no-decay",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "LIST",
+     .example = "norms,biases",
+     .help = "Parameters that AdamW does not decay: norms, biases, or both, as is usual for GPT-2; "
+             "none (default) decays all, as torch.optim.AdamW does.",
+     .is_resumed = true},
+    {.name = "momentum",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NUMBER",
+     .help = "SGD's momentum, which needs a tensor for each parameter (default: 0; 0.9 with "
+             "--optimizer sgd-momentum).",
+     .is_resumed = true},
+    {.name = "nesterov",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Use Nesterov's form of momentum.",
      .is_resumed = true},
     {.name = "betas",
      .kind = TSR_PARAMETER_TEXT,
@@ -517,6 +541,8 @@ static int read_optimizer(const cli_options *options, tsr_train_options *how) {
     bool may_be_zero;
     double *to;
   } numbers[] = {{"lr", "--lr", false, &how->learning_rate},
+                 {"min_lr", "--min-lr", true, &how->least_rate},
+                 {"momentum", "--momentum", true, &how->momentum},
                  {"weight_decay", "--weight-decay", true, &how->weight_decay},
                  {"eps", "--eps", true, &how->epsilon}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -540,6 +566,50 @@ static int read_optimizer(const cli_options *options, tsr_train_options *how) {
                            betas);
   how->beta_1 = first > 0 ? first : -1;
   how->beta_2 = second > 0 ? second : -1;
+  return 0;
+}
+
+static bool read_no_decay(const char *text, unsigned *flags) {
+  static const struct {
+    const char *word;
+    unsigned flag;
+  } words[] = {{"norms", TSR_NO_DECAY_NORMS}, {"biases", TSR_NO_DECAY_BIASES}};
+  *flags = 0;
+  if (!text || strcmp(text, "none") == 0) return true;
+  for (const char *at = text;; at++) {
+    size_t length = strcspn(at, ","), i = 0;
+    while (i < 2 && (strlen(words[i].word) != length || strncmp(words[i].word, at, length) != 0))
+      i++;
+    if (i == 2) return false;
+    *flags |= words[i].flag;
+    at += length;
+    if (!*at) return true;
+  }
+}
+
+/* SGD with momentum is an optimizer of its own, since its state takes memory. */
+static int choose_momentum(cli_session *session, const tsr_train_options *how) {
+  tsr_params *own = session->options->own;
+  bool is_sgd =
+      tsr_params_has(own, "optimizer") && tsr_params_choice(own, "optimizer") == TSR_OPTIMIZER_SGD;
+  if (!(how->momentum > 0) || !is_sgd) return 0;
+  return tsr_params_set_text(own, "optimizer", "sgd-momentum", strlen("sgd-momentum"),
+                             &session->error);
+}
+
+/* Options that only some optimizers and schedules have. */
+static int check_recipe(const cli_options *options, const tsr_simulate_options *steps,
+                        const tsr_train_options *how) {
+  const cli_command *command = options->command;
+  double rate = how->learning_rate > 0 ? how->learning_rate : 1e-3;
+  if (how->momentum > 0 && steps->optimizer != TSR_OPTIMIZER_SGD_MOMENTUM)
+    return cli_usage_error(command, "--momentum needs --optimizer sgd");
+  if (steps->nesterov && steps->optimizer != TSR_OPTIMIZER_SGD_MOMENTUM)
+    return cli_usage_error(command, "--nesterov needs --optimizer sgd and --momentum");
+  if (how->least_rate > 0 && how->schedule == TSR_TRAIN_CONSTANT)
+    return cli_usage_error(command, "--min-lr needs --schedule cosine or linear");
+  if (how->least_rate > rate)
+    return cli_usage_error(command, "--min-lr is above --lr: %g and %g", how->least_rate, rate);
   return 0;
 }
 
@@ -724,6 +794,16 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
     cli_say(session->options->command->about.name, "%s", caution);
   options.eval_steps = tsr_params_count(own, "eval_every");
   options.eval_batch = tsr_params_count(own, "eval_batch");
+  options.nesterov = tsr_params_flag(own, "nesterov");
+  if (!read_no_decay(tsr_params_text(own, "no_decay"), &options.no_decay))
+    status = cli_usage_error(session->options->command,
+                             "--no-decay takes norms, biases, both with a comma, or none, not '%s'",
+                             tsr_params_text(own, "no_decay"));
+  if (status == 0) status = check_recipe(session->options, &options, how);
+  if (status) {
+    tsr_run_plan_free(plan);
+    return status;
+  }
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   cli_signals_watch(session->options->command->about.name, r->folder.path,
@@ -951,6 +1031,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
     status = cli_train_log_open(&r->log, session, tsr_params_text(options->own, "log"),
                                 tsr_params_has(options->own, "resume"));
   if (status == 0) status = read_optimizer(options, how);
+  if (status == 0) status = choose_momentum(session, how);
   if (status == 0) status = cli_read_parameters(session);
   if (status == 0) status = compare_ranks(session, r, is_plan_given);
   if (status == 0) read_numbers(options, how);

@@ -606,6 +606,76 @@ def test_schedules(t):
                [round(rate, 6) for rate in [0.2, 0.4, 0.6, 0.8, *expected][:8]])
 
 
+    linear = rates('--schedule', 'linear', '--min-lr', '0.4', *warm)
+    expect('to a least rate', [round(rate, 6) for rate in linear], [0.2, 0.4, 0.6, 0.8, 0.8, 0.7, 0.6, 0.5])
+    for words, said in ((['--min-lr', '0.1'], '--min-lr needs --schedule'), (['--min-lr', '0.9', '--schedule', 'cosine'], '--min-lr is above --lr'),
+                        (['--momentum', '0.9'], '--momentum needs --optimizer sgd'), (['--nesterov', '--optimizer', 'sgd'], '--nesterov needs'),
+                        (['--no-decay', 'embeddings'], '--no-decay takes norms'), (['--no-decay', 'norms', '--optimizer', 'sgd'], 'only adamw'),
+                        (['--no-decay', 'norms', '--ranks', 2, '--zero', 1], 'whole parameters')):
+        done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--lr', '0.8', *words)
+        expect(f'{words}', (done.returncode, said in done.stderr), (2, True))
+
+
+def weights(folder):
+    """{name: floats} of weights in fp32."""
+    return {name: struct.unpack(f'<{len(data) // 4}f', data) for name, (_, _, data) in read_safetensors(folder / 'model.safetensors')[0].items()}
+
+
+def test_momentum(t):
+    """The steps of torch.optim.SGD, from the differences that plain SGD makes: the gradients of the first step, and of the second at the weights of the first."""
+    config = t.work / 'dry.json'
+    config.write_text(json.dumps(GPT2 | {'embd_pdrop': 0, 'attn_pdrop': 0, 'resid_pdrop': 0}))
+    common = [config, '--data', t.text, '--batch', 2, '--seq', 16, '--order', 'sequential', '--json', '-q', '--optimizer', 'sgd', '--lr', '0.5', '--threads', 1]
+
+    def run(steps, *options, name='momentum'):
+        folder = fresh(t, name)
+        done = t.run('train', *common, '--steps', steps, '--save', folder, *options)
+        expect(f'{options}', (done.returncode, done.stderr), (0, ''))
+        end = json.loads(done.stdout.splitlines()[-1])
+        expect('as predicted', end['peak_bytes'], end['predicted_peak_bytes'])
+        return weights(folder)
+    start, once, plain = run(1, '--lr', '1e-30'), run(1), run(2)
+    for options, factor in ((['--momentum', '0.9'], lambda old, new: 0.9 * old + new),
+                            (['--momentum', '0.9', '--nesterov'], lambda old, new: new + 0.9 * (0.9 * old + new))):
+        first, second = run(1, *options), run(2, *options)
+        more = 1.9 if '--nesterov' in options else 1
+        for name, whole in start.items():
+            step = [before - after for before, after in zip(whole, once[name])]
+            expect('the first step', max(abs(before - more * d - after) for before, d, after in zip(whole, step, first[name])) < 1e-6, True)
+        if more == 1:  # the second gradient is the same, since the weights are
+            for name, now in once.items():
+                old = [before - after for before, after in zip(start[name], now)]
+                new = [before - after for before, after in zip(now, plain[name])]
+                expect('the second step', max(abs(a - factor(o, n) - b) for a, o, n, b in zip(now, old, new, second[name])) < 1e-6, True)
+    run(2, '--momentum', '0.9', name='parts')
+    expect('state', {name.rsplit('.', 1)[1] for name in read_safetensors(t.work / 'parts/training-2.safetensors')[0]}, {'momentum_buffer'})
+    t.run('train', '--resume', t.work / 'parts', '--steps', 4, '-q')
+    expect('resumed', weights(t.work / 'parts'), run(4, '--momentum', '0.9'))
+    for options in (['--ranks', 2, '--zero', 2], ['--offload', 'optimizer'], ['--memory', 'placed'], ['--optimizer-in-backward'], ['--book', 'torch']):
+        run(3, '--momentum', '0.9', *options)
+
+
+def test_no_decay(t):
+    """With a rate that moves weights by their decay alone, only those that decay get smaller."""
+    config = t.work / 'dry.json'
+    config.write_text(json.dumps(GPT2 | {'initializer_range': 0.5}))
+
+    def run(*options):
+        folder = fresh(t, 'decayed')
+        done = t.run('train', config, '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 1, '--save', folder, '--json', '-q', '--lr', '1e-6', *options)
+        end = json.loads(done.stdout.splitlines()[-1])
+        expect('as predicted', end['peak_bytes'], end['predicted_peak_bytes'])
+        return weights(folder)
+    for book in ('own', 'torch'):
+        without, start = run('--weight-decay', 0, '--book', book), None
+        for options, kept in (([], ()), (['--no-decay', 'norms'], ('ln_',)), (['--no-decay', 'biases'], ('bias',)), (['--no-decay', 'norms,biases'], ('ln_', 'bias'))):
+            decayed = run('--weight-decay', 50000, *options, '--book', book)
+            for name, numbers in without.items():
+                is_kept = any(word in name for word in kept)
+                factor = 1 if is_kept else 1 - 1e-6 * 50000
+                expect(f'{options}: {name}', all(abs(a * factor - b) < 1e-5 for a, b in zip(numbers, decayed[name])), True)
+
+
 def start(t, *options):
     return subprocess.Popen([t.path, 'train', *map(str, options), '--json'],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -131,8 +131,8 @@ typedef enum tsr_train_tokens {
  * then: */
 typedef enum tsr_train_schedule {
   TSR_TRAIN_CONSTANT,
-  TSR_TRAIN_COSINE, /* follows half a cosine to 0, reached after the last step */
-  TSR_TRAIN_LINEAR  /* falls to 0 linearly */
+  TSR_TRAIN_COSINE, /* follows half a cosine to the least rate, reached after the last step */
+  TSR_TRAIN_LINEAR  /* falls to it linearly */
 } tsr_train_schedule;
 
 /* How sequences of a batch are chosen. */
@@ -205,10 +205,12 @@ typedef struct tsr_train_options {
   uint64_t validation_batches;
   uint64_t seed;        /* for weights, batches and dropout */
   double learning_rate; /* (0.001) */
+  double least_rate;    /* to which a schedule falls */
   tsr_train_schedule schedule;
   uint64_t warmup_steps;
   double weight_decay; /* for AdamW; for this and the next three, negative means 0 (0.01) */
   double beta_1, beta_2, epsilon; /* (0.9, 0.999, 1e-8) */
+  double momentum;                /* for SGD with momentum; negative means 0 (0.9) */
   tsr_train_order order;
   unsigned threads; /* for computing (as many as processors); does not affect results */
   tsr_train_isa isa;

@@ -119,6 +119,7 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
   case TSR__SCALAR_ADAM_STEP: return -n->learning_rate / (1 - pow(n->beta_1, step));
   case TSR__SCALAR_ADAM_EPSILON: return n->epsilon;
   case TSR__SCALAR_WEIGHT_DECAY: return n->decay;
+  case TSR__SCALAR_MOMENTUM: return n->momentum;
   case TSR__SCALAR_NONE:
   case TSR__SCALAR_KIND_COUNT: break;
   }

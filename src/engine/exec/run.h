@@ -21,7 +21,7 @@
 
 /* An optimizer's settings; those that it does not have are ignored. */
 typedef struct tsr__optimizer_numbers {
-  double learning_rate, beta_1, beta_2, epsilon, decay;
+  double learning_rate, beta_1, beta_2, epsilon, decay, momentum;
 } tsr__optimizer_numbers;
 
 typedef struct tsr__executor tsr__executor;

@@ -127,6 +127,7 @@ typedef enum tsr__scalar_kind {
   TSR__SCALAR_ADAM_STEP,   /* - learning rate / (1 - beta 1 to the power of the step) */
   TSR__SCALAR_ADAM_EPSILON,
   TSR__SCALAR_WEIGHT_DECAY,
+  TSR__SCALAR_MOMENTUM, /* of SGD */
   TSR__SCALAR_KIND_COUNT
 } tsr__scalar_kind;
 

@@ -38,10 +38,18 @@ static bool scales_loss(const tsr_simulate_options *o) {
   return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
 }
 
-/* Optimizers that are only simulated: on one card, with PyTorch's ops. */
+/* Optimizers after SGD are only simulated: on one card, with PyTorch's ops. */
 static int check_optimizer(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
-  if (o->optimizer <= TSR_OPTIMIZER_SGD) return 0;
+  if (o->nesterov && o->optimizer != TSR_OPTIMIZER_SGD_MOMENTUM)
+    return REFUSE(TSR_ERROR_ARGUMENT, "Nesterov's momentum is of sgd with momentum");
+  if (o->no_decay && o->optimizer > TSR_OPTIMIZER_ADAMW_LOOP)
+    return REFUSE(TSR_ERROR_ARGUMENT, "only adamw, in its forms, has weight decay to leave out");
+  if (o->no_decay && o->zero)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "weight decay is left out of whole parameters, and ZeRO's parts have pieces of "
+                  "several");
+  if (o->optimizer <= TSR_OPTIMIZER_SGD_MOMENTUM) return 0;
   if (o->book == TSR_BOOK_OWN || o->ranks || o->offload.optimizer || o->offload.gradients)
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "this optimizer is simulated on one card with PyTorch's ops: tessera's own ops, "

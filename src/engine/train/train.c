@@ -80,13 +80,14 @@ typedef struct training {
 static double rate_of(const training *t, uint64_t step) {
   const tsr_train_options *o = t->options;
   double full = o->learning_rate > 0 ? o->learning_rate : 1e-3, pi = 3.14159265358979323846;
+  double least = o->least_rate > 0 ? o->least_rate : 0;
   uint64_t warm = o->warmup_steps, steps = t->run->steps;
   if (step <= warm) return full * (double)step / (double)warm;
   double done = (double)(step - warm - 1) / (double)(steps > warm ? steps - warm : 1);
   switch (o->schedule) {
   case TSR_TRAIN_CONSTANT: break;
-  case TSR_TRAIN_COSINE: return full * 0.5 * (1 + cos(pi * done));
-  case TSR_TRAIN_LINEAR: return full * (1 - done);
+  case TSR_TRAIN_COSINE: return least + (full - least) * 0.5 * (1 + cos(pi * done));
+  case TSR_TRAIN_LINEAR: return least + (full - least) * (1 - done);
   }
   return full;
 }
@@ -584,7 +585,8 @@ static void fail_rank(void *context, const tsr_error *error) {
  * the saved run. Ranks that differ would wait for each other forever, or train different models. */
 static uint64_t hash_of_run(const training *t) {
   const tsr_train_options *o = t->options;
-  const double numbers[] = {o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon};
+  const double numbers[] = {o->learning_rate, o->least_rate, o->weight_decay, o->beta_1,
+                            o->beta_2,        o->epsilon,    o->momentum};
   const uint64_t counts[] = {t->run->steps,
                              t->program.batch,
                              t->program.sequence,
@@ -595,6 +597,8 @@ static uint64_t hash_of_run(const training *t) {
                              t->saved.steps,
                              t->data_hash,
                              t->run->eval_steps,
+                             t->run->no_decay,
+                             t->run->nesterov,
                              t->validation.batches,
                              t->validation.batch,
                              o->seed,
@@ -706,7 +710,8 @@ static void choose_execution(training *t) {
                                           .beta_1 = number_or(o->beta_1, 0.9),
                                           .beta_2 = number_or(o->beta_2, 0.999),
                                           .epsilon = number_or(o->epsilon, 1e-8),
-                                          .decay = number_or(o->weight_decay, 0.01)};
+                                          .decay = number_or(o->weight_decay, 0.01),
+                                          .momentum = number_or(o->momentum, 0.9)};
   how->losses = t->program.losses.items;
   how->loss_count = t->program.losses.count;
   how->gradient_norm = t->program.gradient_norm;
@@ -786,7 +791,7 @@ static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_e
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
-  if (status == 0 && t->run->optimizer > TSR_OPTIMIZER_SGD)
+  if (status == 0 && t->run->optimizer > TSR_OPTIMIZER_SGD_MOMENTUM)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "only adamw, in its forms, and sgd train; other optimizers are simulated");
   if (status == 0) status = record(t, model, tracer, error);
