@@ -402,6 +402,8 @@ static void report_step(run *r, const tsr_train_step *step) {
   if (!step->is_given_up) {
     r->has_failed |= !tsr_train_report_step(r->report, step, &times);
     cli_train_log_step(&r->log, step, times.step);
+    if (step->warning && !r->session->options->quiet)
+      cli_say(r->session->options->command->about.name, "%s", step->warning);
   }
 }
 

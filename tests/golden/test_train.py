@@ -621,6 +621,17 @@ def weights(folder):
     return {name: struct.unpack(f'<{len(data) // 4}f', data) for name, (_, _, data) in read_safetensors(folder / 'model.safetensors')[0].items()}
 
 
+def test_says_that_losses_rise(t):
+    words = ['train', t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 200, '--json']
+    done = t.run(*words, '--lr', 3)
+    said = [json.loads(line)['warning'] for line in done.stdout.splitlines()[:-1]]
+    found = [text for text in said if text]
+    expect('said', (1 <= len(found) <= 3, 'worse than guessing (5.545); try a smaller --lr than 3, or --warmup, or --clip 1' in found[0]), (True, True))
+    expect('printed', [f'tessera train: {text}' for text in found], done.stderr.splitlines())
+    quiet = t.run(*words)
+    expect('falls', (quiet.stderr, [line for line in quiet.stdout.splitlines()[:-1] if json.loads(line)['warning']]), ('', []))
+
+
 def test_momentum(t):
     """The steps of torch.optim.SGD, from the differences that plain SGD makes: the gradients of the first step, and of the second at the weights of the first."""
     config = t.work / 'dry.json'

@@ -113,6 +113,8 @@ typedef struct tsr_train_step {
   /* Valid during the call; the state of step - 1 if this step diverged or was given up. NULL if it diverged after an optimizer in
    * backward had updated some parameters. */
   const tsr_train_state *state;
+  /* That the loss rises, and what to try; valid during the call. NULL in most steps, and set at most three times in a run. */
+  const char *warning;
   bool is_interrupted; /* `wants_end` of some rank returned true */
   bool
       is_given_up; /* `gives_up` returned true: the weights are those before this step, and it has no loss */

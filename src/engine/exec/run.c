@@ -57,7 +57,7 @@ struct tsr__executor {
   uint64_t evaluated;     /* batches of this rank's evaluation so far */
   double *evaluations;    /* the loss of each batch of an evaluation, of all ranks; owned */
   uint64_t evaluation_ns; /* when it began; afterwards, what it took */
-  bool is_evaluating;
+  bool is_evaluating, is_evaluation_left; /* unfinished */
   bool has_overflowed, has_diverged, is_checked, is_done, is_interrupted, is_given_up;
   tsr__ticket *tickets;          /* by move, of what ranks make together */
   finding *findings;             /* of all ranks */
@@ -328,6 +328,14 @@ static bool gives_up(tsr__executor *e) {
   return e->is_given_up;
 }
 
+/* An evaluation may be left at any time: it changes nothing. */
+static bool leaves_evaluation(tsr__executor *e) {
+  const tsr__execute_options *o = e->options;
+  if (!e->is_evaluation_left && o->gives_up && !o->comm)
+    e->is_evaluation_left = o->gives_up(o->context);
+  return e->is_evaluation_left || e->is_given_up;
+}
+
 /* Set what tsr__executor_tensor returns while a function of the observer runs. */
 static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
   e->addresses = addresses;
@@ -353,6 +361,7 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
   if (gives_up(e) && !run->is_once) return e->status == 0;
+  if (e->is_evaluating && leaves_evaluation(e)) return true;
   if ((run->is_once && step > 1) || (run->is_update && !may_update(e, run))) return e->status == 0;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH)
@@ -455,6 +464,7 @@ static void begin_step(tsr__executor *e, uint64_t step) {
   e->loss = e->last_loss = 0;
   e->gradient_norm = NAN;
   e->evaluated = e->evaluation_ns = 0;
+  e->is_evaluation_left = false;
   e->has_overflowed = e->has_diverged = e->is_checked = e->has_updated = e->has_agreed = false;
   e->checked_op = TSR_NONE;
 }
@@ -484,7 +494,8 @@ static bool execute_loaded(void *context, const uint64_t *addresses) {
 static bool share_evaluation(tsr__executor *e) {
   uint64_t count = evaluations_of(e);
   tsr__comm *comm = e->options->comm;
-  assert(e->evaluated == count);
+  if (e->is_evaluation_left) e->evaluated = 0;
+  assert(e->evaluated == count || e->is_evaluation_left || e->is_given_up);
   if (!comm) return true;
   e->status =
       tsr__comm_wait(comm,

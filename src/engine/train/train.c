@@ -32,6 +32,7 @@
 #include "train/ops.h"
 #include "train/processes.h"
 #include "train/products.h"
+#include "train/rising.h"
 #include "train/shards.h"
 #include "train/state.h"
 
@@ -67,6 +68,8 @@ typedef struct training {
   tsr_error rank_error;
   uint64_t sent_before;     /* bytes sent before the step */
   tsr__execute_options how; /* of the prediction, and of the run */
+  tsr__rising rising;
+  char warning[256]; /* that the loss rises */
   tsr_train_rank took;
   bool has_failed;      /* and the other ranks know */
   bool is_not_to_blame; /* another rank failed first, and reports the reason */
@@ -322,6 +325,30 @@ static tsr_train_isa isa_of(const training *t) {
   return asked != TSR_TRAIN_ISA_BEST && asked < best ? asked : best;
 }
 
+/* Whether the loss rises, and what helps; NULL if it does not. */
+static const char *warn(training *t, const tsr__executed_step *step) {
+  const tsr_train_options *o = t->options;
+  char what[96];
+  if (!t->rising.count) t->rising.guessing = log((double)t->program.model->vocabulary);
+  tsr__rising before = t->rising;
+  switch (tsr__rising_add(&t->rising, step->step, step->loss)) {
+  case TSR__RISE_NONE: return NULL;
+  case TSR__RISE_RISEN:
+    (void)snprintf(what, sizeof what, "rises, %.3f on average now, from %.3f around step %llu",
+                   t->rising.mean, before.least, (unsigned long long)before.least_step);
+    break;
+  case TSR__RISE_ABOVE_GUESSING:
+    (void)snprintf(what, sizeof what, "is %.3f, worse than guessing (%.3f)", step->loss,
+                   before.guessing);
+    break;
+  }
+  (void)snprintf(
+      t->warning, sizeof t->warning, "step %llu: the loss %s; try a smaller --lr than %g%s%s",
+      (unsigned long long)step->step, what, rate_of(t, o->warmup_steps + 1),
+      o->warmup_steps ? "" : ", or --warmup", t->run->clip_norm > 0 ? "" : ", or --clip 1");
+  return t->warning;
+}
+
 static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
   training *t = context;
   if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
@@ -341,7 +368,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .loss = step->loss,
                          .is_skipped = step->is_skipped,
                          .gradient_norm = step->gradient_norm,
-                         .validation_loss = step->is_diverged ? (double)NAN : step->evaluation,
+                         .validation_loss = is_undone ? (double)NAN : step->evaluation,
                          .validation_seconds = step->evaluation_s,
                          .token_count = tokens_of_step(t),
                          .is_diverged = step->is_diverged,
@@ -359,6 +386,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .best_isa = (tsr_train_isa)(tsr__isa_best() + 1),
                          .computed_by = t->computed_by,
                          .state = step->is_torn ? NULL : &t->state,
+                         .warning = is_undone ? NULL : warn(t, step),
                          .is_interrupted = step->is_interrupted,
                          .is_given_up = step->is_given_up,
                          .is_last = step->step == t->run->steps || is_undone || t->data_status ||

@@ -50,6 +50,8 @@ const tsr_record tsr__fields_train_step = {
                            "until the last step, by a running mean of the time between steps, "
                            "evaluations and saves included; null after the first step and the last",
                            .is_nullable = true),
+                TSR__FIELD(TEXT, "warning", "that the loss rises, and what to try; else null",
+                           .is_nullable = true),
                 TSR__FIELD(BYTES, "allocated_bytes", "live after the step, as requested"),
                 TSR__FIELD(BYTES, "peak_bytes", "peak allocated so far")),
 };

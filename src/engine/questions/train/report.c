@@ -206,7 +206,8 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   tsr__emitter *e = &report->emitter;
   double seconds = times->step;
   bool is_due = !report->step_count || step->is_last || step->is_skipped ||
-                !isnan(step->validation_loss) || step->step % (step->steps / LINES + 1) == 0 ||
+                !isnan(step->validation_loss) || step->warning ||
+                step->step % (step->steps / LINES + 1) == 0 ||
                 times->since - report->printed_s >= QUIET_SECONDS;
   double left = seconds_left(report, step, times->since);
   report->skipped_count += step->is_skipped;
@@ -223,6 +224,7 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   tsr__emit_field(e, "tokens_per_second", NULL,
                   number(seconds > 0 ? (double)step->token_count / seconds : (double)NAN));
   tsr__emit_field(e, "seconds_left", NULL, number(left));
+  tsr__emit_field(e, "warning", NULL, step->warning ? tsr__string(step->warning) : tsr__nothing());
   tsr__emit_field(e, "allocated_bytes", NULL, tsr__bytes(step->allocated_bytes));
   tsr__emit_field(e, "peak_bytes", NULL, tsr__bytes(step->peak_bytes));
   tsr__emit_end(e);
