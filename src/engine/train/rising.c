@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { SETTLED = 20, HIGH_STEPS = 25, GUESSING_STEPS = 10, SAID_MOST = 3 };
+enum { SETTLED = 20, FOLLOWED = 60, HIGH_STEPS = 25, GUESSING_STEPS = 10, SAID_MOST = 3 };
 
 /* Weight of the newest loss in the mean, and what that makes of the deviation of one loss: the root of share / (2 - share). */
 #define SHARE          0.05
@@ -27,11 +27,12 @@ static void average(tsr__rising *r, double loss) {
   r->count++;
 }
 
-static tsr__rise notice(tsr__rising *r, uint64_t step, tsr__rise what) {
+/* Look for a further rise once the mean has followed this one. */
+static tsr__rise notice(tsr__rising *r, tsr__rise what) {
   r->said++;
   r->high = r->higher = 0;
-  r->least = r->mean;
-  r->least_step = step;
+  r->least_step = 0;
+  r->settled = r->count + FOLLOWED;
   return what;
 }
 
@@ -43,14 +44,14 @@ tsr__rise tsr__rising_add(tsr__rising *r, uint64_t step, double loss) {
       larger(larger(RISE * fabs(r->least), LEAST_RISE), DEVIATIONS * OF_MEAN * sqrt(r->variance));
   r->higher = loss > r->guessing + ABOVE_GUESSING ? r->higher + 1 : 0;
   r->high = r->least_step && r->mean > r->least + margin ? r->high + 1 : 0;
-  if (r->count >= SETTLED && (!r->least_step || r->mean < r->least)) {
+  if (r->count >= SETTLED && r->count >= r->settled && (!r->least_step || r->mean < r->least)) {
     r->least = r->mean;
     r->least_step = step;
   }
   if (r->higher >= GUESSING_STEPS) {
-    tsr__rise what = notice(r, step, TSR__RISE_ABOVE_GUESSING);
+    tsr__rise what = notice(r, TSR__RISE_ABOVE_GUESSING);
     r->guessing = (double)INFINITY; /* said once */
     return what;
   }
-  return r->high >= HIGH_STEPS ? notice(r, step, TSR__RISE_RISEN) : TSR__RISE_NONE;
+  return r->high >= HIGH_STEPS ? notice(r, TSR__RISE_RISEN) : TSR__RISE_NONE;
 }

@@ -18,12 +18,13 @@ typedef struct tsr__rising {
   double least;          /* mean, */
   uint64_t least_step;   /* and when */
   uint64_t count;        /* of losses */
+  uint64_t settled;      /* the number of losses before a least mean is looked for */
   uint64_t high, higher; /* steps in a row above the least mean, and above guessing */
   unsigned said;         /* how often something was noticed */
 } tsr__rising;
 
-/* Add the loss of a step. What it notices is returned once, and at most three times in a run, guessing once; afterwards the least value is the current
- * one, so that only a further rise is noticed. Losses that are not finite are ignored. */
+/* Add the loss of a step. What it notices is returned once, and at most three times in a run, guessing once. Sixty steps
+ * later a least value is looked for anew, so that only a further rise is noticed. Losses that are not finite are ignored. */
 tsr__rise tsr__rising_add(tsr__rising *rising, uint64_t step, double loss);
 
 #endif
