@@ -97,11 +97,11 @@ static bool begin(cli_train_log *log, uint64_t first_step) {
   return log->is_open;
 }
 
-/* Write what waits, all of it or nothing. */
-static bool flush(cli_train_log *log) {
+/* Write all of it, or nothing. */
+static bool put_all(cli_train_log *log, const char *data, size_t size_bytes) {
   size_t done = 0;
-  while (done < log->waiting.size) {
-    ssize_t wrote = write(log->handle, log->waiting.data + done, log->waiting.size - done);
+  while (done < size_bytes) {
+    ssize_t wrote = write(log->handle, data + done, size_bytes - done);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) {
       int failed_with = wrote < 0 ? errno : ENOSPC;
@@ -112,52 +112,68 @@ static bool flush(cli_train_log *log) {
     done += (size_t)wrote;
   }
   log->written += done;
+  return true;
+}
+
+/* Write what waits. */
+static bool catch_up(cli_train_log *log, uint64_t first_step) {
+  if (!log->is_open && !begin(log, first_step)) return false;
+  if (!put_all(log, log->waiting.data, log->waiting.size)) return false;
   log->waiting.size = 0;
   return true;
 }
 
-static void put(FILE *out, const char *key, double value, bool is_json) {
-  if (is_json) fprintf(out, ", \"%s\": ", key);
+/* Append a value to a row: a cell, or a member of an object. */
+static void put(char row[ROW_BYTES], const char *key, double value, bool is_json) {
+  size_t length = strlen(row), room = ROW_BYTES - length;
+  char text[32] = "";
   if (isfinite(value))
-    fprintf(out, is_json ? "%.9g" : ",%.9g", value);
+    (void)snprintf(text, sizeof text, "%.9g", value);
+  else if (is_json)
+    (void)snprintf(text, sizeof text, "null");
+  if (is_json)
+    (void)snprintf(row + length, room, ", \"%s\": %s", key, text);
   else
-    fputs(is_json ? "null" : ",", out);
+    (void)snprintf(row + length, room, ",%s", text);
 }
 
-/* Add the row to what waits. */
-static bool add_row(cli_train_log *log, const tsr_train_step *step, double seconds) {
-  FILE *out = cli_text_open(&log->waiting);
-  bool is_json = log->is_json;
+static void make_row(char row[ROW_BYTES], const tsr_train_step *step, double seconds,
+                     bool is_json) {
   double speed = seconds > 0 ? (double)step->token_count / seconds : (double)NAN;
-  if (!out) return false;
-  fprintf(out, is_json ? "{\"step\": %" PRIu64 : "%" PRIu64, step->step);
-  put(out, "loss", step->loss, is_json);
-  put(out, "val_loss", step->validation_loss, is_json);
-  put(out, "learning_rate", step->learning_rate, is_json);
-  put(out, "gradient_norm", step->gradient_norm, is_json);
-  put(out, "tokens_per_second", speed, is_json);
-  put(out, "seconds", seconds, is_json);
-  fprintf(out, is_json ? ", \"peak_bytes\": %" PRIu64 "}\n" : ",%" PRIu64 "\n", step->peak_bytes);
-  return cli_text_close(out, &log->waiting);
+  (void)snprintf(row, ROW_BYTES, is_json ? "{\"step\": %" PRIu64 : "%" PRIu64, step->step);
+  put(row, "loss", step->loss, is_json);
+  put(row, "val_loss", step->validation_loss, is_json);
+  put(row, "learning_rate", step->learning_rate, is_json);
+  put(row, "gradient_norm", step->gradient_norm, is_json);
+  put(row, "tokens_per_second", speed, is_json);
+  put(row, "seconds", seconds, is_json);
+  size_t length = strlen(row);
+  (void)snprintf(row + length, ROW_BYTES - length,
+                 is_json ? ", \"peak_bytes\": %" PRIu64 "}\n" : ",%" PRIu64 "\n", step->peak_bytes);
+}
+
+/* A row that cannot be written waits in memory, unless too many do. */
+static void let_wait(cli_train_log *log, const char *row) {
+  if (log->waiting.size < WAITING_MOST) (void)cli_text_append(&log->waiting, row, strlen(row));
+  log->waiting.is_lost = false;
 }
 
 void cli_train_log_step(cli_train_log *log, const tsr_train_step *step, double seconds) {
+  char row[ROW_BYTES];
   if (!log->path) return;
-  size_t before = log->waiting.size;
-  errno = ENOMEM;
-  bool ok = before < WAITING_MOST && add_row(log, step, seconds);
-  if (!ok) { /* the row is lost */
-    log->waiting.size = before;
-    log->waiting.is_lost = false;
-  }
-  if (ok) ok = (log->is_open || begin(log, step->step)) && flush(log);
-  if (ok || log->is_said) return;
+  if (!log->first_step) log->first_step = step->step;
+  make_row(row, step, seconds, log->is_json);
+  if (catch_up(log, log->first_step) && put_all(log, row, strlen(row))) return;
+  int failed_with = errno;
+  let_wait(log, row);
+  if (log->is_said) return;
   log->is_said = true;
   cli_say(log->command, "%s: %s; the run goes on, and its rows are written when that is possible",
-          log->path, cli_reason(errno));
+          log->path, cli_reason(failed_with));
 }
 
 void cli_train_log_close(cli_train_log *log) {
+  if (log->waiting.size) (void)catch_up(log, log->first_step);
   if (log->is_open) (void)close(log->handle);
   free(log->waiting.data);
   *log = (cli_train_log){.path = NULL};

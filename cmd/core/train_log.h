@@ -14,6 +14,7 @@ typedef struct cli_train_log {
   int handle;            /* while `is_open` */
   bool is_open, is_json; /* one JSON object a line, else CSV */
   bool is_resumed;       /* rows of the steps before are kept */
+  uint64_t first_step;   /* of this run; 0: none yet */
   uint64_t written;      /* bytes of whole rows that are in the file */
   cli_text waiting;      /* rows that are not */
   bool is_said;          /* that rows are missing */
