@@ -19,7 +19,7 @@ static double larger(double a, double b) {
 
 /* Update the mean and the variance. */
 static void average(tsr__rising *r, double loss) {
-  double share = r->count < 1 / SHARE ? 1 / (double)(r->count + 1) : SHARE;
+  double share = larger(1 / (double)(r->count + 1), SHARE);
   double difference = r->count ? loss - r->last : 0;
   r->mean += (loss - r->mean) * share;
   r->variance += (difference * difference / 2 - r->variance) * share;
