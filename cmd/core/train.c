@@ -292,7 +292,7 @@ const cli_command cli_train_row = {
         {.name = "train",
          .summary = "run the training that simulate predicts, on the CPU",
          .situation = TSR_SITUATION_TRAINING,
-         .main_options = "data steps batch seq lr lora dtype checkpoint budget memory save resume "
+         .main_options = "data val steps batch seq lr lora dtype checkpoint budget memory save resume "
                          "plan ranks zero",
          .description =
              "Trains a model on a text, in C and without a GPU. Each step allocates exactly what "

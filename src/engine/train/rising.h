@@ -24,7 +24,7 @@ typedef struct tsr__rising {
 } tsr__rising;
 
 /* Add the loss of a step. What it notices is returned once, and at most three times in a run, guessing once. Sixty steps
- * later a least value is looked for anew, so that only a further rise is noticed. Losses that are not finite are ignored. */
+ * later a least value is looked for again, so that only a further rise is noticed. Losses that are not finite are ignored. */
 tsr__rise tsr__rising_add(tsr__rising *rising, uint64_t step, double loss);
 
 #endif
