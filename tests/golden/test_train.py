@@ -1078,7 +1078,7 @@ def test_evaluates_after_a_resume(t):
         expect('step', [first[key] for key in ('step', 'loss', 'validation_loss')], [second[key] for key in ('step', 'loss', 'validation_loss')])
 
 
-def names(folder):
+def files_of(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -1090,14 +1090,14 @@ def test_keeps_the_best(t):
     done = t.run(*words, 4, '--lr', '0.01')
     best = json.loads(done.stdout.splitlines()[-1])
     expect('the last is the best', best['best_validation_step'], 4)
-    expect('files', (names(folder), names(folder / 'best')),
+    expect('files', (files_of(folder), files_of(folder / 'best')),
            (['best', 'config.json', 'model.safetensors', 'training-4.safetensors'], ['config.json', 'model.safetensors', 'training-4.safetensors']))
     expect('the same weights', read_safetensors(folder / 'best/model.safetensors')[0], read_safetensors(folder / 'model.safetensors')[0])
     expect('noted', f"best-validation=4 {best['best_validation_loss']:.6g}" in read_safetensors(folder / 'training-4.safetensors')[1]['notes'], True)
     before = (folder / 'best/model.safetensors').read_bytes()
     done = t.run('train', '--resume', folder, '--steps', 6, '--lr', 10, '--json', '-q')
     expect('worse', json.loads(done.stdout.splitlines()[-1])['validation_loss'] > best['validation_loss'], True)
-    expect('kept', (names(folder / 'best'), (folder / 'best/model.safetensors').read_bytes() == before), (['config.json', 'model.safetensors', 'training-4.safetensors'], True))
+    expect('kept', (files_of(folder / 'best'), (folder / 'best/model.safetensors').read_bytes() == before), (['config.json', 'model.safetensors', 'training-4.safetensors'], True))
     expect('sampled', t.run('sample', folder / 'best', '--tokens', 2, '--prompt', '70', '--ids').returncode, 0)
     expect('resumed', t.run('train', '--resume', folder / 'best', '--steps', 5, '-q').returncode, 0)
     expect('used', 'already contains weights' in t.run(*words, 4).stderr, True)
