@@ -292,8 +292,9 @@ const cli_command cli_train_row = {
         {.name = "train",
          .summary = "run the training that simulate predicts, on the CPU",
          .situation = TSR_SITUATION_TRAINING,
-         .main_options = "data val steps batch seq lr lora dtype checkpoint budget memory save resume "
-                         "plan ranks zero",
+         .main_options =
+             "data val steps batch seq lr lora dtype checkpoint budget memory save resume "
+             "plan ranks zero",
          .description =
              "Trains a model on a text, in C and without a GPU. Each step allocates exactly what "
              "simulate predicts for it, and prints the loss, the speed and the memory in use.\n\n"
