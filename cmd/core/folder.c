@@ -54,11 +54,13 @@ static bool put_value(FILE *out, const tsr_params *own, const tsr_parameter *row
 
 /* Lines of that text which are no options. */
 #define COMPUTED_BY "computed-by"
+#define BEST        "best-validation" /* a step, and its loss */
+
 /* The model whose adapters are saved: its path. */
 #define BASE "base"
 
 /* The text that is saved with the run: a line for each option, "seed=7", and one for the plan. NULL when out of memory. */
-static char *options_text(const cli_options *options, const char *computed_by, const char *base) {
+static char *options_text(const cli_options *options, const cli_folder *folder) {
   cli_text text = {0};
   tsr_run_plan *plan = NULL;
   if (tsr_run_plan_of(options->own, &plan, NULL)) return NULL;
@@ -76,8 +78,10 @@ static char *options_text(const cli_options *options, const char *computed_by, c
     ok = put_value(out, options->own, row);
     fputc('\n', out);
   }
-  if (computed_by) fprintf(out, COMPUTED_BY "=%s\n", computed_by);
-  if (base) fprintf(out, BASE "=%s\n", base);
+  if (folder->computed_by) fprintf(out, COMPUTED_BY "=%s\n", folder->computed_by);
+  if (folder->best.step)
+    fprintf(out, BEST "=%" PRIu64 " %.17g\n", folder->best.step, folder->best.loss);
+  if (folder->base) fprintf(out, BASE "=%s\n", folder->base);
   fprintf(out, "plan=%s", tsr_run_plan_text(plan));
   tsr_run_plan_free(plan);
   if (cli_text_close(out, &text) && ok) return text.data;
@@ -179,7 +183,7 @@ static int take_options(cli_session *session, char *text, char *computed_by, siz
       status = take_base(session, value);
     else if (strcmp(line, COMPUTED_BY) == 0)
       (void)snprintf(computed_by, room_bytes, "%s", value);
-    else
+    else if (strcmp(line, BEST) != 0)
       status = take_option(session, line, value);
   }
   return status;
@@ -198,6 +202,19 @@ int cli_folder_resume(cli_session *session, const char *path, char *computed_by,
   status = take_options(session, text, computed_by, room_bytes);
   free(text);
   return status ? status : cli_keep_inputs(session->options);
+}
+
+cli_best cli_folder_best(const char *path) {
+  tsr_train_saved *saved = NULL;
+  tsr_error error;
+  cli_best best = {.step = 0};
+  if (!cli_folder_has_weights(path) || tsr_train_saved_open(path, &saved, &error)) return best;
+  const char *found = strstr(tsr_train_saved_notes(saved), "\n" BEST "=");
+  if (!found ||
+      sscanf(found + strlen("\n" BEST "="), "%" SCNu64 " %lf", &best.step, &best.loss) != 2)
+    best.step = 0;
+  tsr_train_saved_free(saved);
+  return best;
 }
 
 uint64_t cli_folder_sequence(const char *path) {
@@ -346,20 +363,20 @@ static int write_files(const cli_folder *folder, const char *training, const tsr
 
 /* Room for `count` saves; what the system does not know is not checked. */
 static int check_room(const cli_folder *folder, uint64_t state_bytes, uint64_t count) {
-  char needed[32], there[32];
+  char needed[32], there[32], times[64] = "a save takes";
   uint64_t free_bytes;
   if (!cli_system_free_bytes(folder->path, &free_bytes) || free_bytes / count >= state_bytes)
     return 0;
+  if (count > 1) (void)snprintf(times, sizeof times, "saves take up to %" PRIu64 " times", count);
   cli_say(folder->session->options->command->about.name,
-          "%s: %s %s, and the disk has %s left; free some, or save to another folder", folder->path,
-          count > 1 ? "an old save is removed only after the new one is written, and two take twice"
-                    : "a save takes",
-          tsr_size_text(state_bytes, needed, sizeof needed),
+          "%s: %s %s%s, and the disk has %s left; free some, or save to another folder",
+          folder->path, times, tsr_size_text(state_bytes, needed, sizeof needed),
+          count > 1 ? ", since an old one is removed only after the new one is written" : "",
           tsr_size_text(free_bytes, there, sizeof there));
   return CLI_FAULT;
 }
 
-int cli_folder_try(const cli_folder *folder, uint64_t state_bytes) {
+int cli_folder_try(const cli_folder *folder, uint64_t state_bytes, uint64_t more) {
   if (!folder->path) return 0;
   char *path = join(folder->path, "training-0.trial");
   cli_output output = {.path = path, .replaces_link = true, .is_synced = true};
@@ -371,7 +388,7 @@ int cli_folder_try(const cli_folder *folder, uint64_t state_bytes) {
   cli_output_abandon(&output);
   free(path);
   remove_file(folder->path, "training-0.trial");
-  return ok ? check_room(folder, state_bytes, folder->is_resumed ? 1 : 2) : CLI_FAULT;
+  return ok ? check_room(folder, state_bytes, (folder->is_resumed ? 1 : 2) + more) : CLI_FAULT;
 }
 
 int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
@@ -379,8 +396,7 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   uint64_t steps = tsr_train_state_steps(state);
   if (!folder->path || (folder->is_saved && folder->saved_steps == steps)) return 0;
   const cli_options *typed = folder->session->options;
-  char *options = options_text(typed, folder->computed_by,
-                               folder->base); /* now, because the run has added what it chose */
+  char *options = options_text(typed, folder); /* now, because the run has added what it chose */
   if (!options) {
     cli_say(typed->command->about.name, "%s: %s", folder->path, tsr_status_text(TSR_ERROR_MEMORY));
     return CLI_FAULT;

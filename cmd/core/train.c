@@ -28,6 +28,7 @@
 #include "session.h"
 #include "textfile.h"
 #include "train_budget.h"
+#include "train_log.h"
 #include "train_signals.h"
 
 static const char *const isa_words[] = {"plain", "avx2", "avx512", "avx512-bf16", NULL};
@@ -53,18 +54,50 @@ static const tsr_parameter train_parameters[] = {
              "name ends in .bin, else bytes.",
      .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL},
      .is_resumed = true},
+    {.name = "val",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "FILE",
+     .help = "Validation data, in the form of --data: the mean loss over fixed batches of it is "
+             "printed after some steps and after the last. That changes nothing else about the "
+             "run.",
+     .is_resumed = true},
+    {.name = "eval_every",
+     .option = "eval-every",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --val, evaluate after every N steps (default: 100).",
+     .least = 1,
+     .is_resumed = true},
+    {.name = "eval_steps",
+     .option = "eval-steps",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "The number of batches of an evaluation (default: 20). They are the same each time, "
+             "and spread evenly over FILE.",
+     .least = 1,
+     .is_resumed = true},
+    {.name = "eval_batch",
+     .option = "eval-batch",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Sequences per batch of an evaluation (default: as many as in a forward of training).",
+     .least = 1,
+     .is_resumed = true},
     {.name = "save",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
      .argument = "DIR",
-     .help = "Save the model to the folder DIR at the end and at Ctrl-C, in a form that "
-             "transformers loads, with what --resume needs. Default with --resume: the folder of "
-             "the resumed run."},
+     .help =
+         "Save the model to the folder DIR at the end and at Ctrl-C, in a form that "
+         "transformers loads, with what --resume needs. With --val the best weights, those with "
+         "the smallest validation loss, are saved in the same form to DIR/best. Default with "
+         "--resume: the folder of the resumed run."},
     {.name = "save_every",
      .option = "save-every",
-     .kind = TSR_PARAMETER_COUNT,
+     .kind = TSR_PARAMETER_TEXT,
      .argument = "N",
-     .help = "Also save after every N steps."},
+     .example = "10min",
+     .help = "Also save after every N steps, or after a time: 90s, 10min or 2h."},
     {.name = "save_wait",
      .option = "save-wait",
      .kind = TSR_PARAMETER_COUNT,
@@ -73,6 +106,14 @@ static const tsr_parameter train_parameters[] = {
          "How long a save at the end of the run is tried again if it fails, because the disk is "
          "full for example (default: 600). A save during the run is tried again after later "
          "steps."},
+    {.name = "log",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .argument = "FILE",
+     .example = "run.csv",
+     .help = "Write a row for each step to FILE (.csv or .jsonl): step, loss, validation loss, "
+             "learning rate, gradient norm, tokens per second, seconds and peak. With --resume, "
+             "rows are added to those of the steps before."},
     {.name = "resume",
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
@@ -108,8 +149,14 @@ static const tsr_parameter train_parameters[] = {
     {.name = "schedule",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "FORM",
-     .help = "constant (default); cosine or linear: the rate falls to 0 by the last step.",
+     .help = "constant (default); cosine or linear: the rate falls to --min-lr by the last step.",
      .choices = (const char *const[]){"constant", "cosine", "linear", NULL},
+     .is_resumed = true},
+    {.name = "min_lr",
+     .option = "min-lr",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "RATE",
+     .help = "The rate to which --schedule falls (default: 0).",
      .is_resumed = true},
     {.name = "warmup",
      .kind = TSR_PARAMETER_COUNT,
@@ -121,6 +168,24 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "NUMBER",
      .help = "AdamW's weight decay (default: 0.01).",
+     .is_resumed = true},
+    {.name = "no_decay",
+     .option = "no-decay",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "LIST",
+     .example = "norms,biases",
+     .help = "Parameters that AdamW does not decay: norms, biases, or both, as is usual for GPT-2; "
+             "none (default) decays all, as torch.optim.AdamW does.",
+     .is_resumed = true},
+    {.name = "momentum",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NUMBER",
+     .help = "SGD's momentum, which needs a tensor for each parameter (default: 0; 0.9 with "
+             "--optimizer sgd-momentum).",
+     .is_resumed = true},
+    {.name = "nesterov",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Use Nesterov's form of momentum.",
      .is_resumed = true},
     {.name = "betas",
      .kind = TSR_PARAMETER_TEXT,
@@ -227,8 +292,9 @@ const cli_command cli_train_row = {
         {.name = "train",
          .summary = "run the training that simulate predicts, on the CPU",
          .situation = TSR_SITUATION_TRAINING,
-         .main_options = "data steps batch seq lr lora dtype checkpoint budget memory save resume "
-                         "plan ranks zero",
+         .main_options =
+             "data val steps batch seq lr lora dtype checkpoint budget memory save resume "
+             "plan ranks zero",
          .description =
              "Trains a model on a text, in C and without a GPU. Each step allocates exactly what "
              "simulate predicts for it, and prints the loss, the speed and the memory in use.\n\n"
@@ -263,8 +329,13 @@ typedef struct run {
   cli_session *session;
   const char *model;
   cli_folder folder;
+  cli_folder best; /* in `folder`, if there is validation data */
+  char *best_path; /* owned */
+  cli_train_log log;
   uint64_t save_every, save_wait_s;
-  double tried_s; /* when the last save failed; 0 if it did not */
+  double save_every_s; /* the same in seconds; 0: by steps, or never */
+  double saved_s;      /* when the last save was due */
+  double tried_s;      /* when the last save failed; 0 if it did not */
   double started_s,
       last_s; /* seconds of the monotonic clock: the run's start, the last step's end */
   bool has_failed, is_begun, has_weights, is_over, was_interrupted, has_caution;
@@ -312,7 +383,7 @@ static int keep_choices(run *r, const tsr_train_step *step) {
   tsr_params *own = r->session->options->own;
   const char *products = tsr_train_products_words[step->products], *isa = isa_word(step->isa);
   (void)snprintf(r->computed_by, sizeof r->computed_by, "%s", step->computed_by);
-  r->folder.computed_by = r->computed_by;
+  r->folder.computed_by = r->best.computed_by = r->computed_by;
   int status = tsr_params_set_text(own, "products", products, strlen(products), &r->session->error);
   if (status == 0) status = tsr_params_set_text(own, "isa", isa, strlen(isa), &r->session->error);
   return status;
@@ -321,14 +392,20 @@ static int keep_choices(run *r, const tsr_train_step *step) {
 /* Print a step. */
 static void report_step(run *r, const tsr_train_step *step) {
   double now = cli_now_s();
-  tsr_train_times times = {.step = now - r->last_s, .since = now - r->started_s};
+  tsr_train_times times = {.step = now - r->last_s - step->validation_seconds,
+                           .since = now - r->started_s};
   if (!r->is_begun) {
     say_kernels(r, step);
     r->save_status = cli_finish_asides(r->session, keep_choices(r, step));
     r->has_failed |= !tsr_train_report_begin(r->report, r->model, r->has_weights, step);
   }
   r->is_begun = true;
-  if (!step->is_given_up) r->has_failed |= !tsr_train_report_step(r->report, step, &times);
+  if (!step->is_given_up) {
+    r->has_failed |= !tsr_train_report_step(r->report, step, &times);
+    cli_train_log_step(&r->log, step, times.step);
+    if (step->warning && !r->session->options->quiet)
+      cli_say(r->session->options->command->about.name, "%s", step->warning);
+  }
 }
 
 /* ---- Saving ---- */
@@ -367,9 +444,38 @@ static int save_last(run *r, const tsr_train_state *state) {
 /* A tsr_train_options.ready: find out before the first step what would otherwise be found out after the last. */
 static int try_folder(void *context, uint64_t state_bytes) {
   run *r = context;
-  r->save_status = cli_folder_try(&r->folder, state_bytes);
+  uint64_t of_best = !r->best.path ? 0 : r->best.is_resumed ? 1 : 2;
+  r->save_status = cli_folder_try(&r->folder, state_bytes, of_best);
+  if (!r->save_status) r->save_status = cli_folder_try(&r->best, state_bytes, 0);
   cli_signals_begin(!r->processes && !r->rank_room);
   return r->save_status ? TSR_ERROR_WRITE : 0;
+}
+
+/* Save the weights with the smallest validation loss. A save that fails leaves those of an earlier step, and a later evaluation is
+ * compared with them. */
+static int save_best(run *r, const tsr_train_step *step) {
+  cli_best before = r->best.best;
+  bool is_better = !before.step || step->validation_loss < before.loss;
+  if (!r->best.path || !step->state || !isfinite(step->validation_loss) || !is_better) return 0;
+  r->best.best = (cli_best){step->step, step->validation_loss};
+  int status = cli_folder_save(&r->best, step->state);
+  if (status) r->best.best = before;
+  r->folder.best = r->best.best;
+  if (!status || !r->best.may_be_repeated) return status;
+  cli_say(r->session->options->command->about.name,
+          "%s is not saved: the run goes on, and tries again when an evaluation is better",
+          r->best.path);
+  return 0;
+}
+
+/* Whether the run is to be saved after this step, which is not its last. */
+static bool is_due(run *r, const tsr_train_step *step) {
+  double now_s = cli_now_s();
+  if (r->tried_s > 0) return now_s - r->tried_s > TRIED_AGAIN_S;
+  if (r->save_every) return step->step % r->save_every == 0;
+  if (!(r->save_every_s > 0) || now_s - r->saved_s < r->save_every_s) return false;
+  r->saved_s = now_s;
+  return true;
 }
 
 static bool see_step(void *context, const tsr_train_step *step) {
@@ -378,10 +484,10 @@ static bool see_step(void *context, const tsr_train_step *step) {
   r->was_interrupted |= cli_signals_first() || step->is_interrupted;
   if (r->save_status) return false;
   bool is_end = step->is_last || cli_signals_first() || r->has_failed;
-  bool is_due = r->tried_s > 0 ? cli_now_s() - r->tried_s > TRIED_AGAIN_S
-                               : r->save_every && step->step % r->save_every == 0;
+  r->save_status = save_best(r, step);
+  if (r->save_status) return false;
   if (step->state && is_end) r->save_status = save_last(r, step->state);
-  if (step->state && is_due && !is_end) r->save_status = save_meanwhile(r, step->state);
+  if (step->state && !is_end && is_due(r, step)) r->save_status = save_meanwhile(r, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged && !step->is_given_up;
   r->last_s = cli_now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
@@ -438,6 +544,8 @@ static int read_optimizer(const cli_options *options, tsr_train_options *how) {
     bool may_be_zero;
     double *to;
   } numbers[] = {{"lr", "--lr", false, &how->learning_rate},
+                 {"min_lr", "--min-lr", true, &how->least_rate},
+                 {"momentum", "--momentum", true, &how->momentum},
                  {"weight_decay", "--weight-decay", true, &how->weight_decay},
                  {"eps", "--eps", true, &how->epsilon}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -464,6 +572,50 @@ static int read_optimizer(const cli_options *options, tsr_train_options *how) {
   return 0;
 }
 
+static bool read_no_decay(const char *text, unsigned *flags) {
+  static const struct {
+    const char *word;
+    unsigned flag;
+  } words[] = {{"norms", TSR_NO_DECAY_NORMS}, {"biases", TSR_NO_DECAY_BIASES}};
+  *flags = 0;
+  if (!text || strcmp(text, "none") == 0) return true;
+  for (const char *at = text;; at++) {
+    size_t length = strcspn(at, ","), i = 0;
+    while (i < 2 && (strlen(words[i].word) != length || strncmp(words[i].word, at, length) != 0))
+      i++;
+    if (i == 2) return false;
+    *flags |= words[i].flag;
+    at += length;
+    if (!*at) return true;
+  }
+}
+
+/* SGD with momentum is an optimizer of its own, since its state takes memory. */
+static int choose_momentum(cli_session *session, const tsr_train_options *how) {
+  tsr_params *own = session->options->own;
+  bool is_sgd =
+      tsr_params_has(own, "optimizer") && tsr_params_choice(own, "optimizer") == TSR_OPTIMIZER_SGD;
+  if (!(how->momentum > 0) || !is_sgd) return 0;
+  return tsr_params_set_text(own, "optimizer", "sgd-momentum", strlen("sgd-momentum"),
+                             &session->error);
+}
+
+/* Options that only some optimizers and schedules have. */
+static int check_recipe(const cli_options *options, const tsr_simulate_options *steps,
+                        const tsr_train_options *how) {
+  const cli_command *command = options->command;
+  double rate = how->learning_rate > 0 ? how->learning_rate : 1e-3;
+  if (how->momentum > 0 && steps->optimizer != TSR_OPTIMIZER_SGD_MOMENTUM)
+    return cli_usage_error(command, "--momentum needs --optimizer sgd");
+  if (steps->nesterov && steps->optimizer != TSR_OPTIMIZER_SGD_MOMENTUM)
+    return cli_usage_error(command, "--nesterov needs --optimizer sgd and --momentum");
+  if (how->least_rate > 0 && how->schedule == TSR_TRAIN_CONSTANT)
+    return cli_usage_error(command, "--min-lr needs --schedule cosine or linear");
+  if (how->least_rate > rate)
+    return cli_usage_error(command, "--min-lr is above --lr: %g and %g", how->least_rate, rate);
+  return 0;
+}
+
 static int check(const cli_options *options, const tsr_format **format) {
   const tsr_params *own = options->own;
   const char *ending = "", *path = tsr_params_text(own, "snapshot");
@@ -472,6 +624,13 @@ static int check(const cli_options *options, const tsr_format **format) {
                            "MODEL is missing; it can be left out only with --resume");
   if (!tsr_params_has(own, "data"))
     return cli_usage_error(options->command, "--data is missing: the text or tokens to train on");
+  static const char *const of_validation[][2] = {{"eval_every", "--eval-every"},
+                                                 {"eval_steps", "--eval-steps"},
+                                                 {"eval_batch", "--eval-batch"}};
+  for (size_t i = 0; i < sizeof of_validation / sizeof *of_validation; i++)
+    if (tsr_params_has(own, of_validation[i][0]) && !tsr_params_has(own, "val"))
+      return cli_usage_error(options->command, "%s needs --val: data to evaluate on",
+                             of_validation[i][1]);
   if (!tsr_params_count(own, "steps") || !tsr_params_count(own, "batch") ||
       !tsr_params_count(own, "accumulate") || tsr_params_count(own, "seq") < 2)
     return cli_usage_error(options->command,
@@ -636,6 +795,18 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   r->has_caution = caution != NULL;
   if (caution && !r->is_member && !session->options->quiet)
     cli_say(session->options->command->about.name, "%s", caution);
+  options.eval_steps = tsr_params_count(own, "eval_every");
+  options.eval_batch = tsr_params_count(own, "eval_batch");
+  options.nesterov = tsr_params_flag(own, "nesterov");
+  if (!read_no_decay(tsr_params_text(own, "no_decay"), &options.no_decay))
+    status = cli_usage_error(session->options->command,
+                             "--no-decay takes norms, biases, both with a comma, or none, not '%s'",
+                             tsr_params_text(own, "no_decay"));
+  if (status == 0) status = check_recipe(session->options, &options, how);
+  if (status) {
+    tsr_run_plan_free(plan);
+    return status;
+  }
   bool is_said = false, has_begun = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   cli_signals_watch(session->options->command->about.name, r->folder.path,
@@ -661,6 +832,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
     return cli_ranks_agree(r->processes, session, is_said ? 0 : status);
   if (status && is_said) return CLI_FAULT;
   if (status > 0 || (status == 0 && r->is_member)) return status;
+  cli_folder_say(&r->best, true);
   cli_folder_say(&r->folder, r->is_over);
   if (status || r->save_status) return status ? status : r->save_status;
   report_end(r, out, how->ops, options.capacity_bytes);
@@ -711,6 +883,49 @@ static char *source_of_model(const cli_session *session) {
   return source;
 }
 
+static char *best_folder(const char *save) {
+  char *path = save ? malloc(strlen(save) + sizeof "/" CLI_BEST_FOLDER) : NULL;
+  if (path) (void)sprintf(path, "%s/" CLI_BEST_FOLDER, save);
+  return path;
+}
+
+/* Prepare to save the best weights; those of the run that is resumed stay until there are better ones. */
+static int find_best(cli_session *session, run *r, const char *save) {
+  r->best_path = best_folder(save);
+  if (!r->best_path) return TSR_ERROR_MEMORY;
+  struct stat found;
+  if (lstat(r->best_path, &found) == 0 && S_ISLNK(found.st_mode)) {
+    cli_say(session->options->command->about.name,
+            "%s: a link, which leads elsewhere; the best weights need a folder", r->best_path);
+    return CLI_FAULT;
+  }
+  int status =
+      cli_folder_open(&r->best, session, r->best_path, r->folder.is_resumed ? r->best_path : NULL);
+  if (status == 0 && r->folder.is_resumed) r->best.best = cli_folder_best(r->best_path);
+  r->folder.best = r->best.best;
+  return status;
+}
+
+/* A number of steps, or of seconds, minutes or hours with a unit. */
+static bool read_interval(const char *text, run *r) {
+  static const struct {
+    const char *word;
+    double seconds;
+  } units[] = {{"s", 1}, {"sec", 1}, {"m", 60}, {"min", 60}, {"h", 3600}};
+  char *rest = NULL;
+  if (!text) return true;
+  if (*text < '0' || *text > '9') return false;
+  errno = 0;
+  uint64_t number = strtoull(text, &rest, 10);
+  if (errno || !number) return false;
+  if (!*rest) r->save_every = number;
+  while (*rest == ' ') rest++;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (strcmp(rest, units[i].word) == 0) r->save_every_s = (double)number * units[i].seconds;
+  r->saved_s = cli_now_s();
+  return r->save_every || r->save_every_s > 0;
+}
+
 /* Find out where the weights come from, and where they are saved. */
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
@@ -721,7 +936,11 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   r->model = model;
   how->resume = tsr_params_text(own, "resume");
   if (!session->options->operand_count) r->model = how->resume;
-  r->save_every = tsr_params_count(own, "save_every");
+  if (!read_interval(tsr_params_text(own, "save_every"), r))
+    return cli_usage_error(session->options->command,
+                           "--save-every needs a number of steps, or a time such as 90s, 10min or "
+                           "2h, not '%s'",
+                           tsr_params_text(own, "save_every"));
   r->save_wait_s =
       tsr_params_has(own, "save_wait") ? tsr_params_count(own, "save_wait") : SAVE_WAIT_S;
   bool has_weights =
@@ -735,12 +954,14 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
                            model, model);
   r->has_weights = how->resume || how->weights;
   if (r->is_member) save = NULL;
-  if (r->save_every && !save && !r->is_member)
+  if (tsr_params_has(own, "save_every") && !save && !r->is_member)
     return cli_usage_error(session->options->command, "--save-every needs --save");
   int status = save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
-  if (status || !save || !has_adapters || strcmp(model, "-") == 0) return status;
+  if (status || !save) return status;
+  if (how->validation) status = find_best(session, r, save);
+  if (status || !has_adapters || strcmp(model, "-") == 0) return status;
   r->base = realpath(model, NULL);
-  r->folder.base = r->base;
+  r->folder.base = r->best.base = r->base;
   return r->base ? 0 : TSR_ERROR_MEMORY;
 }
 
@@ -771,6 +992,10 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->warmup_steps = tsr_params_count(own, "warmup");
   if (tsr_params_choice(own, "order") == 1) how->order = TSR_TRAIN_SEQUENTIAL;
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
+  how->validation = tsr_params_text(own, "val");
+  int tokens = tsr_params_choice(own, "tokens");
+  how->validation_tokens = tokens < 0 ? TSR_TRAIN_TOKENS_AUTO : (tsr_train_tokens)tokens;
+  how->validation_batches = tsr_params_count(own, "eval_steps");
 }
 
 static int write_rates(cli_session *session, const tsr_training *out) {
@@ -805,7 +1030,11 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, format);
   if (status == 0 && !r->is_member) status = try_outputs(options);
+  if (status == 0 && !r->is_member)
+    status = cli_train_log_open(&r->log, session, tsr_params_text(options->own, "log"),
+                                tsr_params_has(options->own, "resume"));
   if (status == 0) status = read_optimizer(options, how);
+  if (status == 0) status = choose_momentum(session, how);
   if (status == 0) status = cli_read_parameters(session);
   if (status == 0) status = compare_ranks(session, r, is_plan_given);
   if (status == 0) read_numbers(options, how);
@@ -821,9 +1050,11 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
 
 /* Not in a process that a launcher has started: MPI writes and connects as it likes. */
 static void confine(const cli_options *options) {
-  const char *const folders[] = {save_folder(options),
-                                 tsr_params_text(options->own, "offload_dir")};
-  cli_confine(options, &(cli_needs){.folders = folders, .folder_count = 2});
+  char *best = best_folder(save_folder(options));
+  const char *const folders[] = {save_folder(options), tsr_params_text(options->own, "offload_dir"),
+                                 best};
+  cli_confine(options, &(cli_needs){.folders = folders, .folder_count = 3});
+  free(best);
 }
 
 int cli_train(cli_session *session) {
@@ -864,8 +1095,11 @@ int cli_train(cli_session *session) {
   free(r.snapshots);
   free(text);
   free(ops);
+  cli_train_log_close(&r.log);
+  cli_folder_release(&r.best);
   cli_folder_release(&r.folder);
   free(r.base);
+  free(r.best_path);
   tsr_snapshot_free(out.snapshot);
   tsr_memory_profile_free(out.profile);
   tsr_rates_free(out.rates);

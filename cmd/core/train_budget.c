@@ -54,6 +54,8 @@ static int find(cli_session *session, const char *name, tsr_train_report *report
                  ? TSR_BOOK_TORCH
                  : TSR_BOOK_OWN;
   tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
+  how.eval_steps = tsr_params_has(own, "val");
+  how.eval_batch = tsr_params_count(own, "eval_batch");
   options.plan = plan;
   options.how = &how;
   tsr_planned as_it_is = {.verdict = TSR_PLANNING_FITS}, found = {.verdict = TSR_PLANNING_FITS};

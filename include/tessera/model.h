@@ -103,6 +103,12 @@ typedef struct tsr_offload {
   tsr_space activations; /* what backward needs of forward: any */
 } tsr_offload;
 
+/* Parameters to which an optimizer applies no weight decay: flags. */
+typedef enum tsr_no_decay {
+  TSR_NO_DECAY_NORMS = 1, /* weights and biases of norms */
+  TSR_NO_DECAY_BIASES = 2 /* all biases */
+} tsr_no_decay;
+
 /* Ops that write their result over an operand that nothing else needs: flags. */
 typedef enum tsr_in_place {
   TSR_IN_PLACE_ADD = 1,

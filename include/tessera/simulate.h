@@ -125,6 +125,9 @@ typedef struct tsr_simulate_options {
       lora_targets; /* flags of tsr_lora_target; 0: those that peft chooses for the model's class */
   /* What this and other simulations may take together; borrowed, or NULL: unlimited. */
   tsr_effort *effort;
+  /* Flags of tsr_no_decay: AdamW has a second group of parameters, without weight decay. */
+  unsigned no_decay;
+  bool nesterov; /* of sgd with momentum */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */

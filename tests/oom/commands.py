@@ -89,6 +89,10 @@ CASES = {
     'train': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--save', 'run',
                    '--write-rates', 'r.json', '--write-plan', 'p.json', '--snapshot', 's.pickle'],
                   ['run', 'r.json', 'p.json', 's.pickle'], goes_on=True),
+    'train with validation': Case(['train', 'model/config.json', '--data', 'text.txt', '--val', 'text.txt', '--eval-every', '1', '--eval-steps', '2', *TRAIN,
+                                   '--steps', '1', '--save', 'best', '--log', 'l.csv', '--no-decay', 'norms'], ['best', 'l.csv'], goes_on=True),
+    'train with momentum': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--optimizer', 'sgd', '--momentum', '0.9',
+                                 '--memory', 'placed', '--val', 'text.txt'], goes_on=True),
     'resume': Case(['train', '--resume', 'saved', '--data', 'text.txt', '--steps', '3', '-q', '--threads', '1',
                     '--write-plan', 'p.json'], ['saved', 'p.json'], goes_on=True),
     'train adapters': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--lora', '2', '--save', 'run'],
@@ -151,6 +155,9 @@ def is_like(name, content, other):
         return content == other
     if name == 'r.json':
         return json.loads(content).keys() == json.loads(other).keys()
+    if name == 'l.csv':  # its rows are there as soon as their steps are done
+        rows, wanted = ([line.split(b',')[:5] for line in text.splitlines()] for text in (content, other))
+        return content.endswith(b'\n') and rows == wanted[:len(rows)]
     return name.endswith('.pickle') and len(content) == len(other)
 
 

@@ -454,7 +454,7 @@ static void refusals(void **state) {
       {"gpt2", {.eval_steps = 2}, TSR_ERROR_ARGUMENT},
       {"gpt2", {.eval_batch = 2}, TSR_ERROR_ARGUMENT},
       {"gpt2", {.eval_steps = 1, .eval_batch = 1 << 21}, TSR_ERROR_LIMIT},
-      {"gpt2", {.eval_steps = 1, .book = TSR_BOOK_OWN}, TSR_ERROR_UNSUPPORTED},
+      {"gpt2", {.eval_steps = 1, .offload = {.parameters = TSR_SPACE_HOST}}, TSR_ERROR_UNSUPPORTED},
       {"gpt2", {.eval_steps = 1, .ranks = 2}, TSR_ERROR_UNSUPPORTED},
       {"llama-3-8b",
        {.batch = 1 << 20, .sequence = 1 << 24, .dtype = TSR_SIMULATE_BF16},

@@ -27,8 +27,9 @@ typedef struct tsr_train_report tsr_train_report;
 
 /* The times that a step is printed with, in seconds; the library reads no clock. */
 typedef struct tsr_train_times {
-  double step;  /* what the step took */
-  double since; /* from the start of the run to the end of the step */
+  double step; /* what the step took, without its evaluation */
+  double
+      since; /* from the start of the run to the end of the step, evaluations and saves included */
 } tsr_train_times;
 
 /* How a run ended. */

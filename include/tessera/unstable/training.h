@@ -90,7 +90,9 @@ typedef struct tsr_train_step {
   uint64_t step,
       steps;   /* this one, from 1, and the last one; both include the steps before a resumed run */
   double loss; /* the mean over the step's tokens, before its update */
-  double gradient_norm; /* of all gradients, before clipping; NaN without clipping */
+  double gradient_norm;      /* of all gradients, before clipping; NaN without clipping */
+  double validation_loss;    /* after the step's update; NaN if it was not evaluated */
+  double validation_seconds; /* what the evaluation took */
   bool is_skipped;      /* scaled gradients overflowed, so there was no update (autocast-fp16) */
   uint64_t token_count; /* in this step */
   /* The loss or a gradient is not finite. The step was discarded: the weights are those before it. */
@@ -111,6 +113,8 @@ typedef struct tsr_train_step {
   /* Valid during the call; the state of step - 1 if this step diverged or was given up. NULL if it diverged after an optimizer in
    * backward had updated some parameters. */
   const tsr_train_state *state;
+  /* That the loss rises, and what to try; valid during the call. NULL in most steps, and set at most three times in a run. */
+  const char *warning;
   bool is_interrupted; /* `wants_end` of some rank returned true */
   bool
       is_given_up; /* `gives_up` returned true: the weights are those before this step, and it has no loss */
@@ -129,8 +133,8 @@ typedef enum tsr_train_tokens {
  * then: */
 typedef enum tsr_train_schedule {
   TSR_TRAIN_CONSTANT,
-  TSR_TRAIN_COSINE, /* follows half a cosine to 0, reached after the last step */
-  TSR_TRAIN_LINEAR  /* falls to 0 linearly */
+  TSR_TRAIN_COSINE, /* follows half a cosine to the least rate, reached after the last step */
+  TSR_TRAIN_LINEAR  /* falls to it linearly */
 } tsr_train_schedule;
 
 /* How sequences of a batch are chosen. */
@@ -195,12 +199,20 @@ typedef struct tsr_train_options {
   tsr_train_tokens tokens; /* its format */
   const char *text;        /* bytes instead of a file; borrowed during the call */
   size_t text_bytes;
+  /* A file of tokens to evaluate the model on, or NULL; its format; and the number of batches, of all ranks together (20), which are the same
+   * each time. tsr_simulate_options.eval_steps is the number of steps between evaluations (100); the last step has one, too. A batch
+   * has tsr_simulate_options.eval_batch sequences. Evaluation changes nothing else about the run. */
+  const char *validation;
+  tsr_train_tokens validation_tokens;
+  uint64_t validation_batches;
   uint64_t seed;        /* for weights, batches and dropout */
   double learning_rate; /* (0.001) */
+  double least_rate;    /* to which a schedule falls */
   tsr_train_schedule schedule;
   uint64_t warmup_steps;
   double weight_decay; /* for AdamW; for this and the next three, negative means 0 (0.01) */
   double beta_1, beta_2, epsilon; /* (0.9, 0.999, 1e-8) */
+  double momentum;                /* for SGD with momentum; negative means 0 (0.9) */
   tsr_train_order order;
   unsigned threads; /* for computing (as many as processors); does not affect results */
   tsr_train_isa isa;
@@ -254,6 +266,9 @@ typedef struct tsr_training {
       token_count;     /* of this run; a step that diverged does not count */
   uint64_t step_flops; /* floating-point operations of one step */
   double first_loss, last_loss;
+  /* Of the last evaluation, and of the best one with the step it followed; NaN and 0 without any. */
+  double validation_loss, best_validation_loss;
+  uint64_t best_validation_step;
   bool is_diverged; /* the next step's loss or a gradient was not finite, which ended the run */
   bool is_out_of_memory; /* the capacity was too small, which ended the run, as predicted */
   tsr_simulate_moment out_of_memory;         /* when that happened, with categories of memory */
@@ -266,7 +281,7 @@ typedef struct tsr_training {
   uint64_t bound_bytes;
   tsr_space_peak predicted_host, host, predicted_disk, disk; /* offloaded memory */
   /* The tokens of a step, which are read one step ahead: accumulate x batch x sequence x 8 bytes. The rest of the
-   * data stays in its file. */
+   * data stays in its file. Those of an evaluation are added: batches x batch x sequence x 8 bytes. */
   uint64_t predicted_data_bytes, data_bytes;
   double host_copy_bytes_per_second,
       disk_copy_bytes_per_second; /* host: between device and host; 0 if nothing was copied */

@@ -252,10 +252,15 @@ void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, u
                         tsr__machine_rates *rates) {
   sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
   assert(steps);
-  for (size_t i = 0; i < schedule->runs.count; i++) {
-    const tsr__kernel_run *run = &schedule->runs.items[i];
+  bool is_evaluation = false; /* which is not timed */
+  for (size_t i = 0; i < schedule->instrs.count; i++) {
+    const tsr__instr *instr = &schedule->instrs.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN) is_evaluation = instr->subject == TSR__PHASE_EVALUATION;
+    if (instr->kind != TSR__INSTR_RUN || is_evaluation) continue;
+    const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
     if (run->is_once) continue;
-    sums one = {(double)run_ns[i] / (double)steps, (double)run->flops, (double)run->bytes_moved};
+    sums one = {(double)run_ns[instr->subject] / (double)steps, (double)run->flops,
+                (double)run->bytes_moved};
     add(&by_kernel[run->kernel][width_of(run->is_half)], &one);
     add(&all, &one);
   }

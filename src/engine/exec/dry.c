@@ -41,6 +41,7 @@ typedef struct dry {
   tsr__dry_device spaces[TSR__DRY_SPACES]; /* if the caller does not ask for them */
   uint64_t *here, *before;                 /* by slot: address or 0 */
   uint64_t step;
+  uint64_t evaluations; /* complete ones */
   uint32_t slot, op, stack;
   uint8_t phase;
   bool is_recording, has_failed;
@@ -211,25 +212,58 @@ static int run_instr(dry *d, const tsr__instr *instr) {
   return 0;
 }
 
-/* Whether an evaluation begins that this step does not have. */
-static bool skips(const dry *d, const tsr__instr *instr) {
-  uint64_t interval = d->schedule->evaluation_interval;
-  return instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__PHASE_EVALUATION && interval &&
-         d->step % interval;
+/* ---- evaluations ---- */
+
+static uint64_t steps_of(const dry *d) {
+  return d->options->steps ? d->options->steps : 1;
 }
 
-static bool ends_evaluation(const tsr__instr *instr) {
-  return instr->kind == TSR__INSTR_END && instr->subject == TSR__PHASE_EVALUATION;
+/* Whether the step has an evaluation, if the schedule does. */
+static bool evaluates(const dry *d, uint64_t step) {
+  uint64_t interval = d->schedule->evaluation_interval;
+  if (!interval || (d->options->evaluates_last && step == steps_of(d))) return true;
+  return (d->options->steps_before + step) % interval == 0;
+}
+
+static uint64_t rounds_of(const dry *d) {
+  uint64_t rounds = d->options->evaluation_rounds ? d->options->evaluation_rounds : 1;
+  return d->options->is_abridged && rounds > TSR__WALKED_ROUNDS ? TSR__WALKED_ROUNDS : rounds;
+}
+
+/* The step to walk after the current one; beyond the last to end the run. */
+static uint64_t next_step(const dry *d, uint64_t last_evaluation) {
+  uint64_t step = d->step + 1, steps = steps_of(d), interval = d->schedule->evaluation_interval;
+  if (!d->options->is_abridged || d->schedule->has_leaks || step <= TSR__WALKED_STEPS) return step;
+  if (last_evaluation && step <= last_evaluation + TSR__WALKED_AFTER) return step;
+  if (!interval || d->evaluations >= TSR__WALKED_EVALUATIONS) return steps + 1;
+  uint64_t to_go = interval - (d->options->steps_before + d->step) % interval;
+  if (to_go <= steps - d->step) return d->step + to_go;
+  return d->options->evaluates_last ? steps : steps + 1;
+}
+
+static bool is_of_evaluation(const tsr__instr *instr, tsr__instr_kind kind) {
+  return instr->kind == kind && instr->subject == TSR__PHASE_EVALUATION;
 }
 
 static int run_step(dry *d) {
   const tsr__schedule *schedule = d->schedule;
+  size_t evaluation = 0;
+  uint64_t rounds = rounds_of(d);
   for (size_t i = 0; i < schedule->instrs.count; i++) {
-    if (skips(d, &schedule->instrs.items[i])) {
-      while (!ends_evaluation(&schedule->instrs.items[i])) i++;
+    const tsr__instr *instr = &schedule->instrs.items[i];
+    if (is_of_evaluation(instr, TSR__INSTR_BEGIN)) {
+      evaluation = i;
+      if (!evaluates(d, d->step)) {
+        while (!is_of_evaluation(&schedule->instrs.items[i], TSR__INSTR_END)) i++;
+        continue;
+      }
+    }
+    if (is_of_evaluation(instr, TSR__INSTR_END) && --rounds) {
+      i = evaluation; /* it leaves nothing behind, so it can run again */
       continue;
     }
-    int status = run_instr(d, &schedule->instrs.items[i]);
+    d->evaluations += is_of_evaluation(instr, TSR__INSTR_END);
+    int status = run_instr(d, instr);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
     if (i % TSR__EFFORT_UNITS == 0 && !tsr__effort_go_on(d->options->effort, TSR__EFFORT_UNITS))
       return TSR_ERROR_LIMIT;
@@ -269,7 +303,7 @@ static int finish_loading(dry *d) {
 }
 
 static int run(dry *d, uint64_t *steps_done) {
-  uint64_t steps = d->options->steps ? d->options->steps : 1;
+  uint64_t last_evaluation = 0;
   int status = load(d);
   for (uint32_t i = 0; i < d->place_count; i++) {
     if (!d->is_brief)
@@ -280,9 +314,12 @@ static int run(dry *d, uint64_t *steps_done) {
   if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) /* once more, for the record */
     status = allocate(d, d->slot, TSR_NONE);
   if (status == 0) status = finish_loading(d);
-  for (d->step = 1; status == 0 && d->step <= steps; d->step++) {
+  for (d->step = 1; status == 0 && d->step <= steps_of(d);
+       d->step = next_step(d, last_evaluation)) {
+    uint64_t evaluations = d->evaluations;
     status = run_step(d);
     if (status) break;
+    if (d->evaluations > evaluations) last_evaluation = d->step;
     ++*steps_done;
     if (d->observer.is_done && d->observer.is_done(d->observer.context, d->step)) break;
   }

@@ -71,6 +71,14 @@ typedef struct tsr__dry_observer {
   int (*end)(void *context, uint32_t device, const tsr_allocator *allocator, tsr_error *error);
 } tsr__dry_observer;
 
+/* What is walked of a run that repeats itself: memory repeats from the third step on, and from the second batch of an evaluation. */
+enum {
+  TSR__WALKED_STEPS = 4,
+  TSR__WALKED_AFTER = 3,
+  TSR__WALKED_EVALUATIONS = 3,
+  TSR__WALKED_ROUNDS = 3
+};
+
 /* Memory spaces besides the devices: host and disk. */
 enum { TSR__DRY_SPACES = TSR__SPACE_COUNT - 1 };
 
@@ -81,10 +89,17 @@ static inline uint32_t tsr__dry_place(uint32_t device_count, tsr__memory_space s
 }
 
 typedef struct tsr__dry_options {
-  tsr_allocator_settings settings;   /* of every device */
-  uint64_t capacity_bytes;           /* of each; 0: unlimited */
-  uint64_t most_reserved_bytes;      /* end the run once a device reserves more; 0: never */
-  uint64_t steps;                    /* 0 = 1 */
+  tsr_allocator_settings settings; /* of every device */
+  uint64_t capacity_bytes;         /* of each; 0: unlimited */
+  uint64_t most_reserved_bytes;    /* end the run once a device reserves more; 0: never */
+  uint64_t steps;                  /* 0 = 1 */
+  uint64_t
+      steps_before; /* of a resumed run: evaluations follow steps that are counted from there */
+  uint64_t evaluation_rounds; /* how often the schedule's evaluation runs each time; 0 = 1 */
+  bool evaluates_last;        /* the last step has an evaluation, whatever its number */
+  /* Leave out what repeats: of a run without leaks, only the first steps and evaluations, and the steps after each evaluation, are
+   * walked, and only some rounds of an evaluation. */
+  bool is_abridged;
   uint32_t device_count;             /* every slot's device is below it; 0 = 1 */
   uint64_t host_bytes, disk_bytes;   /* the capacity of these spaces; 0: unlimited */
   struct tsr__dry_device *spaces;    /* what host and disk saw, TSR__DRY_SPACES results; or NULL */

@@ -54,6 +54,10 @@ struct tsr__executor {
   size_t losses_seen;
   double loss, last_loss; /* of micro-batches before the last, and of the last */
   double gradient_norm;
+  uint64_t evaluated;     /* batches of this rank's evaluation so far */
+  double *evaluations;    /* the loss of each batch of an evaluation, of all ranks; owned */
+  uint64_t evaluation_ns; /* when it began; afterwards, what it took */
+  bool is_evaluating, is_evaluation_left; /* unfinished */
   bool has_overflowed, has_diverged, is_checked, is_done, is_interrupted, is_given_up;
   tsr__ticket *tickets;          /* by move, of what ranks make together */
   finding *findings;             /* of all ranks */
@@ -115,6 +119,7 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
   case TSR__SCALAR_ADAM_STEP: return -n->learning_rate / (1 - pow(n->beta_1, step));
   case TSR__SCALAR_ADAM_EPSILON: return n->epsilon;
   case TSR__SCALAR_WEIGHT_DECAY: return n->decay;
+  case TSR__SCALAR_MOMENTUM: return n->momentum;
   case TSR__SCALAR_NONE:
   case TSR__SCALAR_KIND_COUNT: break;
   }
@@ -152,6 +157,33 @@ static double first_number(const tsr__kernel_tensor *tensor) {
   return number;
 }
 
+static uint64_t ranks_of(const tsr__schedule *schedule) {
+  return schedule->sharding.ranks ? schedule->sharding.ranks : 1;
+}
+
+uint64_t tsr__evaluation_rounds(const tsr__schedule *schedule, const tsr__execute_options *o) {
+  uint64_t each = o->evaluation_loss_count * ranks_of(schedule);
+  return each ? (o->evaluation_batches + each - 1) / each : 0;
+}
+
+/* The losses that a rank computes in an evaluation. Those beyond the last batch repeat it, and are not used. */
+static uint64_t evaluations_of(const tsr__executor *e) {
+  return tsr__evaluation_rounds(e->schedule, e->options) * e->options->evaluation_loss_count;
+}
+
+/* Note the loss of a batch. */
+static void note_evaluation(tsr__executor *e, const tsr__kernel_run *run,
+                            const tsr__kernel_args *args) {
+  const tsr__execute_options *o = e->options;
+  const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
+  if (!e->evaluated || !o->evaluation_loss_count) return;
+  uint64_t batch = e->evaluated - 1;
+  tsr__tensor_id loss = o->evaluation_losses[batch % o->evaluation_loss_count];
+  double *mine = e->evaluations + e->schedule->sharding.rank * evaluations_of(e);
+  for (uint32_t i = 0; i < run->write_count; i++)
+    if (writes[i] == loss) mine[batch] = first_number(&args->writes[i]);
+}
+
 /* Note results that the caller needs: the loss, the gradient norm, an overflow. */
 static void note_results(tsr__executor *e, const tsr__kernel_run *run,
                          const tsr__kernel_args *args) {
@@ -159,6 +191,10 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
   if (run->kernel == TSR__KERNEL_UNSCALE && first_number(&args->writes[1]) != 0)
     e->has_overflowed = true;
   const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
+  if (e->is_evaluating) {
+    note_evaluation(e, run, args);
+    return;
+  }
   for (uint32_t i = 0; i < run->write_count; i++) {
     if (o->gradient_norm && writes[i] == o->gradient_norm)
       e->gradient_norm = first_number(&args->writes[i]);
@@ -292,10 +328,30 @@ static bool gives_up(tsr__executor *e) {
   return e->is_given_up;
 }
 
+/* An evaluation may be left at any time: it changes nothing. */
+static bool leaves_evaluation(tsr__executor *e) {
+  const tsr__execute_options *o = e->options;
+  if (!e->is_evaluation_left && o->gives_up && !o->comm)
+    e->is_evaluation_left = o->gives_up(o->context);
+  return e->is_evaluation_left || e->is_given_up;
+}
+
 /* Set what tsr__executor_tensor returns while a function of the observer runs. */
 static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
   e->addresses = addresses;
   if (e->options->is_placed) e->offsets = e->forecast->placement.offsets[step & 1];
+}
+
+/* Ranks take the batches of an evaluation in turn, so that the losses do not depend on the number of ranks. */
+static const int64_t *next_batch(tsr__executor *e, uint32_t which, uint64_t step) {
+  const tsr__execute_options *o = e->options;
+  uint64_t *count = e->is_evaluating ? &e->evaluated : &e->micro_batch;
+  if (which == 0) ++*count;
+  assert(*count && (e->is_evaluating ? o->evaluation_batch != NULL : o->batch != NULL));
+  if (!e->is_evaluating) return o->batch(o->context, step, *count - 1, which);
+  uint64_t number = (*count - 1) * ranks_of(e->schedule) + e->schedule->sharding.rank;
+  if (number >= o->evaluation_batches) number = o->evaluation_batches - 1;
+  return o->evaluation_batch(o->context, number, which);
 }
 
 static bool execute_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
@@ -305,20 +361,16 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
   if (gives_up(e) && !run->is_once) return e->status == 0;
+  if (e->is_evaluating && leaves_evaluation(e)) return true;
   if ((run->is_once && step > 1) || (run->is_update && !may_update(e, run))) return e->status == 0;
   fill_args(e, run, &args);
-  if (run->kernel == TSR__KERNEL_BATCH) {
-    uint32_t which = (uint32_t)args.scalars[0];
-    if (which == 0) e->micro_batch++;
-    assert(e->micro_batch && e->options->batch);
-    args.batch = e->options->batch(e->options->context, e->options->steps_before + step,
-                                   e->micro_batch - 1, which);
-  }
+  if (run->kernel == TSR__KERNEL_BATCH)
+    args.batch = next_batch(e, (uint32_t)args.scalars[0], e->options->steps_before + step);
   assert(row->reference);
   const tsr__execute_options *o = e->options;
   tsr__kernel_fn *fast =
       o->uses_reference ? NULL : tsr__kernel_fast((tsr__kernel)run->kernel, e->isa);
-  bool is_timed = o->run_ns && (step > 1 || o->steps == 1);
+  bool is_timed = o->run_ns && (step > 1 || o->steps == 1) && !e->is_evaluating;
   uint64_t before_ns = is_timed ? tsr__os_time_ns() : 0;
   (fast ? fast : row->reference)(&args);
   if (is_timed) o->run_ns[index] += tsr__os_time_ns() - before_ns;
@@ -411,6 +463,8 @@ static void begin_step(tsr__executor *e, uint64_t step) {
   e->losses_seen = 0;
   e->loss = e->last_loss = 0;
   e->gradient_norm = NAN;
+  e->evaluated = e->evaluation_ns = 0;
+  e->is_evaluation_left = false;
   e->has_overflowed = e->has_diverged = e->is_checked = e->has_updated = e->has_agreed = false;
   e->checked_op = TSR_NONE;
 }
@@ -436,6 +490,41 @@ static bool execute_loaded(void *context, const uint64_t *addresses) {
   return e->status == 0;
 }
 
+/* The losses of all ranks' batches. */
+static bool share_evaluation(tsr__executor *e) {
+  uint64_t count = evaluations_of(e);
+  tsr__comm *comm = e->options->comm;
+  if (e->is_evaluation_left) e->evaluated = 0;
+  assert(e->evaluated == count || e->is_evaluation_left || e->is_given_up);
+  if (!comm) return true;
+  e->status =
+      tsr__comm_wait(comm,
+                     tsr__comm_all_gather(comm, e->evaluations + tsr__comm_rank(comm) * count,
+                                          e->evaluations, count * sizeof(double)),
+                     &e->failure);
+  return e->status == 0;
+}
+
+/* The mean over batches, in their order; NaN if the step had no evaluation. */
+static double mean_evaluation(const tsr__executor *e) {
+  uint64_t batches = e->options->evaluation_batches, ranks = ranks_of(e->schedule);
+  double sum = 0;
+  if (!e->evaluated) return NAN;
+  for (uint64_t i = 0; i < batches; i++)
+    sum += e->evaluations[i % ranks * evaluations_of(e) + i / ranks];
+  return sum / (double)batches;
+}
+
+uint64_t tsr__evaluation_sent_bytes(const tsr__schedule *schedule, const tsr__execute_options *o) {
+  uint64_t ranks = schedule->sharding.ranks, sum = 0;
+  if (!ranks) return 0;
+  for (size_t i = 0; i < schedule->moves.count; i++)
+    if (schedule->moves.items[i].is_evaluation)
+      sum += tsr__move_sent_bytes(schedule, &schedule->moves.items[i]);
+  return tsr__evaluation_rounds(schedule, o) *
+         (sum + (ranks - 1) * o->evaluation_loss_count * sizeof(double));
+}
+
 static bool execute_step(void *context, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
   const tsr__execute_options *o = e->options;
@@ -457,6 +546,9 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
                              .is_given_up = e->is_given_up,
                              .is_torn = e->has_diverged && e->has_updated,
                              .gradient_norm = e->gradient_norm,
+                             .is_evaluated = e->evaluated > 0,
+                             .evaluation = mean_evaluation(e),
+                             .evaluation_s = (double)e->evaluation_ns * 1e-9,
                              .block_bytes = e->arena.block_bytes,
                              .peak_bytes = e->device->peak.totals.allocated_bytes,
                              .updates = e->updates};
@@ -475,8 +567,15 @@ static bool execute_is_done(void *context, uint64_t step) {
 static const tsr__dry_observer *other(const void *context) {
   return ((const tsr__executor *)context)->options->observer;
 }
-static bool pass_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
-  return other(context)->phase(other(context)->context, phase, step, is_start);
+static bool execute_phase(void *context, tsr__phase_kind phase, uint64_t step, bool is_start) {
+  tsr__executor *e = context;
+  const tsr__dry_observer *watching = other(context);
+  if (watching && watching->phase && !watching->phase(watching->context, phase, step, is_start))
+    return false;
+  if (phase != TSR__PHASE_EVALUATION) return true;
+  e->is_evaluating = is_start;
+  e->evaluation_ns = tsr__os_time_ns() - (is_start ? 0 : e->evaluation_ns);
+  return is_start || share_evaluation(e);
 }
 static bool pass_op(void *context, uint32_t op) {
   return other(context)->op(other(context)->context, op);
@@ -507,17 +606,23 @@ static bool note_reach(void *context, uint32_t device, const tsr_allocator_event
 static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
   tsr__reach *r = context;
   (void)addresses;
-  for (size_t i = 0; i < TSR__FORECAST_PLACES && step <= TSR__FORECAST_STEPS; i++)
-    r[i].ends[step] = r[i].end;
+  for (size_t i = 0; i < TSR__FORECAST_PLACES; i++) {
+    memmove(r[i].lately + 1, r[i].lately, sizeof r[i].lately - sizeof *r[i].lately);
+    r[i].lately[0] = r[i].end;
+    if (step <= TSR__WALKED_STEPS) r[i].ends[step] = r[i].end;
+  }
   return true;
 }
 
-static tsr__dry_options dry_options(const tsr__execute_options *o) {
+static tsr__dry_options dry_options(const tsr__schedule *schedule, const tsr__execute_options *o) {
   return (tsr__dry_options){.settings = o->settings,
                             .capacity_bytes = o->is_placed ? 0 : o->capacity_bytes,
                             .host_bytes = o->host_bytes,
                             .effort = o->effort,
-                            .steps = o->steps};
+                            .steps = o->steps,
+                            .steps_before = o->steps_before,
+                            .evaluation_rounds = tsr__evaluation_rounds(schedule, o),
+                            .evaluates_last = o->evaluates_last};
 }
 
 /* The places of all tensors. */
@@ -537,11 +642,11 @@ static int forecast_placed(const tsr__schedule *schedule, const tsr__execute_opt
 int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options *options,
                       tsr__forecast *out, tsr_error *error) {
   *out = (tsr__forecast){.steps_done = 0};
-  tsr__dry_options dry = dry_options(options);
+  tsr__dry_options dry = dry_options(schedule, options);
   tsr__dry_observer observer = {.context = out->reach, .memory = note_reach, .step = note_step};
   dry.observer = &observer;
   dry.spaces = out->spaces;
-  if (dry.steps > TSR__FORECAST_STEPS && !schedule->has_leaks) dry.steps = TSR__FORECAST_STEPS;
+  dry.is_abridged = true;
   int status = tsr__dry_run(schedule, &dry, &out->device, &out->steps_done, error);
   out->reserved_bytes = out->device.peak_reserved_bytes;
   if (status == 0 && options->is_placed) status = forecast_placed(schedule, options, out, error);
@@ -552,14 +657,18 @@ void tsr__forecast_release(tsr__forecast *forecast) {
   tsr__placement_release(&forecast->placement);
 }
 
-/* If segments come and go, each step needs as many new addresses as the one before. Also, the best free block for a
- * request may differ from step to step, and after many steps one more segment may be needed. Addresses cost nothing,
- * so twice as many are taken. Returns what `steps` need, of which `done` were measured. */
-static uint64_t addresses_of(const tsr__reach *r, uint64_t steps, uint64_t done) {
-  uint64_t more = 0;
-  if (steps > done && done == TSR__FORECAST_STEPS)
-    more = (steps - done) * (r->ends[TSR__FORECAST_STEPS] - r->ends[TSR__FORECAST_STEPS - 1]) +
-           (r->end - r->first) + SPARE;
+/* If segments come and go, each step needs as many new addresses as the one before, and one with an evaluation as many as the last
+ * one that was walked. Also, the best free block for a request may differ from step to step, and after many steps one
+ * more segment may be needed. Addresses cost nothing, so twice as many are taken. Returns what `steps` need, of which
+ * `done` were measured; `evaluations` of them at most have one. */
+static uint64_t addresses_of(const tsr__reach *r, uint64_t steps, uint64_t done,
+                             uint64_t evaluations) {
+  uint64_t more = 0, most = 0;
+  for (size_t i = 0; done > TSR__WALKED_STEPS && i < TSR__WALKED_AFTER + 1; i++)
+    if (r->lately[i] - r->lately[i + 1] > most) most = r->lately[i] - r->lately[i + 1];
+  if (steps > done && done >= TSR__WALKED_STEPS)
+    more = (steps - done) * (r->ends[TSR__WALKED_STEPS] - r->ends[TSR__WALKED_STEPS - 1]) +
+           evaluations * most + (r->end - r->first) + SPARE;
   uint64_t size = (r->end - r->first + more + GRANULE - 1) / GRANULE * GRANULE;
   return size ? size : GRANULE;
 }
@@ -618,17 +727,27 @@ static int reserve(tsr__executor *e, uint64_t steps) {
   const tsr__forecast *f = e->forecast;
   const tsr__reach *host = &f->reach[tsr__dry_place(1, TSR__SPACE_HOST)];
   const tsr__reach *disk = &f->reach[tsr__dry_place(1, TSR__SPACE_DISK)];
-  uint64_t done = f->steps_done;
-  int status = e->options->is_placed ? place(e)
-                                     : reserve_arena(e, &e->arena, &f->reach[0],
-                                                     addresses_of(&f->reach[0], steps, done));
+  uint64_t done = f->steps_done, interval = e->schedule->evaluation_interval;
+  uint64_t evaluations = interval ? steps / interval + 1 : 0;
+  int status = e->options->is_placed
+                   ? place(e)
+                   : reserve_arena(e, &e->arena, &f->reach[0],
+                                   addresses_of(&f->reach[0], steps, done, evaluations));
   if (status == 0 && !e->options->is_placed && !e->schedule->has_leaks &&
       !tsr__tensor_arena_keep(&e->arena, f->device.peak.totals.allocated_bytes + KEPT_BYTES))
     status = tsr__fail_memory(e->error);
   if (status == 0 && host->end)
-    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
-  if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));
+    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done, evaluations));
+  if (status == 0 && disk->end)
+    status = reserve_file(e, disk, addresses_of(disk, steps, done, evaluations));
   return status ? status : start_copiers(e);
+}
+
+static int prepare_evaluations(tsr__executor *e) {
+  uint64_t count = evaluations_of(e) * ranks_of(e->schedule);
+  assert(!count || e->options->evaluation_batches);
+  e->evaluations = count ? TSR__NEW_ARRAY(double, count) : NULL;
+  return e->evaluations || !count ? 0 : tsr__fail_memory(e->error);
 }
 
 static int prepare_ranks(tsr__executor *e) {
@@ -663,15 +782,15 @@ static void close_memory(tsr__executor *e, tsr__execution *out) {
 static int walk(tsr__executor *e, tsr__execution *out, tsr_error *error) {
   const tsr__dry_observer *watched = e->options->observer;
   tsr__dry_observer observer = {.context = e,
+                                .phase = execute_phase,
                                 .memory = execute_memory,
                                 .loaded = execute_loaded,
                                 .run = execute_run,
                                 .move = execute_move,
                                 .step = execute_step,
                                 .is_done = execute_is_done};
-  tsr__dry_options dry = dry_options(e->options);
+  tsr__dry_options dry = dry_options(e->schedule, e->options);
   if (watched) {
-    observer.phase = watched->phase ? pass_phase : NULL;
     observer.op = watched->op ? pass_op : NULL;
     observer.event = watched->event ? pass_event : NULL;
     observer.end = watched->end ? pass_end : NULL;
@@ -688,6 +807,7 @@ static int execute(tsr__executor *e, tsr__execution *out, tsr_error *error) {
   out->bound_bytes = e->forecast->placement.bound_bytes;
   int status = reserve(e, o->steps ? o->steps : 1);
   if (status == 0) status = prepare_ranks(e);
+  if (status == 0) status = prepare_evaluations(e);
   if (status == 0) status = walk(e, out, error);
   if (e->status) {
     status = e->status;
@@ -721,5 +841,6 @@ int tsr__execute(const tsr__schedule *schedule, const tsr__execute_options *opti
   tsr__forecast_release(&own);
   tsr__free(e.tickets);
   tsr__free(e.findings);
+  tsr__free(e.evaluations);
   return status;
 }

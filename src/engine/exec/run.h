@@ -21,23 +21,24 @@
 
 /* An optimizer's settings; those that it does not have are ignored. */
 typedef struct tsr__optimizer_numbers {
-  double learning_rate, beta_1, beta_2, epsilon, decay;
+  double learning_rate, beta_1, beta_2, epsilon, decay, momentum;
 } tsr__optimizer_numbers;
 
 typedef struct tsr__executor tsr__executor;
 
-/* Steps that are looked at: memory repeats from the third on, unless the program leaks. */
-enum { TSR__FORECAST_STEPS = 4, TSR__FORECAST_PLACES = 1 + TSR__DRY_SPACES };
+enum { TSR__FORECAST_PLACES = 1 + TSR__DRY_SPACES };
 
 /* Addresses that a space uses. */
 typedef struct tsr__reach {
   uint64_t first, end;
-  uint64_t ends[TSR__FORECAST_STEPS + 1]; /* after each step */
+  uint64_t ends[TSR__WALKED_STEPS + 1]; /* after each of the first steps */
+  uint64_t lately[TSR__WALKED_AFTER +
+                  2]; /* after each of the last steps that were walked, the latest one first */
 } tsr__reach;
 
 /* What a run will take. */
 typedef struct tsr__forecast {
-  tsr__dry_device device, spaces[TSR__DRY_SPACES]; /* of at most the first four steps */
+  tsr__dry_device device, spaces[TSR__DRY_SPACES]; /* of the steps that were walked */
   uint64_t reserved_bytes;  /* of the device: by the allocator, or by placed memory */
   tsr__placement placement; /* empty unless memory is placed; owned */
   tsr__reach reach[TSR__FORECAST_PLACES];
@@ -57,6 +58,9 @@ typedef struct tsr__executed_step {
       is_given_up; /* `gives_up` said so before any parameter was updated, which is as before the step */
   bool is_torn; /* it diverged after an optimizer in backward had updated some of the parameters */
   double gradient_norm; /* before clipping; NaN if it was not computed */
+  bool is_evaluated;
+  double evaluation;    /* if so, the mean loss of the evaluation after the step; else NaN */
+  double evaluation_s;  /* seconds that it took */
   uint64_t block_bytes; /* allocated now: requested */
   uint64_t peak_bytes;  /* so far: allocated, as the prediction counts */
   uint64_t updates;     /* steps so far in which the optimizer ran, those before the run included */
@@ -78,6 +82,12 @@ typedef struct tsr__execute_options {
   const tsr__tensor_id *losses;   /* the loss of each micro-batch */
   size_t loss_count;
   tsr__tensor_id gradient_norm; /* or 0 */
+  /* The losses of one round of an evaluation; how many batches an evaluation has, of all ranks; and whether the last step has one whatever its
+   * number. */
+  const tsr__tensor_id *evaluation_losses;
+  size_t evaluation_loss_count;
+  uint64_t evaluation_batches;
+  bool evaluates_last;
   /* By run of the tape: its time is added, in nanoseconds; or NULL. Of several steps the first is left out: it touches
    * memory for the first time. */
   uint64_t *run_ns;
@@ -99,6 +109,8 @@ typedef struct tsr__execute_options {
   /* The tokens of a micro-batch, which stay until the next call: of kind 0 (ids) and 1 (labels). NULL
    * for kind 2, an attention mask of ones. Tokens are below the vocabulary. */
   const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);
+  /* The same of an evaluation's batch, from 0, which is this rank's. */
+  const int64_t *(*evaluation_batch)(void *context, uint64_t number, uint32_t which);
   /* Called when the run fails, so that the caller can inform other ranks before this rank waits for operations that
    * it has started. May be NULL. */
   void (*failed)(void *context, const tsr_error *error);
@@ -113,7 +125,7 @@ typedef struct tsr__execute_options {
 
 typedef struct tsr__execution {
   uint64_t steps_done;
-  tsr__dry_device predicted; /* of the same steps without running them, at most the first four */
+  tsr__dry_device predicted; /* of the same run without running it: tsr__forecast */
   tsr__dry_device executed;
   uint64_t usable_peak_bytes; /* the arena's account: of segments, or of placed memory, */
   uint64_t block_peak_bytes;  /* and of requested bytes */
@@ -124,7 +136,7 @@ typedef struct tsr__execution {
   tsr__copy_account copies[TSR__DRY_SPACES]; /* between device and host; with the disk */
 } tsr__execution;
 
-/* Forecast a run: of `options`, settings, capacity, is_placed, host_bytes and steps are read. Placed memory that exceeds the
+/* Forecast a run: of `options`, settings, capacity, is_placed, host_bytes, steps and what evaluations have are read. Placed memory that exceeds the
  * capacity is TSR_ERROR_LIMIT. Otherwise fails as tsr__dry_run does. Release it either way. */
 int tsr__forecast_run(const tsr__schedule *schedule, const tsr__execute_options *options,
                       tsr__forecast *out, tsr_error *error);
@@ -147,6 +159,11 @@ bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
 /* Bytes that a rank sends in a step: the tape's, and what ranks agree on. A step that updates nothing, because it diverged or
  * a scaled loss overflowed, shares no parameters. 0 for one alone. O(moves). */
 uint64_t tsr__executed_sent_bytes(const tsr__schedule *schedule, bool is_updated);
+/* How often the recorded evaluation runs for all batches; 0 if the options have none. */
+uint64_t tsr__evaluation_rounds(const tsr__schedule *schedule, const tsr__execute_options *options);
+/* Bytes that a rank sends in an evaluation: the schedule's, in each of its rounds, and the losses. O(moves). */
+uint64_t tsr__evaluation_sent_bytes(const tsr__schedule *schedule,
+                                    const tsr__execute_options *options);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */

@@ -13,6 +13,8 @@ bool tsr__op_is_update(tsr__op_kind kind) {
   case TSR__OP_ADAMW_FOREACH:
   case TSR__OP_ADAMW_FUSED:
   case TSR__OP_SGD:
+  case TSR__OP_SGD_MOMENTUM:
+  case TSR__OP_SGD_NESTEROV:
   case TSR__OP_MASTER_STORE: return true;
   default: return false;
   }
@@ -20,7 +22,7 @@ bool tsr__op_is_update(tsr__op_kind kind) {
 
 bool tsr__op_is_optimizer(tsr__op_kind kind) {
   return tsr__op_is_update(kind) || kind == TSR__OP_ADAMW_STATE || kind == TSR__OP_ADAMW_COUNT ||
-         kind == TSR__OP_MASTER;
+         kind == TSR__OP_SGD_STATE || kind == TSR__OP_MASTER;
 }
 
 /* ---- autocast ---- */

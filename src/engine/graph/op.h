@@ -103,6 +103,9 @@ typedef enum tsr__op_kind {
   TSR__OP_ADAMW_FOREACH,
   TSR__OP_ADAMW_FUSED,
   TSR__OP_SGD,
+  TSR__OP_SGD_STATE,
+  TSR__OP_SGD_MOMENTUM,
+  TSR__OP_SGD_NESTEROV,
   TSR__OP_UNSCALE,
   TSR__OP_MASTER,       /* a parameter in fp32, for the optimizer, */
   TSR__OP_MASTER_STORE, /* and back in its own type */
@@ -260,7 +263,8 @@ extern const tsr__op_row tsr__op_shift_labels, tsr__op_log_softmax, tsr__op_nll_
     tsr__op_chunked_loss;                    /* op_loss.c */
 extern const tsr__op_row tsr__op_checkpoint; /* checkpoint.c */
 extern const tsr__op_row tsr__op_adamw_state, tsr__op_adamw_count, tsr__op_adamw_loop,
-    tsr__op_adamw_foreach, tsr__op_adamw_fused, tsr__op_sgd, tsr__op_unscale, tsr__op_master,
+    tsr__op_adamw_foreach, tsr__op_adamw_fused, tsr__op_sgd, tsr__op_sgd_state,
+    tsr__op_sgd_momentum, tsr__op_sgd_nesterov, tsr__op_unscale, tsr__op_master,
     tsr__op_master_store; /* op_optimizer.c */
 
 /* tessera's own, where they differ: next to those above. */

@@ -46,7 +46,7 @@ uint64_t tsr__schedule_sent_bytes(const tsr__schedule *s) {
   for (size_t i = 0; i < s->moves.count; i++) {
     const tsr__move *m = &s->moves.items[i];
     bool is_others = m->kind == TSR__MOVE_BROADCAST && m->root != s->sharding.rank;
-    if (!m->is_once && !is_others) sum += tsr__move_sent_bytes(s, m);
+    if (!m->is_once && !m->is_evaluation && !is_others) sum += tsr__move_sent_bytes(s, m);
   }
   return sum;
 }

@@ -97,7 +97,7 @@ typedef enum tsr__phase_kind {
   TSR__PHASE_FORWARD,
   TSR__PHASE_BACKWARD,
   TSR__PHASE_OPTIMIZER,
-  TSR__PHASE_EVALUATION, /* leaves nothing behind, so that a step may skip it */
+  TSR__PHASE_EVALUATION, /* leaves nothing behind, so that a step may skip or repeat it */
   TSR__PHASE_COUNT
 } tsr__phase_kind;
 
@@ -127,6 +127,7 @@ typedef enum tsr__scalar_kind {
   TSR__SCALAR_ADAM_STEP,   /* - learning rate / (1 - beta 1 to the power of the step) */
   TSR__SCALAR_ADAM_EPSILON,
   TSR__SCALAR_WEIGHT_DECAY,
+  TSR__SCALAR_MOMENTUM, /* of SGD */
   TSR__SCALAR_KIND_COUNT
 } tsr__scalar_kind;
 
@@ -148,10 +149,11 @@ typedef struct tsr__move {
   uint32_t from, to;
   uint32_t staging; /* of a sum: where the parts of all ranks arrive; else 0 */
   uint32_t root;
-  uint8_t kind;   /* tsr__move_kind */
-  uint8_t dtype;  /* tsr__dtype, of a sum */
-  bool is_once;   /* done in the first step only */
-  bool is_update; /* only what an optimizer made: left out with the optimizer's ops */
+  uint8_t kind;       /* tsr__move_kind */
+  uint8_t dtype;      /* tsr__dtype, of a sum */
+  bool is_once;       /* done in the first step only */
+  bool is_update;     /* only what an optimizer made: left out with the optimizer's ops */
+  bool is_evaluation; /* of the evaluation, which not every step has */
 } tsr__move;
 
 /* A kernel, run: what it read and wrote. Its tensors are in `operands` from `first_operand` on: reads, then writes, then
@@ -355,7 +357,7 @@ static inline uint64_t tsr__unit_part(const tsr__schedule *s, uint32_t unit) {
 }
 /* Bytes that a rank sends to others in a move; of a broadcast, what its root sends. 0 for a copy. */
 uint64_t tsr__move_sent_bytes(const tsr__schedule *schedule, const tsr__move *move);
-/* Bytes that a rank sends to others in a step, after the first. O(moves). */
+/* Bytes that a rank sends to others in a step, after the first and without an evaluation. O(moves). */
 uint64_t tsr__schedule_sent_bytes(const tsr__schedule *schedule);
 
 #endif

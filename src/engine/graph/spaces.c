@@ -45,6 +45,7 @@ typedef struct edit {
 typedef struct use {
   uint32_t at, section, run; /* run: TSR_NONE if ranks move it together, which they do at home */
   uint32_t began;            /* where the phase begins */
+  bool is_evaluation;        /* in an evaluation, which not every step has: its visits are apart */
   uint32_t next;             /* of the same slot, 1 + index; 0: the last */
   uint8_t space;
   bool reads, writes;
@@ -72,6 +73,7 @@ typedef struct mover {
   TSR__VECTOR(uint32_t) sections; /* where each begins */
   TSR__VECTOR(uint32_t) ends;     /* of phases */
   uint32_t began;                 /* where the phase begins that is being walked */
+  bool is_evaluating;             /* that phase is an evaluation */
   TSR__VECTOR(edit) edits;
   TSR__VECTOR(clone) clones;   /* of the visit */
   uint32_t last_at, last_rank; /* of the slot's last edit */
@@ -152,6 +154,7 @@ static void add_uses(mover *m, uint32_t at, uint32_t index) {
                .section = (uint32_t)m->sections.count - 1,
                .run = index,
                .began = m->began,
+               .is_evaluation = m->is_evaluating,
                .space = run->space,
                .reads = k < run->read_count,
                .writes = k >= run->read_count};
@@ -164,6 +167,7 @@ static void add_move_use(mover *m, uint32_t at, uint32_t slot, bool reads, bool 
              .section = m->sections.count ? (uint32_t)m->sections.count - 1 : 0,
              .run = TSR_NONE,
              .began = m->began,
+             .is_evaluation = m->is_evaluating,
              .space = m->tape->schedule.slots.items[slot].space,
              .reads = reads,
              .writes = writes};
@@ -193,7 +197,8 @@ static void walk(mover *m) {
     case TSR__INSTR_NEW_ONCE: m->lives[instr->subject].is_once = true; break;
     case TSR__INSTR_NEW: m->lives[instr->subject].made = i; break;
     case TSR__INSTR_BEGIN:
-      is_optimizer |= instr->subject == TSR__PHASE_OPTIMIZER;
+      m->is_evaluating = instr->subject == TSR__PHASE_EVALUATION;
+      is_optimizer = !m->is_evaluating && (is_optimizer || instr->subject == TSR__PHASE_OPTIMIZER);
       m->began = i;
       break;
     case TSR__INSTR_START:
@@ -286,7 +291,8 @@ static void apply_edits(mover *m) {
 }
 
 static uint32_t new_move(mover *m, uint32_t from, uint32_t to, const visit *v) {
-  tsr__move move = {.from = from, .to = to, .is_once = v->is_once};
+  tsr__move move = {
+      .from = from, .to = to, .is_once = v->is_once, .is_evaluation = v->first->is_evaluation};
   if (m->tape->slots.items[from].shard) {
     move.kind = TSR__MOVE_GATHER;
     move.from = m->tape->slots.items[from].shard;
@@ -349,6 +355,7 @@ static visit gather(const mover *m, const use *first) {
   for (const use *u = first; u; u = next_use(m, u)) {
     bool is_home = u->space != first->space;
     v.after = u;
+    if (u->is_evaluation != first->is_evaluation) return v;
     if (is_home && (u->writes || v.is_written)) return v;
     if (!is_home && u->section - v.last->section >= TOO_CLOSE) return v;
     if (is_home) continue;
@@ -401,6 +408,7 @@ static void fetch(mover *m, const visit *v, uint32_t slot, uint32_t copy, uint32
     return;
   }
   if (from < settled) from = settled;
+  if (v->first->is_evaluation && from <= v->first->began) from = v->first->began + 1;
   assert(from <= at);
   uint32_t move = new_move(m, slot, copy, v);
   edit_at(m, from, RANK_NEW, TSR__INSTR_NEW, copy);

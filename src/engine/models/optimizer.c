@@ -36,13 +36,17 @@ const char *tsr__optimizer_class(tsr_simulate_optimizer optimizer) {
 enum { NORM_CHUNK = 65536 };
 
 /* Make one tensor of state, which the optimizer holds. */
-static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op_kind kind,
-                                 tsr__tensor_id parameter) {
-  tsr__trace_at(t, place);
+static tsr__tensor_id hold_state(tsr__tape *t, tsr__op_kind kind, tsr__tensor_id parameter) {
   tsr__tensor_id state = TSR__OP_APPLY(t, kind, parameter);
   tsr__tensor_hold(t, state);
   tsr__tensor_set_category(t, state, TSR_CATEGORY_OPTIMIZER_STATE);
   return state;
+}
+
+static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op_kind kind,
+                                 tsr__tensor_id parameter) {
+  tsr__trace_at(t, place);
+  return hold_state(t, kind, parameter);
 }
 
 /* Make room in the list of states. */
@@ -77,6 +81,49 @@ bool tsr__updates(const tsr__tape *t, range r, size_t i) {
   return is_matrix == (r.which == TSR__UPDATES_MATRICES);
 }
 
+/* ---- weight decay ---- */
+
+/* What a norm has in a parameter: its weight, its bias, or nothing. */
+enum { NORM_NOTHING, NORM_WEIGHT, NORM_BIAS };
+
+static int part_of_norm(const tsr__model_norm *norm, tsr__tensor_id tensor) {
+  return tensor == norm->weight ? NORM_WEIGHT : tensor == norm->bias ? NORM_BIAS : NORM_NOTHING;
+}
+
+static int find_norm(const tsr__program *p, tsr__tensor_id tensor) {
+  int part = part_of_norm(&p->last_norm, tensor);
+  for (size_t i = 0; !part && i < p->model->layers; i++) {
+    part = part_of_norm(&p->layers[i].norm_1, tensor);
+    if (!part) part = part_of_norm(&p->layers[i].norm_2, tensor);
+  }
+  return part;
+}
+
+/* Vectors are weights of norms, and biases. */
+static bool decays(const tsr__program *p, tsr__tensor_id parameter) {
+  unsigned without = p->options->no_decay;
+  if (!without || tsr__tensor_shape(p->tape, parameter).rank != 1) return true;
+  int norm = find_norm(p, parameter);
+  if (norm && without & TSR_NO_DECAY_NORMS) return false;
+  return norm == NORM_WEIGHT || !(without & TSR_NO_DECAY_BIASES);
+}
+
+/* Whether the optimizer updates a parameter with the others of its group. */
+static bool is_in(const tsr__program *p, range r, size_t i) {
+  if (!tsr__updates(p->tape, r, i)) return false;
+  if (r.decay == TSR__DECAY_ANY) return true;
+  return decays(p, tsr__schedule_updated(&p->tape->schedule, i)) == (r.decay == TSR__DECAYED);
+}
+
+/* Numbers of kernels that depend on the decay, from `first` on. */
+static void omit_decay(tsr__tape *t, size_t first) {
+  for (size_t i = first; i < t->schedule.scalars.count; i++) {
+    tsr__scalar *s = &t->schedule.scalars.items[i];
+    if (s->kind == TSR__SCALAR_KEPT) *s = (tsr__scalar){TSR__SCALAR_NUMBER, 1};
+    if (s->kind == TSR__SCALAR_WEIGHT_DECAY) *s = (tsr__scalar){TSR__SCALAR_NUMBER, 0};
+  }
+}
+
 static void init_group(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   bool counts = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED && !p->is_own;
@@ -84,7 +131,7 @@ static void init_group(tsr__program *p, range r) {
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id target = tsr__update_target(t, i);
     tsr__optimizer_state state = t->schedule.states.items[i];
-    if (!tsr__updates(t, r, i)) continue;
+    if (!is_in(p, r, i)) continue;
     if (counts) state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, target);
     state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, target);
     state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, target);
@@ -103,11 +150,13 @@ static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     const tsr__optimizer_state state = t->schedule.states.items[i];
     tsr__tensor_id grad = tsr__update_gradient(t, i);
-    if (!tsr__updates(t, r, i)) continue;
+    size_t scalars = t->schedule.scalars.count;
+    if (!is_in(p, r, i)) continue;
     tsr__tensor_id made = tsr__op_apply(
         t, kind, NULL,
         (tsr__tensor_id[]){tsr__update_target(t, i), grad, state.first, state.second, state.count},
         5, NULL);
+    if (r.decay == TSR__UNDECAYED) omit_decay(t, scalars);
     if (is_loop) tsr__scope_unbind(t, last);
     last = made;
   }
@@ -159,7 +208,7 @@ static void store_masters(tsr__program *p, range r) {
   }
 }
 
-static void adamw(tsr__program *p, range r, tsr__program_place place, tsr__op_kind kind) {
+static void adamw_group(tsr__program *p, range r, tsr__program_place place, tsr__op_kind kind) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_ADAMW);
   init_group(p, r);
@@ -169,11 +218,32 @@ static void adamw(tsr__program *p, range r, tsr__program_place place, tsr__op_ki
   (void)tsr__scope_leave(t, 0);
 }
 
-/* SGD needs only parameters and gradients: nothing is allocated. */
+/* One group after the other, as torch.optim's step takes them. */
+static void adamw(tsr__program *p, range r, tsr__program_place place, tsr__op_kind kind) {
+  if (p->options->no_decay) {
+    bool has[2] = {false};
+    for (size_t i = r.first; i < r.end; i++)
+      has[decays(p, tsr__schedule_updated(&p->tape->schedule, i))] = true;
+    r.decay = TSR__DECAYED;
+    if (has[1]) adamw_group(p, r, place, kind);
+    r.decay = TSR__UNDECAYED;
+    if (!has[0]) return;
+  }
+  adamw_group(p, r, place, kind);
+}
+
+/* SGD needs only parameters and gradients, and one tensor for momentum. */
 static void sgd(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
+  bool has_momentum = p->options->optimizer == TSR_OPTIMIZER_SGD_MOMENTUM;
+  tsr__op_kind with = p->options->nesterov ? TSR__OP_SGD_NESTEROV : TSR__OP_SGD_MOMENTUM;
   tsr__scope_enter(t, TSR__PLACE_SGD);
-  update(p, r, TSR__OP_SGD, false);
+  for (size_t i = r.first; has_momentum && i < r.end && !t->status; i++) {
+    if (!tsr__updates(t, r, i)) continue;
+    tsr__tensor_id buffer = hold_state(t, TSR__OP_SGD_STATE, tsr__update_target(t, i));
+    t->schedule.states.items[i].first = buffer;
+  }
+  update(p, r, has_momentum ? with : TSR__OP_SGD, false);
   (void)tsr__scope_leave(t, 0);
 }
 
@@ -360,14 +430,14 @@ static void step(tsr__program *p, range r) {
     break;
   case TSR_OPTIMIZER_ADAMW_LOOP: adamw(p, r, TSR__PLACE_UPDATE_LOOP, TSR__OP_ADAMW_LOOP); break;
   case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, r, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
-  case TSR_OPTIMIZER_SGD: sgd(p, r); break;
+  case TSR_OPTIMIZER_SGD:
+  case TSR_OPTIMIZER_SGD_MOMENTUM: sgd(p, r); break;
   case TSR_OPTIMIZER_MUON:
     r.which = TSR__UPDATES_MATRICES;
     tsr__program_update_otherwise(p, r);
     r.which = TSR__UPDATES_OTHERS;
     adamw(p, r, TSR__PLACE_UPDATE_FOREACH, TSR__OP_ADAMW_FOREACH);
     break;
-  case TSR_OPTIMIZER_SGD_MOMENTUM:
   case TSR_OPTIMIZER_ADAFACTOR:
   case TSR_OPTIMIZER_ADAMW_8BIT:
   case TSR_OPTIMIZER_LION: tsr__program_update_otherwise(p, r); break;

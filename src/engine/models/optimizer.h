@@ -8,6 +8,7 @@
 typedef struct tsr__update_range {
   size_t first, end;
   enum { TSR__UPDATES_ALL, TSR__UPDATES_MATRICES, TSR__UPDATES_OTHERS } which;
+  enum { TSR__DECAY_ANY, TSR__DECAYED, TSR__UNDECAYED } decay; /* for AdamW: a group */
 } tsr__update_range;
 
 /* The tensor that the optimizer updates: the parameter, or its master. */

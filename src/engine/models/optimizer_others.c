@@ -1,4 +1,4 @@
-/* optimizer_others.c - optimizers that are simulated, not run: SGD with momentum, Adafactor and Muon of PyTorch 2.9 (torch/optim/sgd.py, _adafactor.py,
+/* optimizer_others.c - optimizers that are simulated, not run: Adafactor and Muon of PyTorch 2.9 (torch/optim/_adafactor.py,
  * _muon.py), 8-bit AdamW and Lion of bitsandbytes 0.50 (bitsandbytes/optim/optimizer.py).
  *
  * Each function follows the source: which tensors are state, which variables hold temporaries, and until when. In a loop over parameters a
@@ -6,7 +6,6 @@
  * those of one element are not listed.
  *
  *               state of a matrix of R x C                      temporaries
- *   momentum    as large                                        none
  *   Adafactor   R + C                                           the estimates of two neighbours, one of them as large as each
  *   Muon        as large                                        one update as large, then 16-bit copies and squares of the shorter side
  *   8-bit AdamW 2 bytes an element, 8 for each 256 of them      none; parameters below 4096 elements have 8 bytes an element
@@ -78,21 +77,6 @@ static void mix(tsr__tape *t, tsr__tensor_id state, tsr__tensor_id with) {
 
 static bool is_matrix(const tsr__tape *t, tsr__tensor_id tensor) {
   return tsr__tensor_shape(t, tensor).rank == 2;
-}
-
-/* ---- SGD with momentum: the buffer is a copy of the first gradient ---- */
-
-static void momentum(tsr__tape *t, tsr__update_range r) {
-  tsr__scope_enter(t, TSR__PLACE_SGD);
-  for (size_t i = r.first; i < r.end && !t->status; i++) {
-    if (!tsr__updates(t, r, i)) continue;
-    tsr__tensor_id gradient = tsr__update_gradient(t, i);
-    tsr__tensor_id buffer =
-        make_state(t, tsr__tensor_dtype(t, gradient), tsr__tensor_shape(t, gradient));
-    mix(t, buffer, gradient);
-    descend(t, tsr__update_target(t, i), buffer);
-  }
-  (void)tsr__scope_leave(t, 0);
 }
 
 /* ---- Adafactor ---- */
@@ -277,7 +261,6 @@ static void bitsandbytes(tsr__program *p, tsr__update_range r) {
 
 void tsr__program_update_otherwise(tsr__program *p, tsr__update_range r) {
   switch (p->options->optimizer) {
-  case TSR_OPTIMIZER_SGD_MOMENTUM: momentum(p->tape, r); break;
   case TSR_OPTIMIZER_ADAFACTOR: adafactor(p->tape, r); break;
   case TSR_OPTIMIZER_MUON: muon(p->tape, r); break;
   case TSR_OPTIMIZER_ADAMW_8BIT:

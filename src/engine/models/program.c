@@ -480,7 +480,8 @@ static tsr__tensor_id call_model(tsr__program *p) {
   tsr__tensor_id loss;
   tsr__scope_enter(t, TSR__PLACE_MODEL);
   tsr__tensor_id hidden = p->family->body(p, p->ids);
-  if (p->options->loss_chunk && !p->is_evaluating) { /* evaluations use the logits */
+  if (p->options->loss_chunk &&
+      (p->is_own || !p->is_evaluating)) { /* PyTorch evaluates with logits */
     loss = chunked_loss(p, hidden);
   } else {
     p->logits = tsr__program_linear(p, &p->head, hidden);
@@ -711,27 +712,29 @@ static void evaluate_batch(tsr__program *p, held first) {
   release_some(t, &p->outputs, first.outputs, last.outputs);
   release_some(t, &p->cache, first.cache, last.cache);
   output(p, loss);
+  if (!TSR__VECTOR_PUSH(&p->evaluation_losses, loss)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   if (!t->status)
     t->schedule.slots.items[tsr__tensor_at(t, loss)->slot].is_root = true; /* it is printed */
   tsr__scope_unbind(t, loss);
 }
 
 /* Evaluate two batches. The second one, like all later ones, runs while the outputs of the one before are in
- * memory. What the training loop holds stays: its batch, outputs and gradients. */
+ * memory. With tessera's own rule book one batch, like all others, since outputs are just the loss. What the training loop holds
+ * stays: its batch, outputs and gradients. */
 static void evaluate(tsr__program *p) {
-  enum { BATCHES = 2 };
   tsr__tape *t = p->tape;
   held first = {p->outputs.count, p->cache.count};
   const tsr__tensor_id ids = p->ids, labels = p->labels, mask = p->attention_mask,
                        logits = p->logits;
   uint64_t flops = t->schedule.flops;
+  uint32_t draws = t->schedule.draws;
   if (!p->options->eval_steps) return;
   tsr__tape_begin(t, TSR__PHASE_EVALUATION);
   tsr__scope_enter(t, TSR__PLACE_EVALUATION);
   t->grad_enabled = false;
   tsr__program_swap_modes(p);
   p->ids = p->labels = p->attention_mask = 0;
-  for (int i = 0; i < BATCHES && !t->status; i++) evaluate_batch(p, first);
+  for (int i = 0; i < (p->is_own ? 1 : 2) && !t->status; i++) evaluate_batch(p, first);
   release_some(t, &p->outputs, first.outputs, p->outputs.count);
   release_some(t, &p->cache, first.cache, p->cache.count);
   release_batch(t, (const tsr__tensor_id[BATCH_TENSORS]){p->ids, p->labels, p->attention_mask});
@@ -743,7 +746,9 @@ static void evaluate(tsr__program *p) {
   t->grad_enabled = true;
   (void)tsr__scope_leave(t, 0);
   tsr__tape_end(t, TSR__PHASE_EVALUATION);
-  t->schedule.flops = flops; /* those of a step */
+  t->schedule.flops = flops; /* those of a step; */
+  t->schedule.draws =
+      draws; /* without dropout no number is used, and other ranks draw as they do without an evaluation */
 }
 
 /* Fail if the program lacks an op of a class that was requested to run in place. */

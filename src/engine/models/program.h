@@ -99,9 +99,10 @@ typedef struct tsr__program {
   tsr__tensor_ids hidden;       /* the hidden states that were requested, held */
   tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
   tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
-  bool is_last_backward;        /* of the step: no micro-batch follows */
-  bool has_8bit_tables;         /* of an 8-bit optimizer */
-  size_t last_updated;          /* the parameter that was last updated in backward */
+  tsr__tensor_ids evaluation_losses; /* of each batch of the evaluation that is recorded */
+  bool is_last_backward;             /* of the step: no micro-batch follows */
+  bool has_8bit_tables;              /* of an 8-bit optimizer */
+  size_t last_updated;               /* the parameter that was last updated in backward */
   uint32_t *stored;  /* by unit: gradients that this backward pass has completed; owned */
   uint32_t *numbers; /* of parameters of several ranks, by tensor; owned */
   tsr__unit_sum sum; /* over ranks, under way */

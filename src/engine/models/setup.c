@@ -38,10 +38,18 @@ static bool scales_loss(const tsr_simulate_options *o) {
   return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
 }
 
-/* Optimizers that are only simulated: on one card, with PyTorch's ops. */
+/* Optimizers after SGD are only simulated: on one card, with PyTorch's ops. */
 static int check_optimizer(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
-  if (o->optimizer <= TSR_OPTIMIZER_SGD) return 0;
+  if (o->nesterov && o->optimizer != TSR_OPTIMIZER_SGD_MOMENTUM)
+    return REFUSE(TSR_ERROR_ARGUMENT, "Nesterov's momentum is of sgd with momentum");
+  if (o->no_decay && o->optimizer > TSR_OPTIMIZER_ADAMW_LOOP)
+    return REFUSE(TSR_ERROR_ARGUMENT, "only adamw, in its forms, has weight decay to leave out");
+  if (o->no_decay && o->zero)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "weight decay is left out of whole parameters, and ZeRO's parts have pieces of "
+                  "several");
+  if (o->optimizer <= TSR_OPTIMIZER_SGD_MOMENTUM) return 0;
   if (o->book == TSR_BOOK_OWN || o->ranks || o->offload.optimizer || o->offload.gradients)
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "this optimizer is simulated on one card with PyTorch's ops: tessera's own ops, "
@@ -351,11 +359,10 @@ static int check_evaluation(const tsr__program *p, tsr_error *error) {
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "a run of %llu steps does not get to an evaluation after %llu",
                   (unsigned long long)or_one(o->steps), (unsigned long long)o->eval_steps);
-  if (o->eval_steps && p->is_own)
-    return REFUSE(TSR_ERROR_UNSUPPORTED, "evaluation is of PyTorch's ops, not of tessera's own");
-  if (o->eval_steps && (o->ranks || o->offload.parameters))
+  if (o->eval_steps && !p->is_own && (o->ranks || o->offload.parameters))
     return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "evaluation between steps is not modelled with ranks or offloaded parameters");
+                  "PyTorch's evaluation between steps is not modelled with ranks or offloaded "
+                  "parameters; tessera's own is: --book own");
   return 0;
 }
 
@@ -366,7 +373,7 @@ static int choose_evaluation(tsr__program *p, tsr_error *error) {
   if (status || !o->eval_steps) return status;
   p->tape->schedule.evaluation_interval = o->eval_steps;
   p->evaluation.batch = o->eval_batch ? o->eval_batch : p->batch;
-  p->evaluation.uses_cache = p->model->uses_cache && !o->no_kv_cache;
+  p->evaluation.uses_cache = p->model->uses_cache && !o->no_kv_cache && !p->is_own;
   if (!tsr__plan_init(&p->evaluation.plan, p->model->layers)) return tsr__fail_memory(error);
   tsr__program_swap_modes(p);
   status = choose_attention(p, error);
@@ -571,6 +578,7 @@ void tsr__program_release(tsr__program *p) {
   TSR__VECTOR_FREE(&p->cache);
   TSR__VECTOR_FREE(&p->hidden);
   TSR__VECTOR_FREE(&p->losses);
+  TSR__VECTOR_FREE(&p->evaluation_losses);
 }
 
 uint64_t tsr_model_parameter_count(const tsr_model *model) {

@@ -8,7 +8,11 @@
  *
  * The foreach form of AdamW briefly has a tensor as large as each parameter, all at once: the root of the second
  * moment, which is its output and stays until its function returns. The loop has two such tensors of one parameter,
- * the fused kernel none. SGD without momentum adds in place.
+ * the fused kernel none. SGD works in place; with momentum it has one moment,
+ *
+ *   m = momentum * m + g          p = p - lr * m, or p - lr * (g + momentum * m) with Nesterov's
+ *
+ * which is zero at first, where PyTorch's is a copy of the first gradient: the same after the first step.
  *
  * After an overflow a GradScaler skips the optimizer. The executor decides that, not a step here: it skips the runs
  * of the optimizer's ops if the scaler's flag is set. */
@@ -78,6 +82,26 @@ static const tsr__op_step sgd[] = {
     {INTO(ADD), .reads = {PARAMETER, GRADIENT}, .writes = {PARAMETER}, .scalars = {LATE(DESCENT)}},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_sgd = {.name = "SGD", .forward = sgd};
+
+static const tsr__op_step sgd_state[] = {{ONCE(ZEROS_LIKE), .to = OUT(0), .like = PARAMETER},
+                                         {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_sgd_state = {.name = "SGD's state", .forward = sgd_state};
+
+#define MOMENTUM                                                                       \
+  {INTO(MUL), .reads = {FIRST}, .writes = {FIRST}, .scalars = {LATE(MOMENTUM)}}, {     \
+    INTO(ADD), .reads = {FIRST, GRADIENT}, .writes = {FIRST}, .scalars = { NUMBER(1) } \
+  }
+static const tsr__op_step sgd_momentum[] = {
+    MOMENTUM,
+    {INTO(ADD), .reads = {PARAMETER, FIRST}, .writes = {PARAMETER}, .scalars = {LATE(DESCENT)}},
+    {.action = TSR__DO_END}};
+static const tsr__op_step sgd_nesterov[] = {
+    MOMENTUM,
+    {INTO(ADD), .reads = {GRADIENT, FIRST}, .writes = {GRADIENT}, .scalars = {LATE(MOMENTUM)}},
+    {INTO(ADD), .reads = {PARAMETER, GRADIENT}, .writes = {PARAMETER}, .scalars = {LATE(DESCENT)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_sgd_momentum = {.name = "SGD", .forward = sgd_momentum};
+const tsr__op_row tsr__op_sgd_nesterov = {.name = "SGD", .forward = sgd_nesterov};
 
 /* GradScaler.unscale_: one over the scale, computed in double, and a flag for overflowing gradients
  * (torch/amp/grad_scaler.py). The program runs UNSCALE on each gradient. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "kernels/random.h"
 
@@ -76,4 +77,50 @@ void tsr__batches_release(tsr__batches *b) {
   tsr__tokens_release(&b->tokens);
   tsr__free(b->ids);
   b->ids = NULL;
+}
+
+/* ---- validation ---- */
+
+#define VALIDATION_MOST_BYTES (UINT64_C(1) << 32)
+
+/* Where sequence `number` of `count` starts: the first at the beginning of the data, the last so that it ends with it. */
+static uint64_t spread(uint64_t number, uint64_t count, uint64_t last_place) {
+  if (count < 2) return 0;
+  uint64_t each = last_place / (count - 1), rest = last_place % (count - 1);
+  return number * each + number * rest / (count - 1); /* rest < count <= 2^28: no overflow */
+}
+
+int tsr__validation_read(tsr__validation *v, tsr_error *error) {
+  assert(v->sequence > 1 && v->batch && v->batches && !v->ids);
+  if (v->tokens.count < v->sequence)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the validation data has %llu tokens, fewer than a sequence of %llu",
+                     (unsigned long long)v->tokens.count, (unsigned long long)v->sequence);
+  uint64_t rows = tsr__product_u64(v->batches, v->batch);
+  if (tsr__product_u64(rows, v->sequence * sizeof *v->ids) > VALIDATION_MOST_BYTES)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "%llu batches of %llu sequences are too many to evaluate: their tokens are "
+                     "kept in memory, and take more than 4 GiB",
+                     (unsigned long long)v->batches, (unsigned long long)v->batch);
+  v->ids = TSR__NEW_ARRAY(int64_t, rows * v->sequence);
+  if (!v->ids) return tsr__fail_memory(error);
+  for (uint64_t row = 0; row < rows; row++) {
+    uint64_t place = spread(row, rows, v->tokens.count - v->sequence);
+    int status =
+        tsr__tokens_read(&v->tokens, place, (size_t)v->sequence, v->ids + row * v->sequence, error);
+    if (status) return status;
+    v->filled_bytes += v->sequence * sizeof *v->ids;
+  }
+  return 0;
+}
+
+const int64_t *tsr__validation_at(const tsr__validation *v, uint64_t batch) {
+  assert(v->ids && batch < v->batches);
+  return v->ids + batch * v->batch * v->sequence;
+}
+
+void tsr__validation_release(tsr__validation *v) {
+  tsr__tokens_release(&v->tokens);
+  tsr__free(v->ids);
+  v->ids = NULL;
 }

@@ -1,4 +1,4 @@
-/* batches.h - which tokens each step of a run trains on.
+/* batches.h - which tokens each step of a run trains on, and which its evaluations use.
  *
  * A batch consists of sequences from random positions in the data, or of consecutive ones, each beginning with the
  * last token of the previous one, so that every token but the first is predicted once. A consecutive batch that would
@@ -33,5 +33,22 @@ int tsr__batches_read(tsr__batches *batches, uint64_t step, tsr_error *error);
 /* The tokens of a micro-batch, counted from 0, of the step read last. */
 const int64_t *tsr__batches_at(const tsr__batches *batches, uint64_t micro_batch);
 void tsr__batches_release(tsr__batches *batches);
+
+/* Batches that a run is evaluated on, the same ones each time: sequences at equal distances from the first tokens of the data to the last
+ * ones. They are read before the run, so that a file that disappears does not end it. */
+typedef struct tsr__validation {
+  tsr__tokens tokens;
+  uint64_t sequence, batch, batches; /* a batch in sequences */
+  uint64_t filled_bytes;             /* of `ids` */
+  int64_t *ids;                      /* batches x batch x sequence; owned */
+} tsr__validation;
+
+/* Read them. `*validation` contains tokens, which it owns from now on, and sizes of at least 1. Fails as tsr__batches_init does,
+ * with TSR_ERROR_FORMAT for any token outside the vocabulary, and with TSR_ERROR_LIMIT if they take more than 4 GiB. The caller
+ * releases it even after a failure. */
+int tsr__validation_read(tsr__validation *validation, tsr_error *error);
+/* The tokens of a batch, counted from 0. */
+const int64_t *tsr__validation_at(const tsr__validation *validation, uint64_t batch);
+void tsr__validation_release(tsr__validation *validation);
 
 #endif

@@ -37,7 +37,7 @@ size_t tsr__list_ops(const tsr__schedule *schedule, const uint64_t *run_ns, tsr_
     const tsr__instr *instr = &schedule->instrs.items[i];
     if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__phase_kind)instr->subject;
     if (instr->kind == TSR__INSTR_END) phase = TSR__PHASE_STEP;
-    if (instr->kind != TSR__INSTR_RUN) continue;
+    if (instr->kind != TSR__INSTR_RUN || phase == TSR__PHASE_EVALUATION) continue;
     const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
     tsr_train_op *op = &all[row_of(schedule, run)][phase];
     op->name = name_of(schedule, run);

@@ -435,9 +435,11 @@ static size_t list_states(const tsr__schedule *schedule, size_t index, const cha
   const tsr__optimizer_state *state = &schedule->states.items[at];
   const tsr__tensor_id tensors[] = {state->first, state->second, state->count, state->master};
   for (size_t i = 0; i < 4; i++) {
+    bool is_momentum = i == 0 && !state->second; /* SGD's */
     if (!tensors[i]) continue;
     out[count] = (state_tensor){.tensor = tensors[i], .kind = kinds[i].kind, .parameter = index};
-    (void)snprintf(out[count++].name, NAME_BYTES, "%s.%s", name, kinds[i].ending);
+    (void)snprintf(out[count++].name, NAME_BYTES, "%s.%s", name,
+                   is_momentum ? "momentum_buffer" : kinds[i].ending);
   }
   return count;
 }

@@ -32,6 +32,7 @@
 #include "train/ops.h"
 #include "train/processes.h"
 #include "train/products.h"
+#include "train/rising.h"
 #include "train/shards.h"
 #include "train/state.h"
 
@@ -49,6 +50,7 @@ typedef struct training {
   tsr__products products;
   char computed_by[128]; /* of tsr_train_step */
   tsr__batches batches;
+  tsr__validation validation;
   uint64_t data_hash;
   int data_status; /* from reading the next step's tokens */
   tsr_error data_error;
@@ -64,7 +66,10 @@ typedef struct training {
   char *room;       /* for a parameter of which this rank keeps a part */
   int rank_status;  /* of the ranks' exchange between steps */
   tsr_error rank_error;
-  uint64_t sent_before; /* bytes sent before the step */
+  uint64_t sent_before;     /* bytes sent before the step */
+  tsr__execute_options how; /* of the prediction, and of the run */
+  tsr__rising rising;
+  char warning[256]; /* that the loss rises */
   tsr_train_rank took;
   bool has_failed;      /* and the other ranks know */
   bool is_not_to_blame; /* another rank failed first, and reports the reason */
@@ -78,13 +83,14 @@ typedef struct training {
 static double rate_of(const training *t, uint64_t step) {
   const tsr_train_options *o = t->options;
   double full = o->learning_rate > 0 ? o->learning_rate : 1e-3, pi = 3.14159265358979323846;
+  double least = o->least_rate > 0 ? o->least_rate : 0;
   uint64_t warm = o->warmup_steps, steps = t->run->steps;
   if (step <= warm) return full * (double)step / (double)warm;
   double done = (double)(step - warm - 1) / (double)(steps > warm ? steps - warm : 1);
   switch (o->schedule) {
   case TSR_TRAIN_CONSTANT: break;
-  case TSR_TRAIN_COSINE: return full * 0.5 * (1 + cos(pi * done));
-  case TSR_TRAIN_LINEAR: return full * (1 - done);
+  case TSR_TRAIN_COSINE: return least + (full - least) * 0.5 * (1 + cos(pi * done));
+  case TSR_TRAIN_LINEAR: return least + (full - least) * (1 - done);
   }
   return full;
 }
@@ -208,12 +214,12 @@ static int check_data(const training *t, tsr_error *error) {
 
 /* Refuse a text for trained weights whose tokens are words: its bytes are other tokens to them, and training on these would undo what
  * they have learned, while the loss falls. */
-static int check_tokens(const training *t, tsr_error *error) {
+static int check_tokens(const training *t, tsr__token_format format, tsr_error *error) {
   enum { BYTES_MOST = 512 }; /* 256, and those that stand for no byte, of models that read bytes */
   const tsr_train_options *o = t->options;
   uint64_t vocabulary = t->program.model->vocabulary;
   if (!o->weights || o->resume || o->tokens != TSR_TRAIN_TOKENS_AUTO || vocabulary <= BYTES_MOST ||
-      t->batches.tokens.format != TSR__TOKENS_BYTES)
+      format != TSR__TOKENS_BYTES)
     return 0;
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                    "a text, of which each byte would be a token; this trained model has its own "
@@ -237,13 +243,34 @@ static int open_data(training *t, tsr_error *error) {
   int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
                                           &b->tokens, error)
                        : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
-  if (status == 0) status = check_tokens(t, error);
+  if (status == 0) status = check_tokens(t, b->tokens.format, error);
   if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
   if (status == 0) status = check_data(t, error);
   if (status == 0) status = tsr__batches_init(b, error);
   if (status == 0) status = tsr__batches_read(b, t->saved.steps + 1, error);
   if (status == 0) blame(t, NULL);
   return status;
+}
+
+static int open_validation(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  tsr__validation *v = &t->validation;
+  if (!o->validation) return 0;
+  *v = (tsr__validation){.sequence = t->program.sequence,
+                         .batch = t->program.evaluation.batch,
+                         .batches = o->validation_batches ? o->validation_batches : 20};
+  blame(t, o->validation);
+  int status = tsr__tokens_open(o->validation, (tsr__token_format)o->validation_tokens,
+                                t->program.model->vocabulary, &v->tokens, error);
+  if (status == 0) status = check_tokens(t, v->tokens.format, error);
+  if (status == 0) status = tsr__validation_read(v, error);
+  if (status == 0) blame(t, NULL);
+  return status;
+}
+
+static const int64_t *validation_batch(void *context, uint64_t number, uint32_t which) {
+  const training *t = context;
+  return which == 2 ? NULL : tsr__validation_at(&t->validation, number);
 }
 
 static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, uint32_t which) {
@@ -264,11 +291,19 @@ static uint64_t tokens_of_step(const training *t) {
   return t->program.batch * t->program.sequence * t->program.accumulate * ranks;
 }
 
+static void note_evaluation(training *t, const tsr__executed_step *step) {
+  t->out.validation_loss = step->evaluation;
+  if (t->out.best_validation_loss <= step->evaluation) return;
+  t->out.best_validation_loss = step->evaluation;
+  t->out.best_validation_step = step->step;
+}
+
 static void note_step(training *t, const tsr__executed_step *step) {
   if (!t->out.steps_done++) t->out.first_loss = step->loss;
   t->out.last_loss = step->loss;
   t->out.token_count += tokens_of_step(t);
-  t->out.data_bytes = t->batches.filled_bytes;
+  t->out.data_bytes = t->batches.filled_bytes + t->validation.filled_bytes;
+  if (step->is_evaluated) note_evaluation(t, step);
   read_ahead(t, step->step);
 }
 
@@ -290,6 +325,30 @@ static tsr_train_isa isa_of(const training *t) {
   return asked != TSR_TRAIN_ISA_BEST && asked < best ? asked : best;
 }
 
+/* Whether the loss rises, and what helps; NULL if it does not. */
+static const char *warn(training *t, const tsr__executed_step *step) {
+  const tsr_train_options *o = t->options;
+  char what[96];
+  if (!t->rising.count) t->rising.guessing = log((double)t->program.model->vocabulary);
+  tsr__rising before = t->rising;
+  switch (tsr__rising_add(&t->rising, step->step, step->loss)) {
+  case TSR__RISE_NONE: return NULL;
+  case TSR__RISE_RISEN:
+    (void)snprintf(what, sizeof what, "rises, %.3f on average now, from %.3f around step %llu",
+                   t->rising.mean, before.least, (unsigned long long)before.least_step);
+    break;
+  case TSR__RISE_ABOVE_GUESSING:
+    (void)snprintf(what, sizeof what, "is %.3f, worse than guessing (%.3f)", step->loss,
+                   before.guessing);
+    break;
+  }
+  (void)snprintf(
+      t->warning, sizeof t->warning, "step %llu: the loss %s; try a smaller --lr than %g%s%s",
+      (unsigned long long)step->step, what, rate_of(t, o->warmup_steps + 1),
+      o->warmup_steps ? "" : ", or --warmup", t->run->clip_norm > 0 ? "" : ", or --clip 1");
+  return t->warning;
+}
+
 static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
   training *t = context;
   if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
@@ -309,6 +368,8 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .loss = step->loss,
                          .is_skipped = step->is_skipped,
                          .gradient_norm = step->gradient_norm,
+                         .validation_loss = is_undone ? (double)NAN : step->evaluation,
+                         .validation_seconds = step->evaluation_s,
                          .token_count = tokens_of_step(t),
                          .is_diverged = step->is_diverged,
                          .learning_rate = rate_of(t, step->step),
@@ -325,6 +386,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .best_isa = (tsr_train_isa)(tsr__isa_best() + 1),
                          .computed_by = t->computed_by,
                          .state = step->is_torn ? NULL : &t->state,
+                         .warning = is_undone ? NULL : warn(t, step),
                          .is_interrupted = step->is_interrupted,
                          .is_given_up = step->is_given_up,
                          .is_last = step->step == t->run->steps || is_undone || t->data_status ||
@@ -333,6 +395,8 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
   tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
   bool is_updated = !step->is_skipped && !is_undone;
   t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->schedule, is_updated);
+  if (step->is_evaluated)
+    t->took.predicted_sent_bytes += tsr__evaluation_sent_bytes(&t->schedule, &t->how);
   goes_on = end_step(t, goes_on);
   return goes_on && !is_undone && !t->data_status;
 }
@@ -362,17 +426,25 @@ static int check_machine(uint64_t needs_bytes, tsr_error *error) {
                    tsr__format_size(memory.available_bytes, has));
 }
 
+/* What decides about memory, and more of the same when the run begins. */
+static void choose_run(training *t) {
+  t->how = (tsr__execute_options){.settings = t->run->settings,
+                                  .capacity_bytes = t->run->capacity_bytes,
+                                  .is_placed = t->run->memory == TSR_MEMORY_PLACED,
+                                  .effort = &t->effort,
+                                  .steps = steps_to_do(t),
+                                  .steps_before = t->saved.steps,
+                                  .evaluation_losses = t->program.evaluation_losses.items,
+                                  .evaluation_loss_count = t->program.evaluation_losses.count,
+                                  .evaluation_batches = t->validation.batches,
+                                  .evaluates_last = true};
+}
+
 /* Predict the peaks of the run. */
 static int predict(training *t, tsr_error *error) {
   const tsr__forecast *f = &t->forecast;
-  int status =
-      tsr__forecast_run(&t->schedule,
-                        &(tsr__execute_options){.settings = t->run->settings,
-                                                .capacity_bytes = t->run->capacity_bytes,
-                                                .is_placed = t->run->memory == TSR_MEMORY_PLACED,
-                                                .effort = &t->effort,
-                                                .steps = steps_to_do(t)},
-                        &t->forecast, error);
+  choose_run(t);
+  int status = tsr__forecast_run(&t->schedule, &t->how, &t->forecast, error);
   if (status) return status;
   t->predicted_peak_bytes = f->device.peak.totals.allocated_bytes;
   t->out.predicted_peak_bytes = f->device.peak.totals.allocated_bytes;
@@ -383,6 +455,8 @@ static int predict(training *t, tsr_error *error) {
   t->out.predicted_data_bytes = (t->run->accumulate ? t->run->accumulate : 1) *
                                 (t->run->batch ? t->run->batch : 1) * t->run->sequence *
                                 sizeof(int64_t);
+  t->out.predicted_data_bytes +=
+      t->validation.batches * t->validation.batch * t->validation.sequence * sizeof(int64_t);
   uint64_t here = t->options->launch == TSR_TRAIN_THREADS ? t->run->ranks : 1;
   uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
   return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
@@ -479,7 +553,10 @@ static void note_spaces(training *t, const tsr__execution *done) {
 static int profile(training *t, const tsr__dry_device *executed, tsr_error *error) {
   bool is_placed = t->run->memory == TSR_MEMORY_PLACED;
   tsr__dry_options dry = {.settings = t->run->settings,
-                          .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes};
+                          .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes,
+                          .steps_before = t->saved.steps,
+                          .evaluation_rounds = tsr__evaluation_rounds(&t->schedule, &t->how),
+                          .evaluates_last = true};
   int status = tsr__memory_profile_compute(&t->schedule, &dry, executed, &t->out.profile, error);
   if (status) return status;
   tsr_memory_profile *p = t->out.profile;
@@ -536,7 +613,8 @@ static void fail_rank(void *context, const tsr_error *error) {
  * the saved run. Ranks that differ would wait for each other forever, or train different models. */
 static uint64_t hash_of_run(const training *t) {
   const tsr_train_options *o = t->options;
-  const double numbers[] = {o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon};
+  const double numbers[] = {o->learning_rate, o->least_rate, o->weight_decay, o->beta_1,
+                            o->beta_2,        o->epsilon,    o->momentum};
   const uint64_t counts[] = {t->run->steps,
                              t->program.batch,
                              t->program.sequence,
@@ -546,6 +624,11 @@ static uint64_t hash_of_run(const training *t) {
                              t->out.parameter_count,
                              t->saved.steps,
                              t->data_hash,
+                             t->run->eval_steps,
+                             t->run->no_decay,
+                             t->run->nesterov,
+                             t->validation.batches,
+                             t->validation.batch,
                              o->seed,
                              o->warmup_steps,
                              (uint64_t)o->schedule,
@@ -644,41 +727,45 @@ static bool gives_up(void *context) {
   return o->gives_up && o->gives_up(o->context);
 }
 
-static int execute(training *t, tsr_error *error) {
+static void choose_execution(training *t) {
   const tsr_train_options *o = t->options;
-  tsr__execution done;
-  tsr__execute_options how = {.settings = t->run->settings,
-                              .capacity_bytes = t->run->capacity_bytes,
-                              .is_placed = t->run->memory == TSR_MEMORY_PLACED,
-                              .folder = o->offload_folder,
-                              .steps = steps_to_do(t),
-                              .steps_before = t->saved.steps,
-                              .updates_before = t->saved.updates,
-                              .seed = o->seed,
-                              .numbers = {.learning_rate = rate_of(t, t->saved.steps + 1),
+  tsr__execute_options *how = &t->how;
+  how->effort = NULL; /* of the prediction */
+  how->folder = o->offload_folder;
+  how->updates_before = t->saved.updates;
+  how->seed = o->seed;
+  how->numbers = (tsr__optimizer_numbers){.learning_rate = rate_of(t, t->saved.steps + 1),
                                           .beta_1 = number_or(o->beta_1, 0.9),
                                           .beta_2 = number_or(o->beta_2, 0.999),
                                           .epsilon = number_or(o->epsilon, 1e-8),
-                                          .decay = number_or(o->weight_decay, 0.01)},
-                              .losses = t->program.losses.items,
-                              .loss_count = t->program.losses.count,
-                              .gradient_norm = t->program.gradient_norm,
-                              .pool = t->pool,
-                              .library = t->products.library,
-                              .isa_limit = (unsigned)o->isa,
-                              .comm = t->comm,
-                              .failed = fail_rank,
-                              .forecast = &t->forecast,
-                              .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
-                              .context = t,
-                              .run_ns = t->run_ns,
-                              .load = load,
-                              .restore = t->saved.training_path ? restore : NULL,
-                              .batch = batch,
-                              .wants_end = wants_end,
-                              .gives_up = gives_up,
-                              .step = see_step};
-  int status = tsr__execute(&t->schedule, &how, &done, error);
+                                          .decay = number_or(o->weight_decay, 0.01),
+                                          .momentum = number_or(o->momentum, 0.9)};
+  how->losses = t->program.losses.items;
+  how->loss_count = t->program.losses.count;
+  how->gradient_norm = t->program.gradient_norm;
+  how->pool = t->pool;
+  how->library = t->products.library;
+  how->isa_limit = (unsigned)o->isa;
+  how->comm = t->comm;
+  how->failed = fail_rank;
+  how->forecast = &t->forecast;
+  how->observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL;
+  how->context = t;
+  how->run_ns = t->run_ns;
+  how->load = load;
+  how->restore = t->saved.training_path ? restore : NULL;
+  how->batch = batch;
+  how->evaluation_batch = validation_batch;
+  how->wants_end = wants_end;
+  how->gives_up = gives_up;
+  how->step = see_step;
+}
+
+static int execute(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  tsr__execution done;
+  choose_execution(t);
+  int status = tsr__execute(&t->schedule, &t->how, &done, error);
   if (status) return status;
   if (t->data_status || t->rank_status) {
     if (error) *error = t->data_status ? t->data_error : t->rank_error;
@@ -709,6 +796,7 @@ static int record(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_
   if (status == 0) status = tsr__program_init(&t->program, model, t->run, NULL, &tape, error);
   if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);
+  if (status == 0) status = open_validation(t, error);
   if (status == 0)
     status = tsr__program_record(&t->program, t->options->is_recorded, &t->schedule, error);
   tsr__tape_release(&tape);
@@ -731,7 +819,7 @@ static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_e
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
-  if (status == 0 && t->run->optimizer > TSR_OPTIMIZER_SGD)
+  if (status == 0 && t->run->optimizer > TSR_OPTIMIZER_SGD_MOMENTUM)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "only adamw, in its forms, and sgd train; other optimizers are simulated");
   if (status == 0) status = record(t, model, tracer, error);
@@ -759,6 +847,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   tsr__free(t->run_ns);
   tsr__free(t->room);
   tsr__batches_release(&t->batches);
+  tsr__validation_release(&t->validation);
   tsr__saved_release(&t->saved);
   TSR__VECTOR_FREE(&t->weights);
   tsr__program_release(&t->program);
@@ -786,7 +875,8 @@ static training *new_training(const tsr_simulate_options *run, const tsr_train_o
   if (!t) return NULL;
   t->run = run;
   t->options = t->asked = options;
-  t->batches.tokens.handle = -1;
+  t->batches.tokens.handle = t->validation.tokens.handle = -1;
+  t->out.validation_loss = t->out.best_validation_loss = (double)NAN;
   t->saved.training.handle = -1;
   return t;
 }
@@ -927,9 +1017,13 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (status == 0) status = tsr__options_read(options, &own, sizeof own, error);
   if (status) return status;
   if (!own_run.steps) own_run.steps = 1;
-  if (own_run.eval_steps)
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "training does not evaluate between steps: only simulate does");
+  if (own_run.eval_steps && !own.validation)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "there is no data to evaluate on: --val");
+  if (own.validation) {
+    if (!own_run.eval_steps) own_run.eval_steps = 100;
+    if (own_run.eval_steps > own_run.steps) own_run.eval_steps = own_run.steps;
+  }
   if (!own.text && !own.data)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
   if (own_run.leak && own_run.memory == TSR_MEMORY_PLACED)

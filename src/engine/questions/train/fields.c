@@ -34,14 +34,24 @@ const tsr_record tsr__fields_train_step = {
                 TSR__FIELD(REAL, "loss",
                            "the mean over the step's tokens; null if it is not finite",
                            .is_nullable = true),
+                TSR__FIELD(REAL, "validation_loss",
+                           "the mean loss over the batches of `--val`, after the step; null if it "
+                           "was not evaluated",
+                           .is_nullable = true),
                 TSR__FIELD(REAL, "gradient_norm",
                            "the norm of all gradients before `--clip`; null without `--clip`",
                            .is_nullable = true),
                 TSR__FIELD(REAL, "learning_rate", "the learning rate of the step"),
                 TSR__FIELD(FLAG, "skipped", "whether an overflow left the parameters unchanged"),
                 TSR__FIELD(COUNT, "tokens", "tokens of the step"),
-                TSR__FIELD(REAL, "seconds", "what the step took"),
+                TSR__FIELD(REAL, "seconds", "what the step took, without an evaluation"),
                 TSR__FIELD(REAL, "tokens_per_second", "tokens by seconds", .is_nullable = true),
+                TSR__FIELD(REAL, "seconds_left",
+                           "until the last step, by a running mean of the time between steps, "
+                           "evaluations and saves included; null after the first step and the last",
+                           .is_nullable = true),
+                TSR__FIELD(TEXT, "warning", "that the loss rises, and what to try; else null",
+                           .is_nullable = true),
                 TSR__FIELD(BYTES, "allocated_bytes", "live after the step, as requested"),
                 TSR__FIELD(BYTES, "peak_bytes", "peak allocated so far")),
 };
@@ -106,6 +116,10 @@ const tsr_record tsr__fields_train_end = {
                    "of the first step of this run; null if no step was completed",
                    .is_nullable = true),
         TSR__FIELD(REAL, "last_loss", "of the last completed step", .is_nullable = true),
+        TSR__FIELD(REAL, "validation_loss", "of the last evaluation; null without any",
+                   .is_nullable = true),
+        TSR__FIELD(REAL, "best_validation_loss", "the smallest of this run", .is_nullable = true),
+        TSR__FIELD(COUNT, "best_validation_step", "the step that it followed", .is_nullable = true),
         TSR__FIELD(FLAG, "diverged", "the run ended because a loss or gradient was not finite"),
         TSR__FIELD(FLAG, "out_of_memory", "the run ended because `--budget` was too small"),
         TSR__FIELD(FLAG, "interrupted", "the run was ended by a signal, such as Ctrl-C"),
@@ -126,7 +140,8 @@ const tsr_record tsr__fields_train_end = {
         TSR__FIELD(BYTES, "data_bytes",
                    "tokens of one step in the process's own memory: accumulate × batch × sequence "
                    "× 8 bytes. They are read one step ahead, piece by piece; the rest of the data "
-                   "stays in its file, however large it is"),
+                   "stays in its file, however large it is. With `--val` also the batches of an "
+                   "evaluation"),
         TSR__FIELD(BYTES, "predicted_data_bytes", "the same, predicted"),
         TSR__FIELD(BYTES, "copied_bytes", "copied for `--offload` in all steps"),
         TSR__FIELD(REAL, "host_copy_bytes_per_second",

@@ -2,6 +2,7 @@
  *
  *   gpt2: 124,439,808 parameters, random; a peak of 3.02 GiB is predicted, 3.20 GiB reserved.
  *   step 1/100  loss 10.951200  312 tokens/s  1.40 GiB, peak 2.90 GiB (97 %)
+ *   step 2/100  loss 10.801540  409 tokens/s  1.40 GiB, peak 3.02 GiB (100 %)  20 min left
  *   ...
  *   100 steps: loss from 10.951200 to 6.203400. Peak 3.02 GiB, as predicted.
  *
@@ -27,9 +28,10 @@ const char *const tsr_train_products_words[] = {"auto", "own", "onednn", NULL};
 
 struct tsr_train_report {
   tsr__emitter emitter;
-  double printed_s;            /* when a step was last printed as text, from the start of the run */
-  uint64_t step_count;         /* that were reported */
-  uint64_t skipped_count;      /* of these, steps whose gradients overflowed */
+  double printed_s;       /* when a step was last printed as text, from the start of the run */
+  double since_s, pace_s; /* the end of the last step; the running mean of the time between two */
+  uint64_t step_count;    /* that were reported */
+  uint64_t skipped_count; /* of these, steps whose gradients overflowed */
   tsr_train_products products; /* of the last step */
 };
 
@@ -152,10 +154,39 @@ bool tsr_train_report_begin(tsr_train_report *report, const char *model, bool ha
   return tsr__emitter_flush(e);
 }
 
-static void print_step(tsr__emitter *e, const tsr_train_step *step, double seconds) {
+/* By the mean time between about the last fifty steps, which follows a run that slows down. The first step is left out: it touches
+ * memory for the first time. NaN after the last step, and before there is a mean. */
+static double seconds_left(tsr_train_report *report, const tsr_train_step *step, double since) {
+  uint64_t between = report->step_count++; /* steps between which there was a time */
+  double took = since - report->since_s, share = between < 50 ? 1 / (double)between : 0.02;
+  report->since_s = since;
+  if (!between) return (double)NAN;
+  report->pace_s += (took - report->pace_s) * share;
+  return step->is_last ? (double)NAN : report->pace_s * (double)(step->steps - step->step);
+}
+
+/* "45 s left", "12 min left", "3 h 20 min left", "2 d 4 h left"; nothing below a second. */
+static void append_left(tsr__buffer *out, double seconds) {
+  if (!(seconds >= 1) || seconds > 1e9) return;
+  uint64_t s = (uint64_t)seconds, minutes = (s + 30) / 60, hours = (s + 1800) / 3600;
+  if (s < 90)
+    tsr__buffer_printf(out, "  %" PRIu64 " s left", s);
+  else if (minutes < 90)
+    tsr__buffer_printf(out, "  %" PRIu64 " min left", minutes);
+  else if (hours < 48)
+    tsr__buffer_printf(out, "  %" PRIu64 " h %" PRIu64 " min left", minutes / 60, minutes % 60);
+  else
+    tsr__buffer_printf(out, "  %" PRIu64 " d %" PRIu64 " h left", hours / 24, hours % 24);
+}
+
+static void print_step(tsr__emitter *e, const tsr_train_step *step, double seconds, double left) {
   tsr__buffer *out = &e->scratch;
   tsr__buffer_printf(out, "step %" PRIu64 "/%" PRIu64 "  loss ", step->step, step->steps);
   append_loss(out, step->loss);
+  if (!isnan(step->validation_loss)) {
+    tsr__buffer_text(out, "  val ");
+    append_loss(out, step->validation_loss);
+  }
   if (!isnan(step->gradient_norm)) tsr__buffer_printf(out, "  norm %.4f", step->gradient_norm);
   tsr__buffer_text(out, "  ");
   append_count(out, seconds > 0 ? (uint64_t)((double)step->token_count / seconds) : 0);
@@ -163,9 +194,10 @@ static void print_step(tsr__emitter *e, const tsr_train_step *step, double secon
   append_size(out, step->allocated_bytes);
   tsr__buffer_text(out, ", peak ");
   append_size(out, step->peak_bytes);
-  tsr__buffer_printf(out, " (%.0f %%)%s",
-                     100 * (double)step->peak_bytes / (double)step->predicted_peak_bytes,
-                     step->is_skipped ? "  (overflow: step skipped)" : "");
+  tsr__buffer_printf(out, " (%.0f %%)",
+                     100 * (double)step->peak_bytes / (double)step->predicted_peak_bytes);
+  append_left(out, left);
+  if (step->is_skipped) tsr__buffer_text(out, "  (overflow: step skipped)");
   print(e);
 }
 
@@ -174,14 +206,16 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   tsr__emitter *e = &report->emitter;
   double seconds = times->step;
   bool is_due = !report->step_count || step->is_last || step->is_skipped ||
+                !isnan(step->validation_loss) || step->warning ||
                 step->step % (step->steps / LINES + 1) == 0 ||
                 times->since - report->printed_s >= QUIET_SECONDS;
-  report->step_count++;
+  double left = seconds_left(report, step, times->since);
   report->skipped_count += step->is_skipped;
   report->products = step->products;
   begin(e, &tsr__fields_train_step, "step");
   tsr__emit_field(e, "step", NULL, tsr__count(step->step));
   tsr__emit_field(e, "loss", NULL, number(step->loss));
+  tsr__emit_field(e, "validation_loss", NULL, number(step->validation_loss));
   tsr__emit_field(e, "gradient_norm", NULL, number(step->gradient_norm));
   tsr__emit_field(e, "learning_rate", NULL, number(step->learning_rate));
   tsr__emit_field(e, "skipped", NULL, tsr__bool(step->is_skipped));
@@ -189,11 +223,13 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   tsr__emit_field(e, "seconds", NULL, number(seconds));
   tsr__emit_field(e, "tokens_per_second", NULL,
                   number(seconds > 0 ? (double)step->token_count / seconds : (double)NAN));
+  tsr__emit_field(e, "seconds_left", NULL, number(left));
+  tsr__emit_field(e, "warning", NULL, step->warning ? tsr__string(step->warning) : tsr__nothing());
   tsr__emit_field(e, "allocated_bytes", NULL, tsr__bytes(step->allocated_bytes));
   tsr__emit_field(e, "peak_bytes", NULL, tsr__bytes(step->peak_bytes));
   tsr__emit_end(e);
   if (is_due) {
-    print_step(e, step, seconds);
+    print_step(e, step, seconds, left);
     report->printed_s = times->since;
   }
   return tsr__emitter_flush(e);
@@ -377,6 +413,14 @@ static void print_end(tsr_train_report *report, const tsr_train_ending *ending) 
   append_predicted(out, t->peak_bytes, t->predicted_peak_bytes, append_size);
   tsr__buffer_text(out, ".");
   print(e);
+  if (t->best_validation_step) {
+    tsr__buffer_text(out, "Validation: loss ");
+    append_loss(out, t->validation_loss);
+    tsr__buffer_text(out, ", the best ");
+    append_loss(out, t->best_validation_loss);
+    tsr__buffer_printf(out, " after step %" PRIu64 ".", t->best_validation_step);
+    print(e);
+  }
   if (t->bound_bytes) print_placed(e, t);
   print_spaces(e, t);
   if (ending->ranks) print_ranks(e, ending);
@@ -439,6 +483,10 @@ bool tsr_train_report_end(tsr_train_report *report, const tsr_train_ending *endi
   tsr__emit_field(e, "step_flops", NULL, tsr__count(t->step_flops));
   tsr__emit_field(e, "first_loss", NULL, t->steps_done ? number(t->first_loss) : tsr__nothing());
   tsr__emit_field(e, "last_loss", NULL, t->steps_done ? number(t->last_loss) : tsr__nothing());
+  tsr__emit_field(e, "validation_loss", NULL, number(t->validation_loss));
+  tsr__emit_field(e, "best_validation_loss", NULL, number(t->best_validation_loss));
+  tsr__emit_field(e, "best_validation_step", NULL,
+                  t->best_validation_step ? tsr__count(t->best_validation_step) : tsr__nothing());
   tsr__emit_field(e, "diverged", NULL, tsr__bool(t->is_diverged));
   tsr__emit_field(e, "out_of_memory", NULL, tsr__bool(t->is_out_of_memory));
   tsr__emit_field(e, "interrupted", NULL, tsr__bool(ending->was_interrupted));
