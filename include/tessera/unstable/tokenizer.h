@@ -38,6 +38,13 @@ int64_t tsr_tokenizer_id(const tsr_tokenizer *tokenizer, const char *text);
 /* Whether an id is that of a special token, such as <|endoftext|>. O(1). */
 bool tsr_tokenizer_is_special(const tsr_tokenizer *tokenizer, uint32_t id);
 
+/* The tokens that end a text, at most `room` of them: "eos_token" of tokenizer_config.json, and "eos_token_id" of
+ * generation_config.json and config.json, in the folder of `path`, which is a folder or a file in it. If they state nothing, the
+ * first of <|endoftext|>, <|end_of_text|>, </s> and <eos> that is a token. `tokenizer` may be NULL: then only ids count. Fails with
+ * TSR_ERROR_MEMORY alone; files that are absent or damaged state nothing. */
+int tsr_tokenizer_ends(const tsr_tokenizer *tokenizer, const char *path, uint32_t *ids, size_t room,
+                       size_t *count, tsr_error *error);
+
 /* Receives tokens in order. Another value than 0 ends the work with TSR_ERROR_WRITE. */
 typedef int tsr_tokens_fn(void *context, const uint32_t *ids, size_t count);
 

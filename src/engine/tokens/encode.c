@@ -412,9 +412,9 @@ static int check_text(const char *text, size_t size, tsr_error *error) {
     size_t length = code < 0x80 ? 1 : tsr__utf8_decode(text + at, size - at, &code);
     if (code == TSR__CODE_INVALID || (code >= 0xD800 && code <= 0xDFFF))
       return tsr__fail(error, TSR_ERROR_FORMAT, at,
-                       "the text is not valid UTF-8, which a tokenizer needs: byte 0x%02X at "
-                       "offset %zu; convert it first, with iconv for example",
-                       (unsigned char)text[at], at);
+                       "byte 0x%02X is not UTF-8, which a tokenizer needs: convert the text "
+                       "first, with iconv for example",
+                       (unsigned char)text[at]);
     at += length;
   }
   return 0;

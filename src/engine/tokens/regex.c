@@ -334,9 +334,16 @@ int tsr__regex_new(const char *pattern, size_t size_bytes, tsr__regex **out, tsr
 }
 
 int tsr__regex_word(tsr__regex **out, tsr_error *error) {
-  static const char word[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]";
-  tsr__regex *regex = TSR__NEW(tsr__regex);
-  int status = regex ? compile(regex, word, word, sizeof word - 1, error) : tsr__fail_memory(error);
+  static const char *const names[] = {"L", "M", "Nd", "Nl", "Pc"};
+  translator t = {0};
+  tsr__buffer_text(&t.out, "[\\p{Alphabetic}\\p{Join_Control}");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    category(&t, names[i], strlen(names[i]));
+  tsr__buffer_text(&t.out, "]");
+  tsr__regex *regex = t.out.failed ? NULL : TSR__NEW(tsr__regex);
+  int status =
+      regex ? compile(regex, "\\w", t.out.data, t.out.size, error) : tsr__fail_memory(error);
+  tsr__buffer_release(&t.out);
   if (status)
     tsr__regex_free(regex);
   else
