@@ -10,6 +10,7 @@
 #include <tessera/unstable/json.h>
 #include <tessera/unstable/tokenizer.h>
 
+#include "encode.h"
 #include "message.h"
 #include "progress.h"
 #include "session.h"
@@ -237,18 +238,6 @@ static int put_json(const writer *w, FILE *stream) {
   return 0;
 }
 
-/* With commas. */
-static const char *number_text(uint64_t number, char text[32]) {
-  char digits[24];
-  int length = snprintf(digits, sizeof digits, "%" PRIu64, number), at = 0;
-  for (int i = 0; i < length; i++) {
-    if (i && (length - i) % 3 == 0) text[at++] = ',';
-    text[at++] = digits[i];
-  }
-  text[at] = 0;
-  return text;
-}
-
 static int put_summary(const writer *w) {
   cli_session *session = w->session;
   FILE *stream = cli_output_stream(&session->output);
@@ -256,8 +245,8 @@ static int put_summary(const writer *w) {
   if (!stream) return TSR_ERROR_WRITE;
   if (session->options->json) return put_json(w, stream);
   if (session->options->quiet) return 0;
-  fprintf(stream, "%s tokens of %s bytes", number_text(w->token_count, tokens),
-          number_text(w->text_bytes, bytes));
+  fprintf(stream, "%s tokens of %s bytes", cli_number_text(w->token_count, tokens),
+          cli_number_text(w->text_bytes, bytes));
   if (w->token_count)
     fprintf(stream, ", %.2f bytes per token", (double)w->text_bytes / (double)w->token_count);
   fprintf(stream, "; %s, %s\n", w->is_wide ? "u32" : "u16",

@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "confine.h"
+#include "encode.h"
 #include "export.h"
 #include "folder.h"
 #include "message.h"
@@ -53,6 +54,12 @@ static const tsr_parameter train_parameters[] = {
              "name ends in .bin, else bytes.",
      .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL},
      .is_resumed = true},
+    {.name = "tokenizer",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "PATH",
+     .help =
+         "The tokenizer.json, or a folder that has one, which turns a text into tokens (default: "
+         "that of the folder of MODEL, or of --resume). With --tokens it is not used."},
     {.name = "save",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -667,8 +674,48 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   return 0; /* a failed report returns its status when it is finished */
 }
 
+/* Where the tokenizer is, if the data is a text that one is to encode; or NULL. */
+static const char *find_tokenizer(const cli_session *session, const tsr_train_options *how) {
+  const tsr_params *own = session->options->own;
+  const char *given = tsr_params_text(own, "tokenizer"), *resume = tsr_params_text(own, "resume");
+  const char *model = session->options->operand_count ? session->options->operands[0] : NULL;
+  if (how->tokens != TSR_TRAIN_TOKENS_AUTO || (how->data && !tsr_train_is_text(how->data)))
+    return NULL;
+  if (given) return given;
+  if (resume && cli_has_tokenizer(resume)) return resume;
+  return model && cli_has_tokenizer(model) ? model : NULL;
+}
+
+/* Replace a text by its tokens. */
+static int encode_data(cli_session *session, const run *r, tsr_train_options *how, char **text) {
+  const char *path = find_tokenizer(session, how), *data = session->path;
+  tsr_tokenizer *tokenizer = NULL;
+  cli_encoded encoded = {0};
+  char tokens[32];
+  if (!path) return 0;
+  int status = *text ? 0 : cli_read_large_text(data, text, &how->text_bytes, &session->error);
+  session->path = path;
+  if (status == 0) status = tsr_tokenizer_open(path, &tokenizer, &session->error);
+  if (status == 0) {
+    session->path = data;
+    status = cli_encode(session, tokenizer, data, *text, how->text_bytes, &encoded);
+  }
+  tsr_tokenizer_free(tokenizer);
+  if (status) return status;
+  free(*text);
+  how->data = NULL;
+  how->text = *text = encoded.data;
+  how->text_bytes = encoded.size_bytes;
+  how->tokens = encoded.type;
+  if (!r->is_member && !session->options->quiet)
+    cli_say(session->options->command->about.name, "%s: %s tokens, by %s%s", cli_path_words(data),
+            cli_number_text(encoded.token_count, tokens), path,
+            cli_is_folder(path) ? "/tokenizer.json" : "");
+  return 0;
+}
+
 /* Read standard input and pipes. The library reads files while it trains. */
-static int find_data(cli_session *session, tsr_train_options *how, char **text) {
+static int find_data(cli_session *session, const run *r, tsr_train_options *how, char **text) {
   const tsr_params *own = session->options->own;
   const char *path = tsr_params_text(own, "data");
   int tokens = tsr_params_choice(own, "tokens");
@@ -677,14 +724,14 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   how->tokens = tokens < 0 ? TSR_TRAIN_TOKENS_AUTO : (tsr_train_tokens)tokens;
   bool is_stream = strcmp(path, "-") == 0 || (stat(path, &found) == 0 && S_ISFIFO(found.st_mode));
   session->path = path;
-  if (!is_stream) return 0;
+  if (!is_stream) return encode_data(session, r, how, text);
   if (how->tokens > TSR_TRAIN_TOKENS_BYTES)
     return cli_usage_error(session->options->command,
                            "--tokens needs a file: standard input is read as bytes");
   int status = cli_read_text(path, CLI_TEXTFILE_ANY, text, &how->text_bytes, &session->error);
   how->data = NULL;
   how->text = *text;
-  return status;
+  return status ? status : encode_data(session, r, how, text);
 }
 
 /* The folder that the run is saved to; NULL if it is not. */
@@ -709,6 +756,15 @@ static char *source_of_model(const cli_session *session) {
   char *slash = source && session->model_path ? strrchr(source, '/') : NULL;
   if (slash) *slash = '\0'; /* before "config.json" */
   return source;
+}
+
+/* Where the files of the tokenizer are that a saved folder is to have; NULL if it has none. */
+static const char *find_source(const cli_session *session, const tsr_train_options *how) {
+  const cli_options *options = session->options;
+  const char *given = tsr_params_text(options->own, "tokenizer"), *model = NULL;
+  if (how->tokens == TSR_TRAIN_TOKENS_BYTES) return NULL;
+  if (options->operand_count) model = options->operands[0];
+  return given ? given : model && cli_is_folder(model) ? model : how->resume;
 }
 
 /* Find out where the weights come from, and where they are saved. */
@@ -737,6 +793,7 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   if (r->is_member) save = NULL;
   if (r->save_every && !save && !r->is_member)
     return cli_usage_error(session->options->command, "--save-every needs --save");
+  r->folder.tokenizer = find_source(session, how);
   int status = save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
   if (status || !save || !has_adapters || strcmp(model, "-") == 0) return status;
   r->base = realpath(model, NULL);
@@ -815,7 +872,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0) status = keep_inputs(session);
   if (status == 0 && !r->is_member)
     status = cli_write_plan(session); /* in place before the first step */
-  if (status == 0) status = find_data(session, how, text);
+  if (status == 0) status = find_data(session, r, how, text);
   return status ? status : find_folders(session, how, r);
 }
 

@@ -193,7 +193,7 @@ typedef struct tsr_train_options {
   size_t struct_bytes;
   const char *data; /* the name of a file of any size, with at least one sequence; read as needed */
   tsr_train_tokens tokens; /* its format */
-  const char *text;        /* bytes instead of a file; borrowed during the call */
+  const char *text;        /* the same in memory, AUTO is bytes; borrowed during the call */
   size_t text_bytes;
   uint64_t seed;        /* for weights, batches and dropout */
   double learning_rate; /* (0.001) */
@@ -290,6 +290,9 @@ typedef struct tsr_training {
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 
+/* Whether a file of data is a text, for tsr_train's TSR_TRAIN_TOKENS_AUTO; false if it cannot be read. */
+bool tsr_train_is_text(const char *path);
+
 /* ---- Continuing a text ---- */
 
 /* Values in parentheses are used for zeros. */
@@ -302,6 +305,7 @@ typedef struct tsr_sample_options {
   uint64_t context;   /* tokens that the model sees at once (its positions, at most 1024) */
   double temperature; /* divides the logits; 0 selects the most likely token */
   uint64_t top_k;     /* choose among the N most likely tokens (all) */
+  double top_p;       /* and among the fewest that are this probable together (1) */
   uint64_t seed;
   unsigned threads; /* (as many as processors) */
   /* Called for each token, in the caller's thread. Returning false ends the text without an error. */

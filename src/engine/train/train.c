@@ -217,9 +217,13 @@ static int check_tokens(const training *t, tsr_error *error) {
     return 0;
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                    "a text, of which each byte would be a token; this trained model has its own "
-                   "tokenizer, of %llu tokens: give a file of their numbers (--tokens u16 or u32), "
-                   "or --tokens bytes if it was trained on bytes",
+                   "tokenizer, of %llu tokens: name it with --tokenizer, give a file of their "
+                   "numbers (--tokens u16 or u32), or --tokens bytes if it was trained on bytes",
                    (unsigned long long)vocabulary);
+}
+
+static tsr__token_format format_of_text(const tsr_train_options *o) {
+  return o->tokens == TSR_TRAIN_TOKENS_AUTO ? TSR__TOKENS_BYTES : (tsr__token_format)o->tokens;
 }
 
 static int open_data(training *t, tsr_error *error) {
@@ -236,7 +240,8 @@ static int open_data(training *t, tsr_error *error) {
   blame(t, o->data);
   int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
                                           &b->tokens, error)
-                       : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
+                       : tsr__tokens_in_memory(o->text, o->text_bytes, format_of_text(o),
+                                               vocabulary, &b->tokens, error);
   if (status == 0) status = check_tokens(t, error);
   if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
   if (status == 0) status = check_data(t, error);
