@@ -8,23 +8,10 @@
 
 #include "progress.h"
 
-const char *const cli_tokenizer_files[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "generation_config.json",
-    NULL,
-};
-
 bool cli_has_tokenizer(const char *folder) {
   char path[4096];
   struct stat found;
-  int length = snprintf(path, sizeof path, "%s/%s", folder, cli_tokenizer_files[0]);
+  int length = snprintf(path, sizeof path, "%s/tokenizer.json", folder);
   return length > 0 && (size_t)length < sizeof path && stat(path, &found) == 0 &&
          S_ISREG(found.st_mode);
 }
@@ -65,6 +52,9 @@ int cli_encode(cli_session *session, const tsr_tokenizer *tokenizer, const char 
   how.threads = threads > 1024 ? 1024 : (unsigned)threads;
   *out = (cli_encoded){.type = tsr_tokenizer_vocabulary(tokenizer) > 65536 ? TSR_TRAIN_TOKENS_U32
                                                                            : TSR_TRAIN_TOKENS_U16};
+  out->data = malloc(1); /* also a text without tokens is there */
+  if (!out->data) return TSR_ERROR_MEMORY;
+  g.room = 1;
   int status = tsr_tokenizer_encode(tokenizer, text, size_bytes, &how, gather, &g, &session->error);
   cli_progress_end(&progress);
   if (!status) return 0;

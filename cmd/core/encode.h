@@ -7,9 +7,6 @@
 
 #include "session.h"
 
-/* The files besides config.json and weights that make a folder one of transformers, tokenizer.json first; NULL at the end. */
-extern const char *const cli_tokenizer_files[];
-
 /* Whether a folder has a tokenizer.json. */
 bool cli_has_tokenizer(const char *folder);
 

@@ -72,7 +72,7 @@ const cli_command cli_tokens_row = {
              "supported: those of GPT-2, Llama, Mistral, Qwen, Gemma and others; a tokenizer with "
              "anything else is refused with a message that names it.\n\n"
              "Special tokens that are spelled out in a text, such as <|endoftext|>, are encoded as "
-             "such. A text is read into memory as a whole.",
+             "such. All of a text is read into memory.",
          .parameters = tokens_parameters,
          .parameter_count = sizeof tokens_parameters / sizeof *tokens_parameters,
          .examples =

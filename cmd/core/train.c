@@ -703,7 +703,6 @@ static int encode_data(cli_session *session, const run *r, tsr_train_options *ho
   tsr_tokenizer_free(tokenizer);
   if (status) return status;
   free(*text);
-  how->data = NULL;
   how->text = *text = encoded.data;
   how->text_bytes = encoded.size_bytes;
   how->tokens = encoded.type;

@@ -33,6 +33,7 @@ MEMORY = 4
 SAMPLE, FEW = 60, 21
 SHOWN = 12
 GRAPH = HERE.parent / 'golden' / 'graphs' / 'vit.graph'
+TOKENIZER = HERE.parent / 'fuzz' / 'corpus' / 'tokenizer' / 'byte-level'
 CONFIG = {'model_type': 'gpt2', 'vocab_size': 257, 'n_embd': 8, 'n_head': 2, 'n_layer': 2, 'n_positions': 32,
           'architectures': ['GPT2LMHeadModel'], 'dtype': 'bfloat16'}
 DEEPSPEED = {'train_micro_batch_size_per_gpu': 2, 'zero_optimization': {'stage': 2, 'reduce_bucket_size': 1000000},
@@ -94,6 +95,11 @@ CASES = {
     'train adapters': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--lora', '2', '--save', 'run'],
                            ['run'], goes_on=True),
     'sample': Case(['sample', 'saved', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1']),
+    'tokens': Case(['tokens', '--tokenizer', 'spoken/tokenizer.json', 'text.txt', '-', '-o', 'some.tokens', '--end', 'after', '--threads', '1',
+                    '--json'], ['some.tokens'], text='caf\u00e9 1'),
+    'train on words': Case(['train', 'spoken', '--data', 'text.txt', *TRAIN, '--steps', '1', '--save', 'run'], ['run'], goes_on=True),
+    'sample words': Case(['sample', 'spoken', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1', '--stop', 'x',
+                          '--top-p', '0.9']),
     'peak': Case(['peak', 'train.pickle', '-o', 'peak.json'], ['peak.json']),
     'sidecar': Case(['peak', 'told.pickle', '--json']),
     'export': Case(['export', 'train.pickle', '-o', 'copy.json'], ['copy.json']),
@@ -215,6 +221,8 @@ class Runner:
         done = self.run(Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '2', '--save', 'saved',
                               '--write-rates', 'rates.json']), {})
         assert done.returncode == 0, done.stderr
+        shutil.copytree(folder / 'saved', folder / 'spoken')
+        shutil.copyfile(TOKENIZER, folder / 'spoken/tokenizer.json')
         done = self.run(Case(['ranks', 'fleet', '--sketches', 'some.sketch', '-q']), {})
         assert done.returncode == 0, done.stderr
 

@@ -227,7 +227,7 @@ def train(r, layout, size):
     options = {'initial_alphabet': alphabet[:-r.randrange(1, 200)] if maybe(r, 0.15) else alphabet} if is_bytes else {
         'limit_alphabet': r.randrange(40, 200)}
     trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, max_token_length=r.choice([None, 8]), **options)
-    tokenizer.train_from_iterator([text_of(r, 60) for _ in range(60)], trainer)
+    tokenizer.train_from_iterator([text_of(r, 60).replace('\0', '') for _ in range(60)], trainer)
     return json.loads(tokenizer.to_str())['model']
 
 

@@ -33,7 +33,7 @@ void tsr_tokenizer_free(tsr_tokenizer *tokenizer);
 
 /* One more than the largest id of a token, added ones included. O(1). */
 uint32_t tsr_tokenizer_vocabulary(const tsr_tokenizer *tokenizer);
-/* The id of the token with this text, as the file spells it; -1 if there is none. O(1). */
+/* The id of the token with this text, as the file spells it; -1 if absent. O(1). */
 int64_t tsr_tokenizer_id(const tsr_tokenizer *tokenizer, const char *text);
 /* Whether an id is that of a special token, such as <|endoftext|>. O(1). */
 bool tsr_tokenizer_is_special(const tsr_tokenizer *tokenizer, uint32_t id);

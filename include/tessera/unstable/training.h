@@ -193,7 +193,8 @@ typedef struct tsr_train_options {
   size_t struct_bytes;
   const char *data; /* the name of a file of any size, with at least one sequence; read as needed */
   tsr_train_tokens tokens; /* its format */
-  const char *text;        /* the same in memory, AUTO is bytes; borrowed during the call */
+  const char *
+      text; /* the data in memory, AUTO is bytes; borrowed during the call. `data` is then its name in errors */
   size_t text_bytes;
   uint64_t seed;        /* for weights, batches and dropout */
   double learning_rate; /* (0.001) */

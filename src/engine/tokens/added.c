@@ -32,7 +32,7 @@ void tsr__trie_release(tsr__trie *trie) {
   TSR__VECTOR_FREE(&trie->nodes);
 }
 
-/* The longest text that is at `from`; 0 if there is none, else the token's index + 1. */
+/* The longest text that is at `from`; 0 if absent, else the token's index + 1. */
 static uint32_t longest(const tsr__trie *trie, const char *text, size_t size_bytes, size_t from,
                         size_t *end) {
   uint32_t at = 0, found = 0;

@@ -72,7 +72,7 @@ bool tsr__bpe_text(const tsr__bpe *bpe, uint32_t id, const char **text, size_t *
 int tsr__bpe_encode(const tsr__bpe *bpe, tsr__bpe_room *room, const char *text, size_t size_bytes,
                     tsr__token_ids *out, tsr_error *error);
 /* The first place after `from` that no merge can cross: the tokens of the whole are those before and after it. The size of the
- * text if there is none. Needs tsr__bpe_find_pairs. */
+ * text without one. Needs tsr__bpe_find_pairs. */
 size_t tsr__bpe_cut(const tsr__bpe *bpe, const char *text, size_t size_bytes, size_t from);
 void tsr__bpe_room_release(tsr__bpe_room *room);
 

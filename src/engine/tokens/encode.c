@@ -6,7 +6,7 @@
  *   by a pattern     where one match ends and the search for the next begins is a *step*. What follows a step depends only on
  *                    the text after it (regex.h). So a thread may begin anywhere, as if a step were there. Once it has a step in
  *                    common with the thread before it, all later ones are right; what it did before that is dropped. If
- *                    there is none, the text up to the end of its part is encoded again
+ *                    they share none, the text up to the end of its part is encoded again
  *   without pattern  a step is a place between two characters that are neighbours in no result of a merge (tsr__bpe_cut): no
  *                    merge can cross it
  *

@@ -29,7 +29,7 @@ void tsr__regex_free(tsr__regex *regex);
 tsr__matcher *tsr__matcher_new(void);
 void tsr__matcher_free(tsr__matcher *matcher);
 
-/* Find the first match at or after `from` in a text that is valid UTF-8. Returns 1 with its range, 0 if there is none,
+/* Find the first match at or after `from` in a text that is valid UTF-8. Returns 1 with its range, 0 without a match,
  * or a negative status: TSR_ERROR_LIMIT if the pattern tries too many ways, TSR_ERROR_MEMORY. */
 int tsr__regex_find(const tsr__regex *regex, tsr__matcher *matcher, const char *text,
                     size_t size_bytes, size_t from, size_t *start, size_t *end, tsr_error *error);

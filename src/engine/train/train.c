@@ -238,10 +238,10 @@ static int open_data(training *t, tsr_error *error) {
                       .key = tsr__random_key(o->seed, KEY_PLACES),
                       .is_sequential = o->order == TSR_TRAIN_SEQUENTIAL};
   blame(t, o->data);
-  int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
-                                          &b->tokens, error)
-                       : tsr__tokens_in_memory(o->text, o->text_bytes, format_of_text(o),
-                                               vocabulary, &b->tokens, error);
+  int status = o->text ? tsr__tokens_in_memory(o->text, o->text_bytes, format_of_text(o),
+                                               vocabulary, &b->tokens, error)
+                       : tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
+                                          &b->tokens, error);
   if (status == 0) status = check_tokens(t, error);
   if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
   if (status == 0) status = check_data(t, error);
