@@ -117,8 +117,8 @@ typedef struct sampler {
   tsr_token_decoder *decoder;
   uint32_t ends[ENDS_MOST]; /* tokens that end the text */
   size_t end_count;
-  cli_text waiting; /* may be the beginning of a stop text */
-  bool has_ids, has_failed, is_begun, is_over;
+  cli_text waiting;                                     /* may be the beginning of a stop text */
+  bool has_ids, has_failed, is_lost, is_begun, is_over; /* is_lost: out of memory */
   char held[4]; /* a character of a terminal, until all its bytes have come */
   size_t held_count;
   int64_t refused; /* a token that is not a byte, which ended the output; or -1 */
@@ -187,7 +187,8 @@ static bool put_waiting(sampler *s, bool is_last) {
 
 static bool put_text(sampler *s, const char *text, size_t size) {
   if (!stop_at(s, 0)) return put_bytes(s, text, size);
-  return cli_text_append(&s->waiting, text, size) == 0 && put_waiting(s, false);
+  s->is_lost = cli_text_append(&s->waiting, text, size) != 0;
+  return !s->is_lost && put_waiting(s, false);
 }
 
 /* ---- tokens ---- */
@@ -203,8 +204,8 @@ static bool put_token(sampler *s, int64_t token) {
   char byte = (char)token;
   if (s->has_ids) return put_id(s, token);
   if (!s->decoder) return put_text(s, &byte, 1);
-  int status = tsr_token_decoder_put(s->decoder, (uint32_t)token, &text, &s->session->error);
-  return status == 0 && put_text(s, text.data, text.size_bytes);
+  s->is_lost = tsr_token_decoder_put(s->decoder, (uint32_t)token, &text, NULL) != 0;
+  return !s->is_lost && put_text(s, text.data, text.size_bytes);
 }
 
 static bool see_token(void *context, int64_t token) {
@@ -224,10 +225,10 @@ static bool see_token(void *context, int64_t token) {
 /* Print what has been held back. */
 static bool put_rest(sampler *s) {
   tsr_text text;
-  if (s->decoder && !s->is_over &&
-      (tsr_token_decoder_finish(s->decoder, &text, &s->session->error) ||
-       !put_text(s, text.data, text.size_bytes)))
-    return false;
+  if (s->decoder && !s->is_over && !s->is_lost) {
+    s->is_lost = tsr_token_decoder_finish(s->decoder, &text, NULL) != 0;
+    if (s->is_lost || !put_text(s, text.data, text.size_bytes)) return false;
+  }
   return (s->is_over || put_waiting(s, true)) && flush_held(s);
 }
 
@@ -363,6 +364,7 @@ static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   if ((status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) && !subject)
     return cli_usage_error(options->command, "%s", session->error.message);
   if (!put_rest(s)) s->has_failed = true;
+  if (s->is_lost) return TSR_ERROR_MEMORY;
   if (status || s->has_failed) return status ? status : TSR_ERROR_WRITE;
   if (s->is_begun && cli_output_write(&session->output, "\n", 1)) return TSR_ERROR_WRITE;
   if (s->refused < 0) return 0;
