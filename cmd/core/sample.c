@@ -22,6 +22,7 @@
 #include "folder.h"
 #include "message.h"
 #include "session.h"
+#include "textfile.h"
 
 static const tsr_parameter sample_parameters[] = {
     {.name = "model",
@@ -37,6 +38,10 @@ static const tsr_parameter sample_parameters[] = {
     {.name = "ids",
      .kind = TSR_PARAMETER_FLAG,
      .help = "TEXT and the output are token numbers, separated by blanks, instead of text."},
+    {.name = "tokenizer",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "PATH",
+     .help = "The tokenizer.json, or a folder that has one (default: that of DIR)."},
     {.name = "stop",
      .kind = TSR_PARAMETER_TEXTS,
      .argument = "TEXT",
@@ -299,15 +304,16 @@ static int open_tokenizer(sampler *s, const char *folder) {
   for (size_t i = 0; stop_at(s, i); i++)
     if (!*stop_at(s, i))
       return cli_usage_error(session->options->command, "--stop needs a text that is not empty");
-  bool has_one = cli_has_tokenizer(folder);
-  if (!has_one && !s->has_ids) return 0;
+  const char *given = tsr_params_text(session->options->own, "tokenizer");
+  bool has_one = given || cli_has_tokenizer(folder);
+  if (given) folder = given;
+  if (!has_one && (!s->has_ids || session->is_checkpoint)) return 0;
   session->path = folder;
   int status =
       has_one && !s->has_ids ? tsr_tokenizer_open(folder, &s->tokenizer, &session->error) : 0;
   if (status == TSR_ERROR_UNSUPPORTED) {
-    cli_say(session->options->command->about.name,
-            "%s/tokenizer.json: %s; --ids takes and prints numbers", folder,
-            session->error.message);
+    cli_say(NULL, "%s%s: %s; --ids takes and prints numbers", folder,
+            cli_is_folder(folder) ? "/tokenizer.json" : "", session->error.message);
     return CLI_INPUT;
   }
   if (status == 0 && s->tokenizer) {

@@ -22,7 +22,7 @@ extern "C" {
 /* Constant once opened: any number of threads may use it. */
 typedef struct tsr_tokenizer tsr_tokenizer;
 
-/* Open a tokenizer.json, or that of a folder. The caller frees `*out`. Takes some 0.2 s for a vocabulary of 128,000 tokens.
+/* Open a tokenizer.json, or that of a folder. The caller frees `*out`. Takes some 0.7 s for a vocabulary of 128,000 tokens.
  * Fails with TSR_ERROR_IO; TSR_ERROR_FORMAT; TSR_ERROR_LIMIT (a file of more than 256 MiB); TSR_ERROR_UNSUPPORTED, whose message
  * names what is not implemented; TSR_ERROR_MEMORY. */
 int tsr_tokenizer_open(const char *path, tsr_tokenizer **out, tsr_error *error);

@@ -120,7 +120,9 @@ static void property(translator *t, bool is_in_set) {
 /* An escape, inside a set or not. */
 static void escape(translator *t, bool is_in_set) {
   char letter = next(t, 1);
-  if (letter == 'p' || letter == 'P') {
+  if (t->folded_depth && letter && strchr("pPsSdD", letter)) {
+    refuse(t, "a class that ignores case");
+  } else if (letter == 'p' || letter == 'P') {
     property(t, is_in_set);
   } else if (letter == 's' || letter == 'S') {
     tsr__buffer_printf(&t->out, "\\%c{White_Space}", letter == 's' ? 'p' : 'P');
