@@ -77,6 +77,28 @@ int tsr_token_decoder_finish(tsr_token_decoder *decoder, tsr_text *out, tsr_erro
 /* NULL is fine. */
 void tsr_token_decoder_free(tsr_token_decoder *decoder);
 
+/* ---- chat templates ---- */
+
+/* A model's template, which makes one text of a conversation: the part of Jinja that the templates of Llama, Qwen, Mistral, Gemma and
+ * others need. Constant once opened. */
+typedef struct tsr_chat tsr_chat;
+
+typedef struct tsr_chat_message {
+  const char *role, *content; /* "system", "user" or "assistant"; text */
+} tsr_chat_message;
+
+/* Open the template in a folder, or in that of a file: chat_template.jinja, or "chat_template" of tokenizer_config.json. The caller frees
+ * `*out`. Fails with TSR_ERROR_ABSENT if there is no template; TSR_ERROR_FORMAT or _UNSUPPORTED, which names what is not
+ * implemented; TSR_ERROR_MEMORY. */
+int tsr_chat_open(const char *path, tsr_chat **out, tsr_error *error);
+/* NULL is fine. */
+void tsr_chat_free(tsr_chat *chat);
+/* Write the text of a conversation; `adds_prompt` ends it with what comes before an answer. What transformers renders, with the
+ * same settings and without tools. Fails with TSR_ERROR_ARGUMENT if the template refuses the conversation;
+ * TSR_ERROR_UNSUPPORTED for what is not implemented; TSR_ERROR_LIMIT; TSR_ERROR_WRITE; TSR_ERROR_MEMORY. */
+int tsr_chat_render(const tsr_chat *chat, const tsr_chat_message *messages, size_t count,
+                    bool adds_prompt, tsr_write_fn *write, void *context, tsr_error *error);
+
 #ifdef __cplusplus
 }
 #endif

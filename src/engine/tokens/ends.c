@@ -9,6 +9,35 @@
 
 enum { FILE_BYTES_MOST = 16 << 20 };
 
+int tsr__read_beside(const char *path, const char *name, char **out, size_t *size_bytes,
+                     tsr_error *error) {
+  const char *slash = strrchr(path, '/');
+  bool is_folder = tsr__os_is_folder(path);
+  size_t length = is_folder ? strlen(path) : slash ? (size_t)(slash - path) : 1;
+  size_t size = length + strlen(name) + 2;
+  char *whole = TSR__NEW_ARRAY(char, size), *text = NULL;
+  uint64_t bytes = 0;
+  int handle = -1;
+  *out = NULL;
+  if (!whole) return tsr__fail_memory(error);
+  (void)snprintf(whole, size, "%.*s/%s", (int)length, is_folder || slash ? path : ".", name);
+  int status = tsr__os_open_sized(whole, &handle, &bytes, NULL);
+  tsr__free(whole);
+  if (status) return status == TSR_ERROR_MEMORY ? tsr__fail_memory(error) : 0;
+  if (bytes <= FILE_BYTES_MOST) {
+    text = TSR__NEW_ARRAY(char, (size_t)bytes + 1);
+    status = text ? tsr__os_read_exactly(handle, 0, text, (size_t)bytes, NULL) : TSR_ERROR_MEMORY;
+  }
+  tsr__os_close(handle);
+  if (status) {
+    tsr__free(text);
+    return status == TSR_ERROR_MEMORY ? tsr__fail_memory(error) : 0;
+  }
+  *out = text;
+  *size_bytes = (size_t)bytes;
+  return 0;
+}
+
 typedef struct ends {
   const tsr_tokenizer *t;
   uint32_t *ids;
@@ -33,28 +62,16 @@ static void read_end(ends *e, const json_t *root) {
     if (json_is_integer(json_array_get(id, i))) add(e, json_integer_value(json_array_get(id, i)));
 }
 
-/* Read a file of the folder; one that is absent or damaged states nothing: others report what is wrong with it. */
-static int read_file(ends *e, const char *folder, size_t length, const char *name,
-                     tsr_error *error) {
-  size_t size = length + strlen(name) + 2;
-  char *path = TSR__NEW_ARRAY(char, size), *text = NULL;
-  uint64_t bytes = 0;
-  int handle = -1;
-  if (!path) return tsr__fail_memory(error);
-  (void)snprintf(path, size, "%.*s/%s", (int)length, folder, name);
-  int status = tsr__os_open_sized(path, &handle, &bytes, NULL);
-  tsr__free(path);
-  if (status) return status == TSR_ERROR_MEMORY ? tsr__fail_memory(error) : 0;
-  if (bytes <= FILE_BYTES_MOST) {
-    text = TSR__NEW_ARRAY(char, (size_t)bytes + 1);
-    status = text ? tsr__os_read_exactly(handle, 0, text, (size_t)bytes, NULL) : TSR_ERROR_MEMORY;
-    json_t *root = NULL;
-    if (status == 0) status = tsr_json_load(text, (size_t)bytes, JSON_ALLOW_NUL, NULL, &root, NULL);
-    if (status == 0) read_end(e, root);
-    json_decref(root);
-  }
+/* Read a file of the folder. */
+static int read_file(ends *e, const char *path, const char *name, tsr_error *error) {
+  char *text = NULL;
+  size_t size = 0;
+  json_t *root = NULL;
+  int status = tsr__read_beside(path, name, &text, &size, error);
+  if (status == 0 && text) status = tsr_json_load(text, size, JSON_ALLOW_NUL, NULL, &root, NULL);
+  if (status == 0 && root) read_end(e, root);
+  json_decref(root);
   tsr__free(text);
-  tsr__os_close(handle);
   return status == TSR_ERROR_MEMORY ? tsr__fail_memory(error) : 0;
 }
 
@@ -64,12 +81,8 @@ int tsr_tokenizer_ends(const tsr_tokenizer *tokenizer, const char *path, uint32_
                                       "config.json"};
   static const char *const usual[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
   ends e = {tokenizer, ids, room, 0};
-  const char *slash = strrchr(path, '/');
-  bool is_folder = tsr__os_is_folder(path);
-  size_t length = is_folder ? strlen(path) : slash ? (size_t)(slash - path) : 1;
-  const char *folder = is_folder || slash ? path : ".";
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    int status = read_file(&e, folder, length, files[i], error);
+    int status = read_file(&e, path, files[i], error);
     if (status) return status;
   }
   for (size_t i = 0; tokenizer && !e.count && i < sizeof usual / sizeof *usual; i++)

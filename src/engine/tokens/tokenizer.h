@@ -51,6 +51,11 @@ uint32_t tsr__byte_character(unsigned char byte);
 /* The byte that a character stands for, or -1. */
 int tsr__character_byte(uint32_t code);
 
+/* Read the file `name` of a folder, or of the folder of a file; `*out` is NULL if it is absent, unreadable or larger than 16 MiB, else
+ * the caller frees it. A zero byte follows the content. Fails with TSR_ERROR_MEMORY alone. */
+int tsr__read_beside(const char *path, const char *name, char **out, size_t *size_bytes,
+                     tsr_error *error);
+
 /* Read the "decoder" of a tokenizer.json; NULL is none. */
 int tsr__decode_read(tsr__decode_rules *rules, const json_t *description, tsr_error *error);
 void tsr__decode_release(tsr__decode_rules *rules);
