@@ -197,9 +197,11 @@ def render(library, folder, template, messages, adds):
 
 
 def expected(template, messages, adds):
-    """What transformers renders; None for an error."""
+    """What transformers renders; None for an error, Ellipsis for what is no template."""
     try:
         return _compile_jinja_template(template).render(messages=messages, tools=None, documents=None, add_generation_prompt=adds, **TOKENS)
+    except jinja2.TemplateSyntaxError:
+        return ...
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError):
         return None
 
@@ -253,6 +255,8 @@ def random_template(r, depth=0):
 def difference(library, folder, template, r):
     messages, adds = conversation(r), r.random() < 0.5
     want = expected(template, messages, adds)
+    if want is ...:
+        return None
     got, status = render(library, folder, template, messages, adds)
     if (want is None) != bool(status) and not (status and 'not supported' in got):
         return f'{template!r} with {messages} {adds}: {want!r} is {got!r}'

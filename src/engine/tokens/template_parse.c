@@ -282,7 +282,7 @@ static tsr__node *postfix(parser *p, tsr__node *of) {
 
 /* Whether an argument of a test may begin here without parentheses. */
 static bool begins_argument(const parser *p) {
-  static const char *const others[] = {"and", "or", "if", "else", "not", "in", "is"};
+  static const char *const others[] = {"and", "or", "else", "is"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (is_name(p, others[i])) return false;
   return p->kind == TOKEN_NAME || p->kind == TOKEN_TEXT || p->kind == TOKEN_INTEGER ||
@@ -290,10 +290,12 @@ static bool begins_argument(const parser *p) {
 }
 
 static tsr__node *filters(parser *p, tsr__node *of) {
+  bool was_test = false;
   while (!p->status && of && (is_sign(p, "|") || is_name(p, "is"))) {
     bool is_test = is_name(p, "is");
     lex(p);
     bool is_negated = is_test && take_name(p, "not");
+    if (is_test && was_test) refuse(p, TSR_ERROR_FORMAT, "a test of a test");
     if (p->kind != TOKEN_NAME) refuse(p, TSR_ERROR_FORMAT, "a filter without a name");
     of = node(p, is_test ? TSR__NODE_TEST : TSR__NODE_FILTER, of, NULL);
     lex(p);
@@ -305,6 +307,7 @@ static tsr__node *filters(parser *p, tsr__node *of) {
     if (!of) break;
     of->body = arguments;
     of->integer = is_negated;
+    was_test = is_test && !arguments;
   }
   return of;
 }
@@ -345,15 +348,20 @@ static tsr__node *operation(parser *p, unsigned level) {
     if (made) made->a = of;
     return made;
   }
-  tsr__node *left = operation(p, level + 1);
-  for (unsigned count = 0; !p->status && left && is_operator(p, level); count++) {
+  tsr__node *left = operation(p, level + 1), *before = NULL;
+  while (!p->status && left && is_operator(p, level)) {
     bool is_not_in = is_name(p, "not");
-    left = node(p, TSR__NODE_BINARY, left, NULL);
+    tsr__node *made = node(p, TSR__NODE_BINARY, before ? before : left, NULL);
     lex(p);
     if (is_not_in && !take_name(p, "in")) refuse(p, TSR_ERROR_FORMAT, "a 'not' without 'in'");
-    if (level == LEVEL_COMPARE && count) refuse(p, TSR_ERROR_UNSUPPORTED, "a chain of comparisons");
     tsr__node *right = operation(p, level + 1);
-    if (left) left->b = right;
+    if (made) made->b = right;
+    if (before && made) { /* a < b < c: both */
+      made = node(p, TSR__NODE_BINARY, left, made);
+      if (made) made->text = (tsr_text){"and", 3};
+    }
+    if (level == LEVEL_COMPARE) before = right;
+    left = made;
   }
   return left;
 }

@@ -507,8 +507,8 @@ static value arithmetic(run *r, tsr_text sign, value a, value b) {
   if (text_is(sign, "+")) return integer_value(a.integer + b.integer);
   if (text_is(sign, "-")) return integer_value(a.integer - b.integer);
   if (text_is(sign, "*")) return integer_value(a.integer * b.integer);
-  if (!b.integer || text_is(sign, "/"))
-    return unsupported(r, "has an operator that is not supported: ", sign);
+  if (!b.integer) return refuse(r, TSR_ERROR_ARGUMENT, "divides by zero: ", sign);
+  if (text_is(sign, "/")) return unsupported(r, "has an operator that is not supported: ", sign);
   int64_t rest = a.integer % b.integer; /* as Python rounds: down */
   if (rest && (rest < 0) != (b.integer < 0)) rest += b.integer;
   return integer_value(text_is(sign, "%") ? rest : (a.integer - rest) / b.integer);
@@ -517,6 +517,8 @@ static value arithmetic(run *r, tsr_text sign, value a, value b) {
 static int order(run *r, tsr_text sign, value a, value b) {
   bool is_number = (a.kind == INTEGER || a.kind == TRUTH) && (b.kind == INTEGER || b.kind == TRUTH);
   if (is_number) return (a.integer > b.integer) - (a.integer < b.integer);
+  if (a.kind == LIST && b.kind == LIST)
+    (void)unsupported(r, "orders lists, which is not supported: ", sign);
   if (a.kind != TEXT || b.kind != TEXT) {
     (void)refuse(r, TSR_ERROR_ARGUMENT, "compares values that do not fit together: ", sign);
     return 0;
