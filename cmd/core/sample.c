@@ -35,6 +35,13 @@ static const tsr_parameter sample_parameters[] = {
      .kind = TSR_PARAMETER_TEXT,
      .argument = "TEXT",
      .help = "The text to continue, which is not printed again (default: a line break)."},
+    {.name = "chat",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "TEXT is the message of a user: the model's chat template makes the prompt of it."},
+    {.name = "system",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "TEXT",
+     .help = "With --chat, what the model is asked to be, before the message."},
     {.name = "ids",
      .kind = TSR_PARAMETER_FLAG,
      .help = "TEXT and the output are token numbers, separated by blanks, instead of text."},
@@ -119,6 +126,7 @@ enum { ENDS_MOST = 16 };
 typedef struct sampler {
   cli_session *session;
   tsr_tokenizer *tokenizer; /* NULL: tokens are bytes, or numbers */
+  const char *place;        /* where it is from */
   tsr_token_decoder *decoder;
   uint32_t ends[ENDS_MOST]; /* tokens that end the text */
   size_t end_count;
@@ -272,11 +280,36 @@ static int add_ids(void *context, const uint32_t *ids, size_t count) {
   return 0;
 }
 
-static int encode_prompt(sampler *s, const char *text, prompt *p) {
-  tsr_encode_options how = {.struct_bytes = sizeof how, .adds_special = true, .threads = 1};
+/* Make a text of the conversation. The caller frees `*out`. */
+static int render_chat(sampler *s, const char *message, cli_text *out) {
   cli_session *session = s->session;
-  int status =
+  const char *system = tsr_params_text(session->options->own, "system");
+  const tsr_chat_message messages[] = {{"system", system}, {"user", message}};
+  tsr_chat *chat = NULL;
+  session->path = s->place;
+  int status = tsr_chat_open(s->place, &chat, &session->error);
+  if (status == 0)
+    status = tsr_chat_render(chat, messages + !system, system ? 2 : 1, true, cli_text_append, out,
+                             &session->error);
+  tsr_chat_free(chat);
+  if (status == TSR_ERROR_ABSENT) session->error.status = status = TSR_ERROR_FORMAT;
+  return status == TSR_ERROR_WRITE ? TSR_ERROR_MEMORY : status;
+}
+
+static int encode_prompt(sampler *s, const char *text, prompt *p) {
+  bool is_chat = tsr_params_flag(s->session->options->own, "chat");
+  tsr_encode_options how = {.struct_bytes = sizeof how, .adds_special = !is_chat, .threads = 1};
+  cli_text rendered = {0};
+  cli_session *session = s->session;
+  int status = is_chat ? render_chat(s, text, &rendered) : 0;
+  if (status) {
+    free(rendered.data);
+    return status;
+  }
+  if (is_chat) text = rendered.data ? rendered.data : "";
+  status =
       tsr_tokenizer_encode(s->tokenizer, text, strlen(text), &how, add_ids, p, &session->error);
+  free(rendered.data);
   if (status == TSR_ERROR_FORMAT)
     return cli_usage_error(session->options->command, "--prompt: %s", session->error.message);
   return status == TSR_ERROR_WRITE ? TSR_ERROR_MEMORY : status;
@@ -307,6 +340,13 @@ static int open_tokenizer(sampler *s, const char *folder) {
   const char *given = tsr_params_text(session->options->own, "tokenizer");
   bool has_one = given || cli_has_tokenizer(folder);
   if (given) folder = given;
+  s->place = folder;
+  bool is_chat = tsr_params_flag(session->options->own, "chat");
+  if (is_chat && (!has_one || s->has_ids))
+    return cli_usage_error(session->options->command,
+                           "--chat needs a model with a tokenizer, and is about text");
+  if (tsr_params_text(session->options->own, "system") && !is_chat)
+    return cli_usage_error(session->options->command, "--system needs --chat");
   if (!has_one && (!s->has_ids || session->is_checkpoint)) return 0;
   session->path = folder;
   int status =

@@ -289,6 +289,15 @@ def tokenizers():
     yield 'unigram', '{"model": {"type": "Unigram", "vocab": [["a", -1.5]]}}'
 
 
+def chats():
+    yield 'llama', ("{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('no') }}{% endif %}"
+                    "{{ bos_token + '[INST] ' + m.content.strip() + ' [/INST]' if loop.first else m['content'] | trim ~ 'x' }}{% endfor %}")
+    yield 'spaces', "{%- set ns = namespace(a=1, b='x') -%}\n {# gone -#} {%+ if tools is none and not missing %}\n{{- ns.b -}}\n{% endif %}\n"
+    yield 'values', ("{{ messages[1:]|length }}{{ 'a,b'.split(',')[-1] }}{{ [1, none, true][-2:][0] }}{{ 'q\"'|tojson }}{{ 1 < 2 < 3 }}"
+                     "{{ missing|default('d') }}{{ 'abc'[1:] not in 'xbc' }}{{ -7 % 3 // 2 }}{% set ns.x = 1 if x else 2 %}")
+    yield 'tools', "{% for k, v in tools | items %}{{ v | tojson(indent=4) }}{% endfor %}{% generation %}{{ messages[0].content }}{% endgeneration %}"
+
+
 def ds_configs():
     yield 'zero-3', json.dumps({
         'train_batch_size': 8, 'train_micro_batch_size_per_gpu': 2, 'gradient_accumulation_steps': 2, 'bf16': {'enabled': True},
@@ -501,6 +510,7 @@ def main(arguments):
     write(folder / 'containers', containers())
     write(folder / 'rules', rules())
     write(folder / 'tokenizer', tokenizers())
+    write(folder / 'chat', chats())
     write(folder / 'model', models())
     write(folder / 'lock', locks())
     write(folder / 'sidecar', sidecars())

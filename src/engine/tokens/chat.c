@@ -66,7 +66,8 @@ int tsr_chat_open(const char *path, tsr_chat **out, tsr_error *error) {
   if (!status) status = tsr__read_beside(path, "chat_template.jinja", &file, &file_bytes, error);
   if (!status) status = tsr__read_beside(path, "tokenizer_config.json", &text, &text_bytes, error);
   if (!status && text)
-    status = tsr_json_load(text, text_bytes, 0, "tokenizer_config.json", &config, error);
+    status = tsr_json_load(text, text_bytes, JSON_DECODE_INT_AS_REAL, "tokenizer_config.json",
+                           &config, error); /* model_max_length may have 31 digits */
   if (!status) status = read_chat(chat, config, (tsr_text){file, file_bytes}, error);
   json_decref(config);
   tsr__free(file);

@@ -51,15 +51,20 @@ static void add(ends *e, int64_t id) {
   if (e->count < e->room) e->ids[e->count++] = (uint32_t)id;
 }
 
+/* -1 unless the value is one that an id can have. Numbers are read as reals, because model_max_length may have 31 digits. */
+static int64_t read_id(const json_t *value) {
+  double id = json_is_number(value) ? json_number_value(value) : -1;
+  return id >= 0 && id < (double)TSR__TOKEN_ID_MOST ? (int64_t)id : -1;
+}
+
 /* A name, or an added token as an object; an id, or several. */
 static void read_end(ends *e, const json_t *root) {
   const json_t *name = json_object_get(root, "eos_token"),
                *id = json_object_get(root, "eos_token_id");
   if (json_is_object(name)) name = json_object_get(name, "content");
   if (e->t && json_is_string(name)) add(e, tsr_tokenizer_id(e->t, json_string_value(name)));
-  if (json_is_integer(id)) add(e, json_integer_value(id));
-  for (size_t i = 0; i < json_array_size(id); i++)
-    if (json_is_integer(json_array_get(id, i))) add(e, json_integer_value(json_array_get(id, i)));
+  add(e, read_id(id));
+  for (size_t i = 0; i < json_array_size(id); i++) add(e, read_id(json_array_get(id, i)));
 }
 
 /* Read a file of the folder. */
@@ -68,7 +73,8 @@ static int read_file(ends *e, const char *path, const char *name, tsr_error *err
   size_t size = 0;
   json_t *root = NULL;
   int status = tsr__read_beside(path, name, &text, &size, error);
-  if (status == 0 && text) status = tsr_json_load(text, size, JSON_ALLOW_NUL, NULL, &root, NULL);
+  if (status == 0 && text)
+    status = tsr_json_load(text, size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL, &root, NULL);
   if (status == 0 && root) read_end(e, root);
   json_decref(root);
   tsr__free(text);
