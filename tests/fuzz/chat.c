@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const tsr__template_input input = {messages, 2, variables, 1, true};
   tsr__arena arena;
   tsr__buffer out = {0};
-  tsr__node *first = NULL;
+  tsr__template_node *first = NULL;
   tsr_error error = {0};
   if (!tsr__utf8_is_text((const char *)data, size)) return 0;
   tsr__arena_init(&arena);

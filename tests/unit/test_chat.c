@@ -14,7 +14,7 @@ static const tsr__template_variable variables[] = {{{"bos_token", 9}, {"<s>", 3}
 static int render(const char *source, tsr__buffer *out, tsr_error *error) {
   const tsr__template_input input = {messages, 3, variables, 2, true};
   tsr__arena arena;
-  tsr__node *first = NULL;
+  tsr__template_node *first = NULL;
   tsr__arena_init(&arena);
   int status = tsr__template_parse(&arena, (tsr_text){source, strlen(source)}, &first, error);
   if (status == 0) status = tsr__template_run(first, &input, out, error);

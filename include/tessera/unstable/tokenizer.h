@@ -93,9 +93,9 @@ typedef struct tsr_chat_message {
 int tsr_chat_open(const char *path, tsr_chat **out, tsr_error *error);
 /* NULL is fine. */
 void tsr_chat_free(tsr_chat *chat);
-/* Write the text of a conversation; `adds_prompt` ends it with what comes before an answer. What transformers renders, with the
- * same settings and without tools. Fails with TSR_ERROR_ARGUMENT if the template refuses the conversation;
- * TSR_ERROR_UNSUPPORTED for what is not implemented; TSR_ERROR_LIMIT; TSR_ERROR_WRITE; TSR_ERROR_MEMORY. */
+/* Write the text of a conversation, as transformers renders it with the same settings and without tools. `adds_prompt` ends it with what
+ * comes before an answer. Fails with TSR_ERROR_ARGUMENT if the template refuses the conversation, TSR_ERROR_UNSUPPORTED for what is
+ * not implemented, and with TSR_ERROR_LIMIT, _WRITE or _MEMORY. */
 int tsr_chat_render(const tsr_chat *chat, const tsr_chat_message *messages, size_t count,
                     bool adds_prompt, tsr_write_fn *write, void *context, tsr_error *error);
 

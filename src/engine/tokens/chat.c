@@ -12,7 +12,7 @@ enum { VARIABLES_MOST = 8 };
 
 struct tsr_chat {
   tsr__arena arena;
-  tsr__node *first; /* NULL: an empty template */
+  tsr__template_node *first; /* NULL: an empty template */
   tsr__template_variable variables[VARIABLES_MOST];
   size_t variable_count;
 };

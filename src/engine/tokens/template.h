@@ -15,7 +15,7 @@
 #include "base/buffer.h"
 #include "tessera/types.h"
 
-typedef enum tsr__node_kind {
+typedef enum tsr__template_kind {
   TSR__NODE_DATA, /* text of the template */
   TSR__NODE_OUTPUT,
   TSR__NODE_FOR,
@@ -39,22 +39,23 @@ typedef enum tsr__node_kind {
   TSR__NODE_BINARY,
   TSR__NODE_CHOICE,     /* b if a else c */
   TSR__NODE_UNSUPPORTED /* an error when it is run */
-} tsr__node_kind;
+} tsr__template_kind;
 
-typedef struct tsr__node tsr__node;
-struct tsr__node {
-  tsr__node_kind kind;
+typedef struct tsr__template_node tsr__template_node;
+struct tsr__template_node {
+  tsr__template_kind kind;
   tsr_text text;   /* a name, an operator, a text */
   int64_t integer; /* INTEGER, TRUTH; TEST: whether it is negated */
-  tsr__node *a, *b, *c;
-  tsr__node *body;      /* the first statement, item or argument */
-  tsr__node *otherwise; /* of FOR and IF */
-  tsr__node *next;      /* statement, item or argument */
+  tsr__template_node *a, *b, *c;
+  tsr__template_node *body;      /* the first statement, item or argument */
+  tsr__template_node *otherwise; /* of FOR and IF */
+  tsr__template_node *next;      /* statement, item or argument */
 };
 
 /* Parse a template into nodes of the arena; `*out` is the first statement, or NULL. Fails with TSR_ERROR_UNSUPPORTED or _FORMAT and the
  * offset, or TSR_ERROR_MEMORY. */
-int tsr__template_parse(tsr__arena *arena, tsr_text source, tsr__node **out, tsr_error *error);
+int tsr__template_parse(tsr__arena *arena, tsr_text source, tsr__template_node **out,
+                        tsr_error *error);
 
 typedef struct tsr__template_message {
   tsr_text role, content;
@@ -74,7 +75,7 @@ typedef struct tsr__template_input {
 
 /* Run a template and append what it writes. Fails with TSR_ERROR_UNSUPPORTED for what is not implemented, TSR_ERROR_ARGUMENT for what the
  * template itself refuses (raise_exception) or does wrong, TSR_ERROR_LIMIT, TSR_ERROR_MEMORY. */
-int tsr__template_run(const tsr__node *first, const tsr__template_input *input, tsr__buffer *out,
-                      tsr_error *error);
+int tsr__template_run(const tsr__template_node *first, const tsr__template_input *input,
+                      tsr__buffer *out, tsr_error *error);
 
 #endif

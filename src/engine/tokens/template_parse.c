@@ -38,9 +38,10 @@ static void *allocate(parser *p, size_t size) {
   return memory;
 }
 
-static tsr__node *node(parser *p, tsr__node_kind kind, tsr__node *a, tsr__node *b) {
-  tsr__node *made = allocate(p, sizeof *made);
-  if (made) *made = (tsr__node){.kind = kind, .text = p->token, .a = a, .b = b};
+static tsr__template_node *node(parser *p, tsr__template_kind kind, tsr__template_node *a,
+                                tsr__template_node *b) {
+  tsr__template_node *made = allocate(p, sizeof *made);
+  if (made) *made = (tsr__template_node){.kind = kind, .text = p->token, .a = a, .b = b};
   return made;
 }
 
@@ -166,13 +167,13 @@ static void expect_sign(parser *p, const char *sign) {
 
 /* ---- expressions ---- */
 
-static tsr__node *expression(parser *p);
+static tsr__template_node *expression(parser *p);
 
 /* Arguments or items, up to a sign. */
-static tsr__node *list(parser *p, const char *end) {
-  tsr__node *first = NULL, **last = &first;
+static tsr__template_node *list(parser *p, const char *end) {
+  tsr__template_node *first = NULL, **last = &first;
   while (!p->status && !is_sign(p, end)) {
-    tsr__node *item = expression(p);
+    tsr__template_node *item = expression(p);
     if (item && item->kind == TSR__NODE_NAME && take_sign(p, "=")) {
       tsr_text name = item->text;
       item = node(p, TSR__NODE_NAMED, expression(p), NULL);
@@ -187,8 +188,8 @@ static tsr__node *list(parser *p, const char *end) {
   return first;
 }
 
-static tsr__node *integer(parser *p) {
-  tsr__node *made = node(p, TSR__NODE_INTEGER, NULL, NULL);
+static tsr__template_node *integer(parser *p) {
+  tsr__template_node *made = node(p, TSR__NODE_INTEGER, NULL, NULL);
   if (!made) return NULL;
   for (size_t i = 0; i < made->text.size_bytes; i++) {
     char digit = made->text.data[i];
@@ -202,15 +203,15 @@ static tsr__node *integer(parser *p) {
   return made;
 }
 
-static tsr__node *text(parser *p) {
-  tsr__node *made = node(p, TSR__NODE_TEXT, NULL, NULL);
+static tsr__template_node *text(parser *p) {
+  tsr__template_node *made = node(p, TSR__NODE_TEXT, NULL, NULL);
   if (made) lex(p);
   if (p->kind == TOKEN_TEXT) refuse(p, TSR_ERROR_UNSUPPORTED, "two texts in a row");
   return made;
 }
 
-static tsr__node *name(parser *p) {
-  tsr__node *made = node(p, TSR__NODE_NAME, NULL, NULL);
+static tsr__template_node *name(parser *p) {
+  tsr__template_node *made = node(p, TSR__NODE_NAME, NULL, NULL);
   bool is_true = is_name(p, "true") || is_name(p, "True");
   if (!made) return NULL;
   if (is_true || is_name(p, "false") || is_name(p, "False")) made->kind = TSR__NODE_TRUTH;
@@ -220,8 +221,8 @@ static tsr__node *name(parser *p) {
   return made;
 }
 
-static tsr__node *primary(parser *p) {
-  tsr__node *made;
+static tsr__template_node *primary(parser *p) {
+  tsr__template_node *made;
   if (p->kind == TOKEN_NAME) return name(p);
   if (p->kind == TOKEN_TEXT) return text(p);
   if (p->kind == TOKEN_INTEGER) return integer(p);
@@ -233,7 +234,7 @@ static tsr__node *primary(parser *p) {
   if (is_sign(p, "[")) {
     made = node(p, TSR__NODE_LIST, NULL, NULL);
     lex(p);
-    tsr__node *items = list(p, "]");
+    tsr__template_node *items = list(p, "]");
     if (made) made->body = items;
     return made;
   }
@@ -242,8 +243,8 @@ static tsr__node *primary(parser *p) {
 }
 
 /* a[b], a[b:c] */
-static tsr__node *subscript(parser *p, tsr__node *of) {
-  tsr__node *made = node(p, TSR__NODE_ITEM, of, NULL), *from = NULL, *to = NULL;
+static tsr__template_node *subscript(parser *p, tsr__template_node *of) {
+  tsr__template_node *made = node(p, TSR__NODE_ITEM, of, NULL), *from = NULL, *to = NULL;
   if (!is_sign(p, ":")) from = expression(p);
   if (take_sign(p, ":")) {
     if (made) made->kind = TSR__NODE_SLICE;
@@ -260,7 +261,7 @@ static tsr__node *subscript(parser *p, tsr__node *of) {
   return made;
 }
 
-static tsr__node *postfix(parser *p, tsr__node *of) {
+static tsr__template_node *postfix(parser *p, tsr__template_node *of) {
   while (!p->status && of) {
     if (take_sign(p, ".")) {
       of = node(p, TSR__NODE_ATTRIBUTE, of, NULL);
@@ -271,7 +272,7 @@ static tsr__node *postfix(parser *p, tsr__node *of) {
     } else if (is_sign(p, "(")) {
       of = node(p, TSR__NODE_CALL, of, NULL);
       lex(p);
-      tsr__node *arguments = list(p, ")");
+      tsr__template_node *arguments = list(p, ")");
       if (of) of->body = arguments;
     } else {
       break;
@@ -289,7 +290,7 @@ static bool begins_argument(const parser *p) {
          is_sign(p, "[");
 }
 
-static tsr__node *filters(parser *p, tsr__node *of) {
+static tsr__template_node *filters(parser *p, tsr__template_node *of) {
   bool was_test = false;
   while (!p->status && of && (is_sign(p, "|") || is_name(p, "is"))) {
     bool is_test = is_name(p, "is");
@@ -299,7 +300,7 @@ static tsr__node *filters(parser *p, tsr__node *of) {
     if (p->kind != TOKEN_NAME) refuse(p, TSR_ERROR_FORMAT, "a filter without a name");
     of = node(p, is_test ? TSR__NODE_TEST : TSR__NODE_FILTER, of, NULL);
     lex(p);
-    tsr__node *arguments = NULL;
+    tsr__template_node *arguments = NULL;
     if (take_sign(p, "("))
       arguments = list(p, ")");
     else if (is_test && begins_argument(p))
@@ -312,11 +313,11 @@ static tsr__node *filters(parser *p, tsr__node *of) {
   return of;
 }
 
-static tsr__node *unary(parser *p) {
+static tsr__template_node *unary(parser *p) {
   if (is_sign(p, "-")) {
-    tsr__node *made = node(p, TSR__NODE_NEGATIVE, NULL, NULL);
+    tsr__template_node *made = node(p, TSR__NODE_NEGATIVE, NULL, NULL);
     lex(p);
-    tsr__node *of = postfix(p, primary(p));
+    tsr__template_node *of = postfix(p, primary(p));
     if (made) made->a = of;
     return filters(p, made);
   }
@@ -336,25 +337,25 @@ static bool is_operator(const parser *p, unsigned level) {
   return false;
 }
 
-static tsr__node *operation(parser *p, unsigned level) {
+static tsr__template_node *operation(parser *p, unsigned level) {
   if (level == LEVELS) return unary(p);
   if (level == LEVEL_NOT) {
     if (!is_name(p, "not")) return operation(p, level + 1);
-    tsr__node *made = node(p, TSR__NODE_NOT, NULL, NULL);
+    tsr__template_node *made = node(p, TSR__NODE_NOT, NULL, NULL);
     lex(p);
     if (++p->depth > MOST_DEPTH) refuse(p, TSR_ERROR_LIMIT, "expressions that are nested too deep");
-    tsr__node *of = operation(p, level);
+    tsr__template_node *of = operation(p, level);
     p->depth--;
     if (made) made->a = of;
     return made;
   }
-  tsr__node *left = operation(p, level + 1), *before = NULL;
+  tsr__template_node *left = operation(p, level + 1), *before = NULL;
   while (!p->status && left && is_operator(p, level)) {
     bool is_not_in = is_name(p, "not");
-    tsr__node *made = node(p, TSR__NODE_BINARY, before ? before : left, NULL);
+    tsr__template_node *made = node(p, TSR__NODE_BINARY, before ? before : left, NULL);
     lex(p);
     if (is_not_in && !take_name(p, "in")) refuse(p, TSR_ERROR_FORMAT, "a 'not' without 'in'");
-    tsr__node *right = operation(p, level + 1);
+    tsr__template_node *right = operation(p, level + 1);
     if (made) made->b = right;
     if (before && made) { /* a < b < c: both */
       made = node(p, TSR__NODE_BINARY, left, made);
@@ -366,13 +367,13 @@ static tsr__node *operation(parser *p, unsigned level) {
   return left;
 }
 
-static tsr__node *expression(parser *p) {
+static tsr__template_node *expression(parser *p) {
   if (++p->depth > MOST_DEPTH) refuse(p, TSR_ERROR_LIMIT, "expressions that are nested too deep");
-  tsr__node *value = p->status ? NULL : operation(p, 0);
+  tsr__template_node *value = p->status ? NULL : operation(p, 0);
   while (value && take_name(p, "if")) {
-    tsr__node *made = node(p, TSR__NODE_CHOICE, NULL, value);
-    tsr__node *condition = operation(p, 0);
-    tsr__node *other = take_name(p, "else") ? expression(p) : NULL;
+    tsr__template_node *made = node(p, TSR__NODE_CHOICE, NULL, value);
+    tsr__template_node *condition = operation(p, 0);
+    tsr__template_node *other = take_name(p, "else") ? expression(p) : NULL;
     if (!made) break;
     made->a = condition;
     made->c = other;
@@ -384,16 +385,17 @@ static tsr__node *expression(parser *p) {
 
 /* ---- statements ---- */
 
-static tsr__node *body(parser *p, const char *const *ends);
+static tsr__template_node *body(parser *p, const char *const *ends);
 
 static void end_tag(parser *p) {
   if (!p->status && p->kind != TOKEN_END)
     refuse(p, TSR_ERROR_UNSUPPORTED, "an expression that is not supported");
 }
 
-static tsr__node *parse_for(parser *p) {
+static tsr__template_node *parse_for(parser *p) {
   static const char *const ends[] = {"else", "endfor", NULL}, *const last[] = {"endfor", NULL};
-  tsr__node *made = node(p, TSR__NODE_FOR, NULL, NULL); /* its text is the variable's name */
+  tsr__template_node *made =
+      node(p, TSR__NODE_FOR, NULL, NULL); /* its text is the variable's name */
   if (p->kind != TOKEN_NAME) refuse(p, TSR_ERROR_FORMAT, "a loop without a variable");
   lex(p);
   while (!p->status && take_sign(p, ",")) { /* for key, value in ... */
@@ -401,10 +403,10 @@ static tsr__node *parse_for(parser *p) {
     lex(p);
   }
   if (!take_name(p, "in")) refuse(p, TSR_ERROR_FORMAT, "a loop without 'in'");
-  tsr__node *over = p->status ? NULL : operation(p, 0), *condition = NULL;
+  tsr__template_node *over = p->status ? NULL : operation(p, 0), *condition = NULL;
   if (take_name(p, "if")) condition = expression(p);
   end_tag(p);
-  tsr__node *statements = body(p, ends), *otherwise = NULL;
+  tsr__template_node *statements = body(p, ends), *otherwise = NULL;
   if (is_name(p, "else")) {
     lex(p);
     end_tag(p);
@@ -421,13 +423,13 @@ static tsr__node *parse_for(parser *p) {
 }
 
 /* After "if" or "elif". */
-static tsr__node *parse_if(parser *p) {
+static tsr__template_node *parse_if(parser *p) {
   static const char *const ends[] = {"elif", "else", "endif", NULL};
-  tsr__node *made = node(p, TSR__NODE_IF, NULL, NULL);
+  tsr__template_node *made = node(p, TSR__NODE_IF, NULL, NULL);
   if (++p->depth > MOST_DEPTH) refuse(p, TSR_ERROR_LIMIT, "statements that are nested too deep");
-  tsr__node *condition = p->status ? NULL : expression(p), *otherwise = NULL;
+  tsr__template_node *condition = p->status ? NULL : expression(p), *otherwise = NULL;
   end_tag(p);
-  tsr__node *statements = body(p, ends);
+  tsr__template_node *statements = body(p, ends);
   if (take_name(p, "elif")) {
     otherwise = parse_if(p);
   } else {
@@ -446,11 +448,11 @@ static tsr__node *parse_if(parser *p) {
   return made;
 }
 
-static tsr__node *parse_set(parser *p) {
-  tsr__node *made = node(p, TSR__NODE_SET, NULL, NULL);
-  tsr__node *target = postfix(p, primary(p));
+static tsr__template_node *parse_set(parser *p) {
+  tsr__template_node *made = node(p, TSR__NODE_SET, NULL, NULL);
+  tsr__template_node *target = postfix(p, primary(p));
   if (!take_sign(p, "=")) refuse(p, TSR_ERROR_UNSUPPORTED, "a 'set' without a value");
-  tsr__node *value = expression(p);
+  tsr__template_node *value = expression(p);
   end_tag(p);
   if (!made) return NULL;
   made->a = target;
@@ -458,16 +460,16 @@ static tsr__node *parse_set(parser *p) {
   return made;
 }
 
-static tsr__node *statement(parser *p) {
+static tsr__template_node *statement(parser *p) {
   static const char *const ends[] = {"endgeneration", NULL};
-  tsr__node *made;
+  tsr__template_node *made;
   if (take_name(p, "for")) return parse_for(p);
   if (take_name(p, "if")) return parse_if(p);
   if (take_name(p, "set")) return parse_set(p);
   if (take_name(p, "generation")) { /* marks what the model wrote */
     end_tag(p);
     made = node(p, TSR__NODE_IF, NULL, NULL);
-    tsr__node *statements = body(p, ends);
+    tsr__template_node *statements = body(p, ends);
     lex(p);
     end_tag(p);
     if (made) made->body = statements;
@@ -483,7 +485,7 @@ static tsr__node *statement(parser *p) {
 }
 
 /* The text up to the next tag, without the white space that the tags around it take; NULL if nothing is left. */
-static tsr__node *data(parser *p) {
+static tsr__template_node *data(parser *p) {
   const char *source = p->source.data;
   size_t size = p->source.size_bytes;
   if (p->trim == TRIM_LINE && peek(p, 0) == '\n') p->at++;
@@ -504,7 +506,7 @@ static tsr__node *data(parser *p) {
     else if (sign != '+' && p->tag != '{' && (!line || source[line - 1] == '\n'))
       end = line;
   }
-  tsr__node *made = end > start ? node(p, TSR__NODE_DATA, NULL, NULL) : NULL;
+  tsr__template_node *made = end > start ? node(p, TSR__NODE_DATA, NULL, NULL) : NULL;
   if (made) made->text = (tsr_text){source + start, end - start};
   return made;
 }
@@ -525,11 +527,11 @@ static bool is_end(const parser *p, const char *const *ends) {
 }
 
 /* Statements up to the tag of one of these words, which is then the token; NULL: to the end of the template. */
-static tsr__node *body(parser *p, const char *const *ends) {
-  tsr__node *first = NULL, **last = &first;
+static tsr__template_node *body(parser *p, const char *const *ends) {
+  tsr__template_node *first = NULL, **last = &first;
   if (++p->depth > MOST_DEPTH) refuse(p, TSR_ERROR_LIMIT, "statements that are nested too deep");
   while (!p->status) {
-    tsr__node *made = data(p);
+    tsr__template_node *made = data(p);
     if (made) *last = made, last = &made->next;
     if (!p->tag) {
       if (ends) refuse(p, TSR_ERROR_FORMAT, "a block without an end");
@@ -544,7 +546,7 @@ static tsr__node *body(parser *p, const char *const *ends) {
     if (!p->is_variable && is_end(p, ends)) break;
     if (p->is_variable) {
       made = node(p, TSR__NODE_OUTPUT, NULL, NULL);
-      tsr__node *value = expression(p);
+      tsr__template_node *value = expression(p);
       end_tag(p);
       if (made) made->a = value;
     } else {
@@ -572,10 +574,11 @@ static bool normalize(tsr__arena *arena, tsr_text *source) {
   return true;
 }
 
-int tsr__template_parse(tsr__arena *arena, tsr_text source, tsr__node **out, tsr_error *error) {
+int tsr__template_parse(tsr__arena *arena, tsr_text source, tsr__template_node **out,
+                        tsr_error *error) {
   parser p = {.arena = arena, .source = source, .error = error};
   if (!normalize(arena, &p.source)) return tsr__fail_memory(error);
-  tsr__node *first = body(&p, NULL);
+  tsr__template_node *first = body(&p, NULL);
   if (p.status == 0) *out = first;
   return p.status;
 }

@@ -279,14 +279,14 @@ static value replaced(run *r, tsr_text text, tsr_text from, tsr_text to) {
 
 /* ---- expressions ---- */
 
-static value evaluate(run *r, const tsr__node *n);
+static value evaluate(run *r, const tsr__template_node *n);
 
 enum { ARGUMENTS_MOST = 4 };
 
 /* Positional arguments that are texts; returns their number, or -1 for others. */
-static int text_arguments(run *r, const tsr__node *first, tsr_text out[ARGUMENTS_MOST]) {
+static int text_arguments(run *r, const tsr__template_node *first, tsr_text out[ARGUMENTS_MOST]) {
   int count = 0;
-  for (const tsr__node *at = first; at; at = at->next) {
+  for (const tsr__template_node *at = first; at; at = at->next) {
     value v = evaluate(r, at);
     if (count == ARGUMENTS_MOST || at->kind == TSR__NODE_NAMED || v.kind != TEXT) return -1;
     out[count++] = v.text;
@@ -294,7 +294,7 @@ static int text_arguments(run *r, const tsr__node *first, tsr_text out[ARGUMENTS
   return count;
 }
 
-static value method(run *r, tsr_text of, tsr_text name, const tsr__node *arguments) {
+static value method(run *r, tsr_text of, tsr_text name, const tsr__template_node *arguments) {
   tsr_text given[ARGUMENTS_MOST];
   int count = text_arguments(r, arguments, given);
   const tsr_text *set = count == 1 ? &given[0] : NULL;
@@ -320,8 +320,8 @@ static value method(run *r, tsr_text of, tsr_text name, const tsr__node *argumen
   return unsupported(r, "calls a method that is not supported: ", name);
 }
 
-static value call(run *r, const tsr__node *n) {
-  const tsr__node *of = n->a;
+static value call(run *r, const tsr__template_node *n) {
+  const tsr__template_node *of = n->a;
   if (of->kind == TSR__NODE_ATTRIBUTE) {
     value v = evaluate(r, of->a);
     if (v.kind == TEXT) return method(r, v.text, of->text, n->body);
@@ -335,7 +335,7 @@ static value call(run *r, const tsr__node *n) {
   if (of->kind != TSR__NODE_NAME || !text_is(of->text, "namespace"))
     return unsupported(r, "calls a function that is not supported: ", of->text);
   value made = new_map(r);
-  for (const tsr__node *at = n->body; at && !r->status; at = at->next) {
+  for (const tsr__template_node *at = n->body; at && !r->status; at = at->next) {
     if (at->kind != TSR__NODE_NAMED) return unsupported(r, "has a namespace of a value", of->text);
     value v = evaluate(r, at->a);
     if (!r->status) put(r, made.map, at->text, v);
@@ -361,7 +361,8 @@ static value item_of(run *r, value of, value key) {
 }
 
 /* The end of a slice as Python counts it. */
-static bool read_bound(run *r, const tsr__node *n, int64_t count, int64_t fallback, int64_t *out) {
+static bool read_bound(run *r, const tsr__template_node *n, int64_t count, int64_t fallback,
+                       int64_t *out) {
   value v = n ? evaluate(r, n) : (value){.kind = NONE};
   *out = fallback;
   if (v.kind == NONE) return true;
@@ -372,7 +373,7 @@ static bool read_bound(run *r, const tsr__node *n, int64_t count, int64_t fallba
   return true;
 }
 
-static value slice(run *r, const tsr__node *n) {
+static value slice(run *r, const tsr__template_node *n) {
   value of = evaluate(r, n->a);
   int64_t count = (int64_t)(of.kind == LIST ? of.count : character_count(of.text)), from, to;
   bool ok = (of.kind == LIST || of.kind == TEXT) && read_bound(r, n->b, count, 0, &from) &&
@@ -413,7 +414,7 @@ static value json_text(run *r, value v) {
   return text_value((tsr_text){made, (size_t)(at - made)});
 }
 
-static value filter(run *r, const tsr__node *n) {
+static value filter(run *r, const tsr__template_node *n) {
   value v = evaluate(r, n->a);
   tsr_text name = n->text;
   if (r->status) return nothing;
@@ -443,7 +444,7 @@ static value filter(run *r, const tsr__node *n) {
   return unsupported(r, "has a filter that is not supported: ", name);
 }
 
-static value test(run *r, const tsr__node *n) {
+static value test(run *r, const tsr__template_node *n) {
   value v = evaluate(r, n->a);
   tsr_text name = n->text;
   bool is_number = v.kind == INTEGER || v.kind == TRUTH, result;
@@ -529,7 +530,7 @@ static int order(run *r, tsr_text sign, value a, value b) {
   return (a.text.size_bytes > b.text.size_bytes) - (a.text.size_bytes < b.text.size_bytes);
 }
 
-static value binary(run *r, const tsr__node *n) {
+static value binary(run *r, const tsr__template_node *n) {
   tsr_text sign = n->text;
   value a = evaluate(r, n->a);
   if (text_is(sign, "and")) return is_true(a) ? evaluate(r, n->b) : a;
@@ -551,12 +552,12 @@ static value binary(run *r, const tsr__node *n) {
   return arithmetic(r, sign, a, b);
 }
 
-static value list(run *r, const tsr__node *n) {
+static value list(run *r, const tsr__template_node *n) {
   value made = {.kind = LIST};
-  for (const tsr__node *at = n->body; at; at = at->next) made.count++;
+  for (const tsr__template_node *at = n->body; at; at = at->next) made.count++;
   made.items = allocate(r, made.count + 1, sizeof *made.items);
   size_t i = 0;
-  for (const tsr__node *at = n->body; at && made.items; at = at->next)
+  for (const tsr__template_node *at = n->body; at && made.items; at = at->next)
     made.items[i++] = evaluate(r, at);
   return made.items ? made : nothing;
 }
@@ -569,7 +570,7 @@ static bool count_step(run *r) {
   return r->status == 0;
 }
 
-static value compute(run *r, const tsr__node *n) {
+static value compute(run *r, const tsr__template_node *n) {
   switch (n->kind) {
   case TSR__NODE_TEXT: return text_value(n->text);
   case TSR__NODE_INTEGER: return integer_value(n->integer);
@@ -601,7 +602,7 @@ static value compute(run *r, const tsr__node *n) {
   return unsupported(r, "has an expression that is not supported", (tsr_text){0});
 }
 
-static value evaluate(run *r, const tsr__node *n) {
+static value evaluate(run *r, const tsr__template_node *n) {
   if (!n || !count_step(r)) return nothing;
   r->depth++;
   value made = compute(r, n);
@@ -611,10 +612,10 @@ static value evaluate(run *r, const tsr__node *n) {
 
 /* ---- statements ---- */
 
-static void execute(run *r, const tsr__node *n);
+static void execute(run *r, const tsr__template_node *n);
 
-static void execute_set(run *r, const tsr__node *n) {
-  const tsr__node *target = n->a;
+static void execute_set(run *r, const tsr__template_node *n) {
+  const tsr__template_node *target = n->a;
   value v = evaluate(r, n->b);
   if (r->status) return;
   if (target->kind == TSR__NODE_NAME) {
@@ -648,7 +649,7 @@ static void put_loop(run *r, value loop, const value *items, size_t index, size_
 }
 
 /* The items for which the loop's condition is true. */
-static value chosen(run *r, const tsr__node *n, value over) {
+static value chosen(run *r, const tsr__template_node *n, value over) {
   value made = {.kind = LIST, .items = allocate(r, over.count + 1, sizeof *made.items)};
   for (size_t i = 0; made.items && i < over.count && !r->status; i++) {
     scope inner = {.outer = r->scope};
@@ -661,7 +662,7 @@ static value chosen(run *r, const tsr__node *n, value over) {
 }
 
 /* Each iteration has its own names. */
-static void execute_for(run *r, const tsr__node *n) {
+static void execute_for(run *r, const tsr__template_node *n) {
   value over = evaluate(r, n->a);
   if (r->status) return;
   if (over.kind != LIST && over.kind != UNDEFINED) {
@@ -696,7 +697,7 @@ static void write_text(run *r, tsr_text text) {
   if (!r->status && r->out->failed) r->status = tsr__fail_memory(r->error);
 }
 
-static void execute(run *r, const tsr__node *n) {
+static void execute(run *r, const tsr__template_node *n) {
   r->depth++;
   for (; n && count_step(r); n = n->next) {
     value v = nothing;
@@ -735,8 +736,8 @@ static void put_input(run *r, const tsr__template_input *input) {
     put(r, names, input->variables[i].name, text_value(input->variables[i].value));
 }
 
-int tsr__template_run(const tsr__node *first, const tsr__template_input *input, tsr__buffer *out,
-                      tsr_error *error) {
+int tsr__template_run(const tsr__template_node *first, const tsr__template_input *input,
+                      tsr__buffer *out, tsr_error *error) {
   scope global = {0};
   run r = {.out = out, .scope = &global, .first_size = out->size, .error = error};
   tsr__arena_init(&r.arena);
