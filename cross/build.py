@@ -53,6 +53,7 @@ LIBRARIES = {
     'jansson': ('.', ['-DJANSSON_BUILD_DOCS=OFF', '-DJANSSON_WITHOUT_TESTS=ON', '-DJANSSON_EXAMPLES=OFF'], 'jansson'),
     'pcre2': ('.', ['-DPCRE2_BUILD_TESTS=OFF', '-DPCRE2_BUILD_PCRE2GREP=OFF', '-DPCRE2_SUPPORT_JIT=ON',
                     *WITHOUT], 'pcre2-8-static'),
+    'utf8proc': ('.', ['-DUTF8PROC_INSTALL=OFF'], 'utf8proc'),
 }
 # A library that has these inside shows none of their functions. zlib takes today's macOS for that of 1999, which had no fdopen().
 FLAGS = ['-O2', '-fvisibility=hidden', '-DZSTDLIB_VISIBLE=', '-DZSTDERRORLIB_VISIBLE=', '-Dfdopen=fdopen']
@@ -61,6 +62,7 @@ MODULES = {
     'zlib': ('zlib', '-lz', ''), 'libzstd': ('libzstd', '-lzstd', ''),
     'xz-utils': ('liblzma', '-llzma', '-DLZMA_API_STATIC'), 'libyaml': ('yaml-0.1', '-lyaml', '-DYAML_DECLARE_STATIC'),
     'jansson': ('jansson', '-ljansson', ''), 'pcre2': ('libpcre2-8', '-lpcre2-8', '-DPCRE2_STATIC'),
+    'utf8proc': ('libutf8proc', '-lutf8proc', '-DUTF8PROC_STATIC'),
 }
 
 
@@ -155,7 +157,7 @@ PUBLIC = {
     'xz-utils': ['{source}/src/liblzma/api/lzma.h', '{source}/src/liblzma/api/lzma'],
     'libyaml': ['{source}/include/yaml.h'],
     'jansson': ['{source}/src/jansson.h', '{made}/include/jansson.h', '{made}/include/jansson_config.h'],
-    'pcre2': ['{made}/pcre2.h'],
+    'pcre2': ['{made}/pcre2.h'], 'utf8proc': ['{source}/utf8proc.h'],
 }
 
 

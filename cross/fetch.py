@@ -18,7 +18,7 @@ WEB_ZIG = 'ziglang==0.15.2'
 TOOLS = ['ziglang==0.17.1', 'meson==1.12.1', 'ninja==1.13.2', 'cmake==4.4.5']
 RELEASE = 'bookworm'
 # As Debian calls their sources.
-LIBRARIES = ['zlib', 'libzstd', 'xz-utils', 'libyaml', 'jansson', 'pcre2']
+LIBRARIES = ['zlib', 'libzstd', 'xz-utils', 'libyaml', 'jansson', 'pcre2', 'utf8proc']
 
 
 def say(text):

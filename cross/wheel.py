@@ -45,7 +45,7 @@ def extension(tools, target, prefix, build, folder):
     """Compiles and links the extension."""
     folder.mkdir(parents=True, exist_ok=True)
     libraries = [build / 'cmd/libcli.a', build / 'src/libtessera.a']
-    link = ['-L' + str(prefix / 'lib'), '-ljansson', '-lyaml', '-lpcre2-8', '-lzstd', '-llzma', '-lz']
+    link = ['-L' + str(prefix / 'lib'), '-ljansson', '-lyaml', '-lpcre2-8', '-lutf8proc', '-lzstd', '-llzma', '-lz']
     flags = ['-std=c17', '-O2', '-fPIC', '-fvisibility=hidden', f'-DPy_LIMITED_API={PYTHON}', f'-I{ROOT / "include"}',
              f'-I{ROOT / "cmd"}', '-Wall', '-Wextra', '-Werror']
     if target.system == 'windows':

@@ -103,8 +103,10 @@ def libraries(ninja, places, work):
     for source in sorted(jansson.glob('*.c')):
         ninja.compile('jansson', source, [*flags, f'-I{jansson}', f'-I{headers}', '-DHAVE_UNISTD_H', '-DHAVE_SYS_TIME_H',
                       '-DHAVE_STDINT_H', '-DHAVE_LOCALE_H', '-DHAVE_GETTIMEOFDAY', '-DHAVE_STRTOLL', '-DHAVE_LOCALECONV'])
+    ninja.compile('utf8proc', places['utf8proc'] / 'utf8proc.c', [*flags, '-DUTF8PROC_STATIC'])
     xz(ninja, places['xz-utils'], flags)
-    return [headers, places['zlib'], zstd, yaml / 'include', jansson, places['xz-utils'] / 'src/liblzma/api', query_headers(headers)]
+    return [headers, places['zlib'], zstd, yaml / 'include', jansson, places['utf8proc'], places['xz-utils'] / 'src/liblzma/api',
+            query_headers(headers)]
 
 
 def xz(ninja, place, flags):

@@ -23,9 +23,11 @@
 
 #include <tessera/unstable/runs.h>
 
+#include "encode.h"
 #include "guard.h"
 #include "message.h"
 #include "system.h"
+#include "textfile.h"
 
 enum { NAME_BYTES = 64, DEFAULT_SEQUENCE = 64 /* of --seq */ };
 
@@ -259,7 +261,8 @@ bool cli_folder_has_adapters(const char *path) {
 
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                     const char *resumed) {
-  *folder = (cli_folder){.session = session, .path = path, .lock = -1};
+  *folder =
+      (cli_folder){.session = session, .path = path, .tokenizer = folder->tokenizer, .lock = -1};
   const cli_command *command = session->options->command;
   struct stat found;
   folder->is_new = mkdir(path, 0777) == 0;
@@ -282,6 +285,49 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                            "save to another folder",
                            path, path);
   return cli_keep_inputs_in(session->options, path, is_resumed);
+}
+
+/* Copy a file, unless it is there already. Returns 0, or a status after printing the reason. */
+static int copy_file(const cli_folder *folder, const char *from, const char *name) {
+  char *path = join(folder->path, name), *text = NULL;
+  cli_output output = {.path = path, .replaces_link = true, .is_synced = true};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  size_t size = 0;
+  const char *about = from;
+  int status = path ? cli_read_large_text(from, &text, &size, &error) : TSR_ERROR_MEMORY;
+  if (status == 0) {
+    about = path;
+    if (cli_output_write(&output, text, size) || cli_output_finish(&output))
+      status = TSR_ERROR_WRITE;
+  }
+  if (status)
+    cli_say(folder->session->options->command->about.name, "%s: %s", about,
+            output.error_number      ? cli_reason(output.error_number)
+            : status == TSR_ERROR_IO ? error.message
+                                     : tsr_status_text((tsr_status)status));
+  cli_output_abandon(&output);
+  free(text);
+  free(path);
+  return status;
+}
+
+/* Copy what makes the folder whole for transformers and sample. Returns as above. */
+static int copy_tokenizer(const cli_folder *folder) {
+  const char *from = folder->tokenizer;
+  int status = 0;
+  if (!from || folder->is_saved) return 0;
+  if (!cli_is_folder(from))
+    return has_file(folder->path, cli_tokenizer_files[0])
+               ? 0
+               : copy_file(folder, from, cli_tokenizer_files[0]);
+  for (size_t i = 0; status == 0 && cli_tokenizer_files[i]; i++) {
+    const char *name = cli_tokenizer_files[i];
+    if (has_file(folder->path, name) || !has_file(from, name)) continue;
+    char *path = join(from, name);
+    status = path ? copy_file(folder, path, name) : TSR_ERROR_MEMORY;
+    free(path);
+  }
+  return status;
 }
 
 /* The content of one file of the folder. */
@@ -402,7 +448,8 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
     return CLI_FAULT;
   }
   (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
-  int status = write_files(folder, training, state, options);
+  int status = copy_tokenizer(folder);
+  if (status == 0) status = write_files(folder, training, state, options);
   free(options);
   folder->may_be_repeated = status == TSR_ERROR_WRITE;
   if (status) return CLI_FAULT;

@@ -22,6 +22,9 @@ typedef struct cli_folder {
   const char *path;
   uint64_t saved_steps;
   cli_best best; /* saved with the rest */
+  const char *
+      tokenizer; /* set by the caller before saving: a folder whose files of a tokenizer are saved too, or a
+                            tokenizer.json; NULL: none */
   bool is_saved, is_new, is_resumed;
   bool may_be_repeated; /* the last save failed, and not for what it was to save */
   const char *

@@ -37,8 +37,23 @@ static bool is_same(const char *output, const char *other) {
          a.st_ino == b.st_ino;
 }
 
-/* Whether a model or a run has a file of that name in its folder: config.json, weights, and their index. */
+const char *const cli_tokenizer_files[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "generation_config.json",
+    NULL,
+};
+
+/* Whether a model or a run has a file of that name in its folder: config.json, weights, their index, and those of a tokenizer. */
 static bool is_name_of_model(const char *name) {
+  for (size_t i = 0; cli_tokenizer_files[i]; i++)
+    if (strcmp(name, cli_tokenizer_files[i]) == 0) return true;
   return strcmp(name, "config.json") == 0 || strstr(name, ".safetensors") != NULL;
 }
 

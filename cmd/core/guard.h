@@ -34,4 +34,7 @@ int cli_keep_ranks(const cli_options *options, const tsr_ranks *ranks);
 /* Whether two paths lead to the same existing file or folder; NULL leads nowhere. */
 bool cli_is_same_folder(const char *a, const char *b);
 
+/* The files besides config.json and weights that make a folder one of transformers, tokenizer.json first; NULL at the end. */
+extern const char *const cli_tokenizer_files[];
+
 #endif

@@ -143,6 +143,7 @@ int cli_plan(cli_session *session);
 int cli_report(cli_session *session);
 int cli_sample(cli_session *session);
 int cli_sql(cli_session *session);
+int cli_tokens(cli_session *session);
 int cli_trace(cli_session *session);
 int cli_train(cli_session *session);
 int cli_view(cli_session *session);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,11 @@ static int fail(tsr_error *error, tsr_status status, const char *message) {
   return status;
 }
 
-static int read_stream(FILE *stream, char **text, size_t *size_bytes, tsr_error *error) {
+static int read_stream(FILE *stream, size_t most, char **text, size_t *size_bytes,
+                       tsr_error *error) {
   size_t room = 0;
   for (;;) {
-    if (*size_bytes > CLI_TEXTFILE_MAX)
+    if (*size_bytes > most)
       return fail(error, TSR_ERROR_LIMIT, "a text file may have at most 64 MiB");
     if (*size_bytes == room) {
       room = room ? 2 * room : 65536;
@@ -69,8 +71,8 @@ int cli_open_status(void) {
   return errno == ENOMEM ? CLI_FAULT : CLI_INPUT;
 }
 
-int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
-                  tsr_error *error) {
+static int read_text(const char *path, cli_textfile_kind kind, size_t most, char **text,
+                     size_t *size_bytes, tsr_error *error) {
   bool is_input = kind == CLI_TEXTFILE_ANY && strcmp(path, "-") == 0;
   *text = NULL;
   *size_bytes = 0;
@@ -78,12 +80,21 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
   if (!stream)
     return fail(error, errno == ENOMEM ? TSR_ERROR_MEMORY : TSR_ERROR_IO,
                 kind == CLI_TEXTFILE_ANY || errno ? cli_open_reason() : "not a regular file");
-  int status = read_stream(stream, text, size_bytes, error);
+  int status = read_stream(stream, most, text, size_bytes, error);
   if (!is_input) fclose(stream);
   if (!status) return 0;
   free(*text);
   *text = NULL;
   return status;
+}
+
+int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
+                  tsr_error *error) {
+  return read_text(path, kind, CLI_TEXTFILE_MAX, text, size_bytes, error);
+}
+
+int cli_read_large_text(const char *path, char **text, size_t *size_bytes, tsr_error *error) {
+  return read_text(path, CLI_TEXTFILE_ANY, SIZE_MAX, text, size_bytes, error);
 }
 
 bool cli_is_folder(const char *path) {

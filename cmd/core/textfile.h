@@ -16,6 +16,9 @@ typedef enum cli_textfile_kind { CLI_TEXTFILE_ANY, CLI_TEXTFILE_REGULAR } cli_te
 int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
                   tsr_error *error);
 
+/* The same for CLI_TEXTFILE_ANY of any size. */
+int cli_read_large_text(const char *path, char **text, size_t *size_bytes, tsr_error *error);
+
 bool cli_is_folder(const char *path);
 /* Whether an operand that names a model names a file, such as a config.json, or a folder, and not a model by name. */
 bool cli_is_model_file(const char *operand);

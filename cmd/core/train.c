@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "confine.h"
+#include "encode.h"
 #include "export.h"
 #include "folder.h"
 #include "message.h"
@@ -83,6 +84,12 @@ static const tsr_parameter train_parameters[] = {
      .help = "Sequences per batch of an evaluation (default: as many as in a forward of training).",
      .least = 1,
      .is_resumed = true},
+    {.name = "tokenizer",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "PATH",
+     .help =
+         "The tokenizer.json, or a folder that has one, which turns a text into tokens (default: "
+         "that of the folder of MODEL, or of --resume). With --tokens it is not used."},
     {.name = "save",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -342,6 +349,7 @@ typedef struct run {
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
   char computed_by[128], saved_by[128]; /* tsr_train_step; of the run that is resumed, or "" */
+  char *validation_text;                /* encoded; owned, or NULL */
   char *base;                           /* the model whose adapters are saved; owned, or NULL */
   tsr_train_rank *ranks;                /* what each rank took; owned */
   tsr_snapshot **snapshots; /* of the threads, by rank; owned; NULL if there is one rank */
@@ -839,8 +847,68 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   return 0; /* a failed report returns its status when it is finished */
 }
 
+/* Where the tokenizer is, if data is a text that one is to encode; or NULL. `path`: NULL for a text that was read. */
+static const char *find_tokenizer(const cli_session *session, const char *path,
+                                  tsr_train_tokens tokens) {
+  const tsr_params *own = session->options->own;
+  const char *given = tsr_params_text(own, "tokenizer"), *resume = tsr_params_text(own, "resume");
+  const char *model = session->options->operand_count ? session->options->operands[0] : NULL;
+  if (tokens != TSR_TRAIN_TOKENS_AUTO || (path && !tsr_train_is_text(path))) return NULL;
+  if (given) return given;
+  if (resume && cli_has_tokenizer(resume)) return resume;
+  return model && cli_has_tokenizer(model) ? model : NULL;
+}
+
+/* Data that a run reads: a file that the library reads while it trains, unless there is a text, which may be encoded. */
+typedef struct data {
+  const char *path; /* NULL for a stream */
+  char **text;      /* owned by the caller */
+  size_t *text_bytes;
+  tsr_train_tokens *tokens;
+} data;
+
+/* Replace a text by its tokens. session->path names it. */
+static int encode_data(cli_session *session, const run *r, const data *d) {
+  const char *name = session->path, *path = find_tokenizer(session, d->path, *d->tokens);
+  tsr_tokenizer *tokenizer = NULL;
+  cli_encoded encoded = {0};
+  char tokens[32];
+  if (!path) return 0;
+  int status = *d->text ? 0 : cli_read_large_text(name, d->text, d->text_bytes, &session->error);
+  session->path = path;
+  if (status == 0) status = tsr_tokenizer_open(path, &tokenizer, &session->error);
+  if (status == 0) {
+    session->path = name;
+    status = cli_encode(session, tokenizer, name, *d->text, *d->text_bytes, &encoded);
+  }
+  tsr_tokenizer_free(tokenizer);
+  if (status) return status;
+  free(*d->text);
+  *d->text = encoded.data;
+  *d->text_bytes = encoded.size_bytes;
+  *d->tokens = encoded.type;
+  if (!r->is_member && !session->options->quiet)
+    cli_say(session->options->command->about.name, "%s: %s tokens, by %s%s", cli_path_words(name),
+            cli_number_text(encoded.token_count, tokens), path,
+            cli_is_folder(path) ? "/tokenizer.json" : "");
+  return 0;
+}
+
+/* Validation data, which is encoded as the data is. */
+static int find_validation(cli_session *session, run *r, tsr_train_options *how) {
+  const data d = {.path = how->validation,
+                  .text = &r->validation_text,
+                  .text_bytes = &how->validation_text_bytes,
+                  .tokens = &how->validation_tokens};
+  if (!how->validation) return 0;
+  session->path = how->validation;
+  int status = encode_data(session, r, &d);
+  how->validation_text = r->validation_text;
+  return status;
+}
+
 /* Read standard input and pipes. The library reads files while it trains. */
-static int find_data(cli_session *session, tsr_train_options *how, char **text) {
+static int find_data(cli_session *session, const run *r, tsr_train_options *how, char **text) {
   const tsr_params *own = session->options->own;
   const char *path = tsr_params_text(own, "data");
   int tokens = tsr_params_choice(own, "tokens");
@@ -849,12 +917,19 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   how->tokens = tokens < 0 ? TSR_TRAIN_TOKENS_AUTO : (tsr_train_tokens)tokens;
   bool is_stream = strcmp(path, "-") == 0 || (stat(path, &found) == 0 && S_ISFIFO(found.st_mode));
   session->path = path;
-  if (!is_stream) return 0;
-  if (how->tokens > TSR_TRAIN_TOKENS_BYTES)
+  const data d = {.path = is_stream ? NULL : path,
+                  .text = text,
+                  .text_bytes = &how->text_bytes,
+                  .tokens = &how->tokens};
+  int status = 0;
+  if (is_stream && how->tokens > TSR_TRAIN_TOKENS_BYTES)
     return cli_usage_error(session->options->command,
                            "--tokens needs a file: standard input is read as bytes");
-  int status = cli_read_text(path, CLI_TEXTFILE_ANY, text, &how->text_bytes, &session->error);
-  how->data = NULL;
+  if (is_stream) {
+    status = cli_read_text(path, CLI_TEXTFILE_ANY, text, &how->text_bytes, &session->error);
+    how->data = NULL;
+  }
+  if (status == 0) status = encode_data(session, r, &d);
   how->text = *text;
   return status;
 }
@@ -926,6 +1001,15 @@ static bool read_interval(const char *text, run *r) {
   return r->save_every || r->save_every_s > 0;
 }
 
+/* Where the files of the tokenizer are that a saved folder is to have; NULL if it has none. */
+static const char *find_source(const cli_session *session, const tsr_train_options *how) {
+  const cli_options *options = session->options;
+  const char *given = tsr_params_text(options->own, "tokenizer"), *model = NULL;
+  if (how->tokens == TSR_TRAIN_TOKENS_BYTES) return NULL;
+  if (options->operand_count) model = options->operands[0];
+  return given ? given : model && cli_is_folder(model) ? model : how->resume;
+}
+
 /* Find out where the weights come from, and where they are saved. */
 static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   const tsr_params *own = session->options->own;
@@ -959,6 +1043,7 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   int status = save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
   if (status || !save) return status;
   if (how->validation) status = find_best(session, r, save);
+  r->folder.tokenizer = r->best.tokenizer = find_source(session, how);
   if (status || !has_adapters || strcmp(model, "-") == 0) return status;
   r->base = realpath(model, NULL);
   r->folder.base = r->best.base = r->base;
@@ -1044,7 +1129,8 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0) status = keep_inputs(session);
   if (status == 0 && !r->is_member)
     status = cli_write_plan(session); /* in place before the first step */
-  if (status == 0) status = find_data(session, how, text);
+  if (status == 0) status = find_data(session, r, how, text);
+  if (status == 0) status = find_validation(session, r, how);
   return status ? status : find_folders(session, how, r);
 }
 
@@ -1099,6 +1185,7 @@ int cli_train(cli_session *session) {
   cli_folder_release(&r.best);
   cli_folder_release(&r.folder);
   free(r.base);
+  free(r.validation_text);
   free(r.best_path);
   tsr_snapshot_free(out.snapshot);
   tsr_memory_profile_free(out.profile);

@@ -254,6 +254,50 @@ def tokens():
     yield 'newer', header(20240520, 9, 3) + struct.pack('<3H', 1, 2, 3)
     yield 'cut', header(20240520, 1, 3)[:12]
 
+def tokenizers():
+    def added(number, content, **more):
+        return {'id': number, 'content': content, 'single_word': False, 'lstrip': False, 'rstrip': False, 'normalized': False,
+                'special': True, **more}
+
+    letters = {character: i for i, character in enumerate(' abcdefghijklmnopqrstuvwxyz\u0120')}
+    bpe = {'type': 'BPE', 'dropout': None, 'unk_token': None, 'fuse_unk': False, 'byte_fallback': False, 'ignore_merges': False,
+           'vocab': {**letters, 'ca': 28, 'caf': 29, 'aa': 30, 'aaaa': 31}, 'merges': ['c a', 'ca f', 'a a', 'aa aa']}
+    whole = {'version': '1.0', 'added_tokens': [added(32, '<|endoftext|>')], 'normalizer': None, 'pre_tokenizer': None,
+             'post_processor': None, 'decoder': None, 'model': bpe}
+    pattern = "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+    byte_level = {'type': 'ByteLevel', 'add_prefix_space': True, 'trim_offsets': True, 'use_regex': True}
+    yield 'plain', json.dumps(whole)
+    yield 'byte-level', json.dumps({**whole, 'pre_tokenizer': byte_level, 'decoder': byte_level, 'normalizer': {'type': 'NFC'}})
+    yield 'split', json.dumps({**whole, 'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [
+        {'type': 'Digits', 'individual_digits': True},
+        {'type': 'Split', 'pattern': {'Regex': pattern}, 'behavior': 'Isolated', 'invert': False}, {**byte_level, 'use_regex': False}]}})
+    yield 'sentencepiece', json.dumps({
+        **whole, 'model': {**bpe, 'vocab': {'<unk>': 0, '<0x0A>': 1, '<0xC3>': 2, '<0xA9>': 3, '\u2581': 4, 'c': 5, 'a': 6, 'ca': 7},
+                           'merges': [['c', 'a']], 'unk_token': '<unk>', 'byte_fallback': True, 'fuse_unk': True},
+        'added_tokens': [added(8, '<|endoftext|>', lstrip=True, normalized=True, single_word=True)],
+        'normalizer': {'type': 'Sequence', 'normalizers': [{'type': 'Prepend', 'prepend': '\u2581'},
+                                                           {'type': 'Replace', 'pattern': {'String': ' '}, 'content': '\u2581'}]},
+        'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<unk>', 'type_id': 0}},
+                                                                    {'Sequence': {'id': 'A', 'type_id': 0}}],
+                           'special_tokens': {'<unk>': {'id': '<unk>', 'ids': [0], 'tokens': ['<unk>']}}},
+        'decoder': {'type': 'Sequence', 'decoders': [{'type': 'Replace', 'pattern': {'String': '\u2581'}, 'content': ' '},
+                                                     {'type': 'ByteFallback'}, {'type': 'Fuse'},
+                                                     {'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}]}})
+    yield 'metaspace', json.dumps({**whole, 'pre_tokenizer': {'type': 'Metaspace', 'replacement': '\u2581', 'prepend_scheme': 'first',
+                                                              'split': True},
+                                   'decoder': {'type': 'Metaspace', 'replacement': '\u2581', 'add_prefix_space': True}})
+    yield 'unigram', '{"model": {"type": "Unigram", "vocab": [["a", -1.5]]}}'
+
+
+def chats():
+    yield 'llama', ("{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('no') }}{% endif %}"
+                    "{{ bos_token + '[INST] ' + m.content.strip() + ' [/INST]' if loop.first else m['content'] | trim ~ 'x' }}{% endfor %}")
+    yield 'spaces', "{%- set ns = namespace(a=1, b='x') -%}\n {# gone -#} {%+ if tools is none and not missing %}\n{{- ns.b -}}\n{% endif %}\n"
+    yield 'values', ("{{ messages[1:]|length }}{{ 'a,b'.split(',')[-1] }}{{ [1, none, true][-2:][0] }}{{ 'q\"'|tojson }}{{ 1 < 2 < 3 }}"
+                     "{{ missing|default('d') }}{{ 'abc'[1:] not in 'xbc' }}{{ -7 % 3 // 2 }}{% set ns.x = 1 if x else 2 %}")
+    yield 'tools', "{% for k, v in tools | items %}{{ v | tojson(indent=4) }}{% endfor %}{% generation %}{{ messages[0].content }}{% endgeneration %}"
+
+
 def ds_configs():
     yield 'zero-3', json.dumps({
         'train_batch_size': 8, 'train_micro_batch_size_per_gpu': 2, 'gradient_accumulation_steps': 2, 'bf16': {'enabled': True},
@@ -465,6 +509,8 @@ def main(arguments):
     write(folder / 'json', jsons(), WINDOWS)
     write(folder / 'containers', containers())
     write(folder / 'rules', rules())
+    write(folder / 'tokenizer', tokenizers())
+    write(folder / 'chat', chats())
     write(folder / 'model', models())
     write(folder / 'lock', locks())
     write(folder / 'sidecar', sidecars())

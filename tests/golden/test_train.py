@@ -829,10 +829,40 @@ def test_a_text_is_no_data_for_trained_words(t):
     expect('random weights', t.run('train', config, *common, '--save', folder).returncode, 0)
     done = t.run('train', folder, *common)
     expect('trained weights', (done.returncode, done.stderr),
-           (3, f'tessera: {t.text}: a text, of which each byte would be a token; this trained model has its own tokenizer, of 2000 tokens: give a '
-               'file of their numbers (--tokens u16 or u32), or --tokens bytes if it was trained on bytes\n'))
+           (3, f'tessera: {t.text}: a text, of which each byte would be a token; this trained model has its own tokenizer, of 2000 tokens: name it '
+               'with --tokenizer, give a file of their numbers (--tokens u16 or u32), or --tokens bytes if it was trained on bytes\n'))
     expect('on purpose', t.run('train', folder, *common, '--tokens', 'bytes').returncode, 0)
     expect('resumed', t.run('train', '--resume', folder, '--steps', 2, '-q').returncode, 0)
+
+
+def test_a_tokenizer_makes_tokens_of_a_text(t):
+    """The folder's tokenizer is used by train, saved with the weights, and used by sample, which ends where it is asked to."""
+    spoken, saved, numbers = fresh(t, 'spoken'), fresh(t, 'spoken-run'), t.work / 'spoken.bin'
+    spoken.mkdir()
+    (spoken / 'config.json').write_text(json.dumps(GPT2 | {'vocab_size': 600, 'eos_token_id': 599}))
+    shutil.copyfile(ROOT / 'tests/golden/tokens/gpt2.json', spoken / 'tokenizer.json')
+    (spoken / 'special_tokens_map.json').write_text('{}')
+    common = ['--batch', 2, '--seq', 16, '--steps', 4, '--lr', '0.01']
+    trained = t.run('train', spoken, '--data', t.text, *common, '--save', saved)
+    expect('trained', (trained.returncode, f'tokens, by {spoken}/tokenizer.json' in trained.stderr), (0, True))
+    for name in ('tokenizer.json', 'special_tokens_map.json'):
+        expect(f'{name} is saved', (saved / name).read_bytes(), (spoken / name).read_bytes())
+    expect('tokens', t.run('tokens', '--tokenizer', spoken, t.text, '-o', numbers).returncode, 0)
+    again = t.run('train', spoken, '--data', numbers, *common)
+    losses = [line.split('loss')[1].split()[0] for line in trained.stdout.splitlines() if line.startswith('step')]
+    expect('a file of tokens', [line.split('loss')[1].split()[0] for line in again.stdout.splitlines() if line.startswith('step')], losses)
+    expect('resumed', t.run('train', '--resume', saved, '--steps', 5, '-q').returncode, 0)
+    how = ['--prompt', 'the fox', '--tokens', 12, '--temperature', 0]
+    text = t.run('sample', saved, *how)
+    expect('sampled', (text.returncode, bool(text.stdout.strip())), (0, True))
+    stop = text.stdout[2:5]
+    expect('stopped', t.run('sample', saved, *how, '--stop', stop, '--stop', 'not there').stdout,
+           text.stdout[:text.stdout.index(stop)] + '\n')
+    expect('the most likely', t.run('sample', saved, *how[:4], '--top-p', '1e-9').stdout, text.stdout)
+    ids = t.run('sample', saved, '--ids', '--prompt', '5 6', '--tokens', 9, '--temperature', 0).stdout.split()
+    (saved / 'generation_config.json').write_text(json.dumps({'eos_token_id': [int(ids[4])]}))
+    ended = t.run('sample', saved, '--ids', '--prompt', '5 6', '--tokens', 9, '--temperature', 0).stdout.split()
+    expect('ended', ended, ids[:ids.index(ids[4])])
 
 
 def test_notices_flipped_bytes(t):

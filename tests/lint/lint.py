@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ROOMS = {
     'ground': ('base', 'io', 'columns', 'allocator', 'emit', 'ask'),
     'reader': ('formats', 'write', 'timeline', 'attribution', 'study', 'fleet', 'stacks', 'questions', 'tables', 'page', 'export'),
-    'engine': ('kernels', 'graph', 'ops', 'traced', 'torch', 'models', 'dist', 'exec', 'train', 'plan', 'questions'),
+    'engine': ('kernels', 'graph', 'ops', 'traced', 'torch', 'models', 'dist', 'exec', 'tokens', 'train', 'plan', 'questions'),
     'mosaic': ('',),
 }
 # The half that a half stands on, besides itself.

@@ -33,11 +33,13 @@ MEMORY = 4
 SAMPLE, FEW = 60, 21
 SHOWN = 12
 GRAPH = HERE.parent / 'golden' / 'graphs' / 'vit.graph'
+TOKENIZER = HERE.parent / 'fuzz' / 'corpus' / 'tokenizer' / 'byte-level'
 CONFIG = {'model_type': 'gpt2', 'vocab_size': 257, 'n_embd': 8, 'n_head': 2, 'n_layer': 2, 'n_positions': 32,
           'architectures': ['GPT2LMHeadModel'], 'dtype': 'bfloat16'}
 DEEPSPEED = {'train_micro_batch_size_per_gpu': 2, 'zero_optimization': {'stage': 2, 'reduce_bucket_size': 1000000},
              'gradient_clipping': 1.0, 'bf16': {'enabled': True}, 'steps_per_print': 10}
 TRAIN = ['--batch', '2', '--seq', '8', '--threads', '1', '-q']
+CHAT = "{% set ns = namespace(s='') %}{% for m in messages %}{% set ns.s = ns.s + m.role|trim ~ ' ' %}{{ ns.s }}{{ m['content'] }}{% endfor %}"
 KEPT = b'kept\n'
 # In place of Python, as those of tests/cli/fixtures.py; it writes no file.
 TRACES = '#!/bin/sh\ncat /dev/fd/10 > /dev/null; (echo "graph traced"; cat step.graph) > /dev/fd/11\n'
@@ -98,6 +100,12 @@ CASES = {
     'train adapters': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--lora', '2', '--save', 'run'],
                            ['run'], goes_on=True),
     'sample': Case(['sample', 'saved', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1']),
+    'tokens': Case(['tokens', '--tokenizer', 'spoken/tokenizer.json', 'text.txt', '-o', 'some.tokens', '--end', 'after', '--threads', '1',
+                    '--json'], ['some.tokens']),
+    'train on words': Case(['train', 'spoken', '--data', 'text.txt', *TRAIN, '--steps', '1', '--save', 'run'], ['run'], goes_on=True),
+    'sample words': Case(['sample', 'spoken', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1', '--stop', 'x',
+                          '--top-p', '0.9']),
+    'chat': Case(['sample', 'spoken', '--chat', '--prompt', 'a line', '--system', 'be', '--tokens', '2', '--seed', '1', '--threads', '1']),
     'peak': Case(['peak', 'train.pickle', '-o', 'peak.json'], ['peak.json']),
     'sidecar': Case(['peak', 'told.pickle', '--json']),
     'export': Case(['export', 'train.pickle', '-o', 'copy.json'], ['copy.json']),
@@ -222,6 +230,9 @@ class Runner:
         done = self.run(Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '2', '--save', 'saved',
                               '--write-rates', 'rates.json']), {})
         assert done.returncode == 0, done.stderr
+        shutil.copytree(folder / 'saved', folder / 'spoken')
+        shutil.copyfile(TOKENIZER, folder / 'spoken/tokenizer.json')
+        (folder / 'spoken/chat_template.jinja').write_text(CHAT)
         done = self.run(Case(['ranks', 'fleet', '--sketches', 'some.sketch', '-q']), {})
         assert done.returncode == 0, done.stderr
 

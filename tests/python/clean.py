@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 
 BIN = pathlib.Path(sysconfig.get_path('scripts'))
-BUNDLED = ('jansson', 'yaml', 'pcre2', 'zstd', 'lzma')
+BUNDLED = ('jansson', 'yaml', 'pcre2', 'utf8proc', 'zstd', 'lzma')
 
 
 def run(*words):

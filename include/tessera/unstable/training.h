@@ -97,14 +97,14 @@ typedef struct tsr_train_step {
   uint64_t token_count; /* in this step */
   /* The loss or a gradient is not finite. The step was discarded: the weights are those before it. */
   bool is_diverged;
-  double learning_rate;     /* in this step */
-  uint64_t allocated_bytes; /* now: requested and live */
-  uint64_t peak_bytes;      /* so far: allocated */
+  double learning_rate;                    /* in this step */
+  uint64_t allocated_bytes;                /* now: requested and live */
+  uint64_t peak_bytes;                     /* so far: allocated */
   uint64_t parameter_count, trained_count; /* all, and those that are not frozen (LoRA) */
-  uint32_t rank_count;               /* that train together; 1 if alone */
-  uint64_t predicted_peak_bytes;     /* of the complete run: allocated */
-  uint64_t predicted_reserved_bytes; /* memory taken from the system */
-  tsr_train_products products;       /* the code that multiplies matrices; never AUTO */
+  uint32_t rank_count;                     /* that train together; 1 if alone */
+  uint64_t predicted_peak_bytes;           /* of the complete run: allocated */
+  uint64_t predicted_reserved_bytes;       /* memory taken from the system */
+  tsr_train_products products;             /* the code that multiplies matrices; never AUTO */
   const char
       *products_text; /* how it was chosen, valid during the call; "" if nothing was measured */
   tsr_train_isa isa, best_isa; /* of the run's kernels; of this processor; never BEST */
@@ -197,13 +197,17 @@ typedef struct tsr_train_options {
   size_t struct_bytes;
   const char *data; /* the name of a file of any size, with at least one sequence; read as needed */
   tsr_train_tokens tokens; /* its format */
-  const char *text;        /* bytes instead of a file; borrowed during the call */
+  const char *
+      text; /* the data in memory, AUTO is bytes; borrowed during the call. `data` is then its name in errors */
   size_t text_bytes;
   /* A file of tokens to evaluate the model on, or NULL; its format; and the number of batches, of all ranks together (20), which are the same
    * each time. tsr_simulate_options.eval_steps is the number of steps between evaluations (100); the last step has one, too. A batch
    * has tsr_simulate_options.eval_batch sequences. Evaluation changes nothing else about the run. */
   const char *validation;
   tsr_train_tokens validation_tokens;
+  const char
+      *validation_text; /* it in memory, as `text`; `validation` is then its name in errors */
+  size_t validation_text_bytes;
   uint64_t validation_batches;
   uint64_t seed;        /* for weights, batches and dropout */
   double learning_rate; /* (0.001) */
@@ -305,6 +309,9 @@ typedef struct tsr_training {
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 
+/* Whether a file of data is a text, for tsr_train's TSR_TRAIN_TOKENS_AUTO; false if it cannot be read. */
+bool tsr_train_is_text(const char *path);
+
 /* ---- Continuing a text ---- */
 
 /* Values in parentheses are used for zeros. */
@@ -317,6 +324,7 @@ typedef struct tsr_sample_options {
   uint64_t context;   /* tokens that the model sees at once (its positions, at most 1024) */
   double temperature; /* divides the logits; 0 selects the most likely token */
   uint64_t top_k;     /* choose among the N most likely tokens (all) */
+  double top_p;       /* and among the fewest that are this probable together (1) */
   uint64_t seed;
   unsigned threads; /* (as many as processors) */
   /* Called for each token, in the caller's thread. Returning false ends the text without an error. */

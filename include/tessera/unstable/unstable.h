@@ -40,6 +40,7 @@
 #include "tessera/unstable/suggest.h"
 #include "tessera/unstable/terminal.h"
 #include "tessera/unstable/timeline.h"
+#include "tessera/unstable/tokenizer.h"
 #include "tessera/unstable/train_report.h"
 #include "tessera/unstable/training.h"
 #include "tessera/unstable/view.h"

@@ -51,6 +51,15 @@ static int compare(const void *a, const void *b) {
   return (x->token > y->token) - (x->token < y->token);
 }
 
+/* The fewest candidates, the most likely first, that weigh at least `wanted` together; `*total` becomes what they weigh. */
+static uint64_t most_probable(const candidate *c, uint64_t count, double wanted, double *total) {
+  uint64_t kept = 0;
+  double sum = 0;
+  while (kept < count && (!kept || sum < wanted)) sum += c[kept++].logit;
+  *total = sum;
+  return kept;
+}
+
 static int64_t choose(const sampling *s, uint64_t count) {
   const tsr_sample_options *o = s->options;
   candidate *c = s->candidates;
@@ -63,6 +72,7 @@ static int64_t choose(const sampling *s, uint64_t count) {
     c[i].logit = exp((c[i].logit - most) / o->temperature);
     total += c[i].logit;
   }
+  if (o->top_p > 0 && o->top_p < 1) count = most_probable(c, count, o->top_p * total, &total);
   tsr__random_uniform(s->key, s->length, 1, &random);
   double left = random * total;
   for (uint64_t i = 0; i + 1 < count; i++) {

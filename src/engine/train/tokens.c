@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/os.h"
+#include "tessera/unstable/training.h"
 
 /* See tsr__tokens_hash. Saved runs contain hashes, so these numbers must not change. */
 enum { HASHED_TOKENS = 1 << 22, HASHED_RUNS = 256 };
@@ -83,16 +84,26 @@ static int check_count(const tsr__tokens *tokens, tsr_error *error) {
                    "at least 2 tokens are needed to train on");
 }
 
-int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,
-                        tsr_error *error) {
-  tsr__tokens tokens = {.handle = -1,
-                        .text = (const unsigned char *)text,
-                        .format = TSR__TOKENS_BYTES,
-                        .count = size_bytes,
-                        .vocabulary = vocabulary};
-  int status = check_count(&tokens, error);
+int tsr__tokens_in_memory(const void *data, size_t size_bytes, tsr__token_format format,
+                          uint64_t vocabulary, tsr__tokens *out, tsr_error *error) {
+  tsr__tokens tokens = {.handle = -1, .text = data, .format = format, .vocabulary = vocabulary};
+  int status = measure(&tokens, size_bytes, error);
+  if (status == 0) status = check_count(&tokens, error);
   if (!status) *out = tokens;
   return status;
+}
+
+int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,
+                        tsr_error *error) {
+  return tsr__tokens_in_memory(text, size_bytes, TSR__TOKENS_BYTES, vocabulary, out, error);
+}
+
+bool tsr_train_is_text(const char *path) {
+  tsr__tokens tokens;
+  if (tsr__tokens_open(path, TSR__TOKENS_AUTO, UINT64_MAX, &tokens, NULL)) return false;
+  bool is_text = tokens.format == TSR__TOKENS_BYTES;
+  tsr__tokens_release(&tokens);
+  return is_text;
 }
 
 int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabulary,

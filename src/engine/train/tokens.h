@@ -42,6 +42,9 @@ int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabu
 /* Use the bytes of a text in memory, which must outlive `*out`. Fails with TSR_ERROR_FORMAT for fewer than 2. */
 int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,
                         tsr_error *error);
+/* The same for numbers of 16 or 32 bits, little-endian. `format` is not AUTO. */
+int tsr__tokens_in_memory(const void *data, size_t size_bytes, tsr__token_format format,
+                          uint64_t vocabulary, tsr__tokens *out, tsr_error *error);
 /* Look for a token outside the vocabulary among the first `most`. Fails as tsr__tokens_read does. O(1) if the format
  * cannot contain such a token, else O(most). */
 int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error);

@@ -223,9 +223,13 @@ static int check_tokens(const training *t, tsr__token_format format, tsr_error *
     return 0;
   return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                    "a text, of which each byte would be a token; this trained model has its own "
-                   "tokenizer, of %llu tokens: give a file of their numbers (--tokens u16 or u32), "
-                   "or --tokens bytes if it was trained on bytes",
+                   "tokenizer, of %llu tokens: name it with --tokenizer, give a file of their "
+                   "numbers (--tokens u16 or u32), or --tokens bytes if it was trained on bytes",
                    (unsigned long long)vocabulary);
+}
+
+static tsr__token_format format_of_text(tsr_train_tokens type) {
+  return type == TSR_TRAIN_TOKENS_AUTO ? TSR__TOKENS_BYTES : (tsr__token_format)type;
 }
 
 static int open_data(training *t, tsr_error *error) {
@@ -240,9 +244,10 @@ static int open_data(training *t, tsr_error *error) {
                       .key = tsr__random_key(o->seed, KEY_PLACES),
                       .is_sequential = o->order == TSR_TRAIN_SEQUENTIAL};
   blame(t, o->data);
-  int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
-                                          &b->tokens, error)
-                       : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
+  int status = o->text ? tsr__tokens_in_memory(o->text, o->text_bytes, format_of_text(o->tokens),
+                                               vocabulary, &b->tokens, error)
+                       : tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
+                                          &b->tokens, error);
   if (status == 0) status = check_tokens(t, b->tokens.format, error);
   if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
   if (status == 0) status = check_data(t, error);
@@ -260,8 +265,13 @@ static int open_validation(training *t, tsr_error *error) {
                          .batch = t->program.evaluation.batch,
                          .batches = o->validation_batches ? o->validation_batches : 20};
   blame(t, o->validation);
-  int status = tsr__tokens_open(o->validation, (tsr__token_format)o->validation_tokens,
-                                t->program.model->vocabulary, &v->tokens, error);
+  uint64_t vocabulary = t->program.model->vocabulary;
+  tsr_train_tokens type = o->validation_tokens;
+  int status =
+      o->validation_text
+          ? tsr__tokens_in_memory(o->validation_text, o->validation_text_bytes,
+                                  format_of_text(type), vocabulary, &v->tokens, error)
+          : tsr__tokens_open(o->validation, (tsr__token_format)type, vocabulary, &v->tokens, error);
   if (status == 0) status = check_tokens(t, v->tokens.format, error);
   if (status == 0) status = tsr__validation_read(v, error);
   if (status == 0) blame(t, NULL);
