@@ -110,7 +110,8 @@ def dependencies(programs, tools, target, work):
     """The folder in which the C libraries are installed for the target."""
     home = work / target.name
     prefix = home / 'prefix'
-    if (prefix / 'complete').exists():
+    stamp, wanted = prefix / 'complete', ' '.join(fetch.LIBRARIES)
+    if stamp.exists() and stamp.read_text() == wanted:
         return prefix
     shutil.rmtree(prefix, ignore_errors=True)
     unpacked = home / 'sources'
@@ -136,7 +137,7 @@ def dependencies(programs, tools, target, work):
             shutil.copy(f'/usr/include/{name}', prefix / 'include')
         (prefix / 'pkgconfig' / f'{module}.pc').write_text(
             f'Name: {module}\nDescription: its headers\nVersion: {host_version(module)}\nCflags: -I{prefix}/include\n')
-    (prefix / 'complete').touch()
+    stamp.write_text(wanted)
     return prefix
 
 

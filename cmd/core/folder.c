@@ -311,23 +311,28 @@ static int copy_file(const cli_folder *folder, const char *from, const char *nam
   return status;
 }
 
-/* Copy what makes the folder whole for transformers and sample. Returns as above. */
-static int copy_tokenizer(const cli_folder *folder) {
+/* Copy what makes the folder whole for transformers and sample; `*copied` has a bit for each file. Returns as above. */
+static int copy_tokenizer(const cli_folder *folder, uint32_t *copied) {
   const char *from = folder->tokenizer;
+  bool is_folder = from && cli_is_folder(from);
   int status = 0;
   if (!from || folder->is_saved) return 0;
-  if (!cli_is_folder(from))
-    return has_file(folder->path, cli_tokenizer_files[0])
-               ? 0
-               : copy_file(folder, from, cli_tokenizer_files[0]);
   for (size_t i = 0; status == 0 && cli_tokenizer_files[i]; i++) {
     const char *name = cli_tokenizer_files[i];
-    if (has_file(folder->path, name) || !has_file(from, name)) continue;
-    char *path = join(from, name);
+    bool is_there = is_folder ? has_file(from, name) : i == 0;
+    if (has_file(folder->path, name) || !is_there) continue;
+    char *path = is_folder ? join(from, name) : strdup(from);
     status = path ? copy_file(folder, path, name) : TSR_ERROR_MEMORY;
+    if (status == 0) *copied |= UINT32_C(1) << i;
     free(path);
   }
   return status;
+}
+
+/* A save that fails leaves none of them. */
+static void remove_copied(const cli_folder *folder, uint32_t copied) {
+  for (size_t i = 0; cli_tokenizer_files[i]; i++)
+    if (copied >> i & 1) remove_file(folder->path, cli_tokenizer_files[i]);
 }
 
 /* The content of one file of the folder. */
@@ -448,8 +453,10 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
     return CLI_FAULT;
   }
   (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
-  int status = copy_tokenizer(folder);
+  uint32_t copied = 0;
+  int status = copy_tokenizer(folder, &copied);
   if (status == 0) status = write_files(folder, training, state, options);
+  if (status) remove_copied(folder, copied);
   free(options);
   folder->may_be_repeated = status == TSR_ERROR_WRITE;
   if (status) return CLI_FAULT;
