@@ -210,7 +210,7 @@ cli_best cli_folder_best(const char *path) {
   tsr_train_saved *saved = NULL;
   tsr_error error;
   cli_best best = {.step = 0};
-  if (!cli_folder_has_weights(path) || tsr_train_saved_open(path, &saved, &error)) return best;
+  if (tsr_train_saved_open(path, &saved, &error)) return best;
   const char *found = strstr(tsr_train_saved_notes(saved), "\n" BEST "=");
   if (!found ||
       sscanf(found + strlen("\n" BEST "="), "%" SCNu64 " %lf", &best.step, &best.loss) != 2)

@@ -1138,6 +1138,16 @@ def test_keeps_the_best(t):
     expect('a link', (done.returncode, 'a link, which leads elsewhere' in done.stderr, list((t.work / 'elsewhere').iterdir())), (4, True, []))
 
 
+def test_keeps_the_best_adapters(t):
+    base, folder = fresh(t, 'base'), fresh(t, 'best-adapters')
+    t.train('gpt2', '--steps', 2, '--save', base, '-q')
+    done = t.run('train', base, '--tokens', 'bytes', '--data', t.text, '--val', t.text, '--eval-every', 1, '--batch', 2, '--seq', 16, '--lora', 2, '--lr', '0.01',
+                 '--steps', 3, '--save', folder, '--json', '-q')
+    best = json.loads(done.stdout.splitlines()[-1])['best_validation_step']
+    t.run('train', '--resume', folder, '--steps', 5, '--lr', 100, '-q')
+    expect('kept', [name for name in files_of(folder / 'best') if 'training' in name], [f'training-{best}.safetensors'])
+
+
 def test_saves_by_time(t):
     folder = fresh(t, 'timely')
     process = start(t, t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 900000, '--save', folder, '--save-every', '1s')
