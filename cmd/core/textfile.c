@@ -114,6 +114,12 @@ void cli_say_no_model(const char *operand, const char *reason) {
   cli_say(NULL, "%s: %s", operand, error.message);
 }
 
+static bool has_config(const char *folder) {
+  char path[128];
+  int length = snprintf(path, sizeof path, "%s/config.json", folder);
+  return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
 bool cli_is_model_file(const char *operand) {
   static const char *const endings[] = {".json", ".bin", ".graph"};
   size_t length = strlen(operand);
@@ -123,7 +129,7 @@ bool cli_is_model_file(const char *operand) {
     if (length > ending && strcasecmp(operand + length - ending, endings[i]) == 0) return true;
   }
   for (const char *const *name = tsr_model_names(); *name; name++)
-    if (strcmp(*name, operand) == 0) return false;
+    if (strcmp(*name, operand) == 0) return has_config(operand);
   struct stat found;
   return stat(operand, &found) == 0;
 }

@@ -20,7 +20,8 @@ int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t 
 int cli_read_large_text(const char *path, char **text, size_t *size_bytes, tsr_error *error);
 
 bool cli_is_folder(const char *path);
-/* Whether an operand that names a model names a file, such as a config.json, or a folder, and not a model by name. */
+/* Whether an operand that names a model names a file, such as a config.json, or a folder, and not a model by name. A folder with
+ * a config.json counts even if it is called like a model. */
 bool cli_is_model_file(const char *operand);
 
 /* Print that there is no such file: `reason`, or how to get the description of a model of Hugging Face, if the operand is the name of

@@ -1284,6 +1284,15 @@ def test_leaves_a_step_unfinished(t):
     expect('resumed', json.loads(done.stdout.splitlines()[0])['loss'], whole[1]['loss'])
 
 
+def test_a_folder_called_like_a_model(t):
+    """Its weights are taken, and not random ones of the model of that name."""
+    place = fresh(t, 'place')
+    place.mkdir()
+    t.train('gpt2', '--steps', 2, '--save', place / 'gpt2', '-q')
+    done = t.run('train', 'gpt2', '--data', t.text, '--steps', 1, cwd=place)
+    expect('the folder', (done.returncode, done.stdout.startswith('gpt2: 35,712 parameters; ')), (0, True))
+
+
 def test_says_what_computed_a_run(t):
     folder = fresh(t, 'computed')
     t.train('gpt2', '--steps', 1, '--isa', 'plain', '--save', folder, '-q')

@@ -289,9 +289,11 @@ static bool only_makes(const tsr__op_step *step) {
          step->action == TSR__DO_REUSE;
 }
 
+/* By the op's own inputs: when it runs again, it works on others that stand for them. */
 static bool trains(const tsr__op_call *call, uint32_t input) {
-  return tsr__tensor_at(call->tape, tsr__tensor_root(call->tape, call->reg[IN(input)]))
-      ->requires_grad;
+  const tsr__tape *tape = call->tape;
+  tsr__tensor_id in = tape->ops.items[call->op].in[input];
+  return tsr__tensor_at(tape, tsr__tensor_root(tape, in))->requires_grad;
 }
 
 bool tsr__op_trains_0(const tsr__op_call *call) {
