@@ -126,6 +126,7 @@ static bool find_moved(mover *m) {
 }
 
 static void add_use(mover *m, const use *one, uint32_t slot) {
+  assert(m->lives && (!m->lives[slot].last || m->uses.items));
   life *l = &m->lives[slot];
   if (l->last && one->run != TSR_NONE && m->uses.items[l->last - 1].run == one->run) {
     m->uses.items[l->last - 1].reads |= one->reads;
@@ -383,6 +384,7 @@ static bool overwrites(const mover *m, const visit *v, uint32_t slot) {
 }
 
 static uint32_t begin_of(const mover *m, uint32_t section) {
+  assert(section < m->sections.count && m->sections.items);
   return m->sections.items[section];
 }
 

@@ -132,6 +132,7 @@ static void adafactor(tsr__tape *t, tsr__update_range r) {
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     if (!tsr__updates(t, r, i)) continue;
     tsr__tensor_id parameter = tsr__update_target(t, i);
+    assert(at < states.count && states.items);
     adafactor_state state = states.items[at++];
     divide_by_mean(t, state.row, parameter); /* the parameter's norm, which the host reads */
     assign(t, &v.estimate, estimate_of(t, &v, state, tsr__update_gradient(t, i)));
@@ -202,6 +203,7 @@ static void muon(tsr__tape *t, tsr__update_range r) {
   }
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     if (!tsr__updates(t, r, i)) continue;
+    assert(at < buffers.count && buffers.items);
     tsr__tensor_id gradient = tsr__update_gradient(t, i), buffer = buffers.items[at++];
     mix(t, buffer, gradient);
     tsr__kernel_use ahead = {.kernel = TSR__KERNEL_LERP,

@@ -444,38 +444,45 @@ static value filter(run *r, const tsr__template_node *n) {
   return unsupported(r, "has a filter that is not supported: ", name);
 }
 
+/* Tests that ask for one kind of value. */
+static const struct {
+  const char *name;
+  int kind;
+} kind_tests[] = {{"undefined", UNDEFINED}, {"none", NONE},     {"string", TEXT},
+                  {"mapping", MAP},         {"boolean", TRUTH}, {"integer", INTEGER}};
+enum { KIND_TESTS = sizeof kind_tests / sizeof *kind_tests };
+
+/* False if there is no such test. */
+static bool test_without_argument(tsr_text name, value v, bool *result) {
+  bool is_number = v.kind == INTEGER || v.kind == TRUTH;
+  for (size_t i = 0; i < KIND_TESTS; i++) {
+    if (!text_is(name, kind_tests[i].name)) continue;
+    *result = (int)v.kind == kind_tests[i].kind;
+    return true;
+  }
+  if (text_is(name, "defined"))
+    *result = v.kind != UNDEFINED;
+  else if (text_is(name, "true") || text_is(name, "false"))
+    *result = v.kind == TRUTH && (v.integer != 0) == text_is(name, "true");
+  else if (text_is(name, "number"))
+    *result = is_number;
+  else if (text_is(name, "iterable") || text_is(name, "sequence"))
+    *result = v.kind == TEXT || v.kind == LIST || v.kind == MAP || v.kind == UNDEFINED;
+  else if ((text_is(name, "odd") || text_is(name, "even")) && is_number)
+    *result = (v.integer % 2 != 0) == text_is(name, "odd");
+  else
+    return false;
+  return true;
+}
+
 static value test(run *r, const tsr__template_node *n) {
   value v = evaluate(r, n->a);
   tsr_text name = n->text;
-  bool is_number = v.kind == INTEGER || v.kind == TRUTH, result;
+  bool result = false, is_equality = text_is(name, "equalto") && n->body && !n->body->next;
   if (r->status) return nothing;
-  if (text_is(name, "equalto") && n->body && !n->body->next)
+  if (is_equality)
     result = is_equal(v, evaluate(r, n->body));
-  else if (n->body)
-    return unsupported(r, "has a test that is not supported: ", name);
-  else if (text_is(name, "defined"))
-    result = v.kind != UNDEFINED;
-  else if (text_is(name, "undefined"))
-    result = v.kind == UNDEFINED;
-  else if (text_is(name, "none"))
-    result = v.kind == NONE;
-  else if (text_is(name, "string"))
-    result = v.kind == TEXT;
-  else if (text_is(name, "mapping"))
-    result = v.kind == MAP;
-  else if (text_is(name, "boolean"))
-    result = v.kind == TRUTH;
-  else if (text_is(name, "true") || text_is(name, "false"))
-    result = v.kind == TRUTH && (v.integer != 0) == text_is(name, "true");
-  else if (text_is(name, "number"))
-    result = is_number;
-  else if (text_is(name, "integer"))
-    result = v.kind == INTEGER;
-  else if (text_is(name, "iterable") || text_is(name, "sequence"))
-    result = v.kind == TEXT || v.kind == LIST || v.kind == MAP || v.kind == UNDEFINED;
-  else if ((text_is(name, "odd") || text_is(name, "even")) && is_number)
-    result = (v.integer % 2 != 0) == text_is(name, "odd");
-  else
+  else if (n->body || !test_without_argument(name, v, &result))
     return unsupported(r, "has a test that is not supported: ", name);
   return truth_value(result != (n->integer != 0));
 }
