@@ -30,7 +30,6 @@
 #include "textfile.h"
 #include "train_budget.h"
 #include "train_log.h"
-#include "train_row.h"
 #include "train_signals.h"
 
 /* ---- Progress ---- */
@@ -69,7 +68,7 @@ static int write_through(void *context, const char *data, size_t size_bytes) {
 
 static const char *isa_word(tsr_train_isa isa) {
   assert(isa > TSR_TRAIN_ISA_BEST);
-  return cli_train_isa_words[isa - TSR_TRAIN_ISA_PLAIN];
+  return tsr_train_isa_words[isa - TSR_TRAIN_ISA_PLAIN];
 }
 
 /* A resumed run that can't be equal, to the bit, to one without a break says it; one that could be faster, too. */

@@ -1,12 +1,8 @@
 /* train_row.c - the options of `tessera train`, and its help. */
-#include "train_row.h"
-
 #include <tessera/unstable/runs.h>
 #include <tessera/unstable/train_report.h>
 
 #include "session.h"
-
-const char *const cli_train_isa_words[] = {"plain", "avx2", "avx512", "avx512-bf16", NULL};
 
 static const tsr_parameter train_parameters[] = {
     {.name = "model",
@@ -204,7 +200,7 @@ static const tsr_parameter train_parameters[] = {
      .argument = "SET",
      .help = "The largest instruction set that kernels may use: plain, avx2, avx512 or avx512-bf16 "
              "(default: all that the processor has). The last digits of results depend on it.",
-     .choices = cli_train_isa_words,
+     .choices = tsr_train_isa_words,
      .is_resumed = true},
     {.name = "products",
      .kind = TSR_PARAMETER_CHOICE,

@@ -44,6 +44,8 @@ typedef struct tsr_train_ending {
 
 /* The words for tsr_train_products, in its order; ends at NULL. */
 extern const char *const tsr_train_products_words[];
+/* The words of --isa, in the order of tsr_train_isa from TSR_TRAIN_ISA_PLAIN on; ends in NULL. */
+extern const char *const tsr_train_isa_words[];
 
 /* `options` NULL means the defaults: text. The caller owns `*out`, for tsr_train_report_finish. Fails with
  * TSR_ERROR_MEMORY. */

@@ -25,6 +25,7 @@
 enum { LINES = 20, QUIET_SECONDS = 10 };
 
 const char *const tsr_train_products_words[] = {"auto", "own", "onednn", NULL};
+const char *const tsr_train_isa_words[] = {"plain", "avx2", "avx512", "avx512-bf16", NULL};
 
 struct tsr_train_report {
   tsr__emitter emitter;
