@@ -158,7 +158,8 @@ static bool see_step(void *context, const tsr__executor *e, const tsr__executed_
     free(b->gradients[i]);
     free(b->parameters[i]);
     b->parameters[i] = numbers_of(e, parameter);
-    b->gradients[i] = numbers_of(e, tsr__schedule_tensor(&b->schedule, parameter)->grad);
+    tsr__tensor_id gradient = tsr__schedule_tensor(&b->schedule, parameter)->grad;
+    b->gradients[i] = gradient ? numbers_of(e, gradient) : NULL; /* none: it is frozen */
   }
   return true;
 }
@@ -250,6 +251,7 @@ static void check_gradients(bench *b, const char *what) {
   execute(b);
   b->keeps_gradients = false;
   for (b->moved = 0; b->moved < b->schedule.parameters.count; b->moved += IS_SANITIZED ? 7 : 1) {
+    if (!b->gradients[b->moved]) continue;
     uint64_t count = tsr__shape_elements(
         tsr__schedule_shape(&b->schedule, b->schedule.parameters.items[b->moved]));
     double slope = 0, size = 0, direction, at[4];
@@ -302,6 +304,23 @@ static const gradient_case gradient_cases[] = {
      llama,
      {.checkpoint = TSR_CHECKPOINT_SQRT, .non_reentrant = true},
      0},
+    {"GPT-2, adapters", gpt2, {.lora_rank = 2}, 0},
+    {"Llama, adapters", llama, {.lora_rank = 3, .lora_alpha = 5}, 0},
+    {"Llama, eager, adapters, checkpoints",
+     llama,
+     {.lora_rank = 2,
+      .lora_targets = TSR_LORA_ALL,
+      .attention = TSR_ATTENTION_EAGER,
+      .checkpoint = TSR_CHECKPOINT_FULL},
+     0},
+    {"Qwen2, math, adapters of queries",
+     qwen2,
+     {.lora_rank = 2, .lora_targets = TSR_LORA_Q_PROJ},
+     0},
+    {"Qwen2, eager, adapters of keys",
+     qwen2,
+     {.lora_rank = 2, .lora_targets = TSR_LORA_K_PROJ, .attention = TSR_ATTENTION_EAGER},
+     0},
     {"Llama, SDPA", llama, {0}, 0},
     {"Llama, checkpoints", llama, {.checkpoint = TSR_CHECKPOINT_FULL}, 0},
     {"Llama, eager", llama, {.attention = TSR_ATTENTION_EAGER}, 0},
@@ -339,11 +358,14 @@ static void gradients(void **state) {
 static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
   bool is_seen[TSR__OP_KIND_COUNT] = {false};
   const tsr__op_row *seen[TSR__OP_KIND_COUNT] = {NULL};
-  static const tsr_simulate_options more[] = {{.optimizer = TSR_OPTIMIZER_ADAMW_LOOP},
-                                              {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED},
-                                              {.optimizer = TSR_OPTIMIZER_SGD},
-                                              {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
-                                              {.dtype = TSR_SIMULATE_BF16, .master_weights = true}};
+  static const tsr_simulate_options more[] = {
+      {.optimizer = TSR_OPTIMIZER_ADAMW_LOOP},
+      {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED},
+      {.optimizer = TSR_OPTIMIZER_SGD},
+      {.optimizer = TSR_OPTIMIZER_SGD_MOMENTUM},
+      {.optimizer = TSR_OPTIMIZER_SGD_MOMENTUM, .nesterov = true},
+      {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
+      {.dtype = TSR_SIMULATE_BF16, .master_weights = true}};
   size_t count = sizeof gradient_cases / sizeof *gradient_cases;
   bench b;
   for (size_t i = 0; i < count + sizeof more / sizeof *more; i++) {
