@@ -433,6 +433,11 @@ int cli_sample(cli_session *session) {
     status = cli_usage_error(
         options->command,
         "'%s' is neither a folder with config.json and weights nor a checkpoint of llm.c", folder);
+  if (status == 0 && cli_folder_has_adapters(folder) && !cli_folder_has_weights(folder))
+    status = cli_usage_error(options->command,
+                             "'%s' contains adapters without their model; merge them with peft "
+                             "(merge_and_unload) and sample what that saves",
+                             folder);
   if (status == 0) status = open_tokenizer(&s, folder);
   if (status == 0) status = read_prompt(&s, &p);
   if (status == 0) {

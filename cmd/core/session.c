@@ -327,6 +327,7 @@ int cli_run(const cli_options *options, cli_command_fn *command) {
   cli_output_abandon(&session.output);
   free(session.model_path);
   free(session.model_source);
+  free(session.model_folder);
   cli_tracer_helper_end(session.tracer);
   if (session.ended_by) (void)raise(session.ended_by);
   return status;

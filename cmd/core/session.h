@@ -28,6 +28,7 @@ typedef struct cli_session {
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */
   char *model_source; /* of a training: the model as the user or a saved run named it; owned */
+  char *model_folder; /* of a training: where the model's tokenizer may be; owned, or NULL */
   char *model_path;   /* of a model's folder: its config.json; owned */
   bool is_complete;   /* the report is, whatever the exit status */
   bool is_checkpoint; /* the model's file has its weights too */

@@ -549,13 +549,31 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   return 0; /* a failed report returns its status when it is finished */
 }
 
+static bool is_plain_text(const char *path, tsr_train_tokens tokens) {
+  return tokens == TSR_TRAIN_TOKENS_AUTO && (!path || tsr_train_is_text(path));
+}
+
+/* Point out that a model which seems to be one of words gets bytes. */
+static void say_bytes(const cli_session *session, const run *r, const char *name) {
+  enum { BYTES_MOST = 512 };
+  tsr_model_sizes sizes;
+  char number[32];
+  (void)tsr_model_sizes_of(tsr_params_object(session->options->own, "model", &tsr_model_type),
+                           &sizes);
+  if (sizes.vocabulary <= BYTES_MOST || r->is_member || session->options->quiet) return;
+  cli_say(session->options->command->about.name,
+          "%s: each byte is a token, as no tokenizer is there for the model's vocabulary of %s; "
+          "--tokenizer names one",
+          cli_path_words(name), cli_number_text(sizes.vocabulary, number));
+}
+
 /* Where the tokenizer is, if data is a text that one is to encode; or NULL. `path`: NULL for a text that was read. */
 static const char *find_tokenizer(const cli_session *session, const char *path,
                                   tsr_train_tokens tokens) {
   const tsr_params *own = session->options->own;
   const char *given = tsr_params_text(own, "tokenizer"), *resume = tsr_params_text(own, "resume");
-  const char *model = session->options->operand_count ? session->options->operands[0] : NULL;
-  if (tokens != TSR_TRAIN_TOKENS_AUTO || (path && !tsr_train_is_text(path))) return NULL;
+  const char *model = session->model_folder;
+  if (!is_plain_text(path, tokens)) return NULL;
   if (given) return given;
   if (resume && cli_has_tokenizer(resume)) return resume;
   return model && cli_has_tokenizer(model) ? model : NULL;
@@ -569,12 +587,27 @@ typedef struct data {
   tsr_train_tokens *tokens;
 } data;
 
+/* The folder that MODEL names, or whose config.json it names. */
+static int find_model_folder(cli_session *session) {
+  static const char last[] = "config.json";
+  const cli_options *options = session->options;
+  const char *model = options->operand_count ? options->operands[0] : NULL;
+  const char *slash = model ? strrchr(model, '/') : NULL;
+  bool is_folder = model && cli_is_folder(model);
+  if (!model || (!is_folder && strcmp(slash ? slash + 1 : model, last) != 0)) return 0;
+  session->model_folder = strdup(is_folder || slash ? model : ".");
+  if (!session->model_folder) return TSR_ERROR_MEMORY;
+  if (!is_folder && slash) session->model_folder[slash == model ? 1 : slash - model] = '\0';
+  return 0;
+}
+
 /* Replace a text by its tokens. session->path names it. */
 static int encode_data(cli_session *session, const run *r, const data *d) {
   const char *name = session->path, *path = find_tokenizer(session, d->path, *d->tokens);
   tsr_tokenizer *tokenizer = NULL;
   cli_encoded encoded = {0};
   char tokens[32];
+  if (!path && is_plain_text(d->path, *d->tokens)) say_bytes(session, r, name);
   if (!path) return 0;
   int status = *d->text ? 0 : cli_read_large_text(name, d->text, d->text_bytes, &session->error);
   session->path = path;
@@ -706,10 +739,9 @@ static bool read_interval(const char *text, run *r) {
 /* Where the files of the tokenizer are that a saved folder is to have; NULL if it has none. */
 static const char *find_source(const cli_session *session, const tsr_train_options *how) {
   const cli_options *options = session->options;
-  const char *given = tsr_params_text(options->own, "tokenizer"), *model = NULL;
+  const char *given = tsr_params_text(options->own, "tokenizer");
   if (how->tokens == TSR_TRAIN_TOKENS_BYTES) return NULL;
-  if (options->operand_count) model = options->operands[0];
-  return given ? given : model && cli_is_folder(model) ? model : how->resume;
+  return given ? given : session->model_folder ? session->model_folder : how->resume;
 }
 
 /* Find out where the weights come from, and where they are saved. */
@@ -831,6 +863,7 @@ static int get_ready(cli_session *session, tsr_train_options *how, run *r,
   if (status == 0) status = keep_inputs(session);
   if (status == 0 && !r->is_member)
     status = cli_write_plan(session); /* in place before the first step */
+  if (status == 0) status = find_model_folder(session);
   if (status == 0) status = find_data(session, r, how, text);
   if (status == 0) status = find_validation(session, r, how);
   return status ? status : find_folders(session, how, r);

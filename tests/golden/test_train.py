@@ -1336,6 +1336,13 @@ def test_adapters(t):
         expect('resumed', [json.loads(line)['loss'] for line in done.stdout.splitlines()[:-1]], [line['loss'] for line in whole[3:5]])
         expect('which model', f'the model is {base}, as {folder} was saved' in done.stderr, True)
         expect('the model is as it was', (base / 'model.safetensors').read_bytes(), before)
+    named = t.run('train', '--resume', folder, '--steps', 9, '-q')
+    expect('the same model', named.returncode, 0)
+    t.run('train', '--resume', base, '--steps', 4, '-q')
+    changed = t.run('train', '--resume', folder, '--steps', 12, '-q')
+    expect('another model', (changed.returncode, 'a model with other weights' in changed.stderr), (3, True))
+    expect('no sample of adapters', 'contains adapters without' in t.run('sample', folder).stderr, True)
+    expect('a layer of others', t.run('train', t.models['gpt2'], '--data', t.text, '--lora', 2, '--lora-targets', 'c_attn,q_proj').returncode, 2)
     expect('adapters alone', t.run('train', folder, '--data', t.text).returncode, 2)
     expect('not the model', t.run('train', '--resume', base, '--lora', 2, '--steps', 9).returncode, 2)
 

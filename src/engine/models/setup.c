@@ -424,6 +424,11 @@ static unsigned default_targets(const tsr_model *model) {
   return model->class == TSR__CLASS_GPT2 ? TSR_LORA_C_ATTN : TSR_LORA_Q_PROJ | TSR_LORA_V_PROJ;
 }
 
+static unsigned known_targets(const tsr_model *model) {
+  unsigned of_gpt2 = TSR_LORA_C_ATTN | TSR_LORA_C_PROJ | TSR_LORA_C_FC;
+  return model->class == TSR__CLASS_GPT2 ? of_gpt2 : TSR_LORA_ALL & ~of_gpt2;
+}
+
 /* The layers of a block that may get an adapter, in the order of the model's modules. */
 static size_t list_targets(const tsr__program *p, tsr__model_layer *l, unsigned flags,
                            tsr__model_linear *out[BLOCK_LINEARS]) {
@@ -457,16 +462,15 @@ static bool is_partial(const tsr__program *p, unsigned flags) {
 static int check_adapters(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
   enum { LARGEST_RANK = 65536 };
-  tsr__model_layer layer;
-  tsr__model_linear *targets[BLOCK_LINEARS];
   if (!o->lora_rank && (o->lora_alpha > 0 || o->lora_targets))
     return REFUSE(TSR_ERROR_ARGUMENT, "LoRA's alpha and targets need a rank (--lora RANK)");
   if (!o->lora_rank) return 0;
   if (o->lora_rank > LARGEST_RANK)
     return REFUSE(TSR_ERROR_LIMIT, "a rank of %llu is too large: at most %d",
                   (unsigned long long)o->lora_rank, LARGEST_RANK);
-  if (o->lora_targets && !list_targets(p, &layer, o->lora_targets, targets))
-    return REFUSE(TSR_ERROR_ARGUMENT, "the model has none of the layers that LoRA is to adapt: %s",
+  if (o->lora_targets != TSR_LORA_ALL && (o->lora_targets & ~known_targets(p->model)))
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "the model lacks some of the layers that LoRA is to adapt: %s",
                   p->model->class == TSR__CLASS_GPT2
                       ? "it has c_attn, c_proj and c_fc"
                       : "it has q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj");

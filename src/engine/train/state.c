@@ -25,6 +25,7 @@ enum {
  * metadata. Equal weights are equal files, whatever else is saved. Earlier versions saved none. */
 #define KEY_ARRAYS_SUM "tessera_arrays_crc32"
 #define KEY_CONFIG_SUM "tessera_config_crc32"
+#define KEY_BASE_SUM   "tessera_base_crc32"
 #define KEY_NOTES_SUM  "tessera_notes_crc32"
 #define KEY_STEPS      "steps"
 #define KEY_UPDATES    "updates"
@@ -560,6 +561,28 @@ int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__w
   return status;
 }
 
+uint32_t tsr__saved_base_sum(const tsr__weight_list *weights, const tsr__executor *executor) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < weights->count; i++) {
+    if (weights->items[i].is_adapter) continue;
+    tsr__kernel_tensor t = tsr__executor_tensor(executor, weights->items[i].tensor);
+    uint64_t each = tsr__dtype_bytes(t.dtype), count = tsr__shape_elements(t.layout.shape);
+    assert(t.data && tsr__layout_is_dense(t.layout));
+    sum = sum_of(sum, (const char *)t.data + t.layout.offset * each, (size_t)(count * each));
+  }
+  return sum;
+}
+
+int tsr__saved_check_base(const tsr__saved *saved, uint32_t base_sum, tsr_error *error) {
+  uint32_t then;
+  if (!saved->adapters.file_count || !read_sum(saved->adapters.files, KEY_BASE_SUM, &then) ||
+      then == base_sum)
+    return 0;
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "the adapters are of a model with other weights, or of another --dtype: the "
+                   "model has changed since they were saved");
+}
+
 int tsr__saved_restore(const tsr__saved *saved, const tsr__program *p,
                        const tsr__weight_list *weights, const tsr__executor *executor,
                        tsr__tensor_id tensor, tsr_error *error) {
@@ -698,14 +721,24 @@ uint64_t tsr_train_state_steps(const tsr_train_state *s) {
 
 int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_write_fn *write,
                             void *context, tsr_error *error) {
-  char sum[NUMBER_BYTES], config[NUMBER_BYTES];
-  const char *const notes[] = {"format", "pt",           KEY_TRAINING, training, KEY_ARRAYS_SUM,
-                               sum,      KEY_CONFIG_SUM, config,       NULL};
+  char sum[NUMBER_BYTES], config[NUMBER_BYTES], base[NUMBER_BYTES];
+  const char *const notes[] = {"format",
+                               "pt",
+                               KEY_TRAINING,
+                               training,
+                               KEY_ARRAYS_SUM,
+                               sum,
+                               KEY_CONFIG_SUM,
+                               config,
+                               tsr_train_has_adapters(s) ? KEY_BASE_SUM : NULL,
+                               base,
+                               NULL};
   const char *text = tsr_model_config(s->program->model);
   state_tensors tensors = {0};
   uint32_t config_sum = 0;
   int status = sum_of_config(text, strlen(text), &config_sum, error);
   (void)snprintf(config, sizeof config, "%08x", config_sum);
+  (void)snprintf(base, sizeof base, "%08x", s->base_sum);
   for (size_t i = 0; status == 0 && i < s->weights->count; i++) {
     if (!is_saved(s->program, &s->weights->items[i])) continue;
     state_tensor weight = {.tensor = s->weights->items[i].tensor,

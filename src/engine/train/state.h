@@ -50,6 +50,10 @@ int tsr__saved_check(const tsr__saved *saved, const tsr__program *program,
 int tsr__saved_load(const tsr__saved *saved, const tsr__program *program,
                     const tsr__weight_list *weights, const tsr__executor *executor,
                     tsr_error *error);
+/* The checksum of the model whose adapters are trained, as it is in memory. */
+uint32_t tsr__saved_base_sum(const tsr__weight_list *weights, const tsr__executor *executor);
+/* Compare it with that of the run that is resumed. Fails with TSR_ERROR_FORMAT. */
+int tsr__saved_check_base(const tsr__saved *saved, uint32_t base_sum, tsr_error *error);
 /* Fill a tensor if it is part of the optimizer's state. */
 int tsr__saved_restore(const tsr__saved *saved, const tsr__program *program,
                        const tsr__weight_list *weights, const tsr__executor *executor,
@@ -63,6 +67,7 @@ struct tsr_train_state {
   tsr__comm *comm; /* to other ranks, or NULL */
   uint64_t steps, updates;
   uint64_t data_tokens, data_hash;
+  uint32_t base_sum; /* tsr__saved_base_sum, of a run that trains adapters */
 };
 
 #endif

@@ -57,6 +57,7 @@ typedef struct training {
   tsr__weight_list weights;
   tsr__saved saved; /* what the run starts from */
   tsr_train_state state;
+  uint32_t base_sum; /* of tsr_train_state */
   uint64_t weights_key;
   uint64_t parameters_filled;
   tsr__forecast forecast;
@@ -147,6 +148,10 @@ static int load(void *context, const tsr__executor *executor, tsr_error *error) 
   tsr__shards_clear(&t->schedule, executor);
   tsr__program_initials(&t->program, fill, &f);
   int status = tsr__saved_load(&t->saved, &t->program, &t->weights, executor, error);
+  if (status == 0 && t->run->lora_rank) {
+    t->base_sum = tsr__saved_base_sum(&t->weights, executor);
+    status = tsr__saved_check_base(&t->saved, t->base_sum, error);
+  }
   if (status) blame(t, path_of_weights(t));
   return status;
 }
@@ -371,7 +376,8 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                                .steps = step->step - is_undone,
                                .updates = step->updates,
                                .data_tokens = t->batches.tokens.count,
-                               .data_hash = t->data_hash};
+                               .data_hash = t->data_hash,
+                               .base_sum = t->base_sum};
   if (!is_undone) note_step(t, step);
   tsr_train_step seen = {.step = step->step,
                          .steps = t->run->steps,
