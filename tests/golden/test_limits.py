@@ -119,7 +119,8 @@ def test_train_interrupted_before_the_first_step(tessera, work, options, signal_
     model, text = deep(work), work / 'text.txt'
     text.write_text('some words to train on, again and again. ' * 200, encoding='utf-8')
     before = sorted(work.iterdir())
-    command = [os.fspath(tessera), 'train', os.fspath(model), '--data', os.fspath(text), '--seq', '8', '--batch', '8', '--steps', '900', *options]
+    command = [os.fspath(tessera), 'train', os.fspath(model), '--data', os.fspath(text), '--tokens', 'bytes', '--seq', '8', '--batch', '8', '--steps', '900',
+               *options]
     with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         time.sleep(0.2)
         process.send_signal(signal_)

@@ -102,15 +102,20 @@ def test_placed(t):
     expect('too small', (done.returncode, 'placed memory needs ' in done.stderr), (2, True))
 
 
+def how_many(sample, is_sanitized):
+    """Random runs: a sample, less of it where each takes long."""
+    return 200 if 'TESSERA_WHOLE' in os.environ else sample // 3 if is_sanitized else sample
+
+
 CHOICES = {'--dtype': ['fp32', 'bf16', 'autocast-bf16'], '--checkpoint': ['none', 'full', 'every:2'], '--accumulate': [1, 2, 3],
            '--attention': ['eager', 'sdpa'], '--loss': ['full', 'chunked:8'], '--optimizer': ['adamw', 'sgd'], '--batch': [1, 2, 4],
            '--seq': [8, 16], '--offload': ['parameters', 'optimizer', 'activations'], '--clip': [0.5, 1], '--steps': [1, 2, 3]}
 
 
-def test_budgets_of_placed_runs(t):
+def test_budgets_of_placed_runs(t, is_sanitized):
     """A placed run fits into what it says that it reserves; into less, it gets a plan that does, or a refusal."""
     rng = random.Random(3705)
-    runs = 200 if 'TESSERA_WHOLE' in os.environ else 14
+    runs = how_many(14, is_sanitized)
     ends = collections.Counter()
     for n in range(runs):
         model = rng.choice(sorted(t.models))
@@ -132,7 +137,7 @@ def test_budgets_of_placed_runs(t):
             expect(f'{n}: {options} in less', json.loads(less.stdout.splitlines()[-1])['reserved_bytes'] <= budget, True)
         else:
             expect(f'{n}: {options} in {budget} B', (less.returncode, less.stderr), (1, ''))
-    expect('both kinds of answer', set(ends), {0, 1})
+    expect('both kinds of answer', set(ends) == {0, 1} or is_sanitized, True)
 
 
 def test_sets_of_instructions(t):
@@ -1347,9 +1352,9 @@ def test_adapters(t):
     expect('not the model', t.run('train', '--resume', base, '--lora', 2, '--steps', 9).returncode, 2)
 
 
-def test_adapters_as_predicted(t):
+def test_adapters_as_predicted(t, is_sanitized):
     rng = random.Random(3709)
-    for n in range(200 if 'TESSERA_WHOLE' in os.environ else 12):
+    for n in range(how_many(12, is_sanitized)):
         model = rng.choice(sorted(t.models))
         targets = rng.choice(('', 'all-linear', *(('c_attn', 'c_proj,c_fc') if model == 'gpt2' else ('k_proj,v_proj', 'o_proj', 'gate_proj,up_proj'))))
         options = [str(word) for name, words in CHOICES.items() if rng.random() < 0.4 for word in (name, rng.choice(words))]
