@@ -893,6 +893,17 @@ def test_notices_flipped_bytes(t):
     expect('as it was', t.run('train', '--resume', folder, '--steps', 3, '-q').returncode, 0)
 
 
+def test_notices_another_configuration(t):
+    """Weights of a run are of the model that it was, wherever they are read."""
+    folder = fresh(t, 'reconfigured')
+    t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    config = json.loads((folder / 'config.json').read_text())
+    (folder / 'config.json').write_text(json.dumps({**config, 'n_head': 2}))
+    for words in (('train', '--resume', folder, '--steps', 2), ('train', folder, '--data', t.text), ('sample', folder)):
+        done = t.run(*words)
+        expect(str(words[:2]), (done.returncode, 'config.json' in done.stderr), (3, True))
+
+
 def test_killed_between_the_files_of_another_type(t):
     """A run that is resumed with another type writes config.json, which names it, before the weights."""
     config, folder = t.work / 'typed.json', fresh(t, 'typed')

@@ -158,6 +158,15 @@ static int check_config(const tsr__saved *saved, const char *path, tsr_error *er
   return is_other ? fail_sum("config.json", error) : status;
 }
 
+static int check_config_in(const char *folder, const tsr__saved *saved, tsr_error *error) {
+  tsr__buffer config = {0};
+  tsr__buffer_printf(&config, "%s/config.json", folder);
+  tsr__buffer_append(&config, "", 1);
+  int status = config.failed ? tsr__fail_memory(error) : check_config(saved, config.data, error);
+  tsr__buffer_release(&config);
+  return status;
+}
+
 /* ---- opening ---- */
 
 /* Read which data the run was trained on; earlier versions did not save that. */
@@ -173,6 +182,8 @@ int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error)
   int status = tsr__weight_files_open(path, &out->weights, error);
   if (status == 0 && out->weights.file_count == 1)
     status = check_arrays(out->weights.files, "model.safetensors", error);
+  if (status == 0 && out->weights.file_count == 1 && tsr__os_is_folder(path))
+    status = check_config_in(path, out, error);
   return status;
 }
 
@@ -206,15 +217,9 @@ static int open_training(const char *folder, tsr__saved *saved, tsr_error *error
 
 /* Compare all files with what was saved. */
 static int check_files(const char *folder, const tsr__saved *saved, tsr_error *error) {
-  tsr__buffer config = {0};
   const char *slash = strrchr(saved->training_path, '/');
-  tsr__buffer_printf(&config, "%s/config.json", folder);
-  tsr__buffer_append(&config, "", 1);
-  int status = config.failed ? tsr__fail_memory(error) : 0;
-  if (status == 0) status = check_training(saved, slash ? slash + 1 : saved->training_path, error);
-  if (status == 0) status = check_config(saved, config.data, error);
-  tsr__buffer_release(&config);
-  return status;
+  int status = check_training(saved, slash ? slash + 1 : saved->training_path, error);
+  return status ? status : check_config_in(folder, saved, error);
 }
 
 /* Open the adapters of a folder, if it has any. */
