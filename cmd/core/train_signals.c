@@ -16,7 +16,7 @@ enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
 /* What the handler uses is prepared before it can run: all it does is write. */
 static char lines[2][512];
 static atomic_int first, count, has_begun, most = 1;
-static struct sigaction before[ENDING_SIGNALS];
+static struct sigaction before[ENDING_SIGNALS], action;
 
 static void restore(void) {
   for (size_t i = 0; i < ENDING_SIGNALS; i++) sigaction(ending_signals[i], &before[i], NULL);
@@ -29,7 +29,10 @@ static void take(int signal) {
     const char *line = lines[number];
     if (write(STDERR_FILENO, line, strlen(line)) < 0) errno = saved_errno;
   }
-  if (number + 1 >= atomic_load(&most)) restore(); /* the next one ends the program */
+  if (number + 1 >= atomic_load(&most))
+    restore(); /* the next one ends the program */
+  else
+    (void)sigaction(signal, &action, NULL); /* Windows forgets a handler that has run */
   errno = saved_errno;
 }
 
@@ -41,7 +44,7 @@ static void prepare(int number, const char *name, const char *what, const char *
 }
 
 void cli_signals_watch(const char *name, const char *folder, bool is_quiet) {
-  struct sigaction action = {.sa_handler = take, .sa_flags = (int)SA_RESTART};
+  action = (struct sigaction){.sa_handler = take, .sa_flags = (int)SA_RESTART};
   sigemptyset(&action.sa_mask);
   atomic_store(&first, 0);
   atomic_store(&count, 0);
