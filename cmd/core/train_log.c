@@ -32,7 +32,7 @@ enum { WAITING_MOST = 16 << 20, ROW_BYTES = 512 };
 static const char header[] =
     "step,loss,val_loss,learning_rate,gradient_norm,tokens_per_second,seconds,peak_bytes\n";
 
-/* The step of a complete row; 0 if the line is none. */
+/* The step of a row; 0 for a line that is not a complete row. */
 static uint64_t step_of(const char *line, bool is_json) {
   uint64_t step = 0;
   if (!*line || line[strlen(line) - 1] != '\n') return 0;

@@ -20,12 +20,12 @@ typedef struct tsr__normal_step {
   size_t from_bytes, to_bytes;
 } tsr__normal_step;
 
-/* In the order in which they are applied. Zeroed is none. */
+/* In the order in which they are applied. A zeroed struct changes nothing. */
 typedef struct tsr__normal {
   TSR__VECTOR(tsr__normal_step) steps;
 } tsr__normal;
 
-/* Read the "normalizer" of a tokenizer.json; NULL is none. The struct is released either way. Fails with
+/* Read the "normalizer" of a tokenizer.json; NULL means that it has none. The struct is released either way. Fails with
  * TSR_ERROR_UNSUPPORTED, which names what is not implemented; TSR_ERROR_FORMAT; TSR_ERROR_MEMORY. */
 int tsr__normal_read(tsr__normal *normal, const json_t *description, tsr_error *error);
 void tsr__normal_release(tsr__normal *normal);

@@ -7,9 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "base/pcre.h"
 
 /* Backtracking: as much as Oniguruma does at most, and some for each byte of long runs. */
 enum { MATCH_LIMIT = 10000000, MATCH_LIMIT_PER_BYTE = 16, HEAP_LIMIT_KIB = 256 * 1024 };
@@ -275,21 +273,11 @@ static void item(translator *t) {
 
 /* ---- compiling ---- */
 
-static void *give_memory(size_t size, void *context) {
-  (void)context;
-  return tsr__realloc(NULL, size, 1);
-}
-
-static void take_memory(void *memory, void *context) {
-  (void)context;
-  tsr__free(memory);
-}
-
 /* Compile `written`, PCRE2's form of `pattern`. */
 static int compile(tsr__regex *regex, const char *pattern, const char *written, size_t size_bytes,
                    tsr_error *error) {
   const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY;
-  pcre2_general_context *memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  pcre2_general_context *memory = tsr__pcre_memory();
   pcre2_compile_context *how = memory ? pcre2_compile_context_create(memory) : NULL;
   int code = PCRE2_ERROR_NOMEMORY;
   uint32_t may_be_empty = 0;
@@ -382,7 +370,7 @@ tsr__matcher *tsr__matcher_new(void) {
   uint32_t has_jit = 0;
   if (!m) return NULL;
   (void)pcre2_config(PCRE2_CONFIG_JIT, &has_jit);
-  m->memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  m->memory = tsr__pcre_memory();
   if (m->memory) {
     m->limits = pcre2_match_context_create(m->memory);
     m->found = pcre2_match_data_create(1, m->memory);

@@ -41,7 +41,7 @@ typedef struct tsr__split_step {
   char mark[5];
 } tsr__split_step;
 
-/* Zeroed is none. */
+/* A zeroed struct splits nothing. */
 typedef struct tsr__split {
   TSR__VECTOR(tsr__split_step) steps;
   bool is_byte_level; /* in the end, each byte of a piece becomes a character */
@@ -54,7 +54,7 @@ typedef struct tsr__split_range {
 
 typedef TSR__VECTOR(tsr__split_range) tsr__split_ranges;
 
-/* Read the "pre_tokenizer" of a tokenizer.json; NULL is none. The struct is released either way. Fails as tsr__normal_read does. */
+/* Read the "pre_tokenizer" of a tokenizer.json; NULL means that it has none. The struct is released either way. Fails as tsr__normal_read does. */
 int tsr__split_read(tsr__split *split, const json_t *description, tsr_error *error);
 void tsr__split_release(tsr__split *split);
 

@@ -56,7 +56,7 @@ int tsr__character_byte(uint32_t code);
 int tsr__read_beside(const char *path, const char *name, char **out, size_t *size_bytes,
                      tsr_error *error);
 
-/* Read the "decoder" of a tokenizer.json; NULL is none. */
+/* Read the "decoder" of a tokenizer.json; NULL means that it has none. */
 int tsr__decode_read(tsr__decode_rules *rules, const json_t *description, tsr_error *error);
 void tsr__decode_release(tsr__decode_rules *rules);
 

@@ -2,7 +2,7 @@
  *
  * The mean of about the last twenty losses is compared with its least value so far. It has risen if it is above that by a tenth, and by more
  * than noise explains, for 25 steps in a row. The noise is estimated from differences of neighbouring losses, so that a trend
- * is none. A loss above that of guessing, the logarithm of the vocabulary, is noticed after 10 steps in a row. */
+ * does not count as noise. A loss above that of guessing, the logarithm of the vocabulary, is noticed after 10 steps in a row. */
 #ifndef TSR_TRAIN_RISING_H
 #define TSR_TRAIN_RISING_H
 

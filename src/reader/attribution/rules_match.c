@@ -19,8 +19,7 @@
 
 #include <assert.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "base/pcre.h"
 
 /* Enough for realistic patterns on texts as long as file names; at most some milliseconds per text. */
 enum { QUICK_LIMIT = 1000, MATCH_LIMIT = 200000, HEAP_LIMIT_KIB = 16 * 1024 };
@@ -34,16 +33,6 @@ enum { TEXT_BYTES = 64 * 1024 };
 struct tsr__pattern {
   pcre2_code *code;
 };
-
-static void *give_memory(size_t size, void *context) {
-  (void)context;
-  return tsr__realloc(NULL, size, 1);
-}
-
-static void take_memory(void *memory, void *context) {
-  (void)context;
-  tsr__free(memory);
-}
 
 static int say_problem(int code, size_t offset, tsr_rule_problem *problem, tsr_error *error) {
   PCRE2_UCHAR message[sizeof problem->message];
@@ -59,7 +48,7 @@ int tsr__pattern_new(const char *text, tsr__pattern **out, tsr_rule_problem *pro
                      tsr_error *error) {
   const uint32_t options =
       PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C;
-  pcre2_general_context *memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  pcre2_general_context *memory = tsr__pcre_memory();
   pcre2_compile_context *how = memory ? pcre2_compile_context_create(memory) : NULL;
   tsr__pattern *pattern = how ? TSR__NEW(tsr__pattern) : NULL;
   int code = PCRE2_ERROR_NOMEMORY, status = 0;
@@ -115,7 +104,7 @@ static bool matcher_open(matcher *m) {
   uint32_t string_count = tsr_snapshot_string_count(m->snapshot), has_jit = 0;
   (void)pcre2_config(PCRE2_CONFIG_JIT,
                      &has_jit); /* not everywhere; patterns are interpreted then */
-  m->memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  m->memory = tsr__pcre_memory();
   if (!m->memory) return false;
   m->limits = pcre2_match_context_create(m->memory);
   m->found = pcre2_match_data_create(1, m->memory);

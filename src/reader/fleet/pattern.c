@@ -1,9 +1,8 @@
 /* pattern.c - a user's regular expression for names of files, matched by PCRE2: see names.h. */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/pcre.h"
 #include "fleet/names.h"
 
 /* Enough for paths; at most some milliseconds for one. */
@@ -15,16 +14,6 @@ struct tsr__name_pattern {
   pcre2_match_context *limits;
   pcre2_match_data *found;
 };
-
-static void *give_memory(size_t size, void *context) {
-  (void)context;
-  return tsr__realloc(NULL, size, 1);
-}
-
-static void take_memory(void *memory, void *context) {
-  (void)context;
-  tsr__free(memory);
-}
 
 static int compile(tsr__name_pattern *pattern, const char *text, tsr_error *error) {
   int code = PCRE2_ERROR_NOMEMORY;
@@ -46,7 +35,7 @@ static int compile(tsr__name_pattern *pattern, const char *text, tsr_error *erro
 int tsr__name_pattern_new(const char *text, tsr__name_pattern **out, tsr_error *error) {
   tsr__name_pattern *pattern = TSR__NEW(tsr__name_pattern);
   if (!pattern) return tsr__fail_memory(error);
-  pattern->memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  pattern->memory = tsr__pcre_memory();
   int status = pattern->memory ? compile(pattern, text, error) : tsr__fail_memory(error);
   if (!status && pcre2_substring_number_from_name(pattern->code, (PCRE2_SPTR) "rank") < 0)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
