@@ -1,4 +1,5 @@
 """`tessera plan --budget`: its plans are executed within the budget, and its certificates hold."""
+import array
 import copy
 import csv
 import hashlib
@@ -31,8 +32,8 @@ class Planner(Tessera):
         for name, config in (('small', SMALL), ('llama', LLAMA)):
             self.models[name] = work / f'{name}.json'
             self.models[name].write_text(json.dumps(config))
-        self.text = work / 'text.txt'
-        self.text.write_text(''.join(f'{number} sheep, and then {number + 1}. ' for number in range(999)))
+        self.tokens = work / 'tokens.bin'
+        self.tokens.write_bytes(array.array('H', (number * number % SMALL['vocab_size'] for number in range(9999))))
 
     def run(self, *words, status=None, **how):
         return super().run(*words, status=status, **how)
@@ -63,7 +64,7 @@ def test_executes(t):
                 plan = t.work / 'plan.json'
                 plan.write_text(json.dumps(answer['plan']))
                 options = (*SIZES, '--book', book, '--plan', plan, '--steps', 3, '--json')
-                done = t.run('train', t.models[model], '--data', t.text, '--budget', f'{budget}B', *options)
+                done = t.run('train', t.models[model], '--data', t.tokens, '--budget', f'{budget}B', *options)
                 expect(f'{what}: runs', (done.returncode, done.stderr), (0, ''))
                 end = json.loads(done.stdout.splitlines()[-1])
                 expect(f'{what}: executed', end['peak_bytes'], answer['predicted']['peak_allocated_bytes'])
@@ -84,14 +85,14 @@ def test_narrows(t):
         expect(f'{allow}: certificate', holds(answer), True)
         plan = t.work / 'plan.json'
         plan.write_text(json.dumps(answer['plan']))
-        done = t.run('train', t.models['small'], '--data', t.text, *SIZES, '--book', 'own', '--plan', plan, '--steps', 2, '--json')
+        done = t.run('train', t.models['small'], '--data', t.tokens, *SIZES, '--book', 'own', '--plan', plan, '--steps', 2, '--json')
         expect(f'{allow}: executed', json.loads(done.stdout.splitlines()[-1])['peak_bytes'],
                answer['predicted']['peak_allocated_bytes'])
 
 
 def test_trains(t):
     """`train --budget` alone plans and stays within the budget; what cannot fit is refused, with the proof."""
-    common = ('train', t.models['small'], '--data', t.text, *SIZES, '--steps', 2)
+    common = ('train', t.models['small'], '--data', t.tokens, *SIZES, '--steps', 2)
     whole = json.loads(t.run(*common, '--json').stdout.splitlines()[-1])
     for part in (1.0, 0.7, 0.4):
         budget = int(whole['reserved_bytes'] * part)
@@ -251,7 +252,7 @@ def test_ranks(t):
         path = t.work / 'ranks.json'
         path.write_text(json.dumps(answer['plan']))
         peak = json.loads(t.run('simulate', t.models['small'], *SIZES, '--plan', path, '--book', book, '--json').stdout)
-        done = t.run('train', t.models['small'], '--data', t.text, *SIZES, '--plan', path, '--book', book, '--steps', 3, '--json')
+        done = t.run('train', t.models['small'], '--data', t.tokens, *SIZES, '--plan', path, '--book', book, '--steps', 3, '--json')
         expect('trained', (done.returncode, done.stderr), (0, ''))
         took = json.loads(done.stdout.splitlines()[-1])['ranks']
         expect('simulated', peak['devices'][0]['peak']['allocated_bytes'], answer['predicted']['peak_allocated_bytes'])
@@ -363,12 +364,12 @@ def test_largest_model(t):
     for model, status in ((config, 0), (larger(config, layers=1), 1), (larger(config, heads=1), 1)):
         more.write_text(json.dumps(model))
         expect(f'{model}', t.run('plan', more, *budget, '--allow', search).returncode, status)
-    done = t.run('train', files[0], '--data', t.text, '--plan', files[1], *budget, '--steps', 3, '--json')
+    done = t.run('train', files[0], '--data', t.tokens, '--plan', files[1], *budget, '--steps', 3, '--json')
     expect('train', (done.returncode, done.stderr), (0, ''))
     end = json.loads(done.stdout.splitlines()[-1])
     expect('executed', end['peak_bytes'], found['answer']['predicted']['peak_allocated_bytes'])
     expect('within', end['peak_bytes'] <= end['reserved_bytes'] <= 60 << 20, True)
-    done = t.run('train', files[0], '--data', t.text, *budget, '--steps', 1)
+    done = t.run('train', files[0], '--data', t.tokens, *budget, '--steps', 1)
     expect('train finds a plan, too', done.returncode, 0)
     done = t.run('plan', t.models['llama'], '--largest', 'model', '--budget', '20MiB')
     expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
