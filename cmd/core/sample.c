@@ -84,12 +84,17 @@ static const tsr_parameter sample_parameters[] = {
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "How many tokens the model looks back at (default: the length of its training "
-             "sequences; if that is unknown, the number of its positions, at most 1024)."},
+             "sequences; if that is unknown, the number of its positions, at most 1024). In a "
+             "longer text each token takes much more time, since all of them move."},
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "The number of threads (default: one per processor). The output does not depend on "
              "it."},
+    {.name = "stats",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Afterwards, print tokens per second and memory, predicted and used, on standard "
+             "error."},
 };
 
 const cli_command cli_sample_row = {
@@ -398,9 +403,28 @@ static int read_options(const cli_options *options, tsr_sample_options *how) {
   return read_top_p(options, how);
 }
 
+/* Print what the text took. */
+static void say_stats(const cli_session *session, const tsr_sample_account *a,
+                      uint64_t prompt_tokens) {
+  char count[32], tokens[32], cache[64], predicted[64], used[64], kept[96] = "";
+  uint64_t after = a->tokens ? a->tokens - 1 : 0;
+  if (a->cache_bytes)
+    (void)snprintf(kept, sizeof kept, ", of which %s are keys and values",
+                   tsr_size_text(a->cache_bytes, cache, sizeof cache));
+  cli_say(session->options->command->about.name,
+          "prompt of %s tokens: %.2f s; %s tokens: %.2f s, %.1f per second; memory: %s, predicted "
+          "%s%s",
+          cli_number_text(prompt_tokens, count), a->prompt_s, cli_number_text(a->tokens, tokens),
+          a->prompt_s + a->tokens_s, after ? (double)after / a->tokens_s : 0,
+          tsr_size_text(a->peak_bytes, used, sizeof used),
+          tsr_size_text(a->predicted_peak_bytes, predicted, sizeof predicted), kept);
+}
+
 static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   const cli_options *options = session->options;
   const char *subject = NULL;
+  tsr_sample_account account = {0};
+  how->account = &account;
   how->token = see_token;
   how->token_context = s;
   how->subject = &subject;
@@ -413,6 +437,10 @@ static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   if (s->is_lost) return TSR_ERROR_MEMORY;
   if (status || s->has_failed) return status ? status : TSR_ERROR_WRITE;
   if (s->is_begun && cli_output_write(&session->output, "\n", 1)) return TSR_ERROR_WRITE;
+  if (tsr_params_flag(options->own, "stats")) {
+    (void)cli_output_flush(&session->output);
+    say_stats(session, &account, how->prompt_count);
+  }
   if (s->refused < 0) return 0;
   cli_say(options->command->about.name,
           "token %" PRId64

@@ -1039,6 +1039,31 @@ def test_samples(t):
            (3, f'tessera: {large}: model.safetensors: too short for a safetensors file (at byte 0)\n'))
 
 
+def test_keeps_keys_and_values(t):
+    """A text has the same tokens whether keys and values are kept, or all tokens computed again for each one; and takes the predicted memory."""
+    rng, mistral = random.Random(37), t.work / 'mistral.json'
+    mistral.write_text(json.dumps(LLAMA | {'model_type': 'mistral', 'sliding_window': 7, 'num_key_value_heads': 2}))
+    for model in (*t.models.values(), mistral):
+        folder = fresh(t, 'kept')
+        wide = t.work / 'wide.json'
+        wide.write_text(json.dumps(json.loads(model.read_text()) | {'initializer_range': 0.5}))
+        t.run('train', wide, '--data', t.text, '--seq', 16, '--steps', 1, '--lr', 1e-9, '--save', folder, '-q', status=0)
+        for _ in range(8):
+            prompt, count = [rng.randrange(256) for _ in range(rng.randint(1, 30))], rng.randint(2, 30)
+            context = ['--context', rng.randint(1, 50)] if rng.random() < 0.6 else ['--context', 60]
+            words = ('sample', folder, '--ids', '--temperature', 0, *context, '--prompt')
+            done = t.run(*words, ' '.join(map(str, prompt)), '--tokens', count, '--stats', '--threads', rng.randint(1, 3))
+            text = [int(token) for token in done.stdout.split()]
+            expect('length', len(text), count)
+            for k, token in enumerate(text):
+                so_far = ' '.join(map(str, [*prompt, *text[:k]]))
+                expect(f'{model.name} {words} {so_far}', int(t.run(*words, so_far, '--tokens', 1).stdout), token)
+            memory = re.search(r'memory: (.*?), predicted (.*?)(?:,|$)', done.stderr)
+            expect('memory', memory[1], memory[2])
+            if len(prompt) < context[1]:
+                expect('cache', 'of which' in done.stderr, True)
+
+
 def test_by_op(t):
     """The ops of a step add up to the step."""
     for model in t.models:

@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = HERE / 'requirements.txt'
-CHECKS = ('llmc.py', 'losses.py', 'recipes.py', 'routing.py', 'rotary.py', 'tokens.py', 'chats.py', 'paste.py', 'ranks.py', 'graphs.py', 'configs.py',
+CHECKS = ('llmc.py', 'losses.py', 'recipes.py', 'routing.py', 'rotary.py', 'tokens.py', 'generate.py', 'chats.py', 'paste.py', 'ranks.py', 'graphs.py', 'configs.py',
           'rewrites.py', 'apply.py', 'states.py', 'adapters.py', 'lora.py', 'quantised.py', 'zoo.py', 'matrix.py', 'differential.py', 'frameworks.py',
           'gpu.py')
 

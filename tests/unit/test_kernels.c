@@ -528,7 +528,7 @@ static void want_efficient(const dense *r, dense *w, const double *s) {
   w[3].v[0] = 0;
 }
 static void want_flash(const dense *r, dense *w, const double *s) {
-  masking m = {.is_causal = s[2] != 0, .window = s[3]};
+  masking m = {.is_causal = s[2] != 0, .window = s[3], .first = s[4]};
   attend(r, w, s[0], &m);
   if (!w[2].v) return;
   w[2].v[0] = 77;
@@ -796,6 +796,8 @@ static const kernel_case cases[] = {
      .want = want_flash},
     {K(FLASH), R(A(2, 4, 6, 4), A(2, 2, 6, 4), A(2, 2, 6, 4)), W(A(2, 6, 16), F(2, 4, 6)),
      N(4, 0.5, 0, 1, 3), .want = want_flash},
+    {K(FLASH), R(A(2, 4, 3, 4), A(2, 2, 9, 4), A(2, 2, 9, 4)), W(A(2, 3, 16), F(2, 4, 3)),
+     N(5, 0.5, 0, 1, 3, 4), .want = want_flash},
     {K(FLASH_BACKWARD),
      R(A(2, 4, 6, 4), A(2, 2, 6, 4), A(2, 2, 6, 4), A(2, 6, 16), A(2, 6, 16), F(2, 4, 6)),
      W(A(2, 4, 6, 4), A(2, 2, 6, 4), A(2, 2, 6, 4)), N(4, 0.5, 0, 1, 0), .is_dense = true,
@@ -995,8 +997,9 @@ static void formulas(void **state) {
 /* A row that writes something has a function, which a test here calls. */
 static void every_row_computes(void **state) {
   static const tsr__kernel apart[] = {
-      TSR__KERNEL_DROPOUT, TSR__KERNEL_DROPOUT_NOISE, TSR__KERNEL_QUANTISE,  TSR__KERNEL_DEQUANTISE,
-      TSR__KERNEL_DROP,    TSR__KERNEL_BATCH,         TSR__KERNEL_NORM_PART, TSR__KERNEL_NORM_END};
+      TSR__KERNEL_DROPOUT,    TSR__KERNEL_DROPOUT_NOISE, TSR__KERNEL_QUANTISE,
+      TSR__KERNEL_DEQUANTISE, TSR__KERNEL_DROP,          TSR__KERNEL_BATCH,
+      TSR__KERNEL_NORM_PART,  TSR__KERNEL_NORM_END,      TSR__KERNEL_SET_ROWS};
   (void)state;
   for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)k);
@@ -1044,6 +1047,68 @@ static void norm_in_parts(void **state) {
     assert_true(whole > 0);
     assert_memory_equal(&whole, &parts, sizeof whole);
   }
+}
+
+/* Some rows of a larger tensor change, and no others. */
+static void rows_are_set(void **state) {
+  enum { HEADS = 2, POSITIONS = 5, WIDTH = 3, ROWS = 2, FIRST = 2 };
+  float cache[HEADS][POSITIONS][WIDTH], rows[ROWS][HEADS][WIDTH];
+  (void)state;
+  for (size_t i = 0; i < HEADS * POSITIONS * WIDTH; i++)
+    cache[i / WIDTH / POSITIONS][i / WIDTH % POSITIONS][i % WIDTH] = -1;
+  for (size_t i = 0; i < ROWS * HEADS * WIDTH; i++)
+    rows[i / WIDTH / HEADS][i / WIDTH % HEADS][i % WIDTH] = (float)i;
+  tsr__kernel_tensor from = {
+      rows, TSR__DTYPE_F32,
+      tsr__layout_swap(tsr__layout_dense(TSR__SHAPE(1, ROWS, HEADS, WIDTH)), 1, 2)};
+  tsr__kernel_tensor to = {cache, TSR__DTYPE_F32,
+                           tsr__layout_dense(TSR__SHAPE(1, HEADS, POSITIONS, WIDTH))};
+  tsr__kernel_row_of(TSR__KERNEL_SET_ROWS)
+      ->reference(&(tsr__kernel_args){
+          .reads = {from}, .writes = {to}, .scalars = {FIRST}, .scalar_count = 1});
+  for (size_t h = 0; h < HEADS; h++)
+    for (size_t i = 0; i < POSITIONS; i++)
+      for (size_t w = 0; w < WIDTH; w++) {
+        bool is_set = i >= FIRST && i < FIRST + ROWS;
+        assert_true(cache[h][i][w] == (is_set ? rows[i - FIRST][h][w] : -1));
+      }
+}
+
+/* A row of a product has the same bits alone as among others, whatever computes it, on any threads. */
+static void row_is_the_same_alone(void **state) {
+  enum { ROWS = 3, DEPTH = 530, COLUMNS = 1201 };
+  static float a[ROWS][DEPTH], b[DEPTH * COLUMNS], more[COLUMNS], all[ROWS][COLUMNS], one[COLUMNS];
+  tsr__thread_pool *pool = tsr__thread_pool_new(3);
+  (void)state;
+  for (size_t i = 0; i < ROWS * DEPTH; i++) a[i / DEPTH][i % DEPTH] = (float)sin((double)i);
+  for (size_t i = 0; i < DEPTH * COLUMNS; i++) b[i] = (float)cos((double)i * 0.37);
+  for (size_t i = 0; i < COLUMNS; i++) more[i] = (float)i * 0.01f;
+  for (int isa = 0; isa < TSR__ISA_COUNT && isa <= (int)tsr__isa_best(); isa++)
+    for (int variant = 0; variant < 4; variant++) {
+      bool is_transposed = variant & 1;
+      tsr__shape shape = is_transposed ? TSR__SHAPE(COLUMNS, DEPTH) : TSR__SHAPE(DEPTH, COLUMNS);
+      tsr__kernel_args args = {
+          .reads = {{a, TSR__DTYPE_F32, tsr__layout_dense(TSR__SHAPE(ROWS, DEPTH))},
+                    {b, TSR__DTYPE_F32, tsr__layout_dense(shape)}},
+          .writes = {{all, TSR__DTYPE_F32, tsr__layout_dense(TSR__SHAPE(ROWS, COLUMNS))}},
+          .is_transposed = {false, is_transposed}};
+      if (variant & 2)
+        args.reads[2] =
+            (tsr__kernel_tensor){more, TSR__DTYPE_F32, tsr__layout_dense(TSR__SHAPE(COLUMNS))};
+      tsr__kernel_fn *multiply = tsr__kernel_fast(TSR__KERNEL_ADDMM, (tsr__isa)isa);
+      multiply(&args);
+      for (size_t i = 0; i < ROWS; i++) {
+        tsr__kernel_args alone = args;
+        alone.pool = i ? pool : NULL;
+        alone.reads[0] =
+            (tsr__kernel_tensor){a[i], TSR__DTYPE_F32, tsr__layout_dense(TSR__SHAPE(1, DEPTH))};
+        alone.writes[0] =
+            (tsr__kernel_tensor){one, TSR__DTYPE_F32, tsr__layout_dense(TSR__SHAPE(1, COLUMNS))};
+        multiply(&alone);
+        assert_memory_equal(one, all[i], sizeof one);
+      }
+    }
+  tsr__thread_pool_free(pool);
 }
 
 /* Results on top of the operands that rows allow: the same numbers. By the reference (-1), or with a
@@ -1271,6 +1336,8 @@ static const kernel_case large_cases[] = {
     {K(FUSED_ADAMW), R(A(90, 701), A(90, 701), A(90, 701), P(90, 701), {WEIGHTS, {.rank = 0}}),
      W(A(90, 701), A(90, 701), A(90, 701), FONE), N(5, 1e-2, 0.9, 0.99, 1e-8, 0.1)},
     {K(ADDMM), R(A(2, 130, 300), A(300, 517), A(517)), W(A(2, 130, 517))},
+    {K(ADDMM), R(A(1, 1, 301), A(301, 517), A(517)), W(A(1, 1, 517))},
+    {K(MM), R(A(1, 301), A(170, 301)), W(A(1, 170)), .transposed = 2},
     {K(MM), R(A(270, 301), A(170, 301)), W(A(270, 170)), .transposed = 2},
     {K(MM), R(A(301, 70), A(301, 300), A(70, 300)), W(A(70, 300)), .transposed = 1},
     {K(BMM), R(A(2, 4, 70, 65), A(2, 2, 90, 65)), W(A(2, 4, 70, 90)), .transposed = 2},
@@ -1284,6 +1351,8 @@ static const kernel_case large_cases[] = {
      W(A(2, 3, 90, 40), A(2, 3, 90, 40), A(2, 3, 90, 40)), N(3, 0.2, 0, 1)},
     {K(FLASH), R(A(2, 4, 150, 36), A(2, 2, 150, 36), A(2, 2, 150, 36)),
      W(A(2, 150, 144), F(2, 4, 150), I(2), {INTEGER, {.rank = 0}}), N(4, 0.2, 0, 1, 70)},
+    {K(FLASH), R(A(1, 4, 1, 36), A(1, 2, 150, 36), A(1, 2, 150, 36)), W(A(1, 1, 144), F(1, 4, 1)),
+     N(5, 0.2, 0, 1, 0, 139)},
     {K(FLASH), R(A(1, 2, 65, 130), A(1, 1, 65, 130), A(1, 1, 65, 130)),
      W(A(1, 65, 260), F(1, 2, 65), I(2), {INTEGER, {.rank = 0}}), N(4, 0.2, 0.25, 1, 0)},
     {K(FLASH_BACKWARD),
@@ -1627,6 +1696,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_computes),
                                      cmocka_unit_test(formulas),
                                      cmocka_unit_test(norm_in_parts),
+                                     cmocka_unit_test(rows_are_set),
+                                     cmocka_unit_test(row_is_the_same_alone),
                                      cmocka_unit_test(in_place),
                                      cmocka_unit_test(dropout),
                                      cmocka_unit_test(eight_bits),

@@ -314,6 +314,15 @@ bool tsr_train_is_text(const char *path);
 
 /* ---- Continuing a text ---- */
 
+/* What a continued text took. The times leave loading out. */
+typedef struct tsr_sample_account {
+  uint64_t tokens;               /* that were added */
+  uint64_t cache_bytes;          /* of keys and values; 0 if none were kept */
+  uint64_t predicted_peak_bytes; /* allocated, as predicted before the first pass, */
+  uint64_t peak_bytes;           /* and as it came; less if the text ended early */
+  double prompt_s, tokens_s;     /* up to the first added token; for all others */
+} tsr_sample_account;
+
 /* Values in parentheses are used for zeros. */
 typedef struct tsr_sample_options {
   size_t struct_bytes;
@@ -330,11 +339,13 @@ typedef struct tsr_sample_options {
   /* Called for each token, in the caller's thread. Returning false ends the text without an error. */
   bool (*token)(void *context, int64_t token);
   void *token_context;
-  const char **subject; /* as above */
+  const char **subject;        /* as above */
+  tsr_sample_account *account; /* filled in, even after a failure; or NULL */
 } tsr_sample_options;
 
-/* Continue a prompt with a model, in fp32 and without dropout. The whole context is computed again for each token.
- * Equal inputs give equal tokens. Fails with TSR_ERROR_ARGUMENT for a prompt with tokens beyond the model's
+/* Continue a prompt with a model, in fp32 and without dropout. Keys and values are kept, so that each token is
+ * computed once, until the text is longer than `context`; from then on the last `context` tokens are computed again for
+ * each new one. Equal inputs give equal tokens, with any number of threads. Fails with TSR_ERROR_ARGUMENT for a prompt with tokens beyond the model's
  * vocabulary, as tsr_train does for weights, and with TSR_ERROR_LIMIT or TSR_ERROR_MEMORY. */
 int tsr_sample(const tsr_model *model, const tsr_sample_options *options, tsr_error *error);
 

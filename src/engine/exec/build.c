@@ -67,8 +67,9 @@ int tsr__program_record(tsr__program *program, bool is_recorded, tsr__schedule *
   return status || !is_recorded ? status : check_length(out, program->options, error);
 }
 
-int tsr__program_record_infer(tsr__program *program, tsr__schedule *out, tsr_error *error) {
-  tsr__program_infer(program);
+int tsr__program_record_generate(tsr__program *program, uint64_t positions, bool has_rounds,
+                                 tsr__schedule *out, tsr_error *error) {
+  tsr__program_generate(program, positions, has_rounds);
   return finish(program, out, error);
 }
 

@@ -41,8 +41,9 @@ void tsr__built_release(tsr__built *built);
  * together must not be longer than a snapshot can be. 0, TSR_ERROR_LIMIT, TSR_ERROR_ARGUMENT or TSR_ERROR_MEMORY. */
 int tsr__program_record(tsr__program *program, bool is_recorded, tsr__schedule *out,
                         tsr_error *error);
-/* The same of a forward pass alone. */
-int tsr__program_record_infer(tsr__program *program, tsr__schedule *out, tsr_error *error);
+/* The same of tsr__program_generate. */
+int tsr__program_record_generate(tsr__program *program, uint64_t positions, bool has_rounds,
+                                 tsr__schedule *out, tsr_error *error);
 
 /* Choose a card if the options name neither one nor rates: the one that a step graph was traced for, else an A100. Fails with
  * TSR_ERROR_UNSUPPORTED, and leaves the options, if they name no card and that of the graph is not known. */

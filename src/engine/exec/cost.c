@@ -213,7 +213,7 @@ tsr__cost tsr__cost_of_schedule(const tsr__schedule *schedule, const tsr__machin
       (instr->kind == TSR__INSTR_START ? start_move : wait_for_move)(&c, instr->subject);
     if (instr->kind != TSR__INSTR_RUN) continue;
     const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
-    if (run->is_once || phase == TSR__PHASE_EVALUATION) continue;
+    if (run->is_once || tsr__phase_has_rounds(phase)) continue;
     double seconds = tsr__cost_of_run(run, rates);
     cost.phase_s[phase] += seconds;
     kernels_s += seconds;
@@ -252,11 +252,12 @@ void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, u
                         tsr__machine_rates *rates) {
   sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
   assert(steps);
-  bool is_evaluation = false; /* which is not timed */
+  bool has_rounds = false; /* which are not timed */
   for (size_t i = 0; i < schedule->instrs.count; i++) {
     const tsr__instr *instr = &schedule->instrs.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN) is_evaluation = instr->subject == TSR__PHASE_EVALUATION;
-    if (instr->kind != TSR__INSTR_RUN || is_evaluation) continue;
+    if (instr->kind == TSR__INSTR_BEGIN)
+      has_rounds = tsr__phase_has_rounds((tsr__phase_kind)instr->subject);
+    if (instr->kind != TSR__INSTR_RUN || has_rounds) continue;
     const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
     if (run->is_once) continue;
     sums one = {(double)run_ns[instr->subject] / (double)steps, (double)run->flops,

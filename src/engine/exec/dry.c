@@ -77,11 +77,14 @@ static void see_event(void *context, const tsr_allocator_event *event) {
 /* ---- moments ---- */
 
 const char *tsr__phase_word(uint8_t phase) {
-  static const char *const words[] = {
-      [TSR__PHASE_STEP] = "step",           [TSR__PHASE_ZERO_GRAD] = "zero_grad",
-      [TSR__PHASE_FORWARD] = "forward",     [TSR__PHASE_BACKWARD] = "backward",
-      [TSR__PHASE_OPTIMIZER] = "optimizer", [TSR__PHASE_EVALUATION] = "evaluation",
-      [TSR__DRY_LOADING] = "loading"};
+  static const char *const words[] = {[TSR__PHASE_STEP] = "step",
+                                      [TSR__PHASE_ZERO_GRAD] = "zero_grad",
+                                      [TSR__PHASE_FORWARD] = "forward",
+                                      [TSR__PHASE_BACKWARD] = "backward",
+                                      [TSR__PHASE_OPTIMIZER] = "optimizer",
+                                      [TSR__PHASE_EVALUATION] = "evaluation",
+                                      [TSR__PHASE_GENERATION] = "generation",
+                                      [TSR__DRY_LOADING] = "loading"};
   assert(phase < sizeof words / sizeof *words && words[phase]);
   return words[phase];
 }
@@ -226,7 +229,7 @@ static bool evaluates(const dry *d, uint64_t step) {
 }
 
 static uint64_t rounds_of(const dry *d) {
-  uint64_t rounds = d->options->evaluation_rounds ? d->options->evaluation_rounds : 1;
+  uint64_t rounds = d->options->rounds ? d->options->rounds : 1;
   return d->options->is_abridged && rounds > TSR__WALKED_ROUNDS ? TSR__WALKED_ROUNDS : rounds;
 }
 
@@ -241,28 +244,33 @@ static uint64_t next_step(const dry *d, uint64_t last_evaluation) {
   return d->options->evaluates_last ? steps : steps + 1;
 }
 
-static bool is_of_evaluation(const tsr__instr *instr, tsr__instr_kind kind) {
-  return instr->kind == kind && instr->subject == TSR__PHASE_EVALUATION;
+/* Whether the instruction begins or ends a part of the step that runs in rounds. */
+static bool is_of_rounds(const tsr__instr *instr, tsr__instr_kind kind) {
+  return instr->kind == kind && tsr__phase_has_rounds((tsr__phase_kind)instr->subject);
+}
+
+static bool has_enough(const dry *d) {
+  return d->observer.has_enough && d->observer.has_enough(d->observer.context);
 }
 
 static int run_step(dry *d) {
   const tsr__schedule *schedule = d->schedule;
-  size_t evaluation = 0;
+  size_t first = 0; /* of the part in rounds */
   uint64_t rounds = rounds_of(d);
   for (size_t i = 0; i < schedule->instrs.count; i++) {
     const tsr__instr *instr = &schedule->instrs.items[i];
-    if (is_of_evaluation(instr, TSR__INSTR_BEGIN)) {
-      evaluation = i;
-      if (!evaluates(d, d->step)) {
-        while (!is_of_evaluation(&schedule->instrs.items[i], TSR__INSTR_END)) i++;
+    if (is_of_rounds(instr, TSR__INSTR_BEGIN)) {
+      first = i;
+      if (!evaluates(d, d->step) || has_enough(d)) {
+        while (!is_of_rounds(&schedule->instrs.items[i], TSR__INSTR_END)) i++;
         continue;
       }
     }
-    if (is_of_evaluation(instr, TSR__INSTR_END) && --rounds) {
-      i = evaluation; /* it leaves nothing behind, so it can run again */
+    if (is_of_rounds(instr, TSR__INSTR_END) && --rounds && !has_enough(d)) {
+      i = first; /* it leaves nothing behind, so it can run again */
       continue;
     }
-    d->evaluations += is_of_evaluation(instr, TSR__INSTR_END);
+    d->evaluations += is_of_rounds(instr, TSR__INSTR_END);
     int status = run_instr(d, instr);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
     if (i % TSR__EFFORT_UNITS == 0 && !tsr__effort_go_on(d->options->effort, TSR__EFFORT_UNITS))

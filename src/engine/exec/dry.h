@@ -65,6 +65,8 @@ typedef struct tsr__dry_observer {
                const uint64_t *addresses);
   /* A step is complete; what it carries into the next one is still there. */
   bool (*step)(void *context, uint64_t step, const uint64_t *addresses);
+  /* Whether no more rounds of an evaluation or a generation are wanted in this step. */
+  bool (*has_enough)(void *context);
   /* Whether to end the run after a complete step, without an error. */
   bool (*is_done)(void *context, uint64_t step);
   /* The run is over, with or without running out of memory; once for each device. */
@@ -94,9 +96,9 @@ typedef struct tsr__dry_options {
   uint64_t most_reserved_bytes;    /* end the run once a device reserves more; 0: never */
   uint64_t steps;                  /* 0 = 1 */
   uint64_t
-      steps_before; /* of a resumed run: evaluations follow steps that are counted from there */
-  uint64_t evaluation_rounds; /* how often the schedule's evaluation runs each time; 0 = 1 */
-  bool evaluates_last;        /* the last step has an evaluation, whatever its number */
+      steps_before;    /* of a resumed run: evaluations follow steps that are counted from there */
+  uint64_t rounds;     /* how often the schedule's evaluation or generation runs each time; 0 = 1 */
+  bool evaluates_last; /* the last step has an evaluation, whatever its number */
   /* Leave out what repeats: of a run without leaks, only the first steps and evaluations, and the steps after each evaluation, are
    * walked, and only some rounds of an evaluation. */
   bool is_abridged;

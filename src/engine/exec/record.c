@@ -127,6 +127,7 @@ static bool record_phase(void *context, tsr__phase_kind phase, uint64_t step, bo
   case TSR__PHASE_FORWARD: (void)snprintf(name, sizeof name, "## forward ##"); break;
   case TSR__PHASE_BACKWARD: (void)snprintf(name, sizeof name, "## backward ##"); break;
   case TSR__PHASE_EVALUATION: (void)snprintf(name, sizeof name, "## evaluation ##"); break;
+  case TSR__PHASE_GENERATION: (void)snprintf(name, sizeof name, "## generation ##"); break;
   case TSR__PHASE_COUNT: assert(false); return false;
   }
   return tsr__builder_annotation(&r->builder, 0, ++r->time_us, name, is_start);

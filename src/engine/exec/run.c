@@ -58,6 +58,7 @@ struct tsr__executor {
   double *evaluations;    /* the loss of each batch of an evaluation, of all ranks; owned */
   uint64_t evaluation_ns; /* when it began; afterwards, what it took */
   bool is_evaluating, is_evaluation_left; /* unfinished */
+  bool is_generating, has_enough;         /* no more tokens are wanted */
   bool has_overflowed, has_diverged, is_checked, is_done, is_interrupted, is_given_up;
   tsr__ticket *tickets;          /* by move, of what ranks make together */
   finding *findings;             /* of all ranks */
@@ -120,6 +121,8 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
   case TSR__SCALAR_ADAM_EPSILON: return n->epsilon;
   case TSR__SCALAR_WEIGHT_DECAY: return n->decay;
   case TSR__SCALAR_MOMENTUM: return n->momentum;
+  case TSR__SCALAR_POSITION: /* the first batch came before the generation, and this round's has been taken */
+    return scalar->number + (e->is_generating ? (double)(e->micro_batch - 2) : 0);
   case TSR__SCALAR_NONE:
   case TSR__SCALAR_KIND_COUNT: break;
   }
@@ -184,6 +187,14 @@ static void note_evaluation(tsr__executor *e, const tsr__kernel_run *run,
     if (writes[i] == loss) mine[batch] = first_number(&args->writes[i]);
 }
 
+static void show_outputs(tsr__executor *e, const tsr__kernel_run *run) {
+  const tsr__execute_options *o = e->options;
+  const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
+  for (size_t k = 0; k < o->output_count; k++)
+    for (uint32_t i = 0; i < run->write_count; i++)
+      if (writes[i] == o->outputs[k] && !o->output(o->context, e, writes[i])) e->has_enough = true;
+}
+
 /* Note results that the caller needs: the loss, the gradient norm, an overflow. */
 static void note_results(tsr__executor *e, const tsr__kernel_run *run,
                          const tsr__kernel_args *args) {
@@ -191,6 +202,7 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
   if (run->kernel == TSR__KERNEL_UNSCALE && first_number(&args->writes[1]) != 0)
     e->has_overflowed = true;
   const tsr__tensor_id *writes = tsr__run_writes(e->schedule, run);
+  show_outputs(e, run);
   if (e->is_evaluating) {
     note_evaluation(e, run, args);
     return;
@@ -464,7 +476,7 @@ static void begin_step(tsr__executor *e, uint64_t step) {
   e->loss = e->last_loss = 0;
   e->gradient_norm = NAN;
   e->evaluated = e->evaluation_ns = 0;
-  e->is_evaluation_left = false;
+  e->is_evaluation_left = e->has_enough = false;
   e->has_overflowed = e->has_diverged = e->is_checked = e->has_updated = e->has_agreed = false;
   e->checked_op = TSR_NONE;
 }
@@ -557,6 +569,11 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
   return true;
 }
 
+static bool execute_has_enough(void *context) {
+  const tsr__executor *e = context;
+  return e->has_enough;
+}
+
 static bool execute_is_done(void *context, uint64_t step) {
   (void)step;
   return ((const tsr__executor *)context)->is_done;
@@ -572,6 +589,7 @@ static bool execute_phase(void *context, tsr__phase_kind phase, uint64_t step, b
   const tsr__dry_observer *watching = other(context);
   if (watching && watching->phase && !watching->phase(watching->context, phase, step, is_start))
     return false;
+  if (phase == TSR__PHASE_GENERATION) e->is_generating = is_start;
   if (phase != TSR__PHASE_EVALUATION) return true;
   e->is_evaluating = is_start;
   e->evaluation_ns = tsr__os_time_ns() - (is_start ? 0 : e->evaluation_ns);
@@ -621,7 +639,8 @@ static tsr__dry_options dry_options(const tsr__schedule *schedule, const tsr__ex
                             .effort = o->effort,
                             .steps = o->steps,
                             .steps_before = o->steps_before,
-                            .evaluation_rounds = tsr__evaluation_rounds(schedule, o),
+                            .rounds = o->generation_rounds ? o->generation_rounds
+                                                           : tsr__evaluation_rounds(schedule, o),
                             .evaluates_last = o->evaluates_last};
 }
 
@@ -788,6 +807,7 @@ static int walk(tsr__executor *e, tsr__execution *out, tsr_error *error) {
                                 .run = execute_run,
                                 .move = execute_move,
                                 .step = execute_step,
+                                .has_enough = execute_has_enough,
                                 .is_done = execute_is_done};
   tsr__dry_options dry = dry_options(e->schedule, e->options);
   if (watched) {

@@ -88,6 +88,10 @@ typedef struct tsr__execute_options {
   size_t evaluation_loss_count;
   uint64_t evaluation_batches;
   bool evaluates_last;
+  /* Of a schedule that generates: how often that phase runs, at most; and the tensors that `output` sees. */
+  uint64_t generation_rounds;
+  const tsr__tensor_id *outputs;
+  size_t output_count;
   /* By run of the tape: its time is added, in nanoseconds; or NULL. Of several steps the first is left out: it touches
    * memory for the first time. */
   uint64_t *run_ns;
@@ -107,8 +111,11 @@ typedef struct tsr__execute_options {
   int (*restore)(void *context, const tsr__executor *executor, tsr__tensor_id tensor,
                  tsr_error *error);
   /* The tokens of a micro-batch, which stay until the next call: of kind 0 (ids) and 1 (labels). NULL
-   * for kind 2, an attention mask of ones. Tokens are below the vocabulary. */
+   * for kind 2, an attention mask of ones. Tokens are below the vocabulary. Rounds of a generation count as
+   * micro-batches. */
   const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);
+  /* A kernel has written one of `outputs`, which may be gone afterwards. False ends the generation. */
+  bool (*output)(void *context, const tsr__executor *executor, tsr__tensor_id tensor);
   /* The same of an evaluation's batch, from 0, which is this rank's. */
   const int64_t *(*evaluation_batch)(void *context, uint64_t number, uint32_t which);
   /* Called when the run fails, so that the caller can inform other ranks before this rank waits for operations that

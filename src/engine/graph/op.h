@@ -67,8 +67,9 @@ typedef enum tsr__op_kind {
   TSR__OP_LINEAR_PLAIN, /* x, weight (outputs, inputs): nn.Linear without a bias */
   TSR__OP_LAYER_NORM,
   TSR__OP_RMS_NORM,
-  TSR__OP_SPLIT,  /* one tensor as three views along its last dimension */
-  TSR__OP_CACHE,  /* append keys or values to a cache that is empty */
+  TSR__OP_SPLIT, /* one tensor as three views along its last dimension */
+  TSR__OP_CACHE, /* append keys or values to a cache that is empty */
+  TSR__OP_KEEP, /* own: keys or values, and a cache with room: keep them there, from a position on */
   TSR__OP_REPEAT, /* keys or values of few heads for many */
   TSR__OP_ROTARY_TABLE,
   TSR__OP_ROTARY,
@@ -269,10 +270,10 @@ extern const tsr__op_row tsr__op_adamw_state, tsr__op_adamw_count, tsr__op_adamw
 
 /* tessera's own, where they differ: next to those above. */
 extern const tsr__op_row tsr__own_embedding, tsr__own_conv1d, tsr__own_linear,
-    tsr__own_linear_plain;                                       /* op_linear.c */
-extern const tsr__op_row tsr__own_layer_norm, tsr__own_rms_norm; /* op_norm.c */
-extern const tsr__op_row tsr__own_split, tsr__own_rotary;        /* op_heads.c */
-extern const tsr__op_row tsr__own_attention;                     /* op_attention.c */
+    tsr__own_linear_plain;                                               /* op_linear.c */
+extern const tsr__op_row tsr__own_layer_norm, tsr__own_rms_norm;         /* op_norm.c */
+extern const tsr__op_row tsr__own_split, tsr__own_keep, tsr__own_rotary; /* op_heads.c */
+extern const tsr__op_row tsr__own_attention;                             /* op_attention.c */
 extern const tsr__op_row tsr__own_dropout, tsr__own_add, tsr__own_gelu, tsr__own_silu,
     tsr__own_silu_gate;                                                 /* op_pointwise.c */
 extern const tsr__op_row tsr__own_cross_entropy, tsr__own_chunked_loss; /* op_loss.c */

@@ -98,8 +98,14 @@ typedef enum tsr__phase_kind {
   TSR__PHASE_BACKWARD,
   TSR__PHASE_OPTIMIZER,
   TSR__PHASE_EVALUATION, /* leaves nothing behind, so that a step may skip or repeat it */
+  TSR__PHASE_GENERATION, /* one more token: leaves only rows of the key-value cache behind, and may be repeated, too */
   TSR__PHASE_COUNT
 } tsr__phase_kind;
+
+/* Whether a step may run the phase several times, or not at all. */
+static inline bool tsr__phase_has_rounds(tsr__phase_kind phase) {
+  return phase == TSR__PHASE_EVALUATION || phase == TSR__PHASE_GENERATION;
+}
 
 typedef struct tsr__instr {
   uint8_t kind; /* tsr__instr_kind */
@@ -128,6 +134,7 @@ typedef enum tsr__scalar_kind {
   TSR__SCALAR_ADAM_EPSILON,
   TSR__SCALAR_WEIGHT_DECAY,
   TSR__SCALAR_MOMENTUM, /* of SGD */
+  TSR__SCALAR_POSITION, /* `number`, plus how often the generation phase has run before in this step */
   TSR__SCALAR_KIND_COUNT
 } tsr__scalar_kind;
 
@@ -287,7 +294,7 @@ typedef struct tsr__schedule {
   uint64_t flops, recomputed_flops;
   uint64_t parameter_count, parameter_bytes, largest_parameter; /* elements, bytes, elements */
   uint64_t trained_count; /* elements of parameters that are not frozen */
-  uint64_t waited_bytes; /* copied to the host and back while nothing else runs */
+  uint64_t waited_bytes;  /* copied to the host and back while nothing else runs */
   uint64_t
       evaluation_interval; /* steps from one evaluation to the next, whose last one has it; 0 = 1 */
   uint32_t draws;          /* of random numbers */

@@ -40,11 +40,13 @@
 #define LOOP(how_many)    .action = TSR__DO_LOOP, .count = (how_many)
 #define AGAIN             .action = TSR__DO_AGAIN
 
-/* Numbers: .scalars = {NUMBER(0.5), RULE(epsilon), LATE(BETA_1)}. */
+/* Numbers: .scalars = {NUMBER(0.5), RULE(epsilon), POSITION(first), LATE(BETA_1)}. */
 #define NUMBER(x) \
   { .kind = TSR__SCALAR_NUMBER, .number = (x) }
 #define RULE(name) \
   { .kind = TSR__SCALAR_NUMBER, .rule = (name) }
+#define POSITION(name) \
+  { .kind = TSR__SCALAR_POSITION, .rule = (name) }
 #define LATE(name) \
   { .kind = TSR__SCALAR_##name }
 

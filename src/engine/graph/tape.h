@@ -96,6 +96,7 @@ typedef struct tsr__op_attributes {
   uint64_t chunk;    /* query rows, or tokens, at a time */
   uint64_t repeats;  /* of each head; of a loss: what its gradient is divided by, 0 = 1 */
   uint64_t window;   /* positions that a row may look back at, itself included; 0: all */
+  uint64_t position; /* of the first row among all that the text has */
   double factor;     /* of a scale */
   double dropout;    /* the probability that an element is dropped */
   double epsilon;    /* of a normalisation */

@@ -653,6 +653,7 @@ void TSR__UNIT(tsr__fast_flash)(const tsr__kernel_args *args) {
     return;
   }
   attention a = attention_of(args, true);
+  a.first_row = (uint64_t)args->scalars[4];
   attend(&a, args);
 }
 

@@ -677,6 +677,7 @@ static void multiply_matrices(const tsr__kernel_args *args, bool has_pairs) {
     tsr__reference_product(args);
     return;
   }
+  if (TSR__UNIT(tsr__fast_row)(args)) return;
   product p = {.a = tsr__strided_of(&args->reads[0]),
                .b = tsr__strided_of(&args->reads[1]),
                .to = tsr__strided_of(&args->writes[0]),

@@ -70,6 +70,7 @@ typedef enum tsr__kernel {
   TSR__KERNEL_CAT,        /* r0, r1, ... along dimension s0, which counts from the end: -1 */
   TSR__KERNEL_PAD,        /* r0, each row filled up with s0 to w0's length */
   TSR__KERNEL_SLICE_BACKWARD, /* zeros, except r0 from index s0 on in each row */
+  TSR__KERNEL_SET_ROWS, /* w0's rows (dimension 2) from s0 on become r0; the others stay as they are */
   TSR__KERNEL_ZEROS,
   TSR__KERNEL_ZEROS_LIKE,
   TSR__KERNEL_ONES_LIKE,
@@ -124,8 +125,9 @@ typedef enum tsr__kernel {
                                    * r6, r7: seed and offset, r8: what was added to scores,
                                    * r9: row sums of gradient * result; s0-s2 as above;
                                    * w0-w2: gradients of q, k, v */
-  TSR__KERNEL_FLASH,          /* r0-r2: q, k, v; s1: dropout, s2: is causal, s3: window; w0: result,
-                      * w1: log-sum-exp; optional: w2: seed and offset, w3: nothing */
+  TSR__KERNEL_FLASH, /* r0-r2: q, k, v; s1: dropout, s2: is causal, s3: window, s4, optional: the
+                      * position of q's first row among k's; w0: result, w1: log-sum-exp; optional: w2:
+                      * seed and offset, w3: nothing */
   TSR__KERNEL_FLASH_BACKWARD, /* r0-r2: q, k, v, r3: gradient, r4: result, r5: log-sum-exp,
                                * r6: seed and offset, or absent, to draw as forward did; s0-s3
                                * as above; w0-w2: gradients */

@@ -199,6 +199,7 @@ void tsr__reference_efficient(const tsr__kernel_args *args) {
 void tsr__reference_flash(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   a.window = (uint64_t)args->scalars[3];
+  a.first_row = (uint64_t)args->scalars[4];
   attend(&a, args);
   if (args->writes[2].data) tsr__put_key(&args->writes[2], args->key);
   if (args->writes[3].data) tsr__put_key(&args->writes[3], 0);

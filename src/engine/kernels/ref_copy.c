@@ -110,6 +110,11 @@ void tsr__reference_slice_backward(const tsr__kernel_args *args) {
   fill(part(to, 3, end, to.dim[3] - end), 0);
 }
 
+void tsr__reference_set_rows(const tsr__kernel_args *args) {
+  tsr__strided from = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
+  copy(from, part(to, 2, (uint64_t)args->scalars[0], from.dim[2]));
+}
+
 void tsr__reference_zeros(const tsr__kernel_args *args) {
   fill(tsr__strided_of(&args->writes[0]), 0);
 }

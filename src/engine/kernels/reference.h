@@ -107,8 +107,8 @@ tsr__kernel_fn tsr__reference_add, tsr__reference_mul, tsr__reference_div, tsr__
     tsr__reference_addcmul, tsr__reference_addcdiv;
 /* ref_copy.c */
 tsr__kernel_fn tsr__reference_copy, tsr__reference_repeat, tsr__reference_cat, tsr__reference_pad,
-    tsr__reference_slice_backward, tsr__reference_zeros, tsr__reference_ones, tsr__reference_full,
-    tsr__reference_arange, tsr__reference_batch;
+    tsr__reference_slice_backward, tsr__reference_set_rows, tsr__reference_zeros,
+    tsr__reference_ones, tsr__reference_full, tsr__reference_arange, tsr__reference_batch;
 /* ref_narrow.c */
 tsr__kernel_fn tsr__reference_quantise, tsr__reference_dequantise;
 /* ref_rows.c */

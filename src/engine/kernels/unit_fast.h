@@ -13,6 +13,9 @@ void unit_keeps(uint64_t key, uint64_t first, size_t count, double chance, float
 /* The fast kernel of this set, or NULL. `has_bf16`: use the processor's products of bf16. fast_table.c. */
 tsr__kernel_fn *TSR__UNIT(tsr__fast_table)(tsr__kernel kernel, bool has_bf16);
 
+/* Multiply a single row by a matrix, if both are plain floats and no library is to do it. False: another product. fast_row.c. */
+bool TSR__UNIT(tsr__fast_row)(const tsr__kernel_args *args);
+
 /* fast_each.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_add), TSR__UNIT(tsr__fast_mul), TSR__UNIT(tsr__fast_div),
     TSR__UNIT(tsr__fast_sub), TSR__UNIT(tsr__fast_neg), TSR__UNIT(tsr__fast_pow),

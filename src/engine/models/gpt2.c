@@ -103,6 +103,12 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
     v = tsr__program_cache(p, TSR__PLACE_CACHE_VALUES, parts[2], k);
     tsr__scope_unbind(t, parts[2]);
   }
+  if (layer->keys) {
+    k = tsr__program_keep(p, layer->keys, parts[1]);
+    tsr__scope_unbind(t, parts[1]);
+    v = tsr__program_keep(p, layer->values, parts[2]);
+    tsr__scope_unbind(t, parts[2]);
+  }
   tsr__tensor_id result = tsr__program_attention(p, q, k, v, layer->causal, !p->uses_cache);
   tsr__tensor_id projected = tsr__program_linear(p, &layer->out, result);
   tsr__scope_unbind(t, result);

@@ -74,6 +74,10 @@ void tsr__program_initials(const tsr__program *p,
   set_norm(&s, &p->last_norm);
   if (!m->is_tied) set_linear(&s, &p->head, m->initial_deviation);
   for (uint64_t i = 0; i < m->module_count * m->layers; i++) set_added(&s, &p->added[i]);
+  for (uint64_t i = 0; i < m->layers; i++) {
+    set(&s, p->layers[i].keys, TSR__INITIAL_CONSTANT, 0);
+    set(&s, p->layers[i].values, TSR__INITIAL_CONSTANT, 0);
+  }
   set(&s, p->frequencies, TSR__INITIAL_ROTARY, 0);
   double scale = p->options->loss_scale;
   set(&s, p->loss_scale, TSR__INITIAL_CONSTANT, scale > 0 ? scale : 65536);

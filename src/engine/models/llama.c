@@ -140,6 +140,13 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
     tsr__scope_unbind(t, v);
     v = cached;
   }
+  if (layer->keys) {
+    tsr__tensor_id kept = tsr__program_keep(p, layer->values, v);
+    k = tsr__program_keep(p, layer->keys, turned[1]);
+    tsr__scope_unbind(t, turned[1]);
+    tsr__scope_unbind(t, v);
+    v = kept;
+  }
   tsr__tensor_id result = tsr__program_attention(p, q, k, v, 0, false);
   tsr__tensor_id out = tsr__program_linear(p, &layer->out, result);
   tsr__scope_unbind(t, result);

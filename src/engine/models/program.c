@@ -187,7 +187,7 @@ tsr__tensor_id tsr__program_embedding(tsr__program *p, tsr__program_place place,
 
 void tsr__program_positions(tsr__program *p) {
   assert(p->sequence);
-  tsr__op_attributes attributes = {.features = p->sequence};
+  tsr__op_attributes attributes = {.features = p->sequence, .position = p->position};
   tsr__tensor_id positions = tsr__op_apply(p->tape, TSR__OP_ARANGE, &attributes, NULL, 0, NULL);
   p->position_ids =
       tsr__scope_bind(p->tape, tsr__tensor_reshape(p->tape, positions, TSR__SHAPE(1, p->sequence)));
@@ -205,6 +205,12 @@ tsr__tensor_id tsr__program_cache(tsr__program *p, tsr__program_place place, tsr
   tsr__tensor_set_category(t, cached, TSR_CATEGORY_ACTIVATION);
   if (!TSR__VECTOR_PUSH(&p->cache, cached)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   return cached;
+}
+
+tsr__tensor_id tsr__program_keep(tsr__program *p, tsr__tensor_id cache, tsr__tensor_id states) {
+  tsr__op_attributes attributes = {.position = p->position};
+  return tsr__op_apply(p->tape, TSR__OP_KEEP, &attributes, (tsr__tensor_id[]){states, cache}, 2,
+                       NULL);
 }
 
 void tsr__program_note_hidden(tsr__program *p, tsr__tensor_id hidden) {
@@ -257,6 +263,7 @@ static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t in
   tsr__op_attributes attributes = {.chunk = p->query_rows,
                                    .dropout = tsr__program_dropout(p, m->attention_dropout),
                                    .window = m->window,
+                                   .position = p->position,
                                    .is_packed = index != 0};
   tsr__tensor_id given[ATTENTION_INPUTS];
   memcpy(given, inputs, sizeof given);
@@ -815,28 +822,55 @@ void tsr__program_step(tsr__program *p) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* Run a forward pass, and release everything when a training loop would bind its names again. */
-void tsr__program_infer(tsr__program *p) {
+/* ---- generation ---- */
+
+static void declare_caches(tsr__program *p, uint64_t positions) {
+  const tsr_model *m = p->model;
+  tsr__shape shape = TSR__SHAPE(p->batch, m->kv_heads, positions, m->head_width);
+  for (uint64_t i = 0; i < m->layers; i++) {
+    p->layers[i].keys = tsr__tensor_declare(p->tape, p->dtype, shape, TSR_CATEGORY_BUFFER);
+    p->layers[i].values = tsr__tensor_declare(p->tape, p->dtype, shape, TSR_CATEGORY_BUFFER);
+  }
+}
+
+/* Run the tokens of a batch. Returns the logits after the last one, which only the caller of the executor reads. */
+static tsr__tensor_id generate_next(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  p->ids = to_device(p, BATCH_IDS);
+  tsr__scope_enter(t, TSR__PLACE_MODEL);
+  tsr__tensor_id hidden = p->family->body(p, p->ids), last = 0;
+  if (!t->status) {
+    tsr__layout row = tsr__layout_slice(tsr__tensor_layout(t, hidden), 1, p->sequence - 1, 1);
+    last = tsr__scope_bind(t, tsr__tensor_view(t, hidden, row));
+  }
+  tsr__tensor_id logits = tsr__program_linear(p, &p->head, last);
+  if (!t->status) t->schedule.slots.items[tsr__tensor_at(t, logits)->slot].is_root = true;
+  (void)tsr__scope_leave(t, 0);
+  tsr__tensor_release(t, p->ids);
+  return logits;
+}
+
+void tsr__program_generate(tsr__program *p, uint64_t positions, bool has_rounds) {
   tsr__tape *t = p->tape;
   assert(t->status || (!t->schedule.instrs.count && !t->scopes.count)); /* one step per tape */
   assert(!p->uses_cache && !p->model->module_count);
+  assert(positions ? p->sequence <= positions : !has_rounds);
+  if (positions) declare_caches(p, positions);
   t->grad_enabled = false;
   tsr__scope_enter(t, TSR__PLACE_MAIN);
   tsr__tape_begin(t, TSR__PHASE_STEP);
-  p->ids = to_device(p, BATCH_IDS);
-  tsr__tape_carry_here(t, TSR__CARRY_BATCH);
   tsr__tape_begin(t, TSR__PHASE_FORWARD);
-  tsr__scope_enter(t, TSR__PLACE_MODEL);
-  tsr__tensor_id hidden = p->family->body(p, p->ids);
-  p->logits = tsr__program_linear(p, &p->head, hidden);
-  output(p, p->logits);
-  (void)tsr__scope_leave(t, 0);
-  tsr__tape_carry_here(t, TSR__CARRY_OUTPUTS);
+  p->next_logits[0] = generate_next(p);
   tsr__tape_end(t, TSR__PHASE_FORWARD);
+  if (has_rounds) {
+    tsr__tape_begin(t, TSR__PHASE_GENERATION);
+    p->position = p->sequence;
+    p->sequence = 1;
+    p->next_logits[1] = generate_next(p);
+    tsr__tape_end(t, TSR__PHASE_GENERATION);
+  }
+  if (positions) p->sequence = positions; /* for what depends on the length of the text */
   tsr__tape_end(t, TSR__PHASE_STEP);
-  tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);
-  for (size_t i = 0; i < p->outputs.count; i++)
-    tsr__tape_hold_until(t, p->outputs.items[i], TSR__CARRY_OUTPUTS);
   (void)tsr__scope_leave(t, 0);
   t->grad_enabled = true;
 }

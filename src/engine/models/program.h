@@ -32,7 +32,8 @@ typedef struct tsr__model_layer {
   tsr__model_norm norm_1, norm_2;
   tsr__model_linear qkv, q, k, v, out; /* qkv: GPT-2's three projections in one */
   tsr__model_linear up, gate, down;
-  tsr__tensor_id causal; /* GPT-2's causal mask as a table */
+  tsr__tensor_id causal;       /* GPT-2's causal mask as a table */
+  tsr__tensor_id keys, values; /* the key-value cache of a generation, or 0 */
 } tsr__model_layer;
 
 typedef TSR__VECTOR(tsr__tensor_id) tsr__tensor_ids;
@@ -92,9 +93,12 @@ typedef struct tsr__program {
   tsr__tensor_id
       loss_sum; /* of the micro-batches so far, with one backward after them all; bound */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
-  tsr__tensor_id first_leaf;    /* the embedding's result, if it is to have a gradient; or 0 */
-  tsr__tensor_ids outputs;      /* what the outputs and their graph hold */
-  tsr__tensor_id logits;        /* held by the outputs; 0 with a chunked loss */
+  tsr__tensor_id first_leaf;     /* the embedding's result, if it is to have a gradient; or 0 */
+  tsr__tensor_ids outputs;       /* what the outputs and their graph hold */
+  tsr__tensor_id logits;         /* held by the outputs; 0 with a chunked loss */
+  tsr__tensor_id next_logits[2]; /* of a generation: after the prompt, and after a token */
+  uint64_t
+      position; /* of the first token of the pass under way; later rounds of a generation are further on */
   tsr__tensor_ids cache;        /* keys and values, which the outputs hold too */
   tsr__tensor_ids hidden;       /* the hidden states that were requested, held */
   tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
@@ -120,9 +124,11 @@ int tsr__program_init(tsr__program *program, const tsr_model *model,
 void tsr__program_release(tsr__program *program);
 /* Run one step on the tape, whose status shows whether it worked. */
 void tsr__program_step(tsr__program *program);
-/* Run only a forward pass on the tape, without gradients, of a model without a cache and added modules. Sets
- * program->logits, (batch, sequence, vocabulary), which are in memory when the step is over. */
-void tsr__program_infer(tsr__program *program);
+/* Run, without gradients, a forward pass of a text of as many tokens as the program's sequence; with `has_rounds` also,
+ * as a generation, one of a token that follows. Keys and values stay in caches with room for `positions` tokens; with 0
+ * nothing is kept. Sets program->next_logits, (batch, 1, vocabulary), of the last token of each pass. For a model without
+ * transformers' cache and added modules. */
+void tsr__program_generate(tsr__program *program, uint64_t positions, bool has_rounds);
 
 /* Switch the program between training and evaluation. */
 void tsr__program_swap_modes(tsr__program *program);
@@ -204,6 +210,9 @@ tsr__tensor_id tsr__program_blocks(tsr__program *program, tsr__tensor_id hidden,
 static inline double tsr__program_dropout(const tsr__program *program, double probability) {
   return program->is_evaluating ? 0 : probability;
 }
+/* Keep keys or values in the cache of a generation, and return all that it has: (batch, heads, positions, width). */
+tsr__tensor_id tsr__program_keep(tsr__program *program, tsr__tensor_id cache,
+                                 tsr__tensor_id states);
 /* Append keys or values to the cache, which holds them. `keys`: the keys of the same layer, which determine the
  * type of the cache. */
 tsr__tensor_id tsr__program_cache(tsr__program *program, tsr__program_place place,

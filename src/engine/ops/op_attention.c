@@ -109,6 +109,9 @@ static double is_causal(const tsr__op_call *call) {
 static double window(const tsr__op_call *call) {
   return (double)call->attributes->window;
 }
+static double position(const tsr__op_call *call) {
+  return (double)call->attributes->position;
+}
 static double first_row(const tsr__op_call *call) {
   return (double)(call->turn * call->attributes->chunk);
 }
@@ -477,20 +480,20 @@ const tsr__op_row tsr__op_attention_chunked = {.name = "chunked attention",
 
 /* ---- tessera's own: flash in any type, which keeps only the result and the log-sum-exps ---- */
 
-#define NUMBERS \
-  { RULE(scale), RULE(dropout), RULE(is_causal), RULE(window) }
+#define NUMBERS RULE(scale), RULE(dropout), RULE(is_causal), RULE(window)
 
-static const tsr__op_step own_forward[] = {
-    {MAKE(FLASH), .to = OUT(0), .like = Q, .shape = result},
-    {MAKE(FLASH), .to = T(1), .like = Q, F32, .shape = rows},
-    {RUN(FLASH), .reads = {Q, K, V}, .writes = {OUT(0), T(1)}, .scalars = NUMBERS},
-    SAVE_QKV_AND_RESULT,
-    {FREE(T(1))},
-    {.action = TSR__DO_END}};
+static const tsr__op_step own_forward[] = {{MAKE(FLASH), .to = OUT(0), .like = Q, .shape = result},
+                                           {MAKE(FLASH), .to = T(1), .like = Q, F32, .shape = rows},
+                                           {RUN(FLASH), .reads = {Q, K, V},
+                                            .writes = {OUT(0), T(1)},
+                                            .scalars = {NUMBERS, POSITION(position)}},
+                                           SAVE_QKV_AND_RESULT,
+                                           {FREE(T(1))},
+                                           {.action = TSR__DO_END}};
 static const tsr__op_step own_backward[] = {
     MAKE_GRADIENTS(FLASH_BACKWARD),
     {RUN(FLASH_BACKWARD), .reads = {SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0), RESULT, LSE},
-     .writes = GRADIENTS, .scalars = NUMBERS},
+     .writes = GRADIENTS, .scalars = {NUMBERS}},
     {.action = TSR__DO_END}};
 #undef NUMBERS
 const tsr__op_row tsr__own_attention = {.name = "flash attention",

@@ -64,6 +64,24 @@ const tsr__op_row tsr__op_cache = {.name = "key-value cache",
                                    .forward = cache_forward,
                                    .backward = cache_backward};
 
+/* ---- keep: keys or values, and the cache, (batch, heads, positions, width); `position` is the first one's ----
+ *
+ * The result is the cache itself, with all positions: attention sees those up to its own rows'. */
+
+static double position(const tsr__op_call *call) {
+  return (double)call->attributes->position;
+}
+static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return layout;
+}
+
+static const tsr__op_step keep_forward[] = {
+    {INTO(SET_ROWS), .reads = {IN(0)}, .writes = {IN(1)}, .scalars = {POSITION(position)}},
+    {VIEW(OUT(0), IN(1), itself)},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_keep = {.name = "key-value cache", .forward = keep_forward};
+
 /* ---- repeat: each head, `repeats` times ---- */
 
 static tsr__shape repeated(const tsr__op_call *call) {
@@ -283,11 +301,6 @@ const tsr__op_row tsr__own_split = {.name = "split",
 
 /* q and k are turned in place: they are results of projections, which do not need them in backward. Their gradients
  * are turned back in the same way. */
-static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
-  (void)call;
-  return layout;
-}
-
 static const tsr__op_step own_rotary_forward[] = {
     {VIEW(OUT(0), IN(0), itself)},
     {VIEW(OUT(1), IN(1), itself)},

@@ -261,8 +261,12 @@ static tsr__shape range(const tsr__op_call *call) {
   return TSR__SHAPE(call->attributes->features);
 }
 
+static double position(const tsr__op_call *call) {
+  return (double)call->attributes->position;
+}
+
 static const tsr__op_step arange_forward[] = {
-    {RUN(ARANGE), .to = OUT(0), I64, .shape = range, .scalars = {NUMBER(0), NUMBER(1)}},
+    {RUN(ARANGE), .to = OUT(0), I64, .shape = range, .scalars = {POSITION(position), NUMBER(1)}},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_arange = {.name = "arange", .forward = arange_forward};
 

@@ -72,6 +72,7 @@ const tsr__rule_book tsr__book_own = {
             [TSR__OP_LAYER_NORM] = &tsr__own_layer_norm,
             [TSR__OP_RMS_NORM] = &tsr__own_rms_norm,
             [TSR__OP_SPLIT] = &tsr__own_split,
+            [TSR__OP_KEEP] = &tsr__own_keep,
             [TSR__OP_ROTARY_TABLE] = &tsr__op_rotary_table,
             [TSR__OP_ROTARY] = &tsr__own_rotary,
             [TSR__OP_ATTENTION_FLASH] = &tsr__own_attention,

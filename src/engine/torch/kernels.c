@@ -40,6 +40,7 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_REPEAT] = {"clone", "VariableType_1.cpp"},
     [TSR__KERNEL_CAT] = {"cat", "VariableType_0.cpp"},
     [TSR__KERNEL_PAD] = {"constant_pad_nd", NULL},
+    [TSR__KERNEL_SET_ROWS] = {"tessera_set_rows", NULL},
     [TSR__KERNEL_SLICE_BACKWARD] = {"slice_backward", "VariableType_3.cpp"},
     [TSR__KERNEL_ZEROS] = {"zeros", NULL},
     [TSR__KERNEL_ZEROS_LIKE] = {"zeros_like", NULL},

@@ -424,24 +424,6 @@ static uint64_t steps_to_do(const training *t) {
   return t->run->steps - t->saved.steps;
 }
 
-/* Refuse a run that the system would end with a signal when its memory is touched. */
-static int check_machine(uint64_t needs_bytes, tsr_error *error) {
-  uint64_t all_bytes = tsr__os_memory_bytes();
-  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
-  tsr__format_size(needs_bytes, needed);
-  if (all_bytes && needs_bytes > all_bytes)
-    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "the run needs %s of memory, and this machine has %s", needed,
-                     tsr__format_size(all_bytes, has));
-  tsr__machine_memory memory = tsr__machine_memory_below("");
-  if (needs_bytes <= memory.available_bytes) return 0;
-  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                   "the run needs %s of memory, and %s has only %s left", needed,
-                   memory.is_limited ? "the limit of this container or control group"
-                                     : "this machine",
-                   tsr__format_size(memory.available_bytes, has));
-}
-
 /* What decides about memory, and more of the same when the run begins. */
 static void choose_run(training *t) {
   t->how = (tsr__execute_options){.settings = t->run->settings,
@@ -475,7 +457,7 @@ static int predict(training *t, tsr_error *error) {
       t->validation.batches * t->validation.batch * t->validation.sequence * sizeof(int64_t);
   uint64_t here = t->options->launch == TSR_TRAIN_THREADS ? t->run->ranks : 1;
   uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
-  return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
+  return tsr__machine_check(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
 }
 
 /* ---- starting and running ---- */
@@ -571,7 +553,7 @@ static int profile(training *t, const tsr__dry_device *executed, tsr_error *erro
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes,
                           .steps_before = t->saved.steps,
-                          .evaluation_rounds = tsr__evaluation_rounds(&t->schedule, &t->how),
+                          .rounds = tsr__evaluation_rounds(&t->schedule, &t->how),
                           .evaluates_last = true};
   int status = tsr__memory_profile_compute(&t->schedule, &dry, executed, &t->out.profile, error);
   if (status) return status;

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "base/os.h"
 
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024, GROUP_BYTES = 512 };
@@ -142,4 +144,21 @@ tsr__machine_memory tsr__machine_memory_below(const char *root) {
     apply_limits(root, &versions[i], group, &memory);
   }
   return memory;
+}
+
+int tsr__machine_check(uint64_t needs_bytes, tsr_error *error) {
+  uint64_t all_bytes = tsr__os_memory_bytes();
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  tsr__format_size(needs_bytes, needed);
+  if (all_bytes && needs_bytes > all_bytes)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "the run needs %s of memory, and this machine has %s", needed,
+                     tsr__format_size(all_bytes, has));
+  tsr__machine_memory memory = tsr__machine_memory_below("");
+  if (needs_bytes <= memory.available_bytes) return 0;
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "the run needs %s of memory, and %s has only %s left", needed,
+                   memory.is_limited ? "the limit of this container or control group"
+                                     : "this machine",
+                   tsr__format_size(memory.available_bytes, has));
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tessera/status.h"
+
 typedef struct tsr__machine_memory {
   uint64_t available_bytes; /* now; UINT64_MAX if unknown */
   bool is_limited;          /* by a control group, to less than the machine has available */
@@ -16,5 +18,8 @@ typedef struct tsr__machine_memory {
  * not count. The system's files are read below the folder `root`: "" except in tests. A file that is absent
  * sets no limit. Reads a few small files; no errors. */
 tsr__machine_memory tsr__machine_memory_below(const char *root);
+
+/* Refuse a run that the system would end with a signal when its memory is touched: TSR_ERROR_LIMIT. */
+int tsr__machine_check(uint64_t needs_bytes, tsr_error *error);
 
 #endif
