@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""torch_step.py CONFIG BATCH SEQ STEPS THREADS fp32|bf16: training steps of a GPT-2 with PyTorch on the CPU.
+"""torch_step.py CONFIG BATCH SEQ STEPS THREADS fp32|bf16: training steps of a GPT-2 or a Llama with PyTorch on the CPU.
 
 Prints, as JSON, the seconds of wall and processor time of each step. Eager PyTorch as a user would write it: scaled
-dot-product attention, GELU by tanh, cross-entropy of all logits, fused AdamW; bf16 is autocast. Run by bench/train.py in
+dot-product attention, GELU by tanh or SwiGLU, cross-entropy of all logits, fused AdamW; bf16 is autocast. Run by bench/train.py in
 an environment of its own.
 """
 import json
@@ -34,6 +34,47 @@ class Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.before_mlp(x)), approximate='tanh'))
 
 
+class LlamaBlock(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        width, inner, self.heads = config['hidden_size'], config['intermediate_size'], config['num_attention_heads']
+        self.before_attention = nn.RMSNorm(width, eps=1e-6)
+        self.before_mlp = nn.RMSNorm(width, eps=1e-6)
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x, cosine, sine):
+        batch, rows, width = x.shape
+        normal = self.before_attention(x)
+        q, k, v = (project(normal).view(batch, rows, self.heads, -1).transpose(1, 2) for project in (self.q, self.k, self.v))
+        q, k = (y * cosine + torch.cat((-y[..., y.shape[-1] // 2:], y[..., :y.shape[-1] // 2]), dim=-1) * sine for y in (q, k))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, rows, width))
+        normal = self.before_mlp(x)
+        return x + self.down(functional.silu(self.gate(normal)) * self.up(normal))
+
+
+class Llama(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        width = config['hidden_size']
+        self.tokens = nn.Embedding(config['vocab_size'], width)
+        self.blocks = nn.ModuleList(LlamaBlock(config) for _ in range(config['num_hidden_layers']))
+        self.norm = nn.RMSNorm(width, eps=1e-6)
+        self.head = nn.Linear(width, config['vocab_size'], bias=False)
+        size = width // config['num_attention_heads']
+        self.register_buffer('frequencies', 1 / 10000 ** (torch.arange(0, size, 2) / size))
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        angles = torch.outer(torch.arange(ids.shape[1]).float(), self.frequencies).repeat(1, 2)
+        cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        for block in self.blocks:
+            x = block(x, cosine, sine)
+        return self.head(self.norm(x))
+
+
 class Model(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -55,7 +96,7 @@ def main():
     batch, rows, steps, threads = (int(word) for word in sys.argv[2:6])
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model = Model(config)
+    model = (Llama if config['model_type'] == 'llama' else Model)(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     wall, processor = [], []
     for _ in range(steps):

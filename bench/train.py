@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """train.py --tessera BINARY [--kernels BINARY] [--rounds N] [--steps N] [--one-thread]: training beside PyTorch, in Markdown.
 
-Steps: GPT-2 124M (4 sequences of 64 tokens) and a model of 6 blocks of width 256 (2 of 256), without dropout, fused AdamW,
-in fp32 and in bf16 (autocast); processor time with one thread and wall time with two. Programs take turns, so that a slow
+Steps: GPT-2 124M (4 sequences of 64 tokens, and 1 of 1,024), a Llama of its size (4 of 64), and a model of 6 blocks of width 256
+(2 of 256), without dropout, fused AdamW, in fp32 and in bf16 (autocast); processor time with one thread and wall time with two. Programs take turns, so that a slow
 moment of the machine falls on both alike. A step's time is what more steps take: the time of a long run less that of a
 short one, over the difference in steps; medians of rounds. Resident memory is the most of the long run.
 Kernels (bench/kernels.c): products of matrices next to oneDNN if it is installed, and attention.
@@ -23,9 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / 'build' / 'bench'
 VENV = ROOT / 'build' / 'bench-torch'
 WHOLE = {'model_type': 'gpt2', 'n_positions': 1024, 'resid_pdrop': 0, 'attn_pdrop': 0, 'embd_pdrop': 0}
+LLAMA = {'model_type': 'llama', 'vocab_size': 32000, 'hidden_size': 768, 'intermediate_size': 2048, 'num_hidden_layers': 11,
+         'num_attention_heads': 12, 'max_position_embeddings': 1024, 'tie_word_embeddings': False}
 # What is trained: sequences, their tokens, and how many more steps the long run has for each that is asked for.
 MODELS = {
     'GPT-2 124M, 4 x 64': ({**WHOLE, 'vocab_size': 50257, 'n_embd': 768, 'n_layer': 12, 'n_head': 12}, 4, 64, 1),
+    'GPT-2 124M, 1 x 1024': ({**WHOLE, 'vocab_size': 50257, 'n_embd': 768, 'n_layer': 12, 'n_head': 12}, 1, 1024, 1),
+    'Llama 124M, 4 x 64': (LLAMA, 4, 64, 1),
     'L6 C256, 2 x 256': ({**WHOLE, 'vocab_size': 4096, 'n_embd': 256, 'n_layer': 6, 'n_head': 8}, 2, 256, 4),
 }
 SHORT = 2
@@ -99,7 +103,7 @@ def print_steps(measured):
         for dtype in DTYPES:
             for threads, index, measure in ((1, 0, 'processor time, 1 thread'), (2, 1, 'wall time, 2 threads')):
                 if ('tessera', model, dtype, threads) not in measured:
-                    continue
+                    continue  # left out by --only or --one-thread
                 own, other = (median(name, model, dtype, threads, index) for name in ('tessera', 'torch'))
                 print(f'| {model} | {dtype} | {measure} | {own:.3f} | ' +
                       (f'{other:.3f} | {own / other:.2f} |' if other else '- | - |'))
@@ -108,7 +112,7 @@ def print_steps(measured):
     for model in MODELS:
         for dtype in DTYPES:
             if ('tessera', model, dtype, 2) not in measured:
-                continue
+                continue  # likewise
             ratio = median('tessera', model, dtype, 1, 1) / median('tessera', model, dtype, 2, 1)
             long = measured['tessera', model, dtype, 2][-1][2]
             resident, predicted = long.resident / 2**20, long.last['predicted_peak_bytes'] / 2**20
@@ -174,13 +178,14 @@ def main():
     parser.add_argument('--torch', help='a Python that has PyTorch, instead of one made in build/')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--steps', type=int, default=4)
+    parser.add_argument('--only', default='', metavar='TEXT', help='only models whose names contain this')
     parser.add_argument('--one-thread', action='store_true',
                         help='processor time alone, for a machine that is not idle')
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     python = options.torch or torch_python()
     table = {key: command for key, command in programs(options, python).items()
-             if key[3] == 1 or not options.one_thread}
+             if (key[3] == 1 or not options.one_thread) and options.only in key[1]}
     measured = {key: [] for key in table}
     for _ in range(options.rounds):
         for key, command in table.items():
@@ -193,4 +198,5 @@ def main():
         print_kernels(kernels_of(options, python))
 
 
-main()
+if __name__ == '__main__':
+    main()

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include <tessera/unstable/runs.h>
+#include <tessera/unstable/training.h>
 
 #include "encode.h"
 #include "guard.h"
@@ -142,6 +143,9 @@ static int take_option(cli_session *session, const char *name, const char *value
   }
   if (tsr_params_has(options->own, name)) return 0; /* the command line overrides it */
   if (is_gone(session, name, value)) return 0;
+  bool is_constant = tsr_params_choice(options->own, "schedule") == TSR_TRAIN_CONSTANT;
+  if (is_constant && strcmp(name, "min_lr") == 0)
+    return 0; /* of a schedule that the command line replaces */
   const char *option = cli_option_name(row);
   if (!row->is_resumed && row->stored == TSR_STORED_NONE) {
     cli_say(command, "ignoring --%s, with which %s was saved: give it again if you need it", option,

@@ -609,10 +609,12 @@ def test_schedules(t):
         found = rates('--schedule', form, *warm)
         expect(form, [round(rate, 6) for rate in found],
                [round(rate, 6) for rate in [0.2, 0.4, 0.6, 0.8, *expected][:8]])
-
-
     linear = rates('--schedule', 'linear', '--min-lr', '0.4', *warm)
     expect('to a least rate', [round(rate, 6) for rate in linear], [0.2, 0.4, 0.6, 0.8, 0.8, 0.7, 0.6, 0.5])
+    folder = fresh(t, 'scheduled')
+    t.train('gpt2', '--steps', 2, '--schedule', 'linear', '--min-lr', '0.0004', '--save', folder)
+    done = t.run('train', '--resume', folder, '--steps', 3, '--schedule', 'constant', '--json')
+    expect('another schedule has no least rate', (done.returncode, json.loads(done.stdout.splitlines()[0])['learning_rate']), (0, 0.001))
     for words, said in ((['--min-lr', '0.1'], '--min-lr needs --schedule'), (['--min-lr', '0.9', '--schedule', 'cosine'], '--min-lr is above --lr'),
                         (['--momentum', '0.9'], '--momentum needs --optimizer sgd'), (['--nesterov', '--optimizer', 'sgd'], '--nesterov needs'),
                         (['--no-decay', 'embeddings'], '--no-decay takes norms'), (['--no-decay', 'norms', '--optimizer', 'sgd'], 'only adamw'),

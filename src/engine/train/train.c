@@ -183,7 +183,8 @@ static int open_saved(training *t, tsr_error *error) {
   if (status == 0 && t->saved.steps >= t->run->steps)
     status =
         tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                  "the run in %.200s has already made %llu steps; %llu in total are requested",
+                  "the run in %.200s has already made %llu steps, and %llu in total are requested: "
+                  "give --steps a larger number",
                   o->resume, (unsigned long long)t->saved.steps, (unsigned long long)t->run->steps);
   if (status == 0) blame(t, NULL);
   return status;
