@@ -30,7 +30,7 @@ import fixtures  # noqa: E402
 import tap  # noqa: E402
 
 MEMORY = 4
-SAMPLE, FEW = 60, 21
+SAMPLE, FEW = 60, 15
 SHOWN = 12
 GRAPH = HERE.parent / 'golden' / 'graphs' / 'vit.graph'
 TOKENIZER = HERE.parent / 'fuzz' / 'corpus' / 'tokenizer' / 'byte-level'

@@ -354,6 +354,20 @@ static void gradients(void **state) {
   }
 }
 
+/* Mark the ops of a text that a model continues. */
+static void see_generation(bool is_seen[TSR__OP_KIND_COUNT]) {
+  tsr__violation violation;
+  bench b;
+  open_bench(&b, llama, &(tsr_simulate_options){.book = TSR_BOOK_OWN, .sequence = 3});
+  tsr__program_generate(&b.program, SEQUENCE, true);
+  assert_int_equal(tsr__tape_finish(&b.tape, &b.schedule), 0);
+  b.program.schedule = &b.schedule;
+  if (tsr__schedule_validate(&b.schedule, &violation)) fail_msg("%s", violation.text);
+  for (size_t op = 0; op < b.schedule.ops.count; op++)
+    is_seen[b.schedule.ops.items[op].kind] = true;
+  close_bench(&b);
+}
+
 /* Each row of a rule book is in one of these programs, or in those below. */
 static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
   bool is_seen[TSR__OP_KIND_COUNT] = {false};
@@ -380,6 +394,7 @@ static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
       is_seen[b.schedule.ops.items[op].kind] = true;
     close_bench(&b);
   }
+  if (book == TSR_BOOK_OWN) see_generation(is_seen);
   for (size_t kind = 0; kind < TSR__OP_KIND_COUNT; kind++)
     if (is_seen[kind]) seen[kind] = tsr__op_row_of(rows, (tsr__op_kind)kind);
   for (size_t kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
