@@ -87,7 +87,7 @@ def programs(options, python):
                 table['tessera', model, dtype, threads] = lambda steps, own=own, threads=threads, path=path, batch=batch, \
                     rows=rows: [options.tessera, 'train', path, '--data', text, '--batch', batch, '--seq', rows,
                                 '--steps', steps, '--threads', threads, '--dtype', own, '--optimizer', 'adamw-fused',
-                                '--products', 'own', '--json']
+                                '--tokens', 'bytes', '--products', 'own', '--json']
                 if python:
                     table['torch', model, dtype, threads] = lambda steps, dtype=dtype, threads=threads, path=path, \
                         batch=batch, rows=rows: [python, ROOT / 'bench' / 'torch_step.py', path, batch, rows, steps,

@@ -30,6 +30,7 @@
 #include "textfile.h"
 #include "train_budget.h"
 #include "train_log.h"
+#include "train_sample.h"
 #include "train_signals.h"
 
 /* ---- Progress ---- */
@@ -41,6 +42,7 @@ typedef struct run {
   cli_folder best; /* in `folder`, if there is validation data */
   char *best_path; /* owned */
   cli_train_log log;
+  cli_train_sample sample;
   uint64_t save_every, save_wait_s;
   double save_every_s; /* the same in seconds; 0: by steps, or never */
   double saved_s;      /* when the last save was due */
@@ -188,6 +190,15 @@ static bool is_due(run *r, const tsr_train_step *step) {
   return true;
 }
 
+/* Continue a text with the weights that were just saved. */
+static void show_sample(run *r, const tsr_train_step *step) {
+  cli_text text = {0};
+  if (!cli_train_sample_take(&r->sample, r->folder.path, step->step, &text)) return;
+  r->has_failed |= !tsr_train_report_sample(r->report, step->step, r->sample.prompt,
+                                            text.data ? text.data : "", text.size);
+  free(text.data);
+}
+
 static bool see_step(void *context, const tsr_train_step *step) {
   run *r = context;
   report_step(r, step);
@@ -196,8 +207,9 @@ static bool see_step(void *context, const tsr_train_step *step) {
   bool is_end = step->is_last || cli_signals_first() || r->has_failed;
   r->save_status = save_best(r, step);
   if (r->save_status) return false;
-  if (step->state && is_end) r->save_status = save_last(r, step->state);
-  if (step->state && !is_end && is_due(r, step)) r->save_status = save_meanwhile(r, step->state);
+  bool saves = step->state && (is_end || is_due(r, step));
+  if (saves) r->save_status = (is_end ? save_last : save_meanwhile)(r, step->state);
+  if (saves && !r->save_status && !(r->tried_s > 0) && !cli_signals_first()) show_sample(r, step);
   r->is_over = step->step == step->steps && !step->is_diverged && !step->is_given_up;
   r->last_s = cli_now_s(); /* saving is no part of the next step */
   return !is_end && !r->save_status;
@@ -774,10 +786,17 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   if (r->is_member) save = NULL;
   if (tsr_params_has(own, "save_every") && !save && !r->is_member)
     return cli_usage_error(session->options->command, "--save-every needs --save");
+  if (tsr_params_has(own, "sample") && !save && !r->is_member)
+    return cli_usage_error(session->options->command,
+                           "--sample needs --save: it continues a text with the saved weights");
   int status = save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
   if (status || !save) return status;
   if (how->validation) status = find_best(session, r, save);
   r->folder.tokenizer = r->best.tokenizer = find_source(session, how);
+  if (status == 0)
+    status = cli_train_sample_open(
+        &r->sample, session,
+        r->folder.tokenizer && cli_has_tokenizer(r->folder.tokenizer) ? r->folder.tokenizer : NULL);
   if (status || !has_adapters || strcmp(model, "-") == 0) return status;
   r->base = realpath(model, NULL);
   r->folder.base = r->best.base = r->base;
@@ -917,6 +936,7 @@ int cli_train(cli_session *session) {
   free(text);
   free(ops);
   cli_train_log_close(&r.log);
+  cli_train_sample_close(&r.sample);
   cli_folder_release(&r.best);
   cli_folder_release(&r.folder);
   free(r.base);

@@ -325,15 +325,15 @@ static void print_python_type(FILE *stream, const tsr_field *field) {
                                       [TSR_FIELD_FLAG] = "bool",
                                       [TSR_FIELD_TEXT] = "str",
                                       [TSR_FIELD_DEVICE] = "Union[int, str]",
-                                      [TSR_FIELD_PAIR] = "List[int]",
+                                      [TSR_FIELD_PAIR] = "Tuple[int, int]",
                                       [TSR_FIELD_MAP] = "Counts",
                                       [TSR_FIELD_RECORD] = "",
                                       [TSR_FIELD_REAL] = "float",
                                       [TSR_FIELD_JSON] = "Record"};
   if (field->is_nullable) fputs("Optional[", stream);
-  if (field->is_list) fputs(is_devices(field) ? "Sequence[" : "List[", stream);
+  if (field->is_list) fputs(is_devices(field) ? "Sequence[" : "Tuple[", stream);
   fputs(field->record ? field->record->name : types[field->kind], stream);
-  if (field->is_list) fputc(']', stream);
+  if (field->is_list) fputs(is_devices(field) ? "]" : ", ...]", stream);
   if (field->is_nullable) fputc(']', stream);
 }
 
@@ -383,7 +383,7 @@ void cli_python_answers(FILE *stream) {
         "docs/json.md explains the fields. Written by gendocs (`./run generate`) from what the "
         "questions declare in\n"
         "their fields.c: change it there.\n\"\"\"\n"
-        "from typing import Any, Dict, List, Optional, Sequence, Union\n\n"
+        "from typing import Any, Dict, Optional, Sequence, Tuple, Union\n\n"
         "from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, "
         "Warning\n\n"
         "__all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']\n",

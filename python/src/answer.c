@@ -102,7 +102,7 @@ static bool set_other(core_request *asked) {
     if (status) core_raise(status, &asked->error, NULL);
     return status == 0;
   }
-  PyErr_Format(PyExc_TypeError, "'%s' is asked of one snapshot", question->name);
+  PyErr_Format(core_usage_error(), "'%s' is asked of one snapshot", question->name);
   return false;
 }
 
@@ -161,7 +161,7 @@ PyObject *core_ask(PyObject *self, PyObject *arguments) {
   if (!asked.question) return NULL;
   if (other && !(files[1] = core_open_file(other))) return NULL;
   if (asked.question->subject_count == 2 && !other)
-    return PyErr_Format(PyExc_TypeError, "'%s' needs two snapshots", name);
+    return PyErr_Format(core_usage_error(), "'%s' needs two snapshots", name);
   for (; asked.subject_count < 2 && files[asked.subject_count]; asked.subject_count++) {
     core_file *file = files[asked.subject_count];
     asked.subjects[asked.subject_count] = (tsr_subject){file->study, file->name};
@@ -244,7 +244,7 @@ PyObject *core_ask_alone(PyObject *Py_UNUSED(module), PyObject *arguments) {
   asked.question = find_question(name);
   if (!asked.question) return NULL;
   if (asked.question->subject_count)
-    return PyErr_Format(PyExc_TypeError, "'%s' is asked of a snapshot", name);
+    return PyErr_Format(core_usage_error(), "'%s' is asked of a snapshot", name);
   if (recorded && !(file = core_open_file(recorded))) return NULL;
   asked.subjects[0].name = subject;
   if (file) asked.subjects[asked.subject_count++] = (tsr_subject){file->study, file->name};
@@ -287,7 +287,7 @@ static PyObject *print(const core_answer *answer, const tsr_report_options *opti
                 : tsr_answer_write(answer->value, options, core_sink_write, &sink, &error);
   Py_END_ALLOW_THREADS;
   if (status != TSR_ERROR_ARGUMENT) return core_sink_finish(&sink, status, &error);
-  PyErr_SetString(PyExc_TypeError, error.message);
+  PyErr_SetString(core_usage_error(), error.message);
   return NULL;
 }
 
@@ -338,7 +338,7 @@ static PyObject *view(PyObject *self, PyObject *arguments) {
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   int status;
   if (strcmp(tsr_answer_question(answer->value)->name, "ranks") != 0) {
-    PyErr_SetString(PyExc_TypeError, "only the answer of ranks() has a page");
+    PyErr_SetString(core_usage_error(), "only the answer of ranks() has a page");
     return NULL;
   }
   if (!PyArg_ParseTuple(arguments, "sO", &name, &target) || !core_sink_init(&sink, target))

@@ -195,6 +195,101 @@ static PyObject *named(PyObject *self, PyObject *names) {
   return copy;
 }
 
+/* ---- numbers of a whole column ---- */
+
+/* Whether a column has numbers, and not codes of texts; else an exception. */
+static bool has_numbers(const core_column *column, const char *what) {
+  if (!column->names) return true;
+  PyErr_Format(core_usage_error(), "texts have no %s", what);
+  return false;
+}
+
+/* The sum of the rows that have a value, however large. */
+static PyObject *sum(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  const core_column *column = (core_column *)self;
+  uint64_t low = 0; /* the low half of a number of 128 bits, */
+  int64_t high = 0; /* and the high one */
+  if (!has_numbers(column, "sum")) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  for (Py_ssize_t i = 0; i < column->count; i++) {
+    uint64_t value = core_column_at(column, i);
+    if (core_column_is_absent(column, i)) continue;
+    low += value;
+    high += low < value;
+    if (column->format[0] == 'q' && value >> 63) high--; /* the sign */
+  }
+  Py_END_ALLOW_THREADS;
+  PyObject *upper = PyLong_FromLongLong(high), *bits = PyLong_FromLong(64);
+  PyObject *shifted = upper && bits ? PyNumber_Lshift(upper, bits) : NULL;
+  PyObject *lower = shifted ? PyLong_FromUnsignedLongLong(low) : NULL;
+  PyObject *total = lower ? PyNumber_Add(shifted, lower) : NULL;
+  Py_XDECREF(upper);
+  Py_XDECREF(bits);
+  Py_XDECREF(shifted);
+  Py_XDECREF(lower);
+  return total;
+}
+
+/* The smallest or largest value; an exception if no row has one. */
+static PyObject *extreme(PyObject *self, bool is_largest) {
+  const core_column *column = (core_column *)self;
+  Py_ssize_t found = -1;
+  bool is_signed = column->format[0] == 'q';
+  if (!has_numbers(column, is_largest ? "largest" : "smallest")) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  for (Py_ssize_t i = 0; i < column->count; i++) {
+    if (core_column_is_absent(column, i)) continue;
+    uint64_t value = core_column_at(column, i),
+             best = found < 0 ? 0 : core_column_at(column, found);
+    bool is_less = is_signed ? (int64_t)value < (int64_t)best : value < best;
+    if (found < 0 || (is_largest ? !is_less && value != best : is_less)) found = i;
+  }
+  Py_END_ALLOW_THREADS;
+  if (found >= 0) return item(self, found);
+  PyErr_SetString(core_argument_error(), "the column has no values");
+  return NULL;
+}
+
+static PyObject *smallest(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  return extreme(self, false);
+}
+
+static PyObject *largest(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  return extreme(self, true);
+}
+
+/* A new reference to an operand: of a column to numpy's array. */
+static PyObject *operand(PyObject *object, PyTypeObject *type) {
+  if (PyObject_TypeCheck(object, type)) return to_numpy(object, NULL);
+  Py_INCREF(object);
+  return object;
+}
+
+/* Arithmetic is numpy's, on arrays of the same memory. */
+static PyObject *calculate(PyObject *left, PyObject *right,
+                           PyObject *(*operation)(PyObject *, PyObject *)) {
+  PyTypeObject *type = (PyTypeObject *)core.column;
+  bool is_left = PyObject_TypeCheck(left, type);
+  const core_column *column = (core_column *)(is_left ? left : right);
+  if (!has_numbers(column, "arithmetic")) return NULL;
+  PyObject *a = operand(left, type), *b = a ? operand(right, type) : NULL;
+  PyObject *result = a && b ? operation(a, b) : NULL;
+  Py_XDECREF(a);
+  Py_XDECREF(b);
+  return result;
+}
+
+#define ARITHMETIC(name, operation)                        \
+  static PyObject *name(PyObject *left, PyObject *right) { \
+    return calculate(left, right, operation);              \
+  }
+ARITHMETIC(add, PyNumber_Add)
+ARITHMETIC(subtract, PyNumber_Subtract)
+ARITHMETIC(multiply, PyNumber_Multiply)
+ARITHMETIC(divide, PyNumber_TrueDivide)
+ARITHMETIC(floor_divide, PyNumber_FloorDivide)
+ARITHMETIC(remain, PyNumber_Remainder)
+
 /* ---- new columns from old ones ---- */
 
 /* lookup(values): a column of values[id] for each id of this one, absent if absent. */
@@ -271,6 +366,9 @@ static PyObject *factorize(PyObject *self, PyObject *argument) {
 static PyMethodDef methods[] = {
     {"tolist", tolist, METH_NOARGS, "All items as a list of int."},
     {"to_numpy", to_numpy, METH_NOARGS, "A numpy array of the same memory, read only."},
+    {"sum", sum, METH_NOARGS, "The sum of the rows that have a value."},
+    {"min", smallest, METH_NOARGS, "The smallest value."},
+    {"max", largest, METH_NOARGS, "The largest value."},
     {"is_null", core_column_is_null, METH_NOARGS, "A mask of the rows that have no value."},
     {"__array__", (PyCFunction)(void (*)(void))as_array, METH_VARARGS | METH_KEYWORDS,
      "A numpy array."},
@@ -309,6 +407,12 @@ bool core_column_ready(PyObject *module) {
       {Py_mp_length, (void *)length},
       {Py_mp_subscript, (void *)subscript},
       {Py_nb_bool, (void *)core_column_truth},
+      {Py_nb_add, (void *)add},
+      {Py_nb_subtract, (void *)subtract},
+      {Py_nb_multiply, (void *)multiply},
+      {Py_nb_true_divide, (void *)divide},
+      {Py_nb_floor_divide, (void *)floor_divide},
+      {Py_nb_remainder, (void *)remain},
       {Py_nb_and, (void *)core_column_and},
       {Py_nb_or, (void *)core_column_or},
       {Py_nb_xor, (void *)core_column_xor},

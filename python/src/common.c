@@ -5,6 +5,14 @@ core_types core;
 
 /* ---- errors and texts ---- */
 
+PyObject *core_usage_error(void) {
+  return core.usage_error ? core.usage_error : PyExc_TypeError;
+}
+
+PyObject *core_argument_error(void) {
+  return core.argument_error ? core.argument_error : PyExc_ValueError;
+}
+
 PyObject *core_raise(int status, const tsr_error *error, const char *path) {
   if (PyErr_Occurred()) return NULL;
   if (status == TSR_ERROR_MEMORY) return PyErr_NoMemory();

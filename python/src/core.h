@@ -65,6 +65,10 @@ core_block *core_block_new(size_t count, size_t size);
 
 /* Set the exception for a failed call of the library's; returns NULL. `path` may be NULL. */
 PyObject *core_raise(int status, const tsr_error *error, const char *path);
+/* The classes of exceptions for a wrong type or combination of arguments, and for a wrong value: tessera's, below TypeError and
+ * ValueError. Borrowed. */
+PyObject *core_usage_error(void);
+PyObject *core_argument_error(void);
 /* A text of a snapshot as a str; lone surrogates pass, bytes that are no UTF-8 are replaced. */
 PyObject *core_text(tsr_text text);
 /* A list of str, of an array that ends at NULL; a new reference, or NULL with an exception. */
@@ -156,6 +160,7 @@ typedef struct core_column {
 typedef struct core_types {
   PyObject *snapshot, *answer, *column, *table;
   PyObject *make_error; /* called with status, offset, message and path, returns an exception */
+  PyObject *usage_error, *argument_error; /* classes of exceptions */
 } core_types;
 extern core_types core;
 

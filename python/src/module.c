@@ -42,6 +42,19 @@ static PyObject *set_error_maker(PyObject *Py_UNUSED(module), PyObject *maker) {
   Py_RETURN_NONE;
 }
 
+static PyObject *set_error_classes(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *usage, *argument;
+  if (!PyArg_ParseTuple(arguments, "OO", &usage, &argument)) return NULL;
+  PyObject *old[] = {core.usage_error, core.argument_error};
+  Py_INCREF(usage);
+  Py_INCREF(argument);
+  core.usage_error = usage;
+  core.argument_error = argument;
+  Py_XDECREF(old[0]);
+  Py_XDECREF(old[1]);
+  Py_RETURN_NONE;
+}
+
 /* ---- opening ---- */
 
 /* From a file, or from memory where `path` is NULL. */
@@ -237,6 +250,8 @@ static PyMethodDef functions[] = {
     {"size_text", size_text, METH_O, "A size as reports print it."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
+    {"set_error_classes", set_error_classes, METH_VARARGS,
+     "Exceptions for wrong calls and for wrong values."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -31,7 +31,7 @@ bool core_option_count(PyObject *options, const char *key, uint64_t *out) {
   unsigned long long count = PyLong_AsUnsignedLongLong(number);
   Py_DECREF(number);
   if (PyErr_Occurred()) {
-    PyErr_Format(PyExc_ValueError, "%s must be from 0 to 2**64 - 1", key);
+    PyErr_Format(core_argument_error(), "%s must be from 0 to 2**64 - 1", key);
     return false;
   }
   *out = count;
@@ -58,7 +58,7 @@ static bool text_of(PyObject *value, const char *key, PyObject *keep, const char
     Py_INCREF(value);
     bytes = value;
   } else {
-    PyErr_Format(PyExc_TypeError, "%s must be a str", key);
+    PyErr_Format(core_usage_error(), "%s must be a str", key);
   }
   bool ok =
       bytes && PyBytes_AsStringAndSize(bytes, &data, &size) == 0 && PyList_Append(keep, bytes) == 0;
@@ -68,7 +68,7 @@ static bool text_of(PyObject *value, const char *key, PyObject *keep, const char
   if (size_bytes) {
     *size_bytes = (size_t)size;
   } else if (strlen(data) != (size_t)size) {
-    PyErr_Format(PyExc_ValueError, "%s contains a zero byte", key);
+    PyErr_Format(core_argument_error(), "%s contains a zero byte", key);
     return false;
   }
   return true;
@@ -109,7 +109,7 @@ static bool device_of(PyObject *item, uint32_t *out) {
   unsigned long value = PyLong_AsUnsignedLong(number);
   Py_DECREF(number);
   if (PyErr_Occurred() || value >= UINT32_MAX) {
-    PyErr_SetString(PyExc_ValueError, "a device must be a non-negative integer");
+    PyErr_SetString(core_argument_error(), "a device must be a non-negative integer");
     return false;
   }
   *out = (uint32_t)value;
@@ -176,7 +176,7 @@ bool core_option_window(PyObject *options, tsr_window *window, bool *is_given) {
   *is_given = pair != NULL;
   if (!pair) return true;
   if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-    PyErr_SetString(PyExc_TypeError, "a range must be a pair: (first, last)");
+    PyErr_SetString(core_usage_error(), "a range must be a pair: (first, last)");
     return false;
   }
   for (Py_ssize_t i = 0; i < 2; i++) {
@@ -222,7 +222,7 @@ bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out) {
 /* ---- parameters ---- */
 
 static bool fail_type(const tsr_parameter *row, const char *type) {
-  PyErr_Format(PyExc_TypeError, "%s must be %s", row->name, type);
+  PyErr_Format(core_usage_error(), "%s must be %s", row->name, type);
   return false;
 }
 
@@ -361,7 +361,7 @@ bool core_option_params(PyObject *options, const tsr_question *question, tsr_par
     if (!text_of(key, "a parameter", keep, &name, NULL)) break;
     if (is_shared(name) || value == Py_None) continue;
     const tsr_parameter *row = tsr_params_find(params, name, strlen(name));
-    if (!row) PyErr_Format(PyExc_TypeError, "'%s' has no parameter '%s'", question->name, name);
+    if (!row) PyErr_Format(core_usage_error(), "'%s' has no parameter '%s'", question->name, name);
     ok = row && set_value(params, row, options, value, keep);
   }
   Py_XDECREF(keep);

@@ -72,7 +72,7 @@ core_block *core_block_new(size_t count, size_t size) {
 
 core_file *core_open_file(PyObject *self) {
   core_file *file = ((core_snapshot *)self)->file;
-  if (!file) PyErr_SetString(PyExc_ValueError, "the snapshot is closed");
+  if (!file) PyErr_SetString(core_argument_error(), "the snapshot is closed");
   return file;
 }
 

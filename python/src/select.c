@@ -65,7 +65,7 @@ static PyObject *compare_number(const core_column *column, number value, int fix
 static PyObject *compare_columns(const core_column *a, const core_column *b, int operation) {
   int wanted = wanted_orders(operation);
   if (a->count != b->count) {
-    PyErr_SetString(PyExc_ValueError, "columns of different lengths are compared");
+    PyErr_SetString(core_argument_error(), "columns of different lengths are compared");
     return NULL;
   }
   core_block *mask = new_mask(a->count);
@@ -124,8 +124,9 @@ static PyObject *compare_float(const core_column *column, double value, int oper
 /* With a text, of which the column has codes. */
 static PyObject *compare_text(const core_column *column, PyObject *text, int operation) {
   if (!column->names || (operation != Py_EQ && operation != Py_NE)) {
-    PyErr_SetString(PyExc_TypeError, column->names ? "texts are compared with == and != alone"
-                                                   : "a column of numbers, compared with a text");
+    PyErr_SetString(core_usage_error(), column->names
+                                            ? "texts are compared with == and != alone"
+                                            : "a column of numbers, compared with a text");
     return NULL;
   }
   Py_ssize_t count = PyList_Size(column->names);
@@ -151,7 +152,7 @@ PyObject *core_column_compare(PyObject *self, PyObject *other, int operation) {
   }
   /* Arrays compare themselves with a column, as with any buffer. */
   if (PyObject_HasAttrString(other, "__array__")) Py_RETURN_NOTIMPLEMENTED;
-  return PyErr_Format(PyExc_TypeError, "a column is compared with a number, a text or a column");
+  return PyErr_Format(core_usage_error(), "a column is compared with a number, a text or a column");
 }
 
 PyObject *core_column_is_null(PyObject *self, PyObject *Py_UNUSED(nothing)) {
@@ -174,7 +175,7 @@ static PyObject *combine(PyObject *left, PyObject *right, char operation) {
   const core_column *a = as_mask(left), *b = as_mask(right);
   if (!a || !b) Py_RETURN_NOTIMPLEMENTED;
   if (a->count != b->count) {
-    PyErr_SetString(PyExc_ValueError, "masks of different lengths are combined");
+    PyErr_SetString(core_argument_error(), "masks of different lengths are combined");
     return NULL;
   }
   core_block *mask = new_mask(a->count);
@@ -199,7 +200,7 @@ PyObject *core_column_xor(PyObject *left, PyObject *right) {
 
 PyObject *core_column_invert(PyObject *self) {
   const core_column *column = as_mask(self);
-  if (!column) return PyErr_Format(PyExc_TypeError, "~ is for masks");
+  if (!column) return PyErr_Format(core_usage_error(), "~ is for masks");
   core_block *mask = new_mask(column->count);
   for (Py_ssize_t i = 0; mask && i < column->count; i++)
     mask->data[i] = core_column_at(column, i) == 0;
@@ -209,7 +210,7 @@ PyObject *core_column_invert(PyObject *self) {
 int core_column_truth(PyObject *self) {
   (void)self;
   PyErr_SetString(
-      PyExc_ValueError,
+      core_argument_error(),
       "a column is neither true nor false: combine masks with &, | and ~, and use any(), "
       "all() or len()");
   return -1;
@@ -308,7 +309,8 @@ static PyObject *column_of_buffer(PyObject *key) {
 PyObject *core_rows(PyObject *key, Py_ssize_t count) {
   if (Py_TYPE(key) == (PyTypeObject *)core.column) return rows_of_column((core_column *)key, count);
   if (PyUnicode_Check(key) || PyBytes_Check(key) || !PyObject_HasAttrString(key, "__iter__"))
-    return PyErr_Format(PyExc_TypeError, "rows are chosen by a number, a slice, a mask or a list");
+    return PyErr_Format(core_usage_error(),
+                        "rows are chosen by a number, a slice, a mask or a list");
   PyObject *column = column_of_buffer(key);
   if (column) {
     PyObject *rows = rows_of_column((core_column *)column, count);
@@ -322,7 +324,7 @@ PyObject *core_rows(PyObject *key, Py_ssize_t count) {
   if (list && PyList_Check(list))
     rows = rows_of_list(list, count);
   else if (list)
-    PyErr_SetString(PyExc_TypeError, "rows are chosen by a number, a slice, a mask or a list");
+    PyErr_SetString(core_usage_error(), "rows are chosen by a number, a slice, a mask or a list");
   Py_XDECREF(list);
   return rows;
 }

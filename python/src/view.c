@@ -96,7 +96,7 @@ static bool take_files(pages *p, PyObject *self, PyObject *others) {
   for (; p->count < count; p->count++) {
     PyObject *snapshot = p->count ? PyList_GetItem(others, (Py_ssize_t)p->count - 1) : self;
     if (Py_TYPE(snapshot) != (PyTypeObject *)core.snapshot) {
-      PyErr_SetString(PyExc_TypeError, "a page is of snapshots");
+      PyErr_SetString(core_usage_error(), "a page is of snapshots");
       return false;
     }
     core_file *file = core_open_file(snapshot);

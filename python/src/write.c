@@ -168,7 +168,7 @@ PyObject *core_export(PyObject *self, PyObject *arguments) {
   if (!file || !PyArg_ParseTuple(arguments, "sO!O", &name, &PyDict_Type, &options, &target))
     return NULL;
   const tsr_format *format = tsr_format_named(name);
-  if (!format) return PyErr_Format(PyExc_ValueError, "no such format: '%s'", name);
+  if (!format) return PyErr_Format(core_argument_error(), "no such format: '%s'", name);
   if (!core_option_query(options, &how.query, &devices) ||
       !core_option_flag(options, "full_stacks", &how.report.full_stacks) ||
       !read_weigh(options, &how.weigh) || !core_sink_init(&sink, target)) {

@@ -13,7 +13,7 @@ library. See docs/python.md.
 from typing import TYPE_CHECKING, Any, List
 
 from . import _answers as answers
-from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
+from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError, UsageError,
                       UnsupportedError)
 from ._answers import Frame, Plan
 from ._fields import Answer, Record, Warning
@@ -37,7 +37,7 @@ __version__ = _version()
 __all__ = [
     'Allocations', 'Answer', 'Applied', 'ArgumentError', 'Blocks', 'Change', 'Column', 'Error', 'Events', 'Fitted',
     'FormatError', 'Frame', 'Frames', 'Left', 'LimitError', 'NotFoundError', 'Page', 'Plan', 'Prediction', 'ReadError', 'Record',
-    'Segments', 'Simulation', 'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'Warning',
+    'Segments', 'Simulation', 'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'UsageError', 'Warning',
     'answers', 'apply', 'fit', 'models', 'open', 'parts', 'plan', 'questions', 'ranks', 'record', 'simulate', 'trace',
 ]
 

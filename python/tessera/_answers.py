@@ -3,7 +3,7 @@
 docs/json.md explains the fields. Written by gendocs (`./run generate`) from what the questions declare in
 their fields.c: change it there.
 """
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from ._fields import Answer, Counts, Drawn, Input, Judged, Place, Record, Unframed, Warning
 
@@ -89,7 +89,7 @@ class Fragmentation(Record):
 
 class PrivatePool(Record):
     """What the pool of a CUDA graph or a MemPool keeps on a stream."""
-    pool: List[int]
+    pool: Tuple[int, int]
     stream: int
     active_bytes: int
     reserved_bytes: int
@@ -140,10 +140,10 @@ class Stack(Record):
     evidence: str
     confidence: str
     categories: Counts
-    names: List[Name]
+    names: Tuple[Name, ...]
     omitted_names: int
     before_recording: bool  # not always there
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class FindingOption(Record):
@@ -167,11 +167,11 @@ class Finding(Record):
     optimizer_state_bytes: int  # not always there
     copy_bytes: int  # not always there
     peak_bytes: int  # not always there
-    options: List[FindingOption]  # not always there
+    options: Tuple[FindingOption, ...]  # not always there
     settings: str  # not always there
     settings_saved_bytes: int  # not always there
     frame: Optional[Frame]
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class PeakDevice(Device):
@@ -182,13 +182,13 @@ class PeakDevice(Device):
     end: Totals
     maxima: Totals
     fragmentation: Fragmentation
-    private_pools: List[PrivatePool]
+    private_pools: Tuple[PrivatePool, ...]
     recorded: Recorded
     out_of_memory: Optional[StepsOutOfMemory]
-    stacks: List[Stack]
+    stacks: Tuple[Stack, ...]
     omitted_stacks: int
     omitted_bytes: int
-    findings: List[Finding]
+    findings: Tuple[Finding, ...]
 
 
 class Peak(Answer, PeakDevice):
@@ -207,8 +207,8 @@ class AtDevice(Device):
     reserved_bytes: int
     live_allocations: int
     fragmentation: Fragmentation
-    private_pools: List[PrivatePool]
-    stacks: List[Stack]
+    private_pools: Tuple[PrivatePool, ...]
+    stacks: Tuple[Stack, ...]
     omitted_stacks: int
     omitted_bytes: int
 
@@ -254,8 +254,8 @@ class Group(Record):
     peak_event: int
     first_event: int
     trace: GroupTrace
-    reasons: List[Reason]  # not always there
-    frames: List[Frame]  # not always there
+    reasons: Tuple[Reason, ...]  # not always there
+    frames: Tuple[Frame, ...]  # not always there
 
 
 class LaterGroup(Record):
@@ -297,27 +297,27 @@ class HistoryMoment(Record):
     time_us: Optional[int]
     requested_bytes: int
     older_bytes: int
-    groups: List[List[int]]
-    bands: List[List[int]]  # not always there
+    groups: Tuple[Tuple[int, int], ...]
+    bands: Tuple[Tuple[int, int], ...]  # not always there
 
 
 class History(Record):
     """Groups over time."""
-    groups: List[HistoryGroup]
-    bands: List[HistoryBand]  # not always there
-    moments: List[HistoryMoment]
+    groups: Tuple[HistoryGroup, ...]
+    bands: Tuple[HistoryBand, ...]  # not always there
+    moments: Tuple[HistoryMoment, ...]
 
 
 class ProfileDevice(Device):
     """A device's memory by group."""
     by: str
     peak: ProfilePeak
-    groups: List[Group]
+    groups: Tuple[Group, ...]
     omitted_groups: int
     omitted_bytes: int
-    later_groups: List[LaterGroup]
+    later_groups: Tuple[LaterGroup, ...]
     omitted_later_groups: int
-    layers: List[Layer]  # not always there
+    layers: Tuple[Layer, ...]  # not always there
     omitted_layers: int  # not always there
     omitted_layer_bytes: int  # not always there
     history: History  # not always there
@@ -388,7 +388,7 @@ class AlignedChange(Record):
     old_event: int
     new_event: int
     category: str
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class Alignment(Record):
@@ -401,7 +401,7 @@ class Alignment(Record):
     added: AlignedSum
     resized: AlignedSum
     lifetime: AlignedSum
-    changes: List[AlignedChange]
+    changes: Tuple[AlignedChange, ...]
     omitted_changes: int
 
 
@@ -416,10 +416,10 @@ class Change(Record):
     moved: bool
     name: str  # not always there
     category: str  # not always there
-    names: List[Name]  # not always there
+    names: Tuple[Name, ...]  # not always there
     omitted_names: int  # not always there
     before_recording: bool  # not always there
-    frames: List[Frame]  # not always there
+    frames: Tuple[Frame, ...]  # not always there
 
 
 class DiffDevice(Record):
@@ -431,10 +431,10 @@ class DiffDevice(Record):
     delta_bytes: int
     requested_delta_bytes: int
     compared: DiffCompared
-    phases: List[DiffPhase]
+    phases: Tuple[DiffPhase, ...]
     cause: DiffCause
     alignment: Alignment  # not always there
-    changes: List[Change]  # not always there
+    changes: Tuple[Change, ...]  # not always there
     omitted_changes: int  # not always there
     omitted_delta_bytes: int  # not always there
     rounding_delta_bytes: int  # not always there
@@ -486,10 +486,10 @@ class StageGroup(Record):
 class StagesDevice(Device):
     """How high a device's memory went in each stage."""
     peak: Moment
-    peak_stages: List[StagePlace]
-    stages: List[Stage]
+    peak_stages: Tuple[StagePlace, ...]
+    stages: Tuple[Stage, ...]
     omitted_stages: int
-    groups: List[StageGroup]
+    groups: Tuple[StageGroup, ...]
     omitted_groups: int
 
 
@@ -547,7 +547,7 @@ class SourceDevice(Record):
     events: int  # not always there
     peak: ProfilePeak  # not always there
     file: Optional[str]
-    other_files: List[SourceFile]
+    other_files: Tuple[SourceFile, ...]
     source_lines: int
     mentioned_lines: int
     lines_beyond: int
@@ -556,12 +556,12 @@ class SourceDevice(Record):
     allocations: int  # not always there
     old_bytes: int  # not always there
     new_bytes: int  # not always there
-    lines: List[SourceLine]
+    lines: Tuple[SourceLine, ...]
     omitted_lines: int
     omitted_line_bytes: int  # not always there
-    functions: List[SourceDefinition]
+    functions: Tuple[SourceDefinition, ...]
     omitted_functions: int
-    classes: List[SourceDefinition]
+    classes: Tuple[SourceDefinition, ...]
     omitted_classes: int
 
 
@@ -655,7 +655,7 @@ class StepsDevice(Device):
     counts_backwards: bool
     out_of_memory: Optional[StepsOutOfMemory]
     peak: StepsPeak
-    loops: List[StepsLoop]
+    loops: Tuple[StepsLoop, ...]
     step_count: int
     whole_steps: int
     steady_steps: int
@@ -663,9 +663,9 @@ class StepsDevice(Device):
     step_time_us: Optional[int]
     steady: Steady
     warmup: Warmup
-    annotations: List[StepAnnotations]
-    phases: List[StepPhase]
-    steps: List[Step]
+    annotations: Tuple[StepAnnotations, ...]
+    phases: Tuple[StepPhase, ...]
+    steps: Tuple[Step, ...]
 
 
 class Steps(Answer, StepsDevice):
@@ -694,9 +694,9 @@ class Leak(Record):
     first_event: int
     first_time_us: Optional[int]
     loop: int
-    names: List[Name]
+    names: Tuple[Name, ...]
     omitted_names: int
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class LeaksDevice(Device):
@@ -707,8 +707,8 @@ class LeaksDevice(Device):
     answered: bool
     out_of_memory: Optional[StepsOutOfMemory]
     bytes_per_step: int
-    loops: List[LeaksLoop]
-    leaks: List[Leak]
+    loops: Tuple[LeaksLoop, ...]
+    leaks: Tuple[Leak, ...]
     omitted_leaks: int
     omitted_bytes_per_step: int
 
@@ -741,10 +741,10 @@ class Request(Record):
     device_free_bytes: int
     missing_bytes: int
     stream: int
-    pool: List[int]
+    pool: Tuple[int, int]
     frame: Optional[Frame]
     layer: Optional[Frame]
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class FreeMemory(Record):
@@ -773,10 +773,10 @@ class Cause(Record):
     covers_missing: bool
     frame: Optional[Frame]
     layer: Optional[Frame]
-    names: List[Name]
+    names: Tuple[Name, ...]
     omitted_names: int
     before_recording: bool  # not always there
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class Trial(Record):
@@ -825,17 +825,17 @@ class WhyDevice(Device):
     reason: str
     moment: WhyMoment
     peak_reserved_bytes: int
-    ooms: List[OutOfMemory]
+    ooms: Tuple[OutOfMemory, ...]
     request: Optional[Request]
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
     outside_bytes: Optional[int]
     lost_bytes: int
-    free: List[FreeMemory]
+    free: Tuple[FreeMemory, ...]
     fragmentation: Fragmentation
-    private_pools: List[PrivatePool]
-    categories: List[CategoryShare]
-    causes: List[Cause]
+    private_pools: Tuple[PrivatePool, ...]
+    categories: Tuple[CategoryShare, ...]
+    causes: Tuple[Cause, ...]
     omitted_causes: int
     omitted_bytes: int
     omitted_block_bytes: int
@@ -843,10 +843,10 @@ class WhyDevice(Device):
     asked_bytes: int  # not always there
     beyond_settings: bool  # not always there
     model_agrees: Optional[bool]  # not always there
-    trials: List[Trial]  # not always there
+    trials: Tuple[Trial, ...]  # not always there
     outlook: Outlook  # not always there
-    advice: List[Advice]  # not always there
-    findings: List[Finding]
+    advice: Tuple[Advice, ...]  # not always there
+    findings: Tuple[Finding, ...]
 
 
 class Why(Answer, WhyDevice):
@@ -896,11 +896,11 @@ class WhatifDevice(Device):
     recorded_peak_reserved_bytes: int
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
-    runs: List[Run]
+    runs: Tuple[Run, ...]
     segments_recorded: int
     segments_reproduced: int
     recorded_out_of_memory: RecordedOutOfMemory  # not always there
-    stacks: List[Stack]
+    stacks: Tuple[Stack, ...]
     omitted_stacks: int
     omitted_bytes: int
 
@@ -921,11 +921,11 @@ class RankCheck(Record):
     device: Union[int, str]
     lowest_rank: Optional[int]
     group: str
-    failed_ranks: List[int]
+    failed_ranks: Tuple[int, ...]
     failed: int
     message: str
     stack_bytes: Optional[int]
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class Rank(Record):
@@ -950,7 +950,7 @@ class Rank(Record):
 class RankGroup(Record):
     """Ranks of equal role, and the peaks of what they allocated."""
     name: str
-    ranks: List[int]
+    ranks: Tuple[int, ...]
     median_rank: int
     min_bytes: int
     median_bytes: int
@@ -964,7 +964,7 @@ class RankChange(Record):
     bytes: int
     category: str
     others: int
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class RankOutlier(Record):
@@ -977,7 +977,7 @@ class RankOutlier(Record):
     excess_bytes: int
     cause_code: str
     cause: str
-    changes: List[RankChange]
+    changes: Tuple[RankChange, ...]
 
 
 class RankGrowthStack(Record):
@@ -986,7 +986,7 @@ class RankGrowthStack(Record):
     last_bytes: int
     bytes_per_hour: Optional[float]
     category: str
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class RankGrowth(Record):
@@ -1000,7 +1000,7 @@ class RankGrowth(Record):
     steady: bool
     limit_bytes: Optional[int]
     full_time_us: Optional[int]
-    stacks: List[RankGrowthStack]
+    stacks: Tuple[RankGrowthStack, ...]
 
 
 class RankStraggler(Record):
@@ -1023,22 +1023,22 @@ class Ranks(Drawn):
     """Which of many ranks ran out of memory, or differs from its equals."""
     passed: Optional[bool]
     doubt: Optional[str]
-    checks: List[RankCheck]
+    checks: Tuple[RankCheck, ...]
     files: int
     known_files: int
     world_size: Optional[int]
     ranks_by: str
     groups_by: str
     first_out_of_memory: Optional[int]
-    ranks: List[Rank]
-    groups: List[RankGroup]
-    outliers: List[RankOutlier]
-    out_of_memory: List[int]
-    growth: List[RankGrowth]
-    stragglers: List[RankStraggler]
-    missing: List[int]
-    missing_parts: List[int]
-    broken: List[BrokenFile]
+    ranks: Tuple[Rank, ...]
+    groups: Tuple[RankGroup, ...]
+    outliers: Tuple[RankOutlier, ...]
+    out_of_memory: Tuple[int, ...]
+    growth: Tuple[RankGrowth, ...]
+    stragglers: Tuple[RankStraggler, ...]
+    missing: Tuple[int, ...]
+    missing_parts: Tuple[int, ...]
+    broken: Tuple[BrokenFile, ...]
 
 
 class CheckCause(Record):
@@ -1053,9 +1053,9 @@ class CheckCause(Record):
     locked_bytes: Optional[int]
     frame: Optional[Frame]
     layer: Optional[Frame]
-    names: List[Name]
+    names: Tuple[Name, ...]
     omitted_names: int
-    frames: List[Frame]
+    frames: Tuple[Frame, ...]
 
 
 class CheckResult(Record):
@@ -1070,7 +1070,7 @@ class CheckResult(Record):
     tolerance_bytes: int
     message: str
     by_change: bool
-    causes: List[CheckCause]
+    causes: Tuple[CheckCause, ...]
     omitted_causes: int
     omitted_bytes: int
 
@@ -1097,7 +1097,7 @@ class CheckDevice(Device):
     """What was measured on a device."""
     peak: CheckMoment
     reserved: CheckReserved
-    categories: List[CheckCategory]
+    categories: Tuple[CheckCategory, ...]
 
 
 class Check(Judged, CheckDevice):
@@ -1108,7 +1108,7 @@ class Check(Judged, CheckDevice):
     cut: bool
     failed: int
     counts_blocks: bool
-    results: List[CheckResult]
+    results: Tuple[CheckResult, ...]
     devices: Sequence[CheckDevice]
 
 
@@ -1185,14 +1185,14 @@ class SimulatedType(Record):
 
 class SimulatedProfile(Record):
     """What is in memory at the peak, by phase, block, saved tensor and type."""
-    phases: List[SimulatedProfilePhase]
+    phases: Tuple[SimulatedProfilePhase, ...]
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     peak_event: int
     lost_bytes: int
-    blocks: List[SimulatedBlock]
-    tensors: List[SimulatedTensors]
-    types: List[SimulatedType]
+    blocks: Tuple[SimulatedBlock, ...]
+    tensors: Tuple[SimulatedTensors, ...]
+    types: Tuple[SimulatedType, ...]
     kept_bytes: int
     hooks_bytes: int
 
@@ -1220,10 +1220,10 @@ class SimulationDevice(Device):
     host: SimulatedSpace  # not always there
     disk: SimulatedSpace  # not always there
     message: str  # not always there
-    categories: List[SimulatedCategory]
-    phases: List[SimulatedPhase]
+    categories: Tuple[SimulatedCategory, ...]
+    phases: Tuple[SimulatedPhase, ...]
     profile: SimulatedProfile  # not always there
-    notes: List[Note]
+    notes: Tuple[Note, ...]
 
 
 class Simulate(Answer, SimulationDevice):
@@ -1246,7 +1246,7 @@ class PlanModel(Record):
 class PlanQuestion(Record):
     """Everything that the answer depends on."""
     model: PlanModel
-    allow: List[str]
+    allow: Tuple[str, ...]
     batch: int
     sequence: int
     steps: int
@@ -1324,7 +1324,7 @@ class PlanCalibration(Record):
     phases: PlanCalibratedPhases
     unexplained_bytes: int
     unexplained_allocations: int
-    unexplained: List[PlanUnexplained]
+    unexplained: Tuple[PlanUnexplained, ...]
 
 
 class PlanCandidate(Record):
@@ -1347,7 +1347,7 @@ class PlanFloor(Record):
     phase: str
     op: str
     bytes: int
-    tensors: List[PlanTensor]
+    tensors: Tuple[PlanTensor, ...]
 
 
 class PlanWay(Record):
@@ -1362,7 +1362,7 @@ class PlanWay(Record):
     needed_bytes: int  # not always there
     repeats: int  # not always there
     sent_bytes: int  # not always there
-    could_be_made_again: List[PlanCandidate]  # not always there
+    could_be_made_again: Tuple[PlanCandidate, ...]  # not always there
     floor: PlanFloor  # not always there
     bound_us: Optional[float]
 
@@ -1372,7 +1372,7 @@ class PlanBinding(Record):
     phase: str
     op: str
     step: int
-    tensors: List[PlanTensor]
+    tensors: Tuple[PlanTensor, ...]
 
 
 class PlanPasted(Record):
@@ -1398,13 +1398,13 @@ class PlanFound(Record):
     lower_bound: PlanBound
     plan: Record
     plan_hash: str
-    changes: List[PlanChange]
-    savings: List[PlanSaving]
-    refused: List[PlanRefused]
+    changes: Tuple[PlanChange, ...]
+    savings: Tuple[PlanSaving, ...]
+    refused: Tuple[PlanRefused, ...]
     blocks: int  # not always there
     blocks_out_of_chain: int  # not always there
     calibration: PlanCalibration  # not always there
-    ways: List[PlanWay]
+    ways: Tuple[PlanWay, ...]
     binding: PlanBinding
     # 'for' is an item only: the name is a keyword
 
@@ -1461,11 +1461,11 @@ class PlanNote(Record):
 class Plan(Unframed, PlanFound):
     """What to change so that a training fits, and what each technique saves and costs."""
     gpu: str  # not always there
-    techniques: List[PlanTechnique]  # not always there
+    techniques: Tuple[PlanTechnique, ...]  # not always there
     without: PlanCost  # not always there
     # 'with' is an item only: the name is a keyword
-    choices: List[PlanChoice]  # not always there
-    front: List[PlanPoint]  # not always there
+    choices: Tuple[PlanChoice, ...]  # not always there
+    front: Tuple[PlanPoint, ...]  # not always there
     largest: str  # not always there
     size: int  # not always there
     size_as_is: int  # not always there
@@ -1477,8 +1477,8 @@ class Plan(Unframed, PlanFound):
     cards_per_node: int  # not always there
     peak_allocated_bytes: int  # not always there
     peak_reserved_bytes: int  # not always there
-    estimates: List[PlanEstimate]  # not always there
-    notes: List[PlanNote]  # not always there
+    estimates: Tuple[PlanEstimate, ...]  # not always there
+    notes: Tuple[PlanNote, ...]  # not always there
 
 
 # The class of each question's answer; of others it is Answer.

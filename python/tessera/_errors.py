@@ -38,6 +38,10 @@ class ArgumentError(Error, ValueError):
     """A device, moment or setting that does not exist."""
 
 
+class UsageError(Error, TypeError):
+    """Arguments of a type that is not taken, or that do not go together."""
+
+
 _BY_STATUS = {-2: ReadError, -3: FormatError, -4: LimitError, -5: UnsupportedError,
               -6: ArgumentError}
 
@@ -66,4 +70,11 @@ def make_error(status: int, offset: int, message: str, path: Optional[str]) -> E
     return error
 
 
+def not_found(error: OSError, path: object) -> ReadError:
+    """The exception for a file that Python itself could not read."""
+    kind = NotFoundError if isinstance(error, FileNotFoundError) else ReadError
+    return kind(error.errno, error.strerror, os.fspath(path) if isinstance(path, (str, bytes, os.PathLike)) else path)
+
+
 _core.set_error_maker(make_error)
+_core.set_error_classes(UsageError, ArgumentError)

@@ -12,7 +12,7 @@ import zlib
 from typing import (TYPE_CHECKING, Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple,
                     TypeVar, Union)
 
-from ._errors import UnsupportedError
+from ._errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from . import _core
@@ -22,14 +22,23 @@ __all__ = ['Answer', 'Counts', 'Drawn', 'Input', 'Judged', 'Place', 'Record', 'U
 
 
 class Record(Mapping[str, Any]):
-    """A part of an answer: fields as attributes, and as items of a mapping. A list of records is a table for
-    pandas.DataFrame()."""
+    """A part of an answer: fields as attributes, and as items of a mapping. Read-only, with tuples instead of lists, because
+    the same question has the same answer, for all who ask. A tuple of records is a table for pandas.DataFrame()."""
 
     __slots__ = ('_data', '_wrapped')
+    if TYPE_CHECKING:  # else hints of fields
+        _data: Dict[str, Any]
+        _wrapped: Dict[str, Any]
 
     def __init__(self, data: Dict[str, Any]) -> None:
-        self._data = data
-        self._wrapped: Dict[str, Any] = {}
+        object.__setattr__(self, '_data', data)
+        object.__setattr__(self, '_wrapped', {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f'{type(self).__name__} is read-only; to_dict() makes a copy that can be changed')
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f'{type(self).__name__} is read-only; to_dict() makes a copy that can be changed')
 
     if not TYPE_CHECKING:  # the fields are declared below: to a type checker, others are mistakes
         def __getattr__(self, name: str) -> Any:
@@ -106,8 +115,8 @@ def _wrap(value: Any, kind: Optional[type]) -> Any:
     if isinstance(value, dict):
         return (kind or Record)(value)
     if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
-        return [_wrap(item, kind) for item in value]
-    return list(value) if isinstance(value, list) else value
+        return tuple(_wrap(item, kind) for item in value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 # ---- shared ----
@@ -179,7 +188,7 @@ class _Kept:
         if root is not None:
             raise UnsupportedError('an answer that was pickled takes no root')
         if name not in self._parts[3]:
-            raise TypeError(f'the answer has no form {name!r}')
+            raise UsageError(f'the answer has no form {name!r}')
         return zlib.decompress(self._parts[3][name])
 
 
@@ -192,48 +201,53 @@ class Answer(Record):
     all, each with the number of its `device`. str() is what the command prints, repr() its verdict."""
 
     __slots__ = ('_core', '__weakref__')
+    if TYPE_CHECKING:  # else a hint of a field
+        _core: '_core.Answer'
     _FORMS: ClassVar[Tuple[str, ...]] = ()
 
     schema: str
     command: str
-    inputs: List[Input]
+    inputs: Tuple[Input, ...]
     devices: Sequence[Any]
-    warnings: List[Warning]
+    warnings: Tuple[Warning, ...]
 
     def __init__(self, core: '_core.Answer') -> None:
         super().__init__(json.loads(core.json()))
-        self._core = core
+        object.__setattr__(self, '_core', core)
+
+    def __getitem__(self, name: str) -> Any:
+        """A field of the answer, or of its devices."""
+        return super().__getitem__(name) if name in self._data else self._of_devices(name)
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:
             if name.startswith('__'):
                 raise AttributeError(name)
-            if name in self._data:
+            try:
                 return self[name]
-            gpus = self._gpus()
+            except KeyError:
+                gpus = self._gpus()
             if len(gpus) == 1:
-                return getattr(gpus[0], name)
-            if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
-                return self._joined(gpus, name)
+                return getattr(gpus[0], name)  # which says what there is
             if not gpus:
-                return super().__getattr__(name)  # which says what there is
+                return super().__getattr__(name)  # likewise
             raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
                                  f'{len(self["devices"])} devices, see its .devices')
 
     def _gpus(self) -> Sequence[Record]:
         """All devices but pinned host memory; or that alone."""
-        devices: List[Record] = self['devices'] if 'devices' in self else []
+        devices: Sequence[Record] = self['devices'] if 'devices' in self else ()
         return [device for device in devices if device['device'] != 'host'] or devices
 
-    @staticmethod
-    def _joined(gpus: Sequence[Record], name: str) -> List[Any]:
-        """The lists of several devices as one; each record has its device's number as `device`."""
-        rows = []
-        for device in gpus:
-            for row in device[name]:
-                number = {'device': device['device']}
-                rows.append(type(row)({**number, **row._data}) if isinstance(row, Record) else row)
-        return rows
+    def _of_devices(self, name: str) -> Any:
+        """A field of the only device; or the lists of several as one, each of whose records has its device's number as `device`."""
+        gpus = self._gpus()
+        if len(gpus) == 1:
+            return gpus[0][name]
+        if not gpus or not all(isinstance(device._data.get(name), list) for device in gpus):
+            raise KeyError(name)
+        return tuple(type(row)({'device': device['device'], **row._data}) if isinstance(row, Record) else row
+                     for device in gpus for row in device[name])
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (_Kept.of(self),)

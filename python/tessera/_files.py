@@ -5,7 +5,7 @@ import pickle
 import stat
 from typing import Any, Callable, Iterable, Optional, Tuple, Union
 
-from ._errors import ArgumentError
+from ._errors import ArgumentError, UsageError
 
 
 def _readable(name: str) -> str:
@@ -26,13 +26,13 @@ def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
     if hasattr(source, 'read'):
         data = source.read()
         if not isinstance(data, bytes):
-            raise TypeError('a snapshot is read from a binary file: open it with mode "rb"')
+            raise UsageError('a snapshot is read from a binary file: open it with mode "rb"')
         name = getattr(source, 'name', None)
         return data, _readable(name) if isinstance(name, str) else '<file>'
     try:
         return bytes(memoryview(source)), '<bytes>'
     except TypeError:
-        raise TypeError('a snapshot is opened from a path, bytes, a binary file, or the dict of '
+        raise UsageError('a snapshot is opened from a path, bytes, a binary file, or the dict of '
                         f'_snapshot(), not from {type(source).__name__}') from None
 
 

@@ -4,7 +4,7 @@ from html import escape
 from typing import Any, Callable, Optional, Union
 
 from . import _files
-from ._errors import ArgumentError, LimitError
+from ._errors import ArgumentError, LimitError, UsageError
 
 # A notebook is saved with its outputs. Colab stores at most 20 MB, and editors and reviews of notebooks become slow
 # long before, so a page takes this much unless the program sets a limit.
@@ -81,7 +81,7 @@ def shown(target: Any, write: Callable[[Optional[bytes]], Optional[bytes]], titl
     """Write a page to the target, or return it to be shown; `most` is the limit that the program has set, and `smaller`
     makes the page again within a limit."""
     if target is not None and (width, height) != (None, None):
-        raise TypeError('a file has no width and height; only a page that is returned has')
+        raise UsageError('a file has no width and height; only a page that is returned has')
     sizes = length('width', width, Page._width), length('height', height, Page._height)
     text = _files.written(target, write, inputs=inputs, is_text=True)
     if text is None:

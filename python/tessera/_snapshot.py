@@ -1,6 +1,7 @@
 """The class Snapshot, and open()."""
 import functools
 import json
+import operator
 import os
 import threading
 import weakref
@@ -10,7 +11,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping,
                     Type, TypeVar, Union)
 
 from . import _answers, _core, _files, _page, _tables
-from ._errors import ArgumentError
+from ._errors import ArgumentError, NotFoundError, UsageError, not_found
 
 __all__ = ['Snapshot', 'open', 'questions']
 
@@ -24,7 +25,7 @@ def _number(device: Device) -> int:
     if device == 'host':
         return _HOST
     if isinstance(device, str):
-        raise TypeError(f"a device is a number or 'host', not {device!r}")
+        raise UsageError(f"a device is a number or 'host', not {device!r}")
     return device
 
 
@@ -83,15 +84,22 @@ def _only_one(**given: Any) -> None:
     """Raise if more than one of these is given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        raise TypeError(f'at most one of {", ".join(given)}; given are {" and ".join(names)}')
+        raise UsageError(f'at most one of {", ".join(given)}; given are {" and ".join(names)}')
 
 
 def _content(path: Any, expected: str) -> bytes:
     """A file's content. Numbers are none: open() would take them for open files, and close them."""
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f'{expected}, not {type(path).__name__}')
-    with io_open(path, 'rb') as file:
-        return file.read()
+        raise UsageError(f'{expected}, not {type(path).__name__}')
+    return _read(path)
+
+
+def _read(path: Any) -> bytes:
+    try:
+        with io_open(path, 'rb') as file:
+            return file.read()
+    except OSError as error:
+        raise not_found(error, path) from None
 
 
 def _rules(rules: Any) -> Any:
@@ -107,10 +115,19 @@ def _rules(rules: Any) -> Any:
 
 def _budgets(budget: Any) -> List[str]:
     """Budgets as the command line takes them: SIZE, or CATEGORY=SIZE."""
+    if budget is None:
+        return []
     items = budget.items() if isinstance(budget, Mapping) else [('', budget)]
-    texts = [(category, f'{size}B' if isinstance(size, int) and not isinstance(size, bool) else size)
-             for category, size in items if size is not None]
-    return [f'{category}={size}' if category else str(size) for category, size in texts]
+    return [f'{category}={_size(size)}' if category else _size(size) for category, size in items]
+
+
+def _size(size: Any) -> str:
+    """A budget as the command line takes it: a number of bytes, of Python or NumPy, or a text such as '18GiB'."""
+    if isinstance(size, str):
+        return size
+    if isinstance(size, bool) or not hasattr(type(size), '__index__'):
+        raise UsageError(f"a budget is a number of bytes, or a text such as '18GiB', not {size!r}")
+    return f'{operator.index(size)}B'
 
 
 def _lock(lock: Any) -> Any:
@@ -277,7 +294,7 @@ class Snapshot:
         'end'), at a time, or when a block was allocated or freed: 'cd1000000_1' is its address and the number of
         earlier frees there, and `action` is alloc, free_requested or free_completed."""
         if (event is not None) + (time_us is not None) + (allocation is not None) != 1:
-            raise TypeError('pass one of event, time_us and allocation')
+            raise UsageError('pass one of event, time_us and allocation')
         return self._ask('at', _answers.At, device, top, event=event, time_us=time_us,
                          allocation=allocation, action=None if allocation is None else action, **more)
 
@@ -290,7 +307,7 @@ class Snapshot:
         `over_time` adds a history of 200 moments, or of the given number, which is also `samples`."""
         by = by or ('rules' if rules is not None else 'category')
         if (by == 'rules') != (rules is not None):
-            raise TypeError("by='rules' and rules=... go together")
+            raise UsageError("by='rules' and rules=... go together")
         if by.replace('_', '-') == 'mosaic-category':
             by, categories = 'category', 'mosaic'
         if over_time is not True and over_time:
@@ -323,12 +340,14 @@ class Snapshot:
 
     def source(self, path: Path, *, text: Union[None, str, bytes] = None, compare: Any = None,
                device: Devices = None, top: int = 10, **more: Any) -> _answers.Source:
-        """Which lines of a source file cost what? Its text is read from `path` unless given;
-        with `compare`, another snapshot, also what changed from this one to that one."""
+        """Which lines of a source file cost what? Its text is read from `path` unless given; if it is not on this machine, lines
+        are told by their numbers. With `compare`, another snapshot, also what changed from this one to that one."""
         if text is None:
-            with io_open(path, 'rb') as file:
-                text = file.read()
-            path = os.path.realpath(path)
+            try:
+                text = _content(path, 'source is the path of a file')
+                path = os.path.realpath(path)
+            except NotFoundError:
+                text = b''
         if compare is not None and not isinstance(compare, Snapshot):
             compare = open(compare)
         return self._ask('source', _answers.Source, device, top, compare,
@@ -360,7 +379,7 @@ class Snapshot:
         failed, and the file leaves no doubt. Without a budget or lock nothing is checked, and the answer
         is false, but Check.lock() has the measured figures."""
         if lock is None and tolerance is not None:
-            raise TypeError('tolerance goes with lock')
+            raise UsageError('tolerance goes with lock')
         return self._ask('check', _answers.Check, device, top, causes=causes, max=_budgets(max),
                          max_reserved=max_reserved, lock=None if lock is None else _lock(lock),
                          tolerance=None if tolerance is None else str(tolerance), **more)
@@ -476,7 +495,7 @@ class Snapshot:
         is_whole = any(name == format and whole for name, _, whole in _core.formats())
         if is_whole and (device is not None or any(value is not None for value in
                                                    (event, time_us, events, times))):
-            raise TypeError('a whole snapshot has all devices and events; trim() cuts parts out')
+            raise UsageError('a whole snapshot has all devices and events; trim() cuts parts out')
         options['devices'] = _devices(device)
         chosen = format
         written: Optional[bytes] = _files.written(
@@ -500,7 +519,7 @@ class Snapshot:
             raise ArgumentError(f'by takes {", ".join(groupings)} or {last}, not '
                                 f'{by + (key and ":" + key)!r}')
         if by == 'rules' and rules is None:
-            raise TypeError("by='rules' needs rules=...")
+            raise UsageError("by='rules' needs rules=...")
         most = _core.size(limit)
         options: Dict[str, Any] = {'by': by, 'key': key or None, 'ordered': ordered, 'blocks': blocks,
                                    'capacity_bytes': _core.size(capacity), 'most_bytes': most,

@@ -7,10 +7,12 @@ interface: pyarrow.table(s.events), duckdb, ...
 """
 import datetime
 import functools
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar, Union
+from typing import (TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar,
+                    Union)
 from typing import cast, overload
 
 from . import _core
+from ._errors import UsageError
 
 if TYPE_CHECKING:
     import pandas
@@ -135,8 +137,10 @@ _T = TypeVar('_T', bound='Table')
 
 
 class Table:
-    """Columns of one length, as attributes and by name: `table.address`, `table['address']`. Slices,
-    masks and lists of row numbers choose rows: `table[:10]`, `table[table.size_bytes > 2**20]`."""
+    """Columns of one length, as attributes and by name: `table.address`, `table['address']`, and several as a table:
+    `table[['address', 'stack']]`. Slices, masks and lists of row numbers choose rows: `table[:10]`, `table[table.size_bytes > 2**20]`.
+    Columns have sum(), min() and max(), and arithmetic on them gives numpy arrays. To join, group and plot, convert the
+    table: to_pandas(), to_polars() and to_arrow() share its memory."""
 
     columns: ClassVar[Tuple[str, ...]] = ()
     """The names of the columns, in order."""
@@ -176,16 +180,18 @@ class Table:
             if key not in self.columns:
                 raise KeyError(key)
             return self._column(key)
+        if isinstance(key, (list, tuple)) and key and all(isinstance(name, str) for name in key):
+            return self._columns_of(key)
         if isinstance(key, slice):
             return self._part(lambda name: self._column(name)[key])
         if hasattr(key, '__index__') and not hasattr(key, '__len__'):
-            raise TypeError('a table has columns by name, and rows by slice, mask or list: '
+            raise UsageError('a table has columns by name, and rows by slice, mask or list: '
                             f'[{key}:{key + 1}] for one row')
         rows = _core.rows(key, len(self))
         return self._part(lambda name: self._column(name)[rows])
 
     def __reduce__(self) -> Any:
-        raise TypeError(f'{type(self).__name__} cannot be pickled; to_pandas() and to_arrow() can, and so can '
+        raise UsageError(f'{type(self).__name__} cannot be pickled; to_pandas() and to_arrow() can, and so can '
                         'its snapshot')
 
     def _part(self: _T, source: Source) -> _T:
@@ -193,6 +199,22 @@ class Table:
         part.__dict__.update(self.__dict__)
         part._source, part._loaded = source, {}
         return part
+
+    def _columns_of(self: _T, names: Sequence[str]) -> _T:
+        for name in names:
+            if name not in self.columns:
+                raise KeyError(name)
+        part = self._part(self._column)
+        part.__dict__['columns'] = tuple(dict.fromkeys(names))
+        return part
+
+    def sort(self: _T, by: str, descending: bool = False) -> _T:
+        """The rows in the order of a column, those that are equal in the order that they have; rows without a value are the last."""
+        column = self[by]
+        values, names, absent = column.tolist(), column.names, column.is_null().tolist()
+        key = values.__getitem__ if names is None else lambda row: names[values[row]]
+        rows = sorted((row for row, lacks in enumerate(absent) if not lacks), key=key, reverse=descending)
+        return self[rows + [row for row, lacks in enumerate(absent) if lacks]]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)

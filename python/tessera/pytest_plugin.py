@@ -10,9 +10,11 @@
     pytest --memory-lock memory.lock --memory-lock-update    # writes down what marked tests hold
     pytest --memory-lock memory.lock                         # fails those that hold something else
     pytest --memory-dir snapshots/                           # keeps the snapshots
+    pytest --memory-required ...                             # for a job that is to measure: nothing is skipped
 
 A marked test is recorded while it runs, and `tessera check` judges its snapshot; its report is
-the failure message. Without PyTorch, a device or tessera, a test is skipped with the reason.
+the failure message. Without PyTorch, a device or tessera, a test is skipped with the reason; with --memory-required it
+fails, and so does one that has used no device, or has neither a limit nor a lock.
 The lock file has one lock of `tessera check` for each test, under the test's name in
 brackets.
 """
@@ -188,6 +190,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SHARE|SIZE",
         help="how far a figure may differ from the lock's: a share (0.5%%) or a size (default: 1%%)",
     )
+    group.addoption(
+        "--memory-required",
+        action="store_true",
+        help="fail marked tests that cannot be measured, or that nothing is compared with, instead of skipping or passing them",
+    )
     group.addoption("--memory-dir", metavar="DIR", help="keep the snapshots of marked tests in DIR")
 
 
@@ -213,6 +220,7 @@ class _Plugin:
         self.folder = config.getoption("--memory-dir")
         self.tolerance = config.getoption("--memory-tolerance")
         self.is_updating = config.getoption("--memory-lock-update")
+        self.is_required = config.getoption("--memory-required")
         self.updates: dict[str, str] = {}
         self.locks: Locks | None = None
         self.obstacles: list[str | None] = []  # not looked for yet
@@ -235,7 +243,14 @@ class _Plugin:
         if not self.obstacles:
             self.obstacles.append(_why_not())
         if self.obstacles[0] is not None:
+            if self.is_required:
+                pytest.fail(f"--memory-required: {self.obstacles[0]}", pytrace=False)
             pytest.skip(self.obstacles[0])
+        if self.is_required and not limits and reserved is None and self.locks is None:
+            pytest.fail(
+                "--memory-required: this test has no limit, and no lock is given to compare it with: --memory-lock FILE",
+                pytrace=False,
+            )
         folder = self._folder(item)
         try:
             _let_go()
@@ -265,6 +280,8 @@ class _Plugin:
         if not os.path.exists(path):
             if _used_a_device():
                 pytest.fail("no snapshot of this test's memory could be written", pytrace=False)
+            if self.is_required:
+                pytest.fail("--memory-required: this test has used no device", pytrace=False)
             return  # it used no device, so it is within any limit
         lost = _lost_events(path)
         if lost:

@@ -1077,6 +1077,31 @@ def test_keeps_keys_and_values(t, is_sanitized):
                 expect('cache', 'of which' in done.stderr, True)
 
 
+def test_samples_while_it_trains(t):
+    """After each save, with the saved weights; the run stays the same."""
+    folder, other = fresh(t, 'sampling'), fresh(t, 'not-sampling')
+    common = ['train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 10, '--save-every', 5]
+    sampling = ['--sample', 'two sheep\nthree', '--sample-tokens', 12]
+    done = t.run(*common, '--save', folder, *sampling, '--json', '-q')
+    expect('runs', (done.returncode, done.stderr), (0, ''))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    samples = [event for event in events if event['event'] == 'sample']
+    expect('after each save', [(s['step'], s['prompt']) for s in samples], [(5, 'two sheep\nthree'), (10, 'two sheep\nthree')])
+    plain = t.run(*common, '--save', other, '--json', '-q')
+    expect('the same run', [event['loss'] for event in events if event['event'] == 'step'],
+           [json.loads(line)['loss'] for line in plain.stdout.splitlines()[:-1]])
+    expect('the same weights', (folder / 'model.safetensors').read_bytes(), (other / 'model.safetensors').read_bytes())
+    text = t.run('sample', folder, '--prompt', 'two sheep\nthree', '--tokens', 12, '--seed', 10, text=False)
+    expect('of the saved weights', samples[1]['text'], text.stdout[:-1].decode('utf-8', 'replace'))
+    shutil.rmtree(folder)
+    lines = t.run(*common, '--save', folder, *sampling).stdout.splitlines()
+    at = lines.index('sample after step 10:')
+    expect('printed', (lines[at + 1], lines[at + 2][:7]), ('  two sheep', '  three'))
+    for words, said in (([], '--sample needs --save'), (['--save', fresh(t, 'sampled-adapters'), '--lora', 2], '--lora saves adapters alone')):
+        done = t.run('train', t.models['gpt2'], '--data', t.text, *sampling, *words)
+        expect(said, (done.returncode, said in done.stderr), (2, True))
+
+
 def test_by_op(t):
     """The ops of a step add up to the step."""
     for model in t.models:

@@ -216,6 +216,26 @@ def test_without_a_gpu_or_pytorch_it_is_skipped(run, torch, message):
     result.stdout.fnmatch_lines([f"SKIPPED*{message}"])
 
 
+def test_required_it_fails_without_a_gpu(run):
+    text = 'import pytest\n@pytest.mark.limit_gpu_memory("1 KiB")\ndef test_step(): pass\n'
+    result = run(text, "--memory-required", FAKE_TORCH="cpu")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*--memory-required: there is no GPU here whose memory PyTorch can record*"])
+
+
+def test_required_it_fails_if_nothing_is_compared(run):
+    text = "import pytest, torch\ntorch.fake.initialized = {}\n@pytest.mark.gpu_memory\ndef test_step(): pass\n"
+    run(text.format(True)).assert_outcomes(passed=1)
+    result = run(text.format(True), "--memory-required")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*has no limit, and no lock is given*"])
+    limited = text.replace("gpu_memory", "limit_gpu_memory(1)")
+    run(limited.format(False)).assert_outcomes(passed=1)
+    result = run(limited.format(False), "--memory-required")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*this test has used no device*"])
+
+
 def test_without_tessera_it_is_skipped(run, monkeypatch):
     monkeypatch.setenv("PATH", "")
     if fake_torch.load("_record.answers").importlib.util.find_spec("tessera._core"):

@@ -739,6 +739,31 @@ def test_many_threads_at_once(torch, record, tmp_path):
     assert overlapping == [] and len(names(tmp_path)) == 40 == len(set(recording.files))
 
 
+@pytest.mark.parametrize("out", ["out", "out/a.pickle", "out/a.pickle.gz"])
+def test_recordings_that_end_together(torch, record, tmp_path, out):
+    """Each keeps its own file and sidecar, whatever it is to be called."""
+    for turn in range(25):
+        folder, together, files = tmp_path / str(turn), threading.Barrier(4), []
+
+        def work():
+            with record(folder / out) as recording:
+                together.wait()
+            files.extend(recording.files)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = names(folder / "out") if out == "out" else names(folder / "out", ".gz" if out.endswith("gz") else ".pickle")
+        assert len(found) == 4 == len(set(files)), found
+        assert len(names(folder / "out", ".json")) == 4
+    with record(folder / out) as recording:  # a later run replaces the file that was asked for
+        pass
+    if out != "out":
+        assert recording.files == [str(folder / out)]
+
+
 def test_recordings_of_many_threads(torch, record, tmp_path):
     errors = []
 

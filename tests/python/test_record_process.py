@@ -216,7 +216,7 @@ ENDED = """
 
 @pytest.mark.parametrize(
     "variables",
-    [{"TESSERA_RECORD_SIGNAL": "SIGTERM"}, {"TORCHELASTIC_RUN_ID": "7"}, {"SLURM_JOB_ID": "7"}],
+    [{"TESSERA_RECORD_SIGNAL": "SIGTERM"}, {}, {"SLURM_JOB_ID": "7"}],
 )
 def test_a_signal_that_ends_the_process_ends_it_after_the_snapshot(site, variables):
     done = run(site, ENDED.format(before=""), TESSERA_RECORD_AT_END="0", **variables)
@@ -242,10 +242,12 @@ def test_a_signal_that_arrives_twice_does_not_wait(site):
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
 
 
-def test_outside_of_a_launcher_sigterm_is_left_alone(site):
+def test_sigterm_is_left_alone_if_it_is_not_among_the_signals(site):
     code = "import torch, signal; torch.fake.use_device(); print(signal.getsignal(signal.SIGTERM))"
-    assert run(site, code).stdout == f"{signal.SIG_DFL}\n"
-    assert "_WeakHandler" in run(site, code, TORCHELASTIC_RUN_ID="7").stdout
+    assert run(site, code, TESSERA_RECORD_SIGNAL="USR2").stdout == f"{signal.SIG_DFL}\n"
+    assert "_WeakHandler" in run(site, code).stdout
+    mine = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + code
+    assert run(site, mine).stdout == f"{signal.SIG_IGN}\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

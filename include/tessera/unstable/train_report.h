@@ -64,6 +64,9 @@ bool tsr_train_report_begin(tsr_train_report *report, const char *model, bool ha
  * seconds; the JSON shows all. */
 bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
                            const tsr_train_times *times);
+/* A text that the weights of a step continue: the prompt, and what follows it, of `size_bytes`. */
+bool tsr_train_report_sample(tsr_train_report *report, uint64_t step, const char *prompt,
+                             const char *text, size_t size_bytes);
 /* The time of each op: training->op_count of `ops`, the longest first. */
 bool tsr_train_report_ops(tsr_train_report *report, const tsr_training *training,
                           const tsr_train_op *ops);

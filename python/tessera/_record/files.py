@@ -14,8 +14,11 @@ name, and the others are placed next to it with its stem as prefix.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import itertools
 import json
+import math
 import os
 import pickle
 import re
@@ -24,7 +27,7 @@ import stat
 import tempfile
 import threading
 import time
-from typing import IO, TYPE_CHECKING, Any, Callable
+from typing import IO, TYPE_CHECKING, Any, Callable, Iterable, Iterator
 
 from .guard import attempt
 
@@ -135,10 +138,48 @@ def _is_private(folder: str) -> bool:
     return True
 
 
+class _Names:
+    """The names, without endings, that recordings of this process write to now, and those that they have written: two recordings
+    that end together must not write to one. A snapshot and its sidecar have one name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: set[str] = set()
+        self._written: dict[str, float] = {}
+
+    def take(self, candidates: Iterable[str], since: float) -> str:
+        """The first of the paths that is free, and nobody else's until it is released. The first one of all may exist, unless
+        another recording has written it since `since`."""
+        with self._lock:
+            for path in candidates:
+                stem = os.path.abspath(split_ending(path)[0])
+                if stem not in self._taken and self._written.get(stem, -math.inf) <= since:
+                    self._taken.add(stem)
+                    return path
+        raise AssertionError("candidates never end")
+
+    @contextlib.contextmanager
+    def releasing(self, path: str) -> Iterator[None]:
+        """The path was taken, and is free after the block; without an exception it was written."""
+        stem, is_written = os.path.abspath(split_ending(path)[0]), False
+        try:
+            yield
+            is_written = True
+        finally:
+            with self._lock:
+                self._taken.discard(stem)
+                if is_written:
+                    self._written[stem] = time.monotonic()
+
+
+names = _Names()
+
+
 class Places:
     """Names for the snapshots of one recording."""
 
     def __init__(self, settings: Settings, folder: str | None = None) -> None:
+        self.began = time.monotonic()
         stem, ending = split_ending(settings.out)
         self.ending = ending or (".pickle.gz" if settings.gzip else ".pickle")
         self.is_compressed = self.ending.endswith(".gz")
@@ -151,19 +192,24 @@ class Places:
         self.kept: list[str] = []  # paths of the periodic snapshots, oldest first
 
     def name(self, rank: int, world_size: int, pid: int, step: int, reason: str) -> str:
-        """The path for a snapshot; one that does not exist."""
+        """The path for a snapshot, which is nobody else's until `names.releasing` ends. It exists only if it is the name that was asked for,
+        of an earlier run."""
         if self.prefix and reason == "end":
             stem = self.prefix if world_size <= 1 else f"{self.prefix}_rank{rank}"
-            return os.path.join(self.folder, stem + self.ending)  # the requested name
+            return names.take(self._candidates(stem, may_exist=True), self.began)
         stem = f"rank{rank}_pid{pid}_step{step}_{plain(reason)}"
         if self.prefix:
             stem = f"{self.prefix}_{stem}"
+        return names.take(self._candidates(stem, may_exist=False), self.began)
+
+    def _candidates(self, stem: str, may_exist: bool) -> Iterator[str]:
         path = os.path.join(self.folder, stem + self.ending)
-        number = 2
-        while os.path.exists(path):
+        if may_exist or not os.path.exists(path):
+            yield path
+        for number in itertools.count(2):
             path = os.path.join(self.folder, f"{stem}_{number}{self.ending}")
-            number += 1
-        return path
+            if not os.path.exists(path):
+                yield path
 
     def log_name(self, rank: int, pid: int) -> str:
         """The path for the lines about steps of this process."""

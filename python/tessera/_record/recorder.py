@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
-from .files import Places, clean, other_folder, private_folder, why_not_writable, write_snapshot
+from .files import Places, clean, names, other_folder, private_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
 from .steplog import StepLog, human
@@ -56,8 +56,6 @@ ENDING = frozenset(
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU")
     if hasattr(_signal, name)
 )
-# Set by launchers and schedulers that end a job by SIGTERM, and kill it some seconds later.
-_LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
@@ -395,9 +393,9 @@ class Recorder:
         numbers: Numbers,
     ) -> str:
         place = (who["rank"], who["world_size"], self.pid, self.step, reason)
-        path = self.places.name(*place)
+        path = wanted = self.places.name(*place)
         document = None
-        with _without_collector():
+        with names.releasing(wanted), _without_collector():
             if self.settings.annotate and self.settings.trace:
                 self._name_tensors(backend)
             snapshot = backend.snapshot()
@@ -432,7 +430,8 @@ class Recorder:
         if document is not None:
             document["snapshot"] = os.path.basename(path)
         try:
-            write_snapshot(path, snapshot, places.is_compressed, document)
+            with names.releasing(path):
+                write_snapshot(path, snapshot, places.is_compressed, document)
         except OSError:
             attempt(os.rmdir, places.folder)
             raise problem from None
@@ -669,11 +668,9 @@ def _reason(problem: BaseException) -> str:
 
 
 def _usual_signals() -> list[_signal.Signals]:
-    """Which signals ask for a snapshot unless the program says otherwise."""
-    names = ["SIGUSR2"]
-    if any(os.environ.get(name) for name in _LAUNCHERS):
-        names.append("SIGTERM")
-    return [getattr(_signal, name) for name in names if hasattr(_signal, name)]
+    """Which signals ask for a snapshot unless the program says otherwise: SIGTERM is what schedulers, Kubernetes and launchers end
+    a job with, some seconds before they kill it."""
+    return [getattr(_signal, name) for name in ("SIGUSR2", "SIGTERM") if hasattr(_signal, name)]
 
 
 class _WeakHandler:

@@ -9,7 +9,7 @@
 static const tsr_record event = {
     .name = "TrainEvent",
     .about = "One line that train prints.",
-    TSR__FIELDS(TSR__FIELD(TEXT, "event", "`plan`, `step`, `ops` or `end`")),
+    TSR__FIELDS(TSR__FIELD(TEXT, "event", "`plan`, `step`, `sample`, `ops` or `end`")),
 };
 
 const tsr_record tsr__fields_train_plan = {
@@ -54,6 +54,15 @@ const tsr_record tsr__fields_train_step = {
                            .is_nullable = true),
                 TSR__FIELD(BYTES, "allocated_bytes", "live after the step, as requested"),
                 TSR__FIELD(BYTES, "peak_bytes", "peak allocated so far")),
+};
+
+const tsr_record tsr__fields_train_sample = {
+    .name = "TrainSample",
+    .about = "A text that the saved weights continue (`--sample`).",
+    .base = &event,
+    TSR__FIELDS(RANK, TSR__FIELD(COUNT, "step", "the step after which they were saved"),
+                TSR__FIELD(TEXT, "prompt", "the text to continue"),
+                TSR__FIELD(TEXT, "text", "what follows it")),
 };
 
 static const tsr_record op = {
@@ -159,8 +168,8 @@ const tsr_record tsr__fields_train_end = {
 };
 
 const tsr_record *tsr_train_event_fields(size_t index) {
-  static const tsr_record *const all[] = {&tsr__fields_train_plan, &tsr__fields_train_step,
-                                          &tsr__fields_train_ops, &tsr__fields_train_profile,
-                                          &tsr__fields_train_end};
+  static const tsr_record *const all[] = {&tsr__fields_train_plan,    &tsr__fields_train_step,
+                                          &tsr__fields_train_sample,  &tsr__fields_train_ops,
+                                          &tsr__fields_train_profile, &tsr__fields_train_end};
   return index < sizeof all / sizeof *all ? all[index] : NULL;
 }

@@ -236,6 +236,36 @@ bool tsr_train_report_step(tsr_train_report *report, const tsr_train_step *step,
   return tsr__emitter_flush(e);
 }
 
+/* ---- samples ---- */
+
+/* Append a text, and print its lines but the last, indented. */
+static void append_lines(tsr__emitter *e, const char *text, size_t size_bytes) {
+  for (const char *end = text + size_bytes; text < end;) {
+    const char *stop = memchr(text, '\n', (size_t)(end - text));
+    tsr__buffer_append(&e->scratch, text, (size_t)((stop ? stop : end) - text));
+    if (!stop) return;
+    print(e);
+    tsr__buffer_text(&e->scratch, "  ");
+    text = stop + 1;
+  }
+}
+
+bool tsr_train_report_sample(tsr_train_report *report, uint64_t step, const char *prompt,
+                             const char *text, size_t size_bytes) {
+  tsr__emitter *e = &report->emitter;
+  begin(e, &tsr__fields_train_sample, "sample");
+  tsr__emit_field(e, "step", NULL, tsr__count(step));
+  tsr__emit_field(e, "prompt", NULL, tsr__string(prompt));
+  tsr__emit_field(e, "text", NULL, tsr__text((tsr_text){text, size_bytes}));
+  tsr__emit_end(e);
+  tsr__emit_printf(e, TSR__PLAIN, "sample after step %" PRIu64 ":", step);
+  tsr__buffer_text(&e->scratch, "  ");
+  append_lines(e, prompt, strlen(prompt));
+  append_lines(e, text, size_bytes);
+  print(e);
+  return tsr__emitter_flush(e);
+}
+
 /* ---- the time of each op ---- */
 
 static void print_op(tsr__emitter *e, const tsr_train_op *op, double total_s, double steps) {
