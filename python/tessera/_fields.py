@@ -15,7 +15,7 @@ from typing import (TYPE_CHECKING, Any, ClassVar, Dict, Iterator, List, Mapping,
 from ._errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from . import _core
+    from ._core import Answer as _Core
     from ._page import Length, Page
 
 __all__ = ['Answer', 'Counts', 'Drawn', 'Input', 'Judged', 'Place', 'Record', 'Unframed', 'Warning']
@@ -202,7 +202,7 @@ class Answer(Record):
 
     __slots__ = ('_core', '__weakref__')
     if TYPE_CHECKING:  # else a hint of a field
-        _core: '_core.Answer'
+        _core: Union['_Core', '_Kept']
     _FORMS: ClassVar[Tuple[str, ...]] = ()
 
     schema: str
@@ -211,7 +211,7 @@ class Answer(Record):
     devices: Sequence[Any]
     warnings: Tuple[Warning, ...]
 
-    def __init__(self, core: '_core.Answer') -> None:
+    def __init__(self, core: 'Union[_Core, _Kept]') -> None:
         super().__init__(json.loads(core.json()))
         object.__setattr__(self, '_core', core)
 

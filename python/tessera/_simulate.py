@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import _core
 from ._answers import Simulate
@@ -17,10 +17,12 @@ class Simulation(Simulate):
     """What the run would need; `snapshot` is what PyTorch would have recorded."""
 
     __slots__ = ('snapshot',)
+    if TYPE_CHECKING:  # else a hint of a field
+        snapshot: Snapshot
 
     def __init__(self, core: Any, snapshot: Snapshot) -> None:
         super().__init__(core)
-        self.snapshot = snapshot
+        object.__setattr__(self, 'snapshot', snapshot)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (_Kept.of(self), self.snapshot)

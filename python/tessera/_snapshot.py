@@ -381,7 +381,7 @@ class Snapshot:
         if lock is None and tolerance is not None:
             raise UsageError('tolerance goes with lock')
         return self._ask('check', _answers.Check, device, top, causes=causes, max=_budgets(max),
-                         max_reserved=max_reserved, lock=None if lock is None else _lock(lock),
+                         max_reserved=None if max_reserved is None else _size(max_reserved), lock=None if lock is None else _lock(lock),
                          tolerance=None if tolerance is None else str(tolerance), **more)
 
     # ---- columns ----

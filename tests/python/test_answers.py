@@ -102,7 +102,7 @@ def test_real_ones(snapshots):
 def test_fields(train):
     peak = tessera.open(train).peak(top=2)
     assert isinstance(peak, tessera.answers.Peak)
-    assert isinstance(peak.stacks[0].frames, list) and isinstance(peak.devices[0], tessera.answers.PeakDevice)
+    assert isinstance(peak.stacks[0].frames, tuple) and isinstance(peak.devices[0], tessera.answers.PeakDevice)
     assert peak.schema == 'tessera/1' and peak['command'] == 'peak'
     device = peak.devices[0]
     # One device alone: its fields are the answer's own.
@@ -144,10 +144,29 @@ def test_a_question_is_computed_once(train):
 def test_copies_are_free_to_be_changed(train):
     s = tessera.open(train)
     s.peak().to_dict()['devices'][0]['stacks'].clear()
-    s.peak().stacks.clear()
     s.peak().peak.to_dict()['event'] = -5
     again = tessera.open(train).peak()
     assert s.peak().to_dict() == again.to_dict() and s.peak().json() == again.json()
+
+
+def test_answers_are_read_only(train):
+    """Whoever asks the same question gets the same object, so nobody can change it."""
+    s = tessera.open(train)
+    answer = s.peak()
+    assert answer is s.peak() and answer.stacks is answer.devices[0].stacks is answer['stacks'] is answer['devices'][0]['stacks']
+    for record, name in ((answer, 'verdict'), (answer, 'stacks'), (answer.peak, 'allocated_bytes'), (answer.stacks[0], 'bytes'), (answer.stacks[0].frames[0], 'new')):
+        with pytest.raises(AttributeError, match='is read-only; to_dict'):
+            setattr(record, name, 3)
+        with pytest.raises(AttributeError, match='is read-only'):
+            delattr(record, name)
+        with pytest.raises(TypeError):
+            record[name] = 3
+    for rows in (answer.stacks, answer.devices, answer.stacks[0].frames, answer.inputs, answer.warnings):
+        assert isinstance(rows, tuple)
+    assert answer['peak'] is answer.peak and answer.get('stacks') is answer.stacks and answer.get('weather') is None
+    with pytest.raises(KeyError):
+        answer['weather']
+    assert answer.to_dict() == tessera.open(train).peak().to_dict()
 
 
 def test_the_cache_is_bounded(train):
@@ -324,8 +343,6 @@ def test_what_does_not_exist(train):
         s.whatif('nonsense:1')
     with pytest.raises(tessera.ArgumentError, match='40GiB'):
         s.whatif(capacity='much')
-    with pytest.raises(FileNotFoundError):
-        s.source('/nonexistent/model.py')
     with pytest.raises(tessera.UnsupportedError, match="no question 'weather'"):
         s._ask('weather', tessera.Answer)
 
@@ -514,9 +531,30 @@ def test_a_check_of_nothing(train):
     for source in (trace_of(), {'segments': [], 'device_traces': []}):
         assert not tessera.open(source).check('1TiB')
     s = tessera.open(train)
-    for given in (None, {}, {'activation': None}):
+    for given in (None, {}):
         assert not s.check(given)
         assert repr(s.check(given)) == 'Memory check without a budget or lock: nothing was checked.'
+
+
+def test_what_is_no_budget(train):
+    """Refused, rather than left out."""
+    s = tessera.open(train)
+    for given in (True, 1.5, float('nan'), ['18GiB'], b'18GiB', object()):
+        for budget in (given, {'activation': given, 'temporary': '3GiB'}):
+            with pytest.raises(tessera.UsageError, match='a budget is a number of bytes, or a text'):
+                s.check(budget)
+        with pytest.raises(tessera.Error):
+            s.check(max_reserved=given)
+    with pytest.raises(tessera.UsageError):
+        s.check({'activation': None, 'temporary': '3GiB'})
+    for given in ('nan', '-1', '0', 'much', '18 apples'):
+        with pytest.raises(tessera.ArgumentError):
+            s.check(given)
+    numpy = pytest.importorskip('numpy')
+    for size in (numpy.int64(2**34), numpy.uint32(2**31), 2**34):
+        assert s.check(size) and s.check({'': size}) and s.check(max_reserved=size)
+    with pytest.raises(tessera.NotFoundError):
+        s.check(lock='/nonexistent/memory.lock')
 
 
 def test_a_check_of_a_category_that_is_not_known():
@@ -741,7 +779,7 @@ def test_ranks_with_budgets(train, tmp_path):
     within = tessera.ranks(tmp_path, max={'': '1TiB', 'activation': 1 << 50}, max_spread='1GiB')
     assert within and within.passed and [check.rule for check in within.checks] == ['max-peak', 'max-category', 'max-spread']
     above = tessera.ranks(tmp_path, max='1B', max_reserved=1, capacity='80GiB')
-    assert not above and [check.failed_ranks for check in above.checks] == [[0, 1], [0, 1]]
+    assert not above and [check.failed_ranks for check in above.checks] == [(0, 1), (0, 1)]
     assert tessera.ranks(tmp_path).passed is None and tessera.ranks(tmp_path)
     (tmp_path / 'rank2.pickle').write_bytes(b'nothing')
     assert tessera.ranks(tmp_path, max='1TiB').doubt == 'broken'
@@ -750,3 +788,31 @@ def test_ranks_with_budgets(train, tmp_path):
     assert not again
     for name in ('junit', 'markdown', 'prometheus'):
         assert again.form(name) == above.form(name)
+
+
+@needs_command
+def test_a_source_that_is_elsewhere(train, tmp_path, monkeypatch):
+    """Lines are told by their numbers, as by the command."""
+    monkeypatch.chdir(tmp_path)
+    answer = tessera.open(train).source('train.py')
+    assert answer.json() == command('source', '--json', str(train), 'train.py')
+    assert answer.lines and not isinstance(answer, str)
+    (tmp_path / 'folder.py').mkdir()
+    with pytest.raises(tessera.ReadError):
+        tessera.open(train).source('folder.py')
+    with pytest.raises(tessera.UsageError):
+        tessera.open(train).source(7)
+
+
+@needs_command
+def test_a_check_as_the_command(train, tmp_path):
+    s, path = tessera.open(train), str(train)
+    lock = tmp_path / 'memory.lock'
+    lock.write_text(s.check().lock())
+    for given, words in (({'max': '1GiB'}, ['--max', '1GiB']), ({'max': 2**30}, ['--max', f'{2**30}B']),
+                         ({'max': {'activation': '1MiB', '': '1GiB'}}, ['--max', 'activation=1MiB', '--max', '1GiB']),
+                         ({'lock': lock}, ['--lock', lock]), ({'lock': lock, 'tolerance': '5%'}, ['--lock', lock, '--tolerance', '5%']),
+                         ({'max_reserved': '1MiB'}, ['--max-reserved', '1MiB'])):
+        done = subprocess.run([COMMAND, 'check', '--json', *map(str, words), path], capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1, 3), done.stderr
+        assert s.check(**given).json() == done.stdout, given

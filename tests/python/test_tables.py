@@ -106,6 +106,74 @@ def test_masks(train):
         large & large[1:]
 
 
+@pytest.mark.parametrize('name', TABLES)
+def test_sums_and_extremes(real, made, name):
+    """Those of Python, of the rows that have a value."""
+    for s in (tessera.open(real), tessera.open(made / 'two-devices.pickle')):
+        for field in table(s, name).columns:
+            column = table(s, name)[field]
+            if column.names is not None:
+                for reduce in (column.sum, column.min, column.max):
+                    with pytest.raises(tessera.UsageError, match='texts have no'):
+                        reduce()
+                with pytest.raises(tessera.UsageError, match='arithmetic'):
+                    column + 1
+                continue
+            values = [value for value, lacks in zip(column.tolist(), column.is_null().tolist()) if not lacks]
+            assert column.sum() == sum(values)
+            if values:
+                assert (column.min(), column.max()) == (min(values), max(values))
+            else:
+                for reduce in (column.min, column.max):
+                    with pytest.raises(tessera.ArgumentError, match='no values'):
+                        reduce()
+
+
+def test_sums_do_not_overflow():
+    addresses = [2**63 + 512 * i for i in range(5)]
+    events = tessera.open({'segments': [], 'device_traces': [[
+        {'action': 'alloc', 'addr': address, 'size': 512, 'stream': 0, 'frames': [], 'time_us': -5} for address in addresses]]}).events
+    assert events.address.sum() == sum(addresses) and events.time_us.sum() == -25 and (events.address > 0).sum() == 5
+
+
+def test_arithmetic(real):
+    events = tessera.open(real).events
+    numbers = events.size_bytes.to_numpy()
+    for found, wanted in ((events.size_bytes / 2**20, numbers / 2**20), (events.size_bytes + events.size_bytes, numbers + numbers),
+                          (2 * events.size_bytes, 2 * numbers), (events.size_bytes // 512, numbers // 512), (events.size_bytes % 512, numbers % 512),
+                          (events.event - 1, events.event.to_numpy() - 1), (numbers - events.size_bytes, numbers - numbers)):
+        assert type(found) is numpy.ndarray and (found == wanted).all()
+
+
+def test_columns_of_a_table(real):
+    events = tessera.open(real).events
+    part = events[['size_bytes', 'action', 'size_bytes']]
+    assert (type(part), part.columns, part.shape) == (tessera.Events, ('size_bytes', 'action'), (len(events), 2))
+    assert list(part.to_pandas()) == ['size_bytes', 'action'] and part[:3].to_dict() == {
+        name: values for name, values in events[:3].to_dict().items() if name in part.columns}
+    assert events.columns == tessera.Events.columns and part[part.size_bytes > 512].columns == part.columns
+    with pytest.raises(KeyError, match='weather'):
+        events[['size_bytes', 'weather']]
+    with pytest.raises(KeyError):
+        part['stack']
+
+
+@pytest.mark.parametrize('descending', [False, True])
+@pytest.mark.parametrize('name', TABLES)
+def test_sorted_tables(made, name, descending):
+    s = tessera.open(made / 'train.pickle')
+    whole = table(s, name)
+    for field in whole.columns:
+        ordered = whole.sort(field, descending)
+        values = [value for value in whole.to_dict()[field] if value is not None]
+        found = ordered.to_dict()[field]
+        assert found[:len(values)] == sorted(values, reverse=descending) and set(found[len(values):]) <= {None}
+        assert ordered.shape == whole.shape
+    if len(whole) and 'size_bytes' in whole.columns:
+        assert whole.sort('size_bytes').to_pandas().equals(
+            whole.to_pandas().sort_values('size_bytes', kind='stable').reset_index(drop=True))
+
+
 def test_parts_of_a_column(train):
     sizes = tessera.open(train).events.size_bytes
     values, array = sizes.tolist(), sizes.to_numpy()

@@ -58,7 +58,7 @@ def checked(text, cache, tmp_path):
 
 def test_programs_have_types(cache, tmp_path):
     status, said = checked('''\
-        from typing import AsyncIterator, List, Optional
+        from typing import AsyncIterator, List, Optional, Tuple
         from typing_extensions import assert_type
 
         import tessera
@@ -69,7 +69,7 @@ def test_programs_have_types(cache, tmp_path):
         assert_type(s.peak().stacks[0].frames[0].line, Optional[int])
         assert_type(s.why().causes[0].covers_missing, bool)
         assert_type(s.steps().steps[0].first_event, int)
-        assert_type(s.profile(over_time=10).history.moments[0].groups, List[List[int]])
+        assert_type(s.profile(over_time=10).history.moments[0].groups, Tuple[Tuple[int, int], ...])
         assert_type(s.check(max="1 GiB").results[0].causes[0].name, str)
         assert_type(s.events[s.events.size_bytes > 512].head(3).tail(2), tessera.Events)
         assert_type(s.live().live(3)[:5], tessera.Allocations)

@@ -99,7 +99,7 @@ static void measure(const tsr__timeline *t, tsr_check_device *out) {
 /* Whether anything here depends on categories. */
 static bool needs_causes(const checker *c, const tsr_check_device *device) {
   const tsr_check_options *o = c->options;
-  bool needs = o->wants_causes || o->lock;
+  bool needs = o->lock != NULL;
   for (size_t i = 0; i < o->limit_count && !needs; i++) {
     const tsr_check_limit *limit = &o->limits[i];
     needs = limit->rule == TSR_CHECK_MAX_CATEGORY ||
@@ -386,7 +386,8 @@ static int check_device(checker *c, tsr_check_device *out, tsr_error *error) {
   int status = tsr__study_timeline(c->study, out->device, &t, error);
   if (!status) {
     measure(t, out);
-    if (needs_causes(c, out)) status = measure_causes(c, t, out, error);
+    out->needs_causes = needs_causes(c, out);
+    if (out->needs_causes || c->options->wants_causes) status = measure_causes(c, t, out, error);
   }
   if (!status && locked) status = join_lock(locked, out, error);
   if (!status) status = check_limits(c, out, locked != NULL, error);

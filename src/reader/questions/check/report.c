@@ -181,7 +181,8 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_check_device *device) {
                                         {"peak_event", NULL, TSR__RIGHT},
                                         {"bytes", NULL, TSR__RIGHT}};
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
-  for (int i = 0; device->has_causes && i < TSR_CATEGORY_COUNT; i++) {
+  bool are_shown = device->has_causes && device->needs_causes;
+  for (int i = 0; are_shown && i < TSR_CATEGORY_COUNT; i++) {
     const tsr_check_category *kind = &device->categories[i];
     if (!kind->peak_bytes) continue;
     tsr__cell cells[] = {tsr__string(tsr_category_name((tsr_category)i)),
