@@ -107,11 +107,8 @@ def links():
 
 
 def own_licence():
-    """The project's licence, {} while the project has none."""
-    found = sorted([*ROOT.glob('LICEN[CS]E*'), *ROOT.glob('COPYING*')])
-    if not found:
-        say('the checkout has no LICENSE: the metadata has only the licences of the bundled libraries')
-    return {path.name: path.read_text(encoding='utf-8') for path in found}
+    """The project's licence, for the wheel that does not have it yet."""
+    return {'LICENSE': (ROOT / 'LICENSE').read_text(encoding='utf-8')}
 
 
 def complete(programs, wheel, out, texts, urls):
@@ -127,7 +124,7 @@ def complete(programs, wheel, out, texts, urls):
             place.write_text(text, encoding='utf-8')
         head, _, body = (about / 'METADATA').read_text(encoding='utf-8').partition('\n\n')
         lines = [line for line in head.splitlines() if not line.startswith('Metadata-Version:')]
-        lines += [f'License-File: {name}' for name in sorted(texts)]
+        lines += [line for name in sorted(texts) if (line := f'License-File: {name}') not in lines]
         lines += [f'Project-URL: {name}, {url}' for name, url in urls.items()]
         (about / 'METADATA').write_text('\n'.join(['Metadata-Version: 2.4', *lines]) + '\n\n' + body,
                                         encoding='utf-8')

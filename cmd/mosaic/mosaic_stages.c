@@ -18,6 +18,12 @@ int cli_mosaic_stages(cli_session *session) {
   if (status == 0)
     status = tsr_mosaic_print_stages(input.snapshot, stages, cli_mosaic_is_shown(),
                                      cli_output_write, &session->output, error);
+  if (status == 0 && annotation_count && !stages->count) { /* Mosaic fails, too */
+    cli_say(session->options->command->about.name, "no annotation of %s contains %s'%s'",
+            tsr_params_text(own, "snapshot"),
+            annotation_count > 1 ? "one of the texts, such as " : "", annotations[0]);
+    status = CLI_CHECK_FAILED;
+  }
   tsr_mosaic_stages_free(stages);
   cli_close(&input);
   return status;

@@ -48,7 +48,7 @@ int cli_mosaic_peak(cli_session *session) {
 
 /* ---- mosaic_get_memory_usage ---- */
 
-/* As in Mosaic, a moment that no device has is not a failure; standard error reports it. */
+/* As in Mosaic, a moment that no device has is not a failure; standard error reports it. A file without a trace is one. */
 int cli_mosaic_usage(cli_session *session) {
   const tsr_params *own = session->options->own;
   cli_input input = {0};
@@ -68,6 +68,7 @@ int cli_mosaic_usage(cli_session *session) {
   if (status == 0) cli_mosaic_services(session);
   if (status == 0 && usage->event >= 0 && tsr_params_flag(own, "print_stack"))
     status = print_groups(session, input.snapshot, &usage->groups);
+  if (status == 0 && usage->first_device == TSR_NONE) status = CLI_CHECK_FAILED;
   tsr_mosaic_usage_free(usage);
   cli_close(&input);
   return status;
