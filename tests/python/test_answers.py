@@ -22,7 +22,7 @@ from tessera import _core, _html
 
 needs_command = pytest.mark.skipif(not COMMAND, reason='no binary to compare with (TESSERA_COMMAND)')
 FILES = ['train', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'stages', 'sources', 'truncated',
-         'large-segments', 'no-times', 'taken-again', 'number']
+         'large-segments', 'no-times', 'taken-again', 'number', 'lone-free', 'oom-inside', 'one-time']
 # A question as Python asks it, and as the command line does.
 QUESTIONS = {
     'info': (lambda s: s.info(), ['info']),
