@@ -34,9 +34,10 @@ def schemas(work):
         subprocess.run(['tar', 'xzf', packed.stdout.split()[-1]], cwd=home, check=True)
     if not (home / 'venv').exists():
         subprocess.run([sys.executable, '-m', 'venv', home / 'venv'], check=True)
-    if subprocess.run([home / 'venv/bin/pip', 'install', '-q', CHECKER], capture_output=True, check=False).returncode:
+    program = home / 'venv/bin/check-jsonschema'
+    if not program.exists() and subprocess.run([home / 'venv/bin/pip', 'install', '-q', CHECKER], capture_output=True, check=False).returncode:
         pytest.skip('PyPI cannot be reached')
-    return home / 'venv/bin/check-jsonschema', folder
+    return program, folder
 
 
 def conform(schemas, paths, *which):
