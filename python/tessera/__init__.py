@@ -58,4 +58,4 @@ if not TYPE_CHECKING:  # a misspelt name is an error to type checkers
 
 
 def __dir__() -> List[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted({*__all__, *(name for name in globals() if name.startswith('__'))})

@@ -2,7 +2,7 @@
  *
  * The result is cut into panels of 256 rows and some hundred columns, with one task each. Within a panel, the inner
  * dimension is processed in pieces of 256. For each piece, all rows of the first operand are packed, and the
- * columns of the second one strip at a time, so that the inner loop reads both sequentially:
+ * columns of the second one some strips at a time, so that the inner loop reads both sequentially:
  *
  *              k ─► 256         strip ─►                      strip ─►
  *   rows  ┌────┬────┐        k ┌──┬──┬──┐            rows  ┌──┬──┬──┐
@@ -17,8 +17,10 @@
  * Numbers are packed in words of 32 bits: an fp32 number, to which 16-bit ones are widened; or, with the
  * instructions for products of bf16, two bf16 numbers that are neighbours along k, which are multiplied and added
  * in fp32. The latter are used if one operand is bf16 and the other bf16 or fp32, which is rounded as it is packed,
- * so that weights in fp32 need no copy in bf16. Packed numbers are on the stack: 256 KiB for rows, 32 KiB for a
- * strip, and 256 KiB for sums of results that are not fp32. */
+ * so that weights in fp32 need no copy in bf16. Packed numbers are on the stack: 256 KiB for rows, 128 KiB for
+ * strips, and 256 KiB for sums of results that are not fp32. Lines that are stored as columns are packed for several strips at
+ * once: a stored row has a few hundred bytes of them, and the rows of a large matrix are pages apart, so reading each of them
+ * once for every strip misses the caches. */
 #include "kernels/library.h"
 #include "kernels/unit_fast.h"
 
@@ -43,6 +45,7 @@ enum {
   PANEL_COLUMNS = 512,
   SUM_COLUMNS = 256, /* of a panel with separate sums */
   PIECE = 256,
+  STRIPS = 4,         /* of the second operand that are packed at a time */
   BLOCK = TSR__LANES, /* lines and words that are transposed at a time */
   CACHE_LINE = 64     /* bytes */
 };
@@ -168,7 +171,7 @@ typedef struct product {
 
 typedef struct packed {
   _Alignas(64) uint32_t a[(PANEL_ROWS + HIGH) * PIECE];
-  _Alignas(64) uint32_t b[PIECE * WIDE];
+  _Alignas(64) uint32_t b[STRIPS * PIECE * WIDE];
   _Alignas(64) float sums[HIGH * WIDE];
 } packed;
 
@@ -337,25 +340,39 @@ static void pack_lines(const product *p, const tsr__strided *m, uint64_t line, s
   }
 }
 
-/* Pack `count` of a strip's `width` lines, `depth` numbers of each from `k` on, interleaved word by word, with
- * zeros for missing lines. Lines are stored as rows or, if `is_across`, as columns. Up to BLOCK words after the
- * strip may be overwritten. Returns the number of words in a line. */
+/* Pack lines that are stored as columns: of each stored row the numbers of all strips. */
+static void pack_across(const product *p, const tsr__strided *m, uint64_t line, size_t count,
+                        size_t width, uint64_t k, size_t depth, uint32_t *out) {
+  size_t each = p->is_paired ? 2 : 1, words = (depth + each - 1) / each;
+  size_t last = count - count % width; /* where a strip begins that is not full */
+  if (last < count) memset(out + last * words, 0, width * words * sizeof *out);
+  for (size_t d = 0; d < words; d++)
+    for (size_t i = 0; i < count; i += width) {
+      size_t some = count - i < width ? count - i : width;
+      uint32_t *to = out + i * words + d * width;
+      if (p->is_paired)
+        load_pairs(m, k + 2 * d, 2 * d + 1 < depth, line + i, some, to);
+      else
+        load_words(m, k + d, line + i, some, to);
+    }
+}
+
+/* Pack `count` lines, `depth` numbers of each from `k` on, as strips of `width` lines, one after another: in each they are
+ * interleaved word by word, with zeros for lines that the last one lacks. Lines are stored as rows or, if `is_across`, as columns. Up
+ * to BLOCK words after the strips may be overwritten. Returns the number of words in a line. */
 static size_t pack(const product *p, const tsr__strided *m, bool is_across, uint64_t line,
                    size_t count, size_t width, uint64_t k, size_t depth, uint32_t *out) {
   size_t each = p->is_paired ? 2 : 1, words = (depth + each - 1) / each;
-  if (!is_across) {
-    for (size_t i = 0; i < width; i += BLOCK)
-      pack_lines(p, m, line + i, i < count ? count - i < BLOCK ? count - i : BLOCK : 0, width, k,
-                 depth, out + i);
+  if (is_across) {
+    pack_across(p, m, line, count, width, k, depth, out);
     return words;
   }
-  if (count < width) memset(out, 0, width * words * sizeof *out);
-  for (size_t d = 0; d < words; d++, out += width) {
-    if (p->is_paired)
-      load_pairs(m, k + 2 * d, 2 * d + 1 < depth, line, count, out);
-    else
-      load_words(m, k + d, line, count, out);
-  }
+  for (size_t strip = 0; strip < count; strip += width)
+    for (size_t i = strip; i < strip + width; i += BLOCK) {
+      size_t end = strip + width < count ? strip + width : count, left = i < end ? end - i : 0;
+      pack_lines(p, m, line + i, left < BLOCK ? left : BLOCK, width, k, depth,
+                 out + strip * words + (i - strip));
+    }
   return words;
 }
 
@@ -438,19 +455,19 @@ static bool find_tile(const panel *n, size_t row, size_t column, bool is_first, 
   return true;
 }
 
-/* Multiply some rows of a panel by a packed strip. */
-static void multiply_tile(const panel *n, size_t words, size_t row, size_t column, size_t columns,
-                          bool is_first) {
+/* Multiply some rows of a panel by a packed strip, `b`. */
+static void multiply_tile(const panel *n, size_t words, const uint32_t *b, size_t row,
+                          size_t column, size_t columns, bool is_first) {
   packed *p = n->t;
   const uint32_t *a = p->a + row * words;
   size_t rows = at_most(n->rows - row, HIGH), step = (rows - 1) / STEP_ROWS;
   tile t;
   if (columns == WIDE && rows % STEP_ROWS == 0 && find_tile(n, row, column, is_first, &t)) {
-    n->p->loops[step](words, a, p->b, &t);
+    n->p->loops[step](words, a, b, &t);
     return;
   }
   t = (tile){.to = p->sums, .to_pitch = WIDE};
-  n->p->loops[step](words, a, p->b, &t);
+  n->p->loops[step](words, a, b, &t);
   add_sums(n, row, rows, column, columns, is_first);
 }
 
@@ -458,19 +475,19 @@ static void multiply_tile(const panel *n, size_t words, size_t row, size_t colum
 static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
   const product *p = n->p;
   packed *t = n->t;
-  size_t depth = at_most(p->depth - k, PIECE), words = 0, strips = (n->rows + HIGH - 1) / HIGH;
-  for (size_t i = 0; i < n->rows; i += HIGH)
-    words = pack(p, &n->a, p->is_transposed[0], n->first_row + i, at_most(n->rows - i, HIGH), HIGH,
-                 k, depth, t->a + i * words);
-  for (size_t j = 0; j < n->columns; j += WIDE) {
-    size_t some = at_most(n->columns - j, WIDE);
-    pack(p, &n->b, !p->is_transposed[1], n->first_column + j, some, WIDE, k, depth, t->b);
-    size_t next = j + WIDE < n->columns ? at_most(n->columns - j - WIDE, WIDE) : 0;
-    for (size_t i = 0; i < strips; i++) {
-      fetch(&n->b, !p->is_transposed[1], n->first_column + j + WIDE, next, k, depth, i, strips);
-      fetch_sums(n, i * HIGH, at_most(n->rows - i * HIGH, HIGH), j);
-      multiply_tile(n, words, i * HIGH, j, some, is_first);
-    }
+  bool is_across = !p->is_transposed[1];
+  size_t depth = at_most(p->depth - k, PIECE), tiles = (n->rows + HIGH - 1) / HIGH;
+  size_t words = pack(p, &n->a, p->is_transposed[0], n->first_row, n->rows, HIGH, k, depth, t->a);
+  for (size_t j = 0; j < n->columns; j += STRIPS * WIDE) {
+    size_t end = at_most(n->columns - j, STRIPS * WIDE) + j, part = 0;
+    size_t next = at_most(n->columns - end, STRIPS * WIDE), parts = STRIPS * tiles;
+    pack(p, &n->b, is_across, n->first_column + j, end - j, WIDE, k, depth, t->b);
+    for (size_t c = j; c < end; c += WIDE)
+      for (size_t i = 0; i < n->rows; i += HIGH, part++) {
+        fetch(&n->b, is_across, n->first_column + end, next, k, depth, part, parts);
+        fetch_sums(n, i, at_most(n->rows - i, HIGH), c);
+        multiply_tile(n, words, t->b + (c - j) * words, i, c, at_most(end - c, WIDE), is_first);
+      }
   }
 }
 
