@@ -31,5 +31,9 @@ def set_error_maker(_maker: Any) -> None:
     pass
 
 
+def set_error_classes(_usage: Any, _argument: Any) -> None:
+    pass
+
+
 def terminal_clean(text: str) -> str:
     return text
