@@ -99,6 +99,8 @@ CASES = {
                     '--write-plan', 'p.json'], ['saved', 'p.json'], goes_on=True),
     'train adapters': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--lora', '2', '--save', 'run'],
                            ['run'], goes_on=True),
+    'train and sample': Case(['train', 'model/config.json', '--data', 'text.txt', *TRAIN, '--steps', '1', '--save', 'run', '--sample', 'a line',
+                              '--sample-tokens', '3'], ['run'], goes_on=True),
     'sample': Case(['sample', 'saved', '--prompt', 'a line', '--tokens', '3', '--seed', '1', '--threads', '1']),
     'tokens': Case(['tokens', '--tokenizer', 'spoken/tokenizer.json', 'text.txt', '-o', 'some.tokens', '--end', 'after', '--threads', '1',
                     '--json'], ['some.tokens']),
