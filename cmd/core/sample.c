@@ -404,20 +404,30 @@ static int read_options(const cli_options *options, tsr_sample_options *how) {
 }
 
 /* Print what the text took. */
-static void say_stats(const cli_session *session, const tsr_sample_account *a,
-                      uint64_t prompt_tokens) {
-  char count[32], tokens[32], cache[64], predicted[64], used[64], kept[96] = "";
-  uint64_t after = a->tokens ? a->tokens - 1 : 0;
+static void say_stats(const cli_session *session, const tsr_sample_account *a) {
+  char count[32], tokens[32], cache[64], predicted[64], used[64], kept[96] = "", rate[64] = "";
   if (a->cache_bytes)
     (void)snprintf(kept, sizeof kept, ", of which %s are keys and values",
                    tsr_size_text(a->cache_bytes, cache, sizeof cache));
+  if (a->tokens > 1 && a->tokens_s > 0)
+    (void)snprintf(rate, sizeof rate, ", %.1f per second after the first",
+                   (double)(a->tokens - 1) / a->tokens_s);
   cli_say(session->options->command->about.name,
-          "prompt of %s tokens: %.2f s; %s tokens: %.2f s, %.1f per second; memory: %s, predicted "
-          "%s%s",
-          cli_number_text(prompt_tokens, count), a->prompt_s, cli_number_text(a->tokens, tokens),
-          a->prompt_s + a->tokens_s, after ? (double)after / a->tokens_s : 0,
-          tsr_size_text(a->peak_bytes, used, sizeof used),
+          "prompt of %s token%s: %.2f s; %s token%s: %.2f s%s; memory: %s, predicted %s%s",
+          cli_number_text(a->prompt_tokens, count), a->prompt_tokens == 1 ? "" : "s", a->prompt_s,
+          cli_number_text(a->tokens, tokens), a->tokens == 1 ? "" : "s", a->prompt_s + a->tokens_s,
+          rate, tsr_size_text(a->peak_bytes, used, sizeof used),
           tsr_size_text(a->predicted_peak_bytes, predicted, sizeof predicted), kept);
+}
+
+/* Point out that the model did not see all of the prompt. */
+static void say_cut(const cli_session *session, const tsr_sample_account *a,
+                    uint64_t prompt_tokens) {
+  char seen[32], all[32];
+  if (!a->tokens || a->prompt_tokens == prompt_tokens) return;
+  cli_say(session->options->command->about.name,
+          "the model saw the last %s of the prompt's %s tokens (--context)",
+          cli_number_text(a->prompt_tokens, seen), cli_number_text(prompt_tokens, all));
 }
 
 static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
@@ -437,10 +447,9 @@ static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
   if (s->is_lost) return TSR_ERROR_MEMORY;
   if (status || s->has_failed) return status ? status : TSR_ERROR_WRITE;
   if (s->is_begun && cli_output_write(&session->output, "\n", 1)) return TSR_ERROR_WRITE;
-  if (tsr_params_flag(options->own, "stats")) {
-    (void)cli_output_flush(&session->output);
-    say_stats(session, &account, how->prompt_count);
-  }
+  (void)cli_output_flush(&session->output);
+  say_cut(session, &account, how->prompt_count);
+  if (tsr_params_flag(options->own, "stats")) say_stats(session, &account);
   if (s->refused < 0) return 0;
   cli_say(options->command->about.name,
           "token %" PRId64

@@ -14,7 +14,7 @@
 #include "message.h"
 #include "train_signals.h"
 
-enum { ENDS_MOST = 16 };
+enum { ENDS_MOST = 16, MOST_TOKENS = 1000000 };
 
 /* ---- the prompt ---- */
 
@@ -40,11 +40,27 @@ static int encode(cli_train_sample *s, tsr_error *error) {
   return status == TSR_ERROR_WRITE ? TSR_ERROR_MEMORY : status;
 }
 
+/* Find out before the first step whether the model can read the prompt. */
+static int check_ids(const cli_train_sample *s) {
+  const tsr_params *own = s->session->options->own;
+  tsr_model_sizes sizes;
+  (void)tsr_model_sizes_of(tsr_params_object(own, "model", &tsr_model_type), &sizes);
+  for (size_t i = 0; i < s->id_count; i++)
+    if ((uint64_t)s->ids[i] >= sizes.vocabulary)
+      return cli_usage_error(s->session->options->command,
+                             "--sample: token %" PRId64
+                             " of the text is not in the model's vocabulary of %" PRIu64 " tokens",
+                             s->ids[i], sizes.vocabulary);
+  return 0;
+}
+
 int cli_train_sample_open(cli_train_sample *s, cli_session *session, const char *tokenizer) {
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
   const char *prompt = tsr_params_text(own, "sample");
-  if (!prompt) return 0;
+  if (!prompt && tsr_params_has(own, "sample_tokens") && !tsr_params_has(own, "resume"))
+    return cli_usage_error(command, "--sample-tokens needs --sample");
+  if (!prompt || !*prompt) return 0; /* '' turns off what a saved run had */
   *s = (cli_train_sample){.session = session,
                           .prompt = prompt,
                           .tokens = tsr_params_count(own, "sample_tokens"),
@@ -52,7 +68,8 @@ int cli_train_sample_open(cli_train_sample *s, cli_session *session, const char 
   if (tsr_params_has(own, "lora") && tsr_params_count(own, "lora"))
     return cli_usage_error(command,
                            "--sample needs whole weights, and --lora saves adapters alone");
-  if (!*prompt) return cli_usage_error(command, "--sample needs a text that is not empty");
+  if (!s->tokens || s->tokens > MOST_TOKENS)
+    return cli_usage_error(command, "--sample-tokens must be from 1 to 1,000,000");
   int status = 0;
   if (tokenizer) {
     session->path = tokenizer;
@@ -61,7 +78,7 @@ int cli_train_sample_open(cli_train_sample *s, cli_session *session, const char 
   if (status == 0) status = encode(s, &session->error);
   if (status == TSR_ERROR_FORMAT && s->tokenizer)
     return cli_usage_error(command, "--sample: %s", session->error.message);
-  return status;
+  return status ? status : check_ids(s);
 }
 
 void cli_train_sample_close(cli_train_sample *s) {

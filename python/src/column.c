@@ -204,9 +204,22 @@ static bool has_numbers(const core_column *column, const char *what) {
   return false;
 }
 
+/* numpy.sum(column) and others pass axis, dtype and out, which have to be None. */
+static bool has_defaults(PyObject *arguments, PyObject *keywords) {
+  static char axis_name[] = "axis", dtype_name[] = "dtype", out_name[] = "out";
+  static char *names[] = {axis_name, dtype_name, out_name, NULL};
+  PyObject *axis = Py_None, *dtype = Py_None, *out = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|OOO", names, &axis, &dtype, &out))
+    return false;
+  if (axis == Py_None && dtype == Py_None && out == Py_None) return true;
+  PyErr_SetString(core_usage_error(), "a column takes no axis, dtype or out: use to_numpy()");
+  return false;
+}
+
 /* The sum of the rows that have a value, however large. */
-static PyObject *sum(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+static PyObject *sum(PyObject *self, PyObject *arguments, PyObject *keywords) {
   const core_column *column = (core_column *)self;
+  if (!has_defaults(arguments, keywords)) return NULL;
   uint64_t low = 0; /* the low half of a number of 128 bits, */
   int64_t high = 0; /* and the high one */
   if (!has_numbers(column, "sum")) return NULL;
@@ -250,45 +263,30 @@ static PyObject *extreme(PyObject *self, bool is_largest) {
   return NULL;
 }
 
-static PyObject *smallest(PyObject *self, PyObject *Py_UNUSED(nothing)) {
-  return extreme(self, false);
+static PyObject *smallest(PyObject *self, PyObject *arguments, PyObject *keywords) {
+  return has_defaults(arguments, keywords) ? extreme(self, false) : NULL;
 }
 
-static PyObject *largest(PyObject *self, PyObject *Py_UNUSED(nothing)) {
-  return extreme(self, true);
+static PyObject *largest(PyObject *self, PyObject *arguments, PyObject *keywords) {
+  return has_defaults(arguments, keywords) ? extreme(self, true) : NULL;
 }
 
-/* A new reference to an operand: of a column to numpy's array. */
-static PyObject *operand(PyObject *object, PyTypeObject *type) {
-  if (PyObject_TypeCheck(object, type)) return to_numpy(object, NULL);
-  Py_INCREF(object);
-  return object;
-}
-
-/* Arithmetic is numpy's, on arrays of the same memory. */
-static PyObject *calculate(PyObject *left, PyObject *right,
-                           PyObject *(*operation)(PyObject *, PyObject *)) {
-  PyTypeObject *type = (PyTypeObject *)core.column;
-  bool is_left = PyObject_TypeCheck(left, type);
-  const core_column *column = (core_column *)(is_left ? left : right);
-  if (!has_numbers(column, "arithmetic")) return NULL;
-  PyObject *a = operand(left, type), *b = a ? operand(right, type) : NULL;
-  PyObject *result = a && b ? operation(a, b) : NULL;
-  Py_XDECREF(a);
-  Py_XDECREF(b);
-  return result;
+/* Arithmetic is the package's: numpy's, on arrays of the same numbers. */
+static PyObject *calculate(const char *operation, PyObject *left, PyObject *right) {
+  if (!core.calculator) Py_RETURN_NOTIMPLEMENTED;
+  return PyObject_CallFunction(core.calculator, "sOO", operation, left, right);
 }
 
 #define ARITHMETIC(name, operation)                        \
   static PyObject *name(PyObject *left, PyObject *right) { \
-    return calculate(left, right, operation);              \
+    return calculate(operation, left, right);              \
   }
-ARITHMETIC(add, PyNumber_Add)
-ARITHMETIC(subtract, PyNumber_Subtract)
-ARITHMETIC(multiply, PyNumber_Multiply)
-ARITHMETIC(divide, PyNumber_TrueDivide)
-ARITHMETIC(floor_divide, PyNumber_FloorDivide)
-ARITHMETIC(remain, PyNumber_Remainder)
+ARITHMETIC(add, "add")
+ARITHMETIC(subtract, "sub")
+ARITHMETIC(multiply, "mul")
+ARITHMETIC(divide, "truediv")
+ARITHMETIC(floor_divide, "floordiv")
+ARITHMETIC(remain, "mod")
 
 /* ---- new columns from old ones ---- */
 
@@ -366,9 +364,12 @@ static PyObject *factorize(PyObject *self, PyObject *argument) {
 static PyMethodDef methods[] = {
     {"tolist", tolist, METH_NOARGS, "All items as a list of int."},
     {"to_numpy", to_numpy, METH_NOARGS, "A numpy array of the same memory, read only."},
-    {"sum", sum, METH_NOARGS, "The sum of the rows that have a value."},
-    {"min", smallest, METH_NOARGS, "The smallest value."},
-    {"max", largest, METH_NOARGS, "The largest value."},
+    {"sum", (PyCFunction)(void (*)(void))sum, METH_VARARGS | METH_KEYWORDS,
+     "The sum of the rows that have a value."},
+    {"min", (PyCFunction)(void (*)(void))smallest, METH_VARARGS | METH_KEYWORDS,
+     "The smallest value."},
+    {"max", (PyCFunction)(void (*)(void))largest, METH_VARARGS | METH_KEYWORDS,
+     "The largest value."},
     {"is_null", core_column_is_null, METH_NOARGS, "A mask of the rows that have no value."},
     {"__array__", (PyCFunction)(void (*)(void))as_array, METH_VARARGS | METH_KEYWORDS,
      "A numpy array."},

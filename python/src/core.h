@@ -161,6 +161,8 @@ typedef struct core_types {
   PyObject *snapshot, *answer, *column, *table;
   PyObject *make_error; /* called with status, offset, message and path, returns an exception */
   PyObject *usage_error, *argument_error; /* classes of exceptions */
+  PyObject *
+      calculator; /* called with the name of an operation and two operands, of which one is a column */
 } core_types;
 extern core_types core;
 

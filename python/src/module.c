@@ -55,6 +55,14 @@ static PyObject *set_error_classes(PyObject *Py_UNUSED(module), PyObject *argume
   Py_RETURN_NONE;
 }
 
+static PyObject *set_calculator(PyObject *Py_UNUSED(module), PyObject *calculator) {
+  PyObject *old = core.calculator;
+  Py_INCREF(calculator);
+  core.calculator = calculator;
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
 /* ---- opening ---- */
 
 /* From a file, or from memory where `path` is NULL. */
@@ -250,6 +258,7 @@ static PyMethodDef functions[] = {
     {"size_text", size_text, METH_O, "A size as reports print it."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
+    {"set_calculator", set_calculator, METH_O, "Who calculates with columns."},
     {"set_error_classes", set_error_classes, METH_VARARGS,
      "Exceptions for wrong calls and for wrong values."},
     {NULL, NULL, 0, NULL},

@@ -90,7 +90,7 @@ class Record(Mapping[str, Any]):
 
 def _brief(value: Any) -> str:
     if isinstance(value, list):
-        return f'[{len(value)} of them]' if value else '[]'
+        return f'({len(value)} of them)' if value else '()'
     if isinstance(value, dict):
         return '{...}'
     return repr(value)
@@ -215,6 +215,15 @@ class Answer(Record):
         super().__init__(json.loads(core.json()))
         object.__setattr__(self, '_core', core)
 
+    def __contains__(self, name: object) -> bool:
+        if name in self._data:
+            return True
+        try:
+            self._of_devices(str(name))
+        except KeyError:
+            return False
+        return True
+
     def __getitem__(self, name: str) -> Any:
         """A field of the answer, or of its devices."""
         return super().__getitem__(name) if name in self._data else self._of_devices(name)
@@ -236,7 +245,7 @@ class Answer(Record):
 
     def _gpus(self) -> Sequence[Record]:
         """All devices but pinned host memory; or that alone."""
-        devices: Sequence[Record] = self['devices'] if 'devices' in self else ()
+        devices: Sequence[Record] = self['devices'] if 'devices' in self._data else ()
         return [device for device in devices if device['device'] != 'host'] or devices
 
     def _of_devices(self, name: str) -> Any:

@@ -26,14 +26,19 @@ def _number(device: Device) -> int:
         return _HOST
     if isinstance(device, str):
         raise UsageError(f"a device is a number or 'host', not {device!r}")
-    return device
+    try:
+        return operator.index(device)
+    except TypeError:
+        raise UsageError(f"a device is a number or 'host', not {device!r}") from None
 
 
 def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[int]]:
     """Each device once, in the order given; None for all."""
     if devices is None:
         return None
-    given = [devices] if isinstance(devices, (int, str)) else devices
+    given: Any = [devices] if isinstance(devices, str) or hasattr(type(devices), '__index__') else devices
+    if not isinstance(given, Iterable):
+        raise UsageError(f"a device is a number or 'host', not {devices!r}")
     numbers = list(dict.fromkeys(_number(device) for device in given))
     if not numbers:
         raise ArgumentError('no device is given; None selects all of them')
@@ -100,6 +105,8 @@ def _read(path: Any) -> bytes:
             return file.read()
     except OSError as error:
         raise not_found(error, path) from None
+    except ValueError as error:  # a zero byte in the name
+        raise ArgumentError(f'{path!r}: {error}') from None
 
 
 def _rules(rules: Any) -> Any:
@@ -118,6 +125,9 @@ def _budgets(budget: Any) -> List[str]:
     if budget is None:
         return []
     items = budget.items() if isinstance(budget, Mapping) else [('', budget)]
+    for category, _ in items:
+        if not isinstance(category, str):
+            raise UsageError(f"a budget is for a category, or '' for all memory, not {category!r}")
     return [f'{category}={_size(size)}' if category else _size(size) for category, size in items]
 
 
@@ -125,9 +135,13 @@ def _size(size: Any) -> str:
     """A budget as the command line takes it: a number of bytes, of Python or NumPy, or a text such as '18GiB'."""
     if isinstance(size, str):
         return size
-    if isinstance(size, bool) or not hasattr(type(size), '__index__'):
-        raise UsageError(f"a budget is a number of bytes, or a text such as '18GiB', not {size!r}")
-    return f'{operator.index(size)}B'
+    try:
+        number = None if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        number = None
+    if number is None:
+        raise UsageError(f"a budget is a whole number of bytes, or a text such as '18GiB', not {size!r}")
+    return f'{number}B'
 
 
 def _lock(lock: Any) -> Any:
@@ -181,6 +195,11 @@ class Snapshot:
         self._inputs = inputs
         self._answers = _Cache()
         self._tables: Dict[Any, _tables.Table] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith('_'):
+            raise AttributeError('a Snapshot never changes')
+        object.__setattr__(self, name, value)
 
     def close(self) -> None:
         """Release the memory. Existing answers and columns stay valid; later questions raise

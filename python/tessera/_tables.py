@@ -7,6 +7,7 @@ interface: pyarrow.table(s.events), duckdb, ...
 """
 import datetime
 import functools
+import operator
 from typing import (TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar,
                     Union)
 from typing import cast, overload
@@ -24,6 +25,26 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _SHOWN_ROWS, _SHOWN_WIDTH = 10, 40
 
 Column = _core.Column
+
+
+def _calculated(name: str, left: Any, right: Any) -> Any:
+    """Arithmetic with a column is numpy's: in signed numbers where these can hold it, so that differences may be negative; rows
+    without a value are NaN."""
+    def operand(value: Any) -> Any:
+        if not isinstance(value, Column):
+            return value
+        if value.names is not None:
+            raise UsageError('texts have no arithmetic')
+        array, missing = value.to_numpy(), value.is_null().to_numpy()
+        if missing.any():
+            return numpy.where(missing, numpy.nan, array)
+        is_small = array.dtype.kind == 'u' and (not len(array) or array.max() < 2**63)
+        return array.astype('int64') if is_small else array
+    import numpy
+    return getattr(operator, name)(operand(left), operand(right))
+
+
+_core.set_calculator(_calculated)
 Source = Callable[[str], Column]
 
 
@@ -152,6 +173,11 @@ class Table:
         self._source = source
         self._loaded: Dict[str, Column] = {}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).columns or name == 'columns':
+            raise AttributeError('a table is read-only')
+        object.__setattr__(self, name, value)
+
     def _column(self, name: str) -> Column:
         if name not in self._loaded:
             self._loaded[name] = self._source(name)
@@ -180,7 +206,7 @@ class Table:
             if key not in self.columns:
                 raise KeyError(key)
             return self._column(key)
-        if isinstance(key, (list, tuple)) and key and all(isinstance(name, str) for name in key):
+        if isinstance(key, (list, tuple)) and any(isinstance(name, str) for name in key):
             return self._columns_of(key)
         if isinstance(key, slice):
             return self._part(lambda name: self._column(name)[key])
@@ -210,7 +236,9 @@ class Table:
 
     def sort(self: _T, by: str, descending: bool = False) -> _T:
         """The rows in the order of a column, those that are equal in the order that they have; rows without a value are the last."""
-        column = self[by]
+        if not isinstance(by, str):
+            raise UsageError(f'rows are sorted by the name of a column, not {by!r}')
+        column: Column = self[by]
         values, names, absent = column.tolist(), column.names, column.is_null().tolist()
         key = values.__getitem__ if names is None else lambda row: names[values[row]]
         rows = sorted((row for row, lacks in enumerate(absent) if not lacks), key=key, reverse=descending)

@@ -1023,8 +1023,9 @@ def test_samples(t):
         expect('from the middle', sample(t, folder, [*b'xyz', *whole[:9]], *greedy, 31), whole[9:])
         expect('the most likely one', sample(t, folder, b'xyz', '--top-k', 1, '--tokens', 40), whole)
         expect('threads', sample(t, folder, b'xyz', *greedy, 40, '--threads', 3), whole)
-        expect('a short context', sample(t, folder, b'abcdefgh', *greedy, 1, '--context', 3),
-               sample(t, folder, b'fgh', *greedy, 1))
+        done = t.run('sample', folder, '--prompt', 'abcdefgh', *greedy, 1, '--context', 3)
+        expect('a short context', ([*done.stdout[:-1].encode()], done.stderr),
+               (sample(t, folder, b'fgh', *greedy, 1), "tessera sample: the model saw the last 3 of the prompt's 8 tokens (--context)\n"))
         drawn = [sample(t, folder, b'q', '--tokens', 40, '--temperature', 3, '--seed', seed)
                  for seed in (1, 1, 2)]
         expect('seeds', (drawn[0] == drawn[1], drawn[0] == drawn[2]), (True, False))
@@ -1097,9 +1098,22 @@ def test_samples_while_it_trains(t):
     lines = t.run(*common, '--save', folder, *sampling).stdout.splitlines()
     at = lines.index('sample after step 10:')
     expect('printed', (lines[at + 1], lines[at + 2][:7]), ('  two sheep', '  three'))
-    for words, said in (([], '--sample needs --save'), (['--save', fresh(t, 'sampled-adapters'), '--lora', 2], '--lora saves adapters alone')):
+    for words, said in ((['--save', fresh(t, 'unsampled'), '--sample-tokens', 2**64 - 1], '--sample-tokens must be from 1 to 1,000,000'),
+                        (['--save', fresh(t, 'unsampled'), '--sample-tokens', 0], '--sample-tokens must be from 1 to 1,000,000'), ([], '--sample needs --save'), (['--save', fresh(t, 'sampled-adapters'), '--lora', 2], '--lora saves adapters alone')):
         done = t.run('train', t.models['gpt2'], '--data', t.text, *sampling, *words)
         expect(said, (done.returncode, said in done.stderr), (2, True))
+    done = t.run(*common, '--save', fresh(t, 'unsampled'), '--sample-tokens', 3)
+    expect('without a text', (done.returncode, '--sample-tokens needs --sample' in done.stderr), (2, True))
+    narrow = t.work / 'narrow.json'
+    narrow.write_text(json.dumps(GPT2 | {'vocab_size': 100}))
+    digits = t.work / 'digits.txt'
+    digits.write_text('0123456789' * 50)
+    done = t.run('train', narrow, '--data', digits, '--seq', 8, '--steps', 1, '--save', fresh(t, 'unsampled'), '--sample', 'x')
+    expect('no token of the model', (done.returncode, done.stdout, "token 120 of the text is not in the model's vocabulary" in done.stderr), (2, '', True))
+    done = t.run('train', '--resume', folder, '--steps', 11, '--json', '-q')
+    expect('resumed', [json.loads(line)['event'] for line in done.stdout.splitlines()], ['step', 'sample', 'end'])
+    done = t.run('train', '--resume', folder, '--steps', 12, '--sample', '', '--json', '-q')
+    expect('turned off', [json.loads(line)['event'] for line in done.stdout.splitlines()], ['step', 'end'])
 
 
 def test_by_op(t):

@@ -163,6 +163,7 @@ def test_answers_are_read_only(train):
             record[name] = 3
     for rows in (answer.stacks, answer.devices, answer.stacks[0].frames, answer.inputs, answer.warnings):
         assert isinstance(rows, tuple)
+    assert 'stacks' in answer and 'peak' in answer and 'weather' not in answer and 3 not in answer
     assert answer['peak'] is answer.peak and answer.get('stacks') is answer.stacks and answer.get('weather') is None
     with pytest.raises(KeyError):
         answer['weather']
@@ -541,12 +542,13 @@ def test_what_is_no_budget(train):
     s = tessera.open(train)
     for given in (True, 1.5, float('nan'), ['18GiB'], b'18GiB', object()):
         for budget in (given, {'activation': given, 'temporary': '3GiB'}):
-            with pytest.raises(tessera.UsageError, match='a budget is a number of bytes, or a text'):
+            with pytest.raises(tessera.UsageError, match='a budget is a whole number of bytes, or a text'):
                 s.check(budget)
         with pytest.raises(tessera.Error):
             s.check(max_reserved=given)
-    with pytest.raises(tessera.UsageError):
-        s.check({'activation': None, 'temporary': '3GiB'})
+    for given in ({'activation': None, 'temporary': '3GiB'}, {None: 1}, {3: '1GiB'}):
+        with pytest.raises(tessera.UsageError):
+            s.check(given)
     for given in ('nan', '-1', '0', 'much', '18 apples'):
         with pytest.raises(tessera.ArgumentError):
             s.check(given)

@@ -764,6 +764,20 @@ def test_recordings_that_end_together(torch, record, tmp_path, out):
         assert recording.files == [str(folder / out)]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_child_does_not_wait_for_a_name(torch, record, tmp_path):
+    """Forked while a thread of the parent holds the lock of names, and has one."""
+    names_of = fake_torch.load("_record.files").names
+    with names_of._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with record(tmp_path / "child.pickle") as recording:
+                pass
+            os._exit(0 if recording.files == [str(tmp_path / "child.pickle")] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_recordings_of_many_threads(torch, record, tmp_path):
     errors = []
 

@@ -317,6 +317,7 @@ bool tsr_train_is_text(const char *path);
 /* What a continued text took. The times leave loading out. */
 typedef struct tsr_sample_account {
   uint64_t tokens;               /* that were added */
+  uint64_t prompt_tokens;        /* of the prompt, that the model saw: its last ones */
   uint64_t cache_bytes;          /* of keys and values; 0 if none were kept */
   uint64_t predicted_peak_bytes; /* allocated, as predicted before the first pass, */
   uint64_t peak_bytes;           /* and as it came; less if the text ended early */

@@ -147,6 +147,11 @@ class _Names:
         self._taken: set[str] = set()
         self._written: dict[str, float] = {}
 
+    def renew(self) -> None:
+        """In a forked child, whose parent's threads may have held the lock, and still have their names."""
+        self._lock = threading.Lock()
+        self._taken.clear()
+
     def take(self, candidates: Iterable[str], since: float) -> str:
         """The first of the paths that is free, and nobody else's until it is released. The first one of all may exist, unless
         another recording has written it since `since`."""

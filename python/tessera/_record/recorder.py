@@ -739,6 +739,7 @@ def _after_fork() -> None:
     global _active_lock
     _active_lock = threading.Lock()
     guard.renew_lock()
+    names.renew()
     marks.lock = threading.RLock()
     history.lock = threading.Lock()
     for recorder in list(active):

@@ -25,6 +25,7 @@
 #include "train/state.h"
 
 enum { LONGEST_CONTEXT = 1024 };
+#define MOST_TOKENS (UINT64_C(1) << 31) /* of a text */
 
 typedef struct candidate {
   double logit, weight; /* weight: its probability, times a number that all have in common */
@@ -208,6 +209,9 @@ static int check(const tsr_model *model, const tsr_sample_options *o, tsr_error 
   if (!o->prompt_count || !o->prompt)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the prompt is empty: there is nothing to continue");
+  if (o->prompt_count > MOST_TOKENS || o->count > MOST_TOKENS)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "a text of more than %llu tokens",
+                     (unsigned long long)MOST_TOKENS);
   int status = tsr__model_check_computed(model, error);
   if (status) return status;
   for (size_t i = 0; i < o->prompt_count; i++)
@@ -369,6 +373,7 @@ int tsr_sample(const tsr_model *model, const tsr_sample_options *options, tsr_er
   s->model.embedding_dropout = s->model.residual_dropout = s->model.attention_dropout = 0;
   s->saved.training.handle = -1;
   s->context = places(model, &own);
+  s->account.prompt_tokens = own.prompt_count < s->context ? own.prompt_count : s->context;
   s->key = tsr__random_key(own.seed, UINT64_MAX - 2);
   status = open_weights(s, error);
   if (status == 0) status = allocate(s, error);
