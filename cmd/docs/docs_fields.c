@@ -358,7 +358,7 @@ static void print_class(FILE *stream, const tsr_record *record) {
   fputs("\n\nclass ", stream);
   print_class_name(stream, record->name);
   fprintf(stream, "(%s", behaviour(record->name, record->base ? record->base->name : "Record"));
-  if (record->may_lack_base) fprintf(stream, ", %s", record->base->name);
+  if (record->may_lack_base && record->base) fprintf(stream, ", %s", record->base->name);
   if (device) fprintf(stream, ", %s", device->name);
   fputs("):\n", stream);
   print_docstring(stream, record->about);
