@@ -85,10 +85,10 @@ typedef struct tsr_parameter_type {
 typedef enum tsr_option_storage {
   TSR_STORED_NONE, /* the parameter is not an option of a run */
   TSR_STORED_COUNT, /* uint64_t, of a COUNT; of a CHOICE: the number of "word:N", and 0 for other words */
-  TSR_STORED_REAL,    /* double; of a COUNT, or of a TEXT that is a number */
-  TSR_STORED_FLAG,    /* bool; of a CHOICE: whether it is the second word */
-  TSR_STORED_WORD,    /* an enum whose values are in the order of the words of a CHOICE */
-  TSR_STORED_OFFLOAD, /* tsr_offload, of a TEXT */
+  TSR_STORED_REAL,     /* double; of a COUNT, or of a TEXT that is a number */
+  TSR_STORED_FLAG,     /* bool; of a CHOICE: whether it is the second word */
+  TSR_STORED_WORD,     /* an enum whose values are in the order of the words of a CHOICE */
+  TSR_STORED_OFFLOAD,  /* tsr_offload, of a TEXT */
   TSR_STORED_IN_PLACE, /* unsigned: flags of tsr_in_place, of a TEXT */
   TSR_STORED_LORA      /* unsigned: flags of tsr_lora_target, of a TEXT */
 } tsr_option_storage;

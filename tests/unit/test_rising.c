@@ -1,8 +1,8 @@
 /* test_rising.c - train/rising.h: noise and falling losses are none, a rise is noticed once. */
 #include <math.h>
 
-#include "train/rising.h"
 #include "test_support.h"
+#include "train/rising.h"
 
 static double noise(uint64_t *state) {
   *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

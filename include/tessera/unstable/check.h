@@ -153,7 +153,8 @@ typedef struct tsr_check_device {
   uint64_t peak_reserved_bytes;
   int64_t peak_reserved_event;
   bool has_causes;
-  bool needs_causes; /* a check of the device depends on its categories; else they are there because wants_causes is set */
+  bool
+      needs_causes; /* a check of the device depends on its categories; else they are there because wants_causes is set */
   tsr_check_category categories[TSR_CATEGORY_COUNT]; /* by tsr_category */
   tsr_check_cause *causes;                           /* by their maximum, largest first */
   size_t cause_count;
