@@ -971,9 +971,18 @@ def test_a_full_disk(t):
         process = start(t, *words, '--steps', 900000, '--save', disk / 'run', '--save-every', 1)
         while not (disk / 'run/model.safetensors').exists():
             process.stdout.readline()
-        with contextlib.suppress(OSError), (disk / 'filler').open('wb', 0) as filler:
-            while True:
-                filler.write(bytes(4096))
+        is_enough = threading.Event()
+
+        def fill():
+            """Take what a save that failed gives back, too."""
+            with (disk / 'filler').open('wb', 0) as filler:
+                while not is_enough.wait(0.0005):
+                    with contextlib.suppress(OSError):
+                        while filler.write(bytes(4096)):
+                            pass
+
+        filling = threading.Thread(target=fill, daemon=True)
+        filling.start()
         threading.Thread(target=lambda: [None for _ in process.stdout], daemon=True).start()
         said = []
         while not any('the run goes on' in line for line in said):
@@ -986,6 +995,9 @@ def test_a_full_disk(t):
         process.send_signal(signal.SIGTERM)
         while not any('trying again in' in line for line in said):
             said.append(process.stderr.readline())
+            expect('it waits for room', said[-1] != '', True)
+        is_enough.set()
+        filling.join()
         (disk / 'filler').unlink()
         rest = process.stderr.read()
         expect('saved at last', (process.wait(), 'saved' in rest, good), (0, True, 0))
