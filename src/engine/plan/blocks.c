@@ -14,68 +14,10 @@
 
 #include "base/memory.h"
 #include "base/sort.h"
+#include "plan/blocks.h"
 #include "plan/chain.h"
-#include "plan/planner.h"
 
-/* If tensors may also be narrowed, this many of a block's options are reserved for sets that only recompute. */
-enum { WIDE_OPTIONS = 3 };
-
-enum { NAMES = 60, MOST_SETS = 128, SLOTS = 4096, SLOT_BLOCKS = 200000 };
-
-/* Saved tensors, as a set of names: bits. */
-typedef uint64_t name_set;
-
-/* A choice for a block: all of it is run again, or some saved tensors. */
-typedef struct fragment {
-  tsr_simulate_checkpoint checkpoint;
-  name_set names;       /* recomputed */
-  tsr_saved_place rest; /* where the other tensors are until backward */
-} fragment;
-
-typedef struct set_gain {
-  name_set names;
-  double gain; /* bytes in a second, when it was last looked at; infinite at first */
-} set_gain;
-
-/* What two blocks take with an option. */
-typedef struct option_facts {
-  uint64_t forward_bytes;
-  double seconds;
-} option_facts;
-
-/* What can be chosen for a block. It depends on types, kernels and the micro-batch, and not on the loss, the optimizer, or where parameters
- * are: ways that differ in those alone share it. To find it takes a hundred surveys. */
-struct tsr__block_options {
-  /* What they depend on: the plan without other choices, which is owned; where activations are, the micro-batch, and
-   * whether tensors are kept in fewer bits. */
-  tsr_run_plan *key;
-  tsr_space activations;
-  uint64_t batch;
-  bool narrows;
-  char names[NAMES][64];
-  size_t name_count;
-  fragment fragments[1 + TSR__PLANNER_OPTIONS]; /* the first keeps all */
-  size_t count;
-};
-
-typedef struct chooser {
-  tsr_planning *planning;
-  tsr__way *way;
-  tsr_run_plan *plan;            /* the way's, of one micro-batch; owned */
-  uint64_t batch;                /* of it */
-  uint64_t parts;                /* micro-batches */
-  struct tsr__block_options *of; /* the planning's */
-  option_facts facts[1 + TSR__PLANNER_OPTIONS];
-  /* While they are looked for: */
-  set_gain sets[MOST_SETS];
-  size_t set_count;
-  name_set chosen
-      [WIDE_OPTIONS]; /* of the options that compute again, where more may be kept in fewer bits */
-  size_t chosen_count;
-  /* Of a block: */
-  uint64_t kept_bytes, input_bytes, parameter_bytes;
-  double forward_s, backward_s;
-} chooser;
+enum { SLOTS = 4096, SLOT_BLOCKS = 200000 };
 
 void tsr__block_options_free(struct tsr__block_options *options) {
   if (!options) return;
@@ -85,32 +27,35 @@ void tsr__block_options_free(struct tsr__block_options *options) {
 
 /* ---- names ---- */
 
-static size_t number_of(chooser *c, const char *name) {
+static size_t number_of(tsr__chooser *c, const char *name) {
   for (size_t i = 0; i < c->of->name_count; i++)
     if (strcmp(c->of->names[i], name) == 0) return i;
-  if (c->of->name_count == NAMES) return NAMES;
+  if (c->of->name_count == TSR__BLOCK_NAMES) return TSR__BLOCK_NAMES;
   (void)snprintf(c->of->names[c->of->name_count], sizeof c->of->names[0], "%s", name);
   return c->of->name_count++;
 }
 
-static void add_set(chooser *c, name_set names) {
-  for (size_t i = 0; i < c->set_count; i++)
-    if (c->sets[i].names == names) return;
-  if (c->set_count < MOST_SETS) c->sets[c->set_count++] = (set_gain){names, INFINITY};
+static void add_set(tsr__chooser *c, tsr__name_set names) {
+  for (size_t i = 0; i < c->of->set_count; i++)
+    if (c->of->sets[i] == names) return;
+  if (c->of->set_count == TSR__BLOCK_SETS) return;
+  c->gains[c->of->set_count] = INFINITY;
+  c->of->sets[c->of->set_count++] = names;
 }
 
 /* Each name, and all names of each storage. */
-static int list_sets(chooser *c, const tsr_simulate_options *options, tsr_error *error) {
+static int list_sets(tsr__chooser *c, const tsr_simulate_options *options, tsr_error *error) {
   tsr__saved_name *saved = NULL;
   size_t count = 0;
   int status = tsr__measure_saved(c->planning->model, options, &saved, &count, error);
   if (status) return status;
   for (size_t i = 0; i < count; i++) {
-    name_set all = 0;
+    tsr__name_set all = 0;
     for (size_t k = 0; k < count; k++) {
       size_t number = number_of(c, saved[k].name);
-      if (saved[k].storage == saved[i].storage && number < NAMES) all |= (name_set)1 << number;
-      if (k == i && number < NAMES) add_set(c, (name_set)1 << number);
+      if (saved[k].storage == saved[i].storage && number < TSR__BLOCK_NAMES)
+        all |= (tsr__name_set)1 << number;
+      if (k == i && number < TSR__BLOCK_NAMES) add_set(c, (tsr__name_set)1 << number);
     }
     if (all) add_set(c, all);
   }
@@ -120,12 +65,12 @@ static int list_sets(chooser *c, const tsr_simulate_options *options, tsr_error 
 
 /* ---- what they take ---- */
 
-static const fragment keep = {TSR_CHECKPOINT_NONE, 0, TSR_SAVED_KEEP};
+static const tsr__fragment keep = {TSR_CHECKPOINT_NONE, 0, TSR_SAVED_KEEP};
 
 /* Add the choice for blocks first to last; every:K for a segment of K. A fragment that keeps all adds nothing. */
-static bool add_range(const chooser *c, tsr_run_plan *plan, const fragment *f, uint64_t every,
-                      size_t first, size_t last) {
-  tsr_saved_choice saved[NAMES];
+bool tsr__blocks_add_range(const tsr__chooser *c, tsr_run_plan *plan, const tsr__fragment *f,
+                           uint64_t every, size_t first, size_t last) {
+  tsr_saved_choice saved[TSR__BLOCK_NAMES];
   tsr_block_choice choice = {.first = first,
                              .last = last,
                              .checkpoint = f->checkpoint,
@@ -144,34 +89,35 @@ static bool add_range(const chooser *c, tsr_run_plan *plan, const fragment *f, u
 }
 
 /* Survey the way's plan with the fragment for all of `layers` blocks. */
-static int survey_with(const chooser *c, const fragment *f, uint64_t layers, tsr__survey *out,
-                       bool *is_possible, tsr_error *error) {
+static int survey_with(const tsr__chooser *c, const tsr__fragment *f, uint64_t layers,
+                       tsr__survey *out, bool *is_possible, tsr_error *error) {
   tsr_run_plan *plan = tsr__run_plan_copy(c->plan);
   int status = 0;
   *is_possible = false;
-  if (!plan || !add_range(c, plan, f, 0, 0, layers - 1)) status = tsr__fail_memory(error);
+  if (!plan || !tsr__blocks_add_range(c, plan, f, 0, 0, layers - 1))
+    status = tsr__fail_memory(error);
   if (status == 0)
     status = tsr__planner_survey(c->planning, plan, layers, c->batch, out, is_possible, error);
   tsr_run_plan_free(plan);
   return status;
 }
 
-static int facts_with(const chooser *c, const fragment *f, option_facts *out, bool *is_possible,
-                      tsr_error *error) {
+int tsr__blocks_facts(const tsr__chooser *c, const tsr__fragment *f, tsr__option_facts *out,
+                      bool *is_possible, tsr_error *error) {
   tsr__survey survey;
   int status = survey_with(c, f, 2, &survey, is_possible, error);
   if (status || !*is_possible) return status;
-  *out = (option_facts){survey.forward_bytes, 0};
+  *out = (tsr__option_facts){survey.forward_bytes, 0};
   for (size_t i = 0; i < TSR__PHASE_COUNT; i++) out->seconds += survey.cost.phase_s[i];
   tsr__survey_release(&survey);
   return 0;
 }
 
 /* A block is what three have more than two. `*is_possible`: they can be run again. */
-static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
+static int measure_block(tsr__chooser *c, bool *is_possible, tsr_error *error) {
   tsr__survey s[4]; /* of two and of three blocks that keep all, and that are run again */
   size_t count = 0;
-  const fragment full = {.checkpoint = TSR_CHECKPOINT_FULL};
+  const tsr__fragment full = {.checkpoint = TSR_CHECKPOINT_FULL};
   int status = 0;
   *is_possible = true;
   while (status == 0 && *is_possible && count < 4) {
@@ -183,7 +129,7 @@ static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
     double two = 0, three = 0;
     for (size_t i = 0; i < TSR__PHASE_COUNT; i++) two += s[0].cost.phase_s[i];
     for (size_t i = 0; i < TSR__PHASE_COUNT; i++) three += s[1].cost.phase_s[i];
-    c->facts[0] = (option_facts){s[0].forward_bytes, two};
+    c->facts[0] = (tsr__option_facts){s[0].forward_bytes, two};
     c->kept_bytes = s[1].forward_bytes - s[0].forward_bytes;
     c->input_bytes = s[3].forward_bytes - s[2].forward_bytes;
     c->parameter_bytes = s[1].parameter_bytes - s[0].parameter_bytes;
@@ -197,75 +143,72 @@ static int measure_block(chooser *c, bool *is_possible, tsr_error *error) {
 
 /* ---- options ---- */
 
-/* Bytes that are saved by each second that the set adds to what is chosen already. */
-static int look_at(chooser *c, set_gain *set, name_set chosen, const option_facts *so_far,
-                   option_facts *out, tsr_error *error) {
+/* Bytes that are saved by each second that a set adds to what is chosen already. */
+static int look_at(tsr__chooser *c, size_t set, tsr__name_set chosen,
+                   const tsr__option_facts *so_far, tsr__option_facts *out, tsr_error *error) {
   bool is_possible;
-  const fragment f = {.names = chosen | set->names};
-  int status = facts_with(c, &f, out, &is_possible, error);
-  set->gain = 0;
+  const tsr__fragment f = {.names = chosen | c->of->sets[set]};
+  int status = tsr__blocks_facts(c, &f, out, &is_possible, error);
+  c->gains[set] = 0;
   if (status || !is_possible || out->forward_bytes >= so_far->forward_bytes) return status;
   double more = fmax(out->seconds - so_far->seconds, 1e-9);
-  set->gain = (double)(so_far->forward_bytes - out->forward_bytes) / more;
+  c->gains[set] = (double)(so_far->forward_bytes - out->forward_bytes) / more;
   return 0;
 }
 
-static set_gain *best_set(chooser *c) {
-  set_gain *best = NULL;
-  for (size_t i = 0; i < c->set_count; i++)
-    if (c->sets[i].gain > 0 && (!best || c->sets[i].gain > best->gain)) best = &c->sets[i];
+/* of->set_count if no set saves anything. */
+static size_t best_set(const tsr__chooser *c) {
+  size_t best = c->of->set_count;
+  for (size_t i = 0; i < c->of->set_count; i++)
+    if (c->gains[i] > 0 && (best == c->of->set_count || c->gains[i] > c->gains[best])) best = i;
   return best;
 }
 
-/* The best set to add next, or NULL: the one that still is best after a second look. */
-static int next_set(chooser *c, name_set chosen, const option_facts *so_far, option_facts *facts,
-                    set_gain **out, tsr_error *error) {
-  *out = NULL;
+/* The best set to add next, or of->set_count: the one that still is best after a second look. */
+static int next_set(tsr__chooser *c, tsr__name_set chosen, const tsr__option_facts *so_far,
+                    tsr__option_facts *facts, size_t *out, tsr_error *error) {
   for (;;) {
-    set_gain *set = best_set(c);
-    if (!set) return 0;
-    if ((set->names & ~chosen) == 0) {
-      set->gain = 0;
+    size_t set = *out = best_set(c);
+    if (set == c->of->set_count) return 0;
+    if ((c->of->sets[set] & ~chosen) == 0) {
+      c->gains[set] = 0;
       continue;
     }
     int status = look_at(c, set, chosen, so_far, facts, error);
-    if (status) return status;
-    if (set->gain > 0 && best_set(c) == set) {
-      *out = set;
-      return 0;
-    }
+    if (status || (c->gains[set] > 0 && best_set(c) == set)) return status;
   }
 }
 
-static void keep_option(chooser *c, fragment f, const option_facts *facts) {
+static void keep_option(tsr__chooser *c, tsr__fragment f, const tsr__option_facts *facts) {
   assert(c->of->count && c->of->count <= TSR__PLANNER_OPTIONS);
   c->of->fragments[c->of->count] = f;
   c->facts[c->of->count++] = *facts;
 }
 
 /* At most as many as there is room for, evenly spread, with the last. */
-static void keep_some(chooser *c, const name_set *sets, const option_facts *facts, size_t count) {
+static void keep_some(tsr__chooser *c, const tsr__name_set *sets, const tsr__option_facts *facts,
+                      size_t count) {
   assert(c->of->count == 1); /* keep */
-  size_t room = c->way->narrows ? WIDE_OPTIONS : TSR__PLANNER_OPTIONS - 1;
+  size_t room = c->way->narrows ? TSR__BLOCK_WIDE : TSR__PLANNER_OPTIONS - 1;
   size_t taken = count < room ? count : room;
   for (size_t i = 0; i < taken; i++) {
     size_t at = taken > 1 ? i * (count - 1) / (taken - 1) : count - 1;
-    keep_option(c, (fragment){.names = sets[at]}, &facts[at]);
+    keep_option(c, (tsr__fragment){.names = sets[at]}, &facts[at]);
     if (c->way->narrows) c->chosen[c->chosen_count++] = sets[at];
   }
 }
 
-static int choose_options(chooser *c, tsr_error *error) {
-  name_set sets[MOST_SETS], chosen = 0;
-  option_facts facts[MOST_SETS], now = c->facts[0];
+static int choose_options(tsr__chooser *c, tsr_error *error) {
+  tsr__name_set sets[TSR__BLOCK_SETS], chosen = 0;
+  tsr__option_facts facts[TSR__BLOCK_SETS], now = c->facts[0];
   size_t count = 0;
-  while (count < MOST_SETS) {
-    set_gain *set;
-    option_facts with;
+  while (count < TSR__BLOCK_SETS) {
+    size_t set;
+    tsr__option_facts with;
     int status = next_set(c, chosen, &now, &with, &set, error);
     if (status) return status;
-    if (!set) break;
-    chosen |= set->names;
+    if (set == c->of->set_count) break;
+    chosen |= c->of->sets[set];
     now = with;
     /* What costs nothing more replaces what is there. */
     bool is_free = count && with.seconds <= facts[count - 1].seconds;
@@ -278,22 +221,23 @@ static int choose_options(chooser *c, tsr_error *error) {
 }
 
 /* Add an option if it is possible and keeps less than the block as it is. */
-static int add_if_less(chooser *c, fragment f, tsr_error *error) {
-  option_facts facts;
+static int add_if_less(tsr__chooser *c, tsr__fragment f, tsr_error *error) {
+  tsr__option_facts facts;
   bool is_possible;
-  int status = facts_with(c, &f, &facts, &is_possible, error);
+  int status = tsr__blocks_facts(c, &f, &facts, &is_possible, error);
   if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
     keep_option(c, f, &facts);
   return status;
 }
 
 /* 16 and 8 bits, and 8 beside the first choices of what is computed again. */
-static int add_narrows(chooser *c, tsr_error *error) {
+static int add_narrows(tsr__chooser *c, tsr_error *error) {
   if (!c->way->narrows) return 0;
-  int status = add_if_less(c, (fragment){.rest = TSR_SAVED_NARROW16}, error);
-  if (status == 0) status = add_if_less(c, (fragment){.rest = TSR_SAVED_NARROW8}, error);
-  for (size_t i = 0; status == 0 && i < c->chosen_count && i + 1 < WIDE_OPTIONS; i++)
-    status = add_if_less(c, (fragment){.names = c->chosen[i], .rest = TSR_SAVED_NARROW8}, error);
+  int status = add_if_less(c, (tsr__fragment){.rest = TSR_SAVED_NARROW16}, error);
+  if (status == 0) status = add_if_less(c, (tsr__fragment){.rest = TSR_SAVED_NARROW8}, error);
+  for (size_t i = 0; status == 0 && i < c->chosen_count && i + 1 < TSR__BLOCK_WIDE; i++)
+    status =
+        add_if_less(c, (tsr__fragment){.names = c->chosen[i], .rest = TSR_SAVED_NARROW8}, error);
   return status;
 }
 
@@ -303,7 +247,7 @@ static uint64_t less(uint64_t bytes, uint64_t taken) {
   return taken < bytes ? bytes - taken : 0;
 }
 
-static void list_chain_options(const chooser *c, tsr__chain_option *out) {
+static void list_chain_options(const tsr__chooser *c, tsr__chain_option *out) {
   uint64_t kept = less(c->kept_bytes, c->input_bytes);
   assert(c->of->count && c->forward_s >= 0 && c->backward_s >= 0);
   for (size_t i = 0; i < c->of->count; i++) {
@@ -317,7 +261,7 @@ static void list_chain_options(const chooser *c, tsr__chain_option *out) {
 
 /* Gradients of parameters exist already where they are added up, and hardly at all where they go at once; of what ranks
  * keep a part of, that part stays. */
-static uint64_t gradient_bytes(const chooser *c) {
+static uint64_t gradient_bytes(const tsr__chooser *c) {
   const tsr_simulate_options *o = &c->plan->options;
   bool is_spread = o->zero >= 2 && o->ranks > 0;
   bool is_away = o->offload.gradients != TSR_SPACE_DEVICE;
@@ -330,13 +274,14 @@ typedef struct stretch {
   size_t first, end, option, segment; /* segment: blocks that are run again as one; 0: none */
 } stretch;
 
-static bool close_stretch(const chooser *c, const stretch *s, tsr_run_plan *plan) {
+static bool close_stretch(const tsr__chooser *c, const stretch *s, tsr_run_plan *plan) {
   assert(s->first <= s->end && s->option < c->of->count);
   if (s->first == s->end) return true;
-  if (!s->segment) return add_range(c, plan, &c->of->fragments[s->option], 0, s->first, s->end - 1);
+  if (!s->segment)
+    return tsr__blocks_add_range(c, plan, &c->of->fragments[s->option], 0, s->first, s->end - 1);
   bool is_one = s->segment == 1;
-  const fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
-  return add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);
+  const tsr__fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
+  return tsr__blocks_add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);
 }
 
 /* What choices change of a micro-batch that keeps all, block by block. */
@@ -349,7 +294,7 @@ typedef struct effect {
 } effect;
 
 /* A block of a segment runs once more, and of a segment its input is kept. */
-static void add_effect(const chooser *c, const stretch *s, effect *to) {
+static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
   assert(s->first <= s->end && s->option < c->of->count);
   uint64_t blocks = s->end - s->first;
   if (s->segment) {
@@ -361,7 +306,7 @@ static void add_effect(const chooser *c, const stretch *s, effect *to) {
     to->kept_bytes += inputs;
     return;
   }
-  const option_facts *option = &c->facts[s->option];
+  const tsr__option_facts *option = &c->facts[s->option];
   to->more_s += (double)blocks * fmax(option->seconds - c->facts[0].seconds, 0) / 2;
   uint64_t saved = blocks * less(c->facts[0].forward_bytes, option->forward_bytes) / 2;
   to->saved_bytes += saved;
@@ -369,7 +314,7 @@ static void add_effect(const chooser *c, const stretch *s, effect *to) {
 }
 
 /* The first visit of each block, in their order: the steps of a chain's plan begin with them. */
-static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, tsr_run_plan *out,
+static bool list_ranges(const tsr__chooser *c, const tsr__chain_plan *plan, tsr_run_plan *out,
                         effect *all) {
   stretch now = {0, 0, 0, 0};
   size_t block = 0;
@@ -417,14 +362,14 @@ static bool add_candidate(tsr__way *way, tsr_run_plan *plan, const effect *chang
 }
 
 /* The way's plan, into which ranges are put in place of those that it has. */
-static tsr_run_plan *without_blocks(const tsr__way *way) {
+tsr_run_plan *tsr__blocks_none(const tsr__way *way) {
   tsr_run_plan *plan = tsr__run_plan_copy(way->plan);
   if (plan) tsr__run_plan_clear_blocks(plan);
   return plan;
 }
 
-static bool add_plan(const chooser *c, const tsr__chain_plan *chain) {
-  tsr_run_plan *plan = without_blocks(c->way);
+static bool add_plan(const tsr__chooser *c, const tsr__chain_plan *chain) {
+  tsr_run_plan *plan = tsr__blocks_none(c->way);
   effect all = {0, 0, 0, 0};
   if (plan && list_ranges(c, chain, plan, &all)) return add_candidate(c->way, plan, &all, c->parts);
   tsr_run_plan_free(plan);
@@ -432,11 +377,11 @@ static bool add_plan(const chooser *c, const tsr__chain_plan *chain) {
 }
 
 /* More than all blocks need that keep everything, also in slots, which are rounded up. */
-static uint64_t most_of(const chooser *c, size_t count) {
+static uint64_t most_of(const tsr__chooser *c, size_t count) {
   return (count + 1) * (c->kept_bytes + c->input_bytes + gradient_bytes(c) + 1);
 }
 
-static int solve(const chooser *c, tsr_error *error) {
+static int solve(const tsr__chooser *c, tsr_error *error) {
   size_t count = c->planning->model->layers, found = 0;
   assert(count);
   tsr__chain_option options[1 + TSR__PLANNER_OPTIONS];
@@ -466,12 +411,12 @@ static int solve(const chooser *c, tsr_error *error) {
 /* ---- all of it ---- */
 
 /* A micro-batch on its own is what the chain is made of. */
-static int begin(chooser *c, tsr_error *error) {
+static int begin(tsr__chooser *c, tsr_error *error) {
   const tsr_simulate_options *o = &c->way->plan->options;
   uint64_t batch = c->planning->how.batch ? c->planning->how.batch : 1;
   c->batch = o->micro_batch ? o->micro_batch : batch;
   c->parts = batch / c->batch * o->accumulate;
-  c->plan = without_blocks(c->way);
+  c->plan = tsr__blocks_none(c->way);
   if (!c->plan) return tsr__fail_memory(error);
   tsr__option_reset(tsr__option_find("micro_batch"), &c->plan->options);
   tsr__option_reset(tsr__option_find("accumulate"), &c->plan->options);
@@ -479,7 +424,7 @@ static int begin(chooser *c, tsr_error *error) {
 }
 
 /* The plan without choices that decide nothing of what a block can keep; NULL when out of memory. */
-static tsr_run_plan *key_of(const chooser *c) {
+static tsr_run_plan *key_of(const tsr__chooser *c) {
   static const char *const others[] = {"loss", "optimizer_in_backward", "offload"};
   tsr_run_plan *key = tsr__run_plan_copy(c->plan);
   for (size_t i = 0; key && i < sizeof others / sizeof *others; i++)
@@ -488,7 +433,7 @@ static tsr_run_plan *key_of(const chooser *c) {
 }
 
 /* Those of another way that has the same blocks, or none. */
-static struct tsr__block_options *find_options(const chooser *c, const tsr_run_plan *key) {
+static struct tsr__block_options *find_options(const tsr__chooser *c, const tsr_run_plan *key) {
   for (size_t i = 0; i < c->planning->block_options.count; i++) {
     struct tsr__block_options *o = c->planning->block_options.items[i];
     if (o->key && o->activations == c->plan->options.offload.activations && o->batch == c->batch &&
@@ -498,7 +443,7 @@ static struct tsr__block_options *find_options(const chooser *c, const tsr_run_p
   return NULL;
 }
 
-static int list_options(chooser *c, tsr_error *error) {
+static int list_options(tsr__chooser *c, tsr_error *error) {
   tsr_simulate_options options = c->planning->how;
   tsr_run_plan_options(c->plan, &options);
   options.batch = c->batch;
@@ -506,11 +451,12 @@ static int list_options(chooser *c, tsr_error *error) {
   bool may = c->planning->allow & TSR_ALLOW_RECOMPUTE;
   if (status == 0 && may) status = choose_options(c, error);
   if (status == 0) status = add_narrows(c, error);
-  return status || !may ? status
-                        : add_if_less(c, (fragment){.checkpoint = TSR_CHECKPOINT_SELECTIVE}, error);
+  return status || !may
+             ? status
+             : add_if_less(c, (tsr__fragment){.checkpoint = TSR_CHECKPOINT_SELECTIVE}, error);
 }
 
-static int run_all_again(const chooser *c, tsr_error *error) {
+static int run_all_again(const tsr__chooser *c, tsr_error *error) {
   tsr_run_plan *plan = tsr__run_plan_copy(c->way->plan);
   const stretch blocks = {0, c->planning->model->layers, 0, 1};
   effect all = {0, 0, 0, 0};
@@ -520,12 +466,12 @@ static int run_all_again(const chooser *c, tsr_error *error) {
 }
 
 /* Where nothing is computed again there is no chain: the first blocks, more and more of them, with each option. */
-static int add_firsts(const chooser *c, size_t option, tsr_error *error) {
+static int add_firsts(const tsr__chooser *c, size_t option, tsr_error *error) {
   size_t layers = c->planning->model->layers, most = TSR__PLANNER_CANDIDATES / 2;
   size_t count = layers < most ? layers : most;
   for (size_t i = 1; i <= count; i++) {
     const stretch some = {0, i * layers / count, option, 0};
-    tsr_run_plan *plan = without_blocks(c->way);
+    tsr_run_plan *plan = tsr__blocks_none(c->way);
     effect all = {0, 0, 0, 0};
     if (plan && !close_stretch(c, &some, plan)) {
       tsr_run_plan_free(plan);
@@ -538,7 +484,7 @@ static int add_firsts(const chooser *c, size_t option, tsr_error *error) {
 }
 
 /* Takes the key over. */
-static int find_new_options(chooser *c, tsr_run_plan *key, tsr_error *error) {
+static int find_new_options(tsr__chooser *c, tsr_run_plan *key, tsr_error *error) {
   c->of = TSR__NEW(struct tsr__block_options);
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
   if (!c->of || !TSR__VECTOR_PUSH(&c->planning->block_options, c->of)) {
@@ -560,7 +506,7 @@ static int find_new_options(chooser *c, tsr_run_plan *key, tsr_error *error) {
 }
 
 /* Make c->of and c->facts. */
-static int measure_options(chooser *c, tsr_error *error) {
+static int measure_options(tsr__chooser *c, tsr_error *error) {
   tsr_run_plan *key = key_of(c);
   if (!key) return tsr__fail_memory(error);
   c->of = find_options(c, key);
@@ -568,17 +514,29 @@ static int measure_options(chooser *c, tsr_error *error) {
   int status = is_new ? find_new_options(c, key, error) : 0;
   if (!is_new) tsr_run_plan_free(key);
   for (size_t i = 1; status == 0 && is_possible && !is_new && i < c->of->count; i++)
-    status = facts_with(c, &c->of->fragments[i], &c->facts[i], &is_possible, error);
+    status = tsr__blocks_facts(c, &c->of->fragments[i], &c->facts[i], &is_possible, error);
   assert(status || is_possible); /* it is for other ways */
   return status;
 }
 
-static int list_all(chooser *c, tsr_error *error) {
-  bool is_possible = false;
+int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
+                      tsr_error *error) {
+  *c = (tsr__chooser){.planning = planning, .way = way};
+  *is_possible = false;
   int status = begin(c, error);
-  if (status == 0) status = measure_block(c, &is_possible, error);
+  if (status == 0) status = measure_block(c, is_possible, error);
+  return status || !*is_possible ? status : measure_options(c, error);
+}
+
+void tsr__blocks_release(tsr__chooser *c) {
+  tsr_run_plan_free(c->plan);
+  c->plan = NULL;
+}
+
+static int list_all(tsr__chooser *c, tsr_error *error) {
+  bool is_possible;
+  int status = tsr__blocks_begin(c->planning, c->way, c, &is_possible, error);
   if (status || !is_possible) return status; /* blocks that cannot be run again */
-  status = measure_options(c, error);
   if (!(c->planning->allow & TSR_ALLOW_RECOMPUTE)) {
     for (size_t i = 1; status == 0 && i < c->of->count; i++) status = add_firsts(c, i, error);
     return status;
@@ -593,13 +551,13 @@ static int compare_candidates(const void *left, const void *right) {
 }
 
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
-  chooser *c = TSR__NEW(chooser);
+  tsr__chooser *c = TSR__NEW(tsr__chooser);
   bool ok = c && add_candidate(way, tsr__run_plan_copy(way->plan), &(effect){0, 0, 0, 0}, 1);
   int status = ok ? 0 : tsr__fail_memory(error);
-  if (c) *c = (chooser){.planning = planning, .way = way};
+  if (c) *c = (tsr__chooser){.planning = planning, .way = way};
   bool has_options = planning->allow & TSR_ALLOW_RECOMPUTE || way->narrows;
   if (status == 0 && has_options) status = list_all(c, error);
-  if (c) tsr_run_plan_free(c->plan);
+  if (c) tsr__blocks_release(c);
   tsr__free(c);
   tsr__sort(way->candidates.items, way->candidates.count, sizeof *way->candidates.items,
             compare_candidates);

@@ -131,6 +131,7 @@ static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *er
   g->own.allow = allow;
   int status = begin_lean(g, &planning, error);
   if (status == 0) status = add_lean(plans, planning->base, false, error);
+  if (planning) planning->is_coarse = true;
   if (status == 0 && allow) status = tsr__planner_list_ways(planning, error);
   bool is_again = allow & TSR_ALLOW_RECOMPUTE;
   for (size_t i = 0; status == 0 && allow && i < planning->ways.count; i++)

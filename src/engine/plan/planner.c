@@ -115,6 +115,15 @@ int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan
   return measure(p, plan, &(tsr__measure_limit){.most_reserved_bytes = 0}, false, out, error);
 }
 
+int tsr__planner_try(tsr_planning *p, const tsr_run_plan *plan, uint64_t budget, double most_s,
+                     tsr_run_plan_cost *out, bool *fits, tsr_error *error) {
+  tsr__measure_limit limit = {.most_reserved_bytes = budget, .most_seconds = most_s};
+  int status = measure(p, plan, &limit, false, out, error);
+  *fits = status == 0 && !limit.over_bytes && !limit.is_slower && out->is_possible &&
+          out->reserved_bytes <= budget && out->step_seconds <= most_s;
+  return status;
+}
+
 int tsr__planner_survey(const tsr_planning *p, const tsr_run_plan *plan, uint64_t layers,
                         uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error) {
   tsr_simulate_options options = p->how;
@@ -185,6 +194,8 @@ void tsr_planning_free(tsr_planning *p) {
   TSR__VECTOR_FREE(&p->refused);
   for (size_t i = 0; i < p->simulated.count; i++) tsr_run_plan_free(p->simulated.items[i].plan);
   TSR__VECTOR_FREE(&p->simulated);
+  for (size_t i = 0; i < p->improved.count; i++) tsr_run_plan_free(p->improved.items[i]);
+  TSR__VECTOR_FREE(&p->improved);
   tsr__map_release(&p->places);
   TSR__VECTOR_FREE(&p->savings);
   tsr_run_plan_free(p->base);
@@ -202,10 +213,11 @@ void tsr_planning_free(tsr_planning *p) {
 /* How much less than its least a candidate may reserve, which is added up from few blocks: tests compare all of them. */
 enum { LEAST_PARTS = 50 };
 
-/* What was found: a candidate's plan, not owned. */
+/* What was found: a candidate's plan, not owned, and its way, which is NULL for the base. */
 typedef struct best {
   const tsr_run_plan *plan;
   tsr_run_plan_cost cost;
+  tsr__way *way;
 } best;
 
 static bool is_better(const tsr_run_plan_cost *a, const best *than) {
@@ -243,7 +255,7 @@ static int resolve_candidate(tsr_planning *p, tsr__candidate *c, tsr_error *erro
 /* The least that was reserved by any plan that was tried. */
 static void note_least(const tsr__candidate *c, best *least) {
   if (c->cost.is_possible && (!least->plan || c->cost.reserved_bytes < least->cost.reserved_bytes))
-    *least = (best){c->plan, c->cost};
+    *least = (best){c->plan, c->cost, NULL};
 }
 
 static int list_candidates(tsr_planning *p, tsr__way *way, tsr_error *error) {
@@ -280,7 +292,7 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
     if (!c->is_measured) continue;
     note_least(c, least);
     if (!c->cost.is_possible || c->cost.reserved_bytes > budget) continue;
-    if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost};
+    if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost, way};
   }
   return status;
 }
@@ -330,24 +342,49 @@ static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *leas
   return status || !leanest || found->plan ? status : find_least(p, leanest, least, error);
 }
 
-/* A way is left out only if its bound is no less than the time of what was found, or infinite. */
+/* Try a way unless its bound is no less than the time of what was found, or infinite. */
+static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
+                      tsr_error *error) {
+  double limit = found->cost.step_seconds * (1 + WAY_ERROR);
+  way->is_tried = false;
+  if (found->plan && way->step_s > limit) return 0;
+  int status = tsr__planner_survey_way(p, way, error);
+  if (status) return status;
+  double least_s = tsr__planner_bound(way, budget);
+  bool is_left_out = isinf(least_s) || (found->plan && least_s > limit);
+  way->is_tried = !is_left_out;
+  return way->is_tried ? try_way(p, way, budget, found, least, error) : 0;
+}
+
+/* Change single blocks of what was found. */
+static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
+  tsr_run_plan *better;
+  tsr_run_plan_cost cost;
+  if (!found->way || !(p->allow & TSR_ALLOW_RECOMPUTE) || tsr_model_is_traced(p->model)) return 0;
+  int status =
+      tsr__planner_improve(p, found->way, found->plan, &found->cost, budget, &better, &cost, error);
+  if (!better) return status;
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+  if (!TSR__VECTOR_PUSH(&p->improved, better)) {
+    tsr_run_plan_free(better);
+    return tsr__fail_memory(error);
+  }
+  *found = (best){better, cost, found->way};
+  return status;
+}
+
+/* Fine ways last: most of them cannot be faster than what the others found. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
-  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget) *found = (best){p->base, p->as_is};
-  for (size_t i = 0; status == 0 && i < p->ways.count; i++) {
-    tsr__way *way = &p->ways.items[i];
-    double limit = found->cost.step_seconds * (1 + WAY_ERROR);
-    way->is_tried = false;
-    if (found->plan && way->step_s > limit) continue;
-    status = tsr__planner_survey_way(p, way, error);
-    if (status) return status;
-    double least_s = tsr__planner_bound(way, budget);
-    bool is_left_out = isinf(least_s) || (found->plan && least_s > limit);
-    way->is_tried = !is_left_out;
-    if (way->is_tried) status = try_way(p, way, budget, found, least, error);
-  }
-  if (status == 0 && !found->plan) status = find_least(p, NULL, least, error);
-  if (status || found->plan || least->plan) return status;
+  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget)
+    *found = (best){p->base, p->as_is, NULL};
+  for (int pass = 0; pass < 2; pass++)
+    for (size_t i = 0; status == 0 && i < p->ways.count; i++)
+      if (p->ways.items[i].is_fine == (pass == 1))
+        status = search_way(p, &p->ways.items[i], budget, found, least, error);
+  if (status == 0 && found->plan) return improve(p, budget, found, error);
+  if (status == 0) status = find_least(p, NULL, least, error);
+  if (status || least->plan) return status;
   return try_leanest(p, budget, found, least, error);
 }
 
@@ -359,7 +396,7 @@ static void take_measured(const tsr_planning *p, uint64_t budget, best *found, b
       if (!c->is_measured || !c->cost.is_possible) continue;
       note_least(c, least);
       if (c->cost.reserved_bytes <= budget && is_better(&c->cost, found))
-        *found = (best){c->plan, c->cost};
+        *found = (best){c->plan, c->cost, NULL};
     }
 }
 
@@ -372,7 +409,7 @@ static int end_search(tsr_planning *p, uint64_t budget, best *found, best *least
   if (found->plan || !p->known) return 0;
   int status = tsr__planner_measure(p, p->known, &cost, error);
   if (status == 0 && cost.is_possible && cost.reserved_bytes <= budget)
-    *found = (best){p->known, cost};
+    *found = (best){p->known, cost, NULL};
   return status;
 }
 
@@ -513,7 +550,7 @@ static int choose(tsr_planning *p, const best *found, const best *least, tsr_pla
 }
 
 int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_error *error) {
-  best found = {NULL, {0}}, least = {NULL, {0}};
+  best found = {NULL, {0}, NULL}, least = {NULL, {0}, NULL};
   tsr_planned planned = {.verdict = TSR_PLANNING_FITS, .budget_bytes = budget, .as_is = p->as_is};
   bool fits = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
   (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);

@@ -49,6 +49,7 @@ typedef struct tsr__way {
   double waited_s; /* for ranks, whatever is kept; */
   double links_s;  /* and with kernels, at least: the tape's clock once it is surveyed */
   bool narrows;    /* candidates keep tensors in fewer bits, too */
+  bool is_fine;    /* tried after the others: see tsr__technique_row */
   bool is_surveyed, is_listed;
   bool is_tried; /* for the budget of this search: its bound did not exclude it */
   tsr__survey survey;
@@ -100,11 +101,13 @@ struct tsr_planning {
       *resolve;               /* the precision that makes the base possible; NULL: none is needed */
   tsr_run_plan_cost as_is;    /* not possible: only with `resolve` */
   char refusal[256];          /* why */
+  bool is_coarse;             /* fine techniques are left out, for searches of many sizes */
   bool has_ways;              /* `ways` is complete */
   TSR__VECTOR(tsr__way) ways; /* the fastest first; that of the base is among them */
   TSR__VECTOR(struct tsr__block_options *) block_options; /* of blocks that ways have; owned */
   const tsr_run_plan
       *known; /* fits; the answer if a limit is reached before another is found; or NULL */
+  TSR__VECTOR(tsr_run_plan *) improved; /* plans that local.c made; owned */
   size_t tried;
   TSR__VECTOR(tsr__simulated) simulated;
   tsr__map places; /* from a plan's number to its place in `simulated`, from 1 */
@@ -130,6 +133,10 @@ int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_r
 int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, uint64_t layers,
                         uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error);
 
+/* Measure a plan until it reserves more than the budget, and only if a step takes at most `most_s`. `*fits`: it is possible and within both. */
+int tsr__planner_try(tsr_planning *planning, const tsr_run_plan *plan, uint64_t budget_bytes,
+                     double most_s, tsr_run_plan_cost *out, bool *fits, tsr_error *error);
+
 /* ---- ways.c ---- */
 
 /* The index-th precision that may be tried; NULL past the last. */
@@ -149,6 +156,15 @@ double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
 /* Whether what backward needs goes to the host. */
 bool tsr__way_copies_activations(const tsr__way *way);
 void tsr__way_release(tsr__way *way);
+
+/* ---- local.c ---- */
+
+/* Improve a plan of the way, which fits and takes `cost`, by changes of single blocks and pairs of them, until none makes it faster within the
+ * budget, or a number of simulations is reached. `*out`: the better plan, which the caller frees, or NULL; `*with`: what it takes. After a
+ * failure they are what was found until then. */
+int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
+                         const tsr_run_plan_cost *cost, uint64_t budget_bytes, tsr_run_plan **out,
+                         tsr_run_plan_cost *with, tsr_error *error);
 
 /* ---- modules.c ---- */
 

@@ -44,9 +44,10 @@ typedef struct tsr__technique_row {
   const char *option, *value;   /* what it sets; NULL: no option of its own */
   const char *option2, *value2; /* and this, or NULL */
   uint8_t use;                  /* tsr__technique_use */
-  uint8_t dimension;    /* of a combined one: rows of one dimension exclude each other; from 1 */
-  uint8_t listed;       /* its place in the list of techniques, from 1; 0: it is not listed */
-  bool is_free;         /* it takes no more operations and no copies */
+  uint8_t dimension; /* of a combined one: rows of one dimension exclude each other; from 1 */
+  uint8_t listed;    /* its place in the list of techniques, from 1; 0: it is not listed */
+  bool is_fine;      /* of a combined one: tried after all others, and not for the largest size */
+  bool is_free;      /* it takes no more operations and no copies */
   bool changes_results; /* only if it is asked for */
   bool needs_ranks;     /* two at least */
   bool

@@ -132,27 +132,16 @@ static void add_choice(dimension *d, const tsr__technique_row *technique, uint64
   d->choices[d->count++] = (choice){technique, micro_batch};
 }
 
-/* Halves of the batch, halves of these and so on, and single sequences. A step of more parts may be too long to be
- * planned. */
+/* Every number of equal parts of the batch, the smallest numbers first, and single sequences. Searches for sizes only use halves,
+ * halves of these and so on. */
 static void divide_batch(const tsr_planning *p, const tsr__technique_row *technique, dimension *d) {
   uint64_t batch = p->how.batch ? p->how.batch : 1;
-  for (uint64_t parts = 2; parts <= batch && parts <= MOST_PARTS; parts *= 2) {
-    if (batch % parts) break;
+  uint64_t most = batch < MOST_PARTS ? batch : MOST_PARTS;
+  for (uint64_t parts = 2; parts <= most; parts++) {
+    bool is_half = (parts & (parts - 1)) == 0;
+    if (batch % parts || (p->is_coarse && !is_half && parts < batch)) continue;
+    if (parts < batch && d->count + 1 == TSR__TECHNIQUE_CHOICES) continue; /* room for the last */
     add_choice(d, technique, batch / parts);
-  }
-  if (batch > 1 && batch <= MOST_PARTS && (batch & (batch - 1))) add_choice(d, technique, 1);
-}
-
-static void list_dimensions(const tsr_planning *p, dimension d[TSR__TECHNIQUE_DIMENSIONS]) {
-  for (size_t i = 0; i < TSR__TECHNIQUE_DIMENSIONS; i++) add_choice(&d[i], NULL, 0);
-  for (const tsr__technique_row *t = tsr__techniques; t->allow; t++) {
-    if (!is_combined(p, t)) continue;
-    assert(t->dimension && t->dimension <= TSR__TECHNIQUE_DIMENSIONS);
-    dimension *of = &d[t->dimension - 1];
-    if (t->use == TSR__USE_DIVIDED)
-      divide_batch(p, t, of);
-    else
-      add_choice(of, t, 0);
   }
 }
 
@@ -229,6 +218,64 @@ void tsr__way_release(tsr__way *way) {
   *way = (tsr__way){.plan = NULL};
 }
 
+/* Seconds of a step with a technique, if the model allows it: the least and the most of all that were asked for. */
+typedef struct spread {
+  double least_s, most_s;
+} spread;
+
+static int widen(const tsr_planning *p, const tsr__technique_row *technique, spread *of,
+                 tsr_error *error) {
+  tsr__way way = {.plan = tsr__run_plan_copy(p->free)};
+  tsr_error why = {.status = TSR_OK};
+  bool is_possible = false;
+  if (!way.plan) return tsr__fail_memory(error);
+  if (technique) tsr__technique_apply(technique, way.plan);
+  int status = estimate(p, &way, &is_possible, &why);
+  if (status && error) *error = why;
+  if (status == 0 && is_possible) {
+    of->least_s = fmin(of->least_s, way.step_s);
+    of->most_s = fmax(of->most_s, way.step_s);
+  }
+  tsr__way_release(&way);
+  return status;
+}
+
+/* A step must take this much more with the costliest of a dimension's choices than with the cheapest, for values between them to be of use. */
+#define FINE_SPREAD 0.001
+
+/* Whether fine techniques of a dimension are tried. Those that have no others always are. */
+static int choose_fine(const tsr_planning *p, bool *has_fine, tsr_error *error) {
+  for (uint8_t d = 1; !p->is_coarse && d <= TSR__TECHNIQUE_DIMENSIONS; d++) {
+    spread all = {INFINITY, 0};
+    size_t coarse = 0, fine = 0;
+    for (const tsr__technique_row *t = tsr__techniques; t->allow; t++) {
+      if (t->dimension != d || !is_combined(p, t)) continue;
+      fine += t->is_fine;
+      coarse += !t->is_fine;
+    }
+    int status = fine && coarse ? widen(p, NULL, &all, error) : 0;
+    for (const tsr__technique_row *t = tsr__techniques; status == 0 && fine && t->allow; t++)
+      if (t->dimension == d && !t->is_fine && is_combined(p, t)) status = widen(p, t, &all, error);
+    if (status) return status;
+    has_fine[d] = fine && (!coarse || all.most_s > all.least_s * (1 + FINE_SPREAD));
+  }
+  return 0;
+}
+
+static void list_dimensions(const tsr_planning *p, const bool *has_fine,
+                            dimension d[TSR__TECHNIQUE_DIMENSIONS]) {
+  for (size_t i = 0; i < TSR__TECHNIQUE_DIMENSIONS; i++) add_choice(&d[i], NULL, 0);
+  for (const tsr__technique_row *t = tsr__techniques; t->allow; t++) {
+    if (!is_combined(p, t) || (t->is_fine && !has_fine[t->dimension])) continue;
+    assert(t->dimension && t->dimension <= TSR__TECHNIQUE_DIMENSIONS);
+    dimension *of = &d[t->dimension - 1];
+    if (t->use == TSR__USE_DIVIDED)
+      divide_batch(p, t, of);
+    else
+      add_choice(of, t, 0);
+  }
+}
+
 /* The plan without choices for blocks that the planner makes: a way's. NULL when out of memory. */
 static tsr_run_plan *way_plan(const tsr_planning *p, const tsr_run_plan *plan) {
   tsr_run_plan *way = tsr__run_plan_copy(plan);
@@ -263,8 +310,9 @@ static int refuse_way(tsr_planning *p, const tsr__way *way, const tsr_error *why
 }
 
 /* Of two that are the same, one. */
-static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, tsr_error *error) {
-  tsr__way way = {.plan = way_plan(p, plan), .narrows = narrows};
+static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, bool is_fine,
+                   tsr_error *error) {
+  tsr__way way = {.plan = way_plan(p, plan), .narrows = narrows, .is_fine = is_fine};
   tsr_error why = {.status = TSR_OK};
   bool is_possible = false;
   if (!way.plan) return tsr__fail_memory(error);
@@ -302,7 +350,7 @@ static int add_combination(tsr_planning *p, const dimension *d, const size_t *at
                            tsr_error *error) {
   assert(p->free);
   tsr_run_plan *plan = tsr__run_plan_copy(p->free);
-  bool narrows = false;
+  bool narrows = false, is_fine = false;
   if (!plan) return tsr__fail_memory(error);
   for (size_t i = 0; i < TSR__TECHNIQUE_DIMENSIONS; i++) {
     const choice *chosen = &d[i].choices[at[i]];
@@ -310,12 +358,13 @@ static int add_combination(tsr_planning *p, const dimension *d, const size_t *at
     tsr__technique_apply(chosen->technique, plan);
     if (chosen->micro_batch) plan->options.micro_batch = chosen->micro_batch;
     narrows = narrows || !chosen->technique->option;
+    is_fine = is_fine || chosen->technique->is_fine;
   }
   /* Under autocast, sums have another type than what they add to. */
   bool is_autocast = plan->options.dtype == TSR_SIMULATE_AUTOCAST_BF16 ||
                      plan->options.dtype == TSR_SIMULATE_AUTOCAST_FP16;
   if (is_autocast && !p->base->options.in_place) plan->options.in_place = 0;
-  int status = add_way(p, plan, narrows, error);
+  int status = add_way(p, plan, narrows, is_fine, error);
   tsr_run_plan_free(plan);
   return status;
 }
@@ -346,12 +395,14 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
   if (tsr_model_is_traced(p->model)) return list_traced(p, error);
   dimension d[TSR__TECHNIQUE_DIMENSIONS] = {0};
   size_t at[TSR__TECHNIQUE_DIMENSIONS] = {0};
+  bool has_fine[TSR__TECHNIQUE_DIMENSIONS + 1] = {false};
   int status = save_for_free(p, error);
+  if (status == 0) status = choose_fine(p, has_fine, error);
   if (status) return status;
-  list_dimensions(p, d);
+  list_dimensions(p, has_fine, d);
   do status = add_combination(p, d, at, error);
   while (status == 0 && advance(d, at));
-  if (status == 0) status = add_way(p, p->base, false, error);
+  if (status == 0) status = add_way(p, p->base, false, false, error);
   if (status) return status;
   tsr__sort(p->ways.items, p->ways.count, sizeof *p->ways.items, compare_ways);
   p->has_ways = true;

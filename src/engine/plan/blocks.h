@@ -1,0 +1,84 @@
+/* blocks.h - the blocks of one way: what each may keep, and what that takes. blocks.c puts options of blocks together by the chain
+ * solver; local.c changes single blocks of a plan that was found. */
+#ifndef TSR_PLAN_BLOCKS_H
+#define TSR_PLAN_BLOCKS_H
+
+#include "plan/planner.h"
+
+enum {
+  TSR__BLOCK_NAMES = 60, /* saved tensors of a block that can be chosen */
+  TSR__BLOCK_SETS = 128,
+  TSR__BLOCK_WIDE = 3 /* options that only recompute, if tensors may also be narrowed */
+};
+
+/* Saved tensors, as a set of names: bits. */
+typedef uint64_t tsr__name_set;
+
+/* A choice for a block: all of it is run again, or some saved tensors. */
+typedef struct tsr__fragment {
+  tsr_simulate_checkpoint checkpoint;
+  tsr__name_set names;  /* recomputed */
+  tsr_saved_place rest; /* where the other tensors are until backward */
+} tsr__fragment;
+
+/* What two blocks take with an option. */
+typedef struct tsr__option_facts {
+  uint64_t forward_bytes;
+  double seconds;
+} tsr__option_facts;
+
+/* What can be chosen for a block. It depends on types, kernels and the micro-batch, and not on the loss, the optimizer, or where parameters
+ * are: ways that differ in those alone share it. To find it takes a hundred surveys. */
+struct tsr__block_options {
+  /* What they depend on: the plan without other choices, which is owned; where activations are, the micro-batch, and
+   * whether tensors are kept in fewer bits. */
+  tsr_run_plan *key;
+  tsr_space activations;
+  uint64_t batch;
+  bool narrows;
+  char names[TSR__BLOCK_NAMES][64];
+  size_t name_count;
+  tsr__name_set sets[TSR__BLOCK_SETS]; /* single names, and the names of each storage */
+  size_t set_count;
+  tsr__fragment fragments[1 + TSR__PLANNER_OPTIONS]; /* the first keeps all */
+  size_t count;
+};
+
+typedef struct tsr__chooser {
+  tsr_planning *planning;
+  tsr__way *way;
+  tsr_run_plan *plan;            /* the way's, of one micro-batch; owned */
+  uint64_t batch;                /* of it */
+  uint64_t parts;                /* micro-batches */
+  struct tsr__block_options *of; /* the planning's */
+  tsr__option_facts facts[1 + TSR__PLANNER_OPTIONS];
+  /* While they are looked for: */
+  double gains
+      [TSR__BLOCK_SETS]; /* of of->sets: bytes in a second, when last looked at; infinite at first */
+  tsr__name_set chosen
+      [TSR__BLOCK_WIDE]; /* of the options that compute again, where more may be kept in fewer bits */
+  size_t chosen_count;
+  /* Of a block: */
+  uint64_t kept_bytes, input_bytes, parameter_bytes;
+  double forward_s, backward_s;
+} tsr__chooser;
+
+/* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is
+ * false for blocks that cannot be run again. The caller releases `*out`, also after a failure. Takes a hundred surveys of two blocks, or a dozen
+ * if another way had the same blocks. */
+int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *out, bool *is_possible,
+                      tsr_error *error);
+void tsr__blocks_release(tsr__chooser *c);
+
+/* What two blocks take of which each has the choice. `*is_possible` is false if the model excludes it. A survey of two blocks. */
+int tsr__blocks_facts(const tsr__chooser *c, const tsr__fragment *f, tsr__option_facts *out,
+                      bool *is_possible, tsr_error *error);
+
+/* Add the choice for blocks first to last; every:K for a segment of K. A choice that keeps all adds nothing. False when out of memory. */
+bool tsr__blocks_add_range(const tsr__chooser *c, tsr_run_plan *plan, const tsr__fragment *f,
+                           uint64_t every, size_t first, size_t last);
+
+/* The way's plan without choices for blocks; NULL when out of memory. */
+tsr_run_plan *tsr__blocks_none(const tsr__way *way);
+
+#endif

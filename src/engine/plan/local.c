@@ -1,0 +1,424 @@
+/* local.c - improves a plan by changing one block, or two, until no such change makes it faster within the budget.
+ *
+ * The chain solver adds up what blocks keep, and what a plan reserves is only known once it is simulated: segments of the allocator
+ * have gaps, and the peak may be elsewhere. So plans near the one that was found may be faster and fit all the same.
+ *
+ *   plan ──► a cell for each block ──► moves ──► pairs of moves that save time ──► simulated, the fastest first
+ *                  ▲                                                                     │
+ *                  └──────────────────── the first that fits ◄──────────────────────────┘
+ *
+ * A move puts another choice into blocks of one stretch: its first block, its last, or all. Its time is known to a thousandth, and
+ * what it does to memory to about two hundredths, before it is simulated. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/sort.h"
+#include "plan/blocks.h"
+
+enum {
+  MOST_CHOICES = 256, /* that are known of one block */
+  MOST_MOVES = 1024,  /* that are combined */
+  MOST_GROUP = 6,     /* blocks that are run again as one */
+  TRIES =
+      40, /* pairs that are simulated before the search gives up: by estimate within the budget, */
+  FAR_TRIES = 16, /* and above it by less than 1/FAR_PARTS */
+  FAR_PARTS = 50,
+  WORK = 6000, /* blocks in all simulations of one search, at most; but not fewer than */
+  LEAST_SIMULATIONS = 64
+};
+
+/* A step must become faster by this part. */
+#define LEAST_GAIN 1e-6
+
+/* What a block may do, and what two blocks take that do it. */
+typedef struct choice {
+  tsr__fragment fragment;
+  double more_s; /* of one block, in one micro-batch */
+  uint64_t saved_bytes;
+  bool is_possible;
+} choice;
+
+/* A block: its choice, or the first block of the segment with which it is run again, plus 1. */
+typedef struct cell {
+  uint16_t choice, group;
+} cell;
+
+typedef struct move {
+  uint16_t first, count;
+  cell to; /* group: 1: the blocks become a segment */
+  double more_s;
+  int64_t more_bytes;
+} move;
+
+typedef struct pair {
+  uint16_t a, b; /* moves; equal: one alone */
+  double more_s;
+} pair;
+
+/* What choices change of a step that keeps all. */
+typedef struct estimate {
+  double more_s;
+  uint64_t forward_bytes; /* live at the end of a forward, or when a segment was run again */
+} estimate;
+
+typedef struct local {
+  tsr_planning *planning;
+  tsr__way *way;
+  uint64_t budget;
+  tsr__chooser chooser;
+  size_t layers;
+  choice choices[MOST_CHOICES];
+  size_t choice_count;
+  cell *cells, *other; /* of the plan, and of one that is tried; owned */
+  tsr_run_plan *plan;  /* the best; owned */
+  tsr_run_plan_cost cost;
+  estimate now;
+  move moves[MOST_MOVES];
+  size_t move_count;
+  size_t simulations, most_simulations;
+} local;
+
+/* ---- choices ---- */
+
+static bool is_same(const tsr__fragment *a, const tsr__fragment *b) {
+  return a->checkpoint == b->checkpoint && a->names == b->names && a->rest == b->rest;
+}
+
+/* The number of a choice, which is measured if it is new; MOST_CHOICES if there are too many. */
+static int number_of(local *l, const tsr__fragment *f, size_t *out, tsr_error *error) {
+  const tsr__option_facts *all = &l->chooser.facts[0];
+  tsr__option_facts facts = {0, 0};
+  for (*out = 0; *out < l->choice_count; ++*out)
+    if (is_same(&l->choices[*out].fragment, f)) return 0;
+  if (*out == MOST_CHOICES) return 0;
+  choice *c = &l->choices[l->choice_count];
+  *c = (choice){.fragment = *f};
+  int status = tsr__blocks_facts(&l->chooser, f, &facts, &c->is_possible, error);
+  if (status) return status;
+  bool is_less = facts.forward_bytes < all->forward_bytes;
+  if (is_less) c->saved_bytes = (all->forward_bytes - facts.forward_bytes) / 2;
+  if (c->is_possible) c->more_s = fmax(facts.seconds - all->seconds, 0) / 2;
+  c->is_possible = c->is_possible && (is_less || (!f->names && !f->checkpoint && !f->rest));
+  l->choice_count++;
+  return 0;
+}
+
+static int read_choices(local *l, tsr_error *error) {
+  size_t ignored;
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < l->chooser.of->count; i++)
+    status = number_of(l, &l->chooser.of->fragments[i], &ignored, error);
+  return status;
+}
+
+/* ---- plan to cells, and back ---- */
+
+static bool is_range_known(const tsr_block_choice *r) {
+  return r->checkpoint <= TSR_CHECKPOINT_EVERY;
+}
+
+/* The fragment of a range; false if a name is not one of the block's. */
+static bool fragment_of(const local *l, const tsr_block_choice *r, tsr__fragment *out) {
+  const struct tsr__block_options *of = l->chooser.of;
+  *out = (tsr__fragment){.checkpoint = r->checkpoint, .rest = TSR_SAVED_KEEP};
+  for (size_t i = 0; i < r->saved_count; i++) {
+    size_t n = 0;
+    while (n < of->name_count && strcmp(of->names[n], r->saved[i].name) != 0) n++;
+    if (n == of->name_count) return false;
+    if (r->saved[i].place == TSR_SAVED_RECOMPUTE)
+      out->names |= (tsr__name_set)1 << n;
+    else
+      out->rest = r->saved[i].place;
+  }
+  return true;
+}
+
+/* Fill cells `first` to `last` of the range. `*ok` is false for what this file cannot say. */
+static int read_range(local *l, const tsr_block_choice *r, bool *ok, tsr_error *error) {
+  tsr__fragment f;
+  size_t number = 0, last = r->last < l->layers ? (size_t)r->last : l->layers - 1;
+  bool is_again = r->checkpoint == TSR_CHECKPOINT_FULL || r->checkpoint == TSR_CHECKPOINT_EVERY;
+  size_t length = r->checkpoint == TSR_CHECKPOINT_EVERY ? (size_t)r->checkpoint_every : 1;
+  *ok = is_range_known(r) && length && fragment_of(l, r, &f);
+  if (!*ok) return 0;
+  int status = is_again ? 0 : number_of(l, &f, &number, error);
+  *ok = status == 0 && number < MOST_CHOICES;
+  for (size_t i = (size_t)r->first; *ok && i <= last; i++)
+    l->cells[i] = is_again ? (cell){0, (uint16_t)(i - (i - r->first) % length + 1)}
+                           : (cell){(uint16_t)number, 0};
+  return status;
+}
+
+static int read_cells(local *l, const tsr_run_plan *plan, bool *ok, tsr_error *error) {
+  int status = 0;
+  *ok = plan->options.checkpoint == TSR_CHECKPOINT_NONE ||
+        plan->options.checkpoint == TSR_CHECKPOINT_FULL;
+  for (size_t i = 0; i < l->layers; i++)
+    l->cells[i] =
+        (cell){0, plan->options.checkpoint == TSR_CHECKPOINT_FULL ? (uint16_t)(i + 1) : 0};
+  for (size_t i = 0; *ok && status == 0 && i < plan->blocks.count; i++)
+    status = read_range(l, &plan->blocks.items[i], ok, error);
+  return status;
+}
+
+/* Where the stretch that begins at a block ends: blocks of one segment, or with the same choice. */
+static size_t end_of(const local *l, const cell *cells, size_t first) {
+  size_t end = first + 1;
+  while (end < l->layers && cells[end].group == cells[first].group &&
+         (cells[first].group || cells[end].choice == cells[first].choice))
+    end++;
+  return end;
+}
+
+/* The end of segments of equal length, beginning with that at `first`. */
+static size_t end_of_segments(const local *l, const cell *cells, size_t first) {
+  size_t end = end_of(l, cells, first), length = end - first;
+  while (end < l->layers && cells[end].group && end_of(l, cells, end) - end == length)
+    end += length;
+  return end;
+}
+
+/* NULL when out of memory. */
+static tsr_run_plan *plan_of(const local *l, const cell *cells) {
+  tsr_run_plan *plan = tsr__blocks_none(l->way);
+  bool ok = plan != NULL;
+  for (size_t i = 0, end; ok && i < l->layers; i = end) {
+    size_t length = end_of(l, cells, i) - i;
+    const tsr__fragment again = {.checkpoint =
+                                     length == 1 ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
+    end = cells[i].group ? end_of_segments(l, cells, i) : i + length;
+    const tsr__fragment *f = cells[i].group ? &again : &l->choices[cells[i].choice].fragment;
+    ok = tsr__blocks_add_range(&l->chooser, plan, f, cells[i].group && length > 1 ? length : 0, i,
+                               end - 1);
+  }
+  if (ok) return plan;
+  tsr_run_plan_free(plan);
+  return NULL;
+}
+
+/* ---- estimates ---- */
+
+static estimate estimate_of(const local *l, const cell *cells) {
+  const tsr__chooser *c = &l->chooser;
+  uint64_t kept = 0, again = 0;
+  double more_s = 0;
+  for (size_t i = 0, end; i < l->layers; i = end) {
+    end = end_of(l, cells, i);
+    uint64_t count = end - i;
+    if (cells[i].group) {
+      more_s += (double)count * c->forward_s;
+      if (kept + count * c->kept_bytes > again) again = kept + count * c->kept_bytes;
+      kept += c->input_bytes;
+    } else {
+      const choice *of = &l->choices[cells[i].choice];
+      more_s += (double)count * of->more_s;
+      kept += count * (of->saved_bytes < c->kept_bytes ? c->kept_bytes - of->saved_bytes : 0);
+    }
+  }
+  return (estimate){more_s * (double)c->parts, kept > again ? kept : again};
+}
+
+/* ---- moves ---- */
+
+static void add_move(local *l, size_t first, size_t count, cell to) {
+  if (l->move_count == MOST_MOVES || first + count > l->layers || !count) return;
+  l->moves[l->move_count++] = (move){.first = (uint16_t)first, .count = (uint16_t)count, .to = to};
+}
+
+/* Put a choice, or a segment, into the first block of a stretch, the last, and all. */
+static void add_places(local *l, size_t first, size_t end, cell to) {
+  add_move(l, first, 1, to);
+  if (end - first == 1) return;
+  add_move(l, end - 1, 1, to);
+  add_move(l, first, end - first, to);
+}
+
+static int add_toggles(local *l, size_t first, size_t end, tsr_error *error) {
+  const struct tsr__block_options *of = l->chooser.of;
+  tsr__fragment f = l->choices[l->cells[first].choice].fragment;
+  int status = 0;
+  if (l->cells[first].group || f.checkpoint) return 0;
+  const tsr__name_set names = f.names;
+  for (size_t i = 0; status == 0 && i < of->set_count; i++) {
+    size_t number;
+    f.names = (of->sets[i] & ~names) ? names | of->sets[i] : names & ~of->sets[i];
+    status = number_of(l, &f, &number, error);
+    if (status == 0 && number < MOST_CHOICES && l->choices[number].is_possible)
+      add_places(l, first, end, (cell){(uint16_t)number, 0});
+  }
+  return status;
+}
+
+/* Segments that begin or end where the stretch does, or move the end of one that is there by a block. */
+static void add_segments(local *l, size_t first, size_t end) {
+  for (size_t count = 1; count <= MOST_GROUP && count <= l->layers; count++) {
+    add_move(l, first, count, (cell){0, 1});
+    if (end >= count && end - count > first) add_move(l, end - count, count, (cell){0, 1});
+  }
+  if (!l->cells[first].group) return;
+  if (end < l->layers) add_move(l, first, end - first + 1, (cell){0, 1});
+  if (first) add_move(l, first - 1, end - first + 1, (cell){0, 1});
+}
+
+static int list_moves(local *l, tsr_error *error) {
+  int status = 0;
+  l->move_count = 0;
+  for (size_t i = 0, end; status == 0 && i < l->layers; i = end) {
+    end = end_of(l, l->cells, i);
+    for (size_t k = 0; k < l->chooser.of->count; k++)
+      if (l->choices[k].is_possible && (l->cells[i].group || k != l->cells[i].choice))
+        add_places(l, i, end, (cell){(uint16_t)k, 0});
+    add_segments(l, i, end);
+    status = add_toggles(l, i, end, error);
+  }
+  return status;
+}
+
+/* What is left of a segment stays one. */
+static void make(const local *l, const move *m, cell *cells) {
+  for (size_t i = m->first; i < (size_t)m->first + m->count; i++)
+    cells[i] = m->to.group ? (cell){0, (uint16_t)(m->first + 1)} : m->to;
+  size_t end = (size_t)m->first + m->count, group = end < l->layers ? cells[end].group : 0;
+  for (size_t i = end; group && group <= end && i < l->layers && cells[i].group == group; i++)
+    cells[i].group = (uint16_t)(end + 1);
+}
+
+static void copy_cells(local *l) {
+  memcpy(l->other, l->cells, l->layers * sizeof *l->cells);
+}
+
+static void estimate_moves(local *l) {
+  for (size_t i = 0; i < l->move_count; i++) {
+    copy_cells(l);
+    make(l, &l->moves[i], l->other);
+    estimate with = estimate_of(l, l->other);
+    l->moves[i].more_s = with.more_s - l->now.more_s;
+    l->moves[i].more_bytes = (int64_t)with.forward_bytes - (int64_t)l->now.forward_bytes;
+  }
+}
+
+static bool is_apart(const move *a, const move *b) {
+  return a->first + a->count <= b->first || b->first + b->count <= a->first;
+}
+
+/* ---- trying ---- */
+
+static int compare_pairs(const void *left, const void *right) {
+  const pair *a = left, *b = right;
+  if (a->more_s < b->more_s || a->more_s > b->more_s) return a->more_s < b->more_s ? -1 : 1;
+  return a->a != b->a ? (int)a->a - (int)b->a : (int)a->b - (int)b->b;
+}
+
+typedef TSR__VECTOR(pair) pairs;
+
+/* Pairs that save time, and that by estimate reserve more than `above` and at most `most`. */
+static bool list_pairs(const local *l, int64_t above, int64_t most, pairs *out) {
+  double least_gain = -l->cost.step_seconds * LEAST_GAIN;
+  int64_t reserved = (int64_t)l->cost.reserved_bytes;
+  out->count = 0;
+  for (size_t i = 0; i < l->move_count; i++)
+    for (size_t k = i; k < l->move_count; k++) {
+      const move *a = &l->moves[i], *b = &l->moves[k];
+      bool is_one = i == k;
+      double more_s = a->more_s + (is_one ? 0 : b->more_s);
+      int64_t bytes = reserved + a->more_bytes + (is_one ? 0 : b->more_bytes);
+      if (more_s >= least_gain || bytes <= above || bytes > most) continue;
+      if (!is_one && !is_apart(a, b)) continue;
+      pair one = {(uint16_t)i, (uint16_t)k, more_s};
+      if (!TSR__VECTOR_PUSH(out, one)) return false;
+    }
+  tsr__sort(out->items, out->count, sizeof *out->items, compare_pairs);
+  return true;
+}
+
+/* Simulate a pair; make it the best plan if it fits and is faster. */
+static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) {
+  tsr_run_plan_cost cost;
+  copy_cells(l);
+  make(l, &l->moves[p->a], l->other);
+  if (p->b != p->a) make(l, &l->moves[p->b], l->other);
+  tsr_run_plan *plan = plan_of(l, l->other);
+  if (!plan) return tsr__fail_memory(error);
+  int status =
+      tsr__planner_try(l->planning, plan, l->budget, l->cost.step_seconds, &cost, is_better, error);
+  l->simulations++;
+  *is_better =
+      status == 0 && *is_better && cost.step_seconds < l->cost.step_seconds * (1 - LEAST_GAIN);
+  if (*is_better) {
+    tsr_run_plan *before = l->plan;
+    cell *cells = l->cells;
+    l->plan = plan;
+    plan = before;
+    l->cells = l->other;
+    l->other = cells;
+    l->cost = cost;
+    l->now = estimate_of(l, l->cells);
+  }
+  tsr_run_plan_free(plan);
+  return status;
+}
+
+static int try_pairs(local *l, const pairs *list, size_t most, bool *is_better, tsr_error *error) {
+  int status = 0;
+  for (size_t i = 0; status == 0 && !*is_better && i < list->count && i < most; i++) {
+    if (l->simulations == l->most_simulations) break;
+    status = try_pair(l, &list->items[i], is_better, error);
+  }
+  return status;
+}
+
+/* One round: make the best change, if there is one. */
+static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error) {
+  int64_t budget = (int64_t)l->budget;
+  *is_better = false;
+  int status = list_moves(l, error);
+  if (status) return status;
+  estimate_moves(l);
+  if (!list_pairs(l, INT64_MIN, budget, list)) return tsr__fail_memory(error);
+  status = try_pairs(l, list, TRIES, is_better, error);
+  if (status || *is_better) return status;
+  if (!list_pairs(l, budget, budget + budget / FAR_PARTS, list)) return tsr__fail_memory(error);
+  return try_pairs(l, list, FAR_TRIES, is_better, error);
+}
+
+/* ---- all of it ---- */
+
+static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
+  pairs list = {0};
+  bool ok, is_better = true;
+  int status = read_choices(l, error);
+  if (status == 0) status = read_cells(l, plan, &ok, error);
+  if (status || !ok) return status;
+  l->now = estimate_of(l, l->cells);
+  size_t work = l->layers * (size_t)l->chooser.parts;
+  l->most_simulations = WORK / work > LEAST_SIMULATIONS ? WORK / work : LEAST_SIMULATIONS;
+  while (status == 0 && is_better && l->simulations < l->most_simulations)
+    status = improve_once(l, &list, &is_better, error);
+  TSR__VECTOR_FREE(&list);
+  return status;
+}
+
+int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
+                         const tsr_run_plan_cost *cost, uint64_t budget_bytes, tsr_run_plan **out,
+                         tsr_run_plan_cost *with, tsr_error *error) {
+  local *l = TSR__NEW(local);
+  bool is_possible = false;
+  *out = NULL;
+  if (!l) return tsr__fail_memory(error);
+  *l = (local){.planning = p, .way = way, .budget = budget_bytes, .cost = *cost};
+  l->layers = p->model->layers;
+  l->cells = TSR__NEW_ARRAY(cell, l->layers);
+  l->other = TSR__NEW_ARRAY(cell, l->layers);
+  int status = l->cells && l->other ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = tsr__blocks_begin(p, way, &l->chooser, &is_possible, error);
+  if (status == 0 && is_possible) status = improve(l, plan, error);
+  tsr__blocks_release(&l->chooser);
+  tsr__free(l->cells);
+  tsr__free(l->other);
+  *out = l->plan;
+  *with = l->cost;
+  tsr__free(l);
+  return status;
+}
