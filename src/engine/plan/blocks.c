@@ -102,15 +102,53 @@ static int survey_with(const tsr__chooser *c, const tsr__fragment *f, uint64_t l
   return status;
 }
 
-int tsr__blocks_facts(const tsr__chooser *c, const tsr__fragment *f, tsr__option_facts *out,
-                      bool *is_possible, tsr_error *error) {
+static tsr__two_blocks sum_of(const tsr__survey *survey) {
+  tsr__two_blocks sum = {survey->forward_bytes, 0, survey->cost.copies_s};
+  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum.kernels_s += survey->cost.phase_s[i];
+  return sum;
+}
+
+/* What two blocks take of which each has the choice. `*is_possible` is false if the model excludes it. */
+static int measure_two(const tsr__chooser *c, const tsr__fragment *f, tsr__two_blocks *out,
+                       bool *is_possible, tsr_error *error) {
   tsr__survey survey;
   int status = survey_with(c, f, 2, &survey, is_possible, error);
   if (status || !*is_possible) return status;
-  *out = (tsr__option_facts){survey.forward_bytes, 0};
-  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) out->seconds += survey.cost.phase_s[i];
+  *out = sum_of(&survey);
   tsr__survey_release(&survey);
   return 0;
+}
+
+static bool is_same(const tsr__fragment *a, const tsr__fragment *b) {
+  return a->checkpoint == b->checkpoint && a->names == b->names && a->rest == b->rest;
+}
+
+/* Of one block, from what two take. */
+static tsr__block_effect effect_of(const tsr__chooser *c, const tsr__fragment *f,
+                                   const tsr__two_blocks *two) {
+  const tsr__two_blocks *all = &c->all;
+  tsr__block_effect effect = {.fragment = *f};
+  if (two->forward_bytes < all->forward_bytes)
+    effect.saved_bytes = (all->forward_bytes - two->forward_bytes) / 2;
+  effect.more_s = fmax(two->kernels_s - all->kernels_s, 0) / 2;
+  effect.more_copies_s = (two->copies_s - all->copies_s) / 2;
+  effect.is_possible = effect.saved_bytes || effect.more_copies_s < 0;
+  return effect;
+}
+
+int tsr__blocks_effect(const tsr__chooser *c, const tsr__fragment *f, size_t *out,
+                       tsr_error *error) {
+  struct tsr__block_options *of = c->of;
+  tsr__two_blocks two;
+  bool is_possible;
+  for (*out = 0; *out < of->effect_count; ++*out)
+    if (is_same(&of->effects[*out].fragment, f)) return 0;
+  if (*out == TSR__BLOCK_EFFECTS) return 0;
+  int status = measure_two(c, f, &two, &is_possible, error);
+  if (status == 0)
+    of->effects[of->effect_count++] =
+        is_possible ? effect_of(c, f, &two) : (tsr__block_effect){.fragment = *f};
+  return status;
 }
 
 /* A block is what three have more than two. `*is_possible`: they can be run again. */
@@ -126,16 +164,16 @@ static int measure_block(tsr__chooser *c, bool *is_possible, tsr_error *error) {
     if (status == 0 && *is_possible) count++;
   }
   if (count == 4) {
-    double two = 0, three = 0;
-    for (size_t i = 0; i < TSR__PHASE_COUNT; i++) two += s[0].cost.phase_s[i];
-    for (size_t i = 0; i < TSR__PHASE_COUNT; i++) three += s[1].cost.phase_s[i];
-    c->facts[0] = (tsr__option_facts){s[0].forward_bytes, two};
+    const tsr__two_blocks three = sum_of(&s[1]);
+    c->all = sum_of(&s[0]);
     c->kept_bytes = s[1].forward_bytes - s[0].forward_bytes;
     c->input_bytes = s[3].forward_bytes - s[2].forward_bytes;
     c->parameter_bytes = s[1].parameter_bytes - s[0].parameter_bytes;
     c->forward_s =
         fmax(s[1].cost.phase_s[TSR__PHASE_FORWARD] - s[0].cost.phase_s[TSR__PHASE_FORWARD], 0);
-    c->backward_s = fmax(three - two - c->forward_s, 0);
+    c->backward_s = fmax(three.kernels_s - c->all.kernels_s - c->forward_s, 0);
+    c->kept_copies_s = s[1].cost.copies_s - s[0].cost.copies_s;
+    c->input_copies_s = s[3].cost.copies_s - s[2].cost.copies_s;
   }
   for (size_t i = 0; i < count; i++) tsr__survey_release(&s[i]);
   return status;
@@ -143,16 +181,20 @@ static int measure_block(tsr__chooser *c, bool *is_possible, tsr_error *error) {
 
 /* ---- options ---- */
 
-/* Bytes that are saved by each second that a set adds to what is chosen already. */
-static int look_at(tsr__chooser *c, size_t set, tsr__name_set chosen,
-                   const tsr__option_facts *so_far, tsr__option_facts *out, tsr_error *error) {
+/* What a set saves by each second that it adds to what is chosen already: bytes, or, of a way that copies activations, seconds of copies. */
+static int look_at(tsr__chooser *c, size_t set, const tsr__block_effect *so_far,
+                   tsr__block_effect *out, tsr_error *error) {
+  const tsr__fragment f = {.names = so_far->fragment.names | c->of->sets[set]};
+  tsr__two_blocks two;
   bool is_possible;
-  const tsr__fragment f = {.names = chosen | c->of->sets[set]};
-  int status = tsr__blocks_facts(c, &f, out, &is_possible, error);
+  int status = measure_two(c, &f, &two, &is_possible, error);
   c->gains[set] = 0;
-  if (status || !is_possible || out->forward_bytes >= so_far->forward_bytes) return status;
-  double more = fmax(out->seconds - so_far->seconds, 1e-9);
-  c->gains[set] = (double)(so_far->forward_bytes - out->forward_bytes) / more;
+  if (status || !is_possible) return status;
+  *out = effect_of(c, &f, &two);
+  double more = fmax(out->more_s - so_far->more_s, 1e-9);
+  double saved = (double)out->saved_bytes - (double)so_far->saved_bytes;
+  if (tsr__way_copies_activations(c->way)) saved = so_far->more_copies_s - out->more_copies_s;
+  c->gains[set] = fmax(saved, 0) / more;
   return 0;
 }
 
@@ -165,69 +207,67 @@ static size_t best_set(const tsr__chooser *c) {
 }
 
 /* The best set to add next, or of->set_count: the one that still is best after a second look. */
-static int next_set(tsr__chooser *c, tsr__name_set chosen, const tsr__option_facts *so_far,
-                    tsr__option_facts *facts, size_t *out, tsr_error *error) {
+static int next_set(tsr__chooser *c, const tsr__block_effect *so_far, tsr__block_effect *with,
+                    size_t *out, tsr_error *error) {
   for (;;) {
     size_t set = *out = best_set(c);
     if (set == c->of->set_count) return 0;
-    if ((c->of->sets[set] & ~chosen) == 0) {
+    if ((c->of->sets[set] & ~so_far->fragment.names) == 0) {
       c->gains[set] = 0;
       continue;
     }
-    int status = look_at(c, set, chosen, so_far, facts, error);
+    int status = look_at(c, set, so_far, with, error);
     if (status || (c->gains[set] > 0 && best_set(c) == set)) return status;
   }
 }
 
-static void keep_option(tsr__chooser *c, tsr__fragment f, const tsr__option_facts *facts) {
+static void keep_option(tsr__chooser *c, const tsr__block_effect *effect) {
   assert(c->of->count && c->of->count <= TSR__PLANNER_OPTIONS);
-  c->of->fragments[c->of->count] = f;
-  c->facts[c->of->count++] = *facts;
+  assert(c->of->count == c->of->effect_count); /* others come later */
+  c->of->effects[c->of->count++] = *effect;
+  c->of->effect_count++;
 }
 
 /* At most as many as there is room for, evenly spread, with the last. */
-static void keep_some(tsr__chooser *c, const tsr__name_set *sets, const tsr__option_facts *facts,
-                      size_t count) {
+static void keep_some(tsr__chooser *c, const tsr__block_effect *effects, size_t count) {
   assert(c->of->count == 1); /* keep */
   size_t room = c->way->narrows ? TSR__BLOCK_WIDE : TSR__PLANNER_OPTIONS - 1;
   size_t taken = count < room ? count : room;
   for (size_t i = 0; i < taken; i++) {
     size_t at = taken > 1 ? i * (count - 1) / (taken - 1) : count - 1;
-    keep_option(c, (tsr__fragment){.names = sets[at]}, &facts[at]);
-    if (c->way->narrows) c->chosen[c->chosen_count++] = sets[at];
+    keep_option(c, &effects[at]);
+    if (c->way->narrows) c->chosen[c->chosen_count++] = effects[at].fragment.names;
   }
 }
 
 static int choose_options(tsr__chooser *c, tsr_error *error) {
-  tsr__name_set sets[TSR__BLOCK_SETS], chosen = 0;
-  tsr__option_facts facts[TSR__BLOCK_SETS], now = c->facts[0];
+  tsr__block_effect effects[TSR__BLOCK_SETS], now = c->of->effects[0];
   size_t count = 0;
   while (count < TSR__BLOCK_SETS) {
     size_t set;
-    tsr__option_facts with;
-    int status = next_set(c, chosen, &now, &with, &set, error);
+    tsr__block_effect with;
+    int status = next_set(c, &now, &with, &set, error);
     if (status) return status;
     if (set == c->of->set_count) break;
-    chosen |= c->of->sets[set];
     now = with;
     /* What costs nothing more replaces what is there. */
-    bool is_free = count && with.seconds <= facts[count - 1].seconds;
+    bool is_free = count && with.more_s <= effects[count - 1].more_s;
     if (is_free) count--;
-    sets[count] = chosen;
-    facts[count++] = with;
+    effects[count++] = with;
   }
-  keep_some(c, sets, facts, count);
+  keep_some(c, effects, count);
   return 0;
 }
 
-/* Add an option if it is possible and keeps less than the block as it is. */
+/* Add an option, unless it saves nothing. */
 static int add_if_less(tsr__chooser *c, tsr__fragment f, tsr_error *error) {
-  tsr__option_facts facts;
+  tsr__two_blocks two;
   bool is_possible;
-  int status = tsr__blocks_facts(c, &f, &facts, &is_possible, error);
-  if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
-    keep_option(c, f, &facts);
-  return status;
+  int status = measure_two(c, &f, &two, &is_possible, error);
+  if (status || !is_possible) return status;
+  tsr__block_effect effect = effect_of(c, &f, &two);
+  if (effect.is_possible) keep_option(c, &effect);
+  return 0;
 }
 
 /* 16 and 8 bits, and 8 beside the first choices of what is computed again. */
@@ -251,11 +291,12 @@ static void list_chain_options(const tsr__chooser *c, tsr__chain_option *out) {
   uint64_t kept = less(c->kept_bytes, c->input_bytes);
   assert(c->of->count && c->forward_s >= 0 && c->backward_s >= 0);
   for (size_t i = 0; i < c->of->count; i++) {
-    uint64_t saves = less(c->facts[0].forward_bytes, c->facts[i].forward_bytes) / 2;
-    out[i] = (tsr__chain_option){
-        .saved_bytes = less(kept, saves),
-        .forward_s = c->forward_s,
-        .backward_s = c->backward_s + fmax(c->facts[i].seconds - c->facts[0].seconds, 0) / 2};
+    const tsr__block_effect *effect = &c->of->effects[i];
+    double copies_s = c->way->exposed * effect->more_copies_s;
+    out[i] =
+        (tsr__chain_option){.saved_bytes = less(kept, effect->saved_bytes),
+                            .forward_s = c->forward_s,
+                            .backward_s = fmax(c->backward_s + effect->more_s + copies_s, 0)};
   }
 }
 
@@ -278,7 +319,7 @@ static bool close_stretch(const tsr__chooser *c, const stretch *s, tsr_run_plan 
   assert(s->first <= s->end && s->option < c->of->count);
   if (s->first == s->end) return true;
   if (!s->segment)
-    return tsr__blocks_add_range(c, plan, &c->of->fragments[s->option], 0, s->first, s->end - 1);
+    return tsr__blocks_add_range(c, plan, &c->of->effects[s->option].fragment, 0, s->first, s->end - 1);
   bool is_one = s->segment == 1;
   const tsr__fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
   return tsr__blocks_add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);
@@ -287,6 +328,7 @@ static bool close_stretch(const tsr__chooser *c, const stretch *s, tsr_run_plan 
 /* What choices change of a micro-batch that keeps all, block by block. */
 typedef struct effect {
   double more_s;        /* of backward */
+  double more_copies_s; /* to the host and back */
   uint64_t saved_bytes; /* at the end of forward */
   uint64_t kept_bytes;  /* by the blocks so far */
   uint64_t
@@ -299,6 +341,8 @@ static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
   uint64_t blocks = s->end - s->first;
   if (s->segment) {
     to->more_s += (double)blocks * c->forward_s;
+    to->more_copies_s += (double)(blocks / s->segment) * c->input_copies_s;
+    to->more_copies_s -= (double)blocks * c->kept_copies_s;
     uint64_t inputs = blocks / s->segment * c->input_bytes;
     uint64_t again = to->kept_bytes + less(inputs, c->input_bytes) + s->segment * c->kept_bytes;
     if (again > to->again_bytes) to->again_bytes = again;
@@ -306,9 +350,10 @@ static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
     to->kept_bytes += inputs;
     return;
   }
-  const tsr__option_facts *option = &c->facts[s->option];
-  to->more_s += (double)blocks * fmax(option->seconds - c->facts[0].seconds, 0) / 2;
-  uint64_t saved = blocks * less(c->facts[0].forward_bytes, option->forward_bytes) / 2;
+  const tsr__block_effect *option = &c->of->effects[s->option];
+  to->more_s += (double)blocks * option->more_s;
+  to->more_copies_s += (double)blocks * option->more_copies_s;
+  uint64_t saved = blocks * option->saved_bytes;
   to->saved_bytes += saved;
   to->kept_bytes += less(blocks * c->kept_bytes, saved);
 }
@@ -341,8 +386,7 @@ static bool list_ranges(const tsr__chooser *c, const tsr__chain_plan *plan, tsr_
   return ok && close_stretch(c, &now, out);
 }
 
-/* Takes the plan over, with this number of micro-batches; NULL is out of memory. Where activations are copied, what is computed
- * again need not be, so that copies are no part of the estimate. */
+/* Takes the plan over, with this number of micro-batches; NULL is out of memory. */
 static bool add_candidate(tsr__way *way, tsr_run_plan *plan, const effect *changed,
                           uint64_t parts) {
   for (size_t i = 0; plan && i < way->candidates.count; i++)
@@ -351,11 +395,12 @@ static bool add_candidate(tsr__way *way, tsr_run_plan *plan, const effect *chang
       return true;
     }
   double kernels_s = way->kernels_s + changed->more_s * (double)parts;
+  double copies_s = way->copies_s + changed->more_copies_s * (double)parts;
   uint64_t forward = less(way->survey.forward_bytes, changed->saved_bytes);
   uint64_t made = forward > changed->again_bytes ? forward : changed->again_bytes;
   tsr__candidate one = {.plan = plan,
                         .least_bytes = way->survey.fixed_bytes + made,
-                        .estimate_s = tsr__planner_step(way, kernels_s)};
+                        .estimate_s = tsr__planner_estimate(way, kernels_s, copies_s)};
   if (plan && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
   tsr_run_plan_free(plan);
   return false;
@@ -370,7 +415,7 @@ tsr_run_plan *tsr__blocks_none(const tsr__way *way) {
 
 static bool add_plan(const tsr__chooser *c, const tsr__chain_plan *chain) {
   tsr_run_plan *plan = tsr__blocks_none(c->way);
-  effect all = {0, 0, 0, 0};
+  effect all = {0, 0, 0, 0, 0};
   if (plan && list_ranges(c, chain, plan, &all)) return add_candidate(c->way, plan, &all, c->parts);
   tsr_run_plan_free(plan);
   return false;
@@ -459,20 +504,20 @@ static int list_options(tsr__chooser *c, tsr_error *error) {
 static int run_all_again(const tsr__chooser *c, tsr_error *error) {
   tsr_run_plan *plan = tsr__run_plan_copy(c->way->plan);
   const stretch blocks = {0, c->planning->model->layers, 0, 1};
-  effect all = {0, 0, 0, 0};
+  effect all = {0, 0, 0, 0, 0};
   if (plan) tsr__option_set("checkpoint", "full", &plan->options);
   add_effect(c, &blocks, &all);
   return add_candidate(c->way, plan, &all, c->parts) ? 0 : tsr__fail_memory(error);
 }
 
-/* Where nothing is computed again there is no chain: the first blocks, more and more of them, with each option. */
+/* Where nothing is computed again there is no chain, and where activations are copied, time is no sum over blocks: the first blocks, more and more of them, with each option. */
 static int add_firsts(const tsr__chooser *c, size_t option, tsr_error *error) {
   size_t layers = c->planning->model->layers, most = TSR__PLANNER_CANDIDATES / 2;
   size_t count = layers < most ? layers : most;
   for (size_t i = 1; i <= count; i++) {
     const stretch some = {0, i * layers / count, option, 0};
     tsr_run_plan *plan = tsr__blocks_none(c->way);
-    effect all = {0, 0, 0, 0};
+    effect all = {0, 0, 0, 0, 0};
     if (plan && !close_stretch(c, &some, plan)) {
       tsr_run_plan_free(plan);
       plan = NULL;
@@ -492,8 +537,8 @@ static int find_new_options(tsr__chooser *c, tsr_run_plan *key, tsr_error *error
     tsr_run_plan_free(key);
     return tsr__fail_memory(error);
   }
-  c->of->fragments[0] = keep;
-  c->of->count = 1;
+  c->of->effects[0] = (tsr__block_effect){.fragment = keep, .is_possible = true};
+  c->of->count = c->of->effect_count = 1;
   c->of->activations = c->plan->options.offload.activations;
   c->of->batch = c->batch;
   c->of->narrows = c->way->narrows;
@@ -505,18 +550,14 @@ static int find_new_options(tsr__chooser *c, tsr_run_plan *key, tsr_error *error
   return status;
 }
 
-/* Make c->of and c->facts. */
+/* Make c->of. */
 static int measure_options(tsr__chooser *c, tsr_error *error) {
   tsr_run_plan *key = key_of(c);
   if (!key) return tsr__fail_memory(error);
   c->of = find_options(c, key);
-  bool is_new = !c->of, is_possible = true;
-  int status = is_new ? find_new_options(c, key, error) : 0;
-  if (!is_new) tsr_run_plan_free(key);
-  for (size_t i = 1; status == 0 && is_possible && !is_new && i < c->of->count; i++)
-    status = tsr__blocks_facts(c, &c->of->fragments[i], &c->facts[i], &is_possible, error);
-  assert(status || is_possible); /* it is for other ways */
-  return status;
+  if (!c->of) return find_new_options(c, key, error);
+  tsr_run_plan_free(key);
+  return 0;
 }
 
 int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
@@ -542,6 +583,8 @@ static int list_all(tsr__chooser *c, tsr_error *error) {
     return status;
   }
   if (status == 0) status = solve(c, error);
+  for (size_t i = 1; status == 0 && tsr__way_copies_activations(c->way) && i < c->of->count; i++)
+    status = add_firsts(c, i, error); /* as many as take the time of the copies */
   return status ? status : run_all_again(c, error);
 }
 
@@ -552,7 +595,7 @@ static int compare_candidates(const void *left, const void *right) {
 
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   tsr__chooser *c = TSR__NEW(tsr__chooser);
-  bool ok = c && add_candidate(way, tsr__run_plan_copy(way->plan), &(effect){0, 0, 0, 0}, 1);
+  bool ok = c && add_candidate(way, tsr__run_plan_copy(way->plan), &(effect){0, 0, 0, 0, 0}, 1);
   int status = ok ? 0 : tsr__fail_memory(error);
   if (c) *c = (tsr__chooser){.planning = planning, .way = way};
   bool has_options = planning->allow & TSR_ALLOW_RECOMPUTE || way->narrows;

@@ -6,6 +6,7 @@
 #include "plan/planner.h"
 
 enum {
+  TSR__BLOCK_EFFECTS = 384, /* choices of a block that are known */
   TSR__BLOCK_NAMES = 60, /* saved tensors of a block that can be chosen */
   TSR__BLOCK_SETS = 128,
   TSR__BLOCK_WIDE = 3 /* options that only recompute, if tensors may also be narrowed */
@@ -21,11 +22,20 @@ typedef struct tsr__fragment {
   tsr_saved_place rest; /* where the other tensors are until backward */
 } tsr__fragment;
 
-/* What two blocks take with an option. */
-typedef struct tsr__option_facts {
+/* What a choice changes of one block that keeps all, in one micro-batch. */
+typedef struct tsr__block_effect {
+  tsr__fragment fragment;
+  double more_s;        /* of kernels */
+  double more_copies_s; /* of copies to the host and back: negative if there are fewer */
+  uint64_t saved_bytes; /* at the end of forward */
+  bool is_possible;     /* the model allows it, and it saves memory or copies */
+} tsr__block_effect;
+
+/* What two blocks take, of a model of two. */
+typedef struct tsr__two_blocks {
   uint64_t forward_bytes;
-  double seconds;
-} tsr__option_facts;
+  double kernels_s, copies_s;
+} tsr__two_blocks;
 
 /* What can be chosen for a block. It depends on types, kernels and the micro-batch, and not on the loss, the optimizer, or where parameters
  * are: ways that differ in those alone share it. To find it takes a hundred surveys. */
@@ -40,8 +50,9 @@ struct tsr__block_options {
   size_t name_count;
   tsr__name_set sets[TSR__BLOCK_SETS]; /* single names, and the names of each storage */
   size_t set_count;
-  tsr__fragment fragments[1 + TSR__PLANNER_OPTIONS]; /* the first keeps all */
-  size_t count;
+  /* What is known of choices, found once: the first keeps all, the first `count` are the chain's options. */
+  tsr__block_effect effects[TSR__BLOCK_EFFECTS];
+  size_t count, effect_count;
 };
 
 typedef struct tsr__chooser {
@@ -51,16 +62,17 @@ typedef struct tsr__chooser {
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
   struct tsr__block_options *of; /* the planning's */
-  tsr__option_facts facts[1 + TSR__PLANNER_OPTIONS];
+  tsr__two_blocks all; /* that keep all */
   /* While they are looked for: */
   double gains
-      [TSR__BLOCK_SETS]; /* of of->sets: bytes in a second, when last looked at; infinite at first */
+      [TSR__BLOCK_SETS]; /* of of->sets: what a second saves, when last looked at; infinite at first */
   tsr__name_set chosen
       [TSR__BLOCK_WIDE]; /* of the options that compute again, where more may be kept in fewer bits */
   size_t chosen_count;
   /* Of a block: */
   uint64_t kept_bytes, input_bytes, parameter_bytes;
   double forward_s, backward_s;
+  double kept_copies_s, input_copies_s; /* of a block that keeps all, and of one that is run again */
 } tsr__chooser;
 
 /* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is
@@ -70,9 +82,10 @@ int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *out, 
                       tsr_error *error);
 void tsr__blocks_release(tsr__chooser *c);
 
-/* What two blocks take of which each has the choice. `*is_possible` is false if the model excludes it. A survey of two blocks. */
-int tsr__blocks_facts(const tsr__chooser *c, const tsr__fragment *f, tsr__option_facts *out,
-                      bool *is_possible, tsr_error *error);
+/* The place of a choice in of->effects, where it is measured by a survey of two blocks if it is new; TSR__BLOCK_EFFECTS if there is no
+ * room. */
+int tsr__blocks_effect(const tsr__chooser *c, const tsr__fragment *f, size_t *out,
+                       tsr_error *error);
 
 /* Add the choice for blocks first to last; every:K for a segment of K. A choice that keeps all adds nothing. False when out of memory. */
 bool tsr__blocks_add_range(const tsr__chooser *c, tsr_run_plan *plan, const tsr__fragment *f,

@@ -18,7 +18,6 @@
 #include "plan/blocks.h"
 
 enum {
-  MOST_CHOICES = 256, /* that are known of one block */
   MOST_MOVES = 1024,  /* that are combined */
   MOST_GROUP = 6,     /* blocks that are run again as one */
   TRIES =
@@ -32,14 +31,6 @@ enum {
 /* A step must become faster by this part. */
 #define LEAST_GAIN 1e-6
 
-/* What a block may do, and what two blocks take that do it. */
-typedef struct choice {
-  tsr__fragment fragment;
-  double more_s; /* of one block, in one micro-batch */
-  uint64_t saved_bytes;
-  bool is_possible;
-} choice;
-
 /* A block: its choice, or the first block of the segment with which it is run again, plus 1. */
 typedef struct cell {
   uint16_t choice, group;
@@ -48,7 +39,7 @@ typedef struct cell {
 typedef struct move {
   uint16_t first, count;
   cell to; /* group: 1: the blocks become a segment */
-  double more_s;
+  double more_s, more_copies_s;
   int64_t more_bytes;
 } move;
 
@@ -59,7 +50,7 @@ typedef struct pair {
 
 /* What choices change of a step that keeps all. */
 typedef struct estimate {
-  double more_s;
+  double more_s, more_copies_s;
   uint64_t forward_bytes; /* live at the end of a forward, or when a segment was run again */
 } estimate;
 
@@ -69,8 +60,6 @@ typedef struct local {
   uint64_t budget;
   tsr__chooser chooser;
   size_t layers;
-  choice choices[MOST_CHOICES];
-  size_t choice_count;
   cell *cells, *other; /* of the plan, and of one that is tried; owned */
   tsr_run_plan *plan;  /* the best; owned */
   tsr_run_plan_cost cost;
@@ -79,39 +68,6 @@ typedef struct local {
   size_t move_count;
   size_t simulations, most_simulations;
 } local;
-
-/* ---- choices ---- */
-
-static bool is_same(const tsr__fragment *a, const tsr__fragment *b) {
-  return a->checkpoint == b->checkpoint && a->names == b->names && a->rest == b->rest;
-}
-
-/* The number of a choice, which is measured if it is new; MOST_CHOICES if there are too many. */
-static int number_of(local *l, const tsr__fragment *f, size_t *out, tsr_error *error) {
-  const tsr__option_facts *all = &l->chooser.facts[0];
-  tsr__option_facts facts = {0, 0};
-  for (*out = 0; *out < l->choice_count; ++*out)
-    if (is_same(&l->choices[*out].fragment, f)) return 0;
-  if (*out == MOST_CHOICES) return 0;
-  choice *c = &l->choices[l->choice_count];
-  *c = (choice){.fragment = *f};
-  int status = tsr__blocks_facts(&l->chooser, f, &facts, &c->is_possible, error);
-  if (status) return status;
-  bool is_less = facts.forward_bytes < all->forward_bytes;
-  if (is_less) c->saved_bytes = (all->forward_bytes - facts.forward_bytes) / 2;
-  if (c->is_possible) c->more_s = fmax(facts.seconds - all->seconds, 0) / 2;
-  c->is_possible = c->is_possible && (is_less || (!f->names && !f->checkpoint && !f->rest));
-  l->choice_count++;
-  return 0;
-}
-
-static int read_choices(local *l, tsr_error *error) {
-  size_t ignored;
-  int status = 0;
-  for (size_t i = 0; status == 0 && i < l->chooser.of->count; i++)
-    status = number_of(l, &l->chooser.of->fragments[i], &ignored, error);
-  return status;
-}
 
 /* ---- plan to cells, and back ---- */
 
@@ -143,8 +99,8 @@ static int read_range(local *l, const tsr_block_choice *r, bool *ok, tsr_error *
   size_t length = r->checkpoint == TSR_CHECKPOINT_EVERY ? (size_t)r->checkpoint_every : 1;
   *ok = is_range_known(r) && length && fragment_of(l, r, &f);
   if (!*ok) return 0;
-  int status = is_again ? 0 : number_of(l, &f, &number, error);
-  *ok = status == 0 && number < MOST_CHOICES;
+  int status = is_again ? 0 : tsr__blocks_effect(&l->chooser, &f, &number, error);
+  *ok = status == 0 && number < TSR__BLOCK_EFFECTS;
   for (size_t i = (size_t)r->first; *ok && i <= last; i++)
     l->cells[i] = is_again ? (cell){0, (uint16_t)(i - (i - r->first) % length + 1)}
                            : (cell){(uint16_t)number, 0};
@@ -182,6 +138,7 @@ static size_t end_of_segments(const local *l, const cell *cells, size_t first) {
 
 /* NULL when out of memory. */
 static tsr_run_plan *plan_of(const local *l, const cell *cells) {
+  const tsr__block_effect *effects = l->chooser.of->effects;
   tsr_run_plan *plan = tsr__blocks_none(l->way);
   bool ok = plan != NULL;
   for (size_t i = 0, end; ok && i < l->layers; i = end) {
@@ -189,7 +146,7 @@ static tsr_run_plan *plan_of(const local *l, const cell *cells) {
     const tsr__fragment again = {.checkpoint =
                                      length == 1 ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
     end = cells[i].group ? end_of_segments(l, cells, i) : i + length;
-    const tsr__fragment *f = cells[i].group ? &again : &l->choices[cells[i].choice].fragment;
+    const tsr__fragment *f = cells[i].group ? &again : &effects[cells[i].choice].fragment;
     ok = tsr__blocks_add_range(&l->chooser, plan, f, cells[i].group && length > 1 ? length : 0, i,
                                end - 1);
   }
@@ -203,21 +160,29 @@ static tsr_run_plan *plan_of(const local *l, const cell *cells) {
 static estimate estimate_of(const local *l, const cell *cells) {
   const tsr__chooser *c = &l->chooser;
   uint64_t kept = 0, again = 0;
-  double more_s = 0;
+  double more_s = 0, copies_s = 0, parts = (double)c->parts;
   for (size_t i = 0, end; i < l->layers; i = end) {
     end = end_of(l, cells, i);
     uint64_t count = end - i;
     if (cells[i].group) {
       more_s += (double)count * c->forward_s;
+      copies_s += c->input_copies_s - (double)count * c->kept_copies_s;
       if (kept + count * c->kept_bytes > again) again = kept + count * c->kept_bytes;
       kept += c->input_bytes;
     } else {
-      const choice *of = &l->choices[cells[i].choice];
+      const tsr__block_effect *of = &c->of->effects[cells[i].choice];
       more_s += (double)count * of->more_s;
+      copies_s += (double)count * of->more_copies_s;
       kept += count * (of->saved_bytes < c->kept_bytes ? c->kept_bytes - of->saved_bytes : 0);
     }
   }
-  return (estimate){more_s * (double)c->parts, kept > again ? kept : again};
+  return (estimate){more_s * parts, copies_s * parts, kept > again ? kept : again};
+}
+
+/* Seconds of a step. */
+static double step_of(const local *l, double more_s, double more_copies_s) {
+  return tsr__planner_estimate(l->way, fmax(l->way->kernels_s + more_s, 0),
+                               l->way->copies_s + more_copies_s);
 }
 
 /* ---- moves ---- */
@@ -237,15 +202,15 @@ static void add_places(local *l, size_t first, size_t end, cell to) {
 
 static int add_toggles(local *l, size_t first, size_t end, tsr_error *error) {
   const struct tsr__block_options *of = l->chooser.of;
-  tsr__fragment f = l->choices[l->cells[first].choice].fragment;
+  tsr__fragment f = of->effects[l->cells[first].choice].fragment;
   int status = 0;
   if (l->cells[first].group || f.checkpoint) return 0;
   const tsr__name_set names = f.names;
   for (size_t i = 0; status == 0 && i < of->set_count; i++) {
     size_t number;
     f.names = (of->sets[i] & ~names) ? names | of->sets[i] : names & ~of->sets[i];
-    status = number_of(l, &f, &number, error);
-    if (status == 0 && number < MOST_CHOICES && l->choices[number].is_possible)
+    status = tsr__blocks_effect(&l->chooser, &f, &number, error);
+    if (status == 0 && number < TSR__BLOCK_EFFECTS && of->effects[number].is_possible)
       add_places(l, first, end, (cell){(uint16_t)number, 0});
   }
   return status;
@@ -268,7 +233,7 @@ static int list_moves(local *l, tsr_error *error) {
   for (size_t i = 0, end; status == 0 && i < l->layers; i = end) {
     end = end_of(l, l->cells, i);
     for (size_t k = 0; k < l->chooser.of->count; k++)
-      if (l->choices[k].is_possible && (l->cells[i].group || k != l->cells[i].choice))
+      if (l->chooser.of->effects[k].is_possible && (l->cells[i].group || k != l->cells[i].choice))
         add_places(l, i, end, (cell){(uint16_t)k, 0});
     add_segments(l, i, end);
     status = add_toggles(l, i, end, error);
@@ -295,6 +260,7 @@ static void estimate_moves(local *l) {
     make(l, &l->moves[i], l->other);
     estimate with = estimate_of(l, l->other);
     l->moves[i].more_s = with.more_s - l->now.more_s;
+    l->moves[i].more_copies_s = with.more_copies_s - l->now.more_copies_s;
     l->moves[i].more_bytes = (int64_t)with.forward_bytes - (int64_t)l->now.forward_bytes;
   }
 }
@@ -316,16 +282,19 @@ typedef TSR__VECTOR(pair) pairs;
 /* Pairs that save time, and that by estimate reserve more than `above` and at most `most`. */
 static bool list_pairs(const local *l, int64_t above, int64_t most, pairs *out) {
   double least_gain = -l->cost.step_seconds * LEAST_GAIN;
+  double now_s = step_of(l, l->now.more_s, l->now.more_copies_s);
   int64_t reserved = (int64_t)l->cost.reserved_bytes;
   out->count = 0;
   for (size_t i = 0; i < l->move_count; i++)
     for (size_t k = i; k < l->move_count; k++) {
       const move *a = &l->moves[i], *b = &l->moves[k];
       bool is_one = i == k;
-      double more_s = a->more_s + (is_one ? 0 : b->more_s);
       int64_t bytes = reserved + a->more_bytes + (is_one ? 0 : b->more_bytes);
-      if (more_s >= least_gain || bytes <= above || bytes > most) continue;
-      if (!is_one && !is_apart(a, b)) continue;
+      if (bytes <= above || bytes > most || (!is_one && !is_apart(a, b))) continue;
+      double kernels_s = l->now.more_s + a->more_s + (is_one ? 0 : b->more_s);
+      double copies_s = l->now.more_copies_s + a->more_copies_s + (is_one ? 0 : b->more_copies_s);
+      double more_s = step_of(l, kernels_s, copies_s) - now_s;
+      if (more_s >= least_gain) continue;
       pair one = {(uint16_t)i, (uint16_t)k, more_s};
       if (!TSR__VECTOR_PUSH(out, one)) return false;
     }
@@ -388,8 +357,7 @@ static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error
 static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
   pairs list = {0};
   bool ok, is_better = true;
-  int status = read_choices(l, error);
-  if (status == 0) status = read_cells(l, plan, &ok, error);
+  int status = read_cells(l, plan, &ok, error);
   if (status || !ok) return status;
   l->now = estimate_of(l, l->cells);
   size_t work = l->layers * (size_t)l->chooser.parts;

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/sort.h"
 #include "plan/planner.h"
 
 /* ---- measuring ---- */
@@ -356,22 +357,124 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
   return way->is_tried ? try_way(p, way, budget, found, least, error) : 0;
 }
 
-/* Change single blocks of what was found. */
-static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
-  tsr_run_plan *better;
+/* ---- improving what was found ---- */
+
+/* Ways whose plans are changed locally, at most; and how much longer than what was found the first plan of another way may take. */
+enum { IMPROVED_WAYS = 12 };
+#define FIRST_ERROR 0.1
+
+/* The choices for blocks of the plan that was found, in another way; NULL when out of memory. */
+static tsr_run_plan *transplant(const best *found, const tsr__way *way) {
+  tsr_run_plan *plan = tsr__run_plan_copy(way->plan);
+  if (!plan) return NULL;
+  tsr__run_plan_clear_blocks(plan);
+  plan->options.checkpoint = found->plan->options.checkpoint;
+  plan->options.checkpoint_every = found->plan->options.checkpoint_every;
+  if (tsr__run_plan_add_ranges_of(plan, found->plan)) return plan;
+  tsr_run_plan_free(plan);
+  return NULL;
+}
+
+/* Where a local search begins. */
+typedef struct begun {
+  tsr_run_plan *plan; /* owned; NULL: no plan of the way fits */
   tsr_run_plan_cost cost;
-  if (!found->way || !(p->allow & TSR_ALLOW_RECOMPUTE) || tsr_model_is_traced(p->model)) return 0;
-  int status =
-      tsr__planner_improve(p, found->way, found->plan, &found->cost, budget, &better, &cost, error);
-  if (!better) return status;
-  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
-  if (!TSR__VECTOR_PUSH(&p->improved, better)) {
-    tsr_run_plan_free(better);
-    return tsr__fail_memory(error);
+} begun;
+
+/* Take a plan over if it fits and is faster than what there is; NULL is out of memory. */
+static int try_first(tsr_planning *p, tsr_run_plan *plan, uint64_t budget, double most_s,
+                     begun *first, tsr_error *error) {
+  tsr_run_plan_cost cost;
+  bool fits = false;
+  int status = plan ? 0 : tsr__fail_memory(error);
+  if (first->plan) most_s = fmin(most_s, first->cost.step_seconds);
+  if (status == 0) status = tsr__planner_try(p, plan, budget, most_s, &cost, &fits, error);
+  if (status || !fits || (first->plan && cost.step_seconds >= first->cost.step_seconds)) {
+    tsr_run_plan_free(plan);
+    return status;
   }
-  *found = (best){better, cost, found->way};
+  tsr_run_plan_free(first->plan);
+  *first = (begun){plan, cost};
+  return 0;
+}
+
+/* The fastest plan of the way that fits, among its candidates and with the choices of what was found. */
+static int find_first(tsr_planning *p, const tsr__way *way, uint64_t budget, const best *found,
+                      begun *first, tsr_error *error) {
+  double most_s = found->cost.step_seconds * (1 + FIRST_ERROR);
+  int status = try_first(p, transplant(found, way), budget, most_s, first, error);
+  for (size_t i = 0; status == 0 && i < way->candidates.count; i++) {
+    const tsr__candidate *c = &way->candidates.items[i];
+    double limit_s = first->plan ? first->cost.step_seconds : most_s;
+    if (c->estimate_s * (1 - ESTIMATE_ERROR) > limit_s) break;
+    if ((c->is_measured ? c->cost.reserved_bytes : least_of(c)) > budget) continue;
+    status = try_first(p, tsr__run_plan_copy(c->plan), budget, most_s, first, error);
+  }
   return status;
 }
+
+/* Change single blocks of a plan of the way. */
+static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
+                       tsr_error *error) {
+  begun first = {NULL, {0}}, better = {NULL, {0}};
+  int status = find_first(p, way, budget, found, &first, error);
+  if (status == 0 && first.plan)
+    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, &better.plan,
+                                  &better.cost, error);
+  if (better.plan) {
+    tsr_run_plan_free(first.plan);
+    first = better;
+  }
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+  if (first.plan && is_better(&first.cost, found) && TSR__VECTOR_PUSH(&p->improved, first.plan))
+    *found = (best){first.plan, first.cost, way};
+  else
+    tsr_run_plan_free(first.plan);
+  return status;
+}
+
+/* A way, and the time that its plans do not stay below. */
+typedef struct bounded {
+  tsr__way *way;
+  double bound_s;
+} bounded;
+
+static int compare_bounds(const void *left, const void *right) {
+  const bounded *a = left, *b = right;
+  return (a->bound_s > b->bound_s) - (a->bound_s < b->bound_s);
+}
+
+/* Ways that could still be faster, the lowest bounds first; that of what was found before them. */
+static size_t list_bounded(const tsr_planning *p, uint64_t budget, const best *found,
+                           bounded *out) {
+  size_t count = 0;
+  for (size_t i = 0; i < p->ways.count; i++) {
+    tsr__way *way = &p->ways.items[i];
+    if (!way->is_tried || !way->is_surveyed) continue;
+    double bound_s = way == found->way ? 0 : tsr__planner_bound(way, budget);
+    if (bound_s < found->cost.step_seconds * (1 - WAY_ERROR)) out[count++] = (bounded){way, bound_s};
+  }
+  tsr__sort(out, count, sizeof *out, compare_bounds);
+  return count < IMPROVED_WAYS ? count : IMPROVED_WAYS;
+}
+
+/* Until nothing is better: a plan that one way improved may be the first of another. */
+static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
+  bounded *list = TSR__NEW_ARRAY(bounded, p->ways.count);
+  const tsr_run_plan *before = NULL;
+  int status = list ? 0 : tsr__fail_memory(error);
+  while (status == 0 && found->plan != before) {
+    before = found->plan;
+    size_t count = list_bounded(p, budget, found, list);
+    for (size_t i = 0; status == 0 && i < count; i++)
+      if (list[i].bound_s < found->cost.step_seconds * (1 - WAY_ERROR))
+        status = improve_way(p, list[i].way, budget, found, error);
+  }
+  tsr__free(list);
+  return status;
+}
+
+/* ---- the search ---- */
 
 /* Fine ways last: most of them cannot be faster than what the others found. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
@@ -382,7 +485,9 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
     for (size_t i = 0; status == 0 && i < p->ways.count; i++)
       if (p->ways.items[i].is_fine == (pass == 1))
         status = search_way(p, &p->ways.items[i], budget, found, least, error);
-  if (status == 0 && found->plan) return improve(p, budget, found, error);
+  bool is_local = found->way && p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
+  if (status == 0 && is_local) status = improve(p, budget, found, error);
+  if (status == 0 && found->plan) return 0;
   if (status == 0) status = find_least(p, NULL, least, error);
   if (status || least->plan) return status;
   return try_leanest(p, budget, found, least, error);

@@ -44,7 +44,8 @@ typedef TSR__VECTOR(tsr__candidate) tsr__candidates;
 
 typedef struct tsr__way {
   tsr_run_plan *plan; /* without choices for blocks; owned */
-  double step_s;      /* at least, whatever is kept; of kernels and copies: */
+  uint64_t number;    /* of the plan: tsr__run_plan_number */
+  double step_s;      /* at least, whatever is kept; of kernels, and of copies if all is kept: */
   double kernels_s, copies_s, exposed;
   double waited_s; /* for ranks, whatever is kept; */
   double links_s;  /* and with kernels, at least: the tape's clock once it is surveyed */
@@ -151,6 +152,8 @@ int tsr__planner_own_way(tsr_planning *planning, const tsr_run_plan *plan, const
 int tsr__planner_survey_way(const tsr_planning *planning, tsr__way *way, tsr_error *error);
 /* Seconds of a step whose kernels take `kernels_s`, at least: copies and ranks take what the way's do. */
 double tsr__planner_step(const tsr__way *way, double kernels_s);
+/* Seconds of a step whose kernels and copies take this; less than that where kernels wait for ranks. */
+double tsr__planner_estimate(const tsr__way *way, double kernels_s, double copies_s);
 /* Seconds that no schedule of the way's kernels stays below within the budget; infinite if none fits. */
 double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
 /* Whether what backward needs goes to the host. */

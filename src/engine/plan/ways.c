@@ -145,11 +145,6 @@ static void divide_batch(const tsr_planning *p, const tsr__technique_row *techni
   }
 }
 
-/* Time is a sum over blocks, so that of few of them tells that of all. */
-static double extend(double two, double three, uint64_t layers) {
-  return two + (three - two) * ((double)layers - 2);
-}
-
 static double kernels_of(const tsr__cost *cost) {
   double sum = 0;
   for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum += cost->phase_s[i];
@@ -162,22 +157,15 @@ bool tsr__way_copies_activations(const tsr__way *way) {
 }
 
 /* Computing more may hide what ranks send, but never ends a step sooner. */
-double tsr__planner_step(const tsr__way *way, double kernels_s) {
+double tsr__planner_estimate(const tsr__way *way, double kernels_s, double copies_s) {
   assert(kernels_s >= 0 && way->copies_s >= 0 && way->waited_s >= 0);
-  double copies_s = tsr__way_copies_activations(way) ? 0 : way->copies_s;
-  double step_s = tsr__cost_step(kernels_s, copies_s, way->exposed) + way->waited_s;
+  double step_s = tsr__cost_step(kernels_s, fmax(copies_s, 0), way->exposed) + way->waited_s;
   return fmax(step_s, way->links_s);
 }
 
-/* Of two and three blocks: the link's own time is a sum over blocks; what kernels wait for in between is not. */
-static void extend_cost(tsr__way *way, const tsr__cost *two, const tsr__cost *three,
-                        uint64_t layers) {
-  way->kernels_s = extend(kernels_of(two), kernels_of(three), layers);
-  way->copies_s = extend(two->copies_s, three->copies_s, layers);
-  way->waited_s = extend(two->waited_s, three->waited_s, layers);
-  way->links_s = extend(two->links_s, three->links_s, layers);
-  way->exposed = two->exposed;
-  way->step_s = tsr__planner_step(way, way->kernels_s);
+double tsr__planner_step(const tsr__way *way, double kernels_s) {
+  return tsr__planner_estimate(way, kernels_s,
+                               tsr__way_copies_activations(way) ? 0 : way->copies_s);
 }
 
 /* Whether each block takes as long as the others. If the planner may not change what is recomputed, a way has the choices of the
@@ -187,26 +175,67 @@ static bool has_equal_blocks(const tsr_run_plan *plan) {
          plan->options.checkpoint < TSR_CHECKPOINT_EVERY;
 }
 
-/* What the way takes if all is kept. `why` says why it is not possible. */
-static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr_error *why) {
-  tsr__survey two, three;
+/* Seconds, which are sums over blocks and over micro-batches; but for the link between ranks, whose own time is one, and what kernels wait
+ * for in between is not. */
+typedef struct sums {
+  double kernels_s, copies_s, waited_s, links_s, exposed;
+} sums;
+
+static sums extend(const sums *two, const sums *three, uint64_t count) {
+  double more = (double)count - 2;
+  return (sums){.kernels_s = two->kernels_s + (three->kernels_s - two->kernels_s) * more,
+                .copies_s = two->copies_s + (three->copies_s - two->copies_s) * more,
+                .waited_s = two->waited_s + (three->waited_s - two->waited_s) * more,
+                .links_s = two->links_s + (three->links_s - two->links_s) * more,
+                .exposed = two->exposed};
+}
+
+static int survey_sums(const tsr_planning *p, const tsr__way *way, uint64_t layers, uint64_t batch,
+                       sums *out, bool *is_possible, tsr_error *why) {
+  tsr__survey survey;
+  int status = tsr__planner_survey(p, way->plan, layers, batch, &survey, is_possible, why);
+  if (status || !*is_possible) return status;
+  const tsr__cost *cost = &survey.cost;
+  *out = (sums){kernels_of(cost), cost->copies_s, cost->waited_s, cost->links_s, cost->exposed};
+  tsr__survey_release(&survey);
+  return 0;
+}
+
+/* Of as many blocks as the model has, from two and three of them. */
+static int survey_blocks(const tsr_planning *p, const tsr__way *way, uint64_t batch, sums *out,
+                         bool *is_possible, tsr_error *why) {
   uint64_t layers = p->model->layers;
   bool is_sum = layers > 1 && has_equal_blocks(way->plan);
+  sums three;
   int status =
-      tsr__planner_survey(p, way->plan, is_sum || !layers ? 2 : layers, 0, &two, is_possible, why);
-  if (status || !*is_possible) return status;
-  if (!is_sum) {
-    extend_cost(way, &two.cost, &two.cost, layers);
-    tsr__survey_release(&two);
-    return 0;
-  }
-  status = tsr__planner_survey(p, way->plan, 3, 0, &three, is_possible, why);
-  if (status == 0 && *is_possible) {
-    extend_cost(way, &two.cost, &three.cost, layers);
-    tsr__survey_release(&three);
-  }
-  tsr__survey_release(&two);
+      survey_sums(p, way, is_sum || !layers ? 2 : layers, batch, out, is_possible, why);
+  if (status || !*is_possible || !is_sum) return status;
+  status = survey_sums(p, way, 3, batch, &three, is_possible, why);
+  if (status == 0 && *is_possible) *out = extend(out, &three, layers);
   return status;
+}
+
+/* What the way takes if all is kept. `why` says why it is not possible. */
+static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr_error *why) {
+  const tsr_simulate_options *o = &way->plan->options;
+  uint64_t batch = p->how.batch ? p->how.batch : 1;
+  uint64_t parts = o->micro_batch ? batch / o->micro_batch : 1;
+  bool is_sum = parts > 3 && o->accumulate <= 1 && !o->ranks;
+  sums all, three;
+  int status = survey_blocks(p, way, is_sum ? 2 * o->micro_batch : 0, &all, is_possible, why);
+  if (status || !*is_possible) return status;
+  if (is_sum) {
+    status = survey_blocks(p, way, 3 * o->micro_batch, &three, is_possible, why);
+    if (status || !*is_possible) return status;
+    all = extend(&all, &three, parts);
+  }
+  way->kernels_s = all.kernels_s;
+  way->copies_s = all.copies_s;
+  way->waited_s = all.waited_s;
+  way->links_s = all.links_s;
+  way->exposed = all.exposed;
+  way->step_s = tsr__planner_step(way, way->kernels_s);
+  return 0;
 }
 
 void tsr__way_release(tsr__way *way) {
@@ -293,9 +322,12 @@ static tsr_run_plan *way_plan(const tsr_planning *p, const tsr_run_plan *plan) {
 }
 
 static const tsr__way *find_way(const tsr_planning *p, const tsr_run_plan *plan, bool narrows) {
-  for (size_t i = 0; i < p->ways.count; i++)
-    if (p->ways.items[i].narrows == narrows && tsr__run_plan_equal(p->ways.items[i].plan, plan))
-      return &p->ways.items[i];
+  uint64_t number = tsr__run_plan_number(plan);
+  for (size_t i = 0; i < p->ways.count; i++) {
+    const tsr__way *way = &p->ways.items[i];
+    if (way->number == number && way->narrows == narrows && tsr__run_plan_equal(way->plan, plan))
+      return way;
+  }
   return NULL;
 }
 
@@ -316,6 +348,7 @@ static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, bool
   tsr_error why = {.status = TSR_OK};
   bool is_possible = false;
   if (!way.plan) return tsr__fail_memory(error);
+  way.number = tsr__run_plan_number(way.plan);
   bool is_new = !find_way(p, way.plan, narrows);
   const tsr__way *wide = narrows ? find_way(p, way.plan, false) : NULL;
   int status = 0;
@@ -381,6 +414,7 @@ static bool advance(const dimension *d, size_t *at) {
 /* A step graph has its program's types and kernels: one way, in which each module may keep what it likes. */
 static int list_traced(tsr_planning *p, tsr_error *error) {
   tsr__way way = {.plan = way_plan(p, p->base)};
+  if (way.plan) way.number = tsr__run_plan_number(way.plan);
   p->free = tsr__run_plan_copy(p->base);
   int status = way.plan && p->free ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__planner_survey_way(p, &way, error);
