@@ -137,7 +137,7 @@ static void change_option(const climb *c, point *p) {
       break;
     }
     case 4: o->update_in_backward = !o->update_in_backward; break;
-    default: o->in_place ^= 1u << below(5);
+    default: o->in_place ^= 1u << below(2); /* sums, dropout: others depend on what blocks keep */
   }
 }
 

@@ -1,15 +1,9 @@
-/* blocks.c - what each block keeps: options of one block, and the chain solver over all of them.
- *
- * An option is a list of saved tensors that backward computes again, or that are kept in fewer bits. All blocks are alike, so options are found on
- * a model of two: beginning with none, always the tensors whose bytes cost the least time are added, and the lists on
- * the way are the options. What an option keeps and costs is measured there, too, and is right to a few bytes of
- * rounding; what a plan really takes is simulated later.
+/* blocks.c - plans of a way: the chain solver puts choices of its blocks together (effects.c finds them).
  *
  * A chain's schedule runs blocks with options, or passes some of them to run them again as one, within which nothing
  * can be chosen: "full" for one block, "every:K" for K. */
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -18,268 +12,6 @@
 #include "plan/chain.h"
 
 enum { SLOTS = 4096, SLOT_BLOCKS = 200000 };
-
-void tsr__block_options_free(struct tsr__block_options *options) {
-  if (!options) return;
-  tsr_run_plan_free(options->key);
-  tsr__free(options);
-}
-
-/* ---- names ---- */
-
-static size_t number_of(tsr__chooser *c, const char *name) {
-  for (size_t i = 0; i < c->of->name_count; i++)
-    if (strcmp(c->of->names[i], name) == 0) return i;
-  if (c->of->name_count == TSR__BLOCK_NAMES) return TSR__BLOCK_NAMES;
-  (void)snprintf(c->of->names[c->of->name_count], sizeof c->of->names[0], "%s", name);
-  return c->of->name_count++;
-}
-
-static void add_set(tsr__chooser *c, tsr__name_set names) {
-  for (size_t i = 0; i < c->of->set_count; i++)
-    if (c->of->sets[i] == names) return;
-  if (c->of->set_count == TSR__BLOCK_SETS) return;
-  c->gains[c->of->set_count] = INFINITY;
-  c->of->sets[c->of->set_count++] = names;
-}
-
-/* Each name, and all names of each storage. */
-static int list_sets(tsr__chooser *c, const tsr_simulate_options *options, tsr_error *error) {
-  tsr__saved_name *saved = NULL;
-  size_t count = 0;
-  int status = tsr__measure_saved(c->planning->model, options, &saved, &count, error);
-  if (status) return status;
-  for (size_t i = 0; i < count; i++) {
-    tsr__name_set all = 0;
-    for (size_t k = 0; k < count; k++) {
-      size_t number = number_of(c, saved[k].name);
-      if (saved[k].storage == saved[i].storage && number < TSR__BLOCK_NAMES)
-        all |= (tsr__name_set)1 << number;
-      if (k == i && number < TSR__BLOCK_NAMES) add_set(c, (tsr__name_set)1 << number);
-    }
-    if (all) add_set(c, all);
-  }
-  tsr__free(saved);
-  return 0;
-}
-
-/* ---- what they take ---- */
-
-static const tsr__fragment keep = {TSR_CHECKPOINT_NONE, 0, TSR_SAVED_KEEP};
-
-/* Add the choice for blocks first to last; every:K for a segment of K. A fragment that keeps all adds nothing. */
-bool tsr__blocks_add_range(const tsr__chooser *c, tsr_run_plan *plan, const tsr__fragment *f,
-                           uint64_t every, size_t first, size_t last) {
-  tsr_saved_choice saved[TSR__BLOCK_NAMES];
-  tsr_block_choice choice = {.first = first,
-                             .last = last,
-                             .checkpoint = f->checkpoint,
-                             .checkpoint_every = every,
-                             .saved = saved};
-  bool has_rest = f->rest != TSR_SAVED_KEEP;
-  assert(first <= last);
-  for (size_t i = 0; (f->names || has_rest) && i < c->of->name_count; i++) {
-    bool is_again = f->names >> i & 1;
-    if (is_again || has_rest)
-      saved[choice.saved_count++] =
-          (tsr_saved_choice){c->of->names[i], is_again ? TSR_SAVED_RECOMPUTE : f->rest};
-  }
-  if (choice.checkpoint == TSR_CHECKPOINT_NONE && !choice.saved_count) return true;
-  return tsr__run_plan_add_blocks(plan, &choice);
-}
-
-/* Survey the way's plan with the fragment for all of `layers` blocks. */
-static int survey_with(const tsr__chooser *c, const tsr__fragment *f, uint64_t layers,
-                       tsr__survey *out, bool *is_possible, tsr_error *error) {
-  tsr_run_plan *plan = tsr__run_plan_copy(c->plan);
-  int status = 0;
-  *is_possible = false;
-  if (!plan || !tsr__blocks_add_range(c, plan, f, 0, 0, layers - 1))
-    status = tsr__fail_memory(error);
-  if (status == 0)
-    status = tsr__planner_survey(c->planning, plan, layers, c->batch, out, is_possible, error);
-  tsr_run_plan_free(plan);
-  return status;
-}
-
-static tsr__two_blocks sum_of(const tsr__survey *survey) {
-  tsr__two_blocks sum = {survey->forward_bytes, 0, survey->cost.copies_s};
-  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum.kernels_s += survey->cost.phase_s[i];
-  return sum;
-}
-
-/* What two blocks take of which each has the choice. `*is_possible` is false if the model excludes it. */
-static int measure_two(const tsr__chooser *c, const tsr__fragment *f, tsr__two_blocks *out,
-                       bool *is_possible, tsr_error *error) {
-  tsr__survey survey;
-  int status = survey_with(c, f, 2, &survey, is_possible, error);
-  if (status || !*is_possible) return status;
-  *out = sum_of(&survey);
-  tsr__survey_release(&survey);
-  return 0;
-}
-
-static bool is_same(const tsr__fragment *a, const tsr__fragment *b) {
-  return a->checkpoint == b->checkpoint && a->names == b->names && a->rest == b->rest;
-}
-
-/* Of one block, from what two take. */
-static tsr__block_effect effect_of(const tsr__chooser *c, const tsr__fragment *f,
-                                   const tsr__two_blocks *two) {
-  const tsr__two_blocks *all = &c->all;
-  tsr__block_effect effect = {.fragment = *f};
-  if (two->forward_bytes < all->forward_bytes)
-    effect.saved_bytes = (all->forward_bytes - two->forward_bytes) / 2;
-  effect.more_s = fmax(two->kernels_s - all->kernels_s, 0) / 2;
-  effect.more_copies_s = (two->copies_s - all->copies_s) / 2;
-  effect.is_possible = effect.saved_bytes || effect.more_copies_s < 0;
-  return effect;
-}
-
-int tsr__blocks_effect(const tsr__chooser *c, const tsr__fragment *f, size_t *out,
-                       tsr_error *error) {
-  struct tsr__block_options *of = c->of;
-  tsr__two_blocks two;
-  bool is_possible;
-  for (*out = 0; *out < of->effect_count; ++*out)
-    if (is_same(&of->effects[*out].fragment, f)) return 0;
-  if (*out == TSR__BLOCK_EFFECTS) return 0;
-  int status = measure_two(c, f, &two, &is_possible, error);
-  if (status == 0)
-    of->effects[of->effect_count++] =
-        is_possible ? effect_of(c, f, &two) : (tsr__block_effect){.fragment = *f};
-  return status;
-}
-
-/* A block is what three have more than two. `*is_possible`: they can be run again. */
-static int measure_block(tsr__chooser *c, bool *is_possible, tsr_error *error) {
-  tsr__survey s[4]; /* of two and of three blocks that keep all, and that are run again */
-  size_t count = 0;
-  const tsr__fragment full = {.checkpoint = TSR_CHECKPOINT_FULL};
-  int status = 0;
-  *is_possible = true;
-  while (status == 0 && *is_possible && count < 4) {
-    status =
-        survey_with(c, count < 2 ? &keep : &full, 2 + count % 2, &s[count], is_possible, error);
-    if (status == 0 && *is_possible) count++;
-  }
-  if (count == 4) {
-    const tsr__two_blocks three = sum_of(&s[1]);
-    c->all = sum_of(&s[0]);
-    c->kept_bytes = s[1].forward_bytes - s[0].forward_bytes;
-    c->input_bytes = s[3].forward_bytes - s[2].forward_bytes;
-    c->parameter_bytes = s[1].parameter_bytes - s[0].parameter_bytes;
-    c->forward_s =
-        fmax(s[1].cost.phase_s[TSR__PHASE_FORWARD] - s[0].cost.phase_s[TSR__PHASE_FORWARD], 0);
-    c->backward_s = fmax(three.kernels_s - c->all.kernels_s - c->forward_s, 0);
-    c->kept_copies_s = s[1].cost.copies_s - s[0].cost.copies_s;
-    c->input_copies_s = s[3].cost.copies_s - s[2].cost.copies_s;
-  }
-  for (size_t i = 0; i < count; i++) tsr__survey_release(&s[i]);
-  return status;
-}
-
-/* ---- options ---- */
-
-/* What a set saves by each second that it adds to what is chosen already: bytes, or, of a way that copies activations, seconds of copies. */
-static int look_at(tsr__chooser *c, size_t set, const tsr__block_effect *so_far,
-                   tsr__block_effect *out, tsr_error *error) {
-  const tsr__fragment f = {.names = so_far->fragment.names | c->of->sets[set]};
-  tsr__two_blocks two;
-  bool is_possible;
-  int status = measure_two(c, &f, &two, &is_possible, error);
-  c->gains[set] = 0;
-  if (status || !is_possible) return status;
-  *out = effect_of(c, &f, &two);
-  double more = fmax(out->more_s - so_far->more_s, 1e-9);
-  double saved = (double)out->saved_bytes - (double)so_far->saved_bytes;
-  if (tsr__way_copies_activations(c->way)) saved = so_far->more_copies_s - out->more_copies_s;
-  c->gains[set] = fmax(saved, 0) / more;
-  return 0;
-}
-
-/* of->set_count if no set saves anything. */
-static size_t best_set(const tsr__chooser *c) {
-  size_t best = c->of->set_count;
-  for (size_t i = 0; i < c->of->set_count; i++)
-    if (c->gains[i] > 0 && (best == c->of->set_count || c->gains[i] > c->gains[best])) best = i;
-  return best;
-}
-
-/* The best set to add next, or of->set_count: the one that still is best after a second look. */
-static int next_set(tsr__chooser *c, const tsr__block_effect *so_far, tsr__block_effect *with,
-                    size_t *out, tsr_error *error) {
-  for (;;) {
-    size_t set = *out = best_set(c);
-    if (set == c->of->set_count) return 0;
-    if ((c->of->sets[set] & ~so_far->fragment.names) == 0) {
-      c->gains[set] = 0;
-      continue;
-    }
-    int status = look_at(c, set, so_far, with, error);
-    if (status || (c->gains[set] > 0 && best_set(c) == set)) return status;
-  }
-}
-
-static void keep_option(tsr__chooser *c, const tsr__block_effect *effect) {
-  assert(c->of->count && c->of->count <= TSR__PLANNER_OPTIONS);
-  assert(c->of->count == c->of->effect_count); /* others come later */
-  c->of->effects[c->of->count++] = *effect;
-  c->of->effect_count++;
-}
-
-/* At most as many as there is room for, evenly spread, with the last. */
-static void keep_some(tsr__chooser *c, const tsr__block_effect *effects, size_t count) {
-  assert(c->of->count == 1); /* keep */
-  size_t room = c->way->narrows ? TSR__BLOCK_WIDE : TSR__PLANNER_OPTIONS - 1;
-  size_t taken = count < room ? count : room;
-  for (size_t i = 0; i < taken; i++) {
-    size_t at = taken > 1 ? i * (count - 1) / (taken - 1) : count - 1;
-    keep_option(c, &effects[at]);
-    if (c->way->narrows) c->chosen[c->chosen_count++] = effects[at].fragment.names;
-  }
-}
-
-static int choose_options(tsr__chooser *c, tsr_error *error) {
-  tsr__block_effect effects[TSR__BLOCK_SETS], now = c->of->effects[0];
-  size_t count = 0;
-  while (count < TSR__BLOCK_SETS) {
-    size_t set;
-    tsr__block_effect with;
-    int status = next_set(c, &now, &with, &set, error);
-    if (status) return status;
-    if (set == c->of->set_count) break;
-    now = with;
-    /* What costs nothing more replaces what is there. */
-    bool is_free = count && with.more_s <= effects[count - 1].more_s;
-    if (is_free) count--;
-    effects[count++] = with;
-  }
-  keep_some(c, effects, count);
-  return 0;
-}
-
-/* Add an option, unless it saves nothing. */
-static int add_if_less(tsr__chooser *c, tsr__fragment f, tsr_error *error) {
-  tsr__two_blocks two;
-  bool is_possible;
-  int status = measure_two(c, &f, &two, &is_possible, error);
-  if (status || !is_possible) return status;
-  tsr__block_effect effect = effect_of(c, &f, &two);
-  if (effect.is_possible) keep_option(c, &effect);
-  return 0;
-}
-
-/* 16 and 8 bits, and 8 beside the first choices of what is computed again. */
-static int add_narrows(tsr__chooser *c, tsr_error *error) {
-  if (!c->way->narrows) return 0;
-  int status = add_if_less(c, (tsr__fragment){.rest = TSR_SAVED_NARROW16}, error);
-  if (status == 0) status = add_if_less(c, (tsr__fragment){.rest = TSR_SAVED_NARROW8}, error);
-  for (size_t i = 0; status == 0 && i < c->chosen_count && i + 1 < TSR__BLOCK_WIDE; i++)
-    status =
-        add_if_less(c, (tsr__fragment){.names = c->chosen[i], .rest = TSR_SAVED_NARROW8}, error);
-  return status;
-}
 
 /* ---- the chain ---- */
 
@@ -291,7 +23,7 @@ static void list_chain_options(const tsr__chooser *c, tsr__chain_option *out) {
   uint64_t kept = less(c->kept_bytes, c->input_bytes);
   assert(c->of->count && c->forward_s >= 0 && c->backward_s >= 0);
   for (size_t i = 0; i < c->of->count; i++) {
-    const tsr__block_effect *effect = &c->of->effects[i];
+    const tsr__block_effect *effect = &c->of->effects[c->of->options[i]];
     double copies_s = c->way->exposed * effect->more_copies_s;
     out[i] =
         (tsr__chain_option){.saved_bytes = less(kept, effect->saved_bytes),
@@ -319,7 +51,7 @@ static bool close_stretch(const tsr__chooser *c, const stretch *s, tsr_run_plan 
   assert(s->first <= s->end && s->option < c->of->count);
   if (s->first == s->end) return true;
   if (!s->segment)
-    return tsr__blocks_add_range(c, plan, &c->of->effects[s->option].fragment, 0, s->first, s->end - 1);
+    return tsr__blocks_add_range(c, plan, &c->of->effects[c->of->options[s->option]].fragment, 0, s->first, s->end - 1);
   bool is_one = s->segment == 1;
   const tsr__fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
   return tsr__blocks_add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);
@@ -350,7 +82,7 @@ static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
     to->kept_bytes += inputs;
     return;
   }
-  const tsr__block_effect *option = &c->of->effects[s->option];
+  const tsr__block_effect *option = &c->of->effects[c->of->options[s->option]];
   to->more_s += (double)blocks * option->more_s;
   to->more_copies_s += (double)blocks * option->more_copies_s;
   uint64_t saved = blocks * option->saved_bytes;
@@ -452,54 +184,7 @@ static int solve(const tsr__chooser *c, tsr_error *error) {
   tsr__free(blocks);
   return status == 0 && !ok ? tsr__fail_memory(error) : status;
 }
-
 /* ---- all of it ---- */
-
-/* A micro-batch on its own is what the chain is made of. */
-static int begin(tsr__chooser *c, tsr_error *error) {
-  const tsr_simulate_options *o = &c->way->plan->options;
-  uint64_t batch = c->planning->how.batch ? c->planning->how.batch : 1;
-  c->batch = o->micro_batch ? o->micro_batch : batch;
-  c->parts = batch / c->batch * o->accumulate;
-  c->plan = tsr__blocks_none(c->way);
-  if (!c->plan) return tsr__fail_memory(error);
-  tsr__option_reset(tsr__option_find("micro_batch"), &c->plan->options);
-  tsr__option_reset(tsr__option_find("accumulate"), &c->plan->options);
-  return 0;
-}
-
-/* The plan without choices that decide nothing of what a block can keep; NULL when out of memory. */
-static tsr_run_plan *key_of(const tsr__chooser *c) {
-  static const char *const others[] = {"loss", "optimizer_in_backward", "offload"};
-  tsr_run_plan *key = tsr__run_plan_copy(c->plan);
-  for (size_t i = 0; key && i < sizeof others / sizeof *others; i++)
-    tsr__option_reset(tsr__option_find(others[i]), &key->options);
-  return key;
-}
-
-/* Those of another way that has the same blocks, or none. */
-static struct tsr__block_options *find_options(const tsr__chooser *c, const tsr_run_plan *key) {
-  for (size_t i = 0; i < c->planning->block_options.count; i++) {
-    struct tsr__block_options *o = c->planning->block_options.items[i];
-    if (o->key && o->activations == c->plan->options.offload.activations && o->batch == c->batch &&
-        o->narrows == c->way->narrows && tsr__run_plan_equal(o->key, key))
-      return o;
-  }
-  return NULL;
-}
-
-static int list_options(tsr__chooser *c, tsr_error *error) {
-  tsr_simulate_options options = c->planning->how;
-  tsr_run_plan_options(c->plan, &options);
-  options.batch = c->batch;
-  int status = list_sets(c, &options, error);
-  bool may = c->planning->allow & TSR_ALLOW_RECOMPUTE;
-  if (status == 0 && may) status = choose_options(c, error);
-  if (status == 0) status = add_narrows(c, error);
-  return status || !may
-             ? status
-             : add_if_less(c, (tsr__fragment){.checkpoint = TSR_CHECKPOINT_SELECTIVE}, error);
-}
 
 static int run_all_again(const tsr__chooser *c, tsr_error *error) {
   tsr_run_plan *plan = tsr__run_plan_copy(c->way->plan);
@@ -527,53 +212,6 @@ static int add_firsts(const tsr__chooser *c, size_t option, tsr_error *error) {
   }
   return 0;
 }
-
-/* Takes the key over. */
-static int find_new_options(tsr__chooser *c, tsr_run_plan *key, tsr_error *error) {
-  c->of = TSR__NEW(struct tsr__block_options);
-  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
-  if (!c->of || !TSR__VECTOR_PUSH(&c->planning->block_options, c->of)) {
-    tsr__block_options_free(c->of);
-    tsr_run_plan_free(key);
-    return tsr__fail_memory(error);
-  }
-  c->of->effects[0] = (tsr__block_effect){.fragment = keep, .is_possible = true};
-  c->of->count = c->of->effect_count = 1;
-  c->of->activations = c->plan->options.offload.activations;
-  c->of->batch = c->batch;
-  c->of->narrows = c->way->narrows;
-  int status = list_options(c, error);
-  if (status)
-    tsr_run_plan_free(key); /* without a key they are not found */
-  else
-    c->of->key = key;
-  return status;
-}
-
-/* Make c->of. */
-static int measure_options(tsr__chooser *c, tsr_error *error) {
-  tsr_run_plan *key = key_of(c);
-  if (!key) return tsr__fail_memory(error);
-  c->of = find_options(c, key);
-  if (!c->of) return find_new_options(c, key, error);
-  tsr_run_plan_free(key);
-  return 0;
-}
-
-int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
-                      tsr_error *error) {
-  *c = (tsr__chooser){.planning = planning, .way = way};
-  *is_possible = false;
-  int status = begin(c, error);
-  if (status == 0) status = measure_block(c, is_possible, error);
-  return status || !*is_possible ? status : measure_options(c, error);
-}
-
-void tsr__blocks_release(tsr__chooser *c) {
-  tsr_run_plan_free(c->plan);
-  c->plan = NULL;
-}
-
 static int list_all(tsr__chooser *c, tsr_error *error) {
   bool is_possible;
   int status = tsr__blocks_begin(c->planning, c->way, c, &is_possible, error);

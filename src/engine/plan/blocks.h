@@ -1,5 +1,5 @@
-/* blocks.h - the blocks of one way: what each may keep, and what that takes. blocks.c puts options of blocks together by the chain
- * solver; local.c changes single blocks of a plan that was found. */
+/* blocks.h - the blocks of one way: what each may keep, and what that takes (effects.c). blocks.c puts choices of blocks together by the
+ * chain solver; local.c changes single blocks of a plan that was found. */
 #ifndef TSR_PLAN_BLOCKS_H
 #define TSR_PLAN_BLOCKS_H
 
@@ -8,8 +8,7 @@
 enum {
   TSR__BLOCK_EFFECTS = 384, /* choices of a block that are known */
   TSR__BLOCK_NAMES = 60, /* saved tensors of a block that can be chosen */
-  TSR__BLOCK_SETS = 128,
-  TSR__BLOCK_WIDE = 3 /* options that only recompute, if tensors may also be narrowed */
+  TSR__BLOCK_SETS = 128
 };
 
 /* Saved tensors, as a set of names: bits. */
@@ -31,11 +30,11 @@ typedef struct tsr__block_effect {
   bool is_possible;     /* the model allows it, and it saves memory or copies */
 } tsr__block_effect;
 
-/* What two blocks take, of a model of two. */
-typedef struct tsr__two_blocks {
+/* What a model of few blocks takes. */
+typedef struct tsr__blocks_sum {
   uint64_t forward_bytes;
   double kernels_s, copies_s;
-} tsr__two_blocks;
+} tsr__blocks_sum;
 
 /* What can be chosen for a block. It depends on types, kernels and the micro-batch, and not on the loss, the optimizer, or where parameters
  * are: ways that differ in those alone share it. To find it takes a hundred surveys. */
@@ -50,9 +49,11 @@ struct tsr__block_options {
   size_t name_count;
   tsr__name_set sets[TSR__BLOCK_SETS]; /* single names, and the names of each storage */
   size_t set_count;
-  /* What is known of choices, found once: the first keeps all, the first `count` are the chain's options. */
+  /* What is known of choices, found once. The first keeps all; none beats another of the first `best_count`. */
   tsr__block_effect effects[TSR__BLOCK_EFFECTS];
-  size_t count, effect_count;
+  size_t effect_count, best_count;
+  size_t options[1 + TSR__PLANNER_OPTIONS]; /* of the chain: places in `effects`; the first is 0 */
+  size_t count;
 };
 
 typedef struct tsr__chooser {
@@ -62,13 +63,10 @@ typedef struct tsr__chooser {
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
   struct tsr__block_options *of; /* the planning's */
-  tsr__two_blocks all; /* that keep all */
+  tsr__blocks_sum all; /* of three blocks that keep all */
   /* While they are looked for: */
   double gains
       [TSR__BLOCK_SETS]; /* of of->sets: what a second saves, when last looked at; infinite at first */
-  tsr__name_set chosen
-      [TSR__BLOCK_WIDE]; /* of the options that compute again, where more may be kept in fewer bits */
-  size_t chosen_count;
   /* Of a block: */
   uint64_t kept_bytes, input_bytes, parameter_bytes;
   double forward_s, backward_s;
@@ -76,13 +74,13 @@ typedef struct tsr__chooser {
 } tsr__chooser;
 
 /* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is
- * false for blocks that cannot be run again. The caller releases `*out`, also after a failure. Takes a hundred surveys of two blocks, or a dozen
+ * false for blocks that cannot be run again. The caller releases `*out`, also after a failure. Takes a hundred surveys of three blocks, or a dozen
  * if another way had the same blocks. */
 int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *out, bool *is_possible,
                       tsr_error *error);
 void tsr__blocks_release(tsr__chooser *c);
 
-/* The place of a choice in of->effects, where it is measured by a survey of two blocks if it is new; TSR__BLOCK_EFFECTS if there is no
+/* The place of a choice in of->effects, where it is measured by a survey of three blocks if it is new; TSR__BLOCK_EFFECTS if there is no
  * room. */
 int tsr__blocks_effect(const tsr__chooser *c, const tsr__fragment *f, size_t *out,
                        tsr_error *error);

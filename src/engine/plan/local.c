@@ -20,10 +20,10 @@
 enum {
   MOST_MOVES = 1024,  /* that are combined */
   MOST_GROUP = 6,     /* blocks that are run again as one */
-  TRIES =
-      40, /* pairs that are simulated before the search gives up: by estimate within the budget, */
-  FAR_TRIES = 16, /* and above it by less than 1/FAR_PARTS */
-  FAR_PARTS = 50,
+  LEVEL_PARTS = 64, /* what is reserved is a guess: off by such a part, but at least what the allocator reserves at once */
+  LEVEL_BYTES = 2 << 20,
+  TRIES = 12, /* pairs of a level that are simulated before it is given up */
+  ALIKE = 3,  /* of those that take as long */
   WORK = 6000, /* blocks in all simulations of one search, at most; but not fewer than */
   LEAST_SIMULATIONS = 64
 };
@@ -63,10 +63,12 @@ typedef struct local {
   cell *cells, *other; /* of the plan, and of one that is tried; owned */
   tsr_run_plan *plan;  /* the best; owned */
   tsr_run_plan_cost cost;
+  double limit_s; /* what a step must take less than */
   estimate now;
   move moves[MOST_MOVES];
   size_t move_count;
   size_t simulations, most_simulations;
+  tsr__map tried; /* hashes of cells */
 } local;
 
 /* ---- plan to cells, and back ---- */
@@ -189,6 +191,12 @@ static double step_of(const local *l, double more_s, double more_copies_s) {
 
 static void add_move(local *l, size_t first, size_t count, cell to) {
   if (l->move_count == MOST_MOVES || first + count > l->layers || !count) return;
+  for (size_t i = l->move_count; i-- > 0;) {
+    const move *m = &l->moves[i];
+    if (m->first == first && m->count == count && m->to.choice == to.choice &&
+        m->to.group == to.group)
+      return;
+  }
   l->moves[l->move_count++] = (move){.first = (uint16_t)first, .count = (uint16_t)count, .to = to};
 }
 
@@ -232,7 +240,7 @@ static int list_moves(local *l, tsr_error *error) {
   l->move_count = 0;
   for (size_t i = 0, end; status == 0 && i < l->layers; i = end) {
     end = end_of(l, l->cells, i);
-    for (size_t k = 0; k < l->chooser.of->count; k++)
+    for (size_t k = 0; k < l->chooser.of->best_count; k++)
       if (l->chooser.of->effects[k].is_possible && (l->cells[i].group || k != l->cells[i].choice))
         add_places(l, i, end, (cell){(uint16_t)k, 0});
     add_segments(l, i, end);
@@ -279,9 +287,9 @@ static int compare_pairs(const void *left, const void *right) {
 
 typedef TSR__VECTOR(pair) pairs;
 
-/* Pairs that save time, and that by estimate reserve more than `above` and at most `most`. */
+/* Pairs with which a step takes less than the limit, and that by estimate reserve more than `above` and at most `most`. */
 static bool list_pairs(const local *l, int64_t above, int64_t most, pairs *out) {
-  double least_gain = -l->cost.step_seconds * LEAST_GAIN;
+  double most_s = l->limit_s * (1 - LEAST_GAIN) - l->cost.step_seconds;
   double now_s = step_of(l, l->now.more_s, l->now.more_copies_s);
   int64_t reserved = (int64_t)l->cost.reserved_bytes;
   out->count = 0;
@@ -294,7 +302,7 @@ static bool list_pairs(const local *l, int64_t above, int64_t most, pairs *out) 
       double kernels_s = l->now.more_s + a->more_s + (is_one ? 0 : b->more_s);
       double copies_s = l->now.more_copies_s + a->more_copies_s + (is_one ? 0 : b->more_copies_s);
       double more_s = step_of(l, kernels_s, copies_s) - now_s;
-      if (more_s >= least_gain) continue;
+      if (more_s >= most_s) continue;
       pair one = {(uint16_t)i, (uint16_t)k, more_s};
       if (!TSR__VECTOR_PUSH(out, one)) return false;
     }
@@ -302,19 +310,31 @@ static bool list_pairs(const local *l, int64_t above, int64_t most, pairs *out) 
   return true;
 }
 
-/* Simulate a pair; make it the best plan if it fits and is faster. */
+/* A hash. */
+static uint64_t number_of_cells(const local *l, const cell *cells) {
+  uint64_t number = 14695981039346656037u;
+  for (size_t i = 0; i < l->layers; i++)
+    number = (number ^ ((uint64_t)cells[i].choice << 16 | cells[i].group)) * 1099511628211u;
+  return number;
+}
+
+/* Simulate a pair, unless its plan was tried already; make it the best plan if it fits and is faster. */
 static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) {
   tsr_run_plan_cost cost;
   copy_cells(l);
   make(l, &l->moves[p->a], l->other);
   if (p->b != p->a) make(l, &l->moves[p->b], l->other);
+  bool is_new = false;
+  if (!tsr__map_put(&l->tried, number_of_cells(l, l->other), 0, &is_new))
+    return tsr__fail_memory(error);
+  *is_better = false;
+  if (!is_new) return 0;
   tsr_run_plan *plan = plan_of(l, l->other);
   if (!plan) return tsr__fail_memory(error);
   int status =
-      tsr__planner_try(l->planning, plan, l->budget, l->cost.step_seconds, &cost, is_better, error);
+      tsr__planner_try(l->planning, plan, l->budget, l->limit_s, &cost, is_better, error);
   l->simulations++;
-  *is_better =
-      status == 0 && *is_better && cost.step_seconds < l->cost.step_seconds * (1 - LEAST_GAIN);
+  *is_better = status == 0 && *is_better && cost.step_seconds < l->limit_s * (1 - LEAST_GAIN);
   if (*is_better) {
     tsr_run_plan *before = l->plan;
     cell *cells = l->cells;
@@ -323,33 +343,46 @@ static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) 
     l->cells = l->other;
     l->other = cells;
     l->cost = cost;
+    l->limit_s = cost.step_seconds;
     l->now = estimate_of(l, l->cells);
   }
   tsr_run_plan_free(plan);
   return status;
 }
 
-static int try_pairs(local *l, const pairs *list, size_t most, bool *is_better, tsr_error *error) {
+/* Try pairs, the fastest first. Of those that take as long, which are often the same change of other blocks, only some. */
+static int try_pairs(local *l, const pairs *list, bool *is_better, tsr_error *error) {
   int status = 0;
-  for (size_t i = 0; status == 0 && !*is_better && i < list->count && i < most; i++) {
-    if (l->simulations == l->most_simulations) break;
-    status = try_pair(l, &list->items[i], is_better, error);
+  size_t alike = 0, most = l->simulations + TRIES;
+  for (size_t i = 0; status == 0 && !*is_better && i < list->count; i++) {
+    if (l->simulations >= most || l->simulations >= l->most_simulations) break;
+    bool is_alike = i && list->items[i].more_s - list->items[i - 1].more_s <
+                             l->cost.step_seconds * LEAST_GAIN;
+    alike = is_alike ? alike + 1 : 0;
+    if (alike < ALIKE) status = try_pair(l, &list->items[i], is_better, error);
   }
   return status;
 }
 
-/* One round: make the best change, if there is one. */
+/* One round: make the best change that there is. What a change reserves is a guess: the allocator reserves whole segments, and the
+ * peak may be elsewhere. So changes are tried at several levels of memory: a little above the budget, and below it, the steps finer near
+ * what is reserved now. */
 static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error) {
-  int64_t budget = (int64_t)l->budget;
-  *is_better = false;
+  int64_t budget = (int64_t)l->budget, now = (int64_t)l->cost.reserved_bytes;
+  int64_t part = budget / LEVEL_PARTS > LEVEL_BYTES ? budget / LEVEL_PARTS : LEVEL_BYTES;
+  int64_t room = budget - now;
+  const int64_t levels[] = {budget + part, budget,        budget - room / 2, budget - room * 3 / 4,
+                            budget - room, budget - part, budget - 2 * part, INT64_MIN};
   int status = list_moves(l, error);
   if (status) return status;
   estimate_moves(l);
-  if (!list_pairs(l, INT64_MIN, budget, list)) return tsr__fail_memory(error);
-  status = try_pairs(l, list, TRIES, is_better, error);
-  if (status || *is_better) return status;
-  if (!list_pairs(l, budget, budget + budget / FAR_PARTS, list)) return tsr__fail_memory(error);
-  return try_pairs(l, list, FAR_TRIES, is_better, error);
+  *is_better = false;
+  for (size_t i = 0; status == 0 && !*is_better && i + 1 < sizeof levels / sizeof *levels; i++) {
+    if (levels[i + 1] >= levels[i]) continue;
+    if (!list_pairs(l, levels[i + 1], levels[i], list)) return tsr__fail_memory(error);
+    status = try_pairs(l, list, is_better, error);
+  }
+  return status;
 }
 
 /* ---- all of it ---- */
@@ -369,13 +402,14 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
 }
 
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
-                         const tsr_run_plan_cost *cost, uint64_t budget_bytes, tsr_run_plan **out,
-                         tsr_run_plan_cost *with, tsr_error *error) {
+                         const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
+                         tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error) {
   local *l = TSR__NEW(local);
   bool is_possible = false;
   *out = NULL;
   if (!l) return tsr__fail_memory(error);
-  *l = (local){.planning = p, .way = way, .budget = budget_bytes, .cost = *cost};
+  *l = (local){
+      .planning = p, .way = way, .budget = budget_bytes, .cost = *cost, .limit_s = limit_s};
   l->layers = p->model->layers;
   l->cells = TSR__NEW_ARRAY(cell, l->layers);
   l->other = TSR__NEW_ARRAY(cell, l->layers);
@@ -383,6 +417,7 @@ int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *pla
   if (status == 0) status = tsr__blocks_begin(p, way, &l->chooser, &is_possible, error);
   if (status == 0 && is_possible) status = improve(l, plan, error);
   tsr__blocks_release(&l->chooser);
+  tsr__map_release(&l->tried);
   tsr__free(l->cells);
   tsr__free(l->other);
   *out = l->plan;

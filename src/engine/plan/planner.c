@@ -361,7 +361,9 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
 
 /* Ways whose plans are changed locally, at most; and how much longer than what was found the first plan of another way may take. */
 enum { IMPROVED_WAYS = 12 };
-#define FIRST_ERROR 0.1
+#define FIRST_ERROR 0.05
+/* And how far above the budget candidates may be by estimate. */
+enum { NEAR_PARTS = 32 };
 
 /* The choices for blocks of the plan that was found, in another way; NULL when out of memory. */
 static tsr_run_plan *transplant(const best *found, const tsr__way *way) {
@@ -413,61 +415,96 @@ static int find_first(tsr_planning *p, const tsr__way *way, uint64_t budget, con
   return status;
 }
 
-/* Change single blocks of a plan of the way. */
+/* Of the candidates that do not fit, the one that comes nearest to the budget, if it is fast enough. */
+static int find_nearest(tsr_planning *p, const tsr__way *way, double most_s, begun *first,
+                        tsr_error *error) {
+  const tsr__candidate *nearest = NULL;
+  for (size_t i = 0; i < way->candidates.count; i++) {
+    const tsr__candidate *c = &way->candidates.items[i];
+    if (c->estimate_s > most_s) continue;
+    if (!nearest || c->least_bytes < nearest->least_bytes) nearest = c;
+  }
+  if (!nearest) return 0;
+  first->plan = tsr__run_plan_copy(nearest->plan);
+  if (!first->plan) return tsr__fail_memory(error);
+  int status = tsr__planner_measure(p, first->plan, &first->cost, error);
+  if (status == 0 && first->cost.is_possible) return 0;
+  tsr_run_plan_free(first->plan);
+  first->plan = NULL;
+  return status;
+}
+
+/* Change single blocks of a plan of the way: the fastest that fits, or one that hardly does not. */
 static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
                        tsr_error *error) {
   begun first = {NULL, {0}}, better = {NULL, {0}};
   int status = find_first(p, way, budget, found, &first, error);
+  double limit_s = first.plan ? first.cost.step_seconds : found->cost.step_seconds;
+  if (status == 0 && !first.plan) status = find_nearest(p, way, limit_s, &first, error);
   if (status == 0 && first.plan)
-    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, &better.plan,
+    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, limit_s, &better.plan,
                                   &better.cost, error);
   if (better.plan) {
     tsr_run_plan_free(first.plan);
     first = better;
   }
+  bool is_kept = first.plan && first.cost.reserved_bytes <= budget && is_better(&first.cost, found);
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
-  if (first.plan && is_better(&first.cost, found) && TSR__VECTOR_PUSH(&p->improved, first.plan))
+  if (is_kept && TSR__VECTOR_PUSH(&p->improved, first.plan))
     *found = (best){first.plan, first.cost, way};
   else
     tsr_run_plan_free(first.plan);
   return status;
 }
 
-/* A way, and the time that its plans do not stay below. */
-typedef struct bounded {
+/* A way, and what a step is likely to take at best. */
+typedef struct promising {
   tsr__way *way;
-  double bound_s;
-} bounded;
+  double step_s;
+} promising;
 
-static int compare_bounds(const void *left, const void *right) {
-  const bounded *a = left, *b = right;
-  return (a->bound_s > b->bound_s) - (a->bound_s < b->bound_s);
+static int compare_promising(const void *left, const void *right) {
+  const promising *a = left, *b = right;
+  return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
-/* Ways that could still be faster, the lowest bounds first; that of what was found before them. */
-static size_t list_bounded(const tsr_planning *p, uint64_t budget, const best *found,
-                           bounded *out) {
+/* The least that a candidate takes that may fit; infinite if none may. */
+static double promise_of(const tsr__way *way, uint64_t budget) {
+  double least = INFINITY;
+  for (size_t i = 0; i < way->candidates.count; i++) {
+    const tsr__candidate *c = &way->candidates.items[i];
+    uint64_t bytes = c->is_measured ? c->cost.reserved_bytes : least_of(c);
+    if (bytes <= budget + budget / NEAR_PARTS) least = fmin(least, c->estimate_s);
+  }
+  return least;
+}
+
+/* Ways that could still be faster, the most promising first; that of what was found before them. */
+static size_t list_promising(const tsr_planning *p, uint64_t budget, const best *found,
+                             promising *out) {
+  double most_s = found->cost.step_seconds * (1 + FIRST_ERROR);
   size_t count = 0;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
     if (!way->is_tried || !way->is_surveyed) continue;
-    double bound_s = way == found->way ? 0 : tsr__planner_bound(way, budget);
-    if (bound_s < found->cost.step_seconds * (1 - WAY_ERROR)) out[count++] = (bounded){way, bound_s};
+    if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) continue;
+    double step_s = way == found->way ? 0 : promise_of(way, budget);
+    if (step_s <= most_s) out[count++] = (promising){way, step_s};
   }
-  tsr__sort(out, count, sizeof *out, compare_bounds);
+  tsr__sort(out, count, sizeof *out, compare_promising);
   return count < IMPROVED_WAYS ? count : IMPROVED_WAYS;
 }
 
 /* Until nothing is better: a plan that one way improved may be the first of another. */
 static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
-  bounded *list = TSR__NEW_ARRAY(bounded, p->ways.count);
+  promising *list = TSR__NEW_ARRAY(promising, p->ways.count);
   const tsr_run_plan *before = NULL;
   int status = list ? 0 : tsr__fail_memory(error);
   while (status == 0 && found->plan != before) {
     before = found->plan;
-    size_t count = list_bounded(p, budget, found, list);
+    size_t count = list_promising(p, budget, found, list);
     for (size_t i = 0; status == 0 && i < count; i++)
-      if (list[i].bound_s < found->cost.step_seconds * (1 - WAY_ERROR))
+      if (tsr__planner_bound(list[i].way, budget) < found->cost.step_seconds * (1 - WAY_ERROR))
         status = improve_way(p, list[i].way, budget, found, error);
   }
   tsr__free(list);

@@ -20,7 +20,7 @@
 #include "tessera/unstable/planning.h"
 
 enum {
-  TSR__PLANNER_OPTIONS = 8,     /* of a block, besides the whole block */
+  TSR__PLANNER_OPTIONS = 12,    /* of a block, besides the whole block */
   TSR__PLANNER_CANDIDATES = 24, /* of a way, by the chain solver */
   TSR__PLANNER_SEGMENT = 4,     /* blocks that are run again as one, at most */
 };
@@ -162,22 +162,25 @@ void tsr__way_release(tsr__way *way);
 
 /* ---- local.c ---- */
 
-/* Improve a plan of the way, which fits and takes `cost`, by changes of single blocks and pairs of them, until none makes it faster within the
- * budget, or a number of simulations is reached. `*out`: the better plan, which the caller frees, or NULL; `*with`: what it takes. After a
- * failure they are what was found until then. */
+/* Improve a plan of the way that takes `cost`, by changes of single blocks and pairs of them, until none makes a step within the budget take
+ * less than `limit_s`, which then is what it takes, or a number of simulations is reached. The plan itself need not fit. `*out`: the better
+ * plan, which the caller frees, or NULL; `*with`: what it takes. After a failure they are what was found until then. */
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
-                         const tsr_run_plan_cost *cost, uint64_t budget_bytes, tsr_run_plan **out,
-                         tsr_run_plan_cost *with, tsr_error *error);
+                         const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
+                         tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error);
 
 /* ---- modules.c ---- */
 
 /* Make way->candidates of a step graph. */
 int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *error);
 
-/* ---- blocks.c ---- */
+/* ---- effects.c ---- */
 
 /* NULL is fine. */
 void tsr__block_options_free(struct tsr__block_options *options);
+
+/* ---- blocks.c ---- */
+
 /* Make way->candidates. */
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error);
 
