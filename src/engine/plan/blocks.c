@@ -73,8 +73,7 @@ static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
   uint64_t blocks = s->end - s->first;
   if (s->segment) {
     to->more_s += (double)blocks * c->forward_s;
-    to->more_copies_s += (double)(blocks / s->segment) * c->input_copies_s;
-    to->more_copies_s -= (double)blocks * c->kept_copies_s;
+    to->more_copies_s += (double)blocks * c->again_copies_s;
     uint64_t inputs = blocks / s->segment * c->input_bytes;
     uint64_t again = to->kept_bytes + less(inputs, c->input_bytes) + s->segment * c->kept_bytes;
     if (again > to->again_bytes) to->again_bytes = again;

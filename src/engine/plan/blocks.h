@@ -70,7 +70,7 @@ typedef struct tsr__chooser {
   /* Of a block: */
   uint64_t kept_bytes, input_bytes, parameter_bytes;
   double forward_s, backward_s;
-  double kept_copies_s, input_copies_s; /* of a block that keeps all, and of one that is run again */
+  double again_copies_s; /* more, or less, if it is run again; in a segment of several, even less */
 } tsr__chooser;
 
 /* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is

@@ -163,8 +163,8 @@ static int measure_block(tsr__chooser *c, bool *is_possible, tsr_error *error) {
     c->forward_s =
         fmax(s[1].cost.phase_s[TSR__PHASE_FORWARD] - s[0].cost.phase_s[TSR__PHASE_FORWARD], 0);
     c->backward_s = fmax(c->all.kernels_s - sum_of(&s[0]).kernels_s - c->forward_s, 0);
-    c->kept_copies_s = s[1].cost.copies_s - s[0].cost.copies_s;
-    c->input_copies_s = s[3].cost.copies_s - s[2].cost.copies_s;
+    c->again_copies_s = s[3].cost.copies_s - s[2].cost.copies_s;
+    c->again_copies_s -= s[1].cost.copies_s - s[0].cost.copies_s;
   }
   for (size_t i = 0; i < count; i++) tsr__survey_release(&s[i]);
   return status;

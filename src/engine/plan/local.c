@@ -168,7 +168,7 @@ static estimate estimate_of(const local *l, const cell *cells) {
     uint64_t count = end - i;
     if (cells[i].group) {
       more_s += (double)count * c->forward_s;
-      copies_s += c->input_copies_s - (double)count * c->kept_copies_s;
+      copies_s += (double)count * c->again_copies_s;
       if (kept + count * c->kept_bytes > again) again = kept + count * c->kept_bytes;
       kept += c->input_bytes;
     } else {
