@@ -211,6 +211,8 @@ void tsr_planning_free(tsr_planning *p) {
 /* And the time of a way without recomputation from what three blocks take. */
 #define WAY_ERROR 1e-6
 
+/* Candidates of a way that do not fit, after which faster ones are not tried. */
+enum { MISSES = 2 };
 /* How much less than its least a candidate may reserve, which is added up from few blocks: tests compare all of them. */
 enum { LEAST_PARTS = 50 };
 
@@ -277,24 +279,50 @@ static bool is_slower(const tsr__candidate *c, const best *found) {
   return least_s > found->cost.step_seconds;
 }
 
-/* Simulate what fits, and may be faster than what was found. */
+/* Simulate a candidate, unless it cannot be better than what was found. `*is_over`: it does not fit. */
+static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint64_t budget,
+                         best *found, best *least, bool *is_over, tsr_error *error) {
+  *is_over = false;
+  if (is_slower(c, found)) return 0;
+  int status = resolve_candidate(p, c, error);
+  *is_over = !c->is_measured && least_of(c) > budget;
+  if (status || *is_over) return status;
+  tsr__measure_limit limit = {.most_reserved_bytes = budget};
+  if (found->plan) limit.most_seconds = found->cost.step_seconds;
+  status = measure_candidate(p, c, limit, false, error);
+  *is_over = c->over_bytes != 0;
+  if (status || !c->is_measured) return status;
+  note_least(c, least);
+  *is_over = c->cost.reserved_bytes > budget;
+  if (!c->cost.is_possible || *is_over) return 0;
+  if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost, way};
+  return 0;
+}
+
+/* Simulate what may be faster than what was found. Candidates are in the order of their times, and most that take more time need
+ * less memory: so the fastest that fits is found by bisection, from the slowest that would be faster than what there is, and then some of those
+ * before it are tried, until MISSES in a row do not fit. */
 static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
                    tsr_error *error) {
   int status = way->is_listed ? 0 : list_candidates(p, way, error);
-  for (size_t i = 0; status == 0 && i < way->candidates.count; i++) {
-    tsr__candidate *c = &way->candidates.items[i];
-    if (is_slower(c, found)) continue;
-    status = resolve_candidate(p, c, error);
-    if (status || (!c->is_measured && least_of(c) > budget)) continue;
-    tsr__measure_limit limit = {.most_reserved_bytes = budget};
-    if (found->plan) limit.most_seconds = found->cost.step_seconds;
-    status = measure_candidate(p, c, limit, false, error);
-    if (status) return status;
-    if (!c->is_measured) continue;
-    note_least(c, least);
-    if (!c->cost.is_possible || c->cost.reserved_bytes > budget) continue;
-    if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost, way};
+  tsr__candidate *items = way->candidates.items;
+  size_t low = 0, high = 0, misses = 0;
+  bool is_over = true;
+  if (status) return status;
+  while (high < way->candidates.count && !is_slower(&items[high], found)) high++;
+  for (; status == 0 && is_over && misses < MISSES && high > 0; misses += is_over)
+    status = try_candidate(p, way, &items[--high], budget, found, least, &is_over, error);
+  if (status || is_over) return status;
+  while (status == 0 && low < high) {
+    size_t middle = low + (high - low) / 2;
+    status = try_candidate(p, way, &items[middle], budget, found, least, &is_over, error);
+    if (is_over)
+      low = middle + 1;
+    else
+      high = middle;
   }
+  for (misses = 0; status == 0 && misses < MISSES && high > 0; misses = is_over ? misses + 1 : 0)
+    status = try_candidate(p, way, &items[--high], budget, found, least, &is_over, error);
   return status;
 }
 
