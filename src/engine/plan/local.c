@@ -22,8 +22,11 @@ enum {
   MOST_GROUP = 6,     /* blocks that are run again as one */
   LEVEL_PARTS = 64, /* what is reserved is a guess: off by such a part, but at least what the allocator reserves at once */
   LEVEL_BYTES = 2 << 20,
-  TRIES = 12, /* pairs of a level that are simulated before it is given up */
+  TRIES = 12, /* pairs of a level that are simulated before it is given up, and more of few blocks */
+  SMALL_TRIES = 120,
   ALIKE = 3,  /* of those that take as long */
+  FAILED = 3, /* of those with one move */
+  SINGLE_TRIES = 48,
   WORK = 6000, /* blocks in all simulations of one search, at most; but not fewer than */
   LEAST_SIMULATIONS = 64
 };
@@ -38,6 +41,7 @@ typedef struct cell {
 
 typedef struct move {
   uint16_t first, count;
+  uint16_t failed;  /* pairs with it that did not fit */
   cell to; /* group: 1: the blocks become a segment */
   double more_s, more_copies_s;
   int64_t more_bytes;
@@ -287,14 +291,14 @@ static int compare_pairs(const void *left, const void *right) {
 
 typedef TSR__VECTOR(pair) pairs;
 
-/* Pairs with which a step takes less than the limit, and that by estimate reserve more than `above` and at most `most`. */
-static bool list_pairs(const local *l, int64_t above, int64_t most, pairs *out) {
+/* Pairs, or single moves, with which a step takes less than the limit, and that by estimate reserve more than `above` and at most `most`. */
+static bool list_pairs(const local *l, bool singly, int64_t above, int64_t most, pairs *out) {
   double most_s = l->limit_s * (1 - LEAST_GAIN) - l->cost.step_seconds;
   double now_s = step_of(l, l->now.more_s, l->now.more_copies_s);
   int64_t reserved = (int64_t)l->cost.reserved_bytes;
   out->count = 0;
   for (size_t i = 0; i < l->move_count; i++)
-    for (size_t k = i; k < l->move_count; k++) {
+    for (size_t k = i; k < (singly ? i + 1 : l->move_count); k++) {
       const move *a = &l->moves[i], *b = &l->moves[k];
       bool is_one = i == k;
       int64_t bytes = reserved + a->more_bytes + (is_one ? 0 : b->more_bytes);
@@ -350,16 +354,20 @@ static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) 
   return status;
 }
 
-/* Try pairs, the fastest first. Of those that take as long, which are often the same change of other blocks, only some. */
-static int try_pairs(local *l, const pairs *list, bool *is_better, tsr_error *error) {
+/* Try pairs, the fastest first. Of those that take as long, which are often the same change of other blocks, only some; and of those with one
+ * move, too: what it reserves may be far from the estimate. */
+static int try_pairs(local *l, const pairs *list, size_t tries, bool *is_better, tsr_error *error) {
   int status = 0;
-  size_t alike = 0, most = l->simulations + TRIES;
-  for (size_t i = 0; status == 0 && !*is_better && i < list->count; i++) {
-    if (l->simulations >= most || l->simulations >= l->most_simulations) break;
-    bool is_alike = i && list->items[i].more_s - list->items[i - 1].more_s <
-                             l->cost.step_seconds * LEAST_GAIN;
+  size_t alike = 0, most = l->simulations + tries;
+  if (most > l->most_simulations) most = l->most_simulations;
+  for (size_t i = 0; status == 0 && !*is_better && i < list->count && l->simulations < most; i++) {
+    const pair *one = &list->items[i];
+    move *a = &l->moves[one->a], *b = &l->moves[one->b];
+    bool is_alike = i && one->more_s - one[-1].more_s < l->cost.step_seconds * LEAST_GAIN;
     alike = is_alike ? alike + 1 : 0;
-    if (alike < ALIKE) status = try_pair(l, &list->items[i], is_better, error);
+    if (alike >= ALIKE || (a != b && (a->failed >= FAILED || b->failed >= FAILED))) continue;
+    status = try_pair(l, one, is_better, error);
+    if (a != b && !*is_better) a->failed++, b->failed++;
   }
   return status;
 }
@@ -371,16 +379,19 @@ static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error
   int64_t budget = (int64_t)l->budget, now = (int64_t)l->cost.reserved_bytes;
   int64_t part = budget / LEVEL_PARTS > LEVEL_BYTES ? budget / LEVEL_PARTS : LEVEL_BYTES;
   int64_t room = budget - now;
+  size_t tries = TRIES + SMALL_TRIES / l->layers;
   const int64_t levels[] = {budget + part, budget,        budget - room / 2, budget - room * 3 / 4,
                             budget - room, budget - part, budget - 2 * part, INT64_MIN};
   int status = list_moves(l, error);
   if (status) return status;
   estimate_moves(l);
   *is_better = false;
+  if (!list_pairs(l, true, INT64_MIN, levels[0], list)) return tsr__fail_memory(error);
+  status = try_pairs(l, list, SINGLE_TRIES, is_better, error);
   for (size_t i = 0; status == 0 && !*is_better && i + 1 < sizeof levels / sizeof *levels; i++) {
     if (levels[i + 1] >= levels[i]) continue;
-    if (!list_pairs(l, levels[i + 1], levels[i], list)) return tsr__fail_memory(error);
-    status = try_pairs(l, list, is_better, error);
+    if (!list_pairs(l, false, levels[i + 1], levels[i], list)) return tsr__fail_memory(error);
+    status = try_pairs(l, list, tries, is_better, error);
   }
   return status;
 }

@@ -411,35 +411,25 @@ typedef struct begun {
   tsr_run_plan_cost cost;
 } begun;
 
-/* Take a plan over if it fits and is faster than what there is; NULL is out of memory. */
-static int try_first(tsr_planning *p, tsr_run_plan *plan, uint64_t budget, double most_s,
-                     begun *first, tsr_error *error) {
-  tsr_run_plan_cost cost;
+/* The fastest plan of the way that fits, among its candidates and with the choices of what was found. */
+static int find_first(tsr_planning *p, tsr__way *way, uint64_t budget, const best *found,
+                      begun *first, tsr_error *error) {
+  best own = {p->base, {.step_seconds = found->cost.step_seconds * (1 + FIRST_ERROR)}, NULL};
+  best ignored = {NULL, {0}, NULL};
+  tsr_run_plan *plan = transplant(found, way);
   bool fits = false;
   int status = plan ? 0 : tsr__fail_memory(error);
-  if (first->plan) most_s = fmin(most_s, first->cost.step_seconds);
-  if (status == 0) status = tsr__planner_try(p, plan, budget, most_s, &cost, &fits, error);
-  if (status || !fits || (first->plan && cost.step_seconds >= first->cost.step_seconds)) {
+  if (status == 0)
+    status = tsr__planner_try(p, plan, budget, own.cost.step_seconds, &first->cost, &fits, error);
+  if (fits) own.cost = first->cost;
+  if (status == 0) status = try_way(p, way, budget, &own, &ignored, error);
+  bool is_other = status == 0 && own.way;
+  if (status || !fits || is_other) {
     tsr_run_plan_free(plan);
-    return status;
+    plan = NULL;
   }
-  tsr_run_plan_free(first->plan);
-  *first = (begun){plan, cost};
-  return 0;
-}
-
-/* The fastest plan of the way that fits, among its candidates and with the choices of what was found. */
-static int find_first(tsr_planning *p, const tsr__way *way, uint64_t budget, const best *found,
-                      begun *first, tsr_error *error) {
-  double most_s = found->cost.step_seconds * (1 + FIRST_ERROR);
-  int status = try_first(p, transplant(found, way), budget, most_s, first, error);
-  for (size_t i = 0; status == 0 && i < way->candidates.count; i++) {
-    const tsr__candidate *c = &way->candidates.items[i];
-    double limit_s = first->plan ? first->cost.step_seconds : most_s;
-    if (c->estimate_s * (1 - ESTIMATE_ERROR) > limit_s) break;
-    if ((c->is_measured ? c->cost.reserved_bytes : least_of(c)) > budget) continue;
-    status = try_first(p, tsr__run_plan_copy(c->plan), budget, most_s, first, error);
-  }
+  if (is_other && !(plan = tsr__run_plan_copy(own.plan))) status = tsr__fail_memory(error);
+  *first = (begun){plan, own.cost};
   return status;
 }
 
