@@ -27,6 +27,8 @@ enum {
   ALIKE = 3,  /* of those that take as long */
   FAILED = 3, /* of those with one move */
   SINGLE_TRIES = 48,
+  SHAKES = 20000, /* random changes that are looked at, and of how many the plans are simulated, by blocks */
+  SHAKE_TRIES = 1200,
   WORK = 6000, /* blocks in all simulations of one search, at most; but not fewer than */
   LEAST_SIMULATIONS = 64
 };
@@ -73,6 +75,7 @@ typedef struct local {
   size_t move_count;
   size_t simulations, most_simulations;
   tsr__map tried; /* hashes of cells */
+  uint64_t random;
 } local;
 
 /* ---- plan to cells, and back ---- */
@@ -322,16 +325,13 @@ static uint64_t number_of_cells(const local *l, const cell *cells) {
   return number;
 }
 
-/* Simulate a pair, unless its plan was tried already; make it the best plan if it fits and is faster. */
-static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) {
+/* Simulate the plan of `other`, unless it was tried already; make it the best plan if it fits and is faster. */
+static int try_other(local *l, bool *is_better, tsr_error *error) {
   tsr_run_plan_cost cost;
-  copy_cells(l);
-  make(l, &l->moves[p->a], l->other);
-  if (p->b != p->a) make(l, &l->moves[p->b], l->other);
   bool is_new = false;
+  *is_better = false;
   if (!tsr__map_put(&l->tried, number_of_cells(l, l->other), 0, &is_new))
     return tsr__fail_memory(error);
-  *is_better = false;
   if (!is_new) return 0;
   tsr_run_plan *plan = plan_of(l, l->other);
   if (!plan) return tsr__fail_memory(error);
@@ -352,6 +352,13 @@ static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) 
   }
   tsr_run_plan_free(plan);
   return status;
+}
+
+static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) {
+  copy_cells(l);
+  make(l, &l->moves[p->a], l->other);
+  if (p->b != p->a) make(l, &l->moves[p->b], l->other);
+  return try_other(l, is_better, error);
 }
 
 /* Try pairs, the fastest first. Of those that take as long, which are often the same change of other blocks, only some; and of those with one
@@ -396,6 +403,51 @@ static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error
   return status;
 }
 
+/* ---- random changes ---- */
+
+/* Numbers that are the same in every search: xorshift64*. */
+static size_t below(local *l, size_t limit) {
+  l->random ^= l->random >> 12, l->random ^= l->random << 25, l->random ^= l->random >> 27;
+  return (size_t)(l->random * 2685821657736338717u >> 32) % limit;
+}
+
+/* Change two to four blocks of `other`, or stretches of them. False if a choice is not possible. */
+static bool shake(local *l) {
+  const struct tsr__block_options *of = l->chooser.of;
+  copy_cells(l);
+  for (size_t n = 2 + below(l, 3); n; n--) {
+    bool is_known = below(l, 2);
+    size_t choice = below(l, is_known ? of->best_count : of->effect_count);
+    move m = {.first = (uint16_t)below(l, l->layers), .count = 1, .to = {(uint16_t)choice, 0}};
+    if (below(l, 4) == 0) m.count = (uint16_t)(1 + below(l, l->layers - m.first));
+    if (!of->effects[choice].is_possible) return false;
+    make(l, &m, l->other);
+  }
+  return true;
+}
+
+/* Random changes of the plan of which each, by estimate, is faster and reserves at most a little more than the budget. They find what no
+ * two moves lead to. */
+static int shake_some(local *l, bool *is_better, tsr_error *error) {
+  int64_t part = (int64_t)(l->budget / LEVEL_PARTS);
+  int status = 0;
+  if (part < LEVEL_BYTES) part = LEVEL_BYTES;
+  size_t most = l->simulations + SHAKE_TRIES / l->layers;
+  if (most > l->most_simulations) most = l->most_simulations;
+  *is_better = false;
+  for (size_t i = 0; status == 0 && !*is_better && i < SHAKES && l->simulations < most; i++) {
+    if (!shake(l)) continue;
+    estimate with = estimate_of(l, l->other);
+    int64_t more = (int64_t)with.forward_bytes - (int64_t)l->now.forward_bytes;
+    double more_s = step_of(l, with.more_s, with.more_copies_s) -
+                    step_of(l, l->now.more_s, l->now.more_copies_s);
+    if (l->cost.step_seconds + more_s >= l->limit_s * (1 - LEAST_GAIN)) continue;
+    if ((int64_t)l->cost.reserved_bytes + more > (int64_t)l->budget + part) continue;
+    status = try_other(l, is_better, error);
+  }
+  return status;
+}
+
 /* ---- all of it ---- */
 
 static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
@@ -406,8 +458,10 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
   l->now = estimate_of(l, l->cells);
   size_t work = l->layers * (size_t)l->chooser.parts;
   l->most_simulations = WORK / work > LEAST_SIMULATIONS ? WORK / work : LEAST_SIMULATIONS;
-  while (status == 0 && is_better && l->simulations < l->most_simulations)
+  while (status == 0 && is_better && l->simulations < l->most_simulations) {
     status = improve_once(l, &list, &is_better, error);
+    if (status == 0 && !is_better) status = shake_some(l, &is_better, error);
+  }
   TSR__VECTOR_FREE(&list);
   return status;
 }
@@ -420,7 +474,7 @@ int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *pla
   *out = NULL;
   if (!l) return tsr__fail_memory(error);
   *l = (local){
-      .planning = p, .way = way, .budget = budget_bytes, .cost = *cost, .limit_s = limit_s};
+      .planning = p, .way = way, .budget = budget_bytes, .cost = *cost, .limit_s = limit_s, .random = 1};
   l->layers = p->model->layers;
   l->cells = TSR__NEW_ARRAY(cell, l->layers);
   l->other = TSR__NEW_ARRAY(cell, l->layers);

@@ -310,6 +310,10 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   bool is_over = true;
   if (status) return status;
   while (high < way->candidates.count && !is_slower(&items[high], found)) high++;
+  if (high > MISSES && items->least_bytes <= budget) { /* "most", but not all */
+    status = try_candidate(p, way, items, budget, found, least, &is_over, error);
+    if (status || !is_over) return status;
+  }
   for (; status == 0 && is_over && misses < MISSES && high > 0; misses += is_over)
     status = try_candidate(p, way, &items[--high], budget, found, least, &is_over, error);
   if (status || is_over) return status;
@@ -388,7 +392,7 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
 /* ---- improving what was found ---- */
 
 /* Ways whose plans are changed locally, at most; and how much longer than what was found the first plan of another way may take. */
-enum { IMPROVED_WAYS = 12 };
+enum { IMPROVED_WAYS = 12, SMALL_IMPROVED = 48 /* more of few blocks */ };
 #define FIRST_ERROR 0.05
 /* And how far above the budget candidates may be by estimate. */
 enum { NEAR_PARTS = 32 };
@@ -510,7 +514,8 @@ static size_t list_promising(const tsr_planning *p, uint64_t budget, const best 
     if (step_s <= most_s) out[count++] = (promising){way, step_s};
   }
   tsr__sort(out, count, sizeof *out, compare_promising);
-  return count < IMPROVED_WAYS ? count : IMPROVED_WAYS;
+  size_t most = IMPROVED_WAYS + SMALL_IMPROVED / p->model->layers;
+  return count < most ? count : most;
 }
 
 /* Until nothing is better: a plan that one way improved may be the first of another. */
