@@ -238,6 +238,10 @@ static int measure_candidate(tsr_planning *p, tsr__candidate *c, tsr__measure_li
   c->over_bytes = limit.over_bytes;
   c->is_slow = limit.is_slower;
   c->is_measured = status == 0 && !c->over_bytes && !c->is_slow;
+  if (c->is_measured && c->cost.is_possible) {
+    double ratio = (double)c->cost.reserved_bytes / (double)c->least_bytes;
+    if (p->least_ratio <= 0 || ratio < p->least_ratio) p->least_ratio = ratio;
+  }
   return status;
 }
 
@@ -490,13 +494,14 @@ static int compare_promising(const void *left, const void *right) {
   return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
-/* The least that a candidate takes that may fit; infinite if none may. */
-static double promise_of(const tsr__way *way, uint64_t budget) {
-  double least = INFINITY;
+/* The least time of a candidate that may fit, going by what others reserved; infinite if none may. */
+static double promise_of(const tsr_planning *p, const tsr__way *way, uint64_t budget) {
+  double least = INFINITY, most = (double)(budget + budget / NEAR_PARTS);
   for (size_t i = 0; i < way->candidates.count; i++) {
     const tsr__candidate *c = &way->candidates.items[i];
-    uint64_t bytes = c->is_measured ? c->cost.reserved_bytes : least_of(c);
-    if (bytes <= budget + budget / NEAR_PARTS) least = fmin(least, c->estimate_s);
+    double bytes = (double)c->least_bytes * fmax(p->least_ratio, 1);
+    if (c->is_measured) bytes = (double)c->cost.reserved_bytes;
+    if (bytes <= most) least = fmin(least, c->estimate_s);
   }
   return least;
 }
@@ -510,7 +515,7 @@ static size_t list_promising(const tsr_planning *p, uint64_t budget, const best 
     tsr__way *way = &p->ways.items[i];
     if (!way->is_tried || !way->is_surveyed) continue;
     if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) continue;
-    double step_s = way == found->way ? 0 : promise_of(way, budget);
+    double step_s = way == found->way ? 0 : promise_of(p, way, budget);
     if (step_s <= most_s) out[count++] = (promising){way, step_s};
   }
   tsr__sort(out, count, sizeof *out, compare_promising);

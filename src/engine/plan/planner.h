@@ -110,6 +110,7 @@ struct tsr_planning {
       *known; /* fits; the answer if a limit is reached before another is found; or NULL */
   TSR__VECTOR(tsr_run_plan *) improved; /* plans that local.c made; owned */
   size_t tried;
+  double least_ratio; /* of what candidates reserved to their least_bytes; 0: none was simulated */
   TSR__VECTOR(tsr__simulated) simulated;
   tsr__map places; /* from a plan's number to its place in `simulated`, from 1 */
 };
