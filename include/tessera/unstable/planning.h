@@ -137,6 +137,9 @@ typedef struct tsr_planned {
    * before the previous one made. The solver's sums are approximate for those; simulated figures are exact. */
   size_t unit_count, far_count;
   size_t tried; /* the number of plans simulated so far */
+  /* Ways: combinations of all choices but those for blocks. Considered; not considered, as their step is too long; excluded by the
+   * model or by another choice. */
+  size_t way_count, skipped_count, refused_count;
 } tsr_planned;
 
 /* Find the fastest plan that fits. The caller releases `*out` with tsr_planned_release. Fails with

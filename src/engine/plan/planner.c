@@ -260,9 +260,9 @@ static int resolve_candidate(tsr_planning *p, tsr__candidate *c, tsr_error *erro
 }
 
 /* The least that was reserved by any plan that was tried. */
-static void note_least(const tsr__candidate *c, best *least) {
+static void note_least(const tsr__candidate *c, tsr__way *way, best *least) {
   if (c->cost.is_possible && (!least->plan || c->cost.reserved_bytes < least->cost.reserved_bytes))
-    *least = (best){c->plan, c->cost, NULL};
+    *least = (best){c->plan, c->cost, way};
 }
 
 static int list_candidates(tsr_planning *p, tsr__way *way, tsr_error *error) {
@@ -296,7 +296,7 @@ static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint
   status = measure_candidate(p, c, limit, false, error);
   *is_over = c->over_bytes != 0;
   if (status || !c->is_measured) return status;
-  note_least(c, least);
+  note_least(c, way, least);
   *is_over = c->cost.reserved_bytes > budget;
   if (!c->cost.is_possible || *is_over) return 0;
   if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost, way};
@@ -334,37 +334,46 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   return status;
 }
 
-/* Of the ways that were tried, or one of them, the candidate that may take least and was not simulated to its end; or NULL. */
-static tsr__candidate *next_least(tsr_planning *p, const tsr__way *only) {
+/* What a candidate is likely to reserve at least, going by what others did. */
+static double likely_bytes(const tsr_planning *p, const tsr__candidate *c) {
+  if (c->is_measured) return (double)c->cost.reserved_bytes;
+  return fmax((double)least_of(c), (double)c->least_bytes * fmax(p->least_ratio, 1));
+}
+
+/* Of the ways that were tried, or all if none was, the candidate that may take least and was not simulated to its end; or NULL. */
+static tsr__candidate *next_least(tsr_planning *p, tsr__way **of) {
   tsr__candidate *next = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
-    if (only && way != only) continue;
-    if (!only && !way->is_tried) continue;
-    for (size_t k = 0; k < way->candidates.count; k++) {
+    for (size_t k = 0; way->is_tried && k < way->candidates.count; k++) {
       tsr__candidate *c = &way->candidates.items[k];
-      if (!c->is_measured && (!next || least_of(c) < least_of(next))) next = c;
+      if (c->is_measured || (next && likely_bytes(p, c) >= likely_bytes(p, next))) continue;
+      next = c;
+      *of = way;
     }
   }
   return next;
 }
 
+/* Candidates that are simulated at most to find one that takes less. */
+enum { LEAST_TRIES = 100 };
+
 /* Nothing fits: what takes least is of interest. */
-static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_error *error) {
+static int find_least(tsr_planning *p, best *least, tsr_error *error) {
+  int status = 0;
   for (size_t i = 0; i < p->ways.count; i++)
-    for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
-      int status = resolve_candidate(p, &p->ways.items[i].candidates.items[k], error);
-      if (status) return status;
-    }
-  for (;;) {
-    tsr__candidate *c = next_least(p, only);
-    if (!c || (least->plan && least_of(c) >= least->cost.reserved_bytes)) return 0;
+    for (size_t k = 0; status == 0 && k < p->ways.items[i].candidates.count; k++)
+      status = resolve_candidate(p, &p->ways.items[i].candidates.items[k], error);
+  for (size_t i = 0; status == 0 && (i < LEAST_TRIES || !least->plan); i++) {
+    tsr__way *way = NULL;
+    tsr__candidate *c = next_least(p, &way);
+    if (!c || (least->plan && likely_bytes(p, c) >= (double)least->cost.reserved_bytes)) return 0;
     tsr__measure_limit limit = {.most_reserved_bytes =
                                     least->plan ? least->cost.reserved_bytes : 0};
-    int status = measure_candidate(p, c, limit, true, error);
-    if (status) return status;
-    if (c->is_measured) note_least(c, least);
+    status = measure_candidate(p, c, limit, true, error);
+    if (status == 0 && c->is_measured) note_least(c, way, least);
   }
+  return status;
 }
 
 /* What takes least is often of the way with the lowest floor. */
@@ -373,10 +382,13 @@ static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *leas
   tsr__way *leanest = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
+    if (!way->is_surveyed) continue;
     if (!leanest || way->survey.floor_bytes < leanest->survey.floor_bytes) leanest = way;
   }
-  int status = leanest ? try_way(p, leanest, budget, found, least, error) : 0;
-  return status || !leanest || found->plan ? status : find_least(p, leanest, least, error);
+  if (!leanest) return 0;
+  leanest->is_tried = true;
+  int status = try_way(p, leanest, budget, found, least, error);
+  return status || found->plan ? status : find_least(p, least, error);
 }
 
 /* Try a way unless its bound is no less than the time of what was found, or infinite. */
@@ -386,7 +398,7 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
   way->is_tried = false;
   if (found->plan && way->step_s > limit) return 0;
   int status = tsr__planner_survey_way(p, way, error);
-  if (status) return status;
+  if (status || way->is_skipped) return status;
   double least_s = tsr__planner_bound(way, budget);
   bool is_left_out = isinf(least_s) || (found->plan && least_s > limit);
   way->is_tried = !is_left_out;
@@ -483,6 +495,19 @@ static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fo
   return status;
 }
 
+/* Change single blocks of the plan that takes least until it fits. */
+static int shrink(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
+  begun better = {NULL, {0}};
+  int status = tsr__planner_improve(p, least->way, least->plan, &least->cost, budget, INFINITY,
+                                    &better.plan, &better.cost, error);
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+  if (better.plan && TSR__VECTOR_PUSH(&p->improved, better.plan))
+    *found = (best){better.plan, better.cost, least->way};
+  else
+    tsr_run_plan_free(better.plan);
+  return status;
+}
+
 /* A way, and what a step is likely to take at best. */
 typedef struct promising {
   tsr__way *way;
@@ -550,12 +575,14 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
     for (size_t i = 0; status == 0 && i < p->ways.count; i++)
       if (p->ways.items[i].is_fine == (pass == 1))
         status = search_way(p, &p->ways.items[i], budget, found, least, error);
-  bool is_local = found->way && p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
-  if (status == 0 && is_local) status = improve(p, budget, found, error);
-  if (status == 0 && found->plan) return 0;
-  if (status == 0) status = find_least(p, NULL, least, error);
-  if (status || least->plan) return status;
-  return try_leanest(p, budget, found, least, error);
+  bool is_local = p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
+  if (status == 0 && !found->plan) status = find_least(p, least, error);
+  if (status == 0 && !found->plan && !least->plan)
+    status = try_leanest(p, budget, found, least, error);
+  if (status == 0 && is_local && !found->plan && least->way)
+    status = shrink(p, budget, found, least, error);
+  if (status == 0 && is_local && found->way) status = improve(p, budget, found, error);
+  return status;
 }
 
 /* Candidates that were measured while they were listed: of step graphs, all are. */
@@ -564,7 +591,7 @@ static void take_measured(const tsr_planning *p, uint64_t budget, best *found, b
     for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
       const tsr__candidate *c = &p->ways.items[i].candidates.items[k];
       if (!c->is_measured || !c->cost.is_possible) continue;
-      note_least(c, least);
+      note_least(c, &p->ways.items[i], least);
       if (c->cost.reserved_bytes <= budget && is_better(&c->cost, found))
         *found = (best){c->plan, c->cost, NULL};
     }
@@ -662,10 +689,11 @@ static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
     if (status) break;
     bound_by(&p->ways.items[i], out);
     is_known = is_known && p->ways.items[i].is_surveyed;
+    out->skipped_count += p->ways.items[i].is_skipped;
   }
   if (status == 0 && own) bound_by(own, out);
   tsr__way_release(&other);
-  if (out->stopped_by && !is_known) out->bound_bytes = UINT64_MAX;
+  if ((out->stopped_by || out->skipped_count) && !is_known) out->bound_bytes = UINT64_MAX;
   out->is_proved = isinf(out->bound_seconds);
   assert(status || !out->is_proved || out->verdict == TSR_PLANNING_DOES_NOT_FIT);
   return status;
@@ -737,6 +765,8 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
     planned.verdict = found.plan ? TSR_PLANNING_FITS_WITH_CHANGES : TSR_PLANNING_DOES_NOT_FIT;
   if (status == 0) status = bound(p, &planned, error);
   planned.tried = p->tried;
+  planned.way_count = p->ways.count;
+  planned.refused_count = p->refused.count;
   planned.calibration = p->calibration;
   planned.unit_count = p->unit_count;
   planned.far_count = p->far_count;

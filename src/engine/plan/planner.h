@@ -52,6 +52,7 @@ typedef struct tsr__way {
   bool narrows;    /* candidates keep tensors in fewer bits, too */
   bool is_fine;    /* tried after the others: see tsr__technique_row */
   bool is_surveyed, is_listed;
+  bool is_skipped; /* its step is too long to be surveyed: it is not tried */
   bool is_tried; /* for the budget of this search: its bound did not exclude it */
   tsr__survey survey;
   tsr__candidates candidates; /* the fastest first, by estimate; the last takes the least memory */
@@ -145,11 +146,11 @@ int tsr__planner_try(tsr_planning *planning, const tsr_run_plan *plan, uint64_t 
 const tsr__technique_row *tsr__planner_precision(const tsr_planning *planning, size_t index);
 /* Make planning->free and planning->ways. */
 int tsr__planner_list_ways(tsr_planning *planning, tsr_error *error);
-/* The way of a plan: among planning->ways, or `*other`, which is surveyed then.
+/* The way of a plan: among planning->ways, or `*other`, which is surveyed then; NULL if that is not possible.
  * Either way the caller releases that by tsr__way_release. */
 int tsr__planner_own_way(tsr_planning *planning, const tsr_run_plan *plan, const tsr__way **out,
                          tsr__way *other, tsr_error *error);
-/* Make way->survey, of the whole model. */
+/* Make way->survey, of the whole model; or set way->is_skipped. */
 int tsr__planner_survey_way(const tsr_planning *planning, tsr__way *way, tsr_error *error);
 /* Seconds of a step whose kernels take `kernels_s`, at least: copies and ranks take what the way's do. */
 double tsr__planner_step(const tsr__way *way, double kernels_s);

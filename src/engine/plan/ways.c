@@ -418,6 +418,9 @@ static int list_traced(tsr_planning *p, tsr_error *error) {
   p->free = tsr__run_plan_copy(p->base);
   int status = way.plan && p->free ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__planner_survey_way(p, &way, error);
+  if (status == 0 && way.is_skipped)
+    status = tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                       "a step of this program is too long to be planned");
   bool is_kept = status == 0 && TSR__VECTOR_PUSH(&p->ways, way);
   if (status == 0 && !is_kept) status = tsr__fail_memory(error);
   if (!is_kept) tsr__way_release(&way);
@@ -446,12 +449,10 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
 /* ---- bounds ---- */
 
 int tsr__planner_survey_way(const tsr_planning *p, tsr__way *way, tsr_error *error) {
-  if (way->is_surveyed) return 0;
+  if (way->is_surveyed || way->is_skipped) return 0;
   int status = tsr__planner_survey(p, way->plan, 0, 0, &way->survey, &way->is_surveyed, error);
-  if (status == 0 && !way->is_surveyed) /* smaller ones were possible, or it is the base */
-    status = tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                       "a step of this model is too long to be planned");
-  if (status) return status;
+  way->is_skipped = status == 0 && !way->is_surveyed; /* smaller ones were possible, or it is the base */
+  if (status || way->is_skipped) return status;
   assert(way->survey.floor_bytes <= way->survey.most_bytes);
   way->kernels_s = kernels_of(&way->survey.cost);
   way->copies_s = way->survey.cost.copies_s;
@@ -480,7 +481,9 @@ int tsr__planner_own_way(tsr_planning *p, const tsr_run_plan *plan, const tsr__w
   if (*out) return 0;
   if (!p->as_is.is_possible && other->plan->options.dtype == TSR_SIMULATE_FP32) return 0;
   int status = tsr__planner_survey_way(p, other, error);
-  if (status) tsr__way_release(other);
-  if (status == 0) *out = other;
+  if (status == 0 && other->is_surveyed)
+    *out = other;
+  else
+    tsr__way_release(other);
   return status;
 }
