@@ -378,6 +378,18 @@ static int compare_ways(const void *left, const void *right) {
   return (int)tsr__run_plan_size(a->plan) - (int)tsr__run_plan_size(b->plan);
 }
 
+/* A loss of so many chunks saves no memory that one of fewer would not, and makes steps long. */
+enum { MOST_CHUNKS = 256 };
+
+static bool has_many_chunks(const tsr_planning *p, const tsr_run_plan *plan) {
+  const tsr_simulate_options *o = &plan->options;
+  uint64_t batch = p->how.batch ? p->how.batch : 1, sequence = p->how.sequence;
+  if (!o->loss_chunk || o->loss_chunk == p->base->options.loss_chunk) return false;
+  if (o->loss_chunk == p->free->options.loss_chunk) return false;
+  uint64_t tokens = tsr__product_u64(o->micro_batch ? o->micro_batch : batch, sequence ? sequence : 1);
+  return tokens / o->loss_chunk > MOST_CHUNKS;
+}
+
 /* The plan of one choice in each dimension. */
 static int add_combination(tsr_planning *p, const dimension *d, const size_t *at,
                            tsr_error *error) {
@@ -397,7 +409,7 @@ static int add_combination(tsr_planning *p, const dimension *d, const size_t *at
   bool is_autocast = plan->options.dtype == TSR_SIMULATE_AUTOCAST_BF16 ||
                      plan->options.dtype == TSR_SIMULATE_AUTOCAST_FP16;
   if (is_autocast && !p->base->options.in_place) plan->options.in_place = 0;
-  int status = add_way(p, plan, narrows, is_fine, error);
+  int status = has_many_chunks(p, plan) ? 0 : add_way(p, plan, narrows, is_fine, error);
   tsr_run_plan_free(plan);
   return status;
 }
