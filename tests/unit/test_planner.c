@@ -10,8 +10,8 @@
 #include "plan/planner.h"
 #include "test_support.h"
 
-/* Every eleventh budget, and all in `./run test all`; under a sanitizer four, and the first and the last case. */
-enum { BUDGETS = 100, STRIDE = IS_SANITIZED ? 33 : 11, EACH_SIMULATED = 9 };
+/* Every 23rd budget, and all in `./run test all`; under a sanitizer four, and the first and the last case. */
+enum { BUDGETS = 100, STRIDE = IS_SANITIZED ? 33 : 23, EACH_SIMULATED = 9 };
 
 static const struct {
   const char *model, *plan, *gpu;
@@ -319,7 +319,7 @@ static void test_finds_what_is_free(void **state) {
   assert_int_equal(tsr_planning_solve(planning, UINT64_C(3) << 30, &planned, &error), 0);
   assert_int_equal(planned.verdict, TSR_PLANNING_FITS_WITH_CHANGES);
   assert_int_equal(planned.with.recomputed_flops, 0);
-  assert_true((double)planned.with.peak_bytes <= 2.85 * (UINT64_C(1) << 30));
+  assert_true(planned.with.reserved_bytes <= UINT64_C(3) << 30);
   assert_true(planned.with.step_seconds < planned.as_is.step_seconds);
   tsr_planned_release(&planned);
   tsr_planning_free(planning);
@@ -362,8 +362,8 @@ static void test_bounds_time(void **state) {
   assert_true(tsr__survey_extra(&survey, 899) < 0);
 }
 
-/* What is known of candidates before they are simulated: their time, to 0.1 % (or less, where activations are copied), and what they
- * reserve at least, to 2 %. */
+/* What is known of candidates before they are simulated: their time, to 0.1 % (2 %, where activations are copied: those of the last block
+ * are not), and what they reserve at least, to 2 %. */
 static void check_way(tsr_planning *p, const tsr__way *way, size_t *checked) {
   for (size_t i = 0; i < way->candidates.count; i++) {
     const tsr__candidate *c = &way->candidates.items[i];
@@ -375,7 +375,8 @@ static void check_way(tsr_planning *p, const tsr__way *way, size_t *checked) {
     if (c->least_bytes - c->least_bytes / 50 > cost.reserved_bytes)
       fail_msg("%llu are not the least of %llu", (unsigned long long)c->least_bytes,
                (unsigned long long)cost.reserved_bytes);
-    assert_true(c->estimate_s * (1 - 0.001) <= cost.step_seconds);
+    double error_part = tsr__way_copies_activations(way) ? 0.02 : 0.001;
+    assert_true(c->estimate_s * (1 - error_part) <= cost.step_seconds);
     ++*checked;
   }
 }
@@ -397,7 +398,7 @@ static size_t check_ways(size_t at, const char *text) {
     assert_int_equal(tsr_planning_solve(p, budgets[k], &planned, &error), 0);
     tsr_planned_release(&planned);
   }
-  for (size_t k = 0; k < p->ways.count; k++)
+  for (size_t k = 0; k < p->ways.count; k += getenv("TESSERA_WHOLE") ? 1 : 3)
     if (p->ways.items[k].is_listed) check_way(p, &p->ways.items[k], &checked);
   tsr_planning_free(p);
   tsr_run_plan_free(plan);

@@ -206,8 +206,9 @@ void tsr_planning_free(tsr_planning *p) {
 
 /* ---- the search ---- */
 
-/* How far a candidate's time may be from its estimate: tests compare all of them. */
+/* How far a candidate's time may be from its estimate, and where activations are copied: tests compare them. */
 #define ESTIMATE_ERROR 0.001
+#define COPIES_ERROR   0.02
 /* And the time of a way without recomputation from what three blocks take. */
 #define WAY_ERROR 1e-6
 
@@ -277,9 +278,10 @@ static uint64_t least_of(const tsr__candidate *c) {
 
 /* Whether a candidate cannot be better than what was found: its time is known to `ESTIMATE_ERROR` before it is simulated, and
  * exactly once it is recorded. */
-static bool is_slower(const tsr__candidate *c, const best *found) {
+static bool is_slower(const tsr__way *way, const tsr__candidate *c, const best *found) {
   if (!found->plan || c->is_measured) return false;
-  double least_s = c->is_slow ? c->cost.step_seconds : c->estimate_s * (1 - ESTIMATE_ERROR);
+  double part = tsr__way_copies_activations(way) ? COPIES_ERROR : ESTIMATE_ERROR;
+  double least_s = c->is_slow ? c->cost.step_seconds : c->estimate_s * (1 - part);
   return least_s > found->cost.step_seconds;
 }
 
@@ -287,7 +289,7 @@ static bool is_slower(const tsr__candidate *c, const best *found) {
 static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint64_t budget,
                          best *found, best *least, bool *is_over, tsr_error *error) {
   *is_over = false;
-  if (is_slower(c, found)) return 0;
+  if (is_slower(way, c, found)) return 0;
   int status = resolve_candidate(p, c, error);
   *is_over = !c->is_measured && least_of(c) > budget;
   if (status || *is_over) return status;
@@ -313,7 +315,7 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   size_t low = 0, high = 0, misses = 0;
   bool is_over = true;
   if (status) return status;
-  while (high < way->candidates.count && !is_slower(&items[high], found)) high++;
+  while (high < way->candidates.count && !is_slower(way, &items[high], found)) high++;
   if (high > MISSES && items->least_bytes <= budget) { /* "most", but not all */
     status = try_candidate(p, way, items, budget, found, least, &is_over, error);
     if (status || !is_over) return status;
