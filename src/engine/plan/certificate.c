@@ -243,6 +243,10 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *planned) {
   tsr__emit_object(e, "lower_bound");
   tsr__emit_field(e, "step_time_us", NULL, microseconds(planned->bound_seconds));
   tsr__emit_field(e, "gap_us", NULL, has_gap ? microseconds(gap) : tsr__nothing());
+  tsr__emit_field(e, "gap_percent", NULL,
+                  has_gap && planned->bound_seconds > 0
+                      ? tsr__real(100 * gap / planned->bound_seconds)
+                      : tsr__nothing());
   tsr__emit_field(e, "peak_bytes", NULL,
                   planned->bound_bytes == UINT64_MAX ? tsr__nothing()
                                                      : tsr__bytes(planned->bound_bytes));
@@ -320,6 +324,11 @@ void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_pla
   tsr__emit_field(e, "is_proved", NULL, tsr__bool(planned->is_proved));
   tsr__emit_stopped(e, planned->stopped_by);
   tsr__emit_field(e, "plans_tried", NULL, tsr__count(planned->tried));
+  tsr__emit_object(e, "searched");
+  tsr__emit_field(e, "combinations", NULL, tsr__count(planned->way_count));
+  tsr__emit_field(e, "too_long", NULL, tsr__count(planned->skipped_count));
+  tsr__emit_field(e, "excluded", NULL, tsr__count(planned->refused_count));
+  tsr__emit_end(e);
   emit_question(e, p);
   tsr__emit_field(e, "exposed", NULL, tsr__real(p->ways.count ? p->ways.items[0].exposed : 0));
   if (planned->as_is.is_possible)

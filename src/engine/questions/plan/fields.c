@@ -77,7 +77,19 @@ static const tsr_record bound = {
                    "how much longer the plan takes than this bound; null if it does not "
                    "fit",
                    .is_nullable = true),
+        TSR__FIELD(REAL, "gap_percent", "the same, as a percentage of the bound",
+                   .is_nullable = true),
         TSR__FIELD(BYTES, "peak_bytes", "allocated; null if it is not known", .is_nullable = true)),
+};
+
+static const tsr_record searched = {
+    .name = "PlanSearched",
+    .about = "What the search compared.",
+    TSR__FIELDS(
+        TSR__FIELD(COUNT, "combinations", "combinations of all choices but those for blocks"),
+        TSR__FIELD(COUNT, "too_long",
+                   "of these, those that were skipped, as their step is too long to be simulated"),
+        TSR__FIELD(COUNT, "excluded", "others that the model or another choice excludes")),
 };
 
 static const tsr_record change = {
@@ -230,6 +242,7 @@ static const tsr_record found = {
             "larger size may fit, and with `--front` a plan that needs less may exist",
             .is_optional = true),
         TSR__FIELD(COUNT, "plans_tried", "plans that were simulated"),
+        TSR__PART(searched, "searched", "what the search compared"),
         TSR__PART(question, "question", "everything that the answer depends on"),
         TSR__FIELD(REAL, "exposed", "the share of copies that is not hidden"),
         TSR__PART(figures, "as_is", "without changes; null if that is not possible",

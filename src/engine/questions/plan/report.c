@@ -307,12 +307,9 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
   else if (p->is_proved)
     tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
                        floor);
-  else if (p->stopped_by)
-    tsr__buffer_printf(out, "no plan was found that fits in %s: the least so far reserves %s.",
-                       budget, least);
   else
-    tsr__buffer_printf(out, "does not fit in %s: the least that a plan reserves is %s.", budget,
-                       least);
+    tsr__buffer_printf(out, "no plan was found that fits in %s: the smallest found reserves %s.",
+                       budget, least);
   tsr__emit_line(e, TSR__VERDICT, 0);
   tsr__emit_end_of_search(e, p->stopped_by,
                           is_refused ? "another plan may fit" : "another plan may be faster");
@@ -434,6 +431,17 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
                    100 * fmax(gap, 0));
 }
 
+/* What was searched. */
+static void emit_searched(tsr__emitter *e, const tsr_planned *p) {
+  tsr__buffer *out = &e->scratch;
+  if (!p->way_count || p->unit_count || !tsr__emitter_is_text(e)) return;
+  tsr__buffer_printf(out, "Searched %zu combinations of choices", p->way_count);
+  if (p->skipped_count) tsr__buffer_printf(out, " (%zu too long)", p->skipped_count);
+  tsr__buffer_printf(out, ", each with choices for blocks: simulated %zu %s.", p->tried,
+                     p->tried == 1 ? "plan" : "plans");
+  tsr__emit_line(e, TSR__PLAIN, 0);
+}
+
 static void emit_sent(tsr__emitter *e, const tsr_planned *p) {
   text sent, time;
   if (!p->with.sent_bytes) return;
@@ -540,6 +548,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   emit_changes(e, p);
   emit_moment(e, value->certificate.peak);
   emit_bound(e, p);
+  emit_searched(e, p);
   emit_sent(e, p);
   emit_units(e, p);
   if (p->calibration) {
