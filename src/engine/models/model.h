@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/sha256.h"
 #include "models/rotary.h"
 #include "tessera/model.h"
 
@@ -44,6 +45,7 @@ struct tsr_model {
   char name[64];
   struct tsr__step_graph *graph; /* a traced step; if set, nothing below is; owned */
   char *config;                  /* the text of config.json; owned */
+  char sha256[TSR__SHA256_TEXT_BYTES]; /* of that text, or of the step graph's */
   tsr__model_class class;
   tsr__model_activation activation;
   uint64_t vocabulary, width, layers, heads, kv_heads, head_width, inner, positions;
