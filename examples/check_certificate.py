@@ -1,38 +1,43 @@
 #!/usr/bin/env python3
-"""Check the claims of `tessera plan MODEL --budget SIZE --json` with tessera, but without its search.
+"""Check an answer of `tessera plan MODEL --budget SIZE --json` with tessera, but without its search.
 
     tessera plan gpt2 --batch 4 --gpu t4 --budget 2GiB --json > answer.json
     python3 examples/check_certificate.py answer.json
 
-The file contains its question, the plan, and the data of a bound on the time of every other plan. This program
-  - asks tessera for the ways to run the model that the question allows (`plan --ways`, which searches nothing), and compares all
-    that both list: the question, the plan to begin with, and every way with the times of its kernels and copies;
-  - simulates (`tessera simulate`) the plan, the plan to begin with, the plans in between, and some ways, and compares every figure.
-    Drawn at random are --sample of those ways whose memory matters for the bound (all: every one; --seed repeats a draw);
-  - computes all sums, bounds and the verdict again.
-It prints what it PROVED, what it took on TRUST, and ends with 0 if the claims hold, 1 if one does not, 2 if they cannot be checked."""
+The answer contains its question, a plan, and the data of bounds on the time and the memory of every other plan. This program
+  - asks tessera for the ways to run the model that the question allows (`plan --ways`, which searches nothing). The question, the free
+    changes, and all ways with the times of their kernels and copies must be those of the answer;
+  - simulates (`tessera simulate`) the plan, the plan to begin with and every plan in between, and compares their figures;
+  - draws --sample of the ways (all: every one; --seed repeats a draw), first of those that may decide the bound. It simulates them and
+    compares what is in memory;
+  - computes all sums, the bounds and the verdict again.
+It prints which fields it PROVED and which were TAKEN ON TRUST. It exits with 0 if the answer is accepted, 1 if it is rejected, and 2 if
+it cannot be checked, for example because another version wrote it."""
 import argparse
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-NOT_REPEATED = {  # options that choose an output, or stand in the question as what they mean
-    'model', 'plan', 'ds_config', 'rates', 'from', 'budget', 'largest', 'ways', 'work_limit', 'time_limit', 'python', 'padding', 'routing'}
-OF_SEARCH = {'plans_tried': 'how many plans were tried', 'blocks': 'how a step graph was cut into blocks', 'blocks_out_of_chain': 'how a step graph '
-             'was cut into blocks', 'stopped_by': 'that the search reached a limit', 'for': 'the text for another program'}
+# Options that are not given to tessera again: the files that they name are in the answer, or they only concern the search and its output.
+FILES = {'model', 'plan', 'ds_config', 'rates', 'from', 'python', 'padding', 'routing'}
+OF_SEARCH = {'front', 'for', 'work_limit', 'time_limit'}
+# The word of --allow that a choice for blocks or modules needs.
+ALLOWED_BY = {'checkpoint': 'recompute', 'recompute': 'recompute', 'offload': 'offload', 'host': 'offload', 'disk': 'offload',
+              'narrow8': 'narrow', 'narrow16': 'narrow'}
 
 
 class Wrong(Exception):
-    """A claim does not hold."""
+    """The answer is rejected."""
 
 
 class Unknown(Exception):
-    """The file cannot be checked."""
+    """The answer cannot be checked."""
 
 
 def need(holds, what):
@@ -41,13 +46,14 @@ def need(holds, what):
 
 
 def near(a, b, slack=0.01):
-    return abs(a - b) <= 1e-6 * max(abs(a), abs(b)) + slack  # microseconds
+    """Equal but for rounding, in microseconds."""
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b)) + slack
 
 
 def same(a, b, what, times=True, leave_out=()):
-    """Both have the same keys and values; numbers with a fraction may differ by rounding. Without `times`, keys of times are skipped."""
+    """Both must have the same keys and values; numbers with a fraction may be rounded. Without `times`, keys of times are skipped."""
     if isinstance(a, dict) and isinstance(b, dict):
-        need(a.keys() - set(leave_out) == b.keys() - set(leave_out), f'{what}: {sorted(a.keys() ^ b.keys())} is only in one')
+        need(a.keys() - set(leave_out) == b.keys() - set(leave_out), f'{what}: only one has {sorted(a.keys() ^ b.keys())}')
         for key in a.keys() - set(leave_out):
             if times or not key.endswith('us'):
                 same(a[key], b[key], f'{what}.{key}', times)
@@ -65,22 +71,27 @@ def text_of(plan):
     return json.dumps(plan, sort_keys=True, separators=(',', ':'))
 
 
-class Runner:
-    """Runs tessera for the question of a certificate."""
+def altered(a, b):
+    """The keys in which two plans differ."""
+    return {key for key in a.keys() | b.keys() if a.get(key) != b.get(key)}
 
-    def __init__(self, folder, answer, arguments):
-        question = answer['question']
-        self.tessera, self.folder, self.question, self.options = arguments.tessera, folder, question, question['options']
-        self.is_graph, self.known = question['model']['is_step_graph'], {}
-        self.past = ['--from', arguments.recorded] if 'calibration' in answer and arguments.recorded else []
-        self.has_times = 'calibration' not in answer or bool(self.past)
-        version = self.call('--version').stdout.split()[-1]
+
+class Tessera:
+    """Runs tessera for the question of an answer, in a folder with the files that the answer contains."""
+
+    def __init__(self, program, folder, answer, model=None, recorded=None):
+        self.question, self.folder, self.runs = answer['question'], folder, {}
+        self.program = os.path.abspath(shutil.which(program) or program)
+        self.recorded = ['--from', os.path.abspath(recorded)] if 'calibration' in answer and recorded else []
+        version = self.call('--version').split()[-1]
         if answer['tessera'] != version:
-            raise Unknown(f'it was written by tessera {answer["tessera"]}, and this is {version}')
-        self.model = self.find_model(question['model'], arguments.model)
-        own = {} if self.is_graph else {'batch': question['batch'], 'seq': question['sequence'], 'book': question['book']}
-        self.sizes = self.words({**own, 'steps': question['steps'], 'gpu': question['gpu'], 'link': self.options.get('link')})
-        self.rates = ['--rates', self.write('rates.json', question['rates_file'])] if question['rates_file'] else []
+            raise Unknown(f'tessera {answer["tessera"]} wrote it, and this is {version}')
+        self.model = self.find_model(self.question['model'], model)
+        rates, is_graph = self.question['rates_file'], self.question['model']['is_step_graph']
+        self.rates = ['--rates', self.write('rates.json', rates)] if rates else []
+        sizes = {} if is_graph else {'batch': self.question['batch'], 'seq': self.question['sequence'], 'book': self.question['book']}
+        self.sizes = self.words({**sizes, 'steps': self.question['steps'], 'gpu': self.question['gpu'],
+                                 'link': self.question['options'].get('link')})
 
     def write(self, name, content):
         path = os.path.join(self.folder, name)
@@ -89,94 +100,93 @@ class Runner:
         return path
 
     def find_model(self, model, given):
-        if model['config'] and not given:
+        """Its name, if it has one, else a file. That it is the model of the question shows when the question is compared."""
+        if not model['is_step_graph'] and not given:
+            need(re.fullmatch(r'\w[\w.-]*', model['name']), 'the name of the model')
             return model['name'] if model['name'] != model['config'].get('model_type') else self.write('config.json', model['config'])
-        path = given or self.options.get('model', '')
-        if model['is_step_graph']:
-            if not os.path.exists(path):
-                raise Unknown(f'the step graph {path} is not here: name it with --model')
-            with open(path, 'rb') as file:
-                if hashlib.sha256(file.read()).hexdigest() != model['sha256']:
-                    raise Unknown(f'{path} is another step graph than that of the question')
+        path = os.path.abspath(given or self.question['options']['model'])
+        if not os.path.isfile(path):
+            raise Unknown(f'there is no step graph {path}: name it with --model')
         return path
 
     @staticmethod
     def words(options):
+        """Options of a command line. None of them may write a file."""
         words = []
         for name, value in options.items():
-            option = '--' + name.replace('_', '-')
+            need(re.fullmatch('[a-z][a-z0-9_]*', name) and not name.startswith('write') and name != 'output', f'option {name}')
             if value is not None and value is not False:
-                words += [option] if value is True else [option, f'{value}B' if name.endswith('budget') else str(value)]
+                words += ['--' + name.replace('_', '-')] + ([] if value is True else [str(value)])
         return words
 
     def call(self, *words):
         try:
-            return subprocess.run([self.tessera, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            done = subprocess.run([self.program, *words], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  check=False)
         except OSError as error:
-            raise Unknown(f'{self.tessera} cannot be run: {error}') from None
-
-    def json(self, *words):
-        done = self.call(*words, '--json')
+            raise Unknown(f'{self.program} cannot be run: {error}') from None
         need(done.returncode == 0, f'tessera {" ".join(words)}: {done.stderr.strip()}')
-        return json.loads(done.stdout)
+        return done.stdout
 
-    def listing(self, plan, options):
-        """What tessera lists for the question with other options, or a plan with nothing to change."""
-        answer = self.json('plan', self.model, '--ways', '--plan', self.write('plan.json', plan), *options, *self.rates, *self.past)
-        return dict(answer['listing'], notes=answer.get('notes'))
+    def list_ways(self, plan, options):
+        """What tessera lists for a plan to begin with."""
+        answer = json.loads(self.call('plan', self.model, '--ways', '--json', '--plan', self.write('plan.json', plan), *options, *self.rates))
+        return {**answer['listing'], 'notes': answer.get('notes')}
 
-    def simulate(self, plan, **other):
-        words = self.sizes + self.words(other)
-        (device,) = self.json('simulate', self.model, '--plan', self.write('plan.json', plan), *words, *self.rates)['devices']
+    def simulate(self, plan, **sizes):
+        plan = self.write('plan.json', plan)
+        answer = self.call('simulate', self.model, '--json', '--plan', plan, *self.sizes, *self.words(sizes), *self.rates)
+        (device,) = json.loads(answer)['devices']
         return device
 
     def run(self, plan, what):
-        """The listing of a plan alone, once its figures are those of a simulated run."""
+        """The list for a plan that may not change. Its figures must be those of a simulated run."""
         key = text_of(plan)
-        if key not in self.known:
-            listing, run = self.listing(plan, [*self.sizes, '--allow', 'none']), self.simulate(plan)
-            figures = listing['as_is']
-            need(figures['peak_allocated_bytes'] == run['peak']['allocated_bytes'], f'{what}: allocated when simulated')
-            need(figures['peak_reserved_bytes'] == run['peak_reserved_bytes'], f'{what}: reserved when simulated')
-            if not self.past and run['step_time_us'] is not None:
-                need(near(figures['step_time_us'], run['step_time_us'], 0.51), f'{what}: time when simulated')
-            self.known[key] = listing
-        return self.known[key]
+        if key not in self.runs:
+            listed, device = self.list_ways(plan, [*self.sizes, '--allow', 'none']), self.simulate(plan)
+            figures = listed['as_is']
+            need(figures['peak_allocated_bytes'] == device['peak']['allocated_bytes'], f'{what}: allocated when simulated')
+            need(figures['peak_reserved_bytes'] == device['peak_reserved_bytes'], f'{what}: reserved when simulated')
+            need(device['step_time_us'] is None or near(figures['step_time_us'], device['step_time_us'], 0.51), f'{what}: time when simulated')
+            self.runs[key] = listed
+        return self.runs[key]
 
 
 def bound(way, budget, exposed):
-    """The least time of any schedule of the way's kernels within the budget; None: no schedule fits."""
+    """The least time of any schedule of a way's kernels within the budget. None: no schedule fits."""
     copies_activations = 'activations' in way['plan'].get('offload', '')
 
     def step(kernels):
-        copies = 0 if copies_activations else way['copies_us']  # what is made again is not copied
+        copies = 0 if copies_activations else way['copies_us']  # what is made again need not be copied
         least = max(kernels, copies) + exposed * min(kernels, copies) + way['waited_us']
-        return max(least, way['links_us'])  # computing more may hide what ranks send, but ends no step sooner
-    if 'floor' not in way:  # left out, because it is slower than the plan without any further change
+        return max(least, way['links_us'])  # more computation may hide what ranks send, but ends no step sooner
+    if 'floor' not in way:  # it is slower than the plan even if nothing is made again
         return step(way['kernels_us'])
     items, floor = way['could_be_made_again'], way['floor']
-    need(sum(tensor['bytes'] for tensor in floor['tensors']) == floor['bytes'], 'floor: sum')
-    need(way['needed_bytes'] <= floor['bytes'] <= way['most_bytes'], 'floor: a moment of the way')
-    need(way['needed_bytes'] + sum(i['bytes'] * i['count'] for i in items) == way['most_bytes'], 'live tensors: sum')
-    need(all(i['us'] >= 0 and i['bytes'] > 0 for i in items), 'live tensors: below zero')
-    left, extra = max(way['most_bytes'] - budget, 0), 0.0
+    need(sum(tensor['bytes'] for tensor in floor['tensors']) == floor['bytes'], 'the sum of a floor')
+    need(way['needed_bytes'] <= floor['bytes'] <= way['most_bytes'], 'a floor that is no moment of its way')
+    need(way['needed_bytes'] + sum(i['bytes'] * i['count'] for i in items) == way['most_bytes'], 'the sum of live tensors')
+    need(all(i['us'] >= 0 and i['bytes'] > 0 for i in items), 'tensors below zero')
+    excess, extra = max(way['most_bytes'] - budget, 0), 0.0
     for item in sorted(items, key=lambda i: i['us'] / i['bytes']):  # the cheapest bytes first
-        taken = min(left, item['bytes'] * item['count'])
+        taken = min(excess, item['bytes'] * item['count'])
         extra += taken * item['us'] / item['bytes']
-        left -= taken
-    if floor['bytes'] > budget or left:
+        excess -= taken
+    if floor['bytes'] > budget or excess:
         return None
     return step(way['kernels_us'] + (0 if way['narrows'] or copies_activations else extra * way['repeats']))
 
 
 class Check:
-    def __init__(self, answer, runner, sample, seed):
-        self.answer, self.runner, self.question = answer, runner, answer['question']
-        self.sample, self.random, self.times = sample, random.Random(seed), runner.has_times
-        self.is_stopped = 'stopped_by' in answer
-        self.proved, self.trusted = [], []
+    """The statements of an answer. Each is a list of fields and a text, in `proved` or in `trusted`."""
 
-    def all(self):
+    def __init__(self, answer, tessera, sample, seed):
+        self.answer, self.tessera, self.question = answer, tessera, answer['question']
+        self.sample, self.random, self.proved, self.trusted = sample, random.Random(seed), [], []
+        self.fits, self.is_stopped = answer['verdict'] != 'does_not_fit', 'stopped_by' in answer
+        self.is_partial = self.is_stopped and answer['lower_bound']['step_time_us'] == 0  # not all ways are listed: there is no bound
+        self.times = 'calibration' not in answer  # times that follow a recorded run are not computed again
+        self.is_unbound = not self.times and not tessera.recorded  # ... and that run is not here
         self.check_question()
         self.check_plan()
         self.check_changes()
@@ -184,203 +194,213 @@ class Check:
         self.check_bounds()
         self.list_trust()
 
+    def prove(self, fields, text, open_ways=()):
+        """Note a statement. If it depends on ways that were not drawn, it is taken on trust."""
+        if open_ways:
+            text += f', as far as {len(open_ways)} ways that were not drawn decide it (--sample all)'
+        (self.trusted if open_ways else self.proved).append((fields, text))
+
+    def trust(self, fields, text):
+        self.trusted.append((fields, text))
+
     def check_question(self):
         """Tessera understands the options as the question has them, and lists the same for it."""
-        given, budget = self.question['options'], self.answer['budget_bytes']
-        options = {name: value for name, value in given.items() if name not in NOT_REPEATED}
-        if 'largest' in given:  # the search chose a size
-            options.update(batch=self.question['batch'], seq=self.question['sequence'], allow=','.join(self.question['allow']) or 'none')
-        self.listing = self.runner.listing(self.question['begins_with'], self.runner.words(options))
-        same(self.question, self.listing['question'], 'question', leave_out=['options'])
-        taken = self.answer['calibration']['unexplained_bytes'] if 'calibration' in self.answer else 0
-        need(budget == max(given['budget'] - taken, 1), 'the budget is not that of the question')
-        both = self.listing.keys() - {'question', 'ways', 'binding', 'notes', 'calibration'} - (set() if self.times else {'exposed'})
-        for key in sorted(both):
-            same(self.answer.get(key), self.listing[key], key, self.times)
-        if self.runner.past:
-            same(self.answer['calibration'], self.listing['calibration'], 'calibration')
-        same(self.answer.get('notes'), self.listing['notes'], 'notes')
-        model = self.question['model']
-        self.proved += [f'the question: {model["name"]} (sha256 {model["sha256"][:12]}), its sizes, card, rates and options are those that it states',
-                        'changes that are free (savings) have these figures, and the ways that are refused are refused']
+        answer, model, given = self.answer, self.question['model'], dict(self.question['options'])
+        if 'largest' in given:  # the search chose a size, and which changes it may make
+            given.update(batch=self.question['batch'], seq=self.question['sequence'], allow=','.join(self.question['allow']) or 'none')
+        options = {name: value for name, value in given.items() if name not in FILES | OF_SEARCH | {'budget', 'largest'}}
+        listed = self.listed = self.tessera.list_ways(self.question['begins_with'], self.tessera.words(options) + self.tessera.recorded)
+        same(self.question, listed['question'], 'question', leave_out=['options'] + ['rates'] * self.is_unbound)
+        lists = [] if self.is_partial else ['savings', 'refused'] + ['exposed'] * (not self.is_unbound)
+        for key in ['as_is', 'notes', *lists, *(['calibration'] if self.tessera.recorded else [])]:
+            same(answer.get(key), listed.get(key), key, not self.is_unbound)
+        taken = 0 if self.times else answer['calibration']['unexplained_bytes']
+        need(answer['budget_bytes'] == max(given['budget'] - taken, 1), 'the budget is not that of the question')
+        fields = ['schema', 'command', 'tessera', 'question', 'budget_bytes', 'notes', *(['calibration'] if self.tessera.recorded else [])]
+        self.prove(fields, f'the question is about {model["name"]} (sha256 {model["sha256"][:12]}), with the sizes, card, rates and options that '
+                   'it contains')
+        if lists:
+            self.prove(lists, 'free changes have these figures, and the refused ways are impossible')
 
     def check_plan(self):
-        answer, found = self.answer, self.answer['predicted']
-        need(hashlib.sha256((text_of(answer['plan']) + '\n').encode()).hexdigest() == answer['plan_hash'], 'hash of the plan')
-        listing = self.runner.run(answer['plan'], 'plan')
-        same(found, listing['as_is'], 'predicted', self.times)
-        same(answer['binding'], listing['binding'], 'binding')
-        need(sum(tensor['bytes'] for tensor in answer['binding']['tensors']) == found['peak_allocated_bytes'], 'peak: sum')
+        answer, plan, begin = self.answer, self.answer['plan'], self.question['begins_with']
+        need(hashlib.sha256((text_of(plan) + '\n').encode()).hexdigest() == answer['plan_hash'], 'the hash of the plan')
+        alone = self.tessera.run(plan, 'plan')
+        same(answer['predicted'], alone['as_is'], 'predicted', self.times)
+        same(answer['binding'], alone['binding'], 'binding')
         if answer['as_is']:
-            same(answer['as_is'], self.runner.run(self.question['begins_with'], 'plan to begin with')['as_is'], 'as_is', self.times)
-        fits = found['peak_reserved_bytes'] <= answer['budget_bytes']
-        verdict = 'fits' if answer['as_is'] and answer['as_is']['peak_reserved_bytes'] <= answer['budget_bytes'] else \
-            'fits_with_changes' if fits else 'does_not_fit'
-        need(answer['verdict'] == verdict and (fits or verdict == 'does_not_fit'), 'verdict')
-        self.proved += [f'the plan {answer["plan_hash"][:12]} and the plan to begin with need what they are said to need, when simulated',
-                        f'the verdict, {verdict}']
+            same(answer['as_is'], self.tessera.run(begin, 'the plan to begin with')['as_is'], 'as_is', self.times)
+        self.prove(['plan', 'plan_hash', 'predicted', 'as_is', 'binding'], f'the plan {answer["plan_hash"][:12]} and the plan to begin with take '
+                   'this memory and time when they are simulated')
+        fits, as_is = answer['predicted']['peak_reserved_bytes'] <= answer['budget_bytes'], answer['as_is']
+        verdict = 'fits' if as_is and as_is['peak_reserved_bytes'] <= answer['budget_bytes'] else 'fits_with_changes' if fits else 'does_not_fit'
+        need(answer['verdict'] == verdict and fits == self.fits, 'the verdict is another')
+        # The search may combine what ways change, and choose for blocks what --allow has.
+        changed, free = altered(plan, begin), set().union(*(altered(way['plan'], begin) for way in self.listed['ways']))
+        need(changed <= free | {'blocks', 'checkpoint', 'offload'}, 'the plan has changes that are not allowed')
+        used = {key for key in (changed - free) & {'checkpoint', 'offload'} if key in plan}
+        for block in plan.get('blocks', []) if 'blocks' in changed else []:
+            used |= ({'checkpoint'} & block.keys()) | (set(block.get('saved', {}).values()) - {'keep'})
+        need(all(ALLOWED_BY[word] in self.question['allow'] for word in used), 'the plan has choices for blocks that are not allowed')
 
     def check_changes(self):
-        """Each change alters one thing of the plan before it, and the last one makes the plan."""
-        answer, base = self.answer, self.question['begins_with']
-        if self.is_stopped:
-            need(not answer['changes'], 'changes of a search that was stopped')
-            return
-        last, plan = answer['as_is'], {key: value for key, value in base.items() if key != 'blocks' or value == answer['plan'].get(key)}
-        for change in answer['changes']:
-            altered = {key for key in change['plan'].keys() | plan.keys() if change['plan'].get(key) != plan.get(key)}
-            need(len(altered) == 1, f'change "{change["technique"]}" is not one')
-            plan, now = change['plan'], self.runner.run(change['plan'], 'change')['as_is']
-            need((change['saved_bytes'] is None) == (change['cost_us'] is None) == (last is None), 'change: nothing to compare with')
+        """Each change is one, and the last one makes the plan."""
+        last, end, changes = self.answer['as_is'], self.answer['plan'], self.answer['changes']
+        plan = {key: value for key, value in self.question['begins_with'].items() if key != 'blocks' or value == end.get(key)}
+        for change in changes:
+            keys, was, plan = altered(change['plan'], plan), plan, change['plan']
+            need(len(keys) == 1 or self.are_together(keys, plan), f'the change "{change["technique"]}" is not one: {sorted(altered(was, plan))}')
+            now = self.tessera.run(plan, 'a change')['as_is']
+            need((change['saved_bytes'] is None) == (change['cost_us'] is None) == (last is None), 'a change of a plan that is impossible')
             if last:
-                need(change['saved_bytes'] == last['peak_allocated_bytes'] - now['peak_allocated_bytes'], 'saved by a change')
+                need(change['saved_bytes'] == last['peak_allocated_bytes'] - now['peak_allocated_bytes'], 'what a change saves')
             if last and self.times:
-                need(near(change['cost_us'], now['step_time_us'] - last['step_time_us'], 0.01), 'cost of a change')
+                need(near(change['cost_us'], now['step_time_us'] - last['step_time_us']), 'what a change costs')
             last = now
-        need(plan == answer['plan'], 'changes do not lead to the plan')
-        self.proved.append(f'{len(answer["changes"])} changes lead from the plan to begin with to the plan, and save and cost what is listed')
+        need(plan == end or (self.is_stopped and not changes), 'the changes do not lead to the plan')
+        self.prove(['changes'], f'{len(changes)} changes lead to the plan, and save and cost what is listed')
+
+    def are_together(self, keys, plan):
+        """Whether no way has one of these values without the others, as with fp16 and its weights in fp32."""
+        single = set().union(*(saving['keys'] for saving in self.listed['savings']))
+        return not keys & single and all(len({way['plan'].get(key) == plan.get(key) for key in keys}) == 1 for way in self.listed['ways'])
 
     def check_ways(self):
-        """All ways are listed with the times of their kernels; of the sample, also what is in memory."""
-        def named(ways):
-            table = {(text_of(way['plan']), way['narrows']): way for way in ways}
-            need(len(table) == len(ways), 'a way is listed twice')
+        """All ways are listed. Of those with data of their memory, some are drawn and simulated; others have the estimated times that
+        tessera lists."""
+        def named(some):
+            table = {(text_of(way['plan']), way['narrows']): way for way in some}
+            need(len(table) == len(some), 'a way is listed twice')
             return table
-        answer, ways = self.answer, self.answer['ways']
-        ours, theirs = named(self.listing['ways']), named(ways)
-        own = [way for name, way in theirs.items() if name not in ours]
-        need(len(own) <= 1 and ways[len(ways) - len(own):] == own, 'a way that is not a choice')
-        need(all(answer['plan'].get(key) == value for way in own for key, value in way['plan'].items()), "the plan's own way")
-        need(theirs.keys() >= ours.keys() or (self.is_stopped and answer['lower_bound']['step_time_us'] == 0), 'a way was left out')
-        for name in theirs.keys() & ours.keys():
-            for key in ('kernels_us', 'copies_us') + (() if 'floor' in theirs[name] else ('waited_us', 'links_us')):
-                need(not self.times or near(theirs[name][key], ours[name][key]), f'{key} of a way')
+        ways, claimed, is_graph = self.answer['ways'], self.answer['lower_bound']['step_time_us'], self.question['model']['is_step_graph']
+        ours, theirs = named([way for way in self.listed['ways'] if is_graph or 'floor' not in way]), named(ways)
+        own = [i for i, name in enumerate(theirs) if name not in ours]
+        need(own in ([], [len(ways) - 1]), 'a way that tessera does not list')
+        need(all(self.answer['plan'].get(key) == value for i in own for key, value in ways[i]['plan'].items()), 'the way of the plan')
+        need(self.is_partial or theirs.keys() >= ours.keys(), 'a way was left out')
+        for i, (name, way) in enumerate(theirs.items()):
+            for key in ('kernels_us', 'copies_us', 'waited_us', 'links_us') if 'floor' not in way and self.times else ():
+                need(near(way[key], ours[name][key]), f'{key} of ways[{i}]')
         surveyed = [i for i, way in enumerate(ways) if 'floor' in way]
+        # Ways whose memory decides whether the bound on time holds, and those that it was computed from.
+        self.deciding = {i for i, name in enumerate(theirs) if i in surveyed and (claimed is None or name in ours and ours[name]['bound_us'] < claimed)}
         bounds = [i for i in surveyed if ways[i]['bound_us'] is not None]
-        chosen = {i for i in surveyed if ways[i] in own}
-        chosen |= {min(bounds, key=lambda i: ways[i]['bound_us'])} if bounds else set()
-        chosen |= {min(surveyed, key=lambda i: ways[i]['floor']['bytes'])} if surveyed else set()
-        others = [i for i in surveyed if i not in chosen]
-        chosen |= set(others if self.sample == 'all' else self.random.sample(others, min(self.sample, len(others))))
-        for i in sorted(chosen):
-            self.check_way(ways[i], f'ways[{i}]')
-        self.proved.append(f'the {len(ways)} ways are all that `plan --ways` lists for the question, with the times of their kernels and copies')
-        if chosen:
-            self.proved.append(f'what is in memory in {len(chosen)} ways: {sorted(chosen)}')
-        rest = sorted(set(surveyed) - chosen)
-        if rest:
-            self.trusted.append(f'what is in memory in {len(rest)} ways that were not drawn: {rest}')
-
-    def check_way(self, way, what):
-        listing = self.listing if self.runner.is_graph else self.runner.run(way['plan'], what)
-        (again,) = [one for one in listing['ways'] if one['plan'] == way['plan'] and not one['narrows'] and 'floor' in one]
-        same(way, again, what, self.times, ['bound_us', 'narrows'])
-        run = self.runner.run(way['plan'], what)['as_is']
-        need(run['peak_allocated_bytes'] >= way['floor']['bytes'], f'{what}: simulated, it needs less than its floor')
-        if self.times and not way['plan'].keys() & {'checkpoint', 'blocks'}:
-            need(run['step_time_us'] * (1 + 1e-6) + 0.01 >= bound(way, float('inf'), self.answer['exposed']), f'{what}: simulated, it is faster')
+        drawn = {*own, *sorted(bounds, key=lambda i: ways[i]['bound_us'])[:1], *sorted(surveyed, key=lambda i: ways[i]['floor']['bytes'])[:1]}
+        others = sorted((i for i in surveyed if i not in drawn), key=lambda i: (i not in self.deciding, self.random.random()))
+        drawn |= set(others if self.sample == 'all' else others[:self.sample])
+        for i in sorted(drawn):
+            listed = self.listed if is_graph else self.tessera.run(ways[i]['plan'], f'ways[{i}]')
+            (again,) = [one for one in listed['ways'] if one['plan'] == ways[i]['plan'] and not one['narrows'] and 'floor' in one]
+            same(ways[i], again, f'ways[{i}]', self.times, ['bound_us', 'narrows'])
+        self.prove(['ways'], f'these {len(ways)} ways are all that `plan --ways` lists, with times; '
+                   f'{len(drawn)} of {len(surveyed)} whose memory matters were drawn')
+        self.unseen = set(surveyed) - drawn
+        if self.unseen:
+            self.trust([f'ways[{",".join(map(str, sorted(self.unseen)))}]'], 'what is in memory in these ways, which were not drawn')
 
     def check_bounds(self):
-        answer, found, ways, lower = self.answer, self.answer['predicted'], self.answer['ways'], self.answer['lower_bound']
-        budget, claimed, fits = answer['budget_bytes'], lower['step_time_us'], answer['verdict'] != 'does_not_fit'
-        bounds = [bound(way, budget, answer['exposed']) for way in ways]
-        for i, (way, least) in enumerate(zip(ways, bounds)):
-            need((way['bound_us'] is None) == (least is None) and (least is None or near(way['bound_us'], least)), f'bound of ways[{i}]')
-        times = [least for least in bounds if least is not None]
-        if not (self.is_stopped and claimed == 0):
-            need(answer['is_proved'] == (not times) == (claimed is None), 'proof')
-            need(not times or near(claimed, min(times)), 'bound on time')
+        answer, ways, lower, fits = self.answer, self.answer['ways'], self.answer['lower_bound'], self.fits
+        claimed, took, floors = lower['step_time_us'], answer['predicted']['step_time_us'], [way['floor']['bytes'] for way in ways if 'floor' in way]
+        for i, way in enumerate(ways):
+            least, given = bound(way, answer['budget_bytes'], answer['exposed']), way['bound_us']
+            rounded = 0.01 + 0.0005 * way.get('repeats', 1) * sum(item['count'] for item in way.get('could_be_made_again', []))
+            need((given is None) == (least is None) and (least is None or near(given, least, rounded)), f'the bound of ways[{i}]')
+            need(self.is_stopped or 'floor' in way or (fits and near(max(least, took), least)), f'ways[{i}] has no data of its memory')
+        times = [way['bound_us'] for way in ways if way['bound_us'] is not None]
+        if self.is_partial:
+            need(not answer['is_proved'], 'a proof by a search that was stopped')
         else:
-            need(not answer['is_proved'], 'a proof of a search that was stopped')
-        floors = [way['floor']['bytes'] for way in ways if 'floor' in way]
-        if not (self.is_stopped and lower['peak_bytes'] is None):
-            need(lower['peak_bytes'] == min(floors, default=None), 'bound on memory')
-            need(fits or len(floors) == len(ways), 'a way without a floor')
-        need((lower['gap_us'] is None) != fits, 'gap')
+            need(answer['is_proved'] == (not times) == (claimed is None) and claimed == min(times, default=None), 'the bound on time')
+        need((lower['gap_us'] is None) != fits, 'the gap')
         if fits:
-            slack = found['step_time_us'] * (1 + 1e-6) + 0.01
-            need(not answer['is_proved'] and claimed <= slack, 'faster than its bound')
-            need(near(lower['gap_us'], max(found['step_time_us'] - claimed, 0), 0.02), 'gap')
-            need(self.is_stopped or all('floor' in way or least * (1 + 1e-6) + 0.01 >= found['step_time_us'] for way, least in zip(ways, bounds)),
-                 'a way was left out')
-        self.proved.append('no schedule of these kernels fits' if answer['is_proved'] else
-                           'nothing: there is no bound on time' if claimed == 0 else
-                           f'no schedule of these kernels within the budget takes less than {claimed} us')
+            need(not answer['is_proved'] and near(max(claimed, took), took), 'the plan is faster than its bound')
+            need(near(lower['gap_us'], max(took - claimed, 0), 0.02), 'the gap')
+        if answer['is_proved']:
+            self.prove(['verdict', 'is_proved', 'lower_bound'], 'no schedule of the kernels of these ways fits', self.deciding & self.unseen)
+        else:
+            self.prove(['lower_bound.step_time_us', 'lower_bound.gap_us', 'is_proved'],
+                       f'no schedule of the kernels of these ways takes less than {claimed} us within the budget', self.deciding & self.unseen)
+        need(lower['peak_bytes'] == min(floors, default=None) or (self.is_stopped and lower['peak_bytes'] is None), 'the bound on memory')
+        self.prove(['lower_bound.peak_bytes'], f'no schedule of ways with a floor needs less than {lower["peak_bytes"]} bytes', self.unseen)
+        if fits:
+            self.prove(['verdict'], f'{answer["verdict"]} in {answer["budget_bytes"]} bytes')
+            self.trust(['the search'], f'that it found no faster plan, which could take at most {lower["gap_us"]} us less')
+        elif not answer['is_proved']:
+            self.trust(['verdict', 'the search'], 'that it found no plan that fits, which is not proved to be impossible')
 
     def list_trust(self):
-        rates = 'the file of rates' if self.question['rates'] else f'the data sheet of {self.question["gpu"] or "the card of the graph"}'
-        self.trusted.append(f'the times of single kernels and copies, from {rates}')
-        self.trusted.append("what tessera's simulation and `plan --ways` compute, in this version")
-        if 'calibration' in self.answer and not self.runner.past:
-            self.trusted.append('calibration, exposed, all times and the budget: the recorded run was not given by --from')
+        """What cannot be computed again without a search, or a card."""
+        question, options = self.question, self.question['options']
+        rates = 'the file of rates' if question['rates'] else f'the data sheet of {question["gpu"] or "the card of the graph"}'
+        self.trust(['kernels and copies'], f'that each takes the time that tessera computes from {rates}')
+        self.trust(['tessera itself'], 'that simulated runs are like real ones, and that `plan --ways` lists all ways')
+        if self.is_partial:
+            self.trust(['ways', 'savings', 'refused', 'exposed'], 'the search was stopped before all were listed')
+        if not self.times:
+            self.trust(['*_us'], 'times follow the recorded run')
+        if self.is_unbound:
+            self.trust(['calibration', 'budget_bytes', 'question.rates', 'exposed'], 'the recorded run was not given (--from)')
         if self.answer['changes']:
-            self.trusted.append('technique: the words for changes')
-        unknown = self.answer.keys() - self.listing.keys() - OF_SEARCH.keys() - {
-            'schema', 'command', 'verdict', 'budget_bytes', 'is_proved', 'predicted', 'lower_bound', 'plan', 'plan_hash', 'changes', 'calibration'}
-        self.trusted += [f'{key}: {what}' for key, what in OF_SEARCH.items() if key in self.answer]
-        self.trusted += [f'{key}: unknown to this program' for key in sorted(unknown)]
-        self.trusted.append('options: limits of the search, and where files were')
+            self.trust(['changes[*].technique'], 'the names of changes')
+        names = options.keys() & (FILES | OF_SEARCH | ({'batch', 'seq', 'allow'} if 'largest' in options else set()))
+        self.trust([f'question.options.{name}' for name in sorted(names)], 'where files were, and what the search was told besides')
+        stated = {re.match(r'\w*', field)[0] for fields, _ in self.proved + self.trusted for field in fields}
+        self.trust(sorted(self.answer.keys() - stated), 'what the search reports about itself')
 
 
 def check_largest(outer, check):
-    """The size is that of the answer, and fits without changes as far as is said."""
-    what, size, question = outer['largest'], outer['size'], check.question
-    as_is, budget = outer['size_as_is'], outer['answer']['budget_bytes']
+    """The size is that of the answer, and with the plan to begin with, `size_as_is` fits."""
+    what, size, as_is, question = outer['largest'], outer['size'], outer['size_as_is'], check.question
+    need(outer['schema'] == 'tessera/1' and outer['command'] == 'plan' and what == question['options']['largest'], 'what is the largest')
+    need(check.fits, 'the largest size does not fit')
     if what == 'model':
         need(outer['model'] == question['model']['config'], 'the largest model is another')
-        need(check.runner.simulate(outer['answer']['plan'])['parameters'] == size, 'parameters of the largest model')
-        check.trusted.append('size_as_is: parameters of the largest model without changes')
+        need(check.tessera.simulate(check.answer['plan'])['parameters'] == size, 'the parameters of the largest model')
     else:
-        need(size == question[{'batch': 'batch', 'seq': 'sequence'}[what]], 'the largest size is not that of the answer')
-        need(as_is <= size, 'more fits without changes')
-        if as_is:
-            run = check.runner.simulate(question['begins_with'], **{what: as_is})
-            need(run['peak_reserved_bytes'] <= budget, 'the size without changes does not fit')
-        check.trusted.append('size_as_is: that no larger size fits without changes')
-    check.proved.append(f'a {what} of {size} fits')
-    check.trusted.append('size: that no larger one fits')
-    check.trusted += ['stopped_by: that the search for a size reached a limit'] if 'stopped_by' in outer else []
+        need(size == question[{'batch': 'batch', 'seq': 'sequence'}[what]] and as_is <= size, 'the largest size is not that of the answer')
+        run = check.tessera.simulate(question['begins_with'], **{what: as_is}) if as_is else {'peak_reserved_bytes': 0}
+        need(run['peak_reserved_bytes'] <= check.answer['budget_bytes'], 'the size without changes does not fit')
+    check.prove(['largest', 'model'], f'a {what} of {size} fits')
+    check.trust(['size', 'size_as_is', 'stopped_by'], 'that no larger one fits, and none without changes')
 
 
-def verify(outer, arguments):
-    """The statements about an answer. `arguments`: tessera, model, recorded, sample and seed, as on the command line. Raises Wrong or Unknown."""
-    answer = outer['answer'] if isinstance(outer, dict) and 'largest' in outer else outer
+def verify(outer, tessera='tessera', model=None, recorded=None, sample=8, seed=None):
+    """The statements about an answer, as a Check. Raises Wrong or Unknown."""
+    answer = outer['answer'] if isinstance(outer, dict) and 'largest' in outer and 'answer' in outer else outer
     if not isinstance(answer, dict) or answer.get('schema') != 'tessera/1' or answer.get('command') != 'plan' or 'question' not in answer:
-        raise Unknown('it is not an answer of tessera plan --budget --json')
+        raise Unknown('it is no answer of tessera plan --budget --json with a plan')
     try:
         with tempfile.TemporaryDirectory() as folder:
-            check = Check(answer, Runner(folder, answer, arguments), arguments.sample, arguments.seed)
-            check.all()
+            check = Check(answer, Tessera(tessera, folder, answer, model, recorded), sample, seed)
             if outer is not answer:
                 check_largest(outer, check)
-    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as why:
+    except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as why:
         raise Wrong(f'it is not as tessera writes it: {why!r}') from why
     return check
 
 
 def main(words):
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('answer', help='what tessera plan --json printed')
-    parser.add_argument('--tessera', default=shutil.which('tessera') or 'tessera', help='the program (default: that of PATH)')
-    parser.add_argument('--model', help='the file of the model, if it is a step graph that has moved, or to make sure that it is yours')
+    parser.add_argument('certificate', help='what tessera plan --budget --json printed')
+    parser.add_argument('--tessera', default='tessera', help='the program (default: that of PATH)')
+    parser.add_argument('--model', help='the file of the model: a step graph that has moved, or a config.json to be compared')
     parser.add_argument('--from', dest='recorded', help='the snapshot that --from of the question names')
     parser.add_argument('--sample', default=8, type=lambda text: text if text == 'all' else int(text), help='how many ways are drawn (8), or all')
     parser.add_argument('--seed', default=random.randrange(10**6), type=int, help='of the draw (default: any)')
-    arguments = parser.parse_args(words)
+    given = parser.parse_args(words)
     try:
-        with open(arguments.answer, encoding='utf-8') as file:
-            check = verify(json.load(file), arguments)
-    except (Unknown, OSError, UnicodeDecodeError, json.JSONDecodeError) as why:
-        print(f'cannot be checked: {why}')
+        with open(given.certificate, encoding='utf-8') as file:
+            check = verify(json.load(file), given.tessera, given.model, given.recorded, given.sample, given.seed)
+    except (Unknown, OSError, ValueError, RecursionError) as why:
+        print(f'CANNOT BE CHECKED: {why}')
         return 2
     except Wrong as why:
-        print(f'does not hold: {why}')
+        print(f'REJECTED: {why}')
         return 1
-    for text in check.proved:
-        print('PROVED ', text)
-    for text in check.trusted:
-        print('TRUST  ', text)
-    print(f'holds (seed {arguments.seed})')
+    for title, statements in (('PROVED', check.proved), ('TAKEN ON TRUST', check.trusted)):
+        for fields, text in (statement for statement in statements if statement[0]):
+            print(f'{title}: {", ".join(fields)}: {text}')
+    print(f'ACCEPTED (seed {given.seed})')
     return 0
 
 

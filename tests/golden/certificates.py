@@ -35,6 +35,7 @@ NEEDS = {'lora_alpha': {'lora': 4}, 'lora_targets': {'lora': 8}, 'zero': {'ranks
          'master_weights': {'dtype': 'bf16'}, 'loss_scale': {'dtype': 'autocast-fp16'}, 'loss_scale_window': {'dtype': 'autocast-fp16'},
          'accumulation': {'micro_batch': 1}, 'backward': {'micro_batch': 1}, 'checkpoint_form': {'checkpoint': 'full'}}
 ALLOW = ('kernels', 'loss-chunk', 'accumulate', 'recompute', 'offload', 'in-backward', 'precision', 'narrow', 'zero')
+RECORDED = {'batch': 8, 'seq': 64}  # the sizes of the recorded run
 GRAPHS = [HERE / 'rewrites' / f'{name}.graph' for name in ('llama', 'bert', 'gpt2-adamw', 'resnet', 'llama-autocast')] + \
     [HERE / 'graphs' / f'{name}.graph' for name in ('layers', 'qwen3', 'layers-checkpoint', 'vit', 'mixtral-balanced')]
 
@@ -127,8 +128,7 @@ class Questions:
 
     def recorded(self):
         """One with a recorded run, of the sizes that it has."""
-        return Question(self.files['gpt2'], {**self.files['recorded_sizes'], 'from': self.files['recorded'], 'allow': self.allow()},
-                        self.random.uniform(0.4, 1.1))
+        return Question(self.files['gpt2'], {**RECORDED, 'from': self.files['recorded'], 'allow': self.allow()}, self.random.uniform(0.4, 1.1))
 
 
 # ---- tampering ----
@@ -562,6 +562,11 @@ TAMPERINGS = {
 }
 
 
+# These make a true certificate of another plan or of another question. What is claimed then is only what can be proved: not that a search
+# found this plan.
+TRUE = {'the plan of another way, signed', 'the plan to begin with, signed', 'less budget, said everywhere', 'it was stopped'}
+
+
 def tampered(answer, name):
     """A changed copy. Raises Unchanged if there is nothing to change."""
     other = copy.deepcopy(answer)
@@ -569,3 +574,29 @@ def tampered(answer, name):
     if other == answer:
         raise Unchanged
     return other
+
+
+def changed_places(a, b, place=''):
+    """Where two values differ, as "ways[3].floor.bytes"."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in a.keys() | b.keys():
+            if key in a and key in b:
+                yield from changed_places(a[key], b[key], f'{place}.{key}')
+            else:
+                yield f'{place}.{key}'.strip('.')
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for i, (one, other) in enumerate(zip(a, b)):
+            yield from changed_places(one, other, f'{place}[{i}]')
+    elif type(a) is not type(b) or a != b:
+        yield place.strip('.')
+
+
+def is_trusted(place, fields):
+    """Whether one of the fields contains the place: "ways[1,3]", "changes[*].technique", "*_us" or a name."""
+    for field in fields:
+        pattern = re.escape(field).replace(r'\[\*\]', r'\[\d+\]').replace(r'\*', '.*')
+        if field.startswith('ways['):
+            pattern = r'ways\[(' + field[5:-1].replace(',', '|') + r')\]'
+        if re.match(pattern + r'($|[.\[])', place):
+            return True
+    return False

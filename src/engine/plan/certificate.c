@@ -364,14 +364,18 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   return 0;
 }
 
-/* Survey the way of the plan to begin with. */
+/* Survey the way of the plan to begin with, apart from the list, which keeps the estimate that is compared with others. A step graph
+ * has one way, whose survey is in the list. */
 static int survey_own(tsr_planning *p, tsr__certificate *out, tsr_error *error) {
   const tsr__way *own;
   int status = tsr__planner_own_way(p, p->base, &own, &out->other, error);
-  if (status) return status;
-  out->has_other = own == &out->other;
-  if (!own || out->has_other) return 0;
-  return tsr__planner_survey_way(p, &p->ways.items[own - p->ways.items], error);
+  if (status || !own || own->is_surveyed) {
+    out->has_other = status == 0 && own == &out->other;
+    return status;
+  }
+  status = tsr__planner_survey_way(p, &out->other, error);
+  out->has_other = status == 0;
+  return status;
 }
 
 int tsr__certify_ways(tsr_planning *p, tsr__certificate *out, tsr_error *error) {
@@ -397,10 +401,14 @@ void tsr__certificate_release(tsr__certificate *certificate) {
 }
 
 /* Emit what is the same for every budget: which question it is, and how copies count. */
-static void emit_heading(tsr__emitter *e, const tsr_planning *p, const tsr__asked_text *asked) {
+static void emit_heading(tsr__emitter *e, const tsr_planning *p,
+                         const tsr__certificate *certificate, const tsr__asked_text *asked) {
+  double exposed = p->ways.count           ? p->ways.items[0].exposed
+                   : certificate->has_other ? certificate->other.exposed
+                                            : 0;
   tsr__emit_field(e, "tessera", NULL, tsr__string(tsr_version()));
   emit_question(e, p, asked);
-  tsr__emit_field(e, "exposed", NULL, tsr__real(p->ways.count ? p->ways.items[0].exposed : 0));
+  tsr__emit_field(e, "exposed", NULL, tsr__real(exposed));
   if (p->as_is.is_possible)
     emit_cost(e, "as_is", &p->as_is);
   else
@@ -410,7 +418,7 @@ static void emit_heading(tsr__emitter *e, const tsr_planning *p, const tsr__aske
 void tsr__emit_ways(tsr__emitter *e, const tsr_planning *p, const tsr__certificate *certificate,
                     const tsr__asked_text *asked) {
   if (tsr__emitter_is_text(e)) return;
-  emit_heading(e, p, asked);
+  emit_heading(e, p, certificate, asked);
   emit_savings(e, p);
   emit_refused(e, p);
   if (p->calibration) emit_calibration(e, p->calibration);
@@ -423,7 +431,7 @@ void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_pla
   if (tsr__emitter_is_text(e)) return;
   tsr__emit_field(e, "schema", NULL, tsr__string("tessera/1"));
   tsr__emit_field(e, "command", NULL, tsr__string("plan"));
-  emit_heading(e, p, asked);
+  emit_heading(e, p, certificate, asked);
   tsr__emit_field(e, "verdict", NULL, tsr__string(tsr__verdict_word(planned->verdict)));
   tsr__emit_field(e, "budget_bytes", NULL, tsr__bytes(planned->budget_bytes));
   tsr__emit_field(e, "is_proved", NULL, tsr__bool(planned->is_proved));

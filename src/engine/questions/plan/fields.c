@@ -275,8 +275,9 @@ static const tsr_record listing = {
                 TSR__LIST(refused, "refused", "ways that are not possible"),
                 TSR__PART(calibration, "calibration", "with `--from`", .is_optional = true),
                 TSR__LIST(way, "ways",
-                          "all ways; only that of the plan to begin with has the fields up to "
-                          "`floor`. `bound_us` is for a budget that is not limited"),
+                          "all ways, with estimates, and after them that of the plan to begin "
+                          "with, simulated, which alone has the fields up to `floor`. `bound_us` "
+                          "is for a budget that is not limited"),
                 TSR__PART(binding, "binding", "the moment of the peak of the plan to begin with",
                           .is_optional = true)),
 };
