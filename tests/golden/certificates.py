@@ -422,6 +422,8 @@ def merge_changes(answer):
     changes = answer['changes']
     if len(changes) < 2 or changes[0]['saved_bytes'] is None:
         raise Unchanged
+    if changes[0]['plan'].keys() == changes[1]['plan'].keys():
+        raise Unchanged  # both are choices for blocks, which may be one change
     first = changes.pop(0)
     changes[0].update(saved_bytes=changes[0]['saved_bytes'] + first['saved_bytes'], cost_us=changes[0]['cost_us'] + first['cost_us'])
 
@@ -562,9 +564,11 @@ TAMPERINGS = {
 }
 
 
-# These make a true certificate of another plan or of another question. What is claimed then is only what can be proved: not that a search
-# found this plan.
-TRUE = {'the plan of another way, signed', 'the plan to begin with, signed', 'less budget, said everywhere', 'it was stopped'}
+# These make a true certificate of another plan: what is taken on trust is that the search found this one.
+OTHER_PLAN = {'the plan of another way, signed', 'the plan to begin with, signed', 'it was stopped'}
+# These ask another question, which may have the same answer.
+OTHER_QUESTION = {'more budget, said everywhere', 'less budget, said everywhere', 'more is allowed', 'less is allowed', 'more steps, said twice',
+                  'another card'}
 
 
 def tampered(answer, name):
@@ -587,7 +591,7 @@ def changed_places(a, b, place=''):
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (one, other) in enumerate(zip(a, b)):
             yield from changed_places(one, other, f'{place}[{i}]')
-    elif type(a) is not type(b) or a != b:
+    elif type(a) is not type(b) or (abs(a - b) > 0.02 if isinstance(a, float) else a != b):  # times are rounded
         yield place.strip('.')
 
 
