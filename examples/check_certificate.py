@@ -24,9 +24,8 @@ import tempfile
 
 # Options that tessera is not given again: files, whose contents are in the answer, and what only concerns the search and its output.
 NOT_ASKED = {'model', 'plan', 'ds_config', 'rates', 'from', 'python', 'padding', 'routing', 'front', 'for', 'work_limit', 'time_limit'}
-# The word of --allow that a choice for blocks or modules needs.
-ALLOWED_BY = {'checkpoint': 'recompute', 'recompute': 'recompute', 'offload': 'offload', 'host': 'offload', 'disk': 'offload',
-              'narrow8': 'narrow', 'narrow16': 'narrow'}
+# The words of --allow that choices for blocks or modules need, if they are others.
+ALLOWED_BY = {'checkpoint': 'recompute', 'host': 'offload', 'disk': 'offload', 'narrow8': 'narrow', 'narrow16': 'narrow'}
 
 
 class Wrong(Exception):
@@ -210,7 +209,7 @@ class Check:
         used = {key for key in (changed - free) & {'checkpoint', 'offload'} if key in plan}
         for block in plan.get('blocks', []) if 'blocks' in changed else []:
             used |= ({'checkpoint'} & block.keys()) | (set(block.get('saved', {}).values()) - {'keep'})
-        need(all(ALLOWED_BY[word] in self.question['allow'] for word in used), 'the plan has choices for blocks that are not allowed')
+        need(all(ALLOWED_BY.get(word, word) in self.question['allow'] for word in used), 'the plan has choices for blocks that are not allowed')
 
     def check_changes(self):
         """Each change is one, and the last one makes the plan."""
@@ -250,8 +249,7 @@ class Check:
         surveyed = [i for i, way in enumerate(ways) if 'floor' in way]
         # What is in memory decides whether a way is slower than the bound that is claimed, unless the estimate for it is.
         deciding = {i for i, name in enumerate(theirs) if i in surveyed and (claimed is None or name in ours and ours[name]['bound_us'] < claimed)}
-        bounds = [i for i in surveyed if ways[i]['bound_us'] is not None]
-        drawn = {*own, *sorted(bounds, key=lambda i: ways[i]['bound_us'])[:1]}
+        drawn = {*own, *sorted((i for i in surveyed if ways[i]['bound_us'] is not None), key=lambda i: ways[i]['bound_us'])[:1]}
         others = sorted((i for i in surveyed if i not in drawn), key=lambda i: (i not in deciding, self.random.random()))
         drawn |= set(others if self.sample == 'all' else others[:self.sample])
         for i in sorted(drawn):
@@ -318,6 +316,8 @@ def verify(outer, tessera='tessera', model=None, sample=8, seed=None):
             check = Check(answer, Tessera(tessera, folder, answer, model), sample, seed)
             if outer is not answer:
                 check.check_largest(outer)
+    except OSError as why:
+        raise Unknown(str(why)) from why
     except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as why:
         raise Wrong(f'it is not as tessera writes it: {why!r}') from why
     return check

@@ -75,14 +75,15 @@ class Questions:
         for name, values in VALUES.items():
             for value in values:
                 model = 'gpt2' if value == 'c_attn' else self.random.choice(['gpt2', 'llama'] if 'q_proj' not in str(value) else ['llama'])
-                yield Question(self.files[model], {**self.sizes(), **NEEDS.get(name, {}), name: value}, self.random.uniform(0.3, 1.1))
+                allow = {'allow': self.allow()} if self.random.random() < 0.7 else {}
+                yield Question(self.files[model], {**self.sizes(), **NEEDS.get(name, {}), **allow, name: value}, self.random.uniform(0.3, 1.1))
 
     def sizes(self):
         return {'batch': self.random.choice((2, 4, 6, 8)), 'seq': self.random.choice((32, 64, 96))}
 
     def allow(self):
-        words = self.random.sample(ALLOW, self.random.randrange(len(ALLOW)))
-        return self.random.choice((','.join(words) or 'none', 'all'))
+        words = self.random.sample(ALLOW, self.random.randrange(5))
+        return 'all' if self.random.random() < 0.1 else ','.join(words) or 'none'
 
     def some(self):
         """One with any options."""
@@ -90,7 +91,7 @@ class Questions:
         options = self.sizes()
         for name in self.random.sample(sorted(VALUES), self.random.randrange(4)):
             options = {**options, **NEEDS.get(name, {}), name: self.random.choice(VALUES[name])}
-        if draw() < 0.7:
+        if draw() < 0.85:
             options['allow'] = self.allow()
         if draw() < 0.6:
             options['gpu'] = self.random.choice(('t4', 'v100', 'a10', 'h100', 'mi300x'))

@@ -20,15 +20,15 @@ SEED = int(os.environ.get('TESSERA_SEED', '1'))
 CARD = {'batch': 8, 'seq': 64, 'gpu': 't4'}
 # What is tampered with: of each, the model, options, and the budget as a part of what is reserved without changes.
 BASES = {
-    'changes': ('gpt2', {**CARD, 'allow': 'kernels,loss-chunk,accumulate,recompute,offload,in-backward'}, 0.55),
+    'changes': ('gpt2', {**CARD, 'allow': 'kernels,loss-chunk,recompute,offload'}, 0.55),
     'recompute': ('llama', {**CARD, 'allow': 'recompute,accumulate'}, 0.75),
-    'roomy': ('grouped', {**CARD, 'gpu': 'h100'}, 2),
-    'impossible': ('mistral', {**CARD, 'allow': 'all'}, 0.0001),
+    'roomy': ('grouped', {**CARD, 'gpu': 'h100', 'allow': 'kernels,offload,accumulate,recompute'}, 2),
+    'impossible': ('mistral', {**CARD, 'allow': 'kernels,accumulate,recompute,narrow,in-backward'}, 0.0001),
     'not found': ('gpt2', {**CARD, 'allow': 'recompute,narrow'}, None),
-    'ranks': ('llama', {**CARD, 'gpus': 4, 'allow': 'all'}, 0.5),
+    'ranks': ('llama', {**CARD, 'gpus': 4, 'allow': 'zero,recompute,precision,accumulate'}, 0.5),
     'rates': ('gpt2', {'batch': 4, 'seq': 32, 'rates': 'rates', 'allow': 'kernels,recompute'}, 0.95),
     'recorded': ('gpt2', {**RECORDED, 'from': 'recorded', 'allow': 'kernels,recompute'}, 0.7),
-    'graph': (HERE / 'rewrites' / 'llama.graph', {'allow': 'recompute,offload'}, 0.97),
+    'graph': (HERE / 'graphs' / 'layers.graph', {'allow': 'recompute,offload'}, 0.95),
     'largest': ('qwen2', {'seq': 64, 'largest': 'batch'}, 40),
     'stopped': ('gpt2', {**CARD, 'work_limit': 100000}, 0.8),
 }
@@ -86,10 +86,6 @@ class Asker:
         model, budget = options.pop('model'), f'{options.pop("budget")}B'
         return self.tessera.json('plan', model, *words_of(options), '--budget', budget, status=(0, 1))
 
-    @staticmethod
-    def facts(answer):
-        return {key: answer.get('answer', answer)[key] for key in ('verdict', 'is_proved', 'predicted', 'lower_bound', 'plan', 'as_is')}
-
     def verify(self, answer, **how):
         return check_certificate.verify(answer, **{'tessera': self.tessera.path, **how})
 
@@ -140,6 +136,16 @@ def test_options():
 
 # ---- tampering ----
 
+def facts(answer, trusted):
+    """What an answer claims, whichever plan was found."""
+    answer = answer.get('answer', answer)
+    lower = {key: answer['lower_bound'][key] for key in ('step_time_us', 'peak_bytes')}
+    claims = {'is_proved': answer['is_proved'], **{key: answer[key] for key in ('verdict', 'as_is')}, **{f'lower_bound.{key}': lower[key] for key in lower}}
+    if '*_us' in trusted:
+        del claims['lower_bound.step_time_us'], claims['as_is']
+    return {key: value for key, value in claims.items() if not is_trusted(key, trusted)}
+
+
 @cases('name', part_of(sorted(TAMPERINGS), 'tampering', 9))
 def test_tampered(asker, name):
     """Each certificate that can be changed in this manner."""
@@ -161,7 +167,7 @@ def test_tampered(asker, name):
         if name in OTHER_PLAN:
             expect(f'{base}: the search is trusted', 'search' in fields or answer['is_proved'], True)
         elif name in OTHER_QUESTION and untrusted:
-            expect(f'{base}: the answer to the other question', asker.facts(asker.again(other)), asker.facts(other))
+            expect(f'{base}: the answer to the other question', facts(asker.again(other), fields), facts(other, fields))
         else:
             expect(f'{base}: changed, and not taken on trust', untrusted, [])
     if not tried:

@@ -403,7 +403,7 @@ void tsr__certificate_release(tsr__certificate *certificate) {
 /* Emit what is the same for every budget: which question it is, and how copies count. */
 static void emit_heading(tsr__emitter *e, const tsr_planning *p,
                          const tsr__certificate *certificate, const tsr__asked_text *asked) {
-  double exposed = p->ways.count           ? p->ways.items[0].exposed
+  double exposed = p->ways.count            ? p->ways.items[0].exposed
                    : certificate->has_other ? certificate->other.exposed
                                             : 0;
   tsr__emit_field(e, "tessera", NULL, tsr__string(tsr_version()));

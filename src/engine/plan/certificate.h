@@ -16,7 +16,7 @@ typedef struct tsr__certificate {
 /* What the question has besides what a search knows of it. */
 typedef struct tsr__asked_text {
   tsr_text options; /* those that were given: a JSON object */
-  tsr_text rates;   /* of --rates, a JSON object; empty if there are none */
+  tsr_text rates;   /* of --rates, a JSON object; empty without --rates */
 } tsr__asked_text;
 
 /* Simulate the plan once more for its peak, and survey its way unless the search did. Returns 0, or

@@ -38,11 +38,9 @@ static json_t *given_value(const tsr_params *params, const tsr_parameter *row) {
   int index;
   uint64_t number;
   switch (row->kind) {
-  case TSR_PARAMETER_FLAG:
-    return json_boolean(tsr_params_flag(params, name));
+  case TSR_PARAMETER_FLAG: return json_boolean(tsr_params_flag(params, name));
   case TSR_PARAMETER_COUNT:
-  case TSR_PARAMETER_BYTES:
-    return json_integer((json_int_t)tsr_params_count(params, name));
+  case TSR_PARAMETER_BYTES: return json_integer((json_int_t)tsr_params_count(params, name));
   case TSR_PARAMETER_CHOICE:
     index = tsr_params_choice(params, name);
     key = tsr_params_choice_key(params, name);
@@ -51,8 +49,7 @@ static json_t *given_value(const tsr_params *params, const tsr_parameter *row) {
     if (number || key) text[strcspn(text, ":") + 1] = '\0';
     if (number) return json_sprintf("%s%" PRIu64, text, number);
     return json_sprintf("%s%s", text, key ? key : "");
-  default:
-    return json_string(tsr_params_text(params, name)); /* NULL for NULL */
+  default: return json_string(tsr_params_text(params, name)); /* NULL for NULL */
   }
 }
 
@@ -61,9 +58,8 @@ static int write_given(const tsr_params *params, tsr__plan_value *a, tsr_error *
   const tsr_parameter *row;
   json_t *given = json_object();
   for (size_t i = 0; given && (row = tsr_params_row(params, i)); i++) {
-    json_t *value = !row->is_written && tsr_params_has(params, row->name)
-                        ? given_value(params, row)
-                        : NULL;
+    json_t *value =
+        !row->is_written && tsr_params_has(params, row->name) ? given_value(params, row) : NULL;
     if (value) (void)json_object_set_new(given, row->name, value);
   }
   bool ok = tsr__json_append(&a->given, given, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);

@@ -40,18 +40,18 @@ static const tsr_record figures = {
 static const tsr_record model = {
     .name = "PlanModel",
     .about = "The model that was planned.",
-    TSR__FIELDS(TSR__FIELD(TEXT, "name", "its name"),
-                TSR__FIELD(FLAG, "is_step_graph", "it is a step graph; all sizes below are then 0"),
-                TSR__FIELD(COUNT, "layers", "blocks"), TSR__FIELD(COUNT, "width", "hidden size"),
-                TSR__FIELD(COUNT, "heads", "attention heads"),
-                TSR__FIELD(COUNT, "kv_heads", "heads of keys and values"),
-                TSR__FIELD(COUNT, "inner", "width within a block's feed-forward part"),
-                TSR__FIELD(COUNT, "vocabulary", "tokens that the model knows"),
-                TSR__FIELD(TEXT, "sha256",
-                           "of the description: the step graph's file, or the `config.json` that "
-                           "`--write-model` would write"),
-                PLAN_FIELD("config", "that `config.json`; null for a step graph",
-                           .is_nullable = true)),
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "name", "its name"),
+        TSR__FIELD(FLAG, "is_step_graph", "it is a step graph; all sizes below are then 0"),
+        TSR__FIELD(COUNT, "layers", "blocks"), TSR__FIELD(COUNT, "width", "hidden size"),
+        TSR__FIELD(COUNT, "heads", "attention heads"),
+        TSR__FIELD(COUNT, "kv_heads", "heads of keys and values"),
+        TSR__FIELD(COUNT, "inner", "width within a block's feed-forward part"),
+        TSR__FIELD(COUNT, "vocabulary", "tokens that the model knows"),
+        TSR__FIELD(TEXT, "sha256",
+                   "of the description: the step graph's file, or the `config.json` that "
+                   "`--write-model` would write"),
+        PLAN_FIELD("config", "that `config.json`; null for a step graph", .is_nullable = true)),
 };
 
 static const tsr_record question = {

@@ -68,9 +68,10 @@ static const tsr_parameter parameters[] = {
          "have the plans. -o does so instead of the list, for names that end in .html or .csv."},
     {.name = "ways",
      .kind = TSR_PARAMETER_FLAG,
-     .help = "List the ways to run MODEL that a search compares: all that --allow leads to, without "
-             "what blocks recompute. With --json also what bounds of the plan to begin with are "
-             "computed from."},
+     .help =
+         "List the ways to run MODEL that a search compares: all that --allow leads to, without "
+         "what blocks recompute. With --json also what bounds of the plan to begin with are "
+         "computed from."},
     {.name = "for",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TARGET",
@@ -200,8 +201,8 @@ static bool is_search(const tsr_params *own) {
 /* Refuse two parameters that ask different questions. */
 static int check_together(const tsr_params *own, tsr_error *error) {
   static const char *const pairs[][2] = {
-      {"compare", "budget"}, {"compare", "front"},   {"compare", "for"}, {"explain", "budget"},
-      {"explain", "front"},  {"explain", "compare"}, {"front", "for"},   {"front", "largest"},
+      {"compare", "budget"}, {"compare", "front"},   {"compare", "for"},  {"explain", "budget"},
+      {"explain", "front"},  {"explain", "compare"}, {"front", "for"},    {"front", "largest"},
       {"ways", "budget"},    {"ways", "front"},      {"ways", "compare"}, {"ways", "explain"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     if (tsr_params_has(own, pairs[i][0]) && tsr_params_has(own, pairs[i][1]))
