@@ -228,8 +228,8 @@ class Check:
 
     def are_together(self, keys, plan):
         """Whether no way has one of these values without the others, as with fp16 and its weights in fp32."""
-        single = set().union(*(saving['keys'] for saving in self.listed['savings']))
-        return not keys & single and all(len({way['plan'].get(key) == plan.get(key) for key in keys}) == 1 for way in self.listed['ways'])
+        have = [{way['plan'].get(key) == plan.get(key) for key in keys} for way in self.listed['ways']]
+        return {True} in have and {True, False} not in have and not keys & set().union(*(saving['keys'] for saving in self.listed['savings']))
 
     def check_ways(self):
         """All ways are listed, with estimated times. Those that may be faster than the plan have data of their memory, which is compared if drawn."""
@@ -240,7 +240,7 @@ class Check:
         ways, claimed, is_graph = self.ways, self.claimed, self.question['model']['is_step_graph']
         ours, theirs = named([way for way in self.listed['ways'] if is_graph or 'floor' not in way]), named(ways)
         own = [i for i, name in enumerate(theirs) if name not in ours]
-        need(own in ([], [len(ways) - 1]), 'a way that tessera does not list')
+        need(own in ([], [len(ways) - 1]) and not any(ways[i]['narrows'] for i in own), 'a way that tessera does not list')
         need(all(self.answer['plan'].get(key) == value for i in own for key, value in ways[i]['plan'].items()), 'the way of the plan')
         need(self.is_partial or theirs.keys() >= ours.keys(), 'a way was left out')
         for i, (name, way) in enumerate(theirs.items()):

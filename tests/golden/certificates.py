@@ -250,7 +250,7 @@ def faster(answer):
 
 def proof(answer):
     """That nothing fits, by floors that are all above the budget."""
-    if answer['verdict'] != 'does_not_fit' or answer['is_proved']:
+    if answer['verdict'] != 'does_not_fit' or answer['is_proved'] or any('floor' not in way for way in answer['ways']):
         raise Unchanged
     for way in answer['ways']:
         if way['bound_us'] is not None:
