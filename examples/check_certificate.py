@@ -183,12 +183,12 @@ class Check:
             given.update(batch=question['batch'], seq=question['sequence'], allow=','.join(question['allow']) or 'none')
         options = self.tessera.words({name: given[name] for name in given.keys() - NOT_ASKED - {'budget', 'largest'}})
         listed = self.listed = self.tessera.list_ways(question['begins_with'], options)
-        same(question, listed['question'], 'question', leave_out={'options'} if self.has_times else {'options', 'rates'})
+        same(question, listed['question'], 'question', leave_out={'options'} if self.has_times else {'options', 'rates', 'gpu'})
         for key in ['as_is', 'notes'] + ['savings', 'refused'] * (not self.is_partial) + ['exposed'] * (self.has_times and not self.is_partial):
             same(answer.get(key), listed.get(key), key, self.has_times)
         taken = 0 if self.has_times else answer['calibration']['unexplained_bytes']
         need(answer['budget_bytes'] == max(given['budget'] - taken, 1), 'the budget is not that of the question')
-        self.state('schema, command, tessera, question, budget_bytes, notes', f'{model["name"]} (sha256 {model["sha256"][:12]}), its sizes, card, rates')
+        self.state('schema, command, tessera, question, budget_bytes, notes', f'{model["name"]} (sha256 {model["sha256"][:12]}), sizes, card, rates')
         self.state('savings, refused, exposed', 'free changes have these figures, and refused ways are impossible', not self.is_partial)
 
     def check_plan(self):
@@ -200,7 +200,7 @@ class Check:
         same(answer['binding'], alone['binding'], 'binding')
         if as_is:
             same(as_is, self.tessera.run(begin, 'the plan to begin with')['as_is'], 'as_is', self.has_times)
-        self.state('plan, plan_hash, predicted, as_is, binding', f'simulated memory{" and time" * self.has_times} of the plan and the one to begin with')
+        self.state('plan, plan_hash, predicted, as_is, binding', f'simulated memory{" and time" * self.has_times}, also of the plan to begin with')
         fits = answer['predicted']['peak_reserved_bytes'] <= answer['budget_bytes']
         verdict = 'fits' if as_is and as_is['peak_reserved_bytes'] <= answer['budget_bytes'] else 'fits_with_changes' if fits else 'does_not_fit'
         need(answer['verdict'] == verdict and fits == self.fits, 'the verdict is another')
@@ -288,7 +288,7 @@ class Check:
         names = options.keys() & (NOT_ASKED | ({'batch', 'seq', 'allow'} if 'largest' in options else set()))
         for fields, text in (
                 ('model of memory and time', f'that runs need what tessera computes (with {rates}), and that there are no other ways'),
-                ('exposed, calibration, budget_bytes, question.rates, *_us, *.us' * (not self.has_times), 'times and budget follow a recorded run'),
+                ('exposed, calibration, budget_bytes, question.rates, question.gpu, *_us, *.us' * (not self.has_times), 'a recorded run'),
                 ('changes[*].technique' * bool(self.answer['changes']), 'the names of changes'),
                 (', '.join(f'question.options.{name}' for name in sorted(names)), 'where files were, and what the search was told besides')):
             self.state(fields, text, False)

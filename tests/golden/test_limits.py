@@ -55,6 +55,8 @@ def test_work_limit(tessera):
         if 'stopped_by' in answer:
             expect('stopped', answer['stopped_by'], 'work_limit')
             expect('changes without figures', answer['changes'], [])
+    for one in (answer, whole):
+        del one['question']['options']['work_limit']
     expect('the last is whole', answer, whole)
     text = tessera.output(*words, '--work-limit', 1000000).splitlines()
     expect('the verdict', text[1], '  the search ended at --work-limit: another plan may be faster')
