@@ -110,6 +110,7 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
   tsr_model other = *model; /* what it owns stays the model's */
   tsr_simulate_options own = *options;
   if (layers) other.layers = layers;
+  if (wanted->may_recompute) other.uses_cache = false; /* blocks that are recomputed turn it off */
   own.checkpoint_modules = own.offload_modules = NULL;
   own.modules = NULL;
   own.module_count = 0;
