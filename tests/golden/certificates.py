@@ -329,7 +329,7 @@ FIELDS = [
     'question.link_bytes_per_s', 'question.rates', 'question.rates_file', 'question.model.name', 'question.model.is_step_graph',
     'question.model.layers', 'question.model.width', 'question.model.heads', 'question.model.kv_heads', 'question.model.inner',
     'question.model.vocabulary', 'question.model.sha256', 'question.options.budget', 'question.options.batch', 'question.options.seq',
-    'question.options.gpu', 'question.options.allow', 'question.options.work_limit', 'question.options.model',
+    'question.options.gpu', 'question.options.allow', 'question.options.work_limit',
 ]
 OF_WAY = ['most_bytes', 'needed_bytes', 'repeats', 'sent_bytes', 'could_be_made_again.*.op', 'could_be_made_again.*.kernel',
           'could_be_made_again.*.bytes', 'could_be_made_again.*.count', 'could_be_made_again.*.us', 'floor.phase', 'floor.op', 'floor.bytes',

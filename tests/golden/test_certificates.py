@@ -52,12 +52,13 @@ class Asker:
 
     @functools.lru_cache(maxsize=None)
     def base(self, name):
+        """A question of BASES, and its answer."""
         model, options, part = BASES[name]
         options = {key: self.files[value] if key in ('rates', 'from') else value for key, value in options.items()}
         question = Question(self.files.get(model, model), options, part)
         if part is None:
             question.part = self.least(question) - 1
-        return self.ask(question)
+        return question, self.ask(question)
 
     def least(self, question):
         """One byte less than what any plan reserves that is found: a certificate then does not prove that nothing fits, if its bound is lower."""
@@ -80,14 +81,16 @@ class Asker:
         answer = json.loads(done.stdout)
         return answer if answer.get('answer') or 'budget_bytes' in answer else None  # with --largest: there may be none
 
-    def again(self, answer):
-        """The answer to the question that an answer contains."""
-        options = dict(answer.get('answer', answer)['question']['options'])
-        model, budget = options.pop('model'), f'{options.pop("budget")}B'
-        return self.tessera.json('plan', model, *words_of(options), '--budget', budget, status=(0, 1))
+    def again(self, question, answer):
+        """The answer to the question that an answer contains, with the files of the question for which it was."""
+        files = {key: value for key, value in question.options.items() if key in ('rates', 'from')}
+        options = {**answer.get('answer', answer)['question']['options'], **files}
+        budget = f'{options.pop("budget")}B'
+        return self.tessera.json('plan', question.model, *words_of(options), '--budget', budget, status=(0, 1))
 
-    def verify(self, answer, **how):
-        return check_certificate.verify(answer, **{'tessera': self.tessera.path, **how})
+    def verify(self, question, answer, **how):
+        model = question.model if str(question.model).endswith('.graph') else None
+        return check_certificate.verify(answer, self.tessera.path, model, **how)
 
 
 @pytest.fixture(scope='module')
@@ -120,7 +123,7 @@ def test_genuine(asker, kind, number):
     if answer is None:
         pytest.skip(f'refused: {question}')
     try:
-        check = asker.verify(answer, seed=number, sample='all' if number % 3 == 0 else 4)
+        check = asker.verify(question, answer, seed=number, sample='all' if number % 3 == 0 else 4)
     except (check_certificate.Wrong, check_certificate.Unknown) as why:
         raise AssertionError(f'{question}: {why}') from why
     fields = [field for fields, _ in check.proved + check.trusted for field in fields.split(', ')]
@@ -151,14 +154,14 @@ def test_tampered(asker, name):
     """Each certificate that can be changed in this manner."""
     tried = 0
     for base in part_of(list(BASES), name, 4):
-        answer = asker.base(base)
+        question, answer = asker.base(base)
         try:
             other = tampered(answer, name)
         except Unchanged:
             continue
         tried += 1
         try:
-            check = asker.verify(other, seed=tried, sample=2)
+            check = asker.verify(question, other, seed=tried, sample=2)
         except (check_certificate.Wrong, check_certificate.Unknown):
             continue
         fields = [field for fields, _ in check.trusted for field in fields.split(', ')]
@@ -167,7 +170,7 @@ def test_tampered(asker, name):
         if name in OTHER_PLAN:
             expect(f'{base}: the search is trusted', 'search' in fields or answer['is_proved'], True)
         elif name in OTHER_QUESTION and untrusted:
-            expect(f'{base}: the answer to the other question', facts(asker.again(other), fields), facts(other, fields))
+            expect(f'{base}: the answer to the other question', facts(asker.again(question, other), fields), facts(other, fields))
         else:
             expect(f'{base}: changed, and not taken on trust', untrusted, [])
     if not tried:
@@ -176,7 +179,7 @@ def test_tampered(asker, name):
 
 def test_command(asker, work):
     """How it exits, and what it prints."""
-    answer = asker.base('changes')
+    _, answer = asker.base('changes')
     (work / 'rejected.json').write_text(json.dumps(tampered(answer, 'another plan_hash')))
     (work / 'unknown.json').write_text(json.dumps(tampered(answer, 'another tessera')))
     (work / 'accepted.json').write_text(json.dumps(answer))

@@ -53,13 +53,18 @@ static json_t *given_value(const tsr_params *params, const tsr_parameter *row) {
   }
 }
 
-/* Note the parameters that were given, and not where files are written. */
+static bool names_file(const tsr_parameter *row) {
+  return row->kind == TSR_PARAMETER_OBJECT || row->kind == TSR_PARAMETER_FILE ||
+         row->kind == TSR_PARAMETER_PATH || row->kind == TSR_PARAMETER_SNAPSHOT;
+}
+
+/* Note the parameters that were given, but for the names of files: the answer has what was read from them. */
 static int write_given(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
   const tsr_parameter *row;
   json_t *given = json_object();
   for (size_t i = 0; given && (row = tsr_params_row(params, i)); i++) {
     json_t *value =
-        !row->is_written && tsr_params_has(params, row->name) ? given_value(params, row) : NULL;
+        !names_file(row) && tsr_params_has(params, row->name) ? given_value(params, row) : NULL;
     if (value) (void)json_object_set_new(given, row->name, value);
   }
   bool ok = tsr__json_append(&a->given, given, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);

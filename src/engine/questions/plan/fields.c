@@ -68,7 +68,7 @@ static const tsr_record question = {
                            .is_nullable = true),
                 TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
                 PLAN_FIELD("rates_file", "what the file of `--rates` has", .is_nullable = true),
-                PLAN_FIELD("options", "the options that were given, but for names of outputs"),
+                PLAN_FIELD("options", "the options that were given, but for names of files"),
                 PLAN_FIELD("begins_with", "the plan to begin with")),
 };
 
