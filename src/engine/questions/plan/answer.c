@@ -240,8 +240,10 @@ static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   options.how = &a->how;
   options.calibration = a->is_calibrated ? &a->calibration : NULL;
   a->about.budget_bytes = tsr_params_count(params, "budget");
-  if (tsr_params_has(params, "largest")) return find_largest(params, &options, a, error);
-  if (a->about.budget_bytes || tsr_params_flag(params, "front") || tsr_params_flag(params, "ways"))
+  bool lists_ways = tsr_params_flag(params, "ways");
+  if (tsr_params_has(params, "largest") && !lists_ways)
+    return find_largest(params, &options, a, error);
+  if (a->about.budget_bytes || tsr_params_flag(params, "front") || lists_ways)
     return search(params, &options, a, error);
   return paste(params, a->plan, a->model, &a->how, a, error);
 }

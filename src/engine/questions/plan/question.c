@@ -70,8 +70,8 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_FLAG,
      .help =
          "List the ways to run MODEL that a search compares: all that --allow leads to, without "
-         "what blocks recompute. With --json also what bounds of the plan to begin with are "
-         "computed from."},
+         "what blocks recompute; with --largest, those of a search for sizes. With --json also "
+         "what bounds of the plan to begin with are computed from."},
     {.name = "for",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TARGET",
@@ -221,11 +221,9 @@ static int check_together(const tsr_params *own, tsr_error *error) {
 /* Refuse parameters that need another one. */
 static int check_alone(const tsr_params *own, tsr_error *error) {
   static const char *const needs[][2] = {
-      {"write_plan", "budget"},   {"largest", "budget"},
-      {"write_model", "largest"}, {"gpus_per_node", "compare"},
-      {"tp", "compare"},          {"lora_rank", "compare"},
-      {"parameters", "compare"},  {"largest_layer", "parameters"},
-      {"write_front", "front"}};
+      {"write_plan", "budget"}, {"write_model", "largest"},     {"gpus_per_node", "compare"},
+      {"tp", "compare"},        {"lora_rank", "compare"},       {"parameters", "compare"},
+      {"write_front", "front"}, {"largest_layer", "parameters"}};
   static const char *const of_search[] = {"allow", "from"};
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (tsr_params_has(own, needs[i][0]) && !tsr_params_has(own, needs[i][1]))
@@ -233,6 +231,9 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
   for (size_t i = 0; i < sizeof of_search / sizeof *of_search && !is_search(own); i++)
     if (tsr_params_has(own, of_search[i]))
       return fail_pair(own, "{=%s} needs {budget} or {%s}%%s", of_search[i], "front", error);
+  if (tsr_params_has(own, "largest") && !tsr_params_has(own, "budget") &&
+      !tsr_params_flag(own, "ways"))
+    return fail_pair(own, "{=%s} needs {%s}%%s", "largest", "budget", error);
   if (tsr_params_has(own, "from") && tsr_params_has(own, "rates"))
     return tsr_params_fail(own, error, "{from} and {rates} both say how long a step takes");
   if (tsr_params_has(own, "write_model") && tsr_params_choice(own, "largest") != TSR_LARGEST_MODEL)
