@@ -1241,6 +1241,8 @@ class PlanModel(Record):
     kv_heads: int
     inner: int
     vocabulary: int
+    sha256: str
+    config: Optional[Record]
 
 
 class PlanQuestion(Record):
@@ -1254,6 +1256,8 @@ class PlanQuestion(Record):
     gpu: Optional[str]
     link_bytes_per_s: Optional[float]
     rates: Optional[str]
+    rates_file: Optional[Record]
+    options: Record
     begins_with: Record
 
 
@@ -1278,6 +1282,7 @@ class PlanChange(Record):
     technique: str
     saved_bytes: Optional[int]
     cost_us: Optional[float]
+    plan: Record
 
 
 class PlanSaving(Record):
@@ -1386,6 +1391,7 @@ class PlanFound(Record):
     """A plan for a budget, which is also a certificate."""
     schema: str
     command: str
+    tessera: str
     # 'verdict' is an item only: the name is that of a member of all answers
     budget_bytes: int
     is_proved: bool
@@ -1434,6 +1440,19 @@ class PlanChoice(Record):
     so_far: Optional[PlanCost]
 
 
+class PlanListing(Record):
+    """What a search compares, with the names and values that a certificate has."""
+    tessera: str
+    question: PlanQuestion
+    exposed: float
+    as_is: Optional[PlanFigures]
+    savings: Tuple[PlanSaving, ...]
+    refused: Tuple[PlanRefused, ...]
+    calibration: PlanCalibration  # not always there
+    ways: Tuple[PlanWay, ...]
+    binding: PlanBinding  # not always there
+
+
 class PlanPoint(Record):
     """The fastest plan for some memory."""
     peak_allocated_bytes: int
@@ -1465,6 +1484,7 @@ class Plan(Unframed, PlanFound):
     without: PlanCost  # not always there
     # 'with' is an item only: the name is a keyword
     choices: Tuple[PlanChoice, ...]  # not always there
+    listing: PlanListing  # not always there
     front: Tuple[PlanPoint, ...]  # not always there
     largest: str  # not always there
     size: int  # not always there

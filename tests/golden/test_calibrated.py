@@ -38,7 +38,7 @@ class Run:
     def plan(self, budget):
         options = [word for word in self.options if word != '--fresh-process']
         answer = self.tessera.json('plan', self.model, *options, '--budget', f'{budget}B', '--from', self.recorded, status=(0, 1))
-        check_certificate.check(answer)
+        check_certificate.verify(answer, self.tessera.path, self.model if self.model.suffix == '.graph' else None, sample=1)
         return answer
 
 

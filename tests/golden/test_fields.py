@@ -41,7 +41,8 @@ COMMANDS = {
              'gpt2 --batch 2 --seq 64 --budget 2GiB --gpus 2 --link 50GB/s',
              'gpt2 --batch 2 --seq 64 --budget 1MiB --allow kernels,offload', 'gpt2 --seq 64 --front --allow kernels,recompute --budget 2GiB',
              'gpt2 --seq 64 --budget 3GiB --largest model --allow kernels', 'gpt2 --seq 64 --budget 1MiB --largest batch --allow kernels',
-             'gpt2 --compare --gpus 8', '--compare --parameters 1000', 'GRAPH --budget 30MiB'),
+             'gpt2 --batch 2 --seq 64 --ways --allow accumulate,in-backward',
+             'gpt2 --batch 2 --seq 128 --ways --from leaking.pickle --allow none', 'gpt2 --compare --gpus 8', '--compare --parameters 1000', 'GRAPH --budget 30MiB'),
 }
 # What the command line does not print as JSON: tests/python/test_answers.py has it.
 ELSEWHERE = ('for',)

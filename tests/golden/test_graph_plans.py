@@ -24,7 +24,7 @@ def answer_of(tessera, *words):
 
 def plan(tessera, graph, budget, *options):
     answer = answer_of(tessera, 'plan', graph, '--budget', f'{budget}B', *options)
-    check_certificate.check(answer)
+    check_certificate.verify(answer, tessera.path, graph, sample=1)
     expect(f'{budget}: above the bound', answer['predicted']['peak_allocated_bytes'] >= answer['lower_bound']['peak_bytes'], True)
     return answer
 

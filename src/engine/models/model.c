@@ -182,7 +182,9 @@ static int keep_config(json_t *root, tsr_model *model, tsr_error *error) {
   (void)tsr__json_append(&text, root, flags);
   tsr__buffer_append(&text, "\n", 2); /* with its zero byte */
   model->config = text.data;
-  return text.failed ? tsr__fail_memory(error) : 0;
+  if (text.failed) return tsr__fail_memory(error);
+  tsr__sha256_text(text.data, strlen(text.data), model->sha256);
+  return 0;
 }
 
 /* Read the header of a checkpoint of llm.c. */
@@ -199,11 +201,13 @@ static int read_checkpoint(const char *bytes, size_t size_bytes, tsr_model **out
 }
 
 /* Read a traced step instead of a description. */
-static int read_graph(const json_t *root, tsr_model **out, tsr_error *error) {
+static int read_graph(const json_t *root, const char *text, size_t size_bytes, tsr_model **out,
+                      tsr_error *error) {
   tsr_model *model = TSR__NEW(tsr_model);
   if (!model) return tsr__fail_memory(error);
   int status = tsr__step_graph_read(root, &model->graph, error);
   (void)snprintf(model->name, sizeof model->name, "step graph");
+  tsr__sha256_text(text, size_bytes, model->sha256);
   if (status)
     tsr_model_free(model);
   else
@@ -221,7 +225,7 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
   int loaded = tsr_json_load(json, size_bytes, JSON_REJECT_DUPLICATES, what, &root, error);
   if (loaded) return loaded;
   if (tsr__step_graph_is(root)) {
-    int status = read_graph(root, out, error);
+    int status = read_graph(root, json, size_bytes, out, error);
     json_decref(root);
     return status;
   }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/sha256.h"
 #include "models/rotary.h"
 #include "tessera/model.h"
 
@@ -42,8 +43,9 @@ struct tsr__step_graph;
 struct tsr_model {
   atomic_uint more_owners; /* owners in addition to the first */
   char name[64];
-  struct tsr__step_graph *graph; /* a traced step; if set, nothing below is; owned */
-  char *config;                  /* the text of config.json; owned */
+  struct tsr__step_graph *graph;       /* a traced step; if set, nothing below is; owned */
+  char *config;                        /* the text of config.json; owned */
+  char sha256[TSR__SHA256_TEXT_BYTES]; /* of that text, or of the step graph's */
   tsr__model_class class;
   tsr__model_activation activation;
   uint64_t vocabulary, width, layers, heads, kv_heads, head_width, inner, positions;

@@ -1,5 +1,5 @@
-/* certificate.c - writes an answer as JSON with its proof: readers can check every sum
- * (examples/check_certificate.py).
+/* certificate.c - writes an answer as JSON with its proof: readers can check every sum, and simulate every plan again
+ * (examples/check_certificate.py). The part of it that no search decides can also be written alone, for comparison.
  *
  * Times are in microseconds, rounded to nanoseconds. */
 #include "plan/certificate.h"
@@ -11,6 +11,7 @@
 
 #include "exec/rates.h"
 #include "plan/value.h"
+#include "tessera/version.h"
 
 const char *tsr__verdict_word(tsr_planning_verdict verdict) {
   static const char *const words[] = {"fits", "fits_with_changes", "does_not_fit"};
@@ -75,9 +76,45 @@ static void emit_peak(tsr__emitter *e, const tsr_memory_profile *profile) {
 
 /* ---- the changes, in order ---- */
 
+/* Keep a copy of each plan on the way from one to another, without measuring it. */
+static int keep_plan(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
+                     tsr_error *error) {
+  tsr__certificate *certificate = context;
+  tsr_run_plan *copy = tsr__run_plan_copy(plan);
+  *out = (tsr_run_plan_cost){.is_possible = true};
+  if (copy && TSR__VECTOR_PUSH(&certificate->plans, copy)) return 0;
+  tsr_run_plan_free(copy);
+  return tsr__fail_memory(error);
+}
+
+/* The plan after each change, in the order of planned->changes. */
+static int list_plans(const tsr_planning *p, const tsr_planned *planned, tsr__certificate *out,
+                      tsr_error *error) {
+  tsr_run_plan_cost ignored[TSR_PLANNED_CHANGES];
+  tsr__plan_changes changes = {0};
+  size_t ranges = planned->plan->blocks.count;
+  tsr_run_plan *from = tsr__run_plan_copy(p->base);
+  bool ok = from != NULL;
+  if (ok && !tsr__run_plan_same_blocks(p->base, planned->plan)) tsr__run_plan_clear_blocks(from);
+  ok = ok && tsr__list_changes(p->base, planned->plan, true, TSR_PLANNED_CHANGES, &changes);
+  if (ok && changes.count > TSR_PLANNED_CHANGES) { /* all ranges as one */
+    changes.count = 0;
+    ok = tsr__list_changes(p->base, planned->plan, true, ranges ? ranges - 1 : 0, &changes);
+  }
+  int status = ok ? 0 : tsr__fail_memory(error);
+  assert(!ok || changes.count == planned->change_count);
+  if (status == 0)
+    status = tsr__walk_changes(from, changes.items, changes.count, false, keep_plan, out, NULL,
+                               ignored, error);
+  TSR__VECTOR_FREE(&changes);
+  tsr_run_plan_free(from);
+  return status;
+}
+
 /* The memory that each change saves, and the time that it costs, compared with the plan before it; null if no plan
  * before it is possible. */
-static void emit_changes(tsr__emitter *e, const tsr_planned *planned) {
+static void emit_changes(tsr__emitter *e, const tsr_planned *planned,
+                         const tsr__certificate *certificate) {
   assert(planned->change_count <= TSR_PLANNED_CHANGES);
   const tsr_run_plan_cost *last = &planned->as_is;
   tsr__emit_array(e, "changes");
@@ -93,6 +130,7 @@ static void emit_changes(tsr__emitter *e, const tsr_planned *planned) {
     tsr__emit_field(e, "cost_us", NULL,
                     has_last ? microseconds(now->step_seconds - last->step_seconds)
                              : tsr__nothing());
+    if (i < certificate->plans.count) emit_plan(e, "plan", certificate->plans.items[i]);
     tsr__emit_end(e);
     last = now;
   }
@@ -158,15 +196,26 @@ static void emit_way(tsr__emitter *e, const tsr__way *way, uint64_t budget) {
 }
 
 /* Emit every way that was considered, and the way of the plan itself. */
-static void emit_ways(tsr__emitter *e, const tsr_planning *p, const tsr_planned *planned,
+static void emit_ways(tsr__emitter *e, const tsr_planning *p, uint64_t budget,
                       const tsr__certificate *certificate) {
   tsr__emit_array(e, "ways");
-  for (size_t i = 0; i < p->ways.count; i++) emit_way(e, &p->ways.items[i], planned->budget_bytes);
-  if (certificate->has_other) emit_way(e, &certificate->other, planned->budget_bytes);
+  for (size_t i = 0; i < p->ways.count; i++) emit_way(e, &p->ways.items[i], budget);
+  if (certificate->has_other) emit_way(e, &certificate->other, budget);
   tsr__emit_end(e);
 }
 
 /* ---- the certificate ---- */
+
+void tsr__emit_config(tsr__emitter *e, const char *key, const char *config) {
+  tsr__buffer line = {0};
+  for (; *config; config += strcspn(config, "\n")) {
+    config += strspn(config, " \n");
+    tsr__buffer_append(&line, config, strcspn(config, "\n"));
+  }
+  tsr__emit_json(e, key, (tsr_text){line.data, line.failed ? 0 : line.size});
+  if (line.failed) e->out.failed = true;
+  tsr__buffer_release(&line);
+}
 
 static void emit_model(tsr__emitter *e, const tsr_model *m) {
   tsr__emit_object(e, "model");
@@ -178,6 +227,11 @@ static void emit_model(tsr__emitter *e, const tsr_model *m) {
   tsr__emit_field(e, "kv_heads", NULL, tsr__count(m->kv_heads));
   tsr__emit_field(e, "inner", NULL, tsr__count(m->inner));
   tsr__emit_field(e, "vocabulary", NULL, tsr__count(m->vocabulary));
+  tsr__emit_field(e, "sha256", NULL, tsr__string(m->sha256));
+  if (m->config)
+    tsr__emit_config(e, "config", m->config);
+  else
+    tsr__emit_field(e, "config", NULL, tsr__nothing());
   tsr__emit_end(e);
 }
 
@@ -215,7 +269,7 @@ static void emit_refused(tsr__emitter *e, const tsr_planning *p) {
 }
 
 /* Emit everything that the answer depends on. */
-static void emit_question(tsr__emitter *e, const tsr_planning *p) {
+static void emit_question(tsr__emitter *e, const tsr_planning *p, const tsr__asked_text *asked) {
   const tsr_simulate_options *how = &p->how;
   double link = how->link_bytes_per_s;
   const char *word;
@@ -233,6 +287,11 @@ static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_field(e, "link_bytes_per_s", NULL, link > 0 ? tsr__real(link) : tsr__nothing());
   tsr__emit_field(e, "rates", NULL,
                   how->rates ? tsr__string(tsr__rates_title(how->rates)) : tsr__nothing());
+  if (asked->rates.size_bytes)
+    tsr__emit_json(e, "rates_file", asked->rates);
+  else
+    tsr__emit_field(e, "rates_file", NULL, tsr__nothing());
+  tsr__emit_json(e, "options", asked->options);
   emit_plan(e, "begins_with", p->base);
   tsr__emit_end(e);
 }
@@ -299,6 +358,7 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   out->has_other = own == &out->other;
   tsr_run_plan_options(planned->plan, &how);
   status = tsr__measure_peak(p->model, &how, &cost, &out->peak, error);
+  if (status == 0 && !planned->stopped_by) status = list_plans(p, planned, out, error);
   if (status) {
     tsr__certificate_release(out);
     return status;
@@ -308,17 +368,74 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   return 0;
 }
 
+/* Survey the way of the plan to begin with, apart from the list, which keeps the estimate that is compared with others. A step graph
+ * has one way, whose survey is in the list. */
+static int survey_own(tsr_planning *p, tsr__certificate *out, tsr_error *error) {
+  const tsr__way *own;
+  int status = tsr__planner_own_way(p, p->base, &own, &out->other, error);
+  if (status || !own || own->is_surveyed) {
+    out->has_other = status == 0 && own == &out->other;
+    return status;
+  }
+  status = tsr__planner_survey_way(p, &out->other, error);
+  out->has_other = status == 0;
+  return status;
+}
+
+int tsr__certify_ways(tsr_planning *p, tsr__certificate *out, tsr_error *error) {
+  tsr_simulate_options how = p->how;
+  tsr_run_plan_cost cost;
+  *out = (tsr__certificate){.peak = NULL};
+  int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
+  if (status || !p->as_is.is_possible) return status;
+  tsr_run_plan_options(p->base, &how);
+  status = survey_own(p, out, error);
+  if (status == 0) status = tsr__measure_peak(p->model, &how, &cost, &out->peak, error);
+  if (status) tsr__certificate_release(out);
+  return status;
+}
+
 void tsr__certificate_release(tsr__certificate *certificate) {
   tsr_memory_profile_free(certificate->peak);
   tsr__way_release(&certificate->other);
+  for (size_t i = 0; i < certificate->plans.count; i++)
+    tsr_run_plan_free(certificate->plans.items[i]);
+  TSR__VECTOR_FREE(&certificate->plans);
   *certificate = (tsr__certificate){.peak = NULL};
 }
 
+/* Emit what is the same for every budget: which question it is, and how copies count. */
+static void emit_heading(tsr__emitter *e, const tsr_planning *p,
+                         const tsr__certificate *certificate, const tsr__asked_text *asked) {
+  double exposed = p->ways.count            ? p->ways.items[0].exposed
+                   : certificate->has_other ? certificate->other.exposed
+                                            : 0;
+  tsr__emit_field(e, "tessera", NULL, tsr__string(tsr_version()));
+  emit_question(e, p, asked);
+  tsr__emit_field(e, "exposed", NULL, tsr__real(exposed));
+  if (p->as_is.is_possible)
+    emit_cost(e, "as_is", &p->as_is);
+  else
+    tsr__emit_field(e, "as_is", NULL, tsr__nothing());
+}
+
+void tsr__emit_ways(tsr__emitter *e, const tsr_planning *p, const tsr__certificate *certificate,
+                    const tsr__asked_text *asked) {
+  if (tsr__emitter_is_text(e)) return;
+  emit_heading(e, p, certificate, asked);
+  emit_savings(e, p);
+  emit_refused(e, p);
+  if (p->calibration) emit_calibration(e, p->calibration);
+  emit_ways(e, p, UINT64_MAX, certificate);
+  if (certificate->peak) emit_peak(e, certificate->peak);
+}
+
 void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_planned *planned,
-                           const tsr__certificate *certificate) {
+                           const tsr__certificate *certificate, const tsr__asked_text *asked) {
   if (tsr__emitter_is_text(e)) return;
   tsr__emit_field(e, "schema", NULL, tsr__string("tessera/1"));
   tsr__emit_field(e, "command", NULL, tsr__string("plan"));
+  emit_heading(e, p, certificate, asked);
   tsr__emit_field(e, "verdict", NULL, tsr__string(tsr__verdict_word(planned->verdict)));
   tsr__emit_field(e, "budget_bytes", NULL, tsr__bytes(planned->budget_bytes));
   tsr__emit_field(e, "is_proved", NULL, tsr__bool(planned->is_proved));
@@ -329,17 +446,11 @@ void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_pla
   tsr__emit_field(e, "too_long", NULL, tsr__count(planned->skipped_count));
   tsr__emit_field(e, "excluded", NULL, tsr__count(planned->refused_count));
   tsr__emit_end(e);
-  emit_question(e, p);
-  tsr__emit_field(e, "exposed", NULL, tsr__real(p->ways.count ? p->ways.items[0].exposed : 0));
-  if (planned->as_is.is_possible)
-    emit_cost(e, "as_is", &planned->as_is);
-  else
-    tsr__emit_field(e, "as_is", NULL, tsr__nothing());
   emit_cost(e, "predicted", &planned->with);
   emit_bound(e, planned);
   emit_plan(e, "plan", planned->plan);
   tsr__emit_field(e, "plan_hash", NULL, tsr__string(tsr_run_plan_hash(planned->plan)));
-  emit_changes(e, planned);
+  emit_changes(e, planned, certificate);
   emit_savings(e, p);
   emit_refused(e, p);
   if (p->unit_count) {
@@ -347,6 +458,6 @@ void tsr__emit_certificate(tsr__emitter *e, const tsr_planning *p, const tsr_pla
     tsr__emit_field(e, "blocks_out_of_chain", NULL, tsr__count(p->far_count));
   }
   if (p->calibration) emit_calibration(e, p->calibration);
-  emit_ways(e, p, planned, certificate);
+  emit_ways(e, p, planned->budget_bytes, certificate);
   emit_peak(e, certificate->peak);
 }

@@ -1,12 +1,16 @@
 /* answer.c - computes the answer of "plan" from its parameters.
  *
- * Six questions are possible: what a plan's choices do (show), what papers estimate (compare), what to change for a
- * budget, what is the largest size that fits, what less and less memory costs (front), or what each technique does.
+ * Seven questions are possible: what a plan's choices do (show), what papers estimate (compare), what to change for a
+ * budget, what is the largest size that fits, what less and less memory costs (front), what a search compares (ways), or what
+ * each technique does.
  * Each starts with the plan of the parameters. `for` writes the plan that was found, or the original one, in
  * another program's format. */
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "models/model.h"
 #include "questions/plan/plan.h"
@@ -25,6 +29,47 @@ static tsr_simulate_options options_of(const tsr_params *params) {
                                 .steps = tsr_params_count(params, "steps"),
                                 .gpu = gpu || is_traced ? gpu : "a100",
                                 .book = is_own ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
+}
+
+/* A parameter as it was given: a word with its number, say. NULL if it has no value, or when out of memory. */
+static json_t *given_value(const tsr_params *params, const tsr_parameter *row) {
+  const char *name = row->name, *key;
+  char text[160];
+  int index;
+  uint64_t number;
+  switch (row->kind) {
+  case TSR_PARAMETER_FLAG: return json_boolean(tsr_params_flag(params, name));
+  case TSR_PARAMETER_COUNT:
+  case TSR_PARAMETER_BYTES: return json_integer((json_int_t)tsr_params_count(params, name));
+  case TSR_PARAMETER_CHOICE:
+    index = tsr_params_choice(params, name);
+    key = tsr_params_choice_key(params, name);
+    number = tsr_params_choice_number(params, name);
+    (void)snprintf(text, sizeof text, "%s", index >= 0 ? row->choices[index] : "");
+    if (number || key) text[strcspn(text, ":") + 1] = '\0';
+    if (number) return json_sprintf("%s%" PRIu64, text, number);
+    return json_sprintf("%s%s", text, key ? key : "");
+  default: return json_string(tsr_params_text(params, name)); /* NULL for NULL */
+  }
+}
+
+static bool names_file(const tsr_parameter *row) {
+  return row->kind == TSR_PARAMETER_OBJECT || row->kind == TSR_PARAMETER_FILE ||
+         row->kind == TSR_PARAMETER_PATH || row->kind == TSR_PARAMETER_SNAPSHOT;
+}
+
+/* Note the parameters that were given, but for the names of files: the answer has what was read from them. */
+static int write_given(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
+  const tsr_parameter *row;
+  json_t *given = json_object();
+  for (size_t i = 0; given && (row = tsr_params_row(params, i)); i++) {
+    json_t *value =
+        !names_file(row) && tsr_params_has(params, row->name) ? given_value(params, row) : NULL;
+    if (value) (void)json_object_set_new(given, row->name, value);
+  }
+  bool ok = tsr__json_append(&a->given, given, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);
+  json_decref(given);
+  return ok ? 0 : tsr__fail_memory(error);
 }
 
 /* Copy the plan for another number of ranks; one rank is a single process. */
@@ -166,6 +211,8 @@ static int search(const tsr_params *params, const tsr_planning_options *options,
     a->about.front = &a->front;
     return tsr_planning_front(a->planning, &a->front, error);
   }
+  a->lists_ways = tsr_params_flag(params, "ways");
+  if (a->lists_ways) return tsr__certify_ways(a->planning, &a->certificate, error);
   status = tsr_planning_solve(a->planning, left_of_budget(a), &a->found, error);
   if (status) return status;
   return take_found(params, a->planning, &a->found, a->model, &a->how, a, error);
@@ -193,8 +240,10 @@ static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   options.how = &a->how;
   options.calibration = a->is_calibrated ? &a->calibration : NULL;
   a->about.budget_bytes = tsr_params_count(params, "budget");
-  if (tsr_params_has(params, "largest")) return find_largest(params, &options, a, error);
-  if (a->about.budget_bytes || tsr_params_flag(params, "front"))
+  bool lists_ways = tsr_params_flag(params, "ways");
+  if (tsr_params_has(params, "largest") && !lists_ways)
+    return find_largest(params, &options, a, error);
+  if (a->about.budget_bytes || tsr_params_flag(params, "front") || lists_ways)
     return search(params, &options, a, error);
   return paste(params, a->plan, a->model, &a->how, a, error);
 }
@@ -219,6 +268,7 @@ static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error)
   a->how = options_of(params);
   int status = tsr_params_effort(params, asked->query, &a->effort, error);
   a->how.effort = a->effort;
+  if (status == 0) status = write_given(params, a, error);
   if (status == 0) status = find_plan(params, a, error);
   if (status == 0 && !is_shown) status = tsr_params_rates(params, &a->rates, error);
   if (status == 0) status = find_link(params, a, error);
@@ -227,7 +277,7 @@ static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error)
   if (is_shown) return show(a, error);
   if (tsr_params_flag(params, "compare")) return compare(params, a, error);
   if (tsr_params_has(params, "budget") || tsr_params_flag(params, "front") ||
-      tsr_params_has(params, "for"))
+      tsr_params_flag(params, "ways") || tsr_params_has(params, "for"))
     return find(asked, a, error);
   return list_techniques(a, error);
 }
@@ -247,6 +297,7 @@ int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error) {
 
 void tsr__plan_value_free(tsr__plan_value *a) {
   tsr__buffer_release(&a->pasted);
+  tsr__buffer_release(&a->given);
   tsr__certificate_release(&a->certificate);
   tsr_front_release(&a->front);
   tsr_largest_release(&a->largest);

@@ -40,13 +40,18 @@ static const tsr_record figures = {
 static const tsr_record model = {
     .name = "PlanModel",
     .about = "The model that was planned.",
-    TSR__FIELDS(TSR__FIELD(TEXT, "name", "its name"),
-                TSR__FIELD(FLAG, "is_step_graph", "it is a step graph; all sizes below are then 0"),
-                TSR__FIELD(COUNT, "layers", "blocks"), TSR__FIELD(COUNT, "width", "hidden size"),
-                TSR__FIELD(COUNT, "heads", "attention heads"),
-                TSR__FIELD(COUNT, "kv_heads", "heads of keys and values"),
-                TSR__FIELD(COUNT, "inner", "width within a block's feed-forward part"),
-                TSR__FIELD(COUNT, "vocabulary", "tokens that the model knows")),
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "name", "its name"),
+        TSR__FIELD(FLAG, "is_step_graph", "it is a step graph; all sizes below are then 0"),
+        TSR__FIELD(COUNT, "layers", "blocks"), TSR__FIELD(COUNT, "width", "hidden size"),
+        TSR__FIELD(COUNT, "heads", "attention heads"),
+        TSR__FIELD(COUNT, "kv_heads", "heads of keys and values"),
+        TSR__FIELD(COUNT, "inner", "width within a block's feed-forward part"),
+        TSR__FIELD(COUNT, "vocabulary", "tokens that the model knows"),
+        TSR__FIELD(TEXT, "sha256",
+                   "of the description: the step graph's file, or the `config.json` that "
+                   "`--write-model` would write"),
+        PLAN_FIELD("config", "that `config.json`; null for a step graph", .is_nullable = true)),
 };
 
 static const tsr_record question = {
@@ -62,6 +67,8 @@ static const tsr_record question = {
                 TSR__FIELD(REAL, "link_bytes_per_s", "what `--link` has, in bytes per second",
                            .is_nullable = true),
                 TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
+                PLAN_FIELD("rates_file", "what the file of `--rates` has", .is_nullable = true),
+                PLAN_FIELD("options", "the options that were given, but for names of files"),
                 PLAN_FIELD("begins_with", "the plan to begin with")),
 };
 
@@ -102,7 +109,8 @@ static const tsr_record change = {
                            .is_nullable = true),
                 TSR__FIELD(REAL, "cost_us",
                            "microseconds that a step takes longer; negative if it saves some",
-                           .is_nullable = true)),
+                           .is_nullable = true),
+                PLAN_FIELD("plan", "the plan with this change")),
 };
 
 static const tsr_record saving = {
@@ -232,6 +240,7 @@ static const tsr_record found = {
     .is_apart = true,
     TSR__FIELDS(
         TSR__FIELD(TEXT, "schema", "`tessera/1`"), TSR__FIELD(TEXT, "command", "`plan`"),
+        TSR__FIELD(TEXT, "tessera", "the version of tessera that wrote it"),
         TSR__FIELD(TEXT, "verdict", "`fits` (as it is), `fits_with_changes` or `does_not_fit`"),
         TSR__FIELD(BYTES, "budget_bytes", "the budget, without what `--from` takes from it"),
         TSR__FIELD(FLAG, "is_proved", "it is proved that nothing fits"),
@@ -265,6 +274,25 @@ static const tsr_record found = {
         TSR__PART(binding, "binding", "the moment of the peak"),
         TSR__PART(pasted, "for", "with `--for`: the plan in the words of that program",
                   .is_optional = true)),
+};
+
+static const tsr_record listing = {
+    .name = "PlanListing",
+    .about = "What a search compares, with the names and values that a certificate has.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "tessera", "the version of tessera"),
+                TSR__PART(question, "question", "everything that the list depends on"),
+                TSR__FIELD(REAL, "exposed", "the share of copies that is not hidden"),
+                TSR__PART(figures, "as_is", "the plan to begin with; null if it is not possible",
+                          .is_nullable = true),
+                TSR__LIST(saving, "savings", "changes that may cost no time"),
+                TSR__LIST(refused, "refused", "ways that are not possible"),
+                TSR__PART(calibration, "calibration", "with `--from`", .is_optional = true),
+                TSR__LIST(way, "ways",
+                          "all ways, with estimates, and after them that of the plan to begin "
+                          "with, simulated, which alone has the fields up to `floor`. `bound_us` "
+                          "is for a budget that is not limited"),
+                TSR__PART(binding, "binding", "the moment of the peak of the plan to begin with",
+                          .is_optional = true)),
 };
 
 /* ---- Other answers ---- */
@@ -335,6 +363,7 @@ const tsr_record tsr__fields_plan = {
         TSR__PART(cost, "with", "with `plan show` and a model: with the plan", .is_optional = true),
         TSR__LIST(choice, "choices", "with `plan show` and a model: each choice of the plan",
                   .is_optional = true),
+        TSR__PART(listing, "listing", "with `--ways`", .is_optional = true),
         TSR__LIST(point, "front", "with `--front`: the fastest plan first", .is_optional = true),
         TSR__FIELD(TEXT, "largest", "with `--largest`: `batch`, `seq` or `model`",
                    .is_optional = true),

@@ -17,12 +17,14 @@ typedef struct tsr__plan_value {
   tsr_rates *rates;
   tsr_effort *effort;
   tsr_simulate_options how;
+  tsr__buffer given; /* the parameters that were given: a JSON object */
   bool is_calibrated;
   tsr_calibration calibration;
   tsr_planning *planning;
   tsr_planned found;
   tsr_largest largest;
   tsr__certificate certificate; /* of `found`, or of the largest size */
+  bool lists_ways;              /* of `planning`, instead of a search */
   tsr_run_plan_effects effects;
   tsr_techniques techniques;
   tsr_estimate_question compared_with;
@@ -46,6 +48,8 @@ int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_pa
 
 /* ---- report.c ---- */
 
+/* What a certificate has of the question; lives as long as the value. */
+tsr__asked_text tsr__asked_text_of(const tsr__plan_value *value);
 /* Emit a line with the plan's ranks, if it has at least two. */
 void tsr__emit_ranks(tsr__emitter *emitter, const tsr_run_plan *plan);
 /* Emit a line about a search that ended at a limit, if it did, and about what it may have missed. */

@@ -66,6 +66,12 @@ static const tsr_parameter parameters[] = {
      .help =
          "With --front, write the list to FILE: a page if its name ends in .html, else CSV. Both "
          "have the plans. -o does so instead of the list, for names that end in .html or .csv."},
+    {.name = "ways",
+     .kind = TSR_PARAMETER_FLAG,
+     .help =
+         "List the ways to run MODEL that a search compares: all that --allow leads to, without "
+         "what blocks recompute; with --largest, those of a search for sizes. With --json also "
+         "what bounds of the plan to begin with are computed from."},
     {.name = "for",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TARGET",
@@ -186,11 +192,18 @@ static int fail_pair(const tsr_params *params, const char *form, const char *a, 
   return tsr_params_fail(params, error, format, "");
 }
 
+/* Whether plans are searched, or what is searched is listed. */
+static bool is_search(const tsr_params *own) {
+  return tsr_params_has(own, "budget") || tsr_params_has(own, "front") ||
+         tsr_params_flag(own, "ways");
+}
+
 /* Refuse two parameters that ask different questions. */
 static int check_together(const tsr_params *own, tsr_error *error) {
   static const char *const pairs[][2] = {
-      {"compare", "budget"}, {"compare", "front"},   {"compare", "for"}, {"explain", "budget"},
-      {"explain", "front"},  {"explain", "compare"}, {"front", "for"},   {"front", "largest"}};
+      {"compare", "budget"}, {"compare", "front"},   {"compare", "for"},  {"explain", "budget"},
+      {"explain", "front"},  {"explain", "compare"}, {"front", "for"},    {"front", "largest"},
+      {"ways", "budget"},    {"ways", "front"},      {"ways", "compare"}, {"ways", "explain"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     if (tsr_params_has(own, pairs[i][0]) && tsr_params_has(own, pairs[i][1]))
       return fail_pair(own, "{%s} and {%s} ask different questions%%s", pairs[i][0], pairs[i][1],
@@ -198,8 +211,7 @@ static int check_together(const tsr_params *own, tsr_error *error) {
   if (!tsr_params_count(own, "batch") || !tsr_params_count(own, "seq") ||
       !tsr_params_count(own, "steps") || !tsr_params_count(own, "gpus"))
     return tsr_params_fail(own, error, "{batch}, {seq}, {steps} and {gpus} must be at least 1");
-  bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
-  if (is_search && tsr_params_count(own, "steps") < 2)
+  if (is_search(own) && tsr_params_count(own, "steps") < 2)
     return tsr_params_fail(own, error,
                            "{steps} must be at least 2 for {budget} and {front}: the first step "
                            "lacks the optimizer's state");
@@ -209,19 +221,19 @@ static int check_together(const tsr_params *own, tsr_error *error) {
 /* Refuse parameters that need another one. */
 static int check_alone(const tsr_params *own, tsr_error *error) {
   static const char *const needs[][2] = {
-      {"write_plan", "budget"},   {"largest", "budget"},
-      {"write_model", "largest"}, {"gpus_per_node", "compare"},
-      {"tp", "compare"},          {"lora_rank", "compare"},
-      {"parameters", "compare"},  {"largest_layer", "parameters"},
-      {"write_front", "front"}};
+      {"write_plan", "budget"}, {"write_model", "largest"},     {"gpus_per_node", "compare"},
+      {"tp", "compare"},        {"lora_rank", "compare"},       {"parameters", "compare"},
+      {"write_front", "front"}, {"largest_layer", "parameters"}};
   static const char *const of_search[] = {"allow", "from"};
-  bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (tsr_params_has(own, needs[i][0]) && !tsr_params_has(own, needs[i][1]))
       return fail_pair(own, "{=%s} needs {%s}%%s", needs[i][0], needs[i][1], error);
-  for (size_t i = 0; i < sizeof of_search / sizeof *of_search && !is_search; i++)
+  for (size_t i = 0; i < sizeof of_search / sizeof *of_search && !is_search(own); i++)
     if (tsr_params_has(own, of_search[i]))
       return fail_pair(own, "{=%s} needs {budget} or {%s}%%s", of_search[i], "front", error);
+  if (tsr_params_has(own, "largest") && !tsr_params_has(own, "budget") &&
+      !tsr_params_flag(own, "ways"))
+    return fail_pair(own, "{=%s} needs {%s}%%s", "largest", "budget", error);
   if (tsr_params_has(own, "from") && tsr_params_has(own, "rates"))
     return tsr_params_fail(own, error, "{from} and {rates} both say how long a step takes");
   if (tsr_params_has(own, "write_model") && tsr_params_choice(own, "largest") != TSR_LARGEST_MODEL)
@@ -243,7 +255,7 @@ static int check_traced(const tsr_params *own, tsr_error *error) {
     if (tsr_params_has(own, decided[i]))
       return fail_pair(own, "{=%s} does not apply to a step graph: trace another%s%%s", decided[i],
                        "", error);
-  if (tsr_params_has(own, "budget") || tsr_params_has(own, "front")) return 0;
+  if (is_search(own)) return 0;
   return tsr_params_fail(own, error, "with a step graph, plan needs {budget} or {front}");
 }
 

@@ -533,13 +533,20 @@ static void emit_pasted(tsr__emitter *e, const tsr_plan_answer *a) {
   emit_lines(e, a->pasted);
 }
 
+tsr__asked_text tsr__asked_text_of(const tsr__plan_value *value) {
+  const char *rates = value->rates ? tsr_rates_text(value->rates) : "";
+  return (tsr__asked_text){.options = {value->given.data, value->given.size},
+                           .rates = {rates, strcspn(rates, "\n")}};
+}
+
 static void report_found(tsr__emitter *e, const char *key, const tsr__report_call *call,
                          const tsr__plan_value *value) {
   const tsr_plan_answer *a = &value->about;
   const tsr_planned *p = a->found;
   tsr__emit_json_line(e, key);
+  const tsr__asked_text asked = tsr__asked_text_of(value);
   tsr__emit_certificate(e, a->largest ? a->largest->planning : value->planning, p,
-                        &value->certificate);
+                        &value->certificate, &asked);
   emit_pasted(e, a);
   if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
   tsr__emit_end(e);
@@ -562,18 +569,6 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
 }
 
 /* ---- the largest size ---- */
-
-/* Emit a config.json on one line: its lines start with blanks, and its texts contain no line breaks. */
-static void emit_config(tsr__emitter *e, const char *config) {
-  tsr__buffer line = {0};
-  for (; *config; config += strcspn(config, "\n")) {
-    config += strspn(config, " \n");
-    tsr__buffer_append(&line, config, strcspn(config, "\n"));
-  }
-  tsr__emit_json(e, "model", (tsr_text){line.data, line.size});
-  if (line.failed) e->out.failed = true;
-  tsr__buffer_release(&line);
-}
 
 static void emit_largest_verdict(tsr__emitter *e, const char *name, const tsr_largest *l) {
   static const char *const things[] = {"batch of %" PRIu64 " sequences",
@@ -611,7 +606,7 @@ static void report_largest(tsr__emitter *e, const tsr__report_call *call,
   tsr__emit_field(e, "largest", NULL, tsr__string(words[l->what]));
   tsr__emit_field(e, "size", NULL, tsr__count(l->size));
   tsr__emit_field(e, "size_as_is", NULL, tsr__count(l->as_is));
-  if (l->model) emit_config(e, tsr_model_config(l->model));
+  if (l->model) tsr__emit_config(e, "model", tsr_model_config(l->model));
   tsr__emit_stopped(e, l->stopped_by);
   emit_largest_verdict(e, call->inputs[0].path, l);
   tsr__emit_end_of_search(e, l->stopped_by, "a larger one may fit");
@@ -624,6 +619,32 @@ static void report_largest(tsr__emitter *e, const tsr__report_call *call,
     tsr__emit_printf(e, TSR__PLAIN, "model");
     emit_lines(e, tsr_model_config(l->model));
   }
+  tsr__emit_end(e);
+}
+
+/* ---- what a search compares ---- */
+
+static void report_ways(tsr__emitter *e, const char *name, const tsr__plan_value *value) {
+  const tsr_planning *p = value->planning;
+  const tsr__asked_text asked = tsr__asked_text_of(value);
+  text time;
+  tsr__emit_json_line(e, NULL);
+  if (!tsr__emitter_is_text(e)) emit_header(e);
+  tsr__emit_object(e, "listing");
+  tsr__emit_ways(e, p, &value->certificate, &asked);
+  tsr__emit_end(e);
+  tsr__emit_printf(e, TSR__VERDICT, "%.200s: %zu ways to run it; %zu more are not possible.", name,
+                   p->ways.count, p->refused.count);
+  tsr__emit_space(e);
+  if (p->ways.count) tsr__emit_printf(e, TSR__PLAIN, "%11s  choices", "at least");
+  for (size_t i = 0; i < p->ways.count && tsr__emitter_is_text(e); i++) {
+    const tsr__way *way = &p->ways.items[i];
+    tsr__buffer_printf(&e->scratch, "%11s  ", tsr__format_duration(way->step_s, time));
+    if (!tsr__run_plan_write(way->plan, &e->scratch)) e->out.failed = true;
+    if (way->narrows) tsr__buffer_text(&e->scratch, " with fewer bits");
+    tsr__emit_unbroken(e, TSR__PLAIN, 0);
+  }
+  if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
   tsr__emit_end(e);
 }
 
@@ -752,6 +773,8 @@ int tsr__report_plan(const tsr__report_call *call, tsr_error *error) {
     report_found(&emitter, NULL, call, value);
   else if (a->front)
     tsr__emit_front(&emitter, name, value);
+  else if (value->lists_ways)
+    report_ways(&emitter, name, value);
   else if (a->techniques)
     report_techniques(&emitter, name, a->techniques);
   else if (a->compared_with)
