@@ -73,7 +73,8 @@ void tsr_memory_profile_free(tsr_memory_profile *profile);
 
 /* ---- A simulated run ---- */
 
-#define TSR_SIMULATE_NOTES 10
+#define TSR_SIMULATE_NOTES      12
+#define TSR_SIMULATE_CARD_NOTES 2
 
 typedef enum tsr_simulate_phase {
   TSR_SIMULATE_FORWARD,
@@ -104,8 +105,9 @@ struct tsr_simulation {
   uint64_t step_recomputed_flops;
   const char *gpu_title;                 /* the title of the chosen card, or NULL */
   double step_seconds;                   /* estimated for that card; 0 without one */
-  const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; static text */
+  const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; live as long as this */
   size_t note_count;
+  char card_notes[TSR_SIMULATE_CARD_NOTES][384]; /* the texts of notes on the chosen card */
   tsr_memory_profile *profile; /* if requested; owned */
 };
 

@@ -302,8 +302,8 @@ static const tsr_record estimate = {
 
 static const tsr_record note = {
     .name = "PlanNote",
-    .about = "An assumption.",
-    TSR__FIELDS(TSR__FIELD(TEXT, "message", "the assumption in words")),
+    .about = "What the answer assumes, or what cannot be on the card.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "message", "the note in words")),
 };
 
 const tsr_record tsr__fields_plan = {
@@ -346,6 +346,9 @@ const tsr_record tsr__fields_plan = {
                    .is_optional = true),
         TSR__LIST(estimate, "estimates", "with `--compare`: what formulas give",
                   .is_optional = true),
-        TSR__LIST(note, "notes", "of a step graph with experts: how tokens are distributed to them",
+        TSR__LIST(note, "notes",
+                  "of a step graph with experts: how tokens are distributed to them; of the card "
+                  "of `--gpu`: a budget that leaves no room for its context, or types that it "
+                  "has no hardware for",
                   .is_optional = true)),
 };

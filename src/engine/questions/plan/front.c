@@ -101,7 +101,7 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr__plan_value *v
   const tsr_front *front = answer->front;
   if (tsr__emitter_is_text(e)) {
     emit_table(e, name, front, answer->budget_bytes);
-    tsr__emit_plan_notes(e, value->model);
+    tsr__emit_plan_notes(e, value);
     tsr__emit_end_of_search(e, front->stopped_by, "plans that need less memory may exist");
     return;
   }
@@ -114,7 +114,7 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr__plan_value *v
   tsr__emit_array(e, "front");
   for (size_t i = 0; i < front->count; i++) emit_point(e, &front->points[i]);
   tsr__emit_end(e);
-  tsr__emit_plan_notes(e, value->model);
+  tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
 }
 

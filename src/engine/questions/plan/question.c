@@ -281,6 +281,7 @@ static int check(const tsr_params *params, tsr_error *error) {
   if (status == 0) status = check_model(params, error);
   if (status == 0) status = check_together(params, error);
   if (status == 0) status = check_traced(params, error);
+  if (status == 0) status = tsr_params_check_card(params, "budget", error);
   return status || !allow ? status : tsr_allow_parse(allow, &ignored, error);
 }
 

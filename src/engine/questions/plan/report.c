@@ -104,18 +104,28 @@ static void emit_plan(tsr__emitter *e, const tsr_run_plan *plan) {
   emit_lines(e, form);
 }
 
-void tsr__emit_plan_notes(tsr__emitter *e, const tsr_model *model) {
-  const char *const *notes = model && model->graph ? tsr__step_graph_notes(model->graph) : NULL;
-  if (!notes || !*notes) return;
+/* The i-th note, or NULL past the last. */
+static const char *note_at(const tsr__plan_value *value, size_t i) {
+  static const char *const none[] = {NULL};
+  const tsr_model *model = value->model;
+  const char *const *of_graph = model && model->graph ? tsr__step_graph_notes(model->graph) : none;
+  for (; *of_graph; of_graph++, i--)
+    if (i == 0) return *of_graph;
+  return i < value->card_notes.count ? value->card_notes.text[i] : NULL;
+}
+
+void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
+  const char *note;
+  if (!note_at(value, 0)) return;
   tsr__emit_array(e, "notes");
-  for (const char *const *note = notes; *note; note++) {
+  for (size_t i = 0; (note = note_at(value, i)) != NULL; i++) {
     tsr__emit_object(e, NULL);
-    tsr__emit_field(e, "message", NULL, tsr__string(*note));
+    tsr__emit_field(e, "message", NULL, tsr__string(note));
     tsr__emit_end(e);
   }
   tsr__emit_end(e);
   tsr__emit_space(e);
-  for (; *notes; notes++) emit_words(e, "note: ", 6, *notes);
+  for (size_t i = 0; (note = note_at(value, i)) != NULL; i++) emit_words(e, "note: ", 6, note);
 }
 
 /* ---- plan show ---- */
@@ -179,7 +189,7 @@ static void report_shown(tsr__emitter *e, const char *name, const tsr__plan_valu
   if (a->effects) emit_effects_verdict(e, name, a->effects);
   emit_plan(e, a->plan);
   if (a->effects) emit_effects(e, a->effects);
-  tsr__emit_plan_notes(e, value->model);
+  tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
 }
 
@@ -203,7 +213,7 @@ static void emit_techniques_verdict(tsr__emitter *e, const char *model, const ts
   tsr__emit_space(e);
 }
 
-static void report_techniques(tsr__emitter *e, const char *name, const tsr_techniques *all) {
+static void report_techniques(tsr__emitter *e, const char *name, const tsr__plan_value *value) {
   static const tsr__column columns[] = {
       {"technique", "technique", TSR__LEFT},
       {NULL, "alone saves", TSR__RIGHT},
@@ -212,6 +222,7 @@ static void report_techniques(tsr__emitter *e, const char *name, const tsr_techn
       {NULL, "a step", TSR__RIGHT},
   };
   static const size_t widths[] = {28, 12, 9, 12, 9};
+  const tsr_techniques *all = value->about.techniques;
   const tsr_run_plan_cost *without = &all->without;
   tsr__emit_json_line(e, NULL);
   emit_header(e);
@@ -245,6 +256,7 @@ static void report_techniques(tsr__emitter *e, const char *name, const tsr_techn
   emit_lines(e,
              "'-' where the model or an earlier choice does not allow a technique.\n"
              "\"so far\" includes those above; of two that exclude one another, the later counts.");
+  tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
 }
 
@@ -533,7 +545,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   tsr__emit_certificate(e, a->largest ? a->largest->planning : value->planning, p,
                         &value->certificate);
   emit_pasted(e, a);
-  if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
+  if (!key && !tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
   if (a->pasted && call->options->format == TSR_REPORT_TEXT) return;
   emit_verdict(e, call->inputs[0].path, p, a->budget_bytes);
@@ -546,7 +558,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
     emit_times(e, p->calibration, call->inputs[call->input_count - 1].path);
     emit_unexplained(e, p->calibration);
   }
-  if (tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
+  if (tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   tsr__emit_space(e);
   tsr__emit_printf(e, TSR__PLAIN, "plan %s", tsr_run_plan_hash(p->plan));
   emit_lines(e, tsr_run_plan_text(p->plan));
@@ -610,6 +622,7 @@ static void report_largest(tsr__emitter *e, const tsr__report_call *call,
     report_found(e, "answer", call, value);
   else
     tsr__emit_field(e, "answer", NULL, tsr__nothing());
+  if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   if (l->model && value->about.fits && !value->about.pasted) {
     tsr__emit_space(e);
     tsr__emit_printf(e, TSR__PLAIN, "model");
@@ -744,7 +757,7 @@ int tsr__report_plan(const tsr__report_call *call, tsr_error *error) {
   else if (a->front)
     tsr__emit_front(&emitter, name, value);
   else if (a->techniques)
-    report_techniques(&emitter, name, a->techniques);
+    report_techniques(&emitter, name, value);
   else if (a->compared_with)
     report_compared(&emitter, name, value);
   else if (a->pasted)

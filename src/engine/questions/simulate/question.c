@@ -5,9 +5,10 @@
 
 #include "ask/question.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "exec/cost.h"
+#include "exec/card.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
@@ -161,6 +162,18 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
   return 0;
 }
 
+int tsr_params_check_card(const tsr_params *params, const char *limit, tsr_error *error) {
+  tsr_gpu gpu;
+  int index = tsr_params_choice(params, "gpu");
+  uint64_t bytes = tsr_params_has(params, limit) ? tsr_params_count(params, limit) : 0;
+  char asked[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES], format[160];
+  if (index < 0 || !tsr_gpu_at((size_t)index, &gpu) || bytes <= gpu.memory_bytes) return 0;
+  (void)snprintf(format, sizeof format, "{=%s} of %s is more than the %s of an %s%%s", limit,
+                 tsr__format_size(bytes, asked), tsr__format_size(gpu.memory_bytes, has),
+                 gpu.title);
+  return tsr_params_fail(params, error, format, "");
+}
+
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_offload ignored;
   unsigned flags;
@@ -173,6 +186,7 @@ static int check(const tsr_params *params, tsr_error *error) {
         tsr_params_fail(params, error, "{=routing} is for models with experts, which are traced");
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
+  if (status == 0) status = tsr_params_check_card(params, "capacity", error);
   if (status) return status;
   bool has_batch = tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
                    tsr_params_count(params, "accumulate");
@@ -208,7 +222,10 @@ const char *tsr_params_gpu(const tsr_params *params) {
 uint64_t tsr_params_gpu_bytes(const tsr_params *params) {
   int index = tsr_params_choice(params, "gpu");
   const tsr__data_sheet *gpu = index >= 0 ? tsr__data_sheet_at((size_t)index) : NULL;
-  return gpu ? gpu->memory_bytes : 0;
+  uint64_t ranks = tsr_params_count(params, "ranks");
+  if (tsr_params_find(params, "gpus", strlen("gpus")) && tsr_params_count(params, "gpus") > ranks)
+    ranks = tsr_params_count(params, "gpus");
+  return gpu ? tsr__card_safe_bytes(gpu, ranks) : 0;
 }
 
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error) {
