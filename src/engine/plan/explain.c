@@ -28,13 +28,15 @@ typedef struct subject {
   const tsr_simulate_options *how;
 } subject;
 
-/* A choice that does not suit the model, or cannot stand alone, has no figures. */
+/* A choice that does not suit the model, cannot stand alone, or makes a step too long to be simulated, has no figures. */
 static int measure(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                    tsr_error *error) {
   const subject *s = context;
   tsr_error why;
   int status = tsr_run_plan_measure(plan, s->model, s->how, out, &why);
-  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) return 0;
+  bool has_ended = s->how->effort && tsr_effort_ended(s->how->effort);
+  bool is_too_long = status == TSR_ERROR_LIMIT && !has_ended;
+  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || is_too_long) return 0;
   if (status && error) *error = why;
   return status;
 }
