@@ -1454,7 +1454,7 @@ class PlanEstimate(Record):
 
 
 class PlanNote(Record):
-    """An assumption."""
+    """What the answer assumes, or what cannot be on the card."""
     message: str
 
 

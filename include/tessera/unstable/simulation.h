@@ -108,7 +108,7 @@ struct tsr_simulation {
   const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; live as long as this */
   size_t note_count;
   char card_notes[TSR_SIMULATE_CARD_NOTES][384]; /* the texts of notes on the chosen card */
-  tsr_memory_profile *profile; /* if requested; owned */
+  tsr_memory_profile *profile;                   /* if requested; owned */
 };
 
 #ifdef __cplusplus

@@ -13,7 +13,7 @@
 #define LIBRARIES       (0.8 * GiB)
 #define LIBRARIES_RANKS (1.5 * GiB)
 /* At least: a T4's context. */
-#define CONTEXT         (0.1 * GiB)
+#define CONTEXT (0.1 * GiB)
 
 enum { BF16_CAPABILITY = 80 };
 
@@ -41,8 +41,8 @@ void tsr__card_note_types(const tsr__data_sheet *gpu, const tsr_simulate_options
   bool is_autocast = how->dtype == TSR_SIMULATE_AUTOCAST_BF16;
   bool is_bf16 = is_autocast || how->dtype == TSR_SIMULATE_BF16;
   if (!is_bf16 || tsr__card_has_bf16(gpu)) return;
-  bool has_kernel = how->attention == TSR_ATTENTION_SDPA ||
-                    how->attention == TSR_ATTENTION_EFFICIENT;
+  bool has_kernel =
+      how->attention == TSR_ATTENTION_SDPA || how->attention == TSR_ATTENTION_EFFICIENT;
   (void)snprintf(next(out), TSR__CARD_NOTE_BYTES,
                  "the %s (compute capability %u.%u) has no hardware for bf16, which PyTorch "
                  "emulates: products are no faster than in fp32%s; its tensor cores are for %s",
@@ -72,12 +72,12 @@ void tsr__card_note_room(const tsr__data_sheet *gpu, const tsr__card_room *room,
       safe[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
   if ((room->limit_bytes ? room->limit_bytes : room->reserved_bytes) <= safe_bytes) return;
   char *text = next(out);
-  int used = snprintf(text, TSR__CARD_NOTE_BYTES,
-                      "of the %s of an %s, programs get %s, and the CUDA context and libraries take "
-                      "up to %s GiB of that",
-                      tsr__format_size(gpu->memory_bytes, all), gpu->title,
-                      tsr__format_size((uint64_t)gpu->visible_bytes, visible),
-                      room->ranks > 1 ? "1.5" : "0.8");
+  int used = snprintf(
+      text, TSR__CARD_NOTE_BYTES,
+      "of the %s of an %s, programs get %s, and the CUDA context and libraries take "
+      "up to %s GiB of that",
+      tsr__format_size(gpu->memory_bytes, all), gpu->title,
+      tsr__format_size((uint64_t)gpu->visible_bytes, visible), room->ranks > 1 ? "1.5" : "0.8");
   if (room->limit_bytes)
     used += snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used),
                      ": a %s of %s leaves no room for them, and one of %s does", room->limit,

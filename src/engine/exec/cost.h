@@ -43,7 +43,7 @@ typedef struct tsr__data_sheet {
   double full_flops, half_flops; /* per second: fp32 outside of tensor cores, and 16 bits in them */
   double memory_bytes_per_s, link_bytes_per_s;
   uint64_t memory_bytes;        /* of the card */
-  double visible_bytes; /* what its driver reports to programs: the least seen (card.h) */
+  double visible_bytes;         /* what its driver reports to programs: the least seen (card.h) */
   uint8_t capability;           /* 80: compute capability 8.0 */
   uint16_t processors, threads; /* multiprocessors, and the most threads of each */
   double

@@ -111,8 +111,7 @@ static const tsr__technique_row *instead_of(const tsr__technique_row *bf16) {
   return NULL;
 }
 
-static const tsr__technique_row *suited(const tsr__technique_row *t,
-                                        const tsr__data_sheet *card) {
+static const tsr__technique_row *suited(const tsr__technique_row *t, const tsr__data_sheet *card) {
   bool is_precision = t->option && strcmp(t->option, "dtype") == 0;
   bool lacks_it = card && !tsr__card_has_bf16(card) && is_precision && !t->is_of_old_cards;
   return lacks_it ? instead_of(t) : t;
@@ -120,8 +119,7 @@ static const tsr__technique_row *suited(const tsr__technique_row *t,
 
 /* The changes of the list, each with a plan of its own in `plans`, which the caller frees. */
 static bool list_techniques(const tsr_run_plan *base, const tsr__data_sheet *card,
-                            tsr_run_plan **plans, tsr__plan_changes *changes,
-                            tsr_techniques *out) {
+                            tsr_run_plan **plans, tsr__plan_changes *changes, tsr_techniques *out) {
   const tsr__technique_row *t;
   bool ok = true;
   for (unsigned place = 1; ok && (t = listed_at(place)) != NULL; place++) {
