@@ -1253,6 +1253,10 @@ class PlanQuestion(Record):
     book: str
     gpu: Optional[str]
     link_bytes_per_s: Optional[float]
+    gpus_per_node: Optional[int]
+    network_bytes_per_s: Optional[float]
+    latency_us: Optional[float]
+    network_latency_us: Optional[float]
     rates: Optional[str]
     begins_with: Record
 

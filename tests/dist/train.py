@@ -197,6 +197,25 @@ def planned(runs, mpi=None):
     return hashes
 
 
+def replicated(runs):
+    """Replicas take what as many ranks as share one take; and are not trained."""
+    def peak(*options):
+        status, output, errors = runs.run([runs.program, 'simulate', f'{runs.work}/model.json', '--batch', '2', '--seq', '16', '--json',
+                                           *options])
+        assert status == 0, (options, errors)
+        return json.loads(output)['devices'][0]['peak']
+    for model in (GPT2, LLAMA):
+        runs.command(model, [])
+        for book in ('own', 'torch'):
+            for stage in ('0', '1', '2', '3'):
+                more = ['--book', book, '--zero', stage, *(['--clip', '1'] if stage in '02' else ['--dtype', 'fp16', '--master-weights'])]
+                for shared, replicas in ((1, 2), (2, 2), (2, 5), (4, 2), (3, 3)):
+                    whole = peak('--ranks', str(shared * replicas), '--replicas', str(replicas), '--rank', str(shared), *more)
+                    assert whole == peak('--ranks', str(shared), '--rank', '0', *more), (model, book, stage, shared, replicas)
+    status, _, errors = runs.run(runs.command(GPT2, ['--ranks', '4', '--zero', '3', '--replicas', '2']))
+    assert status == 2 and 'only simulated' in errors, (status, errors)
+
+
 def refuses(runs):
     for options, words in ((['--zero', '1'], 'say how many'), (['--ranks', '2', '--zero', '4'], 'stages 0 to 3'),
                            (['--ranks', '2000'], '2000'), (['--ranks', '2', '--optimizer-in-backward'], 'in backward')):
@@ -390,6 +409,7 @@ def list_tests(runs, library):
                                  ('placed', GPT2, ['--memory', 'placed', '--offload', 'gradients'])):
         tests.append((name, lambda model=model, options=options: same(runs, model, 2, options), None))
     tests += [(f'what {ranks} ranks send', lambda ranks=ranks: sent(runs, ranks), None) for ranks in (2, 3)]
+    tests += [('replicas', lambda: replicated(runs), None)]
     tests += [('buckets below the number of ranks', lambda: small_buckets(runs), None)]
     tests += [('simulated ranks', lambda: simulated(runs), None), ('planned ranks', lambda: planned(runs), None),
               ('steps that update nothing', lambda: diverges(runs), None), ('snapshots', lambda: snapshots(runs), None),

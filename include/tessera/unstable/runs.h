@@ -48,9 +48,9 @@ int tsr_params_check_card(const tsr_params *params, const char *limit, tsr_error
  * as tsr_rates_parse does. */
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error);
 
-/* The parameter for the bandwidth between ranks, which step times depend on. */
+/* The parameters for the links between ranks, which step times depend on. */
 extern const tsr_parameter tsr_run_link[];
-/* Set how->link_bytes_per_s from such a parameter, or to 0 if it is not set: "50GB/s" and "400Gb/s" are the same.
+/* Set link_bytes_per_s and what follows ranks_per_node in `how` from such parameters, or to 0 if they are not set: "50GB/s" and "400Gb/s" are the same.
  * Fails with TSR_ERROR_ARGUMENT, also without ranks in `how`. */
 int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
 

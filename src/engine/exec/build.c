@@ -121,9 +121,15 @@ bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *
   else if (gpu)
     tsr__rates_of_sheet(gpu, out);
   if (!options->rates && gpu && is_bf16 && !tsr__card_has_bf16(gpu)) emulate_bf16(out);
-  if ((options->rates || gpu) && options->link_bytes_per_s > 0)
-    out->peer_bytes_per_s = options->link_bytes_per_s;
-  return options->rates || gpu;
+  if (!options->rates && !gpu) return false;
+  if (options->link_bytes_per_s > 0) out->peer_bytes_per_s = options->link_bytes_per_s;
+  out->ranks_a_machine = options->ranks_per_node;
+  out->network_bytes_per_s = options->network_bytes_per_s;
+  if (options->has_latency) {
+    out->peer_latency_s = options->latency_s;
+    out->network_latency_s = options->network_latency_s;
+  }
+  return true;
 }
 
 /* ---- step graphs ---- */

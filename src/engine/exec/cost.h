@@ -30,7 +30,10 @@ typedef struct tsr__machine_rates {
   tsr__kernel_rate kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS];
   double launch_ns;
   double link_bytes_per_s, disk_bytes_per_s; /* copies to the host and to a disk, one way */
-  double peer_bytes_per_s; /* what a rank sends to others; 0: sending takes no time */
+  double peer_bytes_per_s; /* what a rank sends to others of its machine; 0: that takes no time */
+  double peer_latency_s;   /* of each message, besides its bytes */
+  double network_bytes_per_s, network_latency_s; /* the same to other machines */
+  uint64_t ranks_a_machine;                      /* 0: all ranks are on one machine */
   double
       host_bytes_per_s; /* what the host's processors read and write: an optimizer's step there */
   bool is_measured;
@@ -69,6 +72,17 @@ void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, u
 
 /* Seconds of a run. */
 double tsr__cost_of_run(const tsr__kernel_run *run, const tsr__machine_rates *rates);
+
+/* Seconds that ranks take for a move, if nothing else uses their links. Ranks of a machine are neighbours. Each kind is a ring
+ * inside of machines and one between them (docs/plan.md has the formulas and where they come from):
+ *
+ *   gather      first each rank gets what the ranks in its place on the other machines have, then what its neighbours have
+ *   reduction   the other way round; if there are replicas, the sum over them follows: a reduction and a gather
+ *   broadcast   the root sends to one rank of each other machine, and each of these to its neighbours
+ *
+ * 0 for a copy. */
+double tsr__cost_of_move(const tsr__schedule *schedule, const tsr__move *move,
+                         const tsr__machine_rates *rates);
 
 /* Seconds of an op of which only its operations and bytes are known: those of a product if it has operations. 0 for an op
  * that has neither. */

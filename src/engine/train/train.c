@@ -988,6 +988,11 @@ static int train_all(training *t, tsr_simulate_options *run, const tsr_model *mo
 
 static int check_launch(const tsr_simulate_options *run, const tsr_train_options *options,
                         tsr_error *error) {
+  if (run->replicas > 1)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "replicas of what ranks share are only simulated and planned: train sums in "
+                     "the order of all "
+                     "ranks, so that all stages have the same weights");
   if (options->launch == TSR_TRAIN_ALONE && run->ranks)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "ranks need to be launched: as threads, or as processes");

@@ -53,6 +53,11 @@ static int find_link(const tsr_params *params, tsr__plan_value *a, tsr_error *er
   tsr_run_plan_options(a->plan, &whole);
   int status = tsr_params_link(params, &whole, error);
   a->how.link_bytes_per_s = whole.link_bytes_per_s;
+  a->how.ranks_per_node = whole.ranks_per_node;
+  a->how.network_bytes_per_s = whole.network_bytes_per_s;
+  a->how.has_latency = whole.has_latency;
+  a->how.latency_s = whole.latency_s;
+  a->how.network_latency_s = whole.network_latency_s;
   return status;
 }
 

@@ -96,12 +96,6 @@ static const tsr_parameter parameters[] = {
              "cards that formulas count (default: 1).",
      .fallback = 1,
      .least = 1},
-    {.name = "gpus_per_node",
-     .option = "gpus-per-node",
-     .kind = TSR_PARAMETER_COUNT,
-     .argument = "N",
-     .help = "With --compare, cards in each machine (default: all).",
-     .least = 1},
     {.name = "tp",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -208,12 +202,10 @@ static int check_together(const tsr_params *own, tsr_error *error) {
 
 /* Refuse parameters that need another one. */
 static int check_alone(const tsr_params *own, tsr_error *error) {
-  static const char *const needs[][2] = {
-      {"write_plan", "budget"},   {"largest", "budget"},
-      {"write_model", "largest"}, {"gpus_per_node", "compare"},
-      {"tp", "compare"},          {"lora_rank", "compare"},
-      {"parameters", "compare"},  {"largest_layer", "parameters"},
-      {"write_front", "front"}};
+  static const char *const needs[][2] = {{"write_plan", "budget"},        {"largest", "budget"},
+                                         {"write_model", "largest"},      {"tp", "compare"},
+                                         {"lora_rank", "compare"},        {"parameters", "compare"},
+                                         {"largest_layer", "parameters"}, {"write_front", "front"}};
   static const char *const of_search[] = {"allow", "from"};
   bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
@@ -231,8 +223,9 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
 
 /* A traced step fixes everything else. */
 static int check_traced(const tsr_params *own, tsr_error *error) {
-  static const char *const decided[] = {"batch", "seq",  "book", "compare",   "explain", "largest",
-                                        "rates", "gpus", "link", "ds_config", "padding", "routing"};
+  static const char *const decided[] = {
+      "batch", "seq",           "book",    "compare", "explain",   "largest", "rates",  "gpus",
+      "link",  "gpus_per_node", "network", "latency", "ds_config", "padding", "routing"};
   const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
   if (model && !tsr_model_is_traced(model) && tsr_params_flag(own, "padding"))
     return tsr_params_fail(own, error, "{=padding} needs a trace of the model");
