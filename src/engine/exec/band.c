@@ -2,7 +2,8 @@
 #include "exec/band.h"
 
 #include <assert.h>
-#include <stdlib.h>
+
+#include "base/sort.h"
 
 /* Sheets: programs are assumed to reach 60 % of the operations, and so take no less than 0.6 times as long; and twice as long with 30 %, as
  * large trainings in papers do (the PaLM paper lists 21 to 46 %). */
@@ -48,7 +49,7 @@ tsr__time_band tsr__band_learn(tsr__band_source source, const tsr__band_sample *
     learned++;
   }
   if (step_count && predicted_step_s > 0) {
-    qsort(steps_s, step_count, sizeof *steps_s, compare);
+    tsr__sort(steps_s, step_count, sizeof *steps_s, compare);
     include(&band, steps_s[step_count / 10], predicted_step_s);
     include(&band, steps_s[step_count - 1 - step_count / 10], predicted_step_s);
     learned++;
