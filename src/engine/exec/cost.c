@@ -150,8 +150,9 @@ typedef struct group {
 /* Neighbours of the same replica. */
 static group parts_of(const tsr__sharding *s, uint64_t a_machine) {
   uint64_t inside = a_machine && a_machine < s->ranks ? a_machine : s->ranks;
-  assert(s->ranks % inside == 0);
-  return (group){(double)inside, (double)(s->ranks / inside)};
+  uint64_t machines = s->ranks / inside;
+  assert(machines * inside == s->ranks);
+  return (group){(double)inside, (double)machines};
 }
 
 /* The ranks that have the same part: one of each replica. */
@@ -159,8 +160,9 @@ static group replicas_of(const tsr__sharding *s, uint64_t a_machine) {
   uint64_t count = s->replicas ? s->replicas : 1, inside = a_machine ? a_machine / s->ranks : count;
   if (inside > count) inside = count;
   if (!inside) inside = 1;
-  assert(count % inside == 0);
-  return (group){(double)inside, (double)(count / inside)};
+  uint64_t machines = count / inside;
+  assert(machines * inside == count);
+  return (group){(double)inside, (double)machines};
 }
 
 /* Messages one after another, in so many parts each. */
@@ -179,7 +181,8 @@ static double cost_of_rings(const tsr__machine_rates *r, group g, double bytes, 
 /* Of a sum: as many as the room for what arrives requires. */
 static double parts_of_sum(const tsr__schedule *s, const tsr__move *move) {
   uint64_t room = s->slots.items[move->staging].bytes, bytes = s->slots.items[move->from].bytes;
-  return move->staging && room && room < bytes ? (double)((bytes + room - 1) / room) : 1;
+  uint64_t parts = move->staging && room && room < bytes ? (bytes + room - 1) / room : 1;
+  return (double)parts;
 }
 
 double tsr__cost_of_move(const tsr__schedule *s, const tsr__move *move,
