@@ -128,6 +128,15 @@ typedef struct tsr_simulate_options {
   /* Flags of tsr_no_decay: AdamW has a second group of parameters, without weight decay. */
   unsigned no_decay;
   bool nesterov; /* of sgd with momentum */
+  uint64_t
+      replicas; /* groups of ranks / replicas neighbours, each of which spreads state over its own ranks (`zero`), so that there are
+                        that many copies (HSDP); 0 = 1 */
+  /* Where ranks are, for the time of a step: this many on each machine, 0: all on one; what each sends to other machines in a second,
+   * where link_bytes_per_s is what it sends to its neighbours; and what a message takes besides its bytes. */
+  uint64_t ranks_per_node;
+  double network_bytes_per_s;
+  bool has_latency; /* instead of NCCL's table for the card's links, and of 0 with `rates`: */
+  double latency_s, network_latency_s;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */

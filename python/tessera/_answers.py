@@ -1217,6 +1217,9 @@ class SimulationDevice(Device):
     oom_request_bytes: int  # not always there
     gpu: Optional[str]
     step_time_us: Optional[int]
+    step_time_low_us: Optional[int]
+    step_time_high_us: Optional[int]
+    step_time_source: Optional[str]
     host: SimulatedSpace  # not always there
     disk: SimulatedSpace  # not always there
     message: str  # not always there
@@ -1229,6 +1232,13 @@ class SimulationDevice(Device):
 class Simulate(Answer, SimulationDevice):
     """What a training run would need."""
     devices: Sequence[SimulationDevice]
+
+
+class PlanSearched(Record):
+    """What the search compared."""
+    combinations: int
+    too_long: int
+    excluded: int
 
 
 class PlanModel(Record):
@@ -1255,6 +1265,10 @@ class PlanQuestion(Record):
     book: str
     gpu: Optional[str]
     link_bytes_per_s: Optional[float]
+    gpus_per_node: Optional[int]
+    network_bytes_per_s: Optional[float]
+    latency_us: Optional[float]
+    network_latency_us: Optional[float]
     rates: Optional[str]
     rates_file: Optional[Record]
     options: Record
@@ -1266,6 +1280,8 @@ class PlanFigures(Record):
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     step_time_us: float
+    step_time_low_us: float
+    step_time_high_us: float
     sent_bytes: int
     stall_time_us: float
 
@@ -1274,6 +1290,7 @@ class PlanBound(Record):
     """Bounds for every schedule of these kernels, over all ways."""
     step_time_us: Optional[float]
     gap_us: Optional[float]
+    gap_percent: Optional[float]
     peak_bytes: Optional[int]
 
 
@@ -1397,6 +1414,7 @@ class PlanFound(Record):
     is_proved: bool
     stopped_by: str  # not always there
     plans_tried: int
+    searched: PlanSearched
     question: PlanQuestion
     exposed: float
     as_is: Optional[PlanFigures]
@@ -1422,6 +1440,8 @@ class PlanCost(Record):
     step_flops: int
     step_recomputed_flops: int
     step_time_us: int
+    step_time_low_us: int
+    step_time_high_us: int
 
 
 class PlanTechnique(Record):
@@ -1458,6 +1478,8 @@ class PlanPoint(Record):
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     step_time_us: float
+    step_time_low_us: float
+    step_time_high_us: float
     plan_hash: str
     plan: Record
 
@@ -1473,7 +1495,7 @@ class PlanEstimate(Record):
 
 
 class PlanNote(Record):
-    """An assumption."""
+    """What the answer assumes, or what cannot be on the card."""
     message: str
 
 
@@ -1498,6 +1520,7 @@ class Plan(Unframed, PlanFound):
     peak_allocated_bytes: int  # not always there
     peak_reserved_bytes: int  # not always there
     estimates: Tuple[PlanEstimate, ...]  # not always there
+    step_time_source: str  # not always there
     notes: Tuple[PlanNote, ...]  # not always there
 
 

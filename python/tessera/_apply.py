@@ -546,6 +546,7 @@ _LEFT: Dict[str, str] = {
     'backward': 'call backward once, on the sum of the losses of all parts',
     'accumulation': "PyTorch's kernels cannot add up gradients in this order",
     'zero': 'use fully_shard() of FSDP2 for stage 3, or DeepSpeed for any stage',
+    'replicas': 'pass fully_shard() of FSDP2 a device mesh of two dimensions',
     'bucket': 'pass bucket_cap_mb= to DistributedDataParallel, or set reduce_bucket_size in DeepSpeed',
     'no_overlap': 'set it where the model is wrapped, for example with overlap_comm of DeepSpeed',
 }

@@ -38,16 +38,19 @@ extern const char *const tsr_gpu_names[];
 const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
-/* The memory of that card by its data sheet, or 0. */
+/* What PyTorch's allocator may reserve on that card, or on each of several (parameters "gpus" and "ranks"), so that the CUDA context and
+ * libraries have room; 0 without a card. */
 uint64_t tsr_params_gpu_bytes(const tsr_params *params);
+/* Refuse a number of bytes, the parameter `limit`, that is more than the memory of that card. Fails with TSR_ERROR_ARGUMENT. */
+int tsr_params_check_card(const tsr_params *params, const char *limit, tsr_error *error);
 
 /* Read the file in a parameter "rates"; `*out` is NULL if the parameter is not set. The caller owns `*out`. Fails
  * as tsr_rates_parse does. */
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error);
 
-/* The parameter for the bandwidth between ranks, which step times depend on. */
+/* The parameters for the links between ranks, which step times depend on. */
 extern const tsr_parameter tsr_run_link[];
-/* Set how->link_bytes_per_s from such a parameter, or to 0 if it is not set: "50GB/s" and "400Gb/s" are the same.
+/* Set link_bytes_per_s and what follows ranks_per_node in `how` from such parameters, or to 0 if they are not set: "50GB/s" and "400Gb/s" are the same.
  * Fails with TSR_ERROR_ARGUMENT, also without ranks in `how`. */
 int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error);
 

@@ -12,6 +12,7 @@
 #include "ask/question.h"
 #include "base/effort.h"
 #include "base/memory.h"
+#include "exec/card.h"
 #include "exec/card_memory.h"
 #include "exec/rates.h"
 #include "graph/validate.h"
@@ -105,15 +106,30 @@ const tsr__data_sheet *tsr__gpu_of(const tsr_simulate_options *options) {
   return options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
 }
 
+/* A card without tensor cores for bf16 multiplies it as fp32. */
+static void emulate_bf16(tsr__machine_rates *rates) {
+  for (size_t k = 0; k < TSR__KERNEL_COUNT; k++)
+    rates->kernel[k][TSR__RATE_HALF].ns_per_flop = rates->kernel[k][TSR__RATE_FULL].ns_per_flop;
+}
+
 bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *gpu,
                     tsr__machine_rates *out) {
+  bool is_bf16 =
+      options->dtype == TSR_SIMULATE_BF16 || options->dtype == TSR_SIMULATE_AUTOCAST_BF16;
   if (options->rates)
     *out = *tsr__rates_numbers(options->rates);
   else if (gpu)
     tsr__rates_of_sheet(gpu, out);
-  if ((options->rates || gpu) && options->link_bytes_per_s > 0)
-    out->peer_bytes_per_s = options->link_bytes_per_s;
-  return options->rates || gpu;
+  if (!options->rates && gpu && is_bf16 && !tsr__card_has_bf16(gpu)) emulate_bf16(out);
+  if (!options->rates && !gpu) return false;
+  if (options->link_bytes_per_s > 0) out->peer_bytes_per_s = options->link_bytes_per_s;
+  out->ranks_a_machine = options->ranks_per_node;
+  out->network_bytes_per_s = options->network_bytes_per_s;
+  if (options->has_latency) {
+    out->peer_latency_s = options->latency_s;
+    out->network_latency_s = options->network_latency_s;
+  }
+  return true;
 }
 
 /* ---- step graphs ---- */

@@ -46,8 +46,12 @@ const char *tsr_gpu_word(size_t i) {
 #define SHARE_OF_BYTES 0.8
 #define LAUNCH_NS      5000.0
 #define EXPOSED        0.25 /* of copies, or of the kernels that they are beside */
-#define DISK           (2 * GB)
-#define HOST           (40 * GB)
+/* Of a message, by NCCL's table of latencies (rings, protocol Simple): NVLink, PCIe, and the network. */
+#define LATENCY_NVLINK  3.4e-6
+#define LATENCY_PCIE    5.7e-6
+#define LATENCY_NETWORK 14e-6
+#define DISK            (2 * GB)
+#define HOST            (40 * GB)
 
 const tsr__data_sheet *tsr__data_sheet_at(size_t i) {
   return i < sizeof gpus / sizeof *gpus ? &gpus[i] : NULL;
@@ -66,11 +70,15 @@ uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
 
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) {
   assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
-  *rates = (tsr__machine_rates){.launch_ns = LAUNCH_NS,
-                                .link_bytes_per_s = gpu->link_bytes_per_s,
-                                .disk_bytes_per_s = DISK,
-                                .host_bytes_per_s = HOST,
-                                .peer_bytes_per_s = SHARE_OF_BYTES * gpu->peer_bytes_per_s};
+  *rates = (tsr__machine_rates){
+      .band = tsr__band_of_sheet(),
+      .launch_ns = LAUNCH_NS,
+      .link_bytes_per_s = gpu->link_bytes_per_s,
+      .disk_bytes_per_s = DISK,
+      .host_bytes_per_s = HOST,
+      .peer_bytes_per_s = SHARE_OF_BYTES * gpu->peer_bytes_per_s,
+      .peer_latency_s = gpu->peer_bytes_per_s > PEER_PCIE_5 ? LATENCY_NVLINK : LATENCY_PCIE,
+      .network_latency_s = LATENCY_NETWORK};
   for (size_t k = 0; k < TSR__KERNEL_COUNT; k++) {
     uint8_t work = tsr__kernel_row_of((tsr__kernel)k)->work;
     bool is_product =
@@ -134,12 +142,71 @@ double tsr__cost_step(double kernels_s, double copies_s, double exposed) {
 
 /* ---- ranks ---- */
 
+/* Ranks that move something together: as many on each of some machines. */
+typedef struct group {
+  double inside, machines;
+} group;
+
+/* Neighbours of the same replica. */
+static group parts_of(const tsr__sharding *s, uint64_t a_machine) {
+  uint64_t inside = a_machine && a_machine < s->ranks ? a_machine : s->ranks;
+  uint64_t machines = s->ranks / inside;
+  assert(machines * inside == s->ranks);
+  return (group){(double)inside, (double)machines};
+}
+
+/* The ranks that have the same part: one of each replica. */
+static group replicas_of(const tsr__sharding *s, uint64_t a_machine) {
+  uint64_t count = s->replicas ? s->replicas : 1, inside = a_machine ? a_machine / s->ranks : count;
+  if (inside > count) inside = count;
+  if (!inside) inside = 1;
+  uint64_t machines = count / inside;
+  assert(machines * inside == count);
+  return (group){(double)inside, (double)machines};
+}
+
+/* Messages one after another, in so many parts each. */
+static double cost_of_messages(double count, double bytes, double bytes_per_s, double latency_s) {
+  return count * (latency_s + (bytes_per_s > 0 ? bytes / bytes_per_s : 0));
+}
+
+/* A ring inside of each machine, and one between machines, of `bytes` in all; `parts`: of which each goes round by itself. */
+static double cost_of_rings(const tsr__machine_rates *r, group g, double bytes, double parts) {
+  return cost_of_messages(g.inside - 1, bytes / g.inside, r->peer_bytes_per_s,
+                          parts * r->peer_latency_s) +
+         cost_of_messages(g.machines - 1, bytes / g.inside / g.machines, r->network_bytes_per_s,
+                          parts * r->network_latency_s);
+}
+
+/* Of a sum: as many as the room for what arrives requires. */
+static double parts_of_sum(const tsr__schedule *s, const tsr__move *move) {
+  uint64_t room = s->slots.items[move->staging].bytes, bytes = s->slots.items[move->from].bytes;
+  uint64_t parts = move->staging && room && room < bytes ? (bytes + room - 1) / room : 1;
+  return (double)parts;
+}
+
+double tsr__cost_of_move(const tsr__schedule *s, const tsr__move *move,
+                         const tsr__machine_rates *r) {
+  const tsr__slot *slots = s->slots.items;
+  if (move->kind == TSR__MOVE_COPY || !s->sharding.ranks) return 0;
+  group g = parts_of(&s->sharding, r->ranks_a_machine);
+  double bytes = (double)slots[move->kind == TSR__MOVE_REDUCE ? move->from : move->to].bytes;
+  if (move->kind == TSR__MOVE_GATHER) return cost_of_rings(r, g, bytes, 1);
+  if (move->kind == TSR__MOVE_BROADCAST)
+    return cost_of_messages(g.inside - 1, bytes, r->peer_bytes_per_s, r->peer_latency_s) +
+           cost_of_messages(g.machines - 1, bytes, r->network_bytes_per_s, r->network_latency_s);
+  double parts = parts_of_sum(s, move);
+  return cost_of_rings(r, g, bytes, parts) +
+         2 * cost_of_rings(r, replicas_of(&s->sharding, r->ranks_a_machine),
+                           bytes / (double)s->sharding.ranks, parts);
+}
+
 enum { OPEN_MOVES = 64 };
 
 /* Where kernels and the link between ranks are in a step, in seconds. */
 typedef struct link_clock {
   const tsr__schedule *schedule;
-  double bytes_per_s;
+  const tsr__machine_rates *rates; /* NULL: sending takes no time */
   bool is_shared; /* the threads that compute also send: kernels wait for all of it */
   double now_s;   /* of kernels */
   double free_s;  /* when the link has sent all that was started */
@@ -154,12 +221,12 @@ typedef struct link_clock {
 /* Copies have a link of their own. */
 static bool is_sent(const link_clock *c, uint32_t number) {
   const tsr__move *move = &c->schedule->moves.items[number];
-  return move->kind != TSR__MOVE_COPY && !move->is_once && c->bytes_per_s > 0;
+  return move->kind != TSR__MOVE_COPY && !move->is_once && c->rates;
 }
 
 static void start_move(link_clock *c, uint32_t number) {
   const tsr__move *move = &c->schedule->moves.items[number];
-  double seconds = (double)tsr__move_sent_bytes(c->schedule, move) / c->bytes_per_s;
+  double seconds = tsr__cost_of_move(c->schedule, move, c->rates);
   assert(c->count < OPEN_MOVES); /* sums are open one at a time, and gathers one section ahead */
   c->free_s = (c->free_s > c->now_s ? c->free_s : c->now_s) + seconds;
   c->busy_s += seconds;
@@ -195,12 +262,17 @@ static double add_work(const tsr__schedule *schedule, const tsr__machine_rates *
   return sum;
 }
 
+static bool has_links(const tsr__schedule *schedule, const tsr__machine_rates *r) {
+  return schedule->sharding.ranks && (r->peer_bytes_per_s > 0 || r->network_bytes_per_s > 0 ||
+                                      r->peer_latency_s > 0 || r->network_latency_s > 0);
+}
+
 tsr__cost tsr__cost_of_schedule(const tsr__schedule *schedule, const tsr__machine_rates *rates) {
   bool is_exposed = rates->is_measured || schedule->waits_for_copies;
   tsr__cost cost = {.copies_s = cost_of_moves(schedule, rates),
                     .exposed = is_exposed ? 1 : EXPOSED};
   link_clock c = {.schedule = schedule,
-                  .bytes_per_s = schedule->sharding.ranks ? rates->peer_bytes_per_s : 0,
+                  .rates = has_links(schedule, rates) ? rates : NULL,
                   .is_shared = rates->is_measured};
   double kernels_s = add_work(schedule, rates, &cost);
   tsr__phase_kind phase = TSR__PHASE_STEP;
@@ -248,21 +320,48 @@ static void add(sums *to, const sums *more) {
   to->bytes += more->bytes;
 }
 
+/* A run that each step has, its number, and the phase that it is in. */
+typedef struct phased_run {
+  const tsr__kernel_run *run;
+  size_t number;
+  tsr__phase_kind phase;
+} phased_run;
+
+/* The next run that was timed, from instruction `*at` on; false after the last. `out->phase` must be kept between calls. */
+static bool next_run(const tsr__schedule *schedule, size_t *at, phased_run *out) {
+  while (*at < schedule->instrs.count) {
+    const tsr__instr *instr = &schedule->instrs.items[(*at)++];
+    if (instr->kind == TSR__INSTR_BEGIN) out->phase = (tsr__phase_kind)instr->subject;
+    if (instr->kind == TSR__INSTR_END) out->phase = TSR__PHASE_STEP;
+    if (instr->kind != TSR__INSTR_RUN || tsr__phase_has_rounds(out->phase)) continue;
+    out->number = instr->subject;
+    out->run = &schedule->runs.items[instr->subject];
+    if (!out->run->is_once) return true;
+  }
+  return false;
+}
+
+static tsr__time_band learn(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
+                            double *steps_s, size_t step_count, const tsr__machine_rates *rates) {
+  tsr__band_sample phases[TSR__PHASE_COUNT] = {{0}};
+  phased_run r = {.phase = TSR__PHASE_STEP};
+  for (size_t at = 0; next_run(schedule, &at, &r);) {
+    phases[r.phase].measured_s += (double)run_ns[r.number] * 1e-9 / (double)steps;
+    phases[r.phase].predicted_s += tsr__cost_of_run(r.run, rates);
+  }
+  double step_s = step_count ? tsr__cost_of_schedule(schedule, rates).step_s : 0;
+  return tsr__band_learn(TSR__BAND_RATES, phases, TSR__PHASE_COUNT, steps_s, step_count, step_s);
+}
+
 void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
-                        tsr__machine_rates *rates) {
+                        double *steps_s, size_t step_count, tsr__machine_rates *rates) {
   sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
   assert(steps);
-  bool has_rounds = false; /* which are not timed */
-  for (size_t i = 0; i < schedule->instrs.count; i++) {
-    const tsr__instr *instr = &schedule->instrs.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN)
-      has_rounds = tsr__phase_has_rounds((tsr__phase_kind)instr->subject);
-    if (instr->kind != TSR__INSTR_RUN || has_rounds) continue;
-    const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
-    if (run->is_once) continue;
-    sums one = {(double)run_ns[instr->subject] / (double)steps, (double)run->flops,
-                (double)run->bytes_moved};
-    add(&by_kernel[run->kernel][width_of(run->is_half)], &one);
+  phased_run r = {.phase = TSR__PHASE_STEP};
+  for (size_t at = 0; next_run(schedule, &at, &r);) {
+    sums one = {(double)run_ns[r.number] / (double)steps, (double)r.run->flops,
+                (double)r.run->bytes_moved};
+    add(&by_kernel[r.run->kernel][width_of(r.run->is_half)], &one);
     add(&all, &one);
   }
   *rates = (tsr__machine_rates){.is_measured = true};
@@ -272,4 +371,5 @@ void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, u
       if (sum->ns <= 0) sum = other->ns > 0 ? other : &all;
       rates->kernel[k][width] = rate_of((tsr__kernel)k, sum);
     }
+  rates->band = learn(schedule, run_ns, steps, steps_s, step_count, rates);
 }

@@ -16,6 +16,7 @@
 #ifndef TSR_EXEC_COST_H
 #define TSR_EXEC_COST_H
 
+#include "exec/band.h"
 #include "graph/schedule.h"
 
 /* Nanoseconds per operation and per byte of one kernel. */
@@ -30,10 +31,14 @@ typedef struct tsr__machine_rates {
   tsr__kernel_rate kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS];
   double launch_ns;
   double link_bytes_per_s, disk_bytes_per_s; /* copies to the host and to a disk, one way */
-  double peer_bytes_per_s; /* what a rank sends to others; 0: sending takes no time */
+  double peer_bytes_per_s; /* what a rank sends to others of its machine; 0: that takes no time */
+  double peer_latency_s;   /* of each message, besides its bytes */
+  double network_bytes_per_s, network_latency_s; /* the same to other machines */
+  uint64_t ranks_a_machine;                      /* 0: all ranks are on one machine */
   double
       host_bytes_per_s; /* what the host's processors read and write: an optimizer's step there */
   bool is_measured;
+  tsr__time_band band; /* how far real times may be from those of these rates */
 } tsr__machine_rates;
 
 /* A GPU, by its data sheet. */
@@ -43,6 +48,7 @@ typedef struct tsr__data_sheet {
   double full_flops, half_flops; /* per second: fp32 outside of tensor cores, and 16 bits in them */
   double memory_bytes_per_s, link_bytes_per_s;
   uint64_t memory_bytes;        /* of the card */
+  double visible_bytes;         /* what its driver reports to programs: the least seen (card.h) */
   uint8_t capability;           /* 80: compute capability 8.0 */
   uint16_t processors, threads; /* multiprocessors, and the most threads of each */
   double
@@ -62,12 +68,24 @@ const tsr__data_sheet *tsr__data_sheet_of_name(const char *name);
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates);
 
 /* From a run of a schedule: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
- * get the mean of those that did. O(runs). */
+ * get the mean of those that did. `steps_s` are the times of single steps, which are sorted: from them, and from how well the rates explain
+ * each phase, the band of errors is learned. O(runs). */
 void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
-                        tsr__machine_rates *rates);
+                        double *steps_s, size_t step_count, tsr__machine_rates *rates);
 
 /* Seconds of a run. */
 double tsr__cost_of_run(const tsr__kernel_run *run, const tsr__machine_rates *rates);
+
+/* Seconds that ranks take for a move, if nothing else uses their links. Ranks of a machine are neighbours. Each kind is a ring
+ * inside of machines and one between them (docs/plan.md has the formulas and where they come from):
+ *
+ *   gather      first each rank gets what the ranks in its place on the other machines have, then what its neighbours have
+ *   reduction   the other way round; if there are replicas, the sum over them follows: a reduction and a gather
+ *   broadcast   the root sends to one rank of each other machine, and each of these to its neighbours
+ *
+ * 0 for a copy. */
+double tsr__cost_of_move(const tsr__schedule *schedule, const tsr__move *move,
+                         const tsr__machine_rates *rates);
 
 /* Seconds of an op of which only its operations and bytes are known: those of a product if it has operations. 0 for an op
  * that has neither. */

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "exec/card.h"
 #include "exec/profile.h"
 #include "exec/record.h"
 #include "tessera/unstable/simulation.h"
@@ -29,8 +30,30 @@ const char *tsr_simulate_caution(const tsr_simulate_options *options) {
          "avoid that";
 }
 
+static_assert(TSR__CARD_NOTES == TSR_SIMULATE_CARD_NOTES &&
+                  sizeof((tsr__card_notes *)0)->text == sizeof((tsr_simulation *)0)->card_notes,
+              "a simulation has room for all notes on its card");
+
+/* What cannot be on the card that was named. */
+static void note_card(const tsr__built *built, tsr_simulation *out) {
+  const tsr_simulate_options *how = &built->run;
+  tsr__card_notes notes = {.count = 0};
+  if (!built->gpu) return;
+  if (!built->graph) tsr__card_note_types(built->gpu, how, &notes);
+  tsr__card_note_room(built->gpu,
+                      &(tsr__card_room){.limit = "capacity",
+                                        .limit_bytes = how->capacity_bytes,
+                                        .run = "this run",
+                                        .reserved_bytes = out->peak_reserved_bytes,
+                                        .ranks = how->ranks},
+                      &notes);
+  memcpy(out->card_notes, notes.text, sizeof notes.text);
+  for (size_t i = 0; i < notes.count; i++) note(out, out->card_notes[i]);
+}
+
 static void note_capacity(const tsr_simulate_options *options, tsr_simulation *out) {
   if (options->settings.expandable_segments || options->capacity_bytes == 0) return;
+  if (options->gpu) return; /* note_card knows how much it takes */
   note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
             "0.8 GiB of the card");
 }
@@ -178,6 +201,9 @@ static void estimate_time(const tsr__built *built, tsr_simulation *out) {
   if (!tsr__rates_for(&built->run, built->gpu, &rates)) return;
   out->gpu_title = built->run.rates ? "machine of --rates" : built->gpu->title;
   out->step_seconds = tsr__cost_of_schedule(&built->schedule, &rates).step_s;
+  out->step_low_seconds = out->step_seconds * rates.band.low;
+  out->step_high_seconds = out->step_seconds * rates.band.high;
+  out->step_source = tsr__band_words(rates.band.source);
   if (built->graph)
     note(out, tsr__step_graph_assumes_work(built->graph)
                   ? "the graph does not contain what its ops compute, so the time covers only "
@@ -204,6 +230,7 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
       add_graph_notes(&built, out);
     else
       add_notes(&built.program, options, out);
+    note_card(&built, out);
     estimate_time(&built, out);
   }
   tsr__built_release(&built);

@@ -28,12 +28,20 @@ const char *tsr__schedule_op_name(const tsr__schedule *s, uint32_t op, uint32_t 
 
 /* ---- what ranks send ---- */
 
+/* A part is divided among replicas, each of which sends what it has to the others, and then its sum. */
+uint64_t tsr__move_replicated_bytes(const tsr__schedule *s, const tsr__move *move) {
+  uint64_t replicas = s->sharding.replicas;
+  if (move->kind != TSR__MOVE_REDUCE || replicas < 2) return 0;
+  return s->slots.items[move->from].bytes / s->sharding.ranks * 2 * (replicas - 1) / replicas;
+}
+
 uint64_t tsr__move_sent_bytes(const tsr__schedule *s, const tsr__move *move) {
   uint64_t ranks = s->sharding.ranks;
   const tsr__slot *slots = s->slots.items;
   switch ((tsr__move_kind)move->kind) {
   case TSR__MOVE_GATHER: return slots[move->to].bytes / ranks * (ranks - 1);
-  case TSR__MOVE_REDUCE: return slots[move->from].bytes / ranks * (ranks - 1);
+  case TSR__MOVE_REDUCE:
+    return slots[move->from].bytes / ranks * (ranks - 1) + tsr__move_replicated_bytes(s, move);
   case TSR__MOVE_BROADCAST: return slots[move->to].bytes * (ranks - 1);
   case TSR__MOVE_COPY:
   case TSR__MOVE_KIND_COUNT: break;

@@ -239,6 +239,8 @@ typedef struct tsr__unit {
 typedef struct tsr__sharding {
   uint32_t ranks, rank; /* 0 ranks: there is one process, and nothing is summed */
   uint32_t
+      replicas; /* such groups of ranks, over which sums go as well; 0 and 1: there are no others */
+  uint32_t
       stage; /* ZeRO's: 0: nothing is spread; 1: optimizer state; 2: gradients, too; 3: parameters, too */
   TSR__VECTOR(tsr__unit) units;
   TSR__VECTOR(tsr__unit_piece) pieces; /* by parameter */
@@ -364,6 +366,8 @@ static inline uint64_t tsr__unit_part(const tsr__schedule *s, uint32_t unit) {
 }
 /* Bytes that a rank sends to others in a move; of a broadcast, what its root sends. 0 for a copy. */
 uint64_t tsr__move_sent_bytes(const tsr__schedule *schedule, const tsr__move *move);
+/* Of these, what it sends to the ranks of other replicas, which have the same part. */
+uint64_t tsr__move_replicated_bytes(const tsr__schedule *schedule, const tsr__move *move);
 /* Bytes that a rank sends to others in a step, after the first and without an evaluation. O(moves). */
 uint64_t tsr__schedule_sent_bytes(const tsr__schedule *schedule);
 

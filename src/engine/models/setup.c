@@ -143,17 +143,46 @@ static tsr__memory_space space_of(tsr_space space) {
   return spaces[space];
 }
 
+/* Check that ranks, and those of each replica, fill machines. */
+static int check_machines(const tsr_simulate_options *o, tsr_error *error) {
+  uint64_t a_machine = o->ranks_per_node, shared = o->ranks / (o->replicas ? o->replicas : 1);
+  if (!a_machine || a_machine >= o->ranks) return 0;
+  bool is_even = shared % a_machine == 0 || a_machine % shared == 0;
+  if (o->ranks % a_machine)
+    return REFUSE(TSR_ERROR_ARGUMENT, "%llu ranks do not fill machines of %llu",
+                  (unsigned long long)o->ranks, (unsigned long long)a_machine);
+  if (!is_even)
+    return REFUSE(
+        TSR_ERROR_ARGUMENT,
+        "replicas of %llu ranks are neither whole machines of %llu, nor equal parts of one",
+        (unsigned long long)shared, (unsigned long long)a_machine);
+  if (!(o->network_bytes_per_s > 0))
+    return REFUSE(
+        TSR_ERROR_ARGUMENT,
+        "%llu ranks are on several machines of %llu: say what each sends over the network "
+        "(--network 50GB/s)",
+        (unsigned long long)o->ranks, (unsigned long long)a_machine);
+  return 0;
+}
+
 /* Check that ranks can run the program. */
 static int check_ranks(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
   enum { MOST_RANKS = 1024 };
+  int status;
   if (o->zero > 3) return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO has stages 0 to 3");
   if (o->zero && !o->ranks)
     return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO spreads state over ranks: say how many (--ranks N)");
   if (o->ranks > MOST_RANKS)
     return REFUSE(TSR_ERROR_LIMIT, "%llu ranks are too many: at most %d",
                   (unsigned long long)o->ranks, MOST_RANKS);
+  if (o->replicas > 1 && (!o->ranks || o->ranks % o->replicas))
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "%llu ranks cannot be divided into %llu equal groups, one for each replica",
+                  (unsigned long long)o->ranks, (unsigned long long)o->replicas);
   if (!o->ranks) return 0;
+  status = check_machines(o, error);
+  if (status) return status;
   if (o->rank >= o->ranks)
     return REFUSE(TSR_ERROR_ARGUMENT, "%llu ranks have numbers up to %llu: there is no rank %llu",
                   (unsigned long long)o->ranks, (unsigned long long)(o->ranks - 1),

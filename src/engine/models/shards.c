@@ -58,8 +58,9 @@ int tsr__program_shard(tsr__program *p, tsr_error *error) {
     tsr__free(units);
     return tsr__fail_memory(error);
   }
-  t->schedule.sharding.ranks = (uint32_t)o->ranks;
-  t->schedule.sharding.rank = (uint32_t)o->rank;
+  t->schedule.sharding.replicas = (uint32_t)(o->replicas ? o->replicas : 1);
+  t->schedule.sharding.ranks = (uint32_t)o->ranks / t->schedule.sharding.replicas;
+  t->schedule.sharding.rank = (uint32_t)o->rank % t->schedule.sharding.ranks;
   t->schedule.sharding.stage = (uint32_t)o->zero;
   t->gradient_complete = tsr__program_sum_gradient;
   for (size_t i = 0; i < t->schedule.parameters.count; i++) {
@@ -137,7 +138,7 @@ static tsr__tensor_id fill_bucket(tsr__tape *t, uint32_t unit, tsr__dtype dtype)
 static uint64_t staged_elements(const tsr__program *p, uint32_t unit) {
   uint64_t part = tsr__unit_part(&p->tape->schedule, unit), most = p->options->bucket_elements;
   if (!most) return part;
-  most /= p->options->ranks;
+  most /= p->tape->schedule.sharding.ranks;
   if (!most) return 1; /* each rank needs at least one element */
   return most < part ? most : part;
 }

@@ -39,7 +39,8 @@ static uint64_t gradient_bytes(const tsr__chooser *c) {
   bool is_spread = o->zero >= 2 && o->ranks > 0;
   bool is_away = o->offload.gradients != TSR_SPACE_DEVICE;
   if (is_away || o->update_in_backward || c->parts > 1) return 0;
-  return is_spread ? c->parameter_bytes / o->ranks : c->parameter_bytes;
+  uint64_t replicas = o->replicas ? o->replicas : 1;
+  return is_spread ? c->parameter_bytes / o->ranks * replicas : c->parameter_bytes;
 }
 
 /* A range of the same: blocks with an option, or segments of one length. */

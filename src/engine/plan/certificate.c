@@ -35,6 +35,8 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_field(e, "peak_allocated_bytes", NULL, tsr__bytes(cost->peak_bytes));
   tsr__emit_field(e, "peak_reserved_bytes", NULL, tsr__bytes(cost->reserved_bytes));
   tsr__emit_field(e, "step_time_us", NULL, microseconds(cost->step_seconds));
+  tsr__emit_field(e, "step_time_low_us", NULL, microseconds(cost->step_low_seconds));
+  tsr__emit_field(e, "step_time_high_us", NULL, microseconds(cost->step_high_seconds));
   tsr__emit_field(e, "sent_bytes", NULL, tsr__bytes(cost->sent_bytes));
   tsr__emit_field(e, "stall_time_us", NULL, microseconds(cost->stall_seconds));
   tsr__emit_end(e);
@@ -268,6 +270,19 @@ static void emit_refused(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_end(e);
 }
 
+/* Where ranks are, and what messages take, if the user has said so. */
+static void emit_network(tsr__emitter *e, const tsr_simulate_options *how) {
+  double rate = how->network_bytes_per_s;
+  bool has = how->has_latency;
+  tsr__emit_field(e, "gpus_per_node", NULL,
+                  how->ranks_per_node ? tsr__count(how->ranks_per_node) : tsr__nothing());
+  tsr__emit_field(e, "network_bytes_per_s", NULL, rate > 0 ? tsr__real(rate) : tsr__nothing());
+  tsr__emit_field(e, "latency_us", NULL,
+                  has ? tsr__real_as("%.3f", how->latency_s * 1e6) : tsr__nothing());
+  tsr__emit_field(e, "network_latency_us", NULL,
+                  has ? tsr__real_as("%.3f", how->network_latency_s * 1e6) : tsr__nothing());
+}
+
 /* Emit everything that the answer depends on. */
 static void emit_question(tsr__emitter *e, const tsr_planning *p, const tsr__asked_text *asked) {
   const tsr_simulate_options *how = &p->how;
@@ -285,6 +300,7 @@ static void emit_question(tsr__emitter *e, const tsr_planning *p, const tsr__ask
   tsr__emit_field(e, "book", NULL, tsr__string(how->book == TSR_BOOK_OWN ? "own" : "torch"));
   tsr__emit_field(e, "gpu", NULL, how->gpu ? tsr__string(how->gpu) : tsr__nothing());
   tsr__emit_field(e, "link_bytes_per_s", NULL, link > 0 ? tsr__real(link) : tsr__nothing());
+  emit_network(e, how);
   tsr__emit_field(e, "rates", NULL,
                   how->rates ? tsr__string(tsr__rates_title(how->rates)) : tsr__nothing());
   if (asked->rates.size_bytes)

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/build.h"
+#include "exec/card.h"
 #include "exec/measure.h"
 #include "plan/planner.h"
 
@@ -26,13 +28,15 @@ typedef struct subject {
   const tsr_simulate_options *how;
 } subject;
 
-/* A choice that does not suit the model, or cannot stand alone, has no figures. */
+/* A choice that does not suit the model, cannot stand alone, or makes a step too long to be simulated, has no figures. */
 static int measure(void *context, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                    tsr_error *error) {
   const subject *s = context;
   tsr_error why;
   int status = tsr_run_plan_measure(plan, s->model, s->how, out, &why);
-  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) return 0;
+  bool has_ended = s->how->effort && tsr_effort_ended(s->how->effort);
+  bool is_too_long = status == TSR_ERROR_LIMIT && !has_ended;
+  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || is_too_long) return 0;
   if (status && error) *error = why;
   return status;
 }
@@ -98,13 +102,30 @@ static const tsr__technique_row *listed_at(unsigned place) {
   return NULL;
 }
 
+/* The technique to list instead of one that the card has no hardware for, or NULL: of those of cards without bf16, the one that sets the
+ * same options and takes as many (the table has fp16 under autocast for bf16 under autocast). */
+static const tsr__technique_row *instead_of(const tsr__technique_row *bf16) {
+  bool is_autocast = strncmp(bf16->value, "autocast", strlen("autocast")) == 0;
+  for (const tsr__technique_row *t = tsr__techniques; is_autocast && t->allow; t++)
+    if (t->is_of_old_cards && !t->option2 && t->dimension == bf16->dimension) return t;
+  return NULL;
+}
+
+static const tsr__technique_row *suited(const tsr__technique_row *t, const tsr__data_sheet *card) {
+  bool is_precision = t->option && strcmp(t->option, "dtype") == 0;
+  bool lacks_it = card && !tsr__card_has_bf16(card) && is_precision && !t->is_of_old_cards;
+  return lacks_it ? instead_of(t) : t;
+}
+
 /* The changes of the list, each with a plan of its own in `plans`, which the caller frees. */
-static bool list_techniques(const tsr_run_plan *base, tsr_run_plan **plans,
-                            tsr__plan_changes *changes, tsr_techniques *out) {
+static bool list_techniques(const tsr_run_plan *base, const tsr__data_sheet *card,
+                            tsr_run_plan **plans, tsr__plan_changes *changes, tsr_techniques *out) {
   const tsr__technique_row *t;
   bool ok = true;
   for (unsigned place = 1; ok && (t = listed_at(place)) != NULL; place++) {
     if (t->needs_ranks && base->options.ranks < 2) continue;
+    t = suited(t, card);
+    if (!t) continue;
     size_t i = out->count++;
     tsr__plan_change change;
     assert(i < TSR_TECHNIQUES);
@@ -137,7 +158,8 @@ int tsr_plan_techniques(const tsr_run_plan *plan, const tsr_model *model,
   tsr_run_plan *plans[TSR_TECHNIQUES] = {NULL};
   tsr__plan_changes changes = {0};
   tsr_run_plan_cost *alone = NULL;
-  bool ok = base && list_techniques(base, plans, &changes, &found);
+  const tsr__data_sheet *card = options->rates ? NULL : tsr__gpu_of(options);
+  bool ok = base && list_techniques(base, card, plans, &changes, &found);
   int status = ok ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr_run_plan_measure(base, model, options, &found.without, error);
   if (status == 0) status = walk(base, &changes, true, &s, &alone, error);

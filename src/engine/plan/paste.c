@@ -249,6 +249,8 @@ static void near_stage(writer *w, unsigned stages) {
 }
 
 static void near_plan(writer *w, unsigned says) {
+  if (w->o->replicas > 1) cannot(w, "replicas; the nearest shares one copy among all ranks");
+  w->o->replicas = 0;
   near_loss(w, says);
   if (w->o->update_in_backward && !(says & SAYS_IN_BACKWARD)) {
     cannot(w, "the optimizer in backward");

@@ -54,6 +54,26 @@ const tsr_parameter tsr_run_link[] = {
      .example = "50GB/s",
      .help = "What each rank sends to others in a second, for the time of a step: 50GB/s, or "
              "400Gb/s (default: 80 % of the card's NVLink, or PCIe, by its data sheet)."},
+    {.name = "gpus_per_node",
+     .option = "gpus-per-node",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Ranks, or cards, of each machine (default: all). What they send to other machines "
+             "goes over --network.",
+     .least = 1},
+    {.name = "network",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "RATE",
+     .example = "400Gb/s",
+     .help = "What each rank sends to other machines in a second: its share of what its machine "
+             "does."},
+    {.name = "latency",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "TIME",
+     .example = "3.4us,14us",
+     .help = "What a message between ranks takes besides its bytes: one time, or one inside of "
+             "machines and one between them (default: 3.4us by NVLink, 5.7us by PCIe, and 14us by "
+             "the network, from NCCL's table; 0 with --rates)."},
     {.name = NULL}};
 
 const tsr_parameter tsr_run_limits[] = {

@@ -86,6 +86,9 @@ static inline void tsr__os_pause(void) {
 #endif
 }
 
+/* Let other threads run: for `time_ns` or a little longer, or, with 0, until the system has run those that are ready. */
+void tsr__os_rest(uint64_t time_ns);
+
 /* ---- processors and processes ---- */
 
 /* How many processors this process may run on (its affinity mask), at least 1. A container's quota

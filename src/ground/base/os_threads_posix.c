@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -36,6 +37,15 @@ uint64_t tsr__os_time_ns(void) {
   struct timespec now;
   if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void tsr__os_rest(uint64_t time_ns) {
+  struct timespec time = {.tv_sec = (time_t)(time_ns / 1000000000),
+                          .tv_nsec = (long)(time_ns % 1000000000)};
+  if (time_ns)
+    (void)nanosleep(&time, NULL); /* a signal ends it early, and the caller's loop goes on */
+  else
+    (void)sched_yield();
 }
 
 void *tsr__os_reserve(size_t size_bytes) {

@@ -41,6 +41,11 @@ uint64_t tsr__os_time_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* There is one thread. */
+void tsr__os_rest(uint64_t time_ns) {
+  (void)time_ns;
+}
+
 void *tsr__os_reserve(size_t size_bytes) {
   return tsr__calloc(size_bytes, 1);
 }

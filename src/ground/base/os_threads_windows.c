@@ -31,6 +31,11 @@ uint64_t tsr__os_time_ns(void) {
   return ticks / rate * 1000000000 + ticks % rate * 1000000000 / rate;
 }
 
+/* Sleeps are whole milliseconds, and 0 runs other threads that are ready. */
+void tsr__os_rest(uint64_t time_ns) {
+  Sleep((DWORD)((time_ns + 999999) / 1000000));
+}
+
 void *tsr__os_reserve(size_t size_bytes) {
   return VirtualAlloc(NULL, size_bytes, MEM_RESERVE, PAGE_NOACCESS);
 }

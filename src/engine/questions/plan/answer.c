@@ -15,6 +15,7 @@
 #include "models/model.h"
 #include "questions/plan/plan.h"
 #include "tessera/unstable/runs.h"
+#include "traced/step_graph.h"
 
 /* ---- parameters ---- */
 
@@ -97,6 +98,11 @@ static int find_link(const tsr_params *params, tsr__plan_value *a, tsr_error *er
   tsr_run_plan_options(a->plan, &whole);
   int status = tsr_params_link(params, &whole, error);
   a->how.link_bytes_per_s = whole.link_bytes_per_s;
+  a->how.ranks_per_node = whole.ranks_per_node;
+  a->how.network_bytes_per_s = whole.network_bytes_per_s;
+  a->how.has_latency = whole.has_latency;
+  a->how.latency_s = whole.latency_s;
+  a->how.network_latency_s = whole.network_latency_s;
   return status;
 }
 
@@ -259,6 +265,38 @@ static int list_techniques(tsr__plan_value *a, tsr_error *error) {
   return tsr_plan_techniques(a->plan, a->model, &a->how, &a->techniques, error);
 }
 
+/* ---- the card ---- */
+
+/* The card that the user has named, or that the step was traced for; NULL without one. */
+static const tsr__data_sheet *card_of(const tsr_params *params, const tsr_model *model) {
+  const char *name = tsr_params_gpu(params);
+  if (!name && model && model->graph) name = tsr__step_graph_gpu(model->graph);
+  return name ? tsr__data_sheet_of_name(name) : NULL;
+}
+
+/* What the answer reserves on a card; 0 if that is not one run, or nothing fits. */
+static uint64_t reserved_of(const tsr_plan_answer *about) {
+  if (about->found) return about->fits ? about->found->with.reserved_bytes : 0;
+  if (about->techniques) return about->techniques->without.reserved_bytes;
+  return about->effects ? about->effects->with.reserved_bytes : 0;
+}
+
+static void note_card(const tsr_params *params, tsr__plan_value *a) {
+  const tsr__data_sheet *card = card_of(params, a->model);
+  const tsr_plan_answer *about = &a->about;
+  tsr_simulate_options how = a->how;
+  if (!card || about->compared_with) return;
+  tsr_run_plan_options(about->found ? about->found->plan : a->plan, &how);
+  if (!tsr_model_is_traced(a->model)) tsr__card_note_types(card, &how, &a->card_notes);
+  tsr__card_note_room(card,
+                      &(tsr__card_room){.limit = "budget",
+                                        .limit_bytes = about->budget_bytes,
+                                        .run = about->techniques ? "the run as it is" : "this plan",
+                                        .reserved_bytes = reserved_of(about),
+                                        .ranks = how.ranks},
+                      &a->card_notes);
+}
+
 static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   const tsr_params *params = asked->params;
   const tsr_model *model = tsr_params_object(params, "model", &tsr_model_type);
@@ -292,6 +330,7 @@ int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error) {
     tsr__plan_value_free(a);
   else
     *out = a;
+  if (status == 0 && a->model) note_card(asked->params, a);
   return status;
 }
 

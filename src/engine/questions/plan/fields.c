@@ -20,7 +20,9 @@ static const tsr_record cost = {
         TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
         TSR__FIELD(COUNT, "step_flops", "floating-point operations of a step"),
         TSR__FIELD(COUNT, "step_recomputed_flops", "of these, those that are recomputation"),
-        TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step")),
+        TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step"),
+        TSR__FIELD(DURATION, "step_time_low_us", "what it really is at least"),
+        TSR__FIELD(DURATION, "step_time_high_us", "and at most")),
 };
 
 static const tsr_record figures = {
@@ -29,6 +31,8 @@ static const tsr_record figures = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_allocated_bytes", "allocated at the peak"),
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
+                TSR__FIELD(REAL, "step_time_low_us", "what it really is at least"),
+                TSR__FIELD(REAL, "step_time_high_us", "and at most"),
                 TSR__FIELD(BYTES, "sent_bytes",
                            "what each rank sends to others in a step; 0 without ranks"),
                 TSR__FIELD(REAL, "stall_time_us",
@@ -57,19 +61,26 @@ static const tsr_record model = {
 static const tsr_record question = {
     .name = "PlanQuestion",
     .about = "Everything that the answer depends on.",
-    TSR__FIELDS(TSR__PART(model, "model", "the model"),
-                TSR__FIELD(TEXT, "allow", "the words of `--allow`", .is_list = true),
-                TSR__FIELD(COUNT, "batch", "sequences per batch"),
-                TSR__FIELD(COUNT, "sequence", "tokens per sequence"),
-                TSR__FIELD(COUNT, "steps", "steps that were simulated"),
-                TSR__FIELD(TEXT, "book", "which kernels are modelled: `torch` or `own`"),
-                TSR__FIELD(TEXT, "gpu", "the card of the times", .is_nullable = true),
-                TSR__FIELD(REAL, "link_bytes_per_s", "what `--link` has, in bytes per second",
-                           .is_nullable = true),
-                TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
-                PLAN_FIELD("rates_file", "what the file of `--rates` has", .is_nullable = true),
-                PLAN_FIELD("options", "the options that were given, but for names of files"),
-                PLAN_FIELD("begins_with", "the plan to begin with")),
+    TSR__FIELDS(
+        TSR__PART(model, "model", "the model"),
+        TSR__FIELD(TEXT, "allow", "the words of `--allow`", .is_list = true),
+        TSR__FIELD(COUNT, "batch", "sequences per batch"),
+        TSR__FIELD(COUNT, "sequence", "tokens per sequence"),
+        TSR__FIELD(COUNT, "steps", "steps that were simulated"),
+        TSR__FIELD(TEXT, "book", "which kernels are modelled: `torch` or `own`"),
+        TSR__FIELD(TEXT, "gpu", "the card of the times", .is_nullable = true),
+        TSR__FIELD(REAL, "link_bytes_per_s", "what `--link` has, in bytes per second",
+                   .is_nullable = true),
+        TSR__FIELD(COUNT, "gpus_per_node", "what `--gpus-per-node` has", .is_nullable = true),
+        TSR__FIELD(REAL, "network_bytes_per_s", "what `--network` has, in bytes per second",
+                   .is_nullable = true),
+        TSR__FIELD(REAL, "latency_us", "what `--latency` has inside of machines, in microseconds",
+                   .is_nullable = true),
+        TSR__FIELD(REAL, "network_latency_us", "and between them", .is_nullable = true),
+        TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
+        PLAN_FIELD("rates_file", "what the file of `--rates` has", .is_nullable = true),
+        PLAN_FIELD("options", "the options that were given, but for names of files"),
+        PLAN_FIELD("begins_with", "the plan to begin with")),
 };
 
 static const tsr_record bound = {
@@ -325,6 +336,8 @@ static const tsr_record point = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_allocated_bytes", "allocated at the peak"),
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
+                TSR__FIELD(REAL, "step_time_low_us", "what it really is at least"),
+                TSR__FIELD(REAL, "step_time_high_us", "and at most"),
                 TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
 };
 
@@ -343,8 +356,8 @@ static const tsr_record estimate = {
 
 static const tsr_record note = {
     .name = "PlanNote",
-    .about = "An assumption.",
-    TSR__FIELDS(TSR__FIELD(TEXT, "message", "the assumption in words")),
+    .about = "What the answer assumes, or what cannot be on the card.",
+    TSR__FIELDS(TSR__FIELD(TEXT, "message", "the note in words")),
 };
 
 const tsr_record tsr__fields_plan = {
@@ -388,6 +401,13 @@ const tsr_record tsr__fields_plan = {
                    .is_optional = true),
         TSR__LIST(estimate, "estimates", "with `--compare`: what formulas give",
                   .is_optional = true),
-        TSR__LIST(note, "notes", "of a step graph with experts: how tokens are distributed to them",
+        TSR__FIELD(TEXT, "step_time_source",
+                   "with a model: what the lows and highs of times are from: `the card's data "
+                   "sheet`, `measured rates`, `the recorded run`, or `rates without a known error`",
+                   .is_optional = true),
+        TSR__LIST(note, "notes",
+                  "of a step graph with experts: how tokens are distributed to them; of the card "
+                  "of `--gpu`: a budget that leaves no room for its context, or types that it "
+                  "has no hardware for",
                   .is_optional = true)),
 };

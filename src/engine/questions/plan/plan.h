@@ -5,6 +5,7 @@
 #include "ask/question.h"
 #include "base/buffer.h"
 #include "emit/emitter.h"
+#include "exec/card.h"
 #include "plan/certificate.h"
 #include "tessera/rates.h"
 #include "tessera/unstable/planning.h"
@@ -32,6 +33,7 @@ typedef struct tsr__plan_value {
   uint64_t compared_peak_bytes, compared_reserved_bytes; /* simulated; 0 without a model */
   tsr_front front;
   tsr__buffer pasted; /* ends in a zero byte */
+  tsr__card_notes card_notes;
 } tsr__plan_value;
 
 int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error);
@@ -52,10 +54,13 @@ int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_pa
 tsr__asked_text tsr__asked_text_of(const tsr__plan_value *value);
 /* Emit a line with the plan's ranks, if it has at least two. */
 void tsr__emit_ranks(tsr__emitter *emitter, const tsr_run_plan *plan);
+/* Emit as text how far real times may be from the estimate of this plan, or of all that were printed. */
+void tsr__emit_time_band(tsr__emitter *emitter, const tsr__plan_value *value,
+                         const tsr_run_plan_cost *cost, bool is_of_all);
 /* Emit a line about a search that ended at a limit, if it did, and about what it may have missed. */
 void tsr__emit_end_of_search(tsr__emitter *emitter, tsr_effort_end stopped_by, const char *what);
-/* Emit what the answer assumes of a step graph, if anything. */
-void tsr__emit_plan_notes(tsr__emitter *emitter, const tsr_model *model);
+/* Emit what the answer assumes of a step graph, and what cannot be on the card, if anything. */
+void tsr__emit_plan_notes(tsr__emitter *emitter, const tsr__plan_value *value);
 /* Emit what was found for a budget, as text: the verdict, the changes and, if nothing fits, the proof. */
 void tsr__emit_found(tsr__emitter *emitter, const char *name, const tsr_planned *planned,
                      uint64_t budget_bytes);

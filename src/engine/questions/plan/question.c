@@ -102,12 +102,6 @@ static const tsr_parameter parameters[] = {
              "cards that formulas count (default: 1).",
      .fallback = 1,
      .least = 1},
-    {.name = "gpus_per_node",
-     .option = "gpus-per-node",
-     .kind = TSR_PARAMETER_COUNT,
-     .argument = "N",
-     .help = "With --compare, cards in each machine (default: all).",
-     .least = 1},
     {.name = "tp",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -221,9 +215,9 @@ static int check_together(const tsr_params *own, tsr_error *error) {
 /* Refuse parameters that need another one. */
 static int check_alone(const tsr_params *own, tsr_error *error) {
   static const char *const needs[][2] = {
-      {"write_plan", "budget"}, {"write_model", "largest"},     {"gpus_per_node", "compare"},
-      {"tp", "compare"},        {"lora_rank", "compare"},       {"parameters", "compare"},
-      {"write_front", "front"}, {"largest_layer", "parameters"}};
+      {"write_plan", "budget"}, {"write_model", "largest"}, {"tp", "compare"},
+      {"lora_rank", "compare"}, {"parameters", "compare"},  {"write_front", "front"},
+      {"largest_layer", "parameters"}};
   static const char *const of_search[] = {"allow", "from"};
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (tsr_params_has(own, needs[i][0]) && !tsr_params_has(own, needs[i][1]))
@@ -243,8 +237,9 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
 
 /* A traced step fixes everything else. */
 static int check_traced(const tsr_params *own, tsr_error *error) {
-  static const char *const decided[] = {"batch", "seq",  "book", "compare",   "explain", "largest",
-                                        "rates", "gpus", "link", "ds_config", "padding", "routing"};
+  static const char *const decided[] = {
+      "batch", "seq",           "book",    "compare", "explain",   "largest", "rates",  "gpus",
+      "link",  "gpus_per_node", "network", "latency", "ds_config", "padding", "routing"};
   const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
   if (model && !tsr_model_is_traced(model) && tsr_params_flag(own, "padding"))
     return tsr_params_fail(own, error, "{=padding} needs a trace of the model");
@@ -293,6 +288,7 @@ static int check(const tsr_params *params, tsr_error *error) {
   if (status == 0) status = check_model(params, error);
   if (status == 0) status = check_together(params, error);
   if (status == 0) status = check_traced(params, error);
+  if (status == 0) status = tsr_params_check_card(params, "budget", error);
   return status || !allow ? status : tsr_allow_parse(allow, &ignored, error);
 }
 

@@ -5,9 +5,10 @@
 
 #include "ask/question.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "exec/cost.h"
+#include "exec/card.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
@@ -161,6 +162,18 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
   return 0;
 }
 
+int tsr_params_check_card(const tsr_params *params, const char *limit, tsr_error *error) {
+  tsr_gpu gpu;
+  int index = tsr_params_choice(params, "gpu");
+  uint64_t bytes = tsr_params_has(params, limit) ? tsr_params_count(params, limit) : 0;
+  char asked[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES], format[160];
+  if (index < 0 || !tsr_gpu_at((size_t)index, &gpu) || bytes <= gpu.memory_bytes) return 0;
+  (void)snprintf(format, sizeof format, "{=%s} of %s is more than the %s of an %s%%s", limit,
+                 tsr__format_size(bytes, asked), tsr__format_size(gpu.memory_bytes, has),
+                 gpu.title);
+  return tsr_params_fail(params, error, format, "");
+}
+
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_offload ignored;
   unsigned flags;
@@ -173,6 +186,7 @@ static int check(const tsr_params *params, tsr_error *error) {
         tsr_params_fail(params, error, "{=routing} is for models with experts, which are traced");
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
+  if (status == 0) status = tsr_params_check_card(params, "capacity", error);
   if (status) return status;
   bool has_batch = tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
                    tsr_params_count(params, "accumulate");
@@ -208,7 +222,10 @@ const char *tsr_params_gpu(const tsr_params *params) {
 uint64_t tsr_params_gpu_bytes(const tsr_params *params) {
   int index = tsr_params_choice(params, "gpu");
   const tsr__data_sheet *gpu = index >= 0 ? tsr__data_sheet_at((size_t)index) : NULL;
-  return gpu ? gpu->memory_bytes : 0;
+  uint64_t ranks = tsr_params_count(params, "ranks");
+  if (tsr_params_find(params, "gpus", strlen("gpus")) && tsr_params_count(params, "gpus") > ranks)
+    ranks = tsr_params_count(params, "gpus");
+  return gpu ? tsr__card_safe_bytes(gpu, ranks) : 0;
 }
 
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error) {
@@ -223,30 +240,78 @@ int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error
   return tsr__fail(error, (tsr_status)status, cause.offset, "%.200s: %s", path, cause.message);
 }
 
-int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error) {
-  static const struct {
-    const char *unit;
-    double bytes;
-  } units[] = {{"GB/s", 1e9}, {"Gb/s", 1e9 / 8}};
-  const char *text = tsr_params_text(params, "link");
-  char digits[32];
+typedef struct unit {
+  const char *name;
+  double worth;
+} unit;
+
+/* Read a number and its unit, "50GB/s"; `*rest` is what follows after a comma, or NULL. */
+static bool read_quantity(const char *text, const unit *units, double *out, const char **rest) {
+  char digits[32], name[8];
   double number = 0;
-  how->link_bytes_per_s = 0;
+  size_t length = strspn(text, "0123456789."), spaces = strspn(text + length, " ");
+  const char *after = text + length + spaces;
+  size_t name_length = strcspn(after, ",");
+  if (!length || length >= sizeof digits || name_length >= sizeof name) return false;
+  memcpy(digits, text, length);
+  digits[length] = '\0';
+  memcpy(name, after, name_length);
+  name[name_length] = '\0';
+  *rest = after[name_length] ? after + name_length + 1 : NULL;
+  while (units->name && strcmp(name, units->name) != 0) units++;
+  if (!units->name || !tsr__read_real(digits, &number) || !(number >= 0 && number <= 1e6))
+    return false;
+  *out = number * units->worth;
+  return true;
+}
+
+static int read_rate(const tsr_params *params, const char *name, double *out, tsr_error *error) {
+  static const unit units[] = {{"GB/s", 1e9}, {"Gb/s", 1e9 / 8}, {NULL, 0}};
+  const char *text = tsr_params_text(params, name), *rest = NULL;
+  char format[96];
+  *out = 0;
   if (!text) return 0;
-  if (how->ranks < 2) return tsr_params_fail(params, error, "{=link} needs {ranks}, 2 at least");
-  size_t length = strspn(text, "0123456789."), unit = 0;
-  const char *after = text + length + strspn(text + length, " ");
-  while (unit < sizeof units / sizeof *units && strcmp(after, units[unit].unit) != 0) unit++;
-  bool is_known = unit < sizeof units / sizeof *units && length && length < sizeof digits;
-  if (is_known) {
-    memcpy(digits, text, length);
-    digits[length] = '\0';
-  }
-  if (!is_known || !tsr__read_real(digits, &number) || !(number > 0 && number <= 1e6))
+  if (read_quantity(text, units, out, &rest) && *out > 0 && !rest) return 0;
+  (void)snprintf(format, sizeof format,
+                 "{=%s} takes a rate such as 50GB/s or 400Gb/s, not '%%.40s'", name);
+  return tsr_params_fail(params, error, format, text);
+}
+
+static int read_latency(const tsr_params *params, tsr_simulate_options *how, tsr_error *error) {
+  static const unit units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"ns", 1e-9}, {NULL, 0}};
+  const char *text = tsr_params_text(params, "latency"), *rest = NULL, *end = NULL;
+  how->has_latency = text != NULL;
+  how->latency_s = how->network_latency_s = 0;
+  if (!text) return 0;
+  bool ok = read_quantity(text, units, &how->latency_s, &rest);
+  how->network_latency_s = how->latency_s;
+  if (ok && rest) ok = read_quantity(rest, units, &how->network_latency_s, &end) && !end;
+  return ok ? 0
+            : tsr_params_fail(params, error,
+                              "{=latency} takes a time such as 10us, or two such as 3.4us,14us, "
+                              "not '%.40s'",
+                              text);
+}
+
+int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_error *error) {
+  static const char *const names[] = {"link", "gpus_per_node", "network", "latency"};
+  /* In comparisons of formulas, machines matter for what they hold. */
+  bool is_compared =
+      tsr_params_find(params, "compare", strlen("compare")) && tsr_params_flag(params, "compare");
+  how->ranks_per_node = is_compared ? 0 : tsr_params_count(params, "gpus_per_node");
+  for (size_t i = 0; i < sizeof names / sizeof *names && !is_compared; i++)
+    if (tsr_params_has(params, names[i]) && how->ranks < 2) {
+      char format[64];
+      (void)snprintf(format, sizeof format, "{=%s} needs {ranks}, 2 at least%%s", names[i]);
+      return tsr_params_fail(params, error, format, "");
+    }
+  int status = read_rate(params, "link", &how->link_bytes_per_s, error);
+  if (status == 0) status = read_rate(params, "network", &how->network_bytes_per_s, error);
+  if (status == 0) status = read_latency(params, how, error);
+  if (status == 0 && how->network_bytes_per_s > 0 && !how->ranks_per_node && !is_compared)
     return tsr_params_fail(params, error,
-                           "{=link} takes a rate such as 50GB/s or 400Gb/s, not '%.40s'", text);
-  how->link_bytes_per_s = number * units[unit].bytes;
-  return 0;
+                           "{=network} needs {gpus_per_node}, which says where machines end");
+  return status;
 }
 
 static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,

@@ -1,0 +1,90 @@
+/* card.c - see card.h. */
+#include "exec/card.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/format.h"
+
+#define GiB 1073741824.0
+
+/* At most, of one process, and of one that also has NCCL's buffers. */
+#define LIBRARIES       (0.8 * GiB)
+#define LIBRARIES_RANKS (1.5 * GiB)
+/* At least: a T4's context. */
+#define CONTEXT (0.1 * GiB)
+
+enum { BF16_CAPABILITY = 80 };
+
+bool tsr__card_has_bf16(const tsr__data_sheet *gpu) {
+  return gpu->capability >= BF16_CAPABILITY;
+}
+
+static double libraries_of(uint64_t ranks) {
+  return ranks > 1 ? LIBRARIES_RANKS : LIBRARIES;
+}
+
+uint64_t tsr__card_safe_bytes(const tsr__data_sheet *gpu, uint64_t ranks) {
+  assert(gpu->visible_bytes > LIBRARIES_RANKS && gpu->visible_bytes < (double)gpu->memory_bytes);
+  return (uint64_t)(gpu->visible_bytes - libraries_of(ranks));
+}
+
+/* Add a note, which the next call of snprintf fills. */
+static char *next(tsr__card_notes *out) {
+  assert(out->count < TSR__CARD_NOTES);
+  return out->text[out->count++];
+}
+
+void tsr__card_note_types(const tsr__data_sheet *gpu, const tsr_simulate_options *how,
+                          tsr__card_notes *out) {
+  bool is_autocast = how->dtype == TSR_SIMULATE_AUTOCAST_BF16;
+  bool is_bf16 = is_autocast || how->dtype == TSR_SIMULATE_BF16;
+  if (!is_bf16 || tsr__card_has_bf16(gpu)) return;
+  bool has_kernel =
+      how->attention == TSR_ATTENTION_SDPA || how->attention == TSR_ATTENTION_EFFICIENT;
+  (void)snprintf(next(out), TSR__CARD_NOTE_BYTES,
+                 "the %s (compute capability %u.%u) has no hardware for bf16, which PyTorch "
+                 "emulates: products are no faster than in fp32%s; its tensor cores are for %s",
+                 gpu->title, gpu->capability / 10u, gpu->capability % 10u,
+                 has_kernel ? ", and its attention kernel does not take bf16, so that attention "
+                              "needs more memory than predicted"
+                            : "",
+                 is_autocast ? "autocast-fp16" : "fp16");
+}
+
+/* Rounded down to a tenth of a GiB, as people type budgets. */
+static uint64_t round_down(uint64_t bytes) {
+  return (uint64_t)(floor(10 * (double)bytes / GiB) * GiB / 10);
+}
+
+/* Whether the run fits, in words. */
+static const char *fits(const tsr__data_sheet *gpu, const tsr__card_room *room) {
+  if (room->reserved_bytes <= tsr__card_safe_bytes(gpu, room->ranks)) return "fits";
+  bool is_over = (double)room->reserved_bytes + CONTEXT > gpu->visible_bytes;
+  return is_over ? "does not fit" : "may run out of memory";
+}
+
+void tsr__card_note_room(const tsr__data_sheet *gpu, const tsr__card_room *room,
+                         tsr__card_notes *out) {
+  uint64_t safe_bytes = tsr__card_safe_bytes(gpu, room->ranks);
+  char all[TSR__FORMAT_BYTES], visible[TSR__FORMAT_BYTES], limit[TSR__FORMAT_BYTES],
+      safe[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
+  if ((room->limit_bytes ? room->limit_bytes : room->reserved_bytes) <= safe_bytes) return;
+  char *text = next(out);
+  int used = snprintf(
+      text, TSR__CARD_NOTE_BYTES,
+      "of the %s of an %s, programs get %s, and the CUDA context and libraries take "
+      "up to %s GiB of that",
+      tsr__format_size(gpu->memory_bytes, all), gpu->title,
+      tsr__format_size((uint64_t)gpu->visible_bytes, visible), room->ranks > 1 ? "1.5" : "0.8");
+  if (room->limit_bytes)
+    used += snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used),
+                     ": a %s of %s leaves no room for them, and one of %s does", room->limit,
+                     tsr__format_size(room->limit_bytes, limit),
+                     tsr__format_size(round_down(safe_bytes), safe));
+  assert(used < TSR__CARD_NOTE_BYTES);
+  if (room->reserved_bytes)
+    (void)snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used), "; %s reserves %s and %s",
+                   room->run, tsr__format_size(room->reserved_bytes, reserved), fits(gpu, room));
+}
