@@ -694,7 +694,7 @@ static void report_ways(tsr__emitter *e, const char *name, const tsr__plan_value
     if (way->narrows) tsr__buffer_text(&e->scratch, " with fewer bits");
     tsr__emit_unbroken(e, TSR__PLAIN, 0);
   }
-  if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
+  if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
 }
 
