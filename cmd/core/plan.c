@@ -76,10 +76,25 @@ static int write_files(cli_session *session, const tsr_answer *answer) {
 /* A change that another program cannot express may be needed for the budget. */
 static void say_pasted(const cli_session *session, const tsr_plan_answer *value) {
   char reserved[32];
-  cli_say(session->options->command->about.name,
-          "the part of the plan that %s can express reserves %s, more than the budget; the "
-          "comments in the text list the rest",
-          value->target, tsr_size_text(value->pasted_bytes, reserved, sizeof reserved));
+  for (size_t i = 0; i < value->pasted_count; i++) {
+    const tsr_pasted *one = &value->pasted[i];
+    if (one->reserved_bytes <= value->found->budget_bytes) continue;
+    cli_say(session->options->command->about.name,
+            "the part of the plan that %s can express reserves %s, more than the budget; the "
+            "%s list the rest",
+            one->target, tsr_size_text(one->reserved_bytes, reserved, sizeof reserved),
+            one->notes ? "notes above" : "comments in the text");
+  }
+}
+
+/* Notes of texts whose format has no comments. */
+static void say_notes(const tsr_plan_answer *value) {
+  for (size_t i = 0; i < value->pasted_count; i++)
+    for (const char *line = value->pasted[i].notes; line && *line;) {
+      size_t length = strcspn(line, "\n");
+      cli_say(value->pasted[i].target, "%.*s", (int)length, line);
+      line += length + (line[length] == '\n');
+    }
 }
 
 /* ---- What to type next ---- */
@@ -115,7 +130,7 @@ static void write_next(const tsr_params *own, const tsr_plan_answer *value, char
   } else if (is_short && !value->largest) {
     uint64_t needed_bytes = value->found->with.reserved_bytes;
     if (!card_bytes || needed_bytes <= card_bytes) write_budget(needed_bytes, true, text);
-  } else if (value->techniques || (value->found && value->fits && !value->target)) {
+  } else if (value->techniques || (value->found && value->fits && !value->pasted_count)) {
     write_target(own, text);
   }
 }
@@ -137,11 +152,12 @@ static int put_answer(cli_session *session, const tsr_answer *answer, const char
                                             &session->output, &session->error)
                     : tsr_answer_write(answer, &session->report, cli_output_write, &session->output,
                                        &session->error);
-  bool is_text = !form && !value->target && session->report.format == TSR_REPORT_TEXT;
+  bool is_text = !form && !value->pasted_count && session->report.format == TSR_REPORT_TEXT;
   if (status == 0 && is_text) status = put_next(session, value);
   if (status) return status;
+  if (!session->options->quiet && session->report.format == TSR_REPORT_TEXT) say_notes(value);
   if (value->fits) return write_files(session, answer);
-  if (value->pasted) say_pasted(session, value);
+  if (value->pasted_count) say_pasted(session, value);
   return CLI_CHECK_FAILED;
 }
 
@@ -157,8 +173,6 @@ int cli_plan(cli_session *session) {
   asking.has_format = form != NULL;
   if (!form) status = cli_choose_format(session);
   if (status) return status;
-  if (tsr_params_has(options->own, "for") && session->report.format == TSR_REPORT_JSON)
-    return cli_usage_error(options->command, "--for prints text for another program, and not JSON");
   status = cli_asking_run(session, &asking);
   if (status == 0) status = put_answer(session, asking.answer, form);
   cli_asking_release(&asking);

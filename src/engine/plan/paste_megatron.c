@@ -1,0 +1,83 @@
+/* paste_megatron.c - a plan as arguments of Megatron-LM's pretrain_gpt.py, one on each line. */
+#include "plan/paste.h"
+
+/* Megatron's Adam is one fused kernel, and its checkpoints are an autograd function of its own, which is reentrant. */
+void tsr__near_megatron(tsr__paste *p) {
+  tsr_simulate_optimizer optimizer = p->o->optimizer;
+  bool is_sgd = optimizer == TSR_OPTIMIZER_SGD || optimizer == TSR_OPTIMIZER_SGD_MOMENTUM;
+  if (optimizer == TSR_OPTIMIZER_ADAMW) p->o->optimizer = TSR_OPTIMIZER_ADAMW_FUSED;
+  if (!is_sgd) tsr__near_optimizer(p, TSR_OPTIMIZER_ADAMW_FUSED);
+  tsr__near_form(p, false);
+  if (p->o->attention == TSR_ATTENTION_EFFICIENT || p->o->attention == TSR_ATTENTION_CHUNKED) {
+    char text[TSR__OPTION_BYTES];
+    tsr__paste_cannot(p, "attention %s; the nearest is sdpa",
+                      tsr__paste_option(p, "attention", text));
+    p->o->attention = TSR_ATTENTION_SDPA;
+  }
+}
+
+static void write_blocks(tsr__paste *p) {
+  if (!tsr__paste_recomputes(p)) return;
+  if (p->o->checkpoint == TSR_CHECKPOINT_SELECTIVE) {
+    tsr__buffer_text(&p->text, "--recompute-granularity selective\n");
+    return;
+  }
+  bool is_block = p->plan->blocks.count && p->o->checkpoint != TSR_CHECKPOINT_FULL, are_first;
+  bool is_every = p->o->checkpoint == TSR_CHECKPOINT_EVERY;
+  tsr__buffer_printf(
+      &p->text,
+      "--recompute-granularity full\n--recompute-method %s\n--recompute-num-layers %llu\n",
+      is_block ? "block" : "uniform",
+      (unsigned long long)(is_block   ? tsr__paste_blocks(p->plan, &are_first)
+                           : is_every ? p->o->checkpoint_every
+                                      : 1));
+}
+
+static void write_ranks(tsr__paste *p) {
+  static const char *const strategies[] = {"", "", "optim_grads", "optim_grads_params"};
+  uint64_t stage = p->o->zero;
+  if (!tsr__paste_ranks(p)) return;
+  if (stage) tsr__buffer_text(&p->text, "--use-distributed-optimizer\n");
+  if (stage >= 2)
+    tsr__buffer_printf(&p->text, "--use-megatron-fsdp\n--data-parallel-sharding-strategy %s\n",
+                       strategies[stage]);
+  if (!p->o->no_overlap) tsr__buffer_text(&p->text, "--overlap-grad-reduce\n");
+  if (p->o->bucket_elements)
+    tsr__buffer_printf(&p->text, "--ddp-bucket-size %llu\n",
+                       (unsigned long long)p->o->bucket_elements);
+}
+
+static void write_optimizer(tsr__paste *p) {
+  char text[TSR__OPTION_BYTES];
+  bool is_sgd = p->o->optimizer != TSR_OPTIMIZER_ADAMW_FUSED;
+  if (p->o->dtype) tsr__buffer_printf(&p->text, "--%s\n", tsr__paste_is_bf16(p) ? "bf16" : "fp16");
+  if (p->o->loss_scale > 0)
+    tsr__buffer_printf(&p->text, "--initial-loss-scale %s\n",
+                       tsr__paste_option(p, "loss_scale", text));
+  if (p->o->loss_scale_window)
+    tsr__buffer_printf(&p->text, "--loss-scale-window %llu\n",
+                       (unsigned long long)p->o->loss_scale_window);
+  tsr__buffer_printf(&p->text, "--optimizer %s\n", is_sgd ? "sgd" : "adam");
+  if (is_sgd)
+    tsr__buffer_printf(&p->text, "--sgd-momentum %s\n",
+                       p->o->optimizer == TSR_OPTIMIZER_SGD ? "0.0" : "0.9");
+  tsr__buffer_printf(&p->text, "--clip-grad %s\n",
+                     p->o->clip_norm > 0 ? tsr__paste_option(p, "clip", text) : "0.0");
+  if (p->o->offload.optimizer)
+    tsr__buffer_text(&p->text, "--use-precision-aware-optimizer\n--optimizer-cpu-offload\n"
+                               "--optimizer-offload-fraction 1.0\n");
+}
+
+void tsr__paste_megatron(tsr__paste *p) {
+  tsr__buffer_printf(&p->text,
+                     "--micro-batch-size %llu\n--global-batch-size %llu\n--seq-length %llu\n",
+                     tsr__paste_micro_batch(p), tsr__paste_global_batch(p), tsr__paste_sequence(p));
+  write_ranks(p);
+  write_optimizer(p);
+  write_blocks(p);
+  if (p->o->attention == TSR_ATTENTION_EAGER)
+    tsr__buffer_text(&p->text, "--attention-backend unfused\n");
+  if (p->o->attention == TSR_ATTENTION_FLASH)
+    tsr__buffer_text(&p->text, "--attention-backend flash\n");
+  tsr__paste_launch(p);
+}
