@@ -82,6 +82,12 @@ unsigned long long tsr__paste_global_batch(const tsr__paste *p) {
   return tsr__paste_micro_batch(p) * tsr__paste_passes(p) * (ranks ? ranks : 1);
 }
 
+unsigned tsr__paste_away(const tsr__paste *p) {
+  const tsr_offload *away = &p->o->offload;
+  return (away->optimizer ? TSR__AWAY_OPTIMIZER : 0) | (away->gradients ? TSR__AWAY_GRADIENTS : 0) |
+         (away->parameters ? TSR__AWAY_PARAMETERS : 0);
+}
+
 bool tsr__paste_recomputes(const tsr__paste *p) {
   return p->o->checkpoint != TSR_CHECKPOINT_NONE || p->plan->blocks.count;
 }
@@ -179,36 +185,63 @@ static void near_blocks(tsr__paste *p, unsigned says) {
   tsr__option_set("checkpoint", "full", p->o);
 }
 
-static void near_offload(tsr__paste *p, unsigned says) {
-  tsr_offload *away = &p->o->offload;
-  bool state = says & TSR__SAYS_OFFLOAD_STATE && away->optimizer;
-  bool alone = says & TSR__SAYS_OPTIMIZER && away->optimizer;
-  bool activations = says & TSR__SAYS_ACTIVATIONS && away->activations;
-  if ((away->optimizer || away->gradients || away->parameters) && !state && !alone)
-    tsr__paste_cannot(p, "optimizer, gradients or parameters on the host");
-  if (alone && (away->gradients || away->parameters))
-    tsr__paste_cannot(p, "gradients or parameters on the host; the nearest is the optimizer alone");
-  if (away->activations && !activations)
-    tsr__paste_cannot(p, "activations on the %s",
-                      away->activations == TSR_SPACE_DISK ? "disk" : "host");
-  else if (away->activations == TSR_SPACE_DISK)
+/* Whether one set of what is on the host is nearer than another: the least that contains what the plan has there, which
+ * needs no more memory, or else the most of it. */
+static bool is_nearer(unsigned set, unsigned than, unsigned wanted) {
+  bool contains = (set & wanted) == wanted, than_contains = (than & wanted) == wanted;
+  if (contains != than_contains) return contains;
+  return contains ? (set & than) == set : (set & wanted & ~than) != 0;
+}
+
+static void name_away(unsigned set, char text[TSR__OPTION_BYTES]) {
+  static const char *const names[] = {"optimizer", "gradients", "parameters"};
+  *text = '\0';
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (set >> i & 1)
+      (void)snprintf(text + strlen(text), TSR__OPTION_BYTES - strlen(text), "%s%s",
+                     *text ? ", " : "", names[i]);
+}
+
+static tsr_space place(unsigned set, unsigned bit) {
+  return set & bit ? TSR_SPACE_HOST : TSR_SPACE_DEVICE;
+}
+
+static void near_state(tsr__paste *p, const uint8_t *sets, size_t count) {
+  char wanted_text[TSR__OPTION_BYTES], nearest_text[TSR__OPTION_BYTES];
+  unsigned wanted = tsr__paste_away(p), nearest = 0;
+  for (size_t i = 0; i < count && wanted; i++)
+    if (sets[i] & wanted && is_nearer(sets[i], nearest, wanted)) nearest = sets[i];
+  if (nearest == wanted) return;
+  name_away(wanted, wanted_text);
+  name_away(nearest, nearest_text);
+  tsr__paste_cannot(p, nearest ? "%s on the host; the nearest is %s" : "%s on the host",
+                    wanted_text, nearest_text);
+  p->o->offload.optimizer = place(nearest, TSR__AWAY_OPTIMIZER);
+  p->o->offload.gradients = place(nearest, TSR__AWAY_GRADIENTS);
+  p->o->offload.parameters = place(nearest, TSR__AWAY_PARAMETERS);
+}
+
+static void near_activations(tsr__paste *p, unsigned says) {
+  tsr_space *where = &p->o->offload.activations;
+  const char *name = *where == TSR_SPACE_DISK ? "disk" : "host";
+  if (*where == TSR_SPACE_DEVICE) return;
+  if (!(says & TSR__SAYS_ACTIVATIONS)) {
+    tsr__paste_cannot(p, "activations on the %s", name);
+    *where = TSR_SPACE_DEVICE;
+  } else if (*where == TSR_SPACE_DISK) {
     tsr__paste_cannot(p, "activations on the disk; the nearest is on the host");
-  if (state && (!away->gradients || !away->parameters))
-    tsr__paste_cannot(p, "the optimizer on the host without gradients and parameters; the nearest "
-                         "has all of them there");
-  *away = (tsr_offload){.optimizer = state || alone ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
-                        .gradients = state && !alone ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
-                        .parameters = state && !alone ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
-                        .activations = activations ? TSR_SPACE_HOST : TSR_SPACE_DEVICE};
+    *where = TSR_SPACE_HOST;
+  }
 }
 
 /* Some targets have fp32 weights under autocast, and 16-bit weights alone; others 16-bit weights with fp32 masters. */
 static void near_types(tsr__paste *p, unsigned says) {
   char text[TSR__OPTION_BYTES];
+  bool is_autocast = tsr__paste_is_autocast(p);
+  if (p->o->lora_rank) p->o->master_weights = false; /* adapters are fp32 anyway */
   if (tsr__paste_is_fp16(p) && !(says & TSR__SAYS_FP16)) {
     tsr__paste_cannot(p, "fp16; the nearest is bf16");
-    p->o->dtype = tsr__paste_is_autocast(p) ? TSR_SIMULATE_AUTOCAST_BF16 : TSR_SIMULATE_BF16;
-    return;
+    p->o->dtype = is_autocast ? TSR_SIMULATE_AUTOCAST_BF16 : TSR_SIMULATE_BF16;
   }
   if (p->o->master_weights && !(says & TSR__SAYS_MASTERS)) {
     tsr__paste_cannot(p,
@@ -216,12 +249,16 @@ static void near_types(tsr__paste *p, unsigned says) {
     p->o->dtype = tsr__paste_is_bf16(p) ? TSR_SIMULATE_AUTOCAST_BF16 : TSR_SIMULATE_AUTOCAST_FP16;
     p->o->master_weights = false;
   }
-  if (says & TSR__SAYS_AUTOCAST || p->o->dtype == TSR_SIMULATE_FP32) return;
-  if (!tsr__paste_is_autocast(p) && p->o->master_weights) return;
-  tsr__paste_cannot(p, "%s; the nearest has weights of 16 bits with fp32 masters",
-                    tsr__paste_option(p, "dtype", text));
-  p->o->dtype = tsr__paste_is_bf16(p) ? TSR_SIMULATE_BF16 : TSR_SIMULATE_FP16;
-  p->o->master_weights = true;
+  bool has_masters = p->o->master_weights || p->o->lora_rank;
+  if (!(says & TSR__SAYS_AUTOCAST) && p->o->dtype != TSR_SIMULATE_FP32 &&
+      (is_autocast || !has_masters)) {
+    tsr__paste_cannot(p, "%s; the nearest has weights of 16 bits with fp32 masters",
+                      tsr__paste_option(p, "dtype", text));
+    p->o->dtype = tsr__paste_is_bf16(p) ? TSR_SIMULATE_BF16 : TSR_SIMULATE_FP16;
+    p->o->master_weights = !p->o->lora_rank;
+  }
+  if (!tsr__paste_is_fp16(p)) p->o->loss_scale = 0;
+  if (!tsr__paste_is_fp16(p)) p->o->loss_scale_window = 0;
 }
 
 /* Replace the stage of ZeRO by the nearest one that the target supports. That is the next higher one, which shards more,
@@ -236,6 +273,16 @@ static void near_stage(tsr__paste *p, unsigned stages) {
   p->o->zero = nearest;
 }
 
+/* A process that is alone is not told that it is one of several. */
+static void near_ranks(tsr__paste *p, const tsr__target_row *target) {
+  if (p->o->ranks != 1 || (target->zero_alone && p->o->zero)) return;
+  if (p->o->zero)
+    tsr__paste_cannot(p, "ZeRO stage %llu on one rank; the nearest is without ZeRO",
+                      (unsigned long long)p->o->zero);
+  p->o->ranks = p->o->zero = p->o->bucket_elements = 0;
+  p->o->no_overlap = false;
+}
+
 /* PyTorch computes the gradients of each micro-batch separately, and then adds them. */
 static void near_accumulation(tsr__paste *p) {
   if (p->o->accumulation == TSR_ACCUMULATION_FLAT)
@@ -248,7 +295,9 @@ static void near_plan(tsr__paste *p, const tsr__target_row *target) {
   near_accumulation(p);
   near_types(p, target->says);
   near_blocks(p, target->says);
-  near_offload(p, target->says);
+  near_state(p, target->away, sizeof target->away);
+  near_activations(p, target->says);
+  near_ranks(p, target);
   near_stage(p, target->stages);
   if (target->near) target->near(p);
 }
@@ -336,6 +385,16 @@ void tsr__near_optimizer(tsr__paste *p, tsr_simulate_optimizer nearest) {
                     tsr__paste_option(p, "optimizer", instead));
 }
 
+void tsr__near_attention(tsr__paste *p) {
+  char text[TSR__OPTION_BYTES];
+  if (p->o->attention != TSR_ATTENTION_EFFICIENT && p->o->attention != TSR_ATTENTION_CHUNKED)
+    return;
+  tsr__paste_cannot(p, "attention %s; the nearest is sdpa, for which PyTorch chooses a kernel",
+                    tsr__paste_option(p, "attention", text));
+  p->o->attention = TSR_ATTENTION_SDPA;
+  p->o->attention_chunk = 0;
+}
+
 void tsr__near_form(tsr__paste *p, bool is_non_reentrant) {
   static const char *const forms[] = {"reentrant", "non-reentrant"};
   bool is_note = tsr__paste_recomputes(p) || p->o->non_reentrant;
@@ -397,7 +456,8 @@ static int price(const tsr__paste *p, const tsr_simulate_options *how, tsr__buff
   char reserved[32];
   int status = tsr_run_plan_measure(p->plan, p->model, how, &cost, error);
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) {
-    tsr__buffer_text(out, "the nearest plan that this can express is impossible for this model\n");
+    tsr__buffer_printf(out, "no prediction for the nearest plan that this can express: %s\n",
+                       error->message);
     return 0;
   }
   if (status) return status;
@@ -438,6 +498,13 @@ static void finish(tsr__paste *p, const tsr__target_row *target, tsr__buffer *no
   notes->failed = notes->failed || whole.failed;
 }
 
+/* Programs load each micro-batch on its own. */
+static void near_batches(tsr__paste *p, tsr_simulate_options *how) {
+  how->batch = tsr__paste_micro_batch(p);
+  p->o->accumulate = tsr__paste_passes(p);
+  p->o->micro_batch = 0;
+}
+
 static int paste(tsr__paste *p, const tsr__target_row *target, tsr_pasted *out, tsr_error *error) {
   tsr_simulate_options how = *p->how;
   tsr__buffer notes = {0};
@@ -447,6 +514,7 @@ static int paste(tsr__paste *p, const tsr__target_row *target, tsr_pasted *out, 
     near_plan(p, target);
   target->write(p);
   if (target->is_fsdp) note_root(p);
+  if (!target->is_allocator) near_batches(p, &how);
   int status = price(p, &how, &notes, &out->reserved_bytes, error);
   if (status == 0) finish(p, target, &notes, out);
   if (status == 0 && (p->text.failed || p->notes.failed || notes.failed))

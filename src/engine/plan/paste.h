@@ -17,16 +17,21 @@
 
 /* Which values of its options a target supports, as bits. */
 enum {
-  TSR__SAYS_RANGES = 1,        /* some blocks, each completely */
-  TSR__SAYS_FIRST = 2,         /* the first N blocks, or N blocks at a time */
-  TSR__SAYS_SOME = 4,          /* checkpoints of attention alone */
-  TSR__SAYS_OFFLOAD_STATE = 8, /* the optimizer on the host, with gradients and parameters */
-  TSR__SAYS_OPTIMIZER = 16,    /* the optimizer on the host, without gradients and parameters */
-  TSR__SAYS_ACTIVATIONS = 32,  /* activations on the host */
-  TSR__SAYS_AUTOCAST = 64,     /* fp32 weights under autocast, and 16-bit weights without masters */
-  TSR__SAYS_MASTERS = 128,     /* 16-bit weights with fp32 masters */
-  TSR__SAYS_FP16 = 256,
-  TSR__SAYS_RECOMPUTE = 512, /* blocks computed again, at least all of them */
+  TSR__SAYS_RANGES = 1,      /* some blocks, each completely */
+  TSR__SAYS_FIRST = 2,       /* the first N blocks, or N blocks at a time */
+  TSR__SAYS_SOME = 4,        /* checkpoints of attention alone */
+  TSR__SAYS_ACTIVATIONS = 8, /* activations on the host */
+  TSR__SAYS_AUTOCAST = 16,   /* fp32 weights under autocast, and 16-bit weights without masters */
+  TSR__SAYS_MASTERS = 32,    /* 16-bit weights with fp32 masters */
+  TSR__SAYS_FP16 = 64,
+};
+
+/* What is on the host, as bits. */
+enum {
+  TSR__AWAY_OPTIMIZER = 1,
+  TSR__AWAY_GRADIENTS = 2,
+  TSR__AWAY_PARAMETERS = 4,
+  TSR__AWAY_STATE = 7 /* all of them */
 };
 
 /* Stages of ZeRO. FSDP shards parameters, gradients and optimizer state, and keeps gathered parameters until
@@ -51,9 +56,11 @@ typedef struct tsr__target_row {
   const char *comment;   /* what starts a comment, "# "; NULL if the format has none, as JSON */
   const char *options;   /* those that text or notes contain, by name, with blanks between */
   unsigned says, stages; /* which of their values: TSR__SAYS_*; and a bit for each stage of ZeRO */
-  bool is_fsdp;          /* gathers the parameters outside of blocks together */
-  bool is_allocator;     /* settings of the allocator alone, without the plan */
-  bool is_plan;          /* the plan file */
+  uint8_t away[3]; /* what can be on the host together: TSR__AWAY_*; ends at 0 if there are fewer */
+  bool zero_alone; /* has ZeRO for a single process, too */
+  bool is_fsdp;    /* gathers the parameters outside of blocks together */
+  bool is_allocator;            /* settings of the allocator alone, without the plan */
+  bool is_plan;                 /* the plan file */
   void (*near)(tsr__paste *p);  /* replaces what else the target lacks; or NULL */
   void (*write)(tsr__paste *p); /* NULL for the plan file */
 } tsr__target_row;
@@ -86,6 +93,8 @@ unsigned long long tsr__paste_micro_batch(const tsr__paste *p);
 unsigned long long tsr__paste_passes(const tsr__paste *p);
 unsigned long long tsr__paste_global_batch(const tsr__paste *p);
 unsigned long long tsr__paste_sequence(const tsr__paste *p);
+/* What is on the host: TSR__AWAY_*. */
+unsigned tsr__paste_away(const tsr__paste *p);
 /* The number of ranks, or 0 for a single process. */
 unsigned long long tsr__paste_ranks(const tsr__paste *p);
 
@@ -104,6 +113,8 @@ void tsr__paste_adapters(tsr__paste *p);
 const char *tsr__paste_optimizer(const tsr__paste *p);
 /* Replace the optimizer by the nearest one of the target, with a note. */
 void tsr__near_optimizer(tsr__paste *p, tsr_simulate_optimizer nearest);
+/* Replace a kernel for attention that users cannot choose, with a note: PyTorch chooses one. */
+void tsr__near_attention(tsr__paste *p);
 /* Checkpoints of the target have one form: note another one. */
 void tsr__near_form(tsr__paste *p, bool is_non_reentrant);
 

@@ -3,8 +3,15 @@
 
 #include "plan/paste.h"
 
-/* DTensors are what bitsandbytes lacks, and Muon needs matrices alone. */
+/* bitsandbytes has no kernels for DTensors, and Muon needs matrices alone. */
 void tsr__near_fsdp2(tsr__paste *p) {
+  tsr__near_attention(p);
+  if (p->o->dtype == TSR_SIMULATE_FP16 && (p->o->loss_scale > 0 || p->o->loss_scale_window)) {
+    tsr__paste_cannot(p, "loss-scale with fp16 weights: GradScaler refuses fp16 gradients");
+    p->o->loss_scale = 0;
+    p->o->loss_scale_window = 0;
+  }
+  if (tsr__paste_recomputes(p)) p->o->no_kv_cache = true; /* write_checkpoints */
   if (p->o->optimizer == TSR_OPTIMIZER_MUON || p->o->optimizer == TSR_OPTIMIZER_ADAMW_8BIT ||
       p->o->optimizer == TSR_OPTIMIZER_LION)
     tsr__near_optimizer(p, TSR_OPTIMIZER_ADAMW);
@@ -28,10 +35,6 @@ static void write_imports(tsr__paste *p) {
 
 static void write_checkpoints(tsr__paste *p) {
   if (!tsr__paste_recomputes(p)) return;
-  if (!p->o->no_kv_cache) /* transformers does this for its own checkpoints */
-    tsr__buffer_text(
-        &p->text,
-        "model.config.use_cache = False  # a block that runs again would add to it again\n");
   tsr__buffer_text(&p->text, "again = set()  # blocks that are computed again\n");
   if (p->o->checkpoint == TSR_CHECKPOINT_FULL)
     tsr__buffer_text(&p->text, "again.update(range(len(blocks)))\n");

@@ -5,6 +5,7 @@
 #include "plan/paste.h"
 
 void tsr__near_hf(tsr__paste *p) {
+  tsr__near_attention(p);
   switch (p->o->optimizer) {
   case TSR_OPTIMIZER_ADAMW_LOOP: tsr__near_optimizer(p, TSR_OPTIMIZER_ADAMW); break;
   case TSR_OPTIMIZER_SGD_MOMENTUM: tsr__near_optimizer(p, TSR_OPTIMIZER_SGD); break;

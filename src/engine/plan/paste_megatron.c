@@ -1,19 +1,17 @@
 /* paste_megatron.c - a plan as arguments of Megatron-LM's pretrain_gpt.py, one on each line. */
 #include "plan/paste.h"
 
-/* Megatron's Adam is one fused kernel, and its checkpoints are an autograd function of its own, which is reentrant. */
+/* Megatron's models fuse GELU and have no cache in training, its Adam is one fused kernel, and its checkpoints are an
+ * autograd function of its own, which is reentrant. */
 void tsr__near_megatron(tsr__paste *p) {
   tsr_simulate_optimizer optimizer = p->o->optimizer;
   bool is_sgd = optimizer == TSR_OPTIMIZER_SGD || optimizer == TSR_OPTIMIZER_SGD_MOMENTUM;
+  p->o->no_kv_cache = true;
+  p->o->gelu_fused = tsr__paste_is_gpt2(p);
   if (optimizer == TSR_OPTIMIZER_ADAMW) p->o->optimizer = TSR_OPTIMIZER_ADAMW_FUSED;
   if (!is_sgd) tsr__near_optimizer(p, TSR_OPTIMIZER_ADAMW_FUSED);
   tsr__near_form(p, false);
-  if (p->o->attention == TSR_ATTENTION_EFFICIENT || p->o->attention == TSR_ATTENTION_CHUNKED) {
-    char text[TSR__OPTION_BYTES];
-    tsr__paste_cannot(p, "attention %s; the nearest is sdpa",
-                      tsr__paste_option(p, "attention", text));
-    p->o->attention = TSR_ATTENTION_SDPA;
-  }
+  tsr__near_attention(p);
 }
 
 static void write_blocks(tsr__paste *p) {

@@ -10,6 +10,7 @@ void tsr__near_torchtitan(tsr__paste *p) {
   default: tsr__near_optimizer(p, TSR_OPTIMIZER_ADAMW_FUSED); break;
   }
   tsr__near_form(p, true);
+  p->o->no_kv_cache = true; /* its models have none */
 }
 
 static const char *implementation_of(const tsr__paste *p) {
