@@ -4,7 +4,8 @@ import random
 
 import pytest
 from support import cases, expect
-from targets import TARGETS, Targets, draw
+from targets import Targets
+from texts import TARGETS, draw
 
 SEEDS = range(0, 240, 12)
 

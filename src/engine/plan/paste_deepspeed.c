@@ -116,7 +116,7 @@ void tsr__paste_deepspeed(tsr__paste *p) {
   if (p->o->zero && is_untested(p)) put(p, out, "zero_allow_untested_optimizer", json_true());
   if (tsr__paste_is_bf16(p)) put(p, out, "bf16", json_pack("{s:b}", "enabled", 1));
   if (tsr__paste_is_fp16(p)) put(p, out, "fp16", fp16_of(p));
-  if (p->o->clip_norm > 0) put(p, out, "gradient_clipping", json_real(p->o->clip_norm));
+  put(p, out, "gradient_clipping", json_real(p->o->clip_norm)); /* DeepSpeed clips to 1 by itself */
   if (!tsr__json_append(&p->text, out, JSON_INDENT(2))) p->text.failed = true;
   tsr__buffer_text(&p->text, "\n");
   json_decref(out);
