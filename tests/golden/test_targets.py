@@ -44,3 +44,29 @@ def test_several(t):
     expect('texts', [part.split(' <==\n', 1)[1].rstrip('\n') for part in parts], [done.stdout.rstrip('\n') for done in alone.values()])
     expect('notes', together.stderr, ''.join(done.stderr for done in alone.values()))
     t.run(*words, '--for', 'nowhere', status=2)
+
+
+def test_folder(t):
+    """-o FOLDER makes a file of each text, and of notes where the format has no comments; -o FILE takes one text, whatever its name."""
+    folder = t.work / 'texts'
+    folder.mkdir()
+    words = ['plan', t.work / 'gpt2.json', '--plan', t.put('plan.json', {'version': 1, 'checkpoint': 'full', 'in_place': 'add'})]
+    each = [word for target in TARGETS for word in ('--for', target)]
+    answer = t.run(*words, *each, '--json').stdout
+    one = {text['file']: text for text in (json.loads(answer)['for'], *json.loads(answer)['also_for'])}
+    done = t.run(*words, *each, '-o', folder)
+    expect('output', (done.stdout, done.stderr.count(': wrote ')), ('', len(TARGETS) + 1))
+    expect('files', {path.name for path in folder.iterdir()}, {*one, 'deepspeed.txt'})
+    for name, text in one.items():
+        expect(name, (folder / name).read_text(), text['text'])
+    expect('notes', (folder / 'deepspeed.txt').read_text(), one['deepspeed.json']['notes'])
+    t.run('simulate', t.work / 'gpt2.json', '--seq', 64, '--ds-config', folder / 'deepspeed.json')
+    expect('with an answer', t.run(*words, *each, '--json', '-o', f'{folder}/').stdout, answer)
+    single = folder / 'ds.json'
+    t.run(*words, '--for', 'deepspeed', '-o', single)
+    expect('one file', single.read_text(), one['deepspeed.json']['text'])
+    for where, message in ((single, 'several --for make several files'), (folder / 'absent/', 'no folder')):
+        expect('refused', message in t.run(*words, *each, '-o', f'{where}{"/" * (where != single)}', status=2).stderr, True)
+    expect('as it was', single.read_text(), one['deepspeed.json']['text'])
+    t.run('plan', t.work / 'gpt2.json', '--seq', 64, '--budget', '1MiB', '--for', 'deepspeed', '-o', single, status=1)
+    expect('no verdict in it', single.read_text(), one['deepspeed.json']['text'])
