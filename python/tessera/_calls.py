@@ -3,7 +3,7 @@
 Written by gendocs (`./run generate`) from the rows of the questions: change it there.
 """
 # pylint: disable=redefined-outer-name,redefined-builtin
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 from ._answers import Plan
 from ._plan import planned
@@ -54,7 +54,7 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
 
 def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mapping[str, Any]] = None,
          budget: Union[None, int, str] = None, allow: Optional[str] = None, largest: Optional[str] = None,
-         front: bool = False, ways: bool = False, target: Optional[str] = None, explain: bool = False,
+         front: bool = False, ways: bool = False, target: Union[None, str, Sequence[str]] = None, explain: bool = False,
          compare: bool = False, gpus: Optional[int] = None, tp: Optional[int] = None, lora_rank: Optional[int] = None,
          parameters: Optional[int] = None, largest_layer: Optional[int] = None, gpu: Optional[str] = None,
          padding: bool = False, routing: Optional[str] = None, rates: Union[None, str, Mapping[str, Any]] = None,
