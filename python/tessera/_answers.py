@@ -1217,6 +1217,9 @@ class SimulationDevice(Device):
     oom_request_bytes: int  # not always there
     gpu: Optional[str]
     step_time_us: Optional[int]
+    step_time_low_us: Optional[int]
+    step_time_high_us: Optional[int]
+    step_time_source: Optional[str]
     host: SimulatedSpace  # not always there
     disk: SimulatedSpace  # not always there
     message: str  # not always there
@@ -1266,6 +1269,8 @@ class PlanFigures(Record):
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     step_time_us: float
+    step_time_low_us: float
+    step_time_high_us: float
     sent_bytes: int
     stall_time_us: float
 
@@ -1420,6 +1425,8 @@ class PlanCost(Record):
     step_flops: int
     step_recomputed_flops: int
     step_time_us: int
+    step_time_low_us: int
+    step_time_high_us: int
 
 
 class PlanTechnique(Record):
@@ -1443,6 +1450,8 @@ class PlanPoint(Record):
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     step_time_us: float
+    step_time_low_us: float
+    step_time_high_us: float
     plan_hash: str
     plan: Record
 
@@ -1482,6 +1491,7 @@ class Plan(Unframed, PlanFound):
     peak_allocated_bytes: int  # not always there
     peak_reserved_bytes: int  # not always there
     estimates: Tuple[PlanEstimate, ...]  # not always there
+    step_time_source: str  # not always there
     notes: Tuple[PlanNote, ...]  # not always there
 
 

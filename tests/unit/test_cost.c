@@ -62,7 +62,7 @@ static void test_measured(void **state) {
     ns[i] = 3 * (1000 + (random >> 40) % 5000);
     if (!t.schedule.runs.items[i].is_once) total += ns[i];
   }
-  tsr__rates_measure(&t.schedule, ns, 3, &rates);
+  tsr__rates_measure(&t.schedule, ns, 3, NULL, 0, &rates);
   assert_true(rates.is_measured);
   assert_near(tsr__cost_of_schedule(&t.schedule, &rates).step_s, (double)total / 3 * 1e-9);
   free(ns);

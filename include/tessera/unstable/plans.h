@@ -45,8 +45,10 @@ typedef struct tsr_run_plan_cost {
   uint64_t peak_bytes, reserved_bytes;
   uint64_t step_flops, recomputed_flops; /* floating-point operations; of these, repeated */
   double step_seconds;                   /* estimated for the card in the options; else 0 */
-  uint64_t sent_bytes;                   /* by each rank to others, in a step */
-  double stall_seconds;                  /* part of step_seconds: kernels wait for ranks */
+  double step_low_seconds,
+      step_high_seconds; /* between which it really is (docs/plan.md, The error of times) */
+  uint64_t sent_bytes;   /* by each rank to others, in a step */
+  double stall_seconds;  /* part of step_seconds: kernels wait for ranks */
 } tsr_run_plan_cost;
 
 /* Simulate a model under a plan. `options` contains what a plan does not decide. Fails as tsr_simulate does, with

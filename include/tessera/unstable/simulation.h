@@ -103,8 +103,11 @@ struct tsr_simulation {
   uint64_t oom_device_free_bytes; /* what the driver had free */
   uint64_t step_flops;            /* of one step, including recomputation */
   uint64_t step_recomputed_flops;
-  const char *gpu_title;                 /* the title of the chosen card, or NULL */
-  double step_seconds;                   /* estimated for that card; 0 without one */
+  const char *gpu_title;                      /* the title of the chosen card, or NULL */
+  double step_seconds;                        /* estimated for that card; 0 without one */
+  double step_low_seconds, step_high_seconds; /* between which it really is */
+  const char
+      *step_source; /* what this range is from: "the card's data sheet"; NULL without a card */
   const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; live as long as this */
   size_t note_count;
   char card_notes[TSR_SIMULATE_CARD_NOTES][384]; /* the texts of notes on the chosen card */

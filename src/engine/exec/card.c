@@ -83,8 +83,8 @@ void tsr__card_note_room(const tsr__data_sheet *gpu, const tsr__card_room *room,
                      ": a %s of %s leaves no room for them, and one of %s does", room->limit,
                      tsr__format_size(room->limit_bytes, limit),
                      tsr__format_size(round_down(safe_bytes), safe));
-  if (room->reserved_bytes)
-    used += snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used), "; %s reserves %s and %s",
-                     room->run, tsr__format_size(room->reserved_bytes, reserved), fits(gpu, room));
   assert(used < TSR__CARD_NOTE_BYTES);
+  if (room->reserved_bytes)
+    (void)snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used), "; %s reserves %s and %s",
+                   room->run, tsr__format_size(room->reserved_bytes, reserved), fits(gpu, room));
 }

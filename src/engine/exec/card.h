@@ -42,7 +42,7 @@ typedef struct tsr__card_room {
   uint64_t ranks;
 } tsr__card_room;
 
-/* Note a limit, or, if there is none, a run, that leaves no room for context and libraries. */
+/* Note a limit, or, without one, a run, that leaves no room for context and libraries. */
 void tsr__card_note_room(const tsr__data_sheet *gpu, const tsr__card_room *room,
                          tsr__card_notes *out);
 

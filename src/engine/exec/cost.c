@@ -71,6 +71,7 @@ uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) {
   assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
   *rates = (tsr__machine_rates){
+      .band = tsr__band_of_sheet(),
       .launch_ns = LAUNCH_NS,
       .link_bytes_per_s = gpu->link_bytes_per_s,
       .disk_bytes_per_s = DISK,
@@ -149,8 +150,9 @@ typedef struct group {
 /* Neighbours of the same replica. */
 static group parts_of(const tsr__sharding *s, uint64_t a_machine) {
   uint64_t inside = a_machine && a_machine < s->ranks ? a_machine : s->ranks;
-  assert(s->ranks % inside == 0);
-  return (group){(double)inside, (double)(s->ranks / inside)};
+  uint64_t machines = s->ranks / inside;
+  assert(machines * inside == s->ranks);
+  return (group){(double)inside, (double)machines};
 }
 
 /* The ranks that have the same part: one of each replica. */
@@ -158,8 +160,9 @@ static group replicas_of(const tsr__sharding *s, uint64_t a_machine) {
   uint64_t count = s->replicas ? s->replicas : 1, inside = a_machine ? a_machine / s->ranks : count;
   if (inside > count) inside = count;
   if (!inside) inside = 1;
-  assert(count % inside == 0);
-  return (group){(double)inside, (double)(count / inside)};
+  uint64_t machines = count / inside;
+  assert(machines * inside == count);
+  return (group){(double)inside, (double)machines};
 }
 
 /* Messages one after another, in so many parts each. */
@@ -178,7 +181,8 @@ static double cost_of_rings(const tsr__machine_rates *r, group g, double bytes, 
 /* Of a sum: as many as the room for what arrives requires. */
 static double parts_of_sum(const tsr__schedule *s, const tsr__move *move) {
   uint64_t room = s->slots.items[move->staging].bytes, bytes = s->slots.items[move->from].bytes;
-  return move->staging && room && room < bytes ? (double)((bytes + room - 1) / room) : 1;
+  uint64_t parts = move->staging && room && room < bytes ? (bytes + room - 1) / room : 1;
+  return (double)parts;
 }
 
 double tsr__cost_of_move(const tsr__schedule *s, const tsr__move *move,
@@ -316,21 +320,48 @@ static void add(sums *to, const sums *more) {
   to->bytes += more->bytes;
 }
 
+/* A run that each step has, its number, and the phase that it is in. */
+typedef struct phased_run {
+  const tsr__kernel_run *run;
+  size_t number;
+  tsr__phase_kind phase;
+} phased_run;
+
+/* The next run that was timed, from instruction `*at` on; false after the last. `out->phase` must be kept between calls. */
+static bool next_run(const tsr__schedule *schedule, size_t *at, phased_run *out) {
+  while (*at < schedule->instrs.count) {
+    const tsr__instr *instr = &schedule->instrs.items[(*at)++];
+    if (instr->kind == TSR__INSTR_BEGIN) out->phase = (tsr__phase_kind)instr->subject;
+    if (instr->kind == TSR__INSTR_END) out->phase = TSR__PHASE_STEP;
+    if (instr->kind != TSR__INSTR_RUN || tsr__phase_has_rounds(out->phase)) continue;
+    out->number = instr->subject;
+    out->run = &schedule->runs.items[instr->subject];
+    if (!out->run->is_once) return true;
+  }
+  return false;
+}
+
+static tsr__time_band learn(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
+                            double *steps_s, size_t step_count, const tsr__machine_rates *rates) {
+  tsr__band_sample phases[TSR__PHASE_COUNT] = {{0}};
+  phased_run r = {.phase = TSR__PHASE_STEP};
+  for (size_t at = 0; next_run(schedule, &at, &r);) {
+    phases[r.phase].measured_s += (double)run_ns[r.number] * 1e-9 / (double)steps;
+    phases[r.phase].predicted_s += tsr__cost_of_run(r.run, rates);
+  }
+  double step_s = step_count ? tsr__cost_of_schedule(schedule, rates).step_s : 0;
+  return tsr__band_learn(TSR__BAND_RATES, phases, TSR__PHASE_COUNT, steps_s, step_count, step_s);
+}
+
 void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
-                        tsr__machine_rates *rates) {
+                        double *steps_s, size_t step_count, tsr__machine_rates *rates) {
   sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
   assert(steps);
-  bool has_rounds = false; /* which are not timed */
-  for (size_t i = 0; i < schedule->instrs.count; i++) {
-    const tsr__instr *instr = &schedule->instrs.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN)
-      has_rounds = tsr__phase_has_rounds((tsr__phase_kind)instr->subject);
-    if (instr->kind != TSR__INSTR_RUN || has_rounds) continue;
-    const tsr__kernel_run *run = &schedule->runs.items[instr->subject];
-    if (run->is_once) continue;
-    sums one = {(double)run_ns[instr->subject] / (double)steps, (double)run->flops,
-                (double)run->bytes_moved};
-    add(&by_kernel[run->kernel][width_of(run->is_half)], &one);
+  phased_run r = {.phase = TSR__PHASE_STEP};
+  for (size_t at = 0; next_run(schedule, &at, &r);) {
+    sums one = {(double)run_ns[r.number] / (double)steps, (double)r.run->flops,
+                (double)r.run->bytes_moved};
+    add(&by_kernel[r.run->kernel][width_of(r.run->is_half)], &one);
     add(&all, &one);
   }
   *rates = (tsr__machine_rates){.is_measured = true};
@@ -340,4 +371,5 @@ void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, u
       if (sum->ns <= 0) sum = other->ns > 0 ? other : &all;
       rates->kernel[k][width] = rate_of((tsr__kernel)k, sum);
     }
+  rates->band = learn(schedule, run_ns, steps, steps_s, step_count, rates);
 }

@@ -16,6 +16,7 @@
 #ifndef TSR_EXEC_COST_H
 #define TSR_EXEC_COST_H
 
+#include "exec/band.h"
 #include "graph/schedule.h"
 
 /* Nanoseconds per operation and per byte of one kernel. */
@@ -37,6 +38,7 @@ typedef struct tsr__machine_rates {
   double
       host_bytes_per_s; /* what the host's processors read and write: an optimizer's step there */
   bool is_measured;
+  tsr__time_band band; /* how far real times may be from those of these rates */
 } tsr__machine_rates;
 
 /* A GPU, by its data sheet. */
@@ -66,9 +68,10 @@ const tsr__data_sheet *tsr__data_sheet_of_name(const char *name);
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates);
 
 /* From a run of a schedule: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
- * get the mean of those that did. O(runs). */
+ * get the mean of those that did. `steps_s` are the times of single steps, which are sorted: from them, and from how well the rates explain
+ * each phase, the band of errors is learned. O(runs). */
 void tsr__rates_measure(const tsr__schedule *schedule, const uint64_t *run_ns, uint64_t steps,
-                        tsr__machine_rates *rates);
+                        double *steps_s, size_t step_count, tsr__machine_rates *rates);
 
 /* Seconds of a run. */
 double tsr__cost_of_run(const tsr__kernel_run *run, const tsr__machine_rates *rates);

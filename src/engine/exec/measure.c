@@ -12,7 +12,7 @@
 
 /* The figures that take no run. */
 static tsr_run_plan_cost figures_of(const tsr__built *built) {
-  tsr__machine_rates rates;
+  tsr__machine_rates rates = {.launch_ns = 0};
   tsr__cost cost = {.step_s = 0};
   if (tsr__rates_for(&built->run, built->gpu, &rates))
     cost = tsr__cost_of_schedule(&built->schedule, &rates);
@@ -20,6 +20,8 @@ static tsr_run_plan_cost figures_of(const tsr__built *built) {
                              .step_flops = built->schedule.flops,
                              .recomputed_flops = built->schedule.recomputed_flops,
                              .step_seconds = cost.step_s,
+                             .step_low_seconds = cost.step_s * rates.band.low,
+                             .step_high_seconds = cost.step_s * rates.band.high,
                              .sent_bytes = tsr__schedule_sent_bytes(&built->schedule),
                              .stall_seconds = cost.stalls_s};
 }

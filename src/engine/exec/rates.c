@@ -3,7 +3,7 @@
  *   {"copies": [12.5e9, 2e9], "kernels": {"mm": [[0.007, 0], [0.003, 0]], ...}, "schema": "tessera-rates/1",
  *    "title": "AMD EPYC, 2 threads"}
  *
- * "ranks", which may be absent, is what a rank sends to others in a second; 0: that takes no time. A kernel has nanoseconds for an operation and for a byte, of 32 and of 16 bits; copies are bytes in a second to the
+ * "band", which may be absent (band.h has what counts then), is between what multiples of a predicted time the real one is. "ranks", which may be absent, is what a rank sends to others in a second; 0: that takes no time. A kernel has nanoseconds for an operation and for a byte, of 32 and of 16 bits; copies are bytes in a second to the
  * host and to a disk, 0 where none was made. Kernels that this version does not know are ignored, and those that the
  * file lacks take what others take on average. */
 #include "exec/rates.h"
@@ -68,6 +68,9 @@ static bool write_text(tsr_rates *rates) {
                 kernels_of(&rates->numbers), "schema", SCHEMA, "title", rates->title);
   bool ok = rates->numbers.peer_bytes_per_s <= 0 ||
             !json_object_set_new(root, "ranks", json_real(rates->numbers.peer_bytes_per_s));
+  const tsr__time_band *band = &rates->numbers.band;
+  ok = ok && (band->source == TSR__BAND_UNKNOWN ||
+              !json_object_set_new(root, "band", pair(band->low, band->high)));
   ok = ok && tsr__json_append(&rates->text, root, JSON_SORT_KEYS | JSON_COMPACT);
   json_decref(root);
   tsr__buffer_append(&rates->text, "\n", 2); /* with its zero byte */
@@ -126,6 +129,17 @@ static int read_kernels(const json_t *kernels, tsr__machine_rates *out, tsr_erro
   return 0;
 }
 
+/* Files of older versions have none. */
+static int read_band(const json_t *list, tsr__time_band *out, tsr_error *error) {
+  *out = tsr__band_unknown();
+  if (!list) return 0;
+  if (!read_pair(list, &out->low, &out->high) || !(out->low > 0 && out->low <= 1) ||
+      !(out->high >= 1 && out->high <= 1e6))
+    return wrong(error, "band");
+  out->source = TSR__BAND_RATES;
+  return 0;
+}
+
 static int read(const json_t *root, tsr__machine_rates *numbers, const char **title,
                 tsr_error *error) {
   const char *schema = json_string_value(json_object_get(root, "schema"));
@@ -140,7 +154,8 @@ static int read(const json_t *root, tsr__machine_rates *numbers, const char **ti
   numbers->peer_bytes_per_s = json_number_value(ranks);
   if (ranks && !(json_is_number(ranks) && numbers->peer_bytes_per_s >= 0))
     return wrong(error, "ranks");
-  return read_kernels(json_object_get(root, "kernels"), numbers, error);
+  int status = read_band(json_object_get(root, "band"), &numbers->band, error);
+  return status ? status : read_kernels(json_object_get(root, "kernels"), numbers, error);
 }
 
 int tsr_rates_parse(const char *text, size_t size_bytes, tsr_rates **out, tsr_error *error) {

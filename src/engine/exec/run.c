@@ -609,7 +609,7 @@ static int pass_end(void *context, uint32_t device, const tsr_allocator *allocat
 
 /* ---- how many addresses ---- */
 
-enum { GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20 };
+enum { GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20, KEPT_BY_RANK_BYTES = 4 << 20 };
 
 static bool note_reach(void *context, uint32_t device, const tsr_allocator_event *event) {
   tsr__reach *r = (tsr__reach *)context + device;
@@ -752,8 +752,10 @@ static int reserve(tsr__executor *e, uint64_t steps) {
                    ? place(e)
                    : reserve_arena(e, &e->arena, &f->reach[0],
                                    addresses_of(&f->reach[0], steps, done, evaluations));
+  /* A rank also has the memory of MPI, and others on the same machine. */
+  uint64_t kept = e->options->comm ? KEPT_BY_RANK_BYTES : KEPT_BYTES;
   if (status == 0 && !e->options->is_placed && !e->schedule->has_leaks &&
-      !tsr__tensor_arena_keep(&e->arena, f->device.peak.totals.allocated_bytes + KEPT_BYTES))
+      !tsr__tensor_arena_keep(&e->arena, f->device.peak.totals.allocated_bytes + kept))
     status = tsr__fail_memory(e->error);
   if (status == 0 && host->end)
     status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done, evaluations));

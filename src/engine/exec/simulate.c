@@ -201,6 +201,9 @@ static void estimate_time(const tsr__built *built, tsr_simulation *out) {
   if (!tsr__rates_for(&built->run, built->gpu, &rates)) return;
   out->gpu_title = built->run.rates ? "machine of --rates" : built->gpu->title;
   out->step_seconds = tsr__cost_of_schedule(&built->schedule, &rates).step_s;
+  out->step_low_seconds = out->step_seconds * rates.band.low;
+  out->step_high_seconds = out->step_seconds * rates.band.high;
+  out->step_source = tsr__band_words(rates.band.source);
   if (built->graph)
     note(out, tsr__step_graph_assumes_work(built->graph)
                   ? "the graph does not contain what its ops compute, so the time covers only "

@@ -30,6 +30,14 @@ static int predict_time(const tsr_model *model, const tsr_simulate_options *how,
   return 0;
 }
 
+/* How well one factor explains the phases. */
+static tsr__time_band band_of(const tsr_calibration *c) {
+  tsr__band_sample phases[TSR_CALIBRATION_PHASES];
+  for (size_t i = 0; i < TSR_CALIBRATION_PHASES; i++)
+    phases[i] = (tsr__band_sample){c->phases[i].measured_s, c->phases[i].predicted_s * c->factor};
+  return tsr__band_learn(TSR__BAND_RECORDED, phases, TSR_CALIBRATION_PHASES, NULL, 0, 0);
+}
+
 /* The card's rates, scaled by one factor so that the predicted step takes the recorded time. The rates of copies do
  * not change. */
 static int scale_rates(const tsr_simulate_options *how, tsr_calibration *out, tsr_error *error) {
@@ -46,6 +54,7 @@ static int scale_rates(const tsr_simulate_options *how, tsr_calibration *out, ts
     }
   rates.launch_ns *= out->factor;
   rates.is_measured = true;
+  rates.band = band_of(out);
   out->rates = tsr__rates_new(&rates, "a recorded run");
   return out->rates ? 0 : tsr__fail_memory(error);
 }

@@ -34,6 +34,8 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_field(e, "peak_allocated_bytes", NULL, tsr__bytes(cost->peak_bytes));
   tsr__emit_field(e, "peak_reserved_bytes", NULL, tsr__bytes(cost->reserved_bytes));
   tsr__emit_field(e, "step_time_us", NULL, microseconds(cost->step_seconds));
+  tsr__emit_field(e, "step_time_low_us", NULL, microseconds(cost->step_low_seconds));
+  tsr__emit_field(e, "step_time_high_us", NULL, microseconds(cost->step_high_seconds));
   tsr__emit_field(e, "sent_bytes", NULL, tsr__bytes(cost->sent_bytes));
   tsr__emit_field(e, "stall_time_us", NULL, microseconds(cost->stall_seconds));
   tsr__emit_end(e);

@@ -40,6 +40,15 @@
 #define KEY_WEIGHTS UINT64_MAX
 #define KEY_PLACES  (UINT64_MAX - 1)
 
+enum { CLOCKED = 256 };
+
+/* How long the last CLOCKED steps took. */
+typedef struct step_clock {
+  uint64_t began_ns; /* 0: the first step has not ended */
+  size_t count;      /* of steps that were timed */
+  double steps_s[CLOCKED];
+} step_clock;
+
 typedef struct training {
   const tsr_simulate_options *run;
   const tsr_train_options *options;
@@ -70,6 +79,7 @@ typedef struct training {
   uint64_t sent_before;     /* bytes sent before the step */
   tsr__execute_options how; /* of the prediction, and of the run */
   tsr__rising rising;
+  step_clock clock;
   char warning[256]; /* that the loss rises */
   tsr_train_rank took;
   bool has_failed;      /* and the other ranks know */
@@ -147,6 +157,8 @@ static int load(void *context, const tsr__executor *executor, tsr_error *error) 
   filler f = {t, executor};
   tsr__shards_clear(&t->schedule, executor);
   tsr__program_initials(&t->program, fill, &f);
+  tsr__free(t->room); /* it may be as large as the embedding, and steps need the memory */
+  t->room = NULL;
   int status = tsr__saved_load(&t->saved, &t->program, &t->weights, executor, error);
   if (status == 0 && t->run->lora_rank) {
     t->base_sum = tsr__saved_base_sum(&t->weights, executor);
@@ -365,8 +377,17 @@ static const char *warn(training *t, const tsr__executed_step *step) {
   return t->warning;
 }
 
+/* Between steps: what reports and saves take is not a step's. The first step is not timed, as elsewhere. */
+static void clock_step(training *t, const tsr__executed_step *step) {
+  step_clock *c = &t->clock;
+  if (c->began_ns)
+    c->steps_s[c->count++ % CLOCKED] =
+        (double)(tsr__os_time_ns() - c->began_ns) * 1e-9 - step->evaluation_s;
+}
+
 static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
   training *t = context;
+  clock_step(t, step);
   if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
   bool is_undone = step->is_diverged || step->is_given_up;
   t->out.is_diverged = step->is_diverged;
@@ -415,6 +436,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
   if (step->is_evaluated)
     t->took.predicted_sent_bytes += tsr__evaluation_sent_bytes(&t->schedule, &t->how);
   goes_on = end_step(t, goes_on);
+  t->clock.began_ns = tsr__os_time_ns();
   return goes_on && !is_undone && !t->data_status;
 }
 
@@ -588,7 +610,8 @@ static int measure(training *t, tsr_error *error) {
   char title[96];
   unsigned threads = t->options->threads ? t->options->threads : tsr__os_processor_count();
   if (!t->options->measures || !t->out.timed_steps) return 0;
-  tsr__rates_measure(&t->schedule, t->run_ns, t->out.timed_steps, &rates);
+  tsr__rates_measure(&t->schedule, t->run_ns, t->out.timed_steps, t->clock.steps_s,
+                     t->clock.count < CLOCKED ? t->clock.count : CLOCKED, &rates);
   rates.link_bytes_per_s = t->out.host_copy_bytes_per_second;
   if (rates.link_bytes_per_s <= 0) rates.link_bytes_per_s = measure_copies();
   rates.disk_bytes_per_s = t->out.disk_copy_bytes_per_second;

@@ -218,7 +218,7 @@ static int list_techniques(tsr__plan_value *a, tsr_error *error) {
 
 /* ---- the card ---- */
 
-/* The card that the user has named, or that the step was traced for; NULL if there is none. */
+/* The card that the user has named, or that the step was traced for; NULL without one. */
 static const tsr__data_sheet *card_of(const tsr_params *params, const tsr_model *model) {
   const char *name = tsr_params_gpu(params);
   if (!name && model && model->graph) name = tsr__step_graph_gpu(model->graph);

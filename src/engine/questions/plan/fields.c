@@ -20,7 +20,9 @@ static const tsr_record cost = {
         TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
         TSR__FIELD(COUNT, "step_flops", "floating-point operations of a step"),
         TSR__FIELD(COUNT, "step_recomputed_flops", "of these, those that are recomputation"),
-        TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step")),
+        TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step"),
+        TSR__FIELD(DURATION, "step_time_low_us", "what it really is at least"),
+        TSR__FIELD(DURATION, "step_time_high_us", "and at most")),
 };
 
 static const tsr_record figures = {
@@ -29,6 +31,8 @@ static const tsr_record figures = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_allocated_bytes", "allocated at the peak"),
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
+                TSR__FIELD(REAL, "step_time_low_us", "what it really is at least"),
+                TSR__FIELD(REAL, "step_time_high_us", "and at most"),
                 TSR__FIELD(BYTES, "sent_bytes",
                            "what each rank sends to others in a step; 0 without ranks"),
                 TSR__FIELD(REAL, "stall_time_us",
@@ -291,6 +295,8 @@ static const tsr_record point = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_allocated_bytes", "allocated at the peak"),
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
+                TSR__FIELD(REAL, "step_time_low_us", "what it really is at least"),
+                TSR__FIELD(REAL, "step_time_high_us", "and at most"),
                 TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
 };
 
@@ -353,6 +359,10 @@ const tsr_record tsr__fields_plan = {
                    .is_optional = true),
         TSR__LIST(estimate, "estimates", "with `--compare`: what formulas give",
                   .is_optional = true),
+        TSR__FIELD(TEXT, "step_time_source",
+                   "with a model: what the lows and highs of times are from: `the card's data "
+                   "sheet`, `measured rates`, `the recorded run`, or `rates without a known error`",
+                   .is_optional = true),
         TSR__LIST(note, "notes",
                   "of a step graph with experts: how tokens are distributed to them; of the card "
                   "of `--gpu`: a budget that leaves no room for its context, or types that it "

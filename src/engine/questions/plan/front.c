@@ -91,6 +91,10 @@ static void emit_point(tsr__emitter *e, const tsr_planned *point) {
   tsr__emit_field(e, "peak_allocated_bytes", NULL, tsr__bytes(point->with.peak_bytes));
   tsr__emit_field(e, "peak_reserved_bytes", NULL, tsr__bytes(point->with.reserved_bytes));
   tsr__emit_field(e, "step_time_us", NULL, tsr__real_as("%.3f", point->with.step_seconds * 1e6));
+  tsr__emit_field(e, "step_time_low_us", NULL,
+                  tsr__real_as("%.3f", point->with.step_low_seconds * 1e6));
+  tsr__emit_field(e, "step_time_high_us", NULL,
+                  tsr__real_as("%.3f", point->with.step_high_seconds * 1e6));
   tsr__emit_field(e, "plan_hash", NULL, tsr__string(tsr_run_plan_hash(point->plan)));
   tsr__emit_json(e, "plan", (tsr_text){plan, strlen(plan)});
   tsr__emit_end(e);
@@ -101,6 +105,8 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr__plan_value *v
   const tsr_front *front = answer->front;
   if (tsr__emitter_is_text(e)) {
     emit_table(e, name, front, answer->budget_bytes);
+    if (front->count) tsr__emit_space(e);
+    if (front->count) tsr__emit_time_band(e, value, &front->points[0].with, true);
     tsr__emit_plan_notes(e, value);
     tsr__emit_end_of_search(e, front->stopped_by, "plans that need less memory may exist");
     return;

@@ -50,6 +50,9 @@ int tsr__write_front(const tsr_plan_answer *answer, const char *name, bool is_pa
 
 /* Emit a line with the plan's ranks, if it has at least two. */
 void tsr__emit_ranks(tsr__emitter *emitter, const tsr_run_plan *plan);
+/* Emit as text how far real times may be from the estimate of this plan, or of all that were printed. */
+void tsr__emit_time_band(tsr__emitter *emitter, const tsr__plan_value *value,
+                         const tsr_run_plan_cost *cost, bool is_of_all);
 /* Emit a line about a search that ended at a limit, if it did, and about what it may have missed. */
 void tsr__emit_end_of_search(tsr__emitter *emitter, tsr_effort_end stopped_by, const char *what);
 /* Emit what the answer assumes of a step graph, and what cannot be on the card, if anything. */

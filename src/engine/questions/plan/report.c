@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "exec/rates.h"
 #include "models/model.h"
 #include "questions/plan/plan.h"
 #include "questions/reports.h"
@@ -55,6 +56,8 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_field(e, "step_flops", NULL, tsr__count(cost->step_flops));
   tsr__emit_field(e, "step_recomputed_flops", NULL, tsr__count(cost->recomputed_flops));
   tsr__emit_field(e, "step_time_us", NULL, whole_microseconds(cost->step_seconds));
+  tsr__emit_field(e, "step_time_low_us", NULL, whole_microseconds(cost->step_low_seconds));
+  tsr__emit_field(e, "step_time_high_us", NULL, whole_microseconds(cost->step_high_seconds));
   tsr__emit_end(e);
 }
 
@@ -114,8 +117,36 @@ static const char *note_at(const tsr__plan_value *value, size_t i) {
   return i < value->card_notes.count ? value->card_notes.text[i] : NULL;
 }
 
+/* What the range of each time is from. */
+static const char *time_source(const tsr__plan_value *value) {
+  const tsr_rates *rates = value->how.rates;
+  return tsr__band_words(rates ? tsr__rates_numbers(rates)->band.source : TSR__BAND_SHEET);
+}
+
+void tsr__emit_time_band(tsr__emitter *e, const tsr__plan_value *value,
+                         const tsr_run_plan_cost *cost, bool is_of_all) {
+  text low, high;
+  char sentence[256];
+  if (!tsr__emitter_is_text(e) || cost->step_seconds <= 0) return;
+  double least = cost->step_low_seconds / cost->step_seconds;
+  double most = cost->step_high_seconds / cost->step_seconds;
+  if (is_of_all)
+    (void)snprintf(sentence, sizeof sentence,
+                   "Times are estimates from %s: expect %.2f to %.2f times as long.",
+                   time_source(value), least, most);
+  else
+    (void)snprintf(sentence, sizeof sentence,
+                   "Expect %s to %s a step, %.2f to %.2f times the estimate, which is from %s.",
+                   tsr__format_duration(cost->step_low_seconds, low),
+                   tsr__format_duration(cost->step_high_seconds, high), least, most,
+                   time_source(value));
+  emit_words(e, "", 0, sentence);
+}
+
 void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
   const char *note;
+  if (value->model && !tsr__emitter_is_text(e))
+    tsr__emit_field(e, "step_time_source", NULL, tsr__string(time_source(value)));
   if (!note_at(value, 0)) return;
   tsr__emit_array(e, "notes");
   for (size_t i = 0; (note = note_at(value, i)) != NULL; i++) {
@@ -132,7 +163,7 @@ void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
 
 static void emit_effects_verdict(tsr__emitter *e, const char *model,
                                  const tsr_run_plan_effects *all) {
-  text peak, saved, before, time, time_before;
+  text peak, saved, before, time, time_before, low, high;
   tsr__emit_printf(
       e, TSR__VERDICT,
       "%.200s: peak %s with this plan, %s without it: saves %s, for %.1f %% more operations.",
@@ -140,8 +171,10 @@ static void emit_effects_verdict(tsr__emitter *e, const char *model,
       tsr__format_size(all->without.peak_bytes, before),
       saved_text(all->without.peak_bytes, all->with.peak_bytes, saved), extra_percent(&all->with));
   if (all->with.step_seconds > 0)
-    tsr__emit_printf(e, TSR__PLAIN, "  a step takes about %s, and %s without it (estimate)",
+    tsr__emit_printf(e, TSR__PLAIN, "  a step takes about %s (%s to %s), and %s without it",
                      tsr__format_duration(all->with.step_seconds, time),
+                     tsr__format_duration(all->with.step_low_seconds, low),
+                     tsr__format_duration(all->with.step_high_seconds, high),
                      tsr__format_duration(all->without.step_seconds, time_before));
   tsr__emit_space(e);
 }
@@ -197,7 +230,7 @@ static void report_shown(tsr__emitter *e, const char *name, const tsr__plan_valu
 
 static void emit_techniques_verdict(tsr__emitter *e, const char *model, const tsr_techniques *all) {
   uint64_t lowest = all->without.peak_bytes, free_lowest = lowest;
-  text peak, least, free_least, time;
+  text peak, least, free_least, time, low, high;
   for (size_t i = 0; i < all->count; i++) {
     const tsr_technique *t = &all->items[i];
     if (!t->so_far.is_possible) continue;
@@ -208,8 +241,10 @@ static void emit_techniques_verdict(tsr__emitter *e, const char *model, const ts
                    "%.200s: peak %s as it is; %s with what costs no time; %s with everything.",
                    model, tsr__format_size(all->without.peak_bytes, peak),
                    tsr__format_size(free_lowest, free_least), tsr__format_size(lowest, least));
-  tsr__emit_printf(e, TSR__PLAIN, "  a step takes about %s on the %s (estimate)",
-                   tsr__format_duration(all->without.step_seconds, time), all->gpu_title);
+  tsr__emit_printf(e, TSR__PLAIN, "  a step takes about %s (%s to %s) on the %s",
+                   tsr__format_duration(all->without.step_seconds, time),
+                   tsr__format_duration(all->without.step_low_seconds, low),
+                   tsr__format_duration(all->without.step_high_seconds, high), all->gpu_title);
   tsr__emit_space(e);
 }
 
@@ -441,15 +476,13 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
   tsr__emit_printf(e, TSR__PLAIN,
                    "No schedule of these kernels within the budget takes less than %s: this one",
                    tsr__format_duration(p->bound_seconds, time));
-  tsr__emit_printf(e, TSR__PLAIN,
-                   "takes %.1f %% more. Times are estimates for the card, or of --rates.",
-                   100 * fmax(gap, 0));
+  tsr__emit_printf(e, TSR__PLAIN, "takes %.1f %% more.", 100 * fmax(gap, 0));
 }
 
 static void emit_sent(tsr__emitter *e, const tsr_planned *p) {
   text sent, time;
   if (!p->with.sent_bytes) return;
-  if (p->is_proved) tsr__emit_space(e);
+  if (p->is_proved && p->verdict == TSR_PLANNING_DOES_NOT_FIT) tsr__emit_space(e);
   tsr__emit_printf(e, TSR__PLAIN, "Each rank sends %s in a step, for which kernels wait %s.",
                    tsr__format_size(p->with.sent_bytes, sent),
                    tsr__format_duration(p->with.stall_seconds, time));
@@ -552,6 +585,10 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   emit_changes(e, p);
   emit_moment(e, value->certificate.peak);
   emit_bound(e, p);
+  if (p->verdict != TSR_PLANNING_DOES_NOT_FIT) {
+    if (p->is_proved) tsr__emit_space(e);
+    tsr__emit_time_band(e, value, &p->with, false);
+  }
   emit_sent(e, p);
   emit_units(e, p);
   if (p->calibration) {

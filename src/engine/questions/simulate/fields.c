@@ -139,6 +139,12 @@ static const tsr_record device = {
         TSR__FIELD(TEXT, "gpu", "the card or machine of `--gpu` or `--rates`", .is_nullable = true),
         TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step there",
                    .is_nullable = true),
+        TSR__FIELD(DURATION, "step_time_low_us", "what it really is at least", .is_nullable = true),
+        TSR__FIELD(DURATION, "step_time_high_us", "and at most", .is_nullable = true),
+        TSR__FIELD(TEXT, "step_time_source",
+                   "what these two are from: `the card's data sheet`, `measured rates`, `the "
+                   "recorded run`, or `rates without a known error`",
+                   .is_nullable = true),
         TSR__PART(space, "host", "if `--offload` keeps something on the host", .is_optional = true),
         TSR__PART(space, "disk", "if `--offload` keeps something on disk", .is_optional = true),
         TSR__FIELD(TEXT, "message", "if it does not fit: the text of PyTorch's exception",

@@ -200,21 +200,30 @@ static void emit_recomputed(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_field(emitter, NULL, "recomputed", tsr__string(text));
 }
 
-/* "412 ms on an NVIDIA A100 SXM 80 GB (estimate)" */
+static tsr__cell microseconds(double seconds, bool is_known) {
+  return is_known ? tsr__count((uint64_t)(seconds * 1e6 + 0.5)) : tsr__nothing();
+}
+
+/* "about 412 ms (247 ms to 824 ms) on the NVIDIA A100 SXM 80 GB" */
 static void emit_time(tsr__emitter *emitter, const tsr_simulation *s) {
-  char text[TSR__FORMAT_BYTES + 64];
+  char text[3 * TSR__FORMAT_BYTES + 64], low[TSR__FORMAT_BYTES], high[TSR__FORMAT_BYTES];
   bool is_known = s->gpu_title != NULL;
   if (!tsr__emitter_is_text(emitter)) {
     tsr__emit_field(emitter, "gpu", NULL, is_known ? tsr__string(s->gpu_title) : tsr__nothing());
-    tsr__emit_field(emitter, "step_time_us", NULL,
-                    is_known ? tsr__count((uint64_t)(s->step_seconds * 1e6 + 0.5))
-                             : tsr__nothing());
+    tsr__emit_field(emitter, "step_time_us", NULL, microseconds(s->step_seconds, is_known));
+    tsr__emit_field(emitter, "step_time_low_us", NULL, microseconds(s->step_low_seconds, is_known));
+    tsr__emit_field(emitter, "step_time_high_us", NULL,
+                    microseconds(s->step_high_seconds, is_known));
+    tsr__emit_field(emitter, "step_time_source", NULL,
+                    is_known ? tsr__string(s->step_source) : tsr__nothing());
     return;
   }
   if (!is_known) return;
   bool is_long = s->step_seconds >= 1;
-  (void)snprintf(text, sizeof text, "about %.3g %s on the %s",
-                 s->step_seconds * (is_long ? 1 : 1000), is_long ? "s" : "ms", s->gpu_title);
+  (void)snprintf(text, sizeof text, "about %.3g %s (%s to %s) on the %s",
+                 s->step_seconds * (is_long ? 1 : 1000), is_long ? "s" : "ms",
+                 tsr__format_duration(s->step_low_seconds, low),
+                 tsr__format_duration(s->step_high_seconds, high), s->gpu_title);
   tsr__emit_field(emitter, NULL, "a step takes", tsr__string(text));
 }
 
