@@ -479,11 +479,10 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
 /* What was searched. */
 static void emit_searched(tsr__emitter *e, const tsr_planned *p) {
   tsr__buffer *out = &e->scratch;
-  if (!p->way_count || p->unit_count || !tsr__emitter_is_text(e)) return;
+  if (p->way_count < 2 || p->unit_count || !tsr__emitter_is_text(e)) return;
   tsr__buffer_printf(out, "Searched %zu combinations of choices", p->way_count);
-  if (p->skipped_count) tsr__buffer_printf(out, " (%zu too long)", p->skipped_count);
-  tsr__buffer_printf(out, ", each with choices for blocks: simulated %zu %s.", p->tried,
-                     p->tried == 1 ? "plan" : "plans");
+  if (p->skipped_count) tsr__buffer_printf(out, " (%zu are too long)", p->skipped_count);
+  tsr__buffer_printf(out, " and simulated %zu %s.", p->tried, p->tried == 1 ? "plan" : "plans");
   tsr__emit_line(e, TSR__PLAIN, 0);
 }
 
