@@ -5,9 +5,8 @@
  *   int status = tsr_planning_new(model, &options, &planning, &error);
  *   if (status == 0) status = tsr_planning_solve(planning, budget, &answer, &error);
  *
- * A budget bounds what the allocator reserves, or, with TSR_MEMORY_PLACED, what the one range takes. Every figure of an answer is what `tsr_simulate` returns with the
- * answer's plan. The plans that are tried do not depend on the budget, so a smaller budget never yields a faster or
- * a larger plan. */
+ * A budget bounds what the allocator reserves, or, with TSR_MEMORY_PLACED, what the one range takes. Every figure of
+ * an answer is what `tsr_simulate` returns with the answer's plan. */
 #ifndef TESSERA_UNSTABLE_PLANNING_H
 #define TESSERA_UNSTABLE_PLANNING_H
 
@@ -119,7 +118,7 @@ typedef struct tsr_planned_change {
 typedef struct tsr_planned {
   tsr_planning_verdict verdict;
   uint64_t budget_bytes;
-  tsr_run_plan *plan; /* one that fits, or else the smallest that was tried; owned */
+  tsr_run_plan *plan; /* one that fits, or else the smallest that was found; owned */
   tsr_run_plan_cost as_is, with;
   char refusal[256];                               /* why the original plan is impossible, or "" */
   tsr_planned_change changes[TSR_PLANNED_CHANGES]; /* from the original plan to this one */

@@ -1,10 +1,8 @@
 /* planner.c - see planning.h: the fastest plan that fits.
  *
- * The answer is the fastest of all candidates of all ways that fit, and of the plan as it is. Nothing is left out that could
- * be faster: ways are tried in the order of the time that they take without recomputation, and one is skipped only
- * if its bound is no less than the time of what was found; of the others a candidate is simulated unless its
- * time, which is known before, is more, or the least that it takes, which is known too, is above the budget. A simulation ends where
- * the budget does. */
+ * First ways are tried in the order of the time that they take without recomputation. One is skipped if its bound is no less than the time of
+ * what was found; of the others the fastest candidate that fits is found by bisection, as candidates that take more time mostly need less memory. A
+ * simulation ends where the budget does. Then plans of the ways that could still be faster are changed block by block (local.c). */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

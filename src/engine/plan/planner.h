@@ -1,13 +1,13 @@
 /* planner.h - the parts of the search for a plan.
  *
- *   base ──► free savings ──► ways ──► candidates of each way ──► simulated ──► the fastest that fits
+ *   base ──► free savings ──► ways ──► candidates of each way ──► simulated ──► the fastest that fits ──► blocks changed
  *                              │             │
- *                 types, micro-batches,   what each block keeps: options of a block, put together
+ *                 types, micro-batches,   what each block keeps: choices of a block, put together
  *                 offload, loss ...       by the chain solver
  *
  * A way is a plan without choices for blocks. Its time without recomputation is known before anything is simulated,
  * and ways are tried in that order, until none is left that could be faster. Neither ways nor candidates depend on the
- * budget. */
+ * budget; which of them are simulated and changed does. */
 #ifndef TSR_PLAN_PLANNER_H
 #define TSR_PLAN_PLANNER_H
 
