@@ -92,7 +92,8 @@ static double time_of(climb *c, const point *p) {
   tsr__measure_limit limit = {.most_reserved_bytes = c->budget};
   tsr_run_plan_options(plan, &options);
   int status = tsr__measure(c->model, &options, &limit, &cost, &error);
-  bool fits = status == 0 && cost.is_possible && !limit.over_bytes && cost.reserved_bytes <= c->budget;
+  bool fits =
+      status == 0 && cost.is_possible && !limit.over_bytes && cost.reserved_bytes <= c->budget;
   tsr_run_plan_free(plan);
   c->measured++;
   return fits ? cost.step_seconds : INFINITY;
@@ -102,20 +103,22 @@ static void change_block(const climb *c, point *p) {
   size_t at = below(c->layers), end = at + 1;
   block new = p->blocks[at];
   switch (below(6)) {
-    case 0:
-      new = (block){.segment = (unsigned)(1 + below(6))};
-      end = at + new.segment;
-      break;
-    case 1: new = (block){0}; break;
-    case 2: new = p->blocks[below(c->layers)]; break;
-    case 3:
-      if (below(4) == 0) new = (block){.is_selective = true};
-      else new.segment = 0, new.names ^= (uint64_t)1 << below(c->name_count);
-      break;
-    default:
-      new.segment = 0, new.is_selective = false;
-      new.names ^= (uint64_t)1 << below(c->name_count);
-      if (below(3) == 0) end = at + 1 + below(c->layers);
+  case 0:
+    new = (block){.segment = (unsigned)(1 + below(6))};
+    end = at + new.segment;
+    break;
+  case 1: new = (block){0}; break;
+  case 2: new = p->blocks[below(c->layers)]; break;
+  case 3:
+    if (below(4) == 0)
+      new = (block){.is_selective = true};
+    else
+      new.segment = 0, new.names ^= (uint64_t)1 << below(c->name_count);
+    break;
+  default:
+    new.segment = 0, new.is_selective = false;
+    new.names ^= (uint64_t)1 << below(c->name_count);
+    if (below(3) == 0) end = at + 1 + below(c->layers);
   }
   for (size_t i = at; i < end && i < c->layers; i++) p->blocks[i] = new;
 }
@@ -123,28 +126,32 @@ static void change_block(const climb *c, point *p) {
 static void change_option(const climb *c, point *p) {
   static const uint64_t chunks[] = {0, 64, 128, 256, 512, 1024, 2048};
   tsr_simulate_options *o = &p->options;
-  tsr_space *homes[] = {&o->offload.optimizer, &o->offload.gradients, &o->offload.parameters, &o->offload.activations};
+  tsr_space *homes[] = {&o->offload.optimizer, &o->offload.gradients, &o->offload.parameters,
+                        &o->offload.activations};
   switch (below(6)) {
-    case 0: o->loss_chunk = chunks[below(7)]; break;
-    case 1: {
-      uint64_t parts = 1 + below(c->batch);
-      o->micro_batch = c->batch % parts || parts == 1 ? 0 : c->batch / parts;
-      break;
-    }
-    case 2: case 3: {
-      tsr_space *home = homes[below(4)];
-      *home = *home ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
-      break;
-    }
-    case 4: o->update_in_backward = !o->update_in_backward; break;
-    default: o->in_place ^= 1u << below(2); /* sums, dropout: others depend on what blocks keep */
+  case 0: o->loss_chunk = chunks[below(7)]; break;
+  case 1: {
+    uint64_t parts = 1 + below(c->batch);
+    o->micro_batch = c->batch % parts || parts == 1 ? 0 : c->batch / parts;
+    break;
+  }
+  case 2:
+  case 3: {
+    tsr_space *home = homes[below(4)];
+    *home = *home ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
+    break;
+  }
+  case 4: o->update_in_backward = !o->update_in_backward; break;
+  default: o->in_place ^= 1u << below(2); /* sums, dropout: others depend on what blocks keep */
   }
 }
 
 static void change(const climb *c, point *p) {
   for (uint64_t n = 1 + below(3); n; n--)
-    if (below(5) == 0) change_option(c, p);
-    else change_block(c, p);
+    if (below(5) == 0)
+      change_option(c, p);
+    else
+      change_block(c, p);
 }
 
 static void read_planned(climb *c, const tsr_run_plan *plan, point *p) {
@@ -154,7 +161,8 @@ static void read_planned(climb *c, const tsr_run_plan *plan, point *p) {
     for (size_t b = r->first; b <= r->last && b < c->layers; b++) {
       p->blocks[b] = (block){.is_selective = r->checkpoint == TSR_CHECKPOINT_SELECTIVE};
       if (r->checkpoint == TSR_CHECKPOINT_FULL) p->blocks[b].segment = 1;
-      if (r->checkpoint == TSR_CHECKPOINT_EVERY) p->blocks[b].segment = (unsigned)r->checkpoint_every;
+      if (r->checkpoint == TSR_CHECKPOINT_EVERY)
+        p->blocks[b].segment = (unsigned)r->checkpoint_every;
       for (size_t s = 0; s < r->saved_count; s++)
         for (size_t n = 0; n < c->name_count; n++)
           if (strcmp(c->names[n], r->saved[s].name) == 0) p->blocks[b].names |= (uint64_t)1 << n;
@@ -178,7 +186,8 @@ static void list_names(climb *c, const tsr_run_plan *plan) {
   if (tsr__measure_saved(c->model, &options, &saved, &count, &error)) fail("names", &error);
   for (size_t i = 0; i < count && c->name_count < NAMES; i++) {
     bool is_new = true;
-    for (size_t n = 0; n < c->name_count; n++) is_new = is_new && strcmp(c->names[n], saved[i].name) != 0;
+    for (size_t n = 0; n < c->name_count; n++)
+      is_new = is_new && strcmp(c->names[n], saved[i].name) != 0;
     if (is_new) (void)snprintf(c->names[c->name_count++], 64, "%s", saved[i].name);
   }
   tsr__free(saved);
@@ -186,7 +195,8 @@ static void list_names(climb *c, const tsr_run_plan *plan) {
 
 int main(int argc, char **argv) {
   climb *c = calloc(1, sizeof *c);
-  point *best = calloc(1, sizeof *best), *now = calloc(1, sizeof *now), *try = calloc(1, sizeof *try);
+  point *best = calloc(1, sizeof *best), *now = calloc(1, sizeof *now),
+        *try = calloc(1, sizeof *try);
   tsr_error error = {.status = TSR_OK};
   tsr_planning *planning = NULL;
   tsr_planned planned;
@@ -195,7 +205,8 @@ int main(int argc, char **argv) {
   char text[1 << 16];
   FILE *file = fopen(argv[1], "rb");
   if (file) bytes = fread(text, 1, sizeof text, file), (void)fclose(file);
-  int status = file ? tsr_model_read(text, bytes, &c->model, &error) : tsr_model_named(argv[1], &c->model, &error);
+  int status = file ? tsr_model_read(text, bytes, &c->model, &error)
+                    : tsr_model_named(argv[1], &c->model, &error);
   if (status) fail("model", &error);
   c->layers = c->model->layers;
   if (c->layers > LAYERS) return 2;
@@ -218,9 +229,11 @@ int main(int argc, char **argv) {
   if (tsr_planning_solve(planning, c->budget, &planned, &error)) fail("solve", &error);
   list_names(c, planned.plan);
   read_planned(c, planned.plan, best);
-  double planner_s = planned.verdict == TSR_PLANNING_DOES_NOT_FIT ? INFINITY : planned.with.step_seconds;
+  double planner_s =
+      planned.verdict == TSR_PLANNING_DOES_NOT_FIT ? INFINITY : planned.with.step_seconds;
   double best_s = time_of(c, best), now_s = best_s;
-  if (fabs(best_s - planner_s) > 1e-9 * planner_s) (void)fprintf(stderr, "climb: own %g, planner %g\n", best_s, planner_s);
+  if (fabs(best_s - planner_s) > 1e-9 * planner_s)
+    (void)fprintf(stderr, "climb: own %g, planner %g\n", best_s, planner_s);
   *now = *best;
   uint64_t since = 0;
   while (c->measured < tries) {
@@ -242,9 +255,11 @@ int main(int argc, char **argv) {
       since = 0;
     }
   }
-  printf("%s budget %.1f MiB (%.2f): planner %.4f ms in %zu sims, climb %.4f ms, gain %.3f %%, gap %.3f %%\n", argv[1],
-         (double)c->budget / 1048576, (double)c->budget / (double)as_is.reserved_bytes, planner_s * 1e3, planned.tried, best_s * 1e3,
-         (planner_s / best_s - 1) * 100, (best_s / planned.bound_seconds - 1) * 100);
+  printf("%s budget %.1f MiB (%.2f): planner %.4f ms in %zu sims, climb %.4f ms, gain %.3f %%, gap "
+         "%.3f %%\n",
+         argv[1], (double)c->budget / 1048576, (double)c->budget / (double)as_is.reserved_bytes,
+         planner_s * 1e3, planned.tried, best_s * 1e3, (planner_s / best_s - 1) * 100,
+         (best_s / planned.bound_seconds - 1) * 100);
   if (best_s < planner_s * 0.9999) {
     tsr_run_plan *plan = plan_of(c, best);
     if (tsr__run_plan_seal(plan, &error)) fail("plan", &error);

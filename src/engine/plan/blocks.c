@@ -25,10 +25,9 @@ static void list_chain_options(const tsr__chooser *c, tsr__chain_option *out) {
   for (size_t i = 0; i < c->of->count; i++) {
     const tsr__block_effect *effect = &c->of->effects[c->of->options[i]];
     double copies_s = c->way->exposed * effect->more_copies_s;
-    out[i] =
-        (tsr__chain_option){.saved_bytes = less(kept, effect->saved_bytes),
-                            .forward_s = c->forward_s,
-                            .backward_s = fmax(c->backward_s + effect->more_s + copies_s, 0)};
+    out[i] = (tsr__chain_option){.saved_bytes = less(kept, effect->saved_bytes),
+                                 .forward_s = c->forward_s,
+                                 .backward_s = fmax(c->backward_s + effect->more_s + copies_s, 0)};
   }
 }
 
@@ -52,7 +51,8 @@ static bool close_stretch(const tsr__chooser *c, const stretch *s, tsr_run_plan 
   assert(s->first <= s->end && s->option < c->of->count);
   if (s->first == s->end) return true;
   if (!s->segment)
-    return tsr__blocks_add_range(c, plan, &c->of->effects[c->of->options[s->option]].fragment, 0, s->first, s->end - 1);
+    return tsr__blocks_add_range(c, plan, &c->of->effects[c->of->options[s->option]].fragment, 0,
+                                 s->first, s->end - 1);
   bool is_one = s->segment == 1;
   const tsr__fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
   return tsr__blocks_add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);

@@ -7,7 +7,7 @@
 
 enum {
   TSR__BLOCK_EFFECTS = 384, /* choices of a block that are known */
-  TSR__BLOCK_NAMES = 60, /* saved tensors of a block that can be chosen */
+  TSR__BLOCK_NAMES = 60,    /* saved tensors of a block that can be chosen */
   TSR__BLOCK_SETS = 128
 };
 
@@ -63,7 +63,7 @@ typedef struct tsr__chooser {
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
   struct tsr__block_options *of; /* the planning's */
-  tsr__blocks_sum all; /* of three blocks that keep all */
+  tsr__blocks_sum all;           /* of three blocks that keep all */
   /* While they are looked for: */
   double gains
       [TSR__BLOCK_SETS]; /* of of->sets: what a second saves, when last looked at; infinite at first */

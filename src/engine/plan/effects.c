@@ -16,9 +16,10 @@
 #include "plan/blocks.h"
 
 enum {
-  COMBINED_SETS = 12,   /* of which all sums are looked at */
-  COMBINED_TRIED = 40,  /* sums that are measured */
-  PLACED_TRIED = 6,     /* choices of the greedy path that are measured with another place for the rest */
+  COMBINED_SETS = 12,  /* of which all sums are looked at */
+  COMBINED_TRIED = 40, /* sums that are measured */
+  PLACED_TRIED =
+      6, /* choices of the greedy path that are measured with another place for the rest */
 };
 
 void tsr__block_options_free(struct tsr__block_options *options) {
@@ -96,8 +97,7 @@ static int survey_with(const tsr__chooser *c, const tsr__fragment *f, uint64_t l
   tsr_run_plan *plan = tsr__run_plan_copy(c->plan);
   int status = 0;
   *is_possible = false;
-  if (!plan || !tsr__blocks_add_range(c, plan, f, 0, first, last))
-    status = tsr__fail_memory(error);
+  if (!plan || !tsr__blocks_add_range(c, plan, f, 0, first, last)) status = tsr__fail_memory(error);
   if (status == 0)
     status = tsr__planner_survey(c->planning, plan, layers, c->batch, out, is_possible, error);
   tsr_run_plan_free(plan);
@@ -404,10 +404,8 @@ static int list_options(tsr__chooser *c, tsr_error *error) {
   if (status == 0 && may)
     status = tsr__blocks_effect(c, &(tsr__fragment){.checkpoint = TSR_CHECKPOINT_SELECTIVE},
                                 &ignored, error);
-  if (status == 0 && c->way->narrows)
-    status = place_rest(c, TSR_SAVED_NARROW16, path, 0, error);
-  if (status == 0 && c->way->narrows)
-    status = place_rest(c, TSR_SAVED_NARROW8, path, count, error);
+  if (status == 0 && c->way->narrows) status = place_rest(c, TSR_SAVED_NARROW16, path, 0, error);
+  if (status == 0 && c->way->narrows) status = place_rest(c, TSR_SAVED_NARROW8, path, count, error);
   if (status) return status;
   keep_best(c->of);
   choose_options(c);

@@ -18,16 +18,19 @@
 #include "plan/blocks.h"
 
 enum {
-  MOST_MOVES = 1024,  /* that are combined */
-  MOST_GROUP = 6,     /* blocks that are run again as one */
-  LEVEL_PARTS = 64, /* what is reserved is a guess: off by such a part, but at least what the allocator reserves at once */
+  MOST_MOVES = 1024, /* that are combined */
+  MOST_GROUP = 6,    /* blocks that are run again as one */
+  LEVEL_PARTS =
+      64, /* what is reserved is a guess: off by such a part, but at least what the allocator reserves at once */
   LEVEL_BYTES = 2 << 20,
-  TRIES = 12, /* pairs of a level that are simulated before it is given up, and more of few blocks */
+  TRIES =
+      12, /* pairs of a level that are simulated before it is given up, and more of few blocks */
   SMALL_TRIES = 120,
   ALIKE = 3,  /* of those that take as long */
   FAILED = 3, /* of those with one move */
   SINGLE_TRIES = 48,
-  SHAKES = 20000, /* random changes that are looked at, and of how many the plans are simulated, by blocks */
+  SHAKES =
+      20000, /* random changes that are looked at, and of how many the plans are simulated, by blocks */
   SHAKE_TRIES = 1200,
   WORK = 6000, /* blocks in all simulations of one search, at most; but not fewer than */
   LEAST_SIMULATIONS = 64
@@ -43,8 +46,8 @@ typedef struct cell {
 
 typedef struct move {
   uint16_t first, count;
-  uint16_t failed;  /* pairs with it that did not fit */
-  cell to; /* group: 1: the blocks become a segment */
+  uint16_t failed; /* pairs with it that did not fit */
+  cell to;         /* group: 1: the blocks become a segment */
   double more_s, more_copies_s;
   int64_t more_bytes;
 } move;
@@ -335,8 +338,7 @@ static int try_other(local *l, bool *is_better, tsr_error *error) {
   if (!is_new) return 0;
   tsr_run_plan *plan = plan_of(l, l->other);
   if (!plan) return tsr__fail_memory(error);
-  int status =
-      tsr__planner_try(l->planning, plan, l->budget, l->limit_s, &cost, is_better, error);
+  int status = tsr__planner_try(l->planning, plan, l->budget, l->limit_s, &cost, is_better, error);
   l->simulations++;
   *is_better = status == 0 && *is_better && cost.step_seconds < l->limit_s * (1 - LEAST_GAIN);
   if (*is_better) {
@@ -473,8 +475,12 @@ int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *pla
   bool is_possible = false;
   *out = NULL;
   if (!l) return tsr__fail_memory(error);
-  *l = (local){
-      .planning = p, .way = way, .budget = budget_bytes, .cost = *cost, .limit_s = limit_s, .random = 1};
+  *l = (local){.planning = p,
+               .way = way,
+               .budget = budget_bytes,
+               .cost = *cost,
+               .limit_s = limit_s,
+               .random = 1};
   l->layers = p->model->layers;
   l->cells = TSR__NEW_ARRAY(cell, l->layers);
   l->other = TSR__NEW_ARRAY(cell, l->layers);

@@ -53,7 +53,7 @@ typedef struct tsr__way {
   bool is_fine;    /* tried after the others: see tsr__technique_row */
   bool is_surveyed, is_listed;
   bool is_skipped; /* its step is too long to be surveyed: it is not tried */
-  bool is_tried; /* for the budget of this search: its bound did not exclude it */
+  bool is_tried;   /* for the budget of this search: its bound did not exclude it */
   tsr__survey survey;
   tsr__candidates candidates; /* the fastest first, by estimate; the last takes the least memory */
 } tsr__way;

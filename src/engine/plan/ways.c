@@ -207,8 +207,7 @@ static int survey_blocks(const tsr_planning *p, const tsr__way *way, uint64_t ba
   uint64_t layers = p->model->layers;
   bool is_sum = layers > 1 && has_equal_blocks(way->plan);
   sums three;
-  int status =
-      survey_sums(p, way, is_sum || !layers ? 2 : layers, batch, out, is_possible, why);
+  int status = survey_sums(p, way, is_sum || !layers ? 2 : layers, batch, out, is_possible, why);
   if (status || !*is_possible || !is_sum) return status;
   status = survey_sums(p, way, 3, batch, &three, is_possible, why);
   if (status == 0 && *is_possible) *out = extend(out, &three, layers);
@@ -386,7 +385,8 @@ static bool has_many_chunks(const tsr_planning *p, const tsr_run_plan *plan) {
   uint64_t batch = p->how.batch ? p->how.batch : 1, sequence = p->how.sequence;
   if (!o->loss_chunk || o->loss_chunk == p->base->options.loss_chunk) return false;
   if (o->loss_chunk == p->free->options.loss_chunk) return false;
-  uint64_t tokens = tsr__product_u64(o->micro_batch ? o->micro_batch : batch, sequence ? sequence : 1);
+  uint64_t tokens =
+      tsr__product_u64(o->micro_batch ? o->micro_batch : batch, sequence ? sequence : 1);
   return tokens / o->loss_chunk > MOST_CHUNKS;
 }
 
@@ -463,7 +463,8 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
 int tsr__planner_survey_way(const tsr_planning *p, tsr__way *way, tsr_error *error) {
   if (way->is_surveyed || way->is_skipped) return 0;
   int status = tsr__planner_survey(p, way->plan, 0, 0, &way->survey, &way->is_surveyed, error);
-  way->is_skipped = status == 0 && !way->is_surveyed; /* smaller ones were possible, or it is the base */
+  way->is_skipped =
+      status == 0 && !way->is_surveyed; /* smaller ones were possible, or it is the base */
   if (status || way->is_skipped) return status;
   assert(way->survey.floor_bytes <= way->survey.most_bytes);
   way->kernels_s = kernels_of(&way->survey.cost);
