@@ -272,8 +272,10 @@ class Check:
         times, is_proved = [way['bound_us'] for way in ways if way['bound_us'] is not None], answer['is_proved']
         need(not is_proved if self.is_partial else is_proved == (not times) and claimed == min(times, default=None), 'the bound on time')
         need(near(lower['gap_us'], took - claimed, 0.02 + 1e-6 * took) if fits else lower['gap_us'] is None, 'the gap')
+        percent = 100 * lower['gap_us'] / claimed if fits and claimed else None
+        need(lower['gap_percent'] is percent or near(lower['gap_percent'], percent, 0.01), 'the gap in percent')
         need(lower['peak_bytes'] == min(floors, default=None) or (self.is_stopped and lower['peak_bytes'] is None), 'the bound on memory')
-        self.state('is_proved, lower_bound.step_time_us, lower_bound.gap_us', 'no schedule of the kernels of these ways ' + (
+        self.state('is_proved, lower_bound.step_time_us, lower_bound.gap_us, lower_bound.gap_percent', 'no schedule of the kernels of these ways ' + (
             'fits' if is_proved else f'takes less than {claimed} us within the budget'), self.is_decided and (is_proved or self.has_times))
         self.state('lower_bound.peak_bytes', f'no schedule of ways with a floor needs less than {lower["peak_bytes"]} bytes', self.is_all_drawn)
         self.state('verdict', f'{answer["verdict"]} in {answer["budget_bytes"]} bytes', fits or (is_proved and self.is_decided))

@@ -68,7 +68,7 @@ class Asker:
     def ask(self, question):
         """The answer; None if the command refuses the question, with a message."""
         options = {name: value for name, value in question.options.items() if name not in ('largest', 'allow', 'work_limit', 'for')}
-        begins = self.tessera.run('plan', question.model, *words_of(options), '--budget', '1TiB', '--allow', 'none', '--json', status=(0, 1, 2))
+        begins = self.tessera.run('plan', question.model, *words_of(options), '--budget', '8GiB', '--allow', 'none', '--json', status=(0, 1, 2))
         if begins.returncode == 2:
             return None
         budget = question.part
