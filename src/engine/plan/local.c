@@ -79,6 +79,7 @@ typedef struct local {
   size_t simulations, most_simulations;
   tsr__map tried; /* hashes of cells */
   uint64_t random;
+  bool is_thorough;
 } local;
 
 /* ---- plan to cells, and back ---- */
@@ -388,7 +389,7 @@ static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error
   int64_t budget = (int64_t)l->budget, now = (int64_t)l->cost.reserved_bytes;
   int64_t part = budget / LEVEL_PARTS > LEVEL_BYTES ? budget / LEVEL_PARTS : LEVEL_BYTES;
   int64_t room = budget - now;
-  size_t tries = TRIES + SMALL_TRIES / l->layers;
+  size_t tries = l->is_thorough ? TRIES + SMALL_TRIES / l->layers : TRIES / 2;
   const int64_t levels[] = {budget + part, budget,        budget - room / 2, budget - room * 3 / 4,
                             budget - room, budget - part, budget - 2 * part, INT64_MIN};
   int status = list_moves(l, error);
@@ -460,9 +461,10 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
   l->now = estimate_of(l, l->cells);
   size_t work = l->layers * (size_t)l->chooser.parts;
   l->most_simulations = WORK / work > LEAST_SIMULATIONS ? WORK / work : LEAST_SIMULATIONS;
+  if (!l->is_thorough) l->most_simulations = LEAST_SIMULATIONS;
   while (status == 0 && is_better && l->simulations < l->most_simulations) {
     status = improve_once(l, &list, &is_better, error);
-    if (status == 0 && !is_better) status = shake_some(l, &is_better, error);
+    if (status == 0 && !is_better && l->is_thorough) status = shake_some(l, &is_better, error);
   }
   TSR__VECTOR_FREE(&list);
   return status;
@@ -470,7 +472,7 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
 
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
                          const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
-                         tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error) {
+                         bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error) {
   local *l = TSR__NEW(local);
   bool is_possible = false;
   *out = NULL;
@@ -480,7 +482,8 @@ int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *pla
                .budget = budget_bytes,
                .cost = *cost,
                .limit_s = limit_s,
-               .random = 1};
+               .random = 1,
+               .is_thorough = is_thorough};
   l->layers = p->model->layers;
   l->cells = TSR__NEW_ARRAY(cell, l->layers);
   l->other = TSR__NEW_ARRAY(cell, l->layers);

@@ -480,8 +480,8 @@ static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fo
   double limit_s = first.plan ? first.cost.step_seconds : found->cost.step_seconds;
   if (status == 0 && !first.plan) status = find_nearest(p, way, limit_s, &first, error);
   if (status == 0 && first.plan)
-    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, limit_s, &better.plan,
-                                  &better.cost, error);
+    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, limit_s,
+                                  way == found->way, &better.plan, &better.cost, error);
   if (better.plan) {
     tsr_run_plan_free(first.plan);
     first = better;
@@ -499,7 +499,7 @@ static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fo
 static int shrink(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   begun better = {NULL, {0}};
   int status = tsr__planner_improve(p, least->way, least->plan, &least->cost, budget, INFINITY,
-                                    &better.plan, &better.cost, error);
+                                    true, &better.plan, &better.cost, error);
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
   if (better.plan && TSR__VECTOR_PUSH(&p->improved, better.plan))
     *found = (best){better.plan, better.cost, least->way};
@@ -531,11 +531,20 @@ static double promise_of(const tsr_planning *p, const tsr__way *way, uint64_t bu
   return least;
 }
 
-/* Ways that could still be faster, the most promising first; that of what was found before them. */
+/* In how many options two ways differ. */
+static size_t distance(const tsr__way *a, const tsr__way *b) {
+  size_t count = a->narrows != b->narrows;
+  for (size_t i = 0; tsr__option_at(i); i++)
+    count += !tsr__option_equal(tsr__option_at(i), &a->plan->options, &b->plan->options);
+  return count;
+}
+
+/* Ways that could still be faster: that of what was found, those that differ from it in one option, and the most promising others; the most
+ * promising first. */
 static size_t list_promising(const tsr_planning *p, uint64_t budget, const best *found,
                              promising *out) {
   double most_s = found->cost.step_seconds * (1 + FIRST_ERROR);
-  size_t count = 0;
+  size_t count = 0, kept = 0, others = IMPROVED_WAYS + SMALL_IMPROVED / p->model->layers;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
     if (!way->is_tried || !way->is_surveyed) continue;
@@ -544,8 +553,13 @@ static size_t list_promising(const tsr_planning *p, uint64_t budget, const best 
     if (step_s <= most_s) out[count++] = (promising){way, step_s};
   }
   tsr__sort(out, count, sizeof *out, compare_promising);
-  size_t most = IMPROVED_WAYS + SMALL_IMPROVED / p->model->layers;
-  return count < most ? count : most;
+  for (size_t i = 0; i < count; i++) {
+    bool is_near = distance(out[i].way, found->way) <= 1;
+    if (!is_near && !others) continue;
+    others -= !is_near;
+    out[kept++] = out[i];
+  }
+  return kept;
 }
 
 /* Until nothing is better: a plan that one way improved may be the first of another. */

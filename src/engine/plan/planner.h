@@ -165,11 +165,11 @@ void tsr__way_release(tsr__way *way);
 /* ---- local.c ---- */
 
 /* Improve a plan of the way that takes `cost`, by changes of single blocks and pairs of them, until none makes a step within the budget take
- * less than `limit_s`, which then is what it takes, or a number of simulations is reached. The plan itself need not fit. `*out`: the better
+ * less than `limit_s`, which then is what it takes, or a number of simulations is reached: a small one, and no random changes, unless `is_thorough`. The plan itself need not fit. `*out`: the better
  * plan, which the caller frees, or NULL; `*with`: what it takes. After a failure they are what was found until then. */
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
                          const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
-                         tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error);
+                         bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error);
 
 /* ---- modules.c ---- */
 
