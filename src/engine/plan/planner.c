@@ -212,6 +212,8 @@ void tsr_planning_free(tsr_planning *p) {
 
 /* Candidates of a way that do not fit, after which faster ones are not tried. */
 enum { MISSES = 2 };
+/* Candidates that are tried of a way that copies activations, where less copied need not be less memory. */
+enum { COPYING_TRIES = 24 };
 /* How much less than its least a candidate may reserve, which is added up from few blocks: tests compare all of them. */
 enum { LEAST_PARTS = 50 };
 
@@ -314,6 +316,12 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   bool is_over = true;
   if (status) return status;
   while (high < way->candidates.count && !is_slower(way, &items[high], found)) high++;
+  if (tsr__way_copies_activations(way)) {
+    for (; status == 0 && is_over && low < high && low < COPYING_TRIES; low++)
+      status = try_candidate(p, way, &items[low], budget, found, least, &is_over, error);
+    if (status || !is_over) return status;
+    low = 0;
+  }
   if (high > MISSES && items->least_bytes <= budget) { /* "most", but not all */
     status = try_candidate(p, way, items, budget, found, least, &is_over, error);
     if (status || !is_over) return status;
