@@ -461,6 +461,12 @@ static int find_first(tsr_planning *p, tsr__way *way, uint64_t budget, const bes
   return status;
 }
 
+/* What a candidate reserves, as far as is known: where its simulation stopped, which is just above the budget for those that nearly fit, or what
+ * others lead one to expect. */
+static double near_bytes(const tsr_planning *p, const tsr__candidate *c) {
+  return c->over_bytes ? (double)c->over_bytes : likely_bytes(p, c);
+}
+
 /* Of the candidates that do not fit, the one that comes nearest to the budget, if it is fast enough. */
 static int find_nearest(tsr_planning *p, const tsr__way *way, double most_s, begun *first,
                         tsr_error *error) {
@@ -468,7 +474,7 @@ static int find_nearest(tsr_planning *p, const tsr__way *way, double most_s, beg
   for (size_t i = 0; i < way->candidates.count; i++) {
     const tsr__candidate *c = &way->candidates.items[i];
     if (c->estimate_s > most_s) continue;
-    if (!nearest || c->least_bytes < nearest->least_bytes) nearest = c;
+    if (!nearest || near_bytes(p, c) < near_bytes(p, nearest)) nearest = c;
   }
   if (!nearest) return 0;
   first->plan = tsr__run_plan_copy(nearest->plan);
