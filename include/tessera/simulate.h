@@ -128,6 +128,13 @@ typedef struct tsr_simulate_options {
   /* Flags of tsr_no_decay: AdamW has a second group of parameters, without weight decay. */
   unsigned no_decay;
   bool nesterov; /* of sgd with momentum */
+  /* More of LoRA, and QLoRA (Dettmers et al. 2023). Weights in 4 bits are simulated with PyTorch's ops, and need adapters. */
+  double lora_dropout; /* on what adapters read: 0 to below 1 */
+  tsr_adapter_dtype adapter_dtype;
+  tsr_quantize quantize;
+  bool
+      double_quant; /* the scales of weights in 4 bits are kept in 8 bits: bnb_4bit_use_double_quant */
+  tsr_kbit_training kbit_training;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */
