@@ -48,6 +48,7 @@ typedef struct tsr__technique_row {
   uint8_t listed;       /* its place in the list of techniques, from 1; 0: it is not listed */
   bool is_free;         /* it takes no more operations and no copies */
   bool changes_results; /* only if it is asked for */
+  bool is_named;        /* only by its own word, not by "all": it changes what is trained */
   bool needs_ranks;     /* two at least */
   bool
       is_of_old_cards; /* only for cards without bf16 (T4, V100), which skip the other rows of the dimension */
