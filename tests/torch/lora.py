@@ -100,7 +100,7 @@ def trace(sizes, options, path):
     if options.get('no_kv_cache'):
         config.use_cache = False
     form = {'use_reentrant': options.get('checkpoint_form') != 'non-reentrant'}
-    with torch.device('cpu' if 'quantize' in options else 'meta'):
+    with torch.device('cpu'):  # peft does not convert adapters on the meta device
         base = hf.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=options.get('attention', 'sdpa')).train()
         if 'quantize' in options:
             base = quantised(base, options, dtype)
