@@ -13,7 +13,8 @@
 static const char *control_of(tsr_parameter_kind kind) {
   switch (kind) {
   case TSR_PARAMETER_FLAG: return "tick";
-  case TSR_PARAMETER_CHOICE: return "choose";
+  case TSR_PARAMETER_CHOICE:
+  case TSR_PARAMETER_CHOICES: return "choose";
   case TSR_PARAMETER_FILE:
   case TSR_PARAMETER_SNAPSHOT: return "file";
   case TSR_PARAMETER_TEXTS:

@@ -2,12 +2,14 @@
  * answer. The question is src/engine/questions/plan. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/planning.h>
 #include <tessera/unstable/runs.h>
 
 #include "message.h"
 #include "session.h"
+#include "textfile.h"
 
 static bool ends_in(const char *path, const char *ending) {
   size_t length = path ? strlen(path) : 0, tail = strlen(ending);
@@ -76,10 +78,80 @@ static int write_files(cli_session *session, const tsr_answer *answer) {
 /* A change that another program cannot express may be needed for the budget. */
 static void say_pasted(const cli_session *session, const tsr_plan_answer *value) {
   char reserved[32];
-  cli_say(session->options->command->about.name,
-          "the part of the plan that %s can express reserves %s, more than the budget; the "
-          "comments in the text list the rest",
-          value->target, tsr_size_text(value->pasted_bytes, reserved, sizeof reserved));
+  for (size_t i = 0; i < value->pasted_count; i++) {
+    const tsr_pasted *one = &value->pasted[i];
+    if (one->reserved_bytes <= value->found->budget_bytes) continue;
+    cli_say(session->options->command->about.name,
+            "the part of the plan that %s can express reserves %s, more than the budget; the "
+            "%s list the rest",
+            one->target, tsr_size_text(one->reserved_bytes, reserved, sizeof reserved),
+            one->notes ? "notes above" : "comments in the text");
+  }
+}
+
+/* Notes of texts whose format has no comments. */
+static void say_notes(const tsr_plan_answer *value) {
+  for (size_t i = 0; i < value->pasted_count; i++)
+    for (const char *line = value->pasted[i].notes; line && *line;) {
+      size_t length = strcspn(line, "\n");
+      cli_say(value->pasted[i].target, "%.*s", (int)length, line);
+      line += length + (line[length] == '\n');
+    }
+}
+
+/* ---- Texts for other programs ---- */
+
+/* Whether -o names a folder, which gets a file of each text. */
+static bool is_folder(const cli_options *options) {
+  const char *path = options->output;
+  return path && tsr_params_has(options->own, "for") && (cli_is_folder(path) || ends_in(path, "/"));
+}
+
+static int write_text(cli_session *session, const char *name, const char *text) {
+  const char *folder = session->options->output;
+  size_t length = strlen(folder) + strlen(name) + 2;
+  char *path = malloc(length);
+  cli_output output;
+  if (!path) return TSR_ERROR_MEMORY;
+  (void)snprintf(path, length, "%s%s%s", folder, ends_in(folder, "/") ? "" : "/", name);
+  int status = cli_start_aside(session, path, &output);
+  if (status == 0) {
+    if (cli_output_write(&output, text, strlen(text))) status = TSR_ERROR_WRITE;
+    status = cli_finish_aside(session, &output, status);
+  }
+  free(path);
+  return status;
+}
+
+/* Notes of a text without comments are in a file next to it: deepspeed.json and deepspeed.txt. */
+static int write_texts(cli_session *session, const tsr_plan_answer *value) {
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < value->pasted_count; i++) {
+    const tsr_pasted *one = &value->pasted[i];
+    char name[64];
+    (void)snprintf(name, sizeof name, "%.*s.txt", (int)strcspn(one->file, "."), one->file);
+    status = write_text(session, one->file, one->text);
+    if (status == 0 && one->notes) status = write_text(session, name, one->notes);
+  }
+  return status;
+}
+
+/* Texts are written as they are, whatever the name of the file ends in. */
+static int choose_text(cli_session *session) {
+  const cli_options *options = session->options;
+  size_t count;
+  (void)tsr_params_texts(options->own, "for", &count);
+  if (!is_folder(options)) {
+    if (count > 1 && options->output && !options->json)
+      return cli_usage_error(
+          options->command, "several --for make several files: -o takes a folder, and '%s' is none",
+          options->output);
+    return 0;
+  }
+  if (!cli_is_folder(options->output))
+    return cli_usage_error(options->command, "-o: there is no folder '%s'", options->output);
+  session->output.path = NULL;
+  return 0;
 }
 
 /* ---- What to type next ---- */
@@ -115,7 +187,7 @@ static void write_next(const tsr_params *own, const tsr_plan_answer *value, char
   } else if (is_short && !value->largest) {
     uint64_t needed_bytes = value->found->with.reserved_bytes;
     if (!card_bytes || needed_bytes <= card_bytes) write_budget(needed_bytes, true, text);
-  } else if (value->techniques || (value->found && value->fits && !value->target)) {
+  } else if (value->techniques || (value->found && value->fits && !value->pasted_count)) {
     write_target(own, text);
   }
 }
@@ -133,15 +205,24 @@ static int put_next(cli_session *session, const tsr_plan_answer *value) {
 
 static int put_answer(cli_session *session, const tsr_answer *answer, const char *form) {
   const tsr_plan_answer *value = tsr_answer_value(answer);
-  int status = form ? tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write,
-                                            &session->output, &session->error)
-                    : tsr_answer_write(answer, &session->report, cli_output_write, &session->output,
-                                       &session->error);
-  bool is_text = !form && !value->target && session->report.format == TSR_REPORT_TEXT;
+  bool has_folder = is_folder(session->options) && value->pasted_count;
+  int status = has_folder ? write_texts(session, value) : 0;
+  /* A file for another program gets no verdict in its place. */
+  if (tsr_params_has(session->options->own, "for") && !value->pasted_count)
+    session->output.path = NULL;
+  if (status == 0 && form)
+    status = tsr_answer_write_form(answer, form, NULL, &session->report, cli_output_write,
+                                   &session->output, &session->error);
+  else if (status == 0 && (!has_folder || session->report.format == TSR_REPORT_JSON))
+    status = tsr_answer_write(answer, &session->report, cli_output_write, &session->output,
+                              &session->error);
+  bool is_text = !form && !value->pasted_count && session->report.format == TSR_REPORT_TEXT;
   if (status == 0 && is_text) status = put_next(session, value);
   if (status) return status;
+  bool has_notes = !has_folder && session->report.format == TSR_REPORT_TEXT;
+  if (has_notes) say_notes(value);
   if (value->fits) return write_files(session, answer);
-  if (value->pasted) say_pasted(session, value);
+  if (value->pasted_count) say_pasted(session, value);
   return CLI_CHECK_FAILED;
 }
 
@@ -154,11 +235,13 @@ int cli_plan(cli_session *session) {
   bool is_front = tsr_params_flag(options->own, "front") && !options->json;
   const char *form = is_front ? front_form(options->output) : NULL;
   asking.name = model;
-  asking.has_format = form != NULL;
-  if (!form) status = cli_choose_format(session);
+  bool is_for = tsr_params_has(options->own, "for");
+  asking.has_format = form || is_for;
+  if (is_for)
+    status = choose_text(session);
+  else if (!form)
+    status = cli_choose_format(session);
   if (status) return status;
-  if (tsr_params_has(options->own, "for") && session->report.format == TSR_REPORT_JSON)
-    return cli_usage_error(options->command, "--for prints text for another program, and not JSON");
   status = cli_asking_run(session, &asking);
   if (status == 0) status = put_answer(session, asking.answer, form);
   cli_asking_release(&asking);

@@ -63,6 +63,7 @@ static const char *type_of(const tsr_parameter *row, bool is_inverted) {
   case TSR_PARAMETER_BYTES: return "Union[None, int, str] = None";
   case TSR_PARAMETER_FILE: return "Union[None, str, Mapping[str, Any]] = None";
   case TSR_PARAMETER_SNAPSHOT: return "Optional[Snapshot] = None";
+  case TSR_PARAMETER_CHOICES: return "Union[None, str, Sequence[str]] = None";
   default: return "Optional[str] = None";
   }
 }

@@ -6,6 +6,7 @@
  *
  *   <!-- fields of NAME -->   and   <!-- end -->, where NAME is a question, or a record that is documented apart,
  *   <!-- techniques -->       and   <!-- end -->: the words of --allow
+ *   <!-- targets -->          and   <!-- end -->: the words of --for
  *   <!-- run options -->      and   <!-- end -->: the keys of plan files
  *   <!-- tables -->           and   <!-- end -->: the tables of `tessera sql` */
 #include <assert.h>
@@ -186,6 +187,14 @@ static void print_techniques(FILE *stream) {
   fputc('\n', stream);
 }
 
+static void print_targets(FILE *stream) {
+  fputs("\n| `--for` | what is printed | file |\n|---|---|---|\n", stream);
+  for (size_t i = 0; tsr_target_word(i); i++)
+    fprintf(stream, "| `%s` | %s | `%s` |\n", tsr_target_word(i), tsr_target_about(i),
+            tsr_target_file(i));
+  fputc('\n', stream);
+}
+
 static void print_values(FILE *stream, const tsr_parameter *row) {
   if (row->kind == TSR_PARAMETER_FLAG) fputs("true or false", stream);
   if (row->kind == TSR_PARAMETER_COUNT) fputs("number", stream);
@@ -218,6 +227,7 @@ static void print_tables(FILE *stream) {
 /* What a line begins, or NULL: a table that is not of fields. */
 static void (*table_of(const char *line))(FILE *) {
   if (is_same(line, "<!-- techniques -->\n")) return print_techniques;
+  if (is_same(line, "<!-- targets -->\n")) return print_targets;
   if (is_same(line, "<!-- tables -->\n")) return print_tables;
   return is_same(line, "<!-- run options -->\n") ? print_run_options : NULL;
 }

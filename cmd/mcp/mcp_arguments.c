@@ -77,10 +77,10 @@ static json_t *describe_argument(const mcp_argument *argument) {
     json_object_set_new(out, "type", json_pack("[s, s]", types[MCP_INTEGER], types[MCP_TEXT]));
   if (argument->kind == MCP_FLAG)
     json_object_set_new(out, "default", json_boolean(argument->fallback));
-  if (argument->kind == MCP_TEXTS)
-    json_object_set_new(out, "items", json_pack("{s:s}", "type", "string"));
+  json_t *item = argument->kind == MCP_TEXTS ? json_pack("{s:s}", "type", "string") : NULL;
+  if (item) json_object_set_new(out, "items", item);
   json_t *choices = argument->row && argument->row->choices ? choices_of(argument->row) : NULL;
-  if (choices) json_object_set_new(out, "enum", choices);
+  if (choices) json_object_set_new(item ? item : out, "enum", choices);
   return out;
 }
 

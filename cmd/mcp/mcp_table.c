@@ -121,6 +121,7 @@ static mcp_kind kind_of(const tsr_parameter *row) {
   case TSR_PARAMETER_TIME:
   case TSR_PARAMETER_INTEGER: return MCP_INTEGER;
   case TSR_PARAMETER_TEXTS:
+  case TSR_PARAMETER_CHOICES:
   case TSR_PARAMETER_SETTINGS: return MCP_TEXTS;
   default: return MCP_TEXT;
   }

@@ -64,8 +64,9 @@ typedef enum tsr_parameter_kind {
   TSR_PARAMETER_SETTINGS, /* several of those, separated by blanks or semicolons */
   TSR_PARAMETER_OBJECT, /* what `type` parses, from what a user types or from a file: rules, a model */
   TSR_PARAMETER_FILE, /* a file's name and its contents, which `type` parses if there is one: a lock */
-  TSR_PARAMETER_PATH,    /* the name of a file or folder that the caller writes or names */
-  TSR_PARAMETER_SNAPSHOT /* one more snapshot, which the caller opens and adds to the subjects */
+  TSR_PARAMETER_PATH,     /* the name of a file or folder that the caller writes or names */
+  TSR_PARAMETER_SNAPSHOT, /* one more snapshot, which the caller opens and adds to the subjects */
+  TSR_PARAMETER_CHOICES /* several of `choices`, none of which takes a number: each call of a setter adds one */
 } tsr_parameter_kind;
 
 /* What an OBJECT or FILE is parsed into: a row of the library, which rows of parameters refer to. */
@@ -111,10 +112,10 @@ typedef struct tsr_parameter {
   const char *advice;   /* for a language model that has to fill it in; NULL: `help` */
   /* Of a FILE in MCP: its contents can be given in place of its name, and this explains that. */
   const char *contents_advice;
-  const char *const *choices;     /* of a CHOICE; ends at NULL. "word:N" takes a number from 1 on */
-  const char *example;            /* of BYTES: a typical size, for messages; NULL: "40GiB" */
-  int64_t fallback;               /* of COUNT and INTEGER: the value where none is given */
-  int64_t least;                  /* of COUNT and INTEGER: in schemas, the smallest value */
+  const char *const *choices; /* of CHOICE(S); ends at NULL. "word:N" takes a number from 1 on */
+  const char *example;        /* of BYTES: a typical size, for messages; NULL: "40GiB" */
+  int64_t fallback;           /* of COUNT and INTEGER: the value where none is given */
+  int64_t least;              /* of COUNT and INTEGER: in schemas, the smallest value */
   const tsr_parameter_type *type; /* of an OBJECT, and of a FILE that is parsed */
   bool may_be_absent;             /* of a FILE: one that does not exist counts as empty */
   const char *written_with;       /* of a FILE: the FLAG with which the caller writes it instead */

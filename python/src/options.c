@@ -304,6 +304,7 @@ static bool set_value(tsr_params *params, const tsr_parameter *row, PyObject *op
     return PyUnicode_Check(value) ? set_text(params, row, value, keep, &error)
                                   : set_number(params, row, value, &error);
   case TSR_PARAMETER_TEXTS:
+  case TSR_PARAMETER_CHOICES:
   case TSR_PARAMETER_SETTINGS: return set_texts(params, row, value, keep, &error);
   case TSR_PARAMETER_OBJECT:
     if (row->type != &tsr_rules_type) return set_file(params, row, value, keep, &error);

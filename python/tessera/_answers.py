@@ -1378,7 +1378,9 @@ class PlanBinding(Record):
 class PlanPasted(Record):
     """The plan in the words of another program."""
     target: str
+    file: str
     text: str
+    notes: Optional[str]
     reserved_bytes: Optional[int]
 
 
@@ -1407,6 +1409,7 @@ class PlanFound(Record):
     ways: Tuple[PlanWay, ...]
     binding: PlanBinding
     # 'for' is an item only: the name is a keyword
+    also_for: Tuple[PlanPasted, ...]  # not always there
 
 
 class PlanCost(Record):

@@ -48,7 +48,7 @@ WRONG = [('{"zero_optimization": {"stage": 4}}', 'zero_optimization.stage must b
          ('{"train_micro_batch_size_per_gpu": 0}', 'train_micro_batch_size_per_gpu must be at least 1'),
          ('{"train_micro_batch_size_per_gpu": 1.5}', 'must be a whole number'),
          ('{"gradient_clipping": "much"}', 'gradient_clipping must be a number'),
-         ('{"optimizer": {"type": "Lion"}}', 'optimizer.type must be'),
+         ('{"optimizer": {"type": "OneBitLamb"}}', 'optimizer.type must be'),
          ('{"optimizer": {"params": {"betas": [0.9]}}}', 'optimizer.params.betas must be'),
          ('{"zero_optimization": {"offload_param": {"device": "moon"}}}', 'offload_param.device must be'),
          ('[]', 'is a JSON object'), ('{"a": 1, "a": 2}', 'duplicate'), ('[' * 100000, 'depth'), ('', 'expected')]
@@ -122,8 +122,7 @@ class Tests:
         done = subprocess.run([self.program, 'plan', 'gpt2', '--plan', f'{self.work}/plan.json', '--for', 'deepspeed'],
                               capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
-        lines = [line for line in done.stdout.splitlines() if not line.startswith('//')]
-        status, _, errors = self.run('\n'.join(lines), ['--ranks', '4', '--seq', '16', '--write-plan', f'{self.work}/read'])
+        status, _, errors = self.run(done.stdout, ['--ranks', '4', '--seq', '16', '--write-plan', f'{self.work}/read'])
         assert status == 0, errors
         with open(f'{self.work}/read', encoding='utf-8') as file:
             assert json.load(file) == plan

@@ -406,12 +406,13 @@ def test_pastes(t):
     path = t.work / 'pasted.json'
     for plan in plans:
         path.write_text(json.dumps({'version': 1, **plan}))
-        texts = {target: t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target).stdout
-                 for target in ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera')}
+        targets = ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera')
+        runs = {target: t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target) for target in targets}
+        texts = {target: done.stdout for target, done in runs.items()}
         compile(texts['hf'], 'hf', 'exec')
         compile(texts['fsdp2'], 'fsdp2', 'exec')
         tomllib.loads(texts['torchtitan'])
-        config = json.loads(''.join(line for line in texts['deepspeed'].splitlines() if not line.startswith('//')))
+        config = json.loads(texts['deepspeed'])
         expect('micro-batches', (config['train_micro_batch_size_per_gpu'], config['gradient_accumulation_steps']),
                (plan.get('micro_batch', 4), 4 // plan.get('micro_batch', 4)))
         expect('the plan', json.loads(texts['tessera']), {'version': 1, **plan})
@@ -433,7 +434,8 @@ def test_said_stages(t):
     for stage in STAGES:
         path.write_text(json.dumps({'version': 1, 'ranks': 8, 'zero': stage}))
         for target, words in said.items():
-            text = t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target).stdout
+            done = t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target)
+            text = done.stdout + done.stderr
             nearest = min(one for one in words if one >= stage)
             expect(f'{target} {stage}: said', words[nearest] in text, True)
             expect(f'{target} {stage}: the nearest', f'not supported: ZeRO stage {stage}; the nearest is stage {nearest}' in text,

@@ -324,7 +324,8 @@ static void test_rows_of_the_registry(void **state) {
       assert_null(strchr(row->name, '-'));
       assert_true(row->option || !strchr(row->name, '_') ||
                   row->hidden_from & TSR_INTERFACE_COMMAND);
-      assert_true((row->kind == TSR_PARAMETER_CHOICE) == (row->choices != NULL));
+      bool is_choice = row->kind == TSR_PARAMETER_CHOICE || row->kind == TSR_PARAMETER_CHOICES;
+      assert_true(is_choice == (row->choices != NULL));
       assert_true((row->kind == TSR_PARAMETER_FLAG) == !row->argument);
     }
   }

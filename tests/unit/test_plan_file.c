@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "plan/paste.h"
 #include "plan/techniques.h"
 #include "tessera/tessera.h"
 #include "tessera/unstable/runs.h"
@@ -57,6 +58,30 @@ static void table_of_techniques(void **state) {
     assert_in_range(t->dimension, 1, TSR__TECHNIQUE_DIMENSIONS);
     rows[t->dimension - 1] += t->use == TSR__USE_DIVIDED ? 9 : 1; /* parts: 2 to 256, and all */
     assert_in_range(rows[t->dimension - 1] + 1, 1, TSR__TECHNIQUE_CHOICES);
+  }
+}
+
+/* ---- targets ---- */
+
+/* The names of a row are those of options that exist, each name and file is of one row, and each row can be written. */
+static void table_of_targets(void **state) {
+  const tsr__target_row *row;
+  (void)state;
+  for (size_t i = 0; (row = tsr__target_at(i)) != NULL; i++) {
+    const char *options = row->options ? row->options : "";
+    char option[64];
+    int read;
+    assert_string_equal(tsr_target_names[i], row->name);
+    assert_string_equal(tsr_target_word(i), row->name);
+    assert_string_equal(tsr_target_about(i), row->about);
+    assert_string_equal(tsr_target_file(i), row->file);
+    assert_true(row->write || row->is_plan);
+    for (; sscanf(options, "%63s%n", option, &read) == 1; options += read)
+      if (!tsr__option_find(option)) fail_msg("%s: no option '%s'", row->name, option);
+    for (size_t other = 0; other < i; other++) {
+      assert_string_not_equal(tsr_target_word(other), row->name);
+      assert_string_not_equal(tsr_target_file(other), row->file);
+    }
   }
 }
 
@@ -349,17 +374,12 @@ static void hash_in_snapshot(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hashes),
-      cmocka_unit_test(table_of_techniques),
-      cmocka_unit_test(canonical_form),
-      cmocka_unit_test(modules),
-      cmocka_unit_test(refusals),
-      cmocka_unit_test(options_and_plan),
-      cmocka_unit_test(wrong_lists),
-      cmocka_unit_test(same_blocks),
-      cmocka_unit_test(not_for_this_model),
-      cmocka_unit_test(micro_batches),
-      cmocka_unit_test(effects),
+      cmocka_unit_test(hashes),           cmocka_unit_test(table_of_techniques),
+      cmocka_unit_test(table_of_targets), cmocka_unit_test(canonical_form),
+      cmocka_unit_test(modules),          cmocka_unit_test(refusals),
+      cmocka_unit_test(options_and_plan), cmocka_unit_test(wrong_lists),
+      cmocka_unit_test(same_blocks),      cmocka_unit_test(not_for_this_model),
+      cmocka_unit_test(micro_batches),    cmocka_unit_test(effects),
       cmocka_unit_test(hash_in_snapshot),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ uint64_t tsr_params_choice_number(const tsr_params *params, const char *name);
 const char *tsr_params_choice_key(const tsr_params *params, const char *name);
 /* TEXT, PATH and SNAPSHOT, and the path of FILE and OBJECT; NULL where not given. */
 const char *tsr_params_text(const tsr_params *params, const char *name);
-/* TEXTS. */
+/* TEXTS, and CHOICES: the words of `choices`, each once, in the order in which they were given. */
 const char *const *tsr_params_texts(const tsr_params *params, const char *name, size_t *count);
 /* DEVICES: each once; none of them for "all". */
 const uint32_t *tsr_params_devices(const tsr_params *params, const char *name, size_t *count);

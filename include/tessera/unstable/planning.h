@@ -201,28 +201,43 @@ void tsr_front_release(tsr_front *front);
 
 /* ---- Settings for other programs ---- */
 
-#define TSR_TARGET_CHOICES                                                       \
-  (const char *const[]) {                                                        \
-    "hf", "deepspeed", "fsdp2", "torchtitan", "megatron", "env", "tessera", NULL \
-  }
+/* The programs that a plan can be written for, by name; ends at NULL. */
+extern const char *const tsr_target_names[];
+/* The index-th of them, what its text is, in Markdown, and what the text is called in a folder: "hf.py". NULL past the
+ * last. */
+const char *tsr_target_word(size_t index);
+const char *tsr_target_about(size_t index);
+const char *tsr_target_file(size_t index);
 /* The TSR_ALLOW flags that a plan for this target may use: the default without what the target cannot express.
  * Returns tsr_allow_default() for an unknown target. */
 unsigned tsr_target_allows(const char *target, const tsr_model *model);
-/* Write a plan for pasting: TrainingArguments of transformers (hf), JSON of DeepSpeed, Python (fsdp2), TOML
- * (torchtitan), arguments (megatron), environment variables (env), or the plan file (tessera). Comments contain the
- * plan's cost, what the target cannot express, and the nearest choice instead. `*reserved_bytes` is what the
- * nearest plan that the target can express reserves; 0 if that is the plan itself, or impossible for the model.
- * Fails with TSR_ERROR_ARGUMENT for an unknown target, TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+
+/* A plan as settings for another program: `target` and `file` are tsr_target_word and tsr_target_file. The texts are
+ * owned. Notes are a line each, for a format without comments, such as JSON; NULL if the text has them as comments.
+ * `reserved_bytes` is of the nearest plan that the target can express; 0 if that is impossible for the model, or for the
+ * plan file. */
+typedef struct tsr_pasted {
+  const char *target, *file;
+  char *text, *notes;
+  uint64_t reserved_bytes;
+} tsr_pasted;
+
+/* Write a plan for pasting into a program of tsr_target_names. Notes contain the
+ * plan's cost, what the target cannot express, and the nearest choice instead. The caller releases `*out` with
+ * tsr_pasted_release, also after a failure: TSR_ERROR_ARGUMENT for an unknown target, TSR_ERROR_UNSUPPORTED for a step
+ * graph and a target other than tessera, or TSR_ERROR_MEMORY. */
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
-                   const tsr_simulate_options *how, const char *target, tsr_write_fn *write,
-                   void *context, uint64_t *reserved_bytes, tsr_error *error);
+                   const tsr_simulate_options *how, const char *target, tsr_pasted *out,
+                   tsr_error *error);
+/* Accepts a zeroed struct. */
+void tsr_pasted_release(tsr_pasted *pasted);
 
 /* ---- The answer of the question "plan" ---- */
 
 /* The value that tsr_answer_value returns. Pointers are NULL for parts that were not asked for, and live as long as
  * the answer. */
 typedef struct tsr_plan_answer {
-  bool fits;                /* false if the budget is not met, also by what `target` can express */
+  bool fits;                /* false if the budget is not met, also by what a target can express */
   uint64_t budget_bytes;    /* 0 if none was given */
   const tsr_run_plan *plan; /* the plan to start from, or to show */
   const tsr_run_plan_effects *effects; /* of each choice, when a plan is shown with a model */
@@ -232,8 +247,8 @@ typedef struct tsr_plan_answer {
   const tsr_front *front;              /* plans for less and less memory */
   const tsr_estimate_question *compared_with; /* the input of the formulas */
   const tsr_estimate *estimates;              /* TSR_ESTIMATES items */
-  const char *target, *pasted;                /* a program, and the plan in its format */
-  uint64_t pasted_bytes; /* reserved with what the target can express; 0 if that is all */
+  const tsr_pasted *pasted; /* for each target, in the order in which they were given */
+  size_t pasted_count;
 } tsr_plan_answer;
 
 #ifdef __cplusplus

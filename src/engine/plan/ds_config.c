@@ -42,6 +42,7 @@ typedef enum wish {
   CLIP,
   OPTIMIZER,
   TORCH_ADAM,
+  MOMENTUM,
   WISHES
 } wish;
 
@@ -145,6 +146,10 @@ static const row rows[] = {
      .parameter = "weight_decay",
      .is_of_training = true},
     ROW_FLAG("optimizer.params.torch_adam", TORCH_ADAM),
+    {.path = "optimizer.params.momentum",
+     .form = NUMBER,
+     .wish = MOMENTUM,
+     .parameter = "momentum"},
     ROW_NO("optimizer.params.adam_w_mode", "AdamW always decouples weight decay"),
     ROW_NO("optimizer.params.bias_correction", "AdamW always corrects its bias"),
 };
@@ -255,6 +260,7 @@ static int take_number(reader *r, const row *k, const json_t *value) {
     return refuse(r, k->path, "must be above 0");
   print_number(text, number);
   if (k->wish == CLIP) return number > 0 ? give(r, k->path, "clip", text) : 0;
+  r->has[k->wish] = r->has[k->wish] || number > 0;
   return r->how->trains ? give(r, k->path, k->parameter, text) : 0;
 }
 
@@ -277,13 +283,16 @@ static int take_optimizer(reader *r, const char *path, const char *word) {
   static const char *const words[][2] = {{"adam", "adamw-fused"},
                                          {"adamw", "adamw-fused"},
                                          {"fusedadam", "adamw-fused"},
-                                         {"sgd", "sgd"}};
+                                         {"sgd", "sgd"},
+                                         {"lion", "lion"}};
   char lower[16] = "";
   for (size_t i = 0; i + 1 < sizeof lower && word[i]; i++)
     lower[i] = (char)(word[i] >= 'A' && word[i] <= 'Z' ? word[i] - 'A' + 'a' : word[i]);
   for (size_t i = 0; i < sizeof words / sizeof *words && strlen(word) < sizeof lower; i++)
     if (strcmp(lower, words[i][0]) == 0) r->optimizer = words[i][1];
-  return r->optimizer ? 0 : refuse(r, path, "must be Adam, AdamW or SGD: others are not simulated");
+  return r->optimizer
+             ? 0
+             : refuse(r, path, "must be Adam, AdamW, Lion or SGD: others are not simulated");
 }
 
 static int take_word(reader *r, const row *k, const json_t *value) {
@@ -387,7 +396,8 @@ static int give_types(reader *r) {
   }
   r->is_fp16 = r->counts[FP16] != 0;
   int status = give(r, path, "dtype", r->counts[FP16] ? "fp16" : "bf16");
-  return status ? status : give_flag(r, "master_weights");
+  if (status || tsr_params_has(r->params, "lora")) return status; /* adapters are fp32 anyway */
+  return give_flag(r, "master_weights");
 }
 
 static int note_scale(reader *r) {
@@ -437,9 +447,14 @@ static int give_stage(reader *r) {
 }
 
 static int give_optimizer(reader *r) {
+  if (r->has[MOMENTUM] && (!r->optimizer || strcmp(r->optimizer, "sgd") != 0))
+    note(r, "optimizer.params.momentum", "only SGD has momentum");
   if (!r->optimizer) return 0;
-  bool is_torch = r->counts[TORCH_ADAM] && strcmp(r->optimizer, "sgd") != 0;
-  return give(r, "optimizer.type", "optimizer", is_torch ? "adamw" : r->optimizer);
+  bool is_sgd = strcmp(r->optimizer, "sgd") == 0, is_adam = strncmp(r->optimizer, "adam", 4) == 0;
+  return give(r, "optimizer.type", "optimizer",
+              is_sgd && r->has[MOMENTUM]         ? "sgd-momentum"
+              : is_adam && r->counts[TORCH_ADAM] ? "adamw"
+                                                 : r->optimizer);
 }
 
 static int give_all(reader *r) {

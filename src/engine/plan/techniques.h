@@ -12,19 +12,6 @@
 #include "plan/value.h"
 #include "tessera/unstable/planning.h"
 
-/* Programs whose configuration a plan can be written as. */
-typedef enum tsr__target {
-  TSR__TARGET_HF = 1,
-  TSR__TARGET_DEEPSPEED = 2,
-  TSR__TARGET_FSDP2 = 4,
-  TSR__TARGET_TORCHTITAN = 8,
-  TSR__TARGET_MEGATRON = 16,
-  TSR__TARGET_ALL = 31
-} tsr__target;
-
-#define TSR__TARGETS_OF_OFFLOAD \
-  (TSR__TARGET_DEEPSPEED | TSR__TARGET_FSDP2 | TSR__TARGET_TORCHTITAN | TSR__TARGET_MEGATRON)
-
 /* When the planner tries a technique. */
 typedef enum tsr__technique_use {
   TSR__USE_NAMED,    /* not by itself: the row names what plans choose */
@@ -54,7 +41,6 @@ typedef struct tsr__technique_row {
       is_of_old_cards; /* only for cards without bf16 (T4, V100), which skip the other rows of the dimension */
   uint64_t
       most_tokens; /* skipped for batches of at most this many tokens, for which the next row has the same effect */
-  unsigned targets; /* tsr__target: those that support it; 0: not restricted */
 } tsr__technique_row;
 
 /* Every technique; ends at a NULL `allow`. Defined by technique_rows.c from technique_rows.def; tests/toy has a table with a row more. */

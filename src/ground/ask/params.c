@@ -43,7 +43,7 @@ typedef struct value {
   const char *path; /* FILE, OBJECT, PATH, SNAPSHOT */
   const char *text; /* TEXT; FILE: its contents */
   size_t size_bytes;
-  TSR__VECTOR(const char *) texts;
+  TSR__VECTOR(const char *) texts; /* TEXTS, CHOICES */
   TSR__VECTOR(uint32_t) devices;
   TSR__VECTOR(tsr_allocator_settings) settings;
   void *object; /* OBJECT, and FILE with a type */
@@ -373,6 +373,17 @@ static int set_choice(const tsr_params *params, const tsr_parameter *row, value 
                     row->otherwise ? "; " : "", row->otherwise ? row->otherwise : "");
 }
 
+/* Add a choice, unless it was given before. */
+static int add_choice(const tsr_params *params, const tsr_parameter *row, value *v,
+                      const char *text, tsr_error *error) {
+  int status = set_choice(params, row, v, text, error);
+  if (status) return status;
+  const char *word = row->choices[v->choice];
+  for (size_t i = 0; i < v->texts.count; i++)
+    if (v->texts.items[i] == word) return 0;
+  return TSR__VECTOR_PUSH(&v->texts, word) ? 0 : tsr__fail_memory(error);
+}
+
 static bool add_device(value *v, uint32_t number) {
   for (size_t i = 0; i < v->devices.count; i++)
     if (v->devices.items[i] == number) return true;
@@ -481,6 +492,7 @@ static int from_text(tsr_params *params, const tsr_parameter *row, value *v, con
     return fail_value(params, row, error, " takes a size such as %s, not '%s'",
                       row->example ? row->example : "40GiB", text);
   case TSR_PARAMETER_CHOICE: return set_choice(params, row, v, text, error);
+  case TSR_PARAMETER_CHOICES: return add_choice(params, row, v, text, error);
   case TSR_PARAMETER_TEXTS: return TSR__VECTOR_PUSH(&v->texts, text) ? 0 : tsr__fail_memory(error);
   case TSR_PARAMETER_DEVICES: return set_devices(params, row, v, text, error);
   case TSR_PARAMETER_SETTING: return add_setting(params, row, v, text, error);
@@ -684,7 +696,8 @@ const char *tsr_params_text(const tsr_params *params, const char *name) {
 
 const char *const *tsr_params_texts(const tsr_params *params, const char *name, size_t *count) {
   const value *v = value_of(params, name);
-  assert(row_of(params, v)->kind == TSR_PARAMETER_TEXTS);
+  assert(row_of(params, v)->kind == TSR_PARAMETER_TEXTS ||
+         row_of(params, v)->kind == TSR_PARAMETER_CHOICES);
   *count = v->texts.count;
   return v->texts.items;
 }

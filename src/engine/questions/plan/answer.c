@@ -55,16 +55,14 @@ static int find_link(const tsr_params *params, tsr__plan_value *a, tsr_error *er
   return status;
 }
 
-static const char *target_of(const tsr_params *params) {
-  const char *const *targets = TSR_TARGET_CHOICES;
-  return tsr_params_has(params, "for") ? targets[tsr_params_choice(params, "for")] : NULL;
-}
-
 static int allow_of(const tsr_params *params, const tsr_model *model, unsigned *allow,
                     tsr_error *error) {
-  const char *words = tsr_params_text(params, "allow"), *target = target_of(params);
+  const char *words = tsr_params_text(params, "allow");
+  size_t target_count;
+  const char *const *targets = tsr_params_texts(params, "for", &target_count);
   bool is_model = tsr_params_choice(params, "largest") == TSR_LARGEST_MODEL;
-  *allow = target ? tsr_target_allows(target, model) : tsr_allow_default();
+  *allow = tsr_allow_default();
+  for (size_t i = 0; i < target_count; i++) *allow &= tsr_target_allows(targets[i], model);
   if (is_model)
     *allow &= ~TSR_ALLOW_OFFLOAD; /* with unlimited host memory, every model would fit */
   int status = words ? tsr_allow_parse(words, allow, error) : 0;
@@ -106,24 +104,22 @@ static int compare(const tsr_params *params, tsr__plan_value *a, tsr_error *erro
   return 0;
 }
 
-static int append(void *context, const char *data, size_t size_bytes) {
-  tsr__buffer *out = context;
-  tsr__buffer_append(out, data, size_bytes);
-  return out->failed ? -1 : 0;
-}
-
-/* A target that cannot express all of the plan may exceed the budget. */
+/* Write the plan for each target. One that cannot express all of the plan may exceed the budget. */
 static int paste(const tsr_params *params, const tsr_run_plan *plan, const tsr_model *model,
                  const tsr_simulate_options *how, tsr__plan_value *a, tsr_error *error) {
   uint64_t budget = a->about.found ? a->about.found->budget_bytes : 0;
-  a->about.target = target_of(params);
-  int status = tsr_plan_paste(plan, model, how, a->about.target, append, &a->pasted,
-                              &a->about.pasted_bytes, error);
-  tsr__buffer_append(&a->pasted, "", 1);
-  if (a->pasted.failed) return tsr__fail_memory(error);
-  a->about.pasted = a->pasted.data;
-  if (budget && a->about.pasted_bytes > budget) a->about.fits = false;
-  return status;
+  size_t count;
+  const char *const *targets = tsr_params_texts(params, "for", &count);
+  a->pasted = TSR__NEW_ARRAY(tsr_pasted, count);
+  if (!a->pasted) return tsr__fail_memory(error);
+  a->about.pasted = a->pasted;
+  for (size_t i = 0; i < count; i++) {
+    tsr_pasted *one = &a->pasted[a->about.pasted_count++];
+    int status = tsr_plan_paste(plan, model, how, targets[i], one, error);
+    if (status) return status;
+    if (budget && one->reserved_bytes > budget) a->about.fits = false;
+  }
+  return 0;
 }
 
 /* Keep a plan that the search found, with its certificate. */
@@ -246,7 +242,8 @@ int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error) {
 }
 
 void tsr__plan_value_free(tsr__plan_value *a) {
-  tsr__buffer_release(&a->pasted);
+  for (size_t i = 0; i < a->about.pasted_count; i++) tsr_pasted_release(&a->pasted[i]);
+  tsr__free(a->pasted);
   tsr__certificate_release(&a->certificate);
   tsr_front_release(&a->front);
   tsr_largest_release(&a->largest);

@@ -207,7 +207,12 @@ static const tsr_record pasted = {
     .name = "PlanPasted",
     .about = "The plan in the words of another program.",
     TSR__FIELDS(TSR__FIELD(TEXT, "target", "the program"),
+                TSR__FIELD(TEXT, "file", "what the text is called in a folder: `hf.py`"),
                 TSR__FIELD(TEXT, "text", "what is pasted into it"),
+                TSR__FIELD(TEXT, "notes",
+                           "a line for each choice that the text lacks, if its format has no "
+                           "comments, as JSON; null if comments in the text contain them",
+                           .is_nullable = true),
                 TSR__FIELD(BYTES, "reserved_bytes",
                            "reserved with what the program can express; null if that is all of the "
                            "plan",
@@ -251,6 +256,9 @@ static const tsr_record found = {
         TSR__LIST(way, "ways", "every way that was considered"),
         TSR__PART(binding, "binding", "the moment of the peak"),
         TSR__PART(pasted, "for", "with `--for`: the plan in the words of that program",
+                  .is_optional = true),
+        TSR__LIST(pasted, "also_for",
+                  "with more than one `--for`: the plan in the words of the other programs",
                   .is_optional = true)),
 };
 

@@ -29,7 +29,7 @@ typedef struct tsr__plan_value {
   tsr_estimate estimates[TSR_ESTIMATES];
   uint64_t compared_peak_bytes, compared_reserved_bytes; /* simulated; 0 without a model */
   tsr_front front;
-  tsr__buffer pasted; /* ends in a zero byte */
+  tsr_pasted *pasted; /* for each target */
 } tsr__plan_value;
 
 int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error);

@@ -67,11 +67,13 @@ static const tsr_parameter parameters[] = {
          "With --front, write the list to FILE: a page if its name ends in .html, else CSV. Both "
          "have the plans. -o does so instead of the list, for names that end in .html or .csv."},
     {.name = "for",
-     .kind = TSR_PARAMETER_CHOICE,
+     .kind = TSR_PARAMETER_CHOICES,
      .argument = "TARGET",
-     .help = "Print the plan that --budget finds, or that --plan has, to be pasted into a program: "
-             "hf, deepspeed, fsdp2, torchtitan, megatron, env or tessera.",
-     .choices = TSR_TARGET_CHOICES},
+     .help = "Print the plan that --budget finds, or that --plan has, as settings of another "
+             "program: %s. "
+             "Repeated, each text has a heading; -o FOLDER/ makes a file of each.",
+     .word = tsr_target_word,
+     .choices = tsr_target_names},
     {.name = "write_plan",
      .option = "write-plan",
      .kind = TSR_PARAMETER_PATH,

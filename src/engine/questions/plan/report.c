@@ -513,16 +513,32 @@ void tsr__emit_found(tsr__emitter *e, const char *name, const tsr_planned *p,
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) emit_bound(e, p);
 }
 
-/* With `for`, text contains the pasted plan instead of the answer, except for its verdict. */
-static void emit_pasted(tsr__emitter *e, const tsr_plan_answer *a) {
-  if (!a->pasted) return;
-  tsr__emit_object(e, "for");
-  tsr__emit_field(e, "target", NULL, tsr__string(a->target));
-  tsr__emit_field(e, "text", NULL, tsr__string(a->pasted));
+/* `key` is NULL in a list. */
+static void emit_target(tsr__emitter *e, const char *key, const tsr_pasted *one) {
+  tsr__emit_object(e, key);
+  tsr__emit_field(e, "target", NULL, tsr__string(one->target));
+  tsr__emit_field(e, "file", NULL, tsr__string(one->file));
+  tsr__emit_field(e, "text", NULL, tsr__string(one->text));
+  tsr__emit_field(e, "notes", NULL, one->notes ? tsr__string(one->notes) : tsr__nothing());
   tsr__emit_field(e, "reserved_bytes", NULL,
-                  a->pasted_bytes ? tsr__bytes(a->pasted_bytes) : tsr__nothing());
+                  one->reserved_bytes ? tsr__bytes(one->reserved_bytes) : tsr__nothing());
   tsr__emit_end(e);
-  emit_lines(e, a->pasted);
+}
+
+/* With `for`, text contains the pasted plan instead of the answer, except for its verdict. Several have headings, as tail(1) has them. */
+static void emit_pasted(tsr__emitter *e, const tsr_plan_answer *a) {
+  if (!a->pasted_count) return;
+  emit_target(e, "for", &a->pasted[0]);
+  if (a->pasted_count > 1) {
+    tsr__emit_array(e, "also_for");
+    for (size_t i = 1; i < a->pasted_count; i++) emit_target(e, NULL, &a->pasted[i]);
+    tsr__emit_end(e);
+  }
+  for (size_t i = 0; i < a->pasted_count; i++) {
+    if (i) tsr__emit_space(e);
+    if (a->pasted_count > 1) tsr__emit_printf(e, TSR__PLAIN, "==> %s <==", a->pasted[i].file);
+    emit_lines(e, a->pasted[i].text);
+  }
 }
 
 static void report_found(tsr__emitter *e, const char *key, const tsr__report_call *call,
@@ -535,7 +551,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   emit_pasted(e, a);
   if (!tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value->model);
   tsr__emit_end(e);
-  if (a->pasted && call->options->format == TSR_REPORT_TEXT) return;
+  if (a->pasted_count && call->options->format == TSR_REPORT_TEXT) return;
   emit_verdict(e, call->inputs[0].path, p, a->budget_bytes);
   emit_changes(e, p);
   emit_moment(e, value->certificate.peak);
@@ -610,7 +626,7 @@ static void report_largest(tsr__emitter *e, const tsr__report_call *call,
     report_found(e, "answer", call, value);
   else
     tsr__emit_field(e, "answer", NULL, tsr__nothing());
-  if (l->model && value->about.fits && !value->about.pasted) {
+  if (l->model && value->about.fits && !value->about.pasted_count) {
     tsr__emit_space(e);
     tsr__emit_printf(e, TSR__PLAIN, "model");
     emit_lines(e, tsr_model_config(l->model));
@@ -747,7 +763,7 @@ int tsr__report_plan(const tsr__report_call *call, tsr_error *error) {
     report_techniques(&emitter, name, a->techniques);
   else if (a->compared_with)
     report_compared(&emitter, name, value);
-  else if (a->pasted)
+  else if (a->pasted_count)
     report_pasted(&emitter, a);
   else
     report_shown(&emitter, name, value);
