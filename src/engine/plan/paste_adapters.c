@@ -2,7 +2,7 @@
  *
  * peft is what is simulated, so its text is exact. axolotl runs the same libraries, and converts back what peft's
  * preparation for weights in 4 bits makes fp32. Unsloth replaces kernels of the model and of adapters by its own, so the
- * prediction is that of peft: a note says so.
+ * prediction is that of peft, which a note tells.
  *
  * Names of settings are those of peft 0.21, transformers 4.57, axolotl 0.19 and Unsloth 2026.10. */
 #include <string.h>
