@@ -138,7 +138,7 @@ void cli_python_calls(FILE *stream) {
         "Written by gendocs (`./run generate`) from the rows of the questions: change it "
         "there.\n\"\"\"\n"
         "# pylint: disable=redefined-outer-name,redefined-builtin\n"
-        "from typing import Any, Mapping, Optional, Union\n\n"
+        "from typing import Any, Mapping, Optional, Sequence, Union\n\n"
         "from ._answers import Plan\n"
         "from ._plan import planned\n"
         "from ._simulate import Simulation, document, file_of, simulated, text_of\n"

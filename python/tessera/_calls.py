@@ -3,7 +3,7 @@
 Written by gendocs (`./run generate`) from the rows of the questions: change it there.
 """
 # pylint: disable=redefined-outer-name,redefined-builtin
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 from ._answers import Plan
 from ._plan import planned

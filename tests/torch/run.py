@@ -2,7 +2,7 @@
 """run.py --work FOLDER [PROGRAM.py] [NAME...]: the tests that need PyTorch, in an environment of their own.
 
 Creates the environment in FOLDER, with the packages of requirements.txt (about 7 GB, from PyPI) and tessera's own package, and
-traces the programs behind tests/golden again. No GPU and no driver are needed. FOLDER is kept, so the next run is quick.
+traces the programs behind tests/golden again. paste.py runs in a second one, too, which has the packages of requirements_other.txt before those. No GPU and no driver are needed. FOLDER is kept, so the next run is quick.
 With PROGRAM.py only that program runs; the NAMEs are its arguments (the arguments of graphs.py without a program). The last line
 has the numbers of cases that passed, failed and were skipped; the exit status is 1 if any failed.
 """
@@ -17,9 +17,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = HERE / 'requirements.txt'
+OTHER = HERE / 'requirements_other.txt'
 CHECKS = ('llmc.py', 'losses.py', 'recipes.py', 'routing.py', 'rotary.py', 'tokens.py', 'generate.py', 'chats.py', 'paste.py', 'ranks.py', 'graphs.py', 'configs.py',
           'rewrites.py', 'apply.py', 'states.py', 'adapters.py', 'lora.py', 'quantised.py', 'zoo.py', 'matrix.py', 'differential.py', 'frameworks.py',
           'gpu.py')
+
+
+PIP = ('-m', 'pip', 'install', '--quiet', '--disable-pip-version-check')
 
 
 def call(*words, **options):
@@ -28,16 +32,24 @@ def call(*words, **options):
 
 def environment(work):
     """Its Python, with the requirements and tessera as it is now."""
-    python, stamp = work / 'venv' / 'bin' / 'python', work / 'venv' / 'requirements'
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()
-    pip = [python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check']
-    if not stamp.exists() or stamp.read_text(encoding='utf-8') != wanted:
-        call(sys.executable, '-m', 'venv', '--clear', work / 'venv')
-        call(*pip, '-r', REQUIREMENTS)
-        stamp.write_text(wanted, encoding='utf-8')
+    python = packages(work / 'venv', REQUIREMENTS)
     path = f'{python.parent}{os.pathsep}{os.environ["PATH"]}'
-    call(*pip, '--no-deps', '--no-index', '--no-build-isolation', '--force-reinstall', f'-Cbuild-dir={work / "build"}', ROOT,
+    call(python, *PIP, '--no-deps', '--no-index', '--no-build-isolation', '--force-reinstall', f'-Cbuild-dir={work / "build"}', ROOT,
          env={**os.environ, 'PATH': path})
+    return python
+
+
+def packages(folder, requirements, before=None):
+    """The Python of an environment, which finds the packages of the environment `before`, too."""
+    python, stamp = folder / 'bin' / 'python', folder / 'requirements'
+    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text(encoding='utf-8') != wanted:
+        call(sys.executable, '-m', 'venv', '--clear', folder)
+        if before:
+            places = [next((place / 'lib').glob('python*/site-packages')) for place in (folder, before)]
+            (places[0] / 'before.pth').write_text(f'{places[1]}\n', encoding='utf-8')
+        call(python, *PIP, '-r', requirements)
+        stamp.write_text(wanted, encoding='utf-8')
     return python
 
 
@@ -67,6 +79,8 @@ def main():
     for check in checks:
         print(f'# {check}', flush=True)
         counts += cases(python, check, names)
+        if check == 'paste.py':
+            counts += cases(packages(given.work / 'other', OTHER, given.work / 'venv'), check, names)
     print(f'{counts["passed"]} passed, {counts["failed"]} failed, {counts["skipped"]} skipped')
     return int(counts['failed'] > 0)
 
