@@ -133,6 +133,22 @@ typedef enum tsr_lora_target {
   TSR_LORA_ALL = 1023
 } tsr_lora_target;
 
+/* The type of LoRA's adapters, peft's autocast_adapter_dtype. */
+typedef enum tsr_adapter_dtype {
+  TSR_ADAPTERS_FP32, /* whatever the model's type is: peft's default */
+  TSR_ADAPTERS_BASE /* the model's type; with weights in 4 bits, the type in which these multiply */
+} tsr_adapter_dtype;
+
+/* The weights of linear layers of blocks in 4 bits, as bitsandbytes has them: bnb_4bit_quant_type. */
+typedef enum tsr_quantize { TSR_QUANTIZE_NONE, TSR_QUANTIZE_NF4, TSR_QUANTIZE_FP4 } tsr_quantize;
+
+/* peft's prepare_model_for_kbit_training: the 16-bit parameters that are not in 4 bits become fp32. */
+typedef enum tsr_kbit_training {
+  TSR_KBIT_NONE, /* it is not called */
+  TSR_KBIT_CHECKPOINTING, /* called with its defaults: each block is computed again, unless another checkpoint is chosen */
+  TSR_KBIT_CASTS /* called with use_gradient_checkpointing=False */
+} tsr_kbit_training;
+
 typedef enum tsr_simulate_book {
   TSR_BOOK_TORCH, /* what PyTorch's and transformers' ops allocate */
   TSR_BOOK_OWN    /* tessera's own, which are fused */

@@ -137,6 +137,13 @@ typedef struct tsr_simulate_options {
   double network_bytes_per_s;
   bool has_latency; /* instead of NCCL's table for the card's links, and of 0 with `rates`: */
   double latency_s, network_latency_s;
+  /* More of LoRA, and QLoRA (Dettmers et al. 2023). Weights in 4 bits are simulated with PyTorch's ops, and need adapters. */
+  double lora_dropout; /* on what adapters read: 0 to below 1 */
+  tsr_adapter_dtype adapter_dtype;
+  tsr_quantize quantize;
+  bool
+      double_quant; /* the scales of weights in 4 bits are kept in 8 bits: bnb_4bit_use_double_quant */
+  tsr_kbit_training kbit_training;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */

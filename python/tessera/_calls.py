@@ -21,6 +21,8 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
              checkpoint_form: Optional[str] = None, loss: Optional[str] = None, master_weights: bool = False,
              loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None, lora: Optional[int] = None,
              lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None,
+             lora_dropout: Union[None, float, str] = None, adapter_dtype: Optional[str] = None,
+             quantize: Optional[str] = None, double_quant: bool = False, kbit_training: Optional[str] = None,
              offload: Optional[str] = None, ranks: Optional[int] = None, zero: Optional[int] = None,
              replicas: Optional[int] = None, bucket: Optional[int] = None, no_overlap: bool = False,
              kv_cache: bool = True, profile: bool = False, top: Optional[int] = None, leak: Optional[str] = None,
@@ -43,13 +45,15 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
         'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
         'checkpoint_form': checkpoint_form, 'loss': loss, 'master_weights': master_weights or None,
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'lora': lora,
-        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'offload': offload, 'ranks': ranks,
-        'zero': zero, 'replicas': replicas, 'bucket': bucket, 'no_overlap': no_overlap or None,
-        'no_kv_cache': not kv_cache or None, 'profile': profile or None, 'top': top, 'leak': leak,
-        'plan': file_of(plan), 'rank': rank, 'gpu': gpu, 'padding': padding or None, 'routing': routing,
-        'rates': file_of(rates), 'link': link, 'gpus_per_node': gpus_per_node, 'network': network, 'latency': latency,
-        'fresh_process': fresh_process or None, 'checkpoint_modules': checkpoint_modules,
-        'offload_modules': offload_modules, 'optimizer_form': optimizer_form, 'categories': categories or None, **more})
+        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'lora_dropout': text_of(lora_dropout),
+        'adapter_dtype': adapter_dtype, 'quantize': quantize, 'double_quant': double_quant or None,
+        'kbit_training': kbit_training, 'offload': offload, 'ranks': ranks, 'zero': zero, 'replicas': replicas,
+        'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': not kv_cache or None,
+        'profile': profile or None, 'top': top, 'leak': leak, 'plan': file_of(plan), 'rank': rank, 'gpu': gpu,
+        'padding': padding or None, 'routing': routing, 'rates': file_of(rates), 'link': link,
+        'gpus_per_node': gpus_per_node, 'network': network, 'latency': latency, 'fresh_process': fresh_process or None,
+        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules, 'optimizer_form': optimizer_form,
+        'categories': categories or None, **more})
 
 
 def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mapping[str, Any]] = None,
@@ -68,9 +72,12 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
          in_place: Optional[str] = None, checkpoint: Optional[str] = None, checkpoint_form: Optional[str] = None,
          loss: Optional[str] = None, master_weights: bool = False, loss_scale: Optional[int] = None,
          loss_scale_window: Optional[int] = None, lora: Optional[int] = None,
-         lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None, offload: Optional[str] = None,
-         ranks: Optional[int] = None, zero: Optional[int] = None, replicas: Optional[int] = None,
-         bucket: Optional[int] = None, no_overlap: bool = False, no_kv_cache: bool = False, **more: Any) -> Plan:
+         lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None,
+         lora_dropout: Union[None, float, str] = None, adapter_dtype: Optional[str] = None,
+         quantize: Optional[str] = None, double_quant: bool = False, kbit_training: Optional[str] = None,
+         offload: Optional[str] = None, ranks: Optional[int] = None, zero: Optional[int] = None,
+         replicas: Optional[int] = None, bucket: Optional[int] = None, no_overlap: bool = False,
+         no_kv_cache: bool = False, **more: Any) -> Plan:
     """Find the fastest plan with which a training fits into a budget, or list what each technique saves and costs.
 
     `model` is a name (see models()), the path of a config.json or of a step graph, or its content. What is not given has the
@@ -89,9 +96,10 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
         'dtype': dtype, 'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
         'checkpoint_form': checkpoint_form, 'loss': loss, 'master_weights': master_weights or None,
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'lora': lora,
-        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'offload': offload, 'ranks': ranks,
-        'zero': zero, 'replicas': replicas, 'bucket': bucket, 'no_overlap': no_overlap or None,
-        'no_kv_cache': no_kv_cache or None, **more}, recorded)
+        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'lora_dropout': text_of(lora_dropout),
+        'adapter_dtype': adapter_dtype, 'quantize': quantize, 'double_quant': double_quant or None,
+        'kbit_training': kbit_training, 'offload': offload, 'ranks': ranks, 'zero': zero, 'replicas': replicas,
+        'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': no_kv_cache or None, **more}, recorded)
 
 
 document(simulate, 'simulate', {})

@@ -24,7 +24,7 @@ from texts import BATCH, MODELS, READERS, SEQUENCE, TARGETS, draw, notes_of, of_
 WORDS = {'loss': 'loss chunked', 'optimizer': 'optimizer', 'dtype': r'fp16|bf16|autocast|16-bit', 'master_weights': r'masters|autocast|fp16', 'checkpoint': r'checkpoint|computed again',
          'blocks': r'computed again', 'checkpoint_form': r'reentrant', 'offload': r'on the (host|disk)|offload', 'in_place': 'in-place',
          'optimizer_in_backward': 'optimizer-in-backward', 'loss_scale': 'loss.scale', 'loss_scale_window': 'loss-scale', 'zero': r'ZeRO|offloading',
-         'ranks': 'ZeRO|offloading|ranks', 'lora_alpha': 'lora', 'no_overlap': 'no-overlap', 'no_kv_cache': 'no-kv-cache'}
+         'ranks': 'ZeRO|offloading|ranks', 'lora_alpha': 'lora', 'double_quant': 'double-quant', 'no_overlap': 'no-overlap', 'no_kv_cache': 'no-kv-cache'}
 # What a program does anyway: it needs no note.
 ALWAYS = {'torchtitan': ('no_kv_cache',), 'megatron': ('no_kv_cache', 'gelu', 'optimizer'), 'fsdp2': ('no_kv_cache',)}
 SAME = {'accumulation': ('auto', 'grouped'), 'optimizer': ('adamw', 'adamw-foreach')}
@@ -44,6 +44,8 @@ def normal(plan, batch):
     plan = dict(plan)
     micro = plan.pop('micro_batch', batch)
     plan['accumulate'] = plan.get('accumulate', 1) * (batch // micro)
+    if plan.get('kbit_training') == 'checkpointing' and plan.get('checkpoint') == 'full':
+        del plan['checkpoint']  # which that does
     return micro, plan
 
 
@@ -119,6 +121,7 @@ class Targets(Tessera):
         else:
             expect(f'{what}: reserved by {json.dumps(read)} with {notes}', one['reserved_bytes'], reserved)
         micro, wanted = normal(plan, BATCH)
+        _, read = normal(read, batch)
         expect(f'{what}: micro-batch', batch, micro)
         said = '\n'.join(note for note in notes if note.startswith('not supported: '))
         for option in {*wanted, *read} - {'version'}:
@@ -129,7 +132,7 @@ class Targets(Tessera):
                          or option in ('loss_scale', 'loss_scale_window') and 'fp16' not in wanted.get('dtype', ''))
             if is_always or is_unused or is_same(option, wanted.get(option), read.get(option)):
                 continue
-            if not re.search(WORDS.get(option, option), said):
+            if not re.search(f'{WORDS.get(option, option)}|not supported: {option.replace("_", "-")}\\b', said):
                 raise AssertionError(f'{what}: {option} is {read.get(option)!r}, and no note says so: {notes}')
         return 1
 

@@ -18,7 +18,7 @@ def t(tessera, work):
 @cases('first', SEEDS, str)
 def test_texts(t, first):
     compared = sum(t.check(*draw(random.Random(seed))) for seed in range(first, first + 4))
-    expect('texts', compared, 4 * 5)
+    expect('texts', compared, 4 * 8)
 
 
 def test_deepspeed(t):

@@ -11,7 +11,7 @@ LLAMA = {'model_type': 'llama', 'hidden_size': 512, 'intermediate_size': 1024, '
          'vocab_size': 8000}
 MODELS = {'gpt2': GPT2, 'llama': LLAMA}
 BATCH, SEQUENCE = 4, 128
-TARGETS = ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera')
+TARGETS = ('hf', 'peft', 'axolotl', 'unsloth', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera')
 # By option, what is drawn; one that is not drawn keeps its default.
 OPTIONS = {
     'accumulate': (2, 3), 'micro_batch': (1, 2), 'accumulation': ('grouped', 'flat'),
@@ -20,10 +20,13 @@ OPTIONS = {
     'attention': ('eager', 'flash', 'efficient', 'chunked:8'), 'gelu': ('fused',), 'in_place': ('add',),
     'checkpoint': ('full', 'selective', 'every:2', 'sqrt'), 'checkpoint_form': ('non-reentrant',), 'loss': ('chunked:64',),
     'master_weights': (True,), 'loss_scale': (1024, 1000), 'loss_scale_window': (100,), 'lora': (4,), 'lora_alpha': ('16',),
+    'lora_targets': ('all-linear',), 'lora_dropout': ('0.1', '0.05'), 'adapter_dtype': ('base',), 'quantize': ('nf4', 'fp4'),
+    'double_quant': (True,), 'kbit_training': ('checkpointing', 'casts'),
     'offload': ('optimizer', 'optimizer,gradients', 'parameters', 'gradients', 'optimizer,gradients,parameters', 'activations',
                 'optimizer,activations:disk', 'optimizer,gradients,parameters,activations'),
     'ranks': (1, 2, 8), 'zero': (1, 2, 3), 'bucket': (1000,), 'no_overlap': (True,), 'no_kv_cache': (True,)}
-NEEDS = {'zero': 'ranks', 'bucket': 'ranks', 'no_overlap': 'ranks', 'lora_alpha': 'lora', 'loss_scale_window': 'loss_scale'}
+NEEDS = {'zero': 'ranks', 'bucket': 'ranks', 'no_overlap': 'ranks', 'loss_scale_window': 'loss_scale', 'double_quant': 'quantize', 'kbit_training': 'quantize', 'lora_alpha': 'lora', 'lora_targets': 'lora',
+         'lora_dropout': 'lora', 'adapter_dtype': 'lora', 'quantize': 'lora'}
 BLOCKS = ([{'first': 0, 'last': 1, 'checkpoint': 'full'}], [{'first': 1, 'last': 1, 'checkpoint': 'full'}],
           [{'first': 0, 'last': 0, 'checkpoint': 'full'}, {'first': 2, 'last': 2, 'saved': {'layer norm.0': 'recompute'}}])
 
@@ -81,10 +84,18 @@ def of_notes(notes):
             continue
         if found := re.search(r'(\d+) ranks, which is', note):
             plan['ranks'] = int(found[1])
-        if found := re.search(r'peft.LoraConfig\(r=(\d+)(?:, lora_alpha=([0-9.]+))?\)', note):
-            plan['lora'] = int(found[1])
-            if found[2]:
-                plan['lora_alpha'] = found[2]
+        if found := re.search(r'peft.LoraConfig\(r=(\d+)(?:, lora_alpha=([0-9.]+))?(?:, lora_dropout=([0-9.]+))?\)', note):
+            plan.update({key: value for key, value in zip(('lora', 'lora_alpha', 'lora_dropout'), (int(found[1]), found[2], found[3])) if value})
+            if 'autocast_adapter_dtype=False' in note:
+                plan['adapter_dtype'] = 'base'
+            if 'target_modules is all-linear' in note:
+                plan['lora_targets'] = 'all-linear'
+        if found := re.search(r'bnb_4bit_quant_type="(\w+)", bnb_4bit_use_double_quant=(\w+)', note):
+            plan['quantize'] = found[1]
+            if found[2] == 'True':
+                plan['double_quant'] = True
+        if found := re.search(r'prepare_model_for_kbit_training\(model, use_gradient_checkpointing=(\w+)\)', note):
+            plan['kbit_training'] = 'checkpointing' if found[1] == 'True' else 'casts'
         if found := re.search(r'gradient_checkpointing_enable\(.*"use_reentrant": (\w+)', note):
             plan.update({'checkpoint': 'full'}, **({} if found[1] == 'True' else {'checkpoint_form': 'non-reentrant'}))
         if 'use_cache = False' in note:
@@ -118,6 +129,126 @@ def of_hf(text, notes):
         words = dict(re.findall(r'os.environ\["(\w+)"\] = "(\w+)"', text))
         assert words == {'FSDP_VERSION': '2', 'FSDP_AUTO_WRAP_POLICY': 'TRANSFORMER_BASED_WRAP',
                          'FSDP_RESHARD_AFTER_FORWARD': str(plan['zero'] == 3).lower()}, text
+    return args['per_device_train_batch_size'], plan
+
+
+KINDS = {'adamw_torch': 'adamw', 'adamw_torch_fused': 'adamw-fused', 'sgd': 'sgd', 'adamw_bnb_8bit': 'adamw-8bit', 'lion_32bit': 'lion'}
+LINEARS = {'gpt2': ['c_attn'], 'llama': ['q_proj', 'v_proj']}
+ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
+
+
+def of_adapter(rank, alpha, dropout, targets):
+    """The plan of a LoraConfig. Each text names alpha and layers also where the plan leaves them to peft."""
+    plan = {'lora': int(rank)}
+    if float(alpha) != 8:
+        plan['lora_alpha'] = f'{float(alpha):g}'
+    if float(dropout):
+        plan['lora_dropout'] = f'{float(dropout):g}'
+    if targets == 'all-linear' or list(targets) == ALL:
+        plan['lora_targets'] = 'all-linear'
+    else:
+        assert list(targets) in LINEARS.values(), targets
+    return plan
+
+
+def of_trainer(args):
+    """What TrainingArguments and SFTConfig say."""
+    plan = {'accumulate': args['gradient_accumulation_steps'], 'optimizer': KINDS[args['optim']]}
+    if args['max_grad_norm']:
+        plan['clip'] = f'{args["max_grad_norm"]:g}'
+    return plan
+
+
+def of_peft(text, notes):
+    args, loaded, low = keywords(text, 'TrainingArguments'), keywords(text, 'from_pretrained'), keywords(text, 'BitsAndBytesConfig')
+    plan = {**of_python(text, notes), **of_trainer(args)}
+    kind = loaded['dtype'].removeprefix('torch.')
+    plan['dtype'] = {'float32': 'fp32', 'bfloat16': 'bf16', 'float16': 'fp16'}[kind]
+    for word in ('bf16', 'fp16'):
+        if args.get(word):
+            plan['dtype'] = f'autocast-{word}'
+    if 'attn_implementation' in loaded:
+        plan['attention'] = {'eager': 'eager', 'flash_attention_2': 'flash'}[loaded['attn_implementation']]
+    if args.get('use_liger_kernel'):
+        plan['loss'] = 'chunked:64'
+    if found := re.search(r'gradient_checkpointing_enable\(\n.*"use_reentrant": (\w+)', text):
+        plan['checkpoint'] = 'full'
+        assert ('enable_input_require_grads' in text) == (found[1] == 'True' and 'LoraConfig' in text), text
+        if found[1] == 'False':
+            plan['checkpoint_form'] = 'non-reentrant'
+    if low:
+        product = {'fp32': 'float32', 'bf16': 'bfloat16', 'fp16': 'float16'}[plan['dtype'].removeprefix('autocast-')]
+        assert (low['load_in_4bit'], low['bnb_4bit_compute_dtype']) == (True, f'torch.{product}'), text
+        plan['quantize'] = low['bnb_4bit_quant_type']
+        if low['bnb_4bit_use_double_quant']:
+            plan['double_quant'] = True
+    if found := re.search(r'model = prepare_model_for_kbit_training\((.*?)\)\n', text, re.S):
+        plan['kbit_training'] = 'casts' if 'use_gradient_checkpointing=False' in found[1] else 'checkpointing'
+        if '"use_reentrant": False' in found[1]:
+            plan['checkpoint_form'] = 'non-reentrant'
+    if words := keywords(text, 'LoraConfig'):
+        names = words['target_modules'] if words['target_modules'] == 'all-linear' else ast.literal_eval(words['target_modules'])
+        plan.update(of_adapter(words['r'], words['lora_alpha'], words['lora_dropout'], names))
+        if 'autocast_adapter_dtype=False' in text:
+            plan['adapter_dtype'] = 'base'
+    return args['per_device_train_batch_size'], plan
+
+
+def of_axolotl(text, notes):
+    """YAML of one level, with lists and mappings of one more."""
+    config = {}
+    for line in text.splitlines():
+        if line.startswith('  - '):
+            config.setdefault(last, []).append(line[4:])
+        elif line.startswith('  '):
+            key, _, value = line.strip().partition(': ')
+            config.setdefault(last, {})[key] = value
+        elif not line.startswith('#'):
+            last, _, value = line.partition(':')
+            if value:
+                config[last] = value.strip()
+    assert int(config['sequence_len']) == SEQUENCE, text
+    plan = {**of_notes(notes), 'accumulate': int(config['gradient_accumulation_steps']), 'optimizer': KINDS[config['optimizer']]}
+    if float(config['max_grad_norm']):
+        plan['clip'] = f'{float(config["max_grad_norm"]):g}'
+    for word, dtype in (('bfloat16', 'bf16'), ('float16', 'fp16')):
+        if config.get(word) == 'true':
+            plan['dtype'] = dtype
+    plan['attention'] = {'eager': 'eager', 'flash_attention_2': 'flash', 'sdpa': 'sdpa'}[config['attn_implementation']]
+    if config['gradient_checkpointing'] == 'true':
+        plan['checkpoint'] = 'full'
+        if config['gradient_checkpointing_kwargs']['use_reentrant'] == 'false':
+            plan['checkpoint_form'] = 'non-reentrant'
+    if config.get('liger_fused_linear_cross_entropy') == 'true':
+        plan['loss'] = 'chunked:64'
+    if config.get('overrides_of_model_config') == {'use_cache': 'false'}:
+        plan['no_kv_cache'] = True
+    if 'adapter' in config:
+        assert (config['adapter'] == 'qlora') == (config.get('load_in_4bit') == 'true'), text
+        names = 'all-linear' if config.get('lora_target_linear') == 'true' else config['lora_target_modules']
+        plan.update(of_adapter(config['lora_r'], config['lora_alpha'], config['lora_dropout'], names))
+        if config.get('peft_autocast_adapter_dtype') == 'false':
+            plan['adapter_dtype'] = 'base'
+        if low := config.get('bnb_config_kwargs'):
+            plan['quantize'] = low['bnb_4bit_quant_type']
+            if low['bnb_4bit_use_double_quant'] == 'true':
+                plan['double_quant'] = True
+    return int(config['micro_batch_size']), plan
+
+
+def of_unsloth(text, notes):
+    args, loaded, words = keywords(text, 'SFTConfig'), keywords(text, 'from_pretrained'), keywords(text, 'get_peft_model')
+    plan = {**of_python(text, notes), **of_trainer(args)}
+    assert (loaded['max_seq_length'], args['max_length']) == (SEQUENCE, SEQUENCE), text
+    plan['dtype'] = {'torch.float32': 'fp32', 'torch.bfloat16': 'bf16', 'torch.float16': 'fp16'}[loaded['dtype']]
+    assert loaded['full_finetuning'] == (words is None), text
+    if loaded['use_gradient_checkpointing']:
+        plan['checkpoint'] = 'full'
+    if loaded['load_in_4bit']:
+        plan.update(quantize='nf4', double_quant=True)
+    if words:
+        assert words['use_gradient_checkpointing'] == loaded['use_gradient_checkpointing'], text
+        plan.update(of_adapter(words['r'], words['lora_alpha'], words['lora_dropout'], ast.literal_eval(words['target_modules'])))
     return args['per_device_train_batch_size'], plan
 
 
@@ -221,7 +352,7 @@ def of_megatron(text, notes):
     return batch, plan
 
 
-READERS = {'hf': of_hf, 'fsdp2': of_fsdp2, 'torchtitan': of_torchtitan, 'megatron': of_megatron}
+READERS = {'hf': of_hf, 'peft': of_peft, 'axolotl': of_axolotl, 'unsloth': of_unsloth, 'fsdp2': of_fsdp2, 'torchtitan': of_torchtitan, 'megatron': of_megatron}
 
 
 def notes_of(one):

@@ -673,7 +673,7 @@ def test_plan():
     several = tessera.plan(SMALL, batch=4, seq=64, budget='40MiB', target=['hf', 'deepspeed', 'hf'])
     assert [one.file for one in (several['for'], *several.also_for)] == ['hf.py', 'deepspeed.json']
     assert json.loads(several.also_for[0].text)['train_micro_batch_size_per_gpu'] and several.also_for[0].notes and several['for'].notes is None
-    with pytest.raises(tessera.ArgumentError, match='takes hf, deepspeed'):
+    with pytest.raises(tessera.ArgumentError, match='takes hf, peft'):
         tessera.plan(SMALL, target=['hf', 'moon'])
     recorded = tessera.plan(SMALL, batch=4, seq=64, budget='28MiB', recorded=tessera.simulate(SMALL, batch=4, seq=64).snapshot)
     assert recorded.calibration.unexplained_bytes == 0

@@ -40,8 +40,9 @@ static void parameter_counts(void **state) {
                {"llama-2-7b", 6738415616},   {"llama-2-13b", 13015864320},
                {"llama-2-70b", 68976648192}, {"llama-3-8b", 8030261248},
                {"llama-3-70b", 70553706496}, {"llama-3-405b", 405853388800},
-               {"llama-3.2-1b", 1235814400}, {"mistral-7b", 7241732096},
-               {"qwen2.5-7b", 7615616512},   {"gpt2-bytes", 858880}};
+               {"llama-3.2-1b", 1235814400}, {"llama-3.2-3b", 3212749824},
+               {"mistral-7b", 7241732096},   {"qwen2.5-7b", 7615616512},
+               {"gpt2-bytes", 858880}};
   (void)state;
   size_t count = 0;
   for (; tsr_model_names()[count]; count++) {

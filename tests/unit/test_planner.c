@@ -336,6 +336,9 @@ static void test_reads_what_is_allowed(void **state) {
   assert_int_equal(allow, TSR_ALLOW_ZERO);
   assert_int_equal(tsr_allow_parse("all", &allow, &error), 0);
   assert_int_equal(allow, tsr_allow_default() | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
+  assert_int_equal(tsr_allow_parse("adapters,quantize", &allow, &error), 0); /* not among "all" */
+  assert_int_equal(allow, TSR_ALLOW_ADAPTERS | TSR_ALLOW_QUANTIZE);
+  assert_int_equal(tsr_allow_parse("all", &allow, &error), 0);
   assert_int_equal(tsr_allow_parse("recompute,", &allow, &error), TSR_ERROR_ARGUMENT);
   assert_int_equal(tsr_allow_parse("fsdp", &allow, &error), TSR_ERROR_ARGUMENT);
   assert_int_equal(allow, tsr_allow_default() | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);

@@ -306,6 +306,10 @@ static const gradient_case gradient_cases[] = {
      0},
     {"GPT-2, adapters", gpt2, {.lora_rank = 2}, 0},
     {"Llama, adapters", llama, {.lora_rank = 3, .lora_alpha = 5}, 0},
+    {"Llama, adapters with dropout, checkpoints",
+     llama,
+     {.lora_rank = 3, .lora_dropout = 0.3, .checkpoint = TSR_CHECKPOINT_FULL},
+     0},
     {"Llama, eager, adapters, checkpoints",
      llama,
      {.lora_rank = 2,
@@ -379,14 +383,16 @@ static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
       {.optimizer = TSR_OPTIMIZER_SGD_MOMENTUM},
       {.optimizer = TSR_OPTIMIZER_SGD_MOMENTUM, .nesterov = true},
       {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
-      {.dtype = TSR_SIMULATE_BF16, .master_weights = true}};
+      {.dtype = TSR_SIMULATE_BF16, .master_weights = true},
+      {.dtype = TSR_SIMULATE_BF16, .lora_rank = 2, .quantize = TSR_QUANTIZE_NF4}};
   size_t count = sizeof gradient_cases / sizeof *gradient_cases;
   bench b;
   for (size_t i = 0; i < count + sizeof more / sizeof *more; i++) {
     tsr_simulate_options run = i < count ? gradient_cases[i].run : more[i - count];
     run.book = book;
-    bool is_wide = run.dtype == TSR_SIMULATE_FP32; /* modules need casts */
-    open_bench(&b, i < count ? gradient_cases[i].model : is_wide ? gpt2 : gpt2_untied, &run);
+    if (run.quantize && book == TSR_BOOK_OWN) continue;                  /* refused */
+    bool has_modules = run.dtype != TSR_SIMULATE_FP32 && !run.lora_rank; /* which need casts */
+    open_bench(&b, i < count ? gradient_cases[i].model : has_modules ? gpt2_untied : gpt2, &run);
     if (i < count && gradient_cases[i].attention)
       b.program.attention = (tsr__op_kind)gradient_cases[i].attention;
     finish_tape(&b);

@@ -21,18 +21,21 @@ extern "C" {
 #endif
 
 /* Techniques that the search may use. */
-#define TSR_ALLOW_KERNELS     1u   /* fused kernels and optimizers, no cache of keys and values */
-#define TSR_ALLOW_LOSS_CHUNK  2u   /* loss of some tokens at a time: outputs have no logits */
-#define TSR_ALLOW_ACCUMULATE  4u   /* micro-batches */
-#define TSR_ALLOW_RECOMPUTE   8u   /* recomputes in backward what forward did not keep */
-#define TSR_ALLOW_OFFLOAD     16u  /* moves memory to the host */
-#define TSR_ALLOW_IN_BACKWARD 32u  /* updates each parameter in backward */
-#define TSR_ALLOW_PRECISION   64u  /* 16-bit numbers: results differ */
-#define TSR_ALLOW_NARROW      128u /* stores what backward needs in 8 or 16 bits: results differ */
-#define TSR_ALLOW_ZERO        256u /* shards over ranks: ZeRO's stage, unless the plan sets one */
+#define TSR_ALLOW_KERNELS     1u    /* fused kernels and optimizers, no cache of keys and values */
+#define TSR_ALLOW_LOSS_CHUNK  2u    /* loss of some tokens at a time: outputs have no logits */
+#define TSR_ALLOW_ACCUMULATE  4u    /* micro-batches */
+#define TSR_ALLOW_RECOMPUTE   8u    /* recomputes in backward what forward did not keep */
+#define TSR_ALLOW_OFFLOAD     16u   /* moves memory to the host */
+#define TSR_ALLOW_IN_BACKWARD 32u   /* updates each parameter in backward */
+#define TSR_ALLOW_PRECISION   64u   /* 16-bit numbers: results differ */
+#define TSR_ALLOW_NARROW      128u  /* stores what backward needs in 8 or 16 bits: results differ */
+#define TSR_ALLOW_ZERO        256u  /* shards over ranks: ZeRO's stage, unless the plan sets one */
+#define TSR_ALLOW_ADAPTERS    512u  /* trains adapters instead of the model */
+#define TSR_ALLOW_QUANTIZE    1024u /* keeps weights in 4 bits, with adapters */
 /* Every technique that changes results by no more than rounding. */
 unsigned tsr_allow_default(void);
-/* Read words of the table of techniques, such as "recompute,offload"; "all" sets every flag, "none" no flag. Fails
+/* Read words of the table of techniques, such as "recompute,offload"; "all" sets every flag but those of
+ * adapters and quantisation, which change what is trained, "none" no flag. Fails
  * with TSR_ERROR_ARGUMENT for any other word and leaves `*out` untouched. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 /* The flags of `allow` whose techniques set none of the options that these parameters were given: options override a plan, so a search

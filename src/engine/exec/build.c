@@ -141,7 +141,9 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
                    o->checkpoint || o->loss_chunk || o->gelu_fused || o->no_kv_cache || o->leak ||
                    o->micro_batch || o->accumulation || o->backward_once || o->non_reentrant ||
                    o->in_place || o->block_count || o->clip_norm > 0 || o->eval_steps ||
-                   o->eval_batch || o->ranks || o->zero || away->optimizer || away->gradients ||
+                   o->eval_batch || o->lora_rank || o->lora_alpha > 0 || o->lora_targets ||
+                   o->lora_dropout > 0 || o->adapter_dtype || o->quantize || o->double_quant ||
+                   o->kbit_training || o->ranks || o->zero || away->optimizer || away->gradients ||
                    away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,

@@ -65,6 +65,7 @@ typedef enum tsr__op_kind {
   TSR__OP_CONV1D,       /* bias, x, weight (inputs, outputs): GPT-2's linear */
   TSR__OP_LINEAR,       /* bias, x, weight (outputs, inputs): nn.Linear */
   TSR__OP_LINEAR_PLAIN, /* x, weight (outputs, inputs): nn.Linear without a bias */
+  TSR__OP_LINEAR_4BIT, /* bitsandbytes' linear layer: x, codes, scales, and more (op_quantised.c) */
   TSR__OP_LAYER_NORM,
   TSR__OP_RMS_NORM,
   TSR__OP_SPLIT, /* one tensor as three views along its last dimension */
@@ -89,6 +90,7 @@ typedef enum tsr__op_kind {
   TSR__OP_SILU,
   TSR__OP_SILU_GATE, /* own: SiLU of the first, times the second */
   TSR__OP_CAST,
+  TSR__OP_CLONE,
   TSR__OP_SHIFT_LABELS,
   TSR__OP_LOG_SOFTMAX,
   TSR__OP_NLL_LOSS,
@@ -249,6 +251,7 @@ typedef struct tsr__op_row {
 /* Each row stands with its steps: op_linear.c, op_norm.c, op_attention.c, ... */
 extern const tsr__op_row tsr__op_embedding, tsr__op_conv1d, tsr__op_linear,
     tsr__op_linear_plain;                                      /* op_linear.c */
+extern const tsr__op_row tsr__op_linear_4bit;                  /* op_quantised.c */
 extern const tsr__op_row tsr__op_layer_norm, tsr__op_rms_norm; /* op_norm.c */
 extern const tsr__op_row tsr__op_split, tsr__op_cache, tsr__op_repeat, tsr__op_rotary_table,
     tsr__op_rotary;                                               /* op_heads.c */
@@ -258,7 +261,7 @@ extern const tsr__op_row tsr__op_attention_efficient, tsr__op_attention_flash,
 extern const tsr__op_row tsr__op_attention_math;                          /* op_math.c */
 extern const tsr__op_row tsr__op_attention_gpt2, tsr__op_attention_llama; /* op_eager.c */
 extern const tsr__op_row tsr__op_dropout, tsr__op_add, tsr__op_mul, tsr__op_gelu,
-    tsr__op_gelu_fused, tsr__op_silu, tsr__op_cast, tsr__op_scale, tsr__op_mean,
+    tsr__op_gelu_fused, tsr__op_silu, tsr__op_cast, tsr__op_clone, tsr__op_scale, tsr__op_mean,
     tsr__op_arange; /* op_pointwise.c */
 extern const tsr__op_row tsr__op_shift_labels, tsr__op_log_softmax, tsr__op_nll_loss,
     tsr__op_chunked_loss;                    /* op_loss.c */

@@ -12,12 +12,14 @@ typedef enum tsr__program_place {
   TSR__PLACE_MAIN,
   TSR__PLACE_TRAIN, /* the loop over batches */
   TSR__PLACE_LOAD_BATCH,
-  TSR__PLACE_EVALUATION,  /* the loop over batches that are not trained on */
-  TSR__PLACE_WRAPPER,     /* a model around the model, with added modules: */
-  TSR__PLACE_ADDED,       /* one of them, */
-  TSR__PLACE_ADDED_MEANS, /* the means of their results, */
-  TSR__PLACE_ADDED_LOSS,  /* which join the loss */
-  TSR__PLACE_ADAPTED,     /* a linear layer with an adapter */
+  TSR__PLACE_EVALUATION,   /* the loop over batches that are not trained on */
+  TSR__PLACE_WRAPPER,      /* a model around the model, with added modules: */
+  TSR__PLACE_ADDED,        /* one of them, */
+  TSR__PLACE_ADDED_MEANS,  /* the means of their results, */
+  TSR__PLACE_ADDED_LOSS,   /* which join the loss */
+  TSR__PLACE_ADAPTED,      /* a linear layer with an adapter, */
+  TSR__PLACE_ADAPTED_4BIT, /* the same, whose weights are in 4 bits, */
+  TSR__PLACE_QUANTISED,    /* and a layer with such weights */
   /* The model. */
   TSR__PLACE_MODEL, /* body, head and loss */
   TSR__PLACE_BODY,  /* embedding, blocks, last norm */

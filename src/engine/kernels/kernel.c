@@ -73,6 +73,8 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_TO_COPY] = {"to copy", RUNS(copy), MOVES, COPY},
     [TSR__KERNEL_QUANTISE] = {"quantise", RUNS(quantise), READS(3), FROM(1, 1), TO(1, 1)},
     [TSR__KERNEL_DEQUANTISE] = {"dequantise", RUNS(dequantise), EACH(1), FROM(1, 1), TO(1, 1)},
+    [TSR__KERNEL_DEQUANTISE_4BIT] = {"dequantise 4 bits", RUNS(zeros), EACH(2), FROM(0, 2),
+                                     TO(1, 1)},
     [TSR__KERNEL_CLONE] = {"clone", RUNS(copy), MOVES, COPY},
     [TSR__KERNEL_INDEX] = {"index", RUNS(copy), MOVES, COPY},
     [TSR__KERNEL_REPEAT] = {"repeat", RUNS(repeat), MOVES, FROM(1, 1), TO(1, 1)},

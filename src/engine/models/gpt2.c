@@ -45,7 +45,7 @@ static void declare_causal(tsr__program *p, tsr__model_layer *layer) {
   uint64_t positions = p->model->positions;
   layer->causal = tsr__tensor_declare(p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(positions, positions),
                                       TSR_CATEGORY_BUFFER);
-  (void)tsr__tensor_declare(p->tape, p->dtype, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+  (void)tsr__tensor_declare(p->tape, p->loaded_dtype, TSR__SCALAR, TSR_CATEGORY_BUFFER);
 }
 
 static void declare(tsr__program *p) {

@@ -57,6 +57,14 @@ static const struct {
      "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,"
      "\"low_freq_factor\":1,\"high_freq_factor\":4,"
      "\"original_max_position_embeddings\":8192}}"},
+    {"llama-3.2-3b",
+     "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+     "position_embeddings\":131072,"
+     "\"hidden_size\":3072,\"intermediate_size\":8192,\"num_hidden_layers\":28,"
+     "\"num_attention_heads\":24,\"num_key_value_heads\":8,\"head_dim\":128,"
+     "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,"
+     "\"low_freq_factor\":1,\"high_freq_factor\":4,"
+     "\"original_max_position_embeddings\":8192}}"},
     {"mistral-7b", "{\"model_type\":\"mistral\"}"},
     {"qwen2.5-7b",
      "{\"model_type\":\"qwen2\",\"rope_theta\":1000000,\"vocab_size\":152064,\"hidden_size\":3584,"
@@ -71,9 +79,10 @@ enum { NAMED = sizeof named / sizeof *named };
 
 const char *const *tsr_model_names(void) {
   static const char *const names[NAMED + 1] = {
-      "gpt2",         "gpt2-medium", "gpt2-large", "gpt2-xl",     "llama-2-7b",
-      "llama-2-13b",  "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3-405b",
-      "llama-3.2-1b", "mistral-7b",  "qwen2.5-7b", "gpt2-bytes",  NULL};
+      "gpt2",        "gpt2-medium",  "gpt2-large",   "gpt2-xl",
+      "llama-2-7b",  "llama-2-13b",  "llama-2-70b",  "llama-3-8b",
+      "llama-3-70b", "llama-3-405b", "llama-3.2-1b", "llama-3.2-3b",
+      "mistral-7b",  "qwen2.5-7b",   "gpt2-bytes",   NULL};
   return names;
 }
 
@@ -285,8 +294,8 @@ static int fail_unknown(const char *name, tsr_error *error) {
   return tsr__fail(
       error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
       "no model '%s'; %s models are gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, -13b, "
-      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes; pass the "
-      "config.json of any other",
+      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, -3b, mistral-7b, qwen2.5-7b, gpt2-bytes; pass "
+      "the config.json of any other",
       name, question);
 }
 

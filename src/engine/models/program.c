@@ -29,14 +29,23 @@ static void output(tsr__program *p, tsr__tensor_id tensor) {
   if (!TSR__VECTOR_PUSH(&p->outputs, tensor)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
 }
 
+static tsr__tensor_id parameter_of(tsr__program *p, tsr__dtype dtype, tsr__shape shape) {
+  return tsr__tensor_declare(p->tape, dtype, shape, TSR_CATEGORY_PARAMETER);
+}
+
 tsr__tensor_id tsr__program_parameter(tsr__program *p, tsr__shape shape) {
-  return tsr__tensor_declare(p->tape, p->dtype, shape, TSR_CATEGORY_PARAMETER);
+  return parameter_of(p, p->dtype, shape);
 }
 
 tsr__model_linear tsr__program_declare_linear(tsr__program *p, tsr__program_place place,
                                               uint64_t inputs, uint64_t outputs, bool has_bias) {
-  tsr__model_linear linear = {.features = outputs, .place = place};
+  tsr__model_linear linear = {.inputs = inputs, .features = outputs, .place = place};
   assert(inputs && outputs && place != TSR__PLACE_NONE);
+  if (tsr__program_quantises(p)) {
+    tsr__program_declare_quantised(p, &linear);
+    if (has_bias) linear.bias = parameter_of(p, p->compute_dtype, TSR__SHAPE(outputs));
+    return linear;
+  }
   linear.weight = tsr__program_parameter(p, TSR__SHAPE(outputs, inputs));
   if (has_bias) linear.bias = tsr__program_parameter(p, TSR__SHAPE(outputs));
   return linear;
@@ -44,7 +53,10 @@ tsr__model_linear tsr__program_declare_linear(tsr__program *p, tsr__program_plac
 
 tsr__model_linear tsr__program_declare_conv1d(tsr__program *p, tsr__program_place place,
                                               uint64_t inputs, uint64_t outputs) {
-  tsr__model_linear linear = {.features = outputs, .place = place, .is_conv1d = true};
+  if (tsr__program_quantises(p)) /* bitsandbytes replaces the module by its own linear layer */
+    return tsr__program_declare_linear(p, place, inputs, outputs, true);
+  tsr__model_linear linear = {
+      .inputs = inputs, .features = outputs, .place = place, .is_conv1d = true};
   linear.weight = tsr__program_parameter(p, TSR__SHAPE(inputs, outputs));
   linear.bias = tsr__program_parameter(p, TSR__SHAPE(outputs));
   return linear;
@@ -67,8 +79,8 @@ void tsr__program_declare_head(tsr__program *p) {
       m->is_tied ? p->embedding : tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));
 }
 
-static tsr__tensor_id linear_of(tsr__program *p, const tsr__model_linear *linear,
-                                tsr__tensor_id x) {
+tsr__tensor_id tsr__program_linear_of(tsr__program *p, const tsr__model_linear *linear,
+                                      tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   tsr__op_attributes attributes = {.features = linear->features};
   tsr__tensor_id with_bias[] = {linear->bias, x, linear->weight};
@@ -83,55 +95,21 @@ static tsr__tensor_id linear_of(tsr__program *p, const tsr__model_linear *linear
   return tsr__scope_leave(t, result);
 }
 
-static tsr__tensor_id cast_to(tsr__program *p, tsr__tensor_id x, tsr__dtype dtype) {
+tsr__tensor_id tsr__program_cast(tsr__program *p, tsr__tensor_id x, tsr__dtype dtype) {
   tsr__op_attributes attributes = {.dtype = (uint8_t)dtype};
   return tsr__op_apply(p->tape, TSR__OP_CAST, &attributes, &x, 1, NULL);
 }
 
-static tsr__tensor_id scale(tsr__tape *t, tsr__tensor_id x, double factor) {
+tsr__tensor_id tsr__program_scale(tsr__program *p, tsr__tensor_id x, double factor) {
   tsr__op_attributes attributes = {.factor = factor};
-  return tsr__op_apply(t, TSR__OP_SCALE, &attributes, &x, 1, NULL);
-}
-
-double tsr__program_adapter_scale(const tsr__program *p) {
-  enum { ALPHA = 8 };
-  double alpha = p->options->lora_alpha;
-  return (alpha > 0 ? alpha : ALPHA) / (double)p->options->lora_rank;
-}
-
-/* peft/tuners/lora/layer.py, Linear.forward(), without dropout: result + lora_B(lora_A(x)) * scaling, in the adapter's type. With
- * tessera's own rule book and autocast, products round what they read. */
-static tsr__tensor_id adapted(tsr__program *p, const tsr__model_linear *linear, tsr__tensor_id x) {
-  tsr__tape *t = p->tape;
-  const tsr__model_linear down = {
-      .weight = linear->lora_a, .features = p->options->lora_rank, .place = TSR__PLACE_ADDED};
-  const tsr__model_linear up = {
-      .weight = linear->lora_b, .features = linear->features, .place = TSR__PLACE_ADDED};
-  tsr__scope_enter(t, TSR__PLACE_ADAPTED);
-  tsr__tensor_id result = linear_of(p, linear, x);
-  tsr__dtype dtype = tsr__tensor_dtype(t, result);
-  bool is_rounded = p->is_own && p->is_autocast;
-  if (!is_rounded && tsr__tensor_dtype(t, x) != p->adapter_dtype)
-    x = cast_to(p, x, p->adapter_dtype);
-  tsr__tensor_id narrow = linear_of(p, &down, x);
-  tsr__tensor_id wide = linear_of(p, &up, narrow);
-  tsr__scope_unbind(t, narrow);
-  tsr__tensor_id scaled = scale(t, wide, tsr__program_adapter_scale(p));
-  tsr__scope_unbind(t, wide);
-  tsr__tensor_id sum = TSR__OP_APPLY(t, TSR__OP_ADD, result, scaled);
-  tsr__scope_unbind(t, scaled);
-  tsr__scope_unbind(t, result);
-  if (tsr__tensor_dtype(t, sum) != dtype) {
-    tsr__tensor_id cast = cast_to(p, sum, dtype);
-    tsr__scope_unbind(t, sum);
-    sum = cast;
-  }
-  return tsr__scope_leave(t, sum);
+  return tsr__op_apply(p->tape, TSR__OP_SCALE, &attributes, &x, 1, NULL);
 }
 
 tsr__tensor_id tsr__program_linear(tsr__program *p, const tsr__model_linear *linear,
                                    tsr__tensor_id x) {
-  return linear->lora_a ? adapted(p, linear, x) : linear_of(p, linear, x);
+  if (linear->lora_a) return tsr__program_adapted(p, linear, x);
+  return linear->scales ? tsr__program_quantised(p, linear, x)
+                        : tsr__program_linear_of(p, linear, x);
 }
 
 tsr__tensor_id tsr__program_norm(tsr__program *p, const tsr__model_norm *norm, tsr__tensor_id x) {
@@ -163,6 +141,8 @@ static void require_gradient(tsr__program *p, tsr__tensor_id words) {
   bool is_checkpointed = tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE) ||
                          tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_RUN);
   if (!p->options->lora_rank || !is_checkpointed || !p->tape->grad_enabled || !words) return;
+  /* prepare_model_for_kbit_training does so for reentrant checkpoints alone. */
+  if (tsr__program_quantises(p) && p->options->non_reentrant) return;
   tsr__tensor_at(p->tape, words)->requires_grad = true;
   p->first_leaf = words;
   output(p, words);
@@ -515,13 +495,14 @@ static tsr__tensor_id call_added(tsr__program *p, tsr__tensor_id loss) {
   tsr__trace_at(t, TSR__PLACE_ADDED_MEANS);
   for (size_t i = 0; i < projected.count && !t->status; i++) {
     tsr__tensor_id mean = TSR__OP_APPLY(t, TSR__OP_MEAN, projected.items[i]);
-    tsr__tensor_id more = i ? TSR__OP_APPLY(t, TSR__OP_ADD, sum, mean) : scale(t, mean, 1);
+    tsr__tensor_id more =
+        i ? TSR__OP_APPLY(t, TSR__OP_ADD, sum, mean) : tsr__program_scale(p, mean, 1);
     tsr__scope_unbind(t, mean);
     tsr__scope_unbind(t, sum);
     sum = more;
   }
   TSR__VECTOR_FREE(&projected);
-  tsr__tensor_id term = scale(t, sum, 1);
+  tsr__tensor_id term = tsr__program_scale(p, sum, 1);
   tsr__trace_at(t, TSR__PLACE_ADDED_LOSS);
   return TSR__OP_APPLY(t, TSR__OP_ADD, loss, term);
 }
@@ -636,7 +617,8 @@ static void forward(tsr__program *p) {
 /* Add this micro-batch's part to the sum of losses, whose graph keeps it until backward. */
 static void add_loss(tsr__program *p) {
   tsr__tape *t = p->tape;
-  tsr__tensor_id part = scale(t, p->loss, 1 / (double)micro_batches(p)), before = p->loss_sum;
+  tsr__tensor_id part = tsr__program_scale(p, p->loss, 1 / (double)micro_batches(p)),
+                 before = p->loss_sum;
   p->loss_sum = before ? TSR__OP_APPLY(t, TSR__OP_ADD, before, part) : part;
   if (!before) return;
   tsr__scope_unbind(t, before);
@@ -649,7 +631,7 @@ static void backward(tsr__program *p) {
   tsr__tensor_id root = p->loss_sum ? p->loss_sum : p->loss, scaled = p->loss_sum;
   tsr__tape_begin(t, TSR__PHASE_BACKWARD);
   if (micro_batches(p) > 1 && !p->loss_sum && !p->divides_loss)
-    root = scaled = scale(t, root, 1 / (double)micro_batches(p));
+    root = scaled = tsr__program_scale(p, root, 1 / (double)micro_batches(p));
   if (p->loss_scale) root = TSR__OP_APPLY(t, TSR__OP_SCALE, root, p->loss_scale);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD_SEED);

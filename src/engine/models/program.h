@@ -17,8 +17,10 @@
 typedef struct tsr__model_linear {
   tsr__tensor_id weight, bias;   /* bias: 0 if absent */
   tsr__tensor_id lora_a, lora_b; /* of its adapter, (rank, inputs) and (outputs, rank); or 0 */
-  uint64_t features;             /* of the result */
-  bool is_conv1d;                /* the weight is (inputs, outputs) instead of (outputs, inputs) */
+  /* Of a weight in 4 bits, whose `weight` are codes: its scales, and if these are quantised, too, their scales and offset. */
+  tsr__tensor_id scales, nested_scales, offset;
+  uint64_t inputs, features; /* of x and of the result */
+  bool is_conv1d;            /* the weight is (inputs, outputs) instead of (outputs, inputs) */
   tsr__program_place place;
 } tsr__model_linear;
 
@@ -72,6 +74,10 @@ typedef struct tsr__program {
   /* Resolved options. */
   tsr__dtype dtype;         /* of parameters, */
   tsr__dtype adapter_dtype; /* and of those that are trained, if these are adapters */
+  tsr__dtype loaded_dtype;  /* of the model before weights were quantised and others were cast, */
+
+  tsr__dtype
+      compute_dtype; /* and in which weights in 4 bits are multiplied: bnb_4bit_compute_dtype */
   bool is_autocast;
   bool is_own;            /* uses tessera's own rule book */
   bool divides_loss;      /* the loss divides its gradient by the number of micro-batches */
@@ -178,11 +184,40 @@ tsr__model_norm tsr__program_declare_norm(tsr__program *program, tsr__program_pl
 /* Declare program->head, whose weight is the embedding's if the model ties them. */
 void tsr__program_declare_head(tsr__program *program);
 
-/* ---- Running parts. Results are bound to the calling function. ---- */
+/* ---- Adapters and weights in 4 bits: adapters.c ---- */
 
-/* Multiply x (..., inputs) by the layer's weight, and add its bias: (..., features). */
+/* Whether weights of linear layers of blocks are in 4 bits. */
+static inline bool tsr__program_quantises(const tsr__program *program) {
+  return program->options->quantize != TSR_QUANTIZE_NONE;
+}
+/* Fail with TSR_ERROR_ARGUMENT, TSR_ERROR_LIMIT or TSR_ERROR_UNSUPPORTED if options for these suit neither each other nor the model. */
+int tsr__program_check_adapters(const tsr__program *program, tsr_error *error);
+/* Choose the types of adapters and of weights in 4 bits, and change that of other parameters as peft's preparation does. */
+void tsr__program_choose_adapter_types(tsr__program *program);
+/* Declare the weight of a linear layer in 4 bits. */
+void tsr__program_declare_quantised(tsr__program *program, tsr__model_linear *linear);
+/* Note that a parameter is of a block: it is kept where the options say. */
+void tsr__program_put_in_block(tsr__program *program, tsr__tensor_id tensor, uint32_t block);
+/* Declare the adapters, once the blocks are declared, and train nothing else. */
+void tsr__program_declare_adapters(tsr__program *program);
 /* What adapters are multiplied by: alpha / rank. */
 double tsr__program_adapter_scale(const tsr__program *program);
+/* What tsr__program_linear does for a layer with an adapter, and for a weight in 4 bits without one. */
+tsr__tensor_id tsr__program_adapted(tsr__program *program, const tsr__model_linear *linear,
+                                    tsr__tensor_id x);
+tsr__tensor_id tsr__program_quantised(tsr__program *program, const tsr__model_linear *linear,
+                                      tsr__tensor_id x);
+
+/* ---- Running parts. Results are bound to the calling function. ---- */
+
+/* Convert x. */
+tsr__tensor_id tsr__program_cast(tsr__program *program, tsr__tensor_id x, tsr__dtype dtype);
+/* Multiply x by a number. */
+tsr__tensor_id tsr__program_scale(tsr__program *program, tsr__tensor_id x, double factor);
+/* Multiply x by the layer's weight alone, whether it has an adapter or not. The weight is not in 4 bits. */
+tsr__tensor_id tsr__program_linear_of(tsr__program *program, const tsr__model_linear *linear,
+                                      tsr__tensor_id x);
+/* Multiply x (..., inputs) by the layer's weight, and add its bias and its adapter's product: (..., features). */
 tsr__tensor_id tsr__program_linear(tsr__program *program, const tsr__model_linear *linear,
                                    tsr__tensor_id x);
 /* Normalise x: layer norm if `norm` has a bias, else RMS norm. */

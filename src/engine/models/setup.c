@@ -131,8 +131,8 @@ static void choose_types(tsr__program *p) {
   p->dtype = dtype == TSR_SIMULATE_BF16   ? TSR__DTYPE_BF16
              : dtype == TSR_SIMULATE_FP16 ? TSR__DTYPE_F16
                                           : TSR__DTYPE_F32;
-  p->adapter_dtype = TSR__DTYPE_F32; /* peft: autocast_adapter_dtype */
   p->tape->low_dtype = dtype == TSR_SIMULATE_AUTOCAST_FP16 ? TSR__DTYPE_F16 : TSR__DTYPE_BF16;
+  tsr__program_choose_adapter_types(p);
 }
 
 static tsr__memory_space space_of(tsr_space space) {
@@ -361,7 +361,10 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
   if (!(plan ? tsr__plan_copy(&p->plan, plan) : tsr__plan_init(&p->plan, layers)))
     return tsr__fail_memory(error);
   if (!plan) {
-    plan_checkpoints(&p->plan, p->options->checkpoint, p->options->checkpoint_every, 0, layers);
+    tsr_simulate_checkpoint checkpoint = p->options->checkpoint;
+    if (p->options->kbit_training == TSR_KBIT_CHECKPOINTING && checkpoint == TSR_CHECKPOINT_NONE)
+      checkpoint = TSR_CHECKPOINT_FULL;
+    plan_checkpoints(&p->plan, checkpoint, p->options->checkpoint_every, 0, layers);
     int status = plan_blocks(p, error);
     if (status) return status;
   }
@@ -426,6 +429,12 @@ static void put_in_block(tsr__tape *tape, tsr__tensor_id tensor, uint32_t block)
 static void put_linear(tsr__tape *tape, const tsr__model_linear *linear, uint32_t block) {
   put_in_block(tape, linear->weight, block);
   put_in_block(tape, linear->bias, block);
+  tsr__tensor_set_block(tape, linear->scales, block);
+  tsr__tensor_set_block(tape, linear->nested_scales, block);
+}
+
+void tsr__program_put_in_block(tsr__program *p, tsr__tensor_id tensor, uint32_t block) {
+  put_in_block(p->tape, tensor, block);
 }
 
 static void put_norm(tsr__tape *tape, const tsr__model_norm *norm, uint32_t block) {
@@ -447,101 +456,6 @@ static void put_blocks(tsr__program *p) {
   }
 }
 
-/* ---- adapters ---- */
-
-static unsigned default_targets(const tsr_model *model) {
-  return model->class == TSR__CLASS_GPT2 ? TSR_LORA_C_ATTN : TSR_LORA_Q_PROJ | TSR_LORA_V_PROJ;
-}
-
-static unsigned known_targets(const tsr_model *model) {
-  unsigned of_gpt2 = TSR_LORA_C_ATTN | TSR_LORA_C_PROJ | TSR_LORA_C_FC;
-  return model->class == TSR__CLASS_GPT2 ? of_gpt2 : TSR_LORA_ALL & ~of_gpt2;
-}
-
-/* The layers of a block that may get an adapter, in the order of the model's modules. */
-static size_t list_targets(const tsr__program *p, tsr__model_layer *l, unsigned flags,
-                           tsr__model_linear *out[BLOCK_LINEARS]) {
-  const struct {
-    tsr__model_linear *linear;
-    unsigned in_gpt2, in_llama;
-  } all[BLOCK_LINEARS] = {{&l->qkv, TSR_LORA_C_ATTN, 0},
-                          {&l->q, 0, TSR_LORA_Q_PROJ},
-                          {&l->k, 0, TSR_LORA_K_PROJ},
-                          {&l->v, 0, TSR_LORA_V_PROJ},
-                          {&l->out, TSR_LORA_C_PROJ, TSR_LORA_O_PROJ},
-                          {&l->gate, 0, TSR_LORA_GATE_PROJ},
-                          {&l->up, TSR_LORA_C_FC, TSR_LORA_UP_PROJ},
-                          {&l->down, TSR_LORA_C_PROJ, TSR_LORA_DOWN_PROJ}};
-  bool is_gpt2 = p->model->class == TSR__CLASS_GPT2;
-  size_t count = 0;
-  for (size_t i = 0; i < BLOCK_LINEARS; i++)
-    if (flags & (is_gpt2 ? all[i].in_gpt2 : all[i].in_llama)) out[count++] = all[i].linear;
-  return count;
-}
-
-/* Whether an op of the first block would have an operand that needs a gradient, and one that does not. */
-static bool is_partial(const tsr__program *p, unsigned flags) {
-  unsigned rotated = TSR_LORA_Q_PROJ | TSR_LORA_K_PROJ;
-  bool has_attention = flags & (rotated | TSR_LORA_V_PROJ | TSR_LORA_O_PROJ);
-  if (p->model->class == TSR__CLASS_GPT2 || !flags) return false;
-  if ((flags & TSR_LORA_V_PROJ) && !(flags & rotated)) return true;
-  return !has_attention && !(flags & TSR_LORA_GATE_PROJ) != !(flags & TSR_LORA_UP_PROJ);
-}
-
-static int check_adapters(const tsr__program *p, tsr_error *error) {
-  const tsr_simulate_options *o = p->options;
-  enum { LARGEST_RANK = 65536 };
-  if (!o->lora_rank && (o->lora_alpha > 0 || o->lora_targets))
-    return REFUSE(TSR_ERROR_ARGUMENT, "LoRA's alpha and targets need a rank (--lora RANK)");
-  if (!o->lora_rank) return 0;
-  if (o->lora_rank > LARGEST_RANK)
-    return REFUSE(TSR_ERROR_LIMIT, "a rank of %llu is too large: at most %d",
-                  (unsigned long long)o->lora_rank, LARGEST_RANK);
-  if (o->lora_targets != TSR_LORA_ALL && (o->lora_targets & ~known_targets(p->model)))
-    return REFUSE(TSR_ERROR_ARGUMENT,
-                  "the model lacks some of the layers that LoRA is to adapt: %s",
-                  p->model->class == TSR__CLASS_GPT2
-                      ? "it has c_attn, c_proj and c_fc"
-                      : "it has q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj");
-  if (is_partial(p, o->lora_targets))
-    return REFUSE(
-        TSR_ERROR_UNSUPPORTED,
-        "in the first block only adapters need gradients: v_proj is modelled with q_proj or "
-        "k_proj, and gate_proj without an adapter before it with up_proj");
-  if (o->master_weights)
-    return REFUSE(TSR_ERROR_ARGUMENT,
-                  "adapters are fp32 already: LoRA has no use for master weights");
-  if (o->ranks) return REFUSE(TSR_ERROR_UNSUPPORTED, "LoRA is modelled on one rank");
-  if (p->model->module_count)
-    return REFUSE(TSR_ERROR_UNSUPPORTED, "LoRA is not modelled with added modules");
-  return 0;
-}
-
-/* Declare the adapters, and train nothing else. */
-static void declare_adapters(tsr__program *p) {
-  tsr__tape *t = p->tape;
-  uint64_t rank = p->options->lora_rank;
-  unsigned flags = p->options->lora_targets;
-  if (!rank) return;
-  for (size_t i = 0; i < t->schedule.parameters.count; i++)
-    tsr__tensor_at(t, t->schedule.parameters.items[i])->requires_grad = false;
-  for (uint32_t i = 0; i < p->model->layers && !t->status; i++) {
-    tsr__model_linear *targets[BLOCK_LINEARS];
-    size_t count =
-        list_targets(p, &p->layers[i], flags ? flags : default_targets(p->model), targets);
-    for (size_t k = 0; k < count && !t->status; k++) {
-      tsr__model_linear *l = targets[k];
-      uint64_t inputs = tsr__tensor_shape(t, l->weight).dim[l->is_conv1d ? 0 : 1];
-      l->lora_a = tsr__tensor_declare(t, p->adapter_dtype, TSR__SHAPE(rank, inputs),
-                                      TSR_CATEGORY_PARAMETER);
-      l->lora_b = tsr__tensor_declare(t, p->adapter_dtype, TSR__SHAPE(l->features, rank),
-                                      TSR_CATEGORY_PARAMETER);
-      put_in_block(t, l->lora_a, i);
-      put_in_block(t, l->lora_b, i);
-    }
-  }
-}
-
 static int declare(tsr__program *p, tsr_error *error) {
   const tsr_model *m = p->model;
   size_t added = m->module_count * m->layers;
@@ -553,7 +467,7 @@ static int declare(tsr__program *p, tsr_error *error) {
   declare_workspaces(p);
   p->family->declare(p);
   put_blocks(p);
-  declare_adapters(p);
+  tsr__program_declare_adapters(p);
   for (size_t i = 0; i < added; i++) {
     const tsr__model_module *module = &m->modules[i / m->layers];
     p->added[i] = tsr__program_declare_linear(p, TSR__PLACE_ADDED, m->width, module->features,
@@ -591,7 +505,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulat
   if (status == 0) status = check_update(p, error);
   if (status == 0) status = check_optimizer(p, error);
   if (status == 0) status = check_ranks(p, error);
-  if (status == 0) status = check_adapters(p, error);
+  if (status == 0) status = tsr__program_check_adapters(p, error);
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);
   if (status == 0) status = choose_attention(p, error);

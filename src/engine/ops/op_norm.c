@@ -88,17 +88,17 @@ static const tsr__op_step rms_norm_forward[] = {
 /* With y = x r w, where r = (mean of x squared + epsilon) to the power of -1/2:
  *   dw = sum of g x r        dx = g w r + 2 x / width * (sum of g w x) * (-1/2 r^3) */
 static const tsr__op_step rms_norm_backward[] = {
+    {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), WEIGHT}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), NORMALISED}, .within = "mul_tensor_backward",
      .when = tsr__op_trains_1},
-    {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), WEIGHT}, .within = "mul_tensor_backward"},
     {FREE(NORMALISED), .when = is_recomputed},
     {RUN(SUM), .to = GRAD_IN(1), .reads = {T(0)}, .like = IN(1), .typed = GRAD_OUT(0),
      .done = {T(0), GRAD_OUT(0), NORMALISED, WEIGHT}},
     {HAND(GRAD_IN(1))},
     {RUN(TO_COPY), .to = T(1), .reads = {T(1)}, F32, .when = is_narrow, .node = "ToCopyBackward0"},
-    {RUN(MUL), .to = T(2), .reads = {T(1), ROOT}, .node = "MulBackward0",
+    {RUN(MUL), .to = T(3), .reads = {T(1), WIDE_X}, .node = "MulBackward0",
      .within = "mul_tensor_backward"},
-    {RUN(MUL), .to = T(3), .reads = {T(1), WIDE_X}, .within = "mul_tensor_backward"},
+    {RUN(MUL), .to = T(2), .reads = {T(1), ROOT}, .within = "mul_tensor_backward"},
     {RUN(SUM), .to = T(4), .reads = {T(3)}, .shape = rows, .done = {T(3), T(1)}},
     {GIVE(GRAD_IN(0), T(2)), .when = is_wide},
     {RUN(POW), .to = T(5), .reads = {ROOT}, .scalars = {NUMBER(3)}, .node = "RsqrtBackward0",

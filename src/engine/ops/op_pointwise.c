@@ -102,9 +102,10 @@ static const tsr__op_step mul_forward[] = {
     {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
     {INTO(MUL), .reads = {IN(0), IN(1)}, .writes = {OUT(0)}, .when = is_over_0},
     {.action = TSR__DO_END}};
+/* autograd's MulBackward0 computes the second factor's gradient first. */
 static const tsr__op_step mul_backward[] = {
-    {RUN(MUL), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(0)}, .within = "mul_tensor_backward"},
+    {RUN(MUL), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .within = "mul_tensor_backward"},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_mul = {
     .name = "product", .node = "MulBackward0", .forward = mul_forward, .backward = mul_backward};
@@ -168,8 +169,8 @@ static bool is_packed(const tsr__op_call *call) {
 }
 /* The gradient of x is that of the sum, to which those of the cube and of half are added. */
 static const tsr__op_step gelu_backward[] = {
-    {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), ONE}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), HALF}, .within = "mul_tensor_backward"},
+    {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), ONE}, .within = "mul_tensor_backward"},
     {FREE(HALF), .when = is_packed},
     {FREE(ONE), .when = is_packed},
     {CAST(T(0), T(0)), .typed = IN(0), .done = {GRAD_OUT(0), HALF, ONE}},
@@ -237,6 +238,15 @@ static const tsr__op_step cast_backward[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_cast = {
     .name = "cast", .node = "ToCopyBackward0", .forward = cast_forward, .backward = cast_backward};
+
+static const tsr__op_step clone_forward[] = {{RUN(CLONE), .to = OUT(0), .reads = {IN(0)}, LIKE},
+                                             {.action = TSR__DO_END}};
+static const tsr__op_step clone_backward[] = {{PASS(GRAD_IN(0), GRAD_OUT(0))},
+                                              {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_clone = {.name = "clone",
+                                   .node = "CloneBackward0",
+                                   .forward = clone_forward,
+                                   .backward = clone_backward};
 
 static tsr__shape scalar(const tsr__op_call *call) {
   (void)call;

@@ -341,15 +341,34 @@ void tsr__paste_launch(tsr__paste *p) {
 }
 
 void tsr__paste_adapters(tsr__paste *p) {
-  char alpha[TSR__OPTION_BYTES], targets[TSR__OPTION_BYTES];
+  char alpha[TSR__OPTION_BYTES], targets[TSR__OPTION_BYTES], dropout[TSR__OPTION_BYTES];
   if (!p->o->lora_rank) return;
   bool has_alpha = p->o->lora_alpha > 0, has_targets = p->o->lora_targets != 0;
+  bool has_dropout = p->o->lora_dropout > 0;
+  if (p->o->quantize)
+    tsr__paste_elsewhere(
+        p,
+        "weights in 4 bits, for which the model is loaded with "
+        "BitsAndBytesConfig(load_in_4bit=True, "
+        "bnb_4bit_quant_type=\"%s\", bnb_4bit_use_double_quant=%s, bnb_4bit_compute_dtype=%s)",
+        p->o->quantize == TSR_QUANTIZE_FP4 ? "fp4" : "nf4", p->o->double_quant ? "True" : "False",
+        tsr__paste_is_bf16(p)   ? "torch.bfloat16"
+        : tsr__paste_is_fp16(p) ? "torch.float16"
+                                : "torch.float32");
+  if (p->o->kbit_training)
+    tsr__paste_elsewhere(p,
+                         "what peft.prepare_model_for_kbit_training(model, "
+                         "use_gradient_checkpointing=%s) prepares",
+                         p->o->kbit_training == TSR_KBIT_CHECKPOINTING ? "True" : "False");
   tsr__paste_elsewhere(
       p,
-      "adapters, which are peft.get_peft_model(model, peft.LoraConfig(r=%llu%s%s)), where "
+      "adapters, which are peft.get_peft_model(model, peft.LoraConfig(r=%llu%s%s%s%s)%s), where "
       "target_modules is %s",
       (unsigned long long)p->o->lora_rank, has_alpha ? ", lora_alpha=" : "",
       has_alpha ? tsr__paste_option(p, "lora_alpha", alpha) : "",
+      has_dropout ? ", lora_dropout=" : "",
+      has_dropout ? tsr__paste_option(p, "lora_dropout", dropout) : "",
+      p->o->adapter_dtype == TSR_ADAPTERS_BASE ? ", autocast_adapter_dtype=False" : "",
       has_targets ? tsr__paste_option(p, "lora_targets", targets) : "the default");
 }
 

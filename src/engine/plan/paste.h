@@ -111,6 +111,8 @@ void tsr__paste_adapters(tsr__paste *p);
 /* The optimizer in Python, torch.optim or bitsandbytes: "torch.optim.SGD(model.parameters(), lr=0.001)"; "" for Muon, which is for
  * matrices alone. */
 const char *tsr__paste_optimizer(const tsr__paste *p);
+/* The optimizer's name in TrainingArguments of transformers. */
+const char *tsr__paste_trainer_optimizer(const tsr__paste *p);
 /* Replace the optimizer by the nearest one of the target, with a note. */
 void tsr__near_optimizer(tsr__paste *p, tsr_simulate_optimizer nearest);
 /* Replace a kernel for attention that users cannot choose, with a note: PyTorch chooses one. */
@@ -121,12 +123,17 @@ void tsr__near_form(tsr__paste *p, bool is_non_reentrant);
 /* ---- the functions of the rows ---- */
 
 void tsr__paste_hf(tsr__paste *p);
+void tsr__paste_peft(tsr__paste *p);
+void tsr__paste_axolotl(tsr__paste *p);
+void tsr__paste_unsloth(tsr__paste *p);
 void tsr__paste_deepspeed(tsr__paste *p);
 void tsr__paste_fsdp2(tsr__paste *p);
 void tsr__paste_torchtitan(tsr__paste *p);
 void tsr__paste_megatron(tsr__paste *p);
 void tsr__paste_env(tsr__paste *p);
 void tsr__near_hf(tsr__paste *p);
+void tsr__near_axolotl(tsr__paste *p);
+void tsr__near_unsloth(tsr__paste *p);
 void tsr__near_deepspeed(tsr__paste *p);
 void tsr__near_fsdp2(tsr__paste *p);
 void tsr__near_torchtitan(tsr__paste *p);

@@ -20,7 +20,7 @@ void tsr__near_hf(tsr__paste *p) {
   }
 }
 
-static const char *optimizer_of(const tsr__paste *p) {
+const char *tsr__paste_trainer_optimizer(const tsr__paste *p) {
   switch (p->o->optimizer) {
   case TSR_OPTIMIZER_ADAMW_FUSED: return "adamw_torch_fused";
   case TSR_OPTIMIZER_SGD: return "sgd";
@@ -66,7 +66,8 @@ void tsr__paste_hf(tsr__paste *p) {
                      "    gradient_accumulation_steps=%llu,\n"
                      "    optim=\"%s\",\n"
                      "    max_grad_norm=%s,\n",
-                     tsr__paste_micro_batch(p), tsr__paste_passes(p), optimizer_of(p),
+                     tsr__paste_micro_batch(p), tsr__paste_passes(p),
+                     tsr__paste_trainer_optimizer(p),
                      p->o->clip_norm > 0 ? tsr__paste_option(p, "clip", clip) : "0.0");
   if (p->o->dtype == TSR_SIMULATE_AUTOCAST_BF16) tsr__buffer_text(out, "    bf16=True,\n");
   if (p->o->dtype == TSR_SIMULATE_AUTOCAST_FP16) tsr__buffer_text(out, "    fp16=True,\n");

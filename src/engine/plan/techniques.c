@@ -62,11 +62,11 @@ unsigned tsr_allow_unset(const tsr_params *params, unsigned allow) {
   return allow;
 }
 
-/* All techniques, or those that leave results as they are. */
+/* All techniques but those that need their own word, or those that leave results as they are. */
 static unsigned flags_of_all(bool changes_results) {
   unsigned flags = 0;
   for (const tsr__technique_row *t = tsr__techniques; t->allow; t++)
-    if (changes_results || !t->changes_results) flags |= tsr__technique_flag(t);
+    if (!t->is_named && (changes_results || !t->changes_results)) flags |= tsr__technique_flag(t);
   return flags;
 }
 

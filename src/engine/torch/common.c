@@ -5,19 +5,20 @@
  * or nothing, and line 0. */
 #include "torch/spell.h"
 
-#define SCRIPT       "train.py"
-#define LORA         "/usr/local/lib/python3.12/dist-packages/peft/tuners/lora/layer.py"
-#define AUTOGRAD     TORCH("autograd/__init__.py")
-#define GRAPH        TORCH("autograd/graph.py")
-#define CHECKPOINT   TORCH("utils/checkpoint.py")
-#define CLIP_GRAD    TORCH("nn/utils/clip_grad.py")
-#define ADAM         TORCH("optim/adam.py")
-#define BITSANDBYTES "/usr/local/lib/python3.12/dist-packages/bitsandbytes/optim/optimizer.py"
-#define OPTIMIZER    TORCH("optim/optimizer.py")
-#define FUNCTIONAL   TORCH("nn/functional.py")
-#define LOSS_UTILS   TRANSFORMERS("loss/loss_utils.py")
-#define MASKING      TRANSFORMERS("masking_utils.py")
-#define CACHE        TRANSFORMERS("cache_utils.py")
+#define SCRIPT             "train.py"
+#define LORA               "/usr/local/lib/python3.12/dist-packages/peft/tuners/lora/layer.py"
+#define LORA_4BIT          "/usr/local/lib/python3.12/dist-packages/peft/tuners/lora/bnb.py"
+#define AUTOGRAD           TORCH("autograd/__init__.py")
+#define GRAPH              TORCH("autograd/graph.py")
+#define CHECKPOINT         TORCH("utils/checkpoint.py")
+#define CLIP_GRAD          TORCH("nn/utils/clip_grad.py")
+#define ADAM               TORCH("optim/adam.py")
+#define BITSANDBYTES(file) "/usr/local/lib/python3.12/dist-packages/bitsandbytes/" file
+#define OPTIMIZER          TORCH("optim/optimizer.py")
+#define FUNCTIONAL         TORCH("nn/functional.py")
+#define LOSS_UTILS         TRANSFORMERS("loss/loss_utils.py")
+#define MASKING            TRANSFORMERS("masking_utils.py")
+#define CACHE              TRANSFORMERS("cache_utils.py")
 
 #define LINEAR \
   { MODULE, FRAMES({"forward", TORCH("nn/modules/linear.py"), 134}), NULL }
@@ -53,6 +54,12 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
                                   {33, AT(ADDED_LOSS)})},
     [TSR__PLACE_ADDED] = LINEAR,
     [TSR__PLACE_ADAPTED] = {MODULE, FRAMES({"forward", LORA, 1102}), NULL},
+    [TSR__PLACE_ADAPTED_4BIT] = {MODULE, FRAMES({"forward", LORA_4BIT, 0}),
+                                 LINES({528, AT(QUANTISED)}, {533, OP(CLONE)}, {549, AT(ADDED)},
+                                       {549, AT(DROPOUT)}, {549, OP(SCALE)}, {551, OP(CAST)},
+                                       {552, OP(ADD)})},
+    [TSR__PLACE_QUANTISED] = {MODULE, FRAMES({"forward", BITSANDBYTES("nn/modules.py"), 637}),
+                              NULL},
     [TSR__PLACE_CHUNKED_LOSS] =
         {FUNCTION, FRAMES({"chunked_cross_entropy", SCRIPT, 12}, {"forward", SCRIPT, 7}), NULL},
 
@@ -211,6 +218,8 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
                          LINES({315, AT(MUON_ORTHOGONAL)})},
     [TSR__PLACE_MUON_ORTHOGONAL] =
         {FUNCTION, FRAMES({"_zeropower_via_newtonschulz", TORCH("optim/_muon.py"), 0}), NULL},
-    [TSR__PLACE_BITSANDBYTES] =
-        {FUNCTION, FRAMES({"step", BITSANDBYTES, 0}, {"update_step", BITSANDBYTES, 0}), NULL},
+    [TSR__PLACE_BITSANDBYTES] = {FUNCTION,
+                                 FRAMES({"step", BITSANDBYTES("optim/optimizer.py"), 0},
+                                        {"update_step", BITSANDBYTES("optim/optimizer.py"), 0}),
+                                 NULL},
 };

@@ -92,6 +92,7 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_UPDATE_SCALE] = {"_amp_update_scale_", NULL},
     /* Of tessera's own rule book. */
     [TSR__KERNEL_QUANTISE] = {"tessera_quantise", NULL},
+    [TSR__KERNEL_DEQUANTISE_4BIT] = {"empty", NULL},
     [TSR__KERNEL_DEQUANTISE] = {"tessera_dequantise", NULL},
     [TSR__KERNEL_SILU_GATE] = {"tessera_silu_gate", NULL},
     [TSR__KERNEL_SILU_GATE_BACKWARD] = {"tessera_silu_gate_backward", NULL},

@@ -827,12 +827,12 @@ int tsr_train_write_adapter_config(const tsr_train_state *s, const char *base, t
   tsr__buffer text = {0};
   /* Not packed as an optional value: jansson leaves that out when memory runs out, too. */
   json_t *root = base ? json_pack("{s:s}", "base_model_name_or_path", base) : json_object();
-  json_t *rest = json_pack("{s:s, s:b, s:b, s:b, s:o, s:f, s:s, s:i, s:o, s:s}", "bias", "none",
-                           "fan_in_fan_out", s->program->model->class == TSR__CLASS_GPT2,
-                           "inference_mode", 1, "init_lora_weights", 1, "lora_alpha",
-                           is_whole ? json_integer((json_int_t)alpha) : json_real(alpha),
-                           "lora_dropout", 0.0, "peft_type", "LORA", "r", (int)o->lora_rank,
-                           "target_modules", target_modules(s), "task_type", "CAUSAL_LM");
+  json_t *rest = json_pack(
+      "{s:s, s:b, s:b, s:b, s:o, s:f, s:s, s:i, s:o, s:s}", "bias", "none", "fan_in_fan_out",
+      s->program->model->class == TSR__CLASS_GPT2, "inference_mode", 1, "init_lora_weights", 1,
+      "lora_alpha", is_whole ? json_integer((json_int_t)alpha) : json_real(alpha), "lora_dropout",
+      o->lora_dropout, "peft_type", "LORA", "r", (int)o->lora_rank, "target_modules",
+      target_modules(s), "task_type", "CAUSAL_LM");
   bool ok = root && rest && json_object_update(root, rest) == 0 &&
             tsr__json_append(&text, root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
   json_decref(root);

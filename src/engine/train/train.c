@@ -844,6 +844,9 @@ static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_e
   if (status == 0 && t->run->optimizer > TSR_OPTIMIZER_SGD_MOMENTUM)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "only adamw, in its forms, and sgd train; other optimizers are simulated");
+  if (status == 0 && t->run->quantize)
+    status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                       "weights in 4 bits (--quantize) are only simulated, not trained with");
   if (status == 0) status = record(t, model, tracer, error);
   if (status == 0) status = check_saved(t, error);
   if (status == 0) status = predict(t, error);

@@ -391,9 +391,9 @@ const tsr__question_row tsr__question_simulate = {
              "recorded: every other command, Mosaic and PyTorch's own viewer read it.\n\n"
              "MODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or one of these "
              "names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, llama-2-13b, llama-2-70b, "
-             "llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, "
-             "gpt2-bytes. It can also be a step graph, which tessera.trace() in Python writes for "
-             "any PyTorch program.\n\n"
+             "llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, llama-3.2-3b, mistral-7b, "
+             "qwen2.5-7b, gpt2-bytes. It can also be a step graph, which tessera.trace() in Python "
+             "writes for any PyTorch program.\n\n"
              "With --capacity, a run that does not fit ends where PyTorch's would, in an oom "
              "event. The exit status is 0 then, too: the question is answered, with fits in JSON. "
              "'tessera plan MODEL --budget SIZE' exits with 1 if nothing fits.",
