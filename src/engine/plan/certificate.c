@@ -29,6 +29,11 @@ static void emit_plan(tsr__emitter *e, const char *key, const tsr_run_plan *plan
   tsr__buffer_release(&text);
 }
 
+void tsr__emit_host_bytes(tsr__emitter *e, const tsr_run_plan_cost *cost) {
+  tsr__emit_field(e, "host_bytes", NULL, tsr__bytes(cost->host_bytes));
+  tsr__emit_field(e, "host_machine_bytes", NULL, tsr__bytes(cost->host_machine_bytes));
+}
+
 static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost *cost) {
   tsr__emit_object(e, key);
   tsr__emit_field(e, "peak_allocated_bytes", NULL, tsr__bytes(cost->peak_bytes));
@@ -36,6 +41,7 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_field(e, "step_time_us", NULL, microseconds(cost->step_seconds));
   tsr__emit_field(e, "sent_bytes", NULL, tsr__bytes(cost->sent_bytes));
   tsr__emit_field(e, "stall_time_us", NULL, microseconds(cost->stall_seconds));
+  tsr__emit_host_bytes(e, cost);
   tsr__emit_end(e);
 }
 
@@ -93,6 +99,7 @@ static void emit_changes(tsr__emitter *e, const tsr_planned *planned) {
     tsr__emit_field(e, "cost_us", NULL,
                     has_last ? microseconds(now->step_seconds - last->step_seconds)
                              : tsr__nothing());
+    tsr__emit_host_bytes(e, now);
     tsr__emit_end(e);
     last = now;
   }
@@ -233,6 +240,8 @@ static void emit_question(tsr__emitter *e, const tsr_planning *p) {
   tsr__emit_field(e, "link_bytes_per_s", NULL, link > 0 ? tsr__real(link) : tsr__nothing());
   tsr__emit_field(e, "rates", NULL,
                   how->rates ? tsr__string(tsr__rates_title(how->rates)) : tsr__nothing());
+  tsr__emit_field(e, "host_budget_bytes", NULL,
+                  p->host_budget_bytes ? tsr__bytes(p->host_budget_bytes) : tsr__nothing());
   emit_plan(e, "begins_with", p->base);
   tsr__emit_end(e);
 }
@@ -301,6 +310,7 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   }
   assert(cost.peak_bytes == planned->with.peak_bytes);
   assert(cost.reserved_bytes == planned->with.reserved_bytes);
+  assert(cost.host_bytes == planned->with.host_bytes);
   return 0;
 }
 

@@ -111,6 +111,14 @@ static int measure(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit
   return 0;
 }
 
+bool tsr__planner_host_fits(const tsr_planning *p, const tsr_run_plan_cost *cost) {
+  return !p->host_budget_bytes || cost->host_machine_bytes <= p->host_budget_bytes;
+}
+
+bool tsr__planner_fits(const tsr_planning *p, const tsr_run_plan_cost *cost, uint64_t budget) {
+  return cost->is_possible && cost->reserved_bytes <= budget && tsr__planner_host_fits(p, cost);
+}
+
 int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                          tsr_error *error) {
   return measure(p, plan, &(tsr__measure_limit){.most_reserved_bytes = 0}, false, out, error);
@@ -120,8 +128,8 @@ int tsr__planner_try(tsr_planning *p, const tsr_run_plan *plan, uint64_t budget,
                      tsr_run_plan_cost *out, bool *fits, tsr_error *error) {
   tsr__measure_limit limit = {.most_reserved_bytes = budget, .most_seconds = most_s};
   int status = measure(p, plan, &limit, false, out, error);
-  *fits = status == 0 && !limit.over_bytes && !limit.is_slower && out->is_possible &&
-          out->reserved_bytes <= budget && out->step_seconds <= most_s;
+  *fits = status == 0 && !limit.over_bytes && !limit.is_slower &&
+          tsr__planner_fits(p, out, budget) && out->step_seconds <= most_s;
   return status;
 }
 
@@ -172,6 +180,7 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   if (!p) return tsr__fail_memory(error);
   *p = (tsr_planning){
       .model = model, .how = *own.how, .allow = own.allow, .calibration = own.calibration};
+  p->host_budget_bytes = own.host_budget_bytes;
   status = tsr__choose_gpu(model, &p->how, error);
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = own.plan ? tsr__run_plan_copy(own.plan) : tsr__run_plan_new();
@@ -259,9 +268,19 @@ static int resolve_candidate(tsr_planning *p, tsr__candidate *c, tsr_error *erro
   return status;
 }
 
+/* Whether a plan is better than another if neither fits: within the host's budget, or nearer to it; then what reserves less. */
+static bool is_leaner(const tsr_planning *p, const tsr_run_plan_cost *a,
+                      const tsr_run_plan_cost *b) {
+  bool a_fits = tsr__planner_host_fits(p, a), b_fits = tsr__planner_host_fits(p, b);
+  if (a_fits != b_fits) return a_fits;
+  if (!a_fits && a->host_machine_bytes != b->host_machine_bytes)
+    return a->host_machine_bytes < b->host_machine_bytes;
+  return a->reserved_bytes < b->reserved_bytes;
+}
+
 /* The least that was reserved by any plan that was tried. */
-static void note_least(const tsr__candidate *c, best *least) {
-  if (c->cost.is_possible && (!least->plan || c->cost.reserved_bytes < least->cost.reserved_bytes))
+static void note_least(const tsr_planning *p, const tsr__candidate *c, best *least) {
+  if (c->cost.is_possible && (!least->plan || is_leaner(p, &c->cost, &least->cost)))
     *least = (best){c->plan, c->cost, NULL};
 }
 
@@ -296,11 +315,27 @@ static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint
   status = measure_candidate(p, c, limit, false, error);
   *is_over = c->over_bytes != 0;
   if (status || !c->is_measured) return status;
-  note_least(c, least);
-  *is_over = c->cost.reserved_bytes > budget;
+  note_least(p, c, least);
+  *is_over = c->cost.is_possible && !tsr__planner_fits(p, &c->cost, budget);
   if (!c->cost.is_possible || *is_over) return 0;
   if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost, way};
   return 0;
+}
+
+/* Candidates that take more time need less of the card's memory, but what they put on the host may be more or less: with a budget for that,
+ * all are tried that may be faster. */
+static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
+                   tsr_error *error) {
+  int status = 0;
+  bool ignored;
+  for (size_t i = 0; status == 0 && i < way->candidates.count; i++)
+    status = try_candidate(p, way, &way->candidates.items[i], budget, found, least, &ignored, error);
+  return status;
+}
+
+static bool has_host_choices(const tsr_planning *p, const tsr__way *way) {
+  return p->host_budget_bytes &&
+         (tsr__way_copies_activations(way) || tsr_model_is_traced(p->model));
 }
 
 /* Simulate what may be faster than what was found. Candidates are in the order of their times, and most that take more time need
@@ -313,6 +348,7 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   size_t low = 0, high = 0, misses = 0;
   bool is_over = true;
   if (status) return status;
+  if (has_host_choices(p, way)) return try_all(p, way, budget, found, least, error);
   while (high < way->candidates.count && !is_slower(&items[high], found)) high++;
   if (high > MISSES && items->least_bytes <= budget) { /* "most", but not all */
     status = try_candidate(p, way, items, budget, found, least, &is_over, error);
@@ -358,12 +394,12 @@ static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_er
     }
   for (;;) {
     tsr__candidate *c = next_least(p, only);
-    if (!c || (least->plan && least_of(c) >= least->cost.reserved_bytes)) return 0;
-    tsr__measure_limit limit = {.most_reserved_bytes =
-                                    least->plan ? least->cost.reserved_bytes : 0};
+    bool is_known = least->plan && tsr__planner_host_fits(p, &least->cost);
+    if (!c || (is_known && least_of(c) >= least->cost.reserved_bytes)) return 0;
+    tsr__measure_limit limit = {.most_reserved_bytes = is_known ? least->cost.reserved_bytes : 0};
     int status = measure_candidate(p, c, limit, true, error);
     if (status) return status;
-    if (c->is_measured) note_least(c, least);
+    if (c->is_measured) note_least(p, c, least);
   }
 }
 
@@ -474,7 +510,8 @@ static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fo
     tsr_run_plan_free(first.plan);
     first = better;
   }
-  bool is_kept = first.plan && first.cost.reserved_bytes <= budget && is_better(&first.cost, found);
+  bool is_kept =
+      first.plan && tsr__planner_fits(p, &first.cost, budget) && is_better(&first.cost, found);
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
   if (is_kept && TSR__VECTOR_PUSH(&p->improved, first.plan))
     *found = (best){first.plan, first.cost, way};
@@ -544,7 +581,7 @@ static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *err
 /* Fine ways last: most of them cannot be faster than what the others found. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
-  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget)
+  if (tsr__planner_fits(p, &p->as_is, budget))
     *found = (best){p->base, p->as_is, NULL};
   for (int pass = 0; pass < 2; pass++)
     for (size_t i = 0; status == 0 && i < p->ways.count; i++)
@@ -564,8 +601,8 @@ static void take_measured(const tsr_planning *p, uint64_t budget, best *found, b
     for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
       const tsr__candidate *c = &p->ways.items[i].candidates.items[k];
       if (!c->is_measured || !c->cost.is_possible) continue;
-      note_least(c, least);
-      if (c->cost.reserved_bytes <= budget && is_better(&c->cost, found))
+      note_least(p, c, least);
+      if (tsr__planner_fits(p, &c->cost, budget) && is_better(&c->cost, found))
         *found = (best){c->plan, c->cost, NULL};
     }
 }
@@ -578,7 +615,7 @@ static int end_search(tsr_planning *p, uint64_t budget, best *found, best *least
   take_measured(p, budget, found, least);
   if (found->plan || !p->known) return 0;
   int status = tsr__planner_measure(p, p->known, &cost, error);
-  if (status == 0 && cost.is_possible && cost.reserved_bytes <= budget)
+  if (status == 0 && tsr__planner_fits(p, &cost, budget))
     *found = (best){p->known, cost, NULL};
   return status;
 }
@@ -591,6 +628,7 @@ static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
   bool is_same = status == 0 && without.is_possible &&
                  without.reserved_bytes == cost->reserved_bytes &&
                  without.peak_bytes == cost->peak_bytes &&
+                 without.host_bytes <= cost->host_bytes &&
                  fabs(without.step_seconds - cost->step_seconds) <= cost->step_seconds * 1e-12;
   if (is_same) *cost = without; /* but for rounding */
   tsr_run_plan_free(is_same ? *plan : fewer);
@@ -722,7 +760,8 @@ static int choose(tsr_planning *p, const best *found, const best *least, tsr_pla
 int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_error *error) {
   best found = {NULL, {0}, NULL}, least = {NULL, {0}, NULL};
   tsr_planned planned = {.verdict = TSR_PLANNING_FITS, .budget_bytes = budget, .as_is = p->as_is};
-  bool fits = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
+  bool fits = tsr__planner_fits(p, &p->as_is, budget);
+  planned.host_budget_bytes = p->host_budget_bytes;
   (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);
   int status = tsr__effort_go_on(p->how.effort, 0) ? search(p, budget, &found, &least, error)
                                                    : tsr__effort_fail(p->how.effort, error);

@@ -3,6 +3,10 @@
 #include "questions/reports.h"
 
 #define PLAN_FIELD(KEY, ...) TSR__FIELD(JSON, KEY, __VA_ARGS__)
+#define HOST_FIELDS                                                                              \
+  TSR__FIELD(BYTES, "host_bytes",                                                                \
+             "the most that a rank reserves on its host; 0 if it keeps nothing there"),          \
+      TSR__FIELD(BYTES, "host_machine_bytes", "the same of all ranks of a machine")
 
 static const tsr_record tensor = {
     .name = "PlanTensor",
@@ -20,7 +24,7 @@ static const tsr_record cost = {
         TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
         TSR__FIELD(COUNT, "step_flops", "floating-point operations of a step"),
         TSR__FIELD(COUNT, "step_recomputed_flops", "of these, those that are recomputation"),
-        TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step")),
+        TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step"), HOST_FIELDS),
 };
 
 static const tsr_record figures = {
@@ -32,7 +36,8 @@ static const tsr_record figures = {
                 TSR__FIELD(BYTES, "sent_bytes",
                            "what each rank sends to others in a step; 0 without ranks"),
                 TSR__FIELD(REAL, "stall_time_us",
-                           "how long kernels wait for these transfers in a step, in microseconds")),
+                           "how long kernels wait for these transfers in a step, in microseconds"),
+                HOST_FIELDS),
 };
 
 /* ---- For a budget ---- */
@@ -62,6 +67,8 @@ static const tsr_record question = {
                 TSR__FIELD(REAL, "link_bytes_per_s", "what `--link` has, in bytes per second",
                            .is_nullable = true),
                 TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
+                TSR__FIELD(BYTES, "host_budget_bytes", "what `--host-budget` has",
+                           .is_nullable = true),
                 PLAN_FIELD("begins_with", "the plan to begin with")),
 };
 
@@ -90,7 +97,8 @@ static const tsr_record change = {
                            .is_nullable = true),
                 TSR__FIELD(REAL, "cost_us",
                            "microseconds that a step takes longer; negative if it saves some",
-                           .is_nullable = true)),
+                           .is_nullable = true),
+                HOST_FIELDS),
 };
 
 static const tsr_record saving = {
@@ -284,7 +292,7 @@ static const tsr_record point = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_allocated_bytes", "allocated at the peak"),
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
-                TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
+                HOST_FIELDS, TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
 };
 
 static const tsr_record estimate = {

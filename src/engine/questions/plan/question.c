@@ -34,6 +34,13 @@ static const tsr_parameter parameters[] = {
      .example = "24GiB",
      .help = "Find the fastest plan that reserves at most this: 24GiB. Exits with 1 if there is "
              "none."},
+    {.name = "host_budget",
+     .option = "host-budget",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .example = "256GiB",
+     .help = "With --budget, --largest or --front, what plans may keep on the host of each machine, "
+             "for all of its cards (default: no limit)."},
     {.name = "allow",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
@@ -214,7 +221,7 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
       {"tp", "compare"},          {"lora_rank", "compare"},
       {"parameters", "compare"},  {"largest_layer", "parameters"},
       {"write_front", "front"}};
-  static const char *const of_search[] = {"allow", "from"};
+  static const char *const of_search[] = {"allow", "from", "host_budget"};
   bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (tsr_params_has(own, needs[i][0]) && !tsr_params_has(own, needs[i][1]))
