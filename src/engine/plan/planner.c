@@ -322,8 +322,8 @@ static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint
   return 0;
 }
 
-/* Candidates that take more time need less of the card's memory, but what they put on the host may be more or less: with a budget for that,
- * all are tried that may be faster. */
+/* Modules on the host: candidates that take more time need less of the card's memory, but may put more on the host. All of them are
+ * simulated already. */
 static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
                    tsr_error *error) {
   int status = 0;
@@ -331,11 +331,6 @@ static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   for (size_t i = 0; status == 0 && i < way->candidates.count; i++)
     status = try_candidate(p, way, &way->candidates.items[i], budget, found, least, &ignored, error);
   return status;
-}
-
-static bool has_host_choices(const tsr_planning *p, const tsr__way *way) {
-  return p->host_budget_bytes &&
-         (tsr__way_copies_activations(way) || tsr_model_is_traced(p->model));
 }
 
 /* Simulate what may be faster than what was found. Candidates are in the order of their times, and most that take more time need
@@ -348,7 +343,8 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   size_t low = 0, high = 0, misses = 0;
   bool is_over = true;
   if (status) return status;
-  if (has_host_choices(p, way)) return try_all(p, way, budget, found, least, error);
+  if (p->host_budget_bytes && tsr_model_is_traced(p->model))
+    return try_all(p, way, budget, found, least, error);
   while (high < way->candidates.count && !is_slower(&items[high], found)) high++;
   if (high > MISSES && items->least_bytes <= budget) { /* "most", but not all */
     status = try_candidate(p, way, items, budget, found, least, &is_over, error);
@@ -370,14 +366,16 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   return status;
 }
 
-/* Of the ways that were tried, or one of them, the candidate that may take least and was not simulated to its end; or NULL. */
-static tsr__candidate *next_least(tsr_planning *p, const tsr__way *only) {
+/* Of the ways that were tried, or one of them, the candidate that may take least and was not simulated to its end; or NULL. `lasts_only`: of
+ * each way only the one that takes the least memory of the card, and of the host. */
+static tsr__candidate *next_least(tsr_planning *p, const tsr__way *only, bool lasts_only) {
   tsr__candidate *next = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
     if (only && way != only) continue;
     if (!only && !way->is_tried) continue;
-    for (size_t k = 0; k < way->candidates.count; k++) {
+    for (size_t k = lasts_only && way->candidates.count ? way->candidates.count - 1 : 0;
+         k < way->candidates.count; k++) {
       tsr__candidate *c = &way->candidates.items[k];
       if (!c->is_measured && (!next || least_of(c) < least_of(next))) next = c;
     }
@@ -393,8 +391,8 @@ static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_er
       if (status) return status;
     }
   for (;;) {
-    tsr__candidate *c = next_least(p, only);
     bool is_known = least->plan && tsr__planner_host_fits(p, &least->cost);
+    tsr__candidate *c = next_least(p, only, p->host_budget_bytes && !is_known);
     if (!c || (is_known && least_of(c) >= least->cost.reserved_bytes)) return 0;
     tsr__measure_limit limit = {.most_reserved_bytes = is_known ? least->cost.reserved_bytes : 0};
     int status = measure_candidate(p, c, limit, true, error);
@@ -403,13 +401,30 @@ static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_er
   }
 }
 
+/* Whether what the way keeps on the host, whatever its blocks do, is within the budget. */
+static bool may_fit_host(const tsr_planning *p, const tsr__way *way) {
+  tsr_run_plan_cost cost = {.is_possible = true};
+  tsr_simulate_options how = p->how;
+  tsr_run_plan_options(way->plan, &how);
+  cost.host_machine_bytes = tsr__machine_bytes(&how, way->survey.host_bytes);
+  return tsr__planner_host_fits(p, &cost);
+}
+
+/* The same, and blocks keep nothing there. True of all ways without a budget. */
+static bool is_without_host(const tsr_planning *p, const tsr__way *way) {
+  return !p->host_budget_bytes || (may_fit_host(p, way) && !tsr__way_copies_activations(way));
+}
+
 /* What takes least is often of the way with the lowest floor. */
 static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *least,
                        tsr_error *error) {
   tsr__way *leanest = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
-    if (!leanest || way->survey.floor_bytes < leanest->survey.floor_bytes) leanest = way;
+    bool is_near = leanest && is_without_host(p, way) != is_without_host(p, leanest);
+    if (is_near ? is_without_host(p, way)
+                : !leanest || way->survey.floor_bytes < leanest->survey.floor_bytes)
+      leanest = way;
   }
   int status = leanest ? try_way(p, leanest, budget, found, least, error) : 0;
   return status || !leanest || found->plan ? status : find_least(p, leanest, least, error);
@@ -424,7 +439,8 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
   int status = tsr__planner_survey_way(p, way, error);
   if (status) return status;
   double least_s = tsr__planner_bound(way, budget);
-  bool is_left_out = isinf(least_s) || (found->plan && least_s > limit);
+  bool is_left_out =
+      isinf(least_s) || (found->plan && least_s > limit) || !may_fit_host(p, way);
   way->is_tried = !is_left_out;
   return way->is_tried ? try_way(p, way, budget, found, least, error) : 0;
 }
@@ -591,7 +607,10 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
   if (status == 0 && is_local) status = improve(p, budget, found, error);
   if (status == 0 && found->plan) return 0;
   if (status == 0) status = find_least(p, NULL, least, error);
-  if (status || least->plan) return status;
+  if (status || (least->plan && tsr__planner_host_fits(p, &least->cost))) return status;
+  if (p->host_budget_bytes && p->as_is.is_possible &&
+      (!least->plan || is_leaner(p, &p->as_is, &least->cost)))
+    *least = (best){p->base, p->as_is, NULL};
   return try_leanest(p, budget, found, least, error);
 }
 

@@ -195,8 +195,6 @@ static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   options.calibration = a->is_calibrated ? &a->calibration : NULL;
   a->about.budget_bytes = tsr_params_count(params, "budget");
   a->about.host_budget_bytes = tsr_params_count(params, "host_budget");
-  if (tsr_params_has(params, "host_budget") && !a->about.host_budget_bytes)
-    a->about.host_budget_bytes = 1; /* nothing fits, and 0 is no limit */
   options.host_budget_bytes = a->about.host_budget_bytes;
   if (tsr_params_has(params, "largest")) return find_largest(params, &options, a, error);
   if (a->about.budget_bytes || tsr_params_flag(params, "front"))

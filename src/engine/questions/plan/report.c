@@ -333,7 +333,7 @@ static void put_nearest(tsr__buffer *out, const tsr_planned *p, const char *budg
   if (p->host_budget_bytes && p->with.host_machine_bytes > p->host_budget_bytes)
     tsr__buffer_printf(out, "the least%s on the host is %s.", so_far,
                        tsr__format_size(p->with.host_machine_bytes, host));
-  else if (p->stopped_by)
+  else if (p->stopped_by || p->host_budget_bytes)
     tsr__buffer_printf(out, "the least so far reserves %s.", least);
   else
     tsr__buffer_printf(out, "the least that a plan reserves is %s.", least);
