@@ -594,6 +594,15 @@ static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *err
 
 /* ---- the search ---- */
 
+/* The plan that is known to fit, if there is one. */
+static int try_known(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
+  tsr_run_plan_cost cost;
+  if (!p->known) return 0;
+  int status = tsr__planner_measure(p, p->known, &cost, error);
+  if (status == 0 && tsr__planner_fits(p, &cost, budget)) *found = (best){p->known, cost, NULL};
+  return status;
+}
+
 /* Fine ways last: most of them cannot be faster than what the others found. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
@@ -605,6 +614,7 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
         status = search_way(p, &p->ways.items[i], budget, found, least, error);
   bool is_local = found->way && p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
   if (status == 0 && is_local) status = improve(p, budget, found, error);
+  if (status == 0 && !found->plan && p->host_budget_bytes) status = try_known(p, budget, found, error);
   if (status == 0 && found->plan) return 0;
   if (status == 0) status = find_least(p, NULL, least, error);
   if (status || (least->plan && tsr__planner_host_fits(p, &least->cost))) return status;
@@ -629,14 +639,9 @@ static void take_measured(const tsr_planning *p, uint64_t budget, best *found, b
 /* A limit was reached: what fits so far is the answer, or a plan that is known to fit. */
 static int end_search(tsr_planning *p, uint64_t budget, best *found, best *least,
                       tsr_error *error) {
-  tsr_run_plan_cost cost;
   tsr__effort_lift(p->how.effort);
   take_measured(p, budget, found, least);
-  if (found->plan || !p->known) return 0;
-  int status = tsr__planner_measure(p, p->known, &cost, error);
-  if (status == 0 && tsr__planner_fits(p, &cost, budget))
-    *found = (best){p->known, cost, NULL};
-  return status;
+  return found->plan ? 0 : try_known(p, budget, found, error);
 }
 
 /* Try the plan without one of its choices, and take the choice back if that changes neither time nor memory. */
