@@ -1218,6 +1218,7 @@ class SimulationDevice(Device):
     gpu: Optional[str]
     step_time_us: Optional[int]
     host: SimulatedSpace  # not always there
+    host_machine_bytes: int  # not always there
     disk: SimulatedSpace  # not always there
     message: str  # not always there
     categories: Tuple[SimulatedCategory, ...]
@@ -1254,6 +1255,7 @@ class PlanQuestion(Record):
     gpu: Optional[str]
     link_bytes_per_s: Optional[float]
     rates: Optional[str]
+    host_budget_bytes: Optional[int]
     begins_with: Record
 
 
@@ -1264,6 +1266,8 @@ class PlanFigures(Record):
     step_time_us: float
     sent_bytes: int
     stall_time_us: float
+    host_bytes: int
+    host_machine_bytes: int
 
 
 class PlanBound(Record):
@@ -1278,6 +1282,8 @@ class PlanChange(Record):
     technique: str
     saved_bytes: Optional[int]
     cost_us: Optional[float]
+    host_bytes: int
+    host_machine_bytes: int
 
 
 class PlanSaving(Record):
@@ -1416,6 +1422,8 @@ class PlanCost(Record):
     step_flops: int
     step_recomputed_flops: int
     step_time_us: int
+    host_bytes: int
+    host_machine_bytes: int
 
 
 class PlanTechnique(Record):
@@ -1439,6 +1447,8 @@ class PlanPoint(Record):
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     step_time_us: float
+    host_bytes: int
+    host_machine_bytes: int
     plan_hash: str
     plan: Record
 

@@ -223,10 +223,10 @@ int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
 /* The value that tsr_answer_value returns. Pointers are NULL for parts that were not asked for, and live as long as
  * the answer. */
 typedef struct tsr_plan_answer {
-  bool fits;                /* false if the budget is not met, also by what `target` can express */
-  uint64_t budget_bytes;    /* 0 if none was given */
-  uint64_t host_budget_bytes; /* the same */
-  const tsr_run_plan *plan; /* the plan to start from, or to show */
+  bool fits;             /* false if the budget is not met, also by what `target` can express */
+  uint64_t budget_bytes; /* 0 if none was given */
+  uint64_t host_budget_bytes;          /* the same */
+  const tsr_run_plan *plan;            /* the plan to start from, or to show */
   const tsr_run_plan_effects *effects; /* of each choice, when a plan is shown with a model */
   const tsr_techniques *techniques;    /* each technique, if nothing else was asked for */
   const tsr_planned *found;            /* for the budget, or for the largest size */

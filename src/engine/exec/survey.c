@@ -460,7 +460,7 @@ static uint64_t fixed_bytes(const tsr__schedule *s) {
 
 static uint64_t lasting_host_bytes(const tsr__slot *slot) {
   return slot->space == TSR__SPACE_HOST && slot->category != TSR_CATEGORY_ACTIVATION ? slot->bytes
-                                                                                      : 0;
+                                                                                     : 0;
 }
 
 /* Of parameters, gradients and the optimizer: whatever blocks do, it is there. What the step before left is not counted. */

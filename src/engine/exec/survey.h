@@ -54,7 +54,8 @@ typedef struct tsr__survey {
 
 typedef struct tsr__survey_options {
   const tsr__machine_rates *rates; /* NULL: without times */
-  bool sums_only; /* without the most, the floor, their lists and the host, which take longest to find */
+  bool
+      sums_only; /* without the most, the floor, their lists and the host, which take longest to find */
   /* What may be done with memory that only autograd holds, if the schedule lists it: make it again, or copy it to the host,
    * whichever takes less time. */
   bool may_recompute, may_offload;

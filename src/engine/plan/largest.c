@@ -87,7 +87,7 @@ static bool is_no_size(const growth *g, int status) {
 
 /* A candidate for the plan with which the largest size fits. */
 typedef struct lean_plan {
-  tsr_run_plan *plan; /* owned */
+  tsr_run_plan *plan;    /* owned */
   uint64_t needed_bytes; /* of the card's budget, or the same share of the host's if that is more */
 } lean_plan;
 

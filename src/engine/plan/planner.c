@@ -329,7 +329,8 @@ static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   int status = 0;
   bool ignored;
   for (size_t i = 0; status == 0 && i < way->candidates.count; i++)
-    status = try_candidate(p, way, &way->candidates.items[i], budget, found, least, &ignored, error);
+    status =
+        try_candidate(p, way, &way->candidates.items[i], budget, found, least, &ignored, error);
   return status;
 }
 
@@ -439,8 +440,7 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
   int status = tsr__planner_survey_way(p, way, error);
   if (status) return status;
   double least_s = tsr__planner_bound(way, budget);
-  bool is_left_out =
-      isinf(least_s) || (found->plan && least_s > limit) || !may_fit_host(p, way);
+  bool is_left_out = isinf(least_s) || (found->plan && least_s > limit) || !may_fit_host(p, way);
   way->is_tried = !is_left_out;
   return way->is_tried ? try_way(p, way, budget, found, least, error) : 0;
 }
@@ -606,15 +606,15 @@ static int try_known(tsr_planning *p, uint64_t budget, best *found, tsr_error *e
 /* Fine ways last: most of them cannot be faster than what the others found. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
-  if (tsr__planner_fits(p, &p->as_is, budget))
-    *found = (best){p->base, p->as_is, NULL};
+  if (tsr__planner_fits(p, &p->as_is, budget)) *found = (best){p->base, p->as_is, NULL};
   for (int pass = 0; pass < 2; pass++)
     for (size_t i = 0; status == 0 && i < p->ways.count; i++)
       if (p->ways.items[i].is_fine == (pass == 1))
         status = search_way(p, &p->ways.items[i], budget, found, least, error);
   bool is_local = found->way && p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
   if (status == 0 && is_local) status = improve(p, budget, found, error);
-  if (status == 0 && !found->plan && p->host_budget_bytes) status = try_known(p, budget, found, error);
+  if (status == 0 && !found->plan && p->host_budget_bytes)
+    status = try_known(p, budget, found, error);
   if (status == 0 && found->plan) return 0;
   if (status == 0) status = find_least(p, NULL, least, error);
   if (status || (least->plan && tsr__planner_host_fits(p, &least->cost))) return status;
@@ -651,8 +651,7 @@ static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
   int status = fewer ? tsr__planner_measure(p, fewer, &without, error) : tsr__fail_memory(error);
   bool is_same = status == 0 && without.is_possible &&
                  without.reserved_bytes == cost->reserved_bytes &&
-                 without.peak_bytes == cost->peak_bytes &&
-                 without.host_bytes <= cost->host_bytes &&
+                 without.peak_bytes == cost->peak_bytes && without.host_bytes <= cost->host_bytes &&
                  fabs(without.step_seconds - cost->step_seconds) <= cost->step_seconds * 1e-12;
   if (is_same) *cost = without; /* but for rounding */
   tsr_run_plan_free(is_same ? *plan : fewer);

@@ -3,9 +3,9 @@
 #include "questions/reports.h"
 
 #define PLAN_FIELD(KEY, ...) TSR__FIELD(JSON, KEY, __VA_ARGS__)
-#define HOST_FIELDS                                                                              \
-  TSR__FIELD(BYTES, "host_bytes",                                                                \
-             "the most that a rank reserves on its host; 0 if it keeps nothing there"),          \
+#define HOST_FIELDS                                                                     \
+  TSR__FIELD(BYTES, "host_bytes",                                                       \
+             "the most that a rank reserves on its host; 0 if it keeps nothing there"), \
       TSR__FIELD(BYTES, "host_machine_bytes", "the same of all ranks of a machine")
 
 static const tsr_record tensor = {
@@ -57,19 +57,19 @@ static const tsr_record model = {
 static const tsr_record question = {
     .name = "PlanQuestion",
     .about = "Everything that the answer depends on.",
-    TSR__FIELDS(TSR__PART(model, "model", "the model"),
-                TSR__FIELD(TEXT, "allow", "the words of `--allow`", .is_list = true),
-                TSR__FIELD(COUNT, "batch", "sequences per batch"),
-                TSR__FIELD(COUNT, "sequence", "tokens per sequence"),
-                TSR__FIELD(COUNT, "steps", "steps that were simulated"),
-                TSR__FIELD(TEXT, "book", "which kernels are modelled: `torch` or `own`"),
-                TSR__FIELD(TEXT, "gpu", "the card of the times", .is_nullable = true),
-                TSR__FIELD(REAL, "link_bytes_per_s", "what `--link` has, in bytes per second",
-                           .is_nullable = true),
-                TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
-                TSR__FIELD(BYTES, "host_budget_bytes", "what `--host-budget` has",
-                           .is_nullable = true),
-                PLAN_FIELD("begins_with", "the plan to begin with")),
+    TSR__FIELDS(
+        TSR__PART(model, "model", "the model"),
+        TSR__FIELD(TEXT, "allow", "the words of `--allow`", .is_list = true),
+        TSR__FIELD(COUNT, "batch", "sequences per batch"),
+        TSR__FIELD(COUNT, "sequence", "tokens per sequence"),
+        TSR__FIELD(COUNT, "steps", "steps that were simulated"),
+        TSR__FIELD(TEXT, "book", "which kernels are modelled: `torch` or `own`"),
+        TSR__FIELD(TEXT, "gpu", "the card of the times", .is_nullable = true),
+        TSR__FIELD(REAL, "link_bytes_per_s", "what `--link` has, in bytes per second",
+                   .is_nullable = true),
+        TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
+        TSR__FIELD(BYTES, "host_budget_bytes", "what `--host-budget` has", .is_nullable = true),
+        PLAN_FIELD("begins_with", "the plan to begin with")),
 };
 
 static const tsr_record bound = {
@@ -292,7 +292,8 @@ static const tsr_record point = {
     TSR__FIELDS(TSR__FIELD(BYTES, "peak_allocated_bytes", "allocated at the peak"),
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
-                HOST_FIELDS, TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
+                HOST_FIELDS, TSR__FIELD(TEXT, "plan_hash", "the plan's hash"),
+                PLAN_FIELD("plan", "the plan")),
 };
 
 static const tsr_record estimate = {

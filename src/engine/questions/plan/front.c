@@ -283,9 +283,9 @@ static void put_plan(tsr__buffer *out, const tsr_planned *point, size_t i) {
   put_changes(out, point, true);
   if (!point->change_count) tsr__buffer_text(out, "as it is");
   if (point->with.host_bytes)
-    tsr__buffer_printf(out, " (%s on the host%s)",
-                       tsr__format_size(point->with.host_machine_bytes, peak),
-                       point->with.host_machine_bytes > point->with.host_bytes ? " of a machine" : "");
+    tsr__buffer_printf(
+        out, " (%s on the host%s)", tsr__format_size(point->with.host_machine_bytes, peak),
+        point->with.host_machine_bytes > point->with.host_bytes ? " of a machine" : "");
   tsr__buffer_text(out, "<details><summary>plan</summary><code>");
   put_escaped(out, tsr_run_plan_text(point->plan), true);
   tsr__buffer_text(out, "</code></details>\n");

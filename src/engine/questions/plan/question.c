@@ -39,8 +39,9 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
      .example = "256GiB",
-     .help = "With --budget, --largest or --front, what plans may keep on the host of each machine, "
-             "for all of its cards (default: no limit)."},
+     .help =
+         "With --budget, --largest or --front, what plans may keep on the host of each machine, "
+         "for all of its cards (default: no limit)."},
     {.name = "allow",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",

@@ -283,10 +283,11 @@ static void put_host(char *out, size_t room_bytes, const tsr_run_plan_cost *cost
   tsr__format_size(cost->host_bytes, rank);
   tsr__format_size(cost->host_machine_bytes, machine);
   if (ranks > 1)
-    (void)snprintf(out, room_bytes, "%s reserved by each rank, %s by the %" PRIu64 " of a machine",
-                   rank, machine, ranks);
+    (void)snprintf(out, room_bytes,
+                   "%10s reserved by each rank, %s by the %" PRIu64 " of a machine", rank, machine,
+                   ranks);
   else
-    (void)snprintf(out, room_bytes, "%s reserved", rank);
+    (void)snprintf(out, room_bytes, "%10s reserved", rank);
 }
 
 /* Emit a line with what is kept on the host, if anything is. `as_is` may be NULL. */
@@ -328,8 +329,8 @@ static void put_nearest(tsr__buffer *out, const tsr_planned *p, const char *budg
                         const char *least) {
   text host;
   const char *so_far = p->stopped_by ? " so far" : "";
-  tsr__buffer_printf(out, p->stopped_by ? "no plan was found that fits in %s: " : "does not fit in %s: ",
-                     budgets);
+  tsr__buffer_printf(
+      out, p->stopped_by ? "no plan was found that fits in %s: " : "does not fit in %s: ", budgets);
   if (p->host_budget_bytes && p->with.host_machine_bytes > p->host_budget_bytes)
     tsr__buffer_printf(out, "the least%s on the host is %s.", so_far,
                        tsr__format_size(p->with.host_machine_bytes, host));
