@@ -278,6 +278,11 @@ static bool is_leaner(const tsr_planning *p, const tsr_run_plan_cost *a,
   return a->reserved_bytes < b->reserved_bytes;
 }
 
+/* Whether a plan was tried that is within the host's budget. */
+static bool has_least(const tsr_planning *p, const best *least) {
+  return least->plan && tsr__planner_host_fits(p, &least->cost);
+}
+
 /* The least that was reserved by any plan that was tried. */
 static void note_least(const tsr_planning *p, const tsr__candidate *c, best *least) {
   if (c->cost.is_possible && (!least->plan || is_leaner(p, &c->cost, &least->cost)))
@@ -392,8 +397,8 @@ static int find_least(tsr_planning *p, const tsr__way *only, best *least, tsr_er
       if (status) return status;
     }
   for (;;) {
-    bool is_known = least->plan && tsr__planner_host_fits(p, &least->cost);
-    tsr__candidate *c = next_least(p, only, p->host_budget_bytes && !is_known);
+    bool is_known = has_least(p, least);
+    tsr__candidate *c = next_least(p, only, least->plan && !is_known);
     if (!c || (is_known && least_of(c) >= least->cost.reserved_bytes)) return 0;
     tsr__measure_limit limit = {.most_reserved_bytes = is_known ? least->cost.reserved_bytes : 0};
     int status = measure_candidate(p, c, limit, true, error);
@@ -411,21 +416,14 @@ static bool may_fit_host(const tsr_planning *p, const tsr__way *way) {
   return tsr__planner_host_fits(p, &cost);
 }
 
-/* The same, and blocks keep nothing there. True of all ways without a budget. */
-static bool is_without_host(const tsr_planning *p, const tsr__way *way) {
-  return !p->host_budget_bytes || (may_fit_host(p, way) && !tsr__way_copies_activations(way));
-}
-
-/* What takes least is often of the way with the lowest floor. */
-static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *least,
+/* What takes least is often of the way with the lowest floor. `keeps_none`: of those whose blocks keep nothing on the host. */
+static int try_leanest(tsr_planning *p, uint64_t budget, bool keeps_none, best *found, best *least,
                        tsr_error *error) {
   tsr__way *leanest = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
-    bool is_near = leanest && is_without_host(p, way) != is_without_host(p, leanest);
-    if (is_near ? is_without_host(p, way)
-                : !leanest || way->survey.floor_bytes < leanest->survey.floor_bytes)
-      leanest = way;
+    if (!may_fit_host(p, way) || (keeps_none && tsr__way_copies_activations(way))) continue;
+    if (!leanest || way->survey.floor_bytes < leanest->survey.floor_bytes) leanest = way;
   }
   int status = leanest ? try_way(p, leanest, budget, found, least, error) : 0;
   return status || !leanest || found->plan ? status : find_least(p, leanest, least, error);
@@ -617,11 +615,12 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
     status = try_known(p, budget, found, error);
   if (status == 0 && found->plan) return 0;
   if (status == 0) status = find_least(p, NULL, least, error);
-  if (status || (least->plan && tsr__planner_host_fits(p, &least->cost))) return status;
-  if (p->host_budget_bytes && p->as_is.is_possible &&
-      (!least->plan || is_leaner(p, &p->as_is, &least->cost)))
+  if (status || has_least(p, least)) return status;
+  status = try_leanest(p, budget, false, found, least, error);
+  if (status || found->plan || has_least(p, least)) return status;
+  if (p->as_is.is_possible && (!least->plan || is_leaner(p, &p->as_is, &least->cost)))
     *least = (best){p->base, p->as_is, NULL};
-  return try_leanest(p, budget, found, least, error);
+  return p->host_budget_bytes ? try_leanest(p, budget, true, found, least, error) : 0;
 }
 
 /* Candidates that were measured while they were listed: of step graphs, all are. */
