@@ -170,6 +170,8 @@ def test_budgets(t):
         if number % 2:
             options += ('--allow', 'all')
         base, _ = t.plan(model.path, *options, '--budget', '1B', *LIMIT)
+        ample, _ = t.plan(model.path, *options, '--budget', '1B', '--host-budget', '1TiB', *LIMIT)
+        expect('an ample budget is none', {**ample, 'question': {**ample['question'], 'host_budget_bytes': None}}, base)
         base['options'] = options
         for case in range(CASES):
             count += check_budgets(t, model, r, base, f'model {number}, budgets {case} of seed {SEED}')
