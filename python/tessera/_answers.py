@@ -1221,6 +1221,7 @@ class SimulationDevice(Device):
     step_time_high_us: Optional[int]
     step_time_source: Optional[str]
     host: SimulatedSpace  # not always there
+    host_machine_bytes: int  # not always there
     disk: SimulatedSpace  # not always there
     message: str  # not always there
     categories: Tuple[SimulatedCategory, ...]
@@ -1269,6 +1270,7 @@ class PlanQuestion(Record):
     network_bytes_per_s: Optional[float]
     latency_us: Optional[float]
     network_latency_us: Optional[float]
+    host_budget_bytes: Optional[int]
     rates: Optional[str]
     rates_file: Optional[Record]
     options: Record
@@ -1284,6 +1286,8 @@ class PlanFigures(Record):
     step_time_high_us: float
     sent_bytes: int
     stall_time_us: float
+    host_bytes: int
+    host_machine_bytes: int
 
 
 class PlanBound(Record):
@@ -1300,6 +1304,8 @@ class PlanChange(Record):
     saved_bytes: Optional[int]
     cost_us: Optional[float]
     plan: Record
+    host_bytes: int
+    host_machine_bytes: int
 
 
 class PlanSaving(Record):
@@ -1445,6 +1451,8 @@ class PlanCost(Record):
     step_time_us: int
     step_time_low_us: int
     step_time_high_us: int
+    host_bytes: int
+    host_machine_bytes: int
 
 
 class PlanTechnique(Record):
@@ -1483,6 +1491,8 @@ class PlanPoint(Record):
     step_time_us: float
     step_time_low_us: float
     step_time_high_us: float
+    host_bytes: int
+    host_machine_bytes: int
     plan_hash: str
     plan: Record
 

@@ -57,9 +57,10 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
 
 
 def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mapping[str, Any]] = None,
-         budget: Union[None, int, str] = None, allow: Optional[str] = None, largest: Optional[str] = None,
-         front: bool = False, ways: bool = False, target: Union[None, str, Sequence[str]] = None, explain: bool = False,
-         compare: bool = False, gpus: Optional[int] = None, tp: Optional[int] = None, lora_rank: Optional[int] = None,
+         budget: Union[None, int, str] = None, host_budget: Union[None, int, str] = None, allow: Optional[str] = None,
+         largest: Optional[str] = None, front: bool = False, ways: bool = False,
+         target: Union[None, str, Sequence[str]] = None, explain: bool = False, compare: bool = False,
+         gpus: Optional[int] = None, tp: Optional[int] = None, lora_rank: Optional[int] = None,
          parameters: Optional[int] = None, largest_layer: Optional[int] = None, gpu: Optional[str] = None,
          padding: bool = False, routing: Optional[str] = None, rates: Union[None, str, Mapping[str, Any]] = None,
          link: Optional[str] = None, gpus_per_node: Optional[int] = None, network: Optional[str] = None,
@@ -85,21 +86,22 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
     and `target` a program in whose words the plan is given, too (`--for`).
     """
     return planned(model, {
-        'show': show or None, 'plan': file_of(plan), 'budget': budget or None, 'allow': allow, 'largest': largest,
-        'front': front or None, 'ways': ways or None, 'for': target, 'explain': explain or None,
-        'compare': compare or None, 'gpus': gpus, 'tp': tp, 'lora_rank': lora_rank, 'parameters': parameters,
-        'largest_layer': largest_layer, 'gpu': gpu, 'padding': padding or None, 'routing': routing,
-        'rates': file_of(rates), 'link': link, 'gpus_per_node': gpus_per_node, 'network': network, 'latency': latency,
-        'book': book, 'batch': batch, 'seq': seq, 'steps': steps, 'work_limit': work_limit, 'time_limit': time_limit,
-        'accumulate': accumulate, 'micro_batch': micro_batch, 'accumulation': accumulation, 'backward': backward,
-        'optimizer': optimizer, 'optimizer_in_backward': optimizer_in_backward or None, 'clip': text_of(clip),
-        'dtype': dtype, 'attention': attention, 'gelu': gelu, 'in_place': in_place, 'checkpoint': checkpoint,
-        'checkpoint_form': checkpoint_form, 'loss': loss, 'master_weights': master_weights or None,
-        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'lora': lora,
-        'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'lora_dropout': text_of(lora_dropout),
-        'adapter_dtype': adapter_dtype, 'quantize': quantize, 'double_quant': double_quant or None,
-        'kbit_training': kbit_training, 'offload': offload, 'ranks': ranks, 'zero': zero, 'replicas': replicas,
-        'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': no_kv_cache or None, **more}, recorded)
+        'show': show or None, 'plan': file_of(plan), 'budget': budget or None, 'host_budget': host_budget or None,
+        'allow': allow, 'largest': largest, 'front': front or None, 'ways': ways or None, 'for': target,
+        'explain': explain or None, 'compare': compare or None, 'gpus': gpus, 'tp': tp, 'lora_rank': lora_rank,
+        'parameters': parameters, 'largest_layer': largest_layer, 'gpu': gpu, 'padding': padding or None,
+        'routing': routing, 'rates': file_of(rates), 'link': link, 'gpus_per_node': gpus_per_node, 'network': network,
+        'latency': latency, 'book': book, 'batch': batch, 'seq': seq, 'steps': steps, 'work_limit': work_limit,
+        'time_limit': time_limit, 'accumulate': accumulate, 'micro_batch': micro_batch, 'accumulation': accumulation,
+        'backward': backward, 'optimizer': optimizer, 'optimizer_in_backward': optimizer_in_backward or None,
+        'clip': text_of(clip), 'dtype': dtype, 'attention': attention, 'gelu': gelu, 'in_place': in_place,
+        'checkpoint': checkpoint, 'checkpoint_form': checkpoint_form, 'loss': loss,
+        'master_weights': master_weights or None, 'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window,
+        'lora': lora, 'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets,
+        'lora_dropout': text_of(lora_dropout), 'adapter_dtype': adapter_dtype, 'quantize': quantize,
+        'double_quant': double_quant or None, 'kbit_training': kbit_training, 'offload': offload, 'ranks': ranks,
+        'zero': zero, 'replicas': replicas, 'bucket': bucket, 'no_overlap': no_overlap or None,
+        'no_kv_cache': no_kv_cache or None, **more}, recorded)
 
 
 document(simulate, 'simulate', {})

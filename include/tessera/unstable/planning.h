@@ -5,8 +5,9 @@
  *   int status = tsr_planning_new(model, &options, &planning, &error);
  *   if (status == 0) status = tsr_planning_solve(planning, budget, &answer, &error);
  *
- * A budget bounds what the allocator reserves, or, with TSR_MEMORY_PLACED, what the one range takes. Every figure of
- * an answer is what `tsr_simulate` returns with the answer's plan. */
+ * A budget bounds what the allocator reserves, or, with TSR_MEMORY_PLACED, what the one range takes; a budget of the
+ * host, what offloaded memory of all ranks of a machine reserves there. Every figure of an answer is what
+ * `tsr_simulate` returns with the answer's plan. */
 #ifndef TESSERA_UNSTABLE_PLANNING_H
 #define TESSERA_UNSTABLE_PLANNING_H
 
@@ -91,6 +92,8 @@ typedef struct tsr_planning_options {
   const tsr_simulate_options *
       how; /* batch, sequence, steps (at least 2), rule book, card, rates; its plan is ignored; borrowed */
   const tsr_calibration *calibration; /* only for the answer's JSON; may be NULL; borrowed */
+  /* What plans may reserve in the memory of each machine's host, for all of its ranks; 0: no limit. */
+  uint64_t host_budget_bytes;
 } tsr_planning_options;
 
 /* A search for plans of a model, with what has been measured so far. Not thread-safe. */
@@ -120,8 +123,9 @@ typedef struct tsr_planned_change {
 
 typedef struct tsr_planned {
   tsr_planning_verdict verdict;
-  uint64_t budget_bytes;
-  tsr_run_plan *plan; /* one that fits, or else the smallest that was found; owned */
+  uint64_t budget_bytes, host_budget_bytes; /* of the host: 0 without a limit */
+  tsr_run_plan *plan; /* one that fits, or else the smallest that was found, if possible within the
+                         budget of the host; owned */
   tsr_run_plan_cost as_is, with;
   char refusal[256];                               /* why the original plan is impossible, or "" */
   tsr_planned_change changes[TSR_PLANNED_CHANGES]; /* from the original plan to this one */
@@ -239,9 +243,10 @@ void tsr_pasted_release(tsr_pasted *pasted);
 /* The value that tsr_answer_value returns. Pointers are NULL for parts that were not asked for, and live as long as
  * the answer. */
 typedef struct tsr_plan_answer {
-  bool fits;                /* false if the budget is not met, also by what a target can express */
-  uint64_t budget_bytes;    /* 0 if none was given */
-  const tsr_run_plan *plan; /* the plan to start from, or to show */
+  bool fits;             /* false if the budget is not met, also by what a target can express */
+  uint64_t budget_bytes; /* 0 if none was given */
+  uint64_t host_budget_bytes;          /* the same */
+  const tsr_run_plan *plan;            /* the plan to start from, or to show */
   const tsr_run_plan_effects *effects; /* of each choice, when a plan is shown with a model */
   const tsr_techniques *techniques;    /* each technique, if nothing else was asked for */
   const tsr_planned *found;            /* for the budget, or for the largest size */

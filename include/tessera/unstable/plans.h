@@ -49,6 +49,9 @@ typedef struct tsr_run_plan_cost {
       step_high_seconds; /* between which it really is (docs/plan.md, The error of times) */
   uint64_t sent_bytes;   /* by each rank to others, in a step */
   double stall_seconds;  /* part of step_seconds: kernels wait for ranks */
+  /* The most that a rank reserves in the memory of its host, and that all ranks of a machine reserve there. 0 unless the plan keeps
+   * something on the host. */
+  uint64_t host_bytes, host_machine_bytes;
 } tsr_run_plan_cost;
 
 /* Simulate a model under a plan. `options` contains what a plan does not decide. Fails as tsr_simulate does, with

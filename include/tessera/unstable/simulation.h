@@ -95,7 +95,8 @@ struct tsr_simulation {
   uint64_t peak_reserved_bytes;
   uint64_t start_allocated_bytes;                    /* before the first event */
   uint64_t start_category_bytes[TSR_CATEGORY_COUNT]; /* requested */
-  tsr_space_peak host, disk;                         /* offloaded memory */
+  tsr_space_peak host, disk;                         /* offloaded memory, of one rank */
+  uint64_t host_machine_bytes; /* reserved on the host by all ranks of a machine */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
   uint64_t oom_request_bytes;

@@ -300,3 +300,14 @@ void tsr__built_release(tsr__built *built) {
   tsr__torch_free(built->tracer);
   tsr__step_graph_free(built->rewritten);
 }
+
+/* All ranks are on one machine. */
+static uint64_t ranks_of_machine(const tsr_simulate_options *options) {
+  uint64_t ranks = options->ranks ? options->ranks : 1, most = options->ranks_per_node;
+  return most && most < ranks ? most : ranks;
+}
+
+uint64_t tsr__machine_bytes(const tsr_simulate_options *options, uint64_t rank_bytes) {
+  uint64_t ranks = ranks_of_machine(options);
+  return rank_bytes > UINT64_MAX / ranks ? UINT64_MAX : rank_bytes * ranks;
+}

@@ -56,4 +56,7 @@ bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *
 /* The card that options name; NULL if they name none, or an unknown one. */
 const tsr__data_sheet *tsr__gpu_of(const tsr_simulate_options *options);
 
+/* What all ranks of a machine take of its memory if each takes `rank_bytes`; saturates. */
+uint64_t tsr__machine_bytes(const tsr_simulate_options *options, uint64_t rank_bytes);
+
 #endif

@@ -41,13 +41,15 @@ static int place(const tsr__built *built, tsr__measure_limit *limit, tsr_run_pla
   return status;
 }
 
-/* `limit`: out, if it stopped. */
+/* `limit`: out, if it stopped. `how` has room for what host and disk saw. */
 static int run_dry(const tsr__built *built, const tsr__dry_options *how, tsr__measure_limit *limit,
                    tsr__dry_device *device, tsr_run_plan_cost *out, tsr_error *error) {
   uint64_t done;
   int status = tsr__dry_run(&built->schedule, how, device, &done, error);
   if (status) return status;
   out->peak_bytes = device->peak.totals.allocated_bytes;
+  out->host_bytes = how->spaces[0].peak_reserved_bytes;
+  out->host_machine_bytes = tsr__machine_bytes(&built->run, out->host_bytes);
   if (built->run.memory == TSR_MEMORY_PLACED) return place(built, limit, out, error);
   out->reserved_bytes = device->peak_reserved_bytes;
   assert(!device->is_over || out->reserved_bytes > limit->most_reserved_bytes);
@@ -55,13 +57,15 @@ static int run_dry(const tsr__built *built, const tsr__dry_options *how, tsr__me
   return 0;
 }
 
-static tsr__dry_options dry_options(const tsr__built *built, const tsr__measure_limit *limit) {
+static tsr__dry_options dry_options(const tsr__built *built, const tsr__measure_limit *limit,
+                                    tsr__dry_device spaces[TSR__DRY_SPACES]) {
   bool is_placed = built->run.memory == TSR_MEMORY_PLACED;
   return (tsr__dry_options){.settings = built->run.settings,
                             .capacity_bytes = is_placed ? 0 : built->run.capacity_bytes,
                             .most_reserved_bytes = is_placed ? 0 : limit->most_reserved_bytes,
                             .steps = built->run.steps,
-                            .effort = built->run.effort};
+                            .effort = built->run.effort,
+                            .spaces = spaces};
 }
 
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
@@ -76,8 +80,8 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options,
   if (status == 0) {
     tsr_run_plan_cost found = figures_of(&built);
     limit->is_slower = limit->most_seconds > 0 && found.step_seconds > limit->most_seconds;
-    tsr__dry_options how = dry_options(&built, limit);
-    tsr__dry_device device;
+    tsr__dry_device device, spaces[TSR__DRY_SPACES];
+    tsr__dry_options how = dry_options(&built, limit, spaces);
     how.wants_peaks_only = true;
     if (!limit->is_slower) status = run_dry(&built, &how, limit, &device, &found, error);
     if (status == 0) *out = found;
@@ -92,8 +96,8 @@ int tsr__measure_peak(const tsr_model *model, const tsr_simulate_options *option
   tsr__measure_limit none = {0};
   int status = tsr__build(model, options, TSR__BUILD_WHOLE, &built, error);
   if (status == 0) {
-    tsr__dry_options how = dry_options(&built, &none);
-    tsr__dry_device device;
+    tsr__dry_device device, spaces[TSR__DRY_SPACES];
+    tsr__dry_options how = dry_options(&built, &none, spaces);
     *out = figures_of(&built);
     status = run_dry(&built, &how, &none, &device, out, error);
     if (status == 0)

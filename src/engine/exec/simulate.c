@@ -189,6 +189,7 @@ static int execute(const tsr__built *built, tsr_simulation *out, tsr_error *erro
   if (status == 0) put_results(&built->schedule, &device, out);
   if (status == 0) out->host = tsr__space_peak_of(&spaces[0]);
   if (status == 0) out->disk = tsr__space_peak_of(&spaces[1]);
+  out->host_machine_bytes = tsr__machine_bytes(options, out->host.reserved_bytes);
   if (status == 0 && options->profile)
     status = tsr__memory_profile_compute(&built->schedule, &how, &device, &out->profile, error);
   tsr__recorder_free(recorder);

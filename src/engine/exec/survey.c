@@ -458,6 +458,32 @@ static uint64_t fixed_bytes(const tsr__schedule *s) {
   return sum;
 }
 
+static uint64_t lasting_host_bytes(const tsr__slot *slot) {
+  return slot->space == TSR__SPACE_HOST && slot->category != TSR_CATEGORY_ACTIVATION ? slot->bytes
+                                                                                     : 0;
+}
+
+/* Of parameters, gradients and the optimizer: whatever blocks do, it is there. What the step before left is not counted. */
+static uint64_t host_bytes(const tsr__schedule *s) {
+  uint64_t live = 0, most = 0;
+  for (size_t i = 1; i < s->slots.count; i++)
+    if (s->slots.items[i].is_static) live += lasting_host_bytes(&s->slots.items[i]);
+  for (size_t i = 0; i < s->instrs.count; i++)
+    if (s->instrs.items[i].kind == TSR__INSTR_NEW_ONCE)
+      live += lasting_host_bytes(&s->slots.items[s->instrs.items[i].subject]);
+  most = live;
+  for (size_t i = 0; i < s->instrs.count; i++) {
+    const tsr__instr *instr = &s->instrs.items[i];
+    bool is_new = instr->kind == TSR__INSTR_NEW, is_drop = instr->kind == TSR__INSTR_DROP;
+    if (!is_new && !is_drop) continue;
+    uint64_t bytes = lasting_host_bytes(&s->slots.items[instr->subject]);
+    assert(is_new || live >= bytes);
+    live = is_new ? live + bytes : live - bytes;
+    if (live > most) most = live;
+  }
+  return most;
+}
+
 static void add_sums(const tsr__schedule *s, const tsr__machine_rates *rates, tsr__survey *out) {
   if (rates) out->cost = tsr__cost_of_schedule(s, rates);
   out->parameter_bytes = s->parameter_bytes;
@@ -481,6 +507,7 @@ int tsr__survey_schedule(const tsr__schedule *schedule, const tsr__survey_option
   classify(&w);
   bool ok = note_saves(&w);
   if (ok) walk(&w, schedule->instrs.count);
+  out->host_bytes = host_bytes(schedule);
   out->most_bytes = w.most_bytes;
   out->floor_bytes = w.floor_bytes;
   ok = ok && list_items(&w, out) && list_needs(&w, out);

@@ -46,6 +46,7 @@ typedef struct tsr__survey {
   uint64_t most_bytes;      /* the most that is live and needed at once */
   uint64_t repeats;         /* backward passes for which that holds, each with tensors of its own */
   uint64_t floor_bytes;
+  uint64_t host_bytes; /* the most on the host at once, without what backward needs */
   const char *floor_phase, *floor_op;
   TSR__VECTOR(tsr__survey_item) items; /* with the bytes of each, part of most_bytes */
   TSR__VECTOR(tsr__survey_need) needs; /* floor_bytes, the largest first */
@@ -53,7 +54,8 @@ typedef struct tsr__survey {
 
 typedef struct tsr__survey_options {
   const tsr__machine_rates *rates; /* NULL: without times */
-  bool sums_only; /* without the most, the floor and their lists, which take longest to find */
+  bool
+      sums_only; /* without the most, the floor, their lists and the host, which take longest to find */
   /* What may be done with memory that only autograd holds, if the schedule lists it: make it again, or copy it to the host,
    * whichever takes less time. */
   bool may_recompute, may_offload;

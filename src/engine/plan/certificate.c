@@ -30,6 +30,11 @@ static void emit_plan(tsr__emitter *e, const char *key, const tsr_run_plan *plan
   tsr__buffer_release(&text);
 }
 
+void tsr__emit_host_bytes(tsr__emitter *e, const tsr_run_plan_cost *cost) {
+  tsr__emit_field(e, "host_bytes", NULL, tsr__bytes(cost->host_bytes));
+  tsr__emit_field(e, "host_machine_bytes", NULL, tsr__bytes(cost->host_machine_bytes));
+}
+
 static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost *cost) {
   tsr__emit_object(e, key);
   tsr__emit_field(e, "peak_allocated_bytes", NULL, tsr__bytes(cost->peak_bytes));
@@ -39,6 +44,7 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_field(e, "step_time_high_us", NULL, microseconds(cost->step_high_seconds));
   tsr__emit_field(e, "sent_bytes", NULL, tsr__bytes(cost->sent_bytes));
   tsr__emit_field(e, "stall_time_us", NULL, microseconds(cost->stall_seconds));
+  tsr__emit_host_bytes(e, cost);
   tsr__emit_end(e);
 }
 
@@ -133,6 +139,7 @@ static void emit_changes(tsr__emitter *e, const tsr_planned *planned,
                     has_last ? microseconds(now->step_seconds - last->step_seconds)
                              : tsr__nothing());
     if (i < certificate->plans.count) emit_plan(e, "plan", certificate->plans.items[i]);
+    tsr__emit_host_bytes(e, now);
     tsr__emit_end(e);
     last = now;
   }
@@ -308,6 +315,8 @@ static void emit_question(tsr__emitter *e, const tsr_planning *p, const tsr__ask
   else
     tsr__emit_field(e, "rates_file", NULL, tsr__nothing());
   tsr__emit_json(e, "options", asked->options);
+  tsr__emit_field(e, "host_budget_bytes", NULL,
+                  p->host_budget_bytes ? tsr__bytes(p->host_budget_bytes) : tsr__nothing());
   emit_plan(e, "begins_with", p->base);
   tsr__emit_end(e);
 }
@@ -381,6 +390,7 @@ int tsr__certify(tsr_planning *p, const tsr_planned *planned, tsr__certificate *
   }
   assert(cost.peak_bytes == planned->with.peak_bytes);
   assert(cost.reserved_bytes == planned->with.reserved_bytes);
+  assert(cost.host_bytes == planned->with.host_bytes);
   return 0;
 }
 

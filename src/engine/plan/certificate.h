@@ -43,6 +43,9 @@ void tsr__emit_config(tsr__emitter *emitter, const char *key, const char *config
 /* Emit the limit at which a search ended, if it did. JSON only. */
 void tsr__emit_stopped(tsr__emitter *emitter, tsr_effort_end stopped_by);
 
+/* Emit what a plan takes on the host. JSON only. */
+void tsr__emit_host_bytes(tsr__emitter *emitter, const tsr_run_plan_cost *cost);
+
 /* The word for a verdict: "fits_with_changes". */
 const char *tsr__verdict_word(tsr_planning_verdict verdict);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/sort.h"
 #include "models/model.h"
 #include "plan/planner.h"
@@ -86,8 +87,8 @@ static bool is_no_size(const growth *g, int status) {
 
 /* A candidate for the plan with which the largest size fits. */
 typedef struct lean_plan {
-  tsr_run_plan *plan; /* owned */
-  uint64_t reserved_bytes;
+  tsr_run_plan *plan;    /* owned */
+  uint64_t needed_bytes; /* of the card's budget, or the same share of the host's if that is more */
 } lean_plan;
 
 typedef TSR__VECTOR(lean_plan) lean_plans;
@@ -143,7 +144,17 @@ static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *er
 
 static int compare_lean(const void *left, const void *right) {
   const lean_plan *a = left, *b = right;
-  return (a->reserved_bytes > b->reserved_bytes) - (a->reserved_bytes < b->reserved_bytes);
+  return (a->needed_bytes > b->needed_bytes) - (a->needed_bytes < b->needed_bytes);
+}
+
+/* What a plan needs of a budget that is shared between card and host in the proportion of their own. */
+static uint64_t needed_bytes(const growth *g, const tsr_run_plan_cost *cost) {
+  uint64_t host = g->own.host_budget_bytes;
+  if (!host || cost->host_machine_bytes == 0) return cost->reserved_bytes;
+  if (cost->host_machine_bytes > host) return UINT64_MAX;
+  double needs = (double)cost->host_machine_bytes / (double)host * (double)g->budget;
+  uint64_t bytes = needs < (double)g->budget ? (uint64_t)needs : g->budget;
+  return bytes > cost->reserved_bytes ? bytes : cost->reserved_bytes;
 }
 
 /* `most_bytes`: more than that is as good as infinite. */
@@ -153,7 +164,7 @@ static int measure_lean(growth *g, lean_plan *lean, uint64_t most_bytes, tsr_err
   int status = tsr__plan_measure(lean->plan, g->model, &g->how, &limit, &cost, error);
   bool is_impossible = tsr__planner_is_refused(g->how.effort, status);
   bool is_known = cost.is_possible && !limit.over_bytes;
-  lean->reserved_bytes = is_known ? cost.reserved_bytes : UINT64_MAX;
+  lean->needed_bytes = is_known ? needed_bytes(g, &cost) : UINT64_MAX;
   return is_impossible ? 0 : status;
 }
 
@@ -184,14 +195,14 @@ static int keep_fitting(growth *g, uint64_t count, lean_plans *plans, bool *is_f
   for (size_t i = 0; i < plans->count; i++) {
     int status = measure_lean(g, &plans->items[i], leanest[MOST_LEAN - 1], error);
     if (status) return status;
-    kept += plans->items[i].reserved_bytes <= g->budget;
-    note_lean(leanest, plans->items[i].reserved_bytes);
+    kept += plans->items[i].needed_bytes <= g->budget;
+    note_lean(leanest, plans->items[i].needed_bytes);
   }
   *is_fit = kept > 0;
   if (!kept) return 0;
   tsr__sort(plans->items, plans->count, sizeof *plans->items, compare_lean);
   release_plans(plans, kept < MOST_LEAN ? kept : MOST_LEAN);
-  assert(plans->count && plans->items[0].reserved_bytes <= g->budget);
+  assert(plans->count && plans->items[0].needed_bytes <= g->budget);
   return note_fitting(g, plans->items[0].plan, error);
 }
 
@@ -203,7 +214,7 @@ static int fits_any(growth *g, uint64_t count, lean_plans *plans, bool *is_fit, 
   for (size_t i = 0; i < plans->count && !*is_fit; i++) {
     int status = measure_lean(g, &plans->items[i], g->budget, error);
     if (status) return status;
-    *is_fit = plans->items[i].reserved_bytes <= g->budget;
+    *is_fit = plans->items[i].needed_bytes <= g->budget;
     if (*is_fit) return note_fitting(g, plans->items[i].plan, error);
   }
   return 0;
@@ -323,7 +334,8 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
     return tsr__fail(
         error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
         "a step graph has the batch that it was traced with: trace it with another one");
-  g.own = *options;
+  int read = tsr__options_read(options, &g.own, sizeof g.own, error);
+  if (read) return read;
   g.how = *options->how;
   /* With micro-batches, every batch fits if one sequence does, so there would be no largest batch. */
   unsigned allow = options->allow;

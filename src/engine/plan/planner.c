@@ -109,6 +109,14 @@ static int measure(tsr_planning *p, const tsr_run_plan *plan, tsr__measure_limit
   return 0;
 }
 
+bool tsr__planner_host_fits(const tsr_planning *p, const tsr_run_plan_cost *cost) {
+  return !p->host_budget_bytes || cost->host_machine_bytes <= p->host_budget_bytes;
+}
+
+bool tsr__planner_fits(const tsr_planning *p, const tsr_run_plan_cost *cost, uint64_t budget) {
+  return cost->is_possible && cost->reserved_bytes <= budget && tsr__planner_host_fits(p, cost);
+}
+
 int tsr__planner_measure(tsr_planning *p, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                          tsr_error *error) {
   return measure(p, plan, &(tsr__measure_limit){.most_reserved_bytes = 0}, false, out, error);
@@ -118,8 +126,8 @@ int tsr__planner_try(tsr_planning *p, const tsr_run_plan *plan, uint64_t budget,
                      tsr_run_plan_cost *out, bool *fits, tsr_error *error) {
   tsr__measure_limit limit = {.most_reserved_bytes = budget, .most_seconds = most_s};
   int status = measure(p, plan, &limit, false, out, error);
-  *fits = status == 0 && !limit.over_bytes && !limit.is_slower && out->is_possible &&
-          out->reserved_bytes <= budget && out->step_seconds <= most_s;
+  *fits = status == 0 && !limit.over_bytes && !limit.is_slower &&
+          tsr__planner_fits(p, out, budget) && out->step_seconds <= most_s;
   return status;
 }
 
@@ -170,6 +178,7 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   if (!p) return tsr__fail_memory(error);
   *p = (tsr_planning){
       .model = model, .how = *own.how, .allow = own.allow, .calibration = own.calibration};
+  p->host_budget_bytes = own.host_budget_bytes;
   status = tsr__choose_gpu(model, &p->how, error);
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = own.plan ? tsr__run_plan_copy(own.plan) : tsr__run_plan_new();
@@ -260,9 +269,24 @@ static int resolve_candidate(tsr_planning *p, tsr__candidate *c, tsr_error *erro
   return status;
 }
 
+/* Whether a plan is better than another if neither fits: within the host's budget, or nearer to it; then what reserves less. */
+static bool is_leaner(const tsr_planning *p, const tsr_run_plan_cost *a,
+                      const tsr_run_plan_cost *b) {
+  bool a_fits = tsr__planner_host_fits(p, a), b_fits = tsr__planner_host_fits(p, b);
+  if (a_fits != b_fits) return a_fits;
+  if (!a_fits && a->host_machine_bytes != b->host_machine_bytes)
+    return a->host_machine_bytes < b->host_machine_bytes;
+  return a->reserved_bytes < b->reserved_bytes;
+}
+
+/* Whether a plan was tried that is within the host's budget. */
+static bool has_least(const tsr_planning *p, const best *least) {
+  return least->plan && tsr__planner_host_fits(p, &least->cost);
+}
+
 /* The least that was reserved by any plan that was tried. */
-static void note_least(const tsr__candidate *c, tsr__way *way, best *least) {
-  if (c->cost.is_possible && (!least->plan || c->cost.reserved_bytes < least->cost.reserved_bytes))
+static void note_least(const tsr_planning *p, const tsr__candidate *c, tsr__way *way, best *least) {
+  if (c->cost.is_possible && (!least->plan || is_leaner(p, &c->cost, &least->cost)))
     *least = (best){c->plan, c->cost, way};
 }
 
@@ -298,11 +322,23 @@ static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint
   status = measure_candidate(p, c, limit, false, error);
   *is_over = c->over_bytes != 0;
   if (status || !c->is_measured) return status;
-  note_least(c, way, least);
-  *is_over = c->cost.reserved_bytes > budget;
+  note_least(p, c, way, least);
+  *is_over = c->cost.is_possible && !tsr__planner_fits(p, &c->cost, budget);
   if (!c->cost.is_possible || *is_over) return 0;
   if (is_better(&c->cost, found)) *found = (best){c->plan, c->cost, way};
   return 0;
+}
+
+/* Modules on the host: candidates that take more time need less of the card's memory, but may put more on the host. All of them are
+ * simulated already. */
+static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
+                   tsr_error *error) {
+  int status = 0;
+  bool ignored;
+  for (size_t i = 0; status == 0 && i < way->candidates.count; i++)
+    status =
+        try_candidate(p, way, &way->candidates.items[i], budget, found, least, &ignored, error);
+  return status;
 }
 
 /* Simulate what may be faster than what was found. Candidates are in the order of their times, and most that take more time need
@@ -315,6 +351,8 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
   size_t low = 0, high = 0, misses = 0;
   bool is_over = true;
   if (status) return status;
+  if (p->host_budget_bytes && tsr_model_is_traced(p->model))
+    return try_all(p, way, budget, found, least, error);
   while (high < way->candidates.count && !is_slower(way, &items[high], found)) high++;
   if (tsr__way_copies_activations(way)) {
     for (; status == 0 && is_over && low < high && low < COPYING_TRIES; low++)
@@ -348,12 +386,14 @@ static double likely_bytes(const tsr_planning *p, const tsr__candidate *c) {
   return fmax((double)least_of(c), (double)c->least_bytes * fmax(p->least_ratio, 1));
 }
 
-/* Of the ways that were tried, or all if none was, the candidate that may take least and was not simulated to its end; or NULL. */
-static tsr__candidate *next_least(tsr_planning *p, tsr__way **of) {
+/* Of the ways that were tried, the candidate that may take least and was not simulated to its end; or NULL. `lasts_only`: of each way only
+ * the one that takes the least memory of the card, and of the host. */
+static tsr__candidate *next_least(tsr_planning *p, bool lasts_only, tsr__way **of) {
   tsr__candidate *next = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
-    for (size_t k = 0; way->is_tried && k < way->candidates.count; k++) {
+    size_t k = lasts_only && way->candidates.count ? way->candidates.count - 1 : 0;
+    for (; way->is_tried && k < way->candidates.count; k++) {
       tsr__candidate *c = &way->candidates.items[k];
       if (c->is_measured || (next && likely_bytes(p, c) >= likely_bytes(p, next))) continue;
       next = c;
@@ -373,24 +413,34 @@ static int find_least(tsr_planning *p, best *least, tsr_error *error) {
     for (size_t k = 0; status == 0 && k < p->ways.items[i].candidates.count; k++)
       status = resolve_candidate(p, &p->ways.items[i].candidates.items[k], error);
   for (size_t i = 0; status == 0 && (i < LEAST_TRIES || !least->plan); i++) {
+    bool is_known = has_least(p, least);
     tsr__way *way = NULL;
-    tsr__candidate *c = next_least(p, &way);
-    if (!c || (least->plan && likely_bytes(p, c) >= (double)least->cost.reserved_bytes)) return 0;
-    tsr__measure_limit limit = {.most_reserved_bytes =
-                                    least->plan ? least->cost.reserved_bytes : 0};
+    tsr__candidate *c = next_least(p, least->plan && !is_known, &way);
+    if (!c || (is_known && likely_bytes(p, c) >= (double)least->cost.reserved_bytes)) return 0;
+    tsr__measure_limit limit = {.most_reserved_bytes = is_known ? least->cost.reserved_bytes : 0};
     status = measure_candidate(p, c, limit, true, error);
-    if (status == 0 && c->is_measured) note_least(c, way, least);
+    if (status == 0 && c->is_measured) note_least(p, c, way, least);
   }
   return status;
 }
 
-/* What takes least is often of the way with the lowest floor. */
-static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *least,
+/* Whether what the way keeps on the host, whatever its blocks do, is within the budget. */
+static bool may_fit_host(const tsr_planning *p, const tsr__way *way) {
+  tsr_run_plan_cost cost = {.is_possible = true};
+  tsr_simulate_options how = p->how;
+  tsr_run_plan_options(way->plan, &how);
+  cost.host_machine_bytes = tsr__machine_bytes(&how, way->survey.host_bytes);
+  return tsr__planner_host_fits(p, &cost);
+}
+
+/* What takes least is often of the way with the lowest floor. `keeps_none`: of those whose blocks keep nothing on the host. */
+static int try_leanest(tsr_planning *p, uint64_t budget, bool keeps_none, best *found, best *least,
                        tsr_error *error) {
   tsr__way *leanest = NULL;
   for (size_t i = 0; i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
-    if (!way->is_surveyed) continue;
+    if (!way->is_surveyed || !may_fit_host(p, way)) continue;
+    if (keeps_none && tsr__way_copies_activations(way)) continue;
     if (!leanest || way->survey.floor_bytes < leanest->survey.floor_bytes) leanest = way;
   }
   if (!leanest) return 0;
@@ -408,7 +458,7 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fou
   int status = tsr__planner_survey_way(p, way, error);
   if (status || way->is_skipped) return status;
   double least_s = tsr__planner_bound(way, budget);
-  bool is_left_out = isinf(least_s) || (found->plan && least_s > limit);
+  bool is_left_out = isinf(least_s) || (found->plan && least_s > limit) || !may_fit_host(p, way);
   way->is_tried = !is_left_out;
   return way->is_tried ? try_way(p, way, budget, found, least, error) : 0;
 }
@@ -500,7 +550,8 @@ static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *fo
     tsr_run_plan_free(first.plan);
     first = better;
   }
-  bool is_kept = first.plan && first.cost.reserved_bytes <= budget && is_better(&first.cost, found);
+  bool is_kept =
+      first.plan && tsr__planner_fits(p, &first.cost, budget) && is_better(&first.cost, found);
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
   if (is_kept && TSR__VECTOR_PUSH(&p->improved, first.plan))
     *found = (best){first.plan, first.cost, way};
@@ -594,20 +645,46 @@ static int improve(tsr_planning *p, uint64_t budget, best *found, tsr_error *err
 
 /* ---- the search ---- */
 
+/* The plan that is known to fit, if there is one. */
+static int try_known(tsr_planning *p, uint64_t budget, best *found, tsr_error *error) {
+  tsr_run_plan_cost cost;
+  if (!p->known) return 0;
+  int status = tsr__planner_measure(p, p->known, &cost, error);
+  if (status == 0 && tsr__planner_fits(p, &cost, budget)) *found = (best){p->known, cost, NULL};
+  return status;
+}
+
+/* Nothing fits: what takes least of all that was tried, of the leanest way, and of the plans to begin with. */
+static int find_smallest(tsr_planning *p, uint64_t budget, best *found, best *least,
+                         tsr_error *error) {
+  tsr_run_plan_cost cost;
+  int status = find_least(p, least, error);
+  if (status == 0 && !has_least(p, least))
+    status = try_leanest(p, budget, false, found, least, error);
+  if (status || found->plan) return status;
+  if (p->as_is.is_possible && (!least->plan || is_leaner(p, &p->as_is, &least->cost)))
+    *least = (best){p->base, p->as_is, NULL};
+  status = p->free ? tsr__planner_measure(p, p->free, &cost, error) : 0;
+  if (status == 0 && p->free && cost.is_possible &&
+      (!least->plan || is_leaner(p, &cost, &least->cost)))
+    *least = (best){p->free, cost, NULL};
+  if (status || has_least(p, least) || !p->host_budget_bytes) return status;
+  return try_leanest(p, budget, true, found, least, error);
+}
+
 /* Fine ways last: most of them cannot be faster than what the others found. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
-  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget)
-    *found = (best){p->base, p->as_is, NULL};
+  if (tsr__planner_fits(p, &p->as_is, budget)) *found = (best){p->base, p->as_is, NULL};
   for (int pass = 0; pass < 2; pass++)
     for (size_t i = 0; status == 0 && i < p->ways.count; i++)
       if (p->ways.items[i].is_fine == (pass == 1))
         status = search_way(p, &p->ways.items[i], budget, found, least, error);
   bool is_local = p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
-  if (status == 0 && !found->plan) status = find_least(p, least, error);
-  if (status == 0 && !found->plan && !least->plan)
-    status = try_leanest(p, budget, found, least, error);
-  if (status == 0 && is_local && !found->plan && least->way)
+  if (status == 0 && !found->plan && p->host_budget_bytes)
+    status = try_known(p, budget, found, error);
+  if (status == 0 && !found->plan) status = find_smallest(p, budget, found, least, error);
+  if (status == 0 && is_local && !found->plan && least->way && has_least(p, least))
     status = shrink(p, budget, found, least, error);
   if (status == 0 && is_local && found->way) status = improve(p, budget, found, error);
   return status;
@@ -619,8 +696,8 @@ static void take_measured(const tsr_planning *p, uint64_t budget, best *found, b
     for (size_t k = 0; k < p->ways.items[i].candidates.count; k++) {
       const tsr__candidate *c = &p->ways.items[i].candidates.items[k];
       if (!c->is_measured || !c->cost.is_possible) continue;
-      note_least(c, &p->ways.items[i], least);
-      if (c->cost.reserved_bytes <= budget && is_better(&c->cost, found))
+      note_least(p, c, &p->ways.items[i], least);
+      if (tsr__planner_fits(p, &c->cost, budget) && is_better(&c->cost, found))
         *found = (best){c->plan, c->cost, NULL};
     }
 }
@@ -628,14 +705,9 @@ static void take_measured(const tsr_planning *p, uint64_t budget, best *found, b
 /* A limit was reached: what fits so far is the answer, or a plan that is known to fit. */
 static int end_search(tsr_planning *p, uint64_t budget, best *found, best *least,
                       tsr_error *error) {
-  tsr_run_plan_cost cost;
   tsr__effort_lift(p->how.effort);
   take_measured(p, budget, found, least);
-  if (found->plan || !p->known) return 0;
-  int status = tsr__planner_measure(p, p->known, &cost, error);
-  if (status == 0 && cost.is_possible && cost.reserved_bytes <= budget)
-    *found = (best){p->known, cost, NULL};
-  return status;
+  return found->plan ? 0 : try_known(p, budget, found, error);
 }
 
 /* Try the plan without one of its choices, and take the choice back if that changes neither time nor memory. */
@@ -645,7 +717,7 @@ static int take_back(tsr_planning *p, tsr_run_plan *fewer, tsr_run_plan **plan,
   int status = fewer ? tsr__planner_measure(p, fewer, &without, error) : tsr__fail_memory(error);
   bool is_same = status == 0 && without.is_possible &&
                  without.reserved_bytes == cost->reserved_bytes &&
-                 without.peak_bytes == cost->peak_bytes &&
+                 without.peak_bytes == cost->peak_bytes && without.host_bytes <= cost->host_bytes &&
                  fabs(without.step_seconds - cost->step_seconds) <= cost->step_seconds * 1e-12;
   if (is_same) *cost = without; /* but for rounding */
   tsr_run_plan_free(is_same ? *plan : fewer);
@@ -778,7 +850,8 @@ static int choose(tsr_planning *p, const best *found, const best *least, tsr_pla
 int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_error *error) {
   best found = {NULL, {0}, NULL}, least = {NULL, {0}, NULL};
   tsr_planned planned = {.verdict = TSR_PLANNING_FITS, .budget_bytes = budget, .as_is = p->as_is};
-  bool fits = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
+  bool fits = tsr__planner_fits(p, &p->as_is, budget);
+  planned.host_budget_bytes = p->host_budget_bytes;
   (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);
   int status = tsr__effort_go_on(p->how.effort, 0) ? search(p, budget, &found, &least, error)
                                                    : tsr__effort_fail(p->how.effort, error);

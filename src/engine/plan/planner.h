@@ -93,6 +93,7 @@ struct tsr_planning {
   const tsr_model *model;
   tsr_simulate_options how;
   unsigned allow;
+  uint64_t host_budget_bytes;         /* of a machine; 0: unlimited */
   const tsr_calibration *calibration; /* or NULL */
   size_t unit_count, far_count;       /* as in tsr_planned */
   tsr_run_plan *base;                 /* the plan to begin with; owned */
@@ -128,6 +129,12 @@ int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
 /* Whether a status means that a plan does not suit the model, or is too long: that is an answer, and no failure. */
 bool tsr__planner_is_refused(const tsr_effort *effort, int status);
 
+/* Whether a plan that takes `cost` is within the budget of the host, if there is one. */
+bool tsr__planner_host_fits(const tsr_planning *planning, const tsr_run_plan_cost *cost);
+/* Whether it is possible and within the budgets of the card and of the host. */
+bool tsr__planner_fits(const tsr_planning *planning, const tsr_run_plan_cost *cost,
+                       uint64_t budget_bytes);
+
 /* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
 int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                          tsr_error *error);
@@ -136,7 +143,8 @@ int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_r
 int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, uint64_t layers,
                         uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error);
 
-/* Measure a plan until it reserves more than the budget, and only if a step takes at most `most_s`. `*fits`: it is possible and within both. */
+/* Measure a plan until it reserves more than the budget, and only if a step takes at most `most_s`. `*fits`: it is possible and within
+ * both, and within the host's budget. */
 int tsr__planner_try(tsr_planning *planning, const tsr_run_plan *plan, uint64_t budget_bytes,
                      double most_s, tsr_run_plan_cost *out, bool *fits, tsr_error *error);
 

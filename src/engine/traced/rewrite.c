@@ -585,6 +585,16 @@ static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
 
 /* ---- Offloading ---- */
 
+/* The host has a copy of a saved tensor from when it is saved until autograd releases it, in this step or after it. */
+static bool keep_on_host(rewriter *w, const tsr__save *save) {
+  uint32_t slot, gone = save->gone == TSR_NONE ? (uint32_t)w->instr_count : save->gone;
+  if (!add_slot(w, save->bytes, TSR_CATEGORY_ACTIVATION, &slot)) return false;
+  w->g->slots.items[slot].space = TSR__SPACE_HOST;
+  if (!insert(w, save->made, TSR__INSTR_NEW, slot, (uint32_t)w->copy_root)) return false;
+  w->edits.items[w->edits.count - 1].instr.is_backward = false;
+  return insert(w, later(gone, save->made), TSR__INSTR_DROP, slot, TSR_NONE);
+}
+
 /* Copy each saved tensor back for the node that uses it. */
 static bool offload(rewriter *w, const tsr__graph_module *module) {
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
@@ -592,6 +602,7 @@ static bool offload(rewriter *w, const tsr__graph_module *module) {
     uint32_t slot;
     if (save.slot == TSR_NONE || !save.bytes) continue;
     w->g->copied_bytes = tsr__sum_u64(w->g->copied_bytes, save.bytes);
+    if (!keep_on_host(w, &save)) return false;
     if (save.used == TSR_NONE) continue;
     w->g->copied_bytes = tsr__sum_u64(w->g->copied_bytes, save.bytes);
     uint32_t gone = save.left == TSR_NONE ? (uint32_t)w->instr_count : save.left;

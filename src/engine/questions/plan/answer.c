@@ -114,7 +114,7 @@ static int allow_of(const tsr_params *params, const tsr_model *model, unsigned *
   bool is_model = tsr_params_choice(params, "largest") == TSR_LARGEST_MODEL;
   *allow = tsr_allow_default();
   for (size_t i = 0; i < target_count; i++) *allow &= tsr_target_allows(targets[i], model);
-  if (is_model)
+  if (is_model && !tsr_params_has(params, "host_budget"))
     *allow &= ~TSR_ALLOW_OFFLOAD; /* with unlimited host memory, every model would fit */
   int status = words ? tsr_allow_parse(words, allow, error) : 0;
   /* --zero 0 is a choice too, although plans do not contain it. */
@@ -147,6 +147,7 @@ static int compare(const tsr_params *params, tsr__plan_value *a, tsr_error *erro
     (void)tsr_model_sizes_of(a->model, &q->sizes);
     a->compared_peak_bytes = simulation->peak.totals.allocated_bytes;
     a->compared_reserved_bytes = simulation->peak_reserved_bytes;
+    a->compared_host_bytes = simulation->host_machine_bytes;
     tsr_simulation_free(simulation);
   }
   tsr_estimates(q, a->estimates);
@@ -242,6 +243,8 @@ static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   options.how = &a->how;
   options.calibration = a->is_calibrated ? &a->calibration : NULL;
   a->about.budget_bytes = tsr_params_count(params, "budget");
+  a->about.host_budget_bytes = tsr_params_count(params, "host_budget");
+  options.host_budget_bytes = a->about.host_budget_bytes;
   bool lists_ways = tsr_params_flag(params, "ways");
   if (tsr_params_has(params, "largest") && !lists_ways)
     return find_largest(params, &options, a, error);

@@ -3,6 +3,10 @@
 #include "questions/reports.h"
 
 #define PLAN_FIELD(KEY, ...) TSR__FIELD(JSON, KEY, __VA_ARGS__)
+#define HOST_FIELDS                                                                     \
+  TSR__FIELD(BYTES, "host_bytes",                                                       \
+             "the most that a rank reserves on its host; 0 if it keeps nothing there"), \
+      TSR__FIELD(BYTES, "host_machine_bytes", "the same of all ranks of a machine")
 
 static const tsr_record tensor = {
     .name = "PlanTensor",
@@ -22,7 +26,7 @@ static const tsr_record cost = {
         TSR__FIELD(COUNT, "step_recomputed_flops", "of these, those that are recomputation"),
         TSR__FIELD(DURATION, "step_time_us", "the estimated time of a step"),
         TSR__FIELD(DURATION, "step_time_low_us", "what it really is at least"),
-        TSR__FIELD(DURATION, "step_time_high_us", "and at most")),
+        TSR__FIELD(DURATION, "step_time_high_us", "and at most"), HOST_FIELDS),
 };
 
 static const tsr_record figures = {
@@ -36,7 +40,8 @@ static const tsr_record figures = {
                 TSR__FIELD(BYTES, "sent_bytes",
                            "what each rank sends to others in a step; 0 without ranks"),
                 TSR__FIELD(REAL, "stall_time_us",
-                           "how long kernels wait for these transfers in a step, in microseconds")),
+                           "how long kernels wait for these transfers in a step, in microseconds"),
+                HOST_FIELDS),
 };
 
 /* ---- For a budget ---- */
@@ -77,6 +82,7 @@ static const tsr_record question = {
         TSR__FIELD(REAL, "latency_us", "what `--latency` has inside of machines, in microseconds",
                    .is_nullable = true),
         TSR__FIELD(REAL, "network_latency_us", "and between them", .is_nullable = true),
+        TSR__FIELD(BYTES, "host_budget_bytes", "what `--host-budget` has", .is_nullable = true),
         TSR__FIELD(TEXT, "rates", "the machine of `--rates`", .is_nullable = true),
         PLAN_FIELD("rates_file", "what the file of `--rates` has", .is_nullable = true),
         PLAN_FIELD("options", "the options that were given, but for names of files"),
@@ -121,7 +127,7 @@ static const tsr_record change = {
                 TSR__FIELD(REAL, "cost_us",
                            "microseconds that a step takes longer; negative if it saves some",
                            .is_nullable = true),
-                PLAN_FIELD("plan", "the plan with this change")),
+                PLAN_FIELD("plan", "the plan with this change"), HOST_FIELDS),
 };
 
 static const tsr_record saving = {
@@ -346,7 +352,7 @@ static const tsr_record point = {
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
                 TSR__FIELD(REAL, "step_time_low_us", "what it really is at least"),
                 TSR__FIELD(REAL, "step_time_high_us", "and at most"),
-                TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
+                HOST_FIELDS, TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
 };
 
 static const tsr_record estimate = {

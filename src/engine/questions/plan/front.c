@@ -21,17 +21,26 @@ static const char *new_change(const tsr_planned *point, const tsr_planned *befor
   return found;
 }
 
+/* Whether a plan of the front keeps something on the host, or the plan without changes does. */
+static bool uses_host(const tsr_front *front) {
+  bool any = front->count && front->points[0].as_is.host_bytes;
+  for (size_t i = 0; i < front->count; i++) any |= front->points[i].with.host_bytes > 0;
+  return any;
+}
+
 /* ---- text and JSON ---- */
 
-static void emit_row(tsr__emitter *e, const tsr_run_plan_cost *cost, double as_is_s,
-                     const char *change) {
-  text reserved, peak, time, more;
+static void emit_row(tsr__emitter *e, const tsr_front *front, const tsr_run_plan_cost *cost,
+                     double as_is_s, const char *change) {
+  text reserved, peak, time, more, host = "", size;
+  if (uses_host(front))
+    (void)snprintf(host, sizeof host, " %11s", tsr__format_size(cost->host_machine_bytes, size));
   (void)snprintf(more, sizeof more, "%+.1f %%",
                  as_is_s > 0 ? 100 * (cost->step_seconds / as_is_s - 1) : 0.0);
   tsr__emit_printf(
-      e, TSR__PLAIN, "  %11s %11s %9s %9s  %.32s", tsr__format_size(cost->reserved_bytes, reserved),
-      tsr__format_size(cost->peak_bytes, peak), tsr__format_duration(cost->step_seconds, time),
-      as_is_s > 0 ? more : "-", change);
+      e, TSR__PLAIN, "  %11s %11s%s %9s %9s  %.32s",
+      tsr__format_size(cost->reserved_bytes, reserved), tsr__format_size(cost->peak_bytes, peak),
+      host, tsr__format_duration(cost->step_seconds, time), as_is_s > 0 ? more : "-", change);
 }
 
 /* Mark the budget above the first row that is within it, once. */
@@ -49,14 +58,14 @@ static void emit_rows(tsr__emitter *e, const tsr_front *front, uint64_t budget_b
   bool is_marked = !budget_bytes;
   if (as_is->is_possible) {
     mark_budget(e, budget_bytes, as_is->reserved_bytes, &is_marked);
-    emit_row(e, as_is, as_is_s, "as it is");
+    emit_row(e, front, as_is, as_is_s, "as it is");
   }
   for (size_t i = 0; i < front->count; i++) {
     const tsr_planned *point = &front->points[i];
     const char *change = new_change(point, i ? &front->points[i - 1] : NULL);
     mark_budget(e, budget_bytes, point->with.reserved_bytes, &is_marked);
     if (as_is->is_possible && !point->change_count) continue; /* it equals the row above */
-    emit_row(e, &point->with, as_is_s, *change ? change : "fewer changes");
+    emit_row(e, front, &point->with, as_is_s, *change ? change : "fewer changes");
   }
   mark_budget(e, budget_bytes, 0, &is_marked);
 }
@@ -80,8 +89,8 @@ static void emit_table(tsr__emitter *e, const char *name, const tsr_front *front
                      name, most);
   tsr__emit_ranks(e, last->plan);
   tsr__emit_space(e);
-  tsr__emit_printf(e, TSR__PLAIN, "  %11s %11s %9s %9s  %s", "reserved", "allocated", "a step",
-                   "more", "what is new");
+  tsr__emit_printf(e, TSR__PLAIN, "  %11s %11s%s %9s %9s  %s", "reserved", "allocated",
+                   uses_host(front) ? " on the host" : "", "a step", "more", "what is new");
   emit_rows(e, front, budget_bytes);
 }
 
@@ -95,6 +104,7 @@ static void emit_point(tsr__emitter *e, const tsr_planned *point) {
                   tsr__real_as("%.3f", point->with.step_low_seconds * 1e6));
   tsr__emit_field(e, "step_time_high_us", NULL,
                   tsr__real_as("%.3f", point->with.step_high_seconds * 1e6));
+  tsr__emit_host_bytes(e, &point->with);
   tsr__emit_field(e, "plan_hash", NULL, tsr__string(tsr_run_plan_hash(point->plan)));
   tsr__emit_json(e, "plan", (tsr_text){plan, strlen(plan)});
   tsr__emit_end(e);
@@ -150,7 +160,8 @@ static void put_changes(tsr__buffer *out, const tsr_planned *point, bool is_html
 }
 
 static void put_csv(tsr__buffer *out, const tsr_front *front) {
-  tsr__buffer_text(out, "reserved_bytes,allocated_bytes,step_time_us,changes,plan\n");
+  tsr__buffer_text(out, "reserved_bytes,allocated_bytes,step_time_us,changes,plan,host_bytes,"
+                        "host_machine_bytes\n");
   for (size_t i = 0; i < front->count; i++) {
     const tsr_planned *point = &front->points[i];
     tsr__buffer_printf(out, "%" PRIu64 ",%" PRIu64 ",%.3f,\"", point->with.reserved_bytes,
@@ -158,7 +169,8 @@ static void put_csv(tsr__buffer *out, const tsr_front *front) {
     put_changes(out, point, false);
     tsr__buffer_text(out, "\",\"");
     put_escaped(out, tsr_run_plan_text(point->plan), false);
-    tsr__buffer_text(out, "\"\n");
+    tsr__buffer_printf(out, "\",%" PRIu64 ",%" PRIu64 "\n", point->with.host_bytes,
+                       point->with.host_machine_bytes);
   }
 }
 
@@ -276,6 +288,10 @@ static void put_plan(tsr__buffer *out, const tsr_planned *point, size_t i) {
                      tsr__format_duration(point->with.step_seconds, time));
   put_changes(out, point, true);
   if (!point->change_count) tsr__buffer_text(out, "as it is");
+  if (point->with.host_bytes)
+    tsr__buffer_printf(
+        out, " (%s on the host%s)", tsr__format_size(point->with.host_machine_bytes, peak),
+        point->with.host_machine_bytes > point->with.host_bytes ? " of a machine" : "");
   tsr__buffer_text(out, "<details><summary>plan</summary><code>");
   put_escaped(out, tsr_run_plan_text(point->plan), true);
   tsr__buffer_text(out, "</code></details>\n");

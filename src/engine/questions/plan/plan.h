@@ -31,6 +31,7 @@ typedef struct tsr__plan_value {
   tsr_estimate_question compared_with;
   tsr_estimate estimates[TSR_ESTIMATES];
   uint64_t compared_peak_bytes, compared_reserved_bytes; /* simulated; 0 without a model */
+  uint64_t compared_host_bytes;                          /* the same, of a machine */
   tsr_front front;
   tsr_pasted *pasted; /* for each target */
   tsr__card_notes card_notes;

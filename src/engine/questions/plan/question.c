@@ -34,6 +34,14 @@ static const tsr_parameter parameters[] = {
      .example = "24GiB",
      .help = "Find the fastest plan that reserves at most this: 24GiB. Exits with 1 if there is "
              "none."},
+    {.name = "host_budget",
+     .option = "host-budget",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .example = "256GiB",
+     .help =
+         "With --budget, --largest or --front, what plans may keep on the host of each machine, "
+         "for all of its cards (default: no limit)."},
     {.name = "allow",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "LIST",
@@ -220,7 +228,7 @@ static int check_alone(const tsr_params *own, tsr_error *error) {
       {"write_plan", "budget"}, {"write_model", "largest"}, {"tp", "compare"},
       {"lora_rank", "compare"}, {"parameters", "compare"},  {"write_front", "front"},
       {"largest_layer", "parameters"}};
-  static const char *const of_search[] = {"allow", "from"};
+  static const char *const of_search[] = {"allow", "from", "host_budget"};
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (tsr_params_has(own, needs[i][0]) && !tsr_params_has(own, needs[i][1]))
       return fail_pair(own, "{=%s} needs {%s}%%s", needs[i][0], needs[i][1], error);

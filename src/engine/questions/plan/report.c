@@ -58,6 +58,7 @@ static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost 
   tsr__emit_field(e, "step_time_us", NULL, whole_microseconds(cost->step_seconds));
   tsr__emit_field(e, "step_time_low_us", NULL, whole_microseconds(cost->step_low_seconds));
   tsr__emit_field(e, "step_time_high_us", NULL, whole_microseconds(cost->step_high_seconds));
+  tsr__emit_host_bytes(e, cost);
   tsr__emit_end(e);
 }
 
@@ -176,6 +177,10 @@ static void emit_effects_verdict(tsr__emitter *e, const char *model,
                      tsr__format_duration(all->with.step_low_seconds, low),
                      tsr__format_duration(all->with.step_high_seconds, high),
                      tsr__format_duration(all->without.step_seconds, time_before));
+  if (all->with.host_bytes)
+    tsr__emit_printf(e, TSR__PLAIN, "  on the host, it reserves %s%s",
+                     tsr__format_size(all->with.host_machine_bytes, peak),
+                     all->with.host_machine_bytes > all->with.host_bytes ? " of a machine" : "");
   tsr__emit_space(e);
 }
 
@@ -230,11 +235,12 @@ static void report_shown(tsr__emitter *e, const char *name, const tsr__plan_valu
 
 static void emit_techniques_verdict(tsr__emitter *e, const char *model, const tsr_techniques *all) {
   uint64_t lowest = all->without.peak_bytes, free_lowest = lowest;
+  const tsr_run_plan_cost *leanest = &all->without;
   text peak, least, free_least, time, low, high;
   for (size_t i = 0; i < all->count; i++) {
     const tsr_technique *t = &all->items[i];
     if (!t->so_far.is_possible) continue;
-    if (t->so_far.peak_bytes < lowest) lowest = t->so_far.peak_bytes;
+    if (t->so_far.peak_bytes < lowest) leanest = &t->so_far, lowest = leanest->peak_bytes;
     if (t->is_free && t->so_far.peak_bytes < free_lowest) free_lowest = t->so_far.peak_bytes;
   }
   tsr__emit_printf(e, TSR__VERDICT,
@@ -245,6 +251,10 @@ static void emit_techniques_verdict(tsr__emitter *e, const char *model, const ts
                    tsr__format_duration(all->without.step_seconds, time),
                    tsr__format_duration(all->without.step_low_seconds, low),
                    tsr__format_duration(all->without.step_high_seconds, high), all->gpu_title);
+  if (leanest->host_bytes)
+    tsr__emit_printf(e, TSR__PLAIN, "  with everything, %s is reserved on the host%s",
+                     tsr__format_size(leanest->host_machine_bytes, peak),
+                     leanest->host_machine_bytes > leanest->host_bytes ? " of a machine" : "");
   tsr__emit_space(e);
 }
 
@@ -313,17 +323,70 @@ static void emit_figures(tsr__emitter *e, const char *label, const tsr_run_plan_
                    tsr__format_duration(cost->step_seconds, time));
 }
 
+/* "11.25 GiB reserved by each rank, 45.00 GiB by the 4 of a machine" */
+static void put_host(char *out, size_t room_bytes, const tsr_run_plan_cost *cost) {
+  text rank, machine;
+  uint64_t ranks = cost->host_bytes ? cost->host_machine_bytes / cost->host_bytes : 1;
+  tsr__format_size(cost->host_bytes, rank);
+  tsr__format_size(cost->host_machine_bytes, machine);
+  if (ranks > 1)
+    (void)snprintf(out, room_bytes,
+                   "%10s reserved by each rank, %s by the %" PRIu64 " of a machine", rank, machine,
+                   ranks);
+  else
+    (void)snprintf(out, room_bytes, "%10s reserved", rank);
+}
+
+/* Emit a line with what is kept on the host, if anything is. `as_is` may be NULL. */
+static void emit_host(tsr__emitter *e, const tsr_run_plan_cost *with,
+                      const tsr_run_plan_cost *as_is, uint64_t host_budget_bytes) {
+  char host[192], more[80] = "";
+  text size;
+  if (!with->host_bytes && !(as_is && as_is->host_bytes)) return;
+  put_host(host, sizeof host, with);
+  if (as_is && as_is->host_bytes)
+    (void)snprintf(more, sizeof more, "; %s as it is", tsr__format_size(as_is->host_bytes, size));
+  tsr__emit_printf(e, TSR__PLAIN, "  on the host %s%s%s", host, more,
+                   host_budget_bytes ? "" : " (--host-budget limits it)");
+}
+
 static void emit_as_is(tsr__emitter *e, const tsr_planned *p) {
   if (p->as_is.is_possible)
     emit_figures(e, "as it is", &p->as_is);
   else
     emit_words(e, "  as it is   ", 13, p->refusal);
-  if (p->verdict != TSR_PLANNING_FITS || p->change_count) emit_figures(e, "this plan", &p->with);
+  bool has_changes = p->verdict != TSR_PLANNING_FITS || p->change_count;
+  if (has_changes) emit_figures(e, "this plan", &p->with);
+  emit_host(e, &p->with, has_changes ? &p->as_is : NULL, p->host_budget_bytes);
+}
+
+/* "24.00 GiB", or "24.00 GiB and 256.00 GiB on the host" */
+static void put_budgets(char *out, size_t room_bytes, const char *budget,
+                        uint64_t host_budget_bytes) {
+  text host;
+  if (host_budget_bytes)
+    (void)snprintf(out, room_bytes, "%s and %s on the host", budget,
+                   tsr__format_size(host_budget_bytes, host));
+  else
+    (void)snprintf(out, room_bytes, "%s", budget);
+}
+
+/* If nothing fits that was found: what comes nearest. */
+static void put_nearest(tsr__buffer *out, const tsr_planned *p, const char *budgets,
+                        const char *least) {
+  text host;
+  tsr__buffer_printf(out, "no plan was found that fits in %s: ", budgets);
+  if (p->host_budget_bytes && p->with.host_machine_bytes > p->host_budget_bytes)
+    tsr__buffer_printf(out, "the least found on the host is %s.",
+                       tsr__format_size(p->with.host_machine_bytes, host));
+  else
+    tsr__buffer_printf(out, "the smallest found reserves %s.", least);
 }
 
 static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *p,
                          uint64_t budget_bytes) {
   text budget, least, floor;
+  char budgets[2 * TSR__FORMAT_BYTES];
   tsr__buffer *out = &e->scratch;
   if (!tsr__emitter_is_text(e)) return;
   tsr__format_size(budget_bytes, budget);
@@ -335,28 +398,28 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
     (void)snprintf(floor, sizeof floor, "%" PRIu64 " B", p->bound_bytes);
     (void)snprintf(least, sizeof least, "%" PRIu64 " B", p->with.reserved_bytes);
   }
+  put_budgets(budgets, sizeof budgets, budget, p->host_budget_bytes);
   double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
   double percent = 100 * fabs(more);
   const char *than = more < 0 ? "less" : "more";
   tsr__buffer_printf(out, "%.200s: ", model);
   if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     tsr__buffer_printf(out, "fits in %s as it is; with these changes a step takes %.1f %% %s.",
-                       budget, percent, than);
+                       budgets, percent, than);
   else if (p->verdict == TSR_PLANNING_FITS && p->stopped_by)
-    tsr__buffer_printf(out, "fits in %s as it is; nothing faster was found.", budget);
+    tsr__buffer_printf(out, "fits in %s as it is; nothing faster was found.", budgets);
   else if (p->verdict == TSR_PLANNING_FITS)
-    tsr__buffer_printf(out, "fits in %s as it is; nothing that may be changed is faster.", budget);
+    tsr__buffer_printf(out, "fits in %s as it is; nothing that may be changed is faster.", budgets);
   else if (!is_refused && !p->as_is.is_possible)
-    tsr__buffer_printf(out, "fits in %s with these changes.", budget);
+    tsr__buffer_printf(out, "fits in %s with these changes.", budgets);
   else if (!is_refused)
-    tsr__buffer_printf(out, "fits in %s with these changes, and a step takes %.1f %% %s.", budget,
+    tsr__buffer_printf(out, "fits in %s with these changes, and a step takes %.1f %% %s.", budgets,
                        percent, than);
   else if (p->is_proved)
     tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
                        floor);
   else
-    tsr__buffer_printf(out, "no plan was found that fits in %s: the smallest found reserves %s.",
-                       budget, least);
+    put_nearest(out, p, budgets, least);
   tsr__emit_line(e, TSR__VERDICT, 0);
   tsr__emit_end_of_search(e, p->stopped_by,
                           is_refused ? "another plan may fit" : "another plan may be faster");
@@ -638,12 +701,18 @@ static void emit_largest_verdict(tsr__emitter *e, const char *name, const tsr_la
   static const char *const things[] = {"batch of %" PRIu64 " sequences",
                                        "sequence of %" PRIu64 " tokens",
                                        "model of %" PRIu64 " parameters"};
-  text size, as_is = "none";
+  text size, on_host, as_is = "none";
   tsr_model_sizes sizes;
   if (!l->size) {
     tsr__emit_printf(e, TSR__VERDICT, "%.200s: not even the smallest fits.", name);
     return;
   }
+  const tsr_run_plan_cost *with = &l->planned.with;
+  char host[160] = "";
+  if (with->host_bytes)
+    (void)snprintf(host, sizeof host, ", with %s on the host%s,",
+                   tsr__format_size(with->host_machine_bytes, on_host),
+                   with->host_machine_bytes > with->host_bytes ? " of a machine" : "");
   const char *fits = l->is_models_limit ? "fits, the model's limit"
                      : l->stopped_by    ? "fits"
                                         : "is the largest that fits";
@@ -651,10 +720,11 @@ static void emit_largest_verdict(tsr__emitter *e, const char *name, const tsr_la
   if (l->as_is) (void)snprintf(as_is, sizeof as_is, "%" PRIu64, l->as_is);
   if (!l->as_is && l->stopped_by) (void)snprintf(as_is, sizeof as_is, "unknown");
   if (!l->model || !tsr_model_sizes_of(l->model, &sizes)) {
-    tsr__emit_printf(e, TSR__VERDICT, "%.200s: a %s %s (%s as it is).", name, size, fits, as_is);
+    tsr__emit_printf(e, TSR__VERDICT, "%.200s: a %s%s %s (%s as it is).", name, size, host, fits,
+                     as_is);
     return;
   }
-  tsr__emit_printf(e, TSR__VERDICT, "%.200s: a %s %s.", name, size, fits);
+  tsr__emit_printf(e, TSR__VERDICT, "%.200s: a %s%s %s.", name, size, host, fits);
   tsr__emit_printf(e, TSR__PLAIN,
                    "  %" PRIu64 " layers of width %" PRIu64 ", %" PRIu64
                    " heads; %s parameters as it is",
@@ -788,7 +858,8 @@ static void emit_compared(tsr__emitter *e, const char *name, const tsr__plan_val
     tsr__emit_space(e);
     tsr__emit_printf(e, TSR__PLAIN, "All of it, simulated:");
     emit_bytes(e, "tessera", "one card, peak allocated", (double)value->compared_peak_bytes, 0);
-    emit_bytes(e, "tessera", "one card, peak reserved", (double)value->compared_reserved_bytes, 0);
+    emit_bytes(e, "tessera", "one card, peak reserved", (double)value->compared_reserved_bytes,
+               (double)value->compared_host_bytes);
     tsr__emit_space(e);
     emit_lines(e,
                "The others are formulas of states, or of what is saved for backward, in 16 bits.\n"

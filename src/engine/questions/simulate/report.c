@@ -191,6 +191,23 @@ static void emit_space(tsr__emitter *emitter, const char *key, const char *title
   tsr__emit_end(emitter);
 }
 
+/* What one rank keeps on the host, and all ranks of its machine. */
+static void emit_host(tsr__emitter *emitter, const tsr_simulation *s) {
+  char text[3 * TSR__FORMAT_BYTES], rank[TSR__FORMAT_BYTES], machine[TSR__FORMAT_BYTES];
+  uint64_t reserved = s->host.reserved_bytes;
+  uint64_t ranks = reserved ? s->host_machine_bytes / reserved : 1;
+  if (ranks > 1 && tsr__emitter_is_text(emitter)) {
+    (void)snprintf(text, sizeof text, "%s; %s reserved by the %" PRIu64 " ranks of a machine",
+                   tsr__format_size(s->host.allocated_bytes, rank),
+                   tsr__format_size(s->host_machine_bytes, machine), ranks);
+    tsr__emit_field(emitter, NULL, "on the host", tsr__string(text));
+    return;
+  }
+  emit_space(emitter, "host", "on the host", &s->host);
+  if (reserved && !tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "host_machine_bytes", NULL, tsr__bytes(s->host_machine_bytes));
+}
+
 static void emit_recomputed(tsr__emitter *emitter, const tsr_simulation *s) {
   char text[TSR__FORMAT_BYTES];
   if (!s->step_recomputed_flops || !tsr__emitter_is_text(emitter)) return;
@@ -264,7 +281,7 @@ int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *si
   emit_totals(&emitter, simulation, capacity_bytes);
   emit_recomputed(&emitter, simulation);
   emit_time(&emitter, simulation);
-  emit_space(&emitter, "host", "on the host", &simulation->host);
+  emit_host(&emitter, simulation);
   emit_space(&emitter, "disk", "on disk", &simulation->disk);
   emit_message(&emitter, simulation, capacity_bytes);
   tsr__emit_space(&emitter);
