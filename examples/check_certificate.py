@@ -278,6 +278,8 @@ class Check:
         self.state('is_proved, lower_bound.step_time_us, lower_bound.gap_us, lower_bound.gap_percent', 'no schedule of the kernels of these ways ' + (
             'fits' if is_proved else f'takes less than {claimed} us within the budget'), self.is_decided and (is_proved or self.has_times))
         self.state('lower_bound.peak_bytes', f'no schedule of ways with a floor needs less than {lower["peak_bytes"]} bytes', self.is_all_drawn)
+        on_host, host_budget = answer['predicted']['host_machine_bytes'], self.question['host_budget_bytes']
+        need(not fits or host_budget is None or on_host <= host_budget, 'the memory of the host')
         self.state('verdict', f'{answer["verdict"]} in {answer["budget_bytes"]} bytes', fits or (is_proved and self.is_decided))
         if not is_proved:
             self.state('search', f'that it found the fastest plan: another takes at most {lower["gap_us"]} us less' if fits else
