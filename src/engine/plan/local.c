@@ -472,7 +472,8 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
 
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
                          const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
-                         bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error) {
+                         bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with,
+                         tsr_error *error) {
   local *l = TSR__NEW(local);
   bool is_possible = false;
   *out = NULL;

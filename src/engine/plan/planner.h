@@ -177,7 +177,8 @@ void tsr__way_release(tsr__way *way);
  * plan, which the caller frees, or NULL; `*with`: what it takes. After a failure they are what was found until then. */
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
                          const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
-                         bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with, tsr_error *error);
+                         bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with,
+                         tsr_error *error);
 
 /* ---- modules.c ---- */
 

@@ -351,8 +351,8 @@ static const tsr_record point = {
                 TSR__FIELD(BYTES, "peak_reserved_bytes", "the most that is reserved"),
                 TSR__FIELD(REAL, "step_time_us", "the estimated time of a step, in microseconds"),
                 TSR__FIELD(REAL, "step_time_low_us", "what it really is at least"),
-                TSR__FIELD(REAL, "step_time_high_us", "and at most"),
-                HOST_FIELDS, TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
+                TSR__FIELD(REAL, "step_time_high_us", "and at most"), HOST_FIELDS,
+                TSR__FIELD(TEXT, "plan_hash", "the plan's hash"), PLAN_FIELD("plan", "the plan")),
 };
 
 static const tsr_record estimate = {

@@ -225,8 +225,8 @@ static int check_together(const tsr_params *own, tsr_error *error) {
 /* Refuse parameters that need another one. */
 static int check_alone(const tsr_params *own, tsr_error *error) {
   static const char *const needs[][2] = {
-      {"write_plan", "budget"}, {"write_model", "largest"}, {"tp", "compare"},
-      {"lora_rank", "compare"}, {"parameters", "compare"},  {"write_front", "front"},
+      {"write_plan", "budget"},       {"write_model", "largest"}, {"tp", "compare"},
+      {"lora_rank", "compare"},       {"parameters", "compare"},  {"write_front", "front"},
       {"largest_layer", "parameters"}};
   static const char *const of_search[] = {"allow", "from", "host_budget"};
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
