@@ -342,12 +342,15 @@ static void emit_host(tsr__emitter *e, const tsr_run_plan_cost *with,
                       const tsr_run_plan_cost *as_is, uint64_t host_budget_bytes) {
   char host[192], more[80] = "";
   text size;
-  if (!with->host_bytes && !(as_is && as_is->host_bytes)) return;
+  if (!with->host_bytes && !(as_is && as_is->host_bytes) && !host_budget_bytes) return;
   put_host(host, sizeof host, with);
   if (as_is && as_is->host_bytes)
     (void)snprintf(more, sizeof more, "; %s as it is", tsr__format_size(as_is->host_bytes, size));
   tsr__emit_printf(e, TSR__PLAIN, "  on the host %s%s%s", host, more,
                    host_budget_bytes ? "" : " (--host-budget limits it)");
+  if (host_budget_bytes)
+    tsr__emit_printf(e, TSR__PLAIN, "  of at most  %10s (--host-budget)",
+                     tsr__format_size(host_budget_bytes, size));
 }
 
 static void emit_as_is(tsr__emitter *e, const tsr_planned *p) {
@@ -360,33 +363,9 @@ static void emit_as_is(tsr__emitter *e, const tsr_planned *p) {
   emit_host(e, &p->with, has_changes ? &p->as_is : NULL, p->host_budget_bytes);
 }
 
-/* "24.00 GiB", or "24.00 GiB and 256.00 GiB on the host" */
-static void put_budgets(char *out, size_t room_bytes, const char *budget,
-                        uint64_t host_budget_bytes) {
-  text host;
-  if (host_budget_bytes)
-    (void)snprintf(out, room_bytes, "%s and %s on the host", budget,
-                   tsr__format_size(host_budget_bytes, host));
-  else
-    (void)snprintf(out, room_bytes, "%s", budget);
-}
-
-/* If nothing fits that was found: what comes nearest. */
-static void put_nearest(tsr__buffer *out, const tsr_planned *p, const char *budgets,
-                        const char *least) {
-  text host;
-  tsr__buffer_printf(out, "no plan was found that fits in %s: ", budgets);
-  if (p->host_budget_bytes && p->with.host_machine_bytes > p->host_budget_bytes)
-    tsr__buffer_printf(out, "the least found on the host is %s.",
-                       tsr__format_size(p->with.host_machine_bytes, host));
-  else
-    tsr__buffer_printf(out, "the smallest found reserves %s.", least);
-}
-
 static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *p,
                          uint64_t budget_bytes) {
   text budget, least, floor;
-  char budgets[2 * TSR__FORMAT_BYTES];
   tsr__buffer *out = &e->scratch;
   if (!tsr__emitter_is_text(e)) return;
   tsr__format_size(budget_bytes, budget);
@@ -398,28 +377,28 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
     (void)snprintf(floor, sizeof floor, "%" PRIu64 " B", p->bound_bytes);
     (void)snprintf(least, sizeof least, "%" PRIu64 " B", p->with.reserved_bytes);
   }
-  put_budgets(budgets, sizeof budgets, budget, p->host_budget_bytes);
   double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
   double percent = 100 * fabs(more);
   const char *than = more < 0 ? "less" : "more";
   tsr__buffer_printf(out, "%.200s: ", model);
   if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     tsr__buffer_printf(out, "fits in %s as it is; with these changes a step takes %.1f %% %s.",
-                       budgets, percent, than);
+                       budget, percent, than);
   else if (p->verdict == TSR_PLANNING_FITS && p->stopped_by)
-    tsr__buffer_printf(out, "fits in %s as it is; nothing faster was found.", budgets);
+    tsr__buffer_printf(out, "fits in %s as it is; nothing faster was found.", budget);
   else if (p->verdict == TSR_PLANNING_FITS)
-    tsr__buffer_printf(out, "fits in %s as it is; nothing that may be changed is faster.", budgets);
+    tsr__buffer_printf(out, "fits in %s as it is; nothing that may be changed is faster.", budget);
   else if (!is_refused && !p->as_is.is_possible)
-    tsr__buffer_printf(out, "fits in %s with these changes.", budgets);
+    tsr__buffer_printf(out, "fits in %s with these changes.", budget);
   else if (!is_refused)
-    tsr__buffer_printf(out, "fits in %s with these changes, and a step takes %.1f %% %s.", budgets,
+    tsr__buffer_printf(out, "fits in %s with these changes, and a step takes %.1f %% %s.", budget,
                        percent, than);
   else if (p->is_proved)
     tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
                        floor);
   else
-    put_nearest(out, p, budgets, least);
+    tsr__buffer_printf(out, "no plan was found that fits in %s: the smallest reserves %s.", budget,
+                       least);
   tsr__emit_line(e, TSR__VERDICT, 0);
   tsr__emit_end_of_search(e, p->stopped_by,
                           is_refused ? "another plan may fit" : "another plan may be faster");
