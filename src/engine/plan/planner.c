@@ -517,38 +517,54 @@ static double near_bytes(const tsr_planning *p, const tsr__candidate *c) {
   return c->over_bytes ? (double)c->over_bytes : likely_bytes(p, c);
 }
 
-/* Of the candidates that do not fit, the one that comes nearest to the budget, if it is fast enough. */
-static int find_nearest(tsr_planning *p, const tsr__way *way, double most_s, begun *first,
-                        tsr_error *error) {
+/* Of the candidates that do not fit, a copy of the one that comes nearest to the budget and is fast enough. */
+static int copy_nearest(const tsr_planning *p, const tsr__way *way, double most_s,
+                        tsr_run_plan **out, tsr_error *error) {
   const tsr__candidate *nearest = NULL;
   for (size_t i = 0; i < way->candidates.count; i++) {
     const tsr__candidate *c = &way->candidates.items[i];
     if (c->estimate_s > most_s) continue;
     if (!nearest || near_bytes(p, c) < near_bytes(p, nearest)) nearest = c;
   }
-  if (!nearest) return 0;
-  first->plan = tsr__run_plan_copy(nearest->plan);
-  if (!first->plan) return tsr__fail_memory(error);
-  int status = tsr__planner_measure(p, first->plan, &first->cost, error);
-  if (status == 0 && first->cost.is_possible) return 0;
+  *out = nearest ? tsr__run_plan_copy(nearest->plan) : NULL;
+  return nearest && !*out ? tsr__fail_memory(error) : 0;
+}
+
+/* Change single blocks of a plan that does not fit, until it does and is faster than `*first`, which then is replaced. */
+static int improve_unfit(tsr_planning *p, tsr__way *way, uint64_t budget, double limit_s,
+                         const tsr_run_plan *plan, begun *first, tsr_error *error) {
+  begun better = {NULL, {0}};
+  tsr_run_plan_cost cost;
+  if (first->plan) limit_s = first->cost.step_seconds;
+  int status = tsr__planner_measure(p, plan, &cost, error);
+  if (status == 0 && cost.is_possible)
+    status = tsr__planner_improve(p, way, plan, &cost, budget, limit_s, false, &better.plan,
+                                  &better.cost, error);
+  if (!better.plan) return status;
   tsr_run_plan_free(first->plan);
-  first->plan = NULL;
+  *first = better;
   return status;
 }
 
-/* Change single blocks of a plan of the way: the fastest that fits, or one that hardly does not. */
+/* Change single blocks of a plan of the way: the fastest that fits, or those that hardly do not. */
 static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found,
                        tsr_error *error) {
   begun first = {NULL, {0}}, better = {NULL, {0}};
+  double limit_s = found->cost.step_seconds;
   int status = find_first(p, way, budget, found, &first, error);
-  double limit_s = first.plan ? first.cost.step_seconds : found->cost.step_seconds;
-  if (status == 0 && !first.plan) status = find_nearest(p, way, limit_s, &first, error);
-  if (status == 0 && first.plan)
-    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, limit_s,
+  if (status == 0 && first.plan) {
+    status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, first.cost.step_seconds,
                                   way == found->way, &better.plan, &better.cost, error);
-  if (better.plan) {
-    tsr_run_plan_free(first.plan);
-    first = better;
+    if (better.plan) tsr_run_plan_free(first.plan);
+    if (better.plan) first = better;
+  } else if (status == 0) {
+    tsr_run_plan *same = transplant(found, way), *nearest = NULL;
+    status = same ? copy_nearest(p, way, limit_s, &nearest, error) : tsr__fail_memory(error);
+    if (status == 0) status = improve_unfit(p, way, budget, limit_s, same, &first, error);
+    if (status == 0 && nearest)
+      status = improve_unfit(p, way, budget, limit_s, nearest, &first, error);
+    tsr_run_plan_free(same);
+    tsr_run_plan_free(nearest);
   }
   bool is_kept =
       first.plan && tsr__planner_fits(p, &first.cost, budget) && is_better(&first.cost, found);
@@ -615,7 +631,7 @@ static size_t list_promising(const tsr_planning *p, uint64_t budget, const best 
     if (!way->is_tried || !way->is_surveyed) continue;
     if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) continue;
     double step_s = way == found->way ? 0 : promise_of(p, way, budget);
-    if (step_s <= most_s) out[count++] = (promising){way, step_s};
+    if (step_s <= most_s || distance(way, found->way) <= 1) out[count++] = (promising){way, step_s};
   }
   tsr__sort(out, count, sizeof *out, compare_promising);
   for (size_t i = 0; i < count; i++) {
