@@ -368,9 +368,13 @@ static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) 
  * move, too: what it reserves may be far from the estimate. */
 static int try_pairs(local *l, const pairs *list, size_t tries, bool *is_better, tsr_error *error) {
   int status = 0;
-  size_t alike = 0, most = l->simulations + tries;
+  size_t alike = 0, most = l->simulations + tries, first = l->simulations;
+  bool is_blind = tsr__way_copies_activations(l->way);
   if (most > l->most_simulations) most = l->most_simulations;
   for (size_t i = 0; status == 0 && !*is_better && i < list->count && l->simulations < most; i++) {
+    /* What copies under way take is not part of the estimate: so more and more are passed over, down to the slowest. */
+    size_t tried = l->simulations - first, least = list->count * tried * tried / (tries * tries);
+    if (is_blind && i < least) continue;
     const pair *one = &list->items[i];
     move *a = &l->moves[one->a], *b = &l->moves[one->b];
     bool is_alike = i && one->more_s - one[-1].more_s < l->cost.step_seconds * LEAST_GAIN;
