@@ -4,6 +4,7 @@ import copy
 import csv
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ sys.path.insert(0, str(ROOT / 'examples'))
 import check_certificate  # noqa: E402
 
 STAGES = (0, 1, 2, 3)
+WHOLE = 'TESSERA_WHOLE' in os.environ
 
 SMALL = {'model_type': 'gpt2', 'vocab_size': 2000, 'n_positions': 64, 'n_embd': 128, 'n_layer': 4, 'n_head': 4}
 LLAMA = {'model_type': 'llama', 'vocab_size': 2000, 'hidden_size': 128, 'num_hidden_layers': 4,
@@ -117,9 +119,10 @@ def test_trains(t):
     (small,) = map(json.loads, t.run(*common, '--budget', '1B', '--json').stdout.splitlines())
     least, bound = small['peak_reserved_bytes'], small['bound_bytes']
     expect('the least that fits', t.run(*common, '--budget', f'{least}B').returncode, 0)
-    for budget, line in ((least - 1, 'does not fit in '), (bound - 1, 'cannot fit in ')):
+    for budget in (least - 1, bound - 1):  # what was found for 1 B is the smallest found, and not always the smallest
         done = t.run(*common, '--budget', f'{budget}B')
-        expect(line, (done.returncode, line in done.stdout.splitlines()[0], 'step 1/' in done.stdout), (1, True, False))
+        said = any(line in done.stdout.splitlines()[0] for line in ('does not fit in ', 'cannot fit in '))
+        expect(f'{budget}', (done.returncode, said) if done.returncode or budget < bound else budget, (1, True) if done.returncode else least - 1)
     expect('proof', f'no plan needs less than {bound} B at its peak' in done.stdout, True)
 
 
@@ -229,15 +232,16 @@ SHIFTED = {
 def test_ranks(t):
     """ZeRO's stage is a way as others are: certificates hold, tampered ones do not, and the plan is simulated and trained as predicted."""
     sizes = ('--batch', 4, '--gpu', 't4')
-    for cards in (2, 8):
-        for budget, allow in (('8GiB', 'all'), ('2GiB', 'zero,recompute'), ('700MiB', 'all'), ('1MiB', 'zero')):
+    questions = (('8GiB', 'all'), ('2GiB', 'zero,recompute'), ('700MiB', 'all'), ('1MiB', 'zero'))
+    for number, cards in enumerate((2, 8)):
+        for budget, allow in questions if WHOLE else questions[number::2]:
             answer = t.plan('gpt2', budget, *sizes, '--gpus', cards, '--allow', allow)
             expect(f'{cards} {budget} {allow}: certificate', t.holds(answer), True)
             expect(f'{cards} {budget} {allow}: ranks', answer['plan']['ranks'], cards)
     answer = t.plan('gpt2', '2GiB', *sizes, '--gpus', 8)
     expect('fits, with a stage', (answer['verdict'], answer['plan']['zero']), ('fits_with_changes', 3))
     few = t.plan('gpt2', '2GiB', *sizes, '--gpus', 8, '--allow', 'zero,recompute')
-    for what, change in SHIFTED.items():
+    for what, change in SHIFTED.items() if WHOLE else list(SHIFTED.items())[:3]:
         expect(what, t.holds(changed(few, change), 'all'), False)
     for options in (('--gpus', 8, '--zero', 1), ('--ranks', 8, '--zero', 1), ('--gpus', 8, '--zero', 0)):
         fixed = t.plan('gpt2', '2GiB', *sizes, *options)
@@ -274,7 +278,7 @@ def test_rank_budgets(t):
     for model, cards in (('small', 2), ('small', 8), ('llama', 2), ('llama', 8)):
         common = (*SIZES, '--gpus', cards, '--allow', 'zero,recompute,loss-chunk')
         before, most = None, t.plan(model, '1TiB', *common)['as_is']['peak_reserved_bytes']
-        for part in range(20):
+        for part in range(0, 20, 1 if WHOLE else 3):
             answer = t.plan(model, f'{most - most * part // 20}B', *common)
             what, found = f'{model} {cards} {part}', answer['predicted']
             expect(f'{what}: certificate', t.holds(answer), True)
@@ -299,19 +303,20 @@ def sign(answer):
 
 
 def test_certificates(t):
-    """The checker accepts every one."""
-    for model, budget in ANSWERS:
+    """The checker accepts every one; test_certificates.py asks more questions."""
+    for model, budget in ANSWERS if WHOLE else ANSWERS[5:9]:
         sizes = ('--batch', 4, '--gpu', 't4') if model == 'gpt2' else SIZES
-        for allow in ('all', 'recompute', 'none'):
+        for allow in ('all', 'recompute', 'none') if WHOLE else ('recompute', 'none'):
             expect(f'{model} {budget} {allow}', t.holds(t.plan(model, budget, *sizes, '--allow', allow)), True)
 
 
 def test_tampered(t):
-    """It rejects each change."""
-    answer = t.plan('gpt2', '1GiB', '--batch', 4, '--gpu', 't4')
+    """It rejects each change; test_certificates.py makes more of them, in several answers."""
+    answer = t.plan('gpt2', '1GiB', '--batch', 4, '--gpu', 't4') if WHOLE else \
+        t.plan('small', '30MiB', *SIZES, '--allow', 'kernels,loss-chunk,recompute,offload')
     expect('fits', answer['verdict'], 'fits_with_changes')
     expect('untouched', t.holds(answer), True)
-    for what, change in TAMPERED.items():
+    for what, change in TAMPERED.items() if WHOLE else list(TAMPERED.items())[::6]:
         expect(what, t.holds(changed(answer, change), 'all'), False)
     path = t.work / 'answer.json'
     for status, contents in ((0, answer), (1, changed(answer, TAMPERED['another hash']))):

@@ -376,6 +376,17 @@ void tsr_largest_release(tsr_largest *largest) {
 /* Each budget is 1/PARTS below what the previous plan reserves. */
 enum { PARTS = 20 };
 
+/* Drop the points before the last that take as long or longer: it needs less memory. */
+static void drop_dominated(tsr_front *front) {
+  while (front->count > 1) {
+    tsr_planned *last = &front->points[front->count - 1], *before = last - 1;
+    if (before->with.step_seconds < last->with.step_seconds) return;
+    tsr_planned_release(before);
+    *before = *last;
+    front->count--;
+  }
+}
+
 static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, bool *fits,
                      uint64_t *least_bytes, tsr_error *error) {
   tsr_planned *point = &front->points[front->count];
@@ -389,6 +400,7 @@ static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, 
     front->count++;
   else
     tsr_planned_release(point);
+  if (*fits) drop_dominated(front);
   return 0;
 }
 

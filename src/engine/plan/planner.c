@@ -215,7 +215,7 @@ void tsr_planning_free(tsr_planning *p) {
 
 /* How far a candidate's time may be from its estimate, and where activations are copied: tests compare them. */
 #define ESTIMATE_ERROR 0.001
-#define COPIES_ERROR   0.02
+#define COPIES_ERROR   0.05
 /* And the time of a way without recomputation from what three blocks take. */
 #define WAY_ERROR 1e-6
 
