@@ -863,19 +863,28 @@ static int choose(tsr_planning *p, const best *found, const best *least, tsr_pla
   return status ? status : list_changes(p, out, error);
 }
 
+/* What the allocator reserves, it reserves in such parts: budgets between them are the same question. */
+enum { RESERVED_PART = 2 << 20 };
+
+static uint64_t round_budget(const tsr_planning *p, uint64_t budget) {
+  bool is_whole = p->how.memory == TSR_MEMORY_PLACED || budget < RESERVED_PART;
+  return is_whole ? budget : budget - budget % RESERVED_PART;
+}
+
 int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_error *error) {
   best found = {NULL, {0}, NULL}, least = {NULL, {0}, NULL};
   tsr_planned planned = {.verdict = TSR_PLANNING_FITS, .budget_bytes = budget, .as_is = p->as_is};
   bool fits = tsr__planner_fits(p, &p->as_is, budget);
   planned.host_budget_bytes = p->host_budget_bytes;
   (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);
-  int status = tsr__effort_go_on(p->how.effort, 0) ? search(p, budget, &found, &least, error)
-                                                   : tsr__effort_fail(p->how.effort, error);
+  int status = tsr__effort_go_on(p->how.effort, 0)
+                   ? search(p, round_budget(p, budget), &found, &least, error)
+                   : tsr__effort_fail(p->how.effort, error);
   if (status == 0) status = choose(p, &found, &least, &planned, error);
   if (status && tsr__effort_is_spent(p->how.effort)) {
     tsr_planned_release(&planned);
     planned.stopped_by = tsr_effort_ended(p->how.effort);
-    status = end_search(p, budget, &found, &least, error);
+    status = end_search(p, round_budget(p, budget), &found, &least, error);
     if (status == 0) status = choose(p, &found, &least, &planned, error);
   }
   if (!fits)
