@@ -372,7 +372,7 @@ static int try_pairs(local *l, const pairs *list, size_t tries, bool *is_better,
   bool is_blind = tsr__way_copies_activations(l->way);
   if (most > l->most_simulations) most = l->most_simulations;
   for (size_t i = 0; status == 0 && !*is_better && i < list->count && l->simulations < most; i++) {
-    /* What copies under way take is not part of the estimate: so more and more are passed over, down to the slowest. */
+    /* What copies under way take is not part of the estimate: so larger and larger steps are made through the list, down to the slowest. */
     size_t tried = l->simulations - first, least = list->count * tried * tried / (tries * tries);
     if (is_blind && i < least) continue;
     const pair *one = &list->items[i];
