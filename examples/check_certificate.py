@@ -186,11 +186,11 @@ class Check:
         options = self.tessera.words({name: given[name] for name in given.keys() - NOT_ASKED - {'budget'}})
         listed = self.listed = self.tessera.list_ways(question['begins_with'], options)
         same(question, listed['question'], 'question', leave_out={'options'} if self.has_times else {'options', 'rates', 'gpu'})
-        for key in ['as_is', 'notes'] + ['savings', 'refused'] * (not self.is_partial) + ['exposed'] * (self.has_times and not self.is_partial):
+        for key in ['as_is'] + ['notes'] * self.has_times + ['savings', 'refused'] * (not self.is_partial) + ['exposed'] * (self.has_times and not self.is_partial):
             same(answer.get(key), listed.get(key), key, self.has_times)
         taken = 0 if self.has_times else answer['calibration']['unexplained_bytes']
         need(answer['budget_bytes'] == max(given['budget'] - taken, 1), 'the budget is not that of the question')
-        self.state('schema, command, tessera, question, budget_bytes, notes', f'{model["name"]} (sha256 {model["sha256"][:12]}), sizes, card, rates')
+        self.state('schema, command, tessera, question, budget_bytes' + ', notes' * self.has_times, f'{model["name"]} (sha256 {model["sha256"][:12]}), sizes, card, rates')
         self.state('savings, refused, exposed', 'free changes have these figures, and refused ways are impossible', not self.is_partial)
 
     def check_plan(self):
@@ -292,7 +292,7 @@ class Check:
         names = options.keys() & (NOT_ASKED | ({'batch', 'seq', 'allow'} if 'largest' in options else set()))
         for fields, text in (
                 ('model of memory and time', f'that runs need what tessera computes (with {rates}), and that there are no other ways'),
-                ('exposed, calibration, budget_bytes, question.rates, question.gpu, *_us, *.us' * (not self.has_times), 'a recorded run'),
+                ('notes, exposed, calibration, budget_bytes, question.rates, question.gpu, *_us, *.us' * (not self.has_times), 'a recorded run'),
                 ('changes[*].technique' * bool(self.answer['changes']), 'the names of changes'),
                 (', '.join(f'question.options.{name}' for name in sorted(names)), 'what the search was told besides')):
             self.state(fields, text, False)
