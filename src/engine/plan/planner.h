@@ -124,10 +124,12 @@ int tsr__plan_measure(const tsr_run_plan *plan, const tsr_model *model,
                       const tsr_simulate_options *options, tsr__measure_limit *limit,
                       tsr_run_plan_cost *out, tsr_error *error);
 
-/* ---- measuring ---- */
+/* ---- measured.c ---- */
 
 /* Whether a status means that a plan does not suit the model, or is too long: that is an answer, and no failure. */
 bool tsr__planner_is_refused(const tsr_effort *effort, int status);
+/* The status, if it is a failure; else 0, and no error. */
+int tsr__planner_fault(const tsr_planning *planning, int status, tsr_error *error);
 
 /* Whether a plan that takes `cost` is within the budget of the host, if there is one. */
 bool tsr__planner_host_fits(const tsr_planning *planning, const tsr_run_plan_cost *cost);
@@ -147,6 +149,32 @@ int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, 
  * both, and within the host's budget. */
 int tsr__planner_try(tsr_planning *planning, const tsr_run_plan *plan, uint64_t budget_bytes,
                      double most_s, tsr_run_plan_cost *out, bool *fits, tsr_error *error);
+
+/* Simulate up to a limit, unless an equal plan was. `keeps_large`: a plan over the limit is done with, because only the least memory is of
+ * interest. */
+int tsr__planner_measure_within(tsr_planning *planning, const tsr_run_plan *plan,
+                                tsr__measure_limit *limit, bool keeps_large, tsr_run_plan_cost *out,
+                                tsr_error *error);
+/* What is known of a plan that was measured. It is run if it was not, because it was slow. Borrowed until another plan is measured. */
+int tsr__planner_resolve(tsr_planning *planning, const tsr_run_plan *plan,
+                         const tsr__simulated **out, tsr_error *error);
+
+/* ---- search.c ---- */
+
+/* What was found: a plan, not owned, and its way, which is NULL for a plan to begin with. No plan: NULL. */
+typedef struct tsr__best {
+  const tsr_run_plan *plan;
+  tsr_run_plan_cost cost;
+  tsr__way *way;
+} tsr__best;
+
+/* Look for the fastest plan that fits, `*found`, or, if there is none, for the smallest, `*least`. Both are zeroed before, and hold what was
+ * found until then after a failure. */
+int tsr__planner_search(tsr_planning *planning, uint64_t budget_bytes, tsr__best *found,
+                        tsr__best *least, tsr_error *error);
+/* A limit was reached: what fits so far is the answer, or a plan that is known to fit. */
+int tsr__planner_end_search(tsr_planning *planning, uint64_t budget_bytes, tsr__best *found,
+                            tsr__best *least, tsr_error *error);
 
 /* ---- ways.c ---- */
 
