@@ -113,6 +113,8 @@ void tsr__paste_adapters(tsr__paste *p);
 const char *tsr__paste_optimizer(const tsr__paste *p);
 /* The optimizer's name in TrainingArguments of transformers. */
 const char *tsr__paste_trainer_optimizer(const tsr__paste *p);
+/* Write the arguments of transformers' Trainer that every text for it begins with. */
+void tsr__paste_arguments(tsr__paste *p);
 /* Replace the optimizer by the nearest one of the target, with a note. */
 void tsr__near_optimizer(tsr__paste *p, tsr_simulate_optimizer nearest);
 /* Replace a kernel for attention that users cannot choose, with a note: PyTorch chooses one. */

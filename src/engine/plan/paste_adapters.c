@@ -136,20 +136,6 @@ static void write_config(tsr__paste *p) {
                                                               : "");
 }
 
-/* The arguments of a trainer that all of these share. */
-static void write_arguments(tsr__paste *p) {
-  char clip[TSR__OPTION_BYTES];
-  tsr__buffer_printf(&p->text,
-                     "    output_dir=\"out\",\n"
-                     "    per_device_train_batch_size=%llu,\n"
-                     "    gradient_accumulation_steps=%llu,\n"
-                     "    optim=\"%s\",\n"
-                     "    max_grad_norm=%s,\n",
-                     tsr__paste_micro_batch(p), tsr__paste_passes(p),
-                     tsr__paste_trainer_optimizer(p),
-                     p->o->clip_norm > 0 ? tsr__paste_option(p, "clip", clip) : "0.0");
-}
-
 void tsr__paste_peft(tsr__paste *p) {
   tsr__buffer *out = &p->text;
   bool has_adapters = p->o->lora_rank != 0;
@@ -163,7 +149,7 @@ void tsr__paste_peft(tsr__paste *p) {
   write_preparation(p);
   if (has_adapters) write_config(p);
   tsr__buffer_text(out, "args = TrainingArguments(\n");
-  write_arguments(p);
+  tsr__paste_arguments(p);
   if (tsr__paste_is_autocast(p))
     tsr__buffer_printf(out, "    %s=True,\n", tsr__paste_is_bf16(p) ? "bf16" : "fp16");
   if (p->o->loss_chunk) tsr__buffer_text(out, "    use_liger_kernel=True,  # a fused loss\n");
@@ -331,6 +317,6 @@ void tsr__paste_unsloth(tsr__paste *p) {
   if (p->o->no_kv_cache) tsr__buffer_text(out, "model.config.use_cache = False\n");
   if (p->o->lora_rank) write_unsloth_adapters(p);
   tsr__buffer_text(out, "args = SFTConfig(\n");
-  write_arguments(p);
+  tsr__paste_arguments(p);
   tsr__buffer_printf(out, "    max_length=%llu,\n)\n", tsr__paste_sequence(p));
 }

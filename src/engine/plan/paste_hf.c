@@ -50,17 +50,9 @@ static void write_fsdp(tsr__paste *p) {
                      (unsigned long long)p->o->zero, p->o->zero == 3 ? "True" : "False");
 }
 
-void tsr__paste_hf(tsr__paste *p) {
+void tsr__paste_arguments(tsr__paste *p) {
   char clip[TSR__OPTION_BYTES];
-  tsr__buffer *out = &p->text;
-  bool is_sharded = tsr__paste_ranks(p) && p->o->zero;
-  tsr__paste_adapters(p);
-  if (is_sharded) tsr__buffer_text(out, "import os\n");
-  tsr__buffer_text(out, "import torch\nfrom transformers import TrainingArguments\n\n");
-  if (is_sharded) write_environment(p);
-  tsr__paste_model(p);
-  tsr__buffer_printf(out,
-                     "args = TrainingArguments(\n"
+  tsr__buffer_printf(&p->text,
                      "    output_dir=\"out\",\n"
                      "    per_device_train_batch_size=%llu,\n"
                      "    gradient_accumulation_steps=%llu,\n"
@@ -69,6 +61,18 @@ void tsr__paste_hf(tsr__paste *p) {
                      tsr__paste_micro_batch(p), tsr__paste_passes(p),
                      tsr__paste_trainer_optimizer(p),
                      p->o->clip_norm > 0 ? tsr__paste_option(p, "clip", clip) : "0.0");
+}
+
+void tsr__paste_hf(tsr__paste *p) {
+  tsr__buffer *out = &p->text;
+  bool is_sharded = tsr__paste_ranks(p) && p->o->zero;
+  tsr__paste_adapters(p);
+  if (is_sharded) tsr__buffer_text(out, "import os\n");
+  tsr__buffer_text(out, "import torch\nfrom transformers import TrainingArguments\n\n");
+  if (is_sharded) write_environment(p);
+  tsr__paste_model(p);
+  tsr__buffer_text(out, "args = TrainingArguments(\n");
+  tsr__paste_arguments(p);
   if (p->o->dtype == TSR_SIMULATE_AUTOCAST_BF16) tsr__buffer_text(out, "    bf16=True,\n");
   if (p->o->dtype == TSR_SIMULATE_AUTOCAST_FP16) tsr__buffer_text(out, "    fp16=True,\n");
   if (p->o->loss_chunk) tsr__buffer_text(out, "    use_liger_kernel=True,  # a fused loss\n");
