@@ -187,33 +187,26 @@ def other_model(answer):
     model['config'][key] = model['layers'] = model['layers'] + 1
 
 
+def scale(value, is_scaled, factor):
+    """Multiply all fields of which is_scaled(name, value) is true."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if is_scaled(key, part):
+                value[key] = part * factor
+            else:
+                scale(part, is_scaled, factor)
+    elif isinstance(value, list):
+        for part in value:
+            scale(part, is_scaled, factor)
+
+
 def scale_times(answer, factor):
     """All times, consistently: those of another machine."""
-    def walk(value):
-        if isinstance(value, dict):
-            for key, part in value.items():
-                if key.endswith('us') and isinstance(part, float):
-                    value[key] = part * factor
-                else:
-                    walk(part)
-        elif isinstance(value, list):
-            for part in value:
-                walk(part)
-    walk(answer)
+    scale(answer, lambda key, value: key.endswith('us') and isinstance(value, float), factor)
 
 
 def scale_bytes(answer, factor):
-    def walk(value):
-        if isinstance(value, dict):
-            for key, part in value.items():
-                if (key == 'bytes' or key.endswith('_bytes')) and type(part) is int and key != 'budget':
-                    value[key] = part * factor
-                else:
-                    walk(part)
-        elif isinstance(value, list):
-            for part in value:
-                walk(part)
-    walk(answer)
+    scale(answer, lambda key, value: (key == 'bytes' or key.endswith('_bytes')) and type(value) is int and key != 'budget', factor)
     answer['question']['options']['budget'] *= factor
 
 
