@@ -21,7 +21,7 @@ enum {
   MOST_MOVES = 1024, /* that are combined */
   MOST_GROUP = 6,    /* blocks that are run again as one */
   LEVEL_PARTS =
-      64, /* what is reserved is a guess: off by such a part, but at least what the allocator reserves at once */
+      64, /* of the budget: what is reserved is a guess, off by such a part, or by what is reserved at once */
   LEVEL_BYTES = 2 << 20,
   TRIES =
       12, /* pairs of a level that are simulated before it is given up, and more of few blocks */
@@ -36,6 +36,8 @@ enum {
   LEAST_SIMULATIONS = 64
 };
 
+/* Budgets above this are as good as this one, and sums with them are safe. */
+#define MOST_BUDGET (UINT64_C(1) << 60)
 /* A step must become faster by this part. */
 #define LEAST_GAIN 1e-6
 
@@ -55,6 +57,7 @@ typedef struct move {
 typedef struct pair {
   uint16_t a, b; /* moves; equal: one alone */
   double more_s;
+  int64_t bytes; /* reserved, by estimate */
 } pair;
 
 /* What choices change of a step that keeps all. */
@@ -298,23 +301,29 @@ static int compare_pairs(const void *left, const void *right) {
 
 typedef TSR__VECTOR(pair) pairs;
 
-/* Pairs, or single moves, with which a step takes less than the limit, and that by estimate reserve more than `above` and at most `most`. */
-static bool list_pairs(const local *l, bool singly, int64_t above, int64_t most, pairs *out) {
+/* How far what is reserved may be from the estimate. */
+static int64_t part_of(const local *l) {
+  int64_t part = (int64_t)(l->budget / LEVEL_PARTS);
+  return part > LEVEL_BYTES ? part : LEVEL_BYTES;
+}
+
+/* Pairs and single moves with which a step takes less than the limit, and that by estimate reserve at most so much; the fastest first. */
+static bool list_pairs(const local *l, int64_t most, pairs *out) {
   double most_s = l->limit_s * (1 - LEAST_GAIN) - l->cost.step_seconds;
   double now_s = step_of(l, l->now.more_s, l->now.more_copies_s);
   int64_t reserved = (int64_t)l->cost.reserved_bytes;
   out->count = 0;
   for (size_t i = 0; i < l->move_count; i++)
-    for (size_t k = i; k < (singly ? i + 1 : l->move_count); k++) {
+    for (size_t k = i; k < l->move_count; k++) {
       const move *a = &l->moves[i], *b = &l->moves[k];
       bool is_one = i == k;
       int64_t bytes = reserved + a->more_bytes + (is_one ? 0 : b->more_bytes);
-      if (bytes <= above || bytes > most || (!is_one && !is_apart(a, b))) continue;
+      if (bytes > most || (!is_one && !is_apart(a, b))) continue;
       double kernels_s = l->now.more_s + a->more_s + (is_one ? 0 : b->more_s);
       double copies_s = l->now.more_copies_s + a->more_copies_s + (is_one ? 0 : b->more_copies_s);
       double more_s = step_of(l, kernels_s, copies_s) - now_s;
       if (more_s >= most_s) continue;
-      pair one = {(uint16_t)i, (uint16_t)k, more_s};
+      pair one = {(uint16_t)i, (uint16_t)k, more_s, bytes};
       if (!TSR__VECTOR_PUSH(out, one)) return false;
     }
   tsr__sort(out->items, out->count, sizeof *out->items, compare_pairs);
@@ -364,21 +373,37 @@ static int try_pair(local *l, const pair *p, bool *is_better, tsr_error *error) 
   return try_other(l, is_better, error);
 }
 
-/* Try pairs, the fastest first. Of those that take as long, which are often the same change of other blocks, only some; and of those with one
- * move, too: what it reserves may be far from the estimate. */
-static int try_pairs(local *l, const pairs *list, size_t tries, bool *is_better, tsr_error *error) {
-  int status = 0;
-  size_t alike = 0, most = l->simulations + tries, first = l->simulations;
+/* Which of the pairs are tried: single moves, or those that reserve more than `above` and at most `most`; and how many. */
+typedef struct level {
+  bool singly;
+  int64_t above, most;
+  size_t tries;
+} level;
+
+static bool is_of(const level *v, const pair *p) {
+  return v->singly ? p->a == p->b : p->bytes > v->above && p->bytes <= v->most;
+}
+
+/* Try pairs of a level, the fastest first. Of those that take as long, which are often the same change of other blocks, only some; and of those
+ * with one move, too: what it reserves may be far from the estimate. What copies under way take is not part of the estimate at all: where
+ * activations are copied, larger and larger steps are made through the list, down to the slowest. */
+static int try_level(local *l, const pairs *list, const level *v, bool *is_better,
+                     tsr_error *error) {
+  const pair *last = NULL;
+  size_t count = 0, at = 0, alike = 0, first = l->simulations, most = first + v->tries;
   bool is_blind = tsr__way_copies_activations(l->way);
+  int status = 0;
   if (most > l->most_simulations) most = l->most_simulations;
+  for (size_t i = 0; is_blind && i < list->count; i++) count += is_of(v, &list->items[i]);
   for (size_t i = 0; status == 0 && !*is_better && i < list->count && l->simulations < most; i++) {
-    /* What copies under way take is not part of the estimate: so larger and larger steps are made through the list, down to the slowest. */
-    size_t tried = l->simulations - first, least = list->count * tried * tried / (tries * tries);
-    if (is_blind && i < least) continue;
     const pair *one = &list->items[i];
+    size_t tried = l->simulations - first;
+    if (!is_of(v, one) || (is_blind && at++ < count * tried * tried / (v->tries * v->tries)))
+      continue;
     move *a = &l->moves[one->a], *b = &l->moves[one->b];
-    bool is_alike = i && one->more_s - one[-1].more_s < l->cost.step_seconds * LEAST_GAIN;
+    bool is_alike = last && one->more_s - last->more_s < l->cost.step_seconds * LEAST_GAIN;
     alike = is_alike ? alike + 1 : 0;
+    last = one;
     if (alike >= ALIKE || (a != b && (a->failed >= FAILED || b->failed >= FAILED))) continue;
     status = try_pair(l, one, is_better, error);
     if (a != b && !*is_better) a->failed++, b->failed++;
@@ -391,21 +416,19 @@ static int try_pairs(local *l, const pairs *list, size_t tries, bool *is_better,
  * what is reserved now. */
 static int improve_once(local *l, pairs *list, bool *is_better, tsr_error *error) {
   int64_t budget = (int64_t)l->budget, now = (int64_t)l->cost.reserved_bytes;
-  int64_t part = budget / LEVEL_PARTS > LEVEL_BYTES ? budget / LEVEL_PARTS : LEVEL_BYTES;
-  int64_t room = budget - now;
+  int64_t room = now < budget ? budget - now : 0, part = part_of(l);
   size_t tries = l->is_thorough ? TRIES + SMALL_TRIES / l->layers : TRIES / 2;
   const int64_t levels[] = {budget + part, budget,        budget - room / 2, budget - room * 3 / 4,
                             budget - room, budget - part, budget - 2 * part, INT64_MIN};
   int status = list_moves(l, error);
   if (status) return status;
   estimate_moves(l);
+  if (!list_pairs(l, levels[0], list)) return tsr__fail_memory(error);
   *is_better = false;
-  if (!list_pairs(l, true, INT64_MIN, levels[0], list)) return tsr__fail_memory(error);
-  status = try_pairs(l, list, SINGLE_TRIES, is_better, error);
+  status = try_level(l, list, &(level){.singly = true, .tries = SINGLE_TRIES}, is_better, error);
   for (size_t i = 0; status == 0 && !*is_better && i + 1 < sizeof levels / sizeof *levels; i++) {
-    if (levels[i + 1] >= levels[i]) continue;
-    if (!list_pairs(l, false, levels[i + 1], levels[i], list)) return tsr__fail_memory(error);
-    status = try_pairs(l, list, tries, is_better, error);
+    const level one = {.above = levels[i + 1], .most = levels[i], .tries = tries};
+    if (one.above < one.most) status = try_level(l, list, &one, is_better, error);
   }
   return status;
 }
@@ -436,9 +459,8 @@ static bool shake(local *l) {
 /* Random changes of the plan of which each, by estimate, is faster and reserves at most a little more than the budget. They find what no
  * two moves lead to. */
 static int shake_some(local *l, bool *is_better, tsr_error *error) {
-  int64_t part = (int64_t)(l->budget / LEVEL_PARTS);
+  int64_t part = part_of(l);
   int status = 0;
-  if (part < LEVEL_BYTES) part = LEVEL_BYTES;
   size_t most = l->simulations + SHAKE_TRIES / l->layers;
   if (most > l->most_simulations) most = l->most_simulations;
   *is_better = false;
@@ -484,12 +506,13 @@ int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *pla
   if (!l) return tsr__fail_memory(error);
   *l = (local){.planning = p,
                .way = way,
-               .budget = budget_bytes,
+               .budget = budget_bytes < MOST_BUDGET ? budget_bytes : MOST_BUDGET,
                .cost = *cost,
                .limit_s = limit_s,
                .random = 1,
                .is_thorough = is_thorough};
   l->layers = p->model->layers;
+  assert(l->layers < UINT16_MAX); /* the chain solver refuses more */
   l->cells = TSR__NEW_ARRAY(cell, l->layers);
   l->other = TSR__NEW_ARRAY(cell, l->layers);
   int status = l->cells && l->other ? 0 : tsr__fail_memory(error);
