@@ -144,7 +144,8 @@ static int choose_text(cli_session *session) {
   if (!is_folder(options)) {
     if (count > 1 && options->output && !options->json)
       return cli_usage_error(
-          options->command, "several --for make several files: -o takes a folder, and '%s' is none",
+          options->command,
+          "several --for write several files: -o must name a folder, and '%s' is not one",
           options->output);
     return 0;
   }

@@ -6,8 +6,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap  # noqa: E402
 
-# Two cores are enough for many ranks, and a container's root may start them. Open MPI's own waits are told to keep their processor, as they do
-# where a launcher knows of no shortage: tessera's let other ranks compute, so this must not matter.
+# Start more ranks than there are cores, also as root in a container. mpi_yield_when_idle 0 makes Open MPI's own waits spin, as they do when the
+# launcher does not know that cores are short. tessera's waits give up the core, so this must make no difference.
 OPTIONS = {'openmpi': ['--allow-run-as-root', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '0', '--mca',
                        'btl_vader_single_copy_mechanism', 'none'],
            'mpich': []}

@@ -65,7 +65,7 @@ def test_folder(t):
     single = folder / 'ds.json'
     t.run(*words, '--for', 'deepspeed', '-o', single)
     expect('one file', single.read_text(), one['deepspeed.json']['text'])
-    for where, message in ((single, 'several --for make several files'), (folder / 'absent/', 'no folder')):
+    for where, message in ((single, 'several --for write several files'), (folder / 'absent/', 'no folder')):
         expect('refused', message in t.run(*words, *each, '-o', f'{where}{"/" * (where != single)}', status=2).stderr, True)
     expect('as it was', single.read_text(), one['deepspeed.json']['text'])
     t.run('plan', t.work / 'gpt2.json', '--seq', 64, '--budget', '1MiB', '--for', 'deepspeed', '-o', single, status=1)

@@ -200,7 +200,7 @@ def transformers():
 
 
 def fsdp_step(rank, size, name, text, batch, meaning, port):
-    """A process of hf-fsdp. accelerate shards only on cards, so it is told that this is one."""
+    """One process of hf-fsdp. accelerate only shards on GPUs, so its distributed type is set by hand."""
     os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
     hf.logging.set_verbosity_error()
     from accelerate import DistributedType

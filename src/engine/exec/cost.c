@@ -165,12 +165,12 @@ static group replicas_of(const tsr__sharding *s, uint64_t a_machine) {
   return (group){(double)inside, (double)machines};
 }
 
-/* Messages one after another, in so many parts each. */
+/* Seconds for `count` messages of `bytes` each, sent one after another. */
 static double cost_of_messages(double count, double bytes, double bytes_per_s, double latency_s) {
   return count * (latency_s + (bytes_per_s > 0 ? bytes / bytes_per_s : 0));
 }
 
-/* A ring inside of each machine, and one between machines, of `bytes` in all; `parts`: of which each goes round by itself. */
+/* Seconds for `bytes` to go round a ring inside each machine and a ring between machines, split into `parts` that go round separately. */
 static double cost_of_rings(const tsr__machine_rates *r, group g, double bytes, double parts) {
   return cost_of_messages(g.inside - 1, bytes / g.inside, r->peer_bytes_per_s,
                           parts * r->peer_latency_s) +

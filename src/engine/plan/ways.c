@@ -377,7 +377,7 @@ static int compare_ways(const void *left, const void *right) {
   return (int)tsr__run_plan_size(a->plan) - (int)tsr__run_plan_size(b->plan);
 }
 
-/* A loss of so many chunks saves no memory that one of fewer would not, and makes steps long. */
+/* More chunks of the loss than this save no more memory, and their steps take long to simulate. */
 enum { MOST_CHUNKS = 256 };
 
 static bool has_many_chunks(const tsr_planning *p, const tsr_run_plan *plan) {
