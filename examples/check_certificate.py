@@ -24,6 +24,8 @@ import tempfile
 
 # Options that tessera is not given again: how a step graph was made, and what only concerns the search and its output.
 NOT_ASKED = {'python', 'padding', 'routing', 'front', 'for', 'work_limit', 'time_limit'}
+# Options of the links between ranks: times depend on them.
+LINKS = ('link', 'gpus_per_node', 'network', 'latency')
 # The words of --allow that choices for blocks or modules need, if they are others.
 ALLOWED_BY = {'checkpoint': 'recompute', 'host': 'offload', 'disk': 'offload', 'narrow8': 'narrow', 'narrow16': 'narrow'}
 
@@ -81,7 +83,8 @@ class Tessera:
         self.allow = 'recompute' if 'recompute' in question['allow'] else 'none'  # decides what counts for the bound of a way
         self.rates = ['--rates', self.write('rates.json', question['rates_file'])] if question['rates_file'] else []
         own = {} if question['model']['is_step_graph'] else {'batch': question['batch'], 'seq': question['sequence'], 'book': question['book']}
-        self.sizes = self.words({**own, 'steps': question['steps'], 'gpu': question['gpu'], 'link': question['options'].get('link')})
+        links = {name: question['options'].get(name) for name in LINKS}
+        self.sizes = self.words({**own, 'steps': question['steps'], 'gpu': question['gpu'], **links})
 
     def write(self, name, content):
         path = os.path.join(self.folder, name)
@@ -181,8 +184,9 @@ class Check:
     def check_question(self):
         """Tessera understands the options as the question has them, and lists the same for it."""
         answer, question, model, given = self.answer, self.question, self.question['model'], dict(self.question['options'])
-        if 'largest' in given:  # the search chose a size, and which changes it may make
-            given.update(batch=question['batch'], seq=question['sequence'], allow=','.join(question['allow']) or 'none')
+        given['allow'] = ','.join(question['allow']) or 'none'  # programs of --for, and --largest, allow less than is usual
+        if 'largest' in given:  # the search chose a size
+            given.update(batch=question['batch'], seq=question['sequence'])
         options = self.tessera.words({name: given[name] for name in given.keys() - NOT_ASKED - {'budget'}})
         listed = self.listed = self.tessera.list_ways(question['begins_with'], options)
         same(question, listed['question'], 'question', leave_out={'options'} if self.has_times else {'options', 'rates', 'gpu'})

@@ -37,6 +37,7 @@ NEEDS = {'lora_alpha': {'lora': 4}, 'lora_targets': {'lora': 8}, 'zero': {'ranks
          'quantize': {'lora': 4}, 'double_quant': {'lora': 4, 'quantize': 'nf4'}, 'kbit_training': {'lora': 4, 'quantize': 'nf4'},
          'master_weights': {'dtype': 'bf16'}, 'loss_scale': {'dtype': 'autocast-fp16'}, 'loss_scale_window': {'dtype': 'autocast-fp16'},
          'accumulation': {'micro_batch': 1}, 'backward': {'micro_batch': 1}, 'checkpoint_form': {'checkpoint': 'full'}}
+TARGETS = ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera', 'peft', 'axolotl', 'unsloth')
 ALLOW = ('kernels', 'loss-chunk', 'accumulate', 'recompute', 'offload', 'in-backward', 'precision', 'narrow', 'zero')
 RECORDED = {'batch': 8, 'seq': 64}  # the sizes of the recorded run
 GRAPHS = [HERE / 'rewrites' / f'{name}.graph' for name in ('llama', 'bert', 'gpt2-adamw', 'resnet', 'llama-autocast')] + \
@@ -53,7 +54,8 @@ def words_of(options):
     """Options of a command line."""
     words = []
     for name, value in options.items():
-        words += ['--' + name.replace('_', '-')] + ([] if value is True else [str(value)])
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            words += ['--' + name.replace('_', '-')] + ([] if one is True else [str(one)])
     return words
 
 
@@ -104,6 +106,13 @@ class Questions:
             options['gpus'] = options.pop('ranks', 4)
         if draw() < 0.5 and options.keys() & {'gpus', 'ranks'}:
             options['link'] = self.random.choice(('8Gb/s', '50GB/s', '0.125GB/s'))
+        if draw() < 0.5 and options.keys() & {'gpus', 'ranks'}:
+            options['gpus_per_node'] = self.random.choice((1, 2))
+            options['network'] = self.random.choice(('25GB/s', '400Gb/s'))
+        if draw() < 0.4 and options.keys() & {'gpus', 'ranks'}:
+            options['latency'] = self.random.choice(('3us', '2us,20us'))
+        if draw() < 0.2:
+            options['host_budget'] = self.random.choice(('1GiB', '20MiB', '5MiB'))
         if draw() < 0.2:
             options['book'] = self.random.choice(('own', 'torch'))
         if draw() < 0.2:
@@ -112,8 +121,10 @@ class Questions:
             options['plan'] = self.files['plan']
         if draw() < 0.15:
             options['work_limit'] = self.random.choice((20000, 100000, 300000))
-        if draw() < 0.1:
-            options['for'] = self.random.choice(('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera'))
+        if draw() < 0.15:
+            options['for'] = self.random.sample(TARGETS, self.random.choice((1, 1, 2)))
+            if draw() < 0.8:
+                options.pop('allow', None)
         if draw() < 0.15:
             options['largest'] = self.random.choice(('batch', 'seq', 'model'))
         part = self.random.choice((self.random.uniform(0.2, 1.1), self.random.uniform(0.2, 1.1), 0.001, 100))
@@ -155,7 +166,7 @@ def settle(answer):
     bounds = [way['bound_us'] for way in answer['ways'] if way['bound_us'] is not None]
     least, fits = min(bounds, default=None), answer['verdict'] != 'does_not_fit'
     gap = max(answer['predicted']['step_time_us'] - least, 0) if fits and least is not None else None
-    answer['lower_bound'].update(step_time_us=least, gap_us=gap,
+    answer['lower_bound'].update(step_time_us=least, gap_us=gap, gap_percent=100 * gap / least if gap is not None and least else None,
                                  peak_bytes=min((way['floor']['bytes'] for way in surveyed(answer)), default=None))
     answer['is_proved'] = least is None
 

@@ -188,7 +188,7 @@ static tsr__candidate *next_least(tsr_planning *p, bool lasts_only, tsr__way **o
     size_t k = lasts_only && way->candidates.count ? way->candidates.count - 1 : 0;
     for (; way->is_tried && k < way->candidates.count; k++) {
       tsr__candidate *c = &way->candidates.items[k];
-      if (c->is_measured || (next && likely_bytes(p, c) >= likely_bytes(p, next))) continue;
+      if (c->is_measured || (next && least_of(c) >= least_of(next))) continue;
       next = c;
       *of = way;
     }
@@ -197,7 +197,7 @@ static tsr__candidate *next_least(tsr_planning *p, bool lasts_only, tsr__way **o
 }
 
 /* Candidates that are simulated at most to find one that takes less. */
-enum { LEAST_TRIES = 100 };
+enum { LEAST_TRIES = 200 };
 
 /* Nothing fits: what takes least is of interest. */
 static int find_least(tsr_planning *p, tsr__best *least, tsr_error *error) {
@@ -209,7 +209,7 @@ static int find_least(tsr_planning *p, tsr__best *least, tsr_error *error) {
     bool is_known = has_least(p, least);
     tsr__way *way = NULL;
     tsr__candidate *c = next_least(p, least->plan && !is_known, &way);
-    if (!c || (is_known && likely_bytes(p, c) >= (double)least->cost.reserved_bytes)) return 0;
+    if (!c || (is_known && least_of(c) >= least->cost.reserved_bytes)) return 0;
     tsr__measure_limit limit = {.most_reserved_bytes = is_known ? least->cost.reserved_bytes : 0};
     status = measure_candidate(p, c, limit, true, error);
     if (status == 0 && c->is_measured) note_least(p, c, way, least);
@@ -370,17 +370,29 @@ static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__bes
   return status;
 }
 
-/* Change single blocks of the plan that takes least until it fits. */
+/* Rounds in which the smallest plan becomes smaller, each by such a part at least. */
+enum { SHRINKS = 16, SHRINK_PARTS = 64 };
+
+/* Change single blocks of the plan that takes least until it fits. If it does not come to that, until it gets no smaller. */
 static int shrink(tsr_planning *p, uint64_t budget, tsr__best *found, tsr__best *least,
                   tsr_error *error) {
-  begun better = {NULL, {0}};
-  int status = tsr__planner_improve(p, least->way, least->plan, &least->cost, budget, INFINITY,
-                                    true, &better.plan, &better.cost, error);
-  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
-  if (better.plan && TSR__VECTOR_PUSH(&p->improved, better.plan))
-    *found = (tsr__best){better.plan, better.cost, least->way};
-  else
-    tsr_run_plan_free(better.plan);
+  uint64_t target = budget;
+  int status = 0;
+  for (int i = 0; status == 0 && !found->plan && i < SHRINKS; i++) {
+    begun better = {NULL, {0}};
+    status = tsr__planner_improve(p, least->way, least->plan, &least->cost, target, INFINITY, i < 2,
+                                  &better.plan, &better.cost, error);
+    if (!better.plan && i) break;
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+    if (better.plan && !TSR__VECTOR_PUSH(&p->improved, better.plan)) {
+      tsr_run_plan_free(better.plan);
+      return tsr__fail_memory(error);
+    }
+    if (better.plan) *least = (tsr__best){better.plan, better.cost, least->way};
+    if (tsr__planner_fits(p, &least->cost, budget)) *found = *least;
+    target = least->cost.reserved_bytes - least->cost.reserved_bytes / SHRINK_PARTS - 1;
+    if (target < budget) target = budget;
+  }
   return status;
 }
 

@@ -32,6 +32,15 @@ static tsr_simulate_options options_of(const tsr_params *params) {
                                 .book = is_own ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
 }
 
+static json_t *given_texts(const tsr_params *params, const char *name) {
+  size_t count;
+  const char *const *texts = tsr_params_texts(params, name, &count);
+  json_t *list = json_array();
+  for (size_t i = 0; list && i < count; i++)
+    (void)json_array_append_new(list, json_string(texts[i]));
+  return list;
+}
+
 /* A parameter as it was given: a word with its number, say. NULL if it has no value, or when out of memory. */
 static json_t *given_value(const tsr_params *params, const tsr_parameter *row) {
   const char *name = row->name, *key;
@@ -50,6 +59,7 @@ static json_t *given_value(const tsr_params *params, const tsr_parameter *row) {
     if (number || key) text[strcspn(text, ":") + 1] = '\0';
     if (number) return json_sprintf("%s%" PRIu64, text, number);
     return json_sprintf("%s%s", text, key ? key : "");
+  case TSR_PARAMETER_CHOICES: return given_texts(params, name);
   default: return json_string(tsr_params_text(params, name)); /* NULL for NULL */
   }
 }

@@ -397,7 +397,7 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
     tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
                        floor);
   else
-    tsr__buffer_printf(out, "no plan was found that fits in %s: the smallest reserves %s.", budget,
+    tsr__buffer_printf(out, "no plan found fits in %s: the smallest found reserves %s.", budget,
                        least);
   tsr__emit_line(e, TSR__VERDICT, 0);
   tsr__emit_end_of_search(e, p->stopped_by,
