@@ -74,8 +74,8 @@ typedef struct tsr__slot {
   bool is_carried;  /* held when the step ends: the next step drops it */
   bool is_leaked;   /* held for good: each step leaves its own behind */
   bool is_room;     /* a kernel's own, which no run lists: only its bytes count */
-  bool
-      is_root; /* a backward pass began here, or the host reads it: no kernel needs to read its value */
+  bool is_root; /* no kernel needs to read its value: a backward pass began here, the host reads it,
+                 * or it is the gradient of an embedding's result */
 } tsr__slot;
 
 typedef enum tsr__instr_kind {

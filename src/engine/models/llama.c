@@ -105,11 +105,10 @@ static tsr__tensor_id project(tsr__program *p, const tsr__model_linear *linear,
   return view;
 }
 
-/* PyTorch's ops turn queries and keys one by one, so that one may be trained without the other. It matters where attention is composed
- * of products, each of which saves what the gradient of the other operand needs; a kernel saves both. */
+/* PyTorch's ops turn queries and keys one by one, so that adapters may train one without the other: then nothing of the other
+ * is saved for its gradient, and a cast of it has no backward. */
 static void train_turned(tsr__program *p, tsr__tensor_id from, tsr__tensor_id turned) {
-  bool is_composed = p->is_eager || p->attention == TSR__OP_ATTENTION_MATH;
-  if (p->is_own || !is_composed || p->tape->status) return;
+  if (p->is_own || p->tape->status) return;
   tsr__tensor_at(p->tape, turned)->requires_grad &=
       tsr__tensor_at(p->tape, tsr__tensor_root(p->tape, from))->requires_grad;
 }

@@ -148,12 +148,14 @@ static void require_gradient(tsr__program *p, tsr__tensor_id words) {
   output(p, words);
 }
 
-/* Move the gradient of that leaf to what the outputs and their graph hold. */
+/* Move the gradient of that leaf, which no kernel reads, to what the outputs and their graph hold. */
 static void keep_leaf_gradient(tsr__program *p) {
   tsr__tape_tensor *leaf = tsr__tensor_at(p->tape, p->first_leaf);
   if (!p->first_leaf || p->tape->status) return;
-  if (leaf->grad && !TSR__VECTOR_PUSH(&p->outputs, leaf->grad))
-    tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
+  if (leaf->grad) {
+    p->tape->schedule.slots.items[tsr__tensor_at(p->tape, leaf->grad)->slot].is_root = true;
+    if (!TSR__VECTOR_PUSH(&p->outputs, leaf->grad)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
+  }
   leaf->grad = p->first_leaf = 0;
 }
 

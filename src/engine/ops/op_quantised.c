@@ -62,7 +62,7 @@ static const tsr__op_step forward[] = {
     {.action = TSR__DO_END}};
 static const tsr__op_step backward[] = {
     {RUN(DEQUANTISE_4BIT), .to = T(0), .like = SCALES, F32, .when = is_nested},
-    {INTO(ADD), .reads = {T(0), T(0)}, .writes = {T(0)}, .when = is_nested},
+    {INTO(ADD), .reads = {T(0)}, .writes = {T(0)}, .scalars = {NUMBER(0)}, .when = is_nested},
     {RUN(DEQUANTISE_4BIT), .to = T(1), .reads = {0, T(0)}, .like = X, ASKED, .shape = weight},
     {FREE(T(0)), .when = is_nested},
     {CAST(T(2), T(1)), .typed = GRAD_OUT(0), .done = {T(1)}},
