@@ -121,7 +121,7 @@ def test_trains(t):
     expect('the least that fits', t.run(*common, '--budget', f'{least}B').returncode, 0)
     for budget in (least - 1, bound - 1):  # what was found for 1 B is the smallest found, and not always the smallest
         done = t.run(*common, '--budget', f'{budget}B')
-        said = any(line in done.stdout.splitlines()[0] for line in ('does not fit in ', 'cannot fit in '))
+        said = any(line in done.stdout.splitlines()[0] for line in ('no plan found fits in ', 'cannot fit in '))
         expect(f'{budget}', (done.returncode, said) if done.returncode or budget < bound else budget, (1, True) if done.returncode else least - 1)
     expect('proof', f'no plan needs less than {bound} B at its peak' in done.stdout, True)
 
@@ -234,7 +234,7 @@ def test_ranks(t):
     sizes = ('--batch', 4, '--gpu', 't4')
     questions = (('8GiB', 'all'), ('2GiB', 'zero,recompute'), ('700MiB', 'all'), ('1MiB', 'zero'))
     for number, cards in enumerate((2, 8)):
-        for budget, allow in questions if WHOLE else questions[number::2]:
+        for budget, allow in questions if WHOLE else questions[number::3]:
             answer = t.plan('gpt2', budget, *sizes, '--gpus', cards, '--allow', allow)
             expect(f'{cards} {budget} {allow}: certificate', t.holds(answer), True)
             expect(f'{cards} {budget} {allow}: ranks', answer['plan']['ranks'], cards)
@@ -243,7 +243,7 @@ def test_ranks(t):
     few = t.plan('gpt2', '2GiB', *sizes, '--gpus', 8, '--allow', 'zero,recompute')
     for what, change in SHIFTED.items() if WHOLE else list(SHIFTED.items())[:3]:
         expect(what, t.holds(changed(few, change), 'all'), False)
-    for options in (('--gpus', 8, '--zero', 1), ('--ranks', 8, '--zero', 1), ('--gpus', 8, '--zero', 0)):
+    for options in (('--gpus', 8, '--zero', 1), ('--ranks', 8, '--zero', 1), ('--gpus', 8, '--zero', 0))[0 if WHOLE else 2:]:
         fixed = t.plan('gpt2', '2GiB', *sizes, *options)
         expect(f'{options}: kept', fixed['plan'].get('zero', 0), options[-1])
         expect(f'{options}: certificate', t.holds(fixed), True)
