@@ -301,7 +301,7 @@ void tsr__built_release(tsr__built *built) {
   tsr__step_graph_free(built->rewritten);
 }
 
-/* All ranks are on one machine. */
+/* The ranks that share a machine: all, or as many as --gpus-per-node says. */
 static uint64_t ranks_of_machine(const tsr_simulate_options *options) {
   uint64_t ranks = options->ranks ? options->ranks : 1, most = options->ranks_per_node;
   return most && most < ranks ? most : ranks;

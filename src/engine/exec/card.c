@@ -55,7 +55,9 @@ void tsr__card_note_types(const tsr__data_sheet *gpu, const tsr_simulate_options
 
 /* Rounded down to a tenth of a GiB, as people type budgets. */
 static uint64_t round_down(uint64_t bytes) {
-  return (uint64_t)(floor(10 * (double)bytes / GiB) * GiB / 10);
+  uint64_t tenths =
+      (bytes * 10 + 10) / (uint64_t)GiB; /* the last byte was lost when data sheets were rounded */
+  return tenths * (uint64_t)GiB / 10;
 }
 
 /* Whether the run fits, in words. */

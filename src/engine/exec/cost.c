@@ -134,6 +134,12 @@ static double cost_of_moves(const tsr__schedule *schedule, const tsr__machine_ra
   return slow;
 }
 
+double tsr__cost_kernels(const tsr__cost *cost) {
+  double sum = 0;
+  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum += cost->phase_s[i];
+  return sum;
+}
+
 double tsr__cost_step(double kernels_s, double copies_s, double exposed) {
   assert(kernels_s >= 0 && copies_s >= 0 && exposed >= 0 && exposed <= 1);
   bool is_long = copies_s > kernels_s;

@@ -104,6 +104,8 @@ typedef struct tsr__cost {
   double step_s;   /* tsr__cost_step of kernels and copies, and stalls_s */
 } tsr__cost;
 
+/* Seconds of all kernels of a step. */
+double tsr__cost_kernels(const tsr__cost *cost);
 /* Seconds of a step: the longer of kernels and copies, and the exposed part of the shorter. */
 double tsr__cost_step(double kernels_s, double copies_s, double exposed);
 

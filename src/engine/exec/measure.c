@@ -125,12 +125,6 @@ static int survey_program(const tsr_model *model, const tsr_simulate_options *op
   return status;
 }
 
-static double kernels_of(const tsr__cost *cost) {
-  double sum = 0;
-  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum += cost->phase_s[i];
-  return sum;
-}
-
 /* transformers turns the key-value cache off if any block is recomputed, so what may be recomputed is surveyed without it. A plan
  * that recomputes nothing has it, and may take less time: then that is the least. */
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
@@ -155,7 +149,7 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
     tsr__survey_release(out);
     return status;
   }
-  if (kernels_of(&cached.cost) < kernels_of(&out->cost)) out->cost = cached.cost;
+  if (tsr__cost_kernels(&cached.cost) < tsr__cost_kernels(&out->cost)) out->cost = cached.cost;
   tsr__survey_release(&cached);
   return 0;
 }

@@ -3,8 +3,9 @@
  *   {"copies": [12.5e9, 2e9], "kernels": {"mm": [[0.007, 0], [0.003, 0]], ...}, "schema": "tessera-rates/1",
  *    "title": "AMD EPYC, 2 threads"}
  *
- * "band", which may be absent (band.h has what counts then), is between what multiples of a predicted time the real one is. "ranks", which may be absent, is what a rank sends to others in a second; 0: that takes no time. A kernel has nanoseconds for an operation and for a byte, of 32 and of 16 bits; copies are bytes in a second to the
- * host and to a disk, 0 where none was made. Kernels that this version does not know are ignored, and those that the
+ * "band": the lowest and the highest multiple of a predicted time that a real one is; without it, those of band.h count.
+ * "ranks": what a rank sends to others in a second; without it, or with 0, sending takes no time. A kernel has nanoseconds
+ * for an operation and for a byte, of 32 and of 16 bits; copies are bytes in a second to the host and to a disk, 0 where none was made. Kernels that this version does not know are ignored, and those that the
  * file lacks take what others take on average. */
 #include "exec/rates.h"
 

@@ -105,9 +105,8 @@ static int survey_with(const tsr__chooser *c, const tsr__fragment *f, uint64_t l
 }
 
 static tsr__blocks_sum sum_of(const tsr__survey *survey) {
-  tsr__blocks_sum sum = {survey->forward_bytes, 0, survey->cost.copies_s};
-  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum.kernels_s += survey->cost.phase_s[i];
-  return sum;
+  return (tsr__blocks_sum){survey->forward_bytes, tsr__cost_kernels(&survey->cost),
+                           survey->cost.copies_s};
 }
 
 static bool is_same(const tsr__fragment *a, const tsr__fragment *b) {

@@ -1,4 +1,5 @@
-/* local.c - improves a plan by changing one block, or two, until no such change makes it faster within the budget.
+/* local.c - improves a plan by changing one block, or two, and at last some at random, until no change that is tried makes it faster within
+ * the budget.
  *
  * The chain solver adds up what blocks keep, and what a plan reserves is only known once it is simulated: segments of the allocator
  * have gaps, and the peak may be elsewhere. So plans near the one that was found may be faster and fit all the same.
@@ -20,19 +21,20 @@
 enum {
   MOST_MOVES = 1024, /* that are combined */
   MOST_GROUP = 6,    /* blocks that are run again as one */
-  LEVEL_PARTS =
-      64, /* of the budget: what is reserved is a guess, off by such a part, or by what is reserved at once */
+  /* What is reserved is a guess: off by such a part of the budget, or by what is reserved at once. */
+  LEVEL_PARTS = 64,
   LEVEL_BYTES = 2 << 20,
-  TRIES =
-      12, /* pairs of a level that are simulated before it is given up, and more of few blocks */
+  /* Pairs of a level that are simulated before it is given up, and more of few blocks; single moves. */
+  TRIES = 12,
   SMALL_TRIES = 120,
-  ALIKE = 3,  /* of those that take as long */
-  FAILED = 3, /* of those with one move */
   SINGLE_TRIES = 48,
-  SHAKES =
-      20000, /* random changes that are looked at, and of how many the plans are simulated, by blocks */
+  ALIKE = 3,  /* pairs that take as long, of which that many are tried */
+  FAILED = 3, /* pairs with one move */
+  /* Random changes that are looked at, and, divided by blocks, how many plans of them are simulated. */
+  SHAKES = 20000,
   SHAKE_TRIES = 1200,
-  WORK = 6000, /* blocks in all simulations of one search, at most; but not fewer than */
+  /* Blocks in all simulations of one search, at most; but not fewer simulations than: */
+  WORK = 6000,
   LEAST_SIMULATIONS = 64
 };
 

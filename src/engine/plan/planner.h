@@ -140,8 +140,8 @@ bool tsr__planner_fits(const tsr_planning *planning, const tsr_run_plan_cost *co
 /* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
 int tsr__planner_measure(tsr_planning *planning, const tsr_run_plan *plan, tsr_run_plan_cost *out,
                          tsr_error *error);
-/* Survey one step; with a number of `layers`, of as many blocks, and only its sums. `*is_possible` as above, and only then is there something to release. `batch`: sequences, 0 as
- * planned. */
+/* Survey one step; with a number of `layers`, of as many blocks, and only its sums. `*is_possible` as above, and only then is there
+ * something to release. `batch`: sequences, 0 as planned. */
 int tsr__planner_survey(const tsr_planning *planning, const tsr_run_plan *plan, uint64_t layers,
                         uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error);
 
@@ -200,9 +200,10 @@ void tsr__way_release(tsr__way *way);
 
 /* ---- local.c ---- */
 
-/* Improve a plan of the way that takes `cost`, by changes of single blocks and pairs of them, until none makes a step within the budget take
- * less than `limit_s`, which then is what it takes, or a number of simulations is reached: a small one, and no random changes, unless `is_thorough`. The plan itself need not fit. `*out`: the better
- * plan, which the caller frees, or NULL; `*with`: what it takes. After a failure they are what was found until then. */
+/* Improve a plan of the way that takes `cost` by changes of single blocks and pairs of them. Each must make a step within the budget take less
+ * than `limit_s`, which then is what that step takes. Ends when none of those that are tried does, or at a number of simulations: a small
+ * one, without random changes, unless `is_thorough`. The plan itself need not fit. `*out`: the better plan, which the caller frees, or NULL;
+ * `*with`: what it takes. After a failure they are what was found until then. */
 int tsr__planner_improve(tsr_planning *p, tsr__way *way, const tsr_run_plan *plan,
                          const tsr_run_plan_cost *cost, uint64_t budget_bytes, double limit_s,
                          bool is_thorough, tsr_run_plan **out, tsr_run_plan_cost *with,

@@ -8,6 +8,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/sort.h"
+#include "exec/build.h"
+#include "exec/card.h"
 #include "plan/planner.h"
 
 /* No slower, and no larger unless it is faster. What saves nothing at the peak as it is may do so once the peak is
@@ -84,13 +86,11 @@ static int save_for_free(tsr_planning *p, tsr_error *error) {
 
 /* ---- combinations ---- */
 
-static bool is_turing(const tsr_planning *p) {
-  return p->how.gpu && (strcmp(p->how.gpu, "t4") == 0 || strcmp(p->how.gpu, "v100") == 0);
-}
-
-/* A T4 has no tensor cores for bf16. There, fp16 with fp32 masters has its loss scaled, and autocast, too. */
+/* Cards without bf16 have other rows: fp16 with fp32 masters has its loss scaled there, and autocast, too. */
 static bool suits_card(const tsr_planning *p, const tsr__technique_row *technique) {
-  return strcmp(technique->allow, "precision") != 0 || technique->is_of_old_cards == is_turing(p);
+  const tsr__data_sheet *card = tsr__gpu_of(&p->how);
+  bool is_old = card && !tsr__card_has_bf16(card);
+  return strcmp(technique->allow, "precision") != 0 || technique->is_of_old_cards == is_old;
 }
 
 /* Choices of the plan to begin with are kept, unless others may be made for what is computed again. */
@@ -145,12 +145,6 @@ static void divide_batch(const tsr_planning *p, const tsr__technique_row *techni
   }
 }
 
-static double kernels_of(const tsr__cost *cost) {
-  double sum = 0;
-  for (size_t i = 0; i < TSR__PHASE_COUNT; i++) sum += cost->phase_s[i];
-  return sum;
-}
-
 /* A tensor that is recomputed need not be copied for backward, so such copies are no part of the bound. */
 bool tsr__way_copies_activations(const tsr__way *way) {
   return way->plan->options.offload.activations != TSR_SPACE_DEVICE;
@@ -196,7 +190,8 @@ static int survey_sums(const tsr_planning *p, const tsr__way *way, uint64_t laye
   int status = tsr__planner_survey(p, way->plan, layers, batch, &survey, is_possible, why);
   if (status || !*is_possible) return status;
   const tsr__cost *cost = &survey.cost;
-  *out = (sums){kernels_of(cost), cost->copies_s, cost->waited_s, cost->links_s, cost->exposed};
+  *out =
+      (sums){tsr__cost_kernels(cost), cost->copies_s, cost->waited_s, cost->links_s, cost->exposed};
   tsr__survey_release(&survey);
   return 0;
 }
@@ -467,7 +462,7 @@ int tsr__planner_survey_way(const tsr_planning *p, tsr__way *way, tsr_error *err
       status == 0 && !way->is_surveyed; /* smaller ones were possible, or it is the base */
   if (status || way->is_skipped) return status;
   assert(way->survey.floor_bytes <= way->survey.most_bytes);
-  way->kernels_s = kernels_of(&way->survey.cost);
+  way->kernels_s = tsr__cost_kernels(&way->survey.cost);
   way->copies_s = way->survey.cost.copies_s;
   way->exposed = way->survey.cost.exposed;
   way->waited_s = way->survey.cost.waited_s;

@@ -9,14 +9,16 @@
 
 typedef char text[TSR__FORMAT_BYTES];
 
-/* The change that distinguishes a point from the one before: the last one that is new, or "". */
+/* The change that distinguishes a point from the one before: one that puts something on the host, or else the last one that is new. "": none. */
 static const char *new_change(const tsr_planned *point, const tsr_planned *before) {
   const char *found = "";
   for (size_t i = 0; i < point->change_count; i++) {
     bool is_old = false;
     for (size_t k = 0; before && k < before->change_count; k++)
       is_old |= strcmp(point->changes[i].name, before->changes[k].name) == 0;
-    if (!is_old) found = point->changes[i].name;
+    if (is_old) continue;
+    found = point->changes[i].name;
+    if (strstr(found, "on the host")) return found;
   }
   return found;
 }
@@ -33,14 +35,18 @@ static bool uses_host(const tsr_front *front) {
 static void emit_row(tsr__emitter *e, const tsr_front *front, const tsr_run_plan_cost *cost,
                      double as_is_s, const char *change) {
   text reserved, peak, time, more, host = "", size;
-  if (uses_host(front))
+  bool has_host = uses_host(front);
+  int columns = has_host ? 24 : 32; /* of the change: rows have 80 at most */
+  bool is_long = strlen(change) > (size_t)columns;
+  if (has_host)
     (void)snprintf(host, sizeof host, " %11s", tsr__format_size(cost->host_machine_bytes, size));
   (void)snprintf(more, sizeof more, "%+.1f %%",
                  as_is_s > 0 ? 100 * (cost->step_seconds / as_is_s - 1) : 0.0);
-  tsr__emit_printf(
-      e, TSR__PLAIN, "  %11s %11s%s %9s %9s  %.32s",
-      tsr__format_size(cost->reserved_bytes, reserved), tsr__format_size(cost->peak_bytes, peak),
-      host, tsr__format_duration(cost->step_seconds, time), as_is_s > 0 ? more : "-", change);
+  tsr__emit_printf(e, TSR__PLAIN, "  %11s %11s%s %9s %9s  %.*s%s",
+                   tsr__format_size(cost->reserved_bytes, reserved),
+                   tsr__format_size(cost->peak_bytes, peak), host,
+                   tsr__format_duration(cost->step_seconds, time), as_is_s > 0 ? more : "-",
+                   is_long ? columns - 3 : columns, change, is_long ? "..." : "");
 }
 
 /* Mark the budget above the first row that is within it, once. */

@@ -340,14 +340,20 @@ static void put_host(char *out, size_t room_bytes, const tsr_run_plan_cost *cost
 /* Emit a line with what is kept on the host, if anything is. `as_is` may be NULL. */
 static void emit_host(tsr__emitter *e, const tsr_run_plan_cost *with,
                       const tsr_run_plan_cost *as_is, uint64_t host_budget_bytes) {
-  char host[192], more[80] = "";
+  enum { HOST_COLUMNS = 80 - 14 };
+  char host[192], as_is_text[192], more[80] = "";
   text size;
   if (!with->host_bytes && !(as_is && as_is->host_bytes) && !host_budget_bytes) return;
   put_host(host, sizeof host, with);
-  if (as_is && as_is->host_bytes)
+  if (as_is && as_is->host_bytes) {
     (void)snprintf(more, sizeof more, "; %s as it is", tsr__format_size(as_is->host_bytes, size));
-  tsr__emit_printf(e, TSR__PLAIN, "  on the host %s%s%s", host, more,
-                   host_budget_bytes ? "" : " (--host-budget limits it)");
+    put_host(as_is_text, sizeof as_is_text, as_is);
+  }
+  const char *hint = host_budget_bytes ? "" : " (--host-budget limits it)";
+  bool is_long = strlen(host) + strlen(more) + strlen(hint) > HOST_COLUMNS;
+  tsr__emit_printf(e, TSR__PLAIN, "  on the host %s%s%s", host, is_long ? "" : more,
+                   is_long ? "" : hint);
+  if (is_long && *more) tsr__emit_printf(e, TSR__PLAIN, "  as it is    %s", as_is_text);
   if (host_budget_bytes)
     tsr__emit_printf(e, TSR__PLAIN, "  of at most  %10s (--host-budget)",
                      tsr__format_size(host_budget_bytes, size));
@@ -512,6 +518,10 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
     return;
   }
   double gap = p->bound_seconds > 0 ? p->with.step_seconds / p->bound_seconds - 1 : 0;
+  if (gap < 0.0005) {
+    tsr__emit_printf(e, TSR__PLAIN, "No schedule of these kernels within the budget is faster.");
+    return;
+  }
   tsr__emit_printf(e, TSR__PLAIN,
                    "No schedule of these kernels within the budget takes less than %s: this one",
                    tsr__format_duration(p->bound_seconds, time));
@@ -522,10 +532,13 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
 static void emit_searched(tsr__emitter *e, const tsr_planned *p) {
   tsr__buffer *out = &e->scratch;
   if (p->way_count < 2 || p->unit_count || !tsr__emitter_is_text(e)) return;
-  tsr__buffer_printf(out, "Searched %zu combinations of choices", p->way_count);
-  if (p->skipped_count) tsr__buffer_printf(out, " (%zu are too long)", p->skipped_count);
-  tsr__buffer_printf(out, " and simulated %zu %s.", p->tried, p->tried == 1 ? "plan" : "plans");
+  tsr__buffer_printf(out, "Compared %zu combinations of choices and simulated %zu %s.",
+                     p->way_count - p->skipped_count, p->tried, p->tried == 1 ? "plan" : "plans");
   tsr__emit_line(e, TSR__PLAIN, 0);
+  if (p->skipped_count)
+    tsr__emit_printf(e, TSR__PLAIN,
+                     "Skipped %zu others: their steps have too many operations to simulate.",
+                     p->skipped_count);
 }
 
 static void emit_sent(tsr__emitter *e, const tsr_planned *p) {

@@ -197,9 +197,9 @@ static void emit_host(tsr__emitter *emitter, const tsr_simulation *s) {
   uint64_t reserved = s->host.reserved_bytes;
   uint64_t ranks = reserved ? s->host_machine_bytes / reserved : 1;
   if (ranks > 1 && tsr__emitter_is_text(emitter)) {
-    (void)snprintf(text, sizeof text, "%s; %s reserved by the %" PRIu64 " ranks of a machine",
-                   tsr__format_size(s->host.allocated_bytes, rank),
-                   tsr__format_size(s->host_machine_bytes, machine), ranks);
+    (void)snprintf(
+        text, sizeof text, "%s reserved by each rank, %s by the %" PRIu64 " of a machine",
+        tsr__format_size(reserved, rank), tsr__format_size(s->host_machine_bytes, machine), ranks);
     tsr__emit_field(emitter, NULL, "on the host", tsr__string(text));
     return;
   }
