@@ -126,7 +126,7 @@ def test_ranks(t):
                 parts = -(-sum(model.all) // ranks) * 2
                 expect(f'{ranks} ranks, stage {zero}: a part', 3 * parts <= allocated <= alone[0], True)
     text = t.run('simulate', model.path, *dtype, '--ranks', 4).stdout
-    expect('text', ' reserved by the 4 ranks of a machine' in text, True)
+    expect('text', ' by the 4 of a machine' in text, True)
 
 
 def check_budgets(t, model, r, base, what):
