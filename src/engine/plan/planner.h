@@ -168,7 +168,7 @@ typedef struct tsr__best {
   tsr__way *way;
 } tsr__best;
 
-/* Look for the fastest plan that fits, `*found`, or, if there is none, for the smallest, `*least`. Both are zeroed before, and hold what was
+/* Look for the fastest plan that fits, `*found`, or, if none does, for the smallest, `*least`. Both are zeroed before, and hold what was
  * found until then after a failure. */
 int tsr__planner_search(tsr_planning *planning, uint64_t budget_bytes, tsr__best *found,
                         tsr__best *least, tsr_error *error);
