@@ -149,6 +149,12 @@ typedef enum tsr_kbit_training {
   TSR_KBIT_CASTS /* called with use_gradient_checkpointing=False */
 } tsr_kbit_training;
 
+/* Products of linear layers of blocks in FP8, whose weights and results keep their types. */
+typedef enum tsr_fp8 {
+  TSR_FP8_NONE,
+  TSR_FP8_TE /* as TransformerEngine's layers under fp8_autocast */
+} tsr_fp8;
+
 typedef enum tsr_simulate_book {
   TSR_BOOK_TORCH, /* what PyTorch's and transformers' ops allocate */
   TSR_BOOK_OWN    /* tessera's own, which are fused */

@@ -21,7 +21,7 @@ OPTIONS = {
     'checkpoint': ('full', 'selective', 'every:2', 'sqrt'), 'checkpoint_form': ('non-reentrant',), 'loss': ('chunked:64',),
     'master_weights': (True,), 'loss_scale': (1024, 1000), 'loss_scale_window': (100,), 'lora': (4,), 'lora_alpha': ('16',),
     'lora_targets': ('all-linear',), 'lora_dropout': ('0.1', '0.05'), 'adapter_dtype': ('base',), 'quantize': ('nf4', 'fp4'),
-    'double_quant': (True,), 'kbit_training': ('checkpointing', 'casts'),
+    'double_quant': (True,), 'kbit_training': ('checkpointing', 'casts'), 'fp8': ('te',),
     'offload': ('optimizer', 'optimizer,gradients', 'parameters', 'gradients', 'optimizer,gradients,parameters', 'activations',
                 'optimizer,activations:disk', 'optimizer,gradients,parameters,activations'),
     'ranks': (1, 2, 8), 'zero': (1, 2, 3), 'bucket': (1000,), 'no_overlap': (True,), 'no_kv_cache': (True,)}
@@ -327,6 +327,8 @@ def of_megatron(text, notes):
     for word in ('bf16', 'fp16'):
         if word in args:
             plan.update(dtype=word, master_weights=True)
+    if args.get('fp8-format') == 'hybrid':
+        plan['fp8'] = 'te'
     if 'initial-loss-scale' in args:
         plan['loss_scale'] = int(args['initial-loss-scale'])
     if 'loss-scale-window' in args:

@@ -33,10 +33,11 @@ extern "C" {
 #define TSR_ALLOW_ZERO        256u  /* shards over ranks: ZeRO's stage, unless the plan sets one */
 #define TSR_ALLOW_ADAPTERS    512u  /* trains adapters instead of the model */
 #define TSR_ALLOW_QUANTIZE    1024u /* keeps weights in 4 bits, with adapters */
+#define TSR_ALLOW_FP8         2048u /* multiplies in FP8: results differ */
 /* Every technique that changes results by no more than rounding. */
 unsigned tsr_allow_default(void);
 /* Read words of the table of techniques, such as "recompute,offload"; "all" sets every flag but those of
- * adapters and quantisation, which change what is trained, "none" no flag. Fails
+ * adapters and quantisation, which change what is trained, and of FP8, "none" no flag. Fails
  * with TSR_ERROR_ARGUMENT for any other word and leaves `*out` untouched. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 /* The flags of `allow` whose techniques set none of the options that these parameters were given: options override a plan, so a search

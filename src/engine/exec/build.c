@@ -93,6 +93,7 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
   tape->workspace_bytes = tsr__data_sheet_workspace_bytes(*gpu);
   tape->processors = (*gpu)->processors;
   tape->threads = (*gpu)->threads;
+  tape->capability = (*gpu)->capability;
   if (has_flash(*gpu)) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
@@ -143,7 +144,7 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
                    o->in_place || o->block_count || o->clip_norm > 0 || o->eval_steps ||
                    o->eval_batch || o->lora_rank || o->lora_alpha > 0 || o->lora_targets ||
                    o->lora_dropout > 0 || o->adapter_dtype || o->quantize || o->double_quant ||
-                   o->kbit_training || o->ranks || o->zero || away->optimizer || away->gradients ||
+                   o->kbit_training || o->fp8 || o->ranks || o->zero || away->optimizer || away->gradients ||
                    away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,

@@ -43,6 +43,8 @@ const char *tsr_gpu_word(size_t i) {
 
 /* What programs reach. */
 #define SHARE_OF_FLOPS 0.6
+/* Products in FP8, as all cards that have them state it. */
+#define FP8_OF_HALF    2.0
 #define SHARE_OF_BYTES 0.8
 #define LAUNCH_NS      5000.0
 #define EXPOSED        0.25 /* of copies, or of the kernels that they are beside */
@@ -84,10 +86,13 @@ void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) 
     bool is_product =
         work == TSR__WORK_PRODUCT || work == TSR__WORK_PAIRS; /* tensor cores have these */
     double half = is_product ? gpu->half_flops : gpu->full_flops;
-    for (size_t width = 0; width < TSR__RATE_WIDTHS; width++)
+    for (size_t width = 0; width < TSR__RATE_WIDTHS; width++) {
+      double flops = k == TSR__KERNEL_SCALED_MM ? FP8_OF_HALF * gpu->half_flops
+                     : width == TSR__RATE_HALF  ? half
+                                                : gpu->full_flops;
       rates->kernel[k][width] = (tsr__kernel_rate){
-          1e9 / (SHARE_OF_FLOPS * (width == TSR__RATE_HALF ? half : gpu->full_flops)),
-          1e9 / (SHARE_OF_BYTES * gpu->memory_bytes_per_s)};
+          1e9 / (SHARE_OF_FLOPS * flops), 1e9 / (SHARE_OF_BYTES * gpu->memory_bytes_per_s)};
+    }
   }
 }
 

@@ -65,6 +65,7 @@ typedef enum tsr__op_kind {
   TSR__OP_CONV1D,       /* bias, x, weight (inputs, outputs): GPT-2's linear */
   TSR__OP_LINEAR,       /* bias, x, weight (outputs, inputs): nn.Linear */
   TSR__OP_LINEAR_PLAIN, /* x, weight (outputs, inputs): nn.Linear without a bias */
+  TSR__OP_LINEAR_FP8,   /* TransformerEngine's: x, weight (outputs, inputs), bias or 0 (op_fp8.c) */
   TSR__OP_LINEAR_4BIT, /* bitsandbytes' linear layer: x, codes, scales, and more (op_quantised.c) */
   TSR__OP_LAYER_NORM,
   TSR__OP_RMS_NORM,
@@ -251,6 +252,7 @@ typedef struct tsr__op_row {
 /* Each row stands with its steps: op_linear.c, op_norm.c, op_attention.c, ... */
 extern const tsr__op_row tsr__op_embedding, tsr__op_conv1d, tsr__op_linear,
     tsr__op_linear_plain;                                      /* op_linear.c */
+extern const tsr__op_row tsr__op_linear_fp8;                   /* op_fp8.c */
 extern const tsr__op_row tsr__op_linear_4bit;                  /* op_quantised.c */
 extern const tsr__op_row tsr__op_layer_norm, tsr__op_rms_norm; /* op_norm.c */
 extern const tsr__op_row tsr__op_split, tsr__op_cache, tsr__op_repeat, tsr__op_rotary_table,

@@ -103,9 +103,12 @@ typedef struct tsr__op_attributes {
   uint8_t dtype;     /* tsr__dtype: of a cast */
   uint8_t which;     /* of the tensors of a batch; of a mask: a tsr__mask_form */
   bool is_tanh;      /* of a fused GELU: approximated */
-  bool is_packed;    /* q, k and v are views of one tensor */
-  bool is_autocast;  /* of a checkpoint */
-  bool is_scaled;    /* of a loss: its gradient may be another number than 1 */
+  bool
+      takes_both_orders; /* of a product in FP8: of its operands, so that no transposed copies are made */
+  bool is_made_again; /* of the same: backward makes the weight's copy itself */
+  bool is_packed;     /* q, k and v are views of one tensor */
+  bool is_autocast;   /* of a checkpoint */
+  bool is_scaled;     /* of a loss: its gradient may be another number than 1 */
   uint8_t
       spent; /* 1 + the operand in whose memory the result may be: nothing reads it afterwards; 0: none */
   bool is_in_place; /* it must be there: see tsr__clash */
@@ -219,8 +222,9 @@ typedef struct tsr__tape {
   uint32_t carry_stack[TSR__CARRY_COUNT];
   uint64_t workspace_bytes;     /* of cuBLAS, for each thread */
   uint32_t processors, threads; /* of the card: multiprocessors, and the most threads of each */
-  tsr__tensor_id workspace[2];  /* of cuBLAS, of the forward and the backward thread; 0: not yet */
-  uint32_t block;               /* of the model, that is running: for ops that are recorded */
+  uint8_t capability;          /* of the card: 80 is compute capability 8.0; 0: no card was named */
+  tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
+  uint32_t block;              /* of the model, that is running: for ops that are recorded */
   const struct tsr__plan *plan; /* of saved tensors, not owned; NULL: they are kept */
   TSR__VECTOR(tsr__tape_holder) holders;
   TSR__VECTOR(tsr__tape_frame) frames;

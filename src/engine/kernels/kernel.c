@@ -75,6 +75,8 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_DEQUANTISE] = {"dequantise", RUNS(dequantise), EACH(1), FROM(1, 1), TO(1, 1)},
     [TSR__KERNEL_DEQUANTISE_4BIT] = {"dequantise 4 bits", RUNS(zeros), EACH(2), FROM(0, 2),
                                      TO(1, 1)},
+    [TSR__KERNEL_QUANTISE_FP8] = {"quantise to FP8", RUNS(zeros), READS(2), FROM(1, 1), TO(1, 2)},
+    [TSR__KERNEL_SCALED_MM] = {"scaled mm", RUNS(product), PRODUCT, MATRICES},
     [TSR__KERNEL_CLONE] = {"clone", RUNS(copy), MOVES, COPY},
     [TSR__KERNEL_INDEX] = {"index", RUNS(copy), MOVES, COPY},
     [TSR__KERNEL_REPEAT] = {"repeat", RUNS(repeat), MOVES, FROM(1, 1), TO(1, 1)},

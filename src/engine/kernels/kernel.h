@@ -66,11 +66,13 @@ typedef enum tsr__kernel {
   TSR__KERNEL_DEQUANTISE, /* r0, a result of QUANTISE, as numbers again */
   TSR__KERNEL_DEQUANTISE_4BIT, /* bitsandbytes' codes r0 and scales r1 as numbers; simulated only: its function writes
                                 * zeros. Both are absent in backward, which saves neither */
-  TSR__KERNEL_CLONE,  /* r0 */
-  TSR__KERNEL_INDEX,  /* r0 at all of its indices, which is a copy */
-  TSR__KERNEL_REPEAT, /* each of r0's heads (dimension 1) several times, one after another */
-  TSR__KERNEL_CAT,    /* r0, r1, ... along dimension s0, which counts from the end: -1 */
-  TSR__KERNEL_PAD,    /* r0, each row filled up with s0 to w0's length */
+  TSR__KERNEL_QUANTISE_FP8, /* r0 in FP8, and w1, optional, the same transposed; one alone may be either. Simulated only, as is: */
+  TSR__KERNEL_SCALED_MM,    /* r0 * r1 + r2 of operands in FP8 */
+  TSR__KERNEL_CLONE,        /* r0 */
+  TSR__KERNEL_INDEX,        /* r0 at all of its indices, which is a copy */
+  TSR__KERNEL_REPEAT,       /* each of r0's heads (dimension 1) several times, one after another */
+  TSR__KERNEL_CAT,          /* r0, r1, ... along dimension s0, which counts from the end: -1 */
+  TSR__KERNEL_PAD,          /* r0, each row filled up with s0 to w0's length */
   TSR__KERNEL_SLICE_BACKWARD, /* zeros, except r0 from index s0 on in each row */
   TSR__KERNEL_SET_ROWS, /* w0's rows (dimension 2) from s0 on become r0; the others stay as they are */
   TSR__KERNEL_ZEROS,

@@ -53,7 +53,8 @@ tsr__model_linear tsr__program_declare_linear(tsr__program *p, tsr__program_plac
 
 tsr__model_linear tsr__program_declare_conv1d(tsr__program *p, tsr__program_place place,
                                               uint64_t inputs, uint64_t outputs) {
-  if (tsr__program_quantises(p)) /* bitsandbytes replaces the module by its own linear layer */
+  /* bitsandbytes and TransformerEngine replace the module by their own linear layers. */
+  if (tsr__program_quantises(p) || p->options->fp8)
     return tsr__program_declare_linear(p, place, inputs, outputs, true);
   tsr__model_linear linear = {
       .inputs = inputs, .features = outputs, .place = place, .is_conv1d = true};
@@ -105,9 +106,31 @@ tsr__tensor_id tsr__program_scale(tsr__program *p, tsr__tensor_id x, double fact
   return tsr__op_apply(p->tape, TSR__OP_SCALE, &attributes, &x, 1, NULL);
 }
 
+/* A copy of a weight is no activation, although it is saved: its size does not depend on the batch. */
+static void count_as_cast(tsr__tape *tape, tsr__tensor_id copy) {
+  tsr__slot *slot = &tape->schedule.slots.items[tsr__tensor_at(tape, copy)->slot];
+  if (copy && slot->category == TSR_CATEGORY_ACTIVATION) slot->category = TSR_CATEGORY_CAST;
+}
+
+static tsr__tensor_id linear_fp8(tsr__program *p, const tsr__model_linear *linear,
+                                 tsr__tensor_id x) {
+  tsr__op_attributes attributes = {.features = linear->features,
+                                   .takes_both_orders = p->fp8_takes_both_orders,
+                                   .is_made_again = p->options->zero == 3};
+  tsr__tensor_id inputs[] = {x, linear->weight, linear->bias};
+  tsr__scope_enter(p->tape, linear->place);
+  tsr__tensor_id result =
+      tsr__op_apply(p->tape, TSR__OP_LINEAR_FP8, &attributes, inputs, linear->bias ? 3 : 2, NULL);
+  uint32_t op = result ? tsr__tensor_at(p->tape, result)->op : TSR_NONE;
+  for (size_t i = 1; i <= 2 && op != TSR_NONE; i++)
+    count_as_cast(p->tape, p->tape->ops.items[op].saved[i]);
+  return tsr__scope_leave(p->tape, result);
+}
+
 tsr__tensor_id tsr__program_linear(tsr__program *p, const tsr__model_linear *linear,
                                    tsr__tensor_id x) {
   if (linear->lora_a) return tsr__program_adapted(p, linear, x);
+  if (p->options->fp8 && linear != &p->head) return linear_fp8(p, linear, x);
   return linear->scales ? tsr__program_quantised(p, linear, x)
                         : tsr__program_linear_of(p, linear, x);
 }

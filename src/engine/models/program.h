@@ -99,6 +99,7 @@ typedef struct tsr__program {
   tsr__tensor_id
       loss_sum; /* of the micro-batches so far, with one backward after them all; bound */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
+  bool fp8_takes_both_orders;    /* of operands: see tsr__op_attributes */
   tsr__tensor_id first_leaf;     /* the embedding's result, if it is to have a gradient; or 0 */
   tsr__tensor_ids outputs;       /* what the outputs and their graph hold */
   tsr__tensor_id logits;         /* held by the outputs; 0 with a chunked loss */

@@ -32,6 +32,45 @@ static int check_precision(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
+/* What TransformerEngine asks for (pytorch/utils.py, assert_dim_for_fp8_exec): rows in eights, and columns, which are others'
+ * rows once they are transposed, in sixteens. */
+static bool suits_fp8(const tsr__program *p) {
+  enum { ROWS = 8, COLUMNS = 16 };
+  const tsr_model *m = p->model;
+  bool has_columns = m->width % COLUMNS == 0 && m->inner % COLUMNS == 0 &&
+                     m->heads * m->head_width % COLUMNS == 0 &&
+                     m->kv_heads * m->head_width % COLUMNS == 0;
+  return has_columns && tsr__product_u64(p->batch, p->sequence) % ROWS == 0;
+}
+
+static int check_fp8(tsr__program *p, tsr_error *error) {
+  enum { FIRST = 89, BOTH_ORDERS = 100, BOTH_ORDERS_END = 110 };
+  const tsr_simulate_options *o = p->options;
+  unsigned capability = p->tape->capability;
+  if (!o->fp8) return 0;
+  p->fp8_takes_both_orders = capability >= BOTH_ORDERS && capability < BOTH_ORDERS_END;
+  if (p->is_own)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "products in FP8 (--fp8) are only simulated, with the ops of PyTorch and "
+                  "TransformerEngine: tessera's own ops have none");
+  if (p->dtype == TSR__DTYPE_F32 && !p->is_autocast)
+    return REFUSE(TSR_ERROR_ARGUMENT, "products in FP8 (--fp8) are modelled in runs with 16 bits: "
+                                      "bf16, fp16, autocast-bf16 or autocast-fp16");
+  if (o->lora_rank) return REFUSE(TSR_ERROR_UNSUPPORTED, "LoRA is not modelled in FP8 (--fp8)");
+  if (capability && capability < FIRST)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "products in FP8 (--fp8) need compute capability 8.9, and the card has %u.%u",
+                  capability / 10u, capability % 10u);
+  if (!suits_fp8(p))
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "products in FP8 (--fp8) need a number of tokens that 8 divides, and widths that "
+                  "16 divides: %llu tokens, width %llu, heads %llu x %llu, inner width %llu",
+                  (unsigned long long)tsr__product_u64(p->batch, p->sequence),
+                  (unsigned long long)p->model->width, (unsigned long long)p->model->heads,
+                  (unsigned long long)p->model->head_width, (unsigned long long)p->model->inner);
+  return 0;
+}
+
 /* With fp16, a GradScaler is used under autocast, with master weights, and if the options request one. */
 static bool scales_loss(const tsr_simulate_options *o) {
   if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
@@ -417,6 +456,10 @@ static void declare_workspaces(tsr__program *p) {
   for (size_t i = 0; i < 2 && !p->options->fresh_process && !p->is_own; i++)
     p->tape->workspace[i] = tsr__tensor_declare(
         p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(p->tape->workspace_bytes), TSR_CATEGORY_WORKSPACE);
+  if (!p->options->fp8) return;
+  /* TransformerEngine's, for cublasLt (get_cublas_workspace_size_bytes): larger from compute capability 9.0 on. */
+  uint64_t bytes = p->tape->capability && p->tape->capability < 90 ? 4u << 20 : 32u << 20;
+  (void)tsr__tensor_declare(p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(bytes), TSR_CATEGORY_WORKSPACE);
 }
 
 /* A parameter of a block, which is kept where the options say; embeddings, the last norm and the head stay on the
@@ -502,6 +545,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulat
   status = check_sizes(p, error);
   choose_types(p);
   if (status == 0) status = check_precision(p, error);
+  if (status == 0) status = check_fp8(p, error);
   if (status == 0) status = check_update(p, error);
   if (status == 0) status = check_optimizer(p, error);
   if (status == 0) status = check_ranks(p, error);

@@ -13,6 +13,7 @@ const tsr__rule_book tsr__book_torch = {
             [TSR__OP_LINEAR] = &tsr__op_linear,
             [TSR__OP_LINEAR_PLAIN] = &tsr__op_linear_plain,
             [TSR__OP_LINEAR_4BIT] = &tsr__op_linear_4bit,
+            [TSR__OP_LINEAR_FP8] = &tsr__op_linear_fp8,
             [TSR__OP_LAYER_NORM] = &tsr__op_layer_norm,
             [TSR__OP_RMS_NORM] = &tsr__op_rms_norm,
             [TSR__OP_SPLIT] = &tsr__op_split,

@@ -76,6 +76,8 @@ static void write_optimizer(tsr__paste *p) {
   bool is_sgd = p->o->optimizer != TSR_OPTIMIZER_ADAMW_FUSED;
   if (p->o->dtype) tsr__buffer_printf(&p->text, "--%s\n", tsr__paste_is_bf16(p) ? "bf16" : "fp16");
   if (tsr__paste_is_fp16(p)) write_scale(p);
+  if (p->o->fp8)
+    tsr__buffer_text(&p->text, "--transformer-impl transformer_engine\n--fp8-format hybrid\n");
   tsr__buffer_printf(&p->text, "--optimizer %s\n", is_sgd ? "sgd" : "adam");
   if (is_sgd)
     tsr__buffer_printf(&p->text, "--sgd-momentum %s\n",

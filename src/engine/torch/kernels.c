@@ -93,6 +93,8 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     /* Of tessera's own rule book. */
     [TSR__KERNEL_QUANTISE] = {"tessera_quantise", NULL},
     [TSR__KERNEL_DEQUANTISE_4BIT] = {"empty", NULL},
+    [TSR__KERNEL_QUANTISE_FP8] = {"quantize", NULL},
+    [TSR__KERNEL_SCALED_MM] = {"generic_gemm", NULL},
     [TSR__KERNEL_DEQUANTISE] = {"tessera_dequantise", NULL},
     [TSR__KERNEL_SILU_GATE] = {"tessera_silu_gate", NULL},
     [TSR__KERNEL_SILU_GATE_BACKWARD] = {"tessera_silu_gate_backward", NULL},
