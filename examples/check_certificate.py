@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 # Options that tessera is not given again: how a step graph was made, and what only concerns the search and its output.
-NOT_ASKED = {'python', 'padding', 'routing', 'front', 'for', 'work_limit', 'time_limit'}
+NOT_ASKED = {'python', 'padding', 'routing', 'front', 'work_limit', 'time_limit'}
 # Options of the links between ranks: times depend on them.
 LINKS = ('link', 'gpus_per_node', 'network', 'latency')
 # The words of --allow that choices for blocks or modules need, if they are others.

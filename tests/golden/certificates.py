@@ -38,7 +38,7 @@ NEEDS = {'lora_alpha': {'lora': 4}, 'lora_targets': {'lora': 8}, 'zero': {'ranks
          'master_weights': {'dtype': 'bf16'}, 'fp8': {'dtype': 'bf16'}, 'loss_scale': {'dtype': 'autocast-fp16'}, 'loss_scale_window': {'dtype': 'autocast-fp16'},
          'accumulation': {'micro_batch': 1}, 'backward': {'micro_batch': 1}, 'checkpoint_form': {'checkpoint': 'full'}}
 TARGETS = ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera', 'peft', 'axolotl', 'unsloth')
-ALLOW = ('kernels', 'loss-chunk', 'accumulate', 'recompute', 'offload', 'in-backward', 'precision', 'narrow', 'zero')
+ALLOW = ('kernels', 'loss-chunk', 'accumulate', 'recompute', 'offload', 'in-backward', 'precision', 'narrow', 'zero', 'fp8', 'all-blocks')
 RECORDED = {'batch': 8, 'seq': 64}  # the sizes of the recorded run
 GRAPHS = [HERE / 'rewrites' / f'{name}.graph' for name in ('llama', 'bert', 'gpt2-adamw', 'resnet', 'llama-autocast')] + \
     [HERE / 'graphs' / f'{name}.graph' for name in ('layers', 'qwen3', 'layers-checkpoint', 'vit', 'mixtral-balanced')]

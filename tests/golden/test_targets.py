@@ -1,5 +1,6 @@
 """What `tessera plan --for` prints is what the answer says that it costs, and names what it lacks (targets.py)."""
 import json
+import os
 import random
 
 import pytest
@@ -70,3 +71,31 @@ def test_folder(t):
     expect('as it was', single.read_text(), one['deepspeed.json']['text'])
     t.run('plan', t.work / 'gpt2.json', '--seq', 64, '--budget', '1MiB', '--for', 'deepspeed', '-o', single, status=1)
     expect('no verdict in it', single.read_text(), one['deepspeed.json']['text'])
+
+
+# Programs that can be told to recompute all blocks or none: what is found for them is what their text says.
+EXACT = ('hf', 'peft', 'axolotl', 'unsloth', 'deepspeed', 'torchtitan')
+
+
+@cases('seed', range(0, 60 if 'TESSERA_WHOLE' in os.environ else 8), str)
+def test_within(t, seed):
+    """With a budget, the text for a program is of a plan that fits, or nothing is said to fit."""
+    own = random.Random(5200 + seed)
+    name = own.choice(('gpt2', 'llama'))
+    target, part = own.choice((*EXACT, 'fsdp2', 'megatron')), own.choice((0.95, 0.8, 0.6, 0.45))
+    options = ['--batch', own.choice((2, 4)), '--seq', 64, '--gpu', own.choice(('t4', 'h100'))]
+    options += own.choice(([], ['--dtype', 'bf16'], ['--gpus', 4], ['--dtype', 'autocast-bf16', '--optimizer', 'sgd'], ['--clip', 1]))
+    words = ['plan', t.work / f'{name}.json', *options, '--for', target, '--json']
+    whole = json.loads(t.run('plan', t.work / f'{name}.json', *options, '--budget', '8GiB', '--allow', 'none', '--json').stdout)
+    budget = int(whole['as_is']['peak_reserved_bytes'] * part)
+    done = t.run(*words, '--budget', f'{budget}B', status=(0, 1))
+    answer = json.loads(done.stdout)
+    if answer['verdict'] == 'does_not_fit':
+        expect('no text', (done.returncode, 'for' in answer), (1, False))
+        return
+    begins = json.loads(t.run(*words).stdout)['for']
+    if 'not supported' in (begins.get('notes') or begins['text']):
+        return  # of what was asked for
+    expect('fits', (done.returncode, answer['for']['reserved_bytes'] <= budget), (0, True))
+    if target in EXACT:
+        expect('is what was found', answer['for']['reserved_bytes'], answer['predicted']['peak_reserved_bytes'])

@@ -34,10 +34,11 @@ extern "C" {
 #define TSR_ALLOW_ADAPTERS    512u  /* trains adapters instead of the model */
 #define TSR_ALLOW_QUANTIZE    1024u /* keeps weights in 4 bits, with adapters */
 #define TSR_ALLOW_FP8         2048u /* multiplies in FP8: results differ */
+#define TSR_ALLOW_ALL_BLOCKS  4096u /* recomputes all blocks, or none */
 /* Every technique that changes results by no more than rounding. */
 unsigned tsr_allow_default(void);
 /* Read words of the table of techniques, such as "recompute,offload"; "all" sets every flag but those of
- * adapters and quantisation, which change what is trained, and of FP8, "none" no flag. Fails
+ * adapters and quantisation, which change what is trained, of FP8, and of what `recompute` contains, "none" no flag. Fails
  * with TSR_ERROR_ARGUMENT for any other word and leaves `*out` untouched. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 /* The flags of `allow` whose techniques set none of the options that these parameters were given: options override a plan, so a search
@@ -95,6 +96,9 @@ typedef struct tsr_planning_options {
   const tsr_calibration *calibration; /* only for the answer's JSON; may be NULL; borrowed */
   /* What plans may reserve in the memory of each machine's host, for all of its ranks; 0: no limit. */
   uint64_t host_budget_bytes;
+  /* Programs (tsr_target_names) that plans are for: no option is changed that one of them lacks. Borrowed. */
+  const char *const *targets;
+  size_t target_count;
 } tsr_planning_options;
 
 /* A search for plans of a model, with what has been measured so far. Not thread-safe. */
@@ -147,6 +151,8 @@ typedef struct tsr_planned {
   /* Ways: combinations of all choices but those for blocks. Considered; not considered, as their step is too long; excluded by the
    * model or by another choice. */
   size_t way_count, skipped_count, refused_count;
+  const char *const *targets; /* of the planning's options, borrowed from there */
+  size_t target_count;
 } tsr_planned;
 
 /* Find the fastest plan that fits. The caller releases `*out` with tsr_planned_release. Fails with
@@ -215,9 +221,9 @@ extern const char *const tsr_target_names[];
 const char *tsr_target_word(size_t index);
 const char *tsr_target_about(size_t index);
 const char *tsr_target_file(size_t index);
-/* The TSR_ALLOW flags that a plan for this target may use: the default without what the target cannot express.
- * Returns tsr_allow_default() for an unknown target. */
-unsigned tsr_target_allows(const char *target, const tsr_model *model);
+/* Of the flags `allow`, those that a plan for this target may use: without what it cannot express, and with all blocks instead of single
+ * tensors for a target that knows no others. All of them for an unknown target. */
+unsigned tsr_target_allows(const char *target, const tsr_model *model, unsigned allow);
 
 /* A plan as settings for another program: `target` and `file` are tsr_target_word and tsr_target_file. The texts are
  * owned. Notes are a line each, for a format without comments, such as JSON; NULL if the text has them as comments.

@@ -27,6 +27,7 @@ void tsr__paste_cannot(tsr__paste *p, const char *format, ...) {
   va_start(args, format);
   add_note(p, "not supported: ", format, args);
   va_end(args);
+  p->lacking++;
 }
 
 void tsr__paste_elsewhere(tsr__paste *p, const char *format, ...) {
@@ -442,15 +443,42 @@ static bool allows(const tsr__target_row *target, const char *word) {
   return false;
 }
 
-unsigned tsr_target_allows(const char *name, const tsr_model *model) {
-  unsigned allow = tsr_allow_default();
+bool tsr__target_has(const char *name, const char *option) {
+  const tsr__target_row *target = find(name);
+  return !target || target->is_plan || target->is_allocator || is_listed(target->options, option);
+}
+
+unsigned tsr_target_allows(const char *name, const tsr_model *model, unsigned allow) {
   const tsr__target_row *target = find(name);
   if (!target || target->is_plan || target->is_allocator) return allow;
   for (const tsr__technique_row *t = tsr__techniques; t->allow; t++)
     if (!allows(target, t->allow)) allow &= ~tsr__technique_flag(t);
+  bool has_parts = target->says & (TSR__SAYS_RANGES | TSR__SAYS_FIRST | TSR__SAYS_SOME);
+  if (allow & TSR_ALLOW_RECOMPUTE && !has_parts && !tsr_model_is_traced(model))
+    allow = (allow & ~(unsigned)TSR_ALLOW_RECOMPUTE) | TSR_ALLOW_ALL_BLOCKS;
   if (strstr(tsr_model_name(model), "gpt2"))
     allow &= ~(unsigned)TSR_ALLOW_LOSS_CHUNK; /* Liger lacks GPT-2 */
   return allow;
+}
+
+int tsr__target_nearest(const char *name, const tsr_model *model, const tsr_simulate_options *how,
+                        const tsr_run_plan *plan, tsr_run_plan **out, size_t *replaced,
+                        tsr_error *error) {
+  const tsr__target_row *target = find(name);
+  tsr__paste p = {.model = model, .name = tsr_model_name(model), .how = how};
+  *replaced = 0;
+  *out = p.plan = tsr__run_plan_copy(plan);
+  if (!p.plan) return tsr__fail_memory(error);
+  if (!target || target->is_plan || target->is_allocator) return 0;
+  p.o = &p.plan->options;
+  near_plan(&p, target);
+  *replaced = p.lacking;
+  bool has_failed = p.notes.failed;
+  tsr__buffer_release(&p.notes);
+  if (!has_failed) return 0;
+  tsr_run_plan_free(p.plan);
+  *out = NULL;
+  return tsr__fail_memory(error);
 }
 
 /* ---- the complete text ---- */

@@ -46,6 +46,7 @@ typedef struct tsr__paste {
   tsr_run_plan *plan;              /* the nearest plan, owned; `o` points to its options */
   tsr_simulate_options *o;
   tsr__buffer text, notes; /* notes: a line each, without what starts a comment */
+  size_t lacking;          /* choices that were replaced by others: tsr__paste_cannot */
 } tsr__paste;
 
 /* A program that a plan is written for. */
@@ -65,6 +66,13 @@ typedef struct tsr__target_row {
   void (*write)(tsr__paste *p); /* NULL for the plan file */
 } tsr__target_row;
 
+/* Whether a target has an option of plans; true for the plan file, the allocator's settings, which are no part of plans, and an unknown one. */
+bool tsr__target_has(const char *name, const char *option);
+/* The nearest plan that a target can express, which the caller frees, and how many choices it replaces; a copy for the plan file and
+ * such. Fails with TSR_ERROR_MEMORY, `*out` NULL. O(the plan). */
+int tsr__target_nearest(const char *name, const tsr_model *model, const tsr_simulate_options *how,
+                        const tsr_run_plan *plan, tsr_run_plan **out, size_t *replaced,
+                        tsr_error *error);
 /* The index-th target, in the order of tsr_target_names; NULL past the last. */
 const tsr__target_row *tsr__target_at(size_t index);
 

@@ -43,6 +43,8 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   *p = (tsr_planning){
       .model = model, .how = *own.how, .allow = own.allow, .calibration = own.calibration};
   p->host_budget_bytes = own.host_budget_bytes;
+  p->targets = own.targets;
+  p->target_count = own.target_count;
   status = tsr__choose_gpu(model, &p->how, error);
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = own.plan ? tsr__run_plan_copy(own.plan) : tsr__run_plan_new();
@@ -244,6 +246,8 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   planned.tried = p->tried;
   planned.way_count = p->ways.count;
   planned.refused_count = p->refused.count;
+  planned.targets = p->targets;
+  planned.target_count = p->target_count;
   planned.calibration = p->calibration;
   planned.unit_count = p->unit_count;
   planned.far_count = p->far_count;

@@ -93,7 +93,9 @@ struct tsr_planning {
   const tsr_model *model;
   tsr_simulate_options how;
   unsigned allow;
-  uint64_t host_budget_bytes;         /* of a machine; 0: unlimited */
+  uint64_t host_budget_bytes; /* of a machine; 0: unlimited */
+  const char *const *targets; /* as in tsr_planning_options */
+  size_t target_count;
   const tsr_calibration *calibration; /* or NULL */
   size_t unit_count, far_count;       /* as in tsr_planned */
   tsr_run_plan *base;                 /* the plan to begin with; owned */

@@ -10,6 +10,7 @@
 #include "base/sort.h"
 #include "exec/build.h"
 #include "exec/card.h"
+#include "plan/paste.h"
 #include "plan/planner.h"
 
 /* No slower, and no larger unless it is faster. What saves nothing at the peak as it is may do so once the peak is
@@ -49,8 +50,20 @@ static bool is_worth_it(const tsr__technique_row *technique, const tsr_run_plan_
   return is_saving(with, without) && (strcmp(technique->option, "in_place") != 0 || is_much);
 }
 
+/* Whether all programs that the plan is for have what a technique sets. */
+static bool is_expressible(const tsr_planning *p, const tsr__technique_row *technique) {
+  for (size_t i = 0; i < p->target_count; i++)
+    if ((technique->option && !tsr__target_has(p->targets[i], technique->option)) ||
+        (technique->option2 && !tsr__target_has(p->targets[i], technique->option2)))
+      return false;
+  return true;
+}
+
 static bool is_allowed(const tsr_planning *p, const tsr__technique_row *technique) {
-  return p->allow & tsr__technique_flag(technique);
+  unsigned flag = tsr__technique_flag(technique);
+  if (flag == TSR_ALLOW_ALL_BLOCKS && p->allow & (TSR_ALLOW_RECOMPUTE | TSR_ALLOW_NARROW))
+    return false;
+  return p->allow & flag && is_expressible(p, technique);
 }
 
 /* Try a technique, and keep it in p->free if it costs no time. `*cost`: of p->free. */
@@ -385,6 +398,38 @@ static bool has_many_chunks(const tsr_planning *p, const tsr_run_plan *plan) {
   return tokens / o->loss_chunk > MOST_CHUNKS;
 }
 
+/* Replace a plan by the nearest one that the program can express, if that replaces more than of the plan to begin with. */
+static int bring_near(const tsr_planning *p, const char *target, tsr_run_plan **plan,
+                      bool *is_changed, tsr_error *error) {
+  tsr_run_plan *of_base = NULL, *nearest = NULL;
+  size_t before, with;
+  int status = tsr__target_nearest(target, p->model, &p->how, p->base, &of_base, &before, error);
+  tsr_run_plan_free(of_base);
+  if (status == 0)
+    status = tsr__target_nearest(target, p->model, &p->how, *plan, &nearest, &with, error);
+  *is_changed = status == 0 && with > before;
+  tsr_run_plan_free(*is_changed ? *plan : nearest);
+  if (*is_changed) *plan = nearest;
+  return status;
+}
+
+/* The same for all programs that the plan is for. `*is_possible`: there is a plan that all can express. */
+static int express(const tsr_planning *p, tsr_run_plan **plan, bool *is_possible,
+                   tsr_error *error) {
+  bool is_changed = p->target_count > 0;
+  int status = 0;
+  for (size_t turn = 0; status == 0 && is_changed && turn <= p->target_count; turn++) {
+    is_changed = false;
+    for (size_t i = 0; status == 0 && i < p->target_count; i++) {
+      bool is_now;
+      status = bring_near(p, p->targets[i], plan, &is_now, error);
+      is_changed = is_changed || is_now;
+    }
+  }
+  *is_possible = !is_changed;
+  return status;
+}
+
 /* The plan of one choice in each dimension. */
 static int add_combination(tsr_planning *p, const dimension *d, const size_t *at,
                            tsr_error *error) {
@@ -404,7 +449,10 @@ static int add_combination(tsr_planning *p, const dimension *d, const size_t *at
   bool is_autocast = plan->options.dtype == TSR_SIMULATE_AUTOCAST_BF16 ||
                      plan->options.dtype == TSR_SIMULATE_AUTOCAST_FP16;
   if (is_autocast && !p->base->options.in_place) plan->options.in_place = 0;
-  int status = has_many_chunks(p, plan) ? 0 : add_way(p, plan, narrows, is_fine, error);
+  bool is_possible;
+  int status = express(p, &plan, &is_possible, error);
+  if (status == 0 && is_possible && !has_many_chunks(p, plan))
+    status = add_way(p, plan, narrows, is_fine, error);
   tsr_run_plan_free(plan);
   return status;
 }

@@ -123,7 +123,7 @@ static int allow_of(const tsr_params *params, const tsr_model *model, unsigned *
   const char *const *targets = tsr_params_texts(params, "for", &target_count);
   bool is_model = tsr_params_choice(params, "largest") == TSR_LARGEST_MODEL;
   *allow = tsr_allow_default();
-  for (size_t i = 0; i < target_count; i++) *allow &= tsr_target_allows(targets[i], model);
+  for (size_t i = 0; i < target_count; i++) *allow = tsr_target_allows(targets[i], model, *allow);
   if (is_model && !tsr_params_has(params, "host_budget"))
     *allow &= ~TSR_ALLOW_OFFLOAD; /* with unlimited host memory, every model would fit */
   int status = words ? tsr_allow_parse(words, allow, error) : 0;
@@ -255,6 +255,7 @@ static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   a->about.budget_bytes = tsr_params_count(params, "budget");
   a->about.host_budget_bytes = tsr_params_count(params, "host_budget");
   options.host_budget_bytes = a->about.host_budget_bytes;
+  options.targets = tsr_params_texts(params, "for", &options.target_count);
   bool lists_ways = tsr_params_flag(params, "ways");
   if (tsr_params_has(params, "largest") && !lists_ways)
     return find_largest(params, &options, a, error);

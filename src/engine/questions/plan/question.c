@@ -207,8 +207,7 @@ static int check_together(const tsr_params *own, tsr_error *error) {
   static const char *const pairs[][2] = {
       {"compare", "budget"}, {"compare", "front"},   {"compare", "for"},  {"explain", "budget"},
       {"explain", "front"},  {"explain", "compare"}, {"front", "for"},    {"front", "largest"},
-      {"ways", "budget"},    {"ways", "front"},      {"ways", "compare"}, {"ways", "explain"},
-      {"ways", "for"}};
+      {"ways", "budget"},    {"ways", "front"},      {"ways", "compare"}, {"ways", "explain"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     if (tsr_params_has(own, pairs[i][0]) && tsr_params_has(own, pairs[i][1]))
       return fail_pair(own, "{%s} and {%s} ask different questions%%s", pairs[i][0], pairs[i][1],
