@@ -193,13 +193,44 @@ static void write_next(const tsr_params *own, const tsr_plan_answer *value, char
   }
 }
 
+/* The length of a word of a line as it was typed, quotes included. */
+static size_t word_length(const char *word) {
+  bool is_quoted = false;
+  size_t length = 0;
+  for (; word[length] && (is_quoted || word[length] != ' '); length++)
+    is_quoted ^= word[length] == '\'';
+  return length;
+}
+
+/* Put what was typed, without an option that is given anew: "--budget 4GiB" or "--budget=4GiB". */
+static int put_typed(cli_session *session, const char *typed, const char *option) {
+  size_t length = strlen(option);
+  int status = 0;
+  for (const char *at = typed; status == 0 && *at;) {
+    size_t word = word_length(at);
+    const char *name = at + (*at == '\'');
+    bool is_same = word >= length && strncmp(name, option, length) == 0;
+    bool is_alone = is_same && word == length, is_joined = is_same && name[length] == '=';
+    bool is_kept = !is_alone && !is_joined;
+    if (is_kept && at != typed) status = cli_put(session, " ");
+    if (is_kept && status == 0 && cli_output_write(&session->output, at, word))
+      status = TSR_ERROR_WRITE;
+    at += word;
+    at += strspn(at, " ");
+    if (is_alone) at += word_length(at);
+    at += strspn(at, " ");
+  }
+  return status;
+}
+
 /* The last line of a text: the next command to run. */
 static int put_next(cli_session *session, const tsr_plan_answer *value) {
-  char text[32];
+  char text[32], option[32];
   write_next(session->options->own, value, text);
   if (!*text || !session->options->typed) return 0;
+  (void)snprintf(option, sizeof option, "%.*s", (int)word_length(text + 1), text + 1);
   int status = cli_put(session, "\nNext: tessera ");
-  if (status == 0) status = cli_put(session, session->options->typed);
+  if (status == 0) status = put_typed(session, session->options->typed, option);
   if (status == 0) status = cli_put(session, text);
   return status ? status : cli_put(session, "\n");
 }

@@ -64,7 +64,7 @@ class Targets(Tessera):
     def answer(self, name, plan):
         """The answer for every target; None if the plan does not suit the model."""
         words = [word for target in TARGETS for word in ('--for', target)]
-        done = self.run('plan', self.work / f'{name}.json', '--plan', self.put('plan.json', plan), '--batch', BATCH, '--seq', SEQUENCE,
+        done = self.run('plan', self.work / f'{name}.json', '--plan', self.put('plan.json', plan), '--batch', BATCH, '--seq', SEQUENCE, '--gpu', 'h100',
                         '--json', *words, status=None)
         if done.returncode:
             expect(f'a message about {json.dumps(plan)}', 'tessera' in done.stderr, True)
@@ -74,7 +74,7 @@ class Targets(Tessera):
 
     def simulate(self, name, *words):
         """What is reserved; a message if it is impossible."""
-        done = self.run('simulate', self.work / f'{name}.json', '--seq', SEQUENCE, '--json', *words, status=None)
+        done = self.run('simulate', self.work / f'{name}.json', '--seq', SEQUENCE, '--gpu', 'h100', '--json', *words, status=None)
         return json.loads(done.stdout)['devices'][0]['peak_reserved_bytes'] if done.returncode == 0 else done.stderr
 
     def of_deepspeed(self, name, one, notes):

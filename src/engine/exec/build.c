@@ -144,8 +144,8 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
                    o->in_place || o->block_count || o->clip_norm > 0 || o->eval_steps ||
                    o->eval_batch || o->lora_rank || o->lora_alpha > 0 || o->lora_targets ||
                    o->lora_dropout > 0 || o->adapter_dtype || o->quantize || o->double_quant ||
-                   o->kbit_training || o->fp8 || o->ranks || o->zero || away->optimizer || away->gradients ||
-                   away->parameters || away->activations;
+                   o->kbit_training || o->fp8 || o->ranks || o->zero || away->optimizer ||
+                   away->gradients || away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "
@@ -236,7 +236,8 @@ int tsr__choose_gpu(const tsr_model *model, tsr_simulate_options *options, tsr_e
   const tsr__data_sheet *traced = NULL;
   if (options->gpu) return 0;
   int status = model->graph ? traced_gpu(model->graph, &traced, error) : 0;
-  if (status == 0 && !options->rates) options->gpu = traced ? traced->name : "a100";
+  const char *usual = options->fp8 ? "h100" : "a100"; /* which has no FP8 */
+  if (status == 0 && !options->rates) options->gpu = traced ? traced->name : usual;
   return status;
 }
 

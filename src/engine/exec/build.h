@@ -45,7 +45,7 @@ int tsr__program_record(tsr__program *program, bool is_recorded, tsr__schedule *
 int tsr__program_record_generate(tsr__program *program, uint64_t positions, bool has_rounds,
                                  tsr__schedule *out, tsr_error *error);
 
-/* Choose a card if the options name neither one nor rates: the one that a step graph was traced for, else an A100. Fails with
+/* Choose a card if the options name neither one nor rates: the one that a step graph was traced for, else an A100, or an H100 for products in FP8. Fails with
  * TSR_ERROR_UNSUPPORTED, and leaves the options, if they name no card and that of the graph is not known. */
 int tsr__choose_gpu(const tsr_model *model, tsr_simulate_options *options, tsr_error *error);
 

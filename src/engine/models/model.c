@@ -24,32 +24,39 @@
 enum { MOST_LAYERS = 4096 };
 
 static const struct {
-  const char *name, *config;
+  const char *name, *hub, *config; /* hub: where Hugging Face has its weights; NULL: nowhere */
 } named[] = {
-    {"gpt2", "{\"model_type\":\"gpt2\"}"},
-    {"gpt2-medium", "{\"model_type\":\"gpt2\",\"n_embd\":1024,\"n_layer\":24,\"n_head\":16}"},
-    {"gpt2-large", "{\"model_type\":\"gpt2\",\"n_embd\":1280,\"n_layer\":36,\"n_head\":20}"},
-    {"gpt2-xl", "{\"model_type\":\"gpt2\",\"n_embd\":1600,\"n_layer\":48,\"n_head\":25}"},
-    {"llama-2-7b", "{\"model_type\":\"llama\",\"max_position_embeddings\":4096}"},
-    {"llama-2-13b",
+    {"gpt2", "openai-community/gpt2", "{\"model_type\":\"gpt2\"}"},
+    {"gpt2-medium", "openai-community/gpt2-medium",
+     "{\"model_type\":\"gpt2\",\"n_embd\":1024,\"n_layer\":24,\"n_head\":16}"},
+    {"gpt2-large", "openai-community/gpt2-large",
+     "{\"model_type\":\"gpt2\",\"n_embd\":1280,\"n_layer\":36,\"n_head\":20}"},
+    {"gpt2-xl", "openai-community/gpt2-xl",
+     "{\"model_type\":\"gpt2\",\"n_embd\":1600,\"n_layer\":48,\"n_head\":25}"},
+    {"llama-2-7b", "meta-llama/Llama-2-7b-hf",
+     "{\"model_type\":\"llama\",\"max_position_embeddings\":4096}"},
+    {"llama-2-13b", "meta-llama/Llama-2-13b-hf",
      "{\"model_type\":\"llama\",\"max_position_embeddings\":4096,\"hidden_size\":5120,"
      "\"intermediate_size\":13824,\"num_hidden_layers\":40,\"num_attention_heads\":40}"},
-    {"llama-2-70b",
+    {"llama-2-70b", "meta-llama/Llama-2-70b-hf",
      "{\"model_type\":\"llama\",\"max_position_embeddings\":4096,\"hidden_size\":8192,"
      "\"intermediate_size\":28672,\"num_hidden_layers\":80,\"num_attention_heads\":64,"
      "\"num_key_value_heads\":8}"},
-    {"llama-3-8b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
-                   "position_embeddings\":8192,"
-                   "\"intermediate_size\":14336,\"num_key_value_heads\":8}"},
-    {"llama-3-70b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
-                    "position_embeddings\":8192,"
-                    "\"hidden_size\":8192,\"intermediate_size\":28672,\"num_hidden_layers\":80,"
-                    "\"num_attention_heads\":64,\"num_key_value_heads\":8}"},
-    {"llama-3-405b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
-                     "position_embeddings\":131072,"
-                     "\"hidden_size\":16384,\"intermediate_size\":53248,\"num_hidden_layers\":126,"
-                     "\"num_attention_heads\":128,\"num_key_value_heads\":8}"},
-    {"llama-3.2-1b",
+    {"llama-3-8b", "meta-llama/Meta-Llama-3-8B",
+     "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+     "position_embeddings\":8192,"
+     "\"intermediate_size\":14336,\"num_key_value_heads\":8}"},
+    {"llama-3-70b", "meta-llama/Meta-Llama-3-70B",
+     "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+     "position_embeddings\":8192,"
+     "\"hidden_size\":8192,\"intermediate_size\":28672,\"num_hidden_layers\":80,"
+     "\"num_attention_heads\":64,\"num_key_value_heads\":8}"},
+    {"llama-3-405b", "meta-llama/Llama-3.1-405B",
+     "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+     "position_embeddings\":131072,"
+     "\"hidden_size\":16384,\"intermediate_size\":53248,\"num_hidden_layers\":126,"
+     "\"num_attention_heads\":128,\"num_key_value_heads\":8}"},
+    {"llama-3.2-1b", "meta-llama/Llama-3.2-1B",
      "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
      "position_embeddings\":131072,"
      "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
@@ -57,7 +64,7 @@ static const struct {
      "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,"
      "\"low_freq_factor\":1,\"high_freq_factor\":4,"
      "\"original_max_position_embeddings\":8192}}"},
-    {"llama-3.2-3b",
+    {"llama-3.2-3b", "meta-llama/Llama-3.2-3B",
      "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
      "position_embeddings\":131072,"
      "\"hidden_size\":3072,\"intermediate_size\":8192,\"num_hidden_layers\":28,"
@@ -65,15 +72,16 @@ static const struct {
      "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,"
      "\"low_freq_factor\":1,\"high_freq_factor\":4,"
      "\"original_max_position_embeddings\":8192}}"},
-    {"mistral-7b", "{\"model_type\":\"mistral\"}"},
-    {"qwen2.5-7b",
+    {"mistral-7b", "mistralai/Mistral-7B-v0.1", "{\"model_type\":\"mistral\"}"},
+    {"qwen2.5-7b", "Qwen/Qwen2.5-7B",
      "{\"model_type\":\"qwen2\",\"rope_theta\":1000000,\"vocab_size\":152064,\"hidden_size\":3584,"
      "\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
      "\"num_key_value_heads\":4}"},
     /* Not a published model: small enough to learn a text on a laptop, byte by byte. */
-    {"gpt2-bytes", "{\"model_type\":\"gpt2\",\"vocab_size\":256,\"n_positions\":256,\"n_embd\":128,"
-                   "\"n_layer\":4,\"n_head\":4,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0,"
-                   "\"bos_token_id\":null,\"eos_token_id\":null}"},
+    {"gpt2-bytes", NULL,
+     "{\"model_type\":\"gpt2\",\"vocab_size\":256,\"n_positions\":256,\"n_embd\":128,"
+     "\"n_layer\":4,\"n_head\":4,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0,"
+     "\"bos_token_id\":null,\"eos_token_id\":null}"},
 };
 enum { NAMED = sizeof named / sizeof *named };
 
@@ -303,8 +311,10 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
   for (size_t i = 0; i < NAMED; i++) {
     if (strcmp(named[i].name, name) != 0) continue;
     int status = tsr_model_read(named[i].config, strlen(named[i].config), out, error);
-    if (status == 0) (void)snprintf((*out)->name, sizeof(*out)->name, "%s", name);
-    return status;
+    if (status) return status;
+    (void)snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+    (*out)->hub = named[i].hub;
+    return 0;
   }
   return tsr_model_is_hub_id(name) ? fail_hub(name, error) : fail_unknown(name, error);
 }

@@ -43,6 +43,7 @@ struct tsr__step_graph;
 struct tsr_model {
   atomic_uint more_owners; /* owners in addition to the first */
   char name[64];
+  const char *hub; /* of a model by name: what Hugging Face calls it, a constant; or NULL */
   struct tsr__step_graph *graph;       /* a traced step; if set, nothing below is; owned */
   char *config;                        /* the text of config.json; owned */
   char sha256[TSR__SHA256_TEXT_BYTES]; /* of that text, or of the step graph's */

@@ -11,6 +11,7 @@
 
 #include "ask/question.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "plan/planner.h"
 
@@ -500,7 +501,7 @@ static void note_root(tsr__paste *p) {
 static int price(const tsr__paste *p, const tsr_simulate_options *how, tsr__buffer *out,
                  uint64_t *reserved_bytes, tsr_error *error) {
   tsr_run_plan_cost cost;
-  char reserved[32];
+  char reserved[32], time[TSR__FORMAT_BYTES];
   int status = tsr_run_plan_measure(p->plan, p->model, how, &cost, error);
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) {
     tsr__buffer_printf(out, "no prediction for the nearest plan that this can express: %s\n",
@@ -509,10 +510,10 @@ static int price(const tsr__paste *p, const tsr_simulate_options *how, tsr__buff
   }
   if (status) return status;
   *reserved_bytes = cost.reserved_bytes;
-  tsr__buffer_printf(
-      out, "%s, batches of %llu sequences: %s reserved, %.0f ms a step (estimates)\n", p->name,
-      batch_of(p), tsr_size_text(cost.reserved_bytes, reserved, sizeof reserved),
-      cost.step_seconds * 1000);
+  tsr__buffer_printf(out, "%s, batches of %llu sequence%s: %s reserved, %s a step (estimates)\n",
+                     p->name, batch_of(p), batch_of(p) == 1 ? "" : "s",
+                     tsr_size_text(cost.reserved_bytes, reserved, sizeof reserved),
+                     tsr__format_duration(cost.step_seconds, time));
   return 0;
 }
 

@@ -42,6 +42,11 @@ static const char *quoted_type(const tsr__paste *p) {
   return p->o->quantize == TSR_QUANTIZE_FP4 ? "fp4" : "nf4";
 }
 
+/* What from_pretrained takes: of a description that was read from a file, only users know that. */
+static const char *hub_name(const tsr__paste *p) {
+  return p->model->hub ? p->model->hub : "/path/to/the/model";
+}
+
 /* The type that a model is loaded in, and that in which weights in 4 bits are multiplied. */
 static const char *loaded_type(const tsr__paste *p) {
   bool is_low = !tsr__paste_is_autocast(p) || p->o->kbit_training;
@@ -67,9 +72,9 @@ static void write_loading(tsr__paste *p) {
   tsr_simulate_attention attention = p->o->attention;
   tsr__buffer_printf(out,
                      "model = AutoModelForCausalLM.from_pretrained(\n"
-                     "    name,\n"
+                     "    \"%s\",\n"
                      "    dtype=%s,\n",
-                     loaded_type(p));
+                     hub_name(p), loaded_type(p));
   if (attention == TSR_ATTENTION_EAGER || attention == TSR_ATTENTION_FLASH)
     tsr__buffer_printf(out, "    attn_implementation=\"%s\",\n",
                        attention == TSR_ATTENTION_EAGER ? "eager" : "flash_attention_2");
@@ -219,7 +224,7 @@ void tsr__paste_axolotl(tsr__paste *p) {
   char clip[TSR__OPTION_BYTES];
   tsr__buffer *out = &p->text;
   tsr_simulate_attention attention = p->o->attention;
-  tsr__buffer_printf(out, "base_model: %s\n", p->name);
+  tsr__buffer_printf(out, "base_model: %s\n", hub_name(p));
   if (p->o->lora_rank) write_axolotl_adapters(p);
   tsr__buffer_printf(out,
                      "sequence_len: %llu\n"
@@ -311,7 +316,7 @@ void tsr__paste_unsloth(tsr__paste *p) {
                      "    full_finetuning=%s,\n"
                      "    use_gradient_checkpointing=%s,\n"
                      ")\n",
-                     p->name, tsr__paste_sequence(p), loaded_type(p),
+                     hub_name(p), tsr__paste_sequence(p), loaded_type(p),
                      p->o->quantize ? "True" : "False", p->o->lora_rank ? "False" : "True",
                      recomputes(p) ? "True" : "False");
   if (p->o->no_kv_cache) tsr__buffer_text(out, "model.config.use_cache = False\n");

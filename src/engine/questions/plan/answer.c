@@ -32,6 +32,14 @@ static tsr_simulate_options options_of(const tsr_params *params) {
                                 .book = is_own ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
 }
 
+/* An A100, which is what most figures are published for, or the first card with FP8 if that is asked for. */
+static void choose_card(const tsr_params *params, tsr__plan_value *a) {
+  const char *allow = tsr_params_text(params, "allow");
+  bool is_chosen = tsr_params_gpu(params) || (a->model && tsr_model_is_traced(a->model));
+  bool is_fp8 = a->plan->options.fp8 || (allow && strstr(allow, "fp8"));
+  if (!is_chosen && is_fp8) a->how.gpu = "h100";
+}
+
 static json_t *given_texts(const tsr_params *params, const char *name) {
   size_t count;
   const char *const *texts = tsr_params_texts(params, name, &count);
@@ -318,6 +326,7 @@ static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error)
   a->how.effort = a->effort;
   if (status == 0) status = write_given(params, a, error);
   if (status == 0) status = find_plan(params, a, error);
+  if (status == 0) choose_card(params, a);
   if (status == 0 && !is_shown) status = tsr_params_rates(params, &a->rates, error);
   if (status == 0) status = find_link(params, a, error);
   if (status) return status;

@@ -139,8 +139,8 @@ static const tsr_parameter parameters[] = {
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
-     .help = "The card that times are estimated for: %s (default: a100, or the card of a step "
-             "graph).",
+     .help = "The card that times are estimated for: %s (default: a100, h100 for products in "
+             "FP8, or the card of a step graph).",
      .word = tsr_gpu_word,
      .choices = tsr_gpu_names},
     {.rows = tsr_run_traced},
