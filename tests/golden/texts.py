@@ -94,7 +94,9 @@ def of_notes(notes):
             plan['quantize'] = found[1]
             if found[2] == 'True':
                 plan['double_quant'] = True
-        if found := re.search(r'prepare_model_for_kbit_training\(model, use_gradient_checkpointing=(\w+)\)', note):
+        if found := re.search(r'prepare_model_for_kbit_training\(model, use_gradient_checkpointing=(\w+)(.*?)\) prepares', note):
+            if 'False' in found[2]:
+                plan['checkpoint_form'] = 'non-reentrant'
             plan['kbit_training'] = 'checkpointing' if found[1] == 'True' else 'casts'
         if found := re.search(r'gradient_checkpointing_enable\(.*"use_reentrant": (\w+)', note):
             plan.update({'checkpoint': 'full'}, **({} if found[1] == 'True' else {'checkpoint_form': 'non-reentrant'}))

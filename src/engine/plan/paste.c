@@ -357,11 +357,15 @@ void tsr__paste_adapters(tsr__paste *p) {
         tsr__paste_is_bf16(p)   ? "torch.bfloat16"
         : tsr__paste_is_fp16(p) ? "torch.float16"
                                 : "torch.float32");
+  bool is_again = p->o->kbit_training == TSR_KBIT_CHECKPOINTING;
   if (p->o->kbit_training)
     tsr__paste_elsewhere(p,
                          "what peft.prepare_model_for_kbit_training(model, "
-                         "use_gradient_checkpointing=%s) prepares",
-                         p->o->kbit_training == TSR_KBIT_CHECKPOINTING ? "True" : "False");
+                         "use_gradient_checkpointing=%s%s) prepares",
+                         is_again ? "True" : "False",
+                         is_again && p->o->non_reentrant
+                             ? ", gradient_checkpointing_kwargs={\"use_reentrant\": False}"
+                             : "");
   tsr__paste_elsewhere(
       p,
       "adapters, which are peft.get_peft_model(model, peft.LoraConfig(r=%llu%s%s%s%s)%s), where "
