@@ -202,7 +202,7 @@ static size_t word_length(const char *word) {
   return length;
 }
 
-/* Put what was typed, without an option that is given anew: "--budget 4GiB" or "--budget=4GiB". */
+/* Put what was typed, without an option that follows again: "--budget 4GiB" or "--budget=4GiB". */
 static int put_typed(cli_session *session, const char *typed, const char *option) {
   size_t length = strlen(option);
   int status = 0;

@@ -74,9 +74,9 @@ typedef struct tsr__chooser {
 } tsr__chooser;
 
 /* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is
- * false for blocks that cannot be run again. The caller releases `*out`, also after a failure. Takes a hundred surveys of three blocks, or a dozen
+ * false for blocks that cannot be run again. The caller releases `*c`, also after a failure. Takes a hundred surveys of three blocks, or a dozen
  * if another way had the same blocks. */
-int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *out, bool *is_possible,
+int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
                       tsr_error *error);
 void tsr__blocks_release(tsr__chooser *c);
 

@@ -488,6 +488,7 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
   if (status || !ok) return status;
   l->now = estimate_of(l, l->cells);
   size_t work = l->layers * (size_t)l->chooser.parts;
+  assert(work);
   l->most_simulations = WORK / work > LEAST_SIMULATIONS ? WORK / work : LEAST_SIMULATIONS;
   if (!l->is_thorough) l->most_simulations = LEAST_SIMULATIONS;
   while (status == 0 && is_better && l->simulations < l->most_simulations) {

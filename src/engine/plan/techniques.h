@@ -36,8 +36,9 @@ typedef struct tsr__technique_row {
   bool is_fine;      /* of a combined one: tried after all others, and not for the largest size */
   bool is_free;      /* it takes no more operations and no copies */
   bool changes_results; /* only if it is asked for */
-  bool is_named;        /* only by its own word, not by "all": it changes what is trained, or how products round */
-  bool needs_ranks;     /* two at least */
+  bool
+      is_named; /* only by its own word, not by "all": it changes what is trained, or how products round */
+  bool needs_ranks; /* two at least */
   bool
       is_of_old_cards; /* only for cards without bf16 (T4, V100), which skip the other rows of the dimension */
   uint64_t
