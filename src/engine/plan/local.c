@@ -487,9 +487,8 @@ static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
   int status = read_cells(l, plan, &ok, error);
   if (status || !ok) return status;
   l->now = estimate_of(l, l->cells);
-  size_t work = l->layers * (size_t)l->chooser.parts;
-  assert(work);
-  l->most_simulations = WORK / work > LEAST_SIMULATIONS ? WORK / work : LEAST_SIMULATIONS;
+  size_t work = l->layers * (size_t)l->chooser.parts, most = work ? WORK / work : WORK;
+  l->most_simulations = most > LEAST_SIMULATIONS ? most : LEAST_SIMULATIONS;
   if (!l->is_thorough) l->most_simulations = LEAST_SIMULATIONS;
   while (status == 0 && is_better && l->simulations < l->most_simulations) {
     status = improve_once(l, &list, &is_better, error);
