@@ -151,8 +151,9 @@ typedef struct tsr_planned {
   /* Ways: combinations of all choices but those for blocks. Considered; not considered, as their step is too long; excluded by the
    * model or by another choice. */
   size_t way_count, skipped_count, refused_count;
-  const char *const *targets; /* of the planning's options, borrowed from there */
-  size_t target_count;
+  const char
+      *target; /* the program that plans are for, or the first of several, a constant; NULL: none */
+  size_t target_count; /* of these programs */
 } tsr_planned;
 
 /* Find the fastest plan that fits. The caller releases `*out` with tsr_planned_release. Fails with

@@ -448,6 +448,11 @@ static bool allows(const tsr__target_row *target, const char *word) {
   return false;
 }
 
+const char *tsr__target_name(const char *name) {
+  const tsr__target_row *target = find(name);
+  return target ? target->name : NULL;
+}
+
 bool tsr__target_has(const char *name, const char *option) {
   const tsr__target_row *target = find(name);
   return !target || target->is_plan || target->is_allocator || is_listed(target->options, option);

@@ -66,6 +66,8 @@ typedef struct tsr__target_row {
   void (*write)(tsr__paste *p); /* NULL for the plan file */
 } tsr__target_row;
 
+/* The name as a constant; NULL for an unknown one. */
+const char *tsr__target_name(const char *name);
 /* Whether a target has an option of plans; true for the plan file, the allocator's settings, which are no part of plans, and an unknown one. */
 bool tsr__target_has(const char *name, const char *option);
 /* The nearest plan that a target can express, which the caller frees, and how many choices it replaces; a copy for the plan file and

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "plan/paste.h"
 #include "plan/planner.h"
 
 /* ---- beginning ---- */
@@ -246,7 +247,7 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   planned.tried = p->tried;
   planned.way_count = p->ways.count;
   planned.refused_count = p->refused.count;
-  planned.targets = p->targets;
+  planned.target = p->target_count ? tsr__target_name(p->targets[0]) : NULL;
   planned.target_count = p->target_count;
   planned.calibration = p->calibration;
   planned.unit_count = p->unit_count;

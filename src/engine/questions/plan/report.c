@@ -535,9 +535,9 @@ static void emit_searched(tsr__emitter *e, const tsr_planned *p) {
   tsr__buffer_printf(out, "Compared %zu combinations of choices and simulated %zu %s.",
                      p->way_count - p->skipped_count, p->tried, p->tried == 1 ? "plan" : "plans");
   tsr__emit_line(e, TSR__PLAIN, 0);
-  if (p->target_count)
+  if (p->target)
     tsr__emit_printf(e, TSR__PLAIN, "Plans were limited to what %s can express (--for).",
-                     p->target_count > 1 ? "all of these programs" : p->targets[0]);
+                     p->target_count > 1 ? "all of these programs" : p->target);
   if (p->skipped_count)
     tsr__emit_printf(e, TSR__PLAIN,
                      "Skipped %zu others: their steps have too many operations to simulate.",
