@@ -146,6 +146,15 @@ static void change_option(const climb *c, point *p) {
   }
 }
 
+/* Whether a plan's name, "linear.0", is that of a tensor, "linear#1.0", or of what all ops of its kind save there. */
+static bool stands_for(const char *name, const char *tensor) {
+  size_t length = strcspn(tensor, "#");
+  const char *dot = strrchr(tensor, '.');
+  if (strcmp(name, tensor) == 0) return true;
+  return tensor[length] && dot && strncmp(name, tensor, length) == 0 &&
+         strcmp(name + length, dot) == 0;
+}
+
 static void change(const climb *c, point *p) {
   for (uint64_t n = 1 + below(3); n; n--)
     if (below(5) == 0)
@@ -165,7 +174,7 @@ static void read_planned(climb *c, const tsr_run_plan *plan, point *p) {
         p->blocks[b].segment = (unsigned)r->checkpoint_every;
       for (size_t s = 0; s < r->saved_count; s++)
         for (size_t n = 0; n < c->name_count; n++)
-          if (strcmp(c->names[n], r->saved[s].name) == 0) p->blocks[b].names |= (uint64_t)1 << n;
+          if (stands_for(r->saved[s].name, c->names[n])) p->blocks[b].names |= (uint64_t)1 << n;
     }
   }
   if (p->options.checkpoint == TSR_CHECKPOINT_FULL)

@@ -189,6 +189,7 @@ def test_formats(t):
 
 # What ops of kept blocks save, elsewhere or computed again: together with each technique below.
 SAVED = {'recompute': {'eager GELU': 'recompute', 'layer norm.0': 'recompute', 'dropout': 'recompute'},
+         'some of a kind': {'linear#1.0': 'recompute', 'layer norm#1': 'recompute', 'linear#3.0': 'host'},
          'host': {'linear.0': 'host', 'eager GELU.2': 'host'}, 'disk': {'linear.0': 'disk'}}
 OWN_SAVED = {'recompute': {'GELU': 'recompute', 'layer norm.0': 'recompute', 'linear.0': 'recompute'},
              'host': {'linear.0': 'host'}, 'disk': {'GELU': 'disk', 'layer norm': 'recompute'}}
@@ -218,6 +219,27 @@ def test_saved_pairs(t):
     shown = t.run('plan', 'show', plan, 'gpt2', '--batch', 4, '--json')
     shown = json.loads(shown.stdout)
     expect('it saves a fifth', shown['with']['peak_allocated_bytes'] < 0.8 * shown['without']['peak_allocated_bytes'], True)
+
+
+def test_saved_by_one(t):
+    """Ops of a kind are numbered in each block: all of them are the kind, and each alone saves a part."""
+    plan = t.work / 'one.json'
+
+    def reserved(*names):
+        plan.write_text(json.dumps({'version': 1, 'no_kv_cache': True, 'gelu': 'fused', 'blocks': [
+            {'first': 1, 'last': LAYERS - 1, 'saved': {name: 'recompute' for name in names}}]}))
+        return json.loads(t.run('simulate', 'gpt2', '--batch', 4, '--seq', 512, '--plan', plan, '--json', '-q').stdout)['devices'][0]
+
+    each = [f'linear#{number}.0' for number in range(4)]
+    whole, kept, all_of = reserved('linear.0'), reserved(), reserved(*each)
+    for part in ('peak', 'phases', 'categories'):
+        expect(f'all: {part}', all_of[part], whole[part])
+    peaks = [reserved(name)['peak']['allocated_bytes'] for name in each]
+    expect('each saves no more than all', all(whole['peak']['allocated_bytes'] <= peak <= kept['peak']['allocated_bytes'] for peak in peaks), True)
+    expect('some save, and not the same', len(set(peaks)) > 2, True)
+    plan.write_text(json.dumps({'version': 1, 'blocks': [{'first': 0, 'last': 1, 'saved': {'linear#4.0': 'recompute'}}]}))
+    done = t.run('simulate', 'gpt2', '--plan', plan)
+    expect('a fifth is none', (done.returncode, "by 'linear#4', but a block has 4 of these ops" in done.stderr), (2, True))
 
 
 def test_checkpoint_stacks(t):

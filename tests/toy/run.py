@@ -193,8 +193,8 @@ def check_rows_in_help(given):
         expect_in('--toy-habit HABIT', run(given.tessera, command, '--help-all'))
         expect_in('.It Fl \\-toy-habit Ar HABIT', (folder / f'tessera-{command}.1').read_text())
     for command in ('plan', 'train'):
-        expect_in('adapters, quantize and toy; or all', ' '.join(run(given.tessera, command, '--help-all').split()))
-        expect_in('adapters, quantize and toy; or all', ' '.join((folder / f'tessera-{command}.1').read_text().split()))
+        expect_in('adapters, quantize, fp8, all-blocks and toy; or all', ' '.join(run(given.tessera, command, '--help-all').split()))
+        expect_in('adapters, quantize, fp8, all-blocks and toy; or all', ' '.join((folder / f'tessera-{command}.1').read_text().split()))
     expect_in("'train --toy-habit') COMPREPLY=($(compgen -W 'tidy hoarder'", run(given.gendocs, 'completion', 'bash'))
 
 
@@ -220,7 +220,7 @@ def check_technique_of_plan(given):
     expect('plan', json.loads(plan.read_text()), {'optimizer': 'sgd', 'version': 1})
     expect('simulated', run_of(given, '--plan', plan)['peak_reserved_bytes'], found['predicted']['peak_reserved_bytes'])
     expect('in plan show', [choice['choice'] for choice in ask(given, 'plan', 'show', plan, given.model, *size)['choices']], ['toy: sgd'])
-    expect_in('adapters, quantize and toy, or all or none',
+    expect_in('adapters, quantize, fp8, all-blocks and toy, or all or none',
               run(given.tessera, 'plan', given.model, '--budget', budget, '--allow', 'magic', status=2))
 
 
@@ -239,7 +239,7 @@ def check_rows_in_mcp(given):
     tools, called = (json.loads(line)['result'] for line in run(given.tessera, 'mcp', input=text).splitlines())
     known = next(tool for tool in tools['tools'] if tool['name'] == 'tessera_plan')['inputSchema']['properties']
     expect('words', known['toy_habit']['enum'], ['tidy', 'hoarder'])
-    expect_in('adapters, quantize and toy; or all', known['allow']['description'])
+    expect_in('adapters, quantize, fp8, all-blocks and toy; or all', known['allow']['description'])
     expect('plan', called['structuredContent']['plan'], {'optimizer': 'sgd', 'toy_habit': 'hoarder', 'version': 1})
 
 
@@ -259,7 +259,7 @@ peak = lambda **options: tessera.simulate(model, seq=64, **options).peak.allocat
 assert peak(toy_habit='hoarder') == peak(plan={'toy_habit': 'hoarder', 'version': 1}) > peak()
 for call in tessera.simulate, tessera.plan:
     assert 'toy_habit' in inspect.signature(call).parameters and 'toy_habit: What the program keeps' in call.__doc__
-assert 'adapters, quantize and toy' in tessera.plan.__doc__
+assert 'adapters, quantize, fp8, all-blocks and toy' in tessera.plan.__doc__
 found = tessera.plan(model, seq=64, budget='1GiB', allow='toy')
 assert found.plan.to_dict() == {'optimizer': 'sgd', 'version': 1}
 print(*s.toy().verdict)

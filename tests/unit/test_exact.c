@@ -116,6 +116,7 @@ static void choose_saved(trial *t, tsr__plan *plan) {
     tsr__plan_saved saved = {.first = first,
                              .end = first + 1 + below(t, t->layers - first),
                              .op = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, TSR__OP_KIND_COUNT),
+                             .number = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, 4),
                              .index = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, TSR__OP_SAVED),
                              .place = (uint8_t)below(t, TSR__PLACED_COUNT)};
     assert_true(tsr__plan_choose_saved(plan, saved));
@@ -326,6 +327,12 @@ static void try_placed(subject *s, const trial *t) {
   tsr__placement_release(&placement);
 }
 
+static bool narrows(const tsr__plan *plan) {
+  for (size_t i = 0; i < plan->saved.count; i++)
+    if (plan->saved.items[i].place >= TSR__PLACED_NARROW16) return true;
+  return false;
+}
+
 /* What is in place computes the same, to the bit, but for PyTorch's dropout: in 16 bits its noise is rounded. */
 static void try_apart(const trial *before, const double *losses, size_t count) {
   trial apart = *before, *t = &apart; /* as it was when its plan was chosen */
@@ -333,10 +340,10 @@ static void try_apart(const trial *before, const double *losses, size_t count) {
   tsr__execution out;
   double others[MOST_LOSSES];
   unsigned in_place = t->run.in_place;
-  bool rounds = t->run.book == TSR_BOOK_TORCH && t->run.dtype != TSR_SIMULATE_FP32 &&
-                in_place & TSR_IN_PLACE_DROPOUT;
+  bool has_noise = t->run.book == TSR_BOOK_TORCH && in_place & TSR_IN_PLACE_DROPOUT;
   t->run.in_place = 0;
   assert_true(open_subject(&s, t));
+  bool rounds = has_noise && (t->run.dtype != TSR_SIMULATE_FP32 || narrows(&s.plan));
   keep_losses(&s, others);
   attack(&s, t, &out);
   if (!rounds && memcmp(losses, others, count * sizeof *losses) != 0)

@@ -996,11 +996,11 @@ static void formulas(void **state) {
 
 /* A row that writes something has a function, which a test here calls, except that of a kernel which is only simulated. */
 static void every_row_computes(void **state) {
-  static const tsr__kernel apart[] = {TSR__KERNEL_DROPOUT,   TSR__KERNEL_DROPOUT_NOISE,
-                                      TSR__KERNEL_QUANTISE,  TSR__KERNEL_DEQUANTISE,
-                                      TSR__KERNEL_DROP,      TSR__KERNEL_BATCH,
-                                      TSR__KERNEL_NORM_PART, TSR__KERNEL_NORM_END,
-                                      TSR__KERNEL_SET_ROWS,  TSR__KERNEL_DEQUANTISE_4BIT};
+  static const tsr__kernel apart[] = {
+      TSR__KERNEL_DROPOUT,         TSR__KERNEL_DROPOUT_NOISE, TSR__KERNEL_QUANTISE,
+      TSR__KERNEL_DEQUANTISE,      TSR__KERNEL_DROP,          TSR__KERNEL_BATCH,
+      TSR__KERNEL_NORM_PART,       TSR__KERNEL_NORM_END,      TSR__KERNEL_SET_ROWS,
+      TSR__KERNEL_DEQUANTISE_4BIT, TSR__KERNEL_QUANTISE_FP8,  TSR__KERNEL_SCALED_MM};
   (void)state;
   for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)k);

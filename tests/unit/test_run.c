@@ -18,6 +18,10 @@
 static const char gpt2[] =
     "{\"model_type\":\"gpt2\",\"vocab_size\":31,\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,"
     "\"n_head\":3,\"initializer_range\":0.3}";
+/* With widths that FP8 takes. */
+static const char gpt2_wide[] =
+    "{\"model_type\":\"gpt2\",\"vocab_size\":31,\"n_positions\":8,\"n_embd\":16,\"n_layer\":2,"
+    "\"n_head\":2}";
 static const char gpt2_silent[] =
     "{\"model_type\":\"gpt2\",\"vocab_size\":31,\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,"
     "\"n_head\":3,\"initializer_range\":0.3,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0}";
@@ -384,15 +388,17 @@ static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
       {.optimizer = TSR_OPTIMIZER_SGD_MOMENTUM, .nesterov = true},
       {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
       {.dtype = TSR_SIMULATE_BF16, .master_weights = true},
-      {.dtype = TSR_SIMULATE_BF16, .lora_rank = 2, .quantize = TSR_QUANTIZE_NF4}};
+      {.dtype = TSR_SIMULATE_BF16, .lora_rank = 2, .quantize = TSR_QUANTIZE_NF4},
+      {.dtype = TSR_SIMULATE_BF16, .sequence = 8, .fp8 = TSR_FP8_TE}};
   size_t count = sizeof gradient_cases / sizeof *gradient_cases;
   bench b;
   for (size_t i = 0; i < count + sizeof more / sizeof *more; i++) {
     tsr_simulate_options run = i < count ? gradient_cases[i].run : more[i - count];
     run.book = book;
-    if (run.quantize && book == TSR_BOOK_OWN) continue;                  /* refused */
+    if ((run.quantize || run.fp8) && book == TSR_BOOK_OWN) continue;     /* refused */
     bool has_modules = run.dtype != TSR_SIMULATE_FP32 && !run.lora_rank; /* which need casts */
-    open_bench(&b, i < count ? gradient_cases[i].model : has_modules ? gpt2_untied : gpt2, &run);
+    const char *other = run.fp8 ? gpt2_wide : has_modules ? gpt2_untied : gpt2;
+    open_bench(&b, i < count ? gradient_cases[i].model : other, &run);
     if (i < count && gradient_cases[i].attention)
       b.program.attention = (tsr__op_kind)gradient_cases[i].attention;
     finish_tape(&b);

@@ -64,7 +64,8 @@ static int finish(tsr__program *program, tsr__schedule *out, tsr_error *error) {
 int tsr__program_record(tsr__program *program, bool is_recorded, tsr__schedule *out,
                         tsr_error *error) {
   tsr__program_step(program);
-  int status = finish(program, out, error);
+  int status = tsr__program_check_saved(program, error);
+  if (status == 0) status = finish(program, out, error);
   return status || !is_recorded ? status : check_length(out, program->options, error);
 }
 

@@ -154,6 +154,15 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
   return 0;
 }
 
+/* Whether the first block has several ops of this kind. */
+static bool is_one_of_several(const tsr__schedule *schedule, const tsr__op *op) {
+  for (size_t i = 0; i < schedule->ops.count; i++) {
+    const tsr__op *other = &schedule->ops.items[i];
+    if (other->block == 0 && other->kind == op->kind && other->number) return true;
+  }
+  return false;
+}
+
 static int list_saved(const tsr__schedule *schedule, tsr__saved_name **out, size_t *count,
                       tsr_error *error) {
   TSR__VECTOR(tsr__saved_name) names = {0};
@@ -166,7 +175,10 @@ static int list_saved(const tsr__schedule *schedule, tsr__saved_name **out, size
       one.storage = tsr__schedule_tensor(schedule, op->saved[k])->slot;
       const tsr__slot *slot = &schedule->slots.items[one.storage];
       if (slot->is_static || slot->category != TSR_CATEGORY_ACTIVATION) continue;
-      (void)snprintf(one.name, sizeof one.name, "%s.%u", op->name, (unsigned)k);
+      if (is_one_of_several(schedule, op))
+        (void)snprintf(one.name, sizeof one.name, "%s#%u.%u", op->name, op->number, (unsigned)k);
+      else
+        (void)snprintf(one.name, sizeof one.name, "%s.%u", op->name, (unsigned)k);
       ok = TSR__VECTOR_PUSH(&names, one);
     }
   }

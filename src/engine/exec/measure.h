@@ -34,11 +34,12 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
 
 /* A tensor that an op of a kind saves for backward, in the first block of a step that keeps everything. */
 typedef struct tsr__saved_name {
-  char name[64];    /* "layer norm.0": of a plan */
+  char name
+      [64]; /* of a plan: "layer norm#1.0", or "GELU.0" of an op that no other of the block is like */
   uint32_t storage; /* two that share it have the same number */
 } tsr__saved_name;
 
-/* List them, one for each op of the block: names repeat, with storages of their own. The caller frees `*out` with
+/* List them, one for each op of the block: in micro-batches after the first, names repeat, with storages of their own. The caller frees `*out` with
  * tsr__free. */
 int tsr__measure_saved(const tsr_model *model, const tsr_simulate_options *options,
                        tsr__saved_name **out, size_t *count, tsr_error *error);

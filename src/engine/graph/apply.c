@@ -110,6 +110,11 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
   tsr__op_call call = {.tape = tape, .input_count = input_count};
   tsr__tape_op record = {
       .kind = (uint8_t)kind, .input_count = (uint8_t)input_count, .block = tape->block};
+  static_assert((int)TSR__OP_KIND_COUNT <= (int)TSR__OP_KINDS, "a tape counts all kinds");
+  record.number = tape->of_kind[kind];
+  if (tape->of_kind[kind] < TSR__OP_NUMBERS) tape->of_kind[kind]++;
+  if (tape->block != TSR_NONE && tape->of_kind[kind] > tape->most_of_kind[kind])
+    tape->most_of_kind[kind] = tape->of_kind[kind];
   if (outputs) memset(outputs, 0, TSR__OP_OUTPUTS * sizeof *outputs);
   assert(kind < TSR__OP_KIND_COUNT && row && input_count <= TSR__OP_INPUTS);
   if (tape->status || tape->is_stopped) return 0;

@@ -34,11 +34,12 @@ bool tsr__plan_choose_saved(tsr__plan *plan, tsr__plan_saved saved) {
 }
 
 tsr__plan_place tsr__plan_place_of(const tsr__plan *plan, uint64_t block, uint8_t op,
-                                   uint32_t index) {
+                                   uint8_t number, uint32_t index) {
   for (size_t i = plan->saved.count; i-- > 0;) {
     const tsr__plan_saved *s = &plan->saved.items[i];
     if (block < s->first || block >= s->end) continue;
     if (s->op != TSR__PLAN_ANY && s->op != op) continue;
+    if (s->number != TSR__PLAN_ANY && s->number != number) continue;
     if (s->index == TSR__PLAN_ANY || s->index == index) return (tsr__plan_place)s->place;
   }
   return TSR__PLACED_KEEP;

@@ -52,9 +52,10 @@ enum { TSR__PLAN_ANY = UINT8_MAX };
 /* Where what ops of some blocks save is until backward. */
 typedef struct tsr__plan_saved {
   uint64_t first, end;
-  uint8_t op;    /* tsr__op_kind, or TSR__PLAN_ANY */
-  uint8_t index; /* which of the op's saved tensors, or TSR__PLAN_ANY */
-  uint8_t place; /* tsr__plan_place */
+  uint8_t op;     /* tsr__op_kind, or TSR__PLAN_ANY */
+  uint8_t number; /* which op of that kind in the block, from 0, or TSR__PLAN_ANY */
+  uint8_t index;  /* which of the op's saved tensors, or TSR__PLAN_ANY */
+  uint8_t place;  /* tsr__plan_place */
 } tsr__plan_saved;
 
 /* Invariants: the first block of a run of TSR__PLAN_RECOMPUTE_RUN begins one; no other choice does. */
@@ -79,9 +80,9 @@ void tsr__plan_choose_runs(tsr__plan *plan, uint64_t first, uint64_t end, uint64
 
 /* Choose where saved tensors are. False when out of memory. */
 bool tsr__plan_choose_saved(tsr__plan *plan, tsr__plan_saved saved);
-/* Where the `index`-th tensor that an op of `block` saves is. O(choices). */
+/* Where the `index`-th tensor that the `number`-th op of its kind in `block` saves is. O(choices). */
 tsr__plan_place tsr__plan_place_of(const tsr__plan *plan, uint64_t block, uint8_t op,
-                                   uint32_t index);
+                                   uint8_t number, uint32_t index);
 
 /* Whether any block has that choice. O(blocks). */
 bool tsr__plan_has(const tsr__plan *plan, tsr__plan_choice choice);

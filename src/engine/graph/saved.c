@@ -319,7 +319,7 @@ static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   tsr__tape_op *op = &tape->ops.items[call->op];
   bool is_free = is_list(tape, call->op); /* a checkpoint needs its inputs as they are */
   if (!tape->plan || op->block == TSR_NONE || tape->recomputing) return false;
-  tsr__plan_place chosen = tsr__plan_place_of(tape->plan, op->block, op->kind, i);
+  tsr__plan_place chosen = tsr__plan_place_of(tape->plan, op->block, op->kind, op->number, i);
   tsr__dtype to = chosen == TSR__PLACED_NARROW8 ? TSR__DTYPE_I8 : TSR__DTYPE_BF16;
   switch (chosen) {
   case TSR__PLACED_HOST: tape->saves_to = TSR__SPACE_HOST; return false;

@@ -42,6 +42,8 @@
 #define TSR__MOST_INSTRUCTIONS (UINT64_C(16) << 20)
 
 enum { TSR__OP_INPUTS = 8, TSR__OP_OUTPUTS = 3, TSR__OP_SAVED = 10 };
+/* At least as many as there are kinds of ops, and the largest number of an op in its block: others have that number, too. */
+enum { TSR__OP_KINDS = 64, TSR__OP_NUMBERS = 100 };
 
 /* Index of a tensor of the schedule; 0 means no tensor. */
 typedef uint32_t tsr__tensor_id;
@@ -186,6 +188,7 @@ typedef struct tsr__kernel_run {
 typedef struct tsr__op {
   const char *name; /* static text */
   uint8_t kind;     /* tsr__op_kind */
+  uint8_t number;   /* among the ops of its kind in its block, from 0; at most TSR__OP_NUMBERS */
   uint8_t input_count, output_count, saved_count;
   uint32_t block; /* of the model, from 0; TSR_NONE: of none */
   tsr__tensor_id in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS], saved[TSR__OP_SAVED];

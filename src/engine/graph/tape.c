@@ -362,6 +362,11 @@ void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point) {
   tape->carry_stack[point] = tsr__trace_stack(tape, TSR__KERNEL_NONE);
 }
 
+void tsr__tape_begin_block(tsr__tape *tape, uint32_t block) {
+  tape->block = block;
+  memset(tape->of_kind, 0, sizeof tape->of_kind);
+}
+
 void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carry_point point) {
   if (!tensor) return;
   if (!TSR__VECTOR_PUSH(&tape->held, (tsr__tape_carried){tensor, point}))
@@ -431,6 +436,7 @@ static bool list_ops(tsr__tape *tape) {
                     .input_count = o->input_count,
                     .output_count = o->output_count,
                     .saved_count = o->saved_count,
+                    .number = o->number,
                     .block = o->block};
     memcpy(op->in, o->in, sizeof op->in);
     memcpy(op->out, o->out, sizeof op->out);

@@ -120,7 +120,8 @@ typedef struct tsr__op_attributes {
 
 /* An op instance. */
 typedef struct tsr__tape_op {
-  uint8_t kind; /* tsr__op_kind */
+  uint8_t kind;   /* tsr__op_kind */
+  uint8_t number; /* as tsr__op has it */
   uint8_t input_count, output_count, saved_count;
   tsr__tensor_id in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS], saved[TSR__OP_SAVED];
   tsr__op_attributes attributes;
@@ -225,7 +226,9 @@ typedef struct tsr__tape {
   uint8_t capability;          /* of the card: 80 is compute capability 8.0; 0: no card was named */
   tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
   uint32_t block;              /* of the model, that is running: for ops that are recorded */
-  const struct tsr__plan *plan; /* of saved tensors, not owned; NULL: they are kept */
+  uint8_t of_kind[TSR__OP_KINDS];      /* how many ops of each kind it has recorded so far, */
+  uint8_t most_of_kind[TSR__OP_KINDS]; /* and at most in any block */
+  const struct tsr__plan *plan;        /* of saved tensors, not owned; NULL: they are kept */
   TSR__VECTOR(tsr__tape_holder) holders;
   TSR__VECTOR(tsr__tape_frame) frames;
   uint32_t packing,
@@ -371,6 +374,8 @@ void tsr__tape_begin(tsr__tape *tape, tsr__phase_kind phase);
 void tsr__tape_end(tsr__tape *tape, tsr__phase_kind phase);
 /* Mark the place at which the previous step releases what it held until this point. */
 void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point);
+/* From here on, ops are of that block of the model. */
+void tsr__tape_begin_block(tsr__tape *tape, uint32_t block);
 /* The program holds the tensor beyond the step, until that point of the next. */
 void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carry_point point);
 /* The program holds the tensor for good, as one that appends it to a list in each step. Does nothing for

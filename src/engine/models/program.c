@@ -367,7 +367,7 @@ static tsr__tensor_id block_segment(void *context, tsr__tape *t, uint32_t index,
   if (p->family->passes_positions && p->has_mask) p->mask = inputs[2];
   if (has_closure(p)) set_closure(p, (closure){inputs[1], inputs[2], inputs[3], inputs[4]});
   for (uint64_t i = index; i < end && !t->status; i++) {
-    t->block = (uint32_t)i;
+    tsr__tape_begin_block(t, (uint32_t)i);
     tsr__tensor_id result = p->family->block(p, (uint32_t)i, hidden);
     if (i > index) tsr__scope_unbind(t, hidden);
     hidden = result;

@@ -131,6 +131,8 @@ int tsr__program_init(tsr__program *program, const tsr_model *model,
 void tsr__program_release(tsr__program *program);
 /* Run one step on the tape, whose status shows whether it worked. */
 void tsr__program_step(tsr__program *program);
+/* Afterwards: TSR_ERROR_ARGUMENT if the plan chooses for an op by a number that no block has. O(choices). */
+int tsr__program_check_saved(const tsr__program *program, tsr_error *error);
 /* Run, without gradients, a forward pass of a text of as many tokens as the program's sequence; with `has_rounds` also,
  * as a generation, one of a token that follows. Keys and values stay in caches with room for `positions` tokens; with 0
  * nothing is kept. Sets program->next_logits, (batch, 1, vocabulary), of the last token of each pass. For a model without

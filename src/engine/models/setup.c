@@ -5,6 +5,7 @@
  * and the mask decides which attention kernel runs. Evaluation makes the same choices separately. */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -327,19 +328,25 @@ static_assert((int)TSR__PLACED_KEEP == (int)TSR_SAVED_KEEP &&
                   (int)TSR__PLACED_NARROW8 == (int)TSR_SAVED_NARROW8,
               "places are in the order of tsr_saved_place");
 
-/* Split the name of a saved tensor, such as "gelu.2": returns the length of the op's name, and sets the tensor's
- * index. */
-static size_t read_saved_name(const char *name, uint8_t *index) {
-  const char *dot = strrchr(name, '.');
+/* Split the name of a saved tensor, such as "linear#1.0": returns the length of the op's name, and sets the op's number in its block and the
+ * tensor's index, which both may be missing. */
+static size_t read_saved_name(const char *name, uint8_t *number, uint8_t *index) {
+  const char *dot = strrchr(name, '.'), *hash = strrchr(name, '#');
   bool has_index = dot && dot[1] >= '0' && dot[1] < '0' + TSR__OP_SAVED && !dot[2];
+  size_t length = has_index ? (size_t)(dot - name) : strlen(name), digits;
   *index = has_index ? (uint8_t)(dot[1] - '0') : TSR__PLAN_ANY;
-  return has_index ? (size_t)(dot - name) : strlen(name);
+  *number = TSR__PLAN_ANY;
+  if (!hash) return length;
+  digits = strspn(hash + 1, "0123456789");
+  if (!digits || digits > 2 || hash + 1 + digits != name + length) return length;
+  *number = (uint8_t)strtoul(hash + 1, NULL, 10);
+  return (size_t)(hash - name);
 }
 
 /* Apply a choice to all ops with that name. */
 static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__plan_saved one,
                           tsr_error *error) {
-  size_t length = read_saved_name(choice->name, &one.index);
+  size_t length = read_saved_name(choice->name, &one.number, &one.index);
   bool is_found = false;
   one.place = (uint8_t)choice->place;
   for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
@@ -358,10 +365,38 @@ static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__
                 choice->name, p->tape->book->name);
 }
 
+/* The most ops with that name that a block has: a kind may have several forms, of which a model has one. */
+static unsigned most_named(const tsr__tape *tape, const char *name) {
+  unsigned most = 0;
+  for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
+    const tsr__op_row *row = tape->book->rows[kind];
+    if (row && strcmp(row->name, name) == 0 && tape->most_of_kind[kind] > most)
+      most = tape->most_of_kind[kind];
+  }
+  return most;
+}
+
+int tsr__program_check_saved(const tsr__program *p, tsr_error *error) {
+  const tsr__tape *tape = p->tape;
+  if (tape->status) return 0; /* which finishing the tape explains */
+  for (size_t i = 0; i < p->plan.saved.count; i++) {
+    const tsr__plan_saved *s = &p->plan.saved.items[i];
+    if (s->op == TSR__PLAN_ANY || s->number == TSR__PLAN_ANY) continue;
+    const char *name = tape->book->rows[s->op]->name;
+    if (s->number < most_named(tape, name)) continue;
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "the plan chooses what happens to tensors saved by '%s#%u', but a block has %u of "
+                  "these ops, counted from 0",
+                  name, s->number, most_named(tape, name));
+  }
+  return 0;
+}
+
 static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error *error) {
   tsr__plan_saved all = {.first = choice->first,
                          .end = choice->last + 1,
                          .op = TSR__PLAN_ANY,
+                         .number = TSR__PLAN_ANY,
                          .index = TSR__PLAN_ANY,
                          .place = TSR__PLACED_KEEP};
   if (!tsr__plan_choose_saved(&p->plan, all)) return tsr__fail_memory(error);

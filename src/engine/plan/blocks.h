@@ -47,7 +47,9 @@ struct tsr__block_options {
   bool narrows;
   char names[TSR__BLOCK_NAMES][64];
   size_t name_count;
-  tsr__name_set sets[TSR__BLOCK_SETS]; /* single names, and the names of each storage */
+  tsr__name_set
+      sets[TSR__BLOCK_SETS]; /* single names, those of each storage, and of all ops of a kind */
+  bool of_kinds[TSR__BLOCK_SETS]; /* the set has all ops of its kinds */
   size_t set_count;
   /* What is known of choices, found once. The first keeps all; none beats another of the first `best_count`. */
   tsr__block_effect effects[TSR__BLOCK_EFFECTS];
@@ -63,6 +65,7 @@ typedef struct tsr__chooser {
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
   struct tsr__block_options *of; /* the planning's */
+  uint8_t lists;                 /* TSR__LIST_...: those that candidates are added to */
   tsr__blocks_sum all;           /* of three blocks that keep all */
   /* While they are looked for: */
   double gains
@@ -73,12 +76,20 @@ typedef struct tsr__chooser {
   double again_copies_s; /* more, or less, if it is run again; in a segment of several, even less */
 } tsr__chooser;
 
+/* The tensors that a name of a plan stands for: "linear.0" for those of all ops of that kind. */
+tsr__name_set tsr__blocks_named(const struct tsr__block_options *of, const char *name);
 /* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is
  * false for blocks that cannot be run again. The caller releases `*c`, also after a failure. Takes a hundred surveys of three blocks, or a dozen
  * if another way had the same blocks. */
 int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
                       tsr_error *error);
 void tsr__blocks_release(tsr__chooser *c);
+
+/* Whether all ops of a kind do the same in a choice. */
+bool tsr__blocks_is_of_kinds(const tsr__chooser *c, const tsr__fragment *f);
+/* Choose the chain's options: those that mixtures do not beat, and others if there is room; of too many every second, and so on. `of_kinds`:
+ * only those in which all ops of a kind do the same. O(effects * (effects + names)). */
+void tsr__blocks_choose(const tsr__chooser *c, bool of_kinds);
 
 /* The place of a choice in of->effects, where it is measured by a survey of three blocks if it is new; TSR__BLOCK_EFFECTS if there is no
  * room. */

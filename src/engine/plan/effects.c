@@ -38,30 +38,65 @@ static size_t number_of(tsr__chooser *c, const char *name) {
   return c->of->name_count++;
 }
 
-static void add_set(tsr__chooser *c, tsr__name_set names) {
+/* The name of what all ops of a kind save there: "linear.0" for "linear#1.0". */
+static void name_of_all(const char *name, char out[64]) {
+  size_t length = strcspn(name, "#");
+  const char *dot = strrchr(name, '.');
+  (void)snprintf(out, 64, "%.*s%s", (int)length, name, name[length] && dot ? dot : "");
+}
+
+tsr__name_set tsr__blocks_named(const struct tsr__block_options *of, const char *name) {
+  tsr__name_set names = 0;
+  for (size_t i = 0; i < of->name_count; i++) {
+    char all[64];
+    name_of_all(of->names[i], all);
+    if (strcmp(of->names[i], name) == 0 || strcmp(all, name) == 0) names |= (tsr__name_set)1 << i;
+  }
+  return names;
+}
+
+static void add_set(tsr__chooser *c, tsr__name_set names, bool of_kinds) {
   for (size_t i = 0; i < c->of->set_count; i++)
-    if (c->of->sets[i] == names) return;
+    if (c->of->sets[i] == names) {
+      c->of->of_kinds[i] = c->of->of_kinds[i] || of_kinds;
+      return;
+    }
   if (c->of->set_count == TSR__BLOCK_SETS) return;
+  c->of->of_kinds[c->of->set_count] = of_kinds;
   c->gains[c->of->set_count] = INFINITY;
   c->of->sets[c->of->set_count++] = names;
 }
 
-/* Each name, and all names of each storage. */
+/* The number's name alone, or that of all ops of its kind. */
+static tsr__name_set set_of(const tsr__chooser *c, size_t number, bool of_kinds) {
+  char all[64];
+  if (number == TSR__BLOCK_NAMES) return 0;
+  name_of_all(c->of->names[number], all);
+  return of_kinds ? tsr__blocks_named(c->of, all) : (tsr__name_set)1 << number;
+}
+
+/* Add each name, and all names of each storage. */
+static void add_sets(tsr__chooser *c, const tsr__saved_name *saved, size_t count, bool of_kinds) {
+  for (size_t i = 0; i < count; i++) {
+    tsr__name_set one = set_of(c, number_of(c, saved[i].name), of_kinds), all = 0;
+    for (size_t k = 0; k < count; k++)
+      if (saved[k].storage == saved[i].storage)
+        all |= set_of(c, number_of(c, saved[k].name), of_kinds);
+    if (one) add_set(c, one, of_kinds);
+    if (all) add_set(c, all, of_kinds);
+  }
+}
+
+/* Sets of what single ops save, and of what all ops of a kind do, which lead to good choices sooner. */
 static int list_sets(tsr__chooser *c, const tsr_simulate_options *options, tsr_error *error) {
   tsr__saved_name *saved = NULL;
   size_t count = 0;
   int status = tsr__measure_saved(c->planning->model, options, &saved, &count, error);
   if (status) return status;
-  for (size_t i = 0; i < count; i++) {
-    tsr__name_set all = 0;
-    for (size_t k = 0; k < count; k++) {
-      size_t number = number_of(c, saved[k].name);
-      if (saved[k].storage == saved[i].storage && number < TSR__BLOCK_NAMES)
-        all |= (tsr__name_set)1 << number;
-      if (k == i && number < TSR__BLOCK_NAMES) add_set(c, (tsr__name_set)1 << number);
-    }
-    if (all) add_set(c, all);
-  }
+  for (size_t i = 0; i < count; i++)
+    (void)number_of(c, saved[i].name); /* kinds have all of theirs */
+  add_sets(c, saved, count, false);
+  add_sets(c, saved, count, true);
   tsr__free(saved);
   return 0;
 }
@@ -70,23 +105,44 @@ static int list_sets(tsr__chooser *c, const tsr_simulate_options *options, tsr_e
 
 static const tsr__fragment keep = {TSR_CHECKPOINT_NONE, 0, TSR_SAVED_KEEP};
 
+/* What a fragment does with the saved tensors that have names, as choices of a plan. Where all ops of a kind do the same, that is one choice. */
+typedef struct spelled {
+  tsr_saved_choice items[TSR__BLOCK_NAMES];
+  char names[TSR__BLOCK_NAMES][64];
+  size_t count;
+} spelled;
+
+static void spell(const struct tsr__block_options *of, const tsr__fragment *f, spelled *out) {
+  tsr__name_set done = 0;
+  bool has_rest = f->rest != TSR_SAVED_KEEP;
+  out->count = 0;
+  if (!f->names && !has_rest) return; /* names need not be known yet */
+  for (size_t i = 0; i < of->name_count; i++) {
+    tsr__name_set one = (tsr__name_set)1 << i;
+    bool is_again = f->names & one;
+    if (done & one || !(is_again || has_rest)) continue;
+    char *name = out->names[out->count];
+    name_of_all(of->names[i], name);
+    tsr__name_set all = tsr__blocks_named(of, name);
+    bool is_whole = (f->names & all) == (is_again ? all : 0);
+    if (!is_whole) (void)snprintf(name, sizeof out->names[0], "%s", of->names[i]);
+    done |= is_whole ? all : one;
+    out->items[out->count++] = (tsr_saved_choice){name, is_again ? TSR_SAVED_RECOMPUTE : f->rest};
+  }
+}
+
 /* Add the choice for blocks first to last; every:K for a segment of K. A fragment that keeps all adds nothing. */
 bool tsr__blocks_add_range(const tsr__chooser *c, tsr_run_plan *plan, const tsr__fragment *f,
                            uint64_t every, size_t first, size_t last) {
-  tsr_saved_choice saved[TSR__BLOCK_NAMES];
+  spelled saved;
+  assert(first <= last);
+  spell(c->of, f, &saved);
   tsr_block_choice choice = {.first = first,
                              .last = last,
                              .checkpoint = f->checkpoint,
                              .checkpoint_every = every,
-                             .saved = saved};
-  bool has_rest = f->rest != TSR_SAVED_KEEP;
-  assert(first <= last);
-  for (size_t i = 0; (f->names || has_rest) && i < c->of->name_count; i++) {
-    bool is_again = f->names >> i & 1;
-    if (is_again || has_rest)
-      saved[choice.saved_count++] =
-          (tsr_saved_choice){c->of->names[i], is_again ? TSR_SAVED_RECOMPUTE : f->rest};
-  }
+                             .saved = saved.items,
+                             .saved_count = saved.count};
   if (choice.checkpoint == TSR_CHECKPOINT_NONE && !choice.saved_count) return true;
   return tsr__run_plan_add_blocks(plan, &choice);
 }
@@ -211,11 +267,12 @@ static int next_set(tsr__chooser *c, size_t so_far, size_t *with, size_t *out, t
 }
 
 /* Add sets until none saves more; `path`: places of what there was after each. What costs nothing more replaces what is there. */
-static int walk(tsr__chooser *c, size_t *path, size_t *count, tsr_error *error) {
+static int walk(tsr__chooser *c, bool of_kinds, size_t *path, size_t *count, tsr_error *error) {
   const tsr__block_effect *effects = c->of->effects;
   size_t now = 0;
   *count = 0;
-  for (size_t i = 0; i < c->of->set_count; i++) c->gains[i] = INFINITY;
+  for (size_t i = 0; i < c->of->set_count; i++)
+    c->gains[i] = !of_kinds || c->of->of_kinds[i] ? INFINITY : 0;
   while (*count < TSR__BLOCK_SETS) {
     size_t set, with;
     int status = next_set(c, now, &with, &set, error);
@@ -241,13 +298,15 @@ static int compare_singles(const void *left, const void *right) {
 }
 
 /* Those that save most in a second, at most COMBINED_SETS, none within another. */
-static int list_singles(tsr__chooser *c, single *out, size_t *count, tsr_error *error) {
+static int list_singles(tsr__chooser *c, bool of_kinds, single *out, size_t *count,
+                        tsr_error *error) {
   single all[TSR__BLOCK_SETS];
   size_t found = 0;
   bool copies = tsr__way_copies_activations(c->way);
   *count = 0;
   for (size_t i = 0; i < c->of->set_count; i++) {
     size_t with;
+    if (of_kinds && !c->of->of_kinds[i]) continue;
     int status = look_at(c, i, 0, &with, error);
     if (status) return status;
     if (!(c->gains[i] > 0)) continue;
@@ -272,11 +331,11 @@ static int compare_sums(const void *left, const void *right) {
 
 /* Measure sums of sets of which none is slower and saves less than another. What sets do together may differ, where one is computed from
  * another. */
-static int combine(tsr__chooser *c, tsr_error *error) {
+static int combine(tsr__chooser *c, bool of_kinds, tsr_error *error) {
   single singles[COMBINED_SETS], *sums;
   size_t count, sum_count = 0, best = 0, ignored;
   double most = 0;
-  int status = list_singles(c, singles, &count, error);
+  int status = list_singles(c, of_kinds, singles, &count, error);
   if (status || count < 2) return status;
   sums = TSR__NEW_ARRAY(single, (size_t)1 << count);
   if (!sums) return tsr__fail_memory(error);
@@ -341,14 +400,22 @@ static double seconds_of(const tsr__chooser *c, const tsr__block_effect *effect)
   return effect->more_s + c->way->exposed * effect->more_copies_s;
 }
 
-/* Mark the choices that mixtures of others do not beat: with many blocks, these are what matters. Effects are in the order of what they save. */
-static void mark_hull(const tsr__chooser *c, bool *is_marked) {
+bool tsr__blocks_is_of_kinds(const tsr__chooser *c, const tsr__fragment *f) {
+  for (size_t i = 0; i < c->of->name_count; i++)
+    if (f->names >> i & 1 && set_of(c, i, true) & ~f->names) return false;
+  return true;
+}
+
+/* Mark the choices, of those that are taken, that mixtures of others do not beat: with many blocks, these are what matters. Effects are in the
+ * order of what they save. */
+static void mark_hull(const tsr__chooser *c, const bool *is_taken, bool *is_marked) {
   const struct tsr__block_options *of = c->of;
   for (size_t at = 0; at < of->best_count;) {
     size_t next = at + 1;
     double least = INFINITY; /* seconds for a byte, from `at` on */
     is_marked[at] = true;
     for (size_t i = at + 1; i < of->best_count; i++) {
+      if (!is_taken[i]) continue;
       double saved = (double)(of->effects[i].saved_bytes - of->effects[at].saved_bytes);
       double more = seconds_of(c, &of->effects[i]) - seconds_of(c, &of->effects[at]);
       if (saved > 0 && more / saved <= least) next = i, least = more / saved;
@@ -358,13 +425,15 @@ static void mark_hull(const tsr__chooser *c, bool *is_marked) {
   }
 }
 
-/* The chain's options: those that mixtures do not beat, and others if there is room; of too many every second, and so on. */
-static void choose_options(const tsr__chooser *c) {
+void tsr__blocks_choose(const tsr__chooser *c, bool of_kinds) {
   struct tsr__block_options *of = c->of;
-  bool is_marked[TSR__BLOCK_EFFECTS] = {false};
+  bool is_marked[TSR__BLOCK_EFFECTS] = {false}, is_taken[TSR__BLOCK_EFFECTS];
   size_t places[2][TSR__BLOCK_EFFECTS], count[2] = {0, 0};
-  mark_hull(c, is_marked);
-  for (size_t i = 1; i < of->best_count; i++) places[!is_marked[i]][count[!is_marked[i]]++] = i;
+  for (size_t i = 0; i < of->best_count; i++)
+    is_taken[i] = !of_kinds || tsr__blocks_is_of_kinds(c, &of->effects[i].fragment);
+  mark_hull(c, is_taken, is_marked);
+  for (size_t i = 1; i < of->best_count; i++)
+    if (is_taken[i]) places[!is_marked[i]][count[!is_marked[i]]++] = i;
   of->options[0] = 0;
   of->count = 1;
   for (int kind = 0; kind < 2; kind++) {
@@ -398,8 +467,10 @@ static int list_options(tsr__chooser *c, tsr_error *error) {
   tsr_run_plan_options(c->plan, &options);
   options.batch = c->batch;
   int status = list_sets(c, &options, error);
-  if (status == 0 && may) status = walk(c, path, &count, error);
-  if (status == 0 && may) status = combine(c, error);
+  for (int of_kinds = 1; status == 0 && may && of_kinds >= 0; of_kinds--) {
+    status = walk(c, of_kinds, path, &count, error);
+    if (status == 0) status = combine(c, of_kinds, error);
+  }
   if (status == 0 && may)
     status = tsr__blocks_effect(c, &(tsr__fragment){.checkpoint = TSR_CHECKPOINT_SELECTIVE},
                                 &ignored, error);
@@ -407,7 +478,7 @@ static int list_options(tsr__chooser *c, tsr_error *error) {
   if (status == 0 && c->way->narrows) status = place_rest(c, TSR_SAVED_NARROW8, path, count, error);
   if (status) return status;
   keep_best(c->of);
-  choose_options(c);
+  tsr__blocks_choose(c, false);
   return 0;
 }
 

@@ -98,11 +98,10 @@ static bool fragment_of(const local *l, const tsr_block_choice *r, tsr__fragment
   const struct tsr__block_options *of = l->chooser.of;
   *out = (tsr__fragment){.checkpoint = r->checkpoint, .rest = TSR_SAVED_KEEP};
   for (size_t i = 0; i < r->saved_count; i++) {
-    size_t n = 0;
-    while (n < of->name_count && strcmp(of->names[n], r->saved[i].name) != 0) n++;
-    if (n == of->name_count) return false;
+    tsr__name_set named = tsr__blocks_named(of, r->saved[i].name);
+    if (!named) return false;
     if (r->saved[i].place == TSR_SAVED_RECOMPUTE)
-      out->names |= (tsr__name_set)1 << n;
+      out->names |= named;
     else
       out->rest = r->saved[i].place;
   }
@@ -224,7 +223,7 @@ static void add_places(local *l, size_t first, size_t end, cell to) {
   add_move(l, first, end - first, to);
 }
 
-static int add_toggles(local *l, size_t first, size_t end, tsr_error *error) {
+static int add_toggles(local *l, bool of_kinds, size_t first, size_t end, tsr_error *error) {
   const struct tsr__block_options *of = l->chooser.of;
   tsr__fragment f = of->effects[l->cells[first].choice].fragment;
   int status = 0;
@@ -232,6 +231,7 @@ static int add_toggles(local *l, size_t first, size_t end, tsr_error *error) {
   const tsr__name_set names = f.names;
   for (size_t i = 0; status == 0 && i < of->set_count; i++) {
     size_t number;
+    if (of->of_kinds[i] != of_kinds) continue;
     f.names = (of->sets[i] & ~names) ? names | of->sets[i] : names & ~of->sets[i];
     status = tsr__blocks_effect(&l->chooser, &f, &number, error);
     if (status == 0 && number < TSR__BLOCK_EFFECTS && of->effects[number].is_possible)
@@ -251,17 +251,27 @@ static void add_segments(local *l, size_t first, size_t end) {
   if (first) add_move(l, first - 1, end - first + 1, (cell){0, 1});
 }
 
+static void add_choices(local *l, bool of_kinds, size_t first, size_t end) {
+  const struct tsr__block_options *of = l->chooser.of;
+  for (size_t k = 0; k < of->best_count; k++) {
+    bool is_other = l->cells[first].group || k != l->cells[first].choice;
+    bool is_alike = tsr__blocks_is_of_kinds(&l->chooser, &of->effects[k].fragment);
+    if (of->effects[k].is_possible && is_other && is_alike == of_kinds)
+      add_places(l, first, end, (cell){(uint16_t)k, 0});
+  }
+}
+
+/* Those in which all ops of a kind do the same come first: there may be too many others. */
 static int list_moves(local *l, tsr_error *error) {
   int status = 0;
   l->move_count = 0;
-  for (size_t i = 0, end; status == 0 && i < l->layers; i = end) {
-    end = end_of(l, l->cells, i);
-    for (size_t k = 0; k < l->chooser.of->best_count; k++)
-      if (l->chooser.of->effects[k].is_possible && (l->cells[i].group || k != l->cells[i].choice))
-        add_places(l, i, end, (cell){(uint16_t)k, 0});
-    add_segments(l, i, end);
-    status = add_toggles(l, i, end, error);
-  }
+  for (int of_kinds = 1; of_kinds >= 0; of_kinds--)
+    for (size_t i = 0, end; status == 0 && i < l->layers; i = end) {
+      end = end_of(l, l->cells, i);
+      add_choices(l, of_kinds, i, end);
+      if (of_kinds) add_segments(l, i, end);
+      status = add_toggles(l, of_kinds, i, end, error);
+    }
   return status;
 }
 
