@@ -373,8 +373,8 @@ void tsr_largest_release(tsr_largest *largest) {
 
 /* ---- the front of time and memory ---- */
 
-/* Each budget is 1/PARTS below what the previous plan reserves. */
-enum { PARTS = 20 };
+/* Each budget is 1/PARTS below what the previous plan reserves; near the end also half of that, and a quarter. */
+enum { PARTS = 20, MOST_PARTS = 80 };
 
 /* Drop the points before the last that take as long or longer: it needs less memory. */
 static void drop_dominated(tsr_front *front) {
@@ -387,8 +387,9 @@ static void drop_dominated(tsr_front *front) {
   }
 }
 
+/* If nothing fits, `*smallest`, which is owned, becomes the smallest plan found. */
 static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, bool *fits,
-                     uint64_t *least_bytes, tsr_error *error) {
+                     uint64_t *least_bytes, tsr_run_plan **smallest, tsr_error *error) {
   tsr_planned *point = &front->points[front->count];
   int status = tsr_planning_solve(planning, budget, point, error);
   if (status) return status;
@@ -396,11 +397,15 @@ static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, 
   front->stopped_by = point->stopped_by;
   *least_bytes = point->with.reserved_bytes;
   assert(!*fits || *least_bytes <= budget);
-  if (*fits)
+  if (*fits) {
     front->count++;
-  else
-    tsr_planned_release(point);
-  if (*fits) drop_dominated(front);
+    drop_dominated(front);
+    return 0;
+  }
+  tsr_run_plan_free(*smallest);
+  *smallest = point->plan;
+  point->plan = NULL;
+  tsr_planned_release(point);
   return 0;
 }
 
@@ -409,19 +414,28 @@ static int add_point(tsr_planning *planning, tsr_front *front, uint64_t budget, 
 int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error) {
   tsr_front *front = out;
   uint64_t budget = UINT64_MAX, last = UINT64_MAX, bytes;
+  const tsr_run_plan *known = planning->known;
+  tsr_run_plan *smallest = NULL;
   bool fits = true;
   int status = 0;
   front->count = 0;
   front->stopped_by = TSR_EFFORT_LEFT;
   while (status == 0 && fits && front->count < TSR_FRONT_POINTS - 1) {
-    status = add_point(planning, front, budget, &fits, &bytes, error);
+    status = add_point(planning, front, budget, &fits, &bytes, &smallest, error);
     if (status || !fits) break;
     last = bytes;
     budget = bytes - bytes / PARTS - 1;
     if (front->stopped_by) break;
   }
+  for (uint64_t parts = 2 * PARTS; parts <= MOST_PARTS && front->count; parts *= 2) {
+    if (status || fits || bytes < last || front->stopped_by) break;
+    status = add_point(planning, front, last - last / parts - 1, &fits, &bytes, &smallest, error);
+  }
+  planning->known = smallest;
   if (status == 0 && !fits && bytes < last && front->count && !front->stopped_by)
-    status = add_point(planning, front, bytes, &fits, &bytes, error);
+    status = add_point(planning, front, bytes, &fits, &bytes, &smallest, error);
+  planning->known = known;
+  tsr_run_plan_free(smallest);
   if (status == 0 && !front->count && front->stopped_by)
     status = tsr__effort_fail(planning->how.effort, error);
   if (status) tsr_front_release(front);

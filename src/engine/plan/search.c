@@ -530,8 +530,7 @@ int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_
       if (p->ways.items[i].is_fine == (pass == 1))
         status = search_way(p, &p->ways.items[i], budget, found, least, error);
   bool is_local = p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
-  if (status == 0 && !found->plan && p->host_budget_bytes)
-    status = try_known(p, budget, found, error);
+  if (status == 0 && !found->plan) status = try_known(p, budget, found, error);
   if (status == 0 && !found->plan) status = find_smallest(p, budget, found, least, error);
   if (status == 0 && is_local && !found->plan && least->way && has_least(p, least))
     status = shrink(p, budget, found, least, error);
