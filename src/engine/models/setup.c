@@ -384,10 +384,11 @@ int tsr__program_check_saved(const tsr__program *p, tsr_error *error) {
     if (s->op == TSR__PLAN_ANY || s->number == TSR__PLAN_ANY) continue;
     const char *name = tape->book->rows[s->op]->name;
     if (s->number < most_named(tape, name)) continue;
-    return REFUSE(TSR_ERROR_ARGUMENT,
-                  "the plan chooses what happens to tensors saved by '%s#%u', but a block has %u of "
-                  "these ops, counted from 0",
-                  name, s->number, most_named(tape, name));
+    return REFUSE(
+        TSR_ERROR_ARGUMENT,
+        "the plan chooses what happens to tensors saved by '%s#%u', but a block has %u of "
+        "these ops, counted from 0",
+        name, s->number, most_named(tape, name));
   }
   return 0;
 }
