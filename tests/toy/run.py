@@ -194,7 +194,7 @@ def check_rows_in_help(given):
         expect_in('.It Fl \\-toy-habit Ar HABIT', (folder / f'tessera-{command}.1').read_text())
     for command in ('plan', 'train'):
         expect_in('adapters, quantize, fp8, all-blocks and toy; or all', ' '.join(run(given.tessera, command, '--help-all').split()))
-        expect_in('adapters, quantize, fp8, all-blocks and toy; or all', ' '.join((folder / f'tessera-{command}.1').read_text().split()))
+        expect_in('adapters, quantize, fp8, all-blocks and toy; or all', ' '.join((folder / f'tessera-{command}.1').read_text().replace('\\-', '-').split()))
     expect_in("'train --toy-habit') COMPREPLY=($(compgen -W 'tidy hoarder'", run(given.gendocs, 'completion', 'bash'))
 
 
