@@ -112,7 +112,7 @@ static void check_budgets(size_t index, unsigned allow) {
 
 static void test_less_memory_takes_no_less_time(void **state) {
   (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += IS_SANITIZED ? 5 : 1) {
+  for (size_t i = IS_SANITIZED ? 5 : 0; i < sizeof cases / sizeof *cases; i++) {
     unsigned simple = TSR_ALLOW_KERNELS | TSR_ALLOW_LOSS_CHUNK | TSR_ALLOW_RECOMPUTE;
     bool is_whole = getenv("TESSERA_WHOLE") != NULL;
     if (i % 2) check_budgets(i, simple);
@@ -254,6 +254,7 @@ static void test_few_blocks_tell_of_all(void **state) {
   (void)state;
   for (double rate = 1e9; rate <= 1e12; rate *= 1000) {
     check_bounds("gpt2", "{\"ranks\":8,\"version\":1}", rate);
+    if (IS_SANITIZED) return;
     check_bounds("llama-3.2-1b", "{\"dtype\":\"bf16\",\"ranks\":3,\"version\":1}", rate);
     check_bounds("gpt2-medium", "{\"clip\":\"1.0\",\"ranks\":2,\"version\":1}", rate);
   }

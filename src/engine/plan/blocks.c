@@ -119,12 +119,10 @@ static bool list_ranges(const tsr__chooser *c, const tsr__chain_plan *plan, tsr_
 }
 
 /* Takes the plan over, with this number of micro-batches; NULL is out of memory. */
-static bool add_candidate(const tsr__chooser *c, tsr_run_plan *plan, const effect *changed,
+static bool add_candidate(tsr__way *way, tsr_run_plan *plan, const effect *changed,
                           uint64_t parts) {
-  tsr__way *way = c->way;
   for (size_t i = 0; plan && i < way->candidates.count; i++)
     if (tsr__run_plan_equal(plan, way->candidates.items[i].plan)) {
-      way->candidates.items[i].lists |= c->lists;
       tsr_run_plan_free(plan);
       return true;
     }
@@ -133,7 +131,6 @@ static bool add_candidate(const tsr__chooser *c, tsr_run_plan *plan, const effec
   uint64_t forward = less(way->survey.forward_bytes, changed->saved_bytes);
   uint64_t made = forward > changed->again_bytes ? forward : changed->again_bytes;
   tsr__candidate one = {.plan = plan,
-                        .lists = c->lists,
                         .least_bytes = way->survey.fixed_bytes + made,
                         .estimate_s = tsr__planner_estimate(way, kernels_s, copies_s)};
   if (plan && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
@@ -151,7 +148,7 @@ tsr_run_plan *tsr__blocks_none(const tsr__way *way) {
 static bool add_plan(const tsr__chooser *c, const tsr__chain_plan *chain) {
   tsr_run_plan *plan = tsr__blocks_none(c->way);
   effect all = {0, 0, 0, 0, 0};
-  if (plan && list_ranges(c, chain, plan, &all)) return add_candidate(c, plan, &all, c->parts);
+  if (plan && list_ranges(c, chain, plan, &all)) return add_candidate(c->way, plan, &all, c->parts);
   tsr_run_plan_free(plan);
   return false;
 }
@@ -195,7 +192,7 @@ static int run_all_again(const tsr__chooser *c, tsr_error *error) {
   effect all = {0, 0, 0, 0, 0};
   if (plan) tsr__option_set("checkpoint", "full", &plan->options);
   add_effect(c, &blocks, &all);
-  return add_candidate(c, plan, &all, c->parts) ? 0 : tsr__fail_memory(error);
+  return add_candidate(c->way, plan, &all, c->parts) ? 0 : tsr__fail_memory(error);
 }
 
 /* Where nothing is computed again there is no chain, and where activations are copied, time is no sum over blocks: the first blocks, more and more of them, with each option. */
@@ -211,25 +208,19 @@ static int add_firsts(const tsr__chooser *c, size_t option, tsr_error *error) {
       plan = NULL;
     }
     add_effect(c, &some, &all);
-    if (!add_candidate(c, plan, &all, c->parts)) return tsr__fail_memory(error);
+    if (!add_candidate(c->way, plan, &all, c->parts)) return tsr__fail_memory(error);
   }
   return 0;
 }
 static int list_all(tsr__chooser *c, tsr_error *error) {
   bool is_possible;
   int status = tsr__blocks_begin(c->planning, c->way, c, &is_possible, error);
-  c->lists = TSR__LIST_OF_KINDS | TSR__LIST_OF_OPS;
   if (status || !is_possible) return status; /* blocks that cannot be run again */
   if (!(c->planning->allow & TSR_ALLOW_RECOMPUTE)) {
     for (size_t i = 1; status == 0 && i < c->of->count; i++) status = add_firsts(c, i, error);
     return status;
   }
-  for (int of_kinds = 1; status == 0 && of_kinds >= 0; of_kinds--) {
-    tsr__blocks_choose(c, of_kinds);
-    c->lists = of_kinds ? TSR__LIST_OF_KINDS : TSR__LIST_OF_OPS;
-    status = solve(c, error);
-  }
-  c->lists = TSR__LIST_OF_KINDS | TSR__LIST_OF_OPS;
+  if (status == 0) status = solve(c, error);
   for (size_t i = 1; status == 0 && tsr__way_copies_activations(c->way) && i < c->of->count; i++)
     status = add_firsts(c, i, error); /* as many as take the time of the copies */
   return status ? status : run_all_again(c, error);
@@ -242,14 +233,12 @@ static int compare_candidates(const void *left, const void *right) {
 
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   tsr__chooser *c = TSR__NEW(tsr__chooser);
-  if (!c) return tsr__fail_memory(error);
-  *c = (tsr__chooser){
-      .planning = planning, .way = way, .lists = TSR__LIST_OF_KINDS | TSR__LIST_OF_OPS};
-  bool ok = add_candidate(c, tsr__run_plan_copy(way->plan), &(effect){0, 0, 0, 0, 0}, 1);
+  bool ok = c && add_candidate(way, tsr__run_plan_copy(way->plan), &(effect){0, 0, 0, 0, 0}, 1);
   int status = ok ? 0 : tsr__fail_memory(error);
+  if (c) *c = (tsr__chooser){.planning = planning, .way = way};
   bool has_options = planning->allow & TSR_ALLOW_RECOMPUTE || way->narrows;
   if (status == 0 && has_options) status = list_all(c, error);
-  tsr__blocks_release(c);
+  if (c) tsr__blocks_release(c);
   tsr__free(c);
   tsr__sort(way->candidates.items, way->candidates.count, sizeof *way->candidates.items,
             compare_candidates);

@@ -65,7 +65,6 @@ typedef struct tsr__chooser {
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
   struct tsr__block_options *of; /* the planning's */
-  uint8_t lists;                 /* TSR__LIST_...: those that candidates are added to */
   tsr__blocks_sum all;           /* of three blocks that keep all */
   /* While they are looked for: */
   double gains
@@ -87,9 +86,6 @@ void tsr__blocks_release(tsr__chooser *c);
 
 /* Whether all ops of a kind do the same in a choice. */
 bool tsr__blocks_is_of_kinds(const tsr__chooser *c, const tsr__fragment *f);
-/* Choose the chain's options: those that mixtures do not beat, and others if there is room; of too many every second, and so on. `of_kinds`:
- * only those in which all ops of a kind do the same. O(effects * (effects + names)). */
-void tsr__blocks_choose(const tsr__chooser *c, bool of_kinds);
 
 /* The place of a choice in of->effects, where it is measured by a survey of three blocks if it is new; TSR__BLOCK_EFFECTS if there is no
  * room. */

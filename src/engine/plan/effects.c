@@ -406,16 +406,14 @@ bool tsr__blocks_is_of_kinds(const tsr__chooser *c, const tsr__fragment *f) {
   return true;
 }
 
-/* Mark the choices, of those that are taken, that mixtures of others do not beat: with many blocks, these are what matters. Effects are in the
- * order of what they save. */
-static void mark_hull(const tsr__chooser *c, const bool *is_taken, bool *is_marked) {
+/* Mark the choices that mixtures of others do not beat: with many blocks, these are what matters. Effects are in the order of what they save. */
+static void mark_hull(const tsr__chooser *c, bool *is_marked) {
   const struct tsr__block_options *of = c->of;
   for (size_t at = 0; at < of->best_count;) {
     size_t next = at + 1;
     double least = INFINITY; /* seconds for a byte, from `at` on */
     is_marked[at] = true;
     for (size_t i = at + 1; i < of->best_count; i++) {
-      if (!is_taken[i]) continue;
       double saved = (double)(of->effects[i].saved_bytes - of->effects[at].saved_bytes);
       double more = seconds_of(c, &of->effects[i]) - seconds_of(c, &of->effects[at]);
       if (saved > 0 && more / saved <= least) next = i, least = more / saved;
@@ -425,15 +423,13 @@ static void mark_hull(const tsr__chooser *c, const bool *is_taken, bool *is_mark
   }
 }
 
-void tsr__blocks_choose(const tsr__chooser *c, bool of_kinds) {
+/* The chain's options: those that mixtures do not beat, and others if there is room; of too many every second, and so on. */
+static void choose_options(const tsr__chooser *c) {
   struct tsr__block_options *of = c->of;
-  bool is_marked[TSR__BLOCK_EFFECTS] = {false}, is_taken[TSR__BLOCK_EFFECTS];
+  bool is_marked[TSR__BLOCK_EFFECTS] = {false};
   size_t places[2][TSR__BLOCK_EFFECTS], count[2] = {0, 0};
-  for (size_t i = 0; i < of->best_count; i++)
-    is_taken[i] = !of_kinds || tsr__blocks_is_of_kinds(c, &of->effects[i].fragment);
-  mark_hull(c, is_taken, is_marked);
-  for (size_t i = 1; i < of->best_count; i++)
-    if (is_taken[i]) places[!is_marked[i]][count[!is_marked[i]]++] = i;
+  mark_hull(c, is_marked);
+  for (size_t i = 1; i < of->best_count; i++) places[!is_marked[i]][count[!is_marked[i]]++] = i;
   of->options[0] = 0;
   of->count = 1;
   for (int kind = 0; kind < 2; kind++) {
@@ -478,7 +474,7 @@ static int list_options(tsr__chooser *c, tsr_error *error) {
   if (status == 0 && c->way->narrows) status = place_rest(c, TSR_SAVED_NARROW8, path, count, error);
   if (status) return status;
   keep_best(c->of);
-  tsr__blocks_choose(c, false);
+  choose_options(c);
   return 0;
 }
 

@@ -26,15 +26,8 @@ enum {
 };
 
 /* A plan, and what it takes once that was asked for. */
-/* Lists of candidates, in each of which those that take more time mostly need less memory. */
-enum {
-  TSR__LIST_OF_KINDS = 1, /* all ops of a kind in a block do the same */
-  TSR__LIST_OF_OPS = 2    /* each op for itself */
-};
-
 typedef struct tsr__candidate {
   tsr_run_plan *plan; /* owned */
-  uint8_t lists;      /* TSR__LIST_...; of a step graph 0 */
   double
       estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied or
                      kernels wait for ranks */

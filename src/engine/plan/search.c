@@ -133,67 +133,43 @@ static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *f
   return status;
 }
 
-/* Candidates of a way in the order of their times. */
-typedef struct candidate_list {
-  tsr__candidate **items;
-  size_t count;
-} candidate_list;
-
-/* Simulate what may be faster than what was found. Most candidates of a list that take more time need less memory: so the fastest that fits
- * is found by bisection, from the slowest that would be faster than what there is, and then some of those before it are tried, until MISSES
- * in a row do not fit. */
-static int try_list(tsr_planning *p, tsr__way *way, const candidate_list *list, uint64_t budget,
-                    tsr__best *found, tsr__best *least, tsr_error *error) {
-  tsr__candidate *const *items = list->items;
+/* Simulate what may be faster than what was found. Candidates are in the order of their times, and most that take more time need
+ * less memory: so the fastest that fits is found by bisection, from the slowest that would be faster than what there is, and then some of those
+ * before it are tried, until MISSES in a row do not fit. */
+static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *found,
+                   tsr__best *least, tsr_error *error) {
+  int status = way->is_listed ? 0 : list_candidates(p, way, error);
+  tsr__candidate *items = way->candidates.items;
   size_t low = 0, high = 0, misses = 0;
   bool is_over = true;
-  int status = 0;
-  while (high < list->count && !is_slower(way, items[high], found)) high++;
+  if (status) return status;
+  if (p->host_budget_bytes && tsr_model_is_traced(p->model))
+    return try_all(p, way, budget, found, least, error);
+  while (high < way->candidates.count && !is_slower(way, &items[high], found)) high++;
   if (tsr__way_copies_activations(way)) {
     for (; status == 0 && is_over && low < high && low < COPYING_TRIES; low++)
-      status = try_candidate(p, way, items[low], budget, found, least, &is_over, error);
+      status = try_candidate(p, way, &items[low], budget, found, least, &is_over, error);
     if (status || !is_over) return status;
     low = 0;
   }
   if (high > MISSES &&
-      items[0]->least_bytes <= budget) { /* the fastest may need less than slower ones */
-    status = try_candidate(p, way, items[0], budget, found, least, &is_over, error);
+      items->least_bytes <= budget) { /* the fastest may need less than slower ones */
+    status = try_candidate(p, way, items, budget, found, least, &is_over, error);
     if (status || !is_over) return status;
   }
   for (; status == 0 && is_over && misses < MISSES && high > 0; misses += is_over)
-    status = try_candidate(p, way, items[--high], budget, found, least, &is_over, error);
+    status = try_candidate(p, way, &items[--high], budget, found, least, &is_over, error);
   if (status || is_over) return status;
   while (status == 0 && low < high) {
     size_t middle = low + (high - low) / 2;
-    status = try_candidate(p, way, items[middle], budget, found, least, &is_over, error);
+    status = try_candidate(p, way, &items[middle], budget, found, least, &is_over, error);
     if (is_over)
       low = middle + 1;
     else
       high = middle;
   }
   for (misses = 0; status == 0 && misses < MISSES && high > 0; misses = is_over ? misses + 1 : 0)
-    status = try_candidate(p, way, items[--high], budget, found, least, &is_over, error);
-  return status;
-}
-
-/* Try the lists of a way, one after the other. */
-static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *found,
-                   tsr__best *least, tsr_error *error) {
-  int status = way->is_listed ? 0 : list_candidates(p, way, error);
-  bool is_traced = tsr_model_is_traced(p->model);
-  if (status) return status;
-  if (p->host_budget_bytes && is_traced) return try_all(p, way, budget, found, least, error);
-  candidate_list list = {TSR__NEW_ARRAY(tsr__candidate *, way->candidates.count), 0};
-  if (!list.items) return tsr__fail_memory(error);
-  for (unsigned which = TSR__LIST_OF_KINDS; status == 0 && which <= TSR__LIST_OF_OPS; which <<= 1) {
-    list.count = 0;
-    for (size_t i = 0; i < way->candidates.count; i++)
-      if (is_traced || way->candidates.items[i].lists & which)
-        list.items[list.count++] = &way->candidates.items[i];
-    status = try_list(p, way, &list, budget, found, least, error);
-    if (is_traced) break;
-  }
-  tsr__free(list.items);
+    status = try_candidate(p, way, &items[--high], budget, found, least, &is_over, error);
   return status;
 }
 
@@ -474,15 +450,20 @@ static size_t list_promising(const tsr_planning *p, uint64_t budget, const tsr__
   return kept;
 }
 
+/* Blocks in all simulations of plans that are improved, at most; but not fewer simulations than: */
+enum { IMPROVED_BLOCKS = 24000, LEAST_IMPROVED = 1000 };
+
 /* Until nothing is better: a plan that one way improved may be the first of another. */
 static int improve(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
   promising *list = TSR__NEW_ARRAY(promising, p->ways.count);
   const tsr_run_plan *before = NULL;
+  size_t most = IMPROVED_BLOCKS / p->model->layers;
+  most = p->tried + (most > LEAST_IMPROVED ? most : LEAST_IMPROVED);
   int status = list ? 0 : tsr__fail_memory(error);
-  while (status == 0 && found->plan != before) {
+  while (status == 0 && found->plan != before && p->tried < most) {
     before = found->plan;
     size_t count = list_promising(p, budget, found, list);
-    for (size_t i = 0; status == 0 && i < count; i++)
+    for (size_t i = 0; status == 0 && i < count && p->tried < most; i++)
       if (tsr__planner_bound(list[i].way, budget) < found->cost.step_seconds * (1 - WAY_ERROR))
         status = improve_way(p, list[i].way, budget, found, error);
   }
