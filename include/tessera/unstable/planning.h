@@ -224,7 +224,7 @@ const char *tsr_target_about(size_t index);
 const char *tsr_target_file(size_t index);
 /* Of the flags `allow`, those that a plan for this target may use: without what it cannot express, and with all blocks instead of single
  * tensors for a target that knows no others. All of them for an unknown target. */
-unsigned tsr_target_allows(const char *target, const tsr_model *model, unsigned allow);
+unsigned tsr_target_allows(const char *name, const tsr_model *model, unsigned allow);
 
 /* A plan as settings for another program: `target` and `file` are tsr_target_word and tsr_target_file. The texts are
  * owned. Notes are a line each, for a format without comments, such as JSON; NULL if the text has them as comments.
@@ -241,7 +241,7 @@ typedef struct tsr_pasted {
  * tsr_pasted_release, also after a failure: TSR_ERROR_ARGUMENT for an unknown target, TSR_ERROR_UNSUPPORTED for a step
  * graph and a target other than tessera, or TSR_ERROR_MEMORY. */
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
-                   const tsr_simulate_options *how, const char *target, tsr_pasted *out,
+                   const tsr_simulate_options *how, const char *name, tsr_pasted *out,
                    tsr_error *error);
 /* Accepts a zeroed struct. */
 void tsr_pasted_release(tsr_pasted *pasted);
