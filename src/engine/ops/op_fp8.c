@@ -50,8 +50,8 @@ static tsr__shape transposed_gradient(const tsr__op_call *call) {
 static bool takes_both(const tsr__op_call *call) {
   return call->attributes->takes_both_orders;
 }
-static bool is_kept(const tsr__op_call *call) {
-  return call->is_recorded && !call->attributes->is_made_again;
+static bool is_made_again(const tsr__op_call *call) {
+  return call->attributes->is_made_again;
 }
 static bool keeps_input(const tsr__op_call *call) {
   return call->is_recorded && tsr__op_trains_1(call);
@@ -62,60 +62,42 @@ static bool keeps_input_rows(const tsr__op_call *call) {
 static bool keeps_input_transposed(const tsr__op_call *call) {
   return keeps_input(call) && !takes_both(call);
 }
-static bool makes_input_rows(const tsr__op_call *call) {
-  return !keeps_input_transposed(call);
-}
 static bool keeps_weight(const tsr__op_call *call) {
-  return is_kept(call) && tsr__op_trains_0(call);
+  return call->is_recorded && tsr__op_trains_0(call) && !is_made_again(call);
 }
 static bool keeps_weight_transposed(const tsr__op_call *call) {
   return keeps_weight(call) && !takes_both(call);
 }
-static bool makes_weight_rows(const tsr__op_call *call) {
-  return !keeps_weight_transposed(call);
-}
 static bool keeps_original(const tsr__op_call *call) {
-  return call->is_recorded && call->attributes->is_made_again;
-}
-static bool makes_again(const tsr__op_call *call) {
-  return call->attributes->is_made_again && call->needs[0];
+  return call->is_recorded && is_made_again(call);
 }
 static bool makes_again_transposed(const tsr__op_call *call) {
-  return makes_again(call) && !takes_both(call);
+  return is_made_again(call) && call->needs[0] && !takes_both(call);
 }
 static bool makes_again_rows(const tsr__op_call *call) {
-  return makes_again(call) && takes_both(call);
+  return is_made_again(call) && call->needs[0] && takes_both(call);
 }
 static bool has_weight_rows(const tsr__op_call *call) {
-  return !call->attributes->is_made_again && call->needs[0] && takes_both(call);
+  return !is_made_again(call) && takes_both(call);
 }
 static bool has_weight_transposed(const tsr__op_call *call) {
-  return !call->attributes->is_made_again && call->needs[0] && !takes_both(call);
+  return !is_made_again(call) && !takes_both(call);
 }
-static bool reads_transposed(const tsr__op_call *call) {
+static bool transposes_gradient(const tsr__op_call *call) {
   return call->needs[1] && !takes_both(call);
-}
-static bool reads_rows(const tsr__op_call *call) {
-  return !reads_transposed(call);
-}
-static bool multiplies_rows(const tsr__op_call *call) {
-  return call->needs[1] && takes_both(call);
 }
 
 /* ---- steps ---- */
 
 static const tsr__op_step forward[] = {
-    {RUN(QUANTISE_FP8), .to = T(0), .reads = {X}, BOOL, .when = makes_input_rows},
-    {MAKE(QUANTISE_FP8), .to = T(0), .like = X, BOOL, .when = keeps_input_transposed},
+    {MAKE(QUANTISE_FP8), .to = T(0), .like = X, BOOL},
     {MAKE(QUANTISE_FP8), .to = T(1), BOOL, .shape = transposed_input,
      .when = keeps_input_transposed},
-    {INTO(QUANTISE_FP8), .reads = {X}, .writes = {T(0), T(1)}, .when = keeps_input_transposed},
-    {RUN(QUANTISE_FP8), .to = T(2), .reads = {WEIGHT}, BOOL, .when = makes_weight_rows},
-    {MAKE(QUANTISE_FP8), .to = T(2), .like = WEIGHT, BOOL, .when = keeps_weight_transposed},
+    {INTO(QUANTISE_FP8), .reads = {X}, .writes = {T(0), T(1)}},
+    {MAKE(QUANTISE_FP8), .to = T(2), .like = WEIGHT, BOOL},
     {MAKE(QUANTISE_FP8), .to = T(3), BOOL, .shape = transposed_weight,
      .when = keeps_weight_transposed},
-    {INTO(QUANTISE_FP8), .reads = {WEIGHT}, .writes = {T(2), T(3)},
-     .when = keeps_weight_transposed},
+    {INTO(QUANTISE_FP8), .reads = {WEIGHT}, .writes = {T(2), T(3)}},
     {RUN(SCALED_MM), .to = OUT(0), .reads = {T(0), T(2), BIAS}, SECOND_TRANSPOSED, .typed = X,
      .shape = result},
     {SAVE(0, T(0)), .is_exact = true, .when = keeps_input_rows},
@@ -126,10 +108,10 @@ static const tsr__op_step forward[] = {
     {FREE(T(0), T(1), T(2), T(3))},
     {.action = TSR__DO_END}};
 static const tsr__op_step backward[] = {
-    {RUN(QUANTISE_FP8), .to = T(0), .reads = {GRAD_OUT(0)}, BOOL, .when = reads_rows},
-    {MAKE(QUANTISE_FP8), .to = T(0), .like = GRAD_OUT(0), BOOL, .when = reads_transposed},
-    {MAKE(QUANTISE_FP8), .to = T(1), BOOL, .shape = transposed_gradient, .when = reads_transposed},
-    {INTO(QUANTISE_FP8), .reads = {GRAD_OUT(0)}, .writes = {T(0), T(1)}, .when = reads_transposed},
+    {MAKE(QUANTISE_FP8), .to = T(0), .like = GRAD_OUT(0), BOOL},
+    {MAKE(QUANTISE_FP8), .to = T(1), BOOL, .shape = transposed_gradient,
+     .when = transposes_gradient},
+    {INTO(QUANTISE_FP8), .reads = {GRAD_OUT(0)}, .writes = {T(0), T(1)}},
     {RUN(QUANTISE_FP8), .to = T(3), .reads = {SAVED(3)}, BOOL, .shape = transposed_weight,
      .when = makes_again_transposed},
     {RUN(QUANTISE_FP8), .to = T(2), .reads = {SAVED(3)}, BOOL, .when = makes_again_rows},
@@ -142,9 +124,9 @@ static const tsr__op_step backward[] = {
     {RUN(SCALED_MM), .to = GRAD_IN(0), .reads = {T(0), T(2)}, .like = X, .typed = GRAD_OUT(0),
      .done = {T(2)}, .when = makes_again_rows},
     {RUN(SCALED_MM), .to = GRAD_IN(1), .reads = {T(1), SAVED(0)}, SECOND_TRANSPOSED, .like = WEIGHT,
-     .typed = GRAD_OUT(0), .when = reads_transposed},
+     .typed = GRAD_OUT(0), .when = transposes_gradient},
     {RUN(SCALED_MM), .to = GRAD_IN(1), .reads = {T(0), SAVED(0)}, FIRST_TRANSPOSED, .like = WEIGHT,
-     .typed = GRAD_OUT(0), .when = multiplies_rows},
+     .typed = GRAD_OUT(0), .when = takes_both},
     {PASS(GRAD_IN(2), GRAD_OUT(0))},
     {FREE(T(1), T(0))},
     {.action = TSR__DO_END}};
