@@ -237,6 +237,9 @@ def test_saved_by_one(t):
     peaks = [reserved(name)['peak']['allocated_bytes'] for name in each]
     expect('each saves no more than all', all(whole['peak']['allocated_bytes'] <= peak <= kept['peak']['allocated_bytes'] for peak in peaks), True)
     expect('some save, and not the same', len(set(peaks)) > 2, True)
+    for name in ('linear#01', 'linear#', 'linear#x.0', 'linear#1.0.0', 'linear#999'):
+        plan.write_text(json.dumps({'version': 1, 'blocks': [{'first': 0, 'last': 1, 'saved': {name: 'recompute'}}]}))
+        expect(name, t.run('simulate', 'gpt2', '--plan', plan).returncode, 2)
     plan.write_text(json.dumps({'version': 1, 'blocks': [{'first': 0, 'last': 1, 'saved': {'linear#4.0': 'recompute'}}]}))
     done = t.run('simulate', 'gpt2', '--plan', plan)
     expect('no fifth operation', (done.returncode, "by 'linear#4', but a block has 4 of these ops" in done.stderr), (2, True))

@@ -338,7 +338,8 @@ static size_t read_saved_name(const char *name, uint8_t *number, uint8_t *index)
   *number = TSR__PLAN_ANY;
   if (!hash) return length;
   digits = strspn(hash + 1, "0123456789");
-  if (!digits || digits > 2 || hash + 1 + digits != name + length) return length;
+  bool is_spelled_once = digits && digits <= 2 && (digits == 1 || hash[1] != '0'); /* not #01 */
+  if (!is_spelled_once || hash + 1 + digits != name + length) return length;
   *number = (uint8_t)strtoul(hash + 1, NULL, 10);
   return (size_t)(hash - name);
 }
