@@ -145,6 +145,8 @@ typedef struct tsr_simulate_options {
       double_quant; /* the scales of weights in 4 bits are kept in 8 bits: bnb_4bit_use_double_quant */
   tsr_kbit_training kbit_training;
   tsr_fp8 fp8; /* products of linear layers of blocks in FP8; simulated only, with PyTorch's ops */
+  uint64_t
+      offload_blocks; /* `offload` is for what belongs to the first so many blocks; 0: for all, and for what belongs to no block */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */

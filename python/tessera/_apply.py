@@ -385,13 +385,16 @@ def _apply_blocks(applied: Applied) -> None:
     """Apply the checkpoints and offloads of a plan with ranges of blocks."""
     offload = [word.strip() for word in str(applied.plan.get('offload', '')).split(',') if word.strip()]
     is_away = any(word.split(':')[0] == 'activations' for word in offload)
+    away_blocks = applied.plan.get('offload_blocks', 0) if is_away else 0
     choices = _blocks(applied)
-    for name, choice in choices:
+    for i, (name, choice) in enumerate(choices):
         if choice.form != 'none':
             _checkpoint(applied, name, _form(applied.plan), choice.again if choice.form == 'part' else None)
-        elif choice.is_away and not is_away:
+        elif (choice.is_away and not is_away) or i < away_blocks:
             _offload(applied, name)
-    if is_away:
+    if is_away and away_blocks:
+        applied.skip('offload activations', 'PyTorch also copies saved weights, and copies tensors one by one; the prediction is for tessera train')
+    elif is_away:
         applied.wrap('', Offload, Change('offload', type(applied.model).__name__, 'saved tensors on the host'))
         applied.skip('offload activations', 'PyTorch also copies saved weights, and copies tensors one by one; the prediction is for tessera train')
     for word in offload:
@@ -531,7 +534,7 @@ class _Update:
 
 
 # Keys that have code of their own here.
-_DONE = frozenset({'version', 'blocks', 'checkpoint', 'checkpoint_form', 'offload', 'attention', 'gelu', 'loss', 'dtype', 'optimizer',
+_DONE = frozenset({'version', 'blocks', 'checkpoint', 'checkpoint_form', 'offload', 'offload_blocks', 'attention', 'gelu', 'loss', 'dtype', 'optimizer',
                    'optimizer_in_backward', 'no_kv_cache', 'micro_batch', 'accumulate', 'ranks'})
 # Choices that the training loop has to make itself, or that cannot be made for an existing model.
 _LEFT: Dict[str, str] = {

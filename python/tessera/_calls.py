@@ -23,14 +23,14 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
              lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None,
              lora_dropout: Union[None, float, str] = None, adapter_dtype: Optional[str] = None,
              quantize: Optional[str] = None, double_quant: bool = False, kbit_training: Optional[str] = None,
-             fp8: Optional[str] = None, offload: Optional[str] = None, ranks: Optional[int] = None,
-             zero: Optional[int] = None, replicas: Optional[int] = None, bucket: Optional[int] = None,
-             no_overlap: bool = False, kv_cache: bool = True, profile: bool = False, top: Optional[int] = None,
-             leak: Optional[str] = None, plan: Union[None, str, Mapping[str, Any]] = None, rank: Optional[int] = None,
-             gpu: Optional[str] = None, padding: bool = False, routing: Optional[str] = None,
-             rates: Union[None, str, Mapping[str, Any]] = None, link: Optional[str] = None,
-             gpus_per_node: Optional[int] = None, network: Optional[str] = None, latency: Optional[str] = None,
-             fresh_process: bool = False, checkpoint_modules: Optional[str] = None,
+             fp8: Optional[str] = None, offload: Optional[str] = None, offload_blocks: Optional[int] = None,
+             ranks: Optional[int] = None, zero: Optional[int] = None, replicas: Optional[int] = None,
+             bucket: Optional[int] = None, no_overlap: bool = False, kv_cache: bool = True, profile: bool = False,
+             top: Optional[int] = None, leak: Optional[str] = None, plan: Union[None, str, Mapping[str, Any]] = None,
+             rank: Optional[int] = None, gpu: Optional[str] = None, padding: bool = False,
+             routing: Optional[str] = None, rates: Union[None, str, Mapping[str, Any]] = None,
+             link: Optional[str] = None, gpus_per_node: Optional[int] = None, network: Optional[str] = None,
+             latency: Optional[str] = None, fresh_process: bool = False, checkpoint_modules: Optional[str] = None,
              offload_modules: Optional[str] = None, optimizer_form: Optional[str] = None, categories: bool = False,
              **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
@@ -48,13 +48,13 @@ def simulate(model: Any, *, settings: Optional[str] = None, capacity: Union[None
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window, 'lora': lora,
         'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets, 'lora_dropout': text_of(lora_dropout),
         'adapter_dtype': adapter_dtype, 'quantize': quantize, 'double_quant': double_quant or None,
-        'kbit_training': kbit_training, 'fp8': fp8, 'offload': offload, 'ranks': ranks, 'zero': zero,
-        'replicas': replicas, 'bucket': bucket, 'no_overlap': no_overlap or None, 'no_kv_cache': not kv_cache or None,
-        'profile': profile or None, 'top': top, 'leak': leak, 'plan': file_of(plan), 'rank': rank, 'gpu': gpu,
-        'padding': padding or None, 'routing': routing, 'rates': file_of(rates), 'link': link,
-        'gpus_per_node': gpus_per_node, 'network': network, 'latency': latency, 'fresh_process': fresh_process or None,
-        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules, 'optimizer_form': optimizer_form,
-        'categories': categories or None, **more})
+        'kbit_training': kbit_training, 'fp8': fp8, 'offload': offload, 'offload_blocks': offload_blocks,
+        'ranks': ranks, 'zero': zero, 'replicas': replicas, 'bucket': bucket, 'no_overlap': no_overlap or None,
+        'no_kv_cache': not kv_cache or None, 'profile': profile or None, 'top': top, 'leak': leak,
+        'plan': file_of(plan), 'rank': rank, 'gpu': gpu, 'padding': padding or None, 'routing': routing,
+        'rates': file_of(rates), 'link': link, 'gpus_per_node': gpus_per_node, 'network': network, 'latency': latency,
+        'fresh_process': fresh_process or None, 'checkpoint_modules': checkpoint_modules,
+        'offload_modules': offload_modules, 'optimizer_form': optimizer_form, 'categories': categories or None, **more})
 
 
 def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mapping[str, Any]] = None,
@@ -77,9 +77,9 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
          lora_alpha: Union[None, float, str] = None, lora_targets: Optional[str] = None,
          lora_dropout: Union[None, float, str] = None, adapter_dtype: Optional[str] = None,
          quantize: Optional[str] = None, double_quant: bool = False, kbit_training: Optional[str] = None,
-         fp8: Optional[str] = None, offload: Optional[str] = None, ranks: Optional[int] = None,
-         zero: Optional[int] = None, replicas: Optional[int] = None, bucket: Optional[int] = None,
-         no_overlap: bool = False, no_kv_cache: bool = False, **more: Any) -> Plan:
+         fp8: Optional[str] = None, offload: Optional[str] = None, offload_blocks: Optional[int] = None,
+         ranks: Optional[int] = None, zero: Optional[int] = None, replicas: Optional[int] = None,
+         bucket: Optional[int] = None, no_overlap: bool = False, no_kv_cache: bool = False, **more: Any) -> Plan:
     """Find the fastest plan with which a training fits into a budget, or list what each technique saves and costs.
 
     `model` is a name (see models()), the path of a config.json or of a step graph, or its content. What is not given has the
@@ -101,8 +101,8 @@ def plan(model: Any = None, *, show: bool = False, plan: Union[None, str, Mappin
         'lora': lora, 'lora_alpha': text_of(lora_alpha), 'lora_targets': lora_targets,
         'lora_dropout': text_of(lora_dropout), 'adapter_dtype': adapter_dtype, 'quantize': quantize,
         'double_quant': double_quant or None, 'kbit_training': kbit_training, 'fp8': fp8, 'offload': offload,
-        'ranks': ranks, 'zero': zero, 'replicas': replicas, 'bucket': bucket, 'no_overlap': no_overlap or None,
-        'no_kv_cache': no_kv_cache or None, **more}, recorded)
+        'offload_blocks': offload_blocks, 'ranks': ranks, 'zero': zero, 'replicas': replicas, 'bucket': bucket,
+        'no_overlap': no_overlap or None, 'no_kv_cache': no_kv_cache or None, **more}, recorded)
 
 
 document(simulate, 'simulate', {})

@@ -40,6 +40,7 @@ class Model:
             values = c * shared // heads
             block = [c * c, c * c, values * c, values * c, inner * c, inner * c, inner * c, c, c]
             others = [vocabulary * c, vocabulary * c, c]
+        self.block = block
         self.blocks, self.all = block * self.layers, block * self.layers + others
         self.path = path
         path.write_text(json.dumps({**config, 'vocab_size': vocabulary}))
@@ -102,6 +103,21 @@ def check_shapes(t, r, what):
         least = 2 * all_bytes + ('gradients' in words) * all_bytes + ('parameters' in words) * block_bytes
         most = least + 3 * all_bytes + len(model.all) * 512
         expect(f'{what}: {words} {form}', least <= allocated(words) <= most, True)
+    check_first_blocks(model, r.randint(1, model.layers), lambda offload, *more: allocated(offload, *more), size, tokens, what)
+
+
+def check_first_blocks(model, count, allocated, size, tokens, what):
+    """The same of the first `count` blocks alone."""
+    of = ('--offload-blocks', count)
+    some = count * sum(rounded(size * elements) for elements in model.block)
+    most = 3 * some + count * len(model.block) * 512
+    what = f'{what}: of {count} blocks of {model.layers}'
+    expect(f'{what}: parameters', allocated('parameters', *of), some)
+    expect(f'{what}: gradients', allocated('gradients', *of), some)
+    inputs = min(count, model.layers - 1) * rounded(tokens * size)
+    expect(f'{what}: activations', allocated('activations', '--checkpoint', 'full', *of), inputs)
+    for words, times in (('optimizer', 2), ('optimizer,gradients', 3), ('optimizer,parameters', 3), ('optimizer,gradients,parameters', 4)):
+        expect(f'{what}: {words}', times * some <= allocated(words, *of) <= times * some + most, True)
 
 
 def test_shapes(t):

@@ -145,8 +145,8 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
                    o->in_place || o->block_count || o->clip_norm > 0 || o->eval_steps ||
                    o->eval_batch || o->lora_rank || o->lora_alpha > 0 || o->lora_targets ||
                    o->lora_dropout > 0 || o->adapter_dtype || o->quantize || o->double_quant ||
-                   o->kbit_training || o->fp8 || o->ranks || o->zero || away->optimizer ||
-                   away->gradients || away->parameters || away->activations;
+                   o->kbit_training || o->fp8 || o->ranks || o->zero || o->offload_blocks ||
+                   away->optimizer || away->gradients || away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "

@@ -211,7 +211,7 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   if (!grad) return;
   assert(tsr__shape_is_same(t->layout.shape, tsr__tensor_shape(tape, grad)));
   if (t->grad) {
-    if (t->is_parameter) tape->space = tape->homes.gradients;
+    if (t->is_parameter) tape->space = tsr__home_of_parameter(tape, tape->homes.gradients, leaf);
     tsr__tape_run_add(tape, tsr__tensor_at(tape, leaf)->grad, grad);
     tape->space = TSR__SPACE_DEVICE;
     tsr__tensor_release(tape, grad);
@@ -229,7 +229,8 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   if (!t->is_parameter) return;
   /* Its category was another one if, for example, a loss made it in forward. */
   tape->schedule.slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
-  tsr__tensor_set_home(tape, grad, (tsr__memory_space)tape->homes.gradients);
+  tsr__tensor_set_home(
+      tape, grad, (tsr__memory_space)tsr__home_of_parameter(tape, tape->homes.gradients, leaf));
   if (!tape->gradient_stored) return;
   tape->is_backward = false; /* what it runs belongs to no op's backward */
   tape->gradient_stored(tape->program, leaf);

@@ -372,7 +372,10 @@ void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
     pack(call, i, tensor);
     return;
   }
-  tape->saves_to = tape->homes.activations;
+  const tsr__tape_op *op = &tape->ops.items[call->op];
+  bool is_outside = op->block == TSR_NONE && op->attributes.segment; /* a checkpoint of blocks */
+  uint32_t block = is_outside ? op->attributes.index : op->block;
+  tape->saves_to = tsr__home_in_block(&tape->homes, tape->homes.activations, block);
   if (place(call, i, tensor)) return;
   tsr__tensor_hold(tape, tensor);
   tsr__tensor_set_category(tape, tensor, TSR_CATEGORY_ACTIVATION);

@@ -73,8 +73,13 @@ static bool is_of_block(const tsr__tape *t, tsr__tensor_id tensor) {
   return false;
 }
 
+bool tsr__update_is_there(const tsr__tape *t, range r, size_t i) {
+  bool is_near = tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i))->stays_near;
+  return r.where == TSR__PLACE_ANY || is_near == (r.where == TSR__NEAR);
+}
+
 bool tsr__updates(const tsr__tape *t, range r, size_t i) {
-  if (!tsr__update_gradient(t, i)) return false;
+  if (!tsr__update_gradient(t, i) || !tsr__update_is_there(t, r, i)) return false;
   if (r.which == TSR__UPDATES_ALL) return true;
   tsr__tensor_id parameter = tsr__schedule_updated(&t->schedule, i);
   bool is_matrix = tsr__tensor_shape(t, parameter).rank == 2 && is_of_block(t, parameter);
@@ -171,7 +176,7 @@ static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scal
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tape_tensor *parameter = tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i));
     tsr__tensor_id grad = parameter->grad;
-    if (!grad) continue;
+    if (!grad || !tsr__update_is_there(t, r, i)) continue;
     tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .op = TSR_NONE, .reads = {grad}};
     if (scaler[0])
       use = (tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
@@ -191,7 +196,7 @@ static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scal
 static void make_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++)
-    if (tsr__update_gradient(t, i))
+    if (tsr__update_gradient(t, i) && tsr__update_is_there(t, r, i))
       t->schedule.states.items[i].master = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER,
                                                       tsr__schedule_updated(&t->schedule, i));
 }
@@ -202,7 +207,7 @@ static void store_masters(tsr__program *p, range r) {
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id parameter = tsr__schedule_updated(&t->schedule, i),
                    master = t->schedule.states.items[i].master;
-    if (!master) continue;
+    if (!master || !tsr__update_is_there(t, r, i)) continue;
     (void)TSR__OP_APPLY(t, TSR__OP_MASTER_STORE, parameter, master);
     tsr__tensor_release(t, t->schedule.states.items[i].gradient);
   }
@@ -254,12 +259,12 @@ static void begin_unscale(tsr__program *p, tsr__tensor_id *scaler) {
   tsr__trace_leave(p->tape);
 }
 
-/* Divide all gradients by the loss scale, and set the flag if one overflowed. */
-static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
+/* Divide gradients by the loss scale, and set the flag if one overflowed. */
+static void unscale(tsr__program *p, range r, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
-  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id grad = tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i))->grad;
-    if (!grad) continue;
+    if (!grad || !tsr__update_is_there(t, r, i)) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
                                         .op = TSR_NONE,
                                         .reads = {grad, scaler[0], scaler[1]},
@@ -274,16 +279,41 @@ typedef struct gradients {
   uint64_t most_chunks; /* of the largest gradient */
 } gradients;
 
-static gradients measure_gradients(const tsr__tape *t) {
+static gradients measure_gradients(const tsr__tape *t, range r) {
   gradients g = {0};
-  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule); i++) {
-    tsr__tensor_id grad = tsr__update_gradient(t, i);
+  for (size_t i = r.first; i < r.end; i++) {
+    tsr__tensor_id grad = tsr__update_is_there(t, r, i) ? tsr__update_gradient(t, i) : 0;
     uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
     uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
     g.count += grad != 0;
     if (chunks > g.most_chunks) g.most_chunks = chunks;
   }
   return g;
+}
+
+/* The space in which gradients are unscaled, clipped and widened. */
+static uint8_t space_of_gradients(const tsr__program *p, range r) {
+  const tsr__homes *homes = &p->tape->homes;
+  if (r.where == TSR__NEAR) return TSR__SPACE_DEVICE;
+  return p->options->master_weights && homes->optimizer ? homes->optimizer : homes->gradients;
+}
+
+uint8_t tsr__program_space_of_gradient(const tsr__program *p, size_t i) {
+  const tsr__tape *t = p->tape;
+  bool is_near = tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, i))->stays_near;
+  return space_of_gradients(p, (range){.where = is_near ? TSR__NEAR : TSR__FAR});
+}
+
+/* All parameters, by where their gradients and states are: first those that --offload puts elsewhere, as torch.optim's functions group
+ * tensors by device. */
+static size_t list_places(const tsr__program *p, range places[2]) {
+  const tsr__tape *t = p->tape;
+  const range all = {.end = tsr__schedule_updated_count(&t->schedule)};
+  places[0] = places[1] = all;
+  if (!t->homes.blocks) return 1;
+  places[0].where = TSR__FAR;
+  places[1].where = TSR__NEAR;
+  return 2;
 }
 
 static tsr__kernel_use use_of(tsr__kernel kernel, tsr__tensor_id from) {
@@ -324,15 +354,17 @@ static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
 
 /* torch._foreach_norm: computes sums of parts, which are freed when it returns, and then the norm of each
  * gradient. */
-static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
+static void each_norm(tsr__program *p, range r, tsr__tensor_ids *norms) {
   tsr__tape *t = p->tape;
-  gradients g = measure_gradients(t);
+  gradients g = measure_gradients(t, r);
+  if (!g.count) return;
+  t->space = space_of_gradients(p, r);
   tsr__shape chunks = TSR__SHAPE(g.count * g.most_chunks);
   tsr__tensor_id parts =
       tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
-  for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id grad = tsr__update_gradient(t, i);
-    if (!grad) continue;
+    if (!grad || !tsr__update_is_there(t, r, i)) continue;
     tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
     use.scratch[0] = parts;
     tsr__tensor_id norm = make_scalar(p, use);
@@ -364,10 +396,12 @@ static tsr__tensor_id total_norm(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_ids norms = {0};
   tsr__scope_enter(t, TSR__PLACE_TOTAL_NORM);
-  if (t->schedule.sharding.stage)
-    shared_norms(p, &norms);
-  else
-    each_norm(p, &norms);
+  uint8_t space = t->space;
+  range places[2];
+  size_t count = list_places(p, places);
+  if (t->schedule.sharding.stage) shared_norms(p, &norms);
+  for (size_t i = 0; i < count && !t->schedule.sharding.stage; i++) each_norm(p, places[i], &norms);
+  t->space = space;
   tsr__tensor_id all = stack(p, &norms);
   tsr__tensor_id total = make_scalar(p, use_of(TSR__KERNEL_NORM, all));
   tsr__scope_unbind(t, all);
@@ -385,14 +419,17 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   tsr__scope_unbind(t, inverse);
   tsr__scope_unbind(t, sum);
   factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
+  uint8_t space = t->space;
   for (size_t i = 0; i < tsr__schedule_updated_count(&t->schedule) && !t->status; i++) {
     tsr__tensor_id grad = tsr__update_gradient(t, i);
     if (!grad) continue;
+    t->space = tsr__program_space_of_gradient(p, i);
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
                                         .op = TSR_NONE,
                                         .reads = {grad, factor},
                                         .writes = {grad}});
   }
+  t->space = space;
   (void)tsr__scope_leave(t, 0);
 }
 
@@ -421,7 +458,7 @@ static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
 /* torch.optim's step, for a range of parameters, in the space of the state. */
 static void step(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
-  t->space = t->homes.optimizer;
+  t->space = r.where == TSR__NEAR ? (uint8_t)TSR__SPACE_DEVICE : t->homes.optimizer;
   if (p->options->master_weights) make_masters(p, r);
   switch (p->options->optimizer) {
   case TSR_OPTIMIZER_ADAMW:
@@ -446,28 +483,26 @@ static void step(tsr__program *p, range r) {
   t->space = TSR__SPACE_DEVICE;
 }
 
-/* The space in which gradients are unscaled, clipped and widened. */
-static uint8_t space_of_gradients(const tsr__program *p) {
-  const tsr__homes *homes = &p->tape->homes;
-  return p->options->master_weights && homes->optimizer ? homes->optimizer : homes->gradients;
-}
-
 void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
-  const range all = {.end = tsr__schedule_updated_count(&t->schedule)};
+  range places[2];
+  size_t count = list_places(p, places);
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   bool has_masters = p->options->master_weights;
   init_states(t);
   if (t->status) return;
-  t->space = space_of_gradients(p);
+  t->space = space_of_gradients(p, places[count - 1]); /* of numbers that all gradients need */
   if (p->loss_scale) begin_unscale(p, scaler);
-  if (has_masters)
-    widen_gradients(p, all, scaler);
-  else if (p->loss_scale)
-    unscale(p, scaler);
+  for (size_t i = 0; i < count; i++) {
+    t->space = space_of_gradients(p, places[i]);
+    if (has_masters)
+      widen_gradients(p, places[i], scaler);
+    else if (p->loss_scale)
+      unscale(p, places[i], scaler);
+  }
   if (p->loss_scale) tsr__program_share_overflow(p, scaler[1]);
   if (p->options->clip_norm > 0) clip(p);
-  step(p, all);
+  for (size_t i = 0; i < count; i++) step(p, places[i]);
   tsr__program_share_parameters(p);
   if (p->loss_scale) update_scale(p, scaler);
   for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);
@@ -488,9 +523,11 @@ void tsr__program_update(void *program, tsr__tensor_id parameter) {
          !t->schedule.states.items[i].is_updated);
   t->schedule.states.items[i].is_updated = true;
   tsr__scope_enter(t, TSR__PLACE_UPDATE_HOOK);
-  t->space = space_of_gradients(p);
-  if (p->options->master_weights) widen_gradients(p, (range){.first = i, .end = i + 1}, no_scaler);
-  step(p, (range){.first = i, .end = i + 1});
+  range one = {.first = i, .end = i + 1};
+  if (tsr__tensor_at(t, parameter)->stays_near) one.where = TSR__NEAR;
+  t->space = space_of_gradients(p, one);
+  if (p->options->master_weights) widen_gradients(p, one, no_scaler);
+  step(p, one);
   tsr__tensor_release(t, tsr__tensor_at(t, parameter)->grad);
   tsr__tensor_at(t, parameter)->grad = t->schedule.states.items[i].gradient = 0;
   (void)tsr__scope_leave(t, 0);

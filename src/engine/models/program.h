@@ -272,6 +272,8 @@ void tsr__program_update(void *program, tsr__tensor_id parameter);
 
 /* Put all parameters into units, if the options set ranks. Fails with TSR_ERROR_MEMORY. */
 int tsr__program_shard(tsr__program *program, tsr_error *error);
+/* tsr__memory_space: where the gradient that updates the i-th parameter, or part of a unit, is unscaled, clipped and widened. */
+uint8_t tsr__program_space_of_gradient(const tsr__program *program, size_t i);
 /* Called when a parameter's gradient is complete: if it was the last one of its unit, sums the unit's gradients.
  * `program` is a tsr__program; this is the tape's gradient_complete. */
 void tsr__program_sum_gradient(void *program, tsr__tensor_id parameter);

@@ -240,10 +240,22 @@ static int check_ranks(const tsr__program *p, tsr_error *error) {
  * disk. */
 static int choose_spaces(tsr__program *p, tsr_error *error) {
   const tsr_offload *o = &p->options->offload;
+  uint64_t blocks = p->options->offload_blocks;
   p->tape->homes = (tsr__homes){.optimizer = (uint8_t)space_of(o->optimizer),
                                 .gradients = (uint8_t)space_of(o->gradients),
                                 .parameters = (uint8_t)space_of(o->parameters),
-                                .activations = (uint8_t)space_of(o->activations)};
+                                .activations = (uint8_t)space_of(o->activations),
+                                .blocks = (uint32_t)blocks};
+  if (blocks > p->model->layers)
+    return REFUSE(
+        TSR_ERROR_ARGUMENT,
+        "there are no %llu blocks whose tensors could be kept elsewhere: the model has %llu",
+        (unsigned long long)blocks, (unsigned long long)p->model->layers);
+  if (blocks && !o->optimizer && !o->gradients && !o->parameters && !o->activations)
+    return REFUSE(
+        TSR_ERROR_ARGUMENT,
+        "a number of blocks whose tensors are kept elsewhere says nothing of what is kept: "
+        "--offload does");
   if (o->optimizer == TSR_SPACE_DISK || o->gradients == TSR_SPACE_DISK ||
       o->parameters == TSR_SPACE_DISK)
     return REFUSE(TSR_ERROR_UNSUPPORTED,
@@ -502,8 +514,9 @@ static void declare_workspaces(tsr__program *p) {
 /* A parameter of a block, which is kept where the options say; embeddings, the last norm and the head stay on the
  * device. */
 static void put_in_block(tsr__tape *tape, tsr__tensor_id tensor, uint32_t block) {
+  uint8_t home = tsr__home_in_block(&tape->homes, tape->homes.parameters, block);
   tsr__tensor_set_block(tape, tensor, block);
-  if (tensor) tsr__tensor_set_home(tape, tensor, (tsr__memory_space)tape->homes.parameters);
+  if (tensor) tsr__tensor_set_home(tape, tensor, (tsr__memory_space)home);
 }
 
 static void put_linear(tsr__tape *tape, const tsr__model_linear *linear, uint32_t block) {
@@ -536,6 +549,22 @@ static void put_blocks(tsr__program *p) {
   }
 }
 
+/* What belongs to a parameter, or to a part of a unit, is where its block's is. */
+static void choose_near(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  const tsr__schedule *s = &t->schedule;
+  uint32_t blocks = t->homes.blocks;
+  if (!blocks) return;
+  for (size_t i = 0; i < s->parameters.count; i++)
+    tsr__tensor_at(t, s->parameters.items[i])->stays_near = true;
+  for (size_t i = 0; i < s->blocks.count; i++)
+    if (s->blocks.items[i].block < blocks)
+      tsr__tensor_at(t, s->blocks.items[i].tensor)->stays_near = false;
+  for (size_t i = 0; i < s->sharding.owned.count; i++) /* the first unit has the embeddings */
+    tsr__tensor_at(t, s->sharding.owned.items[i])->stays_near =
+        !s->sharding.units.items[i].is_block || i - 1 >= blocks;
+}
+
 static int declare(tsr__program *p, tsr_error *error) {
   const tsr_model *m = p->model;
   size_t added = m->module_count * m->layers;
@@ -558,7 +587,9 @@ static int declare(tsr__program *p, tsr_error *error) {
     p->good_steps = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
   }
   if (p->tape->status) return tsr__tape_explain(p->tape, p->tape->status, error);
-  return tsr__program_shard(p, error);
+  int status = tsr__program_shard(p, error);
+  if (status == 0) choose_near(p);
+  return status;
 }
 
 int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulate_options *options,

@@ -184,12 +184,13 @@ static void return_sum(tsr__tape *t, const tsr__unit_sum *s) {
 static void keep_sum(tsr__tape *t, const tsr__unit_sum *s) {
   tsr__tensor_id owned = tsr__schedule_updated(&t->schedule, s->unit);
   tsr__tensor_id before = tsr__tensor_at(t, owned)->grad;
+  uint8_t home = tsr__home_of_parameter(t, t->homes.gradients, owned);
   if (!before) {
     tsr__tensor_at(t, owned)->grad = s->part;
-    tsr__tensor_set_home(t, s->part, (tsr__memory_space)t->homes.gradients);
+    tsr__tensor_set_home(t, s->part, (tsr__memory_space)home);
     return;
   }
-  t->space = t->homes.gradients;
+  t->space = home;
   tsr__tape_run_add(t, before, s->part);
   t->space = TSR__SPACE_DEVICE;
   tsr__tensor_release(t, s->part);
@@ -286,6 +287,7 @@ tsr__tensor_id tsr__program_shared_squares(tsr__program *p) {
   tsr__tape *t = p->tape;
   const tsr__sharding *s = &t->schedule.sharding;
   uint64_t count = s->pieces.count * TSR__NORM_SUMS;
+  uint8_t space = t->space;
   tsr__tensor_id sums = tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F64, TSR__SHAPE(count));
   tsr__tape_run(t,
                 &(tsr__kernel_use){.kernel = TSR__KERNEL_ZEROS, .op = TSR_NONE, .writes = {sums}});
@@ -294,10 +296,12 @@ tsr__tensor_id tsr__program_shared_squares(tsr__program *p) {
     for (size_t i = 0; rank == s->rank && i < s->pieces.count; i++) {
       uint32_t unit = s->pieces.items[i].unit;
       tsr__tensor_id wide = t->schedule.states.items[unit].gradient;
+      t->space = tsr__program_space_of_gradient(p, unit);
       add_squares(t, i,
                   wide ? wide : tsr__tensor_at(t, tsr__schedule_updated(&t->schedule, unit))->grad,
                   sums);
     }
+    t->space = space;
     tsr__tape_wait(
         t,
         tsr__tape_start(
