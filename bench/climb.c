@@ -139,6 +139,9 @@ static void change_option(const climb *c, point *p) {
   case 3: {
     tsr_space *home = homes[below(4)];
     *home = *home ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
+    bool is_away = false;
+    for (size_t i = 0; i < 4; i++) is_away = is_away || *homes[i];
+    o->offload_blocks = is_away && below(2) ? 1 + below(c->layers) : 0;
     break;
   }
   case 4: o->update_in_backward = !o->update_in_backward; break;

@@ -108,8 +108,9 @@ class Tessera:
         words = []
         for name, value in options.items():
             need(re.fullmatch('[a-z][a-z0-9_]*', name) and not name.startswith('write') and name != 'output', f'option {name}')
-            if value is not None and value is not False:
-                words += ['--' + name.replace('_', '-')] + ([] if value is True else [str(value)])
+            for one in value if isinstance(value, list) else [value]:
+                if one is not None and one is not False:
+                    words += ['--' + name.replace('_', '-')] + ([] if one is True else [str(one)])
         return words
 
     def call(self, *words):

@@ -31,12 +31,14 @@ VALUES = {
     'ranks': (2, 4), 'zero': (0, 1, 2, 3), 'bucket': (100000,), 'no_overlap': (True,), 'no_kv_cache': (True,),
     'replicas': (2,), 'lora_dropout': ('0.1',), 'adapter_dtype': ('base',), 'quantize': ('nf4', 'fp4'), 'double_quant': (True,),
     'kbit_training': ('checkpointing', 'casts'), 'fp8': ('te',),
+    'offload_blocks': (1, 2),
 }
 # Options that another one must be there for.
 NEEDS = {'lora_alpha': {'lora': 4}, 'lora_targets': {'lora': 8}, 'zero': {'ranks': 2}, 'bucket': {'ranks': 4}, 'no_overlap': {'ranks': 2}, 'replicas': {'ranks': 4}, 'lora_dropout': {'lora': 4}, 'adapter_dtype': {'lora': 4},
          'quantize': {'lora': 4}, 'double_quant': {'lora': 4, 'quantize': 'nf4'}, 'kbit_training': {'lora': 4, 'quantize': 'nf4'},
          'master_weights': {'dtype': 'bf16'}, 'fp8': {'dtype': 'bf16'}, 'loss_scale': {'dtype': 'autocast-fp16'}, 'loss_scale_window': {'dtype': 'autocast-fp16'},
-         'accumulation': {'micro_batch': 1}, 'backward': {'micro_batch': 1}, 'checkpoint_form': {'checkpoint': 'full'}}
+         'accumulation': {'micro_batch': 1}, 'backward': {'micro_batch': 1}, 'checkpoint_form': {'checkpoint': 'full'},
+         'offload_blocks': {'offload': 'optimizer,gradients,parameters'}}
 TARGETS = ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera', 'peft', 'axolotl', 'unsloth')
 ALLOW = ('kernels', 'loss-chunk', 'accumulate', 'recompute', 'offload', 'in-backward', 'precision', 'narrow', 'zero', 'fp8', 'all-blocks')
 RECORDED = {'batch': 8, 'seq': 64}  # the sizes of the recorded run

@@ -490,6 +490,7 @@ static int begin(tsr__chooser *c, tsr_error *error) {
   if (!c->plan) return tsr__fail_memory(error);
   tsr__option_reset(tsr__option_find("micro_batch"), &c->plan->options);
   tsr__option_reset(tsr__option_find("accumulate"), &c->plan->options);
+  tsr__option_reset(tsr__option_find("offload_blocks"), &c->plan->options);
   return 0;
 }
 

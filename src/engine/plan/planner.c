@@ -62,6 +62,11 @@ void tsr_planning_free(tsr_planning *p) {
   if (!p) return;
   for (size_t i = 0; i < p->ways.count; i++) tsr__way_release(&p->ways.items[i]);
   TSR__VECTOR_FREE(&p->ways);
+  for (size_t i = 0; i < p->others.count; i++) {
+    tsr__way_release(p->others.items[i]);
+    tsr__free(p->others.items[i]);
+  }
+  TSR__VECTOR_FREE(&p->others);
   for (size_t i = 0; i < p->block_options.count; i++)
     tsr__block_options_free(p->block_options.items[i]);
   TSR__VECTOR_FREE(&p->block_options);

@@ -42,15 +42,22 @@ typedef struct tsr__candidate {
 
 typedef TSR__VECTOR(tsr__candidate) tsr__candidates;
 
+/* Seconds, which are sums over blocks and over micro-batches; but for the link between ranks, whose own time is one, and what kernels wait
+ * for in between is not. */
+typedef struct tsr__way_sums {
+  double kernels_s, copies_s, waited_s, links_s, exposed;
+} tsr__way_sums;
+
 typedef struct tsr__way {
   tsr_run_plan *plan; /* without choices for blocks; owned */
   uint64_t number;    /* of the plan: tsr__run_plan_number */
   double step_s;      /* at least, whatever is kept; of kernels, and of copies if all is kept: */
   double kernels_s, copies_s, exposed;
-  double waited_s; /* for ranks, whatever is kept; */
-  double links_s;  /* and with kernels, at least: the tape's clock once it is surveyed */
-  bool narrows;    /* candidates keep tensors in fewer bits, too */
-  bool is_fine;    /* tried after the others: see tsr__technique_row */
+  double waited_s;       /* for ranks, whatever is kept; */
+  double links_s;        /* and with kernels, at least: the tape's clock once it is surveyed */
+  tsr__way_sums a_block; /* what one block more takes; 0 if blocks differ */
+  bool narrows;          /* candidates keep tensors in fewer bits, too */
+  bool is_fine;          /* tried after the others: see tsr__technique_row */
   bool is_surveyed, is_listed;
   bool is_skipped; /* its step is too long to be surveyed: it is not tried */
   bool is_tried;   /* for the budget of this search: its bound did not exclude it */
@@ -109,6 +116,8 @@ struct tsr_planning {
   bool is_coarse;             /* fine techniques are left out, for searches of many sizes */
   bool has_ways;              /* `ways` is complete */
   TSR__VECTOR(tsr__way) ways; /* the fastest first; that of the base is among them */
+  TSR__VECTOR(tsr__way *)
+  others; /* that differ from one of these in the number of blocks on the host; owned */
   TSR__VECTOR(struct tsr__block_options *) block_options; /* of blocks that ways have; owned */
   const tsr_run_plan
       *known; /* fits; the answer if a limit is reached before another is found; or NULL */
@@ -196,6 +205,10 @@ double tsr__planner_step(const tsr__way *way, double kernels_s);
 double tsr__planner_estimate(const tsr__way *way, double kernels_s, double copies_s);
 /* Seconds that no schedule of the way's kernels stays below within the budget; infinite if none fits. */
 double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
+/* Whether it keeps anything on the host. */
+bool tsr__plan_is_away(const tsr_run_plan *plan);
+/* Whether ways are searched that do so for some blocks alone. */
+bool tsr__planner_has_parts(const tsr_planning *planning);
 /* Whether what backward needs goes to the host. */
 bool tsr__way_copies_activations(const tsr__way *way);
 void tsr__way_release(tsr__way *way);

@@ -18,6 +18,9 @@
 #define COPIES_ERROR   0.05
 /* And the time of a way without recomputation from what three blocks take. */
 #define WAY_ERROR 1e-6
+/* The same where something is on the host: how many copies there are in few blocks and micro-batches is not always how many there are in each
+ * of many. Once surveyed, a way's time is known. */
+#define AWAY_ERROR 0.02
 
 /* Candidates of a way that do not fit, after which faster ones are not tried. */
 enum { MISSES = 2 };
@@ -246,8 +249,9 @@ static int try_leanest(tsr_planning *p, uint64_t budget, bool keeps_none, tsr__b
 static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *found,
                       tsr__best *least, tsr_error *error) {
   double limit = found->cost.step_seconds * (1 + WAY_ERROR);
+  bool is_rough = !way->is_surveyed && tsr__plan_is_away(way->plan);
   way->is_tried = false;
-  if (found->plan && way->step_s > limit) return 0;
+  if (found->plan && way->step_s > limit * (is_rough ? 1 + AWAY_ERROR : 1)) return 0;
   int status = tsr__planner_survey_way(p, way, error);
   if (status || way->is_skipped) return status;
   double least_s = tsr__planner_bound(way, budget);
@@ -471,6 +475,45 @@ static int improve(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error
   return status;
 }
 
+/* ---- blocks on the host ---- */
+
+static int try_count(tsr_planning *p, uint64_t blocks, uint64_t budget, tsr__best *found,
+                     tsr_error *error) {
+  tsr__way *way = TSR__NEW(tsr__way);
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+  if (!way || !TSR__VECTOR_PUSH(&p->others, way)) {
+    tsr__free(way);
+    return tsr__fail_memory(error);
+  }
+  *way = (tsr__way){.plan = tsr__run_plan_copy(found->way->plan), .narrows = found->way->narrows};
+  if (!way->plan) return tsr__fail_memory(error);
+  way->plan->options.offload_blocks = blocks;
+  int status = tsr__planner_survey_way(p, way, error);
+  if (status || !way->is_surveyed) return status;
+  if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) return 0;
+  return may_fit_host(p, way) ? improve_way(p, way, budget, found, error) : 0;
+}
+
+static uint64_t count_of(const tsr_planning *p, const tsr__best *found) {
+  uint64_t blocks = found->way->plan->options.offload_blocks;
+  return blocks ? blocks : p->model->layers + 1; /* all blocks, and what is in none */
+}
+
+/* Ways have quarters of the blocks on the host: try numbers near the one that was found, in smaller and smaller steps. */
+static int vary_count(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+  uint64_t layers = p->model->layers, step = layers / 8;
+  int status = 0;
+  if (!found->way || !tsr__plan_is_away(found->way->plan) || !tsr__planner_has_parts(p)) return 0;
+  while (status == 0 && step) {
+    uint64_t now = count_of(p, found);
+    if (now > step) status = try_count(p, now - step, budget, found, error);
+    if (status == 0 && count_of(p, found) == now && now + step <= layers)
+      status = try_count(p, now + step, budget, found, error);
+    if (status == 0 && count_of(p, found) == now) step /= 2;
+  }
+  return status;
+}
+
 /* ---- all of it ---- */
 
 /* The plan that is known to fit, if there is one. */
@@ -516,6 +559,7 @@ int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_
   if (status == 0 && is_local && !found->plan && least->way && has_least(p, least))
     status = shrink(p, budget, found, least, error);
   if (status == 0 && is_local && found->way) status = improve(p, budget, found, error);
+  if (status == 0 && is_local) status = vary_count(p, budget, found, error);
   return status;
 }
 

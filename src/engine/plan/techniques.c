@@ -103,6 +103,12 @@ int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error) {
 
 /* ---- applying ---- */
 
+const tsr__technique_row *tsr__technique_of(const char *option) {
+  const tsr__technique_row *t = tsr__techniques;
+  while (t->allow && !sets(t, option)) t++;
+  return t->allow ? t : NULL;
+}
+
 void tsr__technique_apply(const tsr__technique_row *t, tsr_run_plan *plan) {
   if (t->option) tsr__option_set(t->option, t->value, &plan->options);
   if (t->option2) tsr__option_set(t->option2, t->value2, &plan->options);
@@ -137,9 +143,12 @@ static void value_text(const tsr_parameter *row, const tsr_simulate_options *opt
   char whole[TSR__OPTION_BYTES];
   tsr__option_text(row, options, whole);
   const char *colon = strchr(whole, ':');
-  if (strcmp(row->name, "micro_batch") == 0)
-    (void)snprintf(text, TSR__OPTION_BYTES, "%.100s sequence%s", whole,
-                   options->micro_batch == 1 ? "" : "s");
+  const char *unit = strcmp(row->name, "micro_batch") == 0      ? "sequence"
+                     : strcmp(row->name, "offload_blocks") == 0 ? "block"
+                                                                : NULL;
+  if (unit)
+    (void)snprintf(text, TSR__OPTION_BYTES, "%.100s %s%s", whole, unit,
+                   strcmp(whole, "1") == 0 ? "" : "s");
   else
     (void)snprintf(text, TSR__OPTION_BYTES, "%s",
                    colon && row->stored == TSR_STORED_COUNT ? colon + 1 : whole);
@@ -301,10 +310,20 @@ static bool add_ranges(const tsr_run_plan *to, size_t most, tsr__plan_changes *o
 }
 
 /* Options that affect most of the later ones come first. "master_weights" means nothing before dtype. */
-static const char *const by_effect_first[] = {
-    "master_weights", "dtype", "zero",     "gelu",        "attention", "no_kv_cache",
-    "optimizer",      "loss",  "in_place", "micro_batch", "offload",   "optimizer_in_backward",
-    "checkpoint"};
+static const char *const by_effect_first[] = {"master_weights",
+                                              "dtype",
+                                              "zero",
+                                              "gelu",
+                                              "attention",
+                                              "no_kv_cache",
+                                              "optimizer",
+                                              "loss",
+                                              "in_place",
+                                              "micro_batch",
+                                              "offload",
+                                              "offload_blocks",
+                                              "optimizer_in_backward",
+                                              "checkpoint"};
 enum { FIRST = sizeof by_effect_first / sizeof *by_effect_first };
 
 static size_t index_of(const char *name) {

@@ -57,6 +57,8 @@ unsigned tsr__technique_flag(const tsr__technique_row *technique);
 
 /* ---- applying ---- */
 
+/* The first technique that sets the option, or NULL. */
+const tsr__technique_row *tsr__technique_of(const char *option);
 /* Set the technique's options in a plan. */
 void tsr__technique_apply(const tsr__technique_row *technique, tsr_run_plan *plan);
 /* Whether the plan says nothing yet about the option that the technique sets, or something that it may replace. */

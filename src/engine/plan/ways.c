@@ -178,23 +178,27 @@ double tsr__planner_step(const tsr__way *way, double kernels_s) {
 /* Whether each block takes as long as the others. If the planner may not change what is recomputed, a way has the choices of the
  * base, and those may be for some blocks. */
 static bool has_equal_blocks(const tsr_run_plan *plan) {
-  return !plan->blocks.count && !plan->modules.count &&
+  return !plan->blocks.count && !plan->modules.count && !plan->options.offload_blocks &&
          plan->options.checkpoint < TSR_CHECKPOINT_EVERY;
 }
 
-/* Seconds, which are sums over blocks and over micro-batches; but for the link between ranks, whose own time is one, and what kernels wait
- * for in between is not. */
-typedef struct sums {
-  double kernels_s, copies_s, waited_s, links_s, exposed;
-} sums;
+typedef tsr__way_sums sums;
 
+static sums less(const sums *a, const sums *b) {
+  return (sums){a->kernels_s - b->kernels_s, a->copies_s - b->copies_s, a->waited_s - b->waited_s,
+                a->links_s - b->links_s, a->exposed};
+}
+
+static sums add(const sums *to, const sums *more, double times) {
+  return (sums){to->kernels_s + more->kernels_s * times, to->copies_s + more->copies_s * times,
+                to->waited_s + more->waited_s * times, to->links_s + more->links_s * times,
+                to->exposed};
+}
+
+/* Of `count`, by what three take more than two. */
 static sums extend(const sums *two, const sums *three, uint64_t count) {
-  double more = (double)count - 2;
-  return (sums){.kernels_s = two->kernels_s + (three->kernels_s - two->kernels_s) * more,
-                .copies_s = two->copies_s + (three->copies_s - two->copies_s) * more,
-                .waited_s = two->waited_s + (three->waited_s - two->waited_s) * more,
-                .links_s = two->links_s + (three->links_s - two->links_s) * more,
-                .exposed = two->exposed};
+  const sums more = less(three, two);
+  return add(two, &more, (double)count - 2);
 }
 
 static int survey_sums(const tsr_planning *p, const tsr__way *way, uint64_t layers, uint64_t batch,
@@ -209,17 +213,31 @@ static int survey_sums(const tsr_planning *p, const tsr__way *way, uint64_t laye
   return 0;
 }
 
-/* Of as many blocks as the model has, from two and three of them. */
+/* Of as many blocks as the model has, from two and three of them, and of one more. */
 static int survey_blocks(const tsr_planning *p, const tsr__way *way, uint64_t batch, sums *out,
-                         bool *is_possible, tsr_error *why) {
+                         sums *a_block, bool *is_possible, tsr_error *why) {
   uint64_t layers = p->model->layers;
   bool is_sum = layers > 1 && has_equal_blocks(way->plan);
   sums three;
+  *a_block = (sums){.kernels_s = 0};
   int status = survey_sums(p, way, is_sum || !layers ? 2 : layers, batch, out, is_possible, why);
   if (status || !*is_possible || !is_sum) return status;
   status = survey_sums(p, way, 3, batch, &three, is_possible, why);
-  if (status == 0 && *is_possible) *out = extend(out, &three, layers);
-  return status;
+  if (status || !*is_possible) return status;
+  *a_block = less(&three, out);
+  *out = extend(out, &three, layers);
+  return 0;
+}
+
+/* A way's times if all is kept. */
+static void set_times(tsr__way *way, const sums *all, const sums *a_block) {
+  way->kernels_s = all->kernels_s;
+  way->copies_s = all->copies_s;
+  way->waited_s = all->waited_s;
+  way->links_s = all->links_s;
+  way->exposed = all->exposed;
+  way->a_block = *a_block;
+  way->step_s = tsr__planner_step(way, way->kernels_s);
 }
 
 /* What the way takes if all is kept. `why` says why it is not possible. */
@@ -228,20 +246,17 @@ static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr
   uint64_t batch = p->how.batch ? p->how.batch : 1;
   uint64_t parts = o->micro_batch ? batch / o->micro_batch : 1;
   bool is_sum = parts > 3 && o->accumulate <= 1 && !o->ranks;
-  sums all, three;
-  int status = survey_blocks(p, way, is_sum ? 2 * o->micro_batch : 0, &all, is_possible, why);
+  sums all, three, a_block, of_three;
+  int status =
+      survey_blocks(p, way, is_sum ? 2 * o->micro_batch : 0, &all, &a_block, is_possible, why);
   if (status || !*is_possible) return status;
   if (is_sum) {
-    status = survey_blocks(p, way, 3 * o->micro_batch, &three, is_possible, why);
+    status = survey_blocks(p, way, 3 * o->micro_batch, &three, &of_three, is_possible, why);
     if (status || !*is_possible) return status;
     all = extend(&all, &three, parts);
+    a_block = extend(&a_block, &of_three, parts);
   }
-  way->kernels_s = all.kernels_s;
-  way->copies_s = all.copies_s;
-  way->waited_s = all.waited_s;
-  way->links_s = all.links_s;
-  way->exposed = all.exposed;
-  way->step_s = tsr__planner_step(way, way->kernels_s);
+  set_times(way, &all, &a_block);
   return 0;
 }
 
@@ -348,6 +363,10 @@ static int refuse_way(tsr_planning *p, const tsr__way *way, const tsr_error *why
   return tsr__fail_memory(error);
 }
 
+static sums sums_of(const tsr__way *way) {
+  return (sums){way->kernels_s, way->copies_s, way->waited_s, way->links_s, way->exposed};
+}
+
 /* Of two that are the same, one. */
 static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, bool is_fine,
                    tsr_error *error) {
@@ -360,13 +379,9 @@ static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, bool
   const tsr__way *wide = narrows ? find_way(p, way.plan, false) : NULL;
   int status = 0;
   if (wide && is_new) { /* it keeps all, too */
+    const sums all = sums_of(wide);
     is_possible = true;
-    way.kernels_s = wide->kernels_s;
-    way.copies_s = wide->copies_s;
-    way.waited_s = wide->waited_s;
-    way.links_s = wide->links_s;
-    way.exposed = wide->exposed;
-    way.step_s = wide->step_s;
+    set_times(&way, &all, &wide->a_block);
   } else if (is_new) {
     status = estimate(p, &way, &is_possible, &why);
   }
@@ -376,6 +391,67 @@ static int add_way(tsr_planning *p, const tsr_run_plan *plan, bool narrows, bool
   if (status == 0 && is_possible && !is_kept) status = tsr__fail_memory(error);
   if (!is_kept) tsr__way_release(&way);
   return status;
+}
+
+/* ---- some blocks on the host ---- */
+
+bool tsr__plan_is_away(const tsr_run_plan *plan) {
+  const tsr_offload *away = &plan->options.offload;
+  return away->optimizer || away->gradients || away->parameters || away->activations;
+}
+
+/* The same for the first `blocks` blocks alone. Its time follows from what a block takes on the device, and on the host. A block less is
+ * counted, because copies may not be needed where the uses of the first and of the last block meet: so this is the least. */
+static int add_part(tsr_planning *p, size_t all, size_t none, uint64_t blocks, tsr_error *error) {
+  tsr__way way = {.plan = tsr__run_plan_copy(p->ways.items[all].plan),
+                  .narrows = p->ways.items[all].narrows,
+                  .is_fine = true};
+  if (!way.plan) return tsr__fail_memory(error);
+  const tsr__way *near = &p->ways.items[none], *far = &p->ways.items[all];
+  const sums more = less(&far->a_block, &near->a_block), of_near = sums_of(near);
+  const sums of_far = sums_of(far);
+  sums least = add(&of_near, &more, (double)blocks);
+  double from_far = of_far.copies_s - more.copies_s * (double)(p->model->layers - blocks);
+  least.copies_s = fmax(fmin(least.copies_s, from_far) - fmax(more.copies_s, 0), 0);
+  way.plan->options.offload_blocks = blocks;
+  way.number = tsr__run_plan_number(way.plan);
+  set_times(&way, &least, &(sums){.kernels_s = 0});
+  if (TSR__VECTOR_PUSH(&p->ways, way)) return 0;
+  tsr__way_release(&way);
+  return tsr__fail_memory(error);
+}
+
+enum { BLOCK_PARTS = 4 };
+
+bool tsr__planner_has_parts(const tsr_planning *p) {
+  bool is_given = tsr__plan_is_away(p->base); /* the user's choice is for all blocks */
+  if (p->is_coarse || is_given || p->model->layers < BLOCK_PARTS) return false;
+  return is_allowed(p, tsr__technique_of("offload_blocks"));
+}
+
+/* Quarters of the blocks, for each way that keeps state, gradients or parameters on the host; of activations, numbers near all blocks are
+ * tried later, in what was found (search.c). What excludes that excludes its parts. */
+static int add_parts(tsr_planning *p, tsr_error *error) {
+  size_t count = p->ways.count;
+  uint64_t layers = p->model->layers;
+  if (!tsr__planner_has_parts(p)) return 0;
+  for (size_t i = 0; i < count; i++) {
+    bool is_away = tsr__plan_is_away(p->ways.items[i].plan);
+    if (!is_away || tsr__way_copies_activations(&p->ways.items[i])) continue;
+    if (p->ways.items[i].a_block.kernels_s <= 0) continue;
+    tsr_run_plan *plan = tsr__run_plan_copy(p->ways.items[i].plan);
+    if (!plan) return tsr__fail_memory(error);
+    tsr__option_reset(tsr__option_find("offload"), &plan->options);
+    const tsr__way *none = find_way(p, plan, p->ways.items[i].narrows);
+    tsr_run_plan_free(plan);
+    if (!none || none->a_block.kernels_s <= 0) continue;
+    size_t at = (size_t)(none - p->ways.items);
+    for (uint64_t k = 1; k < BLOCK_PARTS; k++) {
+      int status = add_part(p, i, at, layers * k / BLOCK_PARTS, error);
+      if (status) return status;
+    }
+  }
+  return 0;
 }
 
 /* Ways of equal time in the order in which they were made: the simpler first. */
@@ -495,6 +571,7 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
   do status = add_combination(p, d, at, error);
   while (status == 0 && advance(d, at));
   if (status == 0) status = add_way(p, p->base, false, false, error);
+  if (status == 0) status = add_parts(p, error);
   if (status) return status;
   tsr__sort(p->ways.items, p->ways.count, sizeof *p->ways.items, compare_ways);
   p->has_ways = true;
