@@ -562,9 +562,41 @@ static void near_batches(tsr__paste *p, tsr_simulate_options *how) {
   p->o->micro_batch = 0;
 }
 
-static int paste(tsr__paste *p, const tsr__target_row *target, tsr_pasted *out, tsr_error *error) {
+/* Add the lines of `more` that `to` does not have. */
+static void add_new_lines(tsr__buffer *to, const tsr__buffer *more) {
+  const char *at = more->data, *end = at + more->size;
+  size_t before = to->size;
+  while (at < end) {
+    size_t length = (size_t)((const char *)memchr(at, '\n', (size_t)(end - at)) + 1 - at);
+    bool is_known = false;
+    for (size_t i = 0; !is_known && i + length <= before; i++)
+      is_known = (!i || to->data[i - 1] == '\n') && memcmp(to->data + i, at, length) == 0;
+    if (!is_known) tsr__buffer_append(to, at, length);
+    at += length;
+  }
+}
+
+/* Note what the target lacks of the plan that the search began with: `p` is a nearest one already. */
+static int note_asked(tsr__paste *p, const tsr__target_row *target, const tsr_run_plan *asked,
+                      tsr_error *error) {
+  tsr__paste q = {.model = p->model, .name = p->name, .how = p->how};
+  q.plan = tsr__run_plan_copy(asked);
+  if (!q.plan) return tsr__fail_memory(error);
+  q.o = &q.plan->options;
+  near_plan(&q, target);
+  add_new_lines(&p->notes, &q.notes);
+  p->notes.failed = p->notes.failed || q.notes.failed;
+  tsr_run_plan_free(q.plan);
+  tsr__buffer_release(&q.notes);
+  return 0;
+}
+
+static int paste(tsr__paste *p, const tsr__target_row *target, const tsr_run_plan *asked,
+                 tsr_pasted *out, tsr_error *error) {
   tsr_simulate_options how = *p->how;
   tsr__buffer notes = {0};
+  int status = asked && !target->is_allocator ? note_asked(p, target, asked, error) : 0;
+  if (status) return status;
   if (target->is_allocator)
     how.settings.expandable_segments = true;
   else
@@ -572,7 +604,7 @@ static int paste(tsr__paste *p, const tsr__target_row *target, tsr_pasted *out, 
   target->write(p);
   if (target->is_fsdp) note_root(p);
   if (!target->is_allocator) near_batches(p, &how);
-  int status = price(p, &how, &notes, &out->reserved_bytes, error);
+  status = price(p, &how, &notes, &out->reserved_bytes, error);
   if (status == 0) finish(p, target, &notes, out);
   if (status == 0 && (p->text.failed || p->notes.failed || notes.failed))
     status = tsr__fail_memory(error);
@@ -591,6 +623,12 @@ static int copy_plan(const tsr_run_plan *plan, tsr_pasted *out, tsr_error *error
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
                    const tsr_simulate_options *how, const char *name, tsr_pasted *out,
                    tsr_error *error) {
+  return tsr__plan_paste_found(plan, NULL, model, how, name, out, error);
+}
+
+int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked,
+                          const tsr_model *model, const tsr_simulate_options *how, const char *name,
+                          tsr_pasted *out, tsr_error *error) {
   tsr__paste p = {.model = model, .name = tsr_model_name(model), .how = how};
   const tsr__target_row *target = find(name);
   *out = (tsr_pasted){0};
@@ -609,7 +647,7 @@ int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
   p.plan = tsr__run_plan_copy(plan);
   int status = p.plan ? 0 : tsr__fail_memory(error);
   if (p.plan) p.o = &p.plan->options;
-  if (status == 0) status = paste(&p, target, out, error);
+  if (status == 0) status = paste(&p, target, asked, out, error);
   tsr_run_plan_free(p.plan);
   tsr__buffer_release(&p.text);
   tsr__buffer_release(&p.notes);

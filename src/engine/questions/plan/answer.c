@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "models/model.h"
+#include "plan/paste.h"
 #include "questions/plan/plan.h"
 #include "tessera/unstable/runs.h"
 #include "traced/step_graph.h"
@@ -185,7 +186,7 @@ static int paste(const tsr_params *params, const tsr_run_plan *plan, const tsr_m
   a->about.pasted = a->pasted;
   for (size_t i = 0; i < count; i++) {
     tsr_pasted *one = &a->pasted[a->about.pasted_count++];
-    int status = tsr_plan_paste(plan, model, how, targets[i], one, error);
+    int status = tsr__plan_paste_found(plan, a->asked, model, how, targets[i], one, error);
     if (status) return status;
     if (budget && one->reserved_bytes > budget) a->about.fits = false;
   }
@@ -251,11 +252,42 @@ static int calibrate(const tsr__asked *asked, tsr__plan_value *a, tsr_error *err
   return status;
 }
 
+/* Let the search begin with a plan that all targets can express: the nearest. If there is none, it begins with what was asked for. */
+static int begin_near(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
+  size_t count, replaced = 1;
+  const char *const *targets = tsr_params_texts(params, "for", &count);
+  tsr_run_plan *near = tsr__run_plan_copy(a->plan);
+  int status = near ? 0 : tsr__fail_memory(error);
+  for (size_t turn = 0; status == 0 && replaced && turn <= count; turn++) {
+    replaced = 0;
+    for (size_t i = 0; status == 0 && i < count; i++) {
+      tsr_run_plan *next;
+      size_t more;
+      status = tsr__target_nearest(targets[i], a->model, &a->how, near, &next, &more, error);
+      replaced += more;
+      if (status == 0) tsr_run_plan_free(near);
+      if (status == 0) near = next;
+    }
+  }
+  if (status == 0) status = tsr__run_plan_seal(near, error);
+  if (status || replaced || tsr__run_plan_equal(near, a->plan)) {
+    tsr_run_plan_free(near);
+    return status;
+  }
+  a->asked = a->plan;
+  a->about.plan = a->plan = near;
+  return 0;
+}
+
 static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
   const tsr_params *params = asked->params;
   tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
   int status = allow_of(params, a->model, &options.allow, error);
   if (status == 0) status = calibrate(asked, a, error);
+  if (status) return status;
+  bool is_search = tsr_params_has(params, "budget") || tsr_params_flag(params, "front") ||
+                   tsr_params_flag(params, "ways");
+  if (is_search && !tsr_model_is_traced(a->model)) status = begin_near(params, a, error);
   if (status) return status;
   options.plan = a->plan;
   options.how = &a->how;
@@ -366,6 +398,7 @@ void tsr__plan_value_free(tsr__plan_value *a) {
   tsr_rates_free(a->rates);
   tsr_effort_free(a->effort);
   tsr_run_plan_free(a->plan);
+  tsr_run_plan_free(a->asked);
   tsr_model_free(a->model);
   tsr__free(a);
 }

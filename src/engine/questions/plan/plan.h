@@ -15,6 +15,8 @@ typedef struct tsr__plan_value {
   tsr_plan_answer about; /* first: tsr_answer_value returns it */
   tsr_model *model;      /* NULL if only formulas are evaluated, or a plan is shown */
   tsr_run_plan *plan;
+  tsr_run_plan *
+      asked; /* the same before it was replaced by one that the targets can express; NULL: it was not */
   tsr_rates *rates;
   tsr_effort *effort;
   tsr_simulate_options how;
