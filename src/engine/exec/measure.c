@@ -195,8 +195,10 @@ int tsr__measure_saved(const tsr_model *model, const tsr_simulate_options *optio
                        tsr__saved_name **out, size_t *count, tsr_error *error) {
   tsr__built built;
   tsr_model two = *model;
+  tsr_simulate_options own = *options;
   two.layers = 2;
-  int status = tsr__build(&two, options, TSR__BUILD_WHOLE, &built, error);
+  own.offload_blocks = 0; /* names do not depend on it */
+  int status = tsr__build(&two, &own, TSR__BUILD_WHOLE, &built, error);
   if (status == 0) status = list_saved(&built.schedule, out, count, error);
   tsr__built_release(&built);
   return status;
