@@ -477,8 +477,9 @@ static int improve(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error
 
 /* ---- blocks on the host ---- */
 
-static int try_count(tsr_planning *p, uint64_t blocks, uint64_t budget, tsr__best *found,
-                     tsr_error *error) {
+/* Try what the way that was found does, but with these choices of where tensors are. */
+static int try_places(tsr_planning *p, const tsr_offload *away, uint64_t blocks, uint64_t budget,
+                      tsr__best *found, tsr_error *error) {
   tsr__way *way = TSR__NEW(tsr__way);
   /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
   if (!way || !TSR__VECTOR_PUSH(&p->others, way)) {
@@ -487,6 +488,7 @@ static int try_count(tsr_planning *p, uint64_t blocks, uint64_t budget, tsr__bes
   }
   *way = (tsr__way){.plan = tsr__run_plan_copy(found->way->plan), .narrows = found->way->narrows};
   if (!way->plan) return tsr__fail_memory(error);
+  way->plan->options.offload = *away;
   way->plan->options.offload_blocks = blocks;
   int status = tsr__planner_survey_way(p, way, error);
   if (status || !way->is_surveyed) return status;
@@ -499,17 +501,48 @@ static uint64_t count_of(const tsr_planning *p, const tsr__best *found) {
   return blocks ? blocks : p->model->layers + 1; /* all blocks, and what is in none */
 }
 
-/* Ways have quarters of the blocks on the host: try numbers near the one that was found, in smaller and smaller steps. */
-static int vary_count(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+/* Try numbers of blocks near the one that was found, in smaller and smaller steps. */
+static int vary_count(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
+                      tsr_error *error) {
   uint64_t layers = p->model->layers, step = layers / 8;
   int status = 0;
-  if (!found->way || !tsr__plan_is_away(found->way->plan) || !tsr__planner_has_parts(p)) return 0;
-  while (status == 0 && step) {
+  while (status == 0 && step && p->tried < most) {
+    const tsr_offload away = found->way->plan->options.offload;
     uint64_t now = count_of(p, found);
-    if (now > step) status = try_count(p, now - step, budget, found, error);
+    if (now > step) status = try_places(p, &away, now - step, budget, found, error);
     if (status == 0 && count_of(p, found) == now && now + step <= layers)
-      status = try_count(p, now + step, budget, found, error);
+      status = try_places(p, &away, now + step, budget, found, error);
     if (status == 0 && count_of(p, found) == now) step /= 2;
+  }
+  return status;
+}
+
+/* Try the same blocks with one kind of tensors more on the host, or one less. */
+static int vary_kinds(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+  int status = 0;
+  for (int kind = 0; status == 0 && kind < 4; kind++) {
+    tsr_offload away = found->way->plan->options.offload;
+    tsr_space *const homes[] = {&away.optimizer, &away.gradients, &away.parameters,
+                                &away.activations};
+    *homes[kind] = *homes[kind] ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
+    uint64_t blocks = found->way->plan->options.offload_blocks;
+    if (!blocks) return 0; /* a way that was tried */
+    if (away.optimizer || away.gradients || away.parameters || away.activations)
+      status = try_places(p, &away, blocks, budget, found, error);
+  }
+  return status;
+}
+
+/* Ways have quarters of the blocks on the host, and no activations of these. */
+static int vary_places(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+  const tsr_run_plan *before = NULL;
+  size_t most = p->tried + LEAST_IMPROVED;
+  int status = 0;
+  if (!found->way || !tsr__plan_is_away(found->way->plan) || !tsr__planner_has_parts(p)) return 0;
+  while (status == 0 && found->plan != before) {
+    before = found->plan;
+    status = vary_count(p, budget, most, found, error);
+    if (status == 0 && p->tried < most) status = vary_kinds(p, budget, found, error);
   }
   return status;
 }
@@ -559,7 +592,7 @@ int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_
   if (status == 0 && is_local && !found->plan && least->way && has_least(p, least))
     status = shrink(p, budget, found, least, error);
   if (status == 0 && is_local && found->way) status = improve(p, budget, found, error);
-  if (status == 0 && is_local) status = vary_count(p, budget, found, error);
+  if (status == 0 && is_local) status = vary_places(p, budget, found, error);
   return status;
 }
 
