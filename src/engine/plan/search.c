@@ -504,7 +504,7 @@ static uint64_t count_of(const tsr_planning *p, const tsr__best *found) {
 /* Try numbers of blocks near the one that was found, in smaller and smaller steps. */
 static int vary_count(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
                       tsr_error *error) {
-  uint64_t layers = p->model->layers, step = layers / 8;
+  uint64_t layers = p->model->layers, step = layers < 8 ? 1 : layers / 8;
   int status = 0;
   while (status == 0 && step && p->tried < most) {
     const tsr_offload away = found->way->plan->options.offload;

@@ -412,24 +412,26 @@ static int add_part(tsr_planning *p, size_t all, size_t none, uint64_t blocks, t
   const sums of_far = sums_of(far);
   sums least = add(&of_near, &more, (double)blocks);
   double from_far = of_far.copies_s - more.copies_s * (double)(p->model->layers - blocks);
+  bool has_sums = near->a_block.kernels_s > 0 && far->a_block.kernels_s > 0, is_possible = true;
   least.copies_s = fmax(fmin(least.copies_s, from_far) - fmax(more.copies_s, 0), 0);
   way.plan->options.offload_blocks = blocks;
   way.number = tsr__run_plan_number(way.plan);
   set_times(&way, &least, &(sums){.kernels_s = 0});
-  if (TSR__VECTOR_PUSH(&p->ways, way)) return 0;
+  int status = has_sums ? 0 : estimate(p, &way, &is_possible, error);
+  if (status == 0 && is_possible && TSR__VECTOR_PUSH(&p->ways, way)) return 0;
   tsr__way_release(&way);
-  return tsr__fail_memory(error);
+  return status || !is_possible ? status : tsr__fail_memory(error);
 }
 
 enum { BLOCK_PARTS = 4 };
 
 bool tsr__planner_has_parts(const tsr_planning *p) {
   bool is_given = tsr__plan_is_away(p->base); /* the user's choice is for all blocks */
-  if (p->is_coarse || is_given || p->model->layers < BLOCK_PARTS) return false;
+  if (p->is_coarse || is_given) return false;
   return is_allowed(p, tsr__technique_of("offload_blocks"));
 }
 
-/* Quarters of the blocks, for each way that keeps state, gradients or parameters on the host; of activations, numbers near all blocks are
+/* A quarter of the blocks, half, three quarters, and all but what belongs to no block, for each way that keeps state, gradients or parameters on the host; of activations, numbers near all blocks are
  * tried later, in what was found (search.c). What excludes that excludes its parts. */
 static int add_parts(tsr_planning *p, tsr_error *error) {
   size_t count = p->ways.count;
@@ -438,17 +440,19 @@ static int add_parts(tsr_planning *p, tsr_error *error) {
   for (size_t i = 0; i < count; i++) {
     bool is_away = tsr__plan_is_away(p->ways.items[i].plan);
     if (!is_away || tsr__way_copies_activations(&p->ways.items[i])) continue;
-    if (p->ways.items[i].a_block.kernels_s <= 0) continue;
     tsr_run_plan *plan = tsr__run_plan_copy(p->ways.items[i].plan);
     if (!plan) return tsr__fail_memory(error);
     tsr__option_reset(tsr__option_find("offload"), &plan->options);
     const tsr__way *none = find_way(p, plan, p->ways.items[i].narrows);
     tsr_run_plan_free(plan);
-    if (!none || none->a_block.kernels_s <= 0) continue;
+    if (!none) continue;
     size_t at = (size_t)(none - p->ways.items);
-    for (uint64_t k = 1; k < BLOCK_PARTS; k++) {
-      int status = add_part(p, i, at, layers * k / BLOCK_PARTS, error);
+    uint64_t last = 0;
+    for (uint64_t k = 1; k <= BLOCK_PARTS; k++) {
+      uint64_t blocks = (layers * k + BLOCK_PARTS - 1) / BLOCK_PARTS;
+      int status = blocks > last ? add_part(p, i, at, blocks, error) : 0;
       if (status) return status;
+      last = blocks;
     }
   }
   return 0;
