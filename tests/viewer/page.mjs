@@ -46,18 +46,63 @@ function write(files, ...options) {
   return pages.get(key);
 }
 
+/** In the page, before its own scripts: its timers and the frames that it asked for are known, so that settled() waits for them
+ * alone. */
+function knowTimers() {
+  const { setTimeout: later, clearTimeout: forget, requestAnimationFrame: atFrame, cancelAnimationFrame: noFrame } = window;
+  const timers = new Map();
+  const frames = new Set();
+  window.setTimeout = (run, ms = 0) => {
+    const id = later(() => timers.delete(id) && run(), ms);
+    timers.set(id, { run, due: performance.now() + ms });
+    return id;
+  };
+  window.clearTimeout = (id) => (timers.delete(id), forget(id));
+  window.requestAnimationFrame = (run) => {
+    const id = atFrame((now) => frames.delete(id) && run(now));
+    frames.add(id);
+    return id;
+  };
+  window.cancelAnimationFrame = (id) => (frames.delete(id), noFrame(id));
+  /** Run what is due within so many milliseconds, in that order, and wait until the frames that it asks for are drawn, and what
+   * these ask for; one frame at least, in which the page is laid out. */
+  window.settled = async (ms) => {
+    const end = performance.now() + ms;
+    const dueOf = () => [...timers].filter(([, timer]) => timer.due <= end).sort(([, a], [, b]) => a.due - b.due);
+    do {
+      for (let [next] = dueOf(); next; [next] = dueOf()) {
+        window.clearTimeout(next[0]);
+        next[1].run();
+      }
+      await new Promise((done) => atFrame(() => later(done, 0)));
+    } while (frames.size || dueOf().length);
+  };
+}
+
+/** Pages that are closed, which the next open() uses again: a new one takes longer than what most tests do with it. */
+const spare = [];
+
+async function newPage() {
+  const context = await browser.newContext({ acceptDownloads: true });
+  context.setDefaultTimeout(HANG_MS);
+  await context.addInitScript(knowTimers);
+  const page = await context.newPage();
+  page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(m.text()));
+  page.on('pageerror', (e) => page.complaints.push(String(e)));
+  page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
+  page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || (page.server && r.url().startsWith(page.server)) || page.complaints.push(`request: ${r.url()}`));
+  return page;
+}
+
 /** Open a page, a file's or a server's; whatever it complains of, or asks of a network but for its
  * own server, fails the test. */
 async function open(path, { hash = '', width = 1280, height = 800, scheme = 'light' } = {}) {
   const url = path.startsWith('http:') ? path : `file://${encodeURI(path)}`;
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
-  context.setDefaultTimeout(HANG_MS);
-  const page = await context.newPage();
+  const page = spare.pop() ?? (await newPage());
   page.complaints = [];
-  page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(m.text()));
-  page.on('pageerror', (e) => page.complaints.push(String(e)));
-  page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
-  page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || (url.startsWith('http:') && r.url().startsWith(url)) || page.complaints.push(`request: ${r.url()}`));
+  page.server = url.startsWith('http:') ? url : null;
+  await page.setViewportSize({ width, height });
+  await page.emulateMedia({ colorScheme: scheme });
   await page.goto(`${url}${hash ? `#${hash}` : ''}`);
   await page.waitForFunction(() => window.tessera);
   return page;
@@ -86,21 +131,21 @@ async function arrived(page) {
 }
 
 async function close(page) {
+  await page.mouse.move(0, 0);
   const { complaints } = page;
-  await page.context().close();
+  page.server = null;
+  page.complaints = [];
+  await page.goto('about:blank'); // else an address with another hash would be the same page
+  await page.context().clearPermissions();
   expect('complaints of the page', complaints, []);
+  spare.push(page);
 }
 
 const state = (page) => page.evaluate('tessera.state()');
-/** Wait until what was asked for is drawn. The page's own clock is used, whose timers end in order however
- * busy the machine is: the page waits 200 ms at most before it draws, and draws in a frame. */
-const settle = (page) => page.evaluate(() => new Promise((done) => {
-  setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))), 300);
-}));
-/** Wait until the next frame is drawn. */
-const frame = (page) => page.evaluate(() => new Promise((done) => {
-  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)));
-}));
+/** Wait until what was asked for is drawn. The page waits 200 ms at most before it does something, for which nobody waits here. */
+const settle = (page) => page.evaluate('settled(300)');
+/** Wait until what the page does at once is drawn. */
+const frame = (page) => page.evaluate('settled(0)');
 
 async function plotBox(page) {
   const box = await page.locator('.raster').first().boundingBox();
@@ -382,7 +427,8 @@ test('what never changes carries the rest; in order is the order of allocation',
   const { rows } = await rowsOf(page).catch(() => ({ rows: [] }));
   expect('nothing is looked for', rows.length, 0);
   const count = (await page.evaluate('tessera.columns(0)')).moments.length;
-  const columns = await page.evaluate((n) => Array.from({ length: n }, (_, c) => tessera.column(0, c)), count);
+  // As text, which is quicker to hand over than its many objects.
+  const columns = JSON.parse(await page.evaluate((n) => JSON.stringify(Array.from({ length: n }, (_, c) => tessera.column(0, c))), count));
   /** First and last row of a group in a column. */
   const extent = (column, name) => {
     let at = 0;
@@ -1382,7 +1428,7 @@ test('steps are numbers in their lane', async () => {
       return draw.call(this, text, ...rest);
     };
     tessera.set({ zoomY: 1.01 });
-    setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done(all))), 300);
+    settled(300).then(() => done(all));
   }));
   const steps = (await page.evaluate('tessera.lanes(0)')).filter((l) => l.kind === 'step').flatMap((l) => l.ranges);
   check('there are steps', steps.length > 1);
