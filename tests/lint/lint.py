@@ -79,6 +79,15 @@ def may_call(caller, callee):
     return order.index(callee[1]) <= order.index(caller[1])
 
 
+def symbols_of(objects):
+    """(object, symbol, kind) of each symbol of these objects, which one nm reads."""
+    objects = list(objects)
+    printed = tool('nm', '--print-file-name', '--format=posix', *map(str, objects)) if objects else ''
+    for line in printed.splitlines():
+        path, _, symbol = line.partition(': ')
+        yield Path(path), *symbol.split()[:2]
+
+
 def check_rooms(library):
     """No room calls a function, or reads data, of a room below it in the table: asked of the objects. Each folder of
     src/ is in the table."""
@@ -87,18 +96,17 @@ def check_rooms(library):
                  for path in sources('*.c', top=(f'src/{half}',))}
         for room in sorted(found ^ set(rooms)):
             yield f'src/{half}/{room}: {"not in the table of rooms" if room in found else "no such room"}'
-    defined, wanted = {}, []
+    defined, wanted, places = {}, [], {}
     for half in ROOMS:
         for path in sorted(Path(library).parent.glob(f'lib{half}.a.p/*.c.o')):
             place = room_of(path.name if half != 'mosaic' else f'mosaic_{path.name}')
-            if not place:  # what a generator wrote
-                continue
-            for line in tool('nm', '--format=posix', str(path)).splitlines():
-                symbol, kind = line.split()[:2]
-                if kind in 'TDRBVW':
-                    defined[symbol] = place
-                elif kind == 'U':
-                    wanted.append((path.name, place, symbol))
+            if place:  # else a generator wrote it
+                places[path] = place
+    for path, symbol, kind in symbols_of(places):
+        if kind in 'TDRBVW':
+            defined[symbol] = places[path]
+        elif kind == 'U':
+            wanted.append((path.name, places[path], symbol))
     if len(defined) < 1000:
         yield f'{len(defined)} symbols: this check is blind'
     for member, place, symbol in sorted(set(wanted)):
@@ -110,16 +118,13 @@ def check_rooms(library):
 def circle(objects):
     """The calls, as {object: {other: symbols}}, of those that can reach themselves: what is left of a graph when objects
     that call no other, or that no other calls, are taken away one after the other."""
-    defined, wanted = {}, {}
-    for path in objects:
-        member = re.sub(r'\.c\.o$', '', path.name.rpartition('.._')[2])
-        wanted[member] = set()
-        for line in tool('nm', '--format=posix', str(path)).splitlines():
-            symbol, kind = line.split()[:2]
-            if kind in 'TDRBVW':
-                defined[symbol] = member
-            elif kind == 'U':
-                wanted[member].add(symbol)
+    names = {path: re.sub(r'\.c\.o$', '', path.name.rpartition('.._')[2]) for path in objects}
+    defined, wanted = {}, {member: set() for member in names.values()}
+    for path, symbol, kind in symbols_of(names):
+        if kind in 'TDRBVW':
+            defined[symbol] = names[path]
+        elif kind == 'U':
+            wanted[names[path]].add(symbol)
     calls = {member: {} for member in wanted}
     for member, symbols in wanted.items():
         for symbol in sorted(symbols & set(defined)):
@@ -452,13 +457,14 @@ def check_snapshots_are_written_by_the_builder(_):
                             r'tsr__intern_put)\(\s*&[\w.>-]*?%s' % (table, table))
         # fleet.c opens snapshots and releases them, which takes a pointer that is not const.
         is_code = path.is_relative_to(ROOT / 'src') and path.stem != 'fleet'
+        has_snapshots = re.search(r'tsr_snapshot|snapshot->', text)
         for number, line in enumerate(text.splitlines(), 1):
             place = f'{name(path)}:{number}'
             if is_code and re.search(r'(?<!const )\btsr_snapshot \*(?!\*)', line):
                 yield f'{place}: a snapshot is const outside the builder'
             if re.search(BUILDER_ONLY, line):
                 yield f'{place}: for the builder of snapshots alone'
-            if re.search(r'tsr_snapshot|snapshot->', text) and writes.search(line):
+            if has_snapshots and writes.search(line):
                 yield f'{place}: only the builder writes to the tables of a snapshot'
 
 
