@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py --tessera PATH --work FOLDER [--wine WINE --sqlite DLL] [--accept] [CASE...]: what tessera prints, as TAP.
+"""run.py --tessera PATH --work FOLDER [--wine WINE --sqlite DLL] [--sanitized] [--accept] [CASE...]: what tessera prints, as TAP.
 
 A file NAME.case holds commands and what they must do:
 
@@ -19,7 +19,7 @@ written file is as SIZE (it depends on zlib and on the page's template; tests/go
 A command without a `=` line is one that nobody has accepted yet, and fails.
 
 A tessera.exe is run by Wine, or by Windows itself, with a shell from elsewhere; Wine lacks the SQLite of Windows. windows.txt has
-the cases that are not for it, and why.
+the cases that are not for it, and why; and sanitized.txt those that a sanitized build leaves out.
 """
 import argparse
 import os
@@ -107,19 +107,22 @@ def environment(binary, work, wine, sqlite):
             'TERM': 'xterm'}
 
 
-def reasons_to_skip():
-    """Of windows.txt: (a pattern of commands or names of cases, why they are not for Windows)."""
-    lines = (HERE / 'windows.txt').read_text(encoding='utf-8').splitlines()
+def reasons_to_skip(name):
+    """Of windows.txt or sanitized.txt: (a pattern of commands or names of cases, why they are not for that)."""
+    lines = (HERE / name).read_text(encoding='utf-8').splitlines()
     found = [line.split('\t', 1) for line in lines if line and not line.startswith('#')]
     return [(re.compile(pattern), why.strip()) for pattern, why in found]
 
 
+def why_not(case, reasons):
+    return next((why for pattern, why in reasons if pattern.search(case.command) or pattern.search(case.name)), '')
+
+
 def without_skipped(report, cases):
     """The cases that are for Windows; of the others, a line says why they are not."""
-    reasons, kept = reasons_to_skip(), []
+    reasons, kept = reasons_to_skip('windows.txt'), []
     for case in cases:
-        why = next((why for pattern, why in reasons if pattern.search(case.command) or pattern.search(case.name)), '')
-        if why:
+        if why := why_not(case, reasons):
             report.result(case.name, skipped=why)
         else:
             kept.append(case)
@@ -145,6 +148,7 @@ def arguments():
     parser.add_argument('--work', required=True, type=Path, help='folder for fixtures and output')
     parser.add_argument('--wine', help='the program that runs a tessera.exe; none on Windows')
     parser.add_argument('--sqlite', type=Path, help='what Wine takes for winsqlite3.dll')
+    parser.add_argument('--sanitized', action='store_true', help='the binary is slow: leave out what sanitized.txt names')
     parser.add_argument('--accept', action='store_true', help='expect what happens now')
     parser.add_argument('cases', nargs='*', help='names of case files (default: all)')
     return parser.parse_args()
@@ -158,6 +162,7 @@ def main():
     fixtures.write_all(folder)
     env = environment(options.tessera.resolve(), work, options.wine, options.sqlite)
     report = tap.Report()
+    left_out = reasons_to_skip('sanitized.txt') if options.sanitized and not options.accept and not os.environ.get('TESSERA_WHOLE') else []
     for name in options.cases or sorted(path.stem for path in HERE.glob('*.case')):
         path = HERE / f'{name}.case'
         cases, below = read_cases(path)
@@ -165,6 +170,7 @@ def main():
             case.name = f'{path.stem}: {case.title()}'
         if options.tessera.suffix == '.exe':
             cases = without_skipped(report, cases)
+        cases = [case for case in cases if not why_not(case, left_out)]
         run_cases(report, cases, lambda case: run(case, folder, env), options.accept)
         if options.accept:
             accept(path, cases, below)

@@ -77,7 +77,7 @@ CASES = {
                                 '--write-plan', 'found.json'], ['found.json']),
     'plan for DeepSpeed': Case(['plan', 'model', '--seq', '8', '--ds-config', 'ds.json', '--gpus', '2', '--for', 'deepspeed', '--for', 'hf',
                                '--for', 'deepspeed', '--json']),
-    'plan in front': Case(['plan', 'model', '--seq', '8', '--gpu', 't4', '--front', '--allow', 'recompute',
+    'plan in front': Case(['plan', 'thin', '--seq', '8', '--gpu', 't4', '--front', '--allow', 'recompute',
                            '--write-front', 'front.json'],
                           ['front.json']),
     'largest model': Case(['plan', 'model', '--seq', '8', '--gpu', 't4', '--budget', '30MiB', '--largest', 'model', '--allow', 'none',
@@ -214,13 +214,14 @@ class Runner:
 
     def make(self):
         folder = self.folder
-        (folder / 'model').mkdir(parents=True)
+        for name in ('model', 'thin'):
+            (folder / name).mkdir(parents=True)
         fixtures.write(folder / 'train.pickle', fixtures.train())
         fixtures.write_named(folder)
         (folder / 'fleet').mkdir()
         for rank, name in enumerate(('train', 'train', 'told')):
             shutil.copyfile(folder / f'{name}.pickle', folder / 'fleet' / f'rank{rank}.pickle')
-        for name, value in {'model/config.json': CONFIG, 'ds.json': DEEPSPEED,
+        for name, value in {'model/config.json': CONFIG, 'thin/config.json': {**CONFIG, 'n_layer': 1}, 'ds.json': DEEPSPEED,
                             'plan.json': {'version': 1, 'blocks': [{'first': 0, 'last': 0, 'checkpoint': 'full'}],
                                           'clip': '1'}}.items():
             (folder / name).write_text(json.dumps(value))
