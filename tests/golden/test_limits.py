@@ -84,14 +84,15 @@ def test_graphs(tessera, work):
 
 
 def test_front_and_largest(tessera):
-    words = ('plan', 'gpt2', '--gpu', 't4', '--front')
+    common = ('plan', 'gpt2', '--gpu', 't4', '--allow', 'kernels,loss-chunk,recompute')  # test_work_limit allows all
+    words = (*common, '--front')
     whole, some = tessera.json(*words), limited(tessera, *words, work_limit=2000000)
     expect('fewer', 0 < len(some['front']) < len(whole['front']), True)
     expect('stopped', (some['stopped_by'], 'stopped_by' in whole), ('work_limit', False))
     expect('text', 'the search ended at --work-limit' in tessera.output(*words, '--work-limit', 2000000), True)
     for what, budget in (('batch', '16GiB'), ('seq', '4GiB'), ('model', '16GiB')):
-        words = ('plan', 'gpt2', '--gpu', 't4', '--budget', budget, '--largest', what)
-        whole, some = tessera.json(*words), limited(tessera, *words, work_limit=3000000)
+        words = (*common, '--budget', budget, '--largest', what)
+        whole, some = tessera.json(*words), limited(tessera, *words, work_limit=1000000)
         expect(what, 0 < some['size'] <= whole['size'] and some['size_as_is'] <= whole['size_as_is'], True)
         fits = some['answer']['predicted']['peak_reserved_bytes'] <= some['answer']['budget_bytes']
         expect('fits', (fits, 'stopped_by' in some or 'stopped_by' in some['answer'], 'stopped_by' in whole), (True, True, False))
