@@ -210,7 +210,7 @@ def build(programs, tools, target, work, prefix):
     if not (folder / 'build.ninja').exists():
         say(f'{target.name}: setting up')
         call(programs / 'meson', 'setup', folder, ROOT, '--cross-file', cross, '-Dwerror=true', '-Dtests=disabled',
-             '-Dserve=disabled', '-Dstrip=true', env=path, cwd=work)  # zig leaves a file where it is tried
+             '-Dserve=disabled', '-Dterminal=disabled', '-Dstrip=true', env=path, cwd=work)  # zig leaves a file where it is tried
     say(f'{target.name}: compiling')
     call(programs / 'ninja', '-C', folder, PROGRAMS[target.system], *LIBRARIES_MADE[target.system], env=path)
     return folder

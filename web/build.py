@@ -31,6 +31,7 @@ REPLACED = {
     'cmd/core/sandbox_linux.c': 'cmd/core/sandbox_absent.c', 'cmd/core/tracer.c': 'cmd/core/tracer_absent.c',
     'cmd/serve/http.c': None, 'cmd/serve/serve_crowd.c': None, 'cmd/serve/serve_request.c': None,
     'cmd/serve/serve.c': 'cmd/serve/serve_absent.c',
+    'cmd/terminal/screen.c': None, 'cmd/terminal/terminal.c': 'cmd/terminal/terminal_absent.c',
     'python/tracer/tracer_archive.c': None,
     'cmd/core/main.c': None,
 }

@@ -45,8 +45,7 @@ void cli_page_release(cli_page *page) {
   *page = (cli_page){0};
 }
 
-/* An empty page would only puzzle its reader. */
-static int refuse_empty(cli_session *session) {
+int cli_page_refuse_empty(cli_session *session) {
   tsr_error *error = &session->error;
   *error = (tsr_error){.status = TSR_ERROR_FORMAT, .offset = TSR_OFFSET_NONE};
   (void)snprintf(error->message, sizeof error->message,
@@ -69,7 +68,7 @@ static int view_all(cli_session *session, const cli_page_from *from, cli_page *p
     int status = tsr_view_compute(from->inputs[i].study, &how, from->query, &page->views[i],
                                   &session->error);
     if (status) return status;
-    if (!page->views[i]->device_count) return refuse_empty(session);
+    if (!page->views[i]->device_count) return cli_page_refuse_empty(session);
     *devices += page->views[i]->device_count;
     page->cuts[i] = calloc(page->views[i]->device_count + 1, sizeof **page->cuts);
     if (!page->cuts[i]) return TSR_ERROR_MEMORY;
@@ -159,7 +158,7 @@ static const char *grouping_of(const tsr_params *own) {
   return tsr_params_has(own, "rules") ? TSR_BY_RULES : TSR_BY_CATEGORY;
 }
 
-static int read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
+int cli_page_read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
   const cli_options *options = session->options;
   const char *text = tsr_params_text(options->own, "rules");
   how->by = grouping_of(options->own);
@@ -184,7 +183,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show, void 
   if (is_served && !from.most_allocations) from.most_allocations = SERVED_ALLOCATIONS;
   tsr_rules *rules = NULL;
   cli_page page = {0};
-  int status = read_options(session, &from.options, &rules);
+  int status = cli_page_read_options(session, &from.options, &rules);
   if (status) return status;
   cli_input *inputs = calloc(count, sizeof *inputs);
   if (!inputs) status = TSR_ERROR_MEMORY;

@@ -40,6 +40,13 @@ int cli_page_save_ranks(cli_session *session, const tsr_answer *answer);
 /* Refuse the name of a file that is not for HTML, such as snapshot.pickle. Returns 0 or a usage error. */
 int cli_page_check_name(const cli_options *options, const char *path);
 
+/* Explain that a file without events and segments has nothing to show: an empty page would only puzzle its reader. Returns a
+ * negative status. */
+int cli_page_refuse_empty(cli_session *session);
+
+/* Read the options of view and serve; the caller frees `*rules`, which may be NULL. Returns 0, a status, or a usage error. */
+int cli_page_read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules);
+
 /* The grouping of the page that shows what a profile is grouped by. */
 const char *cli_page_grouping(tsr_profile_by by);
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "page.h"
+#include "terminal/terminal.h"
 
 /* Those of `view`, then those that `serve` has besides. */
 enum { VIEW_PARAMETERS = 5 };
@@ -46,26 +47,31 @@ static const tsr_parameter parameters[] = {
 };
 
 const cli_command cli_view_row = {
-    .about = {.name = "view",
-              .summary = "show memory over time, as one HTML file",
-              .description =
-                  "Writes a page that draws the memory of a trace over time, by category or "
-                  "another grouping, down to single blocks. For any moment or range it shows which "
-                  "stacks held what, as a table and as a flame graph, and where the blocks were in "
-                  "their segments. Two moments, or two files, can be compared.\n\nThe page opens "
-                  "in any recent browser, from a disk or an attachment: it contains its data, "
-                  "needs no network, and is at most 20 MB. For a trace too long for that it "
-                  "contains the largest allocations individually and aggregates the rest, exactly "
-                  "at the highest and lowest moment of each of 8192 parts of the trace.",
-              .parameters = parameters,
-              .parameter_count = VIEW_PARAMETERS,
-              .examples =
-                  {{"tessera view -o page.html snapshot.pickle", "a page of the snapshot"},
-                   {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
-                    "by stream, with the card's memory as a line"},
-                   {"tessera view --rules rules.yaml -o page.html snapshot.pickle",
-                    "by your own groups"},
-                   {"tessera view -o both.html before.pickle after.pickle", "two, side by side"}}},
+    .about =
+        {.name = "view",
+         .summary = "show memory over time, as one HTML file or in the terminal",
+         .description =
+             "Writes a page that draws the memory of a trace over time, by category or "
+             "another grouping, down to single blocks. For any moment or range it shows which "
+             "stacks held what, as a table and as a flame graph, and where the blocks were in "
+             "their segments. Two moments, or two files, can be compared.\n\nThe page opens "
+             "in any recent browser, from a disk or an attachment: it contains its data, "
+             "needs no network, and is at most 20 MB. For a trace too long for that it "
+             "contains the largest allocations individually and aggregates the rest, exactly "
+             "at the highest and lowest moment of each of 8192 parts of the trace.\n\nOn a "
+             "terminal and without -o, the timeline is drawn there: of one file, or of two, one "
+             "above the other. Its keys are those of the page; ? lists them, and Q quits. Colours "
+             "and braille dots are used where the terminal has them.",
+         .parameters = parameters,
+         .parameter_count = VIEW_PARAMETERS,
+         .examples = {{"tessera view snapshot.pickle",
+                       "in the terminal; with -o page.html, a page of the snapshot"},
+                      {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
+                       "by stream, with the card's memory as a line"},
+                      {"tessera view --rules rules.yaml -o page.html snapshot.pickle",
+                       "by your own groups"},
+                      {"tessera view -o both.html before.pickle after.pickle",
+                       "two, side by side"}}},
     .operands = "FILE...",
     .operand_min = 1,
     .operand_max = 64,
@@ -104,9 +110,11 @@ static int save(cli_session *session, const cli_page *page, void *context) {
 }
 
 int cli_view(cli_session *session) {
-  if (!session->options->output && isatty(STDOUT_FILENO))
+  if (!session->options->output && isatty(STDOUT_FILENO)) {
+    if (isatty(STDIN_FILENO) && !session->options->json) return cli_terminal_view(session);
     return cli_usage_error(session->options->command,
                            "a terminal cannot show a page; use -o page.html");
+  }
   int status = session->options->output
                    ? cli_page_check_name(session->options, session->options->output)
                    : 0;

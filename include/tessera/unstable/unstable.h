@@ -35,6 +35,7 @@
 #include "tessera/unstable/sidecar.h"
 #include "tessera/unstable/simulation.h"
 #include "tessera/unstable/source.h"
+#include "tessera/unstable/stack_names.h"
 #include "tessera/unstable/stages.h"
 #include "tessera/unstable/steps.h"
 #include "tessera/unstable/suggest.h"

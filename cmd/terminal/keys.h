@@ -1,0 +1,20 @@
+/* keys.h - the keys of the terminal view. */
+#ifndef CLI_TERMINAL_KEYS_H
+#define CLI_TERMINAL_KEYS_H
+
+/* Keys: characters, and these. */
+enum {
+  TERMINAL_KEY_LEFT = 0x110000,
+  TERMINAL_KEY_RIGHT,
+  TERMINAL_KEY_UP,
+  TERMINAL_KEY_DOWN,
+  TERMINAL_KEY_HOME,
+  TERMINAL_KEY_END,
+  TERMINAL_KEY_PAGE_UP,
+  TERMINAL_KEY_PAGE_DOWN,
+  TERMINAL_KEY_BACKSPACE,
+  TERMINAL_KEY_ENTER,
+  TERMINAL_KEY_ESCAPE,
+};
+
+#endif
