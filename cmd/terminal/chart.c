@@ -63,7 +63,7 @@ static bool is_drawn(uint32_t color, uint32_t x, uint32_t y) {
   case 3: return x % 2 == 0;
   case 4: return (x + y) % 4 != 0;
   case 5: return x % 2 == 0 && y % 2 == 0;
-  case 6: return (x + y) % 4 == 0;
+  case 6: return y % 4 < 2;
   default: return y % 4 != 0;
   }
 }

@@ -189,13 +189,14 @@ static void add_ranges(const terminal_model *m, const terminal_track *t, char li
 /* The file has no history: what it shows, and how to get more. */
 static bool describe_lack(const terminal_track *t, char line[LINE_BYTES]) {
   char number[TERMINAL_NUMBER_BYTES];
+  uint64_t count = t->device->event_count;
   if (t->device->has_history) return false;
-  if (t->device->event_count)
-    (void)snprintf(line, LINE_BYTES, "the trace is too short for a history (events: %s)",
-                   terminal_count_text(t->device->event_count, number));
+  if (count)
+    (void)snprintf(line, LINE_BYTES, "no history was recorded, only %s event%s",
+                   terminal_count_text(count, number), count == 1 ? "" : "s");
   else
-    (void)snprintf(line, LINE_BYTES, "no events were recorded");
-  add(line, "", ": the file shows one moment. A trace: `with tessera.record():`");
+    (void)snprintf(line, LINE_BYTES, "no events were recorded, only one moment");
+  add(line, "", "; `with tessera.record():` records");
   return true;
 }
 
@@ -236,7 +237,7 @@ static void describe_bytes(const terminal_track *t, char line[LINE_BYTES], uint3
                    terminal_share_text(t->shares.bytes, requested, b));
     add_if_room(line, columns, text);
   } else if (t->device->has_history && t->shares.older_bytes) {
-    (void)snprintf(text, sizeof text, "%s from before the recording",
+    (void)snprintf(text, sizeof text, "%s of it from before the recording",
                    tsr_size_text(t->shares.older_bytes, a, sizeof a));
     add_if_room(line, columns, text);
   }

@@ -11,6 +11,7 @@
 enum {
   SIZE_COLUMNS = 11,
   NAME_COLUMNS = 15,
+  LONG_NAME_COLUMNS = 22, /* where there is room */
   COUNT_COLUMNS = 7,
   SHARE_COLUMNS = 7,
   MIDDLE = 60, /* columns of a list that has room for more than bytes and names */
@@ -160,10 +161,14 @@ static void draw_rest(terminal_span span, size_t left) {
   (void)terminal_words(span, text, muted);
 }
 
+static uint32_t name_columns(bool has_more) {
+  return has_more ? LONG_NAME_COLUMNS : NAME_COLUMNS;
+}
+
 static void draw_group_heading(const terminal_model *m, terminal_span span, bool differs,
                                bool has_more) {
   const terminal_track *t = &m->tracks[m->active];
-  (void)terminal_words(take(&span, NAME_COLUMNS + 2), t->sums.grouping->title, heading);
+  (void)terminal_words(take(&span, name_columns(has_more) + 2), t->sums.grouping->title, heading);
   if (differs) {
     if (has_more) put_right(&span, SIZE_COLUMNS, m->file_count > 1 ? "first" : "mark A", heading);
     put_right(&span, SIZE_COLUMNS, m->file_count > 1 ? "second" : "cursor", heading);
@@ -191,7 +196,8 @@ static void draw_groups(const terminal_model *m, terminal_grid *grid, terminal_b
       return;
     }
     terminal_group_sign(take(&span, 1), lines[i].grouping, lines[i].group);
-    (void)terminal_text(take(&span, NAME_COLUMNS), lines[i].grouping->names[lines[i].group], plain);
+    (void)terminal_text(take(&span, name_columns(has_more)),
+                        lines[i].grouping->names[lines[i].group], plain);
     if (ends && has_more) put_size(&span, lines[i].old, plain);
     put_size(&span, lines[i].new, plain);
     if (ends)
@@ -277,7 +283,7 @@ static int draw_shares(const terminal_model *m, terminal_grid *grid, terminal_bo
   const terminal_shares *shares = &t->shares;
   window w = window_of(m, shares->count, box.rows - 1);
   char text[TERMINAL_NUMBER_BYTES];
-  bool has_count = box.columns >= MIDDLE, has_share = box.columns >= MIDDLE + SHARE_COLUMNS + 8;
+  bool has_count = box.columns >= MIDDLE, has_share = box.columns >= MIDDLE + SHARE_COLUMNS + 1;
   terminal_span head = {grid, box.row, box.column, box.columns};
   draw_place(m, head, shares->count);
   (void)take(&head, 1);
@@ -360,6 +366,7 @@ static void draw_frame(const tsr_snapshot *snapshot, uint32_t id, terminal_span 
   terminal_style style = is_own ? (terminal_style){.weight = TERMINAL_BOLD} : muted;
   char number[TERMINAL_NUMBER_BYTES] = "";
   tsr_text base = span.columns < WIDE ? tsr_base_name(file) : file;
+  if (file.size_bytes == 2 && memcmp(file.data, "??", 2) == 0) base.size_bytes = 0;
   if (frame.line && frame.line != TSR_LINE_UNKNOWN)
     (void)snprintf(number, sizeof number, ":%" PRIu64, frame.line);
   uint32_t used = terminal_text(span, base, style);
@@ -401,7 +408,7 @@ int terminal_lists_draw(terminal_model *m, terminal_grid *grid, terminal_box box
     return 0;
   }
   bool has_more = box.columns >= WIDE;
-  uint32_t left = 2 + NAME_COLUMNS + 1 + SIZE_COLUMNS;
+  uint32_t left = 2 + name_columns(has_more) + 1 + SIZE_COLUMNS;
   if (differs) left += SIZE_COLUMNS + 1;
   if (has_more) left += (differs ? SIZE_COLUMNS + 1U : SHARE_COLUMNS + 1U);
   if (left > box.columns) left = box.columns;

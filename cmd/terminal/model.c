@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/frames.h>
 
 enum {
   LEAST_MOMENTS = 8, /* in view, at least, if there are as many */
@@ -511,11 +512,26 @@ static int choose_row(terminal_model *m, uint32_t key) {
   return 0;
 }
 
+/* Frames to leave out at the innermost end, so that the program's own innermost frame is near the end of what is shown: the
+ * frames below it are the allocator's. */
+static size_t first_scroll(const tsr_snapshot *snapshot, uint32_t id) {
+  enum { SHOWN_BELOW = 2 };
+  tsr_stack stack = tsr_snapshot_stack(snapshot, id);
+  for (uint32_t i = 0; i < stack.depth; i++) {
+    tsr_frame frame = tsr_snapshot_frame(snapshot, stack.frames[i]);
+    tsr_text name = tsr_snapshot_string(snapshot, frame.name);
+    if (tsr_frame_origin(name, tsr_snapshot_string(snapshot, frame.file)) == TSR_ORIGIN_USER)
+      return i > SHOWN_BELOW ? i - SHOWN_BELOW : 0;
+  }
+  return 0;
+}
+
 static int open_stack(terminal_model *m, uint32_t key) {
   size_t file;
+  uint32_t stack = terminal_model_stack(m, m->selected, &file);
   (void)key;
-  m->scroll = 0;
-  if (!m->is_stack_open && terminal_model_stack(m, m->selected, &file) == TSR_NONE)
+  if (stack != TSR_NONE) m->scroll = first_scroll(m->files[file].snapshot, stack);
+  if (!m->is_stack_open && stack == TSR_NONE)
     (void)snprintf(m->message, sizeof m->message, "no stack to show");
   else
     m->is_stack_open = !m->is_stack_open;

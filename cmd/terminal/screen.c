@@ -44,7 +44,7 @@ enum { ESCAPE_MS = 50, EMPTY_READS_MOST = 100 };
   X(setupterm) X(tigetstr) X(tigetnum) X(newterm) X(endwin) X(delscreen) X(newwin) X(delwin) X(cbreak) \
   X(noecho) X(nonl) X(keypad) X(nodelay) X(set_escdelay) X(curs_set) X(start_color) X(use_default_colors) \
   X(init_pair) X(resizeterm) X(wresize) X(wmove) X(wattr_set) X(waddnwstr) X(clearok) X(wnoutrefresh) \
-  X(doupdate) X(wget_wch)
+  X(doupdate) X(wgetch)
 /* clang-format on */
 
 struct terminal_screen {
@@ -56,6 +56,8 @@ struct terminal_screen {
   SCREEN *terminal;     /* NULL: not open */
   WINDOW *window;
   uint32_t rows, columns;
+  uint32_t partial;     /* a character of several bytes, as far as it has come */
+  unsigned missing;     /* bytes of it */
   unsigned empty_reads; /* in a row: the keyboard was ready and had no key */
 };
 
@@ -321,7 +323,7 @@ void terminal_screen_show(terminal_screen *s, const terminal_grid *grid) {
 /* ---- Events ---- */
 
 static const struct {
-  wint_t curses;
+  int curses;
   uint32_t key;
 } keys[] = {
     {KEY_LEFT, TERMINAL_KEY_LEFT},     {KEY_RIGHT, TERMINAL_KEY_RIGHT},
@@ -331,18 +333,32 @@ static const struct {
     {KEY_ENTER, TERMINAL_KEY_ENTER},   {KEY_BACKSPACE, TERMINAL_KEY_BACKSPACE},
 };
 
-/* A key of the model's for one of the library's; 0: none. */
-static uint32_t key_for(int kind, wint_t code) {
-  for (size_t i = 0; kind == KEY_CODE_YES && i < sizeof keys / sizeof *keys; i++)
+/* The character that a byte ends; 0: it goes on, or is none. wget_wch would leave what follows an invalid byte for later. */
+static uint32_t character_of(terminal_screen *s, uint32_t byte) {
+  if (byte < 0x80) s->missing = 0;
+  if (byte < 0x80) return byte;
+  if (!s->traits.is_utf8) return 0;
+  if (byte >= 0xc0) {
+    s->missing = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+    s->partial = byte & (0x3fU >> s->missing);
+    return 0;
+  }
+  if (!s->missing) return 0;
+  s->partial = s->partial << 6 | (byte & 0x3f);
+  return --s->missing || s->partial >= 0x110000 ? 0 : s->partial;
+}
+
+/* A key of the model's for what the library has read; 0: none. */
+static uint32_t key_for(terminal_screen *s, int code) {
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (keys[i].curses == code) return keys[i].key;
-  if (kind == KEY_CODE_YES) return 0;
   switch (code) {
   case '\r':
   case '\n': return TERMINAL_KEY_ENTER;
   case 0x1b: return TERMINAL_KEY_ESCAPE;
   case 0x08:
   case 0x7f: return TERMINAL_KEY_BACKSPACE;
-  default: return code < 0x110000 ? (uint32_t)code : 0;
+  default: return code >= 0 && code < 0x100 ? character_of(s, (uint32_t)code) : 0;
   }
 }
 
@@ -382,12 +398,11 @@ static terminal_event obey(terminal_screen *s) {
 
 terminal_event terminal_screen_next(terminal_screen *s, bool waits, uint32_t *key) {
   for (;;) {
-    wint_t code = 0;
-    int kind = s->wget_wch(s->window, &code);
-    *key = kind == ERR ? 0 : key_for(kind, code);
-    if (kind != ERR) s->empty_reads = 0;
+    int code = s->wgetch(s->window);
+    *key = code == ERR ? 0 : key_for(s, code);
+    if (code != ERR) s->empty_reads = 0;
     if (*key) return TERMINAL_PRESSED;
-    if (kind != ERR) continue;
+    if (code != ERR) continue;
     struct pollfd from[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                             {.fd = wake_read, .events = POLLIN}};
     int ready = poll(from, 2, waits ? -1 : 0);

@@ -17,7 +17,7 @@ static int by_bytes(const void *a, const void *b) {
 
 /* Add up the rows by stack. `slot` is by stack id, and last of absent stacks: 1 + the share. */
 static void add_rows(const terminal_history *h, const terminal_sums *sums,
-                     const terminal_rows *rows, uint32_t *slot, uint32_t stacks,
+                     const terminal_rows *rows, uint32_t moment, uint32_t *slot, uint32_t stacks,
                      terminal_shares *out) {
   const tsr_view_device *d = h->device;
   for (size_t i = 0; i < rows->count; i++) {
@@ -33,7 +33,7 @@ static void add_rows(const terminal_history *h, const terminal_sums *sums,
     share->count++;
     out->bytes += d->requested_bytes[row];
     out->allocations++;
-    if (!d->born[row]) out->older_bytes += d->requested_bytes[row];
+    if (!d->born[row] && d->released[row] > moment) out->older_bytes += d->block_bytes[row];
   }
 }
 
@@ -69,7 +69,7 @@ int terminal_shares_make(const tsr_snapshot *snapshot, const terminal_history *h
   if (ok) out->items = calloc(most + 1, sizeof *out->items);
   ok = ok && out->items;
   if (ok) {
-    add_rows(h, sums, &rows, slot, stacks, out);
+    add_rows(h, sums, &rows, moment, slot, stacks, out);
     assert(out->count <= most);
     qsort(out->items, out->count, sizeof *out->items, by_bytes);
     find_groups(h, sums, &rows, slot, stacks, bytes, out);

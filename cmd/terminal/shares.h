@@ -19,7 +19,7 @@ typedef struct terminal_shares {
   terminal_share *items; /* largest first */
   size_t count;
   uint64_t bytes, allocations; /* of all */
-  uint64_t older_bytes;        /* of these, from before the recording */
+  uint64_t older_bytes;        /* allocated, of memory from before the recording */
 } terminal_shares;
 
 /* What is live at a moment, or of that what a search found. Fails with TSR_ERROR_MEMORY; to be released in either case. */
