@@ -189,8 +189,8 @@ const terminal_traits *terminal_screen_traits(const terminal_screen *s) {
 
 /* ---- Colours ---- */
 
-/* By colour of grid.h: of 256 colours, and of 8. Those of groups are the page's (viewer/src/theme.ts), which are seen on light and
- * on dark ground. */
+/* By colour of grid.h: of 256 colours, and of 8. Those of groups are the page's (viewer/src/theme.ts) as reports have
+ * them in text, which are seen on light and on dark ground. */
 static const short palette[TERMINAL_COLORS][2] = {
     [TERMINAL_PLAIN] = {-1, -1},
     [TERMINAL_MUTED] = {245, -1},
@@ -198,20 +198,20 @@ static const short palette[TERMINAL_COLORS][2] = {
     [TERMINAL_ALARM] = {203, COLOR_RED},
     [TERMINAL_MORE] = {203, COLOR_RED},
     [TERMINAL_LESS] = {71, COLOR_GREEN},
-    [TERMINAL_GROUP] = {68, COLOR_BLUE},
+    [TERMINAL_GROUP] = {67, COLOR_BLUE},
     {173, COLOR_YELLOW},
     {71, COLOR_GREEN},
-    {140, COLOR_MAGENTA},
-    {73, COLOR_CYAN},
-    {175, COLOR_MAGENTA},
+    {97, COLOR_MAGENTA},
+    {72, COLOR_CYAN},
+    {169, COLOR_MAGENTA},
     {137, COLOR_YELLOW},
-    {143, COLOR_YELLOW},
-    {110, COLOR_CYAN},
+    {101, COLOR_YELLOW},
+    {74, COLOR_CYAN},
     {167, COLOR_RED},
-    {104, COLOR_BLUE},
+    {61, COLOR_BLUE},
     {108, COLOR_GREEN},
-    {102, COLOR_WHITE},
-    {180, COLOR_YELLOW},
+    {145, COLOR_WHITE},
+    {179, COLOR_YELLOW},
     {114, COLOR_GREEN},
     {146, COLOR_MAGENTA},
 };

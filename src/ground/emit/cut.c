@@ -461,6 +461,30 @@ tsr_text tsr__place_first(tsr_text text) {
                     first->folder.text.size_bytes + first->anchor.text.size_bytes};
 }
 
+static bool is_same_text(tsr_text a, tsr_text b) {
+  return a.size_bytes == b.size_bytes && memcmp(a.data, b.data, a.size_bytes) == 0;
+}
+
+/* The only text that can be so frequent is the one left over when different ones are set off against each other. */
+tsr_text tsr__place_shared(tsr__text_at_fn *at, const void *context, size_t count) {
+  enum { LEAST = 3 };
+  tsr_text candidate = {"", 0};
+  size_t votes = 0, same = 0, places = 0;
+  for (size_t i = 0; i < count; i++) {
+    tsr_text first = tsr__place_first(at(context, i));
+    if (!first.size_bytes) continue;
+    if (!votes) candidate = first;
+    votes += is_same_text(first, candidate) ? 1 : (size_t)-1;
+  }
+  for (size_t i = 0; i < count; i++) {
+    tsr_text text = at(context, i), first = tsr__place_first(text);
+    places += tsr__place_least(text) != 0;
+    same += first.size_bytes && is_same_text(first, candidate);
+  }
+  assert(same <= places);
+  return same >= LEAST && same > places / 2 ? candidate : (tsr_text){"", 0};
+}
+
 /* ---- What differs ---- */
 
 /* The caller that contains column `at` of the callers: ", from train.py:9". */

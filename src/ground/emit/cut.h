@@ -36,6 +36,10 @@ size_t tsr__place_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size
 size_t tsr__place_shorten_rest(tsr__buffer *out, tsr_text text, size_t width, size_t columns);
 /* The file and line that a text names first, with the folder; empty if no other place follows. */
 tsr_text tsr__place_first(tsr_text text);
+/* The file and line that three texts of a list or more, and more than half of those that name a place, name before another one:
+ * what rows have in common tells readers nothing. Empty if none is. `at` returns a text of the list. */
+typedef tsr_text tsr__text_at_fn(const void *context, size_t index);
+tsr_text tsr__place_shared(tsr__text_at_fn *at, const void *context, size_t count);
 /* The columns that a text needs to show the file and line that it names first, and in what it differs from
  * others with the same line; 0 if it names none. It may be shorter than that. */
 size_t tsr__place_least(tsr_text text);

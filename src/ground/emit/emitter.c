@@ -498,26 +498,20 @@ static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
   return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
 }
 
-/* The file and line that three cells or more of the elastic column, and more than half of those that name a place,
- * name before another one: what rows have in common tells readers nothing. Empty if none is. The only text
- * that can be so frequent is the one left over when different ones are set off against each other. */
+/* The cells of the elastic column, one for each row. */
+typedef struct elastic_cells {
+  const tsr__emitter *emitter;
+  size_t first;
+} elastic_cells;
+
+static tsr_text elastic_text(const void *context, size_t row) {
+  const elastic_cells *cells = context;
+  return text_of_cell(cells->emitter, cells->first + row * cells->emitter->column_count);
+}
+
 static tsr_text find_shared(const tsr__emitter *emitter, const layout *laid) {
-  enum { LEAST = 3 };
-  tsr_text candidate = {"", 0};
-  size_t votes = 0, same = 0, places = 0;
-  for (size_t i = laid->elastic; i < emitter->cells.count; i += emitter->column_count) {
-    tsr_text first = tsr__place_first(text_of_cell(emitter, i));
-    if (!first.size_bytes) continue;
-    if (!votes) candidate = first;
-    votes += is_same_text(first, candidate) ? 1 : (size_t)-1;
-  }
-  for (size_t i = laid->elastic; i < emitter->cells.count; i += emitter->column_count) {
-    tsr_text text = text_of_cell(emitter, i), first = tsr__place_first(text);
-    places += tsr__place_least(text) != 0;
-    same += first.size_bytes && is_same_text(first, candidate);
-  }
-  assert(same <= places);
-  return same >= LEAST && same > places / 2 ? candidate : (tsr_text){"", 0};
+  elastic_cells cells = {emitter, laid->elastic};
+  return tsr__place_shared(elastic_text, &cells, emitter->cells.count / emitter->column_count);
 }
 
 enum { PIECE_CUTS = 4, PLACE_CUTS = 12, PLAIN_CUTS = 18, CUTS = 34 };
