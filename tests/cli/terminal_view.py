@@ -512,6 +512,21 @@ def check_names_that_would_drive_the_terminal(runner):
             assert '\u202e' not in job.screen.text()
 
 
+def check_the_documentation(runner):
+    """The picture of docs/terminal.md is what is drawn, and its keys are those of the help."""
+    page = (Path(__file__).resolve().parents[2] / 'docs/terminal.md').read_text(encoding='utf-8')
+    command, *picture = re.search(r'^```\n\$ (.*?)\n```', page, re.M | re.S)[1].split('\n')
+    tap.expect('the command', command, 'tessera view oom.pickle')
+    made = runner.piped('simulate', 'gpt2', '--batch', '8', '--attention', 'eager', '--capacity', '6GiB', '-q', '-o', 'oom.pickle')
+    tap.expect('a simulated run', made.returncode, 0)
+    keys = [(key, text.replace('\\|', '|')) for key, text in re.findall(r'^\| `(.*?)` \| (.*) \|$', page, re.M)]
+    with runner.job('oom.pickle', rows=24, columns=80) as job:
+        job.wait(lambda screen: screen.lines() == picture, picture)
+        job.press('?')
+        job.wait(lambda screen: [(line[2:14].strip(), line[14:]) for line in screen.lines()[1:len(keys) + 1]] == keys, keys)
+        end_job(job)
+
+
 def check_real_snapshots(runner):
     if not SHARED.is_dir():
         raise tap.Skip('no ../shared/snapshots')
