@@ -34,14 +34,17 @@
 
 #define LIBRARY CLI_LIBRARY_CURSES /* cmd/meson.build */
 
-/* <term.h> declares it, and makes macros of words such as `columns`. */
+/* <term.h> declares these, and makes macros of words such as `columns`. */
+struct term;
 int setupterm(const char *name, int handle, int *found);
+struct term *set_curterm(struct term *terminal);
+int del_curterm(struct term *terminal);
 
 enum { ESCAPE_MS = 50, EMPTY_READS_MOST = 100 };
 
 /* clang-format off */
 #define CURSES_FUNCTIONS(X) \
-  X(setupterm) X(tigetstr) X(tigetnum) X(newterm) X(endwin) X(delscreen) X(newwin) X(delwin) X(cbreak) \
+  X(setupterm) X(set_curterm) X(del_curterm) X(tigetstr) X(tigetnum) X(newterm) X(endwin) X(delscreen) X(newwin) X(delwin) X(cbreak) \
   X(noecho) X(nonl) X(keypad) X(nodelay) X(set_escdelay) X(curs_set) X(start_color) X(use_default_colors) \
   X(init_pair) X(resizeterm) X(wresize) X(wmove) X(wattr_set) X(waddnwstr) X(clearok) X(wnoutrefresh) \
   X(doupdate) X(wgetch)
@@ -145,37 +148,36 @@ static bool is_text(const char *capability) {
   return capability && capability != (const char *)(intptr_t)-1;
 }
 
-/* Returns NULL, or why the terminal will not do. */
-static const char *look(terminal_screen *s, bool wants_color) {
-  static char reason[160];
+/* Returns NULL, or why the terminal will not do. `reason` has room for that. */
+static const char *look(terminal_screen *s, bool wants_color, char reason[TERMINAL_REASON_BYTES]) {
   const char *name = getenv("TERM");
   int found = 0;
   (void)setlocale(LC_CTYPE, "");
   bool ok = name && *name && s->setupterm(NULL, STDOUT_FILENO, &found) == OK && found == 1;
-  if (!ok || !is_text(s->tigetstr("cup")) || !is_text(s->tigetstr("clear"))) {
-    (void)snprintf(reason, sizeof reason, "this terminal cannot move its cursor (TERM is '%.60s')",
-                   name ? name : "");
-    return reason;
-  }
-  int colors = s->tigetnum("colors");
-  const char *encoding = nl_langinfo(CODESET);
-  s->traits = (terminal_traits){.is_utf8 = strcmp(encoding, "UTF-8") == 0,
+  ok = ok && is_text(s->tigetstr("cup")) && is_text(s->tigetstr("clear"));
+  int colors = ok ? s->tigetnum("colors") : 0;
+  if (found == 1) (void)s->del_curterm(s->set_curterm(NULL)); /* newterm makes its own */
+  s->traits = (terminal_traits){.is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
                                 .has_color = wants_color && colors >= 8,
                                 .width_of = width_of};
   s->has_many_colors = colors >= 256;
-  return NULL;
+  if (ok) return NULL;
+  (void)snprintf(reason, TERMINAL_REASON_BYTES,
+                 "this terminal cannot move its cursor (TERM is '%.60s')", name ? name : "");
+  return reason;
 }
 
-const char *terminal_screen_new(bool wants_color, terminal_screen **out) {
+const char *terminal_screen_new(bool wants_color, char reason[TERMINAL_REASON_BYTES],
+                                terminal_screen **out) {
   terminal_screen *s = calloc(1, sizeof *s);
   if (!s) return "out of memory";
-  const char *reason = load(s);
-  if (!reason) reason = look(s, wants_color);
-  if (reason)
+  const char *refused = load(s);
+  if (!refused) refused = look(s, wants_color, reason);
+  if (refused)
     free(s);
   else
     *out = s;
-  return reason;
+  return refused;
 }
 
 void terminal_screen_free(terminal_screen *s) {

@@ -10,10 +10,13 @@
 
 typedef struct terminal_screen terminal_screen;
 
+enum { TERMINAL_REASON_BYTES = 160 };
+
 /* Load the library and look at the terminal, without changing it. `wants_color` is whether colours may be used, where the terminal has
- * them. Returns NULL with `*out` set, to be given to terminal_screen_free, or why there can be no screen, a text that is valid
- * until the next call. */
-const char *terminal_screen_new(bool wants_color, terminal_screen **out);
+ * them. Returns NULL with `*out` set, to be given to terminal_screen_free, or why there can be no screen, a static text or
+ * `reason`. */
+const char *terminal_screen_new(bool wants_color, char reason[TERMINAL_REASON_BYTES],
+                                terminal_screen **out);
 /* NULL is fine. */
 void terminal_screen_free(terminal_screen *screen);
 

@@ -131,7 +131,8 @@ int cli_terminal_view(cli_session *session) {
   terminal_screen *screen = NULL;
   shown s = {.opened = 0};
   int status = check_options(session);
-  const char *reason = status ? NULL : terminal_screen_new(session->report.color, &screen);
+  char text[TERMINAL_REASON_BYTES];
+  const char *reason = status ? NULL : terminal_screen_new(session->report.color, text, &screen);
   if (reason) status = refuse(session, reason);
   if (status == 0) status = prepare(session, &s);
   if (status == 0) status = show(session, screen, &s.model);
