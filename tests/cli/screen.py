@@ -13,7 +13,7 @@ import time
 import traceback
 import unicodedata
 
-HANG_S = float(os.environ.get("HANG", 1800))  # ends what hangs; a busy machine may be slow
+HANG_S = 1800  # ends what hangs; a busy machine may be slow
 
 KEYS = {'Left': '\x1bOD', 'Right': '\x1bOC', 'Up': '\x1bOA', 'Down': '\x1bOB', 'Home': '\x1bOH', 'End': '\x1bOF',
         'PageUp': '\x1b[5~', 'PageDown': '\x1b[6~', 'Enter': '\r', 'Esc': '\x1b', 'Back': '\x7f'}

@@ -358,5 +358,5 @@ int main(void) {
       cmocka_unit_test(any_keys_and_sizes),
       cmocka_unit_test(text_is_cut_and_made_safe),
   };
-  return cmocka_run_group_tests_name("terminal", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("terminal_model", tests, NULL, NULL);
 }
