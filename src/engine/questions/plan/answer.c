@@ -252,7 +252,7 @@ static int calibrate(const tsr__asked *asked, tsr__plan_value *a, tsr_error *err
   return status;
 }
 
-/* Let the search begin with a plan that all targets can express: the nearest. If there is none, it begins with what was asked for. */
+/* Let the search begin with a plan that all targets can express: the nearest. Without one, it begins with what was asked for. */
 static int begin_near(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
   size_t count, replaced = 1;
   const char *const *targets = tsr_params_texts(params, "for", &count);
