@@ -12,32 +12,16 @@ import argparse
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import fetch
+import targets
 import wheel
 from fetch import ROOT, call
 
-# Of libraries that are loaded when a command needs them, headers alone are needed: this machine's.
+# Of libraries that are loaded when a command needs them, headers alone are needed: this machine's. `serve` is for Linux alone.
 HEADERS = {'sqlite3': ['sqlite3.h'], 'libedit': ['histedit.h']}
-
-
-@dataclass
-class Target:
-    """What is built for."""
-    name: str       # of its folder
-    triple: str     # as zig spells it
-    system: str     # as meson spells it
-    processor: str
-    cmake: str      # CMAKE_SYSTEM_NAME
-    tag: str        # of wheels
-
-
-WINDOWS = Target('x86_64', 'x86_64-windows-gnu', 'windows', 'x86_64', 'Windows', 'win_amd64')
-MAC_ARM = Target('arm64', 'aarch64-macos.11.0', 'darwin', 'aarch64', 'Darwin', 'macosx_11_0_arm64')
-MAC_INTEL = Target('x86_64', 'x86_64-macos.11.0', 'darwin', 'x86_64', 'Darwin', 'macosx_11_0_x86_64')
-SYSTEMS = {'windows': [WINDOWS], 'macos': [MAC_ARM, MAC_INTEL]}
+LINUX_HEADERS = {'libmicrohttpd': ['microhttpd.h']}
 
 # What a program of PCRE2's would use, which is not built; cmake finds this machine's, and looks into its headers.
 WITHOUT = [f'-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON' for name in ('BZip2', 'ZLIB', 'Readline', 'Editline')]
@@ -56,7 +40,7 @@ LIBRARIES = {
     'utf8proc': ('.', ['-DUTF8PROC_INSTALL=OFF'], 'utf8proc'),
 }
 # A library that has these inside shows none of their functions. zlib takes today's macOS for that of 1999, which had no fdopen().
-FLAGS = ['-O2', '-fvisibility=hidden', '-DZSTDLIB_VISIBLE=', '-DZSTDERRORLIB_VISIBLE=', '-Dfdopen=fdopen']
+FLAGS = ['-O2', '-g0', '-fPIC', '-fvisibility=hidden', '-DZSTDLIB_VISIBLE=', '-DZSTDERRORLIB_VISIBLE=', '-Dfdopen=fdopen']
 # What pkg-config says of each: its name for meson, the version, and how it is linked.
 MODULES = {
     'zlib': ('zlib', '-lz', ''), 'libzstd': ('libzstd', '-lzstd', ''),
@@ -110,7 +94,7 @@ def dependencies(programs, tools, target, work):
     """The folder in which the C libraries are installed for the target."""
     home = work / target.name
     prefix = home / 'prefix'
-    stamp, wanted = prefix / 'complete', ' '.join(fetch.LIBRARIES)
+    stamp, wanted = prefix / 'complete', ' '.join([*fetch.LIBRARIES, *FLAGS])
     if stamp.exists() and stamp.read_text() == wanted:
         return prefix
     shutil.rmtree(prefix, ignore_errors=True)
@@ -119,11 +103,11 @@ def dependencies(programs, tools, target, work):
     for name, source in fetch.sources(fetch.LIBRARIES).items():
         shutil.copytree(source, unpacked / name / source.name, symlinks=True)  # cmake renames a file of zlib's
     (home / 'toolchain.cmake').write_text(toolchain(tools, target))
-    path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'CFLAGS': ' '.join(FLAGS)}
+    path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}', 'CFLAGS': ' '.join([*FLAGS, f'-ffile-prefix-map={home}=.'])}
     for package, (folder, options, library) in LIBRARIES.items():
         source = next((unpacked / package).iterdir())
         adapt(package, source)
-        say(f'{target.name}: {source.name}')
+        say(f'{target.triple}: {source.name}')
         made = home / 'libraries' / package
         shutil.rmtree(made, ignore_errors=True)
         call(programs / 'cmake', '-S', source / folder, '-B', made, '-G', 'Ninja', '-DCMAKE_BUILD_TYPE=Release',
@@ -132,7 +116,7 @@ def dependencies(programs, tools, target, work):
         call(programs / 'ninja', '-C', made, library, env=path)
         install(package, source, made, prefix)
         write_module(prefix, package, source.name.rsplit('-', 1)[1].split('+')[0].replace('.dfsg', ''))
-    for module, names in HEADERS.items():
+    for module, names in {**HEADERS, **(LINUX_HEADERS if target.is_linux else {})}.items():
         for name in names:
             shutil.copy(f'/usr/include/{name}', prefix / 'include')
         (prefix / 'pkgconfig' / f'{module}.pc').write_text(
@@ -179,7 +163,7 @@ def install(package, source, made, prefix):
 # ---- the build ----
 
 def cross_file(tools, target, prefix):
-    """meson's description of the target."""
+    """meson's description of the target. Names of files in what is built do not depend on the folder it is built in."""
     return f"""[binaries]
 c = '{tools / 'cc'}'
 ar = '{tools / 'ar'}'
@@ -189,47 +173,58 @@ pkg-config = 'pkg-config'
 pkg_config_libdir = '{prefix / 'pkgconfig'}'
 needs_exe_wrapper = true
 [host_machine]
-system = '{target.system}'
+system = '{target.kernel}'
 cpu_family = '{target.processor}'
 cpu = '{target.processor}'
 endian = 'little'
+[built-in options]
+c_args = ['-g0', '-ffile-prefix-map={ROOT}=.']
+c_link_args = {['-s'] if target.is_linux else []}
 """
 
 
-PROGRAMS = {'windows': 'tessera.exe', 'darwin': 'tessera'}
-LIBRARIES_MADE = {'windows': ['src/libtessera-0.dll', 'src/libtessera.a'],
-                  'darwin': ['src/libtessera.0.dylib', 'src/libtessera.a']}
+PROGRAMS = {'windows': 'tessera.exe', 'darwin': 'tessera', 'linux': 'tessera'}
+SHARED = {'windows': 'src/libtessera-0.dll', 'darwin': 'src/libtessera.0.dylib', 
+          'linux': f'src/libtessera.so.{targets.version()}'}
 
 
-def build(programs, tools, target, work, prefix):
-    """The build folder of the target, built."""
+def what_is_made(target):
+    """The files of the build folder that are wanted. musl's program is static, and its library for programs alone that are, too."""
+    return [PROGRAMS[target.kernel], 'src/libtessera.a', *([] if target.is_musl else [SHARED[target.kernel]])]
+
+
+def build(programs, tools, target, work, prefix, options=(), more=()):
+    """The build folder of the target, with what is wanted of it and `more`; `options` are meson's."""
     folder = work / target.name / 'build'
     path = {**os.environ, 'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}'}
     cross = work / target.name / 'cross.ini'
     cross.write_text(cross_file(tools, target, prefix))
     if not (folder / 'build.ninja').exists():
-        say(f'{target.name}: setting up')
+        say(f'{target.triple}: setting up')
+        serve = 'enabled' if target.is_linux else 'disabled'
         call(programs / 'meson', 'setup', folder, ROOT, '--cross-file', cross, '-Dwerror=true', '-Dtests=disabled',
-             '-Dserve=disabled', '-Dterminal=disabled', '-Dstrip=true', env=path, cwd=work)  # zig leaves a file where it is tried
-    say(f'{target.name}: compiling')
-    call(programs / 'ninja', '-C', folder, PROGRAMS[target.system], *LIBRARIES_MADE[target.system], env=path)
+             f'-Dserve={serve}', '-Dterminal=disabled', '-Dstrip=true', *options, env=path, cwd=work)  # zig leaves a file where it is tried
+    elif options:
+        call(programs / 'meson', 'configure', folder, *options, env=path)
+    say(f'{target.triple}: compiling')
+    call(programs / 'ninja', '-C', folder, *what_is_made(target), *more, env=path)
     return folder
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('system', choices=SYSTEMS)
+    parser.add_argument('system', choices=targets.SYSTEMS)
     parser.add_argument('--work', required=True, type=Path)
     parser.add_argument('--wheel', action='store_true', help='the Python wheel as well, in FOLDER/dist')
     options = parser.parse_args()
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     programs = fetch.tools()
-    for target in SYSTEMS[options.system]:
+    for target in targets.of(options.system):
         tools = compiler(target, work)
         prefix = dependencies(programs, tools, target, work)
         folder = build(programs, tools, target, work, prefix)
-        print(folder / PROGRAMS[target.system])
+        print(folder / PROGRAMS[target.kernel])
         if options.wheel:
             print(wheel.make(tools, target, prefix, folder, work))
     return 0

@@ -28,6 +28,7 @@
 #include "system.h"
 #include "textfile.h"
 #include "tracer.h"
+#include "version.h"
 
 /* ---- Before ---- */
 
@@ -203,11 +204,7 @@ void cli_close(cli_input *input) {
 
 static int print_version(cli_session *session) {
   FILE *stream = cli_output_stream(&session->output);
-  if (stream && session->options->json)
-    fprintf(stream, "{\"version\": \"%s\", \"landlock\": %u, \"seccomp\": %s}\n", tsr_version(),
-            cli_sandbox_landlock(), cli_sandbox_has_seccomp() ? "true" : "false");
-  else if (stream)
-    fprintf(stream, "tessera %s\n", tsr_version());
+  if (stream) cli_put_version(stream, session->options->json);
   return 0;
 }
 

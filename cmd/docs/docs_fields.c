@@ -19,6 +19,7 @@
 #include <tessera/unstable/runs.h>
 #include <tessera/unstable/train_report.h>
 
+#include "core/version.h"
 #include "docs.h"
 
 enum { RECORDS = 256, PATH_BYTES = 256, LINE_BYTES = 16384 };
@@ -239,6 +240,7 @@ bool cli_docs_page(FILE *stream, FILE *page) {
   bool is_skipped = false;
   collect_all(&all);
   for (size_t i = 0; tsr_train_event_fields(i); i++) collect(&all, tsr_train_event_fields(i));
+  collect(&all, &cli_version_fields);
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);
@@ -289,6 +291,7 @@ void cli_field_list(FILE *stream) {
     if (tsr_question_fields(tsr_question_at(i)))
       list_fields(stream, prefix, tsr_question_fields(tsr_question_at(i)), false);
   }
+  list_fields(stream, "version: ", &cli_version_fields, false);
 }
 
 /* ---- Classes of python/tessera/_answers.py ---- */

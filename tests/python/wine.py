@@ -67,7 +67,7 @@ def main():
 
     status = python('-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-index', '--force-reinstall',
                     '--no-deps', options.wheel.resolve())
-    status = status or python(HERE / 'clean.py', '--inside')
+    status = status or python(HERE / 'clean.py', '--alone')
     tests = options.pytest or [HERE / f'{name}.py' for name in TESTS]
     return status or python('-m', 'pytest', '-q', '-p', 'no:cacheprovider', '--tb=short', *tests)
 
