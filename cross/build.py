@@ -58,7 +58,8 @@ def compiler(target, work):
     """The folder of programs that compile and archive for the target: cmake and meson want a name, not words."""
     folder = work / target.name / 'bin'
     folder.mkdir(parents=True, exist_ok=True)
-    words_of = {'cc': f'cc -target {target.triple}', 'c++': f'c++ -target {target.triple}', 'ar': 'ar',
+    # Nothing is written in C++: its library, which zig would compile first, is not needed.
+    words_of = {'cc': f'cc -target {target.triple}', 'c++': f'c++ -target {target.triple} -nostdlib++', 'ar': 'ar',
                 'ranlib': 'ranlib', 'rc': 'rc', 'dlltool': 'dlltool'}
     for name, words in words_of.items():
         script = folder / name

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 import shutil
+import subprocess
 import sysconfig
 import tomllib
 import zipfile
@@ -51,8 +52,10 @@ def libraries(prefix, build):
 
 FLAGS = ['-std=c17', '-O2', '-g0', '-fvisibility=hidden', f'-ffile-prefix-map={ROOT}=.', f'-I{ROOT / "include"}', f'-I{ROOT / "cmd"}', '-Wall',
          '-Wextra', '-Werror']
-# As in meson.build; zig binds at once and has the other protections by default.
-LINUX_FLAGS = ['-fstack-protector-strong', '-s', '-Wl,-z,relro', '-Wl,-z,now', '-lm', '-lpthread', '-ldl']
+# Hardening as in meson.build; and what is linked.
+LINUX_FLAGS = ['-fstack-protector-strong', '-fstack-clash-protection', '-U_FORTIFY_SOURCE', '-D_FORTIFY_SOURCE=3', '-s', '-Wl,-z,relro',
+               '-Wl,-z,now', '-Wl,-z,noexecstack', '-lm', '-lpthread', '-ldl']
+OF_PROCESSOR = {'x86_64': ['-fcf-protection=full'], 'aarch64': ['-mbranch-protection=standard']}
 
 
 def extension(tools, target, prefix, build, folder):
@@ -70,7 +73,7 @@ def extension(tools, target, prefix, build, folder):
     elif target.is_linux:
         (folder / 'extension.map').write_text('{ global: PyInit__core; local: *; };\n')
         flags += [f'-I{headers_of_python(folder)}']
-        link += [*LINUX_FLAGS, f'-Wl,--version-script={folder / "extension.map"}']
+        link += [*LINUX_FLAGS, *OF_PROCESSOR[target.processor], f'-Wl,--version-script={folder / "extension.map"}']
     else:
         flags += [f'-I{sysconfig.get_path("include")}']
         link += ['-undefined', 'dynamic_lookup', '-Wl,-install_name,@rpath/_core.abi3.so']
@@ -96,7 +99,7 @@ def program(tools, target, prefix, build, folder):
     if not target.is_musl:
         return build / 'tessera'
     call(tools / 'cc', '-dynamic', '-fPIE', '-pie', *FLAGS, ROOT / 'cmd/core/main.c', *libraries(prefix, build), *LINUX_FLAGS,
-         '-o', folder / 'tessera')
+         *OF_PROCESSOR[target.processor], '-o', folder / 'tessera')
     return folder / 'tessera'
 
 
@@ -113,8 +116,22 @@ def metadata(project, version):
              *[f'Requires-Dist: {name.replace(" == ", "==")}' for name in project.get('dependencies', [])],
              *[line for extra, names in project.get('optional-dependencies', {}).items()
                for line in (f'Provides-Extra: {extra}', *(f'Requires-Dist: {name}; extra == "{extra}"' for name in names))],
-             'Description-Content-Type: text/markdown']
+             *links(), 'Description-Content-Type: text/markdown']
     return '\n'.join(lines), {'console_scripts': project['scripts'], **project.get('entry-points', {})}
+
+
+def home():
+    """Where the project is on the web, if this checkout comes from there; else ''."""
+    done = subprocess.run(['git', '-C', str(ROOT), 'remote', 'get-url', 'origin'], capture_output=True, text=True, check=False)
+    url = re.sub(r'^git@([^:]+):', r'https://\1/', done.stdout.strip()).removesuffix('.git')
+    return url if url.startswith('https://') else ''
+
+
+def links():
+    """Lines of METADATA."""
+    url = home()
+    places = {'Source': url, 'Documentation': f'{url}/tree/main/docs', 'Issues': f'{url}/issues', 'Changelog': f'{url}/blob/main/CHANGELOG.md'}
+    return [f'Project-URL: {name}, {place}' for name, place in places.items()] if url else []
 
 
 def entry_points(groups):

@@ -1,7 +1,7 @@
 """debian.py: Debian packages: the command, the shared library, and what programs are compiled with.
 
 dpkg-deb packs them from files that are compiled for glibc 2.28 with the C libraries inside, so that one package serves all
-releases of Debian and Ubuntu since: docs/decisions/082-packages.md."""
+releases of Debian and Ubuntu since: docs/decisions/083-packages.md."""
 import hashlib
 import shutil
 import textwrap

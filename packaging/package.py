@@ -12,7 +12,7 @@
     bundle   wheels, static program, documentation and examples for machines without a network
 
 Without a kind, all of them, and SHA256SUMS. Two runs of the same commit write the same bytes, wherever they run.
-docs/decisions/082-packages.md has the reasons."""
+docs/decisions/083-packages.md has the reasons."""
 import argparse
 import sys
 from functools import cached_property

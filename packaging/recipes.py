@@ -1,16 +1,9 @@
 """recipes.py: the recipes of other packagers, homebrew/ and conda/, with the address and the checksum of the sources filled in."""
-import re
-
-from common import ROOT, VERSION, git, say, sha256, write
+import wheel
+from common import ROOT, VERSION, say, sha256, write
 
 FILES = {'homebrew/tessera.rb': 'tessera.rb', 'conda/recipe.yaml': 'recipe.yaml'}
 UNKNOWN = 'https://tessera.invalid'
-
-
-def home():
-    """Where the project is on the web, as far as this checkout knows."""
-    url = re.sub(r'^git@([^:]+):', r'https://\1/', git('remote', 'get-url', 'origin') or '').removesuffix('.git')
-    return url if url.startswith('https://') else UNKNOWN
 
 
 def filled(name, url, checksum):
@@ -20,7 +13,7 @@ def filled(name, url, checksum):
 
 def make(sources, out):
     """The recipes that build from an archive of sources."""
-    url = home()
+    url = wheel.home() or UNKNOWN
     if url == UNKNOWN:
         say('the checkout has no origin on the web: the recipes have an address that does not exist')
     return [write(out / f'{place}', filled(name, url, sha256(sources)).encode()) for name, place in FILES.items()]

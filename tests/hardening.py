@@ -14,7 +14,9 @@ from tap import Skip, expect
 
 EXECUTABLE, WRITABLE = 1, 2
 LOAD, DYNAMIC, STACK, RELRO = 1, 2, 0x6474e551, 0x6474e552
-STRTAB, SYMTAB, TEXTREL, FLAGS, FLAGS_1, GNU_HASH, HASH = 5, 6, 22, 30, 0x6ffffffb, 0x6ffffef5, 4
+STRTAB, SYMTAB, TEXTREL, FLAGS, FLAGS_1 = 5, 6, 22, 30, 0x6ffffffb
+# What the dynamic section has the address of: names, hashes, relocations and versions.
+TABLES = (STRTAB, 4, 7, 23, 0x6ffffef5, 0x6ffffff0, 0x6ffffffc, 0x6ffffffe)
 BIND_NOW, NOW, PIE = 8, 1, 0x08000000
 FUNCTION, X86_64 = 2, 62
 ENDBR64 = b'\xf3\x0f\x1e\xfa'
@@ -48,13 +50,13 @@ class Elf:
         raise ValueError(hex(address))
 
     def symbols(self):
-        """(name, type, section, address) of each; the table of symbols ends where that of their names begins."""
+        """(name, type, section, address) of each; the table of symbols ends where another begins."""
         first, names = self.offset(self.dynamic[SYMTAB]), self.offset(self.dynamic[STRTAB])
-        expect(f'{self.name}: the order of tables', first < names, True)
-        for at in range(first, names - 23, 24):
+        end = min(at for at in (self.offset(self.dynamic[table]) for table in TABLES if table in self.dynamic) if at > first)
+        for at in range(first, end - 23, 24):
             name, info, _, section, address, _ = struct.unpack_from('<IBBHQQ', self.data, at)
-            end = self.data.index(b'\0', names + name)
-            yield self.data[names + name:end].decode(), info & 15, section, address
+            last = self.data.index(b'\0', names + name)
+            yield self.data[names + name:last].decode(), info & 15, section, address
 
     def imports(self):
         return {name for name, _, section, _ in self.symbols() if section == 0}

@@ -59,12 +59,22 @@ static bool is_program(const char *folder, const char *name, char *room, size_t 
   return length > 0 && (size_t)length < room_bytes && access(room, X_OK) == 0;
 }
 
+/* The Python of the environment that tessera itself is installed in, also where that is not active. */
+static bool is_beside(char *room, size_t room_bytes) {
+  char program[4096];
+  char *slash = cli_system_program(program, sizeof program) ? strrchr(program, '/') : NULL;
+  if (!slash) return false;
+  *slash = '\0';
+  return is_program(program, "python3", room, room_bytes);
+}
+
 const char *cli_tracer_python(const cli_tracer *tracer, char *room, size_t room_bytes) {
   const char *own = getenv("TESSERA_PYTHON");
   if (tracer->python) return tracer->python;
   if (is_program(getenv("VIRTUAL_ENV"), "bin/python", room, room_bytes)) return room;
   if (is_program(getenv("CONDA_PREFIX"), "bin/python", room, room_bytes)) return room;
-  return own && *own ? own : "python3";
+  if (own && *own) return own;
+  return is_beside(room, room_bytes) ? room : "python3";
 }
 
 /* ---- the process ---- */

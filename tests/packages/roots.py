@@ -19,18 +19,17 @@ class System:
     title: str
     mirror: str
     python: str  # of its package python3
+    script: tuple = ()  # of debootstrap's, where this one's has none for the suite
 
     @property
     def words(self):
-        """What debootstrap is told of it. All releases of Ubuntu are made alike, and the keys of their archive are not in Debian."""
-        if self.mirror == DEBIAN:
-            return [], []
-        return ['--no-check-gpg', '--components=main,universe'], ['gutsy']
+        """What debootstrap is told of it, before and after its name. The keys of Ubuntu's archive are not in Debian."""
+        return ['--no-check-gpg', '--components=main,universe'] if self.mirror == UBUNTU else [], self.script
 
 
 SYSTEMS = [System('bullseye', 'Debian 11', DEBIAN, '3.9'), System('bookworm', 'Debian 12', DEBIAN, '3.11'),
-           System('trixie', 'Debian 13', DEBIAN, '3.13'), System('forky', 'Debian 14, unfinished', DEBIAN, '3.14'),
-           System('jammy', 'Ubuntu 22.04', UBUNTU, '3.10'), System('noble', 'Ubuntu 24.04', UBUNTU, '3.12')]
+           System('trixie', 'Debian 13', DEBIAN, '3.13'), System('forky', 'Debian 14, unfinished', DEBIAN, '3.14', ('sid',)),
+           System('jammy', 'Ubuntu 22.04', UBUNTU, '3.10', ('gutsy',)), System('noble', 'Ubuntu 24.04', UBUNTU, '3.12', ('gutsy',))]
 
 
 def root_of(work, system, packages=(), extra=(), name=None):

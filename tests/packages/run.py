@@ -20,7 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
-import roots  # noqa: E402  (it is beside this file)
+import hardening  # noqa: E402  (these are beside this file, or a folder above)
+import roots  # noqa: E402
 import tap  # noqa: E402
 from tap import Skip, expect  # noqa: E402
 
@@ -235,17 +236,34 @@ T=v/bin/tessera
     same(trial, trial.in_root(root, [archive], script))
 
 
+def compiled(trial, processor):
+    """The command, the library and the extension."""
+    folder = trial.unpacked('tessera-*.tar.gz', f'linux-{processor}.')
+    extension = trial.place / f'{processor}.so'
+    with zipfile.ZipFile(trial.find('tessera-*-manylinux*.whl', processor)[0]) as wheel:
+        extension.write_bytes(wheel.read('tessera/_core.abi3.so'))
+    return [folder / 'bin/tessera', next(folder.glob('lib/libtessera.so.0.*')), extension]
+
+
 def older_glibc(trial):
     """No program or library asks for more of glibc than 2.28."""
     for processor in PROCESSORS:
-        folder = trial.unpacked('tessera-*.tar.gz', f'linux-{processor}.')
-        extension = trial.place / f'{processor}.so'
-        with zipfile.ZipFile(trial.find('tessera-*-manylinux*.whl', processor)[0]) as wheel:
-            extension.write_bytes(wheel.read('tessera/_core.abi3.so'))
-        for file in (folder / 'bin/tessera', next(folder.glob('lib/libtessera.so.0.*')), extension):
+        for file in compiled(trial, processor):
             wanted = set(re.findall(rb'GLIBC_(\d+)\.(\d+)', file.read_bytes()))
             newest = max((int(a), int(b)) for a, b in wanted)
             assert newest <= (2, 28), (file, newest)
+
+
+def hardened(trial):
+    """What is compiled has the protections of a release that is built here (zig has the stack protector's function inside)."""
+    for processor in PROCESSORS:
+        files = [hardening.Elf(path) for path in compiled(trial, processor)]
+        options = argparse.Namespace(flags=['-fcf-protection=full'])
+        hardening.check_position_independent(files, options)
+        hardening.check_read_only_relocations(files, options)
+        hardening.check_nothing_is_written_and_executed(files, options)
+        if files[0].machine == hardening.X86_64:
+            hardening.check_targets_of_jumps(files, options)
 
 
 # ---- AArch64 ----
@@ -338,7 +356,7 @@ def wheel_size(trial):
 
 
 def tests_of(trial):
-    found = [('checksums', sums), ('sources', sdist), ('glibc 2.28 is enough', older_glibc), ('size of wheels', wheel_size)]
+    found = [('checksums', sums), ('sources', sdist), ('glibc 2.28 is enough', older_glibc), ('size of wheels', wheel_size), ('hardened', hardened)]
     of_debian = [system for system in roots.SYSTEMS if system.suite in ('bookworm', 'trixie', 'jammy', 'noble')]
     found += [(f'deb in {system.title}', functools.partial(debian, system=system)) for system in of_debian]
     found += [(f'wheels with Python {system.python} in {system.title}', functools.partial(wheels, system=system))
