@@ -11,9 +11,9 @@
 /* ---- the build ---- */
 
 #if defined __clang__
-#define COMPILER "clang " CLANG_TEXT(__clang_major__) "." CLANG_TEXT(__clang_minor__)
+#define COMPILER           "clang " CLANG_TEXT(__clang_major__) "." CLANG_TEXT(__clang_minor__)
 #define CLANG_TEXT(number) TEXT_OF(number)
-#define TEXT_OF(number) #number
+#define TEXT_OF(number)    #number
 #else
 #define COMPILER "gcc " __VERSION__
 #endif

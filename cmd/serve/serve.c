@@ -257,8 +257,9 @@ static int read_address(const cli_options *options, cli_guard *guard, endpoint *
 }
 
 static bool is_loopback(const endpoint *where) {
-  return where->any.sa_family == AF_INET ? ntohl(where->v4.sin_addr.s_addr) >> 24 == 127
-                                         : IN6_IS_ADDR_LOOPBACK(&where->v6.sin6_addr);
+  return where->any.sa_family == AF_INET
+             ? ntohl(where->v4.sin_addr.s_addr) >> 24 == 127
+             : memcmp(&where->v6.sin6_addr, &in6addr_loopback, sizeof in6addr_loopback) == 0;
 }
 
 /* No valid request needs an escape, so none is decoded. Called for the path and for each name and value of the query. */

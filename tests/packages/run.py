@@ -20,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
+import emulated as own  # noqa: E402
 import hardening  # noqa: E402  (these are beside this file, or a folder above)
 import roots  # noqa: E402
 import tap  # noqa: E402
@@ -41,6 +42,9 @@ TRAIN = '$T train tiny --data text.txt --batch 2 --seq 32 --steps 3 --json'
 TIMES = ('seconds', 'tokens_per_second', 'seconds_left')
 PROCESSORS = {'x86_64': 'amd64', 'aarch64': 'arm64'}
 OTHER = 'aarch64'
+# Files of tests/cli that are run in the emulator.
+CASES = ['at', 'check', 'diff', 'info', 'leaks', 'noted', 'peak', 'profile', 'sidecar', 'simulate', 'source', 'stages', 'steps', 'strict', 'trim',
+         'whatif', 'why']
 
 
 def output(words, **options):
@@ -328,6 +332,32 @@ def aarch64_wheel(trial):
     expect('its machine and numbers', got.split(), ['aarch64', str(read['peak']['allocated_bytes']), str(simulated['peak']['allocated_bytes'])])
 
 
+@functools.lru_cache
+def own_tests(trial):
+    return own.Emulated(trial.work / 'linux' / OTHER, [emulator(), '-L', emulated(trial)], trial.work / 'emulated')
+
+
+def aarch64_units(trial):
+    """The unit tests of the reader."""
+    ended = own_tests(trial).units()
+    failed = {name: text[-600:] for name, (status, text) in ended.items() if status or 'not ok' in text}
+    passed = sum(len(re.findall(r'^ok ', text, re.MULTILINE)) for _, text in ended.values())
+    assert passed > 300, passed
+    expect('unit tests that fail', failed, {})
+    print(f'# {len(ended)} programs, {passed} tests; without {", ".join(own.LEFT_OUT)}')
+
+
+def aarch64_cases(trial):
+    """Cases of tests/cli about reading and predicting."""
+    folder = trial.unpacked('tessera-*.tar.gz', f'linux-{OTHER}.')
+    script = own_tests(trial).command(folder / 'bin/tessera')
+    done = subprocess.run([sys.executable, ROOT / 'tests/cli/run.py', '--tessera', script, '--work', trial.place / 'cases', *CASES],
+                          capture_output=True, text=True, errors='replace', check=False)
+    failed = re.findall(r'^not ok .*$', done.stdout, re.MULTILINE)
+    expect('cases that fail', failed, [])
+    print(f'# {len(re.findall("^ok ", done.stdout, re.MULTILINE))} cases')
+
+
 # ---- all ----
 
 def sums(trial):
@@ -363,7 +393,7 @@ def tests_of(trial):
               for system in sorted(roots.SYSTEMS, key=lambda one: int(one.python.split('.')[1]))]
     found += [('tarball in Debian 12', functools.partial(tarball, system=roots.SYSTEMS[1])), ('rpm', rpm),
               ('static program in an empty folder', static), ('bundle', bundle), ('aarch64 command', aarch64_command),
-              ('aarch64 static program', aarch64_static), ('aarch64 trains', aarch64_trains), ('aarch64 wheel', aarch64_wheel)]
+              ('aarch64 static program', aarch64_static), ('aarch64 unit tests', aarch64_units), ('aarch64 cases of the command', aarch64_cases), ('aarch64 trains', aarch64_trains), ('aarch64 wheel', aarch64_wheel)]
     return [(title, functools.partial(test, trial)) for title, test in found]
 
 
