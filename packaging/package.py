@@ -32,15 +32,15 @@ import wheel
 class Factory:
     """Makes each kind once, and what several kinds need once."""
 
-    def __init__(self, work, out):
-        self.work, self.out = work, out
+    def __init__(self, work, out, triple=''):
+        self.work, self.out, self.triple = work, out, triple
         self.made, self.built = {}, {}
 
     def of(self, system):
         """The products of a system."""
         if system not in self.built:
             say(f'building for {system}')
-            self.built[system] = [product.Product(target, self.work) for target in targets.of(system)]
+            self.built[system] = [product.Product(target, self.work) for target in targets.of(system) if target.triple.startswith(self.triple)]
         return self.built[system]
 
     @cached_property
@@ -104,10 +104,10 @@ def write_sums(out):
     (out / SUMS).write_text(''.join(f'{sha256(out / name)}  {name}\n' for name in names))
 
 
-def make(kinds, work, out):
+def make(kinds, work, out, triple):
     for folder in (work, out):
         folder.mkdir(parents=True, exist_ok=True)
-    factory = Factory(work, out)
+    factory = Factory(work, out, triple)
     for kind in kinds:
         factory.make(kind)
     write_sums(out)
@@ -119,11 +119,12 @@ def main():
     parser.add_argument('kinds', nargs='*', metavar='KIND', help=', '.join(KINDS))
     parser.add_argument('--work', type=Path, default=ROOT / 'build-package')
     parser.add_argument('--out', type=Path, default=ROOT / 'dist')
+    parser.add_argument('--target', default='', metavar='TRIPLE', help='only targets that begin with this, such as x86_64-linux-gnu')
     options = parser.parse_args()
     unknown = set(options.kinds) - set(KINDS)
     if unknown:
         parser.error(f'no such kind: {", ".join(sorted(unknown))}; there are {", ".join(KINDS)}')
-    for paths in make(options.kinds or KINDS, options.work.resolve(), options.out.resolve()).values():
+    for paths in make(options.kinds or KINDS, options.work.resolve(), options.out.resolve(), options.target).values():
         for path in paths:
             print(path)
     return 0

@@ -210,6 +210,19 @@ def static(trial):
     expect('its build', (about['c_library'], about['can_load_libraries']), ('musl', False))
 
 
+def musl(trial):
+    """The program of the wheel for musl, which can load libraries, with Debian's musl. No Python for musl is at hand."""
+    if not Path('/lib/ld-musl-x86_64.so.1').exists():
+        raise Skip('no musl')
+    program = trial.place / 'musl-tessera'
+    with zipfile.ZipFile(trial.find('tessera-*-musllinux*.whl', 'x86_64')[0]) as wheel:
+        program.write_bytes(wheel.read(f'tessera-{version()}.data/scripts/tessera'))
+    program.chmod(0o755)
+    same(trial, trial.here(program, QUESTIONS))
+    about = json.loads(output([program, '--version', '--json']))
+    expect('its build', (about['c_library'], about['can_load_libraries']), ('musl', True))
+
+
 # ---- Python ----
 
 def wheels(trial, system):
@@ -392,7 +405,7 @@ def tests_of(trial):
     found += [(f'wheels with Python {system.python} in {system.title}', functools.partial(wheels, system=system))
               for system in sorted(roots.SYSTEMS, key=lambda one: int(one.python.split('.')[1]))]
     found += [('tarball in Debian 12', functools.partial(tarball, system=roots.SYSTEMS[1])), ('rpm', rpm),
-              ('static program in an empty folder', static), ('bundle', bundle), ('aarch64 command', aarch64_command),
+              ('static program in an empty folder', static), ('program of the wheel for musl', musl), ('bundle', bundle), ('aarch64 command', aarch64_command),
               ('aarch64 static program', aarch64_static), ('aarch64 unit tests', aarch64_units), ('aarch64 cases of the command', aarch64_cases), ('aarch64 trains', aarch64_trains), ('aarch64 wheel', aarch64_wheel)]
     return [(title, functools.partial(test, trial)) for title, test in found]
 

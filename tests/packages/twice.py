@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""twice.py --dist FOLDER --work FOLDER [KIND...]: packages are built again, and must be the same bytes.
+"""twice.py --dist FOLDER --work FOLDER [--target TRIPLE] [KIND...]: packages are built again, and must be the same bytes.
 
 The second build is of a copy of the sources in another folder, with an empty cache of the compiler. Without KINDs all that the first
 build wrote are compared; the tools and the sources of the C libraries are taken from the first."""
@@ -27,13 +27,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--dist', required=True, type=Path)
     parser.add_argument('--work', required=True, type=Path)
+    parser.add_argument('--target', default='', help='as for packaging/package.py')
     parser.add_argument('kinds', nargs='*')
     options = parser.parse_args()
     place = options.work.resolve() / 'twice/a-folder-elsewhere'
     copy(place)
     again = {**os.environ, 'SOURCE_DATE_EPOCH': str(common.epoch()), 'TESSERA_COMMIT': common.commit(), 'TZ': 'Asia/Tokyo',
              'ZIG_GLOBAL_CACHE_DIR': str(place.parent / 'cache'), 'ZIG_LOCAL_CACHE_DIR': str(place.parent / 'cache'), 'GIT_CEILING_DIRECTORIES': str(place.parent)}
-    subprocess.run([sys.executable, place / 'packaging/package.py', *options.kinds], check=True, env=again, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, place / 'packaging/package.py', '--target', options.target, *options.kinds], check=True, env=again, stdout=subprocess.DEVNULL)
     made = sorted(path.name for path in (place / 'dist').iterdir() if path.name != 'SHA256SUMS')
     differ = [name for name in made if common.sha256(place / 'dist' / name) != common.sha256(options.dist / name)]
     for name in made:
