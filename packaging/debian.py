@@ -54,7 +54,7 @@ def copyright_text():
 
 def changelog():
     date = formatdate(epoch(), localtime=False).replace('-0000', '+0000')
-    return gz(f'tessera ({REVISION}) stable; urgency=medium\n\n  * Version {VERSION}: see CHANGELOG.md.gz.\n\n'
+    return gz(f'tessera ({REVISION}) stable; urgency=medium\n\n  * Version {VERSION}: see changelog.gz.\n\n'
               f' -- {MAINTAINER}  {date}\n'.encode())
 
 
@@ -64,7 +64,7 @@ def files(name, product, pages):
     if name == 'tessera':
         found = products.command_files(product, pages, lambda page, data: (f'{page}.gz', gz(data)))
         found = [Entry(ZSH, one.data) if one.path.startswith('share/zsh') else one for one in found]
-        found.append(Entry('share/doc/tessera/CHANGELOG.md.gz', gz((ROOT / 'CHANGELOG.md').read_bytes())))
+        found.append(Entry('share/doc/tessera/changelog.gz', gz((ROOT / 'CHANGELOG.md').read_bytes())))
     elif name == LIBRARY:
         found = products.library_files(product, libdir)
     else:

