@@ -290,7 +290,7 @@ def stable(trial):
     """Programs that know the rules of wheels agree with their tags. For musl, auditwheel needs a system that has it."""
     programs = own.fetch.environment(trial.work / 'audit', AUDIT)
     for wheel in trial.find('tessera-*linux*.whl'):
-        expect(f'{wheel.name}: abi3audit', '0 ABI version mismatches and 0 ABI violations' in output([programs / 'abi3audit', '--summary', '--strict', wheel]).replace('\n', ' '), True)
+        output([programs / 'abi3audit', '--strict', wheel])
         if 'manylinux' in wheel.name:
             tag = wheel.stem.rpartition('-')[2]
             shown = output([programs / 'auditwheel', 'show', wheel], env={**os.environ, 'PATH': f'{programs}:{os.environ["PATH"]}'})
@@ -363,11 +363,12 @@ def aarch64_wheel(trial):
     code = ('import tessera, sys, platform; print(platform.machine()); '
             f'print(tessera.open({str(SNAPSHOT)!r}).peak().peak.allocated_bytes, tessera.simulate("gpt2", batch=1, seq=64).peak.allocated_bytes)')
     got = output([emulator(), '-L', root, python, '-c', code], env={**os.environ, 'PYTHONPATH': str(place), 'PYTHONHOME': str(root / 'usr')})
-    program = trial.unpacked('tessera-*-linux-x86_64.tar.gz') / 'bin/tessera'
-    peaks = [json.loads(output([program, *words, '--json']))['devices'][0] if words[0] == 'peak' else json.loads(output([program, *words, '--json']))
-             for words in (['peak', SNAPSHOT], ['simulate', 'gpt2', '--batch', '1', '--seq', '64'])]
-    read, simulated = peaks
-    expect('its machine and numbers', got.split(), ['aarch64', str(read['peak']['allocated_bytes']), str(simulated['peak']['allocated_bytes'])])
+    code = code.replace('platform.machine()', '"aarch64"')
+    here = trial.place / 'site-here'
+    for pattern, processor in (('tessera-*-manylinux*.whl', 'x86_64'), ('mosaic-*.whl', '')):
+        with zipfile.ZipFile(trial.find(pattern, processor)[0]) as wheel:
+            wheel.extractall(here)
+    expect('its machine and numbers', got, output([sys.executable, '-c', code], env={**os.environ, 'PYTHONPATH': str(here)}))
 
 
 @functools.lru_cache

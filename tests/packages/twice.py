@@ -16,7 +16,7 @@ import common  # noqa: E402  (it is in a folder of its own)
 
 
 def copy(place):
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(place.parent, ignore_errors=True)
     for name in common.tracked():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, place / name)
