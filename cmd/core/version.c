@@ -54,6 +54,9 @@ static const char *const features[] = {
 #ifdef CLI_HAS_SERVE
     "serve",
 #endif
+#ifdef CLI_HAS_TERMINAL
+    "terminal",
+#endif
 #if !defined _WIN32 && !defined __wasi__
     "trace",
 #endif
@@ -71,13 +74,16 @@ typedef struct optional_library {
   const char *files[NAMES]; /* the first that can be loaded is used */
 } optional_library;
 
-/* The files are those of sql/, serve/http.c, and the library's dist/mpi.c and kernels/library.c. */
+/* The files are those of sql/, serve/http.c, terminal/screen.c, and the library's dist/mpi.c and kernels/library.c. */
 static const optional_library optional[] = {
     {"SQLite", "`sql`", {CLI_LIBRARY_SQLITE}},
     {"DuckDB", "`sql --engine duckdb`, Parquet", {CLI_LIBRARY_DUCKDB}},
     {"libedit", "the prompt of `sql`", {CLI_LIBRARY_EDIT}},
 #ifdef CLI_HAS_SERVE
     {"libmicrohttpd", "`serve`", {"libmicrohttpd.so.12"}},
+#endif
+#ifdef CLI_HAS_TERMINAL
+    {"ncurses", "`view` on a terminal", {CLI_LIBRARY_CURSES}},
 #endif
 #if defined __linux__
     {"MPI", "ranks of `train` that are processes", {"libmpi.so.40", "libmpich.so.12"}},
@@ -144,7 +150,7 @@ const tsr_record cli_version_fields = {
             FIELD(FLAG, "can_load_libraries",
                   "false for the static binary, which can use none of `libraries`"),
             FIELD(TEXT, "features",
-                  "what only some builds have: `serve`, `trace`, `confinement` "
+                  "what only some builds have: `serve`, `terminal`, `trace`, `confinement` "
                   "([SECURITY.md](../SECURITY.md))",
                   .is_list = true),
             FIELD(RECORD, "libraries", "libraries that are loaded when a command needs them",
