@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""table.py: each page of docs/ is in the navigation of the site, and each link between pages leads somewhere. Prints TAP.
+
+Needs neither a network nor the generator; `./run docs check` tests the site itself."""
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(ROOT / 'site'), str(ROOT / 'tests')]
+import pages  # noqa: E402
+import tap  # noqa: E402
+
+SECTIONS = ['Start', 'Places', 'Techniques', 'Reference', 'Decisions']
+
+
+def check_pages():
+    found = list(pages.defects())
+    if found:
+        raise AssertionError(' | '.join(found))
+
+
+def check_sections():
+    tap.expect('sections', list(pages.sections()), SECTIONS)
+    for section, listed in pages.sections().items():
+        if not listed:
+            raise AssertionError(f'{section} has no pages')
+    tap.expect('the first page', pages.all_pages()[0].path, 'README.md')
+
+
+def check_phrases():
+    """A phrase finds one page."""
+    phrases = [phrase.lower() for page in pages.all_pages() for phrase in page.phrases]
+    tap.expect('phrases of two pages', sorted({phrase for phrase in phrases if phrases.count(phrase) > 1}), [])
+    for phrase in phrases:
+        if any(mark in phrase for mark in ';!'):
+            raise AssertionError(f'a phrase with a mark: {phrase}')
+
+
+def check_blindness():
+    """Dead links, dead headings and samples of code are told apart."""
+    text = '# A b\n\n`[x](none.md)`\n\n```\n[x](none.md)\n# no heading\n```\n\n## The `c`: d, e\n\n[y](words.md#terms) ![z](p.png)\n## A b\n'
+    tap.expect('links', [match.group() for match in pages.links(text)], ['words.md#terms', 'p.png'])
+    tap.expect('headings', sorted(pages.anchors(text)), ['a-b', 'a-b-1', 'the-c-d-e'])
+    tap.expect('a link', pages.resolved('docs/plan.md', '../README.md#more'), ('README.md', 'more'))
+    tap.expect('a link within a page', pages.resolved('docs/plan.md', '#the-file'), ('docs/plan.md', 'the-file'))
+    tap.expect('a link elsewhere', pages.resolved('docs/plan.md', 'https://example.org/'), None)
+
+
+if __name__ == '__main__':
+    sys.exit(tap.run([('pages and links', check_pages), ('sections', check_sections), ('phrases', check_phrases), ('links are seen', check_blindness)]))
