@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""readme.py --tessera PATH [--accept]: what the samples of README.md and docs/tour.md show is what the commands print. Prints TAP.
+"""readme.py --tessera PATH [--accept]: what the samples of README.md, docs/tour.md and docs/questions show is what the commands print. Prints TAP.
 
 A comment before a block names the parts of each output that the block shows; what is left out is "...":
 
@@ -11,12 +11,13 @@ A comment before a block names the parts of each output that the block shows; wh
     ```
 
 A part is a range of lines, or the first line that matches a pattern, and the given number of lines after it; with several commands, their
-parts are separated by semicolons. `made by` runs a command before the page's samples. --accept writes the samples again."""
+parts are separated by semicolons. `made by` runs a command before the page's samples. --accept writes the samples again.
+
+Commands of docs/questions may be any of a shell, and each is in a sample. `tests` there is the folder of that name."""
 import argparse
 import functools
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,20 +26,31 @@ from pathlib import Path
 import tap
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / 'README.md', ROOT / 'docs/tour.md']
+QUESTIONS = sorted((ROOT / 'docs/questions').glob('*.md'))
+PAGES = [ROOT / 'README.md', ROOT / 'docs/tour.md', *QUESTIONS]
+# Columns: those of a wide terminal, and as many as the site shows.
+WIDTH, QUESTIONS_WIDTH = '130', '96'
 SAMPLE = re.compile(r'(<!-- sample: (.*?) -->\n```\n)(.*?)(```\n)', re.DOTALL)
 MADE = re.compile(r'<!-- made by: (.*?) -->')
 PART = re.compile(r'\s*(?:(\d+)(?:-(\d+))?|/(.*?)/(?:\s*\+(\d+))?)\s*(?:,|$)')
 
 
-def output(tessera, folder, command):
-    """What a wide terminal would show, without colours."""
-    words = shlex.split(command)
-    if words[0] != 'tessera':
-        raise AssertionError(f'not a command of tessera: {command}')
+def programs(tessera, folder):
+    """What PATH finds: tessera and the drop-ins; and the tests' files."""
+    (folder / 'bin').mkdir()
+    for name in ('tessera', *(path.name for path in tessera.parent.glob('mosaic_*'))):
+        (folder / 'bin' / name).symlink_to(tessera)
+    (folder / 'tests').symlink_to(ROOT / 'tests')
+
+
+def output(page, folder, command):
+    """What a terminal of that width would show, without colours."""
     kept = {name: value for name, value in os.environ.items() if name not in ('NO_COLOR', 'LINES')}
-    done = subprocess.run([tessera, *words[1:]], cwd=folder, env={**kept, 'COLUMNS': '130', 'LC_ALL': 'C'}, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True, check=False)
+    given = {**kept, 'PATH': f'{folder / "bin"}{os.pathsep}{os.environ["PATH"]}', 'COLUMNS': QUESTIONS_WIDTH if page in QUESTIONS else WIDTH,
+             'LC_ALL': 'C', 'PYTHONDONTWRITEBYTECODE': '1'}
+    if page not in QUESTIONS and not command.startswith('tessera '):
+        raise AssertionError(f'not a command of tessera: {command}')
+    done = subprocess.run(['sh', '-c', command], cwd=folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     if done.returncode > 1:
         raise AssertionError(f'{command}: exit status {done.returncode}')
     return done.stdout.splitlines()
@@ -69,24 +81,26 @@ def shown(lines, parts):
     return out + ['...'] * any(line for line in lines[after:])
 
 
-def sample(tessera, folder, match):
+def sample(page, folder, match):
     commands = re.findall(r'(?m)^\$ (.*)$', match[3])
     parts = match[2].split(';')
     if len(commands) != len(parts):
         raise AssertionError(f'{len(commands)} commands and {len(parts)} lists of parts')
     text = ''
     for command, part in zip(commands, parts):
-        text += ''.join(line.rstrip() + '\n' for line in [f'$ {command}', *shown(output(tessera, folder, command), part)])
+        text += ''.join(line.rstrip() + '\n' for line in [f'$ {command}', *shown(output(page, folder, command), part)])
     return match[1] + text + match[4]
 
 
 def remade(tessera, page):
     """The page with its samples as the commands print them now."""
     text = page.read_text(encoding='utf-8')
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        programs(tessera, folder)
         for command in MADE.findall(text):
-            output(tessera, folder, command)
-        return text, SAMPLE.sub(functools.partial(sample, tessera, folder), text)
+            output(page, folder, command)
+        return text, SAMPLE.sub(functools.partial(sample, page, folder), text)
 
 
 def check_page(tessera, page):
@@ -94,6 +108,8 @@ def check_page(tessera, page):
     if before != after:
         new = [line for line in after.splitlines() if line not in before.splitlines()]
         raise AssertionError('stale samples; ./run generate writes them again: ' + ' | '.join(new[:3]))
+    if page in QUESTIONS and re.search(r'(?m)^\$ ', SAMPLE.sub('', before)):
+        raise AssertionError('a command that is in no sample')
 
 
 def check_first_screen(_):
@@ -114,7 +130,7 @@ def main():
         for page in PAGES:
             page.write_text(remade(tessera, page)[1], encoding='utf-8')
         return 0
-    tests = [(f'samples of {page.name}', functools.partial(check_page, tessera, page)) for page in PAGES]
+    tests = [(f'samples of {page.relative_to(ROOT)}', functools.partial(check_page, tessera, page)) for page in PAGES]
     return tap.run([*tests, ('the first forty lines', functools.partial(check_first_screen, tessera))])
 
 

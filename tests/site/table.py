@@ -2,6 +2,7 @@
 """table.py: each page of docs/ is in the navigation of the site, and each link between pages leads somewhere. Prints TAP.
 
 Needs neither a network nor the generator; `./run docs check` tests the site itself."""
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ sys.path[:0] = [str(ROOT / 'site'), str(ROOT / 'tests')]
 import pages  # noqa: E402
 import tap  # noqa: E402
 
-SECTIONS = ['Start', 'Places', 'Techniques', 'Reference', 'Decisions']
+SECTIONS = ['Start', 'Questions', 'Places', 'Techniques', 'Reference', 'Decisions']
 
 
 def check_pages():
@@ -37,6 +38,29 @@ def check_phrases():
             raise AssertionError(f'a phrase with a mark: {phrase}')
 
 
+# Where the figures of docs/accuracy.md are from.
+SOURCES = ('published', 'benchmarks', 'categories')
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip().strip('|').split('|')]
+
+
+def check_figures():
+    """The figures of each row of docs/accuracy.md are those of a row of another page."""
+    rows = [cells(line) for name in SOURCES for line in (ROOT / 'docs' / f'{name}.md').read_text(encoding='utf-8').splitlines() if line.startswith('|')]
+    text = (ROOT / 'docs/accuracy.md').read_text(encoding='utf-8')
+    count = 0
+    for line in text.splitlines():
+        if not re.match(r'\| .*\d', line) or len(cells(line)) < 4:
+            continue
+        figures, count = cells(line)[1:], count + 1
+        if not any(row[-len(figures):] == figures for row in rows):
+            raise AssertionError(f'docs/accuracy.md: in no page: {line}')
+    if count < 15:
+        raise AssertionError(f'{count} rows: this check is blind')
+
+
 def check_blindness():
     """Dead links, dead headings and samples of code are told apart."""
     text = '# A b\n\n`[x](none.md)`\n\n```\n[x](none.md)\n# no heading\n```\n\n## The `c`: d, e\n\n[y](words.md#terms) ![z](p.png)\n## A b\n'
@@ -48,4 +72,5 @@ def check_blindness():
 
 
 if __name__ == '__main__':
-    sys.exit(tap.run([('pages and links', check_pages), ('sections', check_sections), ('phrases', check_phrases), ('links are seen', check_blindness)]))
+    sys.exit(tap.run([('pages and links', check_pages), ('sections', check_sections), ('phrases', check_phrases),
+                      ('figures of docs/accuracy.md', check_figures), ('links are seen', check_blindness)]))
