@@ -6,6 +6,7 @@ makes HTML of them, with a search that works without a server. Fails if a page i
 if Sphinx warns. The same files give the same bytes. FOLDER/site/llms.txt and llms-full.txt are for language models."""
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -146,6 +147,21 @@ def write_texts(site):
     write(site / 'llms-full.txt', '\n'.join(whole))
 
 
+def lead_of(text):
+    """How a page begins, in at most 180 characters."""
+    for paragraph in re.split(r'\n\s*\n', pages.without_comments(text)):
+        if not re.match(r'\s*$|[#`|!<-]', paragraph):
+            plain = ' '.join(re.sub(r'!?\[([^]]*)\]\([^)]*\)', r'\1', paragraph).replace('`', '').split())
+            return plain if len(plain) <= 180 else f'{plain[:180].rpartition(" ")[0]} ...'
+    return ''
+
+
+def write_leads(static):
+    """What the search shows below titles: a script, since a page cannot read other files without a server."""
+    leads = {('index' if page.path == FIRST else page.path.removesuffix('.md')): lead_of(page.text) for page in pages.all_pages()}
+    write(static / 'lead-texts.js', f'const LEADS = {json.dumps(leads, indent=0, sort_keys=True)};\n')
+
+
 class Targets(HTMLParser):
     """What a page of the site refers to, and the anchors that it has."""
 
@@ -187,10 +203,12 @@ def main():
     if not defects:
         python, site = tools(work), work / 'site'
         write_sources(work / 'source')
+        write_leads(work / 'static')
         shutil.rmtree(site, ignore_errors=True)
         say(f'building {site.relative_to(ROOT) if site.is_relative_to(ROOT) else site}')
-        subprocess.run([python, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', '-b', 'html', '-c', HERE, '-d', work / 'doctrees', work / 'source', site],
-                       check=True, env={'SOURCE_DATE_EPOCH': '0', **os.environ, 'PYTHONHASHSEED': '0', 'PYTHONDONTWRITEBYTECODE': '1', 'LC_ALL': 'C.UTF-8'})
+        subprocess.run([python, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', '-b', 'html', '-c', HERE,
+                        '-D', f'html_static_path={HERE / "static"},{work / "static"}', '-d', work / 'doctrees', work / 'source', site], check=True,
+                       env={'SOURCE_DATE_EPOCH': '0', **os.environ, 'PYTHONHASHSEED': '0', 'PYTHONDONTWRITEBYTECODE': '1', 'LC_ALL': 'C.UTF-8'})
         (site / '.buildinfo').unlink(missing_ok=True)
         write_texts(site)
         defects = list(dead_links(site))

@@ -15,7 +15,6 @@ suppress_warnings = ['misc.highlighting_failure']
 smartquotes = False
 
 html_theme = 'furo'
-html_static_path = ['static']
 html_css_files = ['site.css']
 html_copy_source = False
 html_show_sphinx = False
@@ -25,3 +24,12 @@ html_domain_indices = False
 # The search shows parts of pages only where a server sends them.
 html_show_search_summary = False
 html_search_scorer = str(HERE / 'scorer.js')
+
+
+def setup(app):
+    """Only the page of the search loads what it shows."""
+    def add(app, name, _template, _context, _doctree):
+        if name == 'search':
+            app.add_js_file('lead-texts.js')
+            app.add_js_file('leads.js')
+    app.connect('html-page-context', add)

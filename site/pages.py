@@ -45,6 +45,10 @@ def without_code(text):
                   lambda match: re.sub(r'[^\n]', ' ', match.group()), text, flags=re.M)
 
 
+def without_comments(text):
+    return re.sub(r'<!--(?s:.*?)-->', '', text)
+
+
 def links(text):
     """A match for each target of a link or picture, outside of code."""
     return LINK.finditer(without_code(text))

@@ -70,12 +70,14 @@ def chosen(lines, parts):
     return sorted(number for number in shown if number < len(lines))
 
 
-def shown(lines, parts):
-    """The chosen lines, and "..." for each gap."""
+def shown(lines, parts, keeps_blanks):
+    """The chosen lines, and "..." for each gap; `keeps_blanks`: a blank line for one of blank lines."""
     out, after = [], 0
     for number in chosen(lines, parts):
         if number > after and any(line for line in lines[after:number]):
             out.append('...')
+        elif number > after and keeps_blanks:
+            out.append('')
         out.append(lines[number])
         after = number + 1
     return out + ['...'] * any(line for line in lines[after:])
@@ -88,7 +90,7 @@ def sample(page, folder, match):
         raise AssertionError(f'{len(commands)} commands and {len(parts)} lists of parts')
     text = ''
     for command, part in zip(commands, parts):
-        text += ''.join(line.rstrip() + '\n' for line in [f'$ {command}', *shown(output(page, folder, command), part)])
+        text += ''.join(line.rstrip() + '\n' for line in [f'$ {command}', *shown(output(page, folder, command), part, page in QUESTIONS)])
     return match[1] + text + match[4]
 
 
