@@ -149,9 +149,9 @@ def write_texts(site):
 
 def lead_of(text):
     """How a page begins, in at most 180 characters."""
-    for paragraph in re.split(r'\n\s*\n', pages.without_comments(text)):
-        if not re.match(r'\s*$|[#`|!<-]', paragraph):
-            plain = ' '.join(re.sub(r'!?\[([^]]*)\]\([^)]*\)', r'\1', paragraph).replace('`', '').split())
+    for paragraph in re.split(r'\n\s*\n', pages.without_samples(text)):
+        if not re.match(r'\s*$|[#|!<-]', paragraph):
+            plain = ' '.join(re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', paragraph).replace('`', '').replace('*', '').split())
             return plain if len(plain) <= 180 else f'{plain[:180].rpartition(" ")[0]} ...'
     return ''
 

@@ -45,8 +45,9 @@ def without_code(text):
                   lambda match: re.sub(r'[^\n]', ' ', match.group()), text, flags=re.M)
 
 
-def without_comments(text):
-    return re.sub(r'<!--(?s:.*?)-->', '', text)
+def without_samples(text):
+    """The text without blocks of code and comments."""
+    return re.sub(r'^( *)(```+)[^\n]*\n(?s:.*?)^ *\2[ `]*$|<!--(?s:.*?)-->', '', text, flags=re.M)
 
 
 def links(text):
