@@ -238,7 +238,7 @@ def check_build_facts(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--tessera', required=True, type=Path)
+    parser.add_argument('--tessera', required=True, type=lambda text: Path(text).resolve())
     parser.add_argument('--work', required=True, type=Path)
     options = parser.parse_args()
     return tap.run(tap.named([value for key, value in globals().items() if key.startswith('check_')], options))
