@@ -13,7 +13,7 @@ import time
 import traceback
 import unicodedata
 
-HANG_S = 1800  # ends what hangs; a busy machine may be slow
+HANG_S = 300  # ends what hangs; a busy machine may be slow
 
 KEYS = {'Left': '\x1bOD', 'Right': '\x1bOC', 'Up': '\x1bOA', 'Down': '\x1bOB', 'Home': '\x1bOH', 'End': '\x1bOF',
         'PageUp': '\x1b[5~', 'PageDown': '\x1b[6~', 'Enter': '\r', 'Esc': '\x1b', 'Back': '\x7f'}
@@ -289,8 +289,8 @@ def run_shell(words, slave, reports, orders, cwd, env):
         os.tcsetpgrp(slave, os.getpid())
         for handle in range(3):
             os.dup2(slave, handle)
-        for number in (signal.SIGTTOU, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGTTOU, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # a test in the background was started without some
         if cwd:
             os.chdir(cwd)
         os.closerange(3, 64)

@@ -147,7 +147,7 @@ class Runner:
 
 
 def open_job(job):
-    job.wait_for('Q quit', 'event', 'allocated')
+    job.wait_for('Q quit', 'event', 'allocated', 'zoom')  # the last line, too
 
 
 def end_job(job):
