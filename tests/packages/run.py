@@ -341,16 +341,10 @@ def aarch64_static(trial):
 
 
 def aarch64_trains(trial):
-    """Memory is the same; losses differ in the last digits, since sums are added in another order."""
+    """Losses and memory are the same."""
     folder = trial.unpacked('tessera-*.tar.gz', f'linux-{OTHER}.')
     got = events(trial.here(f'{emulator()} -L {emulated(trial)} {folder}/bin/tessera', TRAIN))
-    expect('events', len(got), len(trial.trained))
-    for mine, theirs in zip(got, trial.trained):
-        for key, value in theirs.items():
-            if isinstance(value, float):
-                assert abs(mine[key] - value) <= 1e-5 * max(1, abs(value)), (key, mine[key], value)
-            else:
-                expect(key, mine[key], value)
+    expect('events', got, trial.trained)
 
 
 def aarch64_wheel(trial):
