@@ -47,6 +47,8 @@ def root_of(work, system, packages=(), extra=(), name=None):
     include = [f'--include={",".join(packages)}'] if packages else []
     done = subprocess.run(['debootstrap', '--variant=minbase', *before, *include, *extra, system.suite, str(root), system.mirror, *after],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    for name in ('proc', 'sys'):  # some versions of debootstrap leave the machine's own mounted there
+        subprocess.run(['umount', root / name], stderr=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise Absent(f'{system.title}: ' + (done.stdout.strip().splitlines() or ['debootstrap failed'])[-1])
     (root / 'complete').touch()
