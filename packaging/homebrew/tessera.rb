@@ -12,6 +12,7 @@ class Tessera < Formula
   depends_on "jansson"
   depends_on "libmicrohttpd"
   depends_on "libyaml"
+  depends_on "ncurses"
   depends_on "pcre2"
   depends_on "sqlite"
   depends_on "utf8proc"

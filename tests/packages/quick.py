@@ -155,9 +155,10 @@ def linked():
 
 
 HOMEBREW = {'zlib': 'zlib', 'libzstd': 'zstd', 'liblzma': 'xz', 'jansson': 'jansson', 'yaml-0.1': 'libyaml', 'libpcre2-8': 'pcre2',
-            'libutf8proc': 'utf8proc', 'libmicrohttpd': 'libmicrohttpd', 'sqlite3': 'sqlite', 'libedit': 'libedit'}
+            'libutf8proc': 'utf8proc', 'libmicrohttpd': 'libmicrohttpd', 'sqlite3': 'sqlite', 'libedit': 'libedit',
+            'ncursesw': 'ncurses'}
 CONDA = {'zlib': 'zlib', 'libzstd': 'zstd', 'liblzma': 'liblzma-devel', 'jansson': 'jansson', 'yaml-0.1': 'yaml', 'libpcre2-8': 'pcre2',
-         'libutf8proc': 'libutf8proc', 'sqlite3': 'libsqlite', 'libedit': 'libedit'}  # conda-forge has no libmicrohttpd for it: no `serve`
+         'libutf8proc': 'libutf8proc', 'sqlite3': 'libsqlite', 'libedit': 'libedit', 'ncursesw': 'ncurses'}  # conda-forge has no libmicrohttpd for it: no `serve`
 
 
 def check_formula(_):
