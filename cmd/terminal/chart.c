@@ -149,7 +149,7 @@ terminal_scale terminal_chart_scale(const terminal_model *m, uint32_t columns) {
   return scale;
 }
 
-/* How many of `rows` dots reach up to so many bytes. */
+/* The height of a number of bytes, in dots: 0 to `rows`. */
 static uint32_t height_of(terminal_scale scale, uint64_t bytes, uint32_t rows) {
   if (bytes <= scale.low) return 0;
   if (bytes >= scale.high) return rows;

@@ -218,7 +218,7 @@ static void describe_moment(const terminal_model *m, const terminal_track *t,
   add_ranges(m, t, line);
 }
 
-/* Add words to a line if it then still fits into so many columns. */
+/* Append words to a line, unless it would become wider than `columns`. */
 static void add_if_room(char line[LINE_BYTES], uint32_t columns, const char *words) {
   if (strlen(line) + strlen(words) + 2 <= columns) add(line, ", ", words);
 }

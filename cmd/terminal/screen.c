@@ -335,7 +335,7 @@ static const struct {
     {KEY_ENTER, TERMINAL_KEY_ENTER},   {KEY_BACKSPACE, TERMINAL_KEY_BACKSPACE},
 };
 
-/* The character that a byte ends; 0: it goes on, or is none. wget_wch would leave what follows an invalid byte for later. */
+/* Decode UTF-8: the character that ends with this byte, or 0 if none does. wget_wch would leave what follows an invalid byte for later. */
 static uint32_t character_of(terminal_screen *s, uint32_t byte) {
   if (byte < 0x80) s->missing = 0;
   if (byte < 0x80) return byte;

@@ -146,7 +146,7 @@ typedef struct tsr_simulate_options {
   tsr_kbit_training kbit_training;
   tsr_fp8 fp8; /* products of linear layers of blocks in FP8; simulated only, with PyTorch's ops */
   uint64_t
-      offload_blocks; /* `offload` is for what belongs to the first so many blocks; 0: for all, and for what belongs to no block */
+      offload_blocks; /* `offload` applies to tensors of the first N blocks alone; 0: to all tensors */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */

@@ -23,7 +23,7 @@ class System:
 
     @property
     def words(self):
-        """What debootstrap is told of it, before and after its name. The keys of Ubuntu's archive are not in Debian."""
+        """Arguments of debootstrap: those before the name of the suite, and those after it. The keys of Ubuntu's archive are not in Debian."""
         return ['--no-check-gpg', '--components=main,universe'] if self.mirror == UBUNTU else [], self.script
 
 

@@ -65,8 +65,7 @@ typedef struct tsr__tape_tensor {
   bool requires_grad;    /* a gradient is needed for it */
   bool is_module_output; /* a module of the model returned it: a forward hook sees it */
   bool is_parameter;
-  bool
-      stays_near; /* a parameter: what belongs to it stays on the device, wherever that of others is */
+  bool stays_near; /* a parameter: its gradient and state stay on the device (--offload-blocks) */
   bool is_overwritten;   /* an op wrote its result over it: who still holds it will not read it */
   tsr__tensor_id again;  /* the same elements, computed again; perhaps gone, too */
   tsr__tensor_id narrow; /* the same in bfloat16 or 8 bits; perhaps gone */
@@ -187,10 +186,10 @@ typedef struct tsr__homes {
   uint8_t parameters;  /* of blocks */
   uint8_t activations; /* that backward needs */
   uint32_t
-      blocks; /* what belongs to later blocks, or to none, is on the device; 0: no block's is */
+      blocks; /* if not 0, these homes are for the first so many blocks alone: all else is on the device */
 } tsr__homes;
 
-/* Where a tensor of a block is kept whose class has that home. TSR_NONE: of no block. */
+/* Where a block's tensor is kept, if its class has that home. `block`: TSR_NONE for a tensor outside of blocks. */
 static inline uint8_t tsr__home_in_block(const tsr__homes *homes, uint8_t home, uint32_t block) {
   return homes->blocks && block >= homes->blocks ? (uint8_t)TSR__SPACE_DEVICE : home;
 }
@@ -292,7 +291,7 @@ static inline uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id t
   return tsr__tensor_at(tape, tensor)->bytes;
 }
 
-/* Where that is kept which belongs to a parameter, if its class has that home. */
+/* Where a parameter's gradient or state is kept, if its class has that home. */
 static inline uint8_t tsr__home_of_parameter(const tsr__tape *tape, uint8_t home,
                                              tsr__tensor_id parameter) {
   return tsr__tensor_at(tape, parameter)->stays_near ? (uint8_t)TSR__SPACE_DEVICE : home;

@@ -247,15 +247,11 @@ static int choose_spaces(tsr__program *p, tsr_error *error) {
                                 .activations = (uint8_t)space_of(o->activations),
                                 .blocks = (uint32_t)blocks};
   if (blocks > p->model->layers)
-    return REFUSE(
-        TSR_ERROR_ARGUMENT,
-        "there are no %llu blocks whose tensors could be kept elsewhere: the model has %llu",
-        (unsigned long long)blocks, (unsigned long long)p->model->layers);
+    return REFUSE(TSR_ERROR_ARGUMENT, "--offload-blocks %llu is more than the model's %llu blocks",
+                  (unsigned long long)blocks, (unsigned long long)p->model->layers);
   if (blocks && !o->optimizer && !o->gradients && !o->parameters && !o->activations)
-    return REFUSE(
-        TSR_ERROR_ARGUMENT,
-        "a number of blocks whose tensors are kept elsewhere says nothing of what is kept: "
-        "--offload does");
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "--offload-blocks needs --offload, which says what is kept on the host");
   if (o->optimizer == TSR_SPACE_DISK || o->gradients == TSR_SPACE_DISK ||
       o->parameters == TSR_SPACE_DISK)
     return REFUSE(TSR_ERROR_UNSUPPORTED,

@@ -336,6 +336,10 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
         "a step graph has the batch that it was traced with: trace it with another one");
   int read = tsr__options_read(options, &g.own, sizeof g.own, error);
   if (read) return read;
+  if (what == TSR_LARGEST_MODEL && g.own.plan && g.own.plan->options.offload_blocks)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the largest model is searched among models of other numbers of blocks, so "
+                     "--offload-blocks has no meaning");
   g.how = *options->how;
   /* With micro-batches, every batch fits if one sequence does, so there would be no largest batch. */
   unsigned allow = options->allow;

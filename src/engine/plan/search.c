@@ -477,19 +477,32 @@ static int improve(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error
 
 /* ---- blocks on the host ---- */
 
+/* The way of that plan among those that were tried near the best: or a new one. Takes the plan over. NULL when out of
+ * memory. */
+static tsr__way *other_way(tsr_planning *p, tsr_run_plan *plan, bool narrows) {
+  for (size_t i = 0; plan && i < p->others.count; i++) {
+    tsr__way *way = p->others.items[i];
+    if (way->narrows != narrows || !tsr__run_plan_equal(way->plan, plan)) continue;
+    tsr_run_plan_free(plan);
+    return way;
+  }
+  tsr__way *way = plan ? TSR__NEW(tsr__way) : NULL;
+  if (way) *way = (tsr__way){.plan = plan, .narrows = narrows};
+  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+  if (way && TSR__VECTOR_PUSH(&p->others, way)) return way;
+  tsr_run_plan_free(plan);
+  tsr__free(way);
+  return NULL;
+}
+
 /* Try what the way that was found does, but with these choices of where tensors are. */
 static int try_places(tsr_planning *p, const tsr_offload *away, uint64_t blocks, uint64_t budget,
                       tsr__best *found, tsr_error *error) {
-  tsr__way *way = TSR__NEW(tsr__way);
-  /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
-  if (!way || !TSR__VECTOR_PUSH(&p->others, way)) {
-    tsr__free(way);
-    return tsr__fail_memory(error);
-  }
-  *way = (tsr__way){.plan = tsr__run_plan_copy(found->way->plan), .narrows = found->way->narrows};
-  if (!way->plan) return tsr__fail_memory(error);
-  way->plan->options.offload = *away;
-  way->plan->options.offload_blocks = blocks;
+  tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
+  if (plan) plan->options.offload = *away;
+  if (plan) plan->options.offload_blocks = blocks;
+  tsr__way *way = other_way(p, plan, found->way->narrows);
+  if (!way) return tsr__fail_memory(error);
   int status = tsr__planner_survey_way(p, way, error);
   if (status || !way->is_surveyed) return status;
   if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) return 0;
