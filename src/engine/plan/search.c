@@ -477,7 +477,7 @@ static int improve(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error
 
 /* ---- blocks on the host ---- */
 
-/* The way of that plan among those that were tried near the best: or a new one. Takes the plan over. NULL when out of
+/* The way of that plan among those that were tried near the best, or a new one. Takes the plan over. NULL when out of
  * memory. */
 static tsr__way *other_way(tsr_planning *p, tsr_run_plan *plan, bool narrows) {
   for (size_t i = 0; plan && i < p->others.count; i++) {
