@@ -3,6 +3,7 @@ whenever and wherever they are written."""
 import gzip
 import hashlib
 import io
+import functools
 import os
 import subprocess
 import sys
@@ -34,9 +35,14 @@ def git(*words):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+@functools.cache
+def commit_time():
+    return git('log', '-1', '--format=%ct')  # asked for by each packed file
+
+
 def epoch():
     """The time in all packages: SOURCE_DATE_EPOCH, or that of the commit."""
-    found = os.environ.get('SOURCE_DATE_EPOCH') or git('log', '-1', '--format=%ct')
+    found = os.environ.get('SOURCE_DATE_EPOCH') or commit_time()
     if not found:
         raise SystemExit('package: this is no checkout of git: set SOURCE_DATE_EPOCH')
     return int(found)

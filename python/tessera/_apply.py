@@ -333,7 +333,7 @@ def _blocks(applied: Applied) -> List[Tuple[str, _Choice]]:
     plan = applied.plan
     ranges = plan.get('blocks', [])
     base = plan.get('checkpoint', 'none')
-    if not ranges and base == 'none':
+    if not ranges and base == 'none' and not plan.get('offload_blocks'):
         return []
     names = blocks_of(applied.model)
     if not names:
@@ -386,16 +386,20 @@ def _apply_blocks(applied: Applied) -> None:
     offload = [word.strip() for word in str(applied.plan.get('offload', '')).split(',') if word.strip()]
     is_away = any(word.split(':')[0] == 'activations' for word in offload)
     away_blocks = applied.plan.get('offload_blocks', 0) if is_away else 0
+    is_whole = is_away and not away_blocks
     choices = _blocks(applied)
+    if away_blocks > len(choices):
+        raise ArgumentError(f'offload_blocks is {away_blocks}, but the model has {len(choices)} blocks')
     for i, (name, choice) in enumerate(choices):
         if choice.form != 'none':
             _checkpoint(applied, name, _form(applied.plan), choice.again if choice.form == 'part' else None)
-        elif (choice.is_away and not is_away) or i < away_blocks:
+        elif (choice.is_away and not is_whole) or i < away_blocks:
             _offload(applied, name)
-    if is_away and away_blocks:
-        applied.skip('offload activations', 'PyTorch also copies saved weights, and copies tensors one by one; the prediction is for tessera train')
-    elif is_away:
+    if any(choice.form != 'none' for _, choice in choices[:away_blocks]):
+        applied.skip('offload activations of checkpointed blocks', 'their inputs stay on the device')
+    if is_whole:
         applied.wrap('', Offload, Change('offload', type(applied.model).__name__, 'saved tensors on the host'))
+    if is_away:
         applied.skip('offload activations', 'PyTorch also copies saved weights, and copies tensors one by one; the prediction is for tessera train')
     for word in offload:
         if word.split(':')[0] != 'activations':

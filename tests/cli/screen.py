@@ -1,6 +1,7 @@
 """screen.py: a terminal for tests. A program runs in a pseudo-terminal, as the foreground job of a small shell; what it sends
 becomes a grid of characters, as far as ncurses sends it for TERM=xterm-256color and its relatives.
 """
+import codecs
 import fcntl
 import os
 import re
@@ -187,6 +188,7 @@ class Job:
 
     def __init__(self, words, rows=24, columns=80, cwd=None, env=None):
         self.screen = Screen(rows, columns)
+        self.decoder = codecs.getincrementaldecoder('utf-8')('replace')  # a character may come in two pieces
         self.received = 0
         self.is_gone = False  # the shell, after the program
         self.ends = []  # what the shell reported: 'stopped', ('exited', status) or ('signal', number)
@@ -230,7 +232,7 @@ class Job:
         if self.master in ready:
             piece = os.read(self.master, 1 << 16)
             self.received += len(piece)
-            self.screen.feed(piece.decode('utf-8', 'replace'))
+            self.screen.feed(self.decoder.decode(piece))
         return bool(ready)
 
     def wait(self, holds, what):

@@ -60,3 +60,23 @@ def test_how_changes_are_printed():
 def test_outer_modules():
     assert _apply._outer(['a', 'a.b', 'ab', 'c.d']) == ['a', 'ab', 'c.d']
     assert _apply._outer(['', 'a']) == ['']
+
+
+@pytest.mark.parametrize('plan, wrapped', [
+    ({'offload': 'activations'}, ['']),
+    ({'offload': 'activations', 'offload_blocks': 2}, ['h.0', 'h.1']),
+    ({'offload': 'activations', 'offload_blocks': 1, 'blocks': [{'first': 3, 'last': 3, 'saved': {'GELU': 'host'}}]}, ['h.0', 'h.3']),
+    ({'offload': 'optimizer', 'offload_blocks': 2}, []),
+    ({'checkpoint': 'full', 'offload': 'activations', 'offload_blocks': 2}, []),
+])
+def test_blocks_on_the_host(plan, wrapped, monkeypatch):
+    class Model:
+        pass
+    monkeypatch.setattr(_apply, 'blocks_of', lambda _: [f'h.{i}' for i in range(4)])
+    monkeypatch.setattr(_apply.Applied, 'wrap', lambda self, name, make, change: self.changes.append(change))
+    applied = _apply.Applied(Model(), {'version': 1, **plan})
+    _apply._apply_blocks(applied)
+    assert [change.target for change in applied.changes if change.technique == 'offload'] == [name or 'Model' for name in wrapped]
+    assert ('offload activations of checkpointed blocks' in [left.technique for left in applied.left]) == ('checkpoint' in plan)
+    with pytest.raises(tessera.ArgumentError, match='offload_blocks is 5, but the model has 4 blocks'):
+        _apply._apply_blocks(_apply.Applied(Model(), {'version': 1, 'offload': 'activations', 'offload_blocks': 5}))

@@ -426,13 +426,13 @@ static int add_part(tsr_planning *p, size_t all, size_t none, uint64_t blocks, t
 enum { BLOCK_PARTS = 4 };
 
 bool tsr__planner_has_parts(const tsr_planning *p) {
-  bool is_given = tsr__plan_is_away(p->base); /* the user's choice is for all blocks */
+  bool is_given = tsr__plan_is_away(p->base); /* the user chose: it stays */
   if (p->is_coarse || is_given) return false;
   return is_allowed(p, tsr__technique_of("offload_blocks"));
 }
 
-/* A quarter of the blocks, half, three quarters, and all but what belongs to no block, for each way that keeps state, gradients or parameters on the host; of activations, numbers near all blocks are
- * tried later, in what was found (search.c). What excludes that excludes its parts. */
+/* Add each way that keeps state, gradients or parameters on the host for the first quarter, half and three quarters of the blocks, and for all
+ * blocks without the embeddings and the head. Ways that copy activations are varied later (search.c). */
 static int add_parts(tsr_planning *p, tsr_error *error) {
   size_t count = p->ways.count;
   uint64_t layers = p->model->layers;
