@@ -132,12 +132,9 @@ async function arrived(page) {
 
 async function close(page) {
   await page.mouse.move(0, 0);
-  const { complaints } = page;
-  page.server = null;
-  page.complaints = [];
   await page.goto('about:blank'); // else an address with another hash would be the same page
   await page.context().clearPermissions();
-  expect('complaints of the page', complaints, []);
+  expect('complaints of the page', page.complaints, []);
   spare.push(page);
 }
 
