@@ -126,7 +126,15 @@ static int begin_lean(growth *g, tsr_planning **out, tsr_error *error) {
   return status;
 }
 
-/* List the leanest plan of each way. */
+/* The leanest plans of a way. A block that is computed again keeps only its input, so one that sends what it keeps to the host may need less. */
+static int add_lean_of(const tsr__way *way, bool may_recompute, lean_plans *plans,
+                       tsr_error *error) {
+  int status = add_lean(plans, way->plan, may_recompute, error);
+  bool has_other = may_recompute && tsr__way_copies_activations(way);
+  return status || !has_other ? status : add_lean(plans, way->plan, false, error);
+}
+
+/* List the leanest plans of each way. */
 static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *error) {
   tsr_planning *planning = NULL;
   g->own.allow = allow;
@@ -134,10 +142,10 @@ static int list_lean(growth *g, unsigned allow, lean_plans *plans, tsr_error *er
   if (status == 0) status = add_lean(plans, planning->base, false, error);
   if (planning) planning->is_coarse = true;
   if (status == 0 && allow) status = tsr__planner_list_ways(planning, error);
-  bool is_again = allow & TSR_ALLOW_RECOMPUTE;
+  bool may_recompute = allow & TSR_ALLOW_RECOMPUTE;
   for (size_t i = 0; status == 0 && allow && i < planning->ways.count; i++)
     if (!planning->ways.items[i].narrows)
-      status = add_lean(plans, planning->ways.items[i].plan, is_again, error);
+      status = add_lean_of(&planning->ways.items[i], may_recompute, plans, error);
   tsr_planning_free(planning);
   return status;
 }

@@ -6,6 +6,7 @@
  * (local.c). */
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/sort.h"
@@ -265,6 +266,8 @@ static int search_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best
 /* Ways whose plans are changed locally, at most; and how much longer than what was found the first plan of another way may take. */
 enum { IMPROVED_WAYS = 12, SMALL_IMPROVED = 48 /* more of few blocks */ };
 #define FIRST_ERROR 0.05
+/* The same of ways that are tried near the best. */
+#define NEAR_ERROR 0.02
 /* And how far above the budget candidates may be by estimate. */
 enum { NEAR_PARTS = 32 };
 
@@ -344,18 +347,19 @@ static int improve_unfit(tsr_planning *p, tsr__way *way, uint64_t budget, double
   return status;
 }
 
-/* Change single blocks of a plan of the way: the fastest that fits, or those that hardly do not. */
+/* Take the way's fastest plan that fits, and change single blocks of it, or of plans that hardly do not fit, if blocks may recompute. */
 static int improve_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *found,
                        tsr_error *error) {
   begun first = {NULL, {0}}, better = {NULL, {0}};
   double limit_s = found->cost.step_seconds;
+  bool changes_blocks = p->allow & TSR_ALLOW_RECOMPUTE;
   int status = find_first(p, way, budget, found, &first, error);
-  if (status == 0 && first.plan) {
+  if (status == 0 && first.plan && changes_blocks) {
     status = tsr__planner_improve(p, way, first.plan, &first.cost, budget, first.cost.step_seconds,
                                   way == found->way, &better.plan, &better.cost, error);
     if (better.plan) tsr_run_plan_free(first.plan);
     if (better.plan) first = better;
-  } else if (status == 0) {
+  } else if (status == 0 && changes_blocks) {
     tsr_run_plan *same = transplant(found, way), *nearest = NULL;
     status = same ? copy_nearest(p, way, limit_s, &nearest, error) : tsr__fail_memory(error);
     if (status == 0) status = improve_unfit(p, way, budget, limit_s, same, &first, error);
@@ -495,18 +499,27 @@ static tsr__way *other_way(tsr_planning *p, tsr_run_plan *plan, bool narrows) {
   return NULL;
 }
 
+/* Try a way that was not listed. Takes its plan over. */
+static int try_other(tsr_planning *p, tsr_run_plan *plan, uint64_t budget, tsr__best *found,
+                     tsr_error *error) {
+  tsr__way *way = other_way(p, plan, found->way->narrows);
+  if (!way) return tsr__fail_memory(error);
+  int status = tsr__planner_survey_way(p, way, error);
+  if (status || !way->is_surveyed) return status;
+  if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) return 0;
+  if (!may_fit_host(p, way)) return 0;
+  status = way->is_listed ? 0 : list_candidates(p, way, error);
+  bool is_near = promise_of(p, way, budget) <= found->cost.step_seconds * (1 + NEAR_ERROR);
+  return status || !is_near ? status : improve_way(p, way, budget, found, error);
+}
+
 /* Try what the way that was found does, but with these choices of where tensors are. */
 static int try_places(tsr_planning *p, const tsr_offload *away, uint64_t blocks, uint64_t budget,
                       tsr__best *found, tsr_error *error) {
   tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
   if (plan) plan->options.offload = *away;
   if (plan) plan->options.offload_blocks = blocks;
-  tsr__way *way = other_way(p, plan, found->way->narrows);
-  if (!way) return tsr__fail_memory(error);
-  int status = tsr__planner_survey_way(p, way, error);
-  if (status || !way->is_surveyed) return status;
-  if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) return 0;
-  return may_fit_host(p, way) ? improve_way(p, way, budget, found, error) : 0;
+  return try_other(p, plan, budget, found, error);
 }
 
 static uint64_t count_of(const tsr_planning *p, const tsr__best *found) {
@@ -530,18 +543,71 @@ static int vary_count(tsr_planning *p, uint64_t budget, size_t most, tsr__best *
   return status;
 }
 
-/* Try the same blocks with one kind of tensors more on the host, or one less. */
-static int vary_kinds(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+/* Try quarters of the blocks with their activations on the host, and any other kinds with them: no way has that. */
+static int add_activations(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
+                           tsr_error *error) {
+  uint64_t layers = p->model->layers, last = 0;
   int status = 0;
-  for (int kind = 0; status == 0 && kind < 4; kind++) {
-    tsr_offload away = found->way->plan->options.offload;
-    tsr_space *const homes[] = {&away.optimizer, &away.gradients, &away.parameters,
-                                &away.activations};
-    *homes[kind] = *homes[kind] ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
-    uint64_t blocks = found->way->plan->options.offload_blocks;
-    if (!blocks) return 0; /* a way that was tried */
-    if (away.optimizer || away.gradients || away.parameters || away.activations)
-      status = try_places(p, &away, blocks, budget, found, error);
+  for (uint64_t part = 1; part < 4; last = (layers * part + 2) / 4, part++)
+    for (unsigned set = 0; set < 8 && status == 0 && p->tried < most; set++) {
+      tsr_offload away = {.optimizer = set & 1 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
+                          .gradients = set & 2 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
+                          .parameters = set & 4 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
+                          .activations = TSR_SPACE_HOST};
+      uint64_t blocks = (layers * part + 2) / 4;
+      if (blocks > last) status = try_places(p, &away, blocks, budget, found, error);
+    }
+  return status;
+}
+
+/* Try one kind of tensors more on the host, or one less, of as many blocks, and of a few more or fewer. */
+static int vary_kinds(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
+                      tsr_error *error) {
+  uint64_t layers = p->model->layers, step = layers < 8 ? 1 : layers / 8;
+  int status = 0;
+  for (int kind = 0; kind < 4; kind++)
+    for (int side = 0; side < 3 && status == 0 && p->tried < most; side++) {
+      tsr_offload away = found->way->plan->options.offload;
+      tsr_space *const homes[] = {&away.optimizer, &away.gradients, &away.parameters,
+                                  &away.activations};
+      *homes[kind] = *homes[kind] ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
+      uint64_t blocks = found->way->plan->options.offload_blocks;
+      if (!blocks) return status; /* ways have all blocks */
+      if (side == 1) blocks = blocks > step ? blocks - step : 0;
+      if (side == 2) blocks = blocks + step <= layers ? blocks + step : 0;
+      if (blocks && (away.optimizer || away.gradients || away.parameters || away.activations))
+        status = try_places(p, &away, blocks, budget, found, error);
+    }
+  return status;
+}
+
+/* Try the values that an option has in other ways. */
+static int vary_option(tsr_planning *p, const tsr_parameter *row, uint64_t budget, size_t most,
+                       tsr__best *found, tsr_error *error) {
+  int status = 0;
+  for (size_t i = 0; i < p->ways.count && status == 0 && p->tried < most; i++) {
+    const tsr__way *way = &p->ways.items[i];
+    bool is_new = way->narrows == found->way->narrows &&
+                  !tsr__option_equal(row, &way->plan->options, &found->way->plan->options);
+    for (size_t k = 0; is_new && k < i; k++)
+      is_new = !tsr__option_equal(row, &way->plan->options, &p->ways.items[k].plan->options);
+    if (!is_new) continue;
+    tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
+    if (plan) tsr__option_copy(row, &way->plan->options, &plan->options);
+    status = try_other(p, plan, budget, found, error);
+  }
+  return status;
+}
+
+/* Try one option otherwise, with the same blocks on the host. */
+static int vary_options(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
+                        tsr_error *error) {
+  int status = 0;
+  for (size_t i = 0; tsr__option_at(i) && status == 0; i++) {
+    const tsr_parameter *row = tsr__option_at(i);
+    bool is_place = strcmp(row->name, "offload") == 0 || strcmp(row->name, "offload_blocks") == 0;
+    if (!found->way->plan->options.offload_blocks) return 0; /* ways have all blocks */
+    if (!is_place) status = vary_option(p, row, budget, most, found, error);
   }
   return status;
 }
@@ -555,7 +621,10 @@ static int vary_places(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_e
   while (status == 0 && found->plan != before) {
     before = found->plan;
     status = vary_count(p, budget, most, found, error);
-    if (status == 0 && p->tried < most) status = vary_kinds(p, budget, found, error);
+    if (status == 0 && p->tried < most) status = vary_kinds(p, budget, most, found, error);
+    if (status == 0 && p->tried < most) status = vary_options(p, budget, most, found, error);
+    if (status == 0 && found->plan == before)
+      status = add_activations(p, budget, most, found, error);
   }
   return status;
 }
@@ -605,7 +674,7 @@ int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_
   if (status == 0 && is_local && !found->plan && least->way && has_least(p, least))
     status = shrink(p, budget, found, least, error);
   if (status == 0 && is_local && found->way) status = improve(p, budget, found, error);
-  if (status == 0 && is_local) status = vary_places(p, budget, found, error);
+  if (status == 0 && !tsr_model_is_traced(p->model)) status = vary_places(p, budget, found, error);
   return status;
 }
 

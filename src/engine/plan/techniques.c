@@ -312,6 +312,7 @@ static bool add_ranges(const tsr_run_plan *to, size_t most, tsr__plan_changes *o
 /* Options that affect most of the later ones come first. "master_weights" means nothing before dtype. */
 static const char *const by_effect_first[] = {"master_weights",
                                               "dtype",
+                                              "ranks", /* without it "zero" means nothing */
                                               "zero",
                                               "gelu",
                                               "attention",
