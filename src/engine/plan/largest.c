@@ -9,6 +9,10 @@
 #include "models/model.h"
 #include "plan/planner.h"
 
+/* The shares of a limit that the search for the size as it is, for the size with changes, and for a larger one may have used; the rest is for
+ * the plan. */
+static const double as_is_share = 0.25, size_share = 0.5, more_share = 0.75;
+
 /* ---- sizes ---- */
 
 /* A size to try. Batches and sequences only have units. A model of N units has N heads of keys, and its other heads
@@ -278,6 +282,59 @@ static int most_within(growth *g, unsigned allow, double share, size_at *out, ts
   return status;
 }
 
+/* ---- beyond the leanest plans ---- */
+
+/* Sizes that are tried in this way, at most: each is a search of its own. */
+enum { MORE_TRIES = 24 };
+
+/* Whether any plan that a search finds fits the size. */
+static int search_size(growth *g, size_at size, unsigned allow, bool *is_fit, tsr_error *error) {
+  tsr_planning *planning = NULL;
+  tsr__best found = {NULL, {0}, NULL}, least = {NULL, {0}, NULL};
+  *is_fit = false;
+  int status = grow_to(g, size, error);
+  if (status) return is_no_size(g, status) ? 0 : status;
+  g->own.allow = allow;
+  status = tsr_planning_new(g->model, &g->own, &planning, error);
+  if (status) return is_refused(g, status) ? 0 : status;
+  planning->is_coarse = true;
+  planning->is_any_enough = true;
+  status = tsr__planner_search(planning, g->budget, &found, &least, error);
+  *is_fit = found.plan != NULL;
+  if (*is_fit) status = note_fitting(g, found.plan, error);
+  tsr_planning_free(planning);
+  return status;
+}
+
+static size_at plus(const growth *g, size_at size, uint64_t more) {
+  bool adds_layers = g->what == TSR_LARGEST_MODEL && size.units;
+  return adds_layers ? (size_at){size.units, size.extra + more} : (size_at){size.units + more, 0};
+}
+
+/* The leanest plans of ways are only close to the smallest plans there are: sizes a little larger may fit too. */
+static int search_larger(growth *g, unsigned allow, size_at *size, tsr_error *error) {
+  uint64_t fit = 0, more = 1, none = 0;
+  int status = 0;
+  for (size_t tries = 0; status == 0 && more > fit && tries < MORE_TRIES; tries++) {
+    bool is_fit;
+    status = search_size(g, plus(g, *size, more), allow, &is_fit, error);
+    if (status) break;
+    *(is_fit ? &fit : &none) = more;
+    more = none ? fit + (none - fit) / 2 : 2 * more;
+  }
+  *size = plus(g, *size, fit);
+  return status;
+}
+
+/* The same with a share of the limits. At a limit it is the largest so far. */
+static int search_within(growth *g, unsigned allow, size_at *size, tsr_error *error) {
+  tsr__effort_share(g->how.effort, more_share);
+  int status = search_larger(g, allow, size, error);
+  if (!tsr__effort_is_spent(g->how.effort)) return status;
+  g->stopped_by = tsr_effort_ended(g->how.effort);
+  return 0;
+}
+
 /* Whether the model forbids the next larger size, regardless of memory. */
 static bool is_models_limit(growth *g, size_at size) {
   tsr_run_plan_cost cost;
@@ -301,9 +358,6 @@ static void make_smaller(size_at *size) {
   else
     size->units--;
 }
-
-/* The shares of a limit that the first two searches, and then the third, may have used. */
-static const double as_is_share = 0.25, size_share = 0.75;
 
 /* Find the plan for the size. The search may not consider the leanest plan; if nothing that it considers fits, the
  * next smaller size is tried. The answer owns the model. */
@@ -356,6 +410,7 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
   int status = most_within(&g, 0, as_is_share, &as_is, &why);
   if (status && tsr__effort_is_spent(g.how.effort)) status = 0;
   if (status == 0) status = most_within(&g, allow, size_share, &size, &why);
+  if (status == 0 && allow && !g.stopped_by) status = search_within(&g, allow, &size, &why);
   if (status && as_is.units && tsr__effort_is_spent(g.how.effort)) {
     size = as_is;
     status = 0;

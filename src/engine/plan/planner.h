@@ -110,11 +110,13 @@ struct tsr_planning {
   TSR__VECTOR(tsr__saving) savings;   /* what was tried for that */
   TSR__VECTOR(tsr__refused_way) refused;
   const tsr__technique_row
-      *resolve;               /* the precision that makes the base possible; NULL: none is needed */
-  tsr_run_plan_cost as_is;    /* not possible: only with `resolve` */
-  char refusal[256];          /* why */
-  bool is_coarse;             /* fine techniques are left out, for searches of many sizes */
-  bool has_ways;              /* `ways` is complete */
+      *resolve;            /* the precision that makes the base possible; NULL: none is needed */
+  tsr_run_plan_cost as_is; /* not possible: only with `resolve` */
+  char refusal[256];       /* why */
+  bool is_coarse;          /* fine techniques are left out, for searches of many sizes */
+  bool
+      is_any_enough; /* the first plan that fits ends the search: whether one does is the question */
+  bool has_ways;     /* `ways` is complete */
   TSR__VECTOR(tsr__way) ways; /* the fastest first; that of the base is among them */
   TSR__VECTOR(tsr__way *)
   others; /* that differ from one of these in the number of blocks on the host; owned */

@@ -660,20 +660,30 @@ static int find_smallest(tsr_planning *p, uint64_t budget, tsr__best *found, tsr
 }
 
 /* Fine ways last: most of them cannot be faster than what the others found. */
+static int search_ways(tsr_planning *p, uint64_t budget, tsr__best *found, tsr__best *least,
+                       tsr_error *error) {
+  int status = 0;
+  for (int pass = 0; pass < 2; pass++)
+    for (size_t i = 0; status == 0 && i < p->ways.count; i++) {
+      if (found->plan && p->is_any_enough) return 0;
+      if (p->ways.items[i].is_fine == (pass == 1))
+        status = search_way(p, &p->ways.items[i], budget, found, least, error);
+    }
+  return status;
+}
+
 int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr__best *least,
                         tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
   if (tsr__planner_fits(p, &p->as_is, budget)) *found = (tsr__best){p->base, p->as_is, NULL};
-  for (int pass = 0; pass < 2; pass++)
-    for (size_t i = 0; status == 0 && i < p->ways.count; i++)
-      if (p->ways.items[i].is_fine == (pass == 1))
-        status = search_way(p, &p->ways.items[i], budget, found, least, error);
+  if (status == 0) status = search_ways(p, budget, found, least, error);
   bool is_local = p->allow & TSR_ALLOW_RECOMPUTE && !tsr_model_is_traced(p->model);
   if (status == 0 && !found->plan) status = try_known(p, budget, found, error);
   if (status == 0 && !found->plan) status = find_smallest(p, budget, found, least, error);
   if (status == 0 && is_local && !found->plan && least->way && has_least(p, least))
     status = shrink(p, budget, found, least, error);
-  if (status == 0 && is_local && found->way) status = improve(p, budget, found, error);
+  if (status || p->is_any_enough) return status;
+  if (is_local && found->way) status = improve(p, budget, found, error);
   if (status == 0 && !tsr_model_is_traced(p->model)) status = vary_places(p, budget, found, error);
   return status;
 }
