@@ -592,7 +592,7 @@ static int note_asked(tsr__paste *p, const tsr__target_row *target, const tsr_ru
 }
 
 static int paste(tsr__paste *p, const tsr__target_row *target, const tsr_run_plan *asked,
-                 tsr_pasted *out, tsr_error *error) {
+                 const char *remark, tsr_pasted *out, tsr_error *error) {
   tsr_simulate_options how = *p->how;
   tsr__buffer notes = {0};
   int status = asked && !target->is_allocator ? note_asked(p, target, asked, error) : 0;
@@ -603,6 +603,7 @@ static int paste(tsr__paste *p, const tsr__target_row *target, const tsr_run_pla
     near_plan(p, target);
   target->write(p);
   if (target->is_fsdp) note_root(p);
+  if (remark && !target->is_allocator) tsr__buffer_printf(&p->notes, "%s\n", remark);
   if (!target->is_allocator) near_batches(p, &how);
   status = price(p, &how, &notes, &out->reserved_bytes, error);
   if (status == 0) finish(p, target, &notes, out);
@@ -623,10 +624,10 @@ static int copy_plan(const tsr_run_plan *plan, tsr_pasted *out, tsr_error *error
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
                    const tsr_simulate_options *how, const char *name, tsr_pasted *out,
                    tsr_error *error) {
-  return tsr__plan_paste_found(plan, NULL, model, how, name, out, error);
+  return tsr__plan_paste_found(plan, NULL, NULL, model, how, name, out, error);
 }
 
-int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked,
+int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked, const char *remark,
                           const tsr_model *model, const tsr_simulate_options *how, const char *name,
                           tsr_pasted *out, tsr_error *error) {
   tsr__paste p = {.model = model, .name = tsr_model_name(model), .how = how};
@@ -647,7 +648,7 @@ int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked,
   p.plan = tsr__run_plan_copy(plan);
   int status = p.plan ? 0 : tsr__fail_memory(error);
   if (p.plan) p.o = &p.plan->options;
-  if (status == 0) status = paste(&p, target, asked, out, error);
+  if (status == 0) status = paste(&p, target, asked, remark, out, error);
   tsr_run_plan_free(p.plan);
   tsr__buffer_release(&p.text);
   tsr__buffer_release(&p.notes);

@@ -71,8 +71,8 @@ const char *tsr__target_name(const char *name);
 /* Whether a target has an option of plans; true for the plan file, the allocator's settings, which are no part of plans, and an unknown one. */
 bool tsr__target_has(const char *name, const char *option);
 /* tsr_plan_paste for a plan that was found. `asked`: what the search would have begun with, if the target could express it, or NULL: what it
- * lacks of that is noted, too. */
-int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked,
+ * lacks of that is noted, too. `remark`: a further note, or NULL. */
+int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked, const char *remark,
                           const tsr_model *model, const tsr_simulate_options *how, const char *name,
                           tsr_pasted *out, tsr_error *error);
 /* The nearest plan that a target can express, which the caller frees, and how many choices it replaces; a copy for the plan file and

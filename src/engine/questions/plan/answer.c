@@ -186,7 +186,10 @@ static int paste(const tsr_params *params, const tsr_run_plan *plan, const tsr_m
   a->about.pasted = a->pasted;
   for (size_t i = 0; i < count; i++) {
     tsr_pasted *one = &a->pasted[a->about.pasted_count++];
-    int status = tsr__plan_paste_found(plan, a->asked, model, how, targets[i], one, error);
+    /* Of several, the plan to begin with is the nearest for all of them: what one lacks explains another's text wrongly. */
+    const tsr_run_plan *own = count == 1 ? a->asked : NULL;
+    const char *remark = count > 1 && *a->near_note ? a->near_note : NULL;
+    int status = tsr__plan_paste_found(plan, own, remark, model, how, targets[i], one, error);
     if (status) return status;
     if (budget && one->reserved_bytes > budget) a->about.fits = false;
   }
@@ -252,6 +255,20 @@ static int calibrate(const tsr__asked *asked, tsr__plan_value *a, tsr_error *err
   return status;
 }
 
+/* Say how the plan to begin with differs from what was asked for. */
+static bool note_near(tsr__plan_value *a) {
+  tsr__plan_changes changes = {0};
+  bool ok = tsr__list_changes(a->asked, a->plan, false, SIZE_MAX, &changes);
+  size_t length =
+      (size_t)snprintf(a->near_note, sizeof a->near_note,
+                       "the search began with the nearest plan that --for can express: ");
+  for (size_t i = 0; i < changes.count && length < sizeof a->near_note; i++)
+    length += (size_t)snprintf(a->near_note + length, sizeof a->near_note - length, "%s%s",
+                               i ? ", " : "", changes.items[i].name);
+  TSR__VECTOR_FREE(&changes);
+  return ok;
+}
+
 /* Let the search begin with a plan that all targets can express: the nearest. Without one, it begins with what was asked for. */
 static int begin_near(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
   size_t count, replaced = 1;
@@ -276,7 +293,7 @@ static int begin_near(const tsr_params *params, tsr__plan_value *a, tsr_error *e
   }
   a->asked = a->plan;
   a->about.plan = a->plan = near;
-  return 0;
+  return note_near(a) ? 0 : tsr__fail_memory(error);
 }
 
 static int find(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {

@@ -37,6 +37,7 @@ typedef struct tsr__plan_value {
   tsr_front front;
   tsr_pasted *pasted; /* for each target */
   tsr__card_notes card_notes;
+  char near_note[1024]; /* how the plan to begin with differs from `asked`; empty: it does not */
 } tsr__plan_value;
 
 int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error);

@@ -115,6 +115,7 @@ static const char *note_at(const tsr__plan_value *value, size_t i) {
   const char *const *of_graph = model && model->graph ? tsr__step_graph_notes(model->graph) : none;
   for (; *of_graph; of_graph++, i--)
     if (i == 0) return *of_graph;
+  if (*value->near_note && i-- == 0) return value->near_note;
   return i < value->card_notes.count ? value->card_notes.text[i] : NULL;
 }
 
