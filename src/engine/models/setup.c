@@ -352,11 +352,21 @@ static size_t read_saved_name(const char *name, uint8_t *number, uint8_t *index)
   return (size_t)(hash - name);
 }
 
+/* How many tensors an op can save, by its row: which of them it does depends on what needs gradients. */
+static unsigned saved_by(const tsr__op_row *row) {
+  unsigned count = 0;
+  for (const tsr__op_step *step = row->forward; step->action != TSR__DO_END; step++)
+    if (step->action == TSR__DO_SAVE && step->to - TSR__REG_SAVED + 1u > count)
+      count = step->to - TSR__REG_SAVED + 1u;
+  return count;
+}
+
 /* Apply a choice to all ops with that name. */
 static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__plan_saved one,
                           tsr_error *error) {
   size_t length = read_saved_name(choice->name, &one.number, &one.index);
   bool is_found = false;
+  unsigned most = 0;
   one.place = (uint8_t)choice->place;
   for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
     const tsr__op_row *row = p->tape->book->rows[kind];
@@ -364,10 +374,17 @@ static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__
         memcmp(row->name, choice->name, length) != 0)
       continue;
     is_found = true;
+    if (saved_by(row) > most) most = saved_by(row);
     one.op = (uint8_t)kind;
     if (!tsr__plan_choose_saved(&p->plan, one)) return tsr__fail_memory(error);
   }
-  if (is_found) return 0;
+  if (is_found && (one.index == TSR__PLAN_ANY || one.index < most)) return 0;
+  if (is_found)
+    return REFUSE(
+        TSR_ERROR_ARGUMENT,
+        "the plan chooses what happens to '%.60s', but such an op saves at most %u tensor%s, "
+        "counted from 0",
+        choice->name, most, most == 1 ? "" : "s");
   return REFUSE(TSR_ERROR_ARGUMENT,
                 "the plan chooses what happens to tensors saved by '%.60s', but the %s ops have no "
                 "such op",
