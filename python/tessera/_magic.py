@@ -22,6 +22,10 @@ from . import _capture, _page, _snapshot
 from ._errors import ArgumentError
 
 
+# Those about one snapshot that need no other words.
+QUESTIONS = ('info', 'leaks', 'peak', 'profile', 'stages', 'steps', 'whatif', 'why')
+
+
 def _ipython(module: str) -> Any:
     return importlib.import_module(f'IPython.{module}')
 
@@ -31,6 +35,8 @@ class _Exit(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
+    """Reports errors as IPython does, and does not end the process."""
+
     def error(self, message: str) -> Any:
         raise _ipython('core.error').UsageError(f'{self.prog}: {message} (%tessera --help)')
 
@@ -50,8 +56,8 @@ def _parser(is_cell: bool) -> _Parser:
         parser = _Parser(prog='%tessera', description='Shows the page of a snapshot, or answers a question about it.',
                          epilog='%%tessera in the first line of a cell records the cell: %%tessera --help, in a cell of its own.')
         parser.add_argument('file', help='a snapshot')
-        parser.add_argument('question', nargs='?', choices=_snapshot.questions(), metavar='QUESTION',
-                            help='peak, why, profile, leaks, steps, ... instead of the page')
+        parser.add_argument('question', nargs='?', choices=QUESTIONS, metavar='QUESTION',
+                            help=f'instead of the page: {", ".join(QUESTIONS)}')
     parser.add_argument('--as', dest='name', metavar='NAME', help='keep the snapshot in this variable')
     parser.add_argument('--limit', metavar='SIZE', help='the size of the page (default: 4MB, since it is saved with the notebook)')
     parser.add_argument('--width', metavar='W', help='of the page, in pixels or as in CSS')

@@ -258,7 +258,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class CannotComment(Exception):
-    pass
+    """With what prevents it."""
 
 
 class Api:

@@ -366,7 +366,15 @@ def test_a_pipeline_without_a_merge_request_or_token(job, server):
     assert server.seen == []
 
 
-# ---- text ----
+# ---- text, and what programs are given ----
+
+
+def test_tokens_are_not_passed_on(monkeypatch):
+    for name in ci.TOKENS:
+        monkeypatch.setenv(name, TOKEN)
+    monkeypatch.setenv('TESSERA_RECORD', 'out')
+    assert ci._run(sys.executable, '-c', 'import os; print(*os.environ.values(), "TESSERA_RECORD" in os.environ)')[1].split()[-1] == 'False'
+    assert TOKEN not in ci._run(sys.executable, '-c', 'import os; print(os.environ)')[1]
 
 
 def test_text_of_files_is_calm():

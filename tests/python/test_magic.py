@@ -128,6 +128,12 @@ def test_a_file_is_shown(shell, capsys, train):
     assert str(result.result) == str(tessera.open(train).steps())
 
 
+def test_each_question_has_an_answer(shell, train):
+    from tessera import _magic
+    for question in _magic.QUESTIONS:
+        assert shell.run_cell(f'%tessera {train} {question}').success
+
+
 # ---- words ----
 
 
