@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """upstream.py [--check] [NAME...]: the reproductions of docs/upstream, with the packages that are installed.
 
-    python tests/torch/upstream.py --check [accelerate] [deepspeed] [mosaic] [pytorch] [tutorial]
+    python tests/torch/upstream.py --check [accelerate] [deepspeed] [llm-analysis] [mosaic] [pytorch] [tutorial]
 
 Each prints what its text says; and with the suggested change, applied to a copy of the package's file, what it should. A change to a file that the package lacks is
 not applied. Packages that are not installed are skipped with a message, and so is Mosaic, which is in no registry: MOSAIC is the folder of a checkout. The tutorial
@@ -20,16 +20,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'golden'))
 import drafts  # noqa: E402
 
-PACKAGES = {'accelerate': 'accelerate', 'deepspeed': 'deepspeed', 'mosaic': 'mosaic', 'pytorch': 'torch'}
+PACKAGES = {'accelerate': 'accelerate', 'deepspeed': 'deepspeed', 'llm-analysis': 'llm_analysis', 'mosaic': 'mosaic', 'pytorch': 'torch'}
 # Loads changed modules in place of the package's.
 INSTEAD = '''
 import importlib, importlib.util, sys
 for name, path in {changed!r}:
     parent, _, last = name.rpartition('.')
     parent = importlib.import_module(parent)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.find_spec(name)
     sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
+    with open(path, encoding='utf-8') as file:
+        exec(compile(file.read(), spec.origin, 'exec'), sys.modules[name].__dict__)
     setattr(parent, last, sys.modules[name])
 '''
 
