@@ -2,7 +2,7 @@
 """run.py --work FOLDER [PROGRAM.py] [NAME...]: the tests that need PyTorch, in an environment of their own.
 
 Creates the environment in FOLDER, with the packages of requirements.txt (about 7 GB, from PyPI) and tessera's own package, and
-traces the programs behind tests/golden again. paste.py runs in a second one, too, which has the packages of requirements_other.txt before those. No GPU and no driver are needed. FOLDER is kept, so the next run is quick.
+traces the programs behind tests/golden again. paste.py and upstream.py run in a second one, too, which has the packages of requirements_other.txt before those. No GPU and no driver are needed. FOLDER is kept, so the next run is quick.
 With PROGRAM.py only that program runs; the NAMEs are its arguments (the arguments of graphs.py without a program). The last line
 has the numbers of cases that passed, failed and were skipped; the exit status is 1 if any failed.
 """
@@ -20,7 +20,9 @@ REQUIREMENTS = HERE / 'requirements.txt'
 OTHER = HERE / 'requirements_other.txt'
 CHECKS = ('llmc.py', 'losses.py', 'recipes.py', 'routing.py', 'rotary.py', 'tokens.py', 'generate.py', 'chats.py', 'paste.py', 'ranks.py', 'graphs.py', 'configs.py',
           'rewrites.py', 'apply.py', 'states.py', 'adapters.py', 'lora.py', 'quantised.py', 'zoo.py', 'matrix.py', 'differential.py', 'frameworks.py',
-          'gpu.py', 'trainers.py')
+          'gpu.py', 'trainers.py', 'upstream.py')
+# ... and in the second environment, too.
+TWICE = ('paste.py', 'upstream.py')
 
 
 PIP = ('-m', 'pip', 'install', '--quiet', '--disable-pip-version-check')
@@ -79,7 +81,7 @@ def main():
     for check in checks:
         print(f'# {check}', flush=True)
         counts += cases(python, check, names)
-        if check == 'paste.py':
+        if check in TWICE:
             counts += cases(packages(given.work / 'other', OTHER, given.work / 'venv'), check, names)
     print(f'{counts["passed"]} passed, {counts["failed"]} failed, {counts["skipped"]} skipped')
     return int(counts['failed'] > 0)
