@@ -224,7 +224,7 @@ def main():
     parser.add_argument('--library', type=Path, required=True)
     parser.add_argument('--work', type=Path, required=True)
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--count', type=int, default=3)
+    parser.add_argument('--count', type=int, default=2)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.tessera = options.tessera.resolve()
