@@ -22,7 +22,6 @@ import format_facts  # noqa: E402
 import python_facts  # noqa: E402
 
 AREAS = ('command', 'json', 'python', 'c', 'formats')
-ADVICE = 'keep it, or raise the major version in meson.build (docs/stability.md)'
 
 
 # ---- versions ----
@@ -39,6 +38,11 @@ def series(version):
     """What versions have in common that keep their promises to each other: the major version, and below 1 the minor one."""
     major, minor, _ = number_of(version)
     return (major,) if major else (major, minor)
+
+
+def advice(version):
+    major = number_of(version)[0]
+    return f'keep it, or raise the {"major" if major else "minor"} version in meson.build (docs/stability.md)'
 
 
 def recorded_versions(folder=HERE):

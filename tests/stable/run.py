@@ -41,7 +41,7 @@ def check_what_is_recorded_is_kept(options):
     print(f'# {len(more)} facts are new since {newest}')
     if contract.series(newest) != contract.series(version):
         raise Skip(f'{version} need not keep what {newest} has')
-    fail([f'{area}: {name} {what} (since {newest}): {contract.ADVICE}' for area, name, what in contract.broken(old, options.facts)])
+    fail([f'{area}: {name} {what} (since {newest}): {contract.advice(version)}' for area, name, what in contract.broken(old, options.facts)])
 
 
 def check_records_keep_their_predecessors(_):
