@@ -98,6 +98,8 @@ def added(old, new):
 
 
 def is_tagged(version):
+    if not shutil.which('git'):
+        return False
     done = subprocess.run(['git', '-C', ROOT, 'tag', '--list', f'v{version}'], capture_output=True, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() != ''
 
