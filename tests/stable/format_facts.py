@@ -255,8 +255,8 @@ def write_samples(reader, folder):
         (reader.work if name == 'tiny.json' else folder).joinpath(name).write_text(json.dumps(value, indent=1) + '\n', encoding='utf-8')
     (reader.work / 'text').write_text('the memory of a step, and of the next\n' * 8, encoding='utf-8')
     (reader.work / 'plan').write_text(json.dumps(PLAN), encoding='utf-8')
-    wrote('check', reader.snapshot, '--lock', folder / 'memory.lock', '--update', '-q')
-    wrote('ranks', reader.snapshot, '--sketches', folder / 'ranks.sketches', '-q')
+    wrote('check', reader.snapshot.name, '--lock', folder / 'memory.lock', '--update', '-q')
+    wrote('ranks', reader.snapshot.name, '--sketches', folder / 'ranks.sketches', '-q')
     wrote('simulate', 'gpt2', '--batch', '2', '--seq', '16', '--plan', 'plan', '--write-plan', folder / 'plan.json', '-q')
     wrote('train', 'tiny.json', '--data', 'text', '--tokens', 'bytes', '--steps', '2', '--batch', '1', '--seq', '8', '--write-rates',
           folder / 'rates.json', '-q')
