@@ -196,6 +196,22 @@ def check_additions_to_headers_break_nothing(options):
     headers(options, 'additions to headers', breakages.C_ADDITIONS)
 
 
+def check_missing_symbols_are_found(options):
+    """A library that lacks one function of all, and has another name."""
+    work = fresh(options.work / 'symbols')
+    work.mkdir()
+    chance = random.Random(options.seed)
+    names = sorted(name.split()[1] for name in options.facts['c'] if name.startswith('symbol '))
+    for number in range(max(options.count, 1)):
+        gone = chance.choice(names)
+        library = work / f'{number}.so'
+        c_facts.run('cc', '-shared', '-fPIC', '-w', '-Wl,-soname,libtessera.so.99', '-x', 'c', '-', '-o', library,
+                    text=''.join(f'void {name}(void) {{}}\n' for name in names if name != gone))
+        old = {name: value for name, value in options.facts['c'].items() if name.startswith(('symbol ', 'soname '))}
+        found = [name for name, _ in facts.broken(old, dict(c_facts.library_facts(ROOT / 'include', library)))]
+        expect('what is found', found, ['soname libtessera', f'symbol {gone}'])
+
+
 def check_breaks_in_python_are_found(options):
     sources(options, 'breaks in Python', breakages.PY_BREAKS)
 
