@@ -185,7 +185,7 @@ c_link_args = {['-s'] if target.is_linux else []}
 
 
 PROGRAMS = {'windows': 'tessera.exe', 'darwin': 'tessera', 'linux': 'tessera'}
-SHARED = {'windows': 'src/libtessera-0.dll', 'darwin': 'src/libtessera.0.dylib', 
+SHARED = {'windows': f'src/libtessera-{targets.major_version()}.dll', 'darwin': f'src/libtessera.{targets.major_version()}.dylib',
           'linux': f'src/libtessera.so.{targets.version()}'}
 
 

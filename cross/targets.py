@@ -44,6 +44,11 @@ def version():
     return re.search(r"version: '([\d.]+)'", (ROOT / 'meson.build').read_text(encoding='utf-8')).group(1)
 
 
+def major_version():
+    """By which programs find the shared library."""
+    return version().partition('.')[0]
+
+
 def of(system):
     """The targets of a system."""
     return [target for target in TARGETS if target.system == system]

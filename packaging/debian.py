@@ -18,7 +18,7 @@ LONG = """\
  a program held the memory of a GPU at the peak, why it ran out, and what would
  help. It predicts the memory of training runs before they start, and plans
  those that fit."""
-LIBRARY = 'libtessera0'
+LIBRARY = products.SONAME.replace('.so.', '')
 PACKAGES = {
     'tessera': {
         'Section': 'science', 'Depends': GLIBC, 'Recommends': 'libsqlite3-0',

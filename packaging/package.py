@@ -3,7 +3,7 @@
 
     wheels   tessera for Python on Linux (glibc 2.28 or musl; x86_64, aarch64), and mosaic
     sdist    the sources
-    deb      tessera, libtessera0 and libtessera-dev for Debian and Ubuntu
+    deb      tessera, the shared library and libtessera-dev for Debian and Ubuntu
     rpm      tessera, tessera-libs and tessera-devel
     tarball  all of it for other systems with glibc
     static   one program for any Linux

@@ -8,7 +8,7 @@ import targets
 from common import ROOT, VERSION, Entry, call, commit, from_file, say
 from wheel import notices
 
-SONAME = 'libtessera.so.0'
+SONAME = f'libtessera.so.{targets.major_version()}'
 
 
 class Product:

@@ -26,5 +26,9 @@ void cli_python_answers(FILE *stream);
 void cli_python_calls(FILE *stream);
 /* Every field on a line: "peak: devices[].peak.time_us time nullable". */
 void cli_field_list(FILE *stream);
+/* The same as facts of the contract, and those of train's events: "field peak devices[].peak.time_us = time, nullable". */
+void cli_field_facts(FILE *stream);
+/* What scripts rely on, a fact a line (docs_contract.c). */
+void cli_contract(FILE *stream);
 
 #endif

@@ -264,9 +264,17 @@ bool cli_docs_page(FILE *stream, FILE *page) {
 
 /* ---- The list ---- */
 
-static void list_fields(FILE *stream, const char *prefix, const tsr_record *record,
-                        bool is_optional) {
-  if (record->base) list_fields(stream, prefix, record->base, is_optional || record->may_lack_base);
+/* How a list is written: what follows a path, and what precedes each flag. */
+typedef struct list_style {
+  const char *after_path, *before_flag;
+} list_style;
+
+static const list_style plain_list = {" ", " "}, facts_list = {" = ", ", "};
+
+static void list_fields(FILE *stream, const list_style *style, const char *prefix,
+                        const tsr_record *record, bool is_optional) {
+  if (record->base)
+    list_fields(stream, style, prefix, record->base, is_optional || record->may_lack_base);
   for (const tsr_field *field = record->fields; field && field->key; field++) {
     char path[PATH_BYTES];
     static const char *const kinds[] = {
@@ -277,21 +285,38 @@ static void list_fields(FILE *stream, const char *prefix, const tsr_record *reco
         [TSR_FIELD_REAL] = "real",   [TSR_FIELD_JSON] = "json"};
     if (!field->about) continue;
     snprintf(path, sizeof path, "%s%s%s", prefix, field->key, field->is_list ? "[]" : "");
-    fprintf(stream, "%s %s%s%s\n", path, kinds[field->kind], field->is_nullable ? " nullable" : "",
-            field->is_optional || is_optional ? " optional" : "");
+    fprintf(stream, "%s%s%s", path, style->after_path, kinds[field->kind]);
+    if (field->is_nullable) fprintf(stream, "%snullable", style->before_flag);
+    if (field->is_optional || is_optional) fprintf(stream, "%soptional", style->before_flag);
+    fputc('\n', stream);
     strncat(path, ".", sizeof path - strlen(path) - 1);
-    if (field->record) list_fields(stream, path, field->record, false);
+    if (field->record) list_fields(stream, style, path, field->record, false);
   }
 }
 
+/* The fields of one answer, whose name is between the prefix's two halves. */
+static void list_answer(FILE *stream, const list_style *style, const char *before, const char *name,
+                        const char *after, const tsr_record *record) {
+  char prefix[96];
+  snprintf(prefix, sizeof prefix, "%s%s%s", before, name, after);
+  if (record) list_fields(stream, style, prefix, record, false);
+}
+
 void cli_field_list(FILE *stream) {
-  for (size_t i = 0; i < tsr_question_count(); i++) {
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, "%s: ", tsr_question_at(i)->name);
-    if (tsr_question_fields(tsr_question_at(i)))
-      list_fields(stream, prefix, tsr_question_fields(tsr_question_at(i)), false);
-  }
-  list_fields(stream, "version: ", &cli_version_fields, false);
+  for (size_t i = 0; i < tsr_question_count(); i++)
+    list_answer(stream, &plain_list, "", tsr_question_at(i)->name, ": ",
+                tsr_question_fields(tsr_question_at(i)));
+  list_answer(stream, &plain_list, "", "version", ": ", &cli_version_fields);
+}
+
+void cli_field_facts(FILE *stream) {
+  const tsr_record *event;
+  for (size_t i = 0; i < tsr_question_count(); i++)
+    list_answer(stream, &facts_list, "field ", tsr_question_at(i)->name, " ",
+                tsr_question_fields(tsr_question_at(i)));
+  list_answer(stream, &facts_list, "field ", "version", " ", &cli_version_fields);
+  for (size_t i = 0; (event = tsr_train_event_fields(i)) != NULL; i++)
+    list_answer(stream, &facts_list, "field train.", event->name, " ", event);
 }
 
 /* ---- Classes of python/tessera/_answers.py ---- */

@@ -7,6 +7,7 @@
  *   gendocs python                       python/tessera/_answers.py
  *   gendocs calls                        python/tessera/_calls.py
  *   gendocs fields                       every field of every answer, one a line
+ *   gendocs contract                     what scripts rely on, one fact a line (docs/stability.md)
  *
  * It is linked with the table from which tessera parses its command line, so pages and scripts
  * cannot be out of date.
@@ -68,6 +69,8 @@ static int write_fields(const char *what) {
     cli_python_calls(stdout);
   else if (strcmp(what, "fields") == 0)
     cli_field_list(stdout);
+  else if (strcmp(what, "contract") == 0)
+    cli_contract(stdout);
   else
     return 2;
   return !ok || fflush(stdout) != 0 || ferror(stdout);
@@ -79,7 +82,8 @@ int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "completion") == 0) status = write_completion(argv[2]);
   if (argc == 2) status = write_fields(argv[1]);
   if (status == 2)
-    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | page | python | calls | fields\n",
+    fputs("usage: gendocs man FOLDER | completion bash|zsh|fish | page | python | calls | fields | "
+          "contract\n",
           stderr);
   return status;
 }

@@ -69,7 +69,8 @@ typedef enum tsr_parameter_kind {
   TSR_PARAMETER_CHOICES /* several of `choices`, none of which takes a number: each call of a setter adds one */
 } tsr_parameter_kind;
 
-/* What an OBJECT or FILE is parsed into: a row of the library, which rows of parameters refer to. */
+/* What an OBJECT or FILE is parsed into: a row of the library, which rows of parameters refer to. It keeps its size, because
+ * a program that names tsr_model_type or tsr_rules_type may contain a copy of that row. */
 typedef struct tsr_parameter_type {
   const char *name; /* "lock" */
   /* Parse a text; `*out` is untouched on failure. The message does not name the parameter. */

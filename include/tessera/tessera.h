@@ -1,11 +1,10 @@
 /* tessera/tessera.h - the stable interface: open a snapshot, ask any question, write the answer; simulate
  * a training run; allocate as PyTorch does. examples/peak.c shows it in some twenty lines.
  *
- * What these headers declare stays. From 1.0.0 on a program that was built with one version runs with
- * every later one of the same major version: functions are added and never changed, handles are
+ * What these headers declare stays. A program that was built with one version runs with every later
+ * one of the same major version: functions are added and never changed, handles are
  * opaque, options carry their size (tessera/options.h), rows that are handed out by pointer grow at their end
- * only, and other structs do not change. Until 1.0.0 a change is possible, and is listed
- * with its release.
+ * only, and other structs do not change. docs/stability.md has the rules.
  *
  * tessera/unstable/ has more, without these promises. */
 #ifndef TESSERA_TESSERA_H

@@ -48,12 +48,14 @@ def check_targets_are_named_once(_):
         assert target.processor in wheel.OF_PROCESSOR or not target.is_linux, target
 
 
-def check_version_is_one(_):
+def check_version_is_one(options):
     """Of the library, its name, the two Python packages, and the header."""
     mosaic = tomllib.loads((ROOT / 'python/mosaic/pyproject.toml').read_text(encoding='utf-8'))['project']
     expect('mosaic', (mosaic['version'], mosaic['dependencies']), (common.VERSION, [f'tessera == {common.VERSION}']))
-    soversion = re.search(r"soversion: '(\d+)'", (ROOT / 'src/meson.build').read_text(encoding='utf-8')).group(1)
-    expect('soname', (product.SONAME, debian.LIBRARY), (f'libtessera.so.{soversion}', f'libtessera{soversion}'))
+    header = (ROOT / 'include/tessera/version.h').read_text(encoding='utf-8')
+    expect('header', '.'.join(re.findall(r'^#define TESSERA_VERSION_\w+ (\d+)$', header, re.MULTILINE)), common.VERSION)
+    assert (options.tessera.parent / 'src' / product.SONAME).exists(), f'the library that was built is not called {product.SONAME}'
+    assert debian.LIBRARY in (ROOT / 'docs/install.md').read_text(encoding='utf-8'), f'docs/install.md does not name {debian.LIBRARY}'
 
 
 def check_every_kind_is_explained(_):

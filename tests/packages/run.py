@@ -19,11 +19,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path[:0] = [str(HERE.parent), str(HERE), str(ROOT / 'cross')]
 import emulated as own  # noqa: E402
 import hardening  # noqa: E402  (these are beside this file, or a folder above)
 import roots  # noqa: E402
 import tap  # noqa: E402
+import targets  # noqa: E402
 from tap import Skip, expect  # noqa: E402
 
 SNAPSHOT = ROOT / 'tests/golden/gpu/tutorial-3.pickle.xz'
@@ -128,7 +129,8 @@ def same(trial, got, start=''):
 
 # ---- Debian and Ubuntu ----
 
-DEBS = ['tessera', 'libtessera0', 'libtessera-dev']
+SONAME = f'libtessera.so.{targets.major_version()}'
+DEBS = ['tessera', SONAME.replace('.so.', ''), 'libtessera-dev']
 
 
 def debian(trial, system):
@@ -146,7 +148,7 @@ test -e /usr/share/man/man1/tessera-peak.1.gz
 bash -n /usr/share/bash-completion/completions/tessera
 mosaic_get_memory_usage_peak --help >/dev/null
 ./peak {NAME} >example.txt && test -s example.txt
-dpkg -V tessera libtessera0 libtessera-dev
+dpkg -V {" ".join(DEBS)}
 dpkg --purge {" ".join(DEBS[::-1])} >/dev/null
 test -z "$(find /usr -name '*tessera*')" """
     same(trial, trial.in_root(root, [*packages, program], script))
@@ -182,7 +184,7 @@ def rpm(trial):
                  if not re.match(r'(lib(c|m|dl|pthread)\.so|rpmlib|/sbin/ldconfig|tessera-libs|libtessera\.so|/usr/bin/pkg-config|rtld\(GNU_HASH\)|ld-linux)', line)]
         expect(f'{package.name}: it requires', needs, [])
     setup = 'rpm --root $ROOT --initdb; rpm --root $ROOT -i --nodeps --noscripts $FILES/*.rpm; rpm --root $ROOT -V --nodeps tessera tessera-libs tessera-devel'
-    same(trial, trial.in_root(root, packages, f'set -e\nT=tessera\n{QUESTIONS}\ntest -e /usr/lib64/libtessera.so.0 -a -e /usr/include/tessera/tessera.h', setup))
+    same(trial, trial.in_root(root, packages, f'set -e\nT=tessera\n{QUESTIONS}\ntest -e /usr/lib64/{SONAME} -a -e /usr/include/tessera/tessera.h', setup))
 
 
 def tarball(trial, system):
@@ -259,7 +261,7 @@ def compiled(trial, processor):
     extension = trial.place / f'{processor}.so'
     with zipfile.ZipFile(trial.find('tessera-*-manylinux*.whl', processor)[0]) as wheel:
         extension.write_bytes(wheel.read('tessera/_core.abi3.so'))
-    return [folder / 'bin/tessera', next(folder.glob('lib/libtessera.so.0.*')), extension]
+    return [folder / 'bin/tessera', next(folder.glob(f'lib/{SONAME}.*')), extension]
 
 
 def older_glibc(trial):
