@@ -19,9 +19,10 @@ import targets
 import wheel
 from fetch import ROOT, call
 
-# Of libraries that are loaded when a command needs them, headers alone are needed: this machine's. `serve` is for Linux alone.
+# Of libraries that are loaded when a command needs them, headers alone are needed: this machine's. `serve` and the view in a terminal are
+# for Linux alone.
 HEADERS = {'sqlite3': ['sqlite3.h'], 'libedit': ['histedit.h']}
-LINUX_HEADERS = {'libmicrohttpd': ['microhttpd.h']}
+LINUX_HEADERS = {'libmicrohttpd': ['microhttpd.h'], 'ncursesw': ['curses.h', 'ncurses_dll.h', 'unctrl.h']}
 
 # What a program of PCRE2's would use, which is not built; cmake finds this machine's, and looks into its headers.
 WITHOUT = [f'-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON' for name in ('BZip2', 'ZLIB', 'Readline', 'Editline')]
@@ -202,9 +203,9 @@ def build(programs, tools, target, work, prefix, options=(), more=()):
     cross.write_text(cross_file(tools, target, prefix))
     if not (folder / 'build.ninja').exists():
         say(f'{target.triple}: setting up')
-        serve = 'enabled' if target.is_linux else 'disabled'
+        of_linux = 'enabled' if target.is_linux else 'disabled'
         call(programs / 'meson', 'setup', folder, ROOT, '--cross-file', cross, '-Dwerror=true', '-Dtests=disabled',
-             f'-Dserve={serve}', '-Dterminal=disabled', '-Dstrip=true', *options, env=path, cwd=work)  # zig leaves a file where it is tried
+             f'-Dserve={of_linux}', f'-Dterminal={of_linux}', '-Dstrip=true', *options, env=path, cwd=work)  # zig leaves a file where it is tried
     elif options:
         call(programs / 'meson', 'configure', folder, *options, env=path)
     say(f'{target.triple}: compiling')

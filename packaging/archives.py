@@ -16,7 +16,7 @@ bin/tessera needs glibc 2.28 or newer and nothing else. To install it, unpack th
     tar -xf {name}.tar.gz --strip-components=1 -C ~/.local"""
 STATIC = """\
 ./tessera runs on any Linux with this processor. It is linked statically, so it can load no other library: `tessera sql`,
-`serve`, ranks as processes of MPI and the kernels of oneDNN are not there. `tessera --version --json` shows
+`serve`, the view on a terminal, ranks as processes of MPI and the kernels of oneDNN are not there. `tessera --version --json` shows
 "can_load_libraries": false. The other packages have all of it."""
 
 

@@ -21,7 +21,7 @@ LONG = """\
 LIBRARY = products.SONAME.replace('.so.', '')
 PACKAGES = {
     'tessera': {
-        'Section': 'science', 'Depends': GLIBC, 'Recommends': 'libsqlite3-0',
+        'Section': 'science', 'Depends': GLIBC, 'Recommends': 'libsqlite3-0, libncursesw6',
         'Suggests': 'libmicrohttpd12t64 | libmicrohttpd12, libedit2, python3',
         'Description': f'where the memory of a GPU job went\n{LONG}'},
     LIBRARY: {

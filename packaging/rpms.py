@@ -28,7 +28,7 @@ def files(product, pages):
 
 def specification(parts):
     text = (f'Name: tessera\nVersion: {VERSION}\nRelease: 1\nSummary: {SUMMARY}\nLicense: {LICENCE}\nPackager: {MAINTAINER}\n'
-            f'Recommends: sqlite-libs\n\n%description\n{LONG}\n\n')
+            f'Recommends: sqlite-libs\nRecommends: ncurses-libs\n\n%description\n{LONG}\n\n')
     for part, what in PARTS.items():
         if part:
             needs = f'Requires: tessera-libs = {VERSION}-1\n' if part == 'devel' else ''
