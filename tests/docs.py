@@ -13,7 +13,8 @@ from pathlib import Path
 import tap
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md')), *sorted((ROOT / 'docs/questions').glob('*.md'))]
+PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md')), *sorted((ROOT / 'docs/questions').glob('*.md')),
+         *sorted((ROOT / 'docs/places').glob('*.md'))]
 # What a reader types: code in a line or of a block. A block's line may begin with a prompt, and end
 # in a comment or another program.
 INLINE = re.compile(r'`((?:\./run|tessera) [^`]+)`')
