@@ -201,10 +201,10 @@ def run_page(tessera, page, counts, left, real=False):
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name), tessera.resolve(), real)
         for part in parts(page.read_text(encoding='utf-8')):
-            if not isinstance(part, str):
-                place.block(part)
-            elif not real:
+            if isinstance(part, str):
                 place.shell(part)
+            else:
+                place.block(part)
         parse_files(Path(name))
     counts.update(place.counts)
     left += [f'{page.name}, {what}' for what in place.left]

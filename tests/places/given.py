@@ -15,8 +15,16 @@ if IS_REAL:
     data = [{'input_ids': _IDS[0], 'labels': _IDS[0]}] * 4
     loader = torch.utils.data.DataLoader(data)
 
+    def _options():
+        return {'max_steps': 4, 'per_device_train_batch_size': 1, 'use_cpu': not torch.cuda.is_available(), 'report_to': [], 'save_strategy': 'no'}
+
     def _args():
-        return transformers.TrainingArguments('out-trainer', max_steps=4, per_device_train_batch_size=1, use_cpu=not torch.cuda.is_available(), report_to=[], save_strategy='no')
+        return transformers.TrainingArguments('out-trainer', **_options())
+
+    def _sft_args():
+        import trl
+
+        return trl.SFTConfig('out-trl', **_options())
 
 else:
 
@@ -38,6 +46,8 @@ else:
 
     def _args():
         return None
+
+    _sft_args = _args
 
 
 def build():
@@ -83,7 +93,7 @@ def _tokenizer():
     return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token='[UNK]', eos_token='[EOS]', pad_token='[EOS]')
 
 
-_MADE = {'model': _model, 'args': _args, 'module': _module, 'dataset': _dataset, 'tokenizer': _tokenizer}
+_MADE = {'model': _model, 'args': _args, 'sft_args': _sft_args, 'module': _module, 'dataset': _dataset, 'tokenizer': _tokenizer}
 
 
 def __getattr__(name):
