@@ -46,6 +46,7 @@ KEYS = {'file', 'given', 'ends with', 'needs', 'not run'}
 BLOCK = re.compile(r'^<!-- made by: (?P<made>.*?) -->\n|(?P<marks>(?:^<!-- (?!made by:|sample:).*? -->\n)*)^```(?P<language>\w*)\n(?P<text>.*?)^```$', re.M | re.S)
 SAMPLE = re.compile(r'<!-- sample: .*? -->\n```\n')
 WITH_CORE = re.compile(r'\btessera\.(open|ranks|plan|simulate|trace|apply|fit)\b|%load_ext tessera')
+WIDTH = 97
 HANG_S = 300
 
 
@@ -179,6 +180,8 @@ class Place:
 
     def block(self, block):
         assert block.language in PARSERS, f'line {block.line}: no sample, and no language that is known: {block.language!r}'
+        wide = [line for line in block.text.splitlines() if len(line) > WIDTH]
+        assert not wide, f'wider than the site shows: {wide[0]}'
         parse(block.language, block.text)
         name = block.marks.get('file')
         if name:
@@ -216,12 +219,23 @@ def check_blindness():
     found = list(parts(text))
     tap.expect('parts', [part if isinstance(part, str) else (part.language, part.text, part.marks, part.line) for part in found],
                ['a', ('python', 'f\n', {'file': 'c.py', 'not run': 'd: e'}, 9), ('sh', 'g\n', {}, 13)])
-    for broken in ('<!-- flie: c.py -->\n```sh\n```\n',):
-        try:
-            list(parts(broken))
-        except AssertionError:
-            continue
-        raise AssertionError(f'passes: {broken}')
+
+
+def check_failures(tessera):
+    """What does not work does not pass."""
+    good = '```sh\ntessera simulate gpt2 -q\n```\n'
+    broken = ('<!-- flie: c.py -->\n```sh\n```\n', '```sh\ntessera simulat gpt2\n```\n', '```sh\nif\n```\n', '```python\n1 / 0\n```\n', '```json\n{\n```\n',
+              '```toml\na\n```\n', '```\ntessera peak\n```\n', f'```sh\ntrue {"#" * WIDTH}\n```\n', '```sh\necho "{" >a.json\n```\n', '<!-- ends with: 0 -->\n```sh\nfalse\n```\n')
+    with tempfile.TemporaryDirectory() as name:
+        page = Path(name) / 'page.md'
+        for text in (good, *broken):
+            page.write_text(text, encoding='utf-8')
+            try:
+                run_page(tessera, page, collections.Counter(), [])
+            except (AssertionError, SyntaxError, ValueError):  # ValueError: of the parsers of JSON and TOML
+                assert text != good, 'fails, and is right'
+            else:
+                assert text == good, f'passes: {text}'
 
 
 def main():
@@ -232,7 +246,7 @@ def main():
     counts, left = collections.Counter(), []
     chosen = [page for page in PAGES if not given.pages or page.stem in given.pages]
     tests = [(page.relative_to(ROOT).as_posix(), functools.partial(run_page, given.tessera, page, counts, left)) for page in chosen]
-    status = tap.run([*tests, ('blocks are seen', check_blindness)])
+    status = tap.run([*tests, ('blocks are seen', check_blindness), ('failures are seen', functools.partial(check_failures, given.tessera))])
     print(f'# blocks: {", ".join(f"{number} {what}" for what, number in sorted(counts.items()))}')
     for reason in left:
         print(f'# not run: {reason}')
