@@ -12,7 +12,8 @@ mosaic is for programs that use Mosaic's interface. Systems with musl (Alpine) t
 
 Without Python: unpack {static}; it holds one program, tessera.
 
-Documentation is in docs/ (begin with README.md and docs/tour.md), examples in examples/. sbom.json lists what is inside.
+Documentation is in docs/ (begin with README.md and docs/tour.md), examples in examples/, templates for GitHub and GitLab in
+integrations/, a skill for language models in skills/. sbom.json lists what is inside.
 """
 
 
@@ -21,6 +22,6 @@ def make(processor, wheels, static, sbom, out):
     entries = [from_file(f'wheels/{wheel.name}', wheel) for wheel in wheels]
     entries += [from_file(static.name, static), from_file('sbom.json', sbom), from_file('LICENSE', ROOT / 'LICENSE')]
     entries += [from_file(path, ROOT / path, 0o755 if path.endswith('.sh') else 0o644) for path in tracked()
-                if path.startswith(('docs/', 'examples/')) or path in ('README.md', 'CHANGELOG.md', 'SECURITY.md', 'CONTRIBUTING.md')]
+                if path.startswith(('docs/', 'examples/', 'integrations/', 'skills/')) or path in ('README.md', 'CHANGELOG.md', 'SECURITY.md', 'CONTRIBUTING.md')]
     entries.append(Entry('INSTALL', README.format(version=VERSION, processor=processor, static=static.name).encode()))
     return write(out / f'{name}.tar.gz', gz(tar([Entry(f'{name}/{one.path}', one.data, one.mode) for one in entries])))

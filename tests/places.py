@@ -45,7 +45,14 @@ LAUNCHERS = ('torchrun', 'accelerate', 'deepspeed', 'srun', 'sbatch')
 KEYS = {'file', 'given', 'ends with', 'needs', 'not run'}
 BLOCK = re.compile(r'^<!-- made by: (?P<made>.*?) -->\n|(?P<marks>(?:^<!-- (?!made by:|sample:).*? -->\n)*)^```(?P<language>\w*)\n(?P<text>.*?)^```$', re.M | re.S)
 SAMPLE = re.compile(r'<!-- sample: .*? -->\n```\n')
-WITH_CORE = re.compile(r'\btessera\.(open|ranks|plan|simulate|trace|apply|fit)\b|%load_ext tessera')
+WITH_CORE = re.compile(r'\btessera\.(open|ranks|plan|simulate|trace|apply|fit)\b|^%%tessera', re.M)
+MAGIC = re.compile(r'^%', re.M)
+CELLS = '''from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for cell in ('%load_ext tessera', {before!r}, {cell!r}):
+    shell.run_cell(cell).raise_error()
+'''
 WIDTH = 97
 HANG_S = 300
 
@@ -150,6 +157,8 @@ class Place:
 
     def python(self, block, path):
         text = ''.join(f'from given import {name}\n' for name in block.names()) + block.text
+        if MAGIC.search(block.text):  # a cell of a notebook
+            text = CELLS.format(before=text.removesuffix(block.text), cell=block.text)
         (self.folder / path).write_text(text, encoding='utf-8')
 
     # ---- one block ----
@@ -172,7 +181,7 @@ class Place:
             self.counts['run without PyTorch' if self.real else 'for ./run test torch'] += 1
         elif self.real and (absent := [name for name in self.wanted(block) if importlib.util.find_spec(name) is None]):
             self.counts[f'without {", ".join(absent)}'] += 1
-        elif asks(block) and importlib.util.find_spec('tessera') is None:
+        elif asks(block) and (importlib.util.find_spec('tessera') is None or MAGIC.search(block.text) and importlib.util.find_spec('IPython') is None):
             self.counts['for tests/python'] += 1
         else:
             return True
@@ -221,6 +230,28 @@ def check_blindness():
                ['a', ('python', 'f\n', {'file': 'c.py', 'not run': 'd: e'}, 9), ('sh', 'g\n', {}, 13)])
 
 
+def check_inputs():
+    """What pages give to the action and the template of integrations/ has a name that these know."""
+    try:
+        import yaml
+    except ImportError:
+        raise tap.Skip('no module yaml') from None
+    action = yaml.safe_load((ROOT / 'integrations/github/action.yml').read_text(encoding='utf-8'))
+    inputs, seen = set(action['inputs']), 0
+    variables = {'TESSERA_WHEEL', *('TESSERA_CHECK_' + name.upper().replace('-', '_') for name in inputs)}
+    for page in PAGES:
+        blocks = [yaml.safe_load(part.text) for part in parts(page.read_text(encoding='utf-8')) if not isinstance(part, str) and part.language == 'yaml']
+        for job in (job for block in blocks for job in [*block.get('jobs', {}).values(), *block.values()] if isinstance(job, dict)):
+            given = [step['with'] for step in job.get('steps', []) if '/integrations/github@' in step.get('uses', '')]
+            if job.get('extends') == '.tessera-check':
+                tap.expect(f'{page.name}: variables that are not there', set(job['variables']) - variables, set())
+                seen += 1
+            for words in given:
+                tap.expect(f'{page.name}: inputs that are not there', set(words) - inputs, set())
+                seen += 1
+    assert seen >= 2, f'{seen} uses: this check is blind'
+
+
 def check_failures(tessera):
     """What does not work does not pass."""
     good = '```sh\ntessera simulate gpt2 -q\n```\n'
@@ -246,7 +277,7 @@ def main():
     counts, left = collections.Counter(), []
     chosen = [page for page in PAGES if not given.pages or page.stem in given.pages]
     tests = [(page.relative_to(ROOT).as_posix(), functools.partial(run_page, given.tessera, page, counts, left)) for page in chosen]
-    status = tap.run([*tests, ('blocks are seen', check_blindness), ('failures are seen', functools.partial(check_failures, given.tessera))])
+    status = tap.run([*tests, ('blocks are seen', check_blindness), ('inputs', check_inputs), ('failures are seen', functools.partial(check_failures, given.tessera))])
     print(f'# blocks: {", ".join(f"{number} {what}" for what, number in sorted(counts.items()))}')
     for reason in left:
         print(f'# not run: {reason}')

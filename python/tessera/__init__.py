@@ -57,5 +57,17 @@ if not TYPE_CHECKING:  # a misspelt name is an error to type checkers
         raise AttributeError(f"module 'tessera' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext tessera` in a notebook: the magics %tessera and %%tessera."""
+    from . import _magic
+    _magic.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext tessera`."""
+    from . import _magic
+    _magic.unload(shell)
+
+
 def __dir__() -> List[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith('__'))})

@@ -1,7 +1,9 @@
-"""Recording from inside a trainer: Hugging Face, Lightning, and hand-written loops.
+"""Recording from inside a trainer: Hugging Face, Lightning, Composer, TorchTNT, and hand-written loops.
 
     trainer = transformers.Trainer(..., callbacks=[tessera.callbacks.TrainerCallback("out/")])
     trainer = lightning.Trainer(..., callbacks=[tessera.callbacks.LightningCallback("out/")])
+    trainer = composer.Trainer(..., callbacks=[tessera.callbacks.ComposerCallback("out/")])
+    torchtnt.framework.train(..., callbacks=[tessera.callbacks.TNTCallback("out/")])
 
     with tessera.callbacks.TrainingLoop("out/", model=model, optimizer=optimizer) as loop:
         for batch in loader:
@@ -18,7 +20,8 @@ All take the options of `tessera.record`, and these:
     writer        a SummaryWriter of TensorBoard, which cannot be found automatically
 
 They record from their construction, so that a model that is moved to the device afterwards has
-stacks, and stop when training ends. Inside an active recording they add to it, and leave
+stacks, and stop when training ends. If memory runs out, they write a snapshot and print what `tessera why` says
+of it on standard error (`explain=False`: only write it). Inside an active recording they add to it, and leave
 it on. The classes for trainers are created on first use, from the base class that is
 installed.
 """
@@ -40,13 +43,21 @@ from ._record.settings import Options as _Options
 from ._record.settings import Settings as _Settings
 
 if TYPE_CHECKING:
+    from composer.core import Callback as _ComposerBase
     from lightning.pytorch import Callback as _LightningBase
+    from torchtnt.framework.callback import Callback as _TNTBase
     from transformers import TrainerCallback as _TrainerBase
     from typing_extensions import Unpack
 
     from ._record.settings import Path
 
-__all__ = ["LightningCallback", "TrainerCallback", "TrainingLoop"]
+__all__ = [
+    "ComposerCallback",
+    "LightningCallback",
+    "TNTCallback",
+    "TrainerCallback",
+    "TrainingLoop",
+]
 
 
 class CallbackOptions(_Options, total=False):
@@ -189,7 +200,7 @@ def _make_trainer_callback() -> Any:
         def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None:
             super().__init__()
             self._recording = _Recording(out, dict(options))
-            _wrap_train()
+            _wrap(getattr(sys.modules.get("transformers"), "Trainer", None), "train")
 
         def on_train_begin(
             self,
@@ -214,6 +225,8 @@ def _make_trainer_callback() -> Any:
     return TrainerCallback
 
 
+# ---- trainers that have no event for an exception ----
+
 _training: weakref.WeakSet[_Recording] = (
     weakref.WeakSet()
 )  # recordings of callbacks between the beginning and the end of training
@@ -221,16 +234,17 @@ _training: weakref.WeakSet[_Recording] = (
 
 def _recordings_of(trainer: Any) -> set[_Recording]:
     """The recordings of a trainer's callbacks, which may not have begun to train."""
-    attached = getattr(getattr(trainer, "callback_handler", None), "callbacks", None) or ()
-    found = (getattr(callback, "_recording", None) for callback in list(attached))
+    attached: list[Any] = []
+    for holder in ("callback_handler", "state"):  # of Hugging Face's Trainer, and of Composer's
+        attached += getattr(getattr(trainer, holder, None), "callbacks", None) or ()
+    found = (getattr(callback, "_recording", None) for callback in attached)
     return {recording for recording in found if isinstance(recording, _Recording)}
 
 
 @_guarded("watching for exceptions of a Trainer")
-def _wrap_train() -> None:
-    """Makes Trainer.train end the recordings that began inside it when it raises."""
-    trainer = getattr(sys.modules.get("transformers"), "Trainer", None)
-    train = getattr(trainer, "train", None)
+def _wrap(trainer: Any, name: str) -> None:
+    """Makes trainer.NAME end the recordings that began inside it when it raises."""
+    train = getattr(trainer, name, None)
     if train is None or getattr(train, "_is_tesseras", False):
         return
 
@@ -246,7 +260,7 @@ def _wrap_train() -> None:
             raise
 
     setattr(wrapper, "_is_tesseras", True)
-    setattr(trainer, "train", wrapper)
+    setattr(trainer, name, wrapper)
 
 
 # ---- Lightning ----
@@ -320,6 +334,84 @@ def _make_lightning_callback() -> Any:
     return LightningCallback
 
 
+# ---- Composer ----
+
+
+def _make_composer_callback() -> Any:
+    try:
+        from composer.core import Callback as base
+    except ImportError as error:
+        raise ImportError("tessera.callbacks.ComposerCallback needs composer (mosaicml)") from error
+
+    class ComposerCallback(base):  # type: ignore[misc, unused-ignore]
+        """Records a composer.Trainer: steps are its batches. If fit() raises, the recording ends with the
+        exception: Composer has no event for that, so its fit() is wrapped."""
+
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None:
+            super().__init__()
+            self._recording = _Recording(out, dict(options))
+            _wrap(getattr(sys.modules.get("composer"), "Trainer", None), "fit")
+
+        @_guarded("a callback")
+        def fit_start(self, state: Any, logger: Any) -> None:
+            _training.add(self._recording)
+            self._recording.begin()
+            for optimizer in state.optimizers:
+                self._recording.watch(None, optimizer)
+            self._recording.watch(state.model)
+
+        @_guarded("a callback")
+        def batch_end(self, state: Any, logger: Any) -> None:
+            # The timestamp already counts this batch.
+            self._recording.step(int(state.timestamp.batch))
+
+        def fit_end(self, state: Any, logger: Any) -> None:
+            _training.discard(self._recording)
+            self._recording.finish()
+
+        def close(self, state: Any, logger: Any) -> None:
+            self._recording.finish()  # of a trainer that did not train
+
+    return ComposerCallback
+
+
+# ---- TorchTNT ----
+
+
+def _make_tnt_callback() -> Any:
+    try:
+        from torchtnt.framework.callback import Callback as base
+    except ImportError as error:
+        raise ImportError("tessera.callbacks.TNTCallback needs torchtnt") from error
+
+    class TNTCallback(base):  # type: ignore[misc, unused-ignore]
+        """Records torchtnt.framework's train() and fit(): steps by the unit's own count."""
+
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None:
+            super().__init__()
+            self._recording = _Recording(out, dict(options))
+
+        @_guarded("a callback")
+        def on_train_start(self, state: Any, unit: Any) -> None:
+            self._recording.begin()
+            for optimizer in unit.tracked_optimizers().values():
+                self._recording.watch(None, optimizer)
+            for module in unit.tracked_modules().values():
+                self._recording.watch(module)
+
+        @_guarded("a callback")
+        def on_train_step_end(self, state: Any, unit: Any) -> None:
+            self._recording.step(unit.train_progress.num_steps_completed)
+
+        def on_exception(self, state: Any, unit: Any, exc: BaseException) -> None:
+            self._recording.finish(exc)
+
+        def on_train_end(self, state: Any, unit: Any) -> None:
+            self._recording.finish()
+
+    return TNTCallback
+
+
 if TYPE_CHECKING:  # what the makers make
 
     class TrainerCallback(_TrainerBase):  # type: ignore[misc, unused-ignore]
@@ -333,7 +425,23 @@ if TYPE_CHECKING:  # what the makers make
         def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None: ...
 
 
-_MAKERS = {"TrainerCallback": _make_trainer_callback, "LightningCallback": _make_lightning_callback}
+    class ComposerCallback(_ComposerBase):  # type: ignore[misc, unused-ignore]
+        """Records a composer.Trainer."""
+
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None: ...
+
+    class TNTCallback(_TNTBase):  # type: ignore[misc, unused-ignore]
+        """Records torchtnt.framework's train() and fit()."""
+
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None: ...
+
+
+_MAKERS = {
+    "ComposerCallback": _make_composer_callback,
+    "LightningCallback": _make_lightning_callback,
+    "TNTCallback": _make_tnt_callback,
+    "TrainerCallback": _make_trainer_callback,
+}
 
 
 if not TYPE_CHECKING:

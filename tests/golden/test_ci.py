@@ -76,6 +76,12 @@ def test_examples_conform(schemas, work):
     conform(schemas, [pipeline], '--builtin-schema', 'vendor.gitlab-ci', '--data-transform', 'gitlab-ci')
 
 
+def test_integrations_conform(schemas):
+    """The action and the template, which tests/python/test_ci.py runs."""
+    conform(schemas, [ROOT / 'integrations/github/action.yml'], '--builtin-schema', 'vendor.github-actions')
+    conform(schemas, [ROOT / 'integrations/gitlab/tessera.yml'], '--builtin-schema', 'vendor.gitlab-ci', '--data-transform', 'gitlab-ci')
+
+
 def run_in(folder, tessera, command, **variables):
     path = f'{tessera.path.resolve().parent}{os.pathsep}{os.environ["PATH"]}'
     return subprocess.run(['bash', '-eo', 'pipefail', '-c', command], cwd=folder, env={**os.environ, 'PATH': path, **variables},

@@ -247,7 +247,7 @@ tar -xf {archive.name} --strip-components=1
 python3 -m venv v
 v/bin/pip --disable-pip-version-check install --quiet --no-index --find-links wheels tessera mosaic
 v/bin/python -c 'import tessera, mosaic'
-test -e docs/tour.md -a -e examples/tutorial.sh
+test -e docs/tour.md -a -e examples/tutorial.sh -a -e skills/tessera/SKILL.md
 T=v/bin/tessera
 {QUESTIONS}"""
     same(trial, trial.in_root(root, [archive], script))

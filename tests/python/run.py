@@ -19,7 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TOOLS = ['meson-python>=0.18', 'meson>=1.3', 'ninja', 'setuptools>=77', 'wheel', 'pytest', 'numpy']
 # Tests that need these are skipped without them.
-EXTRAS = ['pandas', 'polars', 'pyarrow', 'click', 'tabulate', 'mypy==2.4.1', 'matplotlib', 'nbclient', 'ipykernel', 'fsspec']
+EXTRAS = ['pandas', 'polars', 'pyarrow', 'click', 'tabulate', 'mypy==2.4.1', 'matplotlib', 'nbclient', 'ipykernel', 'fsspec', 'pyyaml',
+          'pre-commit']
 
 
 class Unreachable(Exception):

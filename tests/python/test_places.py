@@ -18,6 +18,8 @@ asking = [
 def test_the_blocks_run(page):
     import collections
 
+    if "%%tessera" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("IPython")
     counts = collections.Counter()
     places.run_page(pathlib.Path(COMMAND), page, counts, [])
     assert counts["run"] and not counts["for tests/python"], counts

@@ -1,6 +1,7 @@
 """Callbacks for trainers, with stand-ins for their base classes; numbers and pages for trackers."""
 
 import copy
+import json
 import os
 import pickle
 import sys
@@ -251,6 +252,12 @@ def test_without_the_library_it_says_so(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="needs lightning"):
         callbacks.LightningCallback
+    monkeypatch.setitem(sys.modules, "composer", None)
+    with pytest.raises(ImportError, match="needs composer"):
+        callbacks.ComposerCallback
+    monkeypatch.setitem(sys.modules, "torchtnt", None)
+    with pytest.raises(ImportError, match="needs torchtnt"):
+        callbacks.TNTCallback
     with pytest.raises(AttributeError):
         callbacks.Nothing
     assert "TrainerCallback" in dir(callbacks)
@@ -312,6 +319,230 @@ def test_an_exception_in_lightning(torch, record, tmp_path, lightning):
     callback = callbacks.LightningCallback(tmp_path)
     callback.on_exception(None, None, ValueError("wrong shape"))
     assert reasons(tmp_path) == ["exception"] and not torch.fake.recording
+
+
+# ---- Composer ----
+
+
+COMPOSER_EVENTS = "init fit_start epoch_start batch_start after_train_batch batch_end epoch_end fit_end".split()
+TNT_HOOKS = "on_train_start on_train_epoch_start on_train_step_start on_train_step_end on_train_epoch_end on_train_end on_exception"
+
+
+@pytest.fixture
+def composer(monkeypatch):
+    """A stand-in: its callbacks, and a Trainer whose fit() calls them in Composer's order."""
+
+    def nothing(self, state, logger):
+        pass
+
+    base = type("Callback", (), {name: nothing for name in [*COMPOSER_EVENTS, "close"]})
+
+    class Trainer:
+        def __init__(self, model, optimizer, callbacks, batches):
+            self.state = types.SimpleNamespace(
+                model=model,
+                optimizers=(optimizer,),
+                callbacks=callbacks,
+                timestamp=types.SimpleNamespace(batch=7),  # resumed
+            )
+            self.batches = batches
+            self.run("init")
+
+        def run(self, event):
+            for one in self.state.callbacks:
+                getattr(one, event)(self.state, None)
+
+        def fit(self):
+            "Fits."
+            self.run("fit_start")
+            for batch in self.batches:
+                self.run("batch_start")
+                batch()
+                self.run("after_train_batch")
+                self.state.timestamp.batch += 1
+                self.run("batch_end")
+            self.run("fit_end")
+
+        def close(self):
+            self.run("close")
+
+    package = types.ModuleType("composer")
+    package.core = types.ModuleType("composer.core")
+    package.core.Callback, package.Trainer = base, Trainer
+    monkeypatch.setitem(sys.modules, "composer", package)
+    monkeypatch.setitem(sys.modules, "composer.core", package.core)
+    yield package
+    vars(callbacks).pop("ComposerCallback", None)
+
+
+def composers_trainer(torch, composer, tmp_path, *batches, **options):
+    callback = callbacks.ComposerCallback(tmp_path, **options)
+    assert isinstance(callback, composer.core.Callback) and torch.fake.recording
+    model = torch.nn.Module()
+    return composer.Trainer(
+        model, torch.optim.Optimizer(model.parameters()), [callback], list(batches)
+    )
+
+
+def test_composers_trainer(torch, record, tmp_path, composer, statistics, wandb):
+    trainer = composers_trainer(torch, composer, tmp_path, int, int, steps=[8], log_every=1)
+    trainer.fit()
+    assert trainer.fit.__doc__ == "Fits." and not torch.fake.recording
+    pid = os.getpid()
+    assert names(tmp_path) == [
+        f"rank0_pid{pid}_step8_step.pickle",
+        f"rank0_pid{pid}_step9_end.pickle",
+    ]
+    assert len(wandb.logged) == 2
+    assert len(json.loads((tmp_path / names(tmp_path, "end.json")[0]).read_text())["models"]) == 1
+    trainer.close()
+    assert len(names(tmp_path)) == 2
+
+
+def test_a_trainer_of_composer_that_does_not_train(torch, record, tmp_path, composer):
+    composers_trainer(torch, composer, tmp_path).close()
+    assert reasons(tmp_path) == ["end"] and not torch.fake.recording
+
+
+def test_an_exception_in_composers_trainer(torch, record, tmp_path, composer):
+    trainer = composers_trainer(torch, composer, tmp_path, int, lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trainer.fit()
+    assert reasons(tmp_path) == ["exception"] and not torch.fake.recording
+
+
+# ---- TorchTNT ----
+
+
+@pytest.fixture
+def tnt(monkeypatch):
+    """A stand-in: its callbacks, and a train() that calls them in TorchTNT's order. It calls only
+    hooks whose code is not the base's, as TorchTNT does."""
+
+    def nothing(self, state, unit, exc=None):
+        pass
+
+    base = type("Callback", (), {name: nothing for name in TNT_HOOKS.split()})
+
+    def train(unit, batches, callbacks):
+        def run(name, *more):
+            for one in callbacks:
+                hook = getattr(one, name)
+                if getattr(hook, "__wrapped__", hook).__code__ is not nothing.__code__:
+                    hook(None, unit, *more)
+
+        try:
+            run("on_train_start")
+            for batch in batches:
+                run("on_train_step_start")
+                batch()
+                unit.train_progress.num_steps_completed += 1
+                run("on_train_step_end")
+            run("on_train_end")
+        except Exception as error:
+            run("on_exception", error)
+            raise
+
+    module = types.ModuleType("torchtnt.framework.callback")
+    module.Callback, module.train = base, train
+    for name in ("torchtnt", "torchtnt.framework"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "torchtnt.framework.callback", module)
+    yield module
+    vars(callbacks).pop("TNTCallback", None)
+
+
+def tnts_unit(torch):
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    return types.SimpleNamespace(
+        tracked_modules=lambda: {"module": model},
+        tracked_optimizers=lambda: {"optimizer": optimizer},
+        train_progress=types.SimpleNamespace(num_steps_completed=3),
+    )
+
+
+def test_tnts_train(torch, record, tmp_path, tnt, statistics, wandb):
+    callback = callbacks.TNTCallback(tmp_path, steps=[4], log_every=1)
+    assert isinstance(callback, tnt.Callback) and torch.fake.recording
+    tnt.train(tnts_unit(torch), [int, int], [callback])
+    pid = os.getpid()
+    assert names(tmp_path) == [
+        f"rank0_pid{pid}_step4_step.pickle",
+        f"rank0_pid{pid}_step5_end.pickle",
+    ]
+    assert len(wandb.logged) == 2 and not torch.fake.recording
+    assert len(json.loads((tmp_path / names(tmp_path, "end.json")[0]).read_text())["models"]) == 1
+
+
+def test_an_exception_in_tnts_train(torch, record, tmp_path, tnt):
+    with pytest.raises(ZeroDivisionError):
+        tnt.train(tnts_unit(torch), [lambda: 1 / 0], [callbacks.TNTCallback(tmp_path)])
+    assert reasons(tmp_path) == ["exception"] and not torch.fake.recording
+
+
+# ---- out of memory, in each of them ----
+
+
+def dies_in_transformers(torch, transformers, callback):
+    class Trainer:
+        def __init__(self, one):
+            self.callback_handler = types.SimpleNamespace(callbacks=[one])
+
+        def train(self):
+            (one,) = self.callback_handler.callbacks
+            one.on_train_begin(None, types.SimpleNamespace(global_step=0), None)
+            torch.fake.run_out_of_memory()
+
+    transformers.Trainer = Trainer
+    Trainer(callback()).train()
+
+
+def dies_in_lightning(torch, lightning, callback):
+    one = callback()
+    trainer = types.SimpleNamespace(global_step=0, optimizers=[], loggers=[])
+    try:
+        one.on_train_start(trainer, torch.nn.Module())
+        torch.fake.run_out_of_memory()
+    except Exception as error:
+        one.on_exception(trainer, None, error)
+        raise
+
+
+def dies_in_composer(torch, composer, callback):
+    one = callback()
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    composer.Trainer(model, optimizer, [one], [torch.fake.run_out_of_memory]).fit()
+
+
+def dies_in_tnt(torch, tnt, callback):
+    tnt.train(tnts_unit(torch), [torch.fake.run_out_of_memory], [callback()])
+
+
+@pytest.mark.parametrize("observed", [True, False], ids=["by the allocator", "by the exception"])
+@pytest.mark.parametrize(
+    "library, name, dies",
+    [
+        ("transformers", "TrainerCallback", dies_in_transformers),
+        ("lightning", "LightningCallback", dies_in_lightning),
+        ("composer", "ComposerCallback", dies_in_composer),
+        ("tnt", "TNTCallback", dies_in_tnt),
+    ],
+)
+def test_out_of_memory_is_explained_once(
+    torch, record, tmp_path, request, monkeypatch, capfd, library, name, dies, observed
+):
+    """One snapshot, and one explanation on standard error, whoever sees it first."""
+    if not observed:
+        del torch._C._cuda_attach_out_of_memory_observer
+    monkeypatch.setattr(answers, "why", lambda path, capacity=None: f"why of {path}")
+    stub = request.getfixturevalue(library)
+    with pytest.raises(torch.OutOfMemoryError):
+        dies(torch, stub, lambda: getattr(callbacks, name)(tmp_path))
+    assert reasons(tmp_path) == ["oom"] and not torch.fake.recording
+    said = capfd.readouterr().err
+    assert said.count("why of") == 1 and f"why of {tmp_path / names(tmp_path)[0]}" in said
 
 
 # ---- trackers ----
