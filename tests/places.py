@@ -281,6 +281,8 @@ def main():
     print(f'# blocks: {", ".join(f"{number} {what}" for what, number in sorted(counts.items()))}')
     for reason in left:
         print(f'# not run: {reason}')
+    if importlib.util.find_spec('yaml') is None:
+        print('# YAML was not parsed: Python has no module yaml')
     return status
 
 
