@@ -13,7 +13,7 @@ from pathlib import Path
 import tap
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *(page for folder in ('docs', 'docs/questions', 'docs/upstream') for page in sorted((ROOT / folder).glob('*.md')))]
+PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *(page for folder in ('docs', 'docs/places', 'docs/questions', 'docs/upstream') for page in sorted((ROOT / folder).glob('*.md')))]
 # What a reader types: code in a line or of a block. A block's line may begin with a prompt, and end
 # in a comment or another program.
 INLINE = re.compile(r'`((?:\./run|tessera) [^`]+)`')

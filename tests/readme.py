@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""readme.py --tessera PATH [--accept]: what the samples of README.md, docs/tour.md and docs/questions show is what the commands print. Prints TAP.
+"""readme.py --tessera PATH [--accept]: what the samples of README.md, docs/tour.md, docs/questions and docs/places show is what the commands print. Prints TAP.
 
 A comment before a block names the parts of each output that the block shows; what is left out is "...":
 
@@ -13,7 +13,7 @@ A comment before a block names the parts of each output that the block shows; wh
 A part is a range of lines, or the first line that matches a pattern, and the given number of lines after it; with several commands, their
 parts are separated by semicolons. `made by` runs a command before the page's samples. --accept writes the samples again.
 
-Commands of docs/questions may be any of a shell, and each is in a sample. `tests` there is the folder of that name."""
+Commands of docs/questions and docs/places may be any of a shell, and each is in a sample; the other blocks of docs/places are tests/places.py's. `tests` there is the folder of that name."""
 import argparse
 import functools
 import os
@@ -26,7 +26,7 @@ from pathlib import Path
 import tap
 
 ROOT = Path(__file__).resolve().parents[1]
-QUESTIONS = sorted((ROOT / 'docs/questions').glob('*.md'))
+QUESTIONS = sorted([*(ROOT / 'docs/questions').glob('*.md'), *(path for path in (ROOT / 'docs/places').glob('*.md') if '<!-- sample: ' in path.read_text(encoding='utf-8'))])
 PAGES = [ROOT / 'README.md', ROOT / 'docs/tour.md', *QUESTIONS]
 # Columns: those of a wide terminal, and as many as the site shows.
 WIDTH, QUESTIONS_WIDTH = '130', '96'

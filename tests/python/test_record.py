@@ -27,6 +27,17 @@ def test_a_block_is_recorded_and_written_at_its_end(torch, record, tmp_path):
     assert read(recording.files[0])["segments"][0]["total_size"] == 2097152
 
 
+def test_a_program_that_is_traced_is_not_recorded(torch, record, tmp_path):
+    def _nothing(*_, **__):
+        pass
+
+    _nothing.__module__ = "tessera._fake_cuda"  # as tessera.trace replaces it
+    torch.cuda.memory._record_memory_history = _nothing
+    with record(tmp_path / "out"):
+        pass
+    assert not (tmp_path / "out").exists() and not torch.fake.observers
+
+
 def test_a_decorated_function_is_recorded_at_each_call(torch, record, tmp_path):
     @record(str(tmp_path))
     def train(value, scale=1):

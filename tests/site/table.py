@@ -12,7 +12,7 @@ sys.path[:0] = [str(ROOT / 'site'), str(ROOT / 'tests')]
 import pages  # noqa: E402
 import tap  # noqa: E402
 
-SECTIONS = ['Start', 'Questions', 'Places', 'Techniques', 'Reference', 'Decisions']
+SECTIONS = ['Start', 'Questions', 'Places', 'Looking and asking', 'Techniques', 'Reference', 'Decisions']
 
 
 def check_pages():

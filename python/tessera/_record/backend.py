@@ -64,6 +64,11 @@ class Backend:
         elif self.is_initialized() or attempt(self.module.is_available, default=False):
             function()
 
+    def is_imitated(self) -> bool:
+        """Whether tessera.trace answers for the device: then there is no memory to record."""
+        function = self.memory._record_memory_history
+        return getattr(function, "__module__", "") == "tessera._fake_cuda"
+
     # ---- the history ----
 
     def is_recording(self) -> bool:

@@ -209,7 +209,7 @@ class Recorder:
     def ready(self, backend: Backend) -> None:
         """The program uses a device: from here on, memory is recorded."""
         with self._state_lock:
-            if self.state != ARMED or self.backend is not None:
+            if self.state != ARMED or self.backend is not None or backend.is_imitated():
                 return
             if not history.acquire(backend, self.settings):
                 return

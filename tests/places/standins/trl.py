@@ -1,0 +1,2 @@
+"""Its trainers are those of transformers."""
+from transformers import SFTConfig, SFTTrainer  # noqa: F401
