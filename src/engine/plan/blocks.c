@@ -19,12 +19,17 @@ static uint64_t less(uint64_t bytes, uint64_t taken) {
   return taken < bytes ? bytes - taken : 0;
 }
 
+/* What a choice copies of a block. Ways share choices of blocks wherever parameters are, so those that copy nothing have copies of others' there. */
+static double copies_of(const tsr__chooser *c, const tsr__block_effect *effect) {
+  return tsr__plan_is_away(c->way->plan) ? effect->more_copies_s : 0;
+}
+
 static void list_chain_options(const tsr__chooser *c, tsr__chain_option *out) {
   uint64_t kept = less(c->kept_bytes, c->input_bytes);
   assert(c->of->count && c->forward_s >= 0 && c->backward_s >= 0);
   for (size_t i = 0; i < c->of->count; i++) {
     const tsr__block_effect *effect = &c->of->effects[c->of->options[i]];
-    double copies_s = c->way->exposed * effect->more_copies_s;
+    double copies_s = c->way->exposed * copies_of(c, effect);
     out[i] = (tsr__chain_option){.saved_bytes = less(kept, effect->saved_bytes),
                                  .forward_s = c->forward_s,
                                  .backward_s = fmax(c->backward_s + effect->more_s + copies_s, 0)};
@@ -47,12 +52,18 @@ typedef struct stretch {
   size_t first, end, option, segment; /* segment: blocks that are run again as one; 0: none */
 } stretch;
 
+/* The option of a stretch that is no segment: its blocks are of one sort. */
+static const tsr__block_effect *option_of(const tsr__chooser *c, const stretch *s) {
+  const struct tsr__block_options *of = tsr__blocks_of(c, s->first)->of;
+  assert(s->option < of->count);
+  return &of->effects[of->options[s->option]];
+}
+
 static bool close_stretch(const tsr__chooser *c, const stretch *s, tsr_run_plan *plan) {
-  assert(s->first <= s->end && s->option < c->of->count);
+  assert(s->first <= s->end);
   if (s->first == s->end) return true;
   if (!s->segment)
-    return tsr__blocks_add_range(c, plan, &c->of->effects[c->of->options[s->option]].fragment, 0,
-                                 s->first, s->end - 1);
+    return tsr__blocks_add_range(c, plan, &option_of(c, s)->fragment, 0, s->first, s->end - 1);
   bool is_one = s->segment == 1;
   const tsr__fragment again = {.checkpoint = is_one ? TSR_CHECKPOINT_FULL : TSR_CHECKPOINT_EVERY};
   return tsr__blocks_add_range(c, plan, &again, is_one ? 0 : s->segment, s->first, s->end - 1);
@@ -69,25 +80,36 @@ typedef struct effect {
 } effect;
 
 /* A block of a segment runs once more, and of a segment its input is kept. */
+static void add_segments(const tsr__chooser *c, const stretch *s, effect *to) {
+  uint64_t made = 0; /* by the segment that is run again */
+  for (size_t i = s->first; i < s->end; i++) {
+    const tsr__chooser *own = tsr__blocks_of(c, i);
+    bool is_first = (i - s->first) % s->segment == 0;
+    to->more_s += own->forward_s;
+    to->more_copies_s += own == c ? own->again_copies_s : 0;
+    if (is_first) made = 0;
+    made += own->kept_bytes;
+    if (to->kept_bytes + made > to->again_bytes) to->again_bytes = to->kept_bytes + made;
+    to->saved_bytes += less(own->kept_bytes, is_first ? own->input_bytes : 0);
+    if ((i - s->first) % s->segment + 1 == s->segment || i + 1 == s->end)
+      to->kept_bytes += own->input_bytes;
+  }
+}
+
 static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
-  assert(s->first <= s->end && s->option < c->of->count);
-  uint64_t blocks = s->end - s->first;
+  assert(s->first <= s->end);
+  if (s->first == s->end) return;
   if (s->segment) {
-    to->more_s += (double)blocks * c->forward_s;
-    to->more_copies_s += (double)blocks * c->again_copies_s;
-    uint64_t inputs = blocks / s->segment * c->input_bytes;
-    uint64_t again = to->kept_bytes + less(inputs, c->input_bytes) + s->segment * c->kept_bytes;
-    if (again > to->again_bytes) to->again_bytes = again;
-    to->saved_bytes += less(blocks * c->kept_bytes, inputs);
-    to->kept_bytes += inputs;
+    add_segments(c, s, to);
     return;
   }
-  const tsr__block_effect *option = &c->of->effects[c->of->options[s->option]];
+  const tsr__chooser *own = tsr__blocks_of(c, s->first);
+  const tsr__block_effect *option = option_of(c, s);
+  uint64_t blocks = s->end - s->first, saved = blocks * option->saved_bytes;
   to->more_s += (double)blocks * option->more_s;
-  to->more_copies_s += (double)blocks * option->more_copies_s;
-  uint64_t saved = blocks * option->saved_bytes;
+  to->more_copies_s += (double)blocks * copies_of(own, option);
   to->saved_bytes += saved;
-  to->kept_bytes += less(blocks * c->kept_bytes, saved);
+  to->kept_bytes += less(blocks * own->kept_bytes, saved);
 }
 
 /* The first visit of each block, in their order: the steps of a chain's plan begin with them. */
@@ -105,7 +127,8 @@ static bool list_ranges(const tsr__chooser *c, const tsr__chain_plan *plan, tsr_
       while (plan->steps[i + segment].kind == TSR__CHAIN_PASS &&
              !plan->steps[i + segment].keeps_input);
     size_t option = segment ? 0 : step->option, length = segment ? segment : 1;
-    if (now.segment != segment || now.option != option) {
+    bool is_other_sort = tsr__blocks_of(c, now.first) != tsr__blocks_of(c, block);
+    if (now.segment != segment || now.option != option || (!segment && is_other_sort)) {
       ok = close_stretch(c, &now, out);
       add_effect(c, &now, all);
       now = (stretch){block, block, option, segment};
@@ -155,23 +178,34 @@ static bool add_plan(const tsr__chooser *c, const tsr__chain_plan *chain) {
 
 /* More than all blocks need that keep everything, also in slots, which are rounded up. */
 static uint64_t most_of(const tsr__chooser *c, size_t count) {
-  return (count + 1) * (c->kept_bytes + c->input_bytes + gradient_bytes(c) + 1);
+  uint64_t most = (count + 1) * (c->kept_bytes + c->input_bytes + gradient_bytes(c) + 1);
+  uint64_t at_home = c->home ? most_of(&c->home->chooser, count) : 0;
+  return most > at_home ? most : at_home;
+}
+
+/* To pass a block is to run it again later, with copies of what is on the host. Where all blocks have those, they decide nothing. */
+static double pass_of(const tsr__chooser *c, const tsr__chooser *own) {
+  double copies_s = c->home && own == c ? own->way->exposed * own->again_copies_s : 0;
+  return own->forward_s + fmax(copies_s, 0);
 }
 
 static int solve(const tsr__chooser *c, tsr_error *error) {
   size_t count = c->planning->model->layers, found = 0;
   assert(count);
-  tsr__chain_option options[1 + TSR__PLANNER_OPTIONS];
+  tsr__chain_option options[2][1 + TSR__PLANNER_OPTIONS]; /* of blocks that are away, and at home */
   tsr__chain_plan plans[TSR__PLANNER_CANDIDATES];
   tsr__chain_block *blocks = TSR__NEW_ARRAY(tsr__chain_block, count);
   if (!blocks) return tsr__fail_memory(error);
-  list_chain_options(c, options);
-  for (size_t i = 0; i < count; i++)
-    blocks[i] = (tsr__chain_block){.input_bytes = c->input_bytes,
-                                   .gradient_bytes = gradient_bytes(c),
-                                   .pass_s = c->forward_s,
-                                   .options = options,
-                                   .option_count = c->of->count};
+  list_chain_options(c, options[0]);
+  if (c->home) list_chain_options(&c->home->chooser, options[1]);
+  for (size_t i = 0; i < count; i++) {
+    const tsr__chooser *own = tsr__blocks_of(c, i);
+    blocks[i] = (tsr__chain_block){.input_bytes = own->input_bytes,
+                                   .gradient_bytes = gradient_bytes(own),
+                                   .pass_s = pass_of(c, own),
+                                   .options = options[own != c],
+                                   .option_count = own->of->count};
+  }
   tsr__chain chain = {blocks, count, c->input_bytes, TSR__PLANNER_SEGMENT, c->planning->how.effort};
   uint32_t slots = (uint32_t)(SLOT_BLOCKS / count < SLOTS ? SLOT_BLOCKS / count : SLOTS);
   int status = tsr__chain_front(&chain, most_of(c, count), slots < 64 ? 64 : slots, plans,
@@ -197,7 +231,8 @@ static int run_all_again(const tsr__chooser *c, tsr_error *error) {
 
 /* Where nothing is computed again there is no chain, and where activations are copied, time is no sum over blocks: the first blocks, more and more of them, with each option. */
 static int add_firsts(const tsr__chooser *c, size_t option, tsr_error *error) {
-  size_t layers = c->planning->model->layers, most = TSR__PLANNER_CANDIDATES / 2;
+  size_t layers = c->home ? c->away : c->planning->model->layers;
+  size_t most = TSR__PLANNER_CANDIDATES / 2;
   size_t count = layers < most ? layers : most;
   for (size_t i = 1; i <= count; i++) {
     const stretch some = {0, i * layers / count, option, 0};

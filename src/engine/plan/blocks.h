@@ -61,6 +61,9 @@ struct tsr__block_options {
 typedef struct tsr__chooser {
   tsr_planning *planning;
   tsr__way *way;
+  struct tsr__home_blocks *
+      home; /* the blocks of which nothing is on the host, if others are; owned, or NULL: all are alike */
+  size_t away;                   /* with `home`: the number of the others, which come first */
   tsr_run_plan *plan;            /* the way's, of one micro-batch; owned */
   uint64_t batch;                /* of it */
   uint64_t parts;                /* micro-batches */
@@ -75,8 +78,19 @@ typedef struct tsr__chooser {
   double again_copies_s; /* more, or less, if it is run again; in a segment of several, even less */
 } tsr__chooser;
 
+/* Blocks of which nothing is on the host, in a way that keeps other blocks' tensors there. */
+typedef struct tsr__home_blocks {
+  tsr__chooser chooser;
+  tsr__way way; /* only what a chooser needs: its plan, owned, and which times are hidden */
+} tsr__home_blocks;
+
 /* The tensors that a name of a plan stands for: "linear.0" for those of all ops of that kind. */
 tsr__name_set tsr__blocks_named(const struct tsr__block_options *of, const char *name);
+/* What `c` is for the block: `c`, or that of the blocks of which nothing is on the host. Both give names the same bits. */
+const tsr__chooser *tsr__blocks_of(const tsr__chooser *c, size_t block);
+/* The place in the block's options->effects of the choice that has place `number` in c->of->effects, as above; measured if it is new. */
+int tsr__blocks_effect_of(const tsr__chooser *c, size_t block, size_t number, size_t *out,
+                          tsr_error *error);
 /* Begin to choose for the blocks of a way: measure what a block takes that keeps all, and what each option of blocks takes. `*is_possible` is
  * false for blocks that cannot be run again. The caller releases `*c`, also after a failure. Takes a hundred surveys of three blocks, or a dozen
  * if another way had the same blocks. */

@@ -545,16 +545,74 @@ static int measure_options(tsr__chooser *c, tsr_error *error) {
   return 0;
 }
 
-int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
-                      tsr_error *error) {
-  *c = (tsr__chooser){.planning = planning, .way = way};
+static int begin_alike(tsr__chooser *c, bool *is_possible, tsr_error *error) {
   *is_possible = false;
   int status = begin(c, error);
   if (status == 0) status = measure_block(c, is_possible, error);
   return status || !*is_possible ? status : measure_options(c, error);
 }
 
+static bool has_same_names(const struct tsr__block_options *a, const struct tsr__block_options *b) {
+  bool is_same_list = a->name_count == b->name_count;
+  for (size_t i = 0; is_same_list && i < a->name_count; i++)
+    is_same_list = strcmp(a->names[i], b->names[i]) == 0;
+  return is_same_list;
+}
+
+static void release_home(tsr__home_blocks *home) {
+  if (!home) return;
+  tsr__blocks_release(&home->chooser);
+  tsr_run_plan_free(home->way.plan);
+  tsr__free(home);
+}
+
+/* Make c->home, if the first blocks alone keep something on the host. */
+static int begin_home(tsr__chooser *c, tsr_error *error) {
+  const tsr__way *way = c->way;
+  uint64_t away = way->plan->options.offload_blocks;
+  bool is_possible = false;
+  if (!tsr__plan_is_away(way->plan) || !away || away >= c->planning->model->layers) return 0;
+  tsr__home_blocks *home = TSR__NEW(tsr__home_blocks);
+  if (!home) return tsr__fail_memory(error);
+  home->way = (tsr__way){
+      .plan = tsr__run_plan_copy(way->plan), .narrows = way->narrows, .exposed = way->exposed};
+  home->chooser = (tsr__chooser){.planning = c->planning, .way = &home->way};
+  if (home->way.plan) tsr__option_reset(tsr__option_find("offload"), &home->way.plan->options);
+  if (home->way.plan)
+    tsr__option_reset(tsr__option_find("offload_blocks"), &home->way.plan->options);
+  int status =
+      home->way.plan ? begin_alike(&home->chooser, &is_possible, error) : tsr__fail_memory(error);
+  if (status || !is_possible || !has_same_names(c->of, home->chooser.of)) {
+    release_home(home);
+    return status;
+  }
+  c->home = home;
+  c->away = (size_t)away;
+  return 0;
+}
+
+int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bool *is_possible,
+                      tsr_error *error) {
+  *c = (tsr__chooser){.planning = planning, .way = way};
+  int status = begin_alike(c, is_possible, error);
+  return status || !*is_possible ? status : begin_home(c, error);
+}
+
+const tsr__chooser *tsr__blocks_of(const tsr__chooser *c, size_t block) {
+  return c->home && block >= c->away ? &c->home->chooser : c;
+}
+
+int tsr__blocks_effect_of(const tsr__chooser *c, size_t block, size_t number, size_t *out,
+                          tsr_error *error) {
+  const tsr__chooser *own = tsr__blocks_of(c, block);
+  *out = number;
+  if (own->of == c->of) return 0;
+  return tsr__blocks_effect(own, &c->of->effects[number].fragment, out, error);
+}
+
 void tsr__blocks_release(tsr__chooser *c) {
+  release_home(c->home);
+  c->home = NULL;
   tsr_run_plan_free(c->plan);
   c->plan = NULL;
 }

@@ -79,6 +79,11 @@ typedef struct local {
   tsr_run_plan_cost cost;
   double limit_s; /* what a step must take less than */
   estimate now;
+  /* By places in chooser.of->effects: the place in that of blocks at home, plus 1; 0: not looked for. */
+  uint16_t at_home[TSR__BLOCK_EFFECTS];
+  uint16_t
+      choices[TSR__BLOCK_EFFECTS + 1 + TSR__PLANNER_OPTIONS]; /* that are tried in each block */
+  size_t choice_count;
   move moves[MOST_MOVES];
   size_t move_count;
   size_t simulations, most_simulations;
@@ -174,23 +179,70 @@ static tsr_run_plan *plan_of(const local *l, const cell *cells) {
 
 /* ---- estimates ---- */
 
+/* What a choice is for a block; NULL: unknown. */
+static const tsr__block_effect *effect_of(const local *l, size_t block, size_t choice) {
+  const tsr__chooser *c = &l->chooser, *own = tsr__blocks_of(c, block);
+  if (own->of == c->of) return &c->of->effects[choice];
+  return l->at_home[choice] ? &own->of->effects[l->at_home[choice] - 1] : NULL;
+}
+
+static bool may_choose(const local *l, size_t block, size_t choice) {
+  const tsr__block_effect *effect = effect_of(l, block, choice);
+  return effect && (effect->is_possible || choice == 0);
+}
+
+static bool has_two_sorts(const local *l) {
+  return l->chooser.home && l->chooser.home->chooser.of != l->chooser.of;
+}
+
+/* Look for a choice among those of blocks at home. */
+static int find_at_home(local *l, size_t number, tsr_error *error) {
+  size_t place;
+  if (!has_two_sorts(l) || number >= TSR__BLOCK_EFFECTS || l->at_home[number]) return 0;
+  int status = tsr__blocks_effect_of(&l->chooser, l->chooser.away, number, &place, error);
+  if (status == 0 && place < TSR__BLOCK_EFFECTS) l->at_home[number] = (uint16_t)(place + 1);
+  return status;
+}
+
+/* List the choices that are tried in each block: the best ones of both sorts of blocks. */
+static int list_choices(local *l, tsr_error *error) {
+  const tsr__chooser *c = &l->chooser;
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < c->of->best_count; i++) {
+    l->choices[l->choice_count++] = (uint16_t)i;
+    status = find_at_home(l, i, error);
+  }
+  if (!has_two_sorts(l)) return status;
+  const struct tsr__block_options *home = c->home->chooser.of;
+  for (size_t i = 0; status == 0 && i < home->count; i++) {
+    size_t number;
+    status = tsr__blocks_effect(c, &home->effects[home->options[i]].fragment, &number, error);
+    if (status || number >= TSR__BLOCK_EFFECTS || number < c->of->best_count) continue;
+    l->at_home[number] = (uint16_t)(home->options[i] + 1);
+    l->choices[l->choice_count++] = (uint16_t)number;
+  }
+  return status;
+}
+
 static estimate estimate_of(const local *l, const cell *cells) {
   const tsr__chooser *c = &l->chooser;
-  uint64_t kept = 0, again = 0;
+  uint64_t kept = 0, again = 0, made = 0;
   double more_s = 0, copies_s = 0, parts = (double)c->parts;
-  for (size_t i = 0, end; i < l->layers; i = end) {
-    end = end_of(l, cells, i);
-    uint64_t count = end - i;
+  for (size_t i = 0; i < l->layers; i++) {
+    const tsr__chooser *own = tsr__blocks_of(c, i);
+    bool is_first = !i || cells[i].group != cells[i - 1].group;
     if (cells[i].group) {
-      more_s += (double)count * c->forward_s;
-      copies_s += (double)count * c->again_copies_s;
-      if (kept + count * c->kept_bytes > again) again = kept + count * c->kept_bytes;
-      kept += c->input_bytes;
+      more_s += own->forward_s;
+      copies_s += own == c ? own->again_copies_s : 0;
+      made = (is_first ? 0 : made) + own->kept_bytes;
+      if (kept + made > again) again = kept + made;
+      if (i + 1 == l->layers || cells[i + 1].group != cells[i].group) kept += own->input_bytes;
     } else {
-      const tsr__block_effect *of = &c->of->effects[cells[i].choice];
-      more_s += (double)count * of->more_s;
-      copies_s += (double)count * of->more_copies_s;
-      kept += count * (of->saved_bytes < c->kept_bytes ? c->kept_bytes - of->saved_bytes : 0);
+      const tsr__block_effect *of = effect_of(l, i, cells[i].choice);
+      if (!of) continue; /* as if it kept nothing: no move makes it */
+      more_s += of->more_s;
+      copies_s += own == c ? of->more_copies_s : 0;
+      kept += of->saved_bytes < own->kept_bytes ? own->kept_bytes - of->saved_bytes : 0;
     }
   }
   return (estimate){more_s * parts, copies_s * parts, kept > again ? kept : again};
@@ -206,6 +258,9 @@ static double step_of(const local *l, double more_s, double more_copies_s) {
 
 static void add_move(local *l, size_t first, size_t count, cell to) {
   if (l->move_count == MOST_MOVES || first + count > l->layers || !count) return;
+  bool is_possible =
+      to.group || (may_choose(l, first, to.choice) && may_choose(l, first + count - 1, to.choice));
+  if (!is_possible) return;
   for (size_t i = l->move_count; i-- > 0;) {
     const move *m = &l->moves[i];
     if (m->first == first && m->count == count && m->to.choice == to.choice &&
@@ -234,7 +289,8 @@ static int add_toggles(local *l, bool of_kinds, size_t first, size_t end, tsr_er
     if (of->of_kinds[i] != of_kinds) continue;
     f.names = (of->sets[i] & ~names) ? names | of->sets[i] : names & ~of->sets[i];
     status = tsr__blocks_effect(&l->chooser, &f, &number, error);
-    if (status == 0 && number < TSR__BLOCK_EFFECTS && of->effects[number].is_possible)
+    if (status == 0 && end > l->chooser.away) status = find_at_home(l, number, error);
+    if (status == 0 && number < TSR__BLOCK_EFFECTS)
       add_places(l, first, end, (cell){(uint16_t)number, 0});
   }
   return status;
@@ -253,11 +309,11 @@ static void add_segments(local *l, size_t first, size_t end) {
 
 static void add_choices(local *l, bool of_kinds, size_t first, size_t end) {
   const struct tsr__block_options *of = l->chooser.of;
-  for (size_t k = 0; k < of->best_count; k++) {
+  for (size_t i = 0; i < l->choice_count; i++) {
+    size_t k = l->choices[i];
     bool is_other = l->cells[first].group || k != l->cells[first].choice;
     bool is_alike = tsr__blocks_is_of_kinds(&l->chooser, &of->effects[k].fragment);
-    if (of->effects[k].is_possible && is_other && is_alike == of_kinds)
-      add_places(l, first, end, (cell){(uint16_t)k, 0});
+    if (is_other && is_alike == of_kinds) add_places(l, first, end, (cell){(uint16_t)k, 0});
   }
 }
 
@@ -462,7 +518,8 @@ static bool shake(local *l) {
     size_t choice = below(l, is_known ? of->best_count : of->effect_count);
     move m = {.first = (uint16_t)below(l, l->layers), .count = 1, .to = {(uint16_t)choice, 0}};
     if (below(l, 4) == 0) m.count = (uint16_t)(1 + below(l, l->layers - m.first));
-    if (!of->effects[choice].is_possible) return false;
+    if (!may_choose(l, m.first, choice) || !may_choose(l, m.first + m.count - 1u, choice))
+      return false;
     make(l, &m, l->other);
   }
   return true;
@@ -494,7 +551,10 @@ static int shake_some(local *l, bool *is_better, tsr_error *error) {
 static int improve(local *l, const tsr_run_plan *plan, tsr_error *error) {
   pairs list = {0};
   bool ok, is_better = true;
-  int status = read_cells(l, plan, &ok, error);
+  int status = list_choices(l, error);
+  if (status == 0) status = read_cells(l, plan, &ok, error);
+  for (size_t i = 0; status == 0 && ok && i < l->layers; i++)
+    status = find_at_home(l, l->cells[i].choice, error);
   if (status || !ok) return status;
   l->now = estimate_of(l, l->cells);
   size_t work = l->layers * (size_t)l->chooser.parts, most = work ? WORK / work : WORK;

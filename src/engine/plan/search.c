@@ -500,8 +500,8 @@ static tsr__way *other_way(tsr_planning *p, tsr_run_plan *plan, bool narrows) {
 }
 
 /* Try a way that was not listed. Takes its plan over. */
-static int try_other(tsr_planning *p, tsr_run_plan *plan, uint64_t budget, tsr__best *found,
-                     tsr_error *error) {
+static int try_other(tsr_planning *p, tsr_run_plan *plan, uint64_t budget, bool tries_all,
+                     tsr__best *found, tsr_error *error) {
   tsr__way *way = other_way(p, plan, found->way->narrows);
   if (!way) return tsr__fail_memory(error);
   int status = tsr__planner_survey_way(p, way, error);
@@ -509,17 +509,19 @@ static int try_other(tsr_planning *p, tsr_run_plan *plan, uint64_t budget, tsr__
   if (tsr__planner_bound(way, budget) >= found->cost.step_seconds * (1 - WAY_ERROR)) return 0;
   if (!may_fit_host(p, way)) return 0;
   status = way->is_listed ? 0 : list_candidates(p, way, error);
-  bool is_near = promise_of(p, way, budget) <= found->cost.step_seconds * (1 + NEAR_ERROR);
+  double least_s = promise_of(p, way, budget);
+  bool is_near =
+      isinf(least_s) ? tries_all : least_s <= found->cost.step_seconds * (1 + NEAR_ERROR);
   return status || !is_near ? status : improve_way(p, way, budget, found, error);
 }
 
 /* Try what the way that was found does, but with these choices of where tensors are. */
 static int try_places(tsr_planning *p, const tsr_offload *away, uint64_t blocks, uint64_t budget,
-                      tsr__best *found, tsr_error *error) {
+                      bool tries_all, tsr__best *found, tsr_error *error) {
   tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
   if (plan) plan->options.offload = *away;
   if (plan) plan->options.offload_blocks = blocks;
-  return try_other(p, plan, budget, found, error);
+  return try_other(p, plan, budget, tries_all, found, error);
 }
 
 static uint64_t count_of(const tsr_planning *p, const tsr__best *found) {
@@ -535,9 +537,9 @@ static int vary_count(tsr_planning *p, uint64_t budget, size_t most, tsr__best *
   while (status == 0 && step && p->tried < most) {
     const tsr_offload away = found->way->plan->options.offload;
     uint64_t now = count_of(p, found);
-    if (now > step) status = try_places(p, &away, now - step, budget, found, error);
+    if (now > step) status = try_places(p, &away, now - step, budget, true, found, error);
     if (status == 0 && count_of(p, found) == now && now + step <= layers)
-      status = try_places(p, &away, now + step, budget, found, error);
+      status = try_places(p, &away, now + step, budget, true, found, error);
     if (status == 0 && count_of(p, found) == now) step /= 2;
   }
   return status;
@@ -555,7 +557,7 @@ static int add_activations(tsr_planning *p, uint64_t budget, size_t most, tsr__b
                           .parameters = set & 4 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
                           .activations = TSR_SPACE_HOST};
       uint64_t blocks = (layers * part + 2) / 4;
-      if (blocks > last) status = try_places(p, &away, blocks, budget, found, error);
+      if (blocks > last) status = try_places(p, &away, blocks, budget, false, found, error);
     }
   return status;
 }
@@ -576,7 +578,7 @@ static int vary_kinds(tsr_planning *p, uint64_t budget, size_t most, tsr__best *
       if (side == 1) blocks = blocks > step ? blocks - step : 0;
       if (side == 2) blocks = blocks + step <= layers ? blocks + step : 0;
       if (blocks && (away.optimizer || away.gradients || away.parameters || away.activations))
-        status = try_places(p, &away, blocks, budget, found, error);
+        status = try_places(p, &away, blocks, budget, !side, found, error);
     }
   return status;
 }
@@ -594,7 +596,7 @@ static int vary_option(tsr_planning *p, const tsr_parameter *row, uint64_t budge
     if (!is_new) continue;
     tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
     if (plan) tsr__option_copy(row, &way->plan->options, &plan->options);
-    status = try_other(p, plan, budget, found, error);
+    status = try_other(p, plan, budget, false, found, error);
   }
   return status;
 }
@@ -623,6 +625,8 @@ static int vary_places(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_e
     status = vary_count(p, budget, most, found, error);
     if (status == 0 && p->tried < most) status = vary_kinds(p, budget, most, found, error);
     if (status == 0 && p->tried < most) status = vary_options(p, budget, most, found, error);
+    if (status == 0 && found->plan == before) /* of the best way more is tried */
+      status = improve_way(p, found->way, budget, found, error);
     if (status == 0 && found->plan == before)
       status = add_activations(p, budget, most, found, error);
   }
