@@ -565,20 +565,20 @@ static int add_activations(tsr_planning *p, uint64_t budget, size_t most, tsr__b
 /* Try one kind of tensors more on the host, or one less, of as many blocks, and of a few more or fewer. */
 static int vary_kinds(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
                       tsr_error *error) {
-  uint64_t layers = p->model->layers, step = layers < 8 ? 1 : layers / 8;
+  int64_t layers = (int64_t)p->model->layers, step = layers < 16 ? 2 : layers / 8;
+  const int64_t sides[] = {0, -1, 1, -step, step};
   int status = 0;
   for (int kind = 0; kind < 4; kind++)
-    for (int side = 0; side < 3 && status == 0 && p->tried < most; side++) {
+    for (size_t i = 0; status == 0 && i < sizeof sides / sizeof *sides && p->tried < most; i++) {
       tsr_offload away = found->way->plan->options.offload;
       tsr_space *const homes[] = {&away.optimizer, &away.gradients, &away.parameters,
                                   &away.activations};
       *homes[kind] = *homes[kind] ? TSR_SPACE_DEVICE : TSR_SPACE_HOST;
-      uint64_t blocks = found->way->plan->options.offload_blocks;
-      if (!blocks) return status; /* ways have all blocks */
-      if (side == 1) blocks = blocks > step ? blocks - step : 0;
-      if (side == 2) blocks = blocks + step <= layers ? blocks + step : 0;
-      if (blocks && (away.optimizer || away.gradients || away.parameters || away.activations))
-        status = try_places(p, &away, blocks, budget, !side, found, error);
+      if (!found->way->plan->options.offload_blocks) return status; /* ways have all blocks */
+      int64_t blocks = (int64_t)found->way->plan->options.offload_blocks + sides[i];
+      bool is_some = away.optimizer || away.gradients || away.parameters || away.activations;
+      if (is_some && blocks > 0 && blocks <= layers)
+        status = try_places(p, &away, (uint64_t)blocks, budget, !sides[i], found, error);
     }
   return status;
 }
