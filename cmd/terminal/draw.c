@@ -352,18 +352,37 @@ static int draw_screen(terminal_model *m, terminal_grid *grid) {
   return status;
 }
 
-static void draw_help(terminal_grid *grid) {
+/* How much of the text fits into a line: up to a blank, or all of it. */
+static size_t fitting(const char *text, size_t columns) {
+  size_t length = strlen(text), at = columns;
+  if (length <= columns) return length;
+  while (at && text[at] != ' ') at--;
+  return at ? at : columns;
+}
+
+enum { HELP_COLUMN = 14 };
+
+static void draw_help(terminal_model *m, terminal_grid *grid) {
   const char *keys, *text;
-  size_t count = 0;
-  while (terminal_model_help(count, &keys, &text)) count++;
+  size_t room = grid->columns - HELP_COLUMN - 1, line = 0, first, rows = grid->rows - 2;
+  first = m->help_page * rows;
   (void)terminal_words(part_after(terminal_row(grid, 0), 2),
                        "Keys, as on the page of `tessera view -o page.html`", bold);
-  for (uint32_t i = 0; terminal_model_help(i, &keys, &text) && i + 2 < grid->rows; i++) {
-    terminal_span span = terminal_row(grid, i + 1);
-    (void)terminal_words(part_after(span, 2), keys, accent);
-    (void)terminal_words(part_after(span, 14), text, plain);
-  }
-  (void)terminal_words(part_after(terminal_row(grid, grid->rows - 1), 2), "any key ends this help",
+  for (uint32_t i = 0; terminal_model_help(i, &keys, &text); i++)
+    for (bool is_first = true; is_first || *text; is_first = false, line++) {
+      char part[LINE_BYTES];
+      size_t length = fitting(text, room);
+      (void)snprintf(part, sizeof part, "%.*s", (int)length, text);
+      text += length + (text[length] == ' ');
+      if (line < first || line >= first + rows) continue;
+      terminal_span span = terminal_row(grid, (uint32_t)(line - first + 1));
+      if (is_first) (void)terminal_words(part_after(span, 2), keys, accent);
+      (void)terminal_words(part_after(span, HELP_COLUMN), part, plain);
+    }
+  m->has_more_help = line > first + rows;
+  (void)terminal_words(part_after(terminal_row(grid, grid->rows - 1), 2),
+                       m->has_more_help ? "? shows more; any other key ends this help"
+                                        : "any key ends this help",
                        muted);
 }
 
@@ -376,6 +395,6 @@ int terminal_draw(terminal_model *m, terminal_grid *grid) {
     return 0;
   }
   if (!m->is_help) return draw_screen(m, grid);
-  draw_help(grid);
+  draw_help(m, grid);
   return 0;
 }

@@ -541,6 +541,7 @@ static int open_stack(terminal_model *m, uint32_t key) {
 static int show_help(terminal_model *m, uint32_t key) {
   (void)key;
   m->is_help = true;
+  m->help_page = 0;
   return 0;
 }
 
@@ -604,6 +605,10 @@ int terminal_model_key(terminal_model *m, uint32_t key) {
   if (m->is_typing) return type(m, key);
   const binding *found = binding_of(key);
   if (!found && key < 0x80) found = binding_of(key = (uint32_t)tolower((int)key));
+  if (m->is_help && m->has_more_help && key == '?') {
+    m->help_page++;
+    return TERMINAL_GO_ON;
+  }
   if (m->is_help) { /* any key ends it, which then does what it always does, but for those that only end it */
     m->is_help = false;
     if (key == '?' || key == TERMINAL_KEY_ESCAPE || !found) return TERMINAL_GO_ON;

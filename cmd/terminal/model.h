@@ -74,6 +74,8 @@ typedef struct terminal_model {
   bool is_stack_open; /* the selected row's stack is shown */
   size_t scroll;      /* of the stack: frames from its innermost end */
   bool is_help, is_typing;
+  uint32_t help_page;       /* of a help that is longer than the screen */
+  bool has_more_help;       /* pages after it: terminal_draw knows */
   char typed[SEARCH_BYTES]; /* while a search is typed */
   char search[SEARCH_BYTES];
   char message[160];                 /* until the next key; "" */

@@ -323,6 +323,24 @@ def check_events_stacks_and_groups(runner):
         end_job(job)
 
 
+def check_help_of_a_small_screen(runner):
+    """It is shown in pages, and long texts take two lines."""
+    with runner.job('train.pickle', rows=14, columns=60) as job:
+        open_job(job)
+        job.press('?')
+        job.wait_for('zoom in, out', '? shows more')
+        seen = job.screen.text()
+        while '? shows more' in seen:
+            job.press('?')
+            last = seen
+            job.wait(lambda screen: screen.text() != last, 'the next page')
+            seen = job.screen.text()
+        assert re.search(r'Q +quit', seen) and 'any key ends this help' in seen, seen
+        job.press('?')
+        job.wait(lambda screen: 'ends this help' not in screen.text(), 'the help is gone')
+        end_job(job)
+
+
 def check_several_devices(runner):
     with runner.job('two-devices.pickle') as job:
         open_job(job)
