@@ -545,20 +545,61 @@ static int vary_count(tsr_planning *p, uint64_t budget, size_t most, tsr__best *
   return status;
 }
 
-/* Try quarters of the blocks with their activations on the host, and any other kinds with them: no way has that. */
+/* A way that may be tried, and what no plan of it takes less than. */
+typedef struct bounded {
+  tsr__way *way;
+  double least_s;
+} bounded;
+
+static int compare_bounded(const void *left, const void *right) {
+  const bounded *a = left, *b = right;
+  if (a->least_s < b->least_s || a->least_s > b->least_s) return a->least_s < b->least_s ? -1 : 1;
+  return (int)tsr__run_plan_size(a->way->plan) - (int)tsr__run_plan_size(b->way->plan);
+}
+
+enum { PARTS = 4, KINDS = 8, ADDED_TRIES = 8 };
+
+/* The way of what was found, but with activations of so many blocks on the host, and the kinds of tensors whose bits `set` has. */
+static int add_activation_way(tsr_planning *p, uint64_t budget, unsigned set, uint64_t blocks,
+                              const tsr__best *found, bounded *list, size_t *count,
+                              tsr_error *error) {
+  tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
+  if (plan) {
+    plan->options.offload = (tsr_offload){.optimizer = set & 1 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
+                                          .gradients = set & 2 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
+                                          .parameters = set & 4 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
+                                          .activations = TSR_SPACE_HOST};
+    plan->options.offload_blocks = blocks;
+  }
+  tsr__way *way = other_way(p, plan, found->way->narrows);
+  if (!way) return tsr__fail_memory(error);
+  int status = way->is_tried ? 0 : tsr__planner_survey_way(p, way, error);
+  if (status || way->is_tried || !way->is_surveyed || !may_fit_host(p, way)) return status;
+  list[(*count)++] = (bounded){way, tsr__planner_bound(way, budget)};
+  return 0;
+}
+
+/* Try quarters of the blocks with their activations on the host, and any other kinds with them: no way has that. Those with the lowest bounds
+ * come first. */
 static int add_activations(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
                            tsr_error *error) {
+  bounded list[PARTS * KINDS];
   uint64_t layers = p->model->layers, last = 0;
+  size_t count = 0;
   int status = 0;
-  for (uint64_t part = 1; part < 4; last = (layers * part + 2) / 4, part++)
-    for (unsigned set = 0; set < 8 && status == 0 && p->tried < most; set++) {
-      tsr_offload away = {.optimizer = set & 1 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
-                          .gradients = set & 2 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
-                          .parameters = set & 4 ? TSR_SPACE_HOST : TSR_SPACE_DEVICE,
-                          .activations = TSR_SPACE_HOST};
-      uint64_t blocks = (layers * part + 2) / 4;
-      if (blocks > last) status = try_places(p, &away, blocks, budget, false, found, error);
-    }
+  for (uint64_t part = 1; part <= PARTS; part++) {
+    uint64_t blocks = (layers * part + 2) / PARTS;
+    for (unsigned set = 0; set < KINDS && status == 0 && blocks > last; set++)
+      status = add_activation_way(p, budget, set, blocks, found, list, &count, error);
+    if (blocks > last) last = blocks;
+  }
+  tsr__sort(list, count, sizeof *list, compare_bounded);
+  if (count > ADDED_TRIES) count = ADDED_TRIES;
+  for (size_t i = 0; status == 0 && i < count && p->tried < most; i++) {
+    if (list[i].least_s >= found->cost.step_seconds * (1 - WAY_ERROR)) break;
+    list[i].way->is_tried = true;
+    status = improve_way(p, list[i].way, budget, found, error);
+  }
   return status;
 }
 
