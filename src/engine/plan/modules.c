@@ -99,11 +99,12 @@ static bool can(const tsr__graph_part *part, tsr_module_how how) {
 
 /* ---- units ---- */
 
-/* Where the number begins that ends a name: "layers.12" has it at 7. The name's length without a number. */
+/* Where the number begins that ends a name: "layers.12" has it at 7, and "12", of a program that is a Sequential, at 0. The name's length
+ * without a number. */
 static size_t number_at(const char *name) {
   size_t length = strlen(name), at = length;
   while (at && isdigit((unsigned char)name[at - 1])) at--;
-  return at < length && at && name[at - 1] == '.' ? at : length;
+  return at < length && (!at || name[at - 1] == '.') ? at : length;
 }
 
 /* A call whose name ends in a number. */

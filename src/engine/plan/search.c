@@ -125,8 +125,7 @@ static int try_candidate(tsr_planning *p, tsr__way *way, tsr__candidate *c, uint
   return 0;
 }
 
-/* Modules on the host: candidates that take more time need less of the card's memory, but may put more on the host. All of them are
- * simulated already. */
+/* Modules: candidates that take more time often need more memory, too, or put more on the host. All of them are simulated already. */
 static int try_all(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *found,
                    tsr__best *least, tsr_error *error) {
   int status = 0;
@@ -147,8 +146,7 @@ static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, tsr__best *f
   size_t low = 0, high = 0, misses = 0;
   bool is_over = true;
   if (status) return status;
-  if (p->host_budget_bytes && tsr_model_is_traced(p->model))
-    return try_all(p, way, budget, found, least, error);
+  if (tsr_model_is_traced(p->model)) return try_all(p, way, budget, found, least, error);
   while (high < way->candidates.count && !is_slower(way, &items[high], found)) high++;
   if (tsr__way_copies_activations(way)) {
     for (; status == 0 && is_over && low < high && low < COPYING_TRIES; low++)
