@@ -55,9 +55,12 @@ def test_budgets(tessera, work, name):
             check_simulated(tessera, work, graph, answer)
         last = now
     expect('the least fits exactly', last['peak_reserved_bytes'], low)
+    both = plan(tessera, graph, (high + low) // 2)
     for one, key in (('recompute', 'offload'), ('offload', 'checkpoint')):
         answer = plan(tessera, graph, (high + low) // 2, '--allow', one)
         expect(f'{one} alone', key in answer['plan'], False)
+        slower = both['predicted']['step_time_us'] / answer['predicted']['step_time_us']
+        expect(f'not slower than {one} alone', slower <= 1.02 or answer['verdict'] == 'does_not_fit', True)
     expect('nothing', plan(tessera, graph, (high + low) // 2, '--allow', 'none')['plan'], {'version': 1})
 
 
