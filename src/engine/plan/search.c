@@ -579,8 +579,7 @@ static int add_activation_way(tsr_planning *p, uint64_t budget, unsigned set, ui
 
 /* Try quarters of the blocks with their activations on the host, and any other kinds with them: no way has that. Those with the lowest bounds
  * come first. */
-static int add_activations(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
-                           tsr_error *error) {
+static int add_activations(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
   bounded list[PARTS * KINDS];
   uint64_t layers = p->model->layers, last = 0;
   size_t count = 0;
@@ -593,7 +592,7 @@ static int add_activations(tsr_planning *p, uint64_t budget, size_t most, tsr__b
   }
   tsr__sort(list, count, sizeof *list, compare_bounded);
   if (count > ADDED_TRIES) count = ADDED_TRIES;
-  for (size_t i = 0; status == 0 && i < count && p->tried < most; i++) {
+  for (size_t i = 0; status == 0 && i < count; i++) {
     if (list[i].least_s >= found->cost.step_seconds * (1 - WAY_ERROR)) break;
     list[i].way->is_tried = true;
     status = improve_way(p, list[i].way, budget, found, error);
@@ -653,21 +652,34 @@ static int vary_options(tsr_planning *p, uint64_t budget, size_t most, tsr__best
   return status;
 }
 
-/* Ways have quarters of the blocks on the host, and no activations of these. */
-static int vary_places(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+/* Change numbers of blocks, kinds and other options until nothing is better. */
+static int vary_near(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
   const tsr_run_plan *before = NULL;
   size_t most = p->tried + LEAST_IMPROVED;
   int status = 0;
-  if (!found->way || !tsr__plan_is_away(found->way->plan) || !tsr__planner_has_parts(p)) return 0;
-  while (status == 0 && found->plan != before) {
+  while (status == 0 && found->plan != before && p->tried < most) {
     before = found->plan;
     status = vary_count(p, budget, most, found, error);
     if (status == 0 && p->tried < most) status = vary_kinds(p, budget, most, found, error);
     if (status == 0 && p->tried < most) status = vary_options(p, budget, most, found, error);
     if (status == 0 && found->plan == before) /* of the best way more is tried */
       status = improve_way(p, found->way, budget, found, error);
-    if (status == 0 && found->plan == before)
-      status = add_activations(p, budget, most, found, error);
+  }
+  return status;
+}
+
+enum { VARIED = 3 };
+
+/* Ways have quarters of the blocks on the host, and no activations of these. What is near the best is tried, then what is far, and then
+ * what is near that. */
+static int vary_places(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+  const tsr_run_plan *before = NULL;
+  int status = 0;
+  if (!found->way || !tsr__plan_is_away(found->way->plan) || !tsr__planner_has_parts(p)) return 0;
+  for (int i = 0; status == 0 && found->plan != before && i < VARIED; i++) {
+    status = vary_near(p, budget, found, error);
+    before = found->plan;
+    if (status == 0) status = add_activations(p, budget, found, error);
   }
   return status;
 }
