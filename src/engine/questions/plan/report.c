@@ -519,12 +519,14 @@ static void emit_bound(tsr__emitter *e, const tsr_planned *p) {
     return;
   }
   double gap = p->bound_seconds > 0 ? p->with.step_seconds / p->bound_seconds - 1 : 0;
+  /* Not every number of blocks on the host is a combination with a bound: ways.c. */
+  const char *what =
+      p->with.host_bytes ? "the combinations compared" : "these kernels within the budget";
   if (gap < 0.0005) {
-    tsr__emit_printf(e, TSR__PLAIN, "No schedule of these kernels within the budget is faster.");
+    tsr__emit_printf(e, TSR__PLAIN, "No schedule of %s is faster.", what);
     return;
   }
-  tsr__emit_printf(e, TSR__PLAIN,
-                   "No schedule of these kernels within the budget takes less than %s: this one",
+  tsr__emit_printf(e, TSR__PLAIN, "No schedule of %s takes less than %s: this one", what,
                    tsr__format_duration(p->bound_seconds, time));
   tsr__emit_printf(e, TSR__PLAIN, "takes %.1f %% more.", 100 * fmax(gap, 0));
 }
