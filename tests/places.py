@@ -11,9 +11,11 @@ trainers and launchers are stand-ins (tests/places/standins, launch.py): the rec
 | yaml, toml, json | is parsed |
 | without a language | a sample, of which tests/readme.py compares the output |
 
+Jobs of GitLab on a page must be in the same pipelines as the template's, and all inputs and variables must have names that it or the action knows.
+
 Comments above a block say more about it:
 
-    <!-- made by: COMMAND -->            run before it, and not shown
+    <!-- made by: COMMAND -->            run before it, and not shown. Its files are listed at the end, if the page has not mentioned them: the reader has none
     <!-- file: NAME -->                  the block is a file of that name, which later commands use
     <!-- given: NAME, NAME -->           names that the reader's program has (tests/places/given.py)
     <!-- ends with: STATUS -->           the last command's exit status
@@ -44,6 +46,7 @@ PAGES = sorted((ROOT / 'docs/places').glob('*.md'))
 LAUNCHERS = ('torchrun', 'accelerate', 'deepspeed', 'srun', 'sbatch')
 KEYS = {'file', 'given', 'ends with', 'needs', 'not run'}
 BLOCK = re.compile(r'^<!-- made by: (?P<made>.*?) -->\n|(?P<marks>(?:^<!-- (?!made by:|sample:).*? -->\n)*)^```(?P<language>\w*)\n(?P<text>.*?)^```$', re.M | re.S)
+COMMENT = re.compile(r'<!-- .*? -->', re.S)
 SAMPLE = re.compile(r'<!-- sample: .*? -->\n```\n')
 WITH_CORE = re.compile(r'\btessera\.(open|ranks|plan|simulate|trace|apply|fit)\b|^%%tessera', re.M)
 MAGIC = re.compile(r'^%', re.M)
@@ -55,6 +58,14 @@ for cell in ('%load_ext tessera', {before!r}, {cell!r}):
 '''
 WIDTH = 97
 HANG_S = 300
+
+
+@functools.cache
+def fixtures():
+    spec = importlib.util.spec_from_file_location('fixtures', ROOT / 'tests/cli/fixtures.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Block:
@@ -146,6 +157,8 @@ class Place:
                             'PYTHONPATH': os.pathsep.join([str(HERE), *[str(HERE / 'standins')] * (not real)]), 'PYTHONDONTWRITEBYTECODE': '1', 'VIRTUAL_ENV': sys.prefix,
                             'WANDB_MODE': 'offline', 'MLFLOW_TRACKING_URI': (folder / 'mlruns').as_uri(), 'MLFLOW_ALLOW_FILE_STORE': 'true', 'HF_HUB_OFFLINE': '1', 'MPLBACKEND': 'agg'}
         if not real:
+            self.environment['PLACES_GRAPH'] = str(binaries / 'step.graph')  # a traced step
+            (binaries / 'step.graph').write_text(json.dumps(fixtures().STEP), encoding='utf-8')
             for variable, options in (('PLACES_SNAPSHOT', '--seq 128 --steps 4'), ('PLACES_OUT_OF_MEMORY', '--capacity 2GiB')):
                 self.environment[variable] = str(binaries / f'{variable}.pickle')
                 self.shell(f'tessera simulate gpt2 --batch 2 -q {options} -o {self.environment[variable]}')
@@ -209,12 +222,24 @@ class Place:
             self.shell('python block.py', int(block.marks.get('ends with', '0')))
 
 
+def unmentioned(place, command, text):
+    """Files that a command makes and of which the page says nothing before it. Numbers may differ: those of ranks and steps do."""
+    def mentioned(name):
+        return re.sub(r'\d+', '0', name)
+    before = set(place.folder.rglob('*'))
+    place.shell(command)
+    made = [path.name for path in set(place.folder.rglob('*')) - before if path.is_file() and path.suffix != '.json']
+    said = mentioned(COMMENT.sub('', text.partition(f'<!-- made by: {command} -->')[0]))
+    return sorted({mentioned(name) for name in made if mentioned(name) not in said})
+
+
 def run_page(tessera, page, counts, left, real=False):
+    text = page.read_text(encoding='utf-8')
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name), tessera.resolve(), real)
-        for part in parts(page.read_text(encoding='utf-8')):
+        for part in parts(text):
             if isinstance(part, str):
-                place.shell(part)
+                place.left += [f'made for the test, and not mentioned before: {made}' for made in unmentioned(place, part, text)]
             else:
                 place.block(part)
         parse_files(Path(name))
@@ -238,10 +263,16 @@ def check_inputs():
         raise tap.Skip('no module yaml') from None
     action = yaml.safe_load((ROOT / 'integrations/github/action.yml').read_text(encoding='utf-8'))
     inputs, seen = set(action['inputs']), 0
+    rules = yaml.safe_load((ROOT / 'integrations/gitlab/tessera.yml').read_text(encoding='utf-8'))['.tessera-check']['rules']
     variables = {'TESSERA_WHEEL', *('TESSERA_CHECK_' + name.upper().replace('-', '_') for name in inputs)}
     for page in PAGES:
         blocks = [yaml.safe_load(part.text) for part in parts(page.read_text(encoding='utf-8')) if not isinstance(part, str) and part.language == 'yaml']
-        for job in (job for block in blocks for job in [*block.get('jobs', {}).values(), *block.values()] if isinstance(job, dict)):
+        jobs = [job for block in blocks for job in [*block.get('jobs', {}).values(), *block.values()] if isinstance(job, dict)]
+        if any(job.get('extends') == '.tessera-check' for job in jobs):
+            others = [job for job in jobs if 'script' in job]
+            tap.expect(f'{page.name}: rules of the other jobs', [job.get('rules') for job in others], [rules] * len(others))
+            assert others, f'{page.name}: no other jobs'
+        for job in jobs:
             given = [step['with'] for step in job.get('steps', []) if '/integrations/github@' in step.get('uses', '')]
             if job.get('extends') == '.tessera-check':
                 tap.expect(f'{page.name}: variables that are not there', set(job['variables']) - variables, set())
@@ -280,7 +311,7 @@ def main():
     status = tap.run([*tests, ('blocks are seen', check_blindness), ('inputs', check_inputs), ('failures are seen', functools.partial(check_failures, given.tessera))])
     print(f'# blocks: {", ".join(f"{number} {what}" for what, number in sorted(counts.items()))}')
     for reason in left:
-        print(f'# not run: {reason}')
+        print(f'# {reason}' if 'made for the test' in reason else f'# not run: {reason}')
     if importlib.util.find_spec('yaml') is None:
         print('# YAML was not parsed: Python has no module yaml')
     return status

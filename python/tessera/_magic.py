@@ -31,7 +31,7 @@ def _ipython(module: str) -> Any:
 
 
 class _Exit(Exception):
-    """argparse has printed what it was asked for."""
+    """Raised after --help, in place of the end of the process."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -115,12 +115,21 @@ def _line(shell: Any, line: str) -> Any:
 def _run(shell: Any, cell: str) -> Any:
     """Runs a cell in the notebook's variables, and returns the value of its last expression."""
     code = shell.transform_cell(cell)
-    # Under a name by which tracebacks and the page find its lines.
+    # Under a name by which tracebacks and the page find its lines. shell.compile knows which `from __future__` earlier cells had.
     name = shell.compile.cache(code, shell.execution_count)
-    tree = ast.parse(code, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(';') else None
-    exec(compile(tree, name, 'exec'), shell.user_ns)
-    return None if last is None else eval(compile(ast.Expression(last.value), name, 'eval'), shell.user_ns)
+    tree = shell.transform_ast(shell.compile.ast_parse(code, name))
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(shell.compile(tree, name, 'exec'), shell.user_ns)
+    if last is None:
+        return None
+    value = eval(shell.compile(ast.Expression(last.value), name, 'eval'), shell.user_ns)
+    return None if _is_silenced(code) else value
+
+
+def _is_silenced(code: str) -> bool:
+    """IPython's rule: a semicolon at the end, before a comment perhaps, hides the value."""
+    rule = getattr(_ipython('core.displayhook').DisplayHook, 'semicolon_at_end_of_expression', None)
+    return bool(rule(code)) if rule else code.rstrip().endswith(';')
 
 
 def _last_oom(files: List[str]) -> Optional[str]:
@@ -152,7 +161,7 @@ def _cell(shell: Any, line: str, cell: str) -> Any:
     if given is None:
         return None
     options: Dict[str, Any] = {} if given.max_entries is None else {'max_entries': given.max_entries}
-    folder = given.out or tempfile.mkdtemp(prefix='tessera-')
+    folder = os.path.expanduser(given.out) if given.out else tempfile.mkdtemp(prefix='tessera-')
     recording = _capture.record(folder, quiet=True, explain=False, stacks=given.stacks, signal=None, **options)
     failed = True
     try:

@@ -2,6 +2,9 @@
 
     python -m tessera.ci github --lock memory.lock step.pickle
     python -m tessera.ci gitlab --lock memory.lock --max 22GiB step.graph
+    python -m tessera.ci none --lock memory.lock --report report.md step.graph
+
+`none` is for pipelines of other hosts: the files are written, and nothing is commented.
 
 The action in integrations/github and the template in integrations/gitlab run this; docs/integrations.md explains them. Each option
 can be set by an environment variable, TESSERA_CHECK_ and its name in capitals, so that a pipeline needs to put no value into a shell. Lists
@@ -14,6 +17,7 @@ that this one starts.
 """
 import argparse
 import glob
+import hashlib
 import http.client
 import json
 import os
@@ -28,6 +32,8 @@ import urllib.parse
 import urllib.request
 import xml.etree.ElementTree as ElementTree
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import _core
 
 # What the hosts accept is 65,536 characters (GitHub) and a million (GitLab).
 MOST_CHARACTERS = 60_000
@@ -45,7 +51,7 @@ OPTIONS = (
     ('tolerance', False, 'allowed difference from the lock: 0.5%%, or 16MiB'),
     ('capacity', False, 'memory of the card for which step graphs are simulated'),
     ('base', False, 'an older snapshot, to show the difference from'),
-    ('name', False, 'tells the comments of several checks apart (default: the name of the job)'),
+    ('name', False, 'each check with its own name has a comment of its own (default: the name of the job)'),
     ('author', False, "GitHub: whose comment is rewritten (default: github-actions[bot], the author with GitHub's own token)"),
     ('report', False, 'write the report to this file (Markdown)'),
     ('sarif', False, 'write the failures to this file (SARIF)'),
@@ -81,8 +87,19 @@ def _run(*words: str) -> Tuple[int, str, str]:
     return done.returncode, done.stdout.decode('utf-8', 'replace'), done.stderr.decode('utf-8', 'replace')
 
 
+# The command alone, from the extension: a process that imports the package takes ten times as long to start.
+_COMMAND = '''import os, sys
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+loader = ExtensionFileLoader('tessera._core', sys.argv[1])
+core = loader.create_module(ModuleSpec('tessera._core', loader, origin=sys.argv[1]))
+loader.exec_module(core)
+sys.exit(core.command([os.fsencode(word) for word in ['tessera', *sys.argv[2:]]]))'''
+
+
 def _tessera(*words: str) -> Tuple[int, str, str]:
-    return _run(sys.executable, '-m', 'tessera', *words)
+    if os.name != 'posix':  # there paths need more (_files.word_of)
+        return _run(sys.executable, '-m', 'tessera', *words)
+    return _run(sys.executable, '-I', '-S', '-c', _COMMAND, os.path.abspath(_core.__file__), *words)
 
 
 def _as_file(path: str) -> str:
@@ -124,10 +141,16 @@ def _stem(path: str) -> str:
 # ---- text that a file may have written ----
 
 
+# After each of these a host would link or notify: an invisible word joiner keeps what follows apart.
+_LINKS = re.compile(r'''@(?=\w) | [!$#](?=\d) | [%~](?=[\w"]) | &(?!lt;)(?=[\w#]) | \bGH-(?=\d) | (?<=\w):(?=//) | \b(?:mailto|xmpp):(?=\S) |
+                        \bwww\.(?=\w)''', re.VERBOSE | re.IGNORECASE)
+
+
 def calm(text: str) -> str:
-    """Markdown in which names from files notify nobody and command nothing: no @mention, and no line that GitLab takes for a
+    """Markdown in which names from files notify nobody, refer to nothing and command nothing: no @mention, no bare address, no issue (#1), merge
+    request (!2), milestone (%3), epic (&4), snippet ($5) or ~label, no character by its name (&commat;), and no line that GitLab takes for a
     command (/merge)."""
-    text = re.sub(r'@(?=\w)', '@\u2060', text)
+    text = _LINKS.sub('\\g<0>\u2060', text)
     return re.sub(r'^(\s*)/', r'\1\\/', text, flags=re.MULTILINE)
 
 
@@ -159,15 +182,26 @@ def _cut(text: str) -> str:
 
 
 def _lock_of_base(lock: str, base: str, folder: str) -> Optional[str]:
-    """The lock before the change, if it was another and git has it."""
+    """The lock before the change, if it was another. A warning if git cannot say what it was."""
     relative = os.path.relpath(lock)
     if relative.startswith(os.pardir) or not base:
         return None
     try:
-        status, text, _ = _run('git', 'show', f'{base}:./{relative}')
-    except OSError:
+        status, _, said = _run('git', 'rev-parse', '--verify', f'{base}^{{commit}}')
+        if status == 0:
+            status, listed, said = _run('git', 'ls-tree', base, '--', f':(literal){relative}')
+            if status == 0 and not listed:
+                return None  # a new lock
+        if status == 0:
+            status, text, said = _run('git', 'show', f'{base}:./{relative}')
+    except OSError as error:
+        status, said = 1, f'git: {error.strerror}'
+    if status:
+        reason = (said.strip().splitlines() or ['git fails'])[0]
+        print(f'tessera: warning: no comparison with the lock before the change: {base}: {reason}\n'
+              'tessera: it needs git, and a checkout that has this commit (GitHub: fetch-depth 2; GitLab: GIT_DEPTH 0)', file=sys.stderr, flush=True)
         return None
-    if status or text == pathlib.Path(lock).read_text(encoding='utf-8', errors='replace'):
+    if text == pathlib.Path(lock).read_text(encoding='utf-8', errors='replace'):
         return None
     path = os.path.join(tempfile.mkdtemp(dir=folder), 'memory.lock')
     pathlib.Path(path).write_text(text, encoding='utf-8')
@@ -207,11 +241,27 @@ def judge(given: argparse.Namespace, path: str, base: str, folder: str) -> Judge
         if out:
             part = os.path.join(tempfile.mkdtemp(dir=folder), f'part.{kind}')
             _tessera('check', '--format', kind, *words, '-o', part, snapshot)
+            if kind == 'sarif':
+                _place(part, lock if lock and os.path.exists(lock) else path)
     return Judged(path, status, markdown, _difference(given, snapshot, lock, base, folder))
 
 
 def _parts(folder: str, kind: str) -> List[pathlib.Path]:
     return sorted(pathlib.Path(folder).glob(f'*/part.{kind}'), key=lambda one: one.stat().st_mtime_ns)
+
+
+def _place(part: str, where: str) -> None:
+    """SARIF: what no line explains is at the first line of a file of the checkout, not of a simulated snapshot."""
+    if not os.path.exists(part):
+        return
+    relative = os.path.relpath(where)
+    uri = pathlib.Path(where).absolute().as_uri() if relative.startswith(os.pardir) else urllib.parse.quote(relative.replace(os.sep, '/'))
+    document = json.loads(pathlib.Path(part).read_text(encoding='utf-8'))
+    for result in document['runs'][0]['results']:
+        for location in result['locations']:
+            if 'message' not in location:
+                location['physicalLocation']['artifactLocation']['uri'] = uri
+    pathlib.Path(part).write_text(json.dumps(document), encoding='utf-8')
 
 
 def _join_sarif(folder: str, out: str) -> None:
@@ -301,7 +351,17 @@ def _number(value: Any) -> int:
 
 
 def _mark(name: str) -> str:
-    return f'<!-- tessera-check {re.sub("-+", "-", re.sub(r"[^A-Za-z0-9_.]", "-", name)).strip("-")[:80]} -->'
+    """Begins the comment of this check, which the next run looks for. The hash tells names apart whose letters are not ASCII."""
+    plain = re.sub('-+', '-', re.sub(r'[^A-Za-z0-9_.]', '-', name)).strip('-')[:80]
+    return f'<!-- tessera-check {plain} {hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:10]} -->'
+
+
+def _name(given: argparse.Namespace) -> str:
+    if given.name:
+        return str(given.name)
+    if given.host == 'github':  # jobs of two workflows may have one id
+        return f'{os.environ.get("GITHUB_WORKFLOW", "")} {os.environ.get("GITHUB_JOB") or "check"}'
+    return os.environ.get('CI_JOB_NAME') or 'check'
 
 
 def _write(api: Api, listed: str, one: str, author: Any, mark: str, text: Optional[str], change: str) -> str:
@@ -360,33 +420,49 @@ def _gitlab(given: argparse.Namespace) -> Optional[Host]:
     api = Api(os.environ.get('CI_API_V4_URL', ''), {'PRIVATE-TOKEN': token})
     user = api('GET', '/user')
     author = _number(user.get('id') if isinstance(user, dict) else None)
-    path = f'/projects/{_number(os.environ.get("CI_PROJECT_ID"))}/merge_requests/{_number(os.environ["CI_MERGE_REQUEST_IID"])}/notes'
+    # The merge request's project: in a pipeline of a fork, CI_PROJECT_ID is the fork.
+    project = os.environ.get('CI_MERGE_REQUEST_PROJECT_ID') or os.environ.get('CI_PROJECT_ID')
+    path = f'/projects/{_number(project)}/merge_requests/{_number(os.environ["CI_MERGE_REQUEST_IID"])}/notes'
     return Host(api, path, path, author, 'PUT')
+
+
+def _is_merge() -> bool:
+    """GitHub: whether what was checked out is the merge of the pull request, as it is by default, and not its head."""
+    if not re.fullmatch(r'refs/pull/\d+/merge', os.environ.get('GITHUB_REF', ''), re.ASCII):
+        return False
+    try:
+        status, head, _ = _run('git', 'rev-parse', '--verify', 'HEAD')
+        is_event = status == 0 and head.strip() == os.environ.get('GITHUB_SHA')
+        return is_event or _run('git', 'rev-parse', '--verify', '--quiet', 'HEAD^2')[0] == 0
+    except OSError:
+        return False
 
 
 def _base(host: str) -> str:
     """The commit that the change is compared with, as git takes it; '' if unknown."""
     if host == 'gitlab':
         commit = os.environ.get('CI_MERGE_REQUEST_DIFF_BASE_SHA', '')
-    else:
+    elif host == 'github':
         request = _event().get('pull_request')
         base = request.get('base') if isinstance(request, dict) else None
         commit = str(base.get('sha') or '') if isinstance(base, dict) else ''
-        if re.fullmatch(r'refs/pull/\d+/merge', os.environ.get('GITHUB_REF', ''), re.ASCII):
-            commit = 'HEAD^1'  # what was checked out is the merge
-    return commit if commit == 'HEAD^1' or re.fullmatch(r'[0-9a-f]{40,64}', commit, re.ASCII) else ''
+        if base and _is_merge():
+            return 'HEAD^1'
+    else:
+        commit = ''
+    return commit if re.fullmatch(r'[0-9a-f]{40,64}', commit, re.ASCII) else ''
 
 
 def comment(given: argparse.Namespace, text: str, is_news: bool) -> None:
     """Writes the comment; what prevents that is a warning."""
-    if given.comment == 'never':
+    if given.comment == 'never' or given.host == 'none':
         return
     try:
         host = _github(given) if given.host == 'github' else _gitlab(given)
         if host is None:
             print('tessera: no pull request or merge request: no comment')
             return
-        mark = _mark(given.name or os.environ.get('GITHUB_JOB') or os.environ.get('CI_JOB_NAME') or 'check')
+        mark = _mark(_name(given))
         body = _cut(f'{mark}\n{text}')
         where = (host.api, host.listed, host.one, host.author, mark)
         if is_news or given.comment == 'always' or _write(*where, None, host.change) != 'absent':
@@ -415,7 +491,7 @@ def _github_files(judged: List[Judged], status: int, text: str, given: argparse.
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog='python -m tessera.ci', description=(__doc__ or '').splitlines()[0],
                                      epilog='Each option can be an environment variable: TESSERA_CHECK_LOCK, TESSERA_CHECK_MAX (one per line)...')
-    parser.add_argument('host', choices=('github', 'gitlab'))
+    parser.add_argument('host', choices=('github', 'gitlab', 'none'), help='whose pipeline it is; none: another, so only files are written')
     parser.add_argument('snapshot', nargs='*', help='snapshots, step graphs, or patterns of them')
     for name, is_list, text in OPTIONS:
         parser.add_argument(f'--{name}', action='append' if is_list else 'store', help=text, metavar=name.rpartition('-')[2].upper())
@@ -452,8 +528,9 @@ def _judge_all(given: argparse.Namespace, folder: str) -> Tuple[List[Judged], in
     judged: List[Judged] = []
     try:
         paths = _files(given.snapshot)
+        base = _base(given.host) if given.lock else ''
         for path in paths:
-            judged.append(judge(given, path, _base(given.host), folder))
+            judged.append(judge(given, path, base, folder))
     except CannotJudge as error:
         print(f'tessera: {error}', file=sys.stderr, flush=True)
         text = report(judged) + '\n### GPU memory check: no result\n\n' + calm(fenced(str(error)))

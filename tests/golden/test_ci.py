@@ -1,6 +1,6 @@
 """What other programs do with the answers of `check` in continuous integration.
 
-The file for code hosts is held against SARIF's own schema, and the examples of docs/ci.md against those of GitHub's and
+The file for code hosts is compared with SARIF's own schema, and the examples of docs/ci.md with those of GitHub's and
 GitLab's files; then their commands are run, on a run that passes and on one that fails. The schemas are published on npm and
 PyPI; where these cannot be reached, what needs them is skipped.
 """

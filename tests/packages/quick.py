@@ -55,6 +55,9 @@ def check_version_is_one(options):
     header = (ROOT / 'include/tessera/version.h').read_text(encoding='utf-8')
     expect('header', '.'.join(re.findall(r'^#define TESSERA_VERSION_\w+ (\d+)$', header, re.MULTILINE)), common.VERSION)
     assert (options.tessera.parent / 'src' / product.SONAME).exists(), f'the library that was built is not called {product.SONAME}'
+    for page in (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))):
+        named = set(re.findall(r'\b(?:lib)?(?:tessera|mosaic)[-_](\d+\.\d+\.\d+)(?=[-.])', page.read_text(encoding='utf-8')))
+        assert named <= {common.VERSION}, f'{page.relative_to(ROOT)} names packages of another version: {named}'
     assert debian.LIBRARY in (ROOT / 'docs/install.md').read_text(encoding='utf-8'), f'docs/install.md does not name {debian.LIBRARY}'
 
 

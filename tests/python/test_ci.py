@@ -5,6 +5,7 @@ GITHUB_OUTPUT, GITHUB_STEP_SUMMARY and GITHUB_EVENT_PATH are files, as on a runn
 import http.server
 import json
 import os
+import pathlib
 import pickle
 import re
 import subprocess
@@ -27,7 +28,8 @@ GIB = 1 << 30
 # In names of files and functions, and in values of options.
 EVIL = '$(touch pwned)`touch pwned`;touch pwned;"\'|&'
 NAME = f'-x {EVIL}.pickle'
-FUNCTION = f'@everyone <script> ``` | [a](javascript:b)\n/merge\n::add-mask::x {EVIL} -->'
+JOB = f'memory {EVIL}'
+FUNCTION = f'@everyone &commat;all !1 &2 https://evil.example <script> ``` | [a](javascript:b)\n/merge\n::add-mask::x {EVIL} -->'
 
 
 # ---- snapshots ----
@@ -46,8 +48,14 @@ def write_snapshot(path, size, function='train'):
 
 
 def tessera(*words, status=0):
-    done = subprocess.run([sys.executable, '-m', 'tessera', *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
+    found, _, said = ci._tessera(*map(str, words))
+    assert found == status, said
+
+
+def git(folder, *words):
+    done = subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', '-c', 'protocol.file.allow=always', *map(str, words)], cwd=folder, capture_output=True,
+                          text=True, check=True)
+    return done.stdout.strip()
 
 
 # ---- a host ----
@@ -136,10 +144,10 @@ class Job:
         self.environment = {
             'PATH': f'{os.path.dirname(sys.executable)}{os.pathsep}{os.environ["PATH"]}', 'HOME': str(folder), 'PYTHONDONTWRITEBYTECODE': '1',
             **{name: str(path) for name, path in self.files.items()}, **{name: os.environ[name] for name in ('PYTHONPATH',) if name in os.environ}}
-        self.github = {'GITHUB_API_URL': server.address, 'GITHUB_REPOSITORY': 'o-w/n.ame', 'GITHUB_JOB': f'memory {EVIL}',
+        self.github = {'GITHUB_API_URL': server.address, 'GITHUB_REPOSITORY': 'o-w/n.ame', 'GITHUB_JOB': JOB, 'GITHUB_WORKFLOW': 'w',
                        'GITHUB_HEAD_REF': EVIL, 'GITHUB_REF': f'refs/heads/{EVIL}'}
-        self.gitlab = {'CI_API_V4_URL': server.address, 'CI_PROJECT_ID': '3', 'CI_MERGE_REQUEST_IID': '5', 'CI_JOB_NAME': f'memory {EVIL}',
-                       'CI_COMMIT_REF_NAME': EVIL, 'TESSERA_GITLAB_TOKEN': TOKEN}
+        self.gitlab = {'CI_API_V4_URL': server.address, 'CI_PROJECT_ID': '33', 'CI_MERGE_REQUEST_PROJECT_ID': '3', 'CI_MERGE_REQUEST_IID': '5',
+                       'CI_JOB_NAME': JOB, 'CI_COMMIT_REF_NAME': EVIL, 'TESSERA_GITLAB_TOKEN': TOKEN}
 
     def event(self, value):
         self.files['GITHUB_EVENT_PATH'].write_text(json.dumps(value))
@@ -215,21 +223,22 @@ def test_no_value_is_part_of_a_command():
 
 
 def test_a_change_that_fails(job, server):
-    server.add('mallory', '<!-- tessera-check memory-touch-pwned-touch-pwned-touch-pwned -->\nmine')
+    mark = ci._mark(f'w {JOB}')
+    server.add('mallory', f'{mark}\nmine')
     status, log, outputs = job.action(snapshot=NAME, max='18GiB\n1GiB')
     assert status == 1 and outputs['status'] == '1' and outputs['passed'] == 'false'
     assert len(server.comments) == 2 and server.bodies()[0].endswith('mine')  # another's is left alone
     body = server.bodies()[1]
-    assert body.startswith('<!-- tessera-check memory-touch-pwned-touch-pwned-touch-pwned -->\n### GPU memory check failed: 1 of 2 checks')
+    assert body.startswith(f'{mark}\n### GPU memory check failed: 1 of 2 checks')
     assert '1.00 GiB above its budget of 1.00 GiB' in body
-    assert '<script' not in body and '@everyone' not in body and not re.search(r'^\s*/', body, re.MULTILINE)
+    assert all(word not in body for word in ('<script', '@everyone', '&commat;', '!1', '&2', 'https://')) and not re.search(r'^\s*/', body, re.MULTILINE)
     assert job.files['GITHUB_STEP_SUMMARY'].read_text().strip() in body
     assert (job.folder / outputs['report']).read_text() in body
     # What the snapshot contains is no command to the runner.
     begin, end = re.search(r'^::stop-commands::(\w+)$', log, re.MULTILINE), log.rstrip().splitlines()[-1]
     assert begin and end == f'::{begin[1]}::' and log.index('::stop-commands') < log.index('everyone')
     run = json.loads((job.folder / outputs['sarif']).read_text())['runs'][0]
-    assert [one['ruleId'] for one in run['results'] if one.get('kind', 'fail') == 'fail']
+    assert [one['locations'][0]['physicalLocation']['artifactLocation']['uri'] for one in run['results']] == ['train.py']
     assert ('POST', '/repos/o-w/n.ame/issues/5/comments') in server.seen
 
 
@@ -251,44 +260,102 @@ def test_the_comment_is_rewritten_and_says_when_it_is_good_again(job, server):
 
 
 def test_the_difference_of_a_change_that_rewrites_its_lock(job, server):
-    def git(*words):
-        subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *words], cwd=job.folder, check=True, capture_output=True)
     lock = job.folder / 'memory.lock'
     tessera('check', '--lock', lock, '--update', job.folder / 'good.pickle')
-    git('init', '-q')
-    git('add', 'memory.lock')
-    git('commit', '-qm', 'before')
-    commit = subprocess.run(['git', 'rev-parse', 'HEAD'], cwd=job.folder, capture_output=True, text=True, check=True).stdout.strip()
+    git(job.folder, 'init', '-q')
+    git(job.folder, 'add', 'memory.lock')
+    git(job.folder, 'commit', '-qm', 'before')
+    commit = git(job.folder, 'rev-parse', 'HEAD')
     job.event({'pull_request': {'number': 5, 'base': {'sha': commit}}})
     status, log, _ = job.action(snapshot='good.pickle', lock='memory.lock')
-    assert status == 0 and server.comments == []
+    assert status == 0 and server.comments == [] and 'warning' not in log
     tessera('check', '--lock', lock, '--update', job.folder / NAME)
     status, log, _ = job.action(snapshot=NAME, lock='memory.lock')
     assert status == 0, log
     (body,) = server.bodies()
     assert 'GPU memory check passed' in body and 'This change rewrites the lock' in body and 'grew by 1.00 GiB' in body
-    job.event({'pull_request': {'number': 5, 'base': {'sha': '--output=pwned'}}})
-    assert job.action(snapshot=NAME, lock='memory.lock')[0] == 0
-    job.event({'pull_request': {'number': 5, 'base': {'sha': 'f' * 40}}})  # not fetched
-    job.github['GITHUB_REF'] = 'refs/pull/5/merge'
-    git('add', '.')
-    git('commit', '-qm', 'the merge')
-    job.action(snapshot=NAME, lock='memory.lock', name='merge')
-    assert 'This change rewrites the lock' in server.bodies()[-1]
+    # A lock that is new is compared with none, and that is no warning.
+    (job.folder / 'new.lock').write_bytes(lock.read_bytes())
+    assert 'warning' not in job.action(snapshot=NAME, lock='new.lock')[1]
+
+
+@pytest.fixture
+def bases(tmp_path, monkeypatch, capfd):
+    """A clone in which this process is, and a function that returns the lock before the change, and what was said."""
+    origin, clone = tmp_path / 'origin', tmp_path / 'clone'
+    for folder, words in ((tmp_path, ('init', '-q', '-b', 'main', origin)), (origin, ('commit', '-qm', 'none', '--allow-empty'))):
+        git(folder, *words)
+    for text in ('before', 'change'):
+        (origin / 'memory.lock').write_text(text)
+        git(origin, 'add', '.')
+        git(origin, 'commit', '-qm', text)
+    git(origin, 'checkout', '-q', '-b', 'base', 'HEAD~1')
+    git(origin, 'commit', '-qm', 'other', '--allow-empty')
+    git(origin, 'merge', '-q', '--no-ff', '-m', 'merge', 'main')
+    monkeypatch.setenv('GITHUB_REF', 'refs/pull/5/merge')
+    monkeypatch.setenv('GITHUB_EVENT_PATH', str(tmp_path / 'event.json'))
+    (tmp_path / 'event.json').write_text(json.dumps({'pull_request': {'number': 5, 'base': {'sha': git(origin, 'rev-parse', 'HEAD~1')}}}))
+
+    def clone_of(branch, depth):
+        git(tmp_path, 'clone', '-q', '-b', branch, '--depth', depth, f'file://{origin}', clone)
+        monkeypatch.chdir(clone)
+        monkeypatch.setenv('GITHUB_SHA', git(origin, 'rev-parse', 'base'))
+
+    def found():
+        path = ci._lock_of_base('memory.lock', ci._base('github'), str(tmp_path))
+        return path and pathlib.Path(path).read_text(), capfd.readouterr().err
+    return clone_of, found
+
+
+def test_the_merge_that_is_checked_out(bases, monkeypatch):
+    clone_of, found = bases
+    clone_of('base', 2)
+    assert ci._base('github') == 'HEAD^1' and found() == ('before', '')
+    monkeypatch.setenv('GITHUB_SHA', 'f' * 40)  # the branch has moved on since, but it is a merge
+    assert ci._base('github') == 'HEAD^1'
+
+
+def test_the_head_that_is_checked_out(bases):
+    """With `ref: head.sha` HEAD^1 is a commit of the change itself."""
+    clone_of, found = bases
+    clone_of('main', 9)
+    assert re.fullmatch('[0-9a-f]{40}', ci._base('github'))
+    assert found()[0] is None and 'warning: no comparison with the lock before the change' in found()[1]  # the base was not fetched
+
+
+def test_a_lock_of_the_base_that_cannot_be_read(bases, monkeypatch, capfd):
+    clone_of, found = bases
+    clone_of('base', 1)
+    lock, said = found()
+    assert ci._base('github') == 'HEAD^1' and lock is None and 'fetch-depth 2' in said
+    monkeypatch.setenv('PATH', '/absent')  # as in an image without git
+    assert ci._lock_of_base('memory.lock', 'a' * 40, '.') is None
+    assert 'git: No such file' in capfd.readouterr().err
 
 
 def test_several_snapshots_and_an_older_one(job, server):
-    status, _, outputs = job.action(snapshot=f'good.pickle\n*pwned*.pickle', max='1536MiB', base='good.pickle')
+    status, _, outputs = job.action(snapshot='good.pickle\n*pwned*.pickle', max='1536MiB', base='good.pickle')
     assert status == 1 and len(json.loads((job.folder / outputs['sarif']).read_text())['runs']) == 1
     (body,) = server.bodies()
-    assert body.count('GPU memory check') == 2 and '## `good.pickle`' in body and f'touch pwned' in body
+    assert body.count('GPU memory check') == 2 and '## `good.pickle`' in body and 'touch pwned' in body
     assert '+1.00 GiB' in body and 'Compared with `good.pickle`' in body
+
+
+def locations(job, outputs):
+    results = json.loads((job.folder / outputs['sarif']).read_text())['runs'][0]['results']
+    assert results and all(one['locations'][0]['physicalLocation']['region']['startLine'] for one in results)
+    return {one['locations'][0]['physicalLocation']['artifactLocation']['uri'] for one in results}
 
 
 def test_a_step_graph_is_simulated(job, server, made):
     (job.folder / '-step.graph').write_bytes((made / 'step.graph').read_bytes())
-    status, log, _ = job.action(snapshot='-step.graph', max='1MiB', capacity='24GiB')
+    status, log, outputs = job.action(snapshot='-step.graph', max='1MiB\nparameter=1B\ngradient=1B', capacity='24GiB')
     assert status == 1 and 'peak' in log and 'above its budget' in server.bodies()[0]
+    # GitHub refuses a file in which one result has no location. What no line explains is at the step graph, or at the lock.
+    assert '-step.graph' in locations(job, outputs)
+    tessera('check', '--lock', job.folder / 'a b.lock', '--update', job.folder / 'good.pickle')
+    outputs = job.action(snapshot='-step.graph', max='parameter=1B', lock='a b.lock', capacity='24GiB')[2]
+    assert 'a%20b.lock' in locations(job, outputs)
     assert job.action(snapshot='-step.graph', max='1TiB', capacity='24GiB')[0] == 0
 
 
@@ -344,7 +411,7 @@ def test_events_that_are_no_pull_request(job, server, event):
 
 
 def test_a_merge_request(job, server):
-    server.add('mallory', '<!-- tessera-check memory-touch-pwned-touch-pwned-touch-pwned -->\nmine')
+    server.add('mallory', f'{ci._mark(JOB)}\nmine')
     status, log = job.template(SNAPSHOT=NAME, MAX='1GiB')
     assert status == 1 and '::stop-commands' not in log
     assert len(server.comments) == 2 and not re.search(r'^\s*/', server.bodies()[1], re.MULTILINE)
@@ -378,7 +445,28 @@ def test_tokens_are_not_passed_on(monkeypatch):
 
 
 def test_text_of_files_is_calm():
+    assert ci.calm('!2 %3 &4 \\#5 $6 ~a %"b c" GH-7 &#64;x &lt;b> https://a www.b.c mailto:a 50 % & 3!') == (
+        '!_2 %_3 &_4 \\#_5 $_6 ~_a %_"b c" GH-_7 &_#_64;x &lt;b> https:_//a www._b.c mailto:_a 50 % & 3!'.replace('_', '\u2060'))
     assert ci.calm('@a b@c @ d\n/merge\n  /close\n| /x |') == '@\u2060a b@\u2060c @ d\n\\/merge\n  \\/close\n| /x |'
     assert ci.fenced('a ```` b') == '`````text\na ```` b\n`````\n'
     long = ci._cut('x\n' + '```text\n' + 'line\n' * 20000 + '```\n')
     assert len(long) < 65536 and long.count('```') == 2 and 'longer than a comment' in long
+
+
+def test_marks_tell_checks_apart():
+    names = ['Speicher', 'Память', '記憶', 'a b', 'a-b', 'x' * 200, 'x' * 201, '-->']
+    marks = {ci._mark(name) for name in names}
+    assert len(marks) == len(names) and all(re.fullmatch('<!-- tessera-check [A-Za-z0-9_.-]* [0-9a-f]{10} -->', mark) for mark in marks)
+
+
+def test_jobs_of_two_workflows_have_two_comments(job, server):
+    job.action(snapshot=NAME, max='1GiB')
+    job.github['GITHUB_WORKFLOW'] = 'nightly'
+    job.action(snapshot=NAME, max='1GiB')
+    assert len(server.comments) == 2
+
+
+def test_another_host(job, server):
+    status, log = job.run(f'{sys.executable} -P -m tessera.ci none good.pickle --max 1MiB --report r.md --sarif r.sarif', job.github)
+    assert status == 1 and server.seen == [] and '::stop-commands' not in log and job.outputs() == {}
+    assert 'GPU memory check failed' in (job.folder / 'r.md').read_text() and json.loads((job.folder / 'r.sarif').read_text())

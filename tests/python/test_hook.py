@@ -53,12 +53,39 @@ def test_budgets(folder, capsys):
 def test_what_cannot_be_read(folder, capsys):
     (folder / 'bad.graph').write_text('{}')
     (folder / 'lone.lock').write_text('x')
-    (folder / 'bad.plan.json').write_text('{"a": 1}')
-    assert hook.main(['bad.graph']) == hook.main(['bad.plan.json']) == 1
-    assert hook.main(['lone.lock', 'removed.graph', 'removed.plan.json']) == 0
-    assert 'lone.lock: not checked: there is no lone.graph' in capsys.readouterr().out
+    for text in ('{"version": 1, "a": 1}', '{"version": 1,\n<<<<<<< HEAD\n'):
+        (folder / 'bad.plan.json').write_text(text)
+        assert hook.main(['bad.plan.json']) == 1
+    assert hook.main(['bad.graph']) == 1
+    capsys.readouterr()
+    assert hook.main(['lone.lock', 'removed.graph', 'removed.plan.json', 'removed.lock']) == 0
+    assert capsys.readouterr().out == ''
+    (folder / 'lone.lock').write_text('tessera memory lock 2\n')
+    assert hook.main(['lone.lock']) == 0
+    assert 'lone.lock: not checked: no step graph has this lock' in capsys.readouterr().out
     (folder / 'step.lock').write_text('not a lock')
     assert hook.main(['step.lock']) == 1
+
+
+@pytest.mark.parametrize('text', ['{"format_version": "1.2", "planned_values": {}}', '{"version": "1.0.0"}', '{"version": true', '[1]', '', '\udcff'])
+def test_a_plan_of_another_program(folder, capsys, text):
+    (folder / 'plan.json').write_text(text, errors='surrogateescape')
+    assert hook.main(['plan.json']) == 0 and capsys.readouterr().out == 'plan.json: not a plan of tessera: skipped\n'
+
+
+def test_a_lock_with_a_name_of_its_own(folder, capsys):
+    (folder / 'graphs').mkdir()
+    shutil.copy('step.graph', 'graphs/other.graph')
+    subprocess.run('git init -q && git add -A', shell=True, check=True)
+    for lock, graph, path in (('memory.lock', 'step.graph', 'memory.lock'), ('locks/{name}.lock', 'graphs/other.graph', 'locks/other.lock')):
+        os.makedirs('locks', exist_ok=True)
+        assert hook.main(['--lock', lock, '--update', graph]) == 0 and os.path.exists(path)
+        capsys.readouterr()
+        assert hook.main(['--lock', lock, path]) == 0
+        assert f'{graph}: Memory check passed' in capsys.readouterr().out
+    grow(folder / 'graphs/other.graph')
+    assert hook.main(['--lock', 'locks/{name}.lock', 'locks/other.lock']) == 1
+    assert capsys.readouterr().out.endswith("If this is meant: python -m tessera.hook --update --lock 'locks/{name}.lock' graphs/other.graph\n")
 
 
 def test_a_plan(folder, capsys):
@@ -106,7 +133,9 @@ def test_pre_commit_runs_it(folder):
     precommit = (sys.executable, '-m', 'pre_commit')
     assert 'Passed' in run(*precommit, 'run', '--verbose', cwd=user)
     run('git', 'commit', '-qm', 'graphs', '--no-verify', cwd=user)
-    (user / 'notes.md').write_text('nothing of it')
+    for name in ('notes.md', 'uv.lock', 'poetry.lock', 'sub/Cargo.lock', 'plans.json'):
+        (user / name).parent.mkdir(exist_ok=True)
+        (user / name).write_text('nothing of it')
     run('git', 'add', '.', cwd=user)
     assert 'no files to check' in run(*precommit, 'run', cwd=user)
     grow(user / '-b.graph')

@@ -75,6 +75,31 @@ def test_files_are_kept_where_they_are_wanted(torch, shell, capsys, tmp_path):  
     assert all(str(tmp_path / 'a b' / name) in said for name in written)
 
 
+def test_a_folder_of_the_home(torch, shell, capsys, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv('HOME', str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result, _ = run(shell, '%%tessera --out ~/runs --no-page\n1', capsys)
+    assert result.success and list((tmp_path / 'runs').glob('*.pickle')) and not (tmp_path / '~').exists()
+
+
+@pytest.mark.parametrize('cell, value', [('5;', None), ('5; # not shown', None), ('5 # shown;', 5), ('"a;"', 'a;'), ('5;\n\n# end', None), ('x = 5;', None),
+                                         ("!echo it's;\n5", 5)])
+def test_a_semicolon_hides_the_value(torch, shell, capsys, cell, value):  # noqa: F811
+    result, _ = run(shell, f'%%tessera --no-page\n{cell}', capsys)
+    assert result.success and result.result == value
+
+
+def test_imports_from_future_of_earlier_cells(torch, shell, capsys):  # noqa: F811
+    assert run(shell, 'from __future__ import annotations', capsys)[0].success
+    result, _ = run(shell, '%%tessera --no-page\ndef f(x: undefined): pass\nf.__annotations__', capsys)
+    assert result.success and result.result == {'x': 'undefined'}
+    # ... and of a recorded cell.
+    shell.compile.reset_compiler_flags()
+    assert run(shell, '%%tessera --no-page\nfrom __future__ import annotations', capsys)[0].success
+    assert run(shell, 'def g(x: undefined): pass', capsys)[0].success
+    shell.compile.reset_compiler_flags()
+
+
 @pytest.mark.parametrize('observed', [True, False])
 def test_a_cell_that_runs_out_of_memory(torch, shell, capsys, observed, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
@@ -159,7 +184,7 @@ def test_a_file_that_is_none(shell, capsys, tmp_path):
 # ---- a notebook ----
 
 
-def test_a_notebook_runs_to_its_end(tmp_path):
+def test_a_notebook_runs_to_its_end(tmp_path, monkeypatch):
     """A kernel of its own, with the stand-in for PyTorch; outputs are as a reader sees them."""
     pytest.importorskip('ipykernel')
     nbclient, nbformat = pytest.importorskip('nbclient'), pytest.importorskip('nbformat')
@@ -174,7 +199,10 @@ def test_a_notebook_runs_to_its_end(tmp_path):
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
     notebook.cells[4].metadata['tags'] = ['raises-exception']
-    environment = {**os.environ, 'IPYTHONDIR': str(tmp_path), 'JUPYTER_RUNTIME_DIR': str(tmp_path)}
+    # Another user's or system's kernel named python3 would run another Python.
+    for name in ('JUPYTER_DATA_DIR', 'JUPYTER_PATH', 'JUPYTER_RUNTIME_DIR', 'JUPYTER_CONFIG_DIR', 'IPYTHONDIR'):
+        monkeypatch.setenv(name, str(tmp_path))
+    environment = dict(os.environ)
     client = nbclient.NotebookClient(notebook, timeout=HANG_S, startup_timeout=HANG_S, kernel_name='python3',
                                      resources={'metadata': {'path': str(tmp_path)}})
     client.execute(env=environment)

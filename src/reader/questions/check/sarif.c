@@ -3,7 +3,8 @@
  * One run; its driver lists the rules that can fail, and each failure is a result of level "error" at
  * the line that explains most of it, with the other lines as related locations. A location is a file's
  * URI: relative to the root if the file is below it, as code hosts expect, otherwise
- * absolute. Pseudo-files ("<stdin>", "??") have no location. */
+ * absolute. Pseudo-files ("<stdin>", "??") have no location. A failure that no line explains is at
+ * line 1 of the snapshot, because GitHub refuses a file in which a result has no location. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -72,13 +73,9 @@ static bool has_location(const tsr__check_page *page, const tsr_check_cause *cau
   return has_file && frame.line && frame.line <= INT32_MAX;
 }
 
-static void emit_location(tsr__emitter *emitter, const tsr__check_page *page,
-                          const tsr_check_device *device, const tsr_check_result *r,
-                          const tsr_check_cause *cause) {
-  tsr_frame frame = tsr_snapshot_frame(page->input->snapshot, cause->cause.frame);
-  tsr_text file = tsr_snapshot_string(page->input->snapshot, frame.file);
+static void emit_physical(tsr__emitter *emitter, const tsr__check_page *page, tsr_text file,
+                          uint64_t line) {
   tsr__buffer *words = &emitter->scratch;
-  tsr__emit_object(emitter, NULL);
   tsr__emit_object(emitter, "physicalLocation");
   tsr__emit_object(emitter, "artifactLocation");
   append_uri(words, below(file, page->root));
@@ -86,9 +83,18 @@ static void emit_location(tsr__emitter *emitter, const tsr__check_page *page,
   words->size = 0;
   tsr__emit_end(emitter);
   tsr__emit_object(emitter, "region");
-  tsr__emit_field(emitter, "startLine", NULL, tsr__count(frame.line));
+  tsr__emit_field(emitter, "startLine", NULL, tsr__count(line));
   tsr__emit_end(emitter);
   tsr__emit_end(emitter);
+}
+
+static void emit_location(tsr__emitter *emitter, const tsr__check_page *page,
+                          const tsr_check_device *device, const tsr_check_result *r,
+                          const tsr_check_cause *cause) {
+  tsr_frame frame = tsr_snapshot_frame(page->input->snapshot, cause->cause.frame);
+  tsr__buffer *words = &emitter->scratch;
+  tsr__emit_object(emitter, NULL);
+  emit_physical(emitter, page, tsr_snapshot_string(page->input->snapshot, frame.file), frame.line);
   tsr__emit_object(emitter, "message");
   tsr__check_cause_words(page->printer, words, device, r, cause);
   tsr__emit_field(emitter, "text", NULL, tsr__text((tsr_text){words->data, words->size}));
@@ -134,6 +140,17 @@ static void emit_message(tsr__emitter *emitter, const tsr__check_page *page,
   tsr__emit_end(emitter);
 }
 
+/* The first line of the snapshot, without a message. */
+static void emit_snapshot(tsr__emitter *emitter, const tsr__check_page *page) {
+  const char *path = page->input->path;
+  while (path[0] == '.' && is_slash(path[1]) && path[2]) path += 2;
+  tsr__emit_array(emitter, "locations");
+  tsr__emit_object(emitter, NULL);
+  emit_physical(emitter, page, (tsr_text){path, strlen(path)}, 1);
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+}
+
 /* The first line that has a place is the location; the others are related locations. */
 static void emit_locations(tsr__emitter *emitter, const tsr__check_page *page,
                            const tsr_check_result *r, const tsr_check_device *device) {
@@ -148,7 +165,10 @@ static void emit_locations(tsr__emitter *emitter, const tsr__check_page *page,
     emit_location(emitter, page, device, r, cause);
     told++;
   }
-  if (told) tsr__emit_end(emitter);
+  if (told)
+    tsr__emit_end(emitter);
+  else
+    emit_snapshot(emitter, page);
 }
 
 static void emit_result(tsr__emitter *emitter, const tsr__check_page *page,
