@@ -621,9 +621,20 @@ static int vary_kinds(tsr_planning *p, uint64_t budget, size_t most, tsr__best *
   return status;
 }
 
+/* Try the option's value of `like`, with `fewer` blocks on the host. */
+static int try_value(tsr_planning *p, const tsr_parameter *row, const tsr_run_plan *like,
+                     uint64_t fewer, uint64_t budget, tsr__best *found, tsr_error *error) {
+  uint64_t blocks = found->way->plan->options.offload_blocks;
+  if (blocks <= fewer) return 0;
+  tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
+  if (plan) tsr__option_copy(row, &like->options, &plan->options);
+  if (plan) plan->options.offload_blocks = blocks - fewer;
+  return try_other(p, plan, budget, false, found, error);
+}
+
 /* Try the values that an option has in other ways. */
-static int vary_option(tsr_planning *p, const tsr_parameter *row, uint64_t budget, size_t most,
-                       tsr__best *found, tsr_error *error) {
+static int vary_option(tsr_planning *p, const tsr_parameter *row, uint64_t fewer, uint64_t budget,
+                       size_t most, tsr__best *found, tsr_error *error) {
   int status = 0;
   for (size_t i = 0; i < p->ways.count && status == 0 && p->tried < most; i++) {
     const tsr__way *way = &p->ways.items[i];
@@ -631,23 +642,20 @@ static int vary_option(tsr_planning *p, const tsr_parameter *row, uint64_t budge
                   !tsr__option_equal(row, &way->plan->options, &found->way->plan->options);
     for (size_t k = 0; is_new && k < i; k++)
       is_new = !tsr__option_equal(row, &way->plan->options, &p->ways.items[k].plan->options);
-    if (!is_new) continue;
-    tsr_run_plan *plan = tsr__run_plan_copy(found->way->plan);
-    if (plan) tsr__option_copy(row, &way->plan->options, &plan->options);
-    status = try_other(p, plan, budget, false, found, error);
+    if (is_new) status = try_value(p, row, way->plan, fewer, budget, found, error);
   }
   return status;
 }
 
-/* Try one option otherwise, with the same blocks on the host. */
-static int vary_options(tsr_planning *p, uint64_t budget, size_t most, tsr__best *found,
-                        tsr_error *error) {
+/* Try one option otherwise, with `fewer` blocks on the host: it may free memory. */
+static int vary_options(tsr_planning *p, uint64_t fewer, uint64_t budget, size_t most,
+                        tsr__best *found, tsr_error *error) {
   int status = 0;
   for (size_t i = 0; tsr__option_at(i) && status == 0; i++) {
     const tsr_parameter *row = tsr__option_at(i);
     bool is_place = strcmp(row->name, "offload") == 0 || strcmp(row->name, "offload_blocks") == 0;
     if (!found->way->plan->options.offload_blocks) return 0; /* ways have all blocks */
-    if (!is_place) status = vary_option(p, row, budget, most, found, error);
+    if (!is_place) status = vary_option(p, row, fewer, budget, most, found, error);
   }
   return status;
 }
@@ -661,7 +669,9 @@ static int vary_near(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_err
     before = found->plan;
     status = vary_count(p, budget, most, found, error);
     if (status == 0 && p->tried < most) status = vary_kinds(p, budget, most, found, error);
-    if (status == 0 && p->tried < most) status = vary_options(p, budget, most, found, error);
+    for (uint64_t fewer = 0; fewer < 3 && (!fewer || found->plan == before); fewer++)
+      if (status == 0 && p->tried < most)
+        status = vary_options(p, fewer, budget, most, found, error);
     if (status == 0 && found->plan == before) /* of the best way more is tried */
       status = improve_way(p, found->way, budget, found, error);
   }
