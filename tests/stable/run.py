@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""run.py --tessera FILE --gendocs FILE --library FILE --work FOLDER [--seed N] [--count N]: what the recorded versions promise is kept
-(docs/stability.md), and changes that break programs are found: `count` times all kinds of made-up changes (breakages.py), from a seed.
-Prints TAP."""
+"""run.py --tessera FILE --gendocs FILE --library FILE --work FOLDER [--seed N] [--count N]: compares this tree with the recorded versions
+(docs/stability.md), and checks that the comparison works. For that it makes changes that break programs, all kinds of them, and must find each;
+and additions, which must pass (breakages.py). It does so `count` times, each time with another seed, beginning with `seed`. Prints TAP."""
 import argparse
 import json
 import random
@@ -21,7 +21,9 @@ import c_facts  # noqa: E402
 import contract  # noqa: E402
 import facts  # noqa: E402
 import format_facts  # noqa: E402
+import integration_facts  # noqa: E402
 import python_facts  # noqa: E402
+import python_runs  # noqa: E402
 import tap  # noqa: E402
 from tap import Skip, expect  # noqa: E402
 
@@ -166,12 +168,25 @@ def headers(options, title, kinds):
 
 def sources(options, title, kinds):
     def collect(changes):
-        return options.facts['python'], python_facts.facts(changes.folder)
+        return options.python, python_facts.facts(changes.folder)
     made_up(options, title, kinds, lambda chance, folder: breakages.Sources(chance, ROOT / 'python/tessera', fresh(folder)), collect)
 
 
+def runs(options, title, kinds):
+    """One kind at a time, since one that ends a program early hides what comes later."""
+    old = python_runs.facts(ROOT / 'python/tessera')
+    for kind in kinds:
+        made_up(options, f'{title} {kind.__name__}', [kind], lambda chance, folder: breakages.Programs(chance, ROOT / 'python/tessera', fresh(folder), old),
+                lambda changes: (old, python_runs.facts(changes.folder)))
+
+
+def integrations(options, title, kinds):
+    made_up(options, title, kinds, lambda chance, folder: breakages.Integrations(chance, ROOT, fresh(folder)),
+            lambda changes: (options.facts['integrations'], integration_facts.facts(changes.folder)))
+
+
 def lines(options, title, rows, breaks):
-    text = ''.join(facts.render(options.facts[area]) for area in ('command', 'json', 'formats'))
+    text = ''.join(facts.render(options.facts[area]) for area in ('command', 'json', 'formats', 'integrations'))
     text += ''.join(f'{name} = {value}\n' for name, value in options.facts['c'].items() if name.startswith(('symbol ', 'soname ')))
     kinds = [lambda changes, row=row: changes.change(*row, breaks=breaks) for row in rows]
     made_up(options, title, kinds, lambda chance, folder: breakages.Lines(chance, text),
@@ -220,6 +235,22 @@ def check_additions_to_python_break_nothing(options):
     sources(options, 'additions to Python', breakages.PY_ADDITIONS)
 
 
+def check_breaks_in_programs_are_found(options):
+    runs(options, 'breaks in programs', breakages.RUN_BREAKS)
+
+
+def check_additions_to_programs_break_nothing(options):
+    runs(options, 'additions to programs', breakages.RUN_ADDITIONS)
+
+
+def check_breaks_in_integrations_are_found(options):
+    integrations(options, 'breaks in integrations', breakages.PLACE_BREAKS)
+
+
+def check_additions_to_integrations_break_nothing(options):
+    integrations(options, 'additions to integrations', breakages.PLACE_ADDITIONS)
+
+
 def check_breaks_of_lines_are_found(options):
     lines(options, 'breaks of lines', breakages.LINE_BREAKS, True)
 
@@ -248,6 +279,7 @@ def main():
     options.tessera = options.tessera.resolve()
     options.work = options.work.resolve()
     options.facts = contract.collected(options.tessera, options.gendocs.resolve(), options.library.resolve(), options.work / 'now')
+    options.python = {name: value for name, value in options.facts['python'].items() if not name.startswith('exception tessera.open(')}
     options.headers = {name: value for name, value in options.facts['c'].items() if not name.startswith(('symbol ', 'soname '))}
     return tap.run(tap.named([check for name, check in globals().items() if name.startswith('check_')], options))
 
