@@ -481,7 +481,7 @@ def py_callback_argument_renamed(sources):
 
 def py_callback_stub_renamed(sources):
     (name, _), argument = sources.pick([one for one in initializers(sources) if one[0][1] == 'stub'])
-    sources.splice('callbacks', place(argument), (argument.lineno, argument.col_offset + len(argument.arg)), 'renamed')
+    sources.splice('callbacks', place(argument), (argument.lineno, argument.col_offset + len(argument.arg)), 'another')
     sources.must.add(f'stub tessera.callbacks.{name}')
 
 
@@ -593,16 +593,35 @@ READ_BY = {'ci': ('python -m tessera.ci',), 'hook': ('python -m tessera.hook',),
 
 
 class Programs(Sources):
-    """The parts of the package that python_runs imports, and the facts about them before the change."""
+    """The parts of the package that python_runs imports, and the facts about each part before the change. One folder serves many changes,
+    one after the other: restore() undoes one."""
 
     def __init__(self, random, package, folder, facts):
+        self.package = package
         super().__init__(random, package, folder)
-        self.facts = facts
+        self.known, self.part = facts, None
 
     def _copy(self, package):
+        if self.folder.exists():
+            return
         shutil.copytree(package, self.folder, ignore=shutil.ignore_patterns('__pycache__', '*.so', *(f'{name}.py*' for name in REPLACED)))
         for path in itertools.chain(*(package.glob(f'{name}.py*') for name in REPLACED)):
             (self.folder / path.name).touch()
+
+    @property
+    def facts(self):
+        return {name: value for part in self.known.values() for name, value in part.items()}
+
+    def splice(self, name, begin, end, new):
+        self.part = name
+        super().splice(name, begin, end, new)
+
+    def replace(self, name, old, new):
+        self.part = name
+        super().replace(name, old, new)
+
+    def restore(self):
+        shutil.copy(self.package / f'{self.part}.py', self.folder / f'{self.part}.py')
 
     def constants(self, name, within=None):
         """(text, node) of the texts in a file, or in one function or one assignment of it."""
@@ -766,6 +785,7 @@ def run_start_renamed(programs):
     text = path.read_text(encoding='utf-8')
     assert 'environ.get("TESSERA_RECORD"' in text
     path.write_text(text.replace('environ.get("TESSERA_RECORD"', 'environ.get("TESSERA_RECORDS"'), encoding='utf-8')
+    programs.part = '_record/settings'
     programs.must |= variables(programs, 'setting TESSERA_RECORD=.*') - variables(programs, 'setting TESSERA_RECORD=.*', 'off')
 
 
@@ -875,8 +895,7 @@ def run_more_often(programs):
 
 
 def run_add_word(programs):
-    programs.replace('_record/settings', 'if word in ("1", "true", "yes", "on") else text' if programs.text('_record/settings').count(
-        'if word in ("1", "true", "yes", "on") else text') else 'return DEFAULT_FOLDER if word in ("1",', 'if word in ("1", "true", "yes", "on", "please") else text')
+    programs.replace('_record/settings', 'if word in ("1", "true", "yes", "on") else text', 'if word in ("1", "true", "yes", "on", "please") else text')
     programs.replace('_record/settings', '"h": 60.0', '"h": 60.0, "w": 10080.0')
 
 
@@ -958,6 +977,7 @@ VARIABLE_LINE = r'^    (TESSERA_\w+): .*\n'
 def place_variable_renamed(places):
     name, line = places.take(places.template, VARIABLE_LINE)
     places.replace(places.template, line, line.replace(f'{name}:', 'TESSERA_ANOTHER:', 1))
+    places.touched.add('TESSERA_ANOTHER')
     places.must.add(f'variable integrations/gitlab {name}')
 
 
@@ -1016,7 +1036,8 @@ class Lines(Changes):
 
     def take(self, pattern):
         """A line that matches, for the first time; (its number, the match)."""
-        found = [(i, re.fullmatch(pattern, line)) for i, line in enumerate(self.lines)]
+        kind = re.match(r'\(?(\w+ )', pattern)[1]
+        found = [(i, re.fullmatch(pattern, line)) for i, line in enumerate(self.lines) if line.startswith(kind)]
         return self.pick([one for one in found if one[1]])
 
     def change(self, pattern, new, breaks=True):

@@ -10,8 +10,8 @@ are imported for that, from a folder, without the extension and without PyTorch.
     exception TSR_ERROR_FORMAT = Error | Exception | FormatError | ValueError
     exception tessera.open(absent.pickle) = Error | Exception | FileNotFoundError | NotFoundError | OSError | ReadError
 
-Nothing of this is listed here: options are those of the parser that a program makes, variables those that it asks for, and words the texts of
-its source that mean something else than a folder of that name."""
+Options are those of the parser that a program makes, and variables those that it asks for. As values of variables the texts of the source are
+tried, and a few others (TEXTS): facts are what they mean."""
 import argparse
 import ast
 import contextlib
@@ -213,20 +213,24 @@ def texts_of(path):
     return sorted(words | {f'2{word}' for word in words if word.isalpha() and len(word) < 4} | set(TEXTS))  # units of time
 
 
+@functools.lru_cache(maxsize=None)
+def compiled(path):
+    return compile(path.read_text(encoding='utf-8'), str(path), 'exec')
+
+
 def starts(folder, environment):
     """Whether Python starts to record with this environment: the line of tessera_record.pth, and the module that it imports."""
     files, system = {'_tessera_record'}, types.SimpleNamespace(meta_path=[], modules={})
 
     def importing(name, *given, **named):
         if name in files:
-            source = (folder / f'{name}.py').read_text(encoding='utf-8')
-            exec(compile(source, name, 'exec'), {'__builtins__': inner, '__name__': name})
+            exec(compiled(folder / f'{name}.py'), {'__builtins__': inner, '__name__': name})
             return None
         if name in ('os', 'sys'):
             return types.SimpleNamespace(environ=environment) if name == 'os' else system
         return __import__(name, *given, **named)
     inner = {**vars(importlib.import_module('builtins')), '__import__': importing}
-    exec((folder / 'tessera_record.pth').read_text(encoding='utf-8'), {'__builtins__': inner})
+    exec(compiled(folder / 'tessera_record.pth'), {'__builtins__': inner})
     return bool(system.meta_path)
 
 
@@ -243,6 +247,7 @@ def setting_facts(loaded, folder):
     settings.warn_once = lambda *_: None
     texts, main = texts_of(folder / '_record' / 'settings.py'), settings.VARIABLE
     yield f'environment {main}', 'read'
+    compiled.cache_clear()
     for text in texts:
         environment = {main: text}
         found = settings.from_environment(environment) if starts(folder.parent, environment) else None
@@ -296,16 +301,30 @@ def exception_facts(loaded, library=None, facts=None):
 
 # ---- all of it ----
 
-def facts(folder):
+def program_facts(loaded, name):
+    owner = next(owner for owner, program in PROGRAMS.items() if program == name)
+    yield from parser_facts(owner, parser_of(loaded.module(name).main, []))
+    if name == 'ci':
+        yield from check_variables(loaded)
+
+
+# What is read, by the file that it is about.
+PARTS = ('_errors', '_magic', '_record/settings', *PROGRAMS.values())
+
+
+def facts(folder, parts=PARTS):
     """What the package in this folder does, next to which are the files that start recordings."""
     found = {}
     with Loaded(folder) as loaded:
-        for owner, name in PROGRAMS.items():
-            found.update(parser_facts(owner, parser_of(loaded.module(name).main, [])))
-        found.update(magic_facts(loaded))
-        found.update(check_variables(loaded))
-        found.update(setting_facts(loaded, folder))
-        found.update(exception_facts(loaded))
+        for part in parts:
+            if part == '_errors':
+                found.update(exception_facts(loaded))
+            elif part == '_magic':
+                found.update(magic_facts(loaded))
+            elif part == '_record/settings':
+                found.update(setting_facts(loaded, folder))
+            else:
+                found.update(program_facts(loaded, part))
     return found
 
 

@@ -103,6 +103,17 @@ def check_python_names_are_facts(options):
     assert len(listed) > 30
 
 
+def check_callbacks_are_facts(options):
+    """Every class of tessera.callbacks.__all__, with how it is made; those for trainers have a stub."""
+    text = (ROOT / 'python/tessera/callbacks.py').read_text(encoding='utf-8')
+    listed = re.findall(r'"(\w+)"', text[text.index('__all__'):text.index(']', text.index('__all__'))])
+    found = options.facts['python']
+    expect('classes', [name for name in listed if f'argument tessera.callbacks.{name}(out)' not in found], [])
+    stubs = {name.rpartition('.')[2]: value for name, value in found.items() if name.startswith('stub ')}
+    expect('stubs', stubs, dict.fromkeys(re.findall(r'^    "(\w+)": _make', text, re.MULTILINE), 'as the class'))
+    assert len(listed) > len(stubs) > 3
+
+
 def check_options_in_help_are_facts(options):
     """What `--help-all` of each command shows."""
     commands = [name.removeprefix('command tessera ') for name in options.facts['command'] if name.startswith('command tessera ')]
@@ -174,10 +185,16 @@ def sources(options, title, kinds):
 
 def runs(options, title, kinds):
     """One kind at a time, since one that ends a program early hides what comes later."""
-    old = python_runs.facts(ROOT / 'python/tessera')
+    package, folder = ROOT / 'python/tessera', fresh(options.work / 'programs')
+    folder.mkdir()
+    known = {part: python_runs.facts(package, (part,)) for part in python_runs.PARTS}
+
+    def collect(changes):
+        found = python_runs.facts(changes.folder, (changes.part,))
+        changes.restore()
+        return known[changes.part], found
     for kind in kinds:
-        made_up(options, f'{title} {kind.__name__}', [kind], lambda chance, folder: breakages.Programs(chance, ROOT / 'python/tessera', fresh(folder), old),
-                lambda changes: (old, python_runs.facts(changes.folder)))
+        made_up(options, f'{title} {kind.__name__}', [kind], lambda chance, _: breakages.Programs(chance, package, folder, known), collect)
 
 
 def integrations(options, title, kinds):
