@@ -1,9 +1,9 @@
 """breakages.py: made-up changes of the interface, of which the generator knows which break programs.
 
-Changes of C, of Python and of what integrates tessera are changes of text: of copies of the headers, of the package's source, and of the
-action, the template and the hook. Changes of the command line, of the JSON and of files are changes of lines. Each change touches something that no other has touched,
-and returns the names of facts that it breaks (`must`), and of facts that it may break as well (`may`): if a member of a struct moves, others
-may follow. Additions break nothing."""
+Changes of C, of Python, of the action, of the template and of the hook are changes of text, in copies of the files that declare them. Changes
+of the command line, of the JSON and of files are changes of lines. Each change touches something that no other has touched, and returns the
+names of facts that it breaks (`must`), and of facts that it may break as well (`may`): if a member of a struct moves, others may follow.
+Additions break nothing."""
 import ast
 import itertools
 import re

@@ -186,13 +186,14 @@ def constant_facts(include, folder):
             yield f'macro {name}', given
     names = [name for name, given in macros if not given]
     lines = [f'printf((__typeof__({name}))-1 < 0 ? "{name} %lld\\n" : "{name} %llu\\n", (long long)({name}));' for name in names]
-    for name, value in printed(include, folder, 'c', lines):
-        yield f'{"limit" if LIMITS.match(name) else "constant"} {name}', value
-    lines = [f'{{ static {kind} made = {name}({kind}); print("{name}({kind})", &made, sizeof made); }}'
-             for name, given in macros if given == '(type)' for kind in growing_of(include)]
-    for language in ('c', 'c++'):
-        for name, value in printed(include, folder, language, lines):
-            yield f'initializer {name} {language}', value
+    initializers = [f'{{ static {kind} made = {name}({kind}); print("{name}({kind})", &made, sizeof made); }}'
+                    for name, given in macros if given == '(type)' for kind in growing_of(include)]
+    for language, given in (('c', lines + initializers), ('c++', initializers)):
+        for name, value in printed(include, folder, language, given):
+            if name.endswith(')'):
+                yield f'initializer {name} {language}', value
+            else:
+                yield f'{"limit" if LIMITS.match(name) else "constant"} {name}', value
 
 
 def printed(include, folder, language, lines):

@@ -366,7 +366,8 @@ def plugin_options(module):
                     yield f'option pytest {name.value}', takes
 
 
-def facts(folder):
+def facts(folder, parts=python_runs.PARTS):
+    """With what its parts do when they run."""
     package = Package(folder)
     found = {}
     for public, name in MODULES.items():
@@ -382,5 +383,5 @@ def facts(folder):
     for marker in plugin.names['MARKERS'].elts:
         found[f'marker {marker.value}'] = 'of pytest'
     found.update(argument_facts(plugin, 'pytest.mark.limit_gpu_memory', plugin.names['_limit'], 0))
-    found.update(python_runs.facts(folder))
+    found.update(python_runs.facts(folder, parts))
     return found

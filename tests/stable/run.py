@@ -178,8 +178,11 @@ def headers(options, title, kinds):
 
 
 def sources(options, title, kinds):
+    parts = ('_record/settings',)  # the changes of the others are in runs()
+    old = python_facts.facts(ROOT / 'python/tessera', parts)
+
     def collect(changes):
-        return options.python, python_facts.facts(changes.folder)
+        return old, python_facts.facts(changes.folder, parts)
     made_up(options, title, kinds, lambda chance, folder: breakages.Sources(chance, ROOT / 'python/tessera', fresh(folder)), collect)
 
 
@@ -296,7 +299,6 @@ def main():
     options.tessera = options.tessera.resolve()
     options.work = options.work.resolve()
     options.facts = contract.collected(options.tessera, options.gendocs.resolve(), options.library.resolve(), options.work / 'now')
-    options.python = {name: value for name, value in options.facts['python'].items() if not name.startswith('exception tessera.open(')}
     options.headers = {name: value for name, value in options.facts['c'].items() if not name.startswith(('symbol ', 'soname '))}
     return tap.run(tap.named([check for name, check in globals().items() if name.startswith('check_')], options))
 
