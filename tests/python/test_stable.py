@@ -28,6 +28,20 @@ def facts():
     return python_facts.facts(ROOT / 'python' / 'tessera')
 
 
+def test_exceptions_of_files(facts, tmp_path):
+    """As in the record, which has them from the library and the table of exceptions."""
+    import python_runs
+    newest = max((path for path in STABLE.iterdir() if path.name[0].isdigit()), key=lambda path: tuple(map(int, path.name.split('.'))))
+    recorded = dict(line.split(' = ') for line in (newest / 'python.txt').read_text(encoding='utf-8').splitlines() if line.startswith('exception '))
+    for name, content in python_runs.FILES.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(tessera.Error) as raised:
+            tessera.open(tmp_path / name)
+        assert python_runs.bases_of(raised.value) == recorded[f'exception tessera.open({name})'], name
+    assert len(python_runs.FILES) > 3 and facts
+
+
 def found(path):
     """The object of that name; of a class its own attribute, without asking for the value of a property."""
     value = tessera

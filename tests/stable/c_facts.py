@@ -7,6 +7,7 @@ members are, enumerators, constants, and what the shared library exports.
     handle tsr_study = opaque
     enumerator tsr_status.TSR_ERROR_IO = -2
     constant TSR_NONE = 4294967295
+    initializer TSR_OPTIONS_INIT(tsr_query) c++ = size, zeros
     symbol tsr_ask = exported
 
 Layouts are those of 64-bit systems: all that tessera is built for have the same. The compiler writes them as debug information, which
@@ -163,6 +164,21 @@ def macros_of(include):
             yield name, given
 
 
+def growing_of(include):
+    """The structs that begin with their size."""
+    return sorted(name for path in headers_of(include) for name in re.findall(r'typedef struct (tsr_\w+) \{\s*size_t struct_bytes;', code_of(path)))
+
+
+# Prints what an initializer writes: the size of the struct first, and zeros.
+PRINT = r'''#include <stdio.h>
+static void print(const char *name, const void *made, size_t size) {
+  size_t others = 0;
+  for (size_t i = sizeof size; i < size; i++) others += ((const unsigned char *)made)[i] != 0;
+  printf("%s %s, %s\n", name, *(const size_t *)made == size ? "size" : "another size", others ? "others" : "zeros");
+}
+'''
+
+
 def constant_facts(include, folder):
     macros = sorted(macros_of(include))
     for name, given in macros:
@@ -170,11 +186,22 @@ def constant_facts(include, folder):
             yield f'macro {name}', given
     names = [name for name, given in macros if not given]
     lines = [f'printf((__typeof__({name}))-1 < 0 ? "{name} %lld\\n" : "{name} %llu\\n", (long long)({name}));' for name in names]
-    run('cc', '-std=gnu17', '-w', f'-I{include}', '-x', 'c', '-', '-o', folder / 'constants',
-        text='#include <stdio.h>\n#include <tessera/tessera.h>\nint main(void) {\n' + '\n'.join(lines) + '\n}\n')
-    for line in run(folder / 'constants').splitlines():
-        name, value = line.split()
-        yield f'{"limit" if LIMITS.match(name) else "constant"} {name}', value
+    initializers = [f'{{ static {kind} made = {name}({kind}); print("{name}({kind})", &made, sizeof made); }}'
+                    for name, given in macros if given == '(type)' for kind in growing_of(include)]
+    for language, given in (('c', lines + initializers), ('c++', initializers)):
+        for name, value in printed(include, folder, language, given):
+            if name.endswith(')'):
+                yield f'initializer {name} {language}', value
+            else:
+                yield f'{"limit" if LIMITS.match(name) else "constant"} {name}', value
+
+
+def printed(include, folder, language, lines):
+    """(name, value) that statements print."""
+    compiler, standard = {'c': ('cc', 'gnu17'), 'c++': ('c++', 'gnu++17')}[language]
+    run(compiler, f'-std={standard}', '-w', f'-I{include}', '-x', language, '-', '-o', folder / 'printed',
+        text=PRINT + '#include <tessera/tessera.h>\nint main(void) {\n' + '\n'.join(lines) + '\n}\n')
+    return [line.split(maxsplit=1) for line in run(folder / 'printed').splitlines()]
 
 
 def header_facts(include):

@@ -19,9 +19,11 @@ sys.path.insert(0, str(HERE))
 import c_facts  # noqa: E402  (next to this file)
 import facts  # noqa: E402
 import format_facts  # noqa: E402
+import integration_facts  # noqa: E402
 import python_facts  # noqa: E402
+import python_runs  # noqa: E402
 
-AREAS = ('command', 'json', 'python', 'c', 'formats')
+AREAS = ('command', 'json', 'python', 'c', 'formats', 'integrations')
 
 
 # ---- versions ----
@@ -83,6 +85,8 @@ def collected(tessera, gendocs, library, work):
         found['json'][f'warning {code}'] = 'of a file'
     found['python'] = python_facts.facts(ROOT / 'python/tessera')
     found['c'] = c_facts.facts(ROOT / 'include', library)
+    found['python'].update(python_runs.file_facts(ROOT / 'python/tessera', library, found['c']))
+    found['integrations'] = integration_facts.facts(ROOT)
     for name, value in format_facts.facts(tessera, ROOT / 'python/tessera', work).items():
         found['command' if name.startswith('status ') else 'formats'][name] = value
     return found

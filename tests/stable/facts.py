@@ -53,12 +53,14 @@ def field(old, new):
 
 
 def option(old, new):
-    """An option, or a parameter of a question: a letter may be added, and what was required need not be."""
+    """An option, or a parameter of a question: a letter may be added, it may be given more often, and what was required need not be."""
     (kind, flags), (other, others) = words(old), words(new)
     if kind != other or {flag for flag in flags | others if flag.startswith('default')} - (flags & others):
         return is_now(old, new)
     if any(flag.startswith('letter') for flag in flags - others):
-        return f'has lost its {", ".join(sorted(flags - others))}'
+        return f'has lost its {", ".join(sorted(flag for flag in flags - others if flag.startswith("letter")))}'
+    if 'list' in flags - others:
+        return 'could be given several times, and can be given only once'
     return 'is now required' if 'required' in others - flags else None
 
 
@@ -156,6 +158,7 @@ def argument(old, new):
 
 
 def bases(old, new):
+    """Of a class, or of an exception."""
     gone = alternatives(old) - alternatives(new) - {''}
     return f'is no longer a {", ".join(sorted(gone))}' if gone else None
 
@@ -171,13 +174,13 @@ def key(old, new):
 
 
 RULES = {'field': field, 'option': option, 'parameter': option, 'command': command, 'struct': struct, 'member': member, 'limit': limit,
-         'name': python_name, 'argument': argument, 'class': bases, 'key': key}
+         'name': python_name, 'argument': argument, 'class': bases, 'exception': bases, 'key': key, 'input': option, 'variable': option}
 
 
 # ---- rules for facts that are new ----
 
 def owner_of(name):
-    """Of an argument its function, of a member its struct."""
+    """Of an argument its function, of a member its struct, of an option its command."""
     words_of = name.split(' ')
     if words_of[0] == 'argument':
         return 'name ' + name[len('argument '):name.index('(')]
@@ -185,6 +188,8 @@ def owner_of(name):
         return 'struct ' + words_of[1].rpartition('.')[0]
     if words_of[0] == 'parameter':
         return f'question {words_of[1]}'
+    if words_of[0] in ('option', 'input'):
+        return f'{"command" if words_of[0] == "option" else "action"} {" ".join(words_of[1:-1])}'
     return f'format {words_of[1]}' if words_of[0] == 'key' else ''
 
 
@@ -211,7 +216,8 @@ def added_required(old, _, name, value):
     return 'is new, and required' if 'required' in words(value)[1] and owner_of(name) in old else None
 
 
-ADDED = {'argument': added_argument, 'member': added_member, 'parameter': added_required, 'key': added_required}
+ADDED = {'argument': added_argument, 'member': added_member, 'parameter': added_required, 'option': added_required,
+         'input': added_required, 'key': added_required}
 
 
 # ---- all of it ----

@@ -1,5 +1,5 @@
-"""python_facts.py: the public interface of the package tessera, read from its source: nothing is imported, so that neither a build nor
-PyTorch is needed, and a changed copy can be read as well.
+"""python_facts.py: the public interface of the package tessera, read from its source, so that neither a build nor PyTorch is needed, and a
+changed copy can be read as well. What its command lines and variables mean is in python_runs.py.
 
     name tessera.open = function, gives Snapshot
     argument tessera.open(source) = 0, takes Any
@@ -12,9 +12,11 @@ underscore, and the methods of Python's protocols. What a class inherits within 
 `tessera.answers` name their bases instead, which facts.broken() looks through."""
 import ast
 
-# Module by public name. PLUGIN and SCRIPT have options of a command line besides.
+import python_runs
+
+# Module by public name.
 MODULES = {'tessera': '__init__', 'tessera.answers': '_answers', 'tessera.callbacks': 'callbacks'}
-PLUGIN, SCRIPT = 'pytest_plugin', '_script'
+PLUGIN = 'pytest_plugin'
 # A class that no module lists, whose objects a function returns.
 RETURNED = {'tessera.Recording': ('_capture', 'Recording')}
 # Methods that have no underscore, and that only the package itself calls (_apply.py).
@@ -36,7 +38,7 @@ class Module:
             path = package.folder / f'{name}.pyi'
         if not path.exists():
             path = package.folder / name / '__init__.py'
-        self.tree = ast.parse(path.read_text(encoding='utf-8'))
+        self.tree = python_runs.parsed(path.read_text(encoding='utf-8'))
         self.names = {}
         self._collect(self.tree.body)
 
@@ -281,14 +283,45 @@ def class_facts(module, name, node, is_made=False):
                     yield fact, value
 
 
-# Classes that programs make; of others, functions of the package make the objects.
-MADE = {'TrainerCallback', 'LightningCallback', 'TrainingLoop'}
+# ---- callbacks ----
 
+def initializer(node):
+    return next(part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == '__init__')
+
+
+def made_by(module, maker):
+    """The class that a function returns."""
+    function = module.names[maker.id]
+    name = next(part.value.id for part in function.body if isinstance(part, ast.Return))
+    return next(part for part in function.body if isinstance(part, ast.ClassDef) and part.name == name)
+
+
+def callback_facts(module, path, name):
+    """How programs make an object of a class of tessera.callbacks. Those for trainers are made on first use, each by a function;
+    what type checkers read in their place is a stub. Trainers call the other methods of those."""
+    table = module.names['_MAKERS']
+    makers = {key.value: value for key, value in zip(table.keys, table.values)}
+    node = made_by(module, makers[name]) if name in makers else next((one for one in module.tree.body if getattr(one, 'name', '') == name), None)
+    if node is None:
+        return
+    if name not in makers:
+        yield from class_facts(module, path, node, True)
+        return
+    yield f'class {path}', 'object'
+    yield from argument_facts(module, path, initializer(node), 1)
+    given, stub = ast.unparse(initializer(node).args), ast.unparse(initializer(module.names[name]).args)
+    yield f'stub {path}', 'as the class' if stub == given else f'takes ({stub}), and the class ({given})'
+
+
+# ---- names ----
 
 def named_facts(module, public, name):
     """Facts of one name of a module."""
     found = module.find(name)
     path = f'{public}.{name}'
+    if public == 'tessera.callbacks':
+        yield from callback_facts(module, path, name)
+        return
     if found and isinstance(found[1], ast.Attribute):  # Column = _core.Column
         found = found[0].resolve(found[1])
     if not found:
@@ -297,7 +330,7 @@ def named_facts(module, public, name):
     if node is None:
         yield f'module {path}', 'a module'
     elif isinstance(node, ast.ClassDef):
-        yield from class_facts(home, path, node, name in MADE)
+        yield from class_facts(home, path, node)
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         yield from function_facts(home, path, node, 'function', 0)
     elif isinstance(node, ast.Call) and (made := home.resolve(node.func)) and isinstance(made[1], ast.ClassDef):
@@ -320,20 +353,21 @@ def public_names(module, public):
     return sorted(names)
 
 
-# ---- command lines ----
+# ---- the plugin of pytest ----
 
-def option_facts(module, owner, call):
-    """The options that calls of this name declare: add_argument of argparse, addoption of pytest."""
+def plugin_options(module):
+    """The options that calls of addoption declare."""
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == call:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == 'addoption':
             given = {word.arg: word.value for word in node.keywords}
             takes = 'flag' if 'action' in given and ast.unparse(given['action']) == "'store_true'" else 'text'
             for name in node.args:
                 if isinstance(name, ast.Constant) and name.value.startswith('-'):
-                    yield f'option {owner} {name.value}', takes
+                    yield f'option pytest {name.value}', takes
 
 
-def facts(folder):
+def facts(folder, parts=python_runs.PARTS):
+    """With what its parts do when they run."""
     package = Package(folder)
     found = {}
     for public, name in MODULES.items():
@@ -344,14 +378,10 @@ def facts(folder):
     for public, (name, one) in RETURNED.items():
         found.update(class_facts(package.module(name), public, package.module(name).names[one]))
     found['name tessera.__version__'] = 'attribute, gives str'
-    found.update(option_facts(package.module(SCRIPT), 'python -m tessera.trace', 'add_argument'))
     plugin = package.module(PLUGIN)
-    found.update(option_facts(plugin, 'pytest', 'addoption'))
+    found.update(plugin_options(plugin))
     for marker in plugin.names['MARKERS'].elts:
         found[f'marker {marker.value}'] = 'of pytest'
     found.update(argument_facts(plugin, 'pytest.mark.limit_gpu_memory', plugin.names['_limit'], 0))
-    for option in defaults_of_options(package):
-        if option not in {one.value for one in package.module('callbacks').names['_OWN'].keys} | {'mesh'}:
-            found[f'environment TESSERA_RECORD_{option.upper()}'] = 'read'
-    found['environment TESSERA_RECORD'] = 'read'
+    found.update(python_runs.facts(folder, parts))
     return found

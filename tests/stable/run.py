@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""run.py --tessera FILE --gendocs FILE --library FILE --work FOLDER [--seed N] [--count N]: what the recorded versions promise is kept
-(docs/stability.md), and changes that break programs are found: `count` times all kinds of made-up changes (breakages.py), from a seed.
-Prints TAP."""
+"""run.py --tessera FILE --gendocs FILE --library FILE --work FOLDER [--seed N] [--count N]: compares this tree with the recorded versions
+(docs/stability.md), and checks that the comparison works. For that it makes changes that break programs, all kinds of them, and must find each;
+and additions, which must pass (breakages.py). It does so `count` times, each time with another seed, beginning with `seed`. Prints TAP."""
 import argparse
 import json
 import random
@@ -21,7 +21,9 @@ import c_facts  # noqa: E402
 import contract  # noqa: E402
 import facts  # noqa: E402
 import format_facts  # noqa: E402
+import integration_facts  # noqa: E402
 import python_facts  # noqa: E402
+import python_runs  # noqa: E402
 import tap  # noqa: E402
 from tap import Skip, expect  # noqa: E402
 
@@ -101,6 +103,17 @@ def check_python_names_are_facts(options):
     assert len(listed) > 30
 
 
+def check_callbacks_are_facts(options):
+    """Every class of tessera.callbacks.__all__, with how it is made; those for trainers have a stub."""
+    text = (ROOT / 'python/tessera/callbacks.py').read_text(encoding='utf-8')
+    listed = re.findall(r'"(\w+)"', text[text.index('__all__'):text.index(']', text.index('__all__'))])
+    found = options.facts['python']
+    expect('classes', [name for name in listed if f'argument tessera.callbacks.{name}(out)' not in found], [])
+    stubs = {name.rpartition('.')[2]: value for name, value in found.items() if name.startswith('stub ')}
+    expect('stubs', stubs, dict.fromkeys(re.findall(r'^    "(\w+)": _make', text, re.MULTILINE), 'as the class'))
+    assert len(listed) > len(stubs) > 3
+
+
 def check_options_in_help_are_facts(options):
     """What `--help-all` of each command shows."""
     commands = [name.removeprefix('command tessera ') for name in options.facts['command'] if name.startswith('command tessera ')]
@@ -165,13 +178,35 @@ def headers(options, title, kinds):
 
 
 def sources(options, title, kinds):
+    parts = ('_record/settings',)  # the changes of the others are in runs()
+    old = python_facts.facts(ROOT / 'python/tessera', parts)
+
     def collect(changes):
-        return options.facts['python'], python_facts.facts(changes.folder)
+        return old, python_facts.facts(changes.folder, parts)
     made_up(options, title, kinds, lambda chance, folder: breakages.Sources(chance, ROOT / 'python/tessera', fresh(folder)), collect)
 
 
+def runs(options, title, kinds):
+    """One kind at a time, since one that ends a program early hides what comes later."""
+    package, folder = ROOT / 'python/tessera', fresh(options.work / 'programs')
+    folder.mkdir()
+    known = {part: python_runs.facts(package, (part,)) for part in python_runs.PARTS}
+
+    def collect(changes):
+        found = python_runs.facts(changes.folder, (changes.part,))
+        changes.restore()
+        return known[changes.part], found
+    for kind in kinds:
+        made_up(options, f'{title} {kind.__name__}', [kind], lambda chance, _: breakages.Programs(chance, package, folder, known), collect)
+
+
+def integrations(options, title, kinds):
+    made_up(options, title, kinds, lambda chance, folder: breakages.Integrations(chance, ROOT, fresh(folder)),
+            lambda changes: (options.facts['integrations'], integration_facts.facts(changes.folder)))
+
+
 def lines(options, title, rows, breaks):
-    text = ''.join(facts.render(options.facts[area]) for area in ('command', 'json', 'formats'))
+    text = ''.join(facts.render(options.facts[area]) for area in ('command', 'json', 'formats', 'integrations'))
     text += ''.join(f'{name} = {value}\n' for name, value in options.facts['c'].items() if name.startswith(('symbol ', 'soname ')))
     kinds = [lambda changes, row=row: changes.change(*row, breaks=breaks) for row in rows]
     made_up(options, title, kinds, lambda chance, folder: breakages.Lines(chance, text),
@@ -218,6 +253,22 @@ def check_breaks_in_python_are_found(options):
 
 def check_additions_to_python_break_nothing(options):
     sources(options, 'additions to Python', breakages.PY_ADDITIONS)
+
+
+def check_breaks_in_programs_are_found(options):
+    runs(options, 'breaks in programs', breakages.RUN_BREAKS)
+
+
+def check_additions_to_programs_break_nothing(options):
+    runs(options, 'additions to programs', breakages.RUN_ADDITIONS)
+
+
+def check_breaks_in_integrations_are_found(options):
+    integrations(options, 'breaks in integrations', breakages.PLACE_BREAKS)
+
+
+def check_additions_to_integrations_break_nothing(options):
+    integrations(options, 'additions to integrations', breakages.PLACE_ADDITIONS)
 
 
 def check_breaks_of_lines_are_found(options):
