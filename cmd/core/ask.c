@@ -480,9 +480,12 @@ static int finish_check(cli_session *session, const cli_asking *asking, const ch
   bool is_refused = check->doubt && !check->failed_count;
   bool has_failed = check->failed_count || !check->device_count;
   int status = is_refused && is_update ? refuse(asking) : 0;
-  if (status == 0 && is_update) status = write_lock(session, asking);
+  if (status == 0 && is_update && !check->failed_count) status = write_lock(session, asking);
   if (status == 0) status = report_check(session, asking, form);
   session->is_complete = status == 0;
+  if (status == 0 && is_update && check->failed_count)
+    cli_say("check", "%s is not written, because a budget is exceeded",
+            tsr_params_text(session->options->own, "lock"));
   if (status == 0 && is_refused) return refuse(asking);
   return status == 0 && has_failed ? CLI_CHECK_FAILED : status;
 }

@@ -43,7 +43,8 @@ static const tsr_parameter shared[] = {
     {.name = "quiet",
      .letter = 'q',
      .kind = TSR_PARAMETER_FLAG,
-     .help = "Do not print warnings about the file, progress bars, or the names of written files."},
+     .help = "Do not print warnings about the file, notes, progress bars, or the names of written "
+             "files."},
     {.name = "verbose", .letter = 'v', .kind = TSR_PARAMETER_FLAG, .help = "Print more columns."},
     {.name = "strict",
      .kind = TSR_PARAMETER_FLAG,

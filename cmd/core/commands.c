@@ -38,12 +38,11 @@ static const struct {
   size_t operand_max;
   const char *lacks;
   bool confines;
-} own_ways[] = {
-    {"profile", cli_profile, false, NULL, 0, NULL, false},
-    {"check", cli_check, false, NULL, 0, NULL, false},
-    {"ranks", cli_ask_ranks, false, NULL, 0, NULL, true},
-    {"simulate", cli_simulate, true, NULL, 0, NULL, false},
-    {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose quiet", false}};
+} own_ways[] = {{"profile", cli_profile, false, NULL, 0, NULL, false},
+                {"check", cli_check, false, NULL, 0, NULL, false},
+                {"ranks", cli_ask_ranks, false, NULL, 0, NULL, true},
+                {"simulate", cli_simulate, true, NULL, 0, NULL, false},
+                {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose", false}};
 
 /* Without a function: program.c runs it, because help needs this list. */
 static const cli_command help_row = {

@@ -89,17 +89,54 @@ static const tsr_parameter *find_lettered(const cli_command *command, char lette
   return command ? cli_option_lettered(command, letter) : find_anywhere(NULL, 0, letter);
 }
 
+/* Options that users type for a command that has another one for it. */
+static const struct {
+  const char *command, *typed, *meant;
+} option_synonyms[] = {{"plan", "capacity", "budget"}, {"simulate", "budget", "capacity"}};
+
+static const char *meant_option(const cli_command *command, const char *name, size_t length) {
+  for (size_t i = 0; command && i < sizeof option_synonyms / sizeof *option_synonyms; i++)
+    if (strcmp(option_synonyms[i].command, command->about.name) == 0 &&
+        tsr_word_is(name, length, option_synonyms[i].typed))
+      return option_synonyms[i].meant;
+  return NULL;
+}
+
 static int unknown_option(const cli_command *command, const char *name, size_t length) {
   const tsr_parameter *row;
+  const char *meant = meant_option(command, name, length);
   if (find_named(NULL, name, length))
-    return cli_usage_error(command, "option '--%.*s' does not apply to this command", (int)length,
-                           name);
+    return cli_usage_error(command, "option '--%.*s' does not apply to this command%s%s%s",
+                           (int)length, name, meant ? "; did you mean '--" : "", meant ? meant : "",
+                           meant ? "'?" : "");
   tsr_suggestion nearest = tsr_suggestion_start(name, length);
   for (size_t i = 0; (row = cli_option_at(command, i)) != NULL; i++)
     tsr_suggestion_offer(&nearest, cli_option_name(row));
   if (!nearest.best) return cli_usage_error(command, "unknown option '--%.*s'", (int)length, name);
   return cli_usage_error(command, "unknown option '--%.*s'; did you mean '--%s'?", (int)length,
                          name, nearest.best);
+}
+
+/* A list that an option gives in parts, joined by commas; NULL if memory ran out. The caller's. */
+static char *join_list(const char *before, const char *more) {
+  size_t room = strlen(before) + strlen(more) + 2;
+  char *list = malloc(room);
+  if (list) (void)snprintf(list, room, "%s,%s", before, more);
+  return list;
+}
+
+/* Set a text. Words of a list that are in several options of the same name count together. */
+static int set_text(tsr_params *params, const tsr_parameter *row, const char *value,
+                    tsr_error *error) {
+  const char *name = cli_option_name(row);
+  bool is_list = row->kind == TSR_PARAMETER_TEXT && row->argument && !strcmp(row->argument, "LIST");
+  if (!is_list || !tsr_params_has(params, row->name))
+    return tsr_params_set_text(params, name, value, strlen(value), error);
+  char *list = join_list(tsr_params_text(params, row->name), value);
+  int status =
+      list ? tsr_params_set_text(params, name, list, strlen(list), error) : TSR_ERROR_MEMORY;
+  free(list);
+  return status;
 }
 
 /* `value` is NULL for an option without an argument. Before the command is known to be missing, its
@@ -115,7 +152,7 @@ static int set_value(parser *parse, const tsr_parameter *row, const char *value)
   else if (cli_option_names_file(row))
     status = tsr_params_set_path(params, name, value, &error);
   else
-    status = tsr_params_set_text(params, name, value, strlen(value), &error);
+    status = set_text(params, row, value, &error);
   return status ? cli_params_error(parse->options->command, status, &error) : 0;
 }
 

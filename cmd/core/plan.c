@@ -166,9 +166,15 @@ static void write_budget(uint64_t bytes, bool is_up, char text[32]) {
     (void)snprintf(text, 32, " --budget %" PRIu64 "MiB", mebibytes);
 }
 
-static void write_target(const tsr_params *own, char text[32]) {
+/* A plan that was found is for the program that it is about: by text for transformers' Trainer, otherwise as a file. */
+static void write_use(const tsr_params *own, const tsr_plan_answer *value, char text[32]) {
   const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
-  (void)snprintf(text, 32, " --for %s", model && tsr_model_is_traced(model) ? "tessera" : "hf");
+  bool is_traced = model && tsr_model_is_traced(model);
+  const char *target = value->found ? value->next_target : is_traced ? NULL : "hf";
+  if (target)
+    (void)snprintf(text, 32, " --for %s", target);
+  else if (value->found && value->found->change_count && !tsr_params_has(own, "write_plan"))
+    (void)snprintf(text, 32, " --write-plan plan.json");
 }
 
 /* What follows the line that was typed; "" if the answer has no successor. A budget is the memory of the card that
@@ -189,7 +195,7 @@ static void write_next(const tsr_params *own, const tsr_plan_answer *value, char
     uint64_t needed_bytes = value->found->with.reserved_bytes;
     if (!card_bytes || needed_bytes <= card_bytes) write_budget(needed_bytes, true, text);
   } else if (value->techniques || (value->found && value->fits && !value->pasted_count)) {
-    write_target(own, text);
+    write_use(own, value, text);
   }
 }
 
@@ -223,10 +229,23 @@ static int put_typed(cli_session *session, const char *typed, const char *option
   return status;
 }
 
-/* The last line of a text: the next command to run. */
+/* What to do with a plan that is in a file. */
+static int put_apply(cli_session *session, const char *path) {
+  int status = cli_put(session, "\nNext: tessera.apply(model, \"");
+  if (status == 0) status = cli_put(session, path);
+  return status ? status : cli_put(session, "\", optimizer=optimizer) in the program\n");
+}
+
+/* The last line of a text: the next command to run, or the call of Python that takes the plan. */
 static int put_next(cli_session *session, const tsr_plan_answer *value) {
   char text[32], option[32];
+  const char *path = tsr_params_text(session->options->own, "write_plan");
+  if (session->options->quiet) return 0;
   write_next(session->options->own, value, text);
+  bool is_written =
+      path && value->found && value->found->change_count && value->fits && !value->largest;
+  if (!*text && is_written && !strpbrk(path, "\"\\\n")) /* as a text of Python needs no escapes */
+    return put_apply(session, path);
   if (!*text || !session->options->typed) return 0;
   (void)snprintf(option, sizeof option, "%.*s", (int)word_length(text + 1), text + 1);
   int status = cli_put(session, "\nNext: tessera ");

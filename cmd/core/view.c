@@ -112,8 +112,12 @@ static int save(cli_session *session, const cli_page *page, void *context) {
 int cli_view(cli_session *session) {
   if (!session->options->output && isatty(STDOUT_FILENO)) {
     if (isatty(STDIN_FILENO) && !session->options->json) return cli_terminal_view(session);
+    if (session->options->json)
+      return cli_usage_error(session->options->command,
+                             "a terminal cannot show a page; use -o page.html");
     return cli_usage_error(session->options->command,
-                           "a terminal cannot show a page; use -o page.html");
+                           "standard input is no terminal, so the timeline cannot be moved with "
+                           "keys; use -o page.html for a page");
   }
   int status = session->options->output
                    ? cli_page_check_name(session->options, session->options->output)

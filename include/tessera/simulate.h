@@ -99,7 +99,7 @@ typedef struct tsr_simulate_options {
                       NULL: the memory of the card that a step graph was traced for, otherwise an A100's, and
                       no time. TSR_ERROR_UNSUPPORTED if the graph's card is unknown */
   unsigned in_place; /* ops that write over an operand: flags of tsr_in_place */
-  /* Of a step graph alone; borrowed, or NULL. Modules by name or class, * for any text: */
+  /* Of a step graph alone; borrowed, or NULL. Modules by name or class, * for any text, several with commas between: */
   const char *checkpoint_modules;   /* each call is checkpointed, with use_reentrant=False */
   const char *offload_modules;      /* what each call saves is kept by the host: save_on_cpu() */
   const tsr_module_choice *modules; /* the same, one by one, as a plan has them; borrowed */

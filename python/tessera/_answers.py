@@ -740,6 +740,7 @@ class Request(Record):
     needed_bytes: int
     device_free_bytes: int
     missing_bytes: int
+    reason: str
     stream: int
     pool: Tuple[int, int]
     frame: Optional[Frame]

@@ -35,6 +35,8 @@ def programs(folder):
         (folder / name).chmod(0o755)
 
 
+# Traced steps of real programs.
+GRAPHS = Path(__file__).resolve().parent.parent / 'golden' / 'graphs'
 # One step of a traced program (docs/step-graph.md).
 STEP = {
     'schema': 'tessera-step/1', 'torch': '2.9.1', 'gpu': 'h100', 'parameters': 1 << 20, 'optimizer': 'AdamW',
@@ -875,6 +877,7 @@ def write_all(folder):
     (folder / 'exec.pickle').write_bytes(pickle.dumps(Command(), protocol=4))
     (folder / 'step.graph').write_text(json.dumps(STEP), encoding='utf-8')
     (folder / 'b300.graph').write_text(json.dumps({**STEP, 'gpu': 'b300'}), encoding='utf-8')
+    (folder / 'layers.graph').write_bytes((GRAPHS / 'layers.graph').read_bytes())
     programs(folder)
     (folder / 'folder').mkdir(exist_ok=True)
 

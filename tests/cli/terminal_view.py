@@ -489,6 +489,13 @@ def check_what_is_refused(runner):
             assert text in job.screen.text() and 'use -o page.html' in job.screen.text(), job.screen.text()
 
 
+def check_keys_need_a_terminal(runner):
+    words = ['/bin/sh', '-c', '"$0" view train.pickle </dev/null', str(runner.tessera)]
+    with Job(words, 40, 200, cwd=runner.folder, env=runner.env) as job:
+        tap.expect('the status', job.wait_end(), 'exited 2')
+        assert 'standard input is no terminal' in job.screen.text() and 'use -o page.html' in job.screen.text(), job.screen.text()
+
+
 def check_elsewhere_it_is_a_page(runner):
     page = runner.piped('view', 'train.pickle')
     assert page.returncode == 0 and page.stdout.startswith(b'<!doctype html>'), page.stderr

@@ -264,6 +264,8 @@ typedef struct tsr_plan_answer {
   const tsr_estimate *estimates;              /* TSR_ESTIMATES items */
   const tsr_pasted *pasted; /* for each target, in the order in which they were given */
   size_t pasted_count;
+  const char *
+      next_target; /* that can express a plan within the budget: "hf"; NULL if it cannot, or was not asked */
 } tsr_plan_answer;
 
 #ifdef __cplusplus

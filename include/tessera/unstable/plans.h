@@ -22,7 +22,7 @@ typedef struct tsr_run_plan tsr_run_plan;
 /* The digits of a hexadecimal hash, and a zero byte. */
 #define TSR_RUN_PLAN_HASH_BYTES 65
 
-/* Read a plan from JSON in any layout. The caller owns `*out`. Fails with TSR_ERROR_FORMAT, whose message names the
+/* Read a plan from JSON in any layout, or from an answer of `tessera plan --json` that contains one. The caller owns `*out`. Fails with TSR_ERROR_FORMAT, whose message names the
  * place in the file ("blocks[2].last is below blocks[2].first"), or with TSR_ERROR_MEMORY. */
 int tsr_run_plan_parse(const char *text, size_t size_bytes, tsr_run_plan **out, tsr_error *error);
 /* Make the plan of a command's parameters: tsr_run_options that are set override the plan in the parameter

@@ -112,7 +112,10 @@ struct tsr_simulation {
   const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; live as long as this */
   size_t note_count;
   char card_notes[TSR_SIMULATE_CARD_NOTES][384]; /* the texts of notes on the chosen card */
-  tsr_memory_profile *profile;                   /* if requested; owned */
+  const char *card_title;                        /* NULL without a chosen card; static */
+  const char *
+      card_lacks; /* what is wrong with the run on it: "does not fit" or "may run out of memory"; NULL if nothing; static */
+  tsr_memory_profile *profile; /* if requested; owned */
 };
 
 #ifdef __cplusplus

@@ -33,7 +33,8 @@ typedef enum tsr_why_reason {
   TSR_WHY_OUTSIDE, /* of the card, PyTorch lacked more than drivers, CUDA contexts and libraries
                       usually take (1 GiB and a sixteenth), by at least the missing bytes; found only
                       if the capacity is known */
-  TSR_WHY_IN_USE,  /* what is in use leaves too little in any arrangement */
+  TSR_WHY_IN_USE,  /* what is in use, or would have been by what came next, leaves too little in any
+                      arrangement */
   TSR_WHY_UNKNOWN, /* more is in use than the file has segments for, so what was cached is unknown */
   TSR_WHY_REASON_COUNT
 } tsr_why_reason;
@@ -161,7 +162,10 @@ typedef struct tsr_why_device {
   bool
       has_history; /* false: at most one event changes what is allocated, so the file shows one moment */
   bool is_partial; /* the file lacks a part that was recorded, so figures are approximate */
-  tsr_why_reason reason;
+  tsr_why_reason
+      reason; /* of the failure: as request_reason, but TSR_WHY_IN_USE if memory lay free that
+                                    would not have been enough for what came next (outlook.short_bytes) */
+  tsr_why_reason request_reason; /* of this request alone */
 
   tsr_why_oom *ooms; /* by event */
   size_t oom_count;

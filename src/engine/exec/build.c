@@ -154,6 +154,31 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
                    "optimizer's form can be chosen");
 }
 
+/* How many names a list has, with commas between; 0 for NULL. */
+static size_t count_names(const char *list) {
+  size_t count = list != NULL;
+  for (; list && *list; list++) count += *list == ',';
+  return count;
+}
+
+static char *copy_list(const char *list) {
+  char *copy = TSR__NEW_ARRAY(char, strlen(list) + 1);
+  if (copy) memcpy(copy, list, strlen(list) + 1);
+  return copy;
+}
+
+/* Add a choice for each name of a list, which may be NULL. Commas are overwritten. */
+static size_t add_names(char *list, tsr__rewrite how, tsr__rewrite_choice *out) {
+  size_t count = 0;
+  for (char *at = list; at; count++) {
+    char *comma = strchr(at, ',');
+    out[count] = (tsr__rewrite_choice){at, how};
+    if (comma) *comma++ = '\0';
+    at = comma;
+  }
+  return count;
+}
+
 /* The graph to run: the model's own, or a rewritten one, which is in *owned. */
 static int rewritten_modules(const tsr_model *model, const tsr_simulate_options *options,
                              tsr__step_graph **owned, const tsr__step_graph **graph,
@@ -163,16 +188,21 @@ static int rewritten_modules(const tsr_model *model, const tsr_simulate_options 
   *owned = NULL;
   *graph = model->graph;
   if (!checkpoint && !offload && !options->module_count) return 0;
-  tsr__rewrite_choice *choices = TSR__NEW_ARRAY(tsr__rewrite_choice, options->module_count + 2);
-  if (!choices) return tsr__fail_memory(error);
-  if (checkpoint) choices[count++] = (tsr__rewrite_choice){checkpoint, TSR__REWRITE_CHECKPOINT};
-  if (offload) choices[count++] = (tsr__rewrite_choice){offload, TSR__REWRITE_OFFLOAD};
-  for (size_t i = 0; i < options->module_count; i++)
+  size_t most = options->module_count + count_names(checkpoint) + count_names(offload);
+  tsr__rewrite_choice *choices = TSR__NEW_ARRAY(tsr__rewrite_choice, most);
+  char *lists[2] = {checkpoint ? copy_list(checkpoint) : NULL, offload ? copy_list(offload) : NULL};
+  bool ok = choices && (lists[0] || !checkpoint) && (lists[1] || !offload);
+  if (ok) count += add_names(lists[0], TSR__REWRITE_CHECKPOINT, choices);
+  if (ok) count += add_names(lists[1], TSR__REWRITE_OFFLOAD, choices + count);
+  for (size_t i = 0; ok && i < options->module_count; i++)
     choices[count++] = (tsr__rewrite_choice){options->modules[i].name,
                                              options->modules[i].how == TSR_MODULE_CHECKPOINT
                                                  ? TSR__REWRITE_CHECKPOINT
                                                  : TSR__REWRITE_OFFLOAD};
-  int status = tsr__step_graph_rewrite(model->graph, choices, count, owned, error);
+  int status = ok ? tsr__step_graph_rewrite(model->graph, choices, count, owned, error)
+                  : tsr__fail_memory(error);
+  tsr__free(lists[0]);
+  tsr__free(lists[1]);
   tsr__free(choices);
   if (status == 0) *graph = *owned;
   return status;

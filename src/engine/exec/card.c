@@ -60,10 +60,10 @@ static uint64_t round_down(uint64_t bytes) {
   return tenths * (uint64_t)GiB / 10;
 }
 
-/* Whether the run fits, in words. */
-static const char *fits(const tsr__data_sheet *gpu, const tsr__card_room *room) {
-  if (room->reserved_bytes <= tsr__card_safe_bytes(gpu, room->ranks)) return "fits";
-  bool is_over = (double)room->reserved_bytes + CONTEXT > gpu->visible_bytes;
+const char *tsr__card_lacks_room(const tsr__data_sheet *gpu, uint64_t reserved_bytes,
+                                 uint64_t ranks) {
+  if (reserved_bytes <= tsr__card_safe_bytes(gpu, ranks)) return NULL;
+  bool is_over = (double)reserved_bytes + CONTEXT > gpu->visible_bytes;
   return is_over ? "does not fit" : "may run out of memory";
 }
 
@@ -86,7 +86,9 @@ void tsr__card_note_room(const tsr__data_sheet *gpu, const tsr__card_room *room,
                      tsr__format_size(room->limit_bytes, limit),
                      tsr__format_size(round_down(safe_bytes), safe));
   assert(used < TSR__CARD_NOTE_BYTES);
+  const char *lacks = tsr__card_lacks_room(gpu, room->reserved_bytes, room->ranks);
   if (room->reserved_bytes)
     (void)snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used), "; %s reserves %s and %s",
-                   room->run, tsr__format_size(room->reserved_bytes, reserved), fits(gpu, room));
+                   room->run, tsr__format_size(room->reserved_bytes, reserved),
+                   lacks ? lacks : "fits");
 }

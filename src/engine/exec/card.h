@@ -21,6 +21,10 @@ bool tsr__card_has_bf16(const tsr__data_sheet *gpu);
  * each (0: one alone). */
 uint64_t tsr__card_safe_bytes(const tsr__data_sheet *gpu, uint64_t ranks);
 
+/* What is wrong with a run of so many reserved bytes on the card: "does not fit" or "may run out of memory"; NULL if it fits. */
+const char *tsr__card_lacks_room(const tsr__data_sheet *gpu, uint64_t reserved_bytes,
+                                 uint64_t ranks);
+
 enum { TSR__CARD_NOTES = 2, TSR__CARD_NOTE_BYTES = 384 };
 
 /* Sentences without full stops. */

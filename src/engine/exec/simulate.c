@@ -47,6 +47,9 @@ static void note_card(const tsr__built *built, tsr_simulation *out) {
                                         .reserved_bytes = out->peak_reserved_bytes,
                                         .ranks = how->ranks},
                       &notes);
+  if (!out->is_out_of_memory)
+    out->card_lacks = tsr__card_lacks_room(built->gpu, out->peak_reserved_bytes, how->ranks);
+  out->card_title = built->gpu->title;
   memcpy(out->card_notes, notes.text, sizeof notes.text);
   for (size_t i = 0; i < notes.count; i++) note(out, out->card_notes[i]);
 }

@@ -232,7 +232,21 @@ static int read_graph(const json_t *root, const char *text, size_t size_bytes, t
   return status;
 }
 
+/* Whether the text begins as a pickle of protocol 2 or later, which a snapshot from PyTorch is. */
+static bool is_pickle(const char *text, size_t size_bytes) {
+  return size_bytes >= 2 && (unsigned char)text[0] == 0x80 && text[1] >= 2 && text[1] <= 5;
+}
+
+static int refuse_snapshot(const char *what, tsr_error *error) {
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "%s, not a model: 'tessera peak' and 'tessera why' explain a snapshot, and "
+                   "'tessera plan MODEL --from' compares one with its model",
+                   what);
+}
+
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error) {
+  if (is_pickle(json, size_bytes))
+    return refuse_snapshot("a pickle, such as a memory snapshot", error);
   if (tsr__llmc_is((const unsigned char *)json, size_bytes))
     return read_checkpoint(json, size_bytes, out, error);
   json_t *root = NULL;
@@ -245,6 +259,10 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
     int status = read_graph(root, json, size_bytes, out, error);
     json_decref(root);
     return status;
+  }
+  if (json_object_get(root, "device_traces")) {
+    json_decref(root);
+    return refuse_snapshot("a memory snapshot", error);
   }
   tsr__config config = {root, error, 0};
   tsr_model *model = TSR__NEW(tsr_model);

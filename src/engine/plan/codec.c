@@ -228,11 +228,31 @@ static int read_key(const char *key, json_t *value, tsr_params *values, tsr_run_
       key);
 }
 
+static bool is_text(const json_t *root, const char *key, const char *text) {
+  const char *value = json_string_value(json_object_get(root, key));
+  return value && strcmp(value, text) == 0;
+}
+
+/* Of an answer of `tessera plan --json`, take the plan that it contains. */
+static int take_answer(json_t **root, tsr_error *error) {
+  json_t *plan = json_object_get(*root, "plan");
+  if (!is_text(*root, "command", "plan") || json_object_get(*root, "version")) return 0;
+  if (is_text(*root, "verdict", "does_not_fit"))
+    return refuse(error, "this answer of 'tessera plan'", "has no plan that fits");
+  if (!json_is_object(plan))
+    return refuse(error, "this answer of 'tessera plan'",
+                  "contains no plan; --write-plan FILE writes one");
+  *root = plan;
+  return 0;
+}
+
 static int read_root(json_t *root, tsr_params *values, tsr_run_plan *plan, tsr_error *error) {
-  const json_t *version = json_object_get(root, "version");
   const char *key;
   json_t *value;
   if (!json_is_object(root)) return refuse(error, "a plan", "must be a JSON object");
+  int chosen = take_answer(&root, error);
+  if (chosen) return chosen;
+  const json_t *version = json_object_get(root, "version");
   if (!version) return refuse(error, "version", "is missing");
   if (!json_is_integer(version) || json_integer_value(version) != VERSION)
     return refuse(error, "version", "is not 1, the only version that this program reads");

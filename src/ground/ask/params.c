@@ -348,6 +348,18 @@ static int fail_number(const tsr_params *params, const tsr_parameter *row, const
   return fail_value(params, row, error, " needs a number%s, not '%s'", words, text);
 }
 
+/* The first choice that ends in what was typed, such as rtx4090 in 4090; NULL if none does. */
+static const char *choice_ending_in(const tsr_parameter *row, const char *text) {
+  enum { SHORTEST_END = 3 };
+  size_t length = strlen(text);
+  for (int i = 0; length >= SHORTEST_END && row->choices[i]; i++) {
+    size_t whole = strlen(row->choices[i]);
+    if (whole > length && strcasecmp(row->choices[i] + whole - length, text) == 0)
+      return row->choices[i];
+  }
+  return NULL;
+}
+
 static int set_choice(const tsr_params *params, const tsr_parameter *row, value *v,
                       const char *text, tsr_error *error) {
   char list[256] = "";
@@ -366,9 +378,10 @@ static int set_choice(const tsr_params *params, const tsr_parameter *row, value 
     (void)snprintf(list + used, sizeof list - used, "%s%s", between, row->choices[i]);
     if (!strchr(row->choices[i], ':')) tsr_suggestion_offer(&nearest, row->choices[i]);
   }
-  if (nearest.best)
+  const char *likely = nearest.best ? nearest.best : choice_ending_in(row, text);
+  if (likely)
     return fail_value(params, row, error, " takes %s, not '%s'; did you mean '%s'?", list, text,
-                      nearest.best);
+                      likely);
   return fail_value(params, row, error, " takes %s, not '%s'%s%s", list, text,
                     row->otherwise ? "; " : "", row->otherwise ? row->otherwise : "");
 }

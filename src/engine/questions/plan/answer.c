@@ -196,6 +196,52 @@ static int paste(const tsr_params *params, const tsr_run_plan *plan, const tsr_m
   return 0;
 }
 
+/* The plan that needs least memory of those near `plan` with what may be changed in any trainer. */
+static void make_lean(tsr_run_plan *plan, unsigned allow, uint64_t batch) {
+  if (allow & (TSR_ALLOW_RECOMPUTE | TSR_ALLOW_ALL_BLOCKS)) {
+    tsr__run_plan_clear_blocks(plan);
+    plan->options.checkpoint = TSR_CHECKPOINT_FULL;
+  }
+  if (allow & TSR_ALLOW_ACCUMULATE && batch > 1) plan->options.micro_batch = 1;
+}
+
+/* Whether the plan is within the budget; false also if it is not possible. */
+static int meets(tsr_run_plan *plan, const tsr_model *model, const tsr_simulate_options *how,
+                 uint64_t budget_bytes, bool *out, tsr_error *error) {
+  tsr_run_plan_cost cost = {0};
+  *out = false;
+  if (tsr__run_plan_seal(plan, error)) return TSR_ERROR_MEMORY;
+  int status = tsr_run_plan_measure(plan, model, how, &cost, error);
+  if (status == TSR_ERROR_MEMORY) return status;
+  *out = status == 0 && cost.is_possible && cost.reserved_bytes <= budget_bytes;
+  return 0;
+}
+
+/* Find out whether the trainer that most users have can run the plan, or one near it within the budget. */
+static int find_next(const tsr_params *params, const tsr_planned *found, const tsr_model *model,
+                     const tsr_simulate_options *how, tsr__plan_value *a, tsr_error *error) {
+  static const char target[] = "hf";
+  tsr_simulate_options own = *how;
+  tsr_run_plan *near = NULL;
+  unsigned allow = 0;
+  size_t replaced = 0;
+  bool is_enough = false;
+  if (tsr_model_is_traced(model)) return 0;
+  own.effort = NULL;
+  int status = allow_of(params, model, &allow, error);
+  if (status == 0)
+    status = tsr__target_nearest(target, model, &own, found->plan, &near, &replaced, error);
+  if (status == 0 && replaced)
+    status = meets(near, model, &own, found->budget_bytes, &is_enough, error);
+  if (status == 0 && replaced && !is_enough) {
+    make_lean(near, allow, own.batch);
+    status = meets(near, model, &own, found->budget_bytes, &is_enough, error);
+  }
+  tsr_run_plan_free(near);
+  if (status == 0 && (!replaced || is_enough)) a->about.next_target = target;
+  return status;
+}
+
 /* Keep a plan that the search found, with its certificate. */
 static int take_found(const tsr_params *params, tsr_planning *planning, const tsr_planned *found,
                       const tsr_model *model, const tsr_simulate_options *how, tsr__plan_value *a,
@@ -205,6 +251,8 @@ static int take_found(const tsr_params *params, tsr_planning *planning, const ts
   int status = tsr__certify(planning, found, &a->certificate, error);
   if (status == 0 && a->about.fits && tsr_params_has(params, "for"))
     status = paste(params, found->plan, model, how, a, error);
+  else if (status == 0 && a->about.fits)
+    status = find_next(params, found, model, how, a, error);
   return status;
 }
 
@@ -354,6 +402,9 @@ static void note_card(const tsr_params *params, tsr__plan_value *a) {
   tsr_simulate_options how = a->how;
   if (!card || about->compared_with) return;
   tsr_run_plan_options(about->found ? about->found->plan : a->plan, &how);
+  if (about->found && about->fits)
+    a->card_lacks = tsr__card_lacks_room(card, about->found->with.reserved_bytes, how.ranks);
+  a->card_title = card->title;
   if (!tsr_model_is_traced(a->model)) tsr__card_note_types(card, &how, &a->card_notes);
   tsr__card_note_room(card,
                       &(tsr__card_room){.limit = "budget",

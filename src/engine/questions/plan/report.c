@@ -157,6 +157,7 @@ void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
     tsr__emit_end(e);
   }
   tsr__emit_end(e);
+  if (e->options.quiet) return;
   tsr__emit_space(e);
   for (size_t i = 0; (note = note_at(value, i)) != NULL; i++) emit_words(e, "note: ", 6, note);
 }
@@ -370,8 +371,9 @@ static void emit_as_is(tsr__emitter *e, const tsr_planned *p) {
   emit_host(e, &p->with, has_changes ? &p->as_is : NULL, p->host_budget_bytes);
 }
 
+/* `value` has what the card lacks; NULL without a card. */
 static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *p,
-                         uint64_t budget_bytes) {
+                         uint64_t budget_bytes, const tsr__plan_value *value) {
   text budget, least, floor;
   tsr__buffer *out = &e->scratch;
   if (!tsr__emitter_is_text(e)) return;
@@ -388,7 +390,11 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
   double percent = 100 * fabs(more);
   const char *than = more < 0 ? "less" : "more";
   tsr__buffer_printf(out, "%.200s: ", model);
-  if (p->verdict == TSR_PLANNING_FITS && p->change_count)
+  if (value && value->card_lacks)
+    tsr__buffer_printf(out, "meets the budget of %s%s, but %s on an %s.", budget,
+                       p->change_count ? " with these changes" : " as it is", value->card_lacks,
+                       value->card_title);
+  else if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     tsr__buffer_printf(out, "fits in %s as it is; with these changes a step takes %.1f %% %s.",
                        budget, percent, than);
   else if (p->verdict == TSR_PLANNING_FITS && p->stopped_by)
@@ -559,8 +565,9 @@ static void emit_sent(tsr__emitter *e, const tsr_planned *p) {
 /* Emit where a step graph was cut. */
 static void emit_units(tsr__emitter *e, const tsr_planned *p) {
   if (!p->unit_count) return;
-  tsr__emit_printf(e, TSR__PLAIN, "Choices were made for %zu blocks of modules%s", p->unit_count,
-                   p->far_count ? "." : ", a chain.");
+  tsr__emit_printf(e, TSR__PLAIN, "Choices were made for %zu block%s of modules%s", p->unit_count,
+                   p->unit_count == 1 ? "" : "s",
+                   p->far_count || p->unit_count == 1 ? "." : ", a chain.");
   if (!p->far_count) return;
   tsr__emit_printf(
       e, TSR__PLAIN,
@@ -621,7 +628,7 @@ static void emit_unexplained(tsr__emitter *e, const tsr_calibration *c) {
 
 void tsr__emit_found(tsr__emitter *e, const char *name, const tsr_planned *p,
                      uint64_t budget_bytes) {
-  emit_verdict(e, name, p, budget_bytes);
+  emit_verdict(e, name, p, budget_bytes, NULL);
   emit_changes(e, p);
   if (p->verdict == TSR_PLANNING_DOES_NOT_FIT) emit_bound(e, p);
 }
@@ -672,7 +679,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   if (!key && !tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
   if (a->pasted_count && call->options->format == TSR_REPORT_TEXT) return;
-  emit_verdict(e, call->inputs[0].path, p, a->budget_bytes);
+  emit_verdict(e, call->inputs[0].path, p, a->budget_bytes, value);
   emit_changes(e, p);
   emit_moment(e, value->certificate.peak);
   emit_bound(e, p);

@@ -94,15 +94,18 @@ static const tsr_parameter parameters[] = {
     {.name = "checkpoint_modules",
      .option = "checkpoint-modules",
      .kind = TSR_PARAMETER_TEXT,
-     .argument = "NAME",
-     .help = "For a step graph: checkpoint each call of the modules with this name or class, such "
-             "as model.layers.* or LlamaDecoderLayer, with use_reentrant=False."},
+     .argument = "LIST",
+     .help =
+         "For a step graph: checkpoint each call of the modules with these names or classes, such "
+         "as model.layers.* or LlamaDecoderLayer, with use_reentrant=False. Several have commas "
+         "between them, and the option may be repeated."},
     {.name = "offload_modules",
      .option = "offload-modules",
      .kind = TSR_PARAMETER_TEXT,
-     .argument = "NAME",
-     .help = "For a step graph: keep what these modules save for backward in the host's memory, as "
-             "torch.autograd.graph.save_on_cpu() does."},
+     .argument = "LIST",
+     .help =
+         "For a step graph: keep what these modules, in a list of the same form, save for backward "
+         "in the host's memory, as torch.autograd.graph.save_on_cpu() does."},
     {.name = "optimizer_form",
      .option = "optimizer-form",
      .kind = TSR_PARAMETER_CHOICE,

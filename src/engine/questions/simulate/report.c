@@ -35,7 +35,11 @@ static void append_moment(tsr__buffer *out, const tsr_simulate_moment *moment) {
 
 static void append_fits(tsr__buffer *out, const tsr_simulation *s, uint64_t capacity) {
   char peak[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES];
-  if (capacity) tsr__buffer_printf(out, "fits in %s: ", tsr__format_size(capacity, size));
+  if (capacity) tsr__buffer_printf(out, "fits in %s", tsr__format_size(capacity, size));
+  if (s->card_lacks)
+    tsr__buffer_printf(out, "%s%s on an %s", capacity ? ", but " : "", s->card_lacks,
+                       s->card_title);
+  if (capacity || s->card_lacks) tsr__buffer_text(out, ": ");
   tsr__buffer_printf(out, "peak %s allocated of %s reserved, ",
                      tsr__format_size(s->peak.totals.allocated_bytes, peak),
                      tsr__format_size(s->peak_reserved_bytes, reserved));
@@ -47,8 +51,10 @@ static void append_out_of_memory(tsr__buffer *out, const tsr_simulation *s, uint
   tsr__buffer_printf(out, "does not fit in %s: it runs out of memory ",
                      tsr__format_size(capacity, size));
   append_moment(out, &s->out_of_memory);
-  tsr__buffer_printf(out, ", requesting %s with %s allocated",
-                     tsr__format_size(s->oom_request_bytes, request),
+  tsr__buffer_printf(out, ", requesting %s", tsr__format_size(s->oom_request_bytes, request));
+  if (s->oom_segment_bytes / 2 >= s->oom_request_bytes)
+    tsr__buffer_printf(out, " (a segment of %s)", tsr__format_size(s->oom_segment_bytes, size));
+  tsr__buffer_printf(out, " with %s allocated",
                      tsr__format_size(s->out_of_memory.totals.allocated_bytes, held));
 }
 

@@ -67,7 +67,8 @@ static void estimate(const tsr_why_device *d, uint64_t highest, const tsr__why_p
   const tsr_why_outlook *outlook = &d->outlook;
   uint64_t asked = tsr__sum_u64(d->moment.totals.allocated_bytes, d->request_bytes);
   double there = (double)d->trial_capacity_bytes;
-  double lost = d->reason == TSR_WHY_FRAGMENTED ? (double)d->free[TSR_WHY_CACHE_OWN].bytes : 0;
+  double lost =
+      d->request_reason == TSR_WHY_FRAGMENTED ? (double)d->free[TSR_WHY_CACHE_OWN].bytes : 0;
   *n = (needs){.capacity = at_least(there - at_least(lost, there / 20), 0)};
   sort_categories(d, n);
   n->is_peak_known = outlook->basis == TSR_WHY_BASIS_STEP &&

@@ -8,7 +8,8 @@
  *   another pool ──► another stream ──► the other size class ──► its own, but too small
  *
  * and the reason is the first of these that would have been enough, accumulated from the right. What
- * blocks hold beyond their requests is the last cause before the tensors themselves. */
+ * blocks hold beyond their requests is the last cause before the tensors themselves. If what the rest of the run needs
+ * would not have fit in any arrangement, one for this request alone is no reason. */
 #include "tessera/unstable/why.h"
 
 #include <stdlib.h>
@@ -287,13 +288,15 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);
     if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
-    out->reason = reason_of(out);
+    out->reason = out->request_reason = reason_of(out);
     out->is_kept_whole = is_kept_whole(&t->settings, out);
   }
   if (!status && *is_meant && out->oom_count && out->reason != TSR_WHY_UNKNOWN) {
     tsr__rerun_tail tail = {0};
     out->trial_capacity_bytes = tsr__capacity_at(t, out->moment.event);
     status = tsr__why_look_ahead(question->study, t, &question->patience, &tail, out, error);
+    if (!status && tsr__why_is_arrangement(out->request_reason) && out->outlook.short_bytes)
+      out->reason = TSR_WHY_IN_USE;
     if (!status)
       status = tsr__why_try(t, question->options, &tail, &question->patience, out, error);
     if (!status && is_about_peak(t, out))

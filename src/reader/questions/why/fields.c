@@ -18,6 +18,9 @@ static const tsr_record request = {
                 TSR__FIELD(BYTES, "needed_bytes", "the segment or pages requested from the driver"),
                 TSR__FIELD(BYTES, "device_free_bytes", "free on the device"),
                 TSR__FIELD(BYTES, "missing_bytes", "the difference"),
+                TSR__FIELD(TEXT, "reason",
+                           "why this request failed, whatever the rest of the run needs; see "
+                           "`reason` of the device"),
                 TSR__FIELD(COUNT, "stream", "the handle of its stream"),
                 TSR__FIELD(PAIR, "pool", "the id of its pool"),
                 TSR__PART(tsr__fields_frame, "frame", "as in `causes`", .is_nullable = true),
@@ -160,7 +163,7 @@ static const tsr_record device = {
     TSR__FIELDS(
         TSR__FIELD(
             TEXT, "reason",
-            "why this request failed, the first that applies: `not_recorded` (no oom event), "
+            "why it failed, the first that applies: `not_recorded` (no oom event), "
             "`limit` (the driver had enough), `fragmented` (cached for such requests and "
             "free, with what the driver had, is enough), `cached_elsewhere` (enough together "
             "with what is cached for other streams, pools and sizes), `pending` (together "
@@ -168,7 +171,9 @@ static const tsr_record device = {
             "requests), `outside` (of the card, more is neither PyTorch's nor free than "
             "drivers and CUDA contexts take, 1 GiB and a sixteenth, by at least the missing "
             "bytes; with `--capacity` or a sidecar), `in_use`; `unknown`, if more is in use "
-            "than the file has segments for"),
+            "than the file has segments for. If the rest of the run needs more than there was "
+            "(`outlook.short_bytes`), no arrangement would have been enough: then `fragmented` to "
+            "`rounded` are `in_use` here, and only `request.reason` has them"),
         TSR__PART(tsr__fields_moment_of_totals, "moment",
                   "the oom event; without one, when most is reserved"),
         TSR__FIELD(BYTES, "peak_reserved_bytes", "of the whole trace"),

@@ -6,6 +6,11 @@
 #include "study/study.h"
 #include "tessera/unstable/why.h"
 
+/* Whether another arrangement of the memory that was there would have served the request. */
+static inline bool tsr__why_is_arrangement(tsr_why_reason reason) {
+  return reason >= TSR_WHY_FRAGMENTED && reason <= TSR_WHY_ROUNDED;
+}
+
 /* Fill the device's outlook, for its chosen oom event, and the tail that trials add to the request; no
  * tail if nothing is expected. The caller frees `tail->fate`, also after a failure. Needs the device's moment, categories, request and capacity. `patience` as in
  * tsr__rerun_options. Time is linear in events. Fails with TSR_ERROR_MEMORY. */

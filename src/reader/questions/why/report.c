@@ -26,6 +26,7 @@
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
 #include "questions/shared/stepping.h"
+#include "questions/why/outlook.h"
 
 #define SIZE(bytes)   tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
 #define COUNT(number) tsr__format_count((number), (char[TSR__FORMAT_BYTES]){0})
@@ -34,6 +35,11 @@
 
 static uint64_t free_in_all(const tsr_why_device *d) {
   return tsr__sum_u64(d->fragmentation.free_block_bytes, d->fragmentation.free_segment_bytes);
+}
+
+/* Whether the driver had too little for the segment that a much smaller request takes. */
+static bool takes_more(const tsr_why_device *d) {
+  return d->missing_bytes && d->needed_bytes / 2 >= d->request_bytes;
 }
 
 /* Where most of what is cached elsewhere is. */
@@ -52,8 +58,12 @@ static const char *elsewhere(const tsr_why_device *d) {
 static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
   uint64_t others = tsr__drop_u64(free_in_all(d), own->bytes);
-  switch (d->reason) {
+  switch (d->request_reason) {
   case TSR_WHY_FRAGMENTED:
+    if (!own->bytes) {
+      tsr__buffer_text(out, "which is enough for the request alone");
+      break;
+    }
     tsr__buffer_printf(out, "and %s that PyTorch had cached for such requests lay free",
                        SIZE(own->bytes));
     if (own->largest_bytes < d->request_bytes)
@@ -119,13 +129,13 @@ static const char *reason_text(const tsr_why_device *d) {
       [TSR_WHY_IN_USE] = ": what is in use fills the card",
       [TSR_WHY_UNKNOWN] = ""};
   uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
-  bool is_arrangement = d->reason >= TSR_WHY_FRAGMENTED && d->reason <= TSR_WHY_ROUNDED;
+  bool is_arrangement = tsr__why_is_arrangement(d->request_reason);
   if (is_arrangement && d->outlook.short_bytes) return ": it needs more than there was";
   bool is_unused = d->free[TSR_WHY_CACHE_OWN].largest_bytes >= d->request_bytes;
-  if (d->reason == TSR_WHY_FRAGMENTED && is_unused && !d->is_kept_whole) return "";
-  if (d->reason == TSR_WHY_IN_USE && d->request_bytes > there)
+  if (d->request_reason == TSR_WHY_FRAGMENTED && is_unused && !d->is_kept_whole) return "";
+  if (d->request_reason == TSR_WHY_IN_USE && d->request_bytes > there)
     return ": this request alone is more than there was";
-  return words[(unsigned)d->reason < TSR_WHY_REASON_COUNT ? d->reason : 0];
+  return words[(unsigned)d->request_reason < TSR_WHY_REASON_COUNT ? d->request_reason : 0];
 }
 
 static void append_story(tsr__buffer *out, const tsr_why_device *d) {
@@ -134,8 +144,13 @@ static void append_story(tsr__buffer *out, const tsr_why_device *d) {
   tsr__buffer_printf(out, "%s were asked for, %s were free on the device, ", SIZE(d->request_bytes),
                      SIZE(d->device_free_bytes));
   append_reason(out, d);
-  if (d->missing_bytes) tsr__buffer_printf(out, "; %s were missing", SIZE(d->missing_bytes));
-  if (d->reason != TSR_WHY_IN_USE && d->reason != TSR_WHY_UNKNOWN)
+  if (takes_more(d))
+    tsr__buffer_printf(out, "; for %s of %s,", d->is_expandable ? "pages" : "a segment",
+                       SIZE(d->needed_bytes));
+  else if (d->missing_bytes)
+    tsr__buffer_text(out, ";");
+  if (d->missing_bytes) tsr__buffer_printf(out, " %s were missing", SIZE(d->missing_bytes));
+  if (d->request_reason != TSR_WHY_IN_USE && d->request_reason != TSR_WHY_UNKNOWN)
     tsr__buffer_printf(out, ", with %s in use", SIZE(d->moment.totals.allocated_bytes));
   tsr__buffer_text(out, ".");
 }
@@ -215,14 +230,17 @@ static void append_need(tsr__buffer *out, const tsr_why_device *d) {
 static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
   uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
-  tsr_why_reason reason = d->reason;
-  bool is_arrangement = reason >= TSR_WHY_FRAGMENTED && reason <= TSR_WHY_ROUNDED;
-  if ((is_arrangement || reason == TSR_WHY_IN_USE) && d->outlook.short_bytes) {
+  tsr_why_reason reason = d->request_reason;
+  if (d->reason == TSR_WHY_IN_USE && d->outlook.short_bytes) {
     append_need(out, d);
     return;
   }
   switch (reason) {
   case TSR_WHY_FRAGMENTED:
+    if (!own->bytes) {
+      tsr__buffer_text(out, "What was free is enough for the request, but not for a segment.");
+      break;
+    }
     if (own->largest_bytes >= d->request_bytes && !d->is_kept_whole) {
       tsr__buffer_printf(
           out, "A piece of %s was free for such requests; why it was not used is not recorded.",
@@ -270,12 +288,20 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   }
 }
 
+static void append_segment(tsr__buffer *out, const tsr_why_device *d) {
+  tsr__buffer_printf(out, "It takes %s of %s from the driver: %s missing.",
+                     d->is_expandable ? "pages" : "a segment", SIZE(d->needed_bytes),
+                     SIZE(d->missing_bytes));
+}
+
 /* What happened, in a line of at most 100 columns. */
 static void append_headline(tsr__buffer *out, const tsr_why_device *d) {
   tsr__buffer_text(out, "out of memory");
   append_where(out, &d->outlook);
   tsr__buffer_printf(out, ": %s asked for, ", SIZE(d->request_bytes));
-  if (d->missing_bytes)
+  if (takes_more(d))
+    tsr__buffer_printf(out, "with %s free on the device.", SIZE(d->device_free_bytes));
+  else if (d->missing_bytes)
     tsr__buffer_printf(out, "%s missing.", SIZE(d->missing_bytes));
   else
     tsr__buffer_printf(out, "%s free on the device.", SIZE(d->device_free_bytes));
@@ -354,6 +380,10 @@ static void print_verdict(tsr__emitter *emitter, const tsr_why_device *d) {
   else
     append_no_oom(&emitter->scratch, d);
   tsr__emit_line(emitter, d->oom_count ? TSR__ALARM : TSR__VERDICT, 0);
+  if (d->oom_count && takes_more(d)) {
+    append_segment(&emitter->scratch, d);
+    tsr__emit_line(emitter, TSR__VERDICT, 0);
+  }
   if (d->oom_count) say_cause(emitter, d);
 }
 
@@ -417,6 +447,7 @@ static void emit_request(tsr__stack_printer *printer, const tsr_why_device *d) {
                   tsr__bytes(d->device_free_bytes));
   tsr__emit_field(emitter, "missing_bytes", d->missing_bytes ? "missing" : NULL,
                   tsr__bytes(d->missing_bytes));
+  tsr__emit_field(emitter, "reason", NULL, tsr__string(tsr_why_reason_name(d->request_reason)));
   tsr__emit_field(emitter, "stream", NULL, tsr__count(d->stream));
   tsr__emit_inline_array(emitter, "pool");
   tsr__emit_item(emitter, tsr__count(d->pool.first));
