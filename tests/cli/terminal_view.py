@@ -333,7 +333,7 @@ def check_help_of_a_small_screen(runner):
         while '? shows more' in seen:
             job.press('?')
             last = seen
-            job.wait(lambda screen: screen.text() != last, 'the next page')
+            job.wait(lambda screen: screen.text() != last and re.search(r'^  (\? shows more; any other|any) key ends this help', screen.text(), re.M), 'the next page')
             seen = job.screen.text()
         assert re.search(r'Q +quit', seen) and 'any key ends this help' in seen, seen
         job.press('?')

@@ -1,6 +1,7 @@
 """%tessera and %%tessera: in IPython's shell in this process, and in a notebook that runs to its end."""
 import json
 import os
+import sys
 import tempfile
 
 import fake_torch
@@ -10,6 +11,7 @@ from record_fixtures import process, record, recorder, torch  # noqa: F401
 import tessera
 from conftest import HANG_S, posix_only
 
+Config = pytest.importorskip('traitlets.config', reason='IPython is not installed').Config
 shells = pytest.importorskip('IPython.core.interactiveshell', reason='IPython is not installed')
 pytestmark = posix_only
 GIB = 1 << 30
@@ -33,7 +35,10 @@ def out_of_memory_snapshot():
 def shell(monkeypatch, tmp_path):
     """A shell with the extension, and what it displayed."""
     monkeypatch.setenv('IPYTHONDIR', str(tmp_path / 'ipython'))
-    made = shells.InteractiveShell.instance()
+    main = sys.modules['__main__']  # a shell puts its own there
+    config = Config()
+    config.HistoryManager.enabled = False  # it would leave a thread
+    made = shells.InteractiveShell.instance(config=config)
     shown = []
     monkeypatch.setattr('IPython.display.display', shown.append)
     made.user_ns.clear()
@@ -44,6 +49,7 @@ def shell(monkeypatch, tmp_path):
     made.run_cell('%unload_ext tessera')
     made.extension_manager.loaded.discard('tessera')
     shells.InteractiveShell.clear_instance()
+    sys.modules['__main__'] = main
 
 
 def run(shell, text, capsys):
