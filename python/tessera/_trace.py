@@ -1188,7 +1188,8 @@ class StepGraph(Dict[str, Any]):
     def _peak_bytes(self) -> int:
         """The most that tensors take in the second step, which repeats, each rounded as PyTorch's allocator does."""
         sizes = [-(-size // 512) * 512 for size in self['slots']['bytes']]
-        live = top = sum(sizes[:self['static']])
+        live: int = sum(sizes[:self['static']])
+        top = live
         for step in range(2):
             top = live
             for word, slot, *_ in self['instructions']:
