@@ -64,7 +64,7 @@ class Nothing:
 
     @staticmethod
     def _lacks_devices(recorder: Recorder) -> bool:
-        """Whether PyTorch could record devices, and there is none; tessera.trace pretends that there is one."""
+        """Whether PyTorch could record devices but finds no device; tessera.trace pretends that one exists."""
         backends = find(recorder.torch, recorder.settings.device)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
