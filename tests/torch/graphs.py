@@ -378,7 +378,7 @@ def script(work):
             yield f'{category} of the script', sorted(sizes(found, category)) != sorted(sizes(known, category))
         yield f'a peak of {peak(found)}', abs(peak(found) - peak(known)) > 4 * 2 * 64 * 8  # batches that are still there
     status, message = run(path, 'log')
-    yield f'a log: {message}', not status or 'train_script.py:' not in message or '--value X' not in message
+    yield f'a log: {message}', not status or 'train_script.py:' not in message or '--value 1' not in message
     status, message = run('--value', '0', path, 'log')
     yield f'a log with a value: {message}', status
     status, message = run('--after', '100', path)
