@@ -65,9 +65,18 @@ def with_links(page, text, files):
     for match in pages.links(text):
         where = pages.resolved(page, match.group())
         if where and not match.group().startswith('#'):
-            parts += [text[end:match.start()], target(page, *where, files)]
+            parts += [with_title(text[end:match.start()], where[0]), target(page, *where, files)]
             end = match.end()
     return ''.join(parts) + text[end:]
+
+
+def with_title(text, path):
+    """A text that ends in `[docs/plan.md](`: paths are for readers of the repository, so the site has the page's title instead."""
+    named = re.search(r'\[(`?)([\w./-]+)\1\]\($', text)
+    if not named or not path.endswith(named[2]) or not (path.endswith('.md') or path == 'docs/decisions'):
+        return text
+    title = 'Decisions' if path == 'docs/decisions' else title_of((ROOT / path).read_text(encoding='utf-8'))
+    return f'{text[:named.start()]}[{title}]('
 
 
 def write(path, text):

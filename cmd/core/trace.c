@@ -111,6 +111,8 @@ const cli_command cli_trace_row = {
          CLI_PARAMETERS(trace_parameters),
          .examples = {{"tessera trace train.py -o train.graph -- --batch-size 8",
                        "a script with its arguments"},
+                      {"tessera trace train.py --value 1 -o train.graph",
+                       "a script that prints loss.item(): each number it reads is 1"},
                       {"tessera trace Qwen3-0.6B/config.json -o qwen3.graph --batch 4",
                        "a model of transformers"},
                       {"tessera simulate train.graph", "what the step needs"}}},

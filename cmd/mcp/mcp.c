@@ -65,12 +65,14 @@ static const char server_key[] = "io.modelcontextprotocol/serverInfo";
 
 static const char instructions[] =
     "tessera reads PyTorch GPU memory snapshots (torch.cuda.memory._dump_snapshot) and answers "
-    "where the memory went. Begin with tessera_peak on the user's file; its 'verdict' is the "
-    "answer in one line, 'stacks' are ranked by bytes, frames are innermost first. tessera_diff "
-    "compares two files, tessera_whatif tries allocator settings or another card, tessera_at looks "
-    "at another moment. Sizes are in bytes; present them in GiB. The other tools answer in "
-    "Mosaic's format, for clients written for it. Snapshots stay open between calls, so asking "
-    "again is cheap.";
+    "where the memory went. Begin with tessera_why if the job ran out of memory (files with _oom "
+    "in their names), with tessera_ranks for a folder of many ranks, and otherwise with "
+    "tessera_peak; 'verdict' is the answer in one line, 'stacks' are ranked by bytes, frames are "
+    "innermost first. tessera_diff compares two files, tessera_whatif tries allocator settings or "
+    "another card, tessera_at looks at another moment. Before anything has run, tessera_plan "
+    "finds how a model fits into a budget. Sizes are in bytes; present them in GiB. The other "
+    "tools answer in Mosaic's format, for clients written for it. Snapshots stay open between "
+    "calls, so asking again is cheap.";
 
 typedef struct server {
   cli_session *session;

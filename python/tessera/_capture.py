@@ -298,3 +298,5 @@ def start_from_environment() -> None:
         return
     record._started = Recording(settings)
     record._started.__enter__()
+    for recorder in record._started._open:
+        recorder.is_asked = False

@@ -54,7 +54,7 @@ def _parser(is_cell: bool) -> _Parser:
         parser.add_argument('--max-entries', type=int, metavar='N', help='the number of events kept, the latest ones (default: a million)')
     else:
         parser = _Parser(prog='%tessera', description='Shows the page of a snapshot, or answers a question about it.',
-                         epilog='%%tessera in the first line of a cell records the cell: %%tessera --help, in a cell of its own.')
+                         epilog='%%tessera in the first line of a cell records the cell: %%tessera --help, above a line such as pass.')
         parser.add_argument('file', help='a snapshot')
         parser.add_argument('question', nargs='?', choices=QUESTIONS, metavar='QUESTION',
                             help=f'instead of the page: {", ".join(QUESTIONS)}')

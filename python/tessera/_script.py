@@ -10,13 +10,14 @@ must be alike, and the last one is written. Then the script is ended by an excep
 """
 import argparse
 import contextlib
+import functools
 import os
 import runpy
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _program_line, _Recorder, alike, check_gpu, traced, write
 from ._trace_model import elements, fake_of, rehook
 from ._trace_quantised import making_subclasses
 from ._trace_routing import Counts, Routing
@@ -81,7 +82,7 @@ def _parameters(recorder: _Recorder) -> int:
 
 
 @contextlib.contextmanager
-def _environment(torch: Any, fake: Any) -> Iterator[None]:
+def _environment(torch: Any, recorder: _Recorder, fake: Any) -> Iterator[None]:
     """Replaces functions that a script may call and that a trace has to do differently."""
     from torch._subclasses.fake_tensor import FakeTensor
     original, loader, swap = torch.nn.Parameter.__new__, torch.utils.data.DataLoader.__init__, torch.utils.swap_tensors
@@ -89,6 +90,7 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
 
     def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         if type(data) is torch.Tensor and data.device.type == 'cpu':
+            recorder.on_host = recorder.on_host or f'{_program_line(sys._getframe(1))} makes the model'
             data = fake_of(torch, fake, data, 'cpu')
         if fake.is_our_fake(data) and isinstance(data, torch.nn.Parameter) and type(data) is not FakeTensor:
             return data  # of a class that a program derives from Parameter
@@ -107,12 +109,27 @@ def _environment(torch: Any, fake: Any) -> Iterator[None]:
             swap(old, new)
             rehook(old)
 
+    def moving(original: Callable[..., Any], is_to_cpu: Callable[..., bool]) -> Callable[..., Any]:
+        """Module.to and Module.cpu: for check_device()."""
+        @functools.wraps(original)
+        def move(module: Any, *args: Any, **kwargs: Any) -> Any:
+            moved = original(module, *args, **kwargs)
+            if is_to_cpu(*args, **kwargs):
+                recorder.on_host = f'{_program_line(sys._getframe(1))} puts the model'
+            return moved
+        return move
+
+    def is_to_cpu(*args: Any, **kwargs: Any) -> bool:
+        device = torch._C._nn._parse_to(*args, **kwargs)[0]
+        return device is not None and device.type == 'cpu'
+
     def load(self: Any, *args: Any, **kwargs: Any) -> None:
         changed = {'num_workers': 0, 'prefetch_factor': None, 'persistent_workers': False, 'timeout': 0,
                    'multiprocessing_context': None, 'pin_memory': False}
         loader(self, *args[:5], **{**kwargs, **dict(zip(_LOADER[5:], args[5:])), **changed})
 
     with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \
+            patched(torch.nn.Module, to=moving(torch.nn.Module.to, is_to_cpu), cpu=moving(torch.nn.Module.cpu, lambda: True)), \
             patched(torch.utils.data.DataLoader, __init__=load), \
             patched(torch.utils, swap_tensors=swapped), patched(FakeTensor, __new__=staticmethod(faked)), \
             patched(torch.Tensor, _make_subclass=staticmethod(making_subclasses(torch, fake))):
@@ -135,6 +152,17 @@ def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) ->
         yield
 
 
+def _too_short(count: int, optimizer: int, optimizers: int, needed: int) -> TraceError:
+    """What to tell of a program that ended before there were enough steps."""
+    if not optimizers:
+        return TraceError('the program ended without a step of an optimizer, and a trace ends a step where optimizer.step() ends: a loop without '
+                          'an optimizer is traced by tessera.trace(step, model=...)')
+    if optimizers < optimizer:
+        return TraceError(f'the program has no optimizer {optimizer}: {optimizers} made {"a step" if optimizers == 1 else "steps"}')
+    which = f'its optimizer {optimizer}' if optimizers > 1 else 'its optimizer'
+    return TraceError(f'the program ended after {count} step{"s" * (count != 1)} of {which}, and a trace needs {needed}: let it train longer')
+
+
 def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: Optional[int] = None,
                   optimizer: int = 1, ranks: Optional[int] = None,
                   routing: 'Union[str, os.PathLike[str], Counts, None]' = None) -> Dict[str, Any]:
@@ -149,7 +177,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
     after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
     recorder.routing = Routing(torch, routing)
-    with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
+    with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, recorder, fake), \
             sharded(torch, recorder, ranks), _saving(torch, recorder, fake, ranks):
         steps = _Steps(recorder, phases, optimizer, after + 2, most,
                        lambda: [] if ranks is not None else _optimizers(torch, fake, recorder, phases))
@@ -162,8 +190,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
                 raise
         recorder.is_over = True
     if len(recorder.calls) < after + 2:
-        raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
-                         f'{after + 2}: let it train longer; a loop without an optimizer is traced by trace(step, model=...)')
+        raise _too_short(len(recorder.calls), optimizer, len(steps.seen), after + 2)
     recorder.routing.check()
     about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1],
              **recorder.routing.used(), 'optimizers': steps.found}

@@ -126,6 +126,7 @@ class _Recorder:
         self.is_composing = False  # attention of other ops than its kernels
         self.is_compiled = False  # the program calls code of torch.compile
         self.routing: Any = Routing(torch, None)
+        self.on_host = ''  # of a program: the line that puts its model on the CPU, and what it does
         self.told: List[bool] = []  # what PyTorch's own code reads next from the GPU, the last first
 
     @contextlib.contextmanager
@@ -227,6 +228,12 @@ class _Recorder:
         if number is not None and not self.dead[number]:
             self.dead[number] = True
             self.events.append(('-', number))
+
+    def check_device(self) -> None:
+        """Refuse a program that computes a loss of a model on the CPU, and nothing on a GPU."""
+        if not self.bytes and self.on_host:
+            raise TraceError(f'{self.on_host} on the cpu, and a trace records what a step allocates on a GPU: put the model and its data on '
+                             "'cuda' there, where a trace needs no GPU and torch.cuda.is_available() is true")
 
     def is_static(self, number: int) -> bool:
         """Whether a storage existed before the step, as far as is known."""
@@ -771,6 +778,7 @@ class _Phases:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if recorder.phase[-1] == 'backward':
                 return original(*args, **kwargs)
+            recorder.check_device()
             recorder.keep_activations()
             with recorder.within('backward'):
                 return original(*args, **kwargs)
@@ -1162,6 +1170,37 @@ def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number:
     raise TraceError(f'a tensor of {recorder.bytes[number]:,} bytes from earlier steps is freed in the {recorder.ordinal(-1)}')
 
 
+class StepGraph(Dict[str, Any]):
+    """What trace() returns: the content of the file, with a repr of one line."""
+
+    def __repr__(self) -> str:
+        slots = self.get('slots', {}).get('bytes')
+        if slots is None:
+            return super().__repr__()
+        static = self['static']
+        return (f'<step graph: one step, {len(slots) - static} allocations, at most {self._peak_bytes() / 2**20:.1f} MiB of tensors at a time; '
+                '`tessera simulate` runs it>')
+
+    def _repr_pretty_(self, printer: Any, _is_cycle: bool) -> None:
+        """For IPython, which prints a dict itself."""
+        printer.text(repr(self))
+
+    def _peak_bytes(self) -> int:
+        """The most that tensors take in the second step, which repeats, each rounded as PyTorch's allocator does."""
+        sizes = [-(-size // 512) * 512 for size in self['slots']['bytes']]
+        live: int = sum(sizes[:self['static']])
+        top = live
+        for step in range(2):
+            top = live
+            for word, slot, *_ in self['instructions']:
+                if word == 'new' or (word == 'once' and step == 0):
+                    live += sizes[slot]
+                elif word == 'drop' or (word == 'drop_previous' and step):
+                    live -= sizes[slot]
+                top = max(top, live)
+        return top
+
+
 def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> Dict[str, Any]:
     if not _births(recorder.calls[-1]):
         raise TraceError("the step allocates nothing on 'cuda': it has to call the model on tensors there, and to run backward")
@@ -1170,7 +1209,7 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
     for number in made.slots:
         if not recorder.roles[number]:
             recorder.roles[number] = 'temporary'
-    return {
+    return StepGraph({
         'schema': SCHEMA, **about, **({'compiled': True} if recorder.is_compiled else {}), 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
         'stacks': recorder.stacks.items, 'static': len(static),
         'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
@@ -1179,7 +1218,7 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
         'instructions': made.items, 'work': [[made.place_of[event], *done] for event, *done in recorder.work],
         'kernels': [[made.place_of[first], made.place_of[end - 1] + 1, *sizes] for first, end, *sizes in recorder.kernels],
         **_rewritable(recorder, made),
-    }
+    })
 
 
 def _optimizers(torch: Any, fake: Any, recorder: _Recorder, phases: _Phases) -> List[Dict[str, Any]]:
@@ -1234,7 +1273,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
                         patched(torch.nn.functional, scaled_dot_product_attention=attend), _recurrent(torch), _compiled(recorder), _launching(),
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
                         attention, _finite(torch), _truncating(torch, recorder), _values(torch, value, recorder.routing),
-                        _other_modes(recorder, fake), _explained(), library):
+                        _other_modes(recorder, fake), _explained(recorder), library):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake, library):  # its tensors are none of the step's
             _calibrate(torch)
@@ -1344,13 +1383,15 @@ def _gradients_marked(recorder: _Recorder, tensors: List[Any]) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _explained(recorder: _Recorder) -> Iterator[None]:
     """Turns the errors of fake tensors into a TraceError that names the program's line."""
     from torch._subclasses import fake_tensor
     try:
         yield
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-        what = "a number; value=X (--value X) supplies one, and routing='balanced' (--routing balanced) those of tokens that experts get" \
+        recorder.check_device()
+        experts = ", and routing='balanced' (--routing balanced) for numbers of tokens that experts get" if recorder.routing.has_choices else ''
+        what = f'a number, such as that of loss.item(): value=1 (--value 1) stands for all of them{experts}' \
             if isinstance(error, fake_tensor.DataDependentOutputException) else \
             'a size. Only sizes that follow from constants, from tensors on the CPU and from routers of experts are known: use a tensor of ' \
             'fixed size with a mask instead'

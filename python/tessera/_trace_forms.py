@@ -34,7 +34,7 @@ def noted(torch: Any, optimizer: Any, begin: int, outer: Tuple[int, ...], given:
             grad = param.grad
             if grad is None:
                 continue
-            step.is_plain &= grad.layout == torch.strided and type(grad).__name__ == 'FakeTensor'
+            step.is_plain &= grad.layout == torch.strided and type(grad).__name__ == 'FakeTensor' and grad.device.type == 'cuda'
             if step.is_plain:
                 from torch.utils._python_dispatch import _disable_current_modes
                 with _disable_current_modes():

@@ -234,6 +234,7 @@ class Routing:
             self.name, self.counts = 'given', _read(given)
         self.source = str(given) if isinstance(given, (str, os.PathLike)) else 'routing'
         self._groups: Any = weakref.WeakValueDictionary()  # by the address of a storage
+        self.has_choices = False  # whether the program has something that chooses as a router does
         self._routers: Dict[Any, int] = {}  # numbers of those that were asked, by module, or by line outside of modules
         aten = torch.ops.aten
         self._scalar, self._nonzero, self._select = aten._local_scalar_dense.default, aten.nonzero.default, aten.masked_select.default
@@ -396,6 +397,7 @@ class Routing:
         dim = args[place] if len(args) > place else kwargs.get('dim', -1 if place == 2 else None)
         if dim not in (-1, scores.dim() - 1):
             return None
+        self.has_choices = True
         chosen = leaves[-1].shape[-1] if place == 2 else 1
         return _Choice(self, _router(self.torch, sys._getframe(2)), tuple(leaves[-1].shape), scores.shape[-1], chosen)
 

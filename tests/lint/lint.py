@@ -483,7 +483,7 @@ def check_decisions(_):
             yield f'{name(path)}: does not begin with "# {match.group(1)}: "'
 
 
-# What docs/words.md replaces, as far as a program can recognize it. Comments, messages and pages are read.
+# What docs/wording.md replaces, as far as a program can recognize it. Comments, messages and pages are read.
 WORDS = re.compile(
     r'\b(there (is|are) none|in vain|by chance|lets? go of|handed on|so many of the|left aside|passed over|'
     r'whoever|anew|meanwhile|wholly|as a whole|comes? out as|as it comes|mend(s|ed)?|'
@@ -504,14 +504,14 @@ def prose(path):
 
 
 def check_words(_):
-    """Nothing is called by a word or phrase that docs/words.md replaces."""
+    """Nothing is called by a word or phrase that docs/wording.md replaces."""
     pages = [path for path in sorted(ROOT.glob('*.md')) + sources('*.md', top=('docs',))
-             if path.name != 'words.md']
+             if path.name != 'wording.md']
     for path in sources('*.[ch]', '*.py', top=('include', 'src', 'cmd', 'python', 'examples')) + pages:
         for number, line in prose(path):
             found = WORDS.search(line)
             if found:
-                yield f'{name(path)}:{number}: "{found.group()}": see docs/words.md'
+                yield f'{name(path)}:{number}: "{found.group()}": see docs/wording.md'
 
 
 def check_links(_):

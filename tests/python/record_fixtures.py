@@ -13,6 +13,7 @@ backend = fake_torch.load("_record.backend")
 guard = fake_torch.load("_record.guard")
 marks = fake_torch.load("_record.marks")
 answers = fake_torch.load("_record.answers")
+nothing = fake_torch.load("_record.nothing")
 
 
 def clean():
@@ -26,6 +27,7 @@ def clean():
     backend.observers.reset()
     marks.marks.reset()
     guard.forget()
+    nothing.nothing.__init__()
     fake_torch.uninstall()
 
 

@@ -117,6 +117,31 @@ def test_a_program_that_uses_no_device_leaves_no_file(site):
     assert (done.returncode, done.stderr, names(site / "out", "")) == (0, "", [])
 
 
+NO_GPU = "import torch; torch.cuda.is_available = lambda: False\n"
+STEP = "torch.optim.Optimizer([fake_torch.Tensor(1, (2,))]).step()\n"
+NOTHING = "tessera: nothing was recorded, because PyTorch finds no GPU here; `tessera trace SCRIPT` needs none (docs/questions/no-gpu.md)\n"
+
+
+def test_training_without_a_gpu_says_that_nothing_was_recorded(site):
+    done = run(site, NO_GPU + STEP + STEP)
+    assert (done.returncode, done.stderr, names(site / "out", "")) == (0, NOTHING, [])
+    assert run(site, NO_GPU + STEP, RANK="1").stderr == ""
+    assert run(site, NO_GPU + STEP, variable=False).stderr == ""
+
+
+def test_processes_that_only_inherit_the_variable_are_silent(site):
+    assert run(site, NO_GPU).stderr == ""
+    assert run(site, NO_GPU + "import os\nif not os.fork():\n    " + STEP).stderr == ""
+    traced = NO_GPU + "torch.cuda.memory._record_memory_history.__module__ = 'tessera._fake_cuda'\n" + STEP
+    assert run(site, traced).stderr == ""
+
+
+def test_a_recording_that_was_asked_for_says_so_without_training_and_once(site):
+    asked = NO_GPU + 'record = fake_torch.load("_capture").record\nwith record("out"):\n    pass\nrecord.start("out")\n'
+    assert run(site, asked, variable=False).stderr == NOTHING
+    assert run(site, "import torch\n" + asked.partition("\n")[2], variable=False).stderr == ""  # there is a GPU, which it does not use
+
+
 def test_a_torch_that_cannot_be_imported_fails_as_it_would(site):
     (site / "site" / "torch" / "__init__.py").write_text(
         "raise ImportError('libcudart is missing')\n"

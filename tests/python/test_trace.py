@@ -1,10 +1,14 @@
 """What of tessera.trace needs no PyTorch. tests/torch/graphs.py --check has the rest."""
+import copy
+import json
 import os
+import pickle
+import pprint
 
 import pytest
 
 import tessera
-from tessera import _fake_cuda, _trace, _trace_kernels, _trace_sharded
+from tessera import _fake_cuda, _script, _trace, _trace_kernels, _trace_sharded
 
 HEADER = '''
 struct Interface {
@@ -89,6 +93,38 @@ def test_step_without_memory():
 
     with pytest.raises(tessera.TraceError, match="allocates nothing on 'cuda'"):
         _trace._document(Recorder, [], {})
+
+
+def test_repr_of_a_graph():
+    """One line, also in a notebook; and it is the dict that it was."""
+    content = {'static': 1, 'slots': {'bytes': [1 << 20, 3 << 20, 100, 1 << 20]}, 'instructions': [
+        ['begin', 0], ['new', 1, 0], ['drop', 1], ['once', 2, 0], ['new', 3, 0], ['drop_previous', 3], ['end', 0]]}
+    graph = _trace.StepGraph(content)
+    assert repr(graph) == '<step graph: one step, 3 allocations, at most 5.0 MiB of tensors at a time; `tessera simulate` runs it>'
+    shown = []
+    graph._repr_pretty_(type('', (), {'text': shown.append}), False)
+    assert shown == [repr(graph)]
+    assert pprint.pformat(graph, width=200) == repr(graph)
+    assert graph == content
+    assert json.dumps(graph) == json.dumps(content)
+    assert type(copy.deepcopy(graph)) is type(pickle.loads(pickle.dumps(graph))) is _trace.StepGraph
+    assert repr(_trace.StepGraph()) == '{}'
+
+
+@pytest.mark.parametrize('optimizers, asked, message', [
+    (0, 1, 'without a step of an optimizer'), (1, 1, 'after 1 step of its optimizer, and a trace needs 3'), (1, 2, 'no optimizer 2: 1 made a step'),
+    (2, 2, 'after 1 step of its optimizer 2, and')])
+def test_programs_that_end_early(optimizers, asked, message):
+    assert message in str(_script._too_short(1, asked, optimizers, 3))
+
+
+def test_programs_on_the_cpu():
+    """A model on the CPU is refused where backward begins, if nothing is on a GPU."""
+    recorder = type('', (), {'bytes': [], 'on_host': 'train.py:6 puts the model'})
+    with pytest.raises(tessera.TraceError, match=r"^train\.py:6 puts the model on the cpu, .* on 'cuda' there"):
+        _trace._Recorder.check_device(recorder)
+    recorder.bytes = [64]
+    _trace._Recorder.check_device(recorder)
 
 
 def test_gradients_that_stay():

@@ -378,13 +378,14 @@ def script(work):
             yield f'{category} of the script', sorted(sizes(found, category)) != sorted(sizes(known, category))
         yield f'a peak of {peak(found)}', abs(peak(found) - peak(known)) > 4 * 2 * 64 * 8  # batches that are still there
     status, message = run(path, 'log')
-    yield f'a log: {message}', not status or 'train_script.py:' not in message or '--value X' not in message
+    yield f'a log: {message}', not status or 'train_script.py:' not in message or '--value 1' not in message
     status, message = run('--value', '0', path, 'log')
     yield f'a log with a value: {message}', status
     status, message = run('--after', '100', path)
     yield f'too few steps: {message}', not status or 'ended after 32 steps' not in message
     status, message = run(path, 'compile')
     yield f'a compiled script: {message}', status or json.loads(out.read_text(encoding='utf-8')).get('compiled') is not True
+    yield from on_host(run, Path(work) / 'on_host.py')
     graphed = Path(work) / 'graphed.py'
     graphed.write_text('import torch\n@torch.compile(mode="reduce-overhead")\ndef f(x):\n    return x.sin()\nf(torch.ones(2, device="cuda"))\n',
                        encoding='utf-8')
@@ -392,7 +393,27 @@ def script(work):
     yield f'CUDA graphs: {message}', not status or 'graphed.py:5' not in message
     graphed.write_text(graphed.read_text(encoding='utf-8').replace('mode="reduce-overhead"', 'disable=True'), encoding='utf-8')
     status, message = run(graphed)
-    yield f'a function that is not compiled: {message}', not status or 'ended after 0 steps' not in message
+    yield f'a function that is not compiled: {message}', not status or 'without a step of an optimizer' not in message
+
+
+def on_host(run, path):
+    """A script whose model is on the CPU is refused with the line that puts it there, before it reads a number and with one; a part of a
+    model may be there."""
+    loop = ('\noptimizer = torch.optim.AdamW(model.parameters())\nfor _ in range(5):\n    loss = model(torch.ones(2, 8, device=DEVICE)).sum()\n'
+            '    print(loss.item())\n    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n')
+    moved = 'import torch\nDEVICE = "cpu"\nmodel = torch.nn.Linear(8, 8)\nmodel.to(DEVICE)'
+    made = 'import torch\nDEVICE = "cpu"\nmodel = torch.nn.Linear(8, 8)'
+    for text, expected in (moved, 'on_host.py:4 puts the model on the cpu'), (made, 'on_host.py:3 makes the model on the cpu'):
+        for words in (), ('--value', '1'):
+            path.write_text(text + loop, encoding='utf-8')
+            status, message = run(*words, path)
+            yield f'a model on the CPU: {message}', not status or expected not in message or len(message.splitlines()) != 1
+    parts = ('import torch\nDEVICE = "cuda"\nclass Parts(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n'
+             '        self.first, self.last = torch.nn.Linear(8, 8, device=DEVICE), torch.nn.Linear(8, 8)\n'
+             '    def forward(self, x):\n        return self.last(self.first(x).cpu())\nmodel = Parts()')
+    path.write_text(parts + loop, encoding='utf-8')
+    status, message = run('--value', '1', path)
+    yield f'a part on the CPU: {message}', status
 
 
 def sizes(document, category):

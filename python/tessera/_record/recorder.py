@@ -40,6 +40,7 @@ from .backend import find, history, observers, why_none
 from .files import Places, clean, names, other_folder, private_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
+from .nothing import nothing
 from .steplog import StepLog, human
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ active: list[Recorder] = []  # active recordings; the innermost last
 _leaving: set[int] = (
     set()
 )  # pids of this process and its ancestors, once they are set to stop at exit
+_telling: set[int] = set()  # pids, as above, of those that have recordings which have not begun
 _active_lock = threading.Lock()
 
 
@@ -131,6 +133,7 @@ class Recorder:
         self.files: list[str] = []
         self.listeners: list[Callable[[str, str], Any]] = []  # called with each path written
         self.pid = os.getpid()
+        self.is_asked = True  # by the program; False: by the environment
         self.started_us: int | None = None
         self.allocated_at_start_bytes: int | None = None
         self._fresh_locks()
@@ -181,6 +184,10 @@ class Recorder:
         self._look_at_folder()
         if not self.arm():
             warn_once("no backend", "%s", why_none(torch, self.settings.device))
+            return
+        if self.state == ARMED:
+            nothing.watch()
+            _tell_at_exit()
 
     @guarded("looking at the folder")
     def _look_at_folder(self) -> None:
@@ -214,6 +221,7 @@ class Recorder:
             if not history.acquire(backend, self.settings):
                 return
             self.backend, self.state = backend, RECORDING
+        nothing.forget()
         self.pid = os.getpid()
         self.started_us = int(time.time() * 1e6)
         device = attempt(backend.current_device)
@@ -242,6 +250,7 @@ class Recorder:
                 path = self._last_dump(reason, error)
             elif self.state == ARMED:
                 logger.info("no device memory was used while recording: there is nothing to write")
+                nothing.tell(self)
         finally:
             self._take_off()
         return path
@@ -723,6 +732,19 @@ def _leave_with_process() -> None:
     if util is not None and parent is not None and attempt(parent) is not None:
         # A forked worker exits with os._exit, which skips atexit but not this.
         attempt(util.Finalize, None, _at_exit, exitpriority=100)
+
+
+def _tell_at_exit() -> None:
+    """Makes sure that recordings which never began are reported."""
+    if not _telling:
+        _telling.add(os.getpid())
+        atexit.register(_at_exit_unused)
+
+
+def _at_exit_unused() -> None:
+    for recorder in list(active):
+        if recorder.state == ARMED:
+            nothing.tell(recorder)
 
 
 @guarded("the end of the process")
