@@ -40,6 +40,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / 'tests')]
 import tap  # noqa: E402
+sys.path.remove(str(ROOT / 'tests'))  # it has a folder `torch`, which is not PyTorch
 
 HERE = ROOT / 'tests/places'
 PAGES = sorted((ROOT / 'docs/places').glob('*.md'))
