@@ -224,7 +224,7 @@ def test_recovered(tessera, work):
     expect('basis', device['outlook']['basis'], 'none')
     expect('enough', [entry for entry in device['advice'] if entry['enough']], [])
     text = tessera.output('why', path)
-    expect('verdict', 'recovered' in text.splitlines()[1], True)
+    expect('verdict', any('recovered' in line for line in text.splitlines()[:3]), True)
 
 
 def test_larger_than_card(tessera, work):

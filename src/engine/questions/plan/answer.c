@@ -404,7 +404,6 @@ static void note_card(const tsr_params *params, tsr__plan_value *a) {
   tsr_run_plan_options(about->found ? about->found->plan : a->plan, &how);
   if (about->found && about->fits)
     a->card_lacks = tsr__card_lacks_room(card, about->found->with.reserved_bytes, how.ranks);
-  a->card_title = card->title;
   if (!tsr_model_is_traced(a->model)) tsr__card_note_types(card, &how, &a->card_notes);
   tsr__card_note_room(card,
                       &(tsr__card_room){.limit = "budget",

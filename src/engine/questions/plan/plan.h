@@ -37,8 +37,8 @@ typedef struct tsr__plan_value {
   tsr_front front;
   tsr_pasted *pasted; /* for each target */
   tsr__card_notes card_notes;
-  const char *card_title,
-      *card_lacks; /* the card, and what is wrong with the plan found on it (tsr__card_lacks_room), or NULL */
+  const char *
+      card_lacks; /* what is wrong with the plan that was found, on the card (tsr__card_lacks_room), or NULL */
   char near_note[1024]; /* how the plan to begin with differs from `asked`; empty: it does not */
 } tsr__plan_value;
 

@@ -391,9 +391,8 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
   const char *than = more < 0 ? "less" : "more";
   tsr__buffer_printf(out, "%.200s: ", model);
   if (value && value->card_lacks)
-    tsr__buffer_printf(out, "meets the budget of %s%s, but %s on an %s.", budget,
-                       p->change_count ? " with these changes" : " as it is", value->card_lacks,
-                       value->card_title);
+    tsr__buffer_printf(out, "within %s%s, but %s on the card.", budget,
+                       p->change_count ? " with these changes" : " as it is", value->card_lacks);
   else if (p->verdict == TSR_PLANNING_FITS && p->change_count)
     tsr__buffer_printf(out, "fits in %s as it is; with these changes a step takes %.1f %% %s.",
                        budget, percent, than);
