@@ -210,7 +210,6 @@ static int meets(tsr_run_plan *plan, const tsr_model *model, const tsr_simulate_
                  uint64_t budget_bytes, bool *out, tsr_error *error) {
   tsr_run_plan_cost cost = {0};
   *out = false;
-  if (tsr__run_plan_seal(plan, error)) return TSR_ERROR_MEMORY;
   int status = tsr_run_plan_measure(plan, model, how, &cost, error);
   if (status == TSR_ERROR_MEMORY) return status;
   *out = status == 0 && cost.is_possible && cost.reserved_bytes <= budget_bytes;
