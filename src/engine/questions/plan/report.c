@@ -719,7 +719,7 @@ static void emit_largest_verdict(tsr__emitter *e, const char *name, const tsr_la
                    with->host_machine_bytes > with->host_bytes ? " of a machine" : "");
   const char *fits = l->is_models_limit ? "fits, the model's limit"
                      : l->stopped_by    ? "fits"
-                                        : "is the largest found that fits";
+                                        : "is the largest found";
   (void)snprintf(size, sizeof size, things[l->what], l->size);
   if (l->as_is) (void)snprintf(as_is, sizeof as_is, "%" PRIu64, l->as_is);
   if (!l->as_is && l->stopped_by) (void)snprintf(as_is, sizeof as_is, "unknown");
