@@ -19,17 +19,12 @@ static uint64_t less(uint64_t bytes, uint64_t taken) {
   return taken < bytes ? bytes - taken : 0;
 }
 
-/* What a choice copies of a block. Ways share choices of blocks wherever parameters are, so those that copy nothing have copies of others' there. */
-static double copies_of(const tsr__chooser *c, const tsr__block_effect *effect) {
-  return tsr__plan_is_away(c->way->plan) ? effect->more_copies_s : 0;
-}
-
 static void list_chain_options(const tsr__chooser *c, tsr__chain_option *out) {
   uint64_t kept = less(c->kept_bytes, c->input_bytes);
   assert(c->of->count && c->forward_s >= 0 && c->backward_s >= 0);
   for (size_t i = 0; i < c->of->count; i++) {
     const tsr__block_effect *effect = &c->of->effects[c->of->options[i]];
-    double copies_s = c->way->exposed * copies_of(c, effect);
+    double copies_s = c->way->exposed * tsr__blocks_copies(c, effect);
     out[i] = (tsr__chain_option){.saved_bytes = less(kept, effect->saved_bytes),
                                  .forward_s = c->forward_s,
                                  .backward_s = fmax(c->backward_s + effect->more_s + copies_s, 0)};
@@ -107,7 +102,7 @@ static void add_effect(const tsr__chooser *c, const stretch *s, effect *to) {
   const tsr__block_effect *option = option_of(c, s);
   uint64_t blocks = s->end - s->first, saved = blocks * option->saved_bytes;
   to->more_s += (double)blocks * option->more_s;
-  to->more_copies_s += (double)blocks * copies_of(own, option);
+  to->more_copies_s += (double)blocks * tsr__blocks_copies(own, option);
   to->saved_bytes += saved;
   to->kept_bytes += less(blocks * own->kept_bytes, saved);
 }

@@ -98,6 +98,9 @@ int tsr__blocks_begin(tsr_planning *planning, tsr__way *way, tsr__chooser *c, bo
                       tsr_error *error);
 void tsr__blocks_release(tsr__chooser *c);
 
+/* Seconds of copies that a choice adds to a block of the way. Ways share choices wherever parameters are, so in a way that keeps nothing on
+ * the host a choice may have the copies of another way: it has none. */
+double tsr__blocks_copies(const tsr__chooser *c, const tsr__block_effect *effect);
 /* Whether all ops of a kind do the same in a choice. */
 bool tsr__blocks_is_of_kinds(const tsr__chooser *c, const tsr__fragment *f);
 

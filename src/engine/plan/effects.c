@@ -395,6 +395,10 @@ static int compare_effects(const void *left, const void *right) {
   return (a->more_s > b->more_s) - (a->more_s < b->more_s);
 }
 
+double tsr__blocks_copies(const tsr__chooser *c, const tsr__block_effect *effect) {
+  return tsr__plan_is_away(c->way->plan) ? effect->more_copies_s : 0;
+}
+
 /* Seconds of a step that a choice adds, as far as one can say for a block alone. */
 static double seconds_of(const tsr__chooser *c, const tsr__block_effect *effect) {
   return effect->more_s + c->way->exposed * effect->more_copies_s;

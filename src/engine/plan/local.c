@@ -241,7 +241,7 @@ static estimate estimate_of(const local *l, const cell *cells) {
       const tsr__block_effect *of = effect_of(l, i, cells[i].choice);
       if (!of) continue; /* as if it kept nothing: no move makes it */
       more_s += of->more_s;
-      copies_s += own == c ? of->more_copies_s : 0;
+      copies_s += tsr__blocks_copies(own, of);
       kept += of->saved_bytes < own->kept_bytes ? own->kept_bytes - of->saved_bytes : 0;
     }
   }
