@@ -633,6 +633,55 @@ static void test_spare_columns_are_left_out(void **state) {
                "     ..._name_of_a_file.py:123\n");
 }
 
+static void assert_wrapped(uint32_t width, const char *expected) {
+  static const tsr__column columns[] = {
+      {NULL, "what", TSR__WRAPPED}, {NULL, "count", TSR__RIGHT}, {NULL, "for", TSR__WRAPPED}};
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = {.width = width};
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_table(&e, NULL, columns, 3);
+  tsr__emit_row(
+      &e, (tsr__cell[]){tsr__string("one:1,two:2"), tsr__count(7), tsr__string("4.75 GiB of it")});
+  tsr__emit_row_end(&e);
+  tsr__emit_row(&e, (tsr__cell[]){tsr__string("three"), tsr__count(8), tsr__string("")});
+  tsr__emit_row_end(&e);
+  tsr__emit_table_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, expected);
+}
+
+/* The widest column is narrowed first, down to its longest word; a size and its unit are one word. */
+static void test_words_go_on_below(void **state) {
+  (void)state;
+  assert_wrapped(36, "  what         count  for\n"
+                     "  one:1,two:2      7  4.75 GiB of it\n"
+                     "  three            8\n");
+  assert_wrapped(32, "  what         count  for\n"
+                     "  one:1,two:2      7  4.75 GiB\n"
+                     "                      of it\n"
+                     "  three            8\n");
+  assert_wrapped(10, "  what    count  for\n"
+                     "  one:1,      7  4.75 GiB\n"
+                     "  two:2          of it\n"
+                     "  three       8\n");
+}
+
+/* A field's text continues below itself. */
+static void test_fields_go_on_below(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = {.width = 24};
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_field(&e, NULL, "peak", tsr__string("512 B in step 3, at event 7"));
+  tsr__emit_field(&e, NULL, "events", tsr__count(12));
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "  peak    512 B in step\n"
+                     "          3, at event 7\n"
+                     "  events  12\n");
+}
+
 /* ---- Large output and failures ---- */
 
 static int emit_much(tsr_report_format format, sink *to, tsr_error *error) {
@@ -799,6 +848,8 @@ int main(void) {
       cmocka_unit_test(test_text_face),
       cmocka_unit_test(test_colors),
       cmocka_unit_test(test_table_keeps_to_the_width),
+      cmocka_unit_test(test_words_go_on_below),
+      cmocka_unit_test(test_fields_go_on_below),
       cmocka_unit_test(test_columns_are_characters),
       cmocka_unit_test(test_empty_tables),
       cmocka_unit_test(test_cells_may_all_be_empty),

@@ -737,6 +737,43 @@ static int search_ways(tsr_planning *p, uint64_t budget, tsr__best *found, tsr__
   return status;
 }
 
+static tsr_space *place_of(tsr_offload *away, int kind) {
+  tsr_space *const places[] = {&away->optimizer, &away->gradients, &away->parameters,
+                               &away->activations};
+  return places[kind];
+}
+
+/* Put on the device again what the search put on the host for nothing: an optimizer that steps in backward leaves no
+ * gradients to be copied. */
+static int drop_idle(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_error *error) {
+  int status = 0;
+  for (int kind = 0; status == 0 && found->plan && kind < 4; kind++) {
+    tsr_run_plan_cost cost;
+    tsr_offload asked = p->base->options.offload, away = found->plan->options.offload;
+    bool is_given = *place_of(&asked, kind) != TSR_SPACE_DEVICE, is_idle = false;
+    if (is_given || *place_of(&away, kind) == TSR_SPACE_DEVICE) continue;
+    tsr_run_plan *plan = tsr__run_plan_copy(found->plan);
+    if (!plan) return tsr__fail_memory(error);
+    *place_of(&away, kind) = TSR_SPACE_DEVICE;
+    bool has_any = away.optimizer || away.gradients || away.parameters || away.activations;
+    plan->options.offload = away;
+    if (!has_any) plan->options.offload_blocks = 0;
+    status = tsr__planner_measure(p, plan, &cost, error);
+    if (status == 0)
+      is_idle = tsr__planner_fits(p, &cost, budget) &&
+                cost.step_seconds <= found->cost.step_seconds &&
+                cost.reserved_bytes <= found->cost.reserved_bytes;
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): a list of pointers */
+    if (is_idle && TSR__VECTOR_PUSH(&p->improved, plan)) {
+      *found = (tsr__best){plan, cost, found->way};
+      continue;
+    }
+    tsr_run_plan_free(plan);
+    if (is_idle) return tsr__fail_memory(error);
+  }
+  return status;
+}
+
 int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr__best *least,
                         tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
@@ -750,7 +787,7 @@ int tsr__planner_search(tsr_planning *p, uint64_t budget, tsr__best *found, tsr_
   if (status || p->is_any_enough) return status;
   if (is_local && found->way) status = improve(p, budget, found, error);
   if (status == 0 && !tsr_model_is_traced(p->model)) status = vary_places(p, budget, found, error);
-  return status;
+  return status ? status : drop_idle(p, budget, found, error);
 }
 
 /* Candidates that were measured while they were listed: of step graphs, all are. */

@@ -40,7 +40,7 @@
 #define ELASTIC_MOST  26 /* columns that must be left even if files and lines are longer */
 #define FOLD_INDENT   5  /* of a cell that has its own line */
 
-static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__LEFT}};
+static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__WRAPPED}};
 
 /* ---- Output ---- */
 
@@ -347,6 +347,57 @@ static void print_line(tsr__emitter *emitter, tsr__style style, size_t indent, t
   flush_from(emitter, FLUSH_BYTES);
 }
 
+/* ---- Text: where lines are broken ---- */
+
+/* Whether byte `at` is the space of "4.75 GiB" or "99.5 %". */
+static bool is_before_unit(tsr_text text, size_t at) {
+  assert(at && at < text.size_bytes);
+  char before = text.data[at - 1], unit = at + 1 < text.size_bytes ? text.data[at + 1] : 0;
+  bool is_binary = at + 3 < text.size_bytes && memcmp(text.data + at + 2, "iB", 2) == 0;
+  return before >= '0' && before <= '9' && (unit == '%' || is_binary);
+}
+
+/* Bytes of a line's text that fit in `room` columns: up to the last space that leaves it short enough, or
+ * up to the first one. A byte is taken for a column, which breaks other scripts early. */
+static size_t fitting(tsr_text text, size_t room) {
+  size_t space = 0;
+  for (size_t i = 1; i < text.size_bytes; i++) {
+    if (i > room && space) break;
+    if (text.data[i] == ' ' && !is_before_unit(text, i)) space = i;
+  }
+  return text.size_bytes <= room || !space ? text.size_bytes : space;
+}
+
+/* The bytes of a wrapped cell's text that go on one line of `columns`: up to the last space or comma that leaves it
+ * short enough, or up to the first one. */
+static size_t fitting_cell(tsr_text text, size_t columns) {
+  size_t size = 0;
+  for (size_t i = 1; i < text.size_bytes && (i <= columns || !size); i++) {
+    bool is_space = text.data[i] == ' ' && !is_before_unit(text, i);
+    if (is_space || (text.data[i - 1] == ',' && text.data[i] != ' ')) size = i;
+  }
+  return text.size_bytes <= columns || !size ? text.size_bytes : size;
+}
+
+/* Take the next line of `columns` from a wrapped cell's text. */
+static tsr_text take_line(tsr_text *left, size_t columns) {
+  tsr_text line = {left->data, fitting_cell(*left, columns)};
+  size_t size = line.size_bytes;
+  if (size < left->size_bytes && left->data[size] == ' ') size++;
+  *left = (tsr_text){left->data + size, left->size_bytes - size};
+  return line;
+}
+
+/* The widest line of a text that is broken wherever it can be. */
+static size_t widest_word(tsr_text text) {
+  size_t widest = 0;
+  while (text.size_bytes) {
+    size_t size = take_line(&text, 1).size_bytes;
+    if (size > widest) widest = size;
+  }
+  return widest;
+}
+
 /* ---- Text: cells and their layout ---- */
 
 static void add_cell(tsr__emitter *emitter, tsr__cell value) {
@@ -388,6 +439,7 @@ static bool is_elastic(const tsr__emitter *emitter, size_t column) {
 /* How the rows of a table are printed. */
 typedef struct layout {
   size_t *widths;
+  tsr_text *left; /* by column: of the row being printed, what comes on further lines */
   size_t elastic; /* the column that is cut to fit; column_count: none */
   size_t spare;   /* spare columns from this one on are left out; column_count: none are */
   bool is_folded; /* its cells have lines of their own: above the row if it is first, else below */
@@ -463,6 +515,45 @@ static void restore(const tsr__emitter *emitter, size_t whole, layout *laid) {
   while (saved && whole > room) whole -= saved = leave_out(emitter, laid);
 }
 
+static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
+  const tsr__laid_cell *laid = &emitter->cells.items[cell];
+  assert(cell < emitter->cells.count);
+  assert(laid->offset + laid->size_bytes <= emitter->cell_text.size);
+  if (!laid->size_bytes) return (tsr_text){"", 0};
+  return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
+}
+
+/* The narrowest that a wrapped column can be. */
+static size_t wrapped_least(const tsr__emitter *emitter, size_t column) {
+  size_t least = emitter->has_header ? tsr__text_of(emitter->columns[column].title).size_bytes : 0;
+  for (size_t i = column; i < emitter->cells.count; i += emitter->column_count) {
+    size_t word = widest_word(text_of_cell(emitter, i));
+    if (word > least) least = word;
+  }
+  return least;
+}
+
+/* The widest wrapped column that can be narrower, of equals the last; column_count: none. */
+static size_t widest_wrapped(const tsr__emitter *emitter, const layout *laid) {
+  size_t widest = emitter->column_count;
+  for (size_t i = 0; i < emitter->column_count; i++) {
+    if (emitter->columns[i].align != TSR__WRAPPED || !emitter->columns[i].title) continue;
+    bool is_wider = widest == emitter->column_count || laid->widths[i] >= laid->widths[widest];
+    if (is_wider && laid->widths[i] > wrapped_least(emitter, i)) widest = i;
+  }
+  return widest;
+}
+
+/* Narrow the wrapped columns, always the widest, until `total` columns become as many as there are. Returns the total
+ * then. */
+static size_t wrap(const tsr__emitter *emitter, size_t total, layout *laid) {
+  for (size_t i; total > emitter->options.width; total--) {
+    if ((i = widest_wrapped(emitter, laid)) == emitter->column_count) break;
+    laid->widths[i]--;
+  }
+  return total;
+}
+
 /* Widths of all columns. An unlimited width shortens nothing. */
 static void lay_out(const tsr__emitter *emitter, layout *laid) {
   size_t total = BLOCK_INDENT, width = emitter->options.width, saved = 1;
@@ -481,6 +572,7 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
   size_t whole = total;
   while (width && saved && total > width && !can_give_way(emitter, total, laid))
     total -= saved = leave_out(emitter, laid);
+  if (width && total > width) total = wrap(emitter, total, laid);
   if (!width || total <= width || laid->elastic == emitter->column_count) return;
   squeeze(emitter, total, laid);
   if (laid->is_folded) restore(emitter, whole, laid);
@@ -488,14 +580,6 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
 
 static bool is_same_text(tsr_text a, tsr_text b) {
   return a.size_bytes == b.size_bytes && memcmp(a.data, b.data, a.size_bytes) == 0;
-}
-
-static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
-  const tsr__laid_cell *laid = &emitter->cells.items[cell];
-  assert(cell < emitter->cells.count);
-  assert(laid->offset + laid->size_bytes <= emitter->cell_text.size);
-  if (!laid->size_bytes) return (tsr_text){"", 0};
-  return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
 }
 
 /* The cells of the elastic column, one for each row. */
@@ -594,6 +678,16 @@ static unsigned category_color(tsr_text text) {
   return 0;
 }
 
+/* The next line of a wrapped cell, as print_cell does. */
+static size_t print_wrapped(tsr__emitter *emitter, layout *laid, size_t column, size_t pending) {
+  size_t columns = laid->widths[column];
+  if (!laid->left[column].size_bytes) return pending + columns;
+  tsr_text line = take_line(&laid->left[column], columns);
+  tsr__buffer_fill(&emitter->out, ' ', pending);
+  tsr__buffer_append(&emitter->out, line.data, line.size_bytes);
+  return columns > line.size_bytes ? columns - line.size_bytes : 0;
+}
+
 /* One cell, after the `pending` spaces that are due before it; returns those due after it. Spaces
  * are written late so that no line ends in one. */
 static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size_t column,
@@ -605,6 +699,10 @@ static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size
   tsr_text text = is_title ? tsr__text_of(emitter->columns[column].title)
                            : text_of_cell(emitter, first + column);
   assert(width <= columns || !is_title || is_elastic(emitter, column));
+  if (align == TSR__WRAPPED && width > columns) {
+    laid->left[column] = text;
+    return print_wrapped(emitter, laid, column, pending);
+  }
   if (width > columns && is_title) {
     tsr__buffer_fill(&emitter->out, ' ', pending);
     tsr__text_shorten(&emitter->out, text, width, columns);
@@ -638,6 +736,20 @@ static size_t first_shown(const tsr__emitter *emitter, const layout *laid) {
   return i;
 }
 
+/* The lines below a row that its wrapped cells go on in. */
+static void print_rest(tsr__emitter *emitter, layout *laid, size_t indent) {
+  for (bool is_more = true; is_more;) {
+    size_t pending = indent;
+    is_more = false;
+    for (size_t i = 0; i < emitter->column_count; i++) is_more |= laid->left[i].size_bytes > 0;
+    for (size_t i = 0; is_more && i < emitter->column_count; i++) {
+      if (!is_shown(emitter, laid, i) || (laid->is_folded && i == laid->elastic)) continue;
+      pending = print_wrapped(emitter, laid, i, pending) + gap_of(emitter);
+    }
+    if (is_more) end_line(emitter);
+  }
+}
+
 /* The row that begins at cell `first`; the header when `first` is SIZE_MAX. */
 static void print_row(tsr__emitter *emitter, layout *laid, size_t first) {
   bool is_above = laid->is_folded && laid->elastic == first_shown(emitter, laid);
@@ -652,6 +764,7 @@ static void print_row(tsr__emitter *emitter, layout *laid, size_t first) {
     is_first = false;
   }
   end_line(emitter);
+  print_rest(emitter, laid, is_above ? FOLD_INDENT : BLOCK_INDENT);
   if (laid->is_folded && !is_above) print_elastic(emitter, laid, first, FOLD_INDENT);
   flush_from(emitter, FLUSH_BYTES);
 }
@@ -693,8 +806,9 @@ static void print_cells(tsr__emitter *emitter) {
              ? out_of_memory(emitter) || emitter->cells.count % emitter->column_count == 0
              : !emitter->cells.count);
   if (emitter->columns && emitter->cells.count && !out_of_memory(emitter)) {
-    layout laid = {.widths = TSR__NEW_ARRAY(size_t, emitter->column_count)};
-    if (laid.widths) {
+    layout laid = {.widths = TSR__NEW_ARRAY(size_t, emitter->column_count),
+                   .left = TSR__NEW_ARRAY(tsr_text, emitter->column_count)};
+    if (laid.widths && laid.left) {
       lay_out(emitter, &laid);
       if (laid.is_cut && !laid.is_folded && emitter->has_header && loses_places(emitter, &laid))
         fold(emitter, column_width(emitter, laid.elastic), &laid);
@@ -702,6 +816,7 @@ static void print_cells(tsr__emitter *emitter) {
     } else {
       emitter->cells_failed = true;
     }
+    tsr__free(laid.left);
     tsr__free(laid.widths);
   }
   emitter->columns = NULL;
@@ -774,25 +889,6 @@ void tsr__emit_unbroken(tsr__emitter *emitter, tsr__style style, size_t indent) 
     print_line(emitter, style, indent, (tsr_text){emitter->scratch.data, emitter->scratch.size});
   }
   emitter->scratch.size = 0;
-}
-
-/* Whether byte `at` is the space of "4.75 GiB" or "99.5 %". */
-static bool is_before_unit(tsr_text text, size_t at) {
-  assert(at && at < text.size_bytes);
-  char before = text.data[at - 1], unit = at + 1 < text.size_bytes ? text.data[at + 1] : 0;
-  bool is_binary = at + 3 < text.size_bytes && memcmp(text.data + at + 2, "iB", 2) == 0;
-  return before >= '0' && before <= '9' && (unit == '%' || is_binary);
-}
-
-/* Bytes of a line's text that fit in `room` columns: up to the last space that leaves it short enough, or
- * up to the first one. A byte is taken for a column, which breaks other scripts early. */
-static size_t fitting(tsr_text text, size_t room) {
-  size_t space = 0;
-  for (size_t i = 1; i < text.size_bytes; i++) {
-    if (i > room && space) break;
-    if (text.data[i] == ' ' && !is_before_unit(text, i)) space = i;
-  }
-  return text.size_bytes <= room || !space ? text.size_bytes : space;
 }
 
 /* Lines of at most `width` columns, as far as the words allow; those after the first are indented further. */

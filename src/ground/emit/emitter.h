@@ -123,7 +123,8 @@ static inline tsr__cell tsr__device(uint32_t device) {
 typedef enum tsr__align {
   TSR__RIGHT, /* numbers */
   TSR__SPARE, /* numbers that are left out, the last first, if the terminal is too narrow for the table */
-  TSR__LEFT,     /* words */
+  TSR__LEFT, /* words */
+  TSR__WRAPPED, /* words, which continue below if the table is too wide: broken after spaces and commas */
   TSR__CATEGORY, /* words of which the first is a category's name, in its colour */
   TSR__ELASTIC, /* words or places (tsr__place_shorten), which give way if the table is too wide for
                  * the terminal: they are cut, or put on a line below the row if the column is the last

@@ -9,18 +9,28 @@
 
 typedef char text[TSR__FORMAT_BYTES];
 
-/* The change that distinguishes a point from the one before: one that puts something on the host, or else the last one that is new. "": none. */
-static const char *new_change(const tsr_planned *point, const tsr_planned *before) {
-  const char *found = "";
+static bool has_change(const tsr_planned *point, const char *name) {
+  for (size_t i = 0; point && i < point->change_count; i++)
+    if (strcmp(point->changes[i].name, name) == 0) return true;
+  return false;
+}
+
+/* Append the change that distinguishes a point from the one before: one that puts something on the host, or else the
+ * last one that is new, or what is no longer changed. */
+static void append_change(tsr__buffer *out, const tsr_planned *point, const tsr_planned *before) {
+  const char *found = NULL;
   for (size_t i = 0; i < point->change_count; i++) {
-    bool is_old = false;
-    for (size_t k = 0; before && k < before->change_count; k++)
-      is_old |= strcmp(point->changes[i].name, before->changes[k].name) == 0;
-    if (is_old) continue;
-    found = point->changes[i].name;
-    if (strstr(found, "on the host")) return found;
+    const char *name = point->changes[i].name;
+    if (has_change(before, name)) continue;
+    found = name;
+    if (strstr(name, "on the host")) break;
   }
-  return found;
+  for (size_t i = 0; before && !found && i < before->change_count; i++) {
+    if (has_change(point, before->changes[i].name)) continue;
+    tsr__buffer_printf(out, "without: %s", before->changes[i].name);
+    return;
+  }
+  tsr__buffer_text(out, found ? found : "the same changes, differently");
 }
 
 /* Whether a plan of the front keeps something on the host, or the plan without changes does. */
@@ -33,47 +43,53 @@ static bool uses_host(const tsr_front *front) {
 /* ---- text and JSON ---- */
 
 static void emit_row(tsr__emitter *e, const tsr_front *front, const tsr_run_plan_cost *cost,
-                     double as_is_s, const char *change) {
-  text reserved, peak, time, more, host = "", size;
-  bool has_host = uses_host(front);
-  int columns = has_host ? 24 : 32; /* of the change: rows have 80 at most */
-  bool is_long = strlen(change) > (size_t)columns;
-  if (has_host)
-    (void)snprintf(host, sizeof host, " %11s", tsr__format_size(cost->host_machine_bytes, size));
-  (void)snprintf(more, sizeof more, "%+.1f %%",
-                 as_is_s > 0 ? 100 * (cost->step_seconds / as_is_s - 1) : 0.0);
-  tsr__emit_printf(e, TSR__PLAIN, "  %11s %11s%s %9s %9s  %.*s%s",
-                   tsr__format_size(cost->reserved_bytes, reserved),
-                   tsr__format_size(cost->peak_bytes, peak), host,
-                   tsr__format_duration(cost->step_seconds, time), as_is_s > 0 ? more : "-",
-                   is_long ? columns - 3 : columns, change, is_long ? "..." : "");
+                     double as_is_s, tsr__cell change) {
+  text time, more = "-";
+  tsr__cell host = uses_host(front) ? tsr__bytes(cost->host_machine_bytes) : tsr__nothing();
+  if (as_is_s > 0)
+    (void)snprintf(more, sizeof more, "%+.1f %%", 100 * (cost->step_seconds / as_is_s - 1));
+  tsr__emit_row(e, (tsr__cell[]){tsr__bytes(cost->reserved_bytes), tsr__bytes(cost->peak_bytes),
+                                 host, tsr__string(tsr__format_duration(cost->step_seconds, time)),
+                                 tsr__string(more), change});
+  tsr__emit_row_end(e);
 }
 
 /* Mark the budget above the first row that is within it, once. */
 static void mark_budget(tsr__emitter *e, uint64_t budget_bytes, uint64_t reserved_bytes,
                         bool *is_marked) {
-  text size;
   if (*is_marked || reserved_bytes > budget_bytes) return;
-  tsr__emit_printf(e, TSR__PLAIN, "  %11s  the budget", tsr__format_size(budget_bytes, size));
+  tsr__emit_row(e, (tsr__cell[]){tsr__bytes(budget_bytes), tsr__string(""), tsr__string(""),
+                                 tsr__string(""), tsr__string(""), tsr__string("the budget")});
+  tsr__emit_row_end(e);
   *is_marked = true;
 }
 
 static void emit_rows(tsr__emitter *e, const tsr_front *front, uint64_t budget_bytes) {
+  const tsr__column columns[] = {{NULL, "reserved", TSR__RIGHT},
+                                 {NULL, "allocated", TSR__SPARE},
+                                 {NULL, uses_host(front) ? "on the host" : NULL, TSR__RIGHT},
+                                 {NULL, "a step", TSR__RIGHT},
+                                 {NULL, "more", TSR__RIGHT},
+                                 {NULL, "what is new", TSR__WRAPPED}};
   const tsr_run_plan_cost *as_is = &front->points[0].as_is;
   double as_is_s = as_is->step_seconds;
   bool is_marked = !budget_bytes;
+  tsr__emit_table(e, NULL, columns, sizeof columns / sizeof *columns);
   if (as_is->is_possible) {
     mark_budget(e, budget_bytes, as_is->reserved_bytes, &is_marked);
-    emit_row(e, front, as_is, as_is_s, "as it is");
+    emit_row(e, front, as_is, as_is_s, tsr__string("as it is"));
   }
   for (size_t i = 0; i < front->count; i++) {
     const tsr_planned *point = &front->points[i];
-    const char *change = new_change(point, i ? &front->points[i - 1] : NULL);
     mark_budget(e, budget_bytes, point->with.reserved_bytes, &is_marked);
     if (as_is->is_possible && !point->change_count) continue; /* it equals the row above */
-    emit_row(e, front, &point->with, as_is_s, *change ? change : "fewer changes");
+    append_change(&e->scratch, point, i ? &front->points[i - 1] : NULL);
+    emit_row(e, front, &point->with, as_is_s,
+             tsr__text((tsr_text){e->scratch.data, e->scratch.size}));
+    e->scratch.size = 0;
   }
   mark_budget(e, budget_bytes, 0, &is_marked);
+  tsr__emit_table_end(e);
 }
 
 static void emit_table(tsr__emitter *e, const char *name, const tsr_front *front,
@@ -95,8 +111,6 @@ static void emit_table(tsr__emitter *e, const char *name, const tsr_front *front
                      name, most);
   tsr__emit_ranks(e, last->plan);
   tsr__emit_space(e);
-  tsr__emit_printf(e, TSR__PLAIN, "  %11s %11s%s %9s %9s  %s", "reserved", "allocated",
-                   uses_host(front) ? " on the host" : "", "a step", "more", "what is new");
   emit_rows(e, front, budget_bytes);
 }
 

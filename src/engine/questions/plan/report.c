@@ -302,7 +302,7 @@ static void report_techniques(tsr__emitter *e, const char *name, const tsr__plan
   tsr__emit_space(e);
   emit_lines(e,
              "'-' where the model or an earlier choice does not allow a technique.\n"
-             "\"so far\" includes those above; of two that exclude one another, the later counts.");
+             "\"so far\" includes those above; of two that exclude each other, the later counts.");
   tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
 }

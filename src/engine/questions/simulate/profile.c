@@ -170,13 +170,18 @@ static void emit_kind(tsr__emitter *e, const tsr_memory_row *row, const char *wh
 static void emit_kinds(tsr__emitter *e, const tsr_memory_profile *p, const tsr_memory_row *kinds,
                        size_t count, uint64_t top) {
   static const tsr__column columns[] = {
-      {"category", "what", TSR__CATEGORY},   {"dtype", "type", TSR__LEFT},
+      {"category", "what", TSR__CATEGORY},
+      {"dtype", "type", TSR__LEFT},
 
-      {NULL, "made by", TSR__LEFT},          {"op", NULL, TSR__LEFT},
-      {"kernel", NULL, TSR__LEFT},           {"is_backward", NULL, TSR__LEFT},
-      {"saved_for", "saved for", TSR__LEFT}, {"is_module_output", NULL, TSR__LEFT},
-      {"count", "count", TSR__RIGHT},        {"bytes", "bytes", TSR__RIGHT},
-      {NULL, "share", TSR__RIGHT},
+      {NULL, "made by", TSR__WRAPPED},
+      {"op", NULL, TSR__LEFT},
+      {"kernel", NULL, TSR__LEFT},
+      {"is_backward", NULL, TSR__LEFT},
+      {"saved_for", "saved for", TSR__WRAPPED},
+      {"is_module_output", NULL, TSR__LEFT},
+      {"count", "count", TSR__RIGHT},
+      {"bytes", "bytes", TSR__RIGHT},
+      {NULL, "share", TSR__SPARE},
   };
   const tsr_memory_row none = {.dtype = "", .op = "", .kernel = "", .saved_for = ""};
   tsr_memory_row rest = none, lost = none;

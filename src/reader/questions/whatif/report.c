@@ -226,7 +226,7 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
 
 static void emit_runs(tsr__emitter *emitter, const tsr_whatif_device *device, bool has_capacity) {
   const tsr__column columns[] = {
-      {"settings", "settings", TSR__ELASTIC},
+      {"settings", "settings", TSR__WRAPPED},
       {NULL, "", TSR__LEFT},
       {"peak_reserved_bytes", "peak reserved", TSR__RIGHT},
       {NULL, device->doubt == TSR_WHATIF_COMPARABLE ? "saved" : NULL, TSR__RIGHT},
