@@ -36,7 +36,29 @@
     "the sidecar of the snapshot could not be read; it is not used")                             \
   X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")      \
   X(SIDECAR_MISFITS, "sidecar-misfits",                                                          \
-    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")
+    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")     \
+  X(DRIVER_ONLY, "driver-allocations",                                                           \
+    "allocations as the CUDA driver saw them: memory of PyTorch appears as the segments of its " \
+    "caching allocator, not as tensors")                                                         \
+  X(DRIVER_POOLS, "driver-pools",                                                                \
+    "allocations from memory pools of CUDA (cudaMallocAsync); what such a pool keeps reserved "  \
+    "is not counted")                                                                            \
+  X(MANAGED, "managed-memory",                                                                   \
+    "allocations of managed memory, which count for the device in full; their pages may be in "  \
+    "host memory")                                                                               \
+  X(KINDS_MISSING, "kinds-missing",                                                              \
+    "allocations of an unknown kind of memory; they count for the device")                       \
+  X(PROCESSES, "processes-together",                                                             \
+    "processes share a device; their memory is added up, and each is the outermost frame of its " \
+    "stacks")                                                                                    \
+  X(ROWS_MALFORMED, "rows-malformed", "rows of the table that are no allocations were ignored")  \
+  X(TABLES_UNREADABLE, "tables-unreadable",                                                      \
+    "tables of names, stacks or ranges that could not be read in full")                          \
+  X(LOG_UNREAD, "log-unread",                                                                    \
+    "the database has a write-ahead log, which is another file; what is only there was not read") \
+  X(DEVICES_MISSING, "devices-missing",                                                          \
+    "samples without a device, such as executables; they count for the first device")            \
+  X(COLUMNS_IGNORED, "columns-ignored", "columns that have no meaning here were ignored")
 
 typedef enum tsr__warning_kind {
 #define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,

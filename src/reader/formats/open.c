@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "formats/json.h"
 #include "formats/pickle.h"
+#include "formats/pprof_file.h"
 #include "formats/sidecar.h"
 #include "io/detect.h"
 
@@ -44,6 +45,7 @@ static const struct reader {
 } READERS[] = {
     {"pickle", looks_like_pickle, tsr__pickle_read},
     {"json", tsr__json_looks_like, tsr__json_read},
+    {"pprof", tsr__pprof_looks_like, tsr__pprof_read},
 };
 
 static const struct reader *reader_for(const tsr__input *source) {
