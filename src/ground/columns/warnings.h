@@ -36,7 +36,24 @@
     "the sidecar of the snapshot could not be read; it is not used")                             \
   X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")      \
   X(SIDECAR_MISFITS, "sidecar-misfits",                                                          \
-    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")
+    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")     \
+  X(NO_SEGMENTS, "no-segments",                                                                  \
+    "the file lists allocations and frees, and no segments: what is cached, what is fragmented "   \
+    "and what was rounded is unknown")                                                             \
+  X(NO_TOTALS, "no-totals",                                                                      \
+    "allocations and frees without totals: what was there before the recording is unknown")        \
+  X(NO_ADDRESSES, "no-addresses",                                                                \
+    "allocations and frees without an address; a free is taken for that of the newest allocation " \
+    "of its size")                                                                                 \
+  X(BEFORE_BY_TOTALS, "before-by-totals",                                                        \
+    "bytes were allocated before the recording began; they are known as a total, without stacks")  \
+  X(TOTALS_MISSED, "totals-moved",                                                               \
+    "totals changed without an allocation or free that explains it; the difference counts as "     \
+    "memory without a stack")                                                                      \
+  X(TOTALS_DISAGREE, "totals-disagree",                                                          \
+    "totals are smaller than what the file lists as live; they are not followed there")            \
+  X(NO_STACKS, "no-stacks",                                                                      \
+    "the recording has no Python stacks (with_stack=True adds them); operators stand for them")
 
 typedef enum tsr__warning_kind {
 #define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,
