@@ -122,6 +122,27 @@ static inline uint64_t tsr__builder_event_count(const tsr__builder *builder) {
   return builder->snapshot->events.count;
 }
 
+/* ---- Recording a flat list of allocations and frees (formats/flat.h) ---- */
+
+/* The device of the events that follow, which has none yet: to be called once for each. What was there before
+ * its first event and is freed by none is one allocation of `before_bytes` at an address that no other event
+ * has; 0 for nothing. */
+bool tsr__builder_flat_device(tsr__builder *builder, uint32_t device, uint64_t before_address,
+                              uint64_t before_bytes);
+
+typedef struct tsr__flat_event {
+  tsr_action action;
+  uint32_t stack;    /* id; TSR_NONE for none */
+  uint32_t metadata; /* string id of what the file says of the memory; TSR_NONE for nothing */
+  uint64_t addr, size_bytes;
+  int64_t time_us;
+} tsr__flat_event;
+
+/* Append an event to the trace of the device that was added last. */
+bool tsr__builder_flat_event(tsr__builder *builder, uint32_t device, const tsr__flat_event *event);
+/* From this event of that device on (-1: from the start), `bytes` are reserved. Events ascend. */
+bool tsr__builder_reserved_mark(tsr__builder *builder, int64_t event, uint64_t bytes);
+
 /* List traces of at least `count` devices, empty ones included. */
 bool tsr__builder_devices(tsr__builder *builder, uint32_t count);
 

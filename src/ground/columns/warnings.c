@@ -42,6 +42,8 @@ static void say_cut(const tsr_snapshot *snapshot, char *text, size_t size) {
 static const char *say_truncated(tsr_snapshot *snapshot) {
   static const char after[] = "the file is truncated, but after the snapshot, which is complete";
   if (!snapshot->is_cut) return after;
+  if (snapshot->flat.count)
+    return "the file is truncated; it was read up to there, so what followed is missing";
   char *text = snapshot->truncated;
   int length = snprintf(text, sizeof snapshot->truncated, "the file is truncated: ");
   say_cut(snapshot, text + length, sizeof snapshot->truncated - (size_t)length);
