@@ -53,6 +53,7 @@ typedef struct step {
 typedef struct process {
   uint32_t pid;
   uint32_t frame; /* id of the frame that names it, or TSR_NONE */
+  uint32_t says;  /* string id of the same name, or TSR_NONE */
   tsr__map devices; /* those that it has allocations on */
 } process;
 
@@ -84,11 +85,13 @@ typedef struct nsight {
   TSR__VECTOR(place) places;
   TSR__VECTOR(range_end) ends;
   TSR__VECTOR(uint32_t) frames; /* scratch */
+  tsr__buffer name;             /* scratch */
   tsr__sqlite_table strings;
   bool has_strings;
   tsr__map string_of; /* number in StringIds -> string id */
   int64_t epoch_ns;
   bool has_kinds;
+  uint64_t allocations;
   uint64_t counted; /* rows since the memory was looked at */
 } nsight;
 
@@ -118,7 +121,7 @@ static int read_process(nsight *n, uint32_t pid, uint32_t *out) {
   const uint64_t *index = tsr__map_put(&n->process_of, pid, n->processes.count, &added);
   if (!index) return tsr__fail_memory(n->error);
   *out = (uint32_t)*index;
-  if (added && !TSR__VECTOR_PUSH(&n->processes, (process){.pid = pid, .frame = TSR_NONE}))
+  if (added && !TSR__VECTOR_PUSH(&n->processes, (process){.pid = pid, .frame = TSR_NONE, .says = TSR_NONE}))
     return tsr__fail_memory(n->error);
   return 0;
 }
@@ -206,7 +209,8 @@ enum { EVENT_COLUMN_COUNT = sizeof EVENT_COLUMNS / sizeof *EVENT_COLUMNS, EVENT_
 
 /* Where memory of a kind is counted, and what is to be said of it. */
 static uint32_t device_of(nsight *n, int64_t kind, int64_t device, bool is_free) {
-  if (kind == PAGEABLE || kind == PINNED) return TSR_DEVICE_HOST;
+  if (kind == PINNED) return TSR_DEVICE_HOST;
+  if (kind == PAGEABLE) return TSR_DEVICE_CPU;
   if (!is_free && (kind == MANAGED || kind == MANAGED_STATIC))
     tsr__builder_warn(n->builder, TSR__WARN_MANAGED);
   if (!is_free && (kind < DEVICE || kind > MANAGED_STATIC))
@@ -258,6 +262,7 @@ static int take_event(void *context, int64_t row, const tsr__sqlite_value *value
     status = read_text(n, &values[NAME], &e.name);
   if (status) return status;
   if (!TSR__VECTOR_PUSH(&n->events, e)) return tsr__fail_memory(n->error);
+  n->allocations += !e.is_free;
   return check_memory(n);
 }
 
@@ -286,8 +291,8 @@ static int read_events(nsight *n) {
   n->has_kinds = columns[KIND] >= 0;
   status = tsr__sqlite_scan(&n->db, &table, columns, EVENT_COLUMN_COUNT, take_event, n, n->error);
   if (status) return status;
-  uint64_t count = n->events.count;
-  if (!n->has_kinds) tsr__builder_warn_times(n->builder, TSR__WARN_KINDS_MISSING, count);
+  if (!n->has_kinds)
+    tsr__builder_warn_times(n->builder, TSR__WARN_KINDS_MISSING, n->allocations);
   tsr__sort(n->events.items, n->events.count, sizeof *n->events.items, by_time);
   return 0;
 }
@@ -373,7 +378,7 @@ static int push_chain(nsight *n, int64_t chain) {
 /* The stack of an event: the variable, the function of CUDA, its callers, and the process. */
 static int make_stack(nsight *n, const event *e, uint32_t *stack) {
   call *c = e->call == TSR_NONE ? NULL : &n->calls.items[e->call];
-  uint32_t name, process = n->processes.items[e->process].frame;
+  uint32_t name, owner = n->processes.items[e->process].frame;
   int status = 0;
   *stack = c ? c->stack : TSR_NONE;
   if (*stack != TSR_NONE && e->name == TSR_NONE) return 0;
@@ -384,7 +389,7 @@ static int make_stack(nsight *n, const event *e, uint32_t *stack) {
     if (!status) status = push_frame(n, name, TSR_NONE);
   }
   if (!status && c && c->chain) status = push_chain(n, c->chain);
-  if (!status && process != TSR_NONE && !TSR__VECTOR_PUSH(&n->frames, process))
+  if (!status && owner != TSR_NONE && !TSR__VECTOR_PUSH(&n->frames, owner))
     status = tsr__fail_memory(n->error);
   if (status || !n->frames.count) return status;
   *stack = tsr__builder_stack(n->builder, n->frames.items, (uint32_t)n->frames.count);
@@ -436,6 +441,7 @@ static int take_process(void *context, int64_t row, const tsr__sqlite_value *val
   tsr_frame frame = {.name = tsr__builder_text(n->builder, text),
                      .file = tsr__builder_text(n->builder, "")};
   n->processes.items[*index].frame = tsr__builder_frame(n->builder, frame);
+  n->processes.items[*index].says = frame.name;
   return n->processes.items[*index].frame == TSR_NONE ? tsr__fail_memory(n->error) : 0;
 }
 
@@ -455,6 +461,7 @@ static int name_processes(nsight *n) {
     tsr_frame frame = {.name = tsr__builder_text(n->builder, text),
                        .file = tsr__builder_text(n->builder, "")};
     p->frame = tsr__builder_frame(n->builder, frame);
+    p->says = frame.name;
     if (p->frame == TSR_NONE) status = tsr__fail_memory(n->error);
   }
   return status;
@@ -498,6 +505,17 @@ static int64_t time_us(const nsight *n, int64_t time_ns) {
   return whole / 1000 - (whole % 1000 < 0);
 }
 
+static int add_annotation(nsight *n, uint32_t device, const range_end *e) {
+  tsr_text text = tsr_snapshot_string(n->builder->snapshot, e->name);
+  n->name.size = 0;
+  tsr__buffer_append(&n->name, text.data, text.size_bytes);
+  tsr__buffer_append(&n->name, "", 1);
+  if (n->name.failed ||
+      !tsr__builder_annotation(n->builder, device, time_us(n, e->time_ns), n->name.data, e->is_start))
+    return tsr__fail_memory(n->error);
+  return check_memory(n);
+}
+
 /* Ranges of a process are ranges of each device that it allocates on. */
 static int read_ranges(nsight *n) {
   static const char *const columns[] = {"start",  "end",  "globalTid",
@@ -509,11 +527,8 @@ static int read_ranges(nsight *n) {
     const place *p = &n->places.items[k];
     for (size_t i = 0; i < n->ends.count; i++) {
       const range_end *e = &n->ends.items[i];
-      if (e->process != p->process || p->device == TSR_DEVICE_HOST) continue;
-      tsr_text name = tsr_snapshot_string(n->builder->snapshot, e->name);
-      if (!tsr__flat_annotation(n->builder, p->device, time_us(n, e->time_ns), name, e->is_start))
-        return tsr__fail_memory(n->error);
-      status = check_memory(n);
+      if (e->process != p->process || p->device >= TSR_DEVICE_CPU) continue;
+      status = add_annotation(n, p->device, e);
       if (status) return status;
     }
   }
@@ -530,14 +545,33 @@ static int take_epoch(void *context, int64_t row, const tsr__sqlite_value *value
   return 0;
 }
 
-/* Addresses are 57 bits at most; the rest distinguishes processes. */
+/* Addresses have 57 bits at most; the rest distinguishes processes. */
 static uint64_t own_address(const event *e) {
   return e->address ^ (uint64_t)e->process << 57;
 }
 
+static int add_rows(nsight *n, tsr__flat *flat) {
+  for (size_t i = 0; i < n->events.count; i++) {
+    const event *e = &n->events.items[i];
+    tsr__flat_row row = {.time_ns = (int64_t)((uint64_t)e->start_ns + (uint64_t)n->epoch_ns),
+                         .address = own_address(e),
+                         .bytes = e->bytes,
+                         .allocated_bytes = TSR__FLAT_UNKNOWN,
+                         .reserved_bytes = TSR__FLAT_UNKNOWN,
+                         .device = e->device,
+                         .says = n->processes.items[e->process].says,
+                         .kind = e->is_free ? TSR__FLAT_FREE : TSR__FLAT_ALLOC};
+    int status = make_stack(n, e, &row.stack);
+    if (status) return status;
+    if (!tsr__flat_add(flat, &row)) return tsr__fail_memory(n->error);
+  }
+  tsr__builder_warn_times(n->builder, TSR__WARN_DRIVER_ONLY, n->allocations);
+  return 0;
+}
+
 static int read_database(nsight *n) {
   static const char *const epoch[] = {"utcEpochNs"};
-  bool found;
+  bool found = false;
   int status = tsr__sqlite_open(&n->db, &n->access, n->error);
   if (!status) status = read_events(n);
   if (!status)
@@ -548,6 +582,41 @@ static int read_database(nsight *n) {
   if (!status) status = read_calls(n);
   if (!status) status = name_processes(n);
   if (!status) status = read_ranges(n);
-  tsr__builder_warn_times(n->builder, TSR__WARN_LOG_UNREAD, n->db.has_log);
+  if (!status) tsr__builder_warn_times(n->builder, TSR__WARN_LOG_UNREAD, n->db.has_log);
   return status;
+}
+
+static void release(nsight *n) {
+  for (size_t i = 0; i < n->processes.count; i++)
+    tsr__map_release(&n->processes.items[i].devices);
+  TSR__VECTOR_FREE(&n->events);
+  TSR__VECTOR_FREE(&n->calls);
+  TSR__VECTOR_FREE(&n->steps);
+  TSR__VECTOR_FREE(&n->processes);
+  TSR__VECTOR_FREE(&n->places);
+  TSR__VECTOR_FREE(&n->ends);
+  TSR__VECTOR_FREE(&n->frames);
+  tsr__map_release(&n->call_of);
+  tsr__map_release(&n->chains);
+  tsr__map_release(&n->process_of);
+  tsr__map_release(&n->string_of);
+  tsr__buffer_release(&n->name);
+  tsr__sqlite_release(&n->db);
+  tsr__access_release(&n->access);
+}
+
+int tsr__nsight_read(tsr__input *source, tsr__assembler *assembler, const tsr_open_options *options,
+                     uint64_t total_bytes, tsr_error *error) {
+  nsight n = {.assembler = assembler, .builder = assembler->builder, .error = error};
+  tsr__flat flat;
+  (void)options, (void)total_bytes;
+  tsr__flat_init(&flat, n.builder);
+  tsr__builder_record(n.builder, "nsight");
+  int status = tsr__access_open(&n.access, source, assembler->limits.memory_bytes / 4, error);
+  if (!status) status = read_database(&n);
+  if (!status) status = add_rows(&n, &flat);
+  release(&n);
+  if (!status) status = tsr__flat_finish(&flat, error);
+  tsr__flat_release(&flat);
+  return status ? status : tsr__builder_lay_out(assembler->builder, error);
 }

@@ -12,9 +12,11 @@
 
 #include "base/options.h"
 #include "formats/json.h"
+#include "formats/nsight.h"
 #include "formats/pickle.h"
 #include "formats/pprof_file.h"
 #include "formats/sidecar.h"
+#include "formats/sqlite_file.h"
 #include "io/detect.h"
 
 /* Is this the beginning of a pickle? Protocol 2 and later say so; 0 and 1 start with a container.
@@ -45,6 +47,7 @@ static const struct reader {
 } READERS[] = {
     {"pickle", looks_like_pickle, tsr__pickle_read},
     {"json", tsr__json_looks_like, tsr__json_read},
+    {"nsight sqlite", tsr__sqlite_looks_like, tsr__nsight_read},
     {"pprof", tsr__pprof_looks_like, tsr__pprof_read},
 };
 

@@ -456,13 +456,13 @@ static int number_devices(profile *p) {
     device *d = &p->devices.items[i];
     span name = string_at(p, d->label);
     if (name.p == name.end) continue;
-    d->number = TSR_DEVICE_HOST;
+    d->number = TSR_DEVICE_CPU;
     if (has_cpu(name)) continue;
     d->number = take_number(taken, number_in(name, limit), limit);
     if (first == TSR_NONE || d->number < first) first = d->number;
   }
   tsr__free(taken);
-  if (first == TSR_NONE) first = p->devices.count > 1 ? TSR_DEVICE_HOST : 0;
+  if (first == TSR_NONE) first = p->devices.count > 1 ? TSR_DEVICE_CPU : 0;
   for (size_t i = 0; i < p->devices.count; i++)
     if (p->devices.items[i].number == TSR_NONE) p->devices.items[i].number = first;
   return 0;

@@ -3,7 +3,7 @@
  *
  * The snapshot has a state and no trace. Each sample becomes blocks of a device, whose addresses are made up,
  * because the file has none. The labels are those of jaxlib (HeapProfile in py_client.cc): `kind`, "buffer" or
- * "executable", and `device` such as "cuda:0". Devices whose name contains "cpu" are host memory. */
+ * "executable", and `device` such as "cuda:0". Devices whose name contains "cpu" are TSR_DEVICE_CPU. */
 #ifndef TSR_FORMATS_PPROF_FILE_H
 #define TSR_FORMATS_PPROF_FILE_H
 
