@@ -291,12 +291,13 @@ bool tsr__builder_flat_event(tsr__builder *b, uint32_t device, const tsr__flat_e
   uint64_t shape = TSR__KEY(ACTION) | TSR__KEY(SIZE) | TSR__KEY(TIME_US) | TSR__KEY(FRAMES);
   shape |= event->action == TSR_ACTION_OOM ? TSR__KEY(DEVICE_FREE) : TSR__KEY(ADDR);
   if (event->metadata != TSR_NONE) shape |= TSR__KEY(USER_METADATA);
+  if (event->stream) shape |= TSR__KEY(STREAM);
   tsr__event row = TSR__EVENT_EMPTY;
   row.addr = event->addr;
   row.size = event->size_bytes;
   row.time_us = event->time_us;
   row.stack = stack_or_empty(b, event->stack);
-  row.stream = tsr__builder_stream(b, 0);
+  row.stream = tsr__builder_stream(b, event->stream);
   row.metadata = event->metadata;
   row.shape = (uint32_t)shape;
   row.action = (uint8_t)event->action;
@@ -738,6 +739,15 @@ void tsr__builder_describe(tsr__builder *b, const char *wrapping, const char *re
   tsr_snapshot *s = b->snapshot;
   (void)snprintf(s->format, sizeof s->format, "%s%s", wrapping, reader);
   s->input_bytes = input_bytes;
+}
+
+void tsr__builder_ignore_column(tsr__builder *b, const char *name, size_t size_bytes) {
+  char *list = b->snapshot->ignored_columns;
+  size_t length = strlen(list), room = sizeof b->snapshot->ignored_columns - length;
+  tsr__builder_warn(b, TSR__WARN_COLUMNS_IGNORED);
+  if (size_bytes > 40 || memchr(name, 0, size_bytes)) return;
+  if (size_bytes + 3 < room)
+    (void)snprintf(list + length, room, "%s%.*s", length ? ", " : ": ", (int)size_bytes, name);
 }
 
 void tsr__builder_embedded_sidecar(tsr__builder *b, uint32_t string) {

@@ -135,6 +135,7 @@ typedef struct tsr__flat_event {
   uint32_t stack;    /* id; TSR_NONE for none */
   uint32_t metadata; /* string id of what the file says of the memory; TSR_NONE for nothing */
   uint64_t addr, size_bytes;
+  uint64_t stream; /* raw handle */
   int64_t time_us;
 } tsr__flat_event;
 
@@ -304,6 +305,8 @@ static inline void tsr__builder_judge_event(tsr__builder *builder, const tsr__ev
   if (event->action <= TSR_ACTION_SEGMENT_UNMAP && !(event->shape & TSR__KEY(SIZE)))
     tsr__builder_warn(builder, TSR__WARN_SIZES_MISSING);
 }
+/* Count a column of a table that has no meaning here; the warning lists the first few names. */
+void tsr__builder_ignore_column(tsr__builder *builder, const char *name, size_t size_bytes);
 /* The value of the key "tessera_sidecar", a string: what tsr__sidecar_find reads if there is no
  * file. 0: none. */
 void tsr__builder_embedded_sidecar(tsr__builder *builder, uint32_t string);

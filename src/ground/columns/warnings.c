@@ -50,6 +50,12 @@ static const char *say_truncated(tsr_snapshot *snapshot) {
   return text;
 }
 
+static const char *say_ignored(tsr_snapshot *snapshot, const char *message) {
+  (void)snprintf(snapshot->ignored, sizeof snapshot->ignored, "%s%s", message,
+                 snapshot->ignored_columns);
+  return snapshot->ignored;
+}
+
 bool tsr__snapshot_is_incomplete(const tsr_snapshot *snapshot) {
   static const tsr__warning_kind kinds[] = {TSR__WARN_TRUNCATED, TSR__WARN_DAMAGED,
                                             TSR__WARN_INCOMPLETE};
@@ -95,7 +101,9 @@ void tsr__snapshot_warn(tsr_snapshot *snapshot) {
   snapshot->warning_count = 0;
   for (size_t i = 0; i < TSR__WARNING_COUNT; i++) {
     if (!snapshot->tally[i]) continue;
-    const char *message = i == TSR__WARN_TRUNCATED ? say_truncated(snapshot) : texts[i].message;
+    const char *message = i == TSR__WARN_TRUNCATED         ? say_truncated(snapshot)
+                          : i == TSR__WARN_COLUMNS_IGNORED ? say_ignored(snapshot, texts[i].message)
+                                                           : texts[i].message;
     snapshot->warnings[snapshot->warning_count++] =
         (tsr_warning){texts[i].code, snapshot->tally[i], message};
   }

@@ -45,7 +45,7 @@
     "allocations of an unknown kind of memory; they count for the device")                       \
   X(PROCESSES, "processes-together",                                                             \
     "processes share a device; their memory is added up, and each is the outermost frame of its " \
-    "stacks")                                                                                    \
+    "stacks (profile --by metadata adds up what each has)")                                                                                    \
   X(ROWS_MALFORMED, "rows-malformed", "rows of the table that are no allocations were ignored")  \
   X(TABLES_UNREADABLE, "tables-unreadable",                                                      \
     "tables of names, stacks or ranges that could not be read in full")                          \

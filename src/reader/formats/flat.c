@@ -122,6 +122,11 @@ static bool name_rows(maker *m) {
 
 /* ---- before the recording ---- */
 
+/* What a free without a size drops is known from its allocation alone, so nothing is known of one from before. */
+static uint64_t known_bytes(const tsr__flat_row *row) {
+  return row->bytes == TSR__FLAT_UNKNOWN ? 0 : row->bytes;
+}
+
 /* How many bytes a row takes or gives back, as the timeline will count them; `live` follows. */
 static bool apply(maker *m, const tsr__flat_row *row, uint64_t *added, uint64_t *dropped) {
   uint64_t *live;
@@ -151,8 +156,8 @@ static bool find_before(maker *m) {
     if (row->kind == TSR__FLAT_OOM) continue;
     ok = tsr__map_put(&seen, row->address, 0, &is_new);
     if (!ok || !is_new || row->kind != TSR__FLAT_FREE) continue;
-    ok = tsr__map_put(&m->live, row->address, row->bytes, NULL);
-    m->before_bytes = tsr__sum_u64(m->before_bytes, row->bytes);
+    ok = tsr__map_put(&m->live, row->address, known_bytes(row), NULL);
+    m->before_bytes = tsr__sum_u64(m->before_bytes, known_bytes(row));
   }
   tsr__map_release(&seen);
   return ok;
@@ -164,7 +169,7 @@ static uint64_t rest_before(const maker *m) {
   for (size_t i = 0; i < m->count && first == TSR__FLAT_UNKNOWN; i++) {
     const tsr__flat_row *row = &m->rows[i];
     if (row->kind == TSR__FLAT_ALLOC) sum = tsr__sum_u64(sum, row->bytes);
-    if (row->kind == TSR__FLAT_FREE) dropped = tsr__sum_u64(dropped, row->bytes);
+    if (row->kind == TSR__FLAT_FREE) dropped = tsr__sum_u64(dropped, known_bytes(row));
     first = row->allocated_bytes;
   }
   if (first == TSR__FLAT_UNKNOWN) return 0;
@@ -187,6 +192,7 @@ static bool add_event(maker *m, const tsr__flat_row *row, tsr_action action, uin
                          .metadata = is_listed && action == TSR_ACTION_ALLOC ? row->says : TSR_NONE,
                          .addr = address,
                          .size_bytes = bytes,
+                         .stream = is_listed ? row->stream : 0,
                          .time_us = us_of(row->time_ns)});
 }
 
@@ -226,9 +232,9 @@ static bool add_row(maker *m, const tsr__flat_row *row) {
   static const tsr_action actions[] = {TSR_ACTION_ALLOC, TSR_ACTION_FREE_COMPLETED, TSR_ACTION_OOM};
   uint64_t added, dropped;
   bool is_oom = row->kind == TSR__FLAT_OOM;
-  if (!apply(m, row, &added, &dropped) || !follow_total(m, row, added, dropped) ||
-      !add_event(m, row, actions[row->kind], is_oom ? 0 : row->address, row->bytes, true))
-    return false;
+  if (!apply(m, row, &added, &dropped) || !follow_total(m, row, added, dropped)) return false;
+  uint64_t bytes = row->bytes == TSR__FLAT_UNKNOWN ? dropped : row->bytes;
+  if (!add_event(m, row, actions[row->kind], is_oom ? 0 : row->address, bytes, true)) return false;
   m->allocated = tsr__drop_u64(tsr__sum_u64(m->allocated, added), dropped);
   if (row->reserved_bytes == TSR__FLAT_UNKNOWN || row->reserved_bytes == m->reserved) return true;
   m->reserved = row->reserved_bytes;

@@ -559,6 +559,7 @@ static int add_rows(nsight *n, tsr__flat *flat) {
                          .allocated_bytes = TSR__FLAT_UNKNOWN,
                          .reserved_bytes = TSR__FLAT_UNKNOWN,
                          .device = e->device,
+                         .stream = e->stream,
                          .says = n->processes.items[e->process].says,
                          .kind = e->is_free ? TSR__FLAT_FREE : TSR__FLAT_ALLOC};
     int status = make_stack(n, e, &row.stack);

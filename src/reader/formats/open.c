@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "formats/csv_file.h"
 #include "formats/json.h"
 #include "formats/nsight.h"
 #include "formats/pickle.h"
@@ -48,6 +49,7 @@ static const struct reader {
     {"pickle", looks_like_pickle, tsr__pickle_read},
     {"json", tsr__json_looks_like, tsr__json_read},
     {"nsight sqlite", tsr__sqlite_looks_like, tsr__nsight_read},
+    {"csv", tsr__csv_looks_like, tsr__csv_read},
     {"pprof", tsr__pprof_looks_like, tsr__pprof_read},
 };
 
