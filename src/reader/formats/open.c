@@ -12,6 +12,7 @@
 
 #include "base/options.h"
 #include "formats/json.h"
+#include "formats/kineto.h"
 #include "formats/pickle.h"
 #include "formats/sidecar.h"
 #include "io/detect.h"
@@ -43,6 +44,7 @@ static const struct reader {
               uint64_t total_bytes, tsr_error *error);
 } READERS[] = {
     {"pickle", looks_like_pickle, tsr__pickle_read},
+    {"kineto", tsr__kineto_looks_like, tsr__kineto_read},
     {"json", tsr__json_looks_like, tsr__json_read},
 };
 
