@@ -422,8 +422,14 @@ static bool push_annotation(tsr__builder *b, const tsr_annotation *row, uint64_t
 
 bool tsr__builder_annotation(tsr__builder *b, uint32_t device, int64_t time_us, const char *name,
                              bool is_start) {
+  return tsr__builder_annotation_of(b, device, time_us, tsr__builder_text(b, name), is_start);
+}
+
+bool tsr__builder_annotation_of(tsr__builder *b, uint32_t device, int64_t time_us, uint32_t name,
+                                bool is_start) {
+  assert(is_id_of(&b->snapshot->strings, name));
   tsr_annotation row = {.time_us = time_us,
-                        .name = tsr__builder_text(b, name),
+                        .name = name,
                         .stage = is_start ? TSR__NAME_START : TSR__NAME_END,
                         .device = device,
                         .is_start = is_start,

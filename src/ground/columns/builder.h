@@ -157,6 +157,9 @@ bool tsr__builder_block(tsr__builder *builder, const tsr_block *block);
 /* One end of a range of the program: `name` as in record_function. */
 bool tsr__builder_annotation(tsr__builder *builder, uint32_t device, int64_t time_us,
                              const char *name, bool is_start);
+/* The same for a name that is a string already; TSR_NONE is one that could not be made. */
+bool tsr__builder_annotation_of(tsr__builder *builder, uint32_t device, int64_t time_us,
+                                uint32_t name, bool is_start);
 
 /* A key and its value; texts are values of tsr__builder_text_value. */
 typedef struct tsr__setting {

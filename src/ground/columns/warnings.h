@@ -75,7 +75,9 @@
   X(TOTALS_DISAGREE, "totals-disagree",                                                          \
     "totals are smaller than what the file lists as live; they are not followed there")            \
   X(NO_STACKS, "no-stacks",                                                                      \
-    "the recording has no Python stacks (with_stack=True adds them); operators stand for them")
+    "the recording has no Python stacks (with_stack=True adds them); operators stand for them")    \
+  X(STACKS_CUT, "stacks-cut",                                                                    \
+    "times at which more than 2,048 functions were open; their outermost frames are missing")
 
 typedef enum tsr__warning_kind {
 #define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,

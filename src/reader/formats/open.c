@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "formats/csv_file.h"
 #include "formats/json.h"
+#include "formats/kineto.h"
 #include "formats/nsight.h"
 #include "formats/pickle.h"
 #include "formats/pprof_file.h"
@@ -47,6 +48,7 @@ static const struct reader {
               uint64_t total_bytes, tsr_error *error);
 } READERS[] = {
     {"pickle", looks_like_pickle, tsr__pickle_read},
+    {"kineto", tsr__kineto_looks_like, tsr__kineto_read},
     {"json", tsr__json_looks_like, tsr__json_read},
     {"nsight sqlite", tsr__sqlite_looks_like, tsr__nsight_read},
     {"csv", tsr__csv_looks_like, tsr__csv_read},

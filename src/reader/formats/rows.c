@@ -607,7 +607,8 @@ static uint32_t segment_device(tsr__assembler *assembler, const tsr__value *pair
   for (size_t i = 0; i < count; i += 2)
     if (pairs[i].tag == TSR__STRING && pairs[i].id == TSR__NAME_DEVICE) value = pairs[i + 1];
   if (value.tag == TSR__NULL || is_text(assembler, value, "cpu")) return TSR_NONE;
-  if (!integer_of(assembler, value, &value) || value.u >= TSR_DEVICE_CPU) return TSR_NONE;
+  /* TSR_DEVICE_CPU itself is in what was written of a profile of arrays (pprof_file.h). */
+  if (!integer_of(assembler, value, &value) || value.u > TSR_DEVICE_CPU) return TSR_NONE;
   return (uint32_t)value.u;
 }
 
