@@ -40,12 +40,12 @@ class Job:
         self.random = r = random.Random(seed)
         self.pids = r.sample(range(1, 0x1000000), processes or r.choice([1, 1, 1, 2, 3]))
         self.devices = r.choice([[0], [0], [0, 1], [1, 3]])
-        self.names = {pid: r.choice([f'python{pid % 7}', '/usr/bin/python3', 'ein Pröcess', 'x' * 300]) for pid in self.pids}
-        functions = [f'fn{i}' + 'λ' * r.choice([0, 0, 1]) + 'q' * r.choice([0, 0, 30, 3000]) for i in range(r.randint(1, 12))]
+        self.names = {pid: r.choice([f'python{pid % 7}', '/usr/bin/python3', 'ein Pröcess', 'x' * (300 if most > 100 else 9)]) for pid in self.pids}
+        functions = [f'fn{i}' + 'λ' * r.choice([0, 0, 1]) + 'q' * r.choice([0, 0, 30, 3000 if most > 100 else 0]) for i in range(r.randint(1, 12))]
         modules = ['libcudart.so', 'train.py', '/opt/lib/libnccl.so.2']
         self.stacks = [tuple((r.choice(functions), r.choice(modules)) for _ in range(r.randint(0, 9))) for _ in range(r.randint(1, 15))]
         self.rows = []
-        self.make(r.choice([0, 1, 5, 60, most]))
+        self.make(min(most, r.choice([0, 1, 5, 60, most])))
 
     def make(self, count):
         r, live, time = self.random, {}, r_time(self.random)
@@ -148,7 +148,7 @@ class Nsight:
 
     def write_noise(self):
         columns = self.create('CUPTI_ACTIVITY_KIND_KERNEL', ['start', 'end', 'demangledName'])
-        count = self.random.choice([0, 10, 3000])
+        count = self.random.choice([0, 10, 3000]) if len(self.job.rows) > 12 else 0
         self.insert('CUPTI_ACTIVITY_KIND_KERNEL', columns, [{'start': i, 'end': i + 1, 'demangledName': 0} for i in range(count)])
 
     def write_events(self):

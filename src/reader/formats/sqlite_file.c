@@ -244,20 +244,22 @@ static int visit_payload(walk *w, uint32_t number, int64_t row, const unsigned c
   return w->visit(w->context, row, values, error);
 }
 
+/* How many bytes of a payload are on the leaf's page; if that is not all, the number of a page follows. */
+static size_t local_bytes(const tsr__sqlite *db, uint64_t size) {
+  size_t usable = db->usable_bytes, most = usable - 35;
+  if (size <= most) return (size_t)size;
+  size_t least = (usable - 12) * 32 / 255 - 23;
+  size_t local = least + (size_t)((size - least) % (usable - 4));
+  return local > most ? least : local;
+}
+
 /* Visit the row in a leaf's cell, which is at `at`, its number `row` has been read. */
 static int visit_row(walk *w, const page *p, uint64_t size, int64_t row, const unsigned char *at,
                      tsr_error *error) {
-  size_t usable = w->db->usable_bytes, most = usable - 35;
-  size_t there = (size_t)(p->end - at);
-  if (size <= most) {
-    if (size > there) return fail_damaged(p->number, w->db, "a row beyond its page", error);
-    return visit_payload(w, p->number, row, at, (size_t)size, error);
-  }
-  size_t least = (usable - 12) * 32 / 255 - 23;
-  size_t local = least + (size_t)((size - least) % (usable - 4));
-  if (local > most) local = least;
-  if (there < 4 || local > there - 4)
+  size_t there = (size_t)(p->end - at), local = local_bytes(w->db, size);
+  if (local > there || (local < size && there - local < 4))
     return fail_damaged(p->number, w->db, "a row beyond its page", error);
+  if (local == size) return visit_payload(w, p->number, row, at, local, error);
   int status = gather(w, p->number, at, local, size, read_u32(at + local), error);
   if (status) return status;
   return visit_payload(w, p->number, row, (const unsigned char *)w->db->row.data, w->db->row.size,
@@ -288,7 +290,7 @@ static int visit_leaf(walk *w, uint32_t number, uint32_t count, tsr_error *error
     status = get_page(w, number, &p, error);
     if (!status) status = read_leaf(w, &p, i, &size, &row, &at, error);
     if (status) break;
-    size_t held = (size_t)(p.end - at) < size ? 0 : (size_t)size; /* 0: continued elsewhere */
+    size_t held = local_bytes(w->db, size);
     if (held > left) return fail_damaged(number, w->db, "rows that overlap", error);
     left -= held;
     status = visit_row(w, &p, size, row, at, error);
