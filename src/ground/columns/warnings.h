@@ -76,6 +76,9 @@
     "totals are smaller than what the file lists as live; they are not followed there")            \
   X(NO_STACKS, "no-stacks",                                                                      \
     "the recording has no Python stacks (with_stack=True adds them); operators stand for them")    \
+  X(TIMELINE, "memory-timeline",                                                                 \
+    "PyTorch's memory timeline has no stacks, no addresses and no device (it is shown as device "  \
+    "0); its categories are PyTorch's own guesses")                                              \
   X(STACKS_CUT, "stacks-cut",                                                                    \
     "times at which more than 2,048 functions were open; their outermost frames are missing")
 

@@ -17,7 +17,7 @@
 
 enum { UNIT = 512 };
 #define BOTTOM UINT64_C(0x1000000)
-#define TOP    (UINT64_MAX - 2 * UNIT + 1)
+#define TOP    (UINT64_C(1) << 62)
 
 void tsr__flat_init(tsr__flat *flat, tsr__builder *builder) {
   *flat = (tsr__flat){.builder = builder};
@@ -60,6 +60,7 @@ typedef struct unlisted {
 /* One device. */
 typedef struct maker {
   tsr__builder *builder;
+  bool lists_all;
   tsr__flat_row *rows;
   size_t count;
   tsr__map live;   /* address -> bytes */
@@ -250,7 +251,7 @@ static bool begin_reserved(maker *m) {
 static bool make_device(maker *m) {
   if (!name_rows(m) || !find_before(m)) return false;
   uint64_t rest = rest_before(m), address = unlisted_address(m);
-  bool has_totals = false;
+  bool has_totals = m->lists_all;
   for (size_t i = 0; i < m->count && !has_totals; i++)
     has_totals = m->rows[i].allocated_bytes != TSR__FLAT_UNKNOWN;
   if (!has_totals) tsr__builder_warn(m->builder, TSR__WARN_NO_TOTALS);
@@ -277,7 +278,7 @@ int tsr__flat_finish(tsr__flat *flat, tsr_error *error) {
   tsr__sort(flat->rows.items, flat->rows.count, sizeof *flat->rows.items, compare_devices);
   tsr__builder_warn(flat->builder, TSR__WARN_NO_SEGMENTS);
   for (size_t i = 0; ok && i < flat->rows.count;) {
-    maker m = {.builder = flat->builder, .rows = flat->rows.items + i, .event = -1};
+    maker m = {.builder = flat->builder, .lists_all = flat->lists_all, .rows = flat->rows.items + i, .event = -1};
     while (i < flat->rows.count && flat->rows.items[i].device == m.rows[0].device) i++, m.count++;
     ok = make_device(&m);
     release(&m);

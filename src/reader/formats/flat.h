@@ -56,6 +56,7 @@ typedef struct tsr__flat_row {
 typedef struct tsr__flat {
   tsr__builder *builder; /* not owned */
   TSR__VECTOR(tsr__flat_row) rows;
+  bool lists_all; /* the rows contain what was there before, so totals are not missed */
 } tsr__flat;
 
 void tsr__flat_init(tsr__flat *flat, tsr__builder *builder);

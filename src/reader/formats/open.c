@@ -49,6 +49,7 @@ static const struct reader {
 } READERS[] = {
     {"pickle", looks_like_pickle, tsr__pickle_read},
     {"kineto", tsr__kineto_looks_like, tsr__kineto_read},
+    {"memory timeline", tsr__memory_timeline_looks_like, tsr__memory_timeline_read},
     {"json", tsr__json_looks_like, tsr__json_read},
     {"nsight sqlite", tsr__sqlite_looks_like, tsr__nsight_read},
     {"csv", tsr__csv_looks_like, tsr__csv_read},
