@@ -608,16 +608,19 @@ static void release(nsight *n) {
 
 int tsr__nsight_read(tsr__input *source, tsr__assembler *assembler, const tsr_open_options *options,
                      uint64_t total_bytes, tsr_error *error) {
-  nsight n = {.assembler = assembler, .builder = assembler->builder, .error = error};
+  tsr_error why = {0}; /* also of what is forgiven, which the caller must not see */
+  nsight n = {.assembler = assembler, .builder = assembler->builder, .error = &why};
   tsr__flat flat;
   (void)options, (void)total_bytes;
   tsr__flat_init(&flat, n.builder);
   tsr__builder_record(n.builder, "nsight");
-  int status = tsr__access_open(&n.access, source, assembler->limits.memory_bytes / 4, error);
+  int status = tsr__access_open(&n.access, source, assembler->limits.memory_bytes / 4, &why);
   if (!status) status = read_database(&n);
   if (!status) status = add_rows(&n, &flat);
   release(&n);
-  if (!status) status = tsr__flat_finish(&flat, error);
+  if (!status) status = tsr__flat_finish(&flat, &why);
+  if (!status) status = tsr__builder_lay_out(assembler->builder, &why);
   tsr__flat_release(&flat);
-  return status ? status : tsr__builder_lay_out(assembler->builder, error);
+  if (status && error) *error = why;
+  return status;
 }

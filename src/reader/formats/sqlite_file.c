@@ -176,7 +176,7 @@ static int gather(walk *w, uint32_t from, const unsigned char *at, size_t local,
   tsr__sqlite *db = w->db;
   db->row.size = 0;
   tsr__buffer_append(&db->row, at, local);
-  while (db->row.size < total && db->row.size < TSR__SQLITE_ROW_BYTES) {
+  while (!db->row.failed && db->row.size < total && db->row.size < TSR__SQLITE_ROW_BYTES) {
     const unsigned char *data;
     if (!next || next > db->page_count || !w->pages_left)
       return fail_damaged(from, db, "a row's overflow pages end early", error);
