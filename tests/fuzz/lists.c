@@ -12,7 +12,8 @@ static int read_list(tsr__input *source, tsr_snapshot **out, tsr_error *error) {
   tsr__builder builder;
   tsr__assembler assembler;
   int status = tsr__input_fill(source, 0, error);
-  while (!status && !source->at_end && source->size < 4096) status = tsr__input_fill(source, 0, error);
+  while (!status && !source->at_end && source->size < 4096)
+    status = tsr__input_fill(source, 0, error);
   if (status) return status;
   if (!tsr__builder_init(&builder, &fuzz_limits)) abort();
   tsr__assembler_init(&assembler, &builder);

@@ -53,9 +53,10 @@ static const struct {
   const char *name;
   tsr__flat_kind kind;
 } ACTIONS[] = {
-    {"alloc", TSR__FLAT_ALLOC},   {"allocate", TSR__FLAT_ALLOC},      {"malloc", TSR__FLAT_ALLOC},
-    {"free", TSR__FLAT_FREE},     {"free_completed", TSR__FLAT_FREE}, {"deallocate", TSR__FLAT_FREE},
-    {"dealloc", TSR__FLAT_FREE},  {"oom", TSR__FLAT_OOM},
+    {"alloc", TSR__FLAT_ALLOC},         {"allocate", TSR__FLAT_ALLOC},
+    {"malloc", TSR__FLAT_ALLOC},        {"free", TSR__FLAT_FREE},
+    {"free_completed", TSR__FLAT_FREE}, {"deallocate", TSR__FLAT_FREE},
+    {"dealloc", TSR__FLAT_FREE},        {"oom", TSR__FLAT_OOM},
 };
 
 enum { FIELDS_MAX = 1024 }; /* of a line; more are ignored */
@@ -71,7 +72,8 @@ typedef struct csv {
   tsr__builder *builder;
   tsr_error *error;
   tsr__flat flat;
-  uint8_t column_of[FIELDS_MAX]; /* by field: a column, or COLUMN_COUNT. The last with a name counts */
+  uint8_t
+      column_of[FIELDS_MAX]; /* by field: a column, or COLUMN_COUNT. The last with a name counts */
   bool has[COLUMN_COUNT];
   int64_t unit_ns;
   tsr__buffer text;              /* of a record's fields, one after the other */
@@ -438,7 +440,8 @@ int tsr__csv_read(tsr__input *source, tsr__assembler *assembler, const tsr_open_
                   uint64_t total_bytes, tsr_error *error) {
   csv *c = TSR__NEW(csv);
   if (!c) return tsr__fail_memory(error);
-  *c = (csv){.source = source, .assembler = assembler, .builder = assembler->builder, .error = error};
+  *c = (csv){
+      .source = source, .assembler = assembler, .builder = assembler->builder, .error = error};
   tsr__flat_init(&c->flat, c->builder);
   tsr__builder_record(c->builder, "csv");
   int status = read_rows(c, options, total_bytes);

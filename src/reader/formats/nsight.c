@@ -52,8 +52,8 @@ typedef struct step {
 
 typedef struct process {
   uint32_t pid;
-  uint32_t frame; /* id of the frame that names it, or TSR_NONE */
-  uint32_t says;  /* string id of the same name, or TSR_NONE */
+  uint32_t frame;   /* id of the frame that names it, or TSR_NONE */
+  uint32_t says;    /* string id of the same name, or TSR_NONE */
   tsr__map devices; /* those that it has allocations on */
 } process;
 
@@ -121,7 +121,8 @@ static int read_process(nsight *n, uint32_t pid, uint32_t *out) {
   const uint64_t *index = tsr__map_put(&n->process_of, pid, n->processes.count, &added);
   if (!index) return tsr__fail_memory(n->error);
   *out = (uint32_t)*index;
-  if (added && !TSR__VECTOR_PUSH(&n->processes, (process){.pid = pid, .frame = TSR_NONE, .says = TSR_NONE}))
+  if (added &&
+      !TSR__VECTOR_PUSH(&n->processes, (process){.pid = pid, .frame = TSR_NONE, .says = TSR_NONE}))
     return tsr__fail_memory(n->error);
   return 0;
 }
@@ -188,8 +189,8 @@ static int find_string(nsight *n, int64_t number, uint32_t *out) {
   if (known) return 0;
   if (n->has_strings) {
     int column = tsr__sqlite_column(&n->strings, "value");
-    status = forgive(n, tsr__sqlite_seek(&n->db, &n->strings, number, &column, 1, take_string, &l,
-                                         n->error));
+    status = forgive(
+        n, tsr__sqlite_seek(&n->db, &n->strings, number, &column, 1, take_string, &l, n->error));
   }
   if (!status && l.id == TSR_NONE) l.id = tsr__builder_text(n->builder, "");
   if (!status && (l.id == TSR_NONE || !tsr__map_put(&n->string_of, (uint64_t)number, l.id, NULL)))
@@ -200,11 +201,30 @@ static int find_string(nsight *n, int64_t number, uint32_t *out) {
 
 /* ---- events ---- */
 
-enum { START, BYTES, OPERATION, ADDRESS, PROCESS, DEVICE_ID, KIND, NAME, CORRELATION, STREAM, POOL };
-static const char *const EVENT_COLUMNS[] = {
-    "start",    "bytes",   "memoryOperationType", "address", "globalPid",
-    "deviceId", "memKind", "name",                "correlationId", "streamId",
-    "localMemoryPoolAddress"};
+enum {
+  START,
+  BYTES,
+  OPERATION,
+  ADDRESS,
+  PROCESS,
+  DEVICE_ID,
+  KIND,
+  NAME,
+  CORRELATION,
+  STREAM,
+  POOL
+};
+static const char *const EVENT_COLUMNS[] = {"start",
+                                            "bytes",
+                                            "memoryOperationType",
+                                            "address",
+                                            "globalPid",
+                                            "deviceId",
+                                            "memKind",
+                                            "name",
+                                            "correlationId",
+                                            "streamId",
+                                            "localMemoryPoolAddress"};
 enum { EVENT_COLUMN_COUNT = sizeof EVENT_COLUMNS / sizeof *EVENT_COLUMNS, EVENT_NEEDED = 4 };
 
 /* Where memory of a kind is counted, and what is to be said of it. */
@@ -285,14 +305,13 @@ static int read_events(nsight *n) {
   for (int i = 0; i < EVENT_COLUMN_COUNT; i++) {
     columns[i] = tsr__sqlite_column(&table, EVENT_COLUMNS[i]);
     if (columns[i] < 0 && i < EVENT_NEEDED)
-      return tsr__fail(n->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                       "the table %s has no column %s", EVENTS_TABLE, EVENT_COLUMNS[i]);
+      return tsr__fail(n->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "the table %s has no column %s",
+                       EVENTS_TABLE, EVENT_COLUMNS[i]);
   }
   n->has_kinds = columns[KIND] >= 0;
   status = tsr__sqlite_scan(&n->db, &table, columns, EVENT_COLUMN_COUNT, take_event, n, n->error);
   if (status) return status;
-  if (!n->has_kinds)
-    tsr__builder_warn_times(n->builder, TSR__WARN_KINDS_MISSING, n->allocations);
+  if (!n->has_kinds) tsr__builder_warn_times(n->builder, TSR__WARN_KINDS_MISSING, n->allocations);
   tsr__sort(n->events.items, n->events.count, sizeof *n->events.items, by_time);
   return 0;
 }
@@ -364,8 +383,8 @@ static int push_chain(nsight *n, int64_t chain) {
   const uint64_t *first = tsr__map_find(&n->chains, (uint64_t)chain);
   int status = 0;
   if (!first || *first == TSR_NONE) return 0;
-  for (size_t i = (size_t)*first;
-       !status && i < n->steps.count && n->steps.items[i].chain == chain; i++) {
+  for (size_t i = (size_t)*first; !status && i < n->steps.count && n->steps.items[i].chain == chain;
+       i++) {
     uint32_t name, file;
     if (n->frames.count >= n->assembler->limits.stack_depth) break;
     status = find_string(n, n->steps.items[i].symbol, &name);
@@ -510,16 +529,15 @@ static int add_annotation(nsight *n, uint32_t device, const range_end *e) {
   n->name.size = 0;
   tsr__buffer_append(&n->name, text.data, text.size_bytes);
   tsr__buffer_append(&n->name, "", 1);
-  if (n->name.failed ||
-      !tsr__builder_annotation(n->builder, device, time_us(n, e->time_ns), n->name.data, e->is_start))
+  if (n->name.failed || !tsr__builder_annotation(n->builder, device, time_us(n, e->time_ns),
+                                                 n->name.data, e->is_start))
     return tsr__fail_memory(n->error);
   return check_memory(n);
 }
 
 /* Ranges of a process are ranges of each device that it allocates on. */
 static int read_ranges(nsight *n) {
-  static const char *const columns[] = {"start",  "end",  "globalTid",
-                                        "text", "textId", "eventType"};
+  static const char *const columns[] = {"start", "end", "globalTid", "text", "textId", "eventType"};
   int status = scan_table(n, "NVTX_EVENTS", columns, 6, 3, take_range);
   if (status) return status;
   tsr__sort(n->ends.items, n->ends.count, sizeof *n->ends.items, by_end);
@@ -578,8 +596,7 @@ static int read_database(nsight *n) {
   if (!status)
     status = forgive(n, tsr__sqlite_find(&n->db, "StringIds", &n->strings, &found, n->error));
   n->has_strings = !status && found && n->strings.key >= 0;
-  if (!status)
-    status = scan_table(n, "TARGET_INFO_SESSION_START_TIME", epoch, 1, 1, take_epoch);
+  if (!status) status = scan_table(n, "TARGET_INFO_SESSION_START_TIME", epoch, 1, 1, take_epoch);
   if (!status) status = read_calls(n);
   if (!status) status = name_processes(n);
   if (!status) status = read_ranges(n);
@@ -588,8 +605,7 @@ static int read_database(nsight *n) {
 }
 
 static void release(nsight *n) {
-  for (size_t i = 0; i < n->processes.count; i++)
-    tsr__map_release(&n->processes.items[i].devices);
+  for (size_t i = 0; i < n->processes.count; i++) tsr__map_release(&n->processes.items[i].devices);
   TSR__VECTOR_FREE(&n->events);
   TSR__VECTOR_FREE(&n->calls);
   TSR__VECTOR_FREE(&n->steps);

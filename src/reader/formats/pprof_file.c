@@ -101,9 +101,9 @@ bool tsr__pprof_looks_like(const unsigned char *data, size_t size) {
 /* ---- the profile ---- */
 
 enum {
-  LINES_MAX = 64,         /* inlined functions of one location */
-  BLOCKS_MAX = 1 << 22,   /* equal allocations listed one by one */
-  NO_VALUE = INT32_MAX,   /* no such type of samples */
+  LINES_MAX = 64,       /* inlined functions of one location */
+  BLOCKS_MAX = 1 << 22, /* equal allocations listed one by one */
+  NO_VALUE = INT32_MAX, /* no such type of samples */
 };
 #define BYTES_MAX (UINT64_C(1) << 60) /* of a device */
 
@@ -132,10 +132,10 @@ typedef struct profile {
   TSR__VECTOR(uint32_t) ids; /* by string: its id in the snapshot, or TSR_NONE */
   TSR__VECTOR(span) types, samples, locations, functions;
   tsr__map function_of, location_of, device_of; /* id or label -> index */
-  TSR__VECTOR(uint32_t) names, files; /* by function: ids of strings */
-  TSR__VECTOR(location) places;       /* by location */
-  TSR__VECTOR(uint32_t) frames;       /* of locations */
-  TSR__VECTOR(uint32_t) stack;        /* scratch */
+  TSR__VECTOR(uint32_t) names, files;           /* by function: ids of strings */
+  TSR__VECTOR(location) places;                 /* by location */
+  TSR__VECTOR(uint32_t) frames;                 /* of locations */
+  TSR__VECTOR(uint32_t) stack;                  /* scratch */
   TSR__VECTOR(device) devices;
   TSR__VECTOR(sample) live;
   uint32_t bytes_at, count_at; /* among a sample's values, or NO_VALUE */
@@ -152,8 +152,8 @@ static int check_memory(profile *p, const unsigned char *at) {
                   (p->samples.capacity + p->locations.capacity + p->functions.capacity) *
                       (sizeof(span) + 2 * sizeof(tsr__map_slot)) +
                   p->live.capacity * sizeof(sample) + p->frames.capacity * sizeof(uint32_t);
-  return tsr__check_memory(p->assembler, held, p->access.source,
-                           (uint64_t)(at - p->access.data), p->error);
+  return tsr__check_memory(p->assembler, held, p->access.source, (uint64_t)(at - p->access.data),
+                           p->error);
 }
 
 /* Note where the messages are. */
@@ -181,7 +181,8 @@ static int collect(profile *p) {
       check_at = s.p + ((size_t)(s.end - s.p) < (1 << 20) ? (size_t)(s.end - s.p) : 1 << 20);
     }
   }
-  return s.p == s.end ? 0 : fail_damaged(p, s.p, "a field that does not end, or the file is truncated");
+  return s.p == s.end ? 0
+                      : fail_damaged(p, s.p, "a field that does not end, or the file is truncated");
 }
 
 static span string_at(const profile *p, uint64_t number) {
@@ -297,8 +298,7 @@ static int read_locations(profile *p) {
       place.count++;
     }
     if (s.p != s.end && place.count < LINES_MAX) return fail_damaged(p, s.p, "a location");
-    if (!TSR__VECTOR_PUSH(&p->places, place) ||
-        !tsr__map_put(&p->location_of, id, i, NULL))
+    if (!TSR__VECTOR_PUSH(&p->places, place) || !tsr__map_put(&p->location_of, id, i, NULL))
       return tsr__fail_memory(p->error);
     if (i % 4096 == 4095) {
       int status = check_memory(p, s.p);
@@ -357,8 +357,7 @@ static int find_device(profile *p, uint64_t label, uint32_t *out) {
   if (p->devices.count >= p->assembler->limits.devices)
     return tsr__fail(p->error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "more devices than tsr_limits.devices");
-  return TSR__VECTOR_PUSH(&p->devices, (device){number, TSR_NONE}) ? 0
-                                                                   : tsr__fail_memory(p->error);
+  return TSR__VECTOR_PUSH(&p->devices, (device){number, TSR_NONE}) ? 0 : tsr__fail_memory(p->error);
 }
 
 /* An executable has the stack of its compilation. A frame inside shows what it is. */

@@ -66,8 +66,8 @@ bool tsr__sqlite_looks_like(const unsigned char *data, size_t size) {
 
 static int fail_damaged(uint64_t page, const tsr__sqlite *db, const char *what, tsr_error *error) {
   uint64_t offset = page ? (page - 1) * db->page_bytes : 0;
-  return tsr__fail(error, TSR_ERROR_FORMAT, offset, "the SQLite file is damaged: %s (page %" PRIu64 ")",
-                   what, page);
+  return tsr__fail(error, TSR_ERROR_FORMAT, offset,
+                   "the SQLite file is damaged: %s (page %" PRIu64 ")", what, page);
 }
 
 int tsr__sqlite_open(tsr__sqlite *db, tsr__access *access, tsr_error *error) {
@@ -194,9 +194,9 @@ static int gather(walk *w, uint32_t from, const unsigned char *at, size_t local,
 /* Bytes of a value of this type; `*type` is what it is. */
 static uint64_t value_bytes(uint64_t serial, tsr__sqlite_type *type) {
   static const uint8_t integers[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
-  *type = serial == 0              ? TSR__SQLITE_NULL
-          : serial == 7            ? TSR__SQLITE_REAL
-          : serial < 10            ? TSR__SQLITE_INTEGER
+  *type = serial == 0                    ? TSR__SQLITE_NULL
+          : serial == 7                  ? TSR__SQLITE_REAL
+          : serial < 10                  ? TSR__SQLITE_INTEGER
           : serial == 10 || serial == 11 ? TSR__SQLITE_NULL
                                          : TSR__SQLITE_TEXT;
   if (serial < 10) return integers[serial];
@@ -369,8 +369,8 @@ static int visit_keyed(void *context, int64_t row, const tsr__sqlite_value *valu
   return k->visit(k->context, row, own, error);
 }
 
-int tsr__sqlite_scan(tsr__sqlite *db, const tsr__sqlite_table *table, const int *columns,
-                     int count, tsr__sqlite_visit *visit, void *context, tsr_error *error) {
+int tsr__sqlite_scan(tsr__sqlite *db, const tsr__sqlite_table *table, const int *columns, int count,
+                     tsr__sqlite_visit *visit, void *context, tsr_error *error) {
   keyed k = {table, columns, count, visit, context};
   return scan_root(db, table->root, columns, count, visit_keyed, &k, error);
 }
@@ -551,14 +551,14 @@ static int match_table(void *context, int64_t row, const tsr__sqlite_value *valu
   (void)row, (void)error;
   const tsr__sqlite_value *type = &values[0], *name = &values[1], *root = &values[2],
                           *statement = &values[3];
-  if (s->found || type->type != TSR__SQLITE_TEXT || !is_same(type->text, type->size_bytes, "table") ||
-      name->type != TSR__SQLITE_TEXT || !is_same(name->text, name->size_bytes, s->table->name) ||
+  if (s->found || type->type != TSR__SQLITE_TEXT ||
+      !is_same(type->text, type->size_bytes, "table") || name->type != TSR__SQLITE_TEXT ||
+      !is_same(name->text, name->size_bytes, s->table->name) ||
       statement->type != TSR__SQLITE_TEXT || root->type != TSR__SQLITE_INTEGER ||
       root->integer <= 0 || root->integer > UINT32_MAX)
     return 0;
   s->table->root = (uint32_t)root->integer;
-  s->found =
-      read_statement(statement->text, statement->text + statement->size_bytes, s->table);
+  s->found = read_statement(statement->text, statement->text + statement->size_bytes, s->table);
   return 0;
 }
 

@@ -26,8 +26,8 @@ typedef struct tsr__sqlite {
 typedef struct tsr__sqlite_table {
   const char *name;
   uint32_t root;
-  int key;   /* the column that is the row's number, or -1 */
-  int count; /* columns */
+  int key;                               /* the column that is the row's number, or -1 */
+  int count;                             /* columns */
   char columns[TSR__SQLITE_COLUMNS][40]; /* names; a longer one is empty */
 } tsr__sqlite_table;
 
@@ -64,8 +64,8 @@ int tsr__sqlite_column(const tsr__sqlite_table *table, const char *name);
 
 /* Visit all rows. `columns` are the numbers of `count` columns; a negative one is always NULL. Fails with
  * TSR_ERROR_FORMAT if the table is damaged, as `visit` does, and with TSR_ERROR_MEMORY. */
-int tsr__sqlite_scan(tsr__sqlite *db, const tsr__sqlite_table *table, const int *columns,
-                     int count, tsr__sqlite_visit *visit, void *context, tsr_error *error);
+int tsr__sqlite_scan(tsr__sqlite *db, const tsr__sqlite_table *table, const int *columns, int count,
+                     tsr__sqlite_visit *visit, void *context, tsr_error *error);
 /* Visit the row with this number, if it exists. Fails likewise. O(depth of the tree). */
 int tsr__sqlite_seek(tsr__sqlite *db, const tsr__sqlite_table *table, int64_t row,
                      const int *columns, int count, tsr__sqlite_visit *visit, void *context,

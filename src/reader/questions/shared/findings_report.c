@@ -81,7 +81,8 @@ const char *tsr__how_to_record(const tsr_snapshot *snapshot) {
   const char *format = tsr_snapshot_format(snapshot);
   size_t length = strlen(format), last = sizeof profile - 1;
   if (length >= last && strcmp(format + length - last, profile) == 0)
-    return "The profile lists live arrays at one moment. The peak of a run, and temporaries of XLA, are "
+    return "The profile lists live arrays at one moment. The peak of a run, and temporaries of "
+           "XLA, are "
            "not in it.";
   if (snapshot->flat.count) return "The file lists hardly any allocations.";
   return "The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() "
