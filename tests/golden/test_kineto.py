@@ -172,6 +172,9 @@ def test_refusals(tessera, work):
     empty = work / 'empty.json'
     empty.write_text('{"schemaVersion": 1, "traceEvents": []}')
     assert 'profile_memory=True' in ask(tessera, 'peak', empty, status=3).stderr
+    picture = work / 'timeline.html'
+    picture.write_text('<html>\n<head><meta charset="utf-8" /><title>GPU Memory Timeline HTML</title></head>\n<body><img></body></html>')
+    assert '.raw.json.gz' in ask(tessera, 'peak', picture, status=3).stderr
 
 
 NAMES = ('parameter', 'optimizer_state', 'input', 'temporary', 'activation', 'gradient', 'temporary', 'unknown')

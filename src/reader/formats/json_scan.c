@@ -59,6 +59,10 @@ static inline const unsigned char *find_quote(const unsigned char *p, const unsi
   return p;
 }
 
+/* Inside a container only these bytes matter: a table, because most bytes of a trace come by here. */
+static const bool is_structure[256] = {
+    ['"'] = true, ['{'] = true, ['}'] = true, ['['] = true, [']'] = true};
+
 static inline bool ends_plain(unsigned char c) {
   return is_space(c) || c == ',' || c == ']' || c == '}' || c == ':';
 }
@@ -86,6 +90,9 @@ static const unsigned char *look(progress *s, const unsigned char *p, const unsi
       p++;
       continue;
     }
+    if (s->depth)
+      while (p < end && !is_structure[*p]) p++;
+    if (p == end) break;
     unsigned char c = *p;
     if (c == '"') {
       s->is_in_string = true;

@@ -114,6 +114,8 @@ static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   head_number(p, "input", t->input);
   if (d->device == TSR_DEVICE_HOST)
     tsr__buffer_text(&p->head, ",\"device\":\"host\"");
+  else if (d->device == TSR_DEVICE_CPU)
+    tsr__buffer_text(&p->head, ",\"device\":\"cpu\"");
   else
     head_number(p, "device", d->device);
   head_number(p, "events", d->event_count);
