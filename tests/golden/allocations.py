@@ -498,7 +498,7 @@ def wrap(path, r):
         out.write_bytes(lzma.compress(path.read_bytes(), preset=0))
     elif form == 'zip':
         with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED) as file:
-            file.write(path, 'run.json')
+            file.write(path, {'.sqlite': 'run.sqlite', '.prof': 'a/memory.prof'}.get(path.suffix, 'run.json'))
     else:
         return path
     path.unlink()
@@ -534,6 +534,7 @@ def check_pprof(tessera, folder, seed):
     state = State(seed)
     path = folder / f'state{seed}.prof'
     write_pprof(path, state, seed)
+    path = wrap(path, random.Random(seed))
     got = {}
     for device in json.loads(ask(tessera, 'peak', '--json', '--top', '0', path))['devices']:
         for stack in device['stacks']:
