@@ -96,6 +96,8 @@ typedef struct mcp_argument {
   int64_t least, most; /* of an integer */
   const char *word;    /* an integer that may also be this text; or NULL */
   int64_t word_value;  /* which number it stands for */
+  const char *other_word; /* another of the kind */
+  int64_t other_value;
   const char *help;    /* for a language model that has to fill it in */
   /* Of a question's parameter: its row, by which tsr_params checks the value. */
   const tsr_parameter *row;

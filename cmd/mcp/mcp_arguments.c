@@ -176,6 +176,9 @@ static json_t *value_of(mcp_call *call, const mcp_argument *argument, const json
     if (is_given && argument->word && json_is_string(given) &&
         strcmp(json_string_value(given), argument->word) == 0)
       return json_integer(argument->word_value);
+    if (is_given && argument->other_word && json_is_string(given) &&
+        strcmp(json_string_value(given), argument->other_word) == 0)
+      return json_integer(argument->other_value);
     if (is_given) return value_of_integer(call, argument, given);
     return argument->fallback == MCP_UNSET ? json_null() : json_integer(argument->fallback);
   case MCP_FLAG:

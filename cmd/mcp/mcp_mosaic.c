@@ -143,7 +143,7 @@ static bool open_trace(mcp_call *call, const char *name, trace *t) {
   t->snapshot = tsr_study_snapshot(t->study);
   if (tsr_peak_compute(t->study, &query, &peak, &call->error)) return false;
   t->recorded.peak_event = -1;
-  for (size_t i = 0; i < peak->device_count && peak->devices[i].device != TSR_DEVICE_HOST; i++)
+  for (size_t i = 0; i < peak->device_count && peak->devices[i].device < TSR_DEVICE_CPU; i++)
     if (i == 0 || peak->devices[i].recorded.overall_bytes > t->recorded.overall_bytes) {
       t->device = peak->devices[i].device;
       t->recorded = peak->devices[i].recorded;
@@ -356,7 +356,7 @@ static bool open_both(mcp_call *call, both *b) {
     if (!(b->categories[k] = stack_categories(call, b->traces[k].study))) return false;
   for (size_t i = 0; i < b->diff->device_count; i++) {
     const tsr_diff_device *device = &b->diff->devices[i];
-    if (device->device == TSR_DEVICE_HOST) continue;
+    if (device->device >= TSR_DEVICE_CPU) continue;
     if (!b->device || device->new_side.peak.totals.allocated_bytes >
                           b->device->new_side.peak.totals.allocated_bytes)
       b->device = device;

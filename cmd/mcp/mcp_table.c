@@ -158,10 +158,13 @@ static void tool_of_question(const tsr_question *question, mcp_tool *out) {
     add(out, (mcp_argument){.name = "device",
                             .kind = MCP_INTEGER,
                             .fallback = MCP_UNSET,
-                            .most = TSR_DEVICE_HOST - 1,
+                            .most = TSR_DEVICE_CPU - 1,
                             .word = "host",
                             .word_value = TSR_DEVICE_HOST,
-                            .help = "Device number of the GPU, or \"host\" for pinned CPU memory. "
+                            .other_word = "cpu",
+                            .other_value = TSR_DEVICE_CPU,
+                            .help = "Device number of the GPU, \"host\" for pinned CPU memory, or "
+                                    "\"cpu\" for the CPU memory of a profiler's trace. "
                                     "Default: every device in the file."});
   if (question->ranks) {
     (void)snprintf(out->top_help, sizeof out->top_help,

@@ -40,6 +40,8 @@ static void add(char line[LINE_BYTES], const char *separator, const char *words)
 static const char *device_text(uint32_t device, char *out, size_t room) {
   if (device == TSR_DEVICE_HOST)
     (void)snprintf(out, room, "pinned host memory");
+  else if (device == TSR_DEVICE_CPU)
+    (void)snprintf(out, room, "CPU memory");
   else
     (void)snprintf(out, room, "device %" PRIu32, device);
   return out;

@@ -32,6 +32,10 @@ typedef struct tsr_snapshot tsr_snapshot;
  * memory is no GPU's. */
 #define TSR_DEVICE_HOST (UINT32_MAX - 1)
 
+/* The number of the device that stands for the memory of PyTorch's CPU allocator, which traces of a profiler
+ * contain. Reports print it as "cpu". It follows the GPUs of a snapshot. */
+#define TSR_DEVICE_CPU (UINT32_MAX - 2)
+
 /* A frame whose line is unknown (-1 in Python; 18446744073709551615 in the file). */
 #define TSR_LINE_UNKNOWN UINT64_MAX
 
@@ -89,10 +93,10 @@ const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *snapshot, size_t *c
 
 /* ---- Devices ---- */
 
-/* Devices that have events or segments, ascending, and last TSR_DEVICE_HOST if the file has pinned host
- * memory; NULL if none. */
+/* Devices that have events or segments, ascending: GPUs, then TSR_DEVICE_CPU and TSR_DEVICE_HOST if the
+ * file has such memory; NULL if none. */
 const uint32_t *tsr_snapshot_devices(const tsr_snapshot *snapshot, size_t *count);
-/* The same without TSR_DEVICE_HOST. */
+/* The GPUs alone. */
 const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count);
 /* ---- Tables: a column is an array, found by table and name ---- */
 

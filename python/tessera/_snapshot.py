@@ -16,20 +16,22 @@ from ._errors import ArgumentError, NotFoundError, UsageError, not_found
 __all__ = ['Snapshot', 'open', 'questions']
 
 Path = Union[str, 'os.PathLike[str]']
-Device = Union[int, str]  # a number, or 'host': pinned host memory
+Device = Union[int, str]  # a number, 'cpu', or 'host': pinned host memory
 Devices = Union[None, Device, Iterable[Device]]
-_HOST = 2**32 - 2  # TSR_DEVICE_HOST, the number of that in C and in columns
+# TSR_DEVICE_HOST and _CPU, the numbers of these in C and in columns.
+_WORDS = {'host': 2**32 - 2, 'cpu': 2**32 - 3}
+_NAMES = {number: word for word, number in _WORDS.items()}
 
 
 def _number(device: Device) -> int:
-    if device == 'host':
-        return _HOST
     if isinstance(device, str):
-        raise UsageError(f"a device is a number or 'host', not {device!r}")
+        if device in _WORDS:
+            return _WORDS[device]
+        raise UsageError(f"a device is a number, 'cpu' or 'host', not {device!r}")
     try:
         return operator.index(device)
     except TypeError:
-        raise UsageError(f"a device is a number or 'host', not {device!r}") from None
+        raise UsageError(f"a device is a number, 'cpu' or 'host', not {device!r}") from None
 
 
 def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[int]]:
@@ -38,7 +40,7 @@ def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[in
         return None
     given: Any = [devices] if isinstance(devices, str) or hasattr(type(devices), '__index__') else devices
     if not isinstance(given, Iterable):
-        raise UsageError(f"a device is a number or 'host', not {devices!r}")
+        raise UsageError(f"a device is a number, 'cpu' or 'host', not {devices!r}")
     numbers = list(dict.fromkeys(_number(device) for device in given))
     if not numbers:
         raise ArgumentError('no device is given; None selects all of them')
@@ -250,8 +252,9 @@ class Snapshot:
 
     @property
     def devices(self) -> List[Device]:
-        """Devices that have events or segments: numbers, and last 'host' for pinned host memory."""
-        return ['host' if device == _HOST else device for device in self._core.devices()]
+        """Devices that have events or segments: numbers, then 'cpu' for the CPU's memory and
+        'host' for pinned host memory."""
+        return [_NAMES.get(device, device) for device in self._core.devices()]
 
     @property
     def warnings(self) -> List[_answers.Warning]:

@@ -16,12 +16,16 @@ import pathlib
 import pickle
 import struct
 import sys
+import tempfile
 import zipfile
 import zlib
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'hostile'))
 import spell  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'golden'))
+import allocations  # noqa: E402
 
 WINDOWS = b'\x00'  # the byte with the size of the pieces
 
@@ -495,6 +499,24 @@ def planner():
     yield 'nothing-allowed', bytes([1, 7, 2, 4, 0, 4, 1, 1, 7, 0, 1, 0, 0, 0, 19, 9])
 
 
+def lists():
+    """An export of Nsight Systems, CSV and a profile, from the same generator as the tests of their numbers."""
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / 'seed'
+        for seed, lacks in ((3, ()), (8, ('memKind', 'name')), (12, ('StringIds', 'CUDA_CALLCHAINS'))):
+            allocations.Nsight(path, allocations.Job(seed, most=12), seed, lacks, page_bytes=512)
+            data = bytearray(path.read_bytes())
+            data[92:100] = bytes(8)  # the version of SQLite
+            yield f'nsight-{seed}', bytes(data)
+            allocations.write_csv(path, allocations.Job(seed, most=12), seed)
+            yield f'csv-{seed}', path.read_bytes()
+            allocations.write_pprof(path, allocations.State(seed), seed)
+            data = path.read_bytes()
+            yield f'pprof-{seed}', gzip.decompress(data) if data[:2] == b'\x1f\x8b' else data
+    yield 'csv-quotes', b'action,bytes,stack\r\nalloc,1,"a ""b"";c (d:1)"\r\nfree,1,\noom,5,"'
+    yield 'csv-header', b'"address","Size",Action\n0x10,2,alloc\n16,,free\n,2.0,alloc'
+
+
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
@@ -525,6 +547,7 @@ def main(arguments):
     write(folder / 'mcp', mcp_lines())
     write(folder / 'http', https())
     write(folder / 'options', options())
+    write(folder / 'lists', lists(), WINDOWS)
     write(folder / 'planner', planner())
 
 

@@ -22,6 +22,7 @@ def pytest_addoption(parser):
     parser.addoption('--reader', help='tests/halves/ask.c with the reader alone')
     parser.addoption('--engine', help='... and with the engine alone')
     parser.addoption('--takeover', type=pathlib.Path, help='tests/golden/takeover.c, a library')
+    parser.addoption('--replay', type=lambda text: pathlib.Path(text).resolve(), help='the fuzz target lists, which reads damaged files')
     parser.addoption('--sanitized', action='store_true', help='leave out what takes long and finds nothing more in a sanitized build')
     parser.addoption('--accept', action='store_true', help='expect what happens now')
     parser.addoption('--tap', action='store_true', help='print TAP, with -p no:terminal')

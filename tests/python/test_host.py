@@ -58,6 +58,6 @@ def test_parts_and_wrong_names(pinned):
     assert s.trim(device='host').devices == ['host']
     assert s.trim(device=0).devices == [0]
     assert b'host,1,6' in s.export(None, 'csv', device='host')
-    for wrong in ('cpu', ['all']):
-        with pytest.raises(TypeError, match="a number or 'host'"):
+    for wrong in ('gpu', ['all']):
+        with pytest.raises(TypeError, match="a number, 'cpu' or 'host'"):
             s.peak(device=wrong)

@@ -107,7 +107,7 @@ export class App {
     const device = this.devices[track]!;
     const several = this.devices.filter((d) => d.head.input === device.head.input).length > 1;
     const { device: number } = device.head;
-    const part = number === 'host' ? 'pinned host memory' : several ? `device ${number}` : '';
+    const part = number === 'host' ? 'pinned host memory' : number === 'cpu' ? 'CPU memory' : several ? `device ${number}` : '';
     // The header names the file, if there is only one.
     const file = this.head.inputs.length > 1 || !part ? device.label.slice(this.commonPath()) : '';
     return [file, part].filter(Boolean).join(', ');
@@ -228,23 +228,28 @@ export class App {
     return new Map([...sums].map(([name, [moved, held]]) => [name, held ? moved / held : Infinity]));
   }
 
-  /** The top of all tracks of GPUs, or of pinned host memory: they have one scale, so that they compare. */
+  /** The top of all tracks of GPUs, or of one kind of host memory: they have one scale, so that they compare. */
   top(track: number): number {
-    const isHost = this.isHost(track);
-    return Math.max(...this.devices.map((_, i) => (this.isHost(i) === isHost ? this.most(i) : 0)));
+    const kind = this.kind(track);
+    return Math.max(...this.devices.map((_, i) => (this.kind(i) === kind ? this.most(i) : 0)));
   }
 
   /** The highest place of a track's dashed line, or 0 if it is so far above everything allocated that it would make
    * that flat: the line is then above the picture, and named at its upper border. */
   private reservedLine(track: number): number {
-    const isHost = this.isHost(track);
-    const peak = Math.max(...this.devices.map((d, i) => (this.isHost(i) === isHost ? d.head.peakAllocated : 0)));
+    const kind = this.kind(track);
+    const peak = Math.max(...this.devices.map((d, i) => (this.kind(i) === kind ? d.head.peakAllocated : 0)));
     const { maxReserved } = this.devices[track]!.head;
     return peak > 0 && maxReserved > FAR * peak ? 0 : maxReserved;
   }
 
+  private kind(track: number): 'gpu' | 'host' | 'cpu' {
+    const { device } = this.devices[track]!.head;
+    return typeof device === 'number' ? 'gpu' : device;
+  }
+
   isHost(track: number): boolean {
-    return this.devices[track]!.head.device === 'host';
+    return this.kind(track) !== 'gpu';
   }
 
   /** The most that is ever shown in a track, lines included unless groups are isolated. */

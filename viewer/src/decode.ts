@@ -29,7 +29,7 @@ export interface HeadCut {
 
 export interface HeadDevice extends HeadCut {
   input: number;
-  device: number | 'host'; // pinned host memory
+  device: number | 'host' | 'cpu'; // pinned host memory, the CPU's
   events: number;
   hasHistory: number; // 0: too few events for a history, or none; it shows one moment
   peak: number;

@@ -34,13 +34,13 @@ function comparedOf(head: Head, devices: Device[], highest: (some: Device[]) => 
   if (!one.length || !two.length) return null;
   const first = highest(one);
   const second = two.find((d) => d.head.device === first.head.device) ?? highest(two);
-  const isSame = (first.head.device === 'host') === (second.head.device === 'host');
+  const isSame = typeof first.head.device === 'number' ? typeof second.head.device === 'number' : first.head.device === second.head.device;
   return isSame ? [first.index, second.index] : null;
 }
 
 /** What a page shows when its URL says nothing: the highest peak of its files' GPUs. */
 function initialState(head: Head, devices: Device[]): State {
-  const isGpu = (d: Device) => d.head.device !== 'host';
+  const isGpu = (d: Device) => typeof d.head.device === 'number';
   /** The track with the highest peak, of a GPU if there is one. */
   const highest = (some: Device[]): Device => some.reduce((best, d) =>
     (isGpu(d) !== isGpu(best) ? isGpu(d) : d.head.peakAllocated > best.head.peakAllocated) ? d : best);

@@ -298,7 +298,7 @@ export class Track {
       context.lineWidth = 1;
     };
     if (this.app.visible(this.index).every((v) => v)) {
-      line(view.reserved, colours.muted, [5, 3], 1.25);
+      if (this.app.devices[this.index]!.head.maxReserved) line(view.reserved, colours.muted, [5, 3], 1.25);
       context.globalAlpha = 0.75;
       line(view.allocated, colours.ink, [], 1, this.isDense(view));
       context.globalAlpha = 1;
@@ -321,6 +321,7 @@ export class Track {
 
   /** Says at the right what the dashed line is, where there is room above it, or at the top that it is higher. */
   private nameReserved(colours: ReturnType<typeof ink>, view: View, labels: Labels): void {
+    if (!this.app.devices[this.index]!.head.maxReserved) return; // the file does not know it
     const reserved = view.reserved[view.columns - 1]!;
     const y = this.yOf(reserved);
     const right = this.firstColumn / pixelRatio() + GUTTER + view.columns / pixelRatio();

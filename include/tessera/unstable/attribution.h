@@ -102,6 +102,7 @@ typedef enum tsr_evidence {
   TSR_EVIDENCE_UNFINISHED_FORWARD,
   TSR_EVIDENCE_OLD_UNFINISHED,
   TSR_EVIDENCE_OLD_SPARE,
+  TSR_EVIDENCE_NAMED_BY_FILE, /* by the profiler that wrote it */
   TSR_EVIDENCE_COUNT
 } tsr_evidence;
 

@@ -199,6 +199,7 @@ typedef struct tsr_why_device {
   tsr_fragmentation fragmentation;
   tsr_private_pool *private_pools; /* then, by pool and stream */
   size_t private_pool_count;
+  bool is_flat; /* from a list of allocations and frees: no segments, so no allocator to repeat */
   tsr_why_room free[TSR_WHY_CACHE_COUNT]; /* by tsr_why_cache */
   uint64_t lost_bytes; /* to rounding and unsplit tails: the sum of the two in `fragmentation` */
 

@@ -403,7 +403,7 @@ static bool add_device(value *v, uint32_t number) {
   return TSR__VECTOR_PUSH(&v->devices, number);
 }
 
-/* "0,2", "0,host" or "all". */
+/* "0,2", "0,host", "cpu" or "all". */
 static int set_devices(const tsr_params *params, const tsr_parameter *row, value *v,
                        const char *text, tsr_error *error) {
   for (const char *at = text;; at++) {
@@ -414,9 +414,11 @@ static int set_devices(const tsr_params *params, const tsr_parameter *row, value
       v->is_all = true;
     } else if (length == 4 && memcmp(at, "host", 4) == 0) {
       if (!add_device(v, TSR_DEVICE_HOST)) return tsr__fail_memory(error);
-    } else if (end != at + length || number >= TSR_DEVICE_HOST) {
-      return fail_value(params, row, error, " needs device numbers, 'host' or 'all', not '%s'",
-                        text);
+    } else if (length == 3 && memcmp(at, "cpu", 3) == 0) {
+      if (!add_device(v, TSR_DEVICE_CPU)) return tsr__fail_memory(error);
+    } else if (end != at + length || number >= TSR_DEVICE_CPU) {
+      return fail_value(params, row, error,
+                        " needs device numbers, 'cpu', 'host' or 'all', not '%s'", text);
     } else if (!add_device(v, (uint32_t)number)) {
       return tsr__fail_memory(error);
     }

@@ -48,7 +48,7 @@ static tsr_snapshot *new_snapshot(void) {
   tsr__intern_init(&snapshot->orders);
   tsr__intern_init(&snapshot->pools);
   tsr__intern_init(&snapshot->streams);
-  snapshot->host_trace = TSR_NONE;
+  snapshot->host_trace = snapshot->cpu_trace = TSR_NONE;
   for (int name = 0; name < TSR__NAME_COUNT; name++) {
     const char *text = tsr__name_text((tsr__name)name);
     if (tsr__intern_put(&snapshot->strings, text, strlen(text), NULL) != (uint32_t)name) goto out;
@@ -237,9 +237,11 @@ bool tsr__builder_devices(tsr__builder *b, uint32_t count) {
 /* The trace of a device, made if it has none yet; NULL when out of memory. */
 static tsr__trace *trace_of(tsr__builder *b, uint32_t device) {
   tsr_snapshot *s = b->snapshot;
-  bool is_host = device == TSR_DEVICE_HOST;
-  if (!is_host && device >= b->trace_of.count && !tsr__builder_devices(b, device + 1)) return NULL;
-  uint32_t *index = is_host ? &s->host_trace : &b->trace_of.items[device];
+  bool is_gpu = device < TSR_DEVICE_CPU;
+  if (is_gpu && device >= b->trace_of.count && !tsr__builder_devices(b, device + 1)) return NULL;
+  uint32_t *index = is_gpu                       ? &b->trace_of.items[device]
+                    : device == TSR_DEVICE_HOST ? &s->host_trace
+                                                : &s->cpu_trace;
   if (*index == TSR_NONE) {
     if (!TSR__VECTOR_PUSH(&s->traces, (tsr__trace){0})) return NULL;
     *index = (uint32_t)s->traces.count - 1;
@@ -280,6 +282,47 @@ bool tsr__builder_event(tsr__builder *b, uint32_t device, const tsr__trace_event
                     .shape = (uint32_t)shape,
                     .action = (uint8_t)event->action};
   return !b->has_failed && append_event(b, device, &row);
+}
+
+bool tsr__builder_flat_event(tsr__builder *b, uint32_t device, const tsr__flat_event *event) {
+  assert(!b->is_laid_out && b->snapshot->flat.count);
+  assert(b->snapshot->flat.items[b->snapshot->flat.count - 1].device == device);
+  assert(is_id_of(&b->snapshot->strings, event->metadata));
+  uint64_t shape = TSR__KEY(ACTION) | TSR__KEY(SIZE) | TSR__KEY(TIME_US) | TSR__KEY(FRAMES);
+  shape |= event->action == TSR_ACTION_OOM ? TSR__KEY(DEVICE_FREE) : TSR__KEY(ADDR);
+  if (event->metadata != TSR_NONE) shape |= TSR__KEY(USER_METADATA);
+  if (event->stream) shape |= TSR__KEY(STREAM);
+  tsr__event row = TSR__EVENT_EMPTY;
+  row.addr = event->addr;
+  row.size = event->size_bytes;
+  row.time_us = event->time_us;
+  row.stack = stack_or_empty(b, event->stack);
+  row.stream = tsr__builder_stream(b, event->stream);
+  row.metadata = event->metadata;
+  row.shape = (uint32_t)shape;
+  row.action = (uint8_t)event->action;
+  return !b->has_failed && append_event(b, device, &row);
+}
+
+bool tsr__builder_flat_device(tsr__builder *b, uint32_t device, uint64_t before_address,
+                              uint64_t before_bytes) {
+  tsr__flat_device row = {.device = device,
+                          .before_address = before_address,
+                          .before_bytes = before_bytes,
+                          .first_mark = b->snapshot->reserved_marks.count};
+  assert(!b->is_laid_out && !tsr__snapshot_flat(b->snapshot, device));
+  return note(b, TSR__VECTOR_PUSH(&b->snapshot->flat, row));
+}
+
+bool tsr__builder_reserved_mark(tsr__builder *b, int64_t event, uint64_t bytes) {
+  tsr_snapshot *s = b->snapshot;
+  assert(s->flat.count);
+  tsr__flat_device *flat = &s->flat.items[s->flat.count - 1];
+  assert(!flat->mark_count || s->reserved_marks.items[s->reserved_marks.count - 1].event < event);
+  if (!note(b, TSR__VECTOR_PUSH(&s->reserved_marks, (tsr__reserved_mark){event, bytes})))
+    return false;
+  flat->mark_count++;
+  return true;
 }
 
 /* ---- segments, blocks, annotations ---- */
@@ -379,8 +422,14 @@ static bool push_annotation(tsr__builder *b, const tsr_annotation *row, uint64_t
 
 bool tsr__builder_annotation(tsr__builder *b, uint32_t device, int64_t time_us, const char *name,
                              bool is_start) {
+  return tsr__builder_annotation_of(b, device, time_us, tsr__builder_text(b, name), is_start);
+}
+
+bool tsr__builder_annotation_of(tsr__builder *b, uint32_t device, int64_t time_us, uint32_t name,
+                                bool is_start) {
+  assert(is_id_of(&b->snapshot->strings, name));
   tsr_annotation row = {.time_us = time_us,
-                        .name = tsr__builder_text(b, name),
+                        .name = name,
                         .stage = is_start ? TSR__NAME_START : TSR__NAME_END,
                         .device = device,
                         .is_start = is_start,
@@ -696,6 +745,15 @@ void tsr__builder_describe(tsr__builder *b, const char *wrapping, const char *re
   tsr_snapshot *s = b->snapshot;
   (void)snprintf(s->format, sizeof s->format, "%s%s", wrapping, reader);
   s->input_bytes = input_bytes;
+}
+
+void tsr__builder_ignore_column(tsr__builder *b, const char *name, size_t size_bytes) {
+  char *list = b->snapshot->ignored_columns;
+  size_t length = strlen(list), room = sizeof b->snapshot->ignored_columns - length;
+  tsr__builder_warn(b, TSR__WARN_COLUMNS_IGNORED);
+  if (size_bytes > 40 || memchr(name, 0, size_bytes)) return;
+  if (size_bytes + 3 < room)
+    (void)snprintf(list + length, room, "%s%.*s", length ? ", " : ": ", (int)size_bytes, name);
 }
 
 void tsr__builder_embedded_sidecar(tsr__builder *b, uint32_t string) {

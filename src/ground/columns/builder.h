@@ -122,6 +122,28 @@ static inline uint64_t tsr__builder_event_count(const tsr__builder *builder) {
   return builder->snapshot->events.count;
 }
 
+/* ---- Recording a flat list of allocations and frees (formats/flat.h) ---- */
+
+/* The device of the events that follow, which has none yet: to be called once for each. What was there before
+ * its first event and is freed by none is one allocation of `before_bytes` at an address that no other event
+ * has; 0 for nothing. */
+bool tsr__builder_flat_device(tsr__builder *builder, uint32_t device, uint64_t before_address,
+                              uint64_t before_bytes);
+
+typedef struct tsr__flat_event {
+  tsr_action action;
+  uint32_t stack;    /* id; TSR_NONE for none */
+  uint32_t metadata; /* string id of what the file says of the memory; TSR_NONE for nothing */
+  uint64_t addr, size_bytes;
+  uint64_t stream; /* raw handle */
+  int64_t time_us;
+} tsr__flat_event;
+
+/* Append an event to the trace of the device that was added last. */
+bool tsr__builder_flat_event(tsr__builder *builder, uint32_t device, const tsr__flat_event *event);
+/* From this event of that device on (-1: from the start), `bytes` are reserved. Events ascend. */
+bool tsr__builder_reserved_mark(tsr__builder *builder, int64_t event, uint64_t bytes);
+
 /* List traces of at least `count` devices, empty ones included. */
 bool tsr__builder_devices(tsr__builder *builder, uint32_t count);
 
@@ -135,6 +157,9 @@ bool tsr__builder_block(tsr__builder *builder, const tsr_block *block);
 /* One end of a range of the program: `name` as in record_function. */
 bool tsr__builder_annotation(tsr__builder *builder, uint32_t device, int64_t time_us,
                              const char *name, bool is_start);
+/* The same for a name that is a string already; TSR_NONE is one that could not be made. */
+bool tsr__builder_annotation_of(tsr__builder *builder, uint32_t device, int64_t time_us,
+                                uint32_t name, bool is_start);
 
 /* A key and its value; texts are values of tsr__builder_text_value. */
 typedef struct tsr__setting {
@@ -283,6 +308,8 @@ static inline void tsr__builder_judge_event(tsr__builder *builder, const tsr__ev
   if (event->action <= TSR_ACTION_SEGMENT_UNMAP && !(event->shape & TSR__KEY(SIZE)))
     tsr__builder_warn(builder, TSR__WARN_SIZES_MISSING);
 }
+/* Count a column of a table that has no meaning here; the warning lists the first few names. */
+void tsr__builder_ignore_column(tsr__builder *builder, const char *name, size_t size_bytes);
 /* The value of the key "tessera_sidecar", a string: what tsr__sidecar_find reads if there is no
  * file. 0: none. */
 void tsr__builder_embedded_sidecar(tsr__builder *builder, uint32_t string);

@@ -149,10 +149,30 @@ static const char *check_traces(const tsr_snapshot *s) {
     MUST(trace.first <= s->events.count && trace.count <= s->events.count - trace.first,
          "the trace of a device ends after the events");
     MUST(trace.device < s->trace_count ||
-             (trace.device == TSR_DEVICE_HOST && s->host_trace != TSR_NONE),
+             (trace.device == TSR_DEVICE_HOST && s->host_trace != TSR_NONE) ||
+             (trace.device == TSR_DEVICE_CPU && s->cpu_trace != TSR_NONE),
          "a device with a trace is not among the file's");
     MUST(!i || s->device_traces.items[i - 1].device < trace.device,
          "the traces of devices are not in order");
+  }
+  return NULL;
+}
+
+static const char *check_flat(const tsr_snapshot *s) {
+  MUST(s->cpu_trace == TSR_NONE || s->cpu_trace < s->traces.count,
+       "the trace of CPU memory does not exist");
+  for (size_t i = 0; i < s->flat.count; i++) {
+    const tsr__flat_device *flat = &s->flat.items[i];
+    uint64_t events = tsr_snapshot_events(s, flat->device).count;
+    MUST(tsr__snapshot_flat(s, flat->device) == flat, "a device is listed as flat twice");
+    MUST(flat->first_mark <= s->reserved_marks.count &&
+             flat->mark_count <= s->reserved_marks.count - flat->first_mark,
+         "marks of reserved memory do not exist");
+    for (size_t k = 0; k < flat->mark_count; k++) {
+      const tsr__reserved_mark *mark = &s->reserved_marks.items[flat->first_mark + k];
+      MUST(mark->event >= -1 && mark->event < (int64_t)events && (!k || mark[-1].event < mark->event),
+           "marks of reserved memory are not in order");
+    }
   }
   return NULL;
 }
@@ -303,7 +323,7 @@ static const char *check_sidecar(const tsr_snapshot *s) {
 
 const char *tsr__snapshot_check(const tsr_snapshot *snapshot) {
   static const char *(*const checks[])(const tsr_snapshot *) = {
-      check_names,       check_events, check_traces, check_blocks,  check_segments,
+      check_names,       check_events, check_traces, check_flat,    check_blocks,  check_segments,
       check_annotations, check_loose,  check_extras, check_devices, check_sidecar};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     const char *defect = checks[i](snapshot);

@@ -230,11 +230,18 @@ static int lay_out_traces(tsr_snapshot *snapshot, const uint32_t *order, size_t 
                           (tsr__device_trace){device, rows.first, rows.count}))
       return TSR_ERROR_MEMORY;
   }
-  if (snapshot->host_trace == TSR_NONE) return 0;
-  const tsr__trace *host = &snapshot->traces.items[snapshot->host_trace];
-  if (!host->runs.count) return 0;
-  tsr__device_trace trace = {TSR_DEVICE_HOST, host->runs.items[0].first, host->runs.items[0].count};
-  return TSR__VECTOR_PUSH(&snapshot->device_traces, trace) ? 0 : TSR_ERROR_MEMORY;
+  const tsr__device_trace others[] = {{TSR_DEVICE_CPU, snapshot->cpu_trace, 0},
+                                      {TSR_DEVICE_HOST, snapshot->host_trace, 0}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (others[i].first == TSR_NONE) continue;
+    const tsr__trace *trace = &snapshot->traces.items[others[i].first];
+    if (!trace->runs.count) continue;
+    tsr__rows rows = trace->runs.items[0];
+    if (!TSR__VECTOR_PUSH(&snapshot->device_traces,
+                          (tsr__device_trace){others[i].device, rows.first, rows.count}))
+      return TSR_ERROR_MEMORY;
+  }
+  return 0;
 }
 
 static int compare_ids(const void *a, const void *b) {

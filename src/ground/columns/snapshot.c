@@ -24,9 +24,15 @@ const uint32_t *tsr_snapshot_devices(const tsr_snapshot *snapshot, size_t *count
   return snapshot->devices.items;
 }
 
+const tsr__flat_device *tsr__snapshot_flat(const tsr_snapshot *snapshot, uint32_t device) {
+  for (size_t i = 0; i < snapshot->flat.count; i++)
+    if (snapshot->flat.items[i].device == device) return &snapshot->flat.items[i];
+  return NULL;
+}
+
 const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count) {
   const uint32_t *devices = tsr_snapshot_devices(snapshot, count);
-  if (*count && devices[*count - 1] == TSR_DEVICE_HOST) --*count;
+  while (*count && devices[*count - 1] >= TSR_DEVICE_CPU) --*count;
   return *count ? devices : NULL;
 }
 
@@ -177,6 +183,8 @@ bool tsr_snapshot_setting(const tsr_snapshot *snapshot, const char *key, const c
 void tsr__device_key(uint32_t device, char out[TSR__DEVICE_KEY_BYTES]) {
   if (device == TSR_DEVICE_HOST)
     (void)snprintf(out, TSR__DEVICE_KEY_BYTES, "host");
+  else if (device == TSR_DEVICE_CPU)
+    (void)snprintf(out, TSR__DEVICE_KEY_BYTES, "cpu");
   else
     (void)snprintf(out, TSR__DEVICE_KEY_BYTES, "%u", (unsigned)device);
 }

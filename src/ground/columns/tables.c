@@ -31,6 +31,8 @@ void tsr_snapshot_free(tsr_snapshot *snapshot) {
   TSR__VECTOR_FREE(&snapshot->loose);
   TSR__VECTOR_FREE(&snapshot->loose_values);
   tsr__sidecar_release(&snapshot->sidecar);
+  TSR__VECTOR_FREE(&snapshot->flat);
+  TSR__VECTOR_FREE(&snapshot->reserved_marks);
   TSR__VECTOR_FREE(&snapshot->devices);
   TSR__VECTOR_FREE(&snapshot->segments_by_device);
   tsr__free(snapshot);

@@ -162,6 +162,22 @@ typedef struct tsr__sidecar {
 
 void tsr__sidecar_release(tsr__sidecar *sidecar);
 
+/* A device of which the file has nothing but allocations and frees, with the bytes that each took: no
+ * segments, no blocks at the end, nothing rounded (formats/flat.h). What was there before the first event and
+ * stays is one allocation. */
+typedef struct tsr__flat_device {
+  uint32_t device;
+  uint64_t before_address; /* of no other allocation */
+  uint64_t before_bytes;   /* 0: nothing is known to have been there */
+  size_t first_mark, mark_count; /* of reserved_marks: what the file has of reserved memory */
+} tsr__flat_device;
+
+/* After this event of its device, and up to the next mark, so much is reserved. Event -1 is the start. */
+typedef struct tsr__reserved_mark {
+  int64_t event;
+  uint64_t bytes;
+} tsr__reserved_mark;
+
 struct tsr_snapshot {
   tsr__intern strings, frames, stacks; /* frames hold tsr__frame_key, stacks arrays of frame ids */
   tsr__intern frame_extras;            /* arrays of tsr__value: keys and values alternate */
@@ -192,6 +208,9 @@ struct tsr_snapshot {
   size_t segment_count, annotation_count;
   size_t listed_segment_count; /* without pinned host memory */
   uint32_t host_trace;         /* index into traces of that of TSR_DEVICE_HOST, or TSR_NONE */
+  uint32_t cpu_trace;          /* the same for TSR_DEVICE_CPU */
+  TSR__VECTOR(tsr__flat_device) flat;
+  TSR__VECTOR(tsr__reserved_mark) reserved_marks; /* by device, and there by event */
   uint32_t trace_count;        /* length of device_traces in the file */
   uint32_t top_order;          /* of the keys of the snapshot itself, see key_order.h */
   uint64_t top_keys;           /* keys of the snapshot itself; 0 for a bare list of segments */
@@ -204,6 +223,7 @@ struct tsr_snapshot {
   bool is_cut;         /* the input ended before the snapshot did, */
   uint32_t cut_key;    /* under this key of the top (string id, or TSR_NONE) */
   char truncated[256]; /* text of the warning about it */
+  char ignored_columns[160], ignored[256]; /* names, and the text of the warning about them */
   char format[64];
   uint64_t input_bytes;
 };
@@ -232,6 +252,9 @@ void tsr__device_key(uint32_t device, char out[TSR__DEVICE_KEY_BYTES]);
  * of the list, of which blocks are tagged TSR__BLOCK; NULL and 0 if there is no list. */
 const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
                                                size_t *count);
+
+/* What the file has of a device besides its events, if that is a flat list; else NULL. */
+const tsr__flat_device *tsr__snapshot_flat(const tsr_snapshot *snapshot, uint32_t device);
 
 /* An allocator setting that is a text; empty if absent. */
 tsr_text tsr__snapshot_setting_text(const tsr_snapshot *snapshot, const char *key);

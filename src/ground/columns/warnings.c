@@ -42,10 +42,18 @@ static void say_cut(const tsr_snapshot *snapshot, char *text, size_t size) {
 static const char *say_truncated(tsr_snapshot *snapshot) {
   static const char after[] = "the file is truncated, but after the snapshot, which is complete";
   if (!snapshot->is_cut) return after;
+  if (snapshot->flat.count)
+    return "the file is truncated; it was read up to there, so what followed is missing";
   char *text = snapshot->truncated;
   int length = snprintf(text, sizeof snapshot->truncated, "the file is truncated: ");
   say_cut(snapshot, text + length, sizeof snapshot->truncated - (size_t)length);
   return text;
+}
+
+static const char *say_ignored(tsr_snapshot *snapshot, const char *message) {
+  (void)snprintf(snapshot->ignored, sizeof snapshot->ignored, "%s%s", message,
+                 snapshot->ignored_columns);
+  return snapshot->ignored;
 }
 
 bool tsr__snapshot_is_incomplete(const tsr_snapshot *snapshot) {
@@ -93,7 +101,9 @@ void tsr__snapshot_warn(tsr_snapshot *snapshot) {
   snapshot->warning_count = 0;
   for (size_t i = 0; i < TSR__WARNING_COUNT; i++) {
     if (!snapshot->tally[i]) continue;
-    const char *message = i == TSR__WARN_TRUNCATED ? say_truncated(snapshot) : texts[i].message;
+    const char *message = i == TSR__WARN_TRUNCATED         ? say_truncated(snapshot)
+                          : i == TSR__WARN_COLUMNS_IGNORED ? say_ignored(snapshot, texts[i].message)
+                                                           : texts[i].message;
     snapshot->warnings[snapshot->warning_count++] =
         (tsr_warning){texts[i].code, snapshot->tally[i], message};
   }

@@ -32,11 +32,55 @@
   X(KEYS_UNKNOWN, "keys-unknown", "unknown keys")                                                \
   X(BLOCK_SUMS, "block-sums", "segments whose blocks do not add up to their size")               \
   X(TIME_BACKWARDS, "time-backwards", "events whose time is before that of the previous event")  \
+  X(DRIVER_ONLY, "driver-allocations",                                                           \
+    "allocations as the CUDA driver saw them: memory of PyTorch appears as the segments of its " \
+    "caching allocator, not as tensors")                                                         \
+  X(DRIVER_POOLS, "driver-pools",                                                                \
+    "allocations from memory pools of CUDA (cudaMallocAsync); what such a pool keeps reserved "  \
+    "is not counted")                                                                            \
+  X(MANAGED, "managed-memory",                                                                   \
+    "allocations of managed memory, which count for the device in full; their pages may be in "  \
+    "host memory")                                                                               \
+  X(KINDS_MISSING, "kinds-missing",                                                              \
+    "allocations of an unknown kind of memory; they count for the device")                       \
+  X(PROCESSES, "processes-together",                                                             \
+    "processes share a device; their memory is added up, and each is the outermost frame of its " \
+    "stacks (profile --by metadata adds up what each has)")                                                                                    \
+  X(ROWS_MALFORMED, "rows-malformed", "rows of the table that are no allocations were ignored")  \
+  X(TABLES_UNREADABLE, "tables-unreadable",                                                      \
+    "tables of names, stacks or ranges that could not be read in full")                          \
+  X(LOG_UNREAD, "log-unread",                                                                    \
+    "the database has a write-ahead log, which is another file; what is only there was not read") \
+  X(DEVICES_MISSING, "devices-missing",                                                          \
+    "samples without a device, such as executables; they count for the first device")            \
+  X(COLUMNS_IGNORED, "columns-ignored", "columns that have no meaning here were ignored") \
   X(SIDECAR_UNREADABLE, "sidecar-unreadable",                                                    \
     "the sidecar of the snapshot could not be read; it is not used")                             \
   X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")      \
   X(SIDECAR_MISFITS, "sidecar-misfits",                                                          \
-    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")
+    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")     \
+  X(NO_SEGMENTS, "no-segments",                                                                  \
+    "the file lists allocations and frees, and no segments: what is cached, what is fragmented "   \
+    "and what was rounded is unknown")                                                             \
+  X(NO_TOTALS, "no-totals",                                                                      \
+    "allocations and frees without totals: what was there before the recording is unknown")        \
+  X(NO_ADDRESSES, "no-addresses",                                                                \
+    "allocations and frees without an address; a free is taken for that of the newest allocation " \
+    "of its size")                                                                                 \
+  X(BEFORE_BY_TOTALS, "before-by-totals",                                                        \
+    "bytes were allocated before the recording began; they are known as a total, without stacks")  \
+  X(TOTALS_MISSED, "totals-moved",                                                               \
+    "totals changed without an allocation or free that explains it; the difference counts as "     \
+    "memory without a stack")                                                                      \
+  X(TOTALS_DISAGREE, "totals-disagree",                                                          \
+    "totals are smaller than what the file lists as live; they are not followed there")            \
+  X(NO_STACKS, "no-stacks",                                                                      \
+    "the recording has no Python stacks (with_stack=True adds them); operators stand for them")    \
+  X(TIMELINE, "memory-timeline",                                                                 \
+    "PyTorch's memory timeline has no stacks, no addresses and no device (it is shown as device "  \
+    "0); its categories are PyTorch's own guesses")                                              \
+  X(STACKS_CUT, "stacks-cut",                                                                    \
+    "times at which more than 2,048 functions were open; their outermost frames are missing")
 
 typedef enum tsr__warning_kind {
 #define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,

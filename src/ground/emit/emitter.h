@@ -110,9 +110,11 @@ static inline tsr__cell tsr__real_as(const char *format, double real) {
   return (tsr__cell){.kind = TSR__CELL_REAL, .real = real, .format = format};
 }
 
-/* A device: its number, or "host" for pinned host memory. */
+/* A device: its number, or "host" for pinned host memory, "cpu" for that of the CPU. */
 static inline tsr__cell tsr__device(uint32_t device) {
-  return device == TSR_DEVICE_HOST ? tsr__text((tsr_text){"host", 4}) : tsr__count(device);
+  return device == TSR_DEVICE_HOST  ? tsr__text((tsr_text){"host", 4})
+         : device == TSR_DEVICE_CPU ? tsr__text((tsr_text){"cpu", 3})
+                                    : tsr__count(device);
 }
 
 /* ---- The emitter ---- */

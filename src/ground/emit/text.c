@@ -99,6 +99,8 @@ tsr_text tsr__text_of(const char *string) {
 const char *tsr__device_name(uint32_t device, char text[TSR__FORMAT_BYTES]) {
   if (device == TSR_DEVICE_HOST)
     (void)snprintf(text, TSR__FORMAT_BYTES, "pinned host memory");
+  else if (device == TSR_DEVICE_CPU)
+    (void)snprintf(text, TSR__FORMAT_BYTES, "CPU memory");
   else
     (void)snprintf(text, TSR__FORMAT_BYTES, "device %" PRIu32, device);
   return text;
@@ -106,6 +108,6 @@ const char *tsr__device_name(uint32_t device, char text[TSR__FORMAT_BYTES]) {
 
 const char *tsr__device_title(uint32_t device, char text[TSR__FORMAT_BYTES]) {
   tsr__device_name(device, text);
-  text[0] = device == TSR_DEVICE_HOST ? 'P' : 'D';
+  text[0] = device == TSR_DEVICE_HOST ? 'P' : device == TSR_DEVICE_CPU ? 'C' : 'D';
   return text;
 }

@@ -21,7 +21,7 @@ tsr__stream_form tsr__stream_zstd;
 /* All streams of an .xz file, and the padding between them. */
 tsr__stream_form tsr__stream_xz;
 /* The first member that can be a snapshot by its name: torch.save's <name>/data.pkl, or a .pickle,
- * .pkl, .json or .html file, perhaps compressed. Reads front to back, so it needs no seeking; what
+ * .pkl, .json, .html, .sqlite or .prof file, perhaps compressed. Reads front to back, so it needs no seeking; what
  * is before the member is read and dropped here. Also fails with TSR_ERROR_FORMAT if there is no
  * such member and TSR_ERROR_UNSUPPORTED where it is encrypted or of an unknown method. */
 tsr__stream_form tsr__stream_zip;

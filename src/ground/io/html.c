@@ -191,8 +191,22 @@ static void fill_sextets(html_stream *html) {
   for (unsigned i = 0; i < 64; i++) html->sextet[(unsigned char)alphabet[i]] = (unsigned char)i;
 }
 
+/* A page of torch.profiler's export_memory_timeline, by its title. */
+static bool is_picture(const tsr__input *source) {
+  static const char title[] = "<title>GPU Memory Timeline HTML</title>";
+  enum { LENGTH = sizeof title - 1, BEGINNING = 512 };
+  for (size_t i = 0; i + LENGTH <= source->size && i < BEGINNING; i++)
+    if (memcmp(source->data + i, title, LENGTH) == 0) return true;
+  return false;
+}
+
 static int find_payload(html_stream *html, uint32_t index, tsr_error *error) {
-  int status = find(&html->source, "local_files", error);
+  int status = html->source.size ? 0 : tsr__input_fill(&html->source, 0, error);
+  if (!status && is_picture(&html->source))
+    return tsr__fail(error, TSR_ERROR_FORMAT, 0,
+                     "the page has a picture of PyTorch's memory timeline and no numbers: export it "
+                     "under a name that ends in .raw.json.gz");
+  if (!status) status = find(&html->source, "local_files", error);
   for (uint32_t i = 0; !status; i++) {
     status = find_value(html, error);
     if (!status && i == index) break;

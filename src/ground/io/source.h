@@ -41,6 +41,10 @@ struct tsr__stream {
   ptrdiff_t (*read)(tsr__stream *stream, unsigned char *buffer, size_t size, tsr_error *error);
   /* Release the stream and what it reads from. */
   void (*close)(tsr__stream *stream);
+  /* Up to `size` bytes from `offset` of what the stream delivers, which moves nothing for `read`; returns as it
+   * does. NULL if only `read` is possible. */
+  ptrdiff_t (*read_at)(tsr__stream *stream, uint64_t offset, unsigned char *buffer, size_t size,
+                       tsr_error *error);
   tsr__stream *below;       /* what it reads from, which `close` closes; NULL at the bottom */
   uint64_t delivered_bytes; /* by all reads so far */
   uint32_t more_payloads;   /* snapshots in the input besides the one delivered; set at the end */

@@ -96,6 +96,11 @@ static ptrdiff_t ahead_read(tsr__stream *stream, unsigned char *buffer, size_t s
   return got;
 }
 
+static ptrdiff_t ahead_read_at(tsr__stream *stream, uint64_t offset, unsigned char *buffer,
+                               size_t size, tsr_error *error) {
+  return stream->below->read_at(stream->below, offset, buffer, size, error);
+}
+
 static void ahead_close(tsr__stream *stream) {
   stream->below->close(stream->below);
   tsr__free(((ahead_stream *)stream)->bytes);
@@ -122,7 +127,10 @@ int tsr__stream_ahead(tsr__stream *below, size_t wanted, tsr__stream **out,
     below->close(below);
     return tsr__fail_memory(error);
   }
-  ahead->base = (tsr__stream){.read = ahead_read, .close = ahead_close, .below = below};
+  ahead->base = (tsr__stream){.read = ahead_read,
+                              .close = ahead_close,
+                              .read_at = below->read_at ? ahead_read_at : NULL,
+                              .below = below};
   ahead->bytes = tsr__realloc(NULL, wanted, 1);
   int status = ahead->bytes ? look_ahead(ahead, wanted, error) : tsr__fail_memory(error);
   if (status) {

@@ -112,10 +112,11 @@ static void read_zip64(member *m, const unsigned char *extra, size_t size) {
   }
 }
 
-/* Does a snapshot have such a name? Ignores case. */
+/* Does a snapshot have such a name, or another form that is read in its place? Ignores case. A .csv is in archives for
+ * other reasons, and may be before the snapshot. */
 static bool can_be_snapshot(const unsigned char *name, size_t size) {
-  static const char *const endings[] = {".pkl", ".pickle", ".json", ".html",
-                                        ".htm", ".gz",     ".zst",  ".xz"};
+  static const char *const endings[] = {".pkl", ".pickle", ".json", ".html",   ".htm",
+                                        ".gz",  ".zst",    ".xz",   ".sqlite", ".prof"};
   static const char mac[] = "__MACOSX/"; /* resource forks, named like the files */
   if (size >= sizeof mac - 1 && memcmp(name, mac, sizeof mac - 1) == 0) return false;
   for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {

@@ -1059,9 +1059,9 @@ static bool judge_old_rest(judge *j) {
   return ok;
 }
 
-/* What the program itself named. */
+/* What the program itself named, or the profiler that wrote a flat list. */
 static bool judge_named(const judge *j, uint32_t allocation, verdict *out) {
-  out->evidence = TSR_EVIDENCE_NAMED;
+  out->evidence = j->t->flat ? TSR_EVIDENCE_NAMED_BY_FILE : TSR_EVIDENCE_NAMED;
   return j->names && tsr__names_category(j->names, allocation, &out->kind);
 }
 

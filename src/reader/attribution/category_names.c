@@ -135,6 +135,7 @@ static const struct {
     [TSR_EVIDENCE_FLATTENED] = {"allocated and freed by DataParallel as it copies to other devices",
                                 TSR_CONFIDENCE_SURE},
     [TSR_EVIDENCE_NAMED] = {"named by the program", TSR_CONFIDENCE_SURE},
+    [TSR_EVIDENCE_NAMED_BY_FILE] = {"named by the file", TSR_CONFIDENCE_SURE},
     [TSR_EVIDENCE_OLD_CAST] =
         {"older than the recording, freed like saved tensors, and as large as "
          "a weight's copy in another type",

@@ -321,6 +321,8 @@ static bool is_plumbing(tsr_text name) {
                                       "(anonymous namespace)::THP",
                                       "THP",
                                       "dynamo_",
+                                      "<built-in ", /* a profiler's names, formats/kineto.h */
+                                      "nn.Module: ",
                                       "cudaMalloc",
                                       "cuMem",
                                       "execute_native_thread",
@@ -342,7 +344,7 @@ static bool is_plumbing(tsr_text name) {
 
 static tsr__frame_rank rank_of_native(tsr_text name) {
   if (tsr__node_of(name).size_bytes) return TSR__RANK_NODE;
-  if (begins_with(name, "at::_ops::")) return TSR__RANK_OPERATOR;
+  if (begins_with(name, "at::_ops::") || begins_with(name, "aten::")) return TSR__RANK_OPERATOR;
   return is_plumbing(name) ? TSR__RANK_NOTHING : TSR__RANK_KERNEL;
 }
 

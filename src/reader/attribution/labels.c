@@ -150,9 +150,17 @@ static size_t without_overload(const char *name, size_t size) {
   return size;
 }
 
+static bool is_operator(tsr_text name) {
+  return begins_with(name, "at::_ops::") || begins_with(name, "aten::");
+}
+
 /* `at::_ops::mul_Tensor::call(...)` is aten::mul, as torch.profiler has it. */
 static void append_operator(tsr_text name, tsr__buffer *out) {
-  assert(begins_with(name, "at::_ops::"));
+  assert(is_operator(name));
+  if (begins_with(name, "aten::")) {
+    append(out, name);
+    return;
+  }
   size_t from = strlen("at::_ops::"), end = from;
   while (end < name.size_bytes && name.data[end] != ':' && name.data[end] != '(') end++;
   tsr__buffer_text(out, "aten::");
@@ -187,7 +195,7 @@ static native read_native(const tsr__namer *n, tsr_stack stack) {
     }
     tsr_text name = name_of(n, frame);
     if (found.node.size_bytes || n->origin[frame] == TSR_ORIGIN_NOISE) continue;
-    if (begins_with(name, "at::_ops::"))
+    if (is_operator(name))
       found.op = frame;
     else if (!(found.node = tsr__node_of(name)).size_bytes && found.kernel == TSR_NONE &&
              n->rank[frame] == TSR__RANK_KERNEL)

@@ -101,7 +101,10 @@ static const rule native_rules[] = {
     {"", "*torch::autograd::deleteNode* *::release_variables* *SavedVariable::reset_data*",
      TSR__MARK_RELEASE},
     {"", "*torch::autograd::PyNode::*", TSR__MARK_PYTHON_NODE},
-    {"", "*torch::autograd::Engine::* *torch::autograd::Node::operator()*", TSR__MARK_ENGINE},
+    {"",
+     "*torch::autograd::Engine::* *torch::autograd::Node::operator()* "
+     "autograd::engine::evaluate_function*",
+     TSR__MARK_ENGINE},
     {"", "torch::optim::*::zero_grad*", TSR__MARK_ZERO_GRAD},
     {"", "torch::optim::*", TSR__MARK_OPTIMIZER},
     {"", "*_fused_adam* *_fused_sgd* *_fused_adagrad* *FusedAdam* *_foreach_*",
@@ -118,7 +121,8 @@ static const rule native_rules[] = {
     {"", "*c10d::* *ncclComm*", TSR__MARK_COLLECTIVE},
     {"",
      "at::_ops::*softmax* at::_ops::*attention* at::_ops::tanh* at::_ops::sigmoid* at::_ops::exp* "
-     "at::_ops::relu* at::_ops::sqrt* at::_ops::rsqrt*",
+     "at::_ops::relu* at::_ops::sqrt* at::_ops::rsqrt* aten::*softmax* aten::*attention* aten::tanh* "
+     "aten::sigmoid* aten::exp* aten::relu* aten::sqrt* aten::rsqrt*",
      TSR__MARK_SAVES_OUTPUT},
     {"", "torch::nn::*::reset*", TSR__MARK_MODULE_SETUP},
     {"", "torch::nn::*::forward*", TSR__MARK_FORWARD},

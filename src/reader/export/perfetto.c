@@ -119,6 +119,8 @@ static void name_process(timeline_writer *w) {
   begin_metadata(w, "process_name", -1);
   if (w->device == TSR_DEVICE_HOST)
     tsr__buffer_text(&w->emitter->scratch, "Pinned host memory");
+  else if (w->device == TSR_DEVICE_CPU)
+    tsr__buffer_text(&w->emitter->scratch, "CPU memory");
   else
     tsr__buffer_printf(&w->emitter->scratch, "GPU %" PRIu32 " memory", w->device);
   emit_scratch(w->emitter, "name");
@@ -401,7 +403,9 @@ int tsr__perfetto_emit(tsr__stack_printer *printer, tsr__shown *shown, const tsr
   size_t gpu_count;
   const uint32_t *gpus = tsr_snapshot_gpus(printer->snapshot, &gpu_count);
   uint32_t after = gpu_count ? gpus[gpu_count - 1] + 1 : 0;
-  timeline_writer w = {.process = device == TSR_DEVICE_HOST ? after : device,
+  timeline_writer w = {.process = device == TSR_DEVICE_HOST  ? after + 1
+                                  : device == TSR_DEVICE_CPU ? after
+                                                             : device,
                        .emitter = printer->emitter,
                        .printer = printer,
                        .lives = lives,

@@ -39,6 +39,7 @@ enum {
   WORD_CATEGORY,
   WORD_DEVICE,
   WORD_HOST,
+  WORD_CPU,
   WORD_NAME,
   FIRST_CATEGORY,
   FIRST_STRING = FIRST_CATEGORY + TSR_CATEGORY_COUNT
@@ -120,9 +121,9 @@ static void put_sample(profile *p, const tsr_weights_device *device,
   if (p->weights->what == TSR_WEIGH_WINDOW) put_varint(&p->packed, weight->byte_time);
   put_message(&p->sample, 2, &p->packed);
   put_label(&p->sample, &p->part, WORD_CATEGORY, 2, FIRST_CATEGORY + (uint64_t)weight->category);
-  bool is_host = device->device == TSR_DEVICE_HOST;
-  put_label(&p->sample, &p->part, WORD_DEVICE, is_host ? 2 : 3,
-            is_host ? WORD_HOST : device->device);
+  bool is_host = device->device >= TSR_DEVICE_CPU;
+  uint64_t word = device->device == TSR_DEVICE_CPU ? WORD_CPU : WORD_HOST;
+  put_label(&p->sample, &p->part, WORD_DEVICE, is_host ? 2 : 3, is_host ? word : device->device);
   uint64_t name = string_of(p, weight->name);
   if (name != WORD_EMPTY) put_label(&p->sample, &p->part, WORD_NAME, 2, name);
   put_message(p->out, 2, &p->sample);
@@ -162,6 +163,7 @@ static void put_strings(profile *p) {
       [WORD_CATEGORY] = "category",
       [WORD_DEVICE] = "device",
       [WORD_HOST] = "host",
+      [WORD_CPU] = "cpu",
       [WORD_NAME] = "name",
   };
   for (size_t i = 0; i < FIRST_CATEGORY; i++) assert(words[i]);

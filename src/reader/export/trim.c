@@ -304,6 +304,10 @@ int tsr_snapshot_trim(tsr_study *study, const tsr_window *window, const tsr_quer
   size_t count;
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
+  if (snapshot->flat.count)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "a window is cut out of a snapshot, and this file is none: it has no segments "
+                     "or blocks to write");
   trimmer t = {.study = study,
                .from = snapshot,
                .window = window,

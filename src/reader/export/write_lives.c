@@ -79,6 +79,8 @@ static void put_life(table *t, const tsr_lives *lives, size_t place, size_t inde
   tsr__buffer *out = &t->out;
   if (device == TSR_DEVICE_HOST)
     tsr__buffer_printf(out, "host,%" PRId64, life->birth);
+  else if (device == TSR_DEVICE_CPU)
+    tsr__buffer_printf(out, "cpu,%" PRId64, life->birth);
   else
     tsr__buffer_printf(out, "%" PRIu32 ",%" PRId64, device, life->birth);
   put_time(out, events, life->birth);

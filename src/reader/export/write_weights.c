@@ -42,7 +42,7 @@ static void write_folded(const tsr__flame *flame, tsr__buffer *out) {
       char name[TSR__FORMAT_BYTES];
       out->failed |= !tsr__shown_take_named(flame->shown, weight->stack, weight->name);
       if (out->failed) return;
-      if (weights->device_count > 1 || device->device == TSR_DEVICE_HOST)
+      if (weights->device_count > 1 || device->device >= TSR_DEVICE_CPU)
         tsr__buffer_printf(out, "%s;", tsr__device_name(device->device, name));
       tsr__shown_append(flame->shown, out);
       tsr__buffer_printf(out, " %" PRIu64 "\n", tsr__flame_weight(flame, weight));

@@ -11,9 +11,14 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "formats/csv_file.h"
 #include "formats/json.h"
+#include "formats/kineto.h"
+#include "formats/nsight.h"
 #include "formats/pickle.h"
+#include "formats/pprof_file.h"
 #include "formats/sidecar.h"
+#include "formats/sqlite_file.h"
 #include "io/detect.h"
 
 /* Is this the beginning of a pickle? Protocol 2 and later say so; 0 and 1 start with a container.
@@ -43,7 +48,12 @@ static const struct reader {
               uint64_t total_bytes, tsr_error *error);
 } READERS[] = {
     {"pickle", looks_like_pickle, tsr__pickle_read},
+    {"kineto", tsr__kineto_looks_like, tsr__kineto_read},
+    {"memory timeline", tsr__memory_timeline_looks_like, tsr__memory_timeline_read},
     {"json", tsr__json_looks_like, tsr__json_read},
+    {"nsight sqlite", tsr__sqlite_looks_like, tsr__nsight_read},
+    {"csv", tsr__csv_looks_like, tsr__csv_read},
+    {"pprof", tsr__pprof_looks_like, tsr__pprof_read},
 };
 
 static const struct reader *reader_for(const tsr__input *source) {

@@ -155,7 +155,7 @@ static bool is_exact(const tsr__assembler *assembler, tsr__value key, tsr__value
   case TSR__NAME_STAGE: return value.tag == TSR__STRING;
   case TSR__NAME_TIME_US: return value.tag == TSR__INT && value.i != TSR_TIME_NONE;
   case TSR__NAME_LINE: return value.tag == TSR__INT || value.tag == TSR__UINT;
-  case TSR__NAME_DEVICE: return is_unsigned(value) && value.u < TSR_DEVICE_HOST;
+  case TSR__NAME_DEVICE: return is_unsigned(value) && value.u < TSR_DEVICE_CPU;
   case TSR__NAME_IS_EXPANDABLE: return value.tag == TSR__BOOL;
   case TSR__NAME_POOL_ID:
   case TSR__NAME_SEGMENT_POOL_ID: return is_pool(assembler, value);
@@ -607,7 +607,8 @@ static uint32_t segment_device(tsr__assembler *assembler, const tsr__value *pair
   for (size_t i = 0; i < count; i += 2)
     if (pairs[i].tag == TSR__STRING && pairs[i].id == TSR__NAME_DEVICE) value = pairs[i + 1];
   if (value.tag == TSR__NULL || is_text(assembler, value, "cpu")) return TSR_NONE;
-  if (!integer_of(assembler, value, &value) || value.u >= TSR_DEVICE_HOST) return TSR_NONE;
+  /* TSR_DEVICE_CPU itself is in what was written of a profile of arrays (pprof_file.h). */
+  if (!integer_of(assembler, value, &value) || value.u > TSR_DEVICE_CPU) return TSR_NONE;
   return (uint32_t)value.u;
 }
 

@@ -76,7 +76,7 @@ static bool device_of(const json_t *object, uint32_t *device) {
   const char *colon = strchr(text, ':');
   unsigned long number = colon ? strtoul(colon + 1, NULL, 10) : 0;
   *device = (uint32_t)number;
-  return number < TSR_DEVICE_HOST;
+  return number < TSR_DEVICE_CPU;
 }
 
 /* ---- Texts ---- */
@@ -183,7 +183,7 @@ static void add_card(reading *r, const json_t *row) {
                    .free_bytes = number_or_0(row, "free_bytes"),
                    .outside_bytes = number_or_0(row, "outside_pytorch_bytes"),
                    .peak_bytes = number_or_0(row, "peak_allocated_bytes")};
-  if (!number_of(json_object_get(row, "device"), &device) || device >= TSR_DEVICE_HOST) return;
+  if (!number_of(json_object_get(row, "device"), &device) || device >= TSR_DEVICE_CPU) return;
   if (r->out.cards.count >= MOST_CARDS) return;
   if (!TSR__VECTOR_PUSH(&r->out.cards, (tsr__card_of){(uint32_t)device, card})) r->is_failed = true;
 }

@@ -82,11 +82,12 @@ static void head_findings(tsr__bundle *p, const tsr_view_device *d) {
 }
 
 /* For files that show one moment each: what to do to get a trace. */
-static void head_how_to_record(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count) {
+static void head_how_to_record(tsr__bundle *p, const tsr_snapshot *snapshot,
+                               const tsr__page_track *tracks, size_t track_count) {
   bool has_history = false;
   for (size_t i = 0; i < track_count; i++) has_history |= tracks[i].device->has_history;
   tsr__buffer_text(&p->head, ",\"howToRecord\":");
-  tsr__page_quote(&p->head, tsr__text_of(has_history ? "" : tsr__how_to_record));
+  tsr__page_quote(&p->head, tsr__text_of(has_history ? "" : tsr__how_to_record(snapshot)));
 }
 
 /* When most is allocated in each phase that occurs. */
@@ -113,6 +114,8 @@ static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   head_number(p, "input", t->input);
   if (d->device == TSR_DEVICE_HOST)
     tsr__buffer_text(&p->head, ",\"device\":\"host\"");
+  else if (d->device == TSR_DEVICE_CPU)
+    tsr__buffer_text(&p->head, ",\"device\":\"cpu\"");
   else
     head_number(p, "device", d->device);
   head_number(p, "events", d->event_count);
@@ -165,7 +168,7 @@ void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_c
   head_number(p, "eventCount", options->event_count);
   head_number(p, "capacity", options->capacity_bytes);
   head_number(p, "isServed", options->is_served);
-  head_how_to_record(p, tracks, track_count);
+  head_how_to_record(p, inputs[0].input.snapshot, tracks, track_count);
   head_inputs(p, inputs, input_count);
   tsr__buffer_text(&p->head, ",\"devices\":[");
   for (size_t i = 0; i < track_count; i++) {

@@ -120,7 +120,7 @@ typedef TSR__VECTOR(tsr_view_range) ranges;
 static bool is_of(const tsr__timeline *t, const tsr_annotation *annotation) {
   size_t count;
   (void)tsr_snapshot_gpus(t->snapshot, &count);
-  return count <= 1 || t->device == TSR_DEVICE_HOST || annotation->device == t->device;
+  return count <= 1 || t->device >= TSR_DEVICE_CPU || annotation->device == t->device;
 }
 
 static bool add_annotations(const tsr__timeline *t, ranges *out) {

@@ -177,7 +177,7 @@ static range positions_of(const tsr_relation_cursor *c, size_t part) {
 static bool is_part_wanted(const tsr_relation_cursor *c) {
   if (!tsr__relation_has_devices(c->relation)) return true;
   uint32_t device = c->all->devices[c->part].device;
-  if (device == TSR_DEVICE_HOST) return c->part_check.high == INT64_MAX;
+  if (device >= TSR_DEVICE_CPU) return c->part_check.high == INT64_MAX;
   return c->part_check.low <= device && device <= c->part_check.high;
 }
 

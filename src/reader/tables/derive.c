@@ -125,7 +125,7 @@ tsr_relation_shape tsr_relation_shape_of(const tsr_relations *all, size_t relati
   }
   for (size_t i = 0; i < all->device_count; i++) {
     const tsr__relation_device *d = &all->devices[i];
-    shape.has_host |= d->device == TSR_DEVICE_HOST;
+    shape.has_host |= d->device >= TSR_DEVICE_CPU;
     switch (relation) {
     case TSR__EVENTS: shape.rows += d->events.count; break;
     /* An alloc and two events of its free, for most. */

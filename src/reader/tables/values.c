@@ -61,7 +61,9 @@ static cell scratch_cell(void) {
 }
 
 static cell device_cell(uint32_t device) {
-  return device == TSR_DEVICE_HOST ? text_cell((tsr_text){"host", 4}) : integer(device);
+  return device == TSR_DEVICE_HOST  ? text_cell((tsr_text){"host", 4})
+         : device == TSR_DEVICE_CPU ? text_cell((tsr_text){"cpu", 3})
+                                    : integer(device);
 }
 
 static cell pool_cell(const tsr_relations *all, uint32_t id, tsr__buffer *scratch) {

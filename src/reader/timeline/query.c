@@ -48,8 +48,23 @@ bool tsr__span_is_there(const tsr__span *span, int64_t event) {
   return is_born && !is_gone;
 }
 
+const tsr__reserved_mark *tsr__timeline_mark(const tsr__timeline *t, int64_t event) {
+  const tsr__reserved_mark *marks = t->snapshot->reserved_marks.items;
+  size_t low = t->flat->first_mark, high = low + t->flat->mark_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (marks[middle].event <= event)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > t->flat->first_mark ? &marks[low - 1] : NULL;
+}
+
 static uint64_t reserved_at(const tsr__timeline *t, int64_t event) {
   uint64_t bytes = 0;
+  const tsr__reserved_mark *mark = t->flat ? tsr__timeline_mark(t, event) : NULL;
+  if (t->flat) return mark ? mark->bytes : 0;
   for (size_t i = 0; i < t->spans.count; i++) {
     if (tsr__span_is_there(&t->spans.items[i], event))
       bytes = tsr__sum_u64(bytes, t->spans.items[i].size_bytes);

@@ -45,6 +45,7 @@ typedef struct replay {
   uint64_t recorded_bytes;         /* counted from zero, see record_alloc */
   TSR__VECTOR(uint64_t) live_bits; /* a bit an allocation: is it live? */
   uint64_t next_checkpoint;
+  size_t next_mark;    /* of reserved memory, of a flat device */
   uint64_t hint_event; /* the free_completed right after a free_requested, and what it frees */
   uint32_t hint_allocation, hint_block;
   bool checks_placement;
@@ -206,7 +207,7 @@ static bool apply_alloc(replay *r, uint64_t event) {
   }
   if (r->is_out_of_memory) return false;
   if (block == TSR_NONE) {
-    r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
+    r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE] += !r->t->flat;
     return alloc_loose(r, event, rounded);
   }
   if (r->checks_placement && !r->has_wished && r->heap.candidates < PLACEMENT_CANDIDATES)
@@ -653,6 +654,14 @@ static void note_maxima(replay *r, int64_t event) {
   }
 }
 
+/* What is reserved after an event, if the file of a flat device says so. */
+static void follow_marks(replay *r, int64_t event) {
+  const tsr__flat_device *flat = r->t->flat;
+  const tsr__reserved_mark *marks = r->t->snapshot->reserved_marks.items + flat->first_mark;
+  while (r->next_mark < flat->mark_count && marks[r->next_mark].event <= event)
+    r->now.reserved_bytes = marks[r->next_mark++].bytes;
+}
+
 /* Totals and live set as tsr__timeline_start left them. */
 static bool begin(replay *r) {
   tsr__timeline *t = r->t;
@@ -677,6 +686,7 @@ static bool begin(replay *r) {
     r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, t->spans.items[i].size_bytes);
     if (!tsr__map_put(&r->span_of, t->spans.items[i].address, i, NULL)) return false;
   }
+  if (t->flat) follow_marks(r, -1);
   t->start = t->maxima = t->at_peak = r->now;
   t->requested_event = t->allocated_event = t->active_event = t->reserved_event = -1;
   return checkpoint(r, -1);
@@ -685,6 +695,7 @@ static bool begin(replay *r) {
 /* Do the blocks at the end of the replay have the places and sizes that the file says? */
 static void compare_final(replay *r) {
   size_t count;
+  if (r->t->flat) return; /* the file does not say */
   const tsr_snapshot *snapshot = r->t->snapshot;
   const uint32_t *rows = tsr__snapshot_segments_of(snapshot, r->t->device, &count);
   tsr_replay_check *check = &r->t->check;
@@ -767,6 +778,7 @@ static bool follow_trace(replay *r) {
   tsr__timeline *t = r->t;
   for (uint64_t event = 0; event < t->events.count; event++) {
     if (!apply(r, event)) return false;
+    if (t->flat) follow_marks(r, (int64_t)event);
     note_maxima(r, (int64_t)event);
     if (event >= r->next_checkpoint && !checkpoint(r, (int64_t)event)) return false;
   }
@@ -802,7 +814,8 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   replay r = {.t = &timeline,
               .fresh = TSR_NONE,
               .hint_event = UINT64_MAX,
-              .checks_placement = checks_placement && device != TSR_DEVICE_HOST};
+              .checks_placement = checks_placement && device < TSR_DEVICE_CPU &&
+                                  !tsr__snapshot_flat(snapshot, device)};
   tsr__timeline_settings(snapshot, device, &timeline.settings);
   tsr__heap_init(&r.heap, &timeline.settings, r.checks_placement);
   tsr__ranges_init(&r.mapped);

@@ -192,7 +192,8 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
       "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"};
   double value;
   *settings = (tsr_allocator_settings){0};
-  if (device == TSR_DEVICE_HOST) return; /* none of them apply */
+  /* None of them apply, or none can be told. */
+  if (device >= TSR_DEVICE_CPU || tsr__snapshot_flat(snapshot, device)) return;
   settings->max_split_bytes = bytes_setting(snapshot, "max_split_size");
   settings->max_non_split_rounding_bytes = bytes_setting(snapshot, "max_non_split_rounding_size");
   if (tsr_snapshot_setting(snapshot, "garbage_collection_threshold", NULL, &value))
@@ -210,6 +211,7 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
 }
 
 uint64_t tsr__timeline_round(const tsr__timeline *t, uint64_t request_bytes) {
+  if (t->flat) return request_bytes;
   return t->host_round_max_bytes ? tsr__round_host_request(t->host_round_max_bytes, request_bytes)
                                  : tsr__round_request(&t->settings, request_bytes);
 }
@@ -383,6 +385,19 @@ static bool note_blocks(starter *s) {
     }
   }
   return true;
+}
+
+/* What a flat list had before it began, unless an event frees it. */
+static bool note_before(starter *s) {
+  const tsr__flat_device *flat = s->t->flat;
+  if (!flat || !flat->before_bytes || tsr__map_find(&s->seen.mentioned, flat->before_address))
+    return true;
+  s->t->recorded.static_bytes = flat->before_bytes;
+  tsr__initial initial = {.address = flat->before_address,
+                          .requested_bytes = flat->before_bytes,
+                          .stack = TSR_NONE};
+  return TSR__VECTOR_PUSH(&s->seen.found, initial) &&
+         TSR__VECTOR_PUSH(&s->seen.known_bytes, flat->before_bytes);
 }
 
 /* ---- segments before the window ---- */
@@ -741,12 +756,13 @@ static bool place_all(starter *s) {
 int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose,
                         tsr__thread_pool *pool) {
   starter s = {.t = timeline, .heap = heap, .loose = loose};
-  if (timeline->device == TSR_DEVICE_HOST)
+  timeline->flat = tsr__snapshot_flat(timeline->snapshot, timeline->device);
+  if (timeline->device == TSR_DEVICE_HOST && !timeline->flat)
     timeline->host_round_max_bytes = host_round_max(timeline->snapshot);
   tsr__ranges_init(&s.places);
   bool ok = note_recorded(&s) && scan_all(&s, pool);
   s.freed_count = s.seen.found.count;
-  ok = ok && note_blocks(&s) && add_final_segments(&s) && add_freed_segments(&s) &&
+  ok = ok && note_blocks(&s) && note_before(&s) && add_final_segments(&s) && add_freed_segments(&s) &&
        undo_ranges(&s) && add_ranges(&s);
   /* Without free_requested in the trace, waiting and live blocks cannot be distinguished. */
   for (size_t i = 0; i < s.freed_count; i++)

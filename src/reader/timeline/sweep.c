@@ -60,8 +60,16 @@ static void see_next(const tsr__sweep_turns *turns, size_t at, uint32_t *next) {
   if (at < turns->count && turns->items[at].event < *next) *next = turns->items[at].event;
 }
 
+/* The next mark of reserved memory, or NULL: of snapshots, and after the last one. */
+static const tsr__reserved_mark *next_mark(const tsr__sweep *s) {
+  const tsr__flat_device *flat = s->timeline->flat;
+  if (!flat || s->next_mark >= flat->mark_count) return NULL;
+  return &s->timeline->snapshot->reserved_marks.items[flat->first_mark + s->next_mark];
+}
+
 static void find_next_turn(tsr__sweep *s) {
-  s->next_turn = TSR_NONE;
+  const tsr__reserved_mark *mark = next_mark(s);
+  s->next_turn = mark && mark->event < (int64_t)TSR_NONE ? (uint32_t)mark->event : TSR_NONE;
   see_next(&s->spans_born, s->at_spans_born, &s->next_turn);
   see_next(&s->spans_gone, s->at_spans_gone, &s->next_turn);
   see_next(&s->waits_begun, s->at_waits_begun, &s->next_turn);
@@ -80,6 +88,8 @@ int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *
     tsr__sweep_release(&sweep);
     return tsr__fail_memory(error);
   }
+  const tsr__reserved_mark *mark = next_mark(&sweep);
+  sweep.next_mark += mark && mark->event < 0; /* it is in the totals of the start */
   find_next_turn(&sweep);
   *out = sweep;
   return 0;
@@ -105,6 +115,11 @@ void tsr__sweep_apply_turns(tsr__sweep *s, uint32_t event) {
     *waiting = tsr__sum_u64(*waiting, t->block_bytes.items[t->waits.items[i].allocation]);
   while (take_turn(&s->waits_ended, &s->at_waits_ended, event, &i))
     *waiting = tsr__drop_u64(*waiting, t->block_bytes.items[t->waits.items[i].allocation]);
+  const tsr__reserved_mark *mark = next_mark(s);
+  if (mark && mark->event == (int64_t)event) {
+    *reserved = mark->bytes;
+    s->next_mark++;
+  }
   if (take_turn(&s->replaced, &s->at_replaced, event, &i)) s->died = i;
   find_next_turn(s);
 }

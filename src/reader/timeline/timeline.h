@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "base/vector.h"
+#include "columns/tables.h"
 #include "tessera/unstable/columns.h"
 #include "tessera/unstable/timeline.h"
 
@@ -86,6 +87,9 @@ typedef struct tsr__timeline {
   /* Pinned host memory has another allocator: a block is a whole segment and is never split. Where no
    * segment is known, a request up to this size is rounded up to a power of two. 0 for GPUs. */
   uint64_t host_round_max_bytes;
+  /* The file lists allocations and frees and nothing else (formats/flat.h): no address is in a segment, and
+   * each size is that of the block. NULL for what is a snapshot. */
+  const tsr__flat_device *flat;
   uint32_t default_pool; /* the snapshot's id of it, or TSR_NONE where no segment is of it */
 
   TSR__VECTOR(tsr__initial) initial;
@@ -140,6 +144,9 @@ int tsr__timeline_live(const tsr__timeline *timeline, int64_t event, tsr__live_s
 /* The totals at an event, of its live set. */
 tsr_totals tsr__timeline_totals(const tsr__timeline *timeline, int64_t event,
                                 const tsr__live_set *live);
+
+/* Marks of reserved memory of a flat device: the last that is not after an event, or NULL. O(log marks). */
+const tsr__reserved_mark *tsr__timeline_mark(const tsr__timeline *timeline, int64_t event);
 
 /* Was this span there at an event? */
 bool tsr__span_is_there(const tsr__span *span, int64_t event);

@@ -581,6 +581,10 @@ int tsr_snapshot_export(const tsr_snapshot *snapshot, tsr_export_format format, 
                         void *context, tsr_error *error) {
   static const tsr__encoding *const encodings[] = {&tsr__pickle_encoding, &tsr__json_encoding,
                                                    &tsr__python_json_encoding};
+  if (snapshot->flat.count)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "PyTorch's snapshots have segments and blocks, and this file lists only "
+                     "allocations and frees: export it in another format");
   walker w = walker_for(snapshot, encodings[format]);
   w.encoder = w.to->create(snapshot, write, context);
   if (!w.encoder) return tsr__fail_memory(error);

@@ -131,13 +131,15 @@ static int read_device(reader *r) {
   uint64_t number;
   int status = end_device(r);
   if (status) return status;
-  tsr_text rest = r->rest;
-  if (is_word(next_word(r), "host")) {
+  tsr_text rest = r->rest, word = next_word(r);
+  if (is_word(word, "host")) {
     number = TSR_DEVICE_HOST;
+  } else if (is_word(word, "cpu")) {
+    number = TSR_DEVICE_CPU;
   } else {
     r->rest = rest;
-    if (!read_number(r, TSR_DEVICE_HOST - 1, &number))
-      return wrong(r, "'device' takes a number, or 'host'");
+    if (!read_number(r, TSR_DEVICE_CPU - 1, &number))
+      return wrong(r, "'device' takes a number, 'cpu' or 'host'");
   }
   if (r->devices.count && r->devices.items[r->devices.count - 1].device >= number)
     return wrong(r, "devices must ascend");
@@ -319,6 +321,8 @@ static void put_device(tsr__buffer *out, const tsr_check_device *device) {
   while (count && !device->causes[count - 1].cause.bytes) count--; /* of an older lock */
   if (device->device == TSR_DEVICE_HOST)
     tsr__buffer_text(out, "\ndevice host\n");
+  else if (device->device == TSR_DEVICE_CPU)
+    tsr__buffer_text(out, "\ndevice cpu\n");
   else
     tsr__buffer_printf(out, "\ndevice %" PRIu32 "\n", device->device);
   put_figure(out, "peak", device->peak.totals.allocated_bytes, NULL);

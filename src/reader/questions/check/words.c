@@ -74,6 +74,8 @@ void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
   const char *what = is_peak && r->is_one_moment ? "allocated" : tsr__check_subject(r);
   if (r->device == TSR_DEVICE_HOST)
     tsr__buffer_printf(out, "%s pinned host memory ", what);
+  else if (r->device == TSR_DEVICE_CPU)
+    tsr__buffer_printf(out, "%s CPU memory ", what);
   else
     tsr__buffer_printf(out, "%s memory of device %" PRIu32 " ", what, r->device);
   if (r->is_one_moment) tsr__buffer_text(out, "at the only moment that the snapshot shows ");

@@ -37,14 +37,13 @@ static const char *format_span(const tsr_info_device *device, char text[TSR__FOR
 
 static void print_file(tsr__emitter *emitter, const tsr_report_input *input, const tsr_info *info) {
   char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
-  uint64_t event_count = 0, host_event_count = 0;
+  uint64_t event_count = 0;
   size_t gpu_count = 0;
   for (size_t i = 0; i < info->device_count; i++) {
     const tsr_info_device *device = &info->devices[i];
-    bool is_gpu = device->device != TSR_DEVICE_HOST;
+    bool is_gpu = device->device < TSR_DEVICE_CPU;
     gpu_count += is_gpu;
-    uint64_t *sum = is_gpu ? &event_count : &host_event_count;
-    *sum = tsr__sum_u64(*sum, device->event_count);
+    if (is_gpu) event_count = tsr__sum_u64(event_count, device->event_count);
   }
   tsr__buffer *out = &emitter->scratch;
   tsr__buffer_printf(out, "%s: %s, %s; ", input->path ? input->path : "",
@@ -53,11 +52,17 @@ static void print_file(tsr__emitter *emitter, const tsr_report_input *input, con
   if (gpu_count)
     tsr__buffer_printf(out, "%zu device%s, %s event%s", gpu_count, tsr__plural(gpu_count),
                        tsr__format_count(event_count, count), tsr__plural(event_count));
-  else
+  else if (!info->device_count || info->devices[0].device == TSR_DEVICE_HOST)
     tsr__buffer_text(out, "no device has events or segments");
-  if (gpu_count < info->device_count)
-    tsr__buffer_printf(out, "; pinned host memory, %s event%s",
-                       tsr__format_count(host_event_count, count), tsr__plural(host_event_count));
+  for (size_t i = gpu_count; i < info->device_count; i++) {
+    const tsr_info_device *device = &info->devices[i];
+    char name[TSR__FORMAT_BYTES];
+    bool is_first = !gpu_count && i == 0 && device->device == TSR_DEVICE_CPU;
+    tsr__buffer_printf(out, "%s%s, %s event%s", is_first ? "" : "; ",
+                       tsr__device_name(device->device, name),
+                       tsr__format_count(device->event_count, count),
+                       tsr__plural(device->event_count));
+  }
   tsr__buffer_text(out, ".");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
 }

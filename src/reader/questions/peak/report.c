@@ -64,11 +64,12 @@ static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) 
 }
 
 /* For a file that has hardly more than segments, because the history was not recorded. */
-static void explain_recording(tsr__emitter *emitter, const tsr_peak *peak) {
+static void explain_recording(tsr__emitter *emitter, const tsr_snapshot *snapshot,
+                              const tsr_peak *peak) {
   bool has_history = false;
   for (size_t i = 0; i < peak->device_count; i++) has_history |= peak->devices[i].has_history;
   if (has_history || !peak->device_count) return;
-  tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record);
+  tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record(snapshot));
 }
 
 static void emit_peak(tsr__emitter *emitter, const tsr_peak_device *device) {
@@ -129,7 +130,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   print_verdict(emitter, device);
   tsr__emit_loss(emitter, device->is_partial);
   tsr__emit_stop(emitter, &device->stop, device->unit);
-  if (index == 0) explain_recording(emitter, peak);
+  if (index == 0) explain_recording(emitter, printer->snapshot, peak);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));

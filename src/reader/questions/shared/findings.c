@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "columns/tables.h"
 #include "study/finder.h"
 #include "tessera/unstable/steps.h"
 #include "tessera/unstable/whatif.h"
@@ -113,7 +114,8 @@ static int try_settings(tsr_study *study, uint32_t device, tsr_finding *finding,
   tsr_whatif_options one = {.settings = &expandable, .setting_count = 1};
   tsr_whatif *whatif = NULL;
   uint64_t events = tsr_snapshot_events(tsr_study_snapshot(study), device).count;
-  if (finding->is_one_moment || device == TSR_DEVICE_HOST) return 0;
+  if (finding->is_one_moment || device >= TSR_DEVICE_CPU) return 0;
+  if (tsr__snapshot_flat(tsr_study_snapshot(study), device)) return 0; /* nothing to repeat */
   int status =
       tsr_whatif_compute(study, events > MANY_EVENTS ? &one : NULL, &query, &whatif, error);
   if (!status && whatif->device_count) note_settings(whatif->devices, finding);

@@ -26,8 +26,8 @@ void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out);
 void tsr__finding_append_options(const tsr_finding *finding, tsr__buffer *out);
 void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out);
 
-/* How to get a trace, for a file without events: a sentence or two. */
-extern const char tsr__how_to_record[];
+/* How to get a trace, for a file without events, or what such a file is, if its format has no trace: a sentence or two. */
+const char *tsr__how_to_record(const tsr_snapshot *snapshot);
 
 /* The member "findings" in JSON; nothing in text. */
 void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);

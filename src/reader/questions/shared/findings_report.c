@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/format.h"
+#include "columns/tables.h"
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "tessera/unstable/steps.h"
@@ -75,10 +76,19 @@ void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings
 
 /* ---- Text ---- */
 
-const char tsr__how_to_record[] =
-    "The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() "
-    "before the model is made and _dump_snapshot() later, or run the job in `with "
-    "tessera.record():`.";
+const char *tsr__how_to_record(const tsr_snapshot *snapshot) {
+  static const char profile[] = "pprof";
+  const char *format = tsr_snapshot_format(snapshot);
+  size_t length = strlen(format), last = sizeof profile - 1;
+  if (length >= last && strcmp(format + length - last, profile) == 0)
+    return "The profile lists live arrays at one moment. The peak of a run, and temporaries of "
+           "XLA, are "
+           "not in it.";
+  if (snapshot->flat.count) return "The file lists hardly any allocations.";
+  return "The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() "
+         "before the model is made and _dump_snapshot() later, or run the job in `with "
+         "tessera.record():`.";
+}
 
 /* The class whose method a frame is, as newer frames name it: "LlamaDecoderLayer.forward". */
 static bool append_class(const tsr__namer *namer, uint32_t frame, tsr__buffer *out) {

@@ -8,11 +8,11 @@
 #define LEAST_BYTES (UINT64_C(16) << 20)
 #define LEAST_SHARE 20
 
-/* The peak of a GPU; 0 of pinned host memory. */
+/* The peak of a GPU; 0 of host memory. */
 static int peak_of(tsr_study *study, uint32_t device, uint64_t *out, tsr_error *error) {
   const tsr__timeline *timeline;
   *out = 0;
-  if (device == TSR_DEVICE_HOST) return 0;
+  if (device >= TSR_DEVICE_CPU) return 0;
   int status = tsr__study_timeline(study, device, &timeline, error);
   if (!status) *out = timeline->at_peak.allocated_bytes;
   return status;

@@ -29,8 +29,16 @@ int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
 int tsr__query_gpus(const tsr_snapshot *snapshot, const tsr_query *query, const uint32_t **devices,
                     size_t *count, tsr_error *error) {
   int status = tsr__query_devices(snapshot, query, devices, count, error);
-  if (!status && (!query || !query->device_count)) *devices = tsr_snapshot_gpus(snapshot, count);
-  return status;
+  if (status || (query && query->device_count)) return status;
+  size_t gpu_count;
+  const uint32_t *gpus = tsr_snapshot_gpus(snapshot, &gpu_count);
+  if (!gpu_count && *count && (*devices)[0] == TSR_DEVICE_CPU) {
+    *count = 1; /* a program that ran on the CPU: its memory is what was asked about */
+    return 0;
+  }
+  *devices = gpus;
+  *count = gpu_count;
+  return 0;
 }
 
 bool tsr__query_leaves_host(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {

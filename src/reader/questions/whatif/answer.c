@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/sort.h"
+#include "columns/tables.h"
 #include "questions/shared/query.h"
 #include "questions/shared/rerun.h"
 #include "questions/shared/shares.h"
@@ -322,6 +323,11 @@ int tsr_whatif_compute(tsr_study *study, const tsr_whatif_options *options, cons
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "this repeats what the GPU's allocator did; pinned host memory has another, "
                        "to which its settings and rules do not apply");
+  for (size_t i = 0; i < count; i++)
+    if (tsr__snapshot_flat(snapshot, devices[i]))
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "this repeats what the GPU's allocator did with its segments, and the file "
+                       "lists none: it needs a snapshot of torch.cuda.memory._dump_snapshot");
   tsr_whatif *whatif = TSR__NEW(tsr_whatif);
   if (!whatif) return tsr__fail_memory(error);
   tsr__patience patience;

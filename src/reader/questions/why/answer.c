@@ -210,6 +210,10 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
     out->omitted_block_bytes = held.omitted_block_bytes;
     accounts a = {t->snapshot, out};
     status = tsr__timeline_gaps(t, event, &live, book, &a, &out->fragmentation, error);
+    if (!status && out->is_flat) {
+      tsr_why_room *room = &out->free[TSR_WHY_CACHE_OWN];
+      room->bytes = tsr__drop_u64(out->moment.totals.reserved_bytes, out->moment.totals.active_bytes);
+    }
     if (!status)
       status = tsr__private_pools_at(t, event, &live, &out->private_pools, &out->private_pool_count,
                                      error);
@@ -273,9 +277,10 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
   int status = tsr__study_timeline(question->study, out->device, &t, error);
   if (!status) status = tsr__study_cycle(question->study, out->device, &cycle, error);
   if (status) return status;
-  bool is_host = out->device == TSR_DEVICE_HOST; /* its allocator records no failure */
+  bool is_host = out->device >= TSR_DEVICE_CPU; /* its allocator records no failure */
   if (!is_host && !list_ooms(&t->events, cycle, out)) status = tsr__fail_memory(error);
   out->event_count = t->events.count;
+  out->is_flat = t->flat;
   out->has_history = tsr__has_history(&t->events);
   out->is_partial = tsr__lacks_a_part(t->snapshot);
   *is_meant = !status && choose(question->options, out);
@@ -291,7 +296,8 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     out->reason = out->request_reason = reason_of(out);
     out->is_kept_whole = is_kept_whole(&t->settings, out);
   }
-  if (!status && *is_meant && out->oom_count && out->reason != TSR_WHY_UNKNOWN) {
+  bool can_repeat = !out->is_flat; /* what the allocator would have done otherwise */
+  if (!status && *is_meant && out->oom_count && out->reason != TSR_WHY_UNKNOWN && can_repeat) {
     tsr__rerun_tail tail = {0};
     out->trial_capacity_bytes = tsr__capacity_at(t, out->moment.event);
     status = tsr__why_look_ahead(question->study, t, &question->patience, &tail, out, error);

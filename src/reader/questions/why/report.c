@@ -350,8 +350,11 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
   if (!knows_reserved(d)) {
     tsr__buffer_text(out, ". How much was reserved is not known: ");
     append_when(out, d);
-    tsr__buffer_printf(out, " %s were in use, and the file has segments of %s.",
-                       SIZE(d->moment.totals.active_bytes), SIZE(peak));
+    tsr__buffer_printf(out, " %s were in use", SIZE(d->moment.totals.active_bytes));
+    if (peak)
+      tsr__buffer_printf(out, ", and the file has segments of %s.", SIZE(peak));
+    else
+      tsr__buffer_text(out, ", and the file has no segments.");
     return;
   }
   tsr__buffer_printf(out,
@@ -479,7 +482,8 @@ static const char *cache_text(const tsr_why_device *d, int cache) {
   static const char *const none[TSR_WHY_CACHE_COUNT] = {
       "cached and free, large pool", "cached and free, small pool",
       "cached and free, for other streams", "cached and free, in private pools"};
-  if (d->device == TSR_DEVICE_HOST && cache == TSR_WHY_CACHE_OWN) return "cached and free";
+  bool has_one = d->device >= TSR_DEVICE_CPU || d->is_flat;
+  if (has_one && cache == TSR_WHY_CACHE_OWN) return "cached and free";
   return d->oom_count ? oom[cache] : none[cache];
 }
 
@@ -516,7 +520,8 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_in_use(emitter, d, whole);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
-    memory_row(emitter, d->free[i].bytes, whole, &d->free[i], cache_text(d, i));
+    memory_row(emitter, d->free[i].bytes, whole, d->is_flat ? NULL : &d->free[i],
+               cache_text(d, i));
   memory_row(emitter, d->device_free_bytes, whole, NULL, "free on the device");
   memory_row(emitter, d->outside_bytes, whole, NULL,
              "not PyTorch's: driver, CUDA context, libraries, other processes");
