@@ -159,7 +159,7 @@ static bool find_before(maker *m) {
   return ok;
 }
 
-/* What the first total says was there, beyond the blocks that are freed later; 0 if there is none. */
+/* What the first total says was there, beyond the blocks that are freed later; 0 without a total. */
 static uint64_t rest_before(const maker *m) {
   uint64_t first = TSR__FLAT_UNKNOWN, sum = 0, dropped = 0;
   for (size_t i = 0; i < m->count && first == TSR__FLAT_UNKNOWN; i++) {

@@ -1,8 +1,8 @@
 /* kineto.c - a profiler's trace becomes rows of allocations, their stacks, and annotations. See kineto.h.
  *
- *   top-level keys:  traceEvents        one event after the other, each as a whole in the window
+ *   top-level keys:  traceEvents        one event after the other, each completely in the window
  *                    baseTimeNanoseconds  what their times are relative to
- *                    anything else      passed over
+ *                    anything else      skipped
  *   an event:        its name and category decide; most are forgotten at once
  *   at the end:      rows by time - stacks joined - annotations - the builder
  *

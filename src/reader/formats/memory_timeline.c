@@ -270,19 +270,24 @@ static int read_lists(timeline *t, size_t count, take_fn *take) {
   return status;
 }
 
-/* With the cursor before the second inner list: is it one of lists? */
+/* With the cursor behind the first inner list: is the second one of lists? Nothing is consumed. */
 static int is_second_form(timeline *t, bool *is_it) {
+  unsigned brackets = 0;
   *is_it = t->first.count != ROW_NUMBERS;
   if (*is_it) return 0;
   /* Four times look like a row: what follows decides. */
-  int status = tsr__json_need(&t->j, 2);
-  if (status < 0) return status;
-  const unsigned char *p = t->j.next;
-  while (p < t->j.end && (*p == '[' || *p == ',' || *p == ' ' || *p == '\n' || *p == '\r')) {
-    if (*p == '[' && p + 1 < t->j.end && (p[1] == '[' || p[1] == ']')) *is_it = true;
-    if (*p == '[') break;
-    p++;
+  for (size_t at = 0; brackets < 2; at++) {
+    int status = tsr__json_need(&t->j, at + 1);
+    if (status) return status < 0 ? status : 0;
+    unsigned char c = t->j.next[at];
+    if (c == '[')
+      brackets++;
+    else if (brackets == 1 && c == ']')
+      brackets = 2; /* of no lists */
+    else if (c != ',' && c != ' ' && c != '\n' && c != '\r' && c != '\t')
+      return 0;
   }
+  *is_it = true;
   return 0;
 }
 
