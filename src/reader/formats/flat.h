@@ -39,17 +39,17 @@ typedef enum tsr__flat_kind {
 #define TSR__FLAT_UNKNOWN UINT64_MAX
 
 typedef struct tsr__flat_row {
-  int64_t time_ns;           /* since the Unix epoch, or since any other moment */
-  uint64_t address;          /* or TSR__FLAT_UNKNOWN */
+  int64_t time_ns;  /* since the Unix epoch, or since any other moment */
+  uint64_t address; /* or TSR__FLAT_UNKNOWN */
   uint64_t bytes;
-  uint64_t allocated_bytes;  /* of the device, after this row, or TSR__FLAT_UNKNOWN */
-  uint64_t reserved_bytes;   /* the same; TSR__FLAT_UNKNOWN if the file does not know it */
-  uint32_t device;           /* a number below tsr_limits.devices, TSR_DEVICE_CPU or TSR_DEVICE_HOST */
-  uint32_t stack;            /* id, or TSR_NONE; may be set until tsr__flat_finish */
-  uint32_t says;             /* string id of what the file says that the memory is, or TSR_NONE: a category
+  uint64_t allocated_bytes; /* of the device, after this row, or TSR__FLAT_UNKNOWN */
+  uint64_t reserved_bytes;  /* the same; TSR__FLAT_UNKNOWN if the file does not know it */
+  uint32_t device; /* a number below tsr_limits.devices, TSR_DEVICE_CPU or TSR_DEVICE_HOST */
+  uint32_t stack;  /* id, or TSR_NONE; may be set until tsr__flat_finish */
+  uint32_t says;   /* string id of what the file says that the memory is, or TSR_NONE: a category
                                 (tsr_category_name), or text as in user_metadata */
-  uint32_t thread;           /* the reader's own */
-  uint8_t kind;              /* tsr__flat_kind */
+  uint32_t thread; /* the reader's own */
+  uint8_t kind;    /* tsr__flat_kind */
 } tsr__flat_row;
 
 typedef struct tsr__flat {
