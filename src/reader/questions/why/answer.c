@@ -212,7 +212,8 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
     status = tsr__timeline_gaps(t, event, &live, book, &a, &out->fragmentation, error);
     if (!status && out->is_flat) {
       tsr_why_room *room = &out->free[TSR_WHY_CACHE_OWN];
-      room->bytes = tsr__drop_u64(out->moment.totals.reserved_bytes, out->moment.totals.active_bytes);
+      room->bytes =
+          tsr__drop_u64(out->moment.totals.reserved_bytes, out->moment.totals.active_bytes);
     }
     if (!status)
       status = tsr__private_pools_at(t, event, &live, &out->private_pools, &out->private_pool_count,

@@ -520,8 +520,7 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_in_use(emitter, d, whole);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
-    memory_row(emitter, d->free[i].bytes, whole, d->is_flat ? NULL : &d->free[i],
-               cache_text(d, i));
+    memory_row(emitter, d->free[i].bytes, whole, d->is_flat ? NULL : &d->free[i], cache_text(d, i));
   memory_row(emitter, d->device_free_bytes, whole, NULL, "free on the device");
   memory_row(emitter, d->outside_bytes, whole, NULL,
              "not PyTorch's: driver, CUDA context, libraries, other processes");
