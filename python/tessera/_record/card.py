@@ -149,7 +149,7 @@ class Device:
         self.context_source: str | None = None
         self.unmapped_source: str | None = None
         self.told_unmapped: int | None = None  # by the program
-        self.libraries: dict[str, int] = {}
+        self.libraries: list[tuple[str, int, int]] = []  # name, bytes, the time of the first sample with them
         self.communicators: list[Communicator] = []
         self.rows: list[Sample] = []
         self.notes: list[str] = []
@@ -609,7 +609,7 @@ class Ledger:
             return
         if row.process is None or row.reserved is None:
             return
-        held = (device.context or 0) + sum(device.libraries.values())
+        held = (device.context or 0) + sum(size for _, size, _ in device.libraries)
         held += sum(one.bytes or 0 for one in device.communicators)
         missing = row.reserved + held - row.process
         if missing >= _PAGES:  # less than PyTorch believes to have, and the rest of this process has
@@ -669,8 +669,7 @@ class Ledger:
         (name,) = fresh
         for index, size in grown.items():
             if size >= _LIBRARY_GROWTH:
-                held = self.devices[index].libraries
-                held[name] = held.get(name, 0) + size
+                self.devices[index].libraries.append((name, size, self._last_us))
 
     # ---- the document ----
 
@@ -743,7 +742,8 @@ class Ledger:
             "context_bytes": device.context,
             "context_from": device.context_source,
             "libraries": [
-                {"name": name, "bytes": size, "from": "first_use"} for name, size in device.libraries.items()
+                {"name": name, "bytes": size, "from": "first_use", "since_us": since_us}
+                for name, size, since_us in device.libraries
             ],
             "communicators": [
                 {
