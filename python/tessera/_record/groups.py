@@ -230,7 +230,7 @@ class Groups:
                 known.is_used = True
                 if not (asks and self._ask(group, known, ledger)):
                     begun.append(known)
-            elif asks and known.is_used and known.has_stats:
+            elif asks and known.is_used and known.has_stats is not False:
                 self._ask(group, known, ledger)
         if begun and not self._window.locked():
             self._share(begun, grown(), ledger)
@@ -245,7 +245,7 @@ class Groups:
         if len(begun) > 1:
             joint = _Group(", ".join(known.name for known in begun[:8]), begun[0].backend, None)
             for known in begun:
-                known.of_device = joint.of_device
+                known.of_device, known.has_stats = joint.of_device, False
         for device, size in grown.items():
             if size > 0:
                 self._grow(joint, device, size, ledger)
