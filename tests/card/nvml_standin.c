@@ -45,8 +45,8 @@ struct card {
 struct world {
   int init, count, lists, is_wide, memory;
   int card_count, name_count;
-  unsigned pids[TEXT];
-  char version[TEXT], names[TEXT][TEXT], log[256];
+  unsigned pids[ROWS];
+  char version[TEXT], names[ROWS][TEXT], log[256];
   struct card cards[CARDS];
 };
 
@@ -65,7 +65,7 @@ static void read_line(struct world *world, const char *line) {
   } else if (!strcmp(word, "memory")) world->memory = atoi(rest + 1);
   else if (!strcmp(word, "count")) world->count = atoi(rest);
   else if (!strcmp(word, "log")) sscanf(rest, "%255s", world->log);
-  else if (!strcmp(word, "name") && world->name_count < TEXT) {
+  else if (!strcmp(word, "name") && world->name_count < ROWS) {
     if (sscanf(rest, "%u %95[^\n]", &pid, text) == 2) {
       world->pids[world->name_count] = pid;
       memcpy(world->names[world->name_count++], text, TEXT);
