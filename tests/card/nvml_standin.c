@@ -18,6 +18,7 @@
  *   card.mps PID BYTES                   computes by way of MPS
  *   name PID PATH                        of a process
  *   log FILE                             each call's name is appended there
+ *   delay MICROSECONDS                   each call works so long, as a driver does
  *
  * A handle is the number of a card, from 1. The structs are those of NVML's documentation; sizes are what matters. */
 #define _GNU_SOURCE
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { CARDS = 32, ROWS = 600, TEXT = 96 };
 
@@ -43,7 +45,7 @@ struct card {
 };
 
 struct world {
-  int init, count, lists, is_wide, memory;
+  int init, count, lists, is_wide, memory, delay;
   int card_count, name_count;
   unsigned pids[ROWS];
   char version[TEXT], names[ROWS][TEXT], log[256];
@@ -64,6 +66,7 @@ static void read_line(struct world *world, const char *line) {
     world->is_wide = strstr(rest, "wide") != NULL;
   } else if (!strcmp(word, "memory")) world->memory = atoi(rest + 1);
   else if (!strcmp(word, "count")) world->count = atoi(rest);
+  else if (!strcmp(word, "delay")) world->delay = atoi(rest);
   else if (!strcmp(word, "log")) sscanf(rest, "%255s", world->log);
   else if (!strcmp(word, "name") && world->name_count < ROWS) {
     if (sscanf(rest, "%u %95[^\n]", &pid, text) == 2) {
@@ -109,6 +112,11 @@ static struct world *look(const char *call) {
     fprintf(file, "%s\n", call);
     fclose(file);
   }
+  struct timespec now, end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_nsec += world.delay * 1000L;
+  do clock_gettime(CLOCK_MONOTONIC, &now);
+  while (world.delay && (now.tv_sec - end.tv_sec) * 1000000000L + now.tv_nsec - end.tv_nsec < 0);
   return &world;
 }
 

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 SHARE = 0.001  # of the time, for all samples
 TIMERS = 0.25  # of SHARE
-ALLOWANCE = 0.005  # seconds, once
+ALLOWANCE = 0.02  # seconds, once
 PERIOD = 0.5  # seconds between two samples of the timer
 FIRST_PERIOD = 0.05  # at the start, when contexts and libraries appear
 MOST = 4096  # samples kept of each device
 _MOST_PROCESSES = 64  # of other processes: the others are added up
 _LIBRARY_GROWTH = 1 << 20  # less is no library's first use
+_MOST_LOOKS = 32  # for libraries: each takes a millisecond or more
 _PAGES = 32 << 20  # less is no sleeping pool
 _MAPS = "/proc/self/maps"
 
@@ -233,7 +234,8 @@ class Ledger:
         self._last_us = 0
         self._for_marks = Budget(0.0, SHARE * (1 - TIMERS), ALLOWANCE * (1 - TIMERS))
         self._for_timer = Budget(0.0, SHARE * TIMERS, ALLOWANCE * TIMERS)
-        self._libraries: set[str] | None = None
+        self._libraries: set[str] = set()  # that were loaded at the last look
+        self._looks = 0
         self.taken = self.skipped = 0
         self.setup_us = 0
         self._steps: list[float] = []  # seconds of the latest ones
@@ -262,6 +264,7 @@ class Ledger:
         self._for_marks.began = self._for_timer.began = self.clocks.elapsed()
         groups.join(self, self._torch_device)
         if self.nvml is not None:
+            self._libraries = _loaded()
             self._look_before()
             self._start_thread()
         self.setup_us = int(1e6 * (self.clocks.program() - began))
@@ -656,12 +659,10 @@ class Ledger:
 
     def _look_for_libraries(self) -> None:
         """After a sample of the timer: whether a library of CUDA was loaded since the one before, and memory grew with it."""
-        if self._libraries is None:
-            self._libraries = _loaded()
-            return
         grown = {index: _growth(device) for index, device in self.devices.items()}
-        if not any(size >= _LIBRARY_GROWTH for size in grown.values()):
+        if self._looks >= _MOST_LOOKS or not any(size >= _LIBRARY_GROWTH for size in grown.values()):
             return
+        self._looks += 1
         loaded = _loaded()
         fresh, self._libraries = loaded - self._libraries, loaded
         if len(fresh) != 1:
