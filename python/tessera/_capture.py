@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, cast, overload
 
 from ._record import recorder as _recorder
+from ._record.card import ledger as _ledger
 from ._record.guard import guarded as _guarded
 from ._record.guard import warn as _warn
 from ._record.marks import marks as _marks
@@ -160,6 +161,10 @@ class Recording:
         """As `record.phase`."""
         return record.phase(name)
 
+    def asleep(self, size_bytes: int, device: int | None = None) -> None:
+        """As `record.asleep`."""
+        record.asleep(size_bytes, device)
+
     def on_dump(self, listener: Any) -> None:
         """Calls listener(path, reason) after each snapshot of this entry."""
         if self._open:
@@ -260,6 +265,12 @@ class _Record:
     def phase(self, name: str) -> AbstractContextManager[None]:
         """with record.phase("evaluation"): a part of the program with a name in the snapshot."""
         return _marks.phase(str(name))
+
+    @_guarded("memory that is not mapped")
+    def asleep(self, size_bytes: int, device: int | None = None) -> None:
+        """From now on, so much of the memory that PyTorch counts as reserved is not on the card: a pool
+        sleeps, which keeps its addresses and gives its memory back. 0 when it is awake again."""
+        _ledger.asleep(size_bytes, device)
 
 
 def _with_options(method: Any) -> None:

@@ -14,6 +14,7 @@ guard = fake_torch.load("_record.guard")
 marks = fake_torch.load("_record.marks")
 answers = fake_torch.load("_record.answers")
 nothing = fake_torch.load("_record.nothing")
+card = fake_torch.load("_record.card")
 
 
 def clean():
@@ -28,6 +29,7 @@ def clean():
     marks.marks.reset()
     guard.forget()
     nothing.nothing.__init__()
+    card.ledger.reset()
     fake_torch.uninstall()
 
 
@@ -45,6 +47,7 @@ def process(monkeypatch, caplog):
         "TESSERA_RECORD",
     ):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TESSERA_NVML", "/absent/libnvidia-ml.so.1")  # there may be a card
     monkeypatch.setattr(answers, "why", lambda path, capacity=None: None)
     monkeypatch.setattr(answers, "page", lambda path, out: False)
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM)}

@@ -88,3 +88,60 @@ def test_sigterm_under_torchrun_writes_a_snapshot_of_each_rank(job):
     assert not list(out.glob('.*.tmp'))
     # The ranks ended by the signal; PyTorch did not have to kill them.
     assert 'SIGKILL' not in said, said
+
+
+# One process: what PyTorch's own process groups are, and who calls their methods. A ledger that only counts is in the ledger's place.
+GROUPS = '''
+    import importlib, os, sys
+    import torch
+    import torch.distributed as dist
+    import tessera
+    groups = importlib.import_module("tessera._record.groups")
+
+    class Ledger:
+        def __init__(self):
+            self.bytes, self.texts, self.rows = 0, [], []
+        def outside(self):
+            self.bytes += 7  # the card holds more each time it is asked
+            return {0: self.bytes}
+        def mark_first(self, text):
+            self.texts.append(text)
+        def communicators(self, device):
+            return self.rows
+        def note(self, text):
+            self.texts.append(text)
+
+    before, ledger = dict(vars(dist.ProcessGroup)), Ledger()
+    groups._is_of_card = lambda name: name == "gloo"  # there is no NCCL here
+    groups.groups.join(ledger, lambda: torch.device("cpu"))
+    dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+    tensor, out = torch.ones(3), torch.zeros(3)
+    dist.all_reduce(tensor)
+    dist.all_reduce(tensor)
+    dist.all_gather_into_tensor(out, tensor)
+    dist.broadcast(tensor, 0, group=dist.new_group([0], group_desc="mesh_dp"))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), process_group=dist.new_group([0], group_desc="ddp"))
+    model(torch.ones(2)).sum().backward()
+    groups.groups.refresh(lambda: {0: 5}, True)
+    compiled = torch.compile(lambda value: (dist.all_reduce(value), value + 1)[1], backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+    print(ledger.texts)
+    print([(row.name, row.bytes, row.ranks) for row in ledger.rows])
+    groups.groups.leave()
+    print(dict(vars(dist.ProcessGroup)) == before)
+    dist.destroy_process_group()
+'''
+
+
+def test_process_groups_are_measured_and_left_as_they_were(tmp_path):
+    program = tmp_path / 'groups.py'
+    program.write_text(textwrap.dedent(GROUPS))
+    done = subprocess.run([sys.executable, str(program), str(tmp_path / 'store')], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False, timeout=HANG_S, env={**os.environ, 'OMP_NUM_THREADS': '1'})
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if not line.startswith('[Gloo]')]
+    assert lines == [
+        "['first all_reduce of default_pg (0)', 'first all_gather of default_pg (0)', 'first broadcast of dp (1)']",
+        "[('default_pg (0)', 14, 1), ('dp (1)', 7, 1), ('ddp (2)', 5, 1)]",
+        'True',
+    ]

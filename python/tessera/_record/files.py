@@ -297,10 +297,21 @@ def write_snapshot(
         raise
 
 
-def _write_sidecar(path: str, document: dict[str, Any]) -> str:
+def _as_text(document: dict[str, Any]) -> str:
+    """JSON for people, except the series of the card, which are long: they are one line."""
     # UTF-8, not ASCII: a lone surrogate, from a file name in an error message, would be escaped, which
     # strict readers reject.
-    text = json.dumps(document, indent=1, default=str, ensure_ascii=False)
+    card = document.get("card")
+    if not card:
+        return json.dumps(document, indent=1, default=str, ensure_ascii=False)
+    rest = {name: value for name, value in document.items() if name != "card"}
+    text = json.dumps(rest, indent=1, default=str, ensure_ascii=False)
+    series = json.dumps(card, default=str, ensure_ascii=False, separators=(",", ":"))
+    return f'{text[: text.rindex("}")].rstrip()},\n "card": {series}\n}}'
+
+
+def _write_sidecar(path: str, document: dict[str, Any]) -> str:
+    text = _as_text(document)
     temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
     _rename(temporary, path)
     return path

@@ -29,6 +29,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
+from .card import PHASE, ledger
 from .guard import attempt, guarded, warn_once
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ class Marks:
             table[name][0] += 1
         else:
             table[name] = [1, self._range(name)]
+            ledger.mark(name)
 
     def end(self, name: str) -> None:
         table = self.open.__dict__
@@ -217,14 +219,17 @@ class Marks:
         table[name][0] -= 1
         if table[name][0] <= 0:
             self._close(table.pop(name)[1])
+            ledger.mark("end of " + name)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         opened = self._range(name) if self.annotating else None
         marked = self._mark_memory(name) if self.annotating else []
+        ledger.mark(name, PHASE)
         try:
             yield
         finally:
+            ledger.mark("end of " + name, PHASE)
             for backend in marked:
                 attempt(backend.set_metadata, "")
             self._close(opened)
@@ -278,6 +283,7 @@ class Marks:
             self._close_step()
             self.steps = self.steps + 1 if number is None else int(number)
             listeners = list(self.listeners)
+        ledger.step(self.steps)
         for listener in listeners:
             listener.step_ended(number)
         with self.lock:

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
+from .card import LASTING, ledger
 from .files import Places, clean, names, other_folder, private_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
@@ -151,6 +152,7 @@ class Recorder:
         self._oom_dumps = 0
         self._oom_open = False  # there is a snapshot of an out-of-memory, and no step since
         self._joined = False
+        self._has_card = False  # this recording has joined the ledger of the card
         self._stopping = False
         self.torch: Any = None
         self._armed: set[str] = set()  # names of the backends that we are waiting for
@@ -230,6 +232,9 @@ class Recorder:
             observers.attach(backend)
             observers.listeners.append(self.out_of_memory)
         self._joined = True
+        if self.settings.card and self.settings.sidecar:
+            self._has_card = True
+            ledger.join(self.torch, backend)
         marks.join(self.torch, self, self.settings.annotate)
         self._install_signal()
         if self.settings.every is not None or self._signals:
@@ -288,6 +293,9 @@ class Recorder:
         if self._joined:
             self._joined = False
             guarded("taking hooks off")(marks.leave)(self, self.settings.annotate)
+        if self._has_card:
+            self._has_card = False
+            ledger.leave()
         self._restore_signals()
         self._stop_thread()
         if was == RECORDING and self.backend is not None:
@@ -311,6 +319,7 @@ class Recorder:
                 active.remove(self)
             attempt(marks.leave, self, self.settings.annotate)
             self._joined = False
+        self._has_card = False
 
     # ---- requests for snapshots ----
 
@@ -407,7 +416,11 @@ class Recorder:
         with names.releasing(wanted), _without_collector():
             if self.settings.annotate and self.settings.trace:
                 self._name_tensors(backend)
+            if self._has_card:
+                ledger.mark("out of memory" if reason == "oom" else "snapshot", LASTING)
             snapshot = backend.snapshot()
+            if self._has_card:
+                ledger.pools(snapshot)
             if not self.settings.trace:
                 _drop_traces(snapshot)
             if self.settings.sidecar:  # before writing, so that it is from the same moment
@@ -499,6 +512,7 @@ class Recorder:
             "allocated_at_start_bytes": self.allocated_at_start_bytes,
             "models": marks.living_models(),
             "optimizers": marks.living_optimizers(),
+            "card": ledger.document() if self._has_card else None,
         }
 
     def _warn_if_full(self, snapshot: Any) -> None:
@@ -763,6 +777,7 @@ def _after_fork() -> None:
     guard.renew_lock()
     names.renew()
     marks.lock = threading.RLock()
+    attempt(ledger.reset)
     history.lock = threading.Lock()
     for recorder in list(active):
         attempt(recorder.abandon)

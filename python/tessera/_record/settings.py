@@ -167,6 +167,7 @@ OPTIONS = {
     "ranks": (None, _optional(_whole_numbers)),
     "annotate": (True, _flag),
     "sidecar": (True, _flag),
+    "card": (True, _flag),
     "explain": (True, _flag),
     "gzip": (False, _flag),
     "quiet": (False, _flag),
@@ -202,6 +203,7 @@ class Options(TypedDict, total=False):
     ranks: which ranks write what is not urgent; None: all
     annotate: marks of steps, forward and backward, and names of tensors
     sidecar: a JSON file next to each snapshot
+    card: whether it has what else is on the card, sampled over time
     explain: whether `tessera why` is printed when memory runs out
     gzip: compressed snapshots
     quiet: no line about each snapshot
@@ -227,6 +229,7 @@ class Options(TypedDict, total=False):
     ranks: Optional[_Numbers]
     annotate: bool
     sidecar: bool
+    card: bool
     explain: bool
     gzip: bool
     quiet: bool
@@ -256,6 +259,7 @@ class Settings:
     ranks: Optional[frozenset[int]]
     annotate: bool
     sidecar: bool
+    card: bool
     explain: bool
     gzip: bool
     quiet: bool

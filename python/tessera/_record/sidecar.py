@@ -451,6 +451,7 @@ def describe(
             "events": attempt(_events, snapshot, settings.max_entries),
         },
         "devices": attempt(devices, backend, snapshot),
+        "card": facts["card"],
         "allocator": attempt(allocator, backend),
         "out_of_memory": attempt(_out_of_memory, facts["out_of_memory"]),
         "exception": attempt(_exception, facts["exception"]),
