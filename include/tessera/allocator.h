@@ -58,7 +58,7 @@ typedef struct tsr_allocator_settings {
    * which no request can exceed; as bytes, or as a fraction of the device. Both 0: 9/8 of the device. */
   uint64_t expandable_reserve_bytes;
   double expandable_reserve_fraction;
-  uint64_t reserved[6];          /* for later versions: 0, so that this struct keeps its size */
+  uint64_t reserved[6]; /* for later versions: 0, so that this struct keeps its size */
 } tsr_allocator_settings;
 
 /* Read PYTORCH_CUDA_ALLOC_CONF, e.g. "expandable_segments:True,max_split_size_mb:128". Keys that

@@ -305,8 +305,8 @@ static int read_pair(reader *r, tsr_allocator_settings *out) {
   }
   return tsr__fail(
       r->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-      "unknown allocator option \"%s\"; known: expandable_segments, "
-      "expandable_segments_reserve[_by_class], max_split_size_mb, "
+      "unknown allocator option \"%s\"; known: expandable_segments[_reserve[_by_class]], "
+      "max_split_size_mb, "
       "max_non_split_rounding_mb, large_segment_size_mb, "
       "garbage_collection_threshold, roundup_power2_divisions, backend, pinned_*",
       r->key.text);
