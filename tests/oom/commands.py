@@ -218,6 +218,7 @@ class Runner:
         for name in ('model', 'thin'):
             (folder / name).mkdir(parents=True)
         fixtures.write(folder / 'train.pickle', fixtures.train())
+        fixtures.write(folder / 'pooled.pickle', fixtures.pooled())
         fixtures.write_named(folder)
         (folder / 'fleet').mkdir()
         for rank, name in enumerate(('train', 'train', 'told')):
