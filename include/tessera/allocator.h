@@ -54,12 +54,17 @@ typedef struct tsr_allocator_settings {
   tsr_tie_break tie_break;
   uint64_t large_segment_bytes;  /* 0 = 20 MiB */
   uint64_t rounding_extra_bytes; /* added before rounding; 32 on Ascend */
-  uint64_t reserved[8];          /* for later versions: 0, so that this struct keeps its size */
+  /* expandable_segments_reserve, from PyTorch 2.15: the addresses that an expandable segment takes,
+   * which no request can exceed; as bytes, or as a fraction of the device. Both 0: 9/8 of the device. */
+  uint64_t expandable_reserve_bytes;
+  double expandable_reserve_fraction;
+  uint64_t reserved[6]; /* for later versions: 0, so that this struct keeps its size */
 } tsr_allocator_settings;
 
 /* Read PYTORCH_CUDA_ALLOC_CONF, e.g. "expandable_segments:True,max_split_size_mb:128". Keys that
  * `conf` does not contain keep PyTorch's default; NULL and "" contain none. Keys that do not affect
- * where blocks are placed are checked for syntax and otherwise ignored. In a list of
+ * where blocks are placed are checked for syntax and otherwise ignored; so is
+ * expandable_segments_reserve_by_class, since nothing records the class of a stream. In a list of
  * roundup_power2_divisions `>` fills the slots after the last key, as newer releases do (older
  * ones also filled that key's own slot). Fails with TSR_ERROR_ARGUMENT, naming the key, for what
  * PyTorch would reject, and with TSR_ERROR_UNSUPPORTED for backend:cudaMallocAsync, which keeps no

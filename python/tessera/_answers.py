@@ -856,6 +856,111 @@ class Why(Answer, WhyDevice):
     devices: Sequence[WhyDevice]
 
 
+class PoolSums(Record):
+    """Reserved memory, which the other four add up to."""
+    reserved_bytes: int
+    used_bytes: int
+    pinned_bytes: int
+    releasable_bytes: int
+    kept_bytes: int
+
+
+class Pool(PoolSums):
+    """Blocks that serve each other's requests: of one id, one stream and one size class."""
+    pool: Tuple[int, int]
+    stream: int
+    size: str
+    kind: str
+    segments: int
+    end_reserved_bytes: int
+    end_used_bytes: int
+    most_reserved_bytes: int
+    most_reserved_event: int
+    most_used_bytes: int
+    frames: Tuple[Frame, ...]
+
+
+class PoolHolder(Record):
+    """Live blocks of one stack in a pool, in segments that are free in part."""
+    pool: Tuple[int, int]
+    stream: int
+    size: str
+    segments: int
+    segment_bytes: int
+    free_bytes: int
+    blocks: int
+    block_bytes: int
+    shared_segments: int
+    shared_free_bytes: int
+    frames: Tuple[Frame, ...]
+
+
+class PinnedSegment(Record):
+    """A segment that is free in part."""
+    address: int
+    size_bytes: int
+    free_bytes: int
+    pool: Tuple[int, int]
+    stream: int
+    size: str
+    page: bool
+    blocks: int
+    block_bytes: int
+    stacks: int
+    frames: Tuple[Frame, ...]
+
+
+class PoolThen(PoolSums):
+    """What a pool held at another moment."""
+    pool: Tuple[int, int]
+    stream: int
+    size: str
+
+
+class PoolMoment(PoolSums):
+    """Another moment: a step's end, or where most was free in a phase."""
+    at: str
+    step: int  # not always there
+    phase: str
+    event: int
+    time_us: Optional[int]
+    pools: Tuple[PoolThen, ...]
+    holder: Optional[PoolHolder]
+
+
+class PoolTrial(Record):
+    """The trace with other pools, repeated on the model of the allocator."""
+    pools: str
+    pool: Tuple[int, int]  # not always there
+    peak_reserved_bytes: int
+    at_least: bool
+    given_up: bool
+
+
+class PoolsDevice(Device):
+    """The pools of a device."""
+    reason: str
+    moment: Moment
+    sums: PoolSums
+    card_bytes: Optional[int]
+    pools: Tuple[Pool, ...]
+    holders: Tuple[PoolHolder, ...]
+    omitted_holders: int
+    omitted_holder_bytes: int
+    segments: Tuple[PinnedSegment, ...]
+    omitted_segments: int
+    omitted_segment_bytes: int
+    moments: Tuple[PoolMoment, ...]
+    omitted_step_ends: int
+    recorded_peak_reserved_bytes: int
+    trials: Tuple[PoolTrial, ...]
+
+
+class Pools(Answer, PoolsDevice):
+    """Which pools reserved memory is in, and what keeps it there."""
+    devices: Sequence[PoolsDevice]
+
+
 class RunEnd(Record):
     """After the last event."""
     reserved_bytes: int
@@ -1550,6 +1655,7 @@ KINDS: Dict[str, Any] = {
     'steps': Steps,
     'leaks': Leaks,
     'why': Why,
+    'pools': Pools,
     'whatif': Whatif,
     'ranks': Ranks,
     'check': Check,

@@ -382,6 +382,12 @@ class Snapshot:
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
                          capacity=capacity, **more)
 
+    def pools(self, event: Optional[int] = None, *, device: Devices = None, top: int = 10,
+              **more: Any) -> _answers.Pools:
+        """Which pools is reserved memory in, and which blocks keep it there: where memory ran out
+        or most is reserved, or after `event`?"""
+        return self._ask('pools', _answers.Pools, device, top, event=event, **more)
+
     def why(self, *settings: str, event: Optional[int] = None,
             capacity: Union[None, int, str] = None, device: Devices = None,
             top: int = 10, **more: Any) -> _answers.Why:

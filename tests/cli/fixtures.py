@@ -14,6 +14,10 @@ import pickle
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / 'golden'))
+from pooled import Allocator, frames_of, snapshot_of  # noqa: E402
+from runs import CALL, MAIN, TORCH, at  # noqa: E402
+
 MIB = 1 << 20
 START_US = 1_700_000_000_000_000
 
@@ -809,6 +813,32 @@ class Layer:
 """
 
 
+def pooled():
+    """Two graphs with pools of their own, a MemPool, and blocks that a log keeps where a step's activations were."""
+    a, kept = Allocator(), []
+    a.in_use = {(1, 0), (2, 0), (0, 1)}
+
+    def take(size, line, *stack, pool=(0, 0), stream=0):
+        return a.malloc(size, frames_of([*MAIN, at(line), *stack]), None, pool, stream)
+    for i in range(3):
+        take(12 * MIB, 10, ('__init__', '/work/model.py', 5 + i))
+    take(24 * MIB, 12, ('buffers', '/work/comm.py', 8), pool=(0, 1))
+    for graph in (1, 2):
+        temporary = take(30 * MIB, 20, ('layer', '/work/graph.py', 40), pool=(graph, 0), stream=7)
+        kept.append(take(2 * MIB, 20, ('layer', '/work/graph.py', 41), pool=(graph, 0), stream=7))
+        a.free(temporary, False, None)
+    for _ in range(3):
+        made = []
+        for i in range(10):
+            made.append(take(4 * MIB, 31, CALL, ('forward', '/work/model.py', 200 + i)))
+            if i in (2, 6):
+                kept.append(take(MIB + MIB // 2, 31, CALL, ('forward', '/work/model.py', 250), ('keep', '/work/log.py', 3)))
+        for block in reversed(made):
+            a.free(block, False, frames_of([*MAIN, at(32), ('backward', TORCH + '_tensor.py', 522)]))
+        a.free(take(6 * MIB, 33, ('step', TORCH + 'optim/adamw.py', 220)), False, None)
+    return snapshot_of(a)
+
+
 def large_segments():
     """One segment of a size that only the text of the configuration explains."""
     base, mib = 0x7f0000000000, 1 << 20
@@ -869,6 +899,7 @@ def write_all(folder):
     (folder / 'old').mkdir(exist_ok=True)
     (folder / 'old' / 'model.py').write_text('x = 1\ny = 2\n', encoding='utf-8')
     write(folder / 'large-segments.pickle', large_segments())
+    write(folder / 'pooled.pickle', pooled())
     whole = (folder / 'train.pickle').read_bytes()
     (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
     (folder / 'empty.pickle').write_bytes(b'')

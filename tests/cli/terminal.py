@@ -201,7 +201,7 @@ def check_a_terminal_of_unknown_width(runner):
 
 # Every command that reads a file and does not answer on standard output alone, and what follows its name.
 COMMANDS = (('info',), ('peak',), ('profile',), ('at', '--event', '3'), ('stages',), ('why',),
-            ('source', 'model.py'), ('leaks',), ('steps',), ('whatif',), ('check', '--max', '1GiB'))
+            ('source', 'model.py'), ('leaks',), ('steps',), ('pools',), ('whatif',), ('check', '--max', '1GiB'))
 WRITERS = (('export', '-o', 'out.pickle'), ('export', '-o', 'out.json'),
            ('export', '--format', 'folded'), ('export', '--format', 'csv'),
            ('trim', '--events', '2..5', '-o', 'out.pickle'), ('view', '-o', 'out.html'))

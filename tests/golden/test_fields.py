@@ -29,6 +29,7 @@ COMMANDS = {
     'steps': ('FILE',),
     'leaks': ('FILE',),
     'ranks': ('fleet', 'fleet --mesh pp=1,dp=8', 'fleet --top 2', 'fleet --max 1B --max activation=1B --max-spread 1TiB', 'late'),
+    'pools': ('FILE', 'pooled.pickle'),
     'whatif': ('FILE', 'FILE --capacity 64MiB'),
     'why': ('FILE --capacity 1GiB', 'FILE --set expandable_segments:True'),
     'check': ('FILE --max 1KiB --lock train.lock', 'FILE --max activation=1KiB'),

@@ -206,6 +206,11 @@ def test_is_no_gpu(host):
     expect('which says so', [w['code'] for w in got['warnings']], ['host-left-out'])
     done = host.run('whatif', '--device', 'host', path, status=2)
     expect('whatif of it', 'pinned host memory has another' in done.stderr, True)
+    got = host.json('pools', path)
+    expect('pools', [d['device'] for d in got['devices']], [0])
+    expect('which says so', [w['code'] for w in got['warnings']], ['host-left-out'])
+    done = host.run('pools', '--device', 'host', path, status=2)
+    expect('pools of it', 'pinned host memory is never split' in done.stderr, True)
     got = host.device('why', '--capacity', '1M', '--device', 'host', path)
     expect('its capacity is no card\'s', got.get('capacity_bytes') or None, None)
     missing = host.run('peak', '--device', 'host', host.write(

@@ -40,6 +40,7 @@ ANSWERED, REFUSED = 0, 3
 OTHERS = (('peak', '--json'), ('export', '--format', 'json', '-o', '/dev/null'))
 LENGTHY = (('whatif', '--json'),
            ('whatif', '--capacity', '1GiB', '--set', 'expandable_segments:True', '--json'),
+           ('pools', '--json'), ('pools', '--event', '-1', '--json'),
            ('trim', '--format', 'pickle', '-o', '/dev/null'), ('at', '--event', '-1', '--json'),
            ('profile', '--json'))
 NO_HARM = ['no harm']

@@ -236,8 +236,9 @@ def check_the_list_of_tools(server, _):
 
 def items_of(device):
     """The entries with stacks: lists of them; `info` counts stacks instead."""
-    lists = [device.get(key) for key in ('stacks', 'changes', 'leaks', 'causes')]
+    lists = [device.get(key) for key in ('stacks', 'changes', 'leaks', 'causes', 'pools', 'holders', 'segments')]
     items = [item for one in lists if isinstance(one, list) for item in one]
+    items += [moment['holder'] for moment in device.get('moments', ()) if moment['holder']]
     if device.get('request'):
         items.append(device['request'])
     return [item for item in items if 'frames' in item]
@@ -268,6 +269,7 @@ def check_answers_are_those_of_the_commands(server, folder):
              ('tessera_source', {'path': one, 'source_path': model}, ('source', one, model)),
              ('tessera_whatif', {'path': one, 'settings': ['expandable_segments:True']},
               ('whatif', one, '--set', 'expandable_segments:True')),
+             ('tessera_pools', {'path': one, 'event': 20, 'top': 3}, ('pools', one, '--event', '20', '--top', '3')),
              ('tessera_profile', {'path': one, 'by': 'op'}, ('profile', one, '--by', 'op')),
              ('tessera_profile', {'path': one, 'by': 'metadata:layer'},
               ('profile', one, '--by', 'metadata:layer')),
@@ -292,7 +294,7 @@ def check_answers_are_those_of_the_commands(server, folder):
     server.command('check', one, '--lock', lock, '--update')
     for tool, given, words in cases:
         if tool in ('tessera_why', 'tessera_check',
-                    'tessera_peak', 'tessera_at', 'tessera_leaks', 'tessera_whatif', 'tessera_diff'):
+                    'tessera_peak', 'tessera_at', 'tessera_leaks', 'tessera_whatif', 'tessera_pools', 'tessera_diff'):
             given = {**given, 'max_frames': 1000}
         got, want = server.answer(tool, **given), server.command(*words)
         expect_that(f'{tool} has a verdict', got.pop('in_words' if 'in_words' in got else 'verdict')[0])

@@ -122,6 +122,7 @@ CASES = {
     "rules of Mosaic's": Case(['mosaic_get_memory_profile', '--snapshot', 'train.pickle', '--out-path', '',
                                '--profile', 'custom', '--custom-profile', RULES_JSON]),
     'diff': Case(['diff', 'train.pickle', 'told.pickle']),
+    'pools': Case(['pools', 'pooled.pickle']),
     'whatif': Case(['whatif', 'train.pickle', '--set', 'expandable_segments:True']),
     'info': Case(['info', 'train.pickle', '--json']),
     'at': Case(['at', 'train.pickle', '--event', '3']),
@@ -217,6 +218,7 @@ class Runner:
         for name in ('model', 'thin'):
             (folder / name).mkdir(parents=True)
         fixtures.write(folder / 'train.pickle', fixtures.train())
+        fixtures.write(folder / 'pooled.pickle', fixtures.pooled())
         fixtures.write_named(folder)
         (folder / 'fleet').mkdir()
         for rank, name in enumerate(('train', 'train', 'told')):

@@ -158,6 +158,7 @@ OPERATION(peak, NULL)
 OPERATION(profile, profile_how, NULL)
 OPERATION(at, &second, NULL)
 OPERATION(whatif, NULL, NULL)
+OPERATION(pools, NULL, NULL)
 OPERATION(why, NULL, NULL)
 
 static const char lock_text[] =
@@ -495,6 +496,7 @@ static void answers(void **state) {
   tsr_test_oom(ask_peak, NULL, 10);
   tsr_test_oom(ask_at, NULL, 10);
   tsr_test_oom(ask_whatif, NULL, 10);
+  tsr_test_oom(ask_pools, NULL, 40);
   tsr_test_oom(ask_why, NULL, 60);
   tsr_test_oom(ask_check, NULL, 60);
   tsr_test_oom(ask_diff, NULL, 10);

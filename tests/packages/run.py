@@ -44,7 +44,7 @@ TIMES = ('seconds', 'tokens_per_second', 'seconds_left')
 PROCESSORS = {'x86_64': 'amd64', 'aarch64': 'arm64'}
 OTHER = 'aarch64'
 # Files of tests/cli that are run in the emulator.
-CASES = ['at', 'check', 'diff', 'info', 'leaks', 'noted', 'peak', 'profile', 'sidecar', 'simulate', 'source', 'stages', 'steps', 'strict', 'trim',
+CASES = ['at', 'check', 'diff', 'info', 'leaks', 'noted', 'peak', 'pools', 'profile', 'sidecar', 'simulate', 'source', 'stages', 'steps', 'strict', 'trim',
          'whatif', 'why']
 
 

@@ -43,6 +43,8 @@ QUESTIONS = {
     'why': (lambda s: s.why(capacity='1GiB'), ['why', '--capacity', '1GiB']),
     'why-set': (lambda s: s.why('expandable_segments:True'),
                 ['why', '--set', 'expandable_segments:True']),
+    'pools': (lambda s: s.pools(), ['pools']),
+    'pools-end': (lambda s: s.pools(event=-1, top=0), ['pools', '--event', '-1', '--top', '0']),
     'whatif': (lambda s: s.whatif(capacity='1GiB'), ['whatif', '--capacity', '1GiB']),
 }
 

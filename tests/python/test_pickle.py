@@ -8,7 +8,7 @@ import pytest
 
 import tessera
 
-QUESTIONS = ['info', 'peak', 'profile', 'stages', 'steps', 'leaks', 'whatif', 'why']
+QUESTIONS = ['info', 'peak', 'profile', 'stages', 'steps', 'leaks', 'pools', 'whatif', 'why']
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 
 

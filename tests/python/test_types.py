@@ -151,7 +151,7 @@ def _undeclared(kind, data, where):
 ASKED = {
     'info': {}, 'peak': {'top': 3}, 'steps': {}, 'leaks': {}, 'stages': {'top': 3},
     'profile': {'over_time': 10, 'ordered': True, 'top': 3}, 'why': {'top': 3},
-    'whatif': {'capacity': '1GiB', 'top': 3}, 'at': {'event': 0}, 'check': {'max': '1 KiB'},
+    'pools': {'top': 3}, 'whatif': {'capacity': '1GiB', 'top': 3}, 'at': {'event': 0}, 'check': {'max': '1 KiB'},
 }
 
 

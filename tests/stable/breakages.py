@@ -247,8 +247,9 @@ def c_add_member_at_end(headers):
 
 
 def c_use_reserved(headers):
-    name, text, members = headers.pick([one for one in headers.structs() if 'uint64_t reserved[8]' in one[2]])
-    headers.replace(text, text.replace('uint64_t reserved[8];', 'double a_new_one;\n  uint64_t reserved[7];'))
+    room = r'uint64_t reserved\[(\d+)\]'
+    name, text, members = headers.pick([one for one in headers.structs() if any(re.search(room, member) for member in one[2])])
+    headers.replace(text, re.sub(room, lambda found: f'double a_new_one;\n  uint64_t reserved[{int(found[1]) - 1}]', text))
     assert members
 
 

@@ -45,7 +45,7 @@ def replays(options, *words, given=''):
 
 
 def check_each_command_replays_once(options):
-    for command in ('info', 'peak', 'why', 'whatif', 'steps', 'leaks', 'profile', 'stages'):
+    for command in ('info', 'peak', 'why', 'pools', 'whatif', 'steps', 'leaks', 'profile', 'stages'):
         expect(command, replays(options, command, FILE), 1)
     expect('at', replays(options, 'at', FILE, '--event', 2), 1)
     expect('check', replays(options, 'check', FILE, '--max', '1GiB', '--max', 'activation=1GiB'), 1)

@@ -541,6 +541,29 @@ static void keeps_what_was_mapped(void **state) {
   finish(&s);
 }
 
+/* expandable_segments_reserve: what a reservation has no room for goes to another one, and what none could hold
+ * fails although the device has it. */
+static void reserves_less(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    script s = {.options.capacity_bytes = 400 * MIB};
+    start(&s, i ? "expandable_segments:True,expandable_segments_reserve:0.05"
+                : "expandable_segments:True,expandable_segments_reserve:0.01953125G");
+    get(&s, 12 * MIB);
+    get(&s, 12 * MIB);
+    expect(&s, "segment_map 0 20M; alloc 0 12M; segment_map 20M 20M; alloc 20M 12M");
+    s.length = 0;
+    starve(&s, 21 * MIB);
+    expect(&s, "oom 360M 21M");
+    finish(&s);
+  }
+  script s = {.options.capacity_bytes = 0}; /* a part of an unknown size is unknown */
+  start(&s, "expandable_segments:True,expandable_segments_reserve:0.05");
+  get(&s, 100 * MIB);
+  expect(&s, "segment_map 0 100M; alloc 0 100M");
+  finish(&s);
+}
+
 /* Of the free blocks that fit, a later one is preferred while it could grow to less. */
 static void prefers_what_cannot_grow(void **state) {
   (void)state;
@@ -786,6 +809,7 @@ int main(void) {
       cmocka_unit_test(grows_in_place),
       cmocka_unit_test(maps_step_by_step),
       cmocka_unit_test(keeps_what_was_mapped),
+      cmocka_unit_test(reserves_less),
       cmocka_unit_test(prefers_what_cannot_grow),
       cmocka_unit_test(mode_can_change),
       cmocka_unit_test(pools_are_apart),

@@ -17,6 +17,10 @@ static void settings_round_trip(void **state) {
       "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
       "roundup_power2_divisions:[64:0,128:2,256:4,>:0]",
       "roundup_power2_divisions:[1:2,>:0]",
+      "expandable_segments:True,expandable_segments_reserve:0.5",
+      "expandable_segments_reserve:1.125",
+      "expandable_segments_reserve:40G,max_split_size_mb:128",
+      "expandable_segments_reserve:0.25G",
   };
   char text[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -46,10 +50,38 @@ static void settings_round_trip(void **state) {
   assert_memory_equal(settings.roundup_divisions, slots, sizeof slots);
 }
 
+static void reserves_are_read(void **state) {
+  (void)state;
+  tsr_allocator_settings settings;
+  char text[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+  /* PyTorch ignores values of a reserve that are none; that of a class is recorded nowhere. */
+  static const char *const reserves[][2] = {
+      {"expandable_segments_reserve:abc", ""},
+      {"expandable_segments_reserve:G", ""},
+      {"expandable_segments_reserve:-1", ""},
+      {"expandable_segments_reserve:0", ""},
+      {"expandable_segments_reserve:inf", ""},
+      {"expandable_segments_reserve:7", "expandable_segments_reserve:1.125"},
+      {"expandable_segments_reserve:1e20G", "expandable_segments_reserve:1048576G"},
+      {"expandable_segments_reserve:0.5,expandable_segments_reserve:abc",
+       "expandable_segments_reserve:0.5"},
+      {"expandable_segments_reserve:0.5,expandable_segments_reserve:2g",
+       "expandable_segments_reserve:2G"},
+      {"expandable_segments_reserve_by_class:[serving:0.25,loading:40G],max_split_size_mb:20",
+       "max_split_size_mb:20"},
+      {"expandable_segments_reserve_by_class:[],expandable_segments:True",
+       "expandable_segments:True"},
+  };
+  for (size_t i = 0; i < sizeof reserves / sizeof *reserves; i++) {
+    assert_int_equal(tsr_allocator_settings_parse(reserves[i][0], &settings, NULL), 0);
+    assert_string_equal(tsr_allocator_settings_text(&settings, text), reserves[i][1]);
+  }
+}
+
 static void settings_are_refused(void **state) {
   (void)state;
   static const char *const wrong[][2] = {
-      {"nonsense:1", "unknown allocator option \"nonsense\"; known: expandable_segments,"},
+      {"nonsense:1", "unknown allocator option \"nonsense\"; known: expandable_segments[_reserve"},
       {"expandable_segments:true", "expandable_segments: expected True or False"},
       {"expandable_segments", "expandable_segments: expected \":\", not \"\""},
       {"max_split_size_mb:19", "max_split_size_mb: must be at least 20"},
@@ -69,6 +101,11 @@ static void settings_are_refused(void **state) {
       {"max_split_size_mb:20:", "expected \",\" after its value"},
       {"backend:nonsense", "backend: expected native or cudaMallocAsync"},
       {"pinned_use_background_threads:,", "expected a value"},
+      {"expandable_segments_reserve:,", "expected a fraction such as 0.5, or 40G"},
+      {"expandable_segments_reserve_by_class:0.5", "expected \"[\", not \"0.5\""},
+      {"expandable_segments_reserve_by_class:[a:0.5", "expected \",\" or \"]\" in the list"},
+      {"expandable_segments_reserve_by_class:[", "expected a class, or \"]\""},
+      {"expandable_segments_reserve_by_class:[a]", "expected \":\", not \"]\""},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     tsr_allocator_settings settings = {.max_split_bytes = 7};
@@ -81,8 +118,10 @@ static void settings_are_refused(void **state) {
   tsr_allocator_settings settings;
   assert_int_equal(tsr_allocator_settings_parse("backend:cudaMallocAsync", &settings, NULL),
                    TSR_ERROR_UNSUPPORTED);
-  tsr_allocator_options options = {.settings.roundup_divisions = {3}};
+  tsr_allocator_options options = {.settings.expandable_reserve_fraction = 2};
   tsr_allocator *a = NULL;
+  assert_int_equal(tsr_allocator_new(&options, &a, NULL), TSR_ERROR_ARGUMENT);
+  options = (tsr_allocator_options){.settings.roundup_divisions = {3}};
   assert_int_equal(tsr_allocator_new(&options, &a, NULL), TSR_ERROR_ARGUMENT);
   assert_null(a);
 }
@@ -90,6 +129,7 @@ static void settings_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(settings_round_trip),
+      cmocka_unit_test(reserves_are_read),
       cmocka_unit_test(settings_are_refused),
   };
   return cmocka_run_group_tests_name("allocator settings", tests, NULL, NULL);

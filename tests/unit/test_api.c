@@ -167,7 +167,7 @@ static void test_unknown_options_of_models(void **state) {
 static void test_reserved_room(void **state) {
   (void)state;
   tsr_allocator *allocator = NULL;
-  tsr_allocator_options allocating = {.settings.reserved = {[7] = 1}};
+  tsr_allocator_options allocating = {.settings.reserved = {[5] = 1}};
   assert_int_equal(tsr_allocator_new(&allocating, &allocator, NULL), TSR_ERROR_ARGUMENT);
   tsr_snapshot *snapshot = NULL;
   tsr_open_options opening = {.limits.reserved = {1}};

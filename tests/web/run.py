@@ -20,7 +20,7 @@ import hostile
 from module import ROOT, Web, first_difference, native
 
 SHARED = ROOT.parent / 'shared/snapshots'
-QUESTIONS = ['info', 'peak', 'at --event 10', 'profile', 'profile --by annotation', 'stages', 'steps', 'leaks', 'why', 'whatif',
+QUESTIONS = ['info', 'peak', 'at --event 10', 'profile', 'profile --by annotation', 'stages', 'steps', 'leaks', 'why', 'pools', 'whatif',
              'source', 'check --max-peak 1GiB', 'export --format folded']
 MODELS = ['simulate gpt2 --batch 2', 'simulate gpt2-medium --batch 4 --precision bf16', 'plan gpt2 --budget 6GiB --batch 8',
           'help', 'peak --help', 'simulate nothing', 'train gpt2']

@@ -30,6 +30,7 @@
 #include "tessera/unstable/params.h"
 #include "tessera/unstable/planning.h"
 #include "tessera/unstable/plans.h"
+#include "tessera/unstable/pools.h"
 #include "tessera/unstable/relations.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/sidecar.h"

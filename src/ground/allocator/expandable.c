@@ -12,6 +12,9 @@
  * request still needs, in whole granules; what was mapped stays mapped if the device gives out half
  * way. A granule either is entirely mapped or is not.
  *
+ * A request never spans reservations, so one that is larger than expandable_segments_reserve fails, however
+ * much memory is free.
+ *
  * From find_expandable_block, map_block, try_allocate_expandable_block and unmap_block in
  * c10/cuda/CUDACachingAllocator.cpp. Does not decide when to grow or shrink. */
 #include <assert.h>
@@ -35,6 +38,16 @@ static uint64_t granules(uint64_t bytes, uint64_t granule) {
   return (bytes + granule - 1) / granule * granule;
 }
 
+/* What expandable_segments_reserve asks for; 0 if nothing, or for a part of a device of unknown size. */
+static uint64_t asked_reserve(const tsr_allocator *a, uint64_t capacity) {
+  const tsr_allocator_settings *settings = &a->heap.settings;
+  if (settings->expandable_reserve_bytes) return settings->expandable_reserve_bytes;
+  if (!capacity || !(settings->expandable_reserve_fraction > 0)) return 0;
+  if (capacity > LARGEST_DEVICE) capacity = LARGEST_DEVICE;
+  uint64_t bytes = (uint64_t)(settings->expandable_reserve_fraction * (double)capacity);
+  return bytes ? bytes : 1;
+}
+
 uint64_t tsr__reservation_bytes(const tsr_allocator *a, bool is_large, uint64_t bytes) {
   uint64_t capacity = a->options.capacity_bytes, granule = tsr__granule(a, is_large);
   uint64_t device = !capacity                   ? NOMINAL_DEVICE
@@ -42,7 +55,10 @@ uint64_t tsr__reservation_bytes(const tsr_allocator *a, bool is_large, uint64_t 
                                                 : capacity;
   if (bytes > LARGEST_DEVICE || (bytes > device && capacity)) return 0;
   if (bytes > device) device = bytes;
-  return granules(device + device / 8, granule);
+  uint64_t most = granules(device + device / 8, granule);
+  uint64_t reserve = granules(asked_reserve(a, capacity), granule);
+  if (!reserve || reserve > most) return most;
+  return bytes > reserve ? 0 : reserve;
 }
 
 /* How far the run of free and unmapped blocks from `block` on reaches, up to `enough` bytes; where

@@ -9,15 +9,20 @@
  *
  * Numbers are read and written without the C library's, whose decimal point is the locale's. */
 #include <ctype.h>
+#include <float.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "allocator/allocator.h"
+#include "base/number.h"
 
 #define MIB           (UINT64_C(1) << 20)
+#define GIB           (UINT64_C(1) << 30)
 #define MIN_SPLIT_MIB 20 /* of max_split_size_mb and max_non_split_rounding_mb */
+#define MOST_RESERVE  1.125
+#define MOST_GIB      (UINT64_C(1) << 20)
 
 /* ---- words ---- */
 
@@ -223,6 +228,44 @@ static int read_other(reader *r, tsr_allocator_settings *out) {
   return t.length && !is_mark(t.text[0]) ? TSR_OK : refuse(r, "expected a value");
 }
 
+/* "0.5" of the device, or "40G". What is not a positive number PyTorch ignores with a warning, and so it is
+ * here. A reserve is never more than 9/8 of the device. */
+static int read_reserve(reader *r, tsr_allocator_settings *out) {
+  token t = next_token(r);
+  double value;
+  if (!t.length || is_mark(t.text[0])) return refuse(r, "expected a fraction such as 0.5, or 40G");
+  bool is_gib = t.text[t.length - 1] == 'G' || t.text[t.length - 1] == 'g';
+  if (is_gib) t.text[--t.length] = '\0';
+  if (!t.length || !tsr__read_real(t.text, &value) || !(value > 0) || value > DBL_MAX)
+    return TSR_OK;
+  out->expandable_reserve_bytes = 0;
+  out->expandable_reserve_fraction = 0;
+  if (!is_gib)
+    out->expandable_reserve_fraction = value < MOST_RESERVE ? value : MOST_RESERVE;
+  else
+    out->expandable_reserve_bytes =
+        value < (double)MOST_GIB ? (uint64_t)(value * (double)GIB) : MOST_GIB * GIB;
+  return TSR_OK;
+}
+
+/* "[serving:0.25,loading:40G]": which class a stream is of is recorded nowhere. */
+static int read_reserve_classes(reader *r, tsr_allocator_settings *out) {
+  tsr_allocator_settings ignored;
+  (void)out;
+  int status = expect(r, "[");
+  if (status < 0) return status;
+  for (token t = next_token(r); !is_text(&t, "]"); t = next_token(r)) {
+    if (!t.length || is_mark(t.text[0])) return refuse(r, "expected a class, or \"]\"");
+    status = expect(r, ":");
+    if (status == TSR_OK) status = read_reserve(r, &ignored);
+    if (status < 0) return status;
+    t = next_token(r);
+    if (is_text(&t, "]")) break;
+    if (!is_text(&t, ",")) return refuse(r, "expected \",\" or \"]\" in the list");
+  }
+  return TSR_OK;
+}
+
 /* ---- keys ---- */
 
 typedef struct option {
@@ -232,6 +275,8 @@ typedef struct option {
 
 static const option options[] = {
     {"expandable_segments", read_expandable},
+    {"expandable_segments_reserve", read_reserve},
+    {"expandable_segments_reserve_by_class", read_reserve_classes},
     {"max_split_size_mb", read_max_split},
     {"max_non_split_rounding_mb", read_max_non_split},
     {"large_segment_size_mb", read_large_segment},
@@ -260,7 +305,8 @@ static int read_pair(reader *r, tsr_allocator_settings *out) {
   }
   return tsr__fail(
       r->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-      "unknown allocator option \"%s\"; known: expandable_segments, max_split_size_mb, "
+      "unknown allocator option \"%s\"; known: expandable_segments[_reserve[_by_class]], "
+      "max_split_size_mb, "
       "max_non_split_rounding_mb, large_segment_size_mb, "
       "garbage_collection_threshold, roundup_power2_divisions, backend, pinned_*",
       r->key.text);
@@ -292,6 +338,10 @@ int tsr__settings_check(const tsr_allocator_settings *settings, tsr_error *error
     if (settings->reserved[i]) wrong = "a reserved field of the settings is set";
   if (!(threshold >= 0 && threshold < 1))
     wrong = "the garbage collection threshold must be below 1";
+  if (!(settings->expandable_reserve_fraction >= 0) ||
+      settings->expandable_reserve_fraction > MOST_RESERVE ||
+      settings->expandable_reserve_bytes > MOST_GIB * GIB)
+    wrong = "the reserve of expandable segments must be at most 9/8 of the device";
   if (settings->tie_break != TSR_TIE_ADDRESS && settings->tie_break != TSR_TIE_SEGMENT)
     wrong = "invalid tie-break";
   if (settings->large_segment_bytes &&
@@ -345,6 +395,27 @@ static void put_threshold(writer *w, double value) {
   put(w, "0.%0*" PRIu64, digits, !number ? 1 : number > most ? most : number);
 }
 
+/* The fewest decimals, up to nine, that read back as the same number. */
+static void put_decimal(writer *w, double value) {
+  double scale = 1;
+  int digits = 0;
+  while (digits < 9 && (double)(uint64_t)(value * scale + 0.5) / scale != value) {
+    scale *= 10;
+    digits++;
+  }
+  uint64_t number = (uint64_t)(value * scale + 0.5), whole = number / (uint64_t)scale;
+  put(w, "%" PRIu64, whole);
+  if (digits) put(w, ".%0*" PRIu64, digits, number - whole * (uint64_t)scale);
+}
+
+static void put_reserve(writer *w, const tsr_allocator_settings *settings) {
+  uint64_t bytes = settings->expandable_reserve_bytes;
+  if (!bytes && !(settings->expandable_reserve_fraction > 0)) return;
+  put_key(w, "expandable_segments_reserve");
+  put_decimal(w, bytes ? (double)bytes / (double)GIB : settings->expandable_reserve_fraction);
+  if (bytes) put(w, "G");
+}
+
 /* One number when all slots agree; else a list, in which the slots below the first key and above
  * the last agree with it. */
 static void put_roundup(writer *w, const uint32_t *divisions) {
@@ -370,6 +441,7 @@ const char *tsr_allocator_settings_text(const tsr_allocator_settings *settings,
     put_key(&w, "expandable_segments");
     put(&w, "True");
   }
+  put_reserve(&w, settings);
   put_mib(&w, "max_split_size_mb", settings->max_split_bytes);
   put_mib(&w, "max_non_split_rounding_mb", settings->max_non_split_rounding_bytes);
   put_mib(&w, "large_segment_size_mb", settings->large_segment_bytes);

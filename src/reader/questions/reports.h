@@ -10,6 +10,7 @@
 #include "tessera/unstable/answers.h"
 #include "tessera/unstable/check.h"
 #include "tessera/unstable/input.h"
+#include "tessera/unstable/pools.h"
 #include "tessera/unstable/source.h"
 #include "tessera/unstable/stages.h"
 #include "tessera/unstable/steps.h"
@@ -19,7 +20,7 @@
 /* The fields of each answer's JSON: src/reader/questions/NAME/fields.c. */
 extern const tsr_record tsr__fields_info, tsr__fields_peak, tsr__fields_at, tsr__fields_profile,
     tsr__fields_diff, tsr__fields_stages, tsr__fields_source, tsr__fields_steps, tsr__fields_leaks,
-    tsr__fields_whatif, tsr__fields_why, tsr__fields_check;
+    tsr__fields_whatif, tsr__fields_pools, tsr__fields_why, tsr__fields_check;
 
 /* Each writes one complete report. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
 int tsr__report_info(const tsr_report_input *input, const tsr_info *info,
@@ -56,6 +57,9 @@ int tsr__report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
 int tsr__report_why(const tsr_report_input *input, const tsr_why *why,
                     const tsr_report_options *options, tsr_write_fn *write, void *context,
                     tsr_error *error);
+int tsr__report_pools(const tsr_report_input *input, const tsr_pools *pools,
+                      const tsr_report_options *options, tsr_write_fn *write, void *context,
+                      tsr_error *error);
 /* The report of two snapshots. */
 int tsr__report_diff(const tsr_report_input *old_input, const tsr_report_input *new_input,
                      const tsr_diff *diff, const tsr_report_options *options, tsr_write_fn *write,

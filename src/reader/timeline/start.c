@@ -168,6 +168,8 @@ static void read_conf(const tsr_snapshot *snapshot, tsr_allocator_settings *sett
   conf[text.size_bytes] = '\0';
   if (tsr_allocator_settings_parse(conf, &recorded, &ignored)) return;
   settings->large_segment_bytes = recorded.large_segment_bytes;
+  settings->expandable_reserve_bytes = recorded.expandable_reserve_bytes;
+  settings->expandable_reserve_fraction = recorded.expandable_reserve_fraction;
   if (!settings->max_non_split_rounding_bytes)
     settings->max_non_split_rounding_bytes = recorded.max_non_split_rounding_bytes;
 }

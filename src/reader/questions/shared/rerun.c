@@ -57,6 +57,8 @@ typedef struct rerun {
   tsr__work *work; /* or NULL */
   bool asks_failed;
   bool has_private_pools;
+  const uint8_t *pool_rules; /* or NULL */
+  uint64_t main_stream;
   bool is_releasing; /* inside a run of events that give segments back */
   bool has_flushed;  /* and the cache was emptied for it */
   tsr_whatif_run *run;
@@ -92,8 +94,26 @@ static uint64_t place_segment(void *context, uint64_t size_bytes) {
 
 /* ---- the state before the first event ---- */
 
-static tsr_pool pool_of(const tsr__timeline *t, uint32_t pool) {
-  return pool == TSR_NONE ? (tsr_pool){0, 0} : tsr_snapshot_pool(t->snapshot, pool);
+static tsr__pool_rule rule_of(const rerun *r, uint32_t pool) {
+  if (!r->pool_rules || pool == TSR_NONE) return TSR__POOL_STAYS;
+  return (tsr__pool_rule)r->pool_rules[pool];
+}
+
+/* The id of the pool that stands for those that join. No pool of a file that joins has to have another one. */
+static tsr_pool pool_of(const rerun *r, uint32_t pool) {
+  if (pool == TSR_NONE) return (tsr_pool){0, 0};
+  switch (rule_of(r, pool)) {
+  case TSR__POOL_STAYS: break;
+  case TSR__POOL_JOINS: return (tsr_pool){UINT64_MAX, UINT64_MAX};
+  case TSR__POOL_LEAVES:
+  case TSR__POOL_LEAVES_STREAM: return (tsr_pool){0, 0};
+  }
+  return tsr_snapshot_pool(r->t->snapshot, pool);
+}
+
+static uint64_t stream_of(const rerun *r, uint32_t stream, uint32_t pool) {
+  if (rule_of(r, pool) == TSR__POOL_LEAVES_STREAM) return r->main_stream;
+  return tsr_snapshot_stream(r->t->snapshot, stream);
 }
 
 static int seed_blocks(rerun *r, const tsr__span *span, uint32_t *next, tsr_error *error) {
@@ -121,12 +141,12 @@ static int seed(rerun *r, tsr_error *error) {
   uint32_t next = 0;
   for (size_t i = 0; i < t->spans.count; i++) {
     const tsr__span *span = &t->spans.items[i];
-    tsr_pool pool = pool_of(t, span->pool);
-    r->has_private_pools |= pool.first || pool.second;
+    tsr_pool pool = pool_of(r, span->pool);
+    r->has_private_pools |= pool.first || pool.second || rule_of(r, span->pool) != TSR__POOL_STAYS;
     if (span->birth != TSR_NONE) continue;
     tsr_allocator_segment segment = {.address = span->address,
                                      .total_bytes = span->size_bytes,
-                                     .stream = tsr_snapshot_stream(t->snapshot, span->stream),
+                                     .stream = stream_of(r, span->stream, span->pool),
                                      .pool = pool,
                                      .owner = TSR_NONE,
                                      .is_large = span->is_large,
@@ -210,8 +230,12 @@ static bool find_pools(rerun *r) {
   return ok;
 }
 
+static uint32_t pool_id_of_event(const rerun *r, uint64_t event) {
+  return r->pool ? r->pool[event] : tsr_id_at(r->t->events.pool, event);
+}
+
 static tsr_pool pool_of_event(const rerun *r, uint64_t event) {
-  return pool_of(r->t, r->pool ? r->pool[event] : tsr_id_at(r->t->events.pool, event));
+  return pool_of(r, pool_id_of_event(r, event));
 }
 
 static tsr_totals totals_now(const rerun *r) {
@@ -233,7 +257,7 @@ static void note_peak(rerun *r, uint64_t event) {
  * capacity, where the sizes of a broken file exceed every address space. */
 static int serve(rerun *r, uint64_t event, uint32_t owner, uint64_t *address) {
   const tsr_events *events = &r->t->events;
-  uint64_t stream = tsr_snapshot_stream(r->t->snapshot, tsr_id_at(events->stream, event));
+  uint64_t stream = stream_of(r, tsr_id_at(events->stream, event), pool_id_of_event(r, event));
   tsr_allocator_set_owner(r->allocator, owner);
   *address = 0;
   int status = tsr_allocator_malloc(r->allocator, events->size[event], stream,
@@ -290,6 +314,7 @@ static int set_users(rerun *r, uint64_t event, bool has_users) {
   for (; !status && gives_back(&r->t->events, event); event++) {
     tsr_pool pool = pool_of_event(r, event);
     if (!pool.first && !pool.second) continue;
+    if (rule_of(r, pool_id_of_event(r, event)) == TSR__POOL_JOINS) continue;
     status = tsr_allocator_pool_begin(r->allocator, pool);
     while (!status && !has_users && !tsr_allocator_pool_end(r->allocator, pool)) continue;
   }
@@ -531,6 +556,8 @@ static int run_whole(const tsr__timeline *timeline, const tsr__rerun_options *op
              .patience = options->patience ? options->patience->steps : UINT64_MAX,
              .work = options->patience ? &options->patience->work : NULL,
              .asks_failed = options->asks_failed,
+             .pool_rules = options->pool_rules,
+             .main_stream = options->main_stream,
              .driver = {.events = &timeline->events}};
   run->settings = options->settings;
   int status = begin(&r, options, error);

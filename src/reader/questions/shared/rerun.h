@@ -32,6 +32,14 @@ typedef struct tsr__patience {
   tsr__work work; /* stops all reruns when it is cancelled */
 } tsr__patience;
 
+/* What becomes of a pool. */
+typedef enum tsr__pool_rule {
+  TSR__POOL_STAYS,
+  TSR__POOL_JOINS, /* it is one with all others that do; the one releases nothing, since one of them is in use */
+  TSR__POOL_LEAVES,       /* what is asked of it is asked of the default pool, on its own stream */
+  TSR__POOL_LEAVES_STREAM /* ... on the main stream */
+} tsr__pool_rule;
+
 /* Options of a rerun. */
 typedef struct tsr__rerun_options {
   tsr_allocator_settings settings;
@@ -43,6 +51,9 @@ typedef struct tsr__rerun_options {
    * done with it is not in the trace. */
   bool asks_failed;
   tsr__rerun_tail tail; /* of tsr__rerun_further */
+  /* By id of a pool of the snapshot, of tsr__pool_rule; or NULL: all stay. Borrowed. */
+  const uint8_t *pool_rules;
+  uint64_t main_stream; /* handle */
 } tsr__rerun_options;
 
 /* What tsr__rerun_further found. */
