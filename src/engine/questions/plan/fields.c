@@ -1,5 +1,6 @@
 /* fields.c - what the answers of "plan" have: those for a budget in `found`, all others in the answer's own record. */
 #include "emit/fields.h"
+#include "questions/outside.h"
 #include "questions/reports.h"
 
 #define PLAN_FIELD(KEY, ...) TSR__FIELD(JSON, KEY, __VA_ARGS__)
@@ -264,7 +265,8 @@ static const tsr_record found = {
         TSR__FIELD(TEXT, "schema", "`tessera/1`"), TSR__FIELD(TEXT, "command", "`plan`"),
         TSR__FIELD(TEXT, "tessera", "the version of tessera that wrote it"),
         TSR__FIELD(TEXT, "verdict", "`fits` (as it is), `fits_with_changes` or `does_not_fit`"),
-        TSR__FIELD(BYTES, "budget_bytes", "the budget, without what `--from` takes from it"),
+        TSR__FIELD(BYTES, "budget_bytes",
+                   "the budget, without what `--from` and `outside` take from it"),
         TSR__FIELD(FLAG, "is_proved", "it is proved that nothing fits"),
         TSR__FIELD(
             TEXT, "stopped_by",
@@ -419,6 +421,11 @@ const tsr_record tsr__fields_plan = {
                    "with a model: what the lows and highs of times are from: `the card's data "
                    "sheet`, `measured rates`, `the recorded run`, or `rates without a known error`",
                    .is_optional = true),
+        TSR__PART(
+            tsr__fields_outside, "outside",
+            "with a model: what is outside of PyTorch's allocator on the card of `--gpu`, or on "
+            "one whose memory is the budget; else null",
+            .is_optional = true, .is_nullable = true),
         TSR__LIST(note, "notes",
                   "of a step graph with experts: how tokens are distributed to them; of the card "
                   "of `--gpu`: a budget that leaves no room for its context, or types that it "
