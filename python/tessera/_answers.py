@@ -1464,6 +1464,7 @@ class PlanFound(Record):
     calibration: PlanCalibration  # not always there
     ways: Tuple[PlanWay, ...]
     binding: PlanBinding
+    outside: Optional[Outside]  # not always there
     # 'for' is an item only: the name is a keyword
     also_for: Tuple[PlanPasted, ...]  # not always there
 
@@ -1560,7 +1561,6 @@ class Plan(Unframed, PlanFound):
     peak_reserved_bytes: int  # not always there
     estimates: Tuple[PlanEstimate, ...]  # not always there
     step_time_source: str  # not always there
-    outside: Optional[Outside]  # not always there
     notes: Tuple[PlanNote, ...]  # not always there
 
 

@@ -401,8 +401,6 @@ static void note_card(const tsr_params *params, tsr__plan_value *a) {
   const tsr__data_sheet *card = tsr__params_card(params, a->model);
   const tsr_plan_answer *about = &a->about;
   tsr_simulate_options how = a->how;
-  assert(a->card_notes.count == 0);
-  if (tsr__outside_note(&a->outside, a->card_notes.text[0])) a->card_notes.count = 1;
   if (!card || about->compared_with) return;
   bool is_counted = a->outside.source != TSR_OUTSIDE_NOT_COUNTED;
   tsr_run_plan_options(about->found ? about->found->plan : a->plan, &how);

@@ -296,6 +296,11 @@ static const tsr_record found = {
         TSR__PART(calibration, "calibration", "with `--from`", .is_optional = true),
         TSR__LIST(way, "ways", "every way that was considered"),
         TSR__PART(binding, "binding", "the moment of the peak"),
+        TSR__PART(
+            tsr__fields_outside, "outside",
+            "with a model: what is outside of PyTorch's allocator on the card of `--gpu`, or on "
+            "one whose memory is the budget; else null",
+            .is_optional = true, .is_nullable = true),
         TSR__PART(pasted, "for", "with `--for`: the plan in the words of that program",
                   .is_optional = true),
         TSR__LIST(pasted, "also_for",
@@ -421,11 +426,6 @@ const tsr_record tsr__fields_plan = {
                    "with a model: what the lows and highs of times are from: `the card's data "
                    "sheet`, `measured rates`, `the recorded run`, or `rates without a known error`",
                    .is_optional = true),
-        TSR__PART(
-            tsr__fields_outside, "outside",
-            "with a model: what is outside of PyTorch's allocator on the card of `--gpu`, or on "
-            "one whose memory is the budget; else null",
-            .is_optional = true, .is_nullable = true),
         TSR__LIST(note, "notes",
                   "of a step graph with experts: how tokens are distributed to them; of the card "
                   "of `--gpu`: a budget that leaves no room for its context, or types that it "

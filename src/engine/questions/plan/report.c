@@ -146,11 +146,22 @@ void tsr__emit_time_band(tsr__emitter *e, const tsr__plan_value *value,
   emit_words(e, "", 0, sentence);
 }
 
+/* Why the budget is taken for a card that nobody has named, as text: JSON has it in `outside`. */
+static void emit_inferred(tsr__emitter *e, const tsr__plan_value *value) {
+  char note[TSR__OUTSIDE_TEXT_BYTES];
+  if (!tsr__emitter_is_text(e) || e->options.quiet || !tsr__outside_note(&value->outside, note))
+    return;
+  tsr__emit_space(e);
+  emit_words(e, "note: ", 6, note);
+}
+
 void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
   const char *note;
   if (value->model && !tsr__emitter_is_text(e))
     tsr__emit_field(e, "step_time_source", NULL, tsr__string(time_source(value)));
-  if (value->model) tsr__emit_outside(e, &value->outside, tsr__plan_reserved_bytes(value));
+  if (value->model && !value->about.found)
+    tsr__emit_outside(e, &value->outside, tsr__plan_reserved_bytes(value));
+  emit_inferred(e, value);
   if (!note_at(value, 0)) return;
   tsr__emit_array(e, "notes");
   for (size_t i = 0; (note = note_at(value, i)) != NULL; i++) {
@@ -700,6 +711,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   const tsr__asked_text asked = tsr__asked_text_of(value);
   tsr__emit_certificate(e, a->largest ? a->largest->planning : value->planning, p,
                         &value->certificate, &asked);
+  tsr__emit_outside(e, &value->outside, tsr__plan_reserved_bytes(value));
   emit_pasted(e, a);
   if (!key && !tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);
