@@ -60,7 +60,7 @@ def granules(size):
 def nccl(card, ranks, machine):
     """At least, probably and at most, of one communicator: connections are counted."""
     table = [row for row in rows('NCCL') if row[2] is card['links'] and row[0] <= card['capability'] < row[1]]
-    _, _, _, least, channels, sends, chunk, sharp, reads, _ = table[0]
+    _, _, _, least, channels, most, sends, chunk, sharp, reads, _ = table[0]
     if ranks < 2:
         return 0, 0, 0
     local = min(ranks, machine or 8)
@@ -73,7 +73,7 @@ def nccl(card, ranks, machine):
     network = granules(simple + ll128) if ranks > local else 0
     return (shared + least * (into + out) * bool(ring) + math.ceil(least * 2 * network / local),
             shared + math.ceil(channels * sum(each) / local) + math.ceil(channels * 4 * network / local),
-            shared + channels * max(each) + math.ceil(channels * 8 * network / local) + 2 * sharp * 8 * 128 * 1024 * local * (local > 2))
+            shared + most * max(each) + math.ceil(most * 8 * network / local) + 2 * sharp * 8 * 128 * 1024 * local * (local > 2))
 
 
 def outside(card, ranks, machine, replicas):
@@ -146,6 +146,12 @@ def test_messages(tessera):
         low, _, high = of_range(tessera.device('simulate', *MODEL, '--gpu', gpu)['outside'])
         if not low - ROUNDING <= measured <= high + ROUNDING:
             raise AssertionError(f'{place}: {measured / MIB:.0f} MiB, of {low / MIB:.0f} to {high / MIB:.0f}')
+
+
+def test_rank(tessera):
+    """whlzy/FiT#9: a rank of several, on a card of 23.69 GiB, as RTX 3090s have."""
+    low, _, high = of_range(tessera.device('simulate', *MODEL, '--gpu', 'rtx3090', '--ranks', 4)['outside'])
+    expect('in the range', low <= (23.57 - 22.14 - 510.78 / 1024) * GIB <= high, True)
 
 
 @needs_shared

@@ -261,6 +261,9 @@ static void test_inferred(void **state) {
   q.limit_bytes = 79 * GiB;
   assert_int_equal(tsr__outside_of(&q, &o, NULL), 0);
   assert_true(!o.is_card_inferred && strcmp(o.card, a100->title) == 0 && o.share_bytes < 79 * GiB);
+  q.limit_bytes = 100 * GiB; /* it is another card */
+  assert_int_equal(tsr__outside_of(&q, &o, NULL), 0);
+  assert_int_equal(o.source, TSR_OUTSIDE_NOT_COUNTED);
   q.limit_bytes = 0;
   assert_int_equal(tsr__outside_of(&q, &o, NULL), 0);
   assert_int_equal(o.source, TSR_OUTSIDE_NOT_COUNTED);

@@ -62,7 +62,7 @@ static const card_row card_rows[] = {
 typedef struct nccl_row {
   uint16_t capability, capability_end;
   bool has_links;
-  uint8_t channels_least, channels, send_channels;
+  uint8_t channels_least, channels, channels_most, send_channels;
   uint16_t chunk_kib;
   uint8_t sharp_channels;
   bool reads;
@@ -70,8 +70,8 @@ typedef struct nccl_row {
 } nccl_row;
 
 #define TSR__OUTSIDE_CARD(...)
-#define TSR__OUTSIDE_NCCL(first, end, links, least, all, sends, chunk, sharp, reads, from) \
-  {first, end, links, least, all, sends, chunk, sharp, reads, from},
+#define TSR__OUTSIDE_NCCL(first, end, links, least, all, most, sends, chunk, sharp, reads, from) \
+  {first, end, links, least, all, most, sends, chunk, sharp, reads, from},
 static const nccl_row nccl_rows[] = {
 #include "exec/outside_rows.def"
 };
@@ -134,6 +134,7 @@ tsr_outside_range tsr__nccl_bytes(const tsr__nccl_job *job) {
   uint64_t local = at_most(ranks, cards), peers = at_most(job->peers, ranks ? ranks - 1 : 0);
   uint64_t least = or_default(job->channels, row->channels_least, MOST_CHANNELS);
   uint64_t channels = or_default(job->channels, row->channels, MOST_CHANNELS);
+  uint64_t most = or_default(job->channels, row->channels_most, MOST_CHANNELS);
   uint64_t sends = row->send_channels;
   connection c = connection_of(job, row->reads);
   if (ranks < 2) return (tsr_outside_range){0, 0, 0};
@@ -145,12 +146,12 @@ tsr_outside_range tsr__nccl_bytes(const tsr__nccl_job *job) {
     uint64_t chained = local > 2 ? 2 * local - 1 : local; /* pairs of all ranks, rings and trees */
     out.low_bytes += least * c.pair;
     out.likely_bytes += over(channels * chained * c.pair, local);
-    out.high_bytes += channels * (local > 2 ? 2 : 1) * c.pair;
+    out.high_bytes += most * (local > 2 ? 2 : 1) * c.pair;
   }
   if (ranks > local) {
     out.low_bytes += over(least * 2 * c.network, local);
     out.likely_bytes += over(channels * 4 * c.network, local);
-    out.high_bytes += over(channels * 8 * c.network, local);
+    out.high_bytes += over(most * 8 * c.network, local);
   }
   if (local > 2) out.high_bytes += 2 * (uint64_t)row->sharp_channels * STEPS * SHARP_CHUNK * local;
   assert(out.low_bytes <= out.likely_bytes && out.likely_bytes <= out.high_bytes);
@@ -430,7 +431,7 @@ static void estimate_card(const tsr__outside_question *q, tsr_outside *out) {
     *out = estimate(q, q->gpu);
   else if (traced && is_whole(traced, q->limit_bytes))
     *out = estimate(q, traced);
-  else if (q->limit_bytes && !infer(q, out) && traced)
+  else if (q->limit_bytes && !infer(q, out) && traced && q->limit_bytes < traced->memory_bytes)
     *out = estimate(q, traced);
 }
 

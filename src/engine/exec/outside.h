@@ -52,9 +52,9 @@ bool tsr__card_is_called(const tsr__data_sheet *gpu, const char *name);
 typedef struct tsr__outside_question {
   const char *text;           /* of --outside: a size, "auto" or "none"; NULL: "auto" */
   const tsr__data_sheet *gpu; /* that was named; NULL: none */
-  const tsr__data_sheet *
-      traced_gpu; /* that a step was traced for, if nobody named one: it counts for a limit, unless that is the
-                                        memory of other cards; NULL: none */
+  /* That a step was traced for, if nobody named one: it counts for a limit, unless that is more than its memory, or the memory of other
+   * cards; NULL: none. */
+  const tsr__data_sheet *traced_gpu;
   uint64_t limit_bytes;            /* 0: none */
   const tsr_simulate_options *how; /* ranks, replicas, ranks_per_node and the book are read */
   const tsr__machine *machine;     /* or NULL */
