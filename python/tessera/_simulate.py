@@ -114,7 +114,7 @@ def asked(question: str, options: Dict[str, Any], name: str, *studies: Any) -> '
         return _core.ask(question, {**options, 'machine': file_of(path)}, name, *studies)
     except (OSError, ValueError) as why:
         answer = _core.ask(question, options, name, *studies)  # raises what is wrong otherwise
-        warnings.warn(f'{path} is left out: {why}', stacklevel=5)
+        warnings.warn(f'{path} is left out: {why}', stacklevel=4)
         return answer
 
 
