@@ -114,7 +114,8 @@ class Tessera:
         return words
 
     def call(self, *words):
-        done = subprocess.run([self.program, *words], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run([self.program, *words], cwd=self.folder, env={**os.environ, 'TESSERA_MACHINE': ''}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False)
         need(done.returncode == 0, f'tessera {" ".join(words)}: {done.stderr.strip()}')
         return done.stdout
 
@@ -127,6 +128,15 @@ class Tessera:
         plan = self.write('plan.json', plan)
         answer = self.call('simulate', self.model, '--json', '--plan', plan, *self.sizes, *self.words(sizes), *self.rates)
         return json.loads(answer)['devices'][0]
+
+    def outside(self, plan, question):
+        """What is outside of PyTorch's allocator for the budget, on the card that was named."""
+        given = question['options']
+        own = {} if question['model']['is_step_graph'] else {'batch': question['batch'], 'seq': question['sequence'], 'book': question['book']}
+        asked = {name: given.get(name) for name in ('gpu', 'outside', *LINKS)}
+        words = self.words({**own, 'steps': question['steps'], **asked, 'capacity': f'{given["budget"]}B'})
+        answer = self.call('simulate', self.model, '--json', '--plan', self.write('plan.json', plan), *words)
+        return json.loads(answer)['devices'][0]['outside']
 
     def run(self, plan, what):
         """The list for a plan that may not change. Its figures must be those of a simulated run."""
@@ -194,9 +204,27 @@ class Check:
         for key in ['as_is'] + ['notes'] * self.has_times + ['savings', 'refused'] * (not self.is_partial) + ['exposed'] * (self.has_times and not self.is_partial):
             same(answer.get(key), listed.get(key), key, self.has_times)
         taken = 0 if self.has_times else answer['calibration']['unexplained_bytes']
-        need(answer['budget_bytes'] == max(given['budget'] - taken, 1), 'the budget is not that of the question')
+        left = self.check_outside(given['budget'])
+        need(answer['budget_bytes'] == max(left - taken, 1), 'the budget is not that of the question')
         self.state('schema, command, tessera, question, budget_bytes' + ', notes' * self.has_times, f'{model["name"]} (sha256 {model["sha256"][:12]}), sizes, card, rates')
         self.state('savings, refused, exposed', 'free changes have these figures, and refused ways are impossible', not self.is_partial)
+
+    def check_outside(self, budget):
+        """What the budget leaves to PyTorch's allocator. What was measured on a machine is a size in the question."""
+        outside, reserved = self.answer['outside'], self.answer['predicted']['peak_reserved_bytes']
+        own = self.tessera.outside(self.question['begins_with'], self.question)
+        need((own is None) == (outside is None), 'whether anything is outside of the allocator')
+        if outside is None:
+            self.state('outside', 'nothing is known to be outside of the allocator, for this budget')
+            return budget
+        is_measured = outside['source'] == 'machine'
+        need(own['pytorch_bytes'] == outside['pytorch_bytes'], 'what the budget leaves to PyTorch is another')
+        need(outside['on_card_bytes'] == (reserved + outside['bytes'] if self.fits else None), 'what is needed of the card')
+        if not is_measured:
+            same(outside, own, 'outside', leave_out={'on_card_bytes'})
+        self.state('outside', 'that this was measured on a machine' if is_measured else
+                   f'the budget leaves {outside["pytorch_bytes"]} bytes to PyTorch, by the table or the question', not is_measured)
+        return outside['pytorch_bytes']
 
     def check_plan(self):
         """The figures of the plan, the verdict, and that it only has what is allowed: what ways change, and choices for blocks or modules."""

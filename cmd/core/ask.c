@@ -24,6 +24,7 @@
 
 #include "endings.h"
 #include "export.h"
+#include "machine.h"
 #include "page.h"
 #include "progress.h"
 #include "rules.h"
@@ -218,6 +219,7 @@ static int load_files_of(cli_session *session, bool is_model) {
 /* The model is last: it may be traced with the options of a plan. */
 static int load_files(cli_session *session) {
   int status = load_files_of(session, false);
+  if (status == 0) status = cli_take_machine(session->options->own, &session->error);
   return status ? status : load_files_of(session, true);
 }
 

@@ -142,6 +142,9 @@ const cli_note cli_environment[] = {
     {"VIRTUAL_ENV, CONDA_PREFIX",
      "The active Python environment, whose Python traces a model that is not built in."},
     {"TESSERA_PYTHON", "The Python that does so if no environment is active (default: python3)."},
+    {"TESSERA_MACHINE",
+     "The file of what tessera doctor measured on this machine (default: tessera/machine.json in "
+     "XDG_CONFIG_HOME or ~/.config); empty: none."},
     {"XDG_CACHE_HOME",
      "Where traced models are kept, in tessera/graphs (default: ~/.cache); 256 MiB at most."},
     {NULL, NULL},

@@ -1226,6 +1226,30 @@ class SimulatedMoment(Totals):
     op: str
 
 
+class OutsidePart(Record):
+    """One thing that a process holds of the card outside of PyTorch's allocator."""
+    name: str
+    bytes: int
+    low_bytes: int
+    high_bytes: int
+
+
+class Outside(Record):
+    """What the process holds of the card outside of PyTorch's allocator, and what that leaves to it."""
+    source: str
+    measured_at: Optional[str]
+    card: Optional[str]
+    is_card_inferred: bool
+    visible_bytes: Optional[int]
+    bytes: int
+    low_bytes: int
+    high_bytes: int
+    parts: Tuple[OutsidePart, ...]
+    on_card_bytes: Optional[int]
+    is_counted: bool
+    pytorch_bytes: Optional[int]
+
+
 class SimulatedSpace(Record):
     """What is kept outside the GPU."""
     allocated_bytes: int
@@ -1326,6 +1350,7 @@ class SimulationDevice(Device):
     step_time_low_us: Optional[int]
     step_time_high_us: Optional[int]
     step_time_source: Optional[str]
+    outside: Optional[Outside]
     host: SimulatedSpace  # not always there
     host_machine_bytes: int  # not always there
     disk: SimulatedSpace  # not always there
@@ -1544,6 +1569,7 @@ class PlanFound(Record):
     calibration: PlanCalibration  # not always there
     ways: Tuple[PlanWay, ...]
     binding: PlanBinding
+    outside: Optional[Outside]  # not always there
     # 'for' is an item only: the name is a keyword
     also_for: Tuple[PlanPasted, ...]  # not always there
 

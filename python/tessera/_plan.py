@@ -3,7 +3,7 @@ from typing import Any, Dict, Optional
 
 from . import _core
 from ._answers import Plan
-from ._simulate import described, traced
+from ._simulate import asked, described, traced
 from ._snapshot import Snapshot
 
 
@@ -11,5 +11,5 @@ def planned(model: Any, options: Dict[str, Any], recorded: Optional[Snapshot]) -
     """Ask for a plan, with parameters of the question."""
     given, name = (None, '') if model is None else described(model)
     given, options = traced(given, options)
-    core, _ = _core.ask('plan', {'model': given, **options}, name, *([] if recorded is None else [recorded._core]))
+    core, _ = asked('plan', {'model': given, **options}, name, *([] if recorded is None else [recorded._core]))
     return Plan(core)

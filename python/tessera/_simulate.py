@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import _core
@@ -93,11 +94,35 @@ def text_of(number: Union[None, float, str]) -> Optional[str]:
     return None if number is None else str(number)
 
 
+def _machine() -> Optional[str]:
+    """The path of what `tessera doctor` measured on this machine, as the command finds it; None without such a file."""
+    own, home = os.environ.get('TESSERA_MACHINE'), os.environ.get('HOME', '')
+    if own is not None:
+        return own or None
+    config = os.environ.get('XDG_CONFIG_HOME', '')
+    folder = config if config.startswith('/') else os.path.join(home, '.config') if home.startswith('/') else ''
+    path = os.path.join(folder, 'tessera', 'machine.json')
+    return path if folder and os.path.exists(path) else None
+
+
+def asked(question: str, options: Dict[str, Any], name: str, *studies: Any) -> 'tuple[Any, Any]':
+    """Ask, with what was measured on this machine where nothing else is given; a file that cannot be used is left out, with a warning."""
+    path = None if options.get('machine') else _machine()
+    if path is None:
+        return _core.ask(question, options, name, *studies)
+    try:
+        return _core.ask(question, {**options, 'machine': file_of(path)}, name, *studies)
+    except (OSError, ValueError) as why:
+        answer = _core.ask(question, options, name, *studies)  # raises what is wrong otherwise
+        warnings.warn(f'{path} is left out: {why}', stacklevel=4)
+        return answer
+
+
 def simulated(model: Any, options: Dict[str, Any]) -> Simulation:
     """Simulate, with parameters of the question."""
     given, name = described(model)
     given, options = traced(given, options)
-    core, snapshot = _core.ask('simulate', {'model': given, **options}, name)
+    core, snapshot = asked('simulate', {'model': given, **options}, name)
     assert snapshot is not None
     return Simulation(core, Snapshot(snapshot))
 

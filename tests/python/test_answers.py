@@ -611,6 +611,33 @@ def test_check_as_the_command(train, tmp_path):
                                                   str(train), ok=False)
 
 
+def test_machine(tmp_path, monkeypatch):
+    """What tessera doctor measured on this machine is used where it has the card; a file that cannot be used is left out, with a warning."""
+    path = tmp_path / 'machine.json'
+    path.write_text('{"schema": "tessera/machine/1", "devices": [{"name": "Tesla T4", "context_bytes": 1000000}]}')
+    asked = {'gpu': 't4', 'seq': 16, 'steps': 2}
+    monkeypatch.setenv('TESSERA_MACHINE', str(path))
+    measured = tessera.simulate('gpt2-bytes', **asked, capacity='16GiB').devices[0].outside
+    assert (measured.source, measured.parts[0].bytes) == ('machine', 1000000)
+    plan = tessera.plan('gpt2-bytes', **asked, budget='16GiB', allow='none')
+    assert (plan.outside.source, plan.budget_bytes) == ('machine', measured.pytorch_bytes)
+    monkeypatch.delenv('TESSERA_MACHINE')
+    monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'config'))
+    assert tessera.simulate('gpt2-bytes', **asked).devices[0].outside.source == 'table'
+    (tmp_path / 'config' / 'tessera').mkdir(parents=True)
+    (tmp_path / 'config' / 'tessera' / 'machine.json').write_text(path.read_text())
+    assert tessera.simulate('gpt2-bytes', **asked).devices[0].outside.source == 'machine'
+    assert tessera.simulate('gpt2-bytes', **asked, machine={'schema': 'tessera/machine/1', 'devices': []}).devices[0].outside.source == 'table'
+    path.write_text('[]')
+    monkeypatch.setenv('TESSERA_MACHINE', str(path))
+    with pytest.warns(UserWarning, match='machine.json is left out'):
+        assert tessera.simulate('gpt2-bytes', **asked).devices[0].outside.source == 'table'
+    with pytest.raises(ValueError, match='tessera doctor'):
+        tessera.simulate('gpt2-bytes', **asked, machine=path)
+    monkeypatch.setenv('TESSERA_MACHINE', '')
+    assert tessera.simulate('gpt2-bytes', **asked, outside='none').devices[0].outside is None
+
+
 def test_simulate():
     run = tessera.simulate('gpt2', batch=1, seq=64, steps=2, dtype='autocast-bf16')
     assert run.fits and run.peak.allocated_bytes == run.snapshot.peak().peak.allocated_bytes

@@ -8,14 +8,24 @@
 
 #define GiB 1073741824.0
 
+static tsr_outside outside_of(const tsr__data_sheet *gpu, uint64_t ranks) {
+  tsr_simulate_options how = {.ranks = ranks};
+  return tsr__outside_by_table(gpu, &how);
+}
+
+static uint64_t safe_bytes(const tsr__data_sheet *gpu, uint64_t ranks) {
+  tsr_outside outside = outside_of(gpu, ranks);
+  return tsr__card_safe_bytes(gpu, &outside);
+}
+
 static void test_sheets(void **state) {
   (void)state;
   for (size_t i = 0; tsr__data_sheet_at(i); i++) {
     const tsr__data_sheet *gpu = tsr__data_sheet_at(i);
     double all = (double)gpu->memory_bytes;
     assert_true(gpu->visible_bytes < all && gpu->visible_bytes > 0.9 * all);
-    uint64_t alone = tsr__card_safe_bytes(gpu, 0), ranks = tsr__card_safe_bytes(gpu, 8);
-    assert_int_equal(alone, tsr__card_safe_bytes(gpu, 1));
+    uint64_t alone = safe_bytes(gpu, 0), ranks = safe_bytes(gpu, 8);
+    assert_int_equal(alone, safe_bytes(gpu, 1));
     assert_true(ranks < alone && (double)alone < gpu->visible_bytes);
   }
   assert_false(tsr__card_has_bf16(tsr__data_sheet_of_name("t4")));
@@ -38,9 +48,10 @@ static void test_limits(void **state) {
     while (tsr__data_sheet_at(count)) count++;
     const tsr__data_sheet *gpu = tsr__data_sheet_at((random >> 33) % count);
     uint64_t ranks = (random >> 40) % 3;
-    double libraries = (ranks > 1 ? 1.5 : 0.8) * GiB;
+    tsr_outside outside = outside_of(gpu, ranks);
+    double libraries = (double)outside.whole.high_bytes;
     double limit = (double)gpu->memory_bytes * (0.8 + 0.2 * (double)((random >> 20) % 1000) / 999);
-    tsr__card_room room = {.limit = "budget", .limit_bytes = (uint64_t)limit, .ranks = ranks};
+    tsr__card_room room = {.limit = "budget", .limit_bytes = (uint64_t)limit, .outside = &outside};
     tsr__card_notes notes = {.count = 0};
     tsr__card_note_room(gpu, &room, &notes);
     bool is_over = limit + libraries > gpu->visible_bytes + 1;
@@ -62,17 +73,19 @@ static void test_limits(void **state) {
 static void test_runs(void **state) {
   (void)state;
   const tsr__data_sheet *t4 = tsr__data_sheet_of_name("t4");
+  tsr_outside outside = outside_of(t4, 0);
   static const struct {
     double gib;
     const char *words;
-  } rows[] = {{13.7, NULL},
-              {13.8, "may run out"},
-              {14.4, "may run out"},
+  } rows[] = {{14.1, NULL},
+              {14.2, "may run out"},
+              {14.45, "may run out"},
               {14.5, "not fit"},
               {90, "not fit"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tsr__card_notes notes = {.count = 0};
-    tsr__card_room room = {.run = "this run", .reserved_bytes = (uint64_t)(rows[i].gib * GiB)};
+    tsr__card_room room = {
+        .run = "this run", .reserved_bytes = (uint64_t)(rows[i].gib * GiB), .outside = &outside};
     tsr__card_note_room(t4, &room, &notes);
     assert_true(rows[i].words ? has(&notes, rows[i].words) : notes.count == 0);
   }

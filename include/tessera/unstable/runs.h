@@ -38,8 +38,8 @@ extern const char *const tsr_gpu_names[];
 const char *tsr_gpu_word(size_t index);
 /* The card that such a parameter names, or NULL. The result is a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
-/* What PyTorch's allocator may reserve on that card, or on each of several (parameters "gpus" and "ranks"), so that the CUDA context and
- * libraries have room; 0 without a card. */
+/* What PyTorch's allocator may reserve on that card, or on each of several (parameters "gpus" and "ranks"), so that what is outside of it
+ * has room (parameters tsr_run_outside); 0 without a card. */
 uint64_t tsr_params_gpu_bytes(const tsr_params *params);
 /* Refuse a number of bytes, the parameter `limit`, that is more than the memory of that card. Fails with TSR_ERROR_ARGUMENT. */
 int tsr_params_check_card(const tsr_params *params, const char *limit, tsr_error *error);
@@ -56,6 +56,8 @@ int tsr_params_link(const tsr_params *params, tsr_simulate_options *how, tsr_err
 
 /* Parameters of commands that trace models that are not built in: the Python that does, and what built-in models do not have. */
 extern const tsr_parameter tsr_run_traced[];
+/* Parameters of commands that count what is outside of PyTorch's allocator (tessera/unstable/outside.h). */
+extern const tsr_parameter tsr_run_outside[];
 /* The limits of a search for a plan. */
 extern const tsr_parameter tsr_run_limits[];
 /* Make the effort that these limits allow, or an unlimited one if the parameters lack them, which the query's `progress` can stop. `query`

@@ -4,6 +4,7 @@
 
 #include "tessera/category.h"
 #include "tessera/simulate.h"
+#include "tessera/unstable/outside.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,6 +117,7 @@ struct tsr_simulation {
   const char *
       card_lacks; /* what is wrong with the run on it: "does not fit" or "may run out of memory"; NULL if nothing; static */
   tsr_memory_profile *profile; /* if requested; owned */
+  tsr_outside outside;         /* of the options; not counted where they have none */
 };
 
 #ifdef __cplusplus

@@ -27,6 +27,7 @@
 #include "tessera/unstable/mosaic.h"
 #include "tessera/unstable/mosaic_file.h"
 #include "tessera/unstable/names.h"
+#include "tessera/unstable/outside.h"
 #include "tessera/unstable/params.h"
 #include "tessera/unstable/planning.h"
 #include "tessera/unstable/plans.h"

@@ -5,15 +5,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/checked.h"
 #include "base/format.h"
 
 #define GiB 1073741824.0
-
-/* At most, of one process, and of one that also has NCCL's buffers. */
-#define LIBRARIES       (0.8 * GiB)
-#define LIBRARIES_RANKS (1.5 * GiB)
-/* At least: a T4's context. */
-#define CONTEXT (0.1 * GiB)
 
 enum { BF16_CAPABILITY = 80 };
 
@@ -21,13 +16,10 @@ bool tsr__card_has_bf16(const tsr__data_sheet *gpu) {
   return gpu->capability >= BF16_CAPABILITY;
 }
 
-static double libraries_of(uint64_t ranks) {
-  return ranks > 1 ? LIBRARIES_RANKS : LIBRARIES;
-}
-
-uint64_t tsr__card_safe_bytes(const tsr__data_sheet *gpu, uint64_t ranks) {
-  assert(gpu->visible_bytes > LIBRARIES_RANKS && gpu->visible_bytes < (double)gpu->memory_bytes);
-  return (uint64_t)(gpu->visible_bytes - libraries_of(ranks));
+uint64_t tsr__card_safe_bytes(const tsr__data_sheet *gpu, const tsr_outside *outside) {
+  assert(outside->source != TSR_OUTSIDE_NOT_COUNTED);
+  assert(gpu->visible_bytes < (double)gpu->memory_bytes);
+  return tsr__drop_u64((uint64_t)gpu->visible_bytes, outside->whole.high_bytes);
 }
 
 /* Add a note, which the next call of snprintf fills. */
@@ -61,32 +53,35 @@ static uint64_t round_down(uint64_t bytes) {
 }
 
 const char *tsr__card_lacks_room(const tsr__data_sheet *gpu, uint64_t reserved_bytes,
-                                 uint64_t ranks) {
-  if (reserved_bytes <= tsr__card_safe_bytes(gpu, ranks)) return NULL;
-  bool is_over = (double)reserved_bytes + CONTEXT > gpu->visible_bytes;
+                                 const tsr_outside *outside) {
+  if (reserved_bytes <= tsr__card_safe_bytes(gpu, outside)) return NULL;
+  bool is_over = (double)reserved_bytes + (double)outside->whole.low_bytes > gpu->visible_bytes;
   return is_over ? "does not fit" : "may run out of memory";
 }
 
 void tsr__card_note_room(const tsr__data_sheet *gpu, const tsr__card_room *room,
                          tsr__card_notes *out) {
-  uint64_t safe_bytes = tsr__card_safe_bytes(gpu, room->ranks);
-  char all[TSR__FORMAT_BYTES], visible[TSR__FORMAT_BYTES], limit[TSR__FORMAT_BYTES],
-      safe[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
+  uint64_t safe_bytes = tsr__card_safe_bytes(gpu, room->outside);
+  char all[TSR__FORMAT_BYTES], visible[TSR__FORMAT_BYTES], most[TSR__FORMAT_BYTES],
+      limit[TSR__FORMAT_BYTES], safe[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
   if ((room->limit_bytes ? room->limit_bytes : room->reserved_bytes) <= safe_bytes) return;
   char *text = next(out);
-  int used = snprintf(
-      text, TSR__CARD_NOTE_BYTES,
-      "of the %s of an %s, programs get %s, and the CUDA context and libraries take "
-      "up to %s GiB of that",
-      tsr__format_size(gpu->memory_bytes, all), gpu->title,
-      tsr__format_size((uint64_t)gpu->visible_bytes, visible), room->ranks > 1 ? "1.5" : "0.8");
+  int used = snprintf(text, TSR__CARD_NOTE_BYTES,
+                      "of the %s of an %s, programs get %s, and %s take "
+                      "up to %s of that",
+                      tsr__format_size(gpu->memory_bytes, all), gpu->title,
+                      tsr__format_size((uint64_t)gpu->visible_bytes, visible),
+                      room->outside->parts[TSR_OUTSIDE_NCCL].high_bytes
+                          ? "the CUDA context, libraries and NCCL"
+                          : "the CUDA context and libraries",
+                      tsr__format_size(room->outside->whole.high_bytes, most));
   if (room->limit_bytes)
     used += snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used),
                      ": a %s of %s leaves no room for them, and one of %s does", room->limit,
                      tsr__format_size(room->limit_bytes, limit),
                      tsr__format_size(round_down(safe_bytes), safe));
   assert(used < TSR__CARD_NOTE_BYTES);
-  const char *lacks = tsr__card_lacks_room(gpu, room->reserved_bytes, room->ranks);
+  const char *lacks = tsr__card_lacks_room(gpu, room->reserved_bytes, room->outside);
   if (room->reserved_bytes)
     (void)snprintf(text + used, (size_t)(TSR__CARD_NOTE_BYTES - used), "; %s reserves %s and %s",
                    room->run, tsr__format_size(room->reserved_bytes, reserved),

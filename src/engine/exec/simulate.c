@@ -38,17 +38,21 @@ static_assert(TSR__CARD_NOTES == TSR_SIMULATE_CARD_NOTES &&
 static void note_card(const tsr__built *built, tsr_simulation *out) {
   const tsr_simulate_options *how = &built->run;
   tsr__card_notes notes = {.count = 0};
+  if (how->outside) out->outside = *how->outside;
   if (!built->gpu) return;
+  tsr_outside outside = how->outside && how->outside->source != TSR_OUTSIDE_NOT_COUNTED
+                            ? *how->outside
+                            : tsr__outside_by_table(built->gpu, how);
   if (!built->graph) tsr__card_note_types(built->gpu, how, &notes);
   tsr__card_note_room(built->gpu,
                       &(tsr__card_room){.limit = "capacity",
                                         .limit_bytes = how->capacity_bytes,
                                         .run = "this run",
                                         .reserved_bytes = out->peak_reserved_bytes,
-                                        .ranks = how->ranks},
+                                        .outside = &outside},
                       &notes);
   if (!out->is_out_of_memory)
-    out->card_lacks = tsr__card_lacks_room(built->gpu, out->peak_reserved_bytes, how->ranks);
+    out->card_lacks = tsr__card_lacks_room(built->gpu, out->peak_reserved_bytes, &outside);
   out->card_title = built->gpu->title;
   memcpy(out->card_notes, notes.text, sizeof notes.text);
   for (size_t i = 0; i < notes.count; i++) note(out, out->card_notes[i]);
@@ -56,7 +60,8 @@ static void note_card(const tsr__built *built, tsr_simulation *out) {
 
 static void note_capacity(const tsr_simulate_options *options, tsr_simulation *out) {
   if (options->settings.expandable_segments || options->capacity_bytes == 0) return;
-  if (options->gpu) return; /* note_card knows how much it takes */
+  bool is_counted = options->outside && options->outside->source != TSR_OUTSIDE_NOT_COUNTED;
+  if (options->gpu || is_counted) return; /* the answer has how much it takes */
   note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
             "0.8 GiB of the card");
 }

@@ -76,6 +76,24 @@ const tsr_parameter tsr_run_link[] = {
              "the network, from NCCL's table; 0 with --rates)."},
     {.name = NULL}};
 
+const tsr_parameter tsr_run_outside[] = {
+    {.name = "outside",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "SIZE",
+     .example = "1.5GiB",
+     .help = "What the process holds of the card outside of PyTorch's allocator: CUDA's context, "
+             "libraries, NCCL. auto (default): what is known of the card, which a limit that is "
+             "more than the card leaves to PyTorch is lowered for; none: nothing is counted; or a "
+             "size."},
+    {.name = "machine",
+     .kind = TSR_PARAMETER_FILE,
+     .hidden_from = TSR_INTERFACE_MCP,
+     .argument = "FILE",
+     .help =
+         "Take that from FILE, what tessera doctor measured on this machine, if it has the card "
+         "(default: $TESSERA_MACHINE, else ~/.config/tessera/machine.json)."},
+    {.name = NULL}};
+
 const tsr_parameter tsr_run_limits[] = {
     {.name = "work_limit",
      .option = "work-limit",

@@ -14,9 +14,9 @@
 #include "base/memory.h"
 #include "models/model.h"
 #include "plan/paste.h"
+#include "questions/outside.h"
 #include "questions/plan/plan.h"
 #include "tessera/unstable/runs.h"
-#include "traced/step_graph.h"
 
 /* ---- parameters ---- */
 
@@ -78,6 +78,12 @@ static bool names_file(const tsr_parameter *row) {
          row->kind == TSR_PARAMETER_PATH || row->kind == TSR_PARAMETER_SNAPSHOT;
 }
 
+/* What this machine's file has, as a size that has the same effect: whoever asks the question again may have another file. */
+static json_t *outside_given(const tsr_outside *o) {
+  uint64_t bytes = o->is_card_inferred ? o->asked_bytes - o->share_bytes : o->whole.high_bytes;
+  return json_sprintf("%" PRIu64 "B", bytes);
+}
+
 /* Note the parameters that were given, but for the names of files: the answer has what was read from them. */
 static int write_given(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
   const tsr_parameter *row;
@@ -87,6 +93,8 @@ static int write_given(const tsr_params *params, tsr__plan_value *a, tsr_error *
         !names_file(row) && tsr_params_has(params, row->name) ? given_value(params, row) : NULL;
     if (value) (void)json_object_set_new(given, row->name, value);
   }
+  if (given && a->outside.source == TSR_OUTSIDE_MEASURED)
+    (void)json_object_set_new(given, "outside", outside_given(&a->outside));
   bool ok = tsr__json_append(&a->given, given, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);
   json_decref(given);
   return ok ? 0 : tsr__fail_memory(error);
@@ -255,10 +263,11 @@ static int take_found(const tsr_params *params, tsr_planning *planning, const ts
   return status;
 }
 
-/* Memory that a recorded run needs beyond the prediction is not available to the plan. */
+/* Memory that a recorded run needs beyond the prediction is not available to the plan, and what is outside of the allocator is not
+ * either. */
 static uint64_t left_of_budget(const tsr__plan_value *a) {
   uint64_t taken = a->is_calibrated ? a->calibration.unexplained_bytes : 0;
-  return taken < a->about.budget_bytes ? a->about.budget_bytes - taken : 1;
+  return taken < a->outside.share_bytes ? a->outside.share_bytes - taken : 1;
 }
 
 static int find_largest(const tsr_params *params, const tsr_planning_options *options,
@@ -381,36 +390,38 @@ static int list_techniques(tsr__plan_value *a, tsr_error *error) {
 
 /* ---- the card ---- */
 
-/* The card that the user has named, or that the step was traced for; NULL without one. */
-static const tsr__data_sheet *card_of(const tsr_params *params, const tsr_model *model) {
-  const char *name = tsr_params_gpu(params);
-  if (!name && model && model->graph) name = tsr__step_graph_gpu(model->graph);
-  return name ? tsr__data_sheet_of_name(name) : NULL;
-}
-
-/* What the answer reserves on a card; 0 if that is not one run, or nothing fits. */
-static uint64_t reserved_of(const tsr_plan_answer *about) {
+uint64_t tsr__plan_reserved_bytes(const tsr__plan_value *value) {
+  const tsr_plan_answer *about = &value->about;
   if (about->found) return about->fits ? about->found->with.reserved_bytes : 0;
   if (about->techniques) return about->techniques->without.reserved_bytes;
   return about->effects ? about->effects->with.reserved_bytes : 0;
 }
 
 static void note_card(const tsr_params *params, tsr__plan_value *a) {
-  const tsr__data_sheet *card = card_of(params, a->model);
+  const tsr__data_sheet *card = tsr__params_card(params, a->model);
   const tsr_plan_answer *about = &a->about;
   tsr_simulate_options how = a->how;
   if (!card || about->compared_with) return;
+  bool is_counted = a->outside.source != TSR_OUTSIDE_NOT_COUNTED;
   tsr_run_plan_options(about->found ? about->found->plan : a->plan, &how);
+  tsr_outside outside = is_counted ? a->outside : tsr__outside_by_table(card, &how);
   if (about->found && about->fits)
-    a->card_lacks = tsr__card_lacks_room(card, about->found->with.reserved_bytes, how.ranks);
+    a->card_lacks = tsr__card_lacks_room(card, about->found->with.reserved_bytes, &outside);
   if (!tsr_model_is_traced(a->model)) tsr__card_note_types(card, &how, &a->card_notes);
   tsr__card_note_room(card,
                       &(tsr__card_room){.limit = "budget",
-                                        .limit_bytes = about->budget_bytes,
+                                        .limit_bytes = a->outside.share_bytes,
                                         .run = about->techniques ? "the run as it is" : "this plan",
-                                        .reserved_bytes = reserved_of(about),
-                                        .ranks = how.ranks},
+                                        .reserved_bytes = tsr__plan_reserved_bytes(a),
+                                        .outside = &outside},
                       &a->card_notes);
+}
+
+/* What is outside of PyTorch's allocator, with the ranks of the plan to begin with, which no search changes. */
+static int find_outside(const tsr_params *params, tsr__plan_value *a, tsr_error *error) {
+  tsr_simulate_options whole = a->how;
+  tsr_run_plan_options(a->plan, &whole);
+  return tsr__params_outside(params, a->model, "budget", &whole, &a->outside, error);
 }
 
 static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error) {
@@ -422,11 +433,12 @@ static int answer(const tsr__asked *asked, tsr__plan_value *a, tsr_error *error)
   a->how = options_of(params);
   int status = tsr_params_effort(params, asked->query, &a->effort, error);
   a->how.effort = a->effort;
-  if (status == 0) status = write_given(params, a, error);
   if (status == 0) status = find_plan(params, a, error);
   if (status == 0) choose_card(params, a);
   if (status == 0 && !is_shown) status = tsr_params_rates(params, &a->rates, error);
   if (status == 0) status = find_link(params, a, error);
+  if (status == 0) status = find_outside(params, a, error);
+  if (status == 0) status = write_given(params, a, error);
   if (status) return status;
   a->how.rates = a->rates;
   if (is_shown) return show(a, error);

@@ -1,5 +1,6 @@
 /* fields.c - what the answers of "plan" have: those for a budget in `found`, all others in the answer's own record. */
 #include "emit/fields.h"
+#include "questions/outside.h"
 #include "questions/reports.h"
 
 #define PLAN_FIELD(KEY, ...) TSR__FIELD(JSON, KEY, __VA_ARGS__)
@@ -264,7 +265,8 @@ static const tsr_record found = {
         TSR__FIELD(TEXT, "schema", "`tessera/1`"), TSR__FIELD(TEXT, "command", "`plan`"),
         TSR__FIELD(TEXT, "tessera", "the version of tessera that wrote it"),
         TSR__FIELD(TEXT, "verdict", "`fits` (as it is), `fits_with_changes` or `does_not_fit`"),
-        TSR__FIELD(BYTES, "budget_bytes", "the budget, without what `--from` takes from it"),
+        TSR__FIELD(BYTES, "budget_bytes",
+                   "the budget, without what `--from` and `outside` take from it"),
         TSR__FIELD(FLAG, "is_proved", "it is proved that nothing fits"),
         TSR__FIELD(
             TEXT, "stopped_by",
@@ -294,6 +296,11 @@ static const tsr_record found = {
         TSR__PART(calibration, "calibration", "with `--from`", .is_optional = true),
         TSR__LIST(way, "ways", "every way that was considered"),
         TSR__PART(binding, "binding", "the moment of the peak"),
+        TSR__PART(
+            tsr__fields_outside, "outside",
+            "with a model: what is outside of PyTorch's allocator on the card of `--gpu`, or on "
+            "one whose memory is the budget; else null",
+            .is_optional = true, .is_nullable = true),
         TSR__PART(pasted, "for", "with `--for`: the plan in the words of that program",
                   .is_optional = true),
         TSR__LIST(pasted, "also_for",

@@ -134,7 +134,7 @@ void tsr__emit_front(tsr__emitter *e, const char *name, const tsr__plan_value *v
   const tsr_plan_answer *answer = &value->about;
   const tsr_front *front = answer->front;
   if (tsr__emitter_is_text(e)) {
-    emit_table(e, name, front, answer->budget_bytes);
+    emit_table(e, name, front, value->outside.share_bytes);
     if (front->count) tsr__emit_space(e);
     if (front->count) tsr__emit_time_band(e, value, &front->points[0].with, true);
     tsr__emit_plan_notes(e, value);

@@ -20,7 +20,8 @@ typedef struct tsr__plan_value {
   tsr_rates *rates;
   tsr_effort *effort;
   tsr_simulate_options how;
-  tsr__buffer given; /* the parameters that were given: a JSON object */
+  tsr_outside outside; /* for the budget and the ranks of the plan to begin with */
+  tsr__buffer given;   /* the parameters that were given: a JSON object */
   bool is_calibrated;
   tsr_calibration calibration;
   tsr_planning *planning;
@@ -42,6 +43,8 @@ typedef struct tsr__plan_value {
   char near_note[1024]; /* how the plan to begin with differs from `asked`; empty: it does not */
 } tsr__plan_value;
 
+/* What the answer reserves on a card; 0 if that is not one run, or nothing fits. */
+uint64_t tsr__plan_reserved_bytes(const tsr__plan_value *value);
 int tsr__ask_plan(const tsr__asked *asked, void **out, tsr_error *error);
 void tsr__plan_value_free(tsr__plan_value *answer);
 int tsr__report_plan(const tsr__report_call *call, tsr_error *error);

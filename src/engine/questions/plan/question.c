@@ -32,8 +32,9 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
      .example = "24GiB",
-     .help = "Find the fastest plan that reserves at most this: 24GiB. Exits with 1 if there is "
-             "none."},
+     .help =
+         "Find the fastest plan that reserves at most this: 24GiB; of a whole card, at most what "
+         "--outside leaves. Exits with 1 if there is none."},
     {.name = "host_budget",
      .option = "host-budget",
      .kind = TSR_PARAMETER_BYTES,
@@ -151,6 +152,7 @@ static const tsr_parameter parameters[] = {
              "measured "
              "rates."},
     {.rows = tsr_run_link},
+    {.rows = tsr_run_outside},
     {.name = "from",
      .kind = TSR_PARAMETER_SNAPSHOT,
      .argument = "SNAPSHOT",

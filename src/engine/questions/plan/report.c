@@ -15,6 +15,7 @@
 #include "base/format.h"
 #include "exec/rates.h"
 #include "models/model.h"
+#include "questions/outside.h"
 #include "questions/plan/plan.h"
 #include "questions/reports.h"
 #include "tessera/category.h"
@@ -145,10 +146,22 @@ void tsr__emit_time_band(tsr__emitter *e, const tsr__plan_value *value,
   emit_words(e, "", 0, sentence);
 }
 
+/* Why the budget is taken for a card that nobody has named, as text: JSON has it in `outside`. */
+static void emit_inferred(tsr__emitter *e, const tsr__plan_value *value) {
+  char note[TSR__OUTSIDE_TEXT_BYTES];
+  if (!tsr__emitter_is_text(e) || e->options.quiet || !tsr__outside_note(&value->outside, note))
+    return;
+  tsr__emit_space(e);
+  emit_words(e, "note: ", 6, note);
+}
+
 void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
   const char *note;
   if (value->model && !tsr__emitter_is_text(e))
     tsr__emit_field(e, "step_time_source", NULL, tsr__string(time_source(value)));
+  if (value->model && !value->about.found)
+    tsr__emit_outside(e, &value->outside, tsr__plan_reserved_bytes(value));
+  emit_inferred(e, value);
   if (!note_at(value, 0)) return;
   tsr__emit_array(e, "notes");
   for (size_t i = 0; (note = note_at(value, i)) != NULL; i++) {
@@ -371,10 +384,33 @@ static void emit_as_is(tsr__emitter *e, const tsr_planned *p) {
   emit_host(e, &p->with, has_changes ? &p->as_is : NULL, p->host_budget_bytes);
 }
 
+typedef char room_words[2 * TSR__FORMAT_BYTES + 32];
+
+/* The budget, and what of it is left to PyTorch. */
+static const char *room_text(const tsr__plan_value *value, const char *budget, room_words out) {
+  text share;
+  if (!value || !tsr__outside_lowers(&value->outside)) return budget;
+  (void)snprintf(out, sizeof(room_words), "%s, of which PyTorch can have %s", budget,
+                 tsr__format_size(value->outside.share_bytes, share));
+  return out;
+}
+
+/* What the card needs for the plan, and for what is outside of PyTorch. */
+static void emit_card(tsr__emitter *e, const tsr__plan_value *value, const tsr_planned *p) {
+  char words[TSR__OUTSIDE_TEXT_BYTES];
+  const tsr_outside *o = value ? &value->outside : NULL;
+  if (!o || o->source == TSR_OUTSIDE_NOT_COUNTED) return;
+  if (p->verdict != TSR_PLANNING_DOES_NOT_FIT)
+    tsr__emit_printf(e, TSR__PLAIN, "  on the card %s",
+                     tsr__outside_card_words(o, p->with.reserved_bytes, words));
+  tsr__emit_printf(e, TSR__PLAIN, "  outside PyTorch %s", tsr__outside_words(o, words));
+}
+
 /* `value` has what the card lacks; NULL without a card. */
 static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *p,
                          uint64_t budget_bytes, const tsr__plan_value *value) {
   text budget, least, floor;
+  room_words room;
   tsr__buffer *out = &e->scratch;
   if (!tsr__emitter_is_text(e)) return;
   tsr__format_size(budget_bytes, budget);
@@ -406,16 +442,17 @@ static void emit_verdict(tsr__emitter *e, const char *model, const tsr_planned *
     tsr__buffer_printf(out, "fits in %s with these changes, and a step takes %.1f %% %s.", budget,
                        percent, than);
   else if (p->is_proved)
-    tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.", budget,
-                       floor);
+    tsr__buffer_printf(out, "cannot fit in %s: no plan needs less than %s at its peak.",
+                       room_text(value, budget, room), floor);
   else
-    tsr__buffer_printf(out, "no plan found fits in %s: the smallest found reserves %s.", budget,
-                       least);
+    tsr__buffer_printf(out, "no plan found fits in %s: the smallest found reserves %s.",
+                       room_text(value, budget, room), least);
   tsr__emit_line(e, TSR__VERDICT, 0);
   tsr__emit_end_of_search(e, p->stopped_by,
                           is_refused ? "another plan may fit" : "another plan may be faster");
   tsr__emit_ranks(e, p->plan);
   emit_as_is(e, p);
+  emit_card(e, value, p);
 }
 
 void tsr__emit_end_of_search(tsr__emitter *e, tsr_effort_end stopped_by, const char *what) {
@@ -674,6 +711,7 @@ static void report_found(tsr__emitter *e, const char *key, const tsr__report_cal
   const tsr__asked_text asked = tsr__asked_text_of(value);
   tsr__emit_certificate(e, a->largest ? a->largest->planning : value->planning, p,
                         &value->certificate, &asked);
+  tsr__emit_outside(e, &value->outside, tsr__plan_reserved_bytes(value));
   emit_pasted(e, a);
   if (!key && !tsr__emitter_is_text(e)) tsr__emit_plan_notes(e, value);
   tsr__emit_end(e);

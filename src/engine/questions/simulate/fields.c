@@ -1,4 +1,5 @@
 /* fields.c - what the answer of "simulate" has. */
+#include "questions/outside.h"
 #include "questions/reports.h"
 
 /* A moment of a simulated run: it has no time, but a place in a step. */
@@ -145,6 +146,10 @@ static const tsr_record device = {
                    "what these two are from: `the card's data sheet`, `measured rates`, `the "
                    "recorded run`, or `rates without a known error`",
                    .is_nullable = true),
+        TSR__PART(tsr__fields_outside, "outside",
+                  "with a card, or a limit that is the memory of one: what is outside of PyTorch's "
+                  "allocator; else null",
+                  .is_nullable = true),
         TSR__PART(space, "host", "if `--offload` keeps something on the host", .is_optional = true),
         TSR__FIELD(BYTES, "host_machine_bytes",
                    "reserved there by all ranks of a machine, or by the only process",

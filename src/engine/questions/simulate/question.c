@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "exec/card.h"
+#include "questions/outside.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
@@ -28,8 +29,9 @@ static const tsr_parameter parameters[] = {
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited). A run "
-             "that needs more ends in an oom event."},
+     .help =
+         "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited). Of a whole "
+         "card, it may use what --outside leaves. A run that needs more ends in an oom event."},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -73,9 +75,9 @@ static const tsr_parameter parameters[] = {
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
-     .help = "The card: which attention kernel and which workspaces PyTorch takes there, and an "
-             "estimate of "
-             "the time of a step: %s (default: an A100's memory, and no time).",
+     .help =
+         "The card: kernels and workspaces, what is left to PyTorch, and the time of a step: %s "
+         "(default: an A100's memory, no time).",
      .word = tsr_gpu_word,
      .choices = tsr_gpu_names},
     {.rows = tsr_run_traced},
@@ -86,6 +88,7 @@ static const tsr_parameter parameters[] = {
              "from "
              "its measured rates."},
     {.rows = tsr_run_link},
+    {.rows = tsr_run_outside},
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -129,6 +132,7 @@ static_assert(TSR_BOOK_TORCH == 0 && TSR_BOOK_OWN == 1,
 
 typedef struct simulated {
   tsr_simulation *simulation;
+  tsr_outside outside;
   uint64_t capacity_bytes, top;
 } simulated;
 
@@ -139,6 +143,8 @@ bool tsr_simulate_is_open_to_traced(const char *name) {
                                      "steps",
                                      "plan",
                                      "gpu",
+                                     "outside",
+                                     "machine",
                                      "python",
                                      "profile",
                                      "fresh_process",
@@ -223,12 +229,19 @@ const char *tsr_params_gpu(const tsr_params *params) {
 }
 
 uint64_t tsr_params_gpu_bytes(const tsr_params *params) {
-  int index = tsr_params_choice(params, "gpu");
-  const tsr__data_sheet *gpu = index >= 0 ? tsr__data_sheet_at((size_t)index) : NULL;
-  uint64_t ranks = tsr_params_count(params, "ranks");
-  if (tsr_params_find(params, "gpus", strlen("gpus")) && tsr_params_count(params, "gpus") > ranks)
-    ranks = tsr_params_count(params, "gpus");
-  return gpu ? tsr__card_safe_bytes(gpu, ranks) : 0;
+  tsr_simulate_options how = {.ranks = tsr_params_count(params, "ranks"),
+                              .replicas = tsr_params_count(params, "replicas"),
+                              .ranks_per_node = tsr_params_count(params, "gpus_per_node")};
+  const tsr__data_sheet *gpu = tsr__params_card(params, NULL);
+  tsr_outside outside;
+  if (tsr_params_find(params, "gpus", strlen("gpus")) &&
+      tsr_params_count(params, "gpus") > how.ranks)
+    how.ranks = tsr_params_count(params, "gpus");
+  if (!gpu) return 0;
+  int status = tsr__params_outside(params, NULL, NULL, &how, &outside, NULL);
+  if (status || outside.source == TSR_OUTSIDE_NOT_COUNTED)
+    outside = tsr__outside_by_table(gpu, &how);
+  return tsr__card_safe_bytes(gpu, &outside);
 }
 
 int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error) {
@@ -350,16 +363,19 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   simulated *run = TSR__NEW(simulated);
   if (!run) return tsr__fail_memory(error);
   run->top = tsr_params_count(asked->params, "top");
+  const tsr_model *model = tsr_params_object(asked->params, "model", &tsr_model_type);
   int status = options_of(asked->params, &plan, &how, error);
   if (status == 0) status = tsr_params_rates(asked->params, &rates, error);
   if (status == 0) status = tsr_params_link(asked->params, &how, error);
+  if (status == 0)
+    status = tsr__params_outside(asked->params, model, "capacity", &how, &run->outside, error);
+  how.outside = &run->outside;
+  run->capacity_bytes = how.capacity_bytes;
+  how.capacity_bytes = run->outside.share_bytes;
   if (status == 0) status = tsr_params_effort(asked->params, asked->query, &effort, error);
   how.rates = rates;
   how.effort = effort;
-  if (status == 0)
-    status = tsr_simulate(tsr_params_object(asked->params, "model", &tsr_model_type), &how,
-                          &run->simulation, error);
-  if (status == 0) run->capacity_bytes = how.capacity_bytes;
+  if (status == 0) status = tsr_simulate(model, &how, &run->simulation, error);
   tsr_run_plan_free(plan);
   tsr_rates_free(rates);
   tsr_effort_free(effort);
@@ -398,7 +414,7 @@ const tsr__question_row tsr__question_simulate = {
              "qwen2.5-7b, gpt2-bytes. It can also be a step graph, which tessera.trace() in Python "
              "writes for any PyTorch program.\n\n"
              "With --capacity, a run that does not fit ends where PyTorch's would, in an oom "
-             "event. The exit status is 0 then, too: the question is answered, with fits in JSON. "
+             "event. The exit status is 0 then, too: fits in JSON has the answer. "
              "'tessera plan MODEL --budget SIZE' exits with 1 if nothing fits.",
          TSR__PARAMETERS(parameters),
          .examples =

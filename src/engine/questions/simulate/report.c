@@ -19,6 +19,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "questions/outside.h"
 #include "questions/reports.h"
 #include "questions/simulate/profile.h"
 
@@ -48,8 +49,11 @@ static void append_fits(tsr__buffer *out, const tsr_simulation *s, uint64_t capa
 
 static void append_out_of_memory(tsr__buffer *out, const tsr_simulation *s, uint64_t capacity) {
   char held[TSR__FORMAT_BYTES], request[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES];
-  tsr__buffer_printf(out, "does not fit in %s: it runs out of memory ",
-                     tsr__format_size(capacity, size));
+  tsr__buffer_printf(out, "does not fit in %s", tsr__format_size(capacity, size));
+  if (tsr__outside_lowers(&s->outside))
+    tsr__buffer_printf(out, ", of which PyTorch can have %s",
+                       tsr__format_size(s->outside.share_bytes, size));
+  tsr__buffer_text(out, ": it runs out of memory ");
   append_moment(out, &s->out_of_memory);
   tsr__buffer_printf(out, ", requesting %s", tsr__format_size(s->oom_request_bytes, request));
   if (s->oom_segment_bytes / 2 >= s->oom_request_bytes)
@@ -147,20 +151,25 @@ static void emit_phases(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_table_end(emitter);
 }
 
-static void emit_notes(tsr__emitter *emitter, const tsr_simulation *s) {
-  tsr__emit_array(emitter, "notes");
-  if (s->note_count && !emitter->options.quiet) tsr__emit_space(emitter);
-  for (size_t i = 0; i < s->note_count; i++) {
-    tsr__emit_field(emitter, NULL, NULL, tsr__nothing());
-    if (!tsr__emitter_is_text(emitter)) {
-      tsr__emit_object(emitter, NULL);
-      tsr__emit_field(emitter, "message", NULL, tsr__string(s->notes[i]));
-      tsr__emit_end(emitter);
-    } else if (!emitter->options.quiet) {
-      tsr__buffer_printf(&emitter->scratch, "note: %s", s->notes[i]);
-      tsr__emit_line(emitter, TSR__PLAIN, 0);
-    }
+static void emit_note(tsr__emitter *emitter, const char *note) {
+  tsr__emit_field(emitter, NULL, NULL, tsr__nothing());
+  if (!tsr__emitter_is_text(emitter)) {
+    tsr__emit_object(emitter, NULL);
+    tsr__emit_field(emitter, "message", NULL, tsr__string(note));
+    tsr__emit_end(emitter);
+  } else if (!emitter->options.quiet) {
+    tsr__buffer_printf(&emitter->scratch, "note: %s", note);
+    tsr__emit_line(emitter, TSR__PLAIN, 0);
   }
+}
+
+static void emit_notes(tsr__emitter *emitter, const tsr_simulation *s) {
+  char text[TSR__OUTSIDE_TEXT_BYTES];
+  bool is_inferred = tsr__outside_note(&s->outside, text);
+  tsr__emit_array(emitter, "notes");
+  if ((s->note_count || is_inferred) && !emitter->options.quiet) tsr__emit_space(emitter);
+  if (is_inferred) emit_note(emitter, text);
+  for (size_t i = 0; i < s->note_count; i++) emit_note(emitter, s->notes[i]);
   tsr__emit_end(emitter);
 }
 
@@ -250,6 +259,18 @@ static void emit_time(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_field(emitter, NULL, "a step takes", tsr__string(text));
 }
 
+/* What the process holds besides, and what the card needs for both. */
+static void emit_outside(tsr__emitter *emitter, const tsr_simulation *s) {
+  char text[TSR__OUTSIDE_TEXT_BYTES];
+  tsr__emit_outside(emitter, &s->outside, s->is_out_of_memory ? 0 : s->peak_reserved_bytes);
+  if (!tsr__emitter_is_text(emitter) || s->outside.source == TSR_OUTSIDE_NOT_COUNTED) return;
+  tsr__emit_field(emitter, NULL, "outside PyTorch",
+                  tsr__string(tsr__outside_words(&s->outside, text)));
+  if (s->is_out_of_memory) return;
+  tsr__emit_field(emitter, NULL, "on the card",
+                  tsr__string(tsr__outside_card_words(&s->outside, s->peak_reserved_bytes, text)));
+}
+
 static void emit_totals(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
   tsr__emit_field(emitter, "device", NULL, tsr__count(0));
   tsr__emit_field(emitter, "parameters", NULL, tsr__count(s->parameter_count));
@@ -287,6 +308,7 @@ int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *si
   emit_totals(&emitter, simulation, capacity_bytes);
   emit_recomputed(&emitter, simulation);
   emit_time(&emitter, simulation);
+  emit_outside(&emitter, simulation);
   emit_host(&emitter, simulation);
   emit_space(&emitter, "disk", "on disk", &simulation->disk);
   emit_message(&emitter, simulation, capacity_bytes);
