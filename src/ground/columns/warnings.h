@@ -36,7 +36,9 @@
     "the sidecar of the snapshot could not be read; it is not used")                             \
   X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")      \
   X(SIDECAR_MISFITS, "sidecar-misfits",                                                          \
-    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")
+    "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")   \
+  X(SIDECAR_CARD, "sidecar-card",                                                                \
+    "values in the sidecar's ledger of the card that cannot be right; they count as unknown")
 
 typedef enum tsr__warning_kind {
 #define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,
