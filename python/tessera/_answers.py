@@ -760,7 +760,7 @@ class Outside(Record):
 
 
 class OutsideCause(Record):
-    """The part that explains the failure."""
+    """What outside PyTorch explains the failure."""
     index: int
     sort: str
     bytes: int
@@ -851,7 +851,7 @@ class WhyDevice(Device):
     outside_bytes: Optional[int]
     outside: Tuple[Outside, ...]
     outside_time_us: Optional[int]
-    outside_cause: Optional[OutsideCause]
+    outside_causes: Tuple[OutsideCause, ...]
     lost_bytes: int
     free: Tuple[FreeMemory, ...]
     fragmentation: Fragmentation

@@ -4,15 +4,17 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 
 import pytest
-from support import cases, expect
+from support import ROOT, cases, expect
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'card'))
+import example  # noqa: E402
 from ledgers import CAUSES, Job  # noqa: E402
 from shares import GIB, START_US, TICK_US, Shared  # noqa: E402
 
@@ -184,7 +186,7 @@ def test_why(tessera, folder, seed):
     """An out-of-memory that a part outside PyTorch was planted for names it, and another one names none."""
     job = Job(seed)
     device, = json.loads(tessera.output('why', job.write(folder), '--json', '-q'))['devices']
-    cause = device['outside_cause']
+    cause = next(iter(device['outside_causes']), None)
     told = {(row['kind'], row['pid'] if row['kind'] == 'process' else row['name'] or ''): row['bytes'] for row in device['outside']}
     expect('outside PyTorch', told, {key: size for key, size in job.parts(job.peak() if job.cause == 'none' else job.count - 1).items()
                                      if key[0] != 'allocated'} if job.cause != 'none' else told)
@@ -210,7 +212,7 @@ def test_why_without(tessera, folder):
     path = job.write(folder)
     path.with_suffix('.json').unlink()
     device, = json.loads(tessera.output('why', path, '--json', '-q'))['devices']
-    expect('outside', (device['outside'], device['outside_cause'], device['outside_time_us']), ([], None, None))
+    expect('outside', (device['outside'], device['outside_causes'], device['outside_time_us']), ([], [], None))
     assert device['reason'] == 'in_use'
 
 
@@ -350,3 +352,16 @@ def test_not_one_card(tessera, folder):
     expect('one process', cards(process=lambda i: {'pid': 5, 'host': 'node1'}), len(paths))
     cards()
     expect('a folder is of ranks', len(asked(tessera, folder)['devices']), len(paths))
+
+
+def test_documented(tessera, folder):
+    """The reports of docs/card.md are those of the files that example.py makes."""
+    example.write(folder)
+    page = (ROOT / 'docs' / 'card.md').read_text(encoding='utf-8')
+    blocks = [block.splitlines() for block in re.findall(r'```\n(\$ tessera .*?)```\n', page, re.DOTALL)]
+    assert len(blocks) == 3
+    for command, *lines in blocks:
+        done = tessera.output(*command.split()[2:], cwd=folder, env={**os.environ, 'COLUMNS': '80'}).splitlines()
+        if lines[-1] == '...':
+            done = done[:len(lines) - 1] + ['...']
+        expect(command, lines, done)

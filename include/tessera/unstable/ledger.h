@@ -90,12 +90,12 @@ tsr_ledger_recording tsr_snapshot_ledger_recording(const tsr_snapshot *snapshot)
 const tsr_ledger *tsr_snapshot_ledger(const tsr_snapshot *snapshot, uint32_t device);
 /* All of them, by device. */
 const tsr_ledger *tsr_snapshot_ledgers(const tsr_snapshot *snapshot, size_t *count);
-/* That of the host; without samples if there is none. */
+/* The ledger of the host; without samples if the sidecar lacks one. */
 tsr_host_ledger tsr_snapshot_host_ledger(const tsr_snapshot *snapshot);
 /* The process that wrote the snapshot: its number, 0 if the sidecar does not contain it, and its machine ("" likewise). */
 uint64_t tsr_snapshot_process(const tsr_snapshot *snapshot, const char **host);
 
-/* The last sample at or before a time; TSR_NONE if there is none. O(log samples). */
+/* The last sample at or before a time; TSR_NONE before the first. O(log samples). */
 uint32_t tsr_ledger_sample_at(const tsr_ledger *ledger, int64_t time_us);
 /* A value of a column, which may be NULL. */
 static inline uint64_t tsr_ledger_value(const uint64_t *column, size_t sample) {

@@ -33,7 +33,7 @@ typedef enum tsr_why_reason {
   TSR_WHY_ROUNDED,          /* ... together with what blocks in use hold beyond their requests */
   TSR_WHY_OUTSIDE, /* of the card, PyTorch lacked more than drivers, CUDA contexts and libraries
                       usually take (1 GiB and a sixteenth), by at least the missing bytes; found only
-                      if the capacity is known; or the ledger names a cause (outside_cause) */
+                      if the capacity is known; or the ledger names a cause */
   TSR_WHY_IN_USE,  /* what is in use, or would have been by what came next, leaves too little in any
                       arrangement */
   TSR_WHY_UNKNOWN, /* more is in use than the file has segments for, so what was cached is unknown */
@@ -136,7 +136,7 @@ typedef enum tsr_why_change {
   TSR_WHY_CHANGE_CHECKPOINT, /* recompute the blocks' activations in backward */
   TSR_WHY_CHANGE_GROWTH,     /* stop what grows from step to step */
   TSR_WHY_CHANGE_MODEL, /* a smaller model or optimizer state, or sharding: no batch is small enough */
-  TSR_WHY_CHANGE_OUTSIDE, /* less of what holds the card outside PyTorch: outside[outside_cause] */
+  TSR_WHY_CHANGE_OUTSIDE, /* less of what holds the card outside PyTorch: outside_causes */
   TSR_WHY_CHANGE_COUNT
 } tsr_why_change;
 
@@ -175,8 +175,16 @@ typedef enum tsr_why_outside_sort {
   TSR_WHY_OUTSIDE_GROUPS, /* all groups together */
   TSR_WHY_OUTSIDE_GROWTH, /* what it grew by is enough */
   TSR_WHY_OUTSIDE_CONTEXT,
-  TSR_WHY_OUTSIDE_REST /* nobody accounts for it */
+  TSR_WHY_OUTSIDE_REST, /* nobody accounts for it */
+  TSR_WHY_OUTSIDE_SORTS
 } tsr_why_outside_sort;
+
+typedef struct tsr_why_outside_cause {
+  tsr_why_outside_sort sort;
+  uint32_t part;        /* of the device's `outside`: the largest of its kind, or what grew most */
+  uint64_t bytes;       /* what it holds with others of its kind; of GROWTH, what it grew by */
+  uint64_t usual_bytes; /* what such a part may take in any run */
+} tsr_why_outside_cause;
 
 typedef struct tsr_why_device {
   uint32_t device;
@@ -221,13 +229,10 @@ typedef struct tsr_why_device {
   tsr_why_outside *outside;
   size_t outside_count;
   int64_t outside_us; /* the time of that sample; TSR_TIME_NONE without one */
-  /* The part that explains the failure: it alone, or with others of its kind, holds as much as was missing, and more than is
-   * usual. TSR_NONE if none does. */
-  uint32_t outside_cause;
-  tsr_why_outside_sort outside_sort;
-  uint64_t
-      outside_cause_bytes; /* what it holds with others of its kind; of GROWTH, what it grew by */
-  tsr_cards *ledger;       /* what the names above are from */
+  /* What explains the failure, best first: each holds as much as was missing, and more than is usual. */
+  tsr_why_outside_cause outside_causes[TSR_WHY_OUTSIDE_SORTS];
+  size_t outside_cause_count;
+  tsr_cards *ledger; /* what the names above are from */
 
   tsr_fragmentation fragmentation;
   tsr_private_pool *private_pools; /* then, by pool and stream */

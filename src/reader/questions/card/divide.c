@@ -241,7 +241,7 @@ static void find_bounds(const divider *d, sample *peak, sample *end, int64_t *fi
   assert(has_any);
 }
 
-/* The last sample up to a time whose used memory is known; false if there is none. */
+/* The last sample up to a time whose used memory is known; false before the first. */
 static bool find_at(const divider *d, int64_t time_us, sample *out) {
   bool is_found = false;
   for (size_t h = 0; h < d->count; h++) {

@@ -806,7 +806,7 @@ static void print_cards(tsr__emitter *emitter, const tsr_cards *cards) {
       {NULL, "allocated", TSR__RIGHT}, {NULL, "cached", TSR__RIGHT},
       {NULL, "NCCL", TSR__RIGHT},      {NULL, "other parts", TSR__SPARE},
       {NULL, "processes", TSR__RIGHT}, {NULL, "unaccounted", TSR__RIGHT},
-      {NULL, "device", TSR__SPARE},    {NULL, "whose", TSR__ELASTIC}};
+      {NULL, "device", TSR__SPARE},    {NULL, "process", TSR__ELASTIC}};
   size_t shown = cards->top && cards->top < cards->card_count ? cards->top : cards->card_count;
   if (emitter->options.verbose) shown = cards->card_count;
   tsr__emit_space(emitter);

@@ -236,7 +236,7 @@ static tsr_why_reason reason_of(const tsr_why_device *d) {
   if (tsr__sum_u64(there, d->lost_bytes) >= d->request_bytes) return TSR_WHY_ROUNDED;
   if (tsr__drop_u64(d->outside_bytes, usual_outside(d->capacity_bytes)) >= d->missing_bytes)
     return TSR_WHY_OUTSIDE;
-  if (d->outside_cause != TSR_NONE) return TSR_WHY_OUTSIDE;
+  if (d->outside_cause_count) return TSR_WHY_OUTSIDE;
   return TSR_WHY_IN_USE;
 }
 

@@ -137,7 +137,7 @@ static const tsr_record advice = {
         TSR__FIELD(TEXT, "change",
                    "`settings`, `batch` (a smaller one), `checkpoint` (recompute the blocks in "
                    "backward), `growth` (free what grows from step to step), `model` (no batch is "
-                   "small enough), `outside` (less of `outside_cause`)"),
+                   "small enough), `outside` (less of `outside_causes`)"),
         TSR__FIELD(FLAG, "enough", "true: the run should finish; null: not known",
                    .is_nullable = true),
         TSR__FIELD(TEXT, "settings", "of `settings`, which", .is_nullable = true),
@@ -176,8 +176,9 @@ static const tsr_record outside = {
 
 static const tsr_record outside_cause = {
     .name = "OutsideCause",
-    .about = "The part that explains the failure.",
-    TSR__FIELDS(TSR__FIELD(COUNT, "index", "which of `outside`"),
+    .about = "What outside PyTorch explains the failure.",
+    TSR__FIELDS(TSR__FIELD(COUNT, "index",
+                           "which of `outside`: the largest of its kind, or what grew most"),
                 TSR__FIELD(TEXT, "sort",
                            "`process` (another one), `groups` (NCCL, all groups together), "
                            "`growth`, `context`, `unaccounted`"),
@@ -199,7 +200,7 @@ static const tsr_record device = {
             "with freed blocks that wait), `rounded` (together with what blocks hold beyond "
             "requests), `outside` (of the card, more is neither PyTorch's nor free than "
             "drivers and CUDA contexts take, 1 GiB and a sixteenth, by at least the missing "
-            "bytes, with `--capacity` or a sidecar; or `outside_cause` names a part of it), "
+            "bytes, with `--capacity` or a sidecar; or `outside_causes` names a part of it), "
             "`in_use`; "
             "`unknown`, if more is in use "
             "than the file has segments for. If the rest of the run needs more than there was "
@@ -222,10 +223,9 @@ static const tsr_record device = {
                   "of that, who holds it, by the last sample of the ledger up to then, largest "
                   "first; `[]` without a ledger"),
         TSR__FIELD(TIME, "outside_time_us", "the time of that sample", .is_nullable = true),
-        TSR__PART(outside_cause, "outside_cause",
-                  "the part that holds as much as was missing, and more than is usual; null if "
-                  "there is none, or no ledger",
-                  .is_nullable = true),
+        TSR__LIST(outside_cause, "outside_causes",
+                  "what holds as much as was missing, and more than is usual, best first; `[]` if "
+                  "nothing does, or without a ledger"),
         TSR__FIELD(BYTES, "lost_bytes",
                    "`rounding_bytes` and `unsplit_bytes` of `fragmentation` together"),
         TSR__LIST(cache, "free",

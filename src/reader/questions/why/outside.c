@@ -8,7 +8,7 @@
  *   nobody's            a 32nd of the card
  *   growth              64 MiB, of any of these, since the second step
  *
- * If several are, it is the one that holds most beyond that. Of what grew, growth is the cause where it is at least half of it. */
+ * If several are, the one that holds most beyond that is first. Of what grew, growth is the cause if it is at least half of the part. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -64,17 +64,12 @@ static bool take_parts(const tsr_card_use *use, tsr_card_moment_kind moment,
   return true;
 }
 
-/* ---- The cause ---- */
+/* ---- The causes ---- */
 
-typedef struct candidate {
-  uint32_t part; /* the largest of its kind, or TSR_NONE */
-  uint64_t bytes, usual_bytes;
-  tsr_why_outside_sort sort;
-} candidate;
-
-static candidate sum_of(const tsr_why_device *d, tsr_card_kind kind, tsr_card_kind or_kind,
-                        tsr_why_outside_sort sort, uint64_t usual_bytes) {
-  candidate c = {.part = TSR_NONE, .usual_bytes = usual_bytes, .sort = sort};
+static tsr_why_outside_cause sum_of(const tsr_why_device *d, tsr_card_kind kind,
+                                    tsr_card_kind or_kind, tsr_why_outside_sort sort,
+                                    uint64_t usual_bytes) {
+  tsr_why_outside_cause c = {.part = TSR_NONE, .usual_bytes = usual_bytes, .sort = sort};
   for (uint32_t i = 0; i < d->outside_count; i++) {
     if (d->outside[i].kind != kind && d->outside[i].kind != or_kind) continue;
     if (c.part == TSR_NONE) c.part = i;
@@ -83,8 +78,9 @@ static candidate sum_of(const tsr_why_device *d, tsr_card_kind kind, tsr_card_ki
   return c;
 }
 
-static candidate most_grown(const tsr_why_device *d) {
-  candidate c = {.part = TSR_NONE, .usual_bytes = 64 * MIB, .sort = TSR_WHY_OUTSIDE_GROWTH};
+static tsr_why_outside_cause most_grown(const tsr_why_device *d) {
+  tsr_why_outside_cause c = {
+      .part = TSR_NONE, .usual_bytes = 64 * MIB, .sort = TSR_WHY_OUTSIDE_GROWTH};
   for (uint32_t i = 0; i < d->outside_count; i++) {
     const tsr_why_outside *o = &d->outside[i];
     if (o->grew_bytes < o->bytes / 2 || o->grew_bytes <= c.bytes) continue;
@@ -94,30 +90,36 @@ static candidate most_grown(const tsr_why_device *d) {
   return c;
 }
 
-static void find_cause(tsr_why_device *d) {
-  uint64_t card = d->capacity_bytes, most = 0;
-  const candidate candidates[] = {
+static int compare_causes(const void *a, const void *b) {
+  const tsr_why_outside_cause *x = a, *y = b;
+  uint64_t p = x->bytes - x->usual_bytes, q = y->bytes - y->usual_bytes;
+  return (p < q) - (p > q);
+}
+
+/* Of a part that grew, growth is the cause, and its size is no other one. */
+static void find_causes(tsr_why_device *d) {
+  uint64_t card = d->capacity_bytes;
+  const tsr_why_outside_cause candidates[] = {
       most_grown(d),
       sum_of(d, TSR_CARD_PROCESS, TSR_CARD_PROCESS, TSR_WHY_OUTSIDE_PROCESS,
              256 * MIB > card / 128 ? 256 * MIB : card / 128),
       sum_of(d, TSR_CARD_COMMUNICATOR, TSR_CARD_COMMUNICATOR, TSR_WHY_OUTSIDE_GROUPS, card / 32),
       sum_of(d, TSR_CARD_CONTEXT, TSR_CARD_CONTEXT, TSR_WHY_OUTSIDE_CONTEXT, 1536 * MIB),
       sum_of(d, TSR_CARD_UNACCOUNTED, TSR_CARD_HERE, TSR_WHY_OUTSIDE_REST, card / 32)};
+  uint32_t grown = TSR_NONE;
   for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-    const candidate *c = &candidates[i];
-    uint64_t beyond = tsr__drop_u64(c->bytes, c->usual_bytes);
-    bool is_known = i && d->outside_cause == candidates[0].part && c->part == d->outside_cause;
-    if (c->part == TSR_NONE || c->bytes < d->missing_bytes || beyond <= most || is_known) continue;
-    most = beyond;
-    d->outside_cause = c->part;
-    d->outside_sort = c->sort;
-    d->outside_cause_bytes = c->bytes;
+    const tsr_why_outside_cause *c = &candidates[i];
+    if (c->part == TSR_NONE || c->bytes < d->missing_bytes || c->bytes <= c->usual_bytes) continue;
+    uint64_t others = i && c->part == grown ? c->bytes - d->outside[grown].bytes : c->bytes;
+    if (others <= c->usual_bytes) continue;
+    if (!i) grown = c->part;
+    d->outside_causes[d->outside_cause_count++] = *c;
   }
+  tsr__sort(d->outside_causes, d->outside_cause_count, sizeof *d->outside_causes, compare_causes);
 }
 
 int tsr__why_look_outside(tsr_study *study, tsr_why_device *device, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
-  device->outside_cause = TSR_NONE;
   device->outside_us = TSR_TIME_NONE;
   if (device->device == TSR_DEVICE_HOST || !tsr_snapshot_ledger(snapshot, device->device)) return 0;
   int64_t time_us = device->moment.time_us;
@@ -132,6 +134,6 @@ int tsr__why_look_outside(tsr_study *study, tsr_why_device *device, tsr_error *e
   tsr_card_moment_kind moment =
       how.has_time && use->moments[TSR_CARD_AT].is_there ? TSR_CARD_AT : TSR_CARD_END;
   if (!take_parts(use, moment, device)) return tsr__fail_memory(error);
-  if (device->oom_count && device->missing_bytes) find_cause(device);
+  if (device->oom_count && device->missing_bytes) find_causes(device);
   return 0;
 }

@@ -34,10 +34,6 @@
 
 /* ---- Outside PyTorch ---- */
 
-static const tsr_why_outside *cause_outside(const tsr_why_device *d) {
-  return d->outside_cause == TSR_NONE ? NULL : &d->outside[d->outside_cause];
-}
-
 static size_t count_outside(const tsr_why_device *d, tsr_card_kind kind) {
   size_t count = 0;
   for (size_t i = 0; i < d->outside_count; i++) count += d->outside[i].kind == kind;
@@ -75,17 +71,18 @@ static void append_outside(tsr__buffer *out, const tsr_why_outside *o) {
 
 /* The cause, in a sentence. */
 static void append_outside_cause(tsr__buffer *out, const tsr_why_device *d) {
-  const tsr_why_outside *o = cause_outside(d);
+  const tsr_why_outside_cause *cause = &d->outside_causes[0];
+  const tsr_why_outside *o = &d->outside[cause->part];
   size_t count = count_outside(d, o->kind);
-  bool is_rest = d->outside_sort == TSR_WHY_OUTSIDE_REST;
+  bool is_rest = cause->sort == TSR_WHY_OUTSIDE_REST;
   tsr__buffer_text(out, "Outside PyTorch: ");
-  switch (d->outside_sort) {
+  switch (cause->sort) {
   case TSR_WHY_OUTSIDE_GROWTH:
     append_outside(out, o);
     tsr__buffer_printf(out, " grew by %s, to %s of the card.", SIZE(o->grew_bytes), SIZE(o->bytes));
     return;
   case TSR_WHY_OUTSIDE_GROUPS:
-    tsr__buffer_printf(out, "NCCL held %s of %s in %s group%s.", SIZE(d->outside_cause_bytes),
+    tsr__buffer_printf(out, "NCCL held %s of %s in %s group%s.", SIZE(cause->bytes),
                        SIZE(d->capacity_bytes), COUNT(count), tsr__plural(count));
     return;
   case TSR_WHY_OUTSIDE_PROCESS:
@@ -96,7 +93,7 @@ static void append_outside_cause(tsr__buffer *out, const tsr_why_device *d) {
     break;
   default: append_outside(out, o);
   }
-  tsr__buffer_printf(out, " %s %s of %s", is_rest ? "takes" : "held", SIZE(d->outside_cause_bytes),
+  tsr__buffer_printf(out, " %s %s of %s", is_rest ? "takes" : "held", SIZE(cause->bytes),
                      SIZE(d->capacity_bytes));
   if (o->kind == TSR_CARD_PROCESS && count > 1) {
     tsr__buffer_text(out, ", most of it ");
@@ -106,13 +103,15 @@ static void append_outside_cause(tsr__buffer *out, const tsr_why_device *d) {
 }
 
 /* What to do about it. */
-static void append_remedy(tsr__buffer *out, const tsr_why_device *d) {
-  const tsr_why_outside *o = cause_outside(d);
+static void append_remedy(tsr__buffer *out, const tsr_why_device *d,
+                          const tsr_why_outside_cause *cause) {
+  const tsr_why_outside *o = &d->outside[cause->part];
   bool is_group = o->kind == TSR_CARD_COMMUNICATOR;
-  if (d->outside_sort == TSR_WHY_OUTSIDE_GROWTH) {
-    if (o->is_steady)
-      tsr__buffer_text(out, "It grows all the time, so any card is full at some time. ");
-    tsr__buffer_text(out, "Find out what makes it grow: ");
+  if (cause->sort == TSR_WHY_OUTSIDE_GROWTH) {
+    tsr__buffer_text(out, "Find out what makes ");
+    append_outside(out, o);
+    tsr__buffer_printf(
+        out, " grow%s: ", o->is_steady ? " (all the time, so any card is full at some time)" : "");
     tsr__buffer_text(out, is_group
                               ? "groups that are made again and again keep their memory until "
                                 "destroy_process_group(), and connections are made when they are "
@@ -155,7 +154,7 @@ static void append_remedy(tsr__buffer *out, const tsr_why_device *d) {
                        "Find out who has the %s: nvidia-smi on the host lists processes of other "
                        "containers; what is in this process, and no part of it, is a "
                        "library's.",
-                       SIZE(d->outside_cause_bytes));
+                       SIZE(cause->bytes));
   }
 }
 
@@ -164,8 +163,10 @@ static void print_outside(tsr__emitter *emitter, const tsr_why_device *d) {
     if (d->advice[i].change != TSR_WHY_CHANGE_OUTSIDE) continue;
     tsr__emit_space(emitter);
     tsr__emit_printf(emitter, TSR__BOLD, "What would help, outside PyTorch:");
-    append_remedy(&emitter->scratch, d);
-    tsr__emit_paragraph(emitter, TSR__PLAIN, 2);
+    for (size_t k = 0; k < d->outside_cause_count; k++) {
+      append_remedy(&emitter->scratch, d, &d->outside_causes[k]);
+      tsr__emit_paragraph(emitter, TSR__PLAIN, 2);
+    }
   }
 }
 
@@ -195,15 +196,18 @@ static void emit_outside(tsr__emitter *emitter, const tsr_why_device *d) {
   }
   tsr__emit_table_end(emitter);
   tsr__emit_field(emitter, "outside_time_us", NULL, tsr__time(d->outside_us));
-  if (d->outside_cause == TSR_NONE) {
-    tsr__emit_field(emitter, "outside_cause", NULL, tsr__nothing());
-    return;
+  static const tsr__column cause_columns[] = {
+      {"index", NULL, TSR__RIGHT}, {"sort", NULL, TSR__LEFT}, {"bytes", NULL, TSR__RIGHT}};
+  tsr__emit_table(emitter, "outside_causes", cause_columns,
+                  sizeof cause_columns / sizeof *cause_columns);
+  for (size_t i = 0; i < d->outside_cause_count; i++) {
+    const tsr_why_outside_cause *cause = &d->outside_causes[i];
+    tsr__cell cells[] = {tsr__count(cause->part), tsr__string(sort_name(cause->sort)),
+                         tsr__bytes(cause->bytes)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
   }
-  tsr__emit_object(emitter, "outside_cause");
-  tsr__emit_field(emitter, "index", NULL, tsr__count(d->outside_cause));
-  tsr__emit_field(emitter, "sort", NULL, tsr__string(sort_name(d->outside_sort)));
-  tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(d->outside_cause_bytes));
-  tsr__emit_end(emitter);
+  tsr__emit_table_end(emitter);
 }
 
 /* ---- The verdict ---- */
@@ -403,7 +407,7 @@ static void append_need(tsr__buffer *out, const tsr_why_device *d) {
 
 /* Who held the card: a part that the ledger names, or others in general. */
 static void append_held(tsr__buffer *out, const tsr_why_device *d) {
-  if (cause_outside(d))
+  if (d->outside_cause_count)
     append_outside_cause(out, d);
   else
     tsr__buffer_printf(out, "Others held the card: %s of %s were outside this PyTorch.",
@@ -1110,7 +1114,7 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     append_checkpoint_peak(out, d, advice, 0);
     break;
   case TSR_WHY_CHANGE_MODEL: append_model(out, d, advice); break;
-  case TSR_WHY_CHANGE_OUTSIDE: append_remedy(out, d); break;
+  case TSR_WHY_CHANGE_OUTSIDE: append_remedy(out, d, &d->outside_causes[0]); break;
   default:
     tsr__buffer_printf(out, "Freeing what grows by %s in each %s.",
                        SIZE(d->outlook.step_growth_bytes), tsr_steps_unit_name(d->outlook.unit));
