@@ -27,3 +27,29 @@ void tsr__ledger_own_at(const tsr_ledger *ledger, size_t sample, tsr__ledger_own
     out->communicator_bytes +=
         tsr__ledger_known(tsr_ledger_value(ledger->communicators[i].bytes, sample));
 }
+
+const char *tsr__ledger_sort_name(tsr__ledger_sort sort) {
+  static const char *const names[TSR__LEDGER_SORTS] = {
+      "allocated by PyTorch", "cached by PyTorch", "NCCL",       "CUDA context and libraries",
+      "the driver",           "other processes",   "unaccounted"};
+  return names[sort];
+}
+
+bool tsr__ledger_divide(const tsr_ledger *ledger, size_t sample, uint64_t out[TSR__LEDGER_SORTS]) {
+  uint64_t used = tsr_ledger_value(ledger->used_bytes, sample), sum = 0;
+  tsr__ledger_own own;
+  if (used == TSR_LEDGER_UNKNOWN) return false;
+  tsr__ledger_own_at(ledger, sample, &own);
+  out[TSR__LEDGER_ALLOCATED] = own.allocated_bytes;
+  out[TSR__LEDGER_CACHED] = own.cached_bytes;
+  out[TSR__LEDGER_NCCL] = own.communicator_bytes;
+  out[TSR__LEDGER_CONTEXT] = own.context_bytes + own.library_bytes;
+  out[TSR__LEDGER_DRIVER] = tsr__ledger_known(ledger->driver_bytes);
+  out[TSR__LEDGER_PROCESSES] = 0;
+  for (size_t i = 0; i < ledger->process_count; i++)
+    out[TSR__LEDGER_PROCESSES] +=
+        tsr__ledger_known(tsr_ledger_value(ledger->processes[i].bytes, sample));
+  for (int i = 0; i < TSR__LEDGER_REST; i++) sum += out[i];
+  out[TSR__LEDGER_REST] = tsr__drop_u64(used, sum);
+  return true;
+}
