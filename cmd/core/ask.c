@@ -416,6 +416,19 @@ int cli_ask(cli_session *session) {
   return status;
 }
 
+/* ---- card: of several files, which the question reads itself ---- */
+
+int cli_ask_card(cli_session *session) {
+  cli_asking asking = {.name = session->options->operands[0]};
+  session->path = asking.name; /* for warnings */
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = cli_asking_print(session, &asking);
+  cli_asking_release(&asking);
+  if (status != TSR_ERROR_IO && status != TSR_ERROR_FORMAT) return status;
+  cli_say(NULL, "%s", session->error.message); /* which names the file */
+  return CLI_INPUT;
+}
+
 /* ---- profile: and a page ---- */
 
 /* Also write the page of `tessera view`, which opens with the grouping of the options. */

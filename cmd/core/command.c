@@ -6,9 +6,10 @@
 
 /* ---- Options that commands share ---- */
 
-/* Which commands take a shared option: FILES: those that read snapshots; STACKS: also those whose answer has stacks.
+/* Which commands take a shared option: FILES: those that read snapshots; STACKS: also those whose answer has stacks;
+ * DETAILS: also those whose lists are longer with --verbose.
  * OURS: all but drop-ins. */
-typedef enum takers { FILES, STACKS, ANSWERS, OURS, ALL } takers;
+typedef enum takers { FILES, STACKS, DETAILS, ANSWERS, OURS, ALL } takers;
 
 static const tsr_parameter shared[] = {
     {.name = "device",
@@ -71,8 +72,8 @@ static const tsr_parameter shared[] = {
 enum { SHARED = sizeof shared / sizeof *shared };
 
 /* By row of `shared`. */
-static const takers shared_takers[] = {FILES,  FILES, STACKS, ANSWERS, ANSWERS, ANSWERS, ANSWERS,
-                                       STACKS, FILES, FILES,  FILES,   ALL,     OURS,    ALL};
+static const takers shared_takers[] = {FILES,   FILES, STACKS, ANSWERS, ANSWERS, ANSWERS, ANSWERS,
+                                       DETAILS, FILES, FILES,  FILES,   ALL,     OURS,    ALL};
 static_assert(sizeof shared_takers / sizeof *shared_takers == SHARED, "a taker for each option");
 
 /* Whether `word` is one of the words of `list`. */
@@ -91,6 +92,8 @@ static bool takes_shared(const cli_command *command, size_t index) {
   switch (shared_takers[index]) {
   case FILES: return command->reads_files;
   case STACKS: return command->reads_files || command->about.has_stacks;
+  case DETAILS:
+    return command->reads_files || command->about.has_stacks || command->about.verbose_lists_all;
   case ANSWERS: return cli_command_takes_files(command);
   case OURS: return !command->is_drop_in;
   case ALL: break;

@@ -41,6 +41,7 @@ static const struct {
 } own_ways[] = {{"profile", cli_profile, false, NULL, 0, NULL, false},
                 {"check", cli_check, false, NULL, 0, NULL, false},
                 {"ranks", cli_ask_ranks, false, NULL, 0, NULL, true},
+                {"card", cli_ask_card, false, NULL, 0, NULL, false},
                 {"simulate", cli_simulate, true, NULL, 0, NULL, false},
                 {"plan", cli_plan, false, "MODEL | show FILE [MODEL]", 3, "color verbose", false}};
 

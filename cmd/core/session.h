@@ -134,6 +134,7 @@ int cli_ask(cli_session *session); /* any question */
 int cli_check(cli_session *session);
 int cli_profile(cli_session *session);
 int cli_ask_ranks(cli_session *session);
+int cli_ask_card(cli_session *session);
 int cli_simulate(cli_session *session);
 int cli_export(cli_session *session);
 int cli_mcp(cli_session *session);

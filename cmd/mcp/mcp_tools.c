@@ -188,8 +188,13 @@ json_t *mcp_ask(mcp_call *call) {
     subjects[i].name = mcp_text(call, name);
   }
   const char *model = question->subject_count ? NULL : mcp_text(call, "model");
+  size_t path_count = 0;
+  const char *const *paths = tsr_params_find(call->params, "paths", strlen("paths"))
+                                 ? tsr_params_texts(call->params, "paths", &path_count)
+                                 : NULL;
   size_t count = question->subject_count ? question->subject_count : 1;
   if (!question->subject_count) subjects[0].name = model && *model != '{' ? model : "the model";
+  if (!question->subject_count && path_count) subjects[0].name = paths[0];
   int status = tsr_ask(question, subjects, count, call->params, &query, &answer, &call->error);
   json_t *out = status ? NULL : tree_of(call, answer);
   tsr_answer_free(answer);

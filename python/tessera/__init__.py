@@ -18,6 +18,7 @@ from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundErr
 from ._answers import Frame, Plan
 from ._fields import Answer, Record, Warning
 from ._calls import plan, simulate
+from ._card import card
 from ._page import Page
 from ._ranks import ranks
 from ._simulate import Simulation, models
@@ -38,7 +39,7 @@ __all__ = [
     'Allocations', 'Answer', 'Applied', 'ArgumentError', 'Blocks', 'Change', 'Column', 'Error', 'Events', 'Fitted',
     'FormatError', 'Frame', 'Frames', 'Left', 'LimitError', 'NotFoundError', 'Page', 'Plan', 'Prediction', 'ReadError', 'Record',
     'Segments', 'Simulation', 'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'UsageError', 'Warning',
-    'answers', 'apply', 'fit', 'models', 'open', 'parts', 'plan', 'questions', 'ranks', 'record', 'simulate', 'trace',
+    'answers', 'apply', 'card', 'fit', 'models', 'open', 'parts', 'plan', 'questions', 'ranks', 'record', 'simulate', 'trace',
 ]
 
 

@@ -748,6 +748,24 @@ class Request(Record):
     frames: Tuple[Frame, ...]
 
 
+class Outside(Record):
+    """Who holds a part of the card outside PyTorch."""
+    kind: str
+    name: Optional[str]
+    pid: Optional[int]
+    bytes: int
+    grew_bytes: int
+    steady: bool
+    covers_missing: bool
+
+
+class OutsideCause(Record):
+    """What outside PyTorch explains the failure."""
+    index: int
+    sort: str
+    bytes: int
+
+
 class FreeMemory(Record):
     """What was free in PyTorch's cache, and could not serve the request."""
     cache: str
@@ -831,6 +849,9 @@ class WhyDevice(Device):
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
     outside_bytes: Optional[int]
+    outside: Tuple[Outside, ...]
+    outside_time_us: Optional[int]
+    outside_causes: Tuple[OutsideCause, ...]
     lost_bytes: int
     free: Tuple[FreeMemory, ...]
     fragmentation: Fragmentation
@@ -1145,6 +1166,133 @@ class Ranks(Drawn):
     missing: Tuple[int, ...]
     missing_parts: Tuple[int, ...]
     broken: Tuple[BrokenFile, ...]
+
+
+class CardApart(Record):
+    """A card on which something takes far more than on the others."""
+    card: int
+    rank: Optional[int]
+    path: str
+    kind: str
+    bytes: int
+    others_bytes: int
+
+
+class CardBroken(Record):
+    """A file that could not be read."""
+    path: str
+    message: str
+
+
+class CardPart(Record):
+    """Who holds a part of the card's used memory."""
+    name: str
+    bytes: int
+    kind: str
+    holder: Optional[int]
+    pid: Optional[int]
+    group: Optional[str]
+    # 'from' is an item only: the name is a keyword
+
+
+class CardMoment(Record):
+    """The card at one sample."""
+    time_us: Optional[int]
+    mark: Optional[str]
+    used_bytes: int
+    parts: Tuple[CardPart, ...]
+
+
+class CardGrowth(Record):
+    """A part outside PyTorch that is larger at the end than at `early`."""
+    name: str
+    kind: str
+    bytes: int
+    steady: bool
+
+
+class CardHolder(Record):
+    """A process whose file was given."""
+    path: str
+    pid: Optional[int]
+    host: Optional[str]
+    rank: Optional[int]
+    device: int
+    asleep_bytes: int
+    private_pool_bytes: Optional[int]
+    peak_bytes: int  # not always there
+    together_bytes: int  # not always there
+
+
+class CardPhase(Record):
+    """What a process does, by its own name for it, and what that needs of the others."""
+    name: str
+    holder: int
+    times: int
+    time_us: int
+    needs_bytes: int
+    missing_bytes: int
+    sum_bytes: int
+    others_bytes: int
+    room_bytes: Optional[int]
+    before_bytes: int
+    start_bytes: int
+    release_bytes: int
+    releaser: Optional[int]
+
+
+class CardHost(Record):
+    """Memory of the machine that the process used."""
+    peak_resident_bytes: Optional[int]
+    end_resident_bytes: Optional[int]
+    pinned_bytes: Optional[int]
+    limit_bytes: Optional[int]
+    limit_from: Optional[str]
+
+
+class CardRecording(Record):
+    """How the ledger was recorded."""
+    samples: int
+    samples_taken: Optional[int]
+    period_ms: Optional[int]
+    sampling_us: Optional[int]
+    step_us: Optional[int]
+    nvml: Optional[str]
+    nvml_error: Optional[str]
+
+
+class CardDevice(Record):
+    """A card, and who holds its memory when most of it is used."""
+    device: Union[int, str]
+    name: Optional[str]
+    uuid: Optional[str]
+    source: str
+    total_bytes: Optional[int]
+    used_bytes: Optional[int]
+    time_us: Optional[int]
+    mark: Optional[str]
+    parts: Tuple[CardPart, ...]
+    overlap: str
+    stale_us: int
+    end: Optional[CardMoment]
+    early: Optional[CardMoment]
+    at: Optional[CardMoment]
+    growth: Tuple[CardGrowth, ...]
+    holders: Tuple[CardHolder, ...]
+    together_bytes: int  # not always there
+    together_time_us: Optional[int]  # not always there
+    sum_of_peaks_bytes: int  # not always there
+    phases: Tuple[CardPhase, ...]  # not always there
+    host: CardHost
+    recording: Optional[CardRecording]
+
+
+class Card(Answer, CardDevice):
+    """What is on the card."""
+    files: int
+    apart: Tuple[CardApart, ...]
+    broken: Tuple[CardBroken, ...]
+    devices: Sequence[CardDevice]
 
 
 class CheckCause(Record):
@@ -1684,6 +1832,7 @@ KINDS: Dict[str, Any] = {
     'pools': Pools,
     'whatif': Whatif,
     'ranks': Ranks,
+    'card': Card,
     'check': Check,
     'simulate': Simulate,
     'plan': Plan,

@@ -611,6 +611,94 @@ def write_named(folder):
         (folder / f'{name}.json').write_text(text, encoding='utf-8')
 
 
+# ---- the ledger of the card ----
+
+def ledger(times, used, reserved, **more):
+    """A device of the ledger; what is not given is the same in all jobs here."""
+    series = {key: more.pop(key) for key in ('unmapped_bytes', 'process_bytes', 'private_pool_bytes', 'communicator_bytes', 'other_process_bytes',
+                                             'mark') if key in more}
+    return {'device': 0, 'name': 'A card of 1 GiB', 'total_bytes': 1024 * MIB, **more, 'samples': {
+        'time_us': [START_US + 1000 * at for at in times], 'total_used_bytes': [size * MIB for size in used],
+        'allocated_bytes': [size * MIB for size in reserved], 'reserved_bytes': [size * MIB for size in reserved],
+        **{key: [[None if size is None else size * MIB for size in row] for row in rows] if key in ('communicator_bytes', 'other_process_bytes')
+           else rows if key == 'mark' else [None if size is None else size * MIB for size in rows] for key, rows in series.items()}}}
+
+
+def with_card(pid, *devices, **more):
+    return sidecar(process={'pid': pid, 'host': 'node1'}, time_us=START_US + 1000, card={
+        'period_ms': 500, 'samples_taken': 5, 'samples_kept': 5, 'sampling_us': 210, 'step_us': 410000, 'nvml': '12.570.86', 'nvml_error': None,
+        'devices': list(devices), 'host': {
+            'pinned_bytes': 64 * MIB, 'limit_bytes': 8192 * MIB, 'limit_from': 'cgroup',
+            'samples': {'time_us': [START_US, START_US + 40000], 'rss_bytes': [900 * MIB, 800 * MIB]}}}, **more)
+
+
+def crowded(folder):
+    """It ran out of memory beside a process that was left over, with NCCL in two groups, of which one grows."""
+    run = Run()
+    device = run.devices[0]
+    run.model(device, recorded=True)
+    at = run.stacks(('forward', '/work/model.py', 31))
+    for _ in range(3):
+        device.alloc(20 * MIB, at)
+    run.time_us = START_US + 41000
+    device.event('oom', 5 * MIB, 40 * MIB, at)
+    write(folder / 'crowded.pickle', run.snapshot())
+    held = sum(segment['total'] for segment in device.segments) // MIB
+    left = 1024 - 5 - held - 90 - 12 - 60 - 30
+    card = ledger([0, 10, 20, 30, 40], [held + left + 117, held + left + 147, held + left + 162, held + left + 182, 1019], [held] * 5,
+                  uuid='GPU-1', driver_bytes=12 * MIB, context_bytes=60 * MIB, context_from='nvml',
+                  libraries=[{'name': 'cublas', 'bytes': 30 * MIB, 'from': 'first_use'}],
+                  communicators=[{'name': 'dp (0)', 'backend': 'nccl', 'ranks': 8, 'from': 'stats', 'suspended': False},
+                                 {'name': 'tp (1)', 'backend': 'nccl', 'ranks': 2, 'from': 'stats', 'suspended': False}],
+                  processes=[{'pid': 4242, 'name': 'python3'}], marks=['step 0', 'step 1', 'snapshot'], mark=[0, 1, None, None, 2],
+                  communicator_bytes=[[10, 40, 55, 75, 80], [5, 5, 5, 5, 5]], other_process_bytes=[[left] * 5], private_pool_bytes=[4] * 5,
+                  process_bytes=[held + size for size in (105, 135, 150, 170, 175)])
+    (folder / 'crowded.json').write_text(json.dumps(with_card(4711, card, devices=[
+        {'device': 0, 'total_bytes': 1024 * MIB, 'free_bytes': 5 * MIB, 'outside_pytorch_bytes': 1019 * MIB - held * MIB}])), encoding='utf-8')
+
+
+def shared_card(folder):
+    """A trainer and an engine that take turns; the trainer runs out of memory, because the engine slept too little."""
+    for name, pid, sizes, asleep, phases in (('engine', 11, (600, 600, 600, 600), (0, 200, 200, 0), [('rollout', 1, 10), ('rollout', 35, 40)]),
+                                             ('trainer', 12, (200, 200, 500, 200), (0, 0, 0, 0), [('training', 12, 30)])):
+        run = Run()
+        device = run.devices[0]
+        stack = run.stacks(('forward', '/work/model.py', 31))
+        device.alloc(sizes[0] * MIB, stack)
+        more = sizes[2] - sizes[0]
+        if more:
+            run.time_us = START_US + 15000
+            grown = device.alloc(more * MIB, stack)
+            device.event('oom', 4 * MIB, 100 * MIB, stack)
+            run.time_us = START_US + 33000
+            device.free(grown, stack)
+            segment = device.segments.pop()
+            device.event('segment_free', segment['address'], segment['total'], stack)
+        snapshot = run.snapshot()
+        snapshot['external_annotations'] = [{'stage': stage, 'name': phase, 'device': 0, 'time_us': START_US + 1000 * at}
+                                            for phase, first, end in phases for stage, at in (('START', first), ('END', end))]
+        write(folder / f'{name}.pickle', snapshot)
+        card = ledger([0, 11, 20, 34], [930, 730, 1020, 930], sizes, uuid='GPU-1', context_bytes=50 * MIB, context_from='nvml',
+                      unmapped_bytes=list(asleep), processes=[{'pid': 23 - pid, 'name': 'python3'}],
+                      other_process_bytes=[[250, 250, 550, 250] if pid == 11 else [650, 450, 450, 650]])
+        (folder / f'{name}.json').write_text(json.dumps(with_card(pid, card)), encoding='utf-8')
+
+
+def cards(folder):
+    """Four ranks, of which one has a group that the others lack, and a file that is no snapshot."""
+    folder.mkdir(exist_ok=True)
+    for rank in range(4):
+        run = Run()
+        run.devices[0].alloc(200 * MIB, run.stacks(('forward', '/work/model.py', 31)))
+        write(folder / f'rank{rank}.pickle', run.snapshot())
+        more = 300 if rank == 2 else 0
+        card = ledger([0, 10], [330 + more, 330 + more], [200, 200], uuid=f'GPU-{rank}', context_bytes=60 * MIB, context_from='nvml',
+                      communicators=[{'name': 'dp (0)', 'backend': 'nccl', 'ranks': 4, 'from': 'stats'}], communicator_bytes=[[50 + more] * 2])
+        (folder / f'rank{rank}.json').write_text(
+            json.dumps(with_card(100 + rank, card, ranks={'rank': rank, 'world_size': 5})), encoding='utf-8')
+    (folder / 'rank4.pickle').write_text('no snapshot')
+
+
 # ---- for the drop-ins: what Mosaic stumbles over ----
 
 def entry(action, addr, size, at_us, *frames, **more):
@@ -889,6 +977,9 @@ def write_all(folder):
     write(folder / 'ring.pickle', ring())
     write(folder / 'loops.pickle', loops())
     write_named(folder)
+    crowded(folder)
+    shared_card(folder)
+    cards(folder / 'cards')
     write(folder / 'noted.pickle', noted())
     write(folder / 'noted-dicts.pickle', noted_dicts())
     write(folder / 'growing-notes.pickle', growing_notes())

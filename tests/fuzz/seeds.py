@@ -216,6 +216,23 @@ def sidecars():
         tensor('w', 4096, 4, storage_nbytes=2)]}]})
     yield 'others', json.dumps({**head, 'other_parameters': [tensor(None, 4096, 4, index=1)]})
     yield 'newer', '{"schema": "tessera/capture/2"}'
+    series = {'time_us': [1795000000000000, 1795000000500000, 1795000001000000], 'mark': [0, None, 1],
+              'total_used_bytes': [9 << 30, 12 << 30, 11 << 30], 'allocated_bytes': [4 << 30, 6 << 30, 5 << 30],
+              'reserved_bytes': [5 << 30, 7 << 30, None], 'private_pool_bytes': [0, 1, 2], 'unmapped_bytes': [0, None, 1 << 30],
+              'process_bytes': [6 << 30, 9 << 30, 8 << 30], 'communicator_bytes': [[1 << 20, 2 << 20, 3 << 20]],
+              'other_process_bytes': [[1 << 30, 1 << 30, 2 << 30]]}
+    ledger = {'device': 0, 'name': 'A card', 'uuid': 'GPU-1', 'total_bytes': 16 << 30, 'driver_bytes': 5, 'context_bytes': 400 << 20,
+              'context_from': 'nvml', 'libraries': [{'name': 'cublas', 'bytes': 9 << 20, 'from': 'first_use'}],
+              'communicators': [{'name': 'dp (0)', 'backend': 'nccl', 'ranks': 8, 'from': 'stats', 'suspended': True}],
+              'processes': [{'pid': 4711, 'name': 'python3'}], 'marks': ['step 0', 'snapshot'], 'samples': series}
+    host = {'pinned_bytes': 0, 'limit_bytes': 1 << 38, 'limit_from': 'cgroup',
+            'samples': {'time_us': [1795000000000000], 'rss_bytes': [1 << 30], 'cgroup_bytes': [None], 'pinned_bytes': [0]}}
+    yield 'card', json.dumps({**head, 'process': {'pid': 1, 'host': 'a'}, 'devices': [card], 'card': {
+        'period_ms': 500, 'samples_taken': 3, 'samples_kept': 3, 'sampling_us': 9, 'step_us': None, 'nvml': '12', 'nvml_error': None,
+        'devices': [ledger], 'host': host}})
+    yield 'odd-card', json.dumps({**head, 'card': {'devices': [{'device': 0, 'marks': 3, 'samples': {
+        'time_us': [5, None, 3], 'total_used_bytes': [1, 2], 'mark': [9, 0, -1], 'communicator_bytes': [[], [1, 2, 3]]},
+        'communicators': [[], {}]}, {'device': 0}, 7], 'host': []}})
     yield 'odd', json.dumps({**head, 'models': [1, {'parameters': {}}], 'devices': {'device': 0}})
     yield 'deep', '{"schema": "tessera/capture/1", "models": ' + '[' * 3000
 

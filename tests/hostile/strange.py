@@ -240,6 +240,8 @@ def sidecars(rng):
         {'size': 1024, 'requested_size': 1024, 'state': 'active_allocated'}, {'size': 3072, 'state': 'inactive'}]}],
         'device_traces': [[]]}
     side = change_json(rng, rng.choice(list(parsed(seeds.sidecars()))))
+    if rng.random() < 0.4:
+        return {'s.pickle': json.dumps(memory).encode(), 's.json': side}, ['card', 's.pickle']
     return {'s': json.dumps(memory).encode(), 'side': side}, [rng.choice(('peak', 'info', 'why', 'profile')), 's', '--sidecar', 'side']
 
 

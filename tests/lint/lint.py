@@ -455,8 +455,8 @@ def check_snapshots_are_written_by_the_builder(_):
         table = r'\b(%s)->\w+(\.\w+|\[[^;=]*\])*' % '|'.join(sorted(names))
         writes = re.compile(r'%s\s*(([-+|&]?=)[^=]|\+\+|--)|(TSR__VECTOR_(PUSH|RESERVE|FREE)|'
                             r'tsr__intern_put)\(\s*&[\w.>-]*?%s' % (table, table))
-        # fleet.c opens snapshots and releases them, which takes a pointer that is not const.
-        is_code = path.is_relative_to(ROOT / 'src') and path.stem != 'fleet'
+        # fleet.c and the question "card" open snapshots and release them, which takes a pointer that is not const.
+        is_code = path.is_relative_to(ROOT / 'src') and path.stem != 'fleet' and path.parent.name != 'card'
         has_snapshots = re.search(r'tsr_snapshot|snapshot->', text)
         for number, line in enumerate(text.splitlines(), 1):
             place = f'{name(path)}:{number}'

@@ -132,6 +132,9 @@ CASES = {
     'leaks': Case(['leaks', 'train.pickle']),
     'ranks': Case(['ranks', 'fleet', '--threads', '1', '--pattern', 'rank(?<rank>.)', '--sketches', 'all.sketch'], ['all.sketch']),
     'ranks of sketches': Case(['ranks', 'some.sketch', '--threads', '1', '--json']),
+    'card': Case(['card', 'crowded.pickle', '--json']),
+    'cards': Case(['card', 'trainer.pickle', 'engine.pickle', 'crowded.pickle']),
+    'why outside': Case(['why', 'crowded.pickle']),
     'page of ranks': Case(['ranks', 'some.sketch', '--threads', '1', '--html', 'ranks.html'], ['ranks.html']),
     'why': Case(['why', 'train.pickle']),
     'check': Case(['check', 'train.pickle', '--lock', 'lock.json', '--update', '-o', 'check.json'],
@@ -220,6 +223,8 @@ class Runner:
         fixtures.write(folder / 'train.pickle', fixtures.train())
         fixtures.write(folder / 'pooled.pickle', fixtures.pooled())
         fixtures.write_named(folder)
+        fixtures.crowded(folder)
+        fixtures.shared_card(folder)
         (folder / 'fleet').mkdir()
         for rank, name in enumerate(('train', 'train', 'told')):
             shutil.copyfile(folder / f'{name}.pickle', folder / 'fleet' / f'rank{rank}.pickle')

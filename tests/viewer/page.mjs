@@ -1290,6 +1290,55 @@ test('several devices share one axis of time', async () => {
   await close(both);
 });
 
+test('the lane of the whole card shows each sample until the next one, and who holds what', async () => {
+  const { path, first, last, total, rows } = plan.card;
+  const sorts = ['allocated by PyTorch', 'cached by PyTorch', 'NCCL', 'CUDA context and libraries', 'the driver', 'other processes', 'unaccounted'];
+  for (const [width, scheme] of [[1440, 'light'], [900, 'dark'], [480, 'light']]) {
+    const page = await open(write(path), { width, hash: 'axis=time', scheme });
+    await settle(page);
+    const box = await page.locator('.track .over').first().boundingBox();
+    const [top, bottom] = await page.evaluate(() => tessera.cardBox(0));
+    check('the lane has room', bottom - top > 30 && bottom < box.height);
+    // The place of each sample's time on the axis, of which the trace's first and last event are known.
+    const [from, to] = await page.evaluate((n) => [tessera.placeOf(0, 0), tessera.placeOf(0, n)], (await page.evaluate('tessera.devices'))[0].events - 1);
+    const placeOf = (time) => from + ((time - first) / (last - first)) * (to - from);
+    for (let i = 0; i < rows.length; i += plan.whole ? 1 : 7) {
+      const { time, used, parts } = rows[i];
+      const next = rows[i + 1] ? placeOf(rows[i + 1].time) : Infinity;
+      const x = placeOf(time) + Math.min(0.5, (next - placeOf(time)) / 2);
+      if (time < first || time >= last || next - placeOf(time) < 0.01) continue;
+      const shown = await page.evaluate((at) => tessera.cardAt(0, at), x);
+      expect(`used at sample ${i}`, shown.used, used);
+      expect(`parts at sample ${i}`, Object.fromEntries(sorts.flatMap((name, k) => (shown.bytes[k] ? [[name, shown.bytes[k]]] : []))),
+        Object.fromEntries(sorts.flatMap((name) => (parts[name] ? [[name, parts[name]]] : []))));
+    }
+    // The tooltip has the same figures, and the picture is higher where more is used.
+    const late = placeOf(rows[rows.length - 2].time) + 0.5;
+    await page.mouse.move(box.x + Math.min(late, box.width - 20), box.y + (top + bottom) / 2);
+    await frame(page);
+    const text = await page.locator('.tooltip').innerText();
+    check(`the tooltip: ${text}`, text.startsWith('the whole card: ') && text.includes('allocated by PyTorch') && text.includes(' used'));
+    const heights = await page.evaluate(([a, b, y0, y1]) => {
+      const canvas = document.querySelector('.track .over');
+      const ratio = canvas.width / canvas.clientWidth;
+      const { data, width } = canvas.getContext('2d').getImageData(0, Math.round(y0 * ratio), canvas.width, Math.round((y1 - y0) * ratio));
+      const isColoured = (i) => data[i + 3] > 0 && Math.max(...data.subarray(i, i + 3)) - Math.min(...data.subarray(i, i + 3)) > 40;
+      return [a, b].map((x) => {
+        let rows = 0;
+        for (let i = 4 * Math.round(x * ratio); i < data.length; i += 4 * width) rows += isColoured(i);
+        return rows / ratio;
+      });
+    }, [placeOf(rows[1].time) + 2, placeOf(rows[rows.length - 2].time) - 2, top + 3, bottom - 4]);
+    check(`it grows: ${heights}`, heights[1] > heights[0] && heights[0] > 0);
+    check('no more than the card', total > 0);
+    await shoot(page, `card-${width}`);
+    await close(page);
+  }
+  const none = await open(write(plan.made.single));
+  expect('no lane without a ledger', await none.evaluate(() => tessera.cardBox(0)), null);
+  await close(none);
+});
+
 test('the overview goes on to the end of the trace', async () => {
   const page = await open(write(plan.made.single));
   await settle(page);

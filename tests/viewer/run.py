@@ -18,8 +18,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent / 'golden'))
+sys.path.insert(0, str(HERE.parent / 'card'))
 import fleets  # noqa: E402
 import habits  # noqa: E402
+import ledgers  # noqa: E402
 import paces  # noqa: E402
 
 VIEWER = HERE.parents[1] / 'viewer'
@@ -208,6 +210,19 @@ def habit_pages(work):
     return {rule: str(work / f'{rule}.pickle') for rule in programs}
 
 
+def card(work):
+    """A job with the ledger of its card, and what it has at each sample: time, used, and bytes by sort."""
+    job = ledgers.Job(18, cause='growth', total=80 << 30, samples=60)
+    rows = []
+    for i in range(job.count):
+        parts = {'allocated by PyTorch': 0, 'NCCL': 0, 'CUDA context and libraries': 0, 'the driver': 0, 'other processes': 0, 'unaccounted': 0}
+        for (kind, _), size in job.parts(i).items():
+            parts[{'allocated': 'allocated by PyTorch', 'communicator': 'NCCL', 'context': 'CUDA context and libraries',
+                   'library': 'CUDA context and libraries', 'driver': 'the driver', 'process': 'other processes'}.get(kind, 'unaccounted')] += size
+        rows.append({'time': job.times[i], 'used': job.used[i], 'parts': {name: size for name, size in parts.items() if size}})
+    return {'path': str(job.write(work, 'card')), 'first': job.events[0]['time_us'], 'last': job.events[-1]['time_us'], 'total': job.total, 'rows': rows}
+
+
 def ranks(work):
     """Folders of the snapshots of many ranks."""
     fleet = fleets.Fleet(9, 'leak')
@@ -281,6 +296,7 @@ def main():
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
             'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
             'whole': bool(os.environ.get('TESSERA_WHOLE')), 'ranks': ranks(arguments.work / 'ranks'), 'habits': habit_pages(arguments.work),
+            'card': card(arguments.work),
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode

@@ -49,6 +49,11 @@ export class Axis {
     return device.timeOf(moment) + this.offsets[device.index]!;
   }
 
+  /** Where a time is placed that is counted from the device's first one; of the axis of time. */
+  ofTime(device: Device, time: number): number {
+    return time + (this.offsets[device.index] ?? 0);
+  }
+
   /** The moment that holds at a place, within the device's own. */
   moment(device: Device, x: number): number {
     if (device.isStill) return 0;

@@ -42,6 +42,15 @@ export interface HeadDevice extends HeadCut {
   groupings: { key: string; title: string; names: string[] }[];
   warnings: Warning[];
   findings: Finding[];
+  card: HeadCard | null; // without a ledger, or an axis for it
+}
+
+/** What the whole card was used for: columns have its samples. */
+export interface HeadCard {
+  samples: number;
+  most: number; // used at one of them
+  total: number; // the card's memory; 0: not known
+  sorts: string[]; // of holders
 }
 
 /** When most is allocated in a phase. */

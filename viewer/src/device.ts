@@ -4,6 +4,7 @@
 // An allocation is there at moment m when born <= m < died. Allocations stand in the order in which
 // they were made, so `born` never falls; `byDeath` and `byRelease` are orders of those ends.
 
+import { Card } from './card.ts';
 import type { Columns, Head, HeadCut, HeadDevice, Reader } from './decode.ts';
 import { clean } from './format.ts';
 import type { Names } from './names.ts';
@@ -139,6 +140,7 @@ export class Device {
   readonly ranges: Range[];
   readonly marks: Mark[];
   readonly findings: Map<string, Uint32Array>; // by rule: what it is about, by number in the trace
+  readonly card: Card | null; // what the whole card was used for
   readonly pools: Map<number, Marks>; // by group of the grouping "pool"; empty without private pools
   private readonly stations: number[][] = [[]];
   private readonly large = new Map<number, Uint32Array>();
@@ -195,6 +197,7 @@ export class Device {
     this.ranges = track?.ranges ?? readRanges(columns.reader(`${d}ranges`), names);
     this.marks = track?.marks ?? readMarks(columns.reader(`${d}marks`));
     this.findings = track?.findings ?? readFindings(columns, d, head);
+    this.card = track ? track.card : head.card && new Card(head.card, columns, d);
     this.pools = track?.pools ?? readPools(columns.reader(`${d}pools`));
     [this.reservedMoment, this.reservedBytes] = track ? [track.reservedMoment, track.reservedBytes] : this.reservedSteps();
   }

@@ -220,6 +220,9 @@ function hook(app: App, page: Page): object {
     names: (track: number) => app.grouping(track).names,
     flame: () => page.flame.shown(),
     placeOf: (track: number, event: number) => page.timeline.tracks[track]!.placeOf(event + 1),
+    /** The lane of the whole card: where it is, and what it shows at a place. */
+    cardBox: (track: number) => page.timeline.tracks[track]!.cardBox(),
+    cardAt: (track: number, x: number) => page.timeline.tracks[track]!.cardAt(x),
     lanes: (track: number) => page.timeline.tracks[track]!.lanes,
     state: () => app.state,
     set: (patch: Partial<State>) => app.store.set(patch),

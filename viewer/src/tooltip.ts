@@ -1,6 +1,7 @@
 // What is under the pointer, beside it.
 
 import type { App } from './app.ts';
+import { cardColour } from './card.ts';
 import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
 import { clock, count, counted, duration, exact, hex, size } from './format.ts';
@@ -112,6 +113,8 @@ export class Tooltip {
         ['peak in it', this.peakIn(hit.track, hit.lane.born, hit.lane.died)],
         ...(device.hasTimes ? [['time', duration(device.timeOf(hit.lane.died) - device.timeOf(hit.lane.born))] as [string, string]] : []),
       ]));
+    } else if (hit.sample >= 0 && app.devices[hit.track]!.card) {
+      this.showCard(app.devices[hit.track]!, hit.sample);
     } else if (hit.allocation >= 0) {
       const node = device.node(hit.allocation);
       const own = node < 0 ? [] : app.names.own(node).slice(-5).reverse();
@@ -137,6 +140,23 @@ export class Tooltip {
       replace(this.element, h('strong', {}, momentName(device, hit.moment)), facts(rows), hit.group >= 0 && !hit.isKept && groupView(app, device, hit.group, hit.moment));
     }
     this.put(event);
+  }
+
+  /** The whole card at a sample, by who holds it. */
+  private showCard(device: Device, i: number): void {
+    const card = device.card!;
+    const total = card.head.total ? ` of ${size(card.head.total)}` : '';
+    const rows = card.head.sorts.map((name, sort) => ({ name, sort, bytes: card.bytes[sort]![i]! })).filter(({ bytes }) => bytes > 0);
+    replace(
+      this.element,
+      h('strong', {}, `the whole card: ${size(card.used[i]!)}${total} used`),
+      h('dl', { class: 'facts' }, ...rows.flatMap(({ name, sort, bytes }) => {
+        const swatch = h('span', { class: 'card-sort' });
+        swatch.style.background = cardColour(this.app.theme, sort);
+        return [h('dt', {}, swatch, name), h('dd', {}, exact(bytes))];
+      })),
+      h('div', { class: 'muted' }, `sampled at ${clock(card.time(device, i))}`),
+    );
   }
 
   /** Show something else beside the pointer. */

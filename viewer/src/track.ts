@@ -2,6 +2,7 @@
 
 import type { App } from './app.ts';
 import { byteTicks } from './axis.ts';
+import { cardColour } from './card.ts';
 import { type View, viewOf } from './curves.ts';
 import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
@@ -16,6 +17,7 @@ export const GUTTER = 72; // left of the picture, for the sizes
 export const MARGIN = 8; // right of it, so that marks at the end are whole
 const ROOM = 20; // for a row of labels above the picture
 const LANE = 15;
+const CARD = 46; // the lane of the whole card
 const MOST_BLENDED = 20000; // ranges of a lane; of more, those that share half a pixel with another are left out
 
 // Phases have colours of their own, other ranges alternate between the first and the last.
@@ -34,6 +36,7 @@ export interface Hit {
   group: number; // of a band of small blocks, or of an envelope; or -1
   isKept: boolean; // it is an envelope: what private pools keep beside their blocks
   lane: { title: string; name: string; born: number; died: number } | null;
+  sample: number; // of the whole card, if the pointer is on its lane; or -1
 }
 
 export class Track {
@@ -69,6 +72,11 @@ export class Track {
   }
 
   get lanesHeight(): number {
+    return this.cardTop + (this.device.card ? CARD : 0);
+  }
+
+  /** Where the lane of the whole card is, below the others. */
+  private get cardTop(): number {
     return this.lanes.length * LANE + (this.app.devices.length > 1 ? 16 : 0);
   }
 
@@ -196,6 +204,7 @@ export class Track {
     context.textBaseline = 'middle';
     this.drawGrid(context, colours);
     this.drawLanes(context, colours);
+    this.drawCard(context, colours);
     context.save();
     context.beginPath();
     context.rect(GUTTER - MARGIN, this.lanesHeight - 1, this.plotWidth + 2 * MARGIN, this.plotHeight + 2);
@@ -266,6 +275,43 @@ export class Track {
         else if (context.measureText(short).width + 4 <= x1 - x0) context.fillText(short, x0 + Math.min(4, (x1 - x0) / 4), y + LANE / 2);
       });
     });
+  }
+
+  /** The whole card, stacked: in each column the sample at which most is used, which holds until the next one. */
+  private drawCard(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+    const { card } = this.device;
+    if (!card) return;
+    const { axis, theme } = this.app;
+    const top = this.cardTop + 2;
+    const height = CARD - 5;
+    const bottom = top + height;
+    const [from, to] = this.range;
+    const [, end] = axis.span(this.device);
+    const columns = Math.ceil(this.plotWidth);
+    const perColumn = (to - from) / this.plotWidth;
+    context.fillStyle = colours.muted;
+    context.textAlign = 'right';
+    context.fillText('card', GUTTER - 7, top + 6);
+    if (card.head.total) context.fillText(size(card.head.total), GUTTER - 7, top + 20);
+    let next = card.at(axis, this.device, from);
+    for (let c = 0; c < columns; c++) {
+      const place = from + c * perColumn;
+      if (place > end) break;
+      const first = Math.max(0, next);
+      next = card.at(axis, this.device, place + perColumn);
+      if (next < 0) continue;
+      const i = card.most(Math.min(first, next), next + 1);
+      let y = bottom;
+      card.bytes.forEach((bytes, sort) => {
+        const high = (bytes[i]! / card.top) * height;
+        if (high <= 0) return;
+        context.fillStyle = cardColour(theme, sort);
+        context.fillRect(GUTTER + c, Math.max(top, y - high), 1, Math.min(high, y - top));
+        y -= high;
+      });
+    }
+    context.strokeStyle = colours.line;
+    context.strokeRect(GUTTER - 0.5, top - 0.5, this.plotWidth + 1, height + 1);
   }
 
   /** Does the line jump so much from column to column that it would hide the picture? */
@@ -471,7 +517,11 @@ export class Track {
     if (x < GUTTER || x >= this.width || y < 0 || y > this.height) return null;
     const value = this.range[0] + ((x - GUTTER) / this.plotWidth) * (this.range[1] - this.range[0]);
     const moment = this.app.axis.moment(this.device, value);
-    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, isThin: false, group: -1, isKept: false, lane: null };
+    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, isThin: false, group: -1, isKept: false, lane: null, sample: -1 };
+    if (this.device.card && y >= this.cardTop && y < this.lanesHeight) {
+      hit.sample = this.device.card.at(this.app.axis, this.device, value);
+      return hit;
+    }
     if (y < this.lanesHeight) {
       const row = Math.floor((y - (this.app.devices.length > 1 ? 16 : 0)) / LANE);
       const lane = this.lanes[row];
@@ -528,6 +578,19 @@ export class Track {
     return out;
   }
 
+  /** What the lane of the whole card shows at a place in pixels: used, and by sort; for tests. */
+  cardAt(x: number): { used: number; bytes: number[] } | null {
+    const { card } = this.device;
+    const value = this.range[0] + ((x - GUTTER) / this.plotWidth) * (this.range[1] - this.range[0]);
+    const i = card ? card.at(this.app.axis, this.device, value) : -1;
+    return card && i >= 0 ? { used: card.used[i]!, bytes: card.bytes.map((bytes) => bytes[i]!) } : null;
+  }
+
+  /** Where that lane is, in pixels of the track; for tests. */
+  cardBox(): [number, number] | null {
+    return this.device.card ? [this.cardTop, this.lanesHeight] : null;
+  }
+
   /** What the search leaves of every column, in bytes, and the bytes of a row; for tests. */
   found(): { bytes: number[]; bytesPerRow: number } {
     return { bytes: [...(this.matched ?? [])], bytesPerRow: this.picture ? (this.yMax - this.low) / this.picture.height : 0 };
@@ -546,6 +609,6 @@ export class Track {
   /** The track in a sentence, for the reader's ears. */
   describe(): string {
     const { device } = this;
-    return `${this.app.title(this.index)}: ${counted(device.head.events, 'event')}, ${device.hasHistory ? 'peak ' : ''}${size(device.head.peakAllocated)} allocated, ${size(device.head.maxReserved)} reserved at most`;
+    return `${this.app.title(this.index)}: ${counted(device.head.events, 'event')}, ${device.hasHistory ? 'peak ' : ''}${size(device.head.peakAllocated)} allocated, ${size(device.head.maxReserved)} reserved at most${device.card ? `, ${size(device.card.head.most)} of the whole card used at most` : ''}`;
   }
 }

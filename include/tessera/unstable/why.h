@@ -12,6 +12,7 @@
 
 #include "tessera/unstable/answers.h"
 #include "tessera/unstable/attribution.h"
+#include "tessera/unstable/card.h"
 #include "tessera/unstable/causes.h"
 #include "tessera/unstable/findings.h"
 #include "tessera/unstable/whatif.h"
@@ -32,7 +33,7 @@ typedef enum tsr_why_reason {
   TSR_WHY_ROUNDED,          /* ... together with what blocks in use hold beyond their requests */
   TSR_WHY_OUTSIDE, /* of the card, PyTorch lacked more than drivers, CUDA contexts and libraries
                       usually take (1 GiB and a sixteenth), by at least the missing bytes; found only
-                      if the capacity is known */
+                      if the capacity is known; or the ledger names a cause */
   TSR_WHY_IN_USE,  /* what is in use, or would have been by what came next, leaves too little in any
                       arrangement */
   TSR_WHY_UNKNOWN, /* more is in use than the file has segments for, so what was cached is unknown */
@@ -135,10 +136,11 @@ typedef enum tsr_why_change {
   TSR_WHY_CHANGE_CHECKPOINT, /* recompute the blocks' activations in backward */
   TSR_WHY_CHANGE_GROWTH,     /* stop what grows from step to step */
   TSR_WHY_CHANGE_MODEL, /* a smaller model or optimizer state, or sharding: no batch is small enough */
+  TSR_WHY_CHANGE_OUTSIDE, /* less of what holds the card outside PyTorch: outside_causes */
   TSR_WHY_CHANGE_COUNT
 } tsr_why_change;
 
-/* "settings", "batch", "checkpoint", "growth", "model"; static text, never NULL. */
+/* "settings", "batch", "checkpoint", "growth", "model", "outside"; static text, never NULL. */
 const char *tsr_why_change_name(tsr_why_change change);
 
 typedef struct tsr_why_advice {
@@ -155,6 +157,34 @@ typedef struct tsr_why_advice {
   /* BATCH, MODEL: the optimizer is taken for Adam, since the trace shows no whole step of it. */
   bool is_adam_assumed;
 } tsr_why_advice;
+
+/* Who holds the card outside PyTorch, by the ledger (tessera/unstable/card.h). */
+typedef struct tsr_why_outside {
+  tsr_card_kind kind;
+  const char *name; /* of the group, library or process; else "" */
+  uint64_t pid;     /* of another process */
+  uint64_t ranks;   /* of a group; 0: not recorded */
+  uint64_t bytes;
+  uint64_t grew_bytes; /* since the second step, or the first quarter of the samples */
+  bool is_steady;      /* it grew in each quarter of the time since */
+} tsr_why_outside;
+
+/* Why a part of that is the cause. */
+typedef enum tsr_why_outside_sort {
+  TSR_WHY_OUTSIDE_PROCESS,
+  TSR_WHY_OUTSIDE_GROUPS, /* all groups together */
+  TSR_WHY_OUTSIDE_GROWTH, /* what it grew by is enough */
+  TSR_WHY_OUTSIDE_CONTEXT,
+  TSR_WHY_OUTSIDE_REST, /* nobody accounts for it */
+  TSR_WHY_OUTSIDE_SORTS
+} tsr_why_outside_sort;
+
+typedef struct tsr_why_outside_cause {
+  tsr_why_outside_sort sort;
+  uint32_t part;        /* of the device's `outside`: the largest of its kind, or what grew most */
+  uint64_t bytes;       /* what it holds with others of its kind; of GROWTH, what it grew by */
+  uint64_t usual_bytes; /* what such a part may take in any run */
+} tsr_why_outside_cause;
 
 typedef struct tsr_why_device {
   uint32_t device;
@@ -195,6 +225,14 @@ typedef struct tsr_why_device {
   /* Memory that is not free and not PyTorch's: at the failure, if the capacity is known; without a
    * failure, when the snapshot was taken, from the sidecar. */
   uint64_t outside_bytes;
+  /* Of it, by the last sample of the ledger up to then; largest first. NULL without a ledger. */
+  tsr_why_outside *outside;
+  size_t outside_count;
+  int64_t outside_us; /* the time of that sample; TSR_TIME_NONE without one */
+  /* What explains the failure, best first: each holds as much as was missing, and more than is usual. */
+  tsr_why_outside_cause outside_causes[TSR_WHY_OUTSIDE_SORTS];
+  size_t outside_cause_count;
+  tsr_cards *ledger; /* what the names above are from */
 
   tsr_fragmentation fragmentation;
   tsr_private_pool *private_pools; /* then, by pool and stream */

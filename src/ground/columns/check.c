@@ -322,10 +322,25 @@ static const char *check_sidecar(const tsr_snapshot *s) {
   return NULL;
 }
 
+static const char *check_ledgers(const tsr_snapshot *s) {
+  for (size_t i = 0; i < s->sidecar.ledger.device_count; i++) {
+    const tsr_ledger *d = &s->sidecar.ledger.devices[i];
+    MUST(!i || d[-1].device < d->device, "ledgers are not in the order of devices");
+    MUST(d->name && d->uuid && d->context_from, "a ledger lacks a text");
+    MUST(!d->sample_count || d->time_us, "a ledger's samples have no times");
+    for (size_t k = 0; k < d->sample_count; k++) {
+      MUST(!k || d->time_us[k - 1] <= d->time_us[k], "a ledger's samples are not in order");
+      MUST(!d->mark || d->mark[k] == TSR_NONE || d->mark[k] < d->mark_count,
+           "a sample's mark is none of its ledger");
+    }
+  }
+  return NULL;
+}
+
 const char *tsr__snapshot_check(const tsr_snapshot *snapshot) {
   static const char *(*const checks[])(const tsr_snapshot *) = {
-      check_names,       check_events, check_traces, check_flat,    check_blocks, check_segments,
-      check_annotations, check_loose,  check_extras, check_devices, check_sidecar};
+      check_names,       check_events, check_traces, check_flat,    check_blocks,  check_segments,
+      check_annotations, check_loose,  check_extras, check_devices, check_sidecar, check_ledgers};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     const char *defect = checks[i](snapshot);
     if (defect) return defect;

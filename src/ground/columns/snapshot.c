@@ -258,3 +258,44 @@ tsr_card tsr_snapshot_card(const tsr_snapshot *snapshot, uint32_t device) {
       return snapshot->sidecar.cards.items[i].card;
   return (tsr_card){0};
 }
+
+tsr_ledger_recording tsr_snapshot_ledger_recording(const tsr_snapshot *snapshot) {
+  const tsr_ledger_recording none = {.nvml = "", .nvml_error = ""};
+  return snapshot->sidecar.ledger.recording.is_there ? snapshot->sidecar.ledger.recording : none;
+}
+
+const tsr_ledger *tsr_snapshot_ledgers(const tsr_snapshot *snapshot, size_t *count) {
+  *count = snapshot->sidecar.ledger.device_count;
+  return snapshot->sidecar.ledger.devices;
+}
+
+const tsr_ledger *tsr_snapshot_ledger(const tsr_snapshot *snapshot, uint32_t device) {
+  size_t count;
+  const tsr_ledger *ledgers = tsr_snapshot_ledgers(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    if (ledgers[i].device == device) return &ledgers[i];
+  return NULL;
+}
+
+tsr_host_ledger tsr_snapshot_host_ledger(const tsr_snapshot *snapshot) {
+  const tsr_host_ledger none = {
+      .pinned_bytes = TSR_LEDGER_UNKNOWN, .limit_bytes = TSR_LEDGER_UNKNOWN, .limit_from = ""};
+  return snapshot->sidecar.ledger.recording.is_there ? snapshot->sidecar.ledger.host : none;
+}
+
+uint64_t tsr_snapshot_process(const tsr_snapshot *snapshot, const char **host) {
+  *host = snapshot->sidecar.host ? snapshot->sidecar.host : "";
+  return snapshot->sidecar.pid;
+}
+
+uint32_t tsr_ledger_sample_at(const tsr_ledger *ledger, int64_t time_us) {
+  size_t first = 0, past = ledger->sample_count;
+  while (first < past) {
+    size_t middle = first + (past - first) / 2;
+    if (ledger->time_us[middle] <= time_us)
+      first = middle + 1;
+    else
+      past = middle;
+  }
+  return first ? (uint32_t)(first - 1) : TSR_NONE;
+}

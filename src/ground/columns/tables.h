@@ -33,6 +33,7 @@
 #include "columns/value.h"
 #include "columns/warnings.h"
 #include "tessera/unstable/columns.h"
+#include "tessera/unstable/ledger.h"
 #include "tessera/unstable/sidecar.h"
 
 /* A column that stays one number until a row differs. */
@@ -144,6 +145,14 @@ typedef struct tsr__card_of {
   tsr_card card;
 } tsr__card_of;
 
+/* The ledger of the card: its arrays are in the sidecar's texts. */
+typedef struct tsr__card_ledger {
+  tsr_ledger_recording recording;
+  const tsr_ledger *devices; /* by device */
+  size_t device_count;
+  tsr_host_ledger host;
+} tsr__card_ledger;
+
 /* What the program reported about its tensors, in a file next to the snapshot. Zeroed means
  * empty. */
 typedef struct tsr__sidecar {
@@ -154,6 +163,9 @@ typedef struct tsr__sidecar {
   uint32_t string;
   TSR__VECTOR(tsr_tensor) tensors; /* by device, block and address */
   TSR__VECTOR(tsr__card_of) cards;
+  tsr__card_ledger ledger;
+  uint64_t pid;         /* of the process; 0: unknown */
+  const char *host;     /* its machine, in texts, or NULL */
   tsr_rank_place place; /* if has_place */
   bool has_place;
   int64_t taken_us,

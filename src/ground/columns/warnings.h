@@ -59,6 +59,8 @@
   X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")        \
   X(SIDECAR_MISFITS, "sidecar-misfits",                                                            \
     "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")     \
+  X(SIDECAR_CARD, "sidecar-card",                                                                  \
+    "values in the sidecar's ledger of the card that cannot be right; they count as unknown")      \
   X(NO_SEGMENTS, "no-segments",                                                                    \
     "the file lists allocations and frees, and no segments: what is cached, what is fragmented "   \
     "and what was rounded is unknown")                                                             \

@@ -15,6 +15,7 @@
 #include "base/sort.h"
 #include "columns/builder.h"
 #include "emit/text.h"
+#include "formats/card.h"
 #include "formats/sidecar.h"
 #include "questions/shared/query.h"
 #include "study/study.h"
@@ -164,6 +165,14 @@ static bool copy_tensors(trimmer *t, const tsr__timeline *timeline, uint32_t all
 static bool copy_cards(trimmer *t) {
   t->sidecar.place = t->from->sidecar.place;
   t->sidecar.has_place = t->from->sidecar.has_place;
+  t->sidecar.pid = t->from->sidecar.pid;
+  if (t->from->sidecar.host) {
+    const char *host = t->from->sidecar.host;
+    t->sidecar.host = tsr__arena_copy(&t->sidecar.texts, host, strlen(host) + 1, 1);
+    if (!t->sidecar.host) return false;
+  }
+  if (!tsr__card_copy(&t->from->sidecar.ledger, &t->sidecar.texts, &t->sidecar.ledger))
+    return false;
   for (size_t i = 0; i < t->from->sidecar.cards.count; i++)
     if (!TSR__VECTOR_PUSH(&t->sidecar.cards, t->from->sidecar.cards.items[i])) return false;
   return true;

@@ -23,6 +23,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/sort.h"
+#include "formats/card.h"
 
 #define SCHEMA_FAMILY "tessera/capture/"
 #define SCHEMA        SCHEMA_FAMILY "1"
@@ -38,6 +39,7 @@ typedef struct reading {
   tsr__sidecar out;
   tsr__buffer scratch;
   uint64_t lost;  /* tensors without a readable address, or in no block */
+  uint64_t wrong; /* values of the ledger that cannot be right */
   bool is_failed; /* out of memory */
 } reading;
 
@@ -259,6 +261,15 @@ static void take_place(reading *r, const json_t *root) {
   r->out.has_place = place->rank >= 0 || place->axis_count;
 }
 
+/* The process, whose number and machine tell whether two snapshots are of one card. */
+static void take_process(reading *r, const json_t *process) {
+  const char *host = json_string_value(json_object_get(process, "host"));
+  r->out.pid = number_or_0(process, "pid") & INT64_MAX;
+  if (!host || !*host) return;
+  tsr__buffer_text(&r->scratch, host);
+  r->out.host = keep(r);
+}
+
 static void take_root(reading *r, const json_t *root) {
   const json_t *models = json_object_get(root, "models");
   const json_t *optimizers = json_object_get(root, "optimizers");
@@ -276,6 +287,9 @@ static void take_root(reading *r, const json_t *root) {
     add_state(r, json_object_get(json_array_get(optimizers, i), "state"));
   for (size_t i = 0; i < json_array_size(devices); i++) add_card(r, json_array_get(devices, i));
   take_place(r, root);
+  take_process(r, json_object_get(root, "process"));
+  if (!tsr__card_read(json_object_get(root, "card"), &r->out.texts, &r->out.ledger, &r->wrong))
+    r->is_failed = true;
   r->out.taken_us = time_or_0(root, "time_us");
   r->out.started_us = time_or_0(json_object_get(root, "recording"), "started_us");
 }
@@ -406,6 +420,18 @@ static bool add_place(const tsr__sidecar *sidecar, json_t *root) {
          (!place->axis_count || !json_object_set_new(root, "mesh", mesh_of(place)));
 }
 
+static bool add_process(const tsr__sidecar *sidecar, json_t *root) {
+  if (!sidecar->pid && !sidecar->host) return true;
+  return !json_object_set_new(
+      root, "process",
+      json_pack("{s:I, s:s?}", "pid", (json_int_t)sidecar->pid, "host", sidecar->host));
+}
+
+static bool add_ledger(const tsr__sidecar *sidecar, json_t *root) {
+  return !sidecar->ledger.recording.is_there ||
+         !json_object_set_new(root, "card", tsr__card_write(&sidecar->ledger));
+}
+
 /* False when out of memory. */
 static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *tensors = json_array(), *cards = json_array();
@@ -417,8 +443,8 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  ok = root && add_times(sidecar, root) && add_place(sidecar, root) &&
-       tsr__json_append(out, root, JSON_COMPACT);
+  ok = root && add_times(sidecar, root) && add_place(sidecar, root) && add_process(sidecar, root) &&
+       add_ledger(sidecar, root) && tsr__json_append(out, root, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
   json_decref(cards);
@@ -427,7 +453,9 @@ static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
 
 int tsr__sidecar_embed(tsr__builder *builder, tsr__sidecar *sidecar, tsr_error *error) {
   sidecar->string = 0;
-  if (!sidecar->tensors.count && !sidecar->cards.count && !sidecar->has_place) return 0;
+  bool has_ledger = sidecar->ledger.recording.is_there;
+  if (!sidecar->tensors.count && !sidecar->cards.count && !sidecar->has_place && !has_ledger)
+    return 0;
   tsr__buffer text = {0};
   bool ok = append_text(sidecar, &text);
   tsr__buffer_append(&text, "", 1);
@@ -466,6 +494,7 @@ static int read_text(tsr__builder *builder, const char *text, size_t size_bytes,
   if (!status) {
     tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_SCHEMA, !is_known);
     tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_MISFITS, r.lost);
+    tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_CARD, r.wrong);
     status = tsr__sidecar_embed(builder, &r.out, error);
   }
   if (!status) {

@@ -335,6 +335,7 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
   pack_spans(p, t, number);
   pack_pools(p, d, number);
   pack_findings(p, d, number);
+  tsr__page_pack_card(p, t, number);
   column(p, "ranges", number);
   for (size_t i = 0; i < d->range_count; i++) pack_range(p, t, &d->ranges[i]);
   tsr__bundle_column_end(p);

@@ -130,6 +130,7 @@ static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   head_groupings(p, d);
   head_warnings(p, d->warnings, d->warning_count);
   head_findings(p, d);
+  tsr__page_head_card(p, t);
   tsr__buffer_text(&p->head, "}");
 }
 

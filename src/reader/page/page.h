@@ -41,6 +41,9 @@ typedef struct tsr__page_track {
 /* The columns of a track's cut, and of its lanes; `number` is part of their names. */
 void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number);
 void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t number);
+/* The ledger of the card of a track: in the head, and its columns. */
+void tsr__page_head_card(tsr__bundle *p, const tsr__page_track *t);
+void tsr__page_pack_card(tsr__bundle *p, const tsr__page_track *t, size_t number);
 /* The column `labels`: what each stack is called that has a node by now (attribution/labels.h). Adds strings.
  * `ids` are by input. */
 void tsr__page_pack_labels(tsr__bundle *p, const tsr_page_input *inputs, const tsr__page_ids *ids,

@@ -40,8 +40,7 @@ bool tsr__view_times(const tsr__timeline *t, tsr_view_device *out) {
   return true;
 }
 
-/* The first moment whose event is not before a time. */
-static uint32_t moment_of(const tsr_events *events, int64_t time) {
+uint32_t tsr__view_moment(const tsr_events *events, int64_t time) {
   uint64_t low = 0, high = events->count;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
@@ -132,7 +131,7 @@ static bool add_annotations(const tsr__timeline *t, ranges *out) {
   for (size_t i = 0; ok && i < count && out->count < MOST_RANGES; i++) {
     const tsr_annotation *a = &annotations[i];
     if (!is_of(t, a) || a->time_us == TSR_TIME_NONE) continue;
-    uint32_t moment = moment_of(&t->events, a->time_us);
+    uint32_t moment = tsr__view_moment(&t->events, a->time_us);
     if (a->is_start) {
       tsr_view_range range = {TSR_VIEW_ANNOTATION, true, a->name, moment, end};
       ok = TSR__VECTOR_PUSH(out, range) && TSR__VECTOR_PUSH(&open, (uint32_t)out->count - 1);

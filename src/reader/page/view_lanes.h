@@ -6,6 +6,8 @@
 #include "tessera/unstable/view.h"
 #include "timeline/timeline.h"
 
+/* The first moment that is not before a time. O(log events). */
+uint32_t tsr__view_moment(const tsr_events *events, int64_t time_us);
 /* Each fills its part of `out` from a timeline. False if out of memory. */
 bool tsr__view_times(const tsr__timeline *timeline, tsr_view_device *out);
 bool tsr__view_spans(const tsr__timeline *timeline, tsr_view_device *out);

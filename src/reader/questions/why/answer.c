@@ -57,7 +57,7 @@ const char *tsr_why_basis_name(tsr_why_basis basis) {
 
 const char *tsr_why_change_name(tsr_why_change change) {
   static const char *const names[TSR_WHY_CHANGE_COUNT] = {"settings", "batch", "checkpoint",
-                                                          "growth", "model"};
+                                                          "growth",   "model", "outside"};
   return (unsigned)change < TSR_WHY_CHANGE_COUNT ? names[change] : "settings";
 }
 
@@ -241,6 +241,7 @@ static tsr_why_reason reason_of(const tsr_why_device *d) {
   if (tsr__sum_u64(there, d->lost_bytes) >= d->request_bytes) return TSR_WHY_ROUNDED;
   if (tsr__drop_u64(d->outside_bytes, usual_outside(d->capacity_bytes)) >= d->missing_bytes)
     return TSR_WHY_OUTSIDE;
+  if (d->outside_cause_count) return TSR_WHY_OUTSIDE;
   return TSR_WHY_IN_USE;
 }
 
@@ -255,6 +256,9 @@ static bool is_kept_whole(const tsr_allocator_settings *settings, const tsr_why_
 static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
                           tsr_why_device *out) {
   tsr_card card = tsr_snapshot_card(snapshot, out->device);
+  const tsr_ledger *ledger = tsr_snapshot_ledger(snapshot, out->device);
+  if (!card.total_bytes && ledger && ledger->total_bytes != TSR_LEDGER_UNKNOWN)
+    card.total_bytes = ledger->total_bytes;
   out->capacity_bytes = capacity_bytes ? capacity_bytes : card.total_bytes;
   out->is_capacity_from_sidecar = !capacity_bytes && card.total_bytes;
   if (!out->oom_count) out->outside_bytes = card.outside_bytes;
@@ -294,6 +298,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);
     if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
+    if (!status) status = tsr__why_look_outside(question->study, out, error);
     out->reason = out->request_reason = reason_of(out);
     out->is_kept_whole = is_kept_whole(&t->settings, out);
   }
@@ -322,6 +327,8 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
 
 static void release_device(tsr_why_device *device) {
   tsr__free(device->ooms);
+  tsr__free(device->outside);
+  tsr_cards_free(device->ledger);
   tsr__free(device->causes);
   tsr__free(device->names);
   tsr__free(device->trials);

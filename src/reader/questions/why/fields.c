@@ -137,7 +137,7 @@ static const tsr_record advice = {
         TSR__FIELD(TEXT, "change",
                    "`settings`, `batch` (a smaller one), `checkpoint` (recompute the blocks in "
                    "backward), `growth` (free what grows from step to step), `model` (no batch is "
-                   "small enough)"),
+                   "small enough), `outside` (less of `outside_causes`)"),
         TSR__FIELD(FLAG, "enough", "true: the run should finish; null: not known",
                    .is_nullable = true),
         TSR__FIELD(TEXT, "settings", "of `settings`, which", .is_nullable = true),
@@ -156,6 +156,36 @@ static const tsr_record advice = {
                    .is_nullable = true)),
 };
 
+static const tsr_record outside = {
+    .name = "Outside",
+    .about = "Who holds a part of the card outside PyTorch.",
+    TSR__FIELDS(
+        TSR__FIELD(TEXT, "kind",
+                   "as in the `parts` of "
+                   "[`card`](#card-what-else-is-on-the-card-nccl-contexts-other-processes)"),
+        TSR__FIELD(TEXT, "name", "of the group, library or process; null for others",
+                   .is_nullable = true),
+        TSR__FIELD(COUNT, "pid", "of another process", .is_nullable = true),
+        TSR__FIELD(BYTES, "bytes", "how much"),
+        TSR__FIELD(
+            BYTES, "grew_bytes",
+            "of it, what it grew by since the second step, or the first quarter of the time"),
+        TSR__FIELD(FLAG, "steady", "it grew in each quarter of the time since"),
+        TSR__FIELD(FLAG, "covers_missing", "its `bytes` are `missing_bytes` or more")),
+};
+
+static const tsr_record outside_cause = {
+    .name = "OutsideCause",
+    .about = "What outside PyTorch explains the failure.",
+    TSR__FIELDS(TSR__FIELD(COUNT, "index",
+                           "which of `outside`: the largest of its kind, or what grew most"),
+                TSR__FIELD(TEXT, "sort",
+                           "`process` (another one), `groups` (NCCL, all groups together), "
+                           "`growth`, `context`, `unaccounted`"),
+                TSR__FIELD(BYTES, "bytes",
+                           "what it holds, with others of its kind; of `growth`, what it grew by")),
+};
+
 static const tsr_record device = {
     .name = "WhyDevice",
     .about = "Why a device ran out of memory.",
@@ -170,7 +200,9 @@ static const tsr_record device = {
             "with freed blocks that wait), `rounded` (together with what blocks hold beyond "
             "requests), `outside` (of the card, more is neither PyTorch's nor free than "
             "drivers and CUDA contexts take, 1 GiB and a sixteenth, by at least the missing "
-            "bytes; with `--capacity` or a sidecar), `in_use`; `unknown`, if more is in use "
+            "bytes, with `--capacity` or a sidecar; or `outside_causes` names a part of it), "
+            "`in_use`; "
+            "`unknown`, if more is in use "
             "than the file has segments for. If the rest of the run needs more than there was "
             "(`outlook.short_bytes`), no arrangement would have been enough: then `fragmented` to "
             "`rounded` are `in_use` here, and only `request.reason` has them"),
@@ -187,6 +219,13 @@ static const tsr_record device = {
                    "the part of it that was neither reserved nor free at the failure; without a "
                    "failure, from the sidecar",
                    .is_nullable = true),
+        TSR__LIST(outside, "outside",
+                  "of that, who holds it, by the last sample of the ledger up to then, largest "
+                  "first; `[]` without a ledger"),
+        TSR__FIELD(TIME, "outside_time_us", "the time of that sample", .is_nullable = true),
+        TSR__LIST(outside_cause, "outside_causes",
+                  "what holds as much as was missing, and more than is usual, best first; `[]` if "
+                  "nothing does, or without a ledger"),
         TSR__FIELD(BYTES, "lost_bytes",
                    "`rounding_bytes` and `unsplit_bytes` of `fragmentation` together"),
         TSR__LIST(cache, "free",

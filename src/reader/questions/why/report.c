@@ -15,6 +15,7 @@
  * `tessera at` shows the state at its event numbers. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/format.h"
@@ -30,6 +31,184 @@
 
 #define SIZE(bytes)   tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
 #define COUNT(number) tsr__format_count((number), (char[TSR__FORMAT_BYTES]){0})
+
+/* ---- Outside PyTorch ---- */
+
+static size_t count_outside(const tsr_why_device *d, tsr_card_kind kind) {
+  size_t count = 0;
+  for (size_t i = 0; i < d->outside_count; i++) count += d->outside[i].kind == kind;
+  return count;
+}
+
+/* A name, which is cut if it is long. */
+static void append_short_name(tsr__buffer *out, const char *name) {
+  enum { MOST = 40 };
+  size_t length = strlen(name), size = length < MOST ? length : MOST;
+  while (size < length && size && ((unsigned char)name[size] & 0xc0) == 0x80) size--;
+  tsr__buffer_append(out, name, size);
+  if (size < length) tsr__buffer_text(out, "...");
+}
+
+/* What a part is: "the NCCL group dp (0)", "process 4711 (python3)". */
+static void append_outside(tsr__buffer *out, const tsr_why_outside *o) {
+  switch (o->kind) {
+  case TSR_CARD_CONTEXT: tsr__buffer_text(out, "the CUDA context"); break;
+  case TSR_CARD_LIBRARY: tsr__buffer_printf(out, "%s", *o->name ? o->name : "a library"); break;
+  case TSR_CARD_COMMUNICATOR:
+    tsr__buffer_text(out, "the NCCL group ");
+    append_short_name(out, *o->name ? o->name : "without a name");
+    break;
+  case TSR_CARD_DRIVER: tsr__buffer_text(out, "the driver"); break;
+  case TSR_CARD_PROCESS:
+    tsr__buffer_printf(out, "process %" PRIu64, o->pid);
+    if (*o->name) tsr__buffer_text(out, " (");
+    append_short_name(out, o->name);
+    if (*o->name) tsr__buffer_text(out, ")");
+    break;
+  default: tsr__buffer_text(out, "what nobody accounts for");
+  }
+}
+
+/* The cause, in a sentence. */
+static void append_outside_cause(tsr__buffer *out, const tsr_why_device *d) {
+  const tsr_why_outside_cause *cause = &d->outside_causes[0];
+  const tsr_why_outside *o = &d->outside[cause->part];
+  size_t count = count_outside(d, o->kind);
+  bool is_rest = cause->sort == TSR_WHY_OUTSIDE_REST;
+  tsr__buffer_text(out, "Outside PyTorch: ");
+  switch (cause->sort) {
+  case TSR_WHY_OUTSIDE_GROWTH:
+    append_outside(out, o);
+    tsr__buffer_printf(out, " grew by %s, to %s of the card.", SIZE(o->grew_bytes), SIZE(o->bytes));
+    return;
+  case TSR_WHY_OUTSIDE_GROUPS:
+    tsr__buffer_printf(out, "NCCL held %s of %s in %s group%s.", SIZE(cause->bytes),
+                       SIZE(d->capacity_bytes), COUNT(count), tsr__plural(count));
+    return;
+  case TSR_WHY_OUTSIDE_PROCESS:
+    if (count > 1)
+      tsr__buffer_printf(out, "%s other processes", COUNT(count));
+    else
+      append_outside(out, o);
+    break;
+  default: append_outside(out, o);
+  }
+  tsr__buffer_printf(out, " %s %s of %s", is_rest ? "takes" : "held", SIZE(cause->bytes),
+                     SIZE(d->capacity_bytes));
+  if (o->kind == TSR_CARD_PROCESS && count > 1) {
+    tsr__buffer_text(out, ", most of it ");
+    append_outside(out, o);
+  }
+  tsr__buffer_text(out, ".");
+}
+
+/* What to do about it. */
+static void append_remedy(tsr__buffer *out, const tsr_why_device *d,
+                          const tsr_why_outside_cause *cause) {
+  const tsr_why_outside *o = &d->outside[cause->part];
+  bool is_group = o->kind == TSR_CARD_COMMUNICATOR;
+  if (cause->sort == TSR_WHY_OUTSIDE_GROWTH) {
+    tsr__buffer_text(out, "Find out what makes ");
+    append_outside(out, o);
+    tsr__buffer_printf(
+        out, " grow%s: ", o->is_steady ? " (all the time, so any card is full at some time)" : "");
+    tsr__buffer_text(out, is_group
+                              ? "groups that are made again and again keep their memory until "
+                                "destroy_process_group(), and connections are made when they are "
+                                "first used."
+                          : o->kind == TSR_CARD_PROCESS
+                              ? "it is another program."
+                              : "memory that a library allocates for itself, past PyTorch: its own "
+                                "pools and workspaces, CUDA graphs, printf and malloc in kernels.");
+    return;
+  }
+  switch (o->kind) {
+  case TSR_CARD_PROCESS:
+    tsr__buffer_text(out, "End ");
+    append_outside(out, o);
+    tsr__buffer_printf(out,
+                       " if it is left over (ps -fp %" PRIu64 " shows what it is), or run on "
+                       "another card: it holds %s.",
+                       o->pid, SIZE(o->bytes));
+    break;
+  case TSR_CARD_COMMUNICATOR:
+    tsr__buffer_text(out, "Less for NCCL: ");
+    append_outside(out, o);
+    tsr__buffer_printf(
+        out,
+        " has %s. Fewer groups (one for the same ranks can be used again), smaller "
+        "buffers (NCCL_BUFFSIZE, 4 MiB by default, for each channel and connection), "
+        "fewer channels (NCCL_MAX_CTAS), connections that are made when they are "
+        "first used (NCCL_RUNTIME_CONNECT=1), NCCL_CUMEM_ENABLE=0.",
+        SIZE(o->bytes));
+    break;
+  case TSR_CARD_CONTEXT:
+    tsr__buffer_printf(out,
+                       "A smaller CUDA context than %s: load kernels when they are first used "
+                       "(CUDA_MODULE_LOADING=LAZY), and smaller stacks and heaps of the device "
+                       "(cudaDeviceSetLimit).",
+                       SIZE(o->bytes));
+    break;
+  default:
+    tsr__buffer_printf(out,
+                       "Find out who has the %s: nvidia-smi on the host lists processes of other "
+                       "containers; what is in this process, and no part of it, is a "
+                       "library's.",
+                       SIZE(cause->bytes));
+  }
+}
+
+static void print_outside(tsr__emitter *emitter, const tsr_why_device *d) {
+  for (size_t i = 0; i < d->advice_count; i++) {
+    if (d->advice[i].change != TSR_WHY_CHANGE_OUTSIDE) continue;
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__BOLD, "What would help, outside PyTorch:");
+    for (size_t k = 0; k < d->outside_cause_count; k++) {
+      append_remedy(&emitter->scratch, d, &d->outside_causes[k]);
+      tsr__emit_paragraph(emitter, TSR__PLAIN, 2);
+    }
+  }
+}
+
+static const char *sort_name(tsr_why_outside_sort sort) {
+  static const char *const names[] = {"process", "groups", "growth", "context", "unaccounted"};
+  return names[sort];
+}
+
+static void emit_outside(tsr__emitter *emitter, const tsr_why_device *d) {
+  static const tsr__column columns[] = {
+      {"kind", NULL, TSR__LEFT},          {"name", NULL, TSR__LEFT},
+      {"pid", NULL, TSR__RIGHT},          {"bytes", NULL, TSR__RIGHT},
+      {"grew_bytes", NULL, TSR__RIGHT},   {"steady", NULL, TSR__LEFT},
+      {"covers_missing", NULL, TSR__LEFT}};
+  tsr__emit_table(emitter, "outside", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < d->outside_count; i++) {
+    const tsr_why_outside *o = &d->outside[i];
+    tsr__cell cells[] = {tsr__string(tsr_card_kind_name(o->kind)),
+                         *o->name ? tsr__string(o->name) : tsr__nothing(),
+                         o->kind == TSR_CARD_PROCESS ? tsr__count(o->pid) : tsr__nothing(),
+                         tsr__bytes(o->bytes),
+                         tsr__bytes(o->grew_bytes),
+                         tsr__bool(o->is_steady),
+                         tsr__bool(d->missing_bytes && o->bytes >= d->missing_bytes)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  tsr__emit_field(emitter, "outside_time_us", NULL, tsr__time(d->outside_us));
+  static const tsr__column cause_columns[] = {
+      {"index", NULL, TSR__RIGHT}, {"sort", NULL, TSR__LEFT}, {"bytes", NULL, TSR__RIGHT}};
+  tsr__emit_table(emitter, "outside_causes", cause_columns,
+                  sizeof cause_columns / sizeof *cause_columns);
+  for (size_t i = 0; i < d->outside_cause_count; i++) {
+    const tsr_why_outside_cause *cause = &d->outside_causes[i];
+    tsr__cell cells[] = {tsr__count(cause->part), tsr__string(sort_name(cause->sort)),
+                         tsr__bytes(cause->bytes)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
 
 /* ---- The verdict ---- */
 
@@ -226,6 +405,15 @@ static void append_need(tsr__buffer *out, const tsr_why_device *d) {
                      SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
 }
 
+/* Who held the card: a part that the ledger names, or others in general. */
+static void append_held(tsr__buffer *out, const tsr_why_device *d) {
+  if (d->outside_cause_count)
+    append_outside_cause(out, d);
+  else
+    tsr__buffer_printf(out, "Others held the card: %s of %s were outside this PyTorch.",
+                       SIZE(d->outside_bytes), SIZE(d->capacity_bytes));
+}
+
 /* The reason, in a line of at most 100 columns. */
 static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
@@ -266,10 +454,7 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
     tsr__buffer_printf(out, "Rounding: blocks in use held %s more than was asked for.",
                        SIZE(d->lost_bytes));
     break;
-  case TSR_WHY_OUTSIDE:
-    tsr__buffer_printf(out, "Others held the card: %s of %s were outside this PyTorch.",
-                       SIZE(d->outside_bytes), SIZE(d->capacity_bytes));
-    break;
+  case TSR_WHY_OUTSIDE: append_held(out, d); break;
   case TSR_WHY_UNKNOWN:
     tsr__buffer_printf(
         out, "What was cached is not known: %s were in use, and the file has segments of %s.",
@@ -499,6 +684,31 @@ static void print_in_use(tsr__emitter *emitter, const tsr_why_device *d, uint64_
   memory_row(emitter, d->fragmentation.unsplit_bytes, whole, NULL, "lost to unsplit tails");
 }
 
+/* What is not PyTorch's: its parts, if the ledger names them and they are no more than there was. */
+static void print_not_ours(tsr__emitter *emitter, const tsr_why_device *d, uint64_t whole) {
+  enum { SHOWN = 6 };
+  uint64_t named = 0, rest = d->outside_bytes;
+  size_t shown = 0;
+  for (size_t i = 0; i < d->outside_count; i++)
+    if (d->outside[i].kind < TSR_CARD_HERE) named = tsr__sum_u64(named, d->outside[i].bytes);
+  bool has_parts = named && named <= d->outside_bytes;
+  for (size_t i = 0; has_parts && i < d->outside_count && shown < SHOWN; i++) {
+    tsr__buffer name = {0};
+    if (d->outside[i].kind >= TSR_CARD_HERE) continue;
+    tsr__buffer_text(&name, "not PyTorch's: ");
+    append_outside(&name, &d->outside[i]);
+    tsr__buffer_append(&name, "", 1);
+    if (name.failed) emitter->scratch.failed = true;
+    if (!name.failed) memory_row(emitter, d->outside[i].bytes, whole, NULL, name.data);
+    tsr__buffer_release(&name);
+    rest -= d->outside[i].bytes;
+    shown++;
+  }
+  memory_row(emitter, rest, whole, NULL,
+             has_parts ? "not PyTorch's: the rest"
+                       : "not PyTorch's: driver, CUDA context, libraries, other processes");
+}
+
 static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
                                  {NULL, knows_reserved(d) ? "share" : NULL, TSR__RIGHT},
@@ -522,8 +732,7 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
     memory_row(emitter, d->free[i].bytes, whole, d->is_flat ? NULL : &d->free[i], cache_text(d, i));
   memory_row(emitter, d->device_free_bytes, whole, NULL, "free on the device");
-  memory_row(emitter, d->outside_bytes, whole, NULL,
-             "not PyTorch's: driver, CUDA context, libraries, other processes");
+  print_not_ours(emitter, d, whole);
   memory_row(emitter, unused, whole, NULL, "never reserved");
   tsr__emit_table_end(emitter);
   if (d->oom_count && !d->capacity_bytes)
@@ -553,6 +762,7 @@ static void emit_memory(tsr__emitter *emitter, const tsr_why_device *d) {
                       : tsr__nothing());
   tsr__emit_field(emitter, "outside_bytes", NULL,
                   is_told ? tsr__bytes(d->outside_bytes) : tsr__nothing());
+  emit_outside(emitter, d);
   tsr__emit_field(emitter, "lost_bytes", NULL, tsr__bytes(d->lost_bytes));
   tsr__emit_table(emitter, "free", columns, sizeof columns / sizeof *columns);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++) {
@@ -908,6 +1118,7 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     append_checkpoint_peak(out, d, advice, 0);
     break;
   case TSR_WHY_CHANGE_MODEL: append_model(out, d, advice); break;
+  case TSR_WHY_CHANGE_OUTSIDE: append_remedy(out, d, &d->outside_causes[0]); break;
   default:
     tsr__buffer_printf(out, "Freeing what grows by %s in each %s.",
                        SIZE(d->outlook.step_growth_bytes), tsr_steps_unit_name(d->outlook.unit));
@@ -988,7 +1199,8 @@ static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) 
   for (size_t i = 0; i < d->advice_count; i++) {
     const tsr_why_advice *advice = &d->advice[i];
     if (is_vague(advice)) vague = advice;
-    if (is_setting(advice) || is_vague(advice)) continue;
+    if (is_setting(advice) || is_vague(advice) || advice->change == TSR_WHY_CHANGE_OUTSIDE)
+      continue;
     print_program_heading(emitter, &has_heading);
     print_change(printer, d, advice);
   }
@@ -1106,6 +1318,7 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
   bool is_verbose = emitter->options.verbose;
   say_which(emitter, d);
   print_asker(printer, d);
+  print_outside(emitter, d);
   print_settings(emitter, d);
   print_changes(printer, d);
   if (is_verbose) {
