@@ -135,6 +135,7 @@ int cli_check(cli_session *session);
 int cli_profile(cli_session *session);
 int cli_ask_ranks(cli_session *session);
 int cli_simulate(cli_session *session);
+int cli_doctor(cli_session *session);
 int cli_export(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_browser(cli_session *session);
