@@ -15,17 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <tessera/unstable/json.h>
 #include <unistd.h>
 
 #include "session.h"
 #include "system.h"
 #include "tracer.h"
-#include "version.h"
 
 enum { LIMIT_S = 1800 };
 
 static const tsr_parameter doctor_parameters[] = {
-    {.name = "quick", .kind = TSR_PARAMETER_FLAG, .help = "Only six of the programs; nothing is kept in machine.json."},
+    {.name = "quick",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Only six of the programs; nothing is kept in machine.json."},
     {.name = "no_save",
      .option = "no-save",
      .kind = TSR_PARAMETER_FLAG,
@@ -65,28 +67,23 @@ const cli_command cli_doctor_row = {
 
 /* ---- the request ---- */
 
-/* What `tessera --version --json` prints. NULL if memory ran out. */
-static json_t *version_facts(void) {
-  cli_text text = {0};
-  FILE *stream = cli_text_open(&text);
-  if (!stream) return NULL;
-  cli_put_version(stream, true);
-  json_t *facts =
-      cli_text_close(stream, &text) && text.data ? json_loads(text.data, 0, NULL) : NULL;
-  free(text.data);
-  return facts;
+/* What the report is: "" without one. */
+static const char *report_form(const char *path) {
+  const char *ending = path ? strrchr(path, '.') : NULL;
+  if (!path) return "";
+  return ending && strcasecmp(ending, ".json") == 0 ? "json" : "markdown";
 }
 
-static char *request_of(const cli_session *session, json_t *facts) {
+static char *request_of(const cli_session *session) {
   const cli_options *options = session->options;
   char program[4096];
   bool is_known = cli_system_program(program, sizeof program);
   json_t *request = json_pack(
-      "{s:s, s:O, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i}", "entry", "doctor", "facts", facts,
-      "program", is_known ? program : "", "quick", tsr_params_flag(options->own, "quick"), "save",
-      !tsr_params_flag(options->own, "no_save"), "json", options->json, "report",
-      options->output != NULL, "color", session->report.color, "progress",
-      !options->quiet && isatty(STDERR_FILENO), "columns", (int)session->report.width);
+      "{s:s, s:s, s:s, s:b, s:b, s:b, s:s, s:b, s:b, s:i}", "entry", "doctor", "version",
+      tsr_version(), "program", is_known ? program : "", "quick",
+      tsr_params_flag(options->own, "quick"), "save", !tsr_params_flag(options->own, "no_save"),
+      "json", options->json, "report", report_form(options->output), "color", session->report.color,
+      "progress", !options->quiet && isatty(STDERR_FILENO), "columns", (int)session->report.width);
   char *line = request ? json_dumps(request, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
   json_decref(request);
   return line;
@@ -94,59 +91,55 @@ static char *request_of(const cli_session *session, json_t *facts) {
 
 /* ---- an answer without Python ---- */
 
-/* The JSON of an answer that has one check. It takes the facts over. */
-static json_t *answer_alone(json_t *facts, bool is_failure, const char *message,
-                            const char *advice) {
-  json_t *check =
-      json_pack("{s:s, s:s, s:s, s:s, s:s?}", "group", "python", "name", "python", "status",
-                is_failure ? "failed" : "skipped", "message", message, "advice", advice);
-  json_t *answer = json_pack(
-      "{s:s, s:s, s:[], s:s, s:O?, s:O?, s:O?, s:n, s:n, s:n, s:s, s:b, s:b, s:i, s:[o?], s:[], "
-      "s:[], s:[]}",
-      "schema", "tessera/1", "command", "doctor", "inputs", "verdict",
-      is_failure ? "failed" : "well", "version", json_object_get(facts, "version"), "system",
-      json_object_get(facts, "system"), "processor", json_object_get(facts, "processor"), "python",
-      "torch", "cuda", "allocator_settings", "", "is_quick", 0, "is_saved", 0, "duration_us", 0,
-      "checks", check, "devices", "programs", "warnings");
-  return answer;
+/* The answer that has one check, as JSON. `message` is safe in it. */
+static void print_json(FILE *stream, bool is_failure, const char *message, const char *advice) {
+  fprintf(stream,
+          "{\n  \"schema\": \"tessera/1\",\n  \"command\": \"doctor\",\n  \"inputs\": [],\n"
+          "  \"verdict\": \"%s\",\n  \"version\": \"%s\",\n  \"system\": null,\n"
+          "  \"processor\": null,\n  \"python\": null,\n  \"torch\": null,\n"
+          "  \"cuda\": null,\n  \"allocator_settings\": \"\",\n  \"is_quick\": false,\n"
+          "  \"is_saved\": false,\n  \"duration_us\": 0,\n  \"checks\": [\n    {\n"
+          "      \"group\": \"python\",\n      \"name\": \"python\",\n"
+          "      \"status\": \"%s\",\n      \"message\": \"%s\",\n      \"advice\": ",
+          is_failure ? "failed" : "well", tsr_version(), is_failure ? "failed" : "skipped",
+          message);
+  fprintf(stream, advice ? "\"%s\"" : "null", advice);
+  fputs("\n    }\n  ],\n  \"devices\": [],\n  \"programs\": [],\n  \"warnings\": []\n}\n", stream);
 }
 
-static int put_alone(cli_session *session, json_t *facts, bool is_failure, const char *message,
+static void print_text(FILE *stream, bool is_failure, const char *message, const char *advice) {
+  fputs(is_failure ? "1 check failed: python.\n" : "Only the command itself runs here.\n", stream);
+  fprintf(stream, "\npython\n  %s  python  ", is_failure ? "FAILED " : "skipped");
+  cli_put_clean(stream, message);
+  if (advice) fprintf(stream, "\n                   to do: %s", advice);
+  fputc('\n', stream);
+}
+
+/* The report is the JSON, whatever its name is. */
+static int put_alone(cli_session *session, bool is_failure, const char *message,
                      const char *advice) {
-  FILE *stream = cli_output_stream(&session->output);
-  json_t *answer = answer_alone(facts, is_failure, message, advice);
-  char *text = answer ? json_dumps(answer, JSON_INDENT(2)) : NULL;
+  char safe[6 * CLI_MESSAGE_BYTES + 17];
   cli_output report = {0};
-  int status =
-      text ? cli_start_aside(session, session->options->output, &report) : TSR_ERROR_MEMORY;
-  if (status == 0 && session->options->output &&
-      (cli_output_write(&report, text, strlen(text)) || cli_output_write(&report, "\n", 1)))
-    status = TSR_ERROR_WRITE;
-  if (status == 0 && !stream) status = TSR_ERROR_WRITE;
-  if (status == 0 && session->options->json) fprintf(stream, "%s\n", text);
-  if (status == 0 && !session->options->json) {
-    fputs(is_failure ? "1 check failed: python.\n" : "Only the command itself runs here.\n",
-          stream);
-    fprintf(stream, "\npython\n  %s  python  ", is_failure ? "FAILED " : "skipped");
-    cli_put_clean(stream, message);
-    if (advice) fprintf(stream, "\n                   to do: %s", advice);
-    fputc('\n', stream);
-  }
-  free(text);
-  json_decref(answer);
+  safe[tsr_json_text(message, strlen(message), safe)] = '\0';
+  int status = cli_start_aside(session, session->options->output, &report);
+  FILE *aside = status == 0 && report.path ? cli_output_stream(&report) : NULL;
+  FILE *stream = cli_output_stream(&session->output);
+  if (status == 0 && (!stream || (report.path && !aside))) status = TSR_ERROR_WRITE;
+  if (status == 0 && aside) print_json(aside, is_failure, safe, advice);
+  if (status == 0 && session->options->json) print_json(stream, is_failure, safe, advice);
+  if (status == 0 && !session->options->json) print_text(stream, is_failure, message, advice);
   status = cli_leave_aside(session, &report, status);
   return status ? status : is_failure ? CLI_CHECK_FAILED : 0;
 }
 
-static int explain(cli_session *session, const cli_tracer *tracer, const cli_traced *traced,
-                   json_t *facts) {
+static int explain(cli_session *session, const cli_tracer *tracer, const cli_traced *traced) {
   char room[4096], message[CLI_MESSAGE_BYTES];
   const char *python = cli_tracer_python(tracer, room, sizeof room), *slash = strrchr(python, '/');
   const char *name = slash ? slash + 1 : python;
   switch (traced->end) {
   case CLI_TRACE_MEMORY: return TSR_ERROR_MEMORY;
   case CLI_TRACE_REFUSED:
-    return put_alone(session, facts, false,
+    return put_alone(session, false,
                      "tessera for Windows and for browsers starts no Python, so nothing else is "
                      "checked",
                      NULL);
@@ -159,7 +152,7 @@ static int explain(cli_session *session, const cli_tracer *tracer, const cli_tra
   default:
     (void)snprintf(message, sizeof message, "%s ended without an answer: %s", name, traced->note);
   }
-  return put_alone(session, facts, true, message, "--python names another Python");
+  return put_alone(session, true, message, "--python names another Python");
 }
 
 /* ---- the answer of Python ---- */
@@ -175,12 +168,12 @@ static bool read_sizes(const cli_traced *traced, unsigned long *failed, size_t *
   return end != second && !*end && bytes <= traced->graph_size;
 }
 
-static int put_answer(cli_session *session, const cli_traced *traced, json_t *facts) {
+static int put_answer(cli_session *session, const cli_traced *traced) {
   unsigned long failed = 0;
   size_t bytes = 0;
   cli_output report = {0};
   if (!read_sizes(traced, &failed, &bytes))
-    return put_alone(session, facts, true, "Python's answer cannot be read", NULL);
+    return put_alone(session, true, "Python's answer cannot be read", NULL);
   int status = cli_start_aside(session, session->options->output, &report);
   if (status == 0 && session->options->output &&
       cli_output_write(&report, traced->graph + bytes, traced->graph_size - bytes))
@@ -200,8 +193,7 @@ int cli_doctor(cli_session *session) {
     cli_say(NULL, "%s: %s", output, cli_reason(errno));
     return CLI_FAULT;
   }
-  json_t *facts = version_facts();
-  char *request = facts ? request_of(session, facts) : NULL;
+  char *request = request_of(session);
   int status = TSR_ERROR_MEMORY;
   if (request) {
     cli_traced traced;
@@ -210,11 +202,10 @@ int cli_doctor(cli_session *session) {
                          .is_script = true,
                          .limit_s = LIMIT_S};
     cli_tracer_run(&tracer, &traced);
-    status = traced.end == CLI_TRACE_GRAPH ? put_answer(session, &traced, facts)
-                                           : explain(session, &tracer, &traced, facts);
+    status = traced.end == CLI_TRACE_GRAPH ? put_answer(session, &traced)
+                                           : explain(session, &tracer, &traced);
     cli_traced_release(&traced);
   }
   free(request);
-  json_decref(facts);
   return status;
 }

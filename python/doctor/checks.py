@@ -98,7 +98,8 @@ def _damaged(found: importlib.metadata.Distribution) -> List[str]:
     """Files of an installed package that are absent, or not what was installed."""
     wrong = []
     for file in found.files or ():
-        if file.hash is None or file.hash.mode != 'sha256' or file.suffix == '.pyc':
+        # Programs are elsewhere with pip install --target.
+        if file.hash is None or file.hash.mode != 'sha256' or file.suffix == '.pyc' or file.parts[0] == '..':
             continue
         try:
             with open(str(file.locate()), 'rb') as opened:

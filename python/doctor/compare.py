@@ -41,7 +41,7 @@ def _judge(difference: int, predicted: int, program: Program, torch_version: str
         return NEAR, ''
     spaces = [n for n in range(1, LT_THREADS + 1) if abs(difference - n * LT_BYTES) <= NEAR_BYTES]
     if spaces and version(torch_version) >= LT:
-        return EXPLAINED, f'{size(spaces[0] * LT_BYTES)} for workspaces of cuBLASLt, which PyTorch has since 2.10 and tessera does not predict'
+        return EXPLAINED, f'{size(spaces[0] * LT_BYTES)} for workspaces of cuBLASLt, which PyTorch has since 2.10, and predictions have not'
     if program.above and difference > 0:
         return EXPLAINED, f'{more(difference)}: {program.above}'
     return DIFFERS, ''

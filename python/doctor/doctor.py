@@ -52,16 +52,16 @@ class Host:
         if found:
             yield [found]
 
-    def find_command(self) -> Optional[List[Dict[str, Any]]]:
-        """Find how to call this very command; a check if that fails."""
-        wanted = self.request['facts']['version']
+    def find_command(self) -> Optional[Dict[str, Any]]:
+        """Find how to call this very command: what it says of its build, or None."""
         for words in self._candidates():
             self.words = words
-            status, said, _ = self.command('--version')
-            if status == 0 and said.split() == ['tessera', wanted]:
-                return None
+            with contextlib.suppress(predict.Failed):
+                facts = predict.asked(self.command, '--version')
+                if facts.get('version') == self.request['version']:
+                    return facts
         self.words = []
-        return [check('tessera', 'answers', FAILED, f'tessera {wanted} runs, but cannot be started by name', 'put the folder of tessera first in PATH')]
+        return None
 
     def command(self, *words: str) -> Tuple[int, str, str]:
         return self._run([*self.words, *words])
@@ -426,23 +426,23 @@ def _save(host: Host, device: Dict[str, Any]) -> Tuple[bool, List[Dict[str, Any]
 def examine(host: Host) -> Dict[str, Any]:
     """The answer."""
     request, began = host.request, time.monotonic()
-    facts, rows, devices, saved = request['facts'], [], [], False
+    version, rows, devices, saved = request['version'], [], [], False
     chosen, cuda = programs.chosen(request['quick']), None
     with tempfile.TemporaryDirectory(prefix='tessera-doctor-') as folder:
         host.show('looking at the installation')
-        out = checks.build(facts)
-        missing = host.find_command()
-        out += missing or checks.answers(host.command, folder)
+        facts = host.find_command()
+        out = checks.build(facts) + checks.answers(host.command, folder) if facts else [
+            check('tessera', 'command', FAILED, f'tessera {version} runs, but cannot be started by name', 'put the folder of tessera first in PATH')]
         out += checks.python()
         torch, more = _torch(host)
         out += more
         host.show('looking at the package and its recorder')
-        out += checks.package(host, facts['version'])
-        if host.has_module('tessera') and not missing:
+        out += checks.package(host, version)
+        if host.has_module('tessera') and facts:
             out += checks.recorder(host, host.command, folder)
         out += checks.folders(host.environment) + checks.terminal(host.environment, request['columns'] > 0, request['columns'])
         setting = host.environment.get('PYTORCH_CUDA_ALLOC_CONF') or host.environment.get('PYTORCH_ALLOC_CONF') or ''
-        if torch is not None and not missing and not any(row['name'] == 'torch' and row['status'] == FAILED for row in out):
+        if torch is not None and facts and not any(row['name'] == 'torch' and row['status'] == FAILED for row in out):
             cuda = torch.version.cuda
             found, complaint = _quietly(host, lambda: cards.count(torch))
             if found and not getattr(torch.version, 'hip', None):
@@ -461,8 +461,8 @@ def examine(host: Host) -> Dict[str, Any]:
                 out.append(_no_card(host, torch, complaint))
     host.show('')
     has_failed = any(row['status'] == FAILED for row in out)
-    return {'schema': 'tessera/1', 'command': 'doctor', 'inputs': [], 'verdict': 'failed' if has_failed else 'well', 'version': facts['version'],
-            'system': facts['system'], 'processor': facts['processor'], 'python': platform.python_version(), 'torch': getattr(torch, '__version__', None),
+    return {'schema': 'tessera/1', 'command': 'doctor', 'inputs': [], 'verdict': 'failed' if has_failed else 'well', 'version': version,
+            'system': facts and facts['system'], 'processor': facts and facts['processor'], 'python': platform.python_version(), 'torch': getattr(torch, '__version__', None),
             'cuda': cuda, 'allocator_settings': host.clean(setting)[:200], 'is_quick': request['quick'], 'is_saved': saved,
             'duration_us': int(1e6 * (time.monotonic() - began)), 'checks': out, 'devices': devices, 'programs': rows, 'warnings': []}
 
@@ -471,7 +471,8 @@ def delivered(answer: Dict[str, Any], request: Dict[str, Any]) -> bytes:
     """For cmd/core/doctor.c: a line with the number of failed checks and the length of the answer, the answer, and the report if one is wanted."""
     shown = report.document(answer) if request['json'] else report.text(answer, request['columns'], request['color'], not request['report'])
     failed, data = sum(row['status'] == FAILED for row in answer['checks']), shown.encode()
-    return f'graph {failed} {len(data)}\n'.encode() + data + (report.page(answer).encode() if request['report'] else b'')
+    forms = {'': lambda _: '', 'markdown': report.page, 'json': report.document}
+    return f'graph {failed} {len(data)}\n'.encode() + data + forms[request['report']](answer).encode()
 
 
 def run(request: Dict[str, Any], _code: str, results: int) -> None:

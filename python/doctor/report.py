@@ -56,8 +56,8 @@ def _checks(checks: List[Dict[str, Any]], columns: int, color: bool) -> List[str
     return lines
 
 
-def _table(programs: List[Dict[str, Any]]) -> List[str]:
-    """One line for each program that ran on the card."""
+def _table(programs: List[Dict[str, Any]], columns: int) -> List[str]:
+    """One line for each program that ran on the card, and below what is to be said of some."""
     rows = [('program', 'predicted', 'peak', 'predicted', 'reserved', '')]
     for row in programs:
         numbers = [size(row[key]) if row[key] is not None else '-' for key in
@@ -68,6 +68,10 @@ def _table(programs: List[Dict[str, Any]]) -> List[str]:
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 5)), row[5]]
         out.append(('  ' + '  '.join(cells)).rstrip())
+    for row in programs:
+        if row['message']:
+            first, *rest = _wrapped(f'{row["name"]}: {row["message"]}', 4, columns)
+            out += [f'  {first}', *(f'    {line}' for line in rest)]
     return out
 
 
@@ -87,7 +91,7 @@ def text(answer: Dict[str, Any], columns: int = 0, color: bool = False, hint: bo
     measured = [row for row in answer['programs'] if row['measured_peak_bytes'] is not None or row['status'] in (BROKE, NOT_RUN)]
     lines = [*_wrapped(verdict(answer), 0, columns), *_checks(answer['checks'], columns, color)]
     if answer['devices']:
-        lines += _table(measured) + _devices(answer['devices'])
+        lines += _table(measured, columns) + _devices(answer['devices'])
     if hint and any(row['status'] == FAILED for row in answer['checks']):
         lines += ['', *_wrapped('tessera doctor -o doctor.md writes all of this to a file, to attach to an issue.', 0, columns)]
     return '\n'.join(lines) + '\n'

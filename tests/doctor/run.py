@@ -213,7 +213,7 @@ class FakeHost(doctor.Host):
     """The real command and folders, and a stand-in for PyTorch and its card. Predictions are those that are recorded."""
 
     def __init__(self, truth, tessera, facts, work, **options):
-        super().__init__({'facts': facts, 'program': str(tessera), 'quick': truth.is_quick, 'save': True, 'json': False, 'report': True, 'color': False,
+        super().__init__({'version': facts['version'], 'program': str(tessera), 'quick': truth.is_quick, 'save': True, 'json': False, 'report': 'markdown', 'color': False,
                           'progress': False, 'columns': 0, **options}, b'')
         self.truth, self.memory = truth, Memory(truth)
         self.environment = {**os.environ, 'TESSERA_MACHINE': str(work / 'machine.json'), 'LANG': 'C.UTF-8', 'PYTORCH_CUDA_ALLOC_CONF': 'expandable_segments:True'}
@@ -580,12 +580,13 @@ def check_delivered(tessera, work):
     expect('the report', (work / 'out.md').read_text(), 'report\n')
     request = json.loads((work / 'request.json').read_text())
     expect('request', {key: request[key] for key in ('entry', 'quick', 'save', 'json', 'report', 'color', 'progress', 'columns')},
-           {'entry': 'doctor', 'quick': False, 'save': True, 'json': False, 'report': True, 'color': False, 'progress': False, 'columns': 0})
-    expect('facts', request['facts']['version'], facts_of(tessera)['version'])
+           {'entry': 'doctor', 'quick': False, 'save': True, 'json': False, 'report': 'markdown', 'color': False, 'progress': False, 'columns': 0})
+    expect('version', request['version'], facts_of(tessera)['version'])
     command(tessera, work, '--python', python, '--quick', '--no-save', '--json', '--color', 'always', COLUMNS='70')
     request = json.loads((work / 'request.json').read_text())
-    expect('request', [request[key] for key in ('quick', 'save', 'json', 'report', 'color', 'columns')], [True, False, True, False, False, 70])
-    (work / 'out.md').write_text('kept')
+    expect('request', [request[key] for key in ('quick', 'save', 'json', 'report', 'color', 'columns')], [True, False, True, '', False, 70])
+    command(tessera, work, '--python', python, '-o', 'out.JSON')
+    expect('by its name', json.loads((work / 'request.json').read_text())['report'], 'json')
     status, _, err = command(tessera, work, '--python', python, '-o', 'absent/out.md')
     expect('a folder that is absent', (status, 'absent/out.md' in err), (4, True))
     expect('standard output', command(tessera, work, '-o', '-')[0], 2)
