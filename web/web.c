@@ -19,6 +19,7 @@ const size_t cli_tracer_archive_size = 0;
 static const struct {
   const char *name, *needs;
 } absent[] = {
+    {"doctor", "a Python"},
     {"mcp", "a process that goes on running"},
     {"page", "a file of the installation"},
     {"serve", "sockets"},

@@ -59,12 +59,12 @@ static const cli_command help_row = {
 /* Commands that are no questions, each in the file of its name (serve: view.c; page: browser.c; sql: cmd/sql/sql.c). */
 extern const cli_command cli_report_row, cli_train_row, cli_sample_row, cli_export_row,
     cli_trace_row, cli_trim_row, cli_sql_row, cli_mcp_row, cli_view_row, cli_serve_row,
-    cli_browser_row, cli_tokens_row;
+    cli_browser_row, cli_tokens_row, cli_doctor_row;
 
 static const cli_command *const others[] = {
-    &cli_train_row,  &cli_sample_row,  &cli_tokens_row, &cli_trace_row, &cli_report_row,
-    &cli_export_row, &cli_trim_row,    &cli_sql_row,    &cli_mcp_row,   &cli_view_row,
-    &cli_serve_row,  &cli_browser_row, &help_row};
+    &cli_train_row,  &cli_sample_row, &cli_tokens_row,  &cli_trace_row, &cli_doctor_row,
+    &cli_report_row, &cli_export_row, &cli_trim_row,    &cli_sql_row,   &cli_mcp_row,
+    &cli_view_row,   &cli_serve_row,  &cli_browser_row, &help_row};
 
 static void add_word(char *words, size_t room, const char *word) {
   size_t used = strlen(words);

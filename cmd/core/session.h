@@ -136,6 +136,7 @@ int cli_profile(cli_session *session);
 int cli_ask_ranks(cli_session *session);
 int cli_ask_card(cli_session *session);
 int cli_simulate(cli_session *session);
+int cli_doctor(cli_session *session);
 int cli_export(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_browser(cli_session *session);

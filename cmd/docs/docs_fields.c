@@ -19,6 +19,7 @@
 #include <tessera/unstable/runs.h>
 #include <tessera/unstable/train_report.h>
 
+#include "core/doctor.h"
 #include "core/version.h"
 #include "docs.h"
 
@@ -241,6 +242,7 @@ bool cli_docs_page(FILE *stream, FILE *page) {
   collect_all(&all);
   for (size_t i = 0; tsr_train_event_fields(i); i++) collect(&all, tsr_train_event_fields(i));
   collect(&all, &cli_version_fields);
+  collect(&all, &cli_doctor_fields);
   while (fgets(line, sizeof line, page)) {
     if (strncmp(line, end, strlen(end)) == 0) is_skipped = false;
     if (!is_skipped) fputs(line, stream);
@@ -307,6 +309,7 @@ void cli_field_list(FILE *stream) {
     list_answer(stream, &plain_list, "", tsr_question_at(i)->name, ": ",
                 tsr_question_fields(tsr_question_at(i)));
   list_answer(stream, &plain_list, "", "version", ": ", &cli_version_fields);
+  list_answer(stream, &plain_list, "", "doctor", ": ", &cli_doctor_fields);
 }
 
 void cli_field_facts(FILE *stream) {
@@ -315,6 +318,7 @@ void cli_field_facts(FILE *stream) {
     list_answer(stream, &facts_list, "field ", tsr_question_at(i)->name, " ",
                 tsr_question_fields(tsr_question_at(i)));
   list_answer(stream, &facts_list, "field ", "version", " ", &cli_version_fields);
+  list_answer(stream, &facts_list, "field ", "doctor", " ", &cli_doctor_fields);
   for (size_t i = 0; (event = tsr_train_event_fields(i)) != NULL; i++)
     list_answer(stream, &facts_list, "field train.", event->name, " ", event);
 }

@@ -4,7 +4,8 @@ import ctypes
 import os
 from typing import Any, Dict
 
-LIBRARY = b''  # set by start.py
+LIBRARY = b''  # both are set by start.py
+ARCHIVE = b''
 
 
 class _Row(ctypes.Structure):

@@ -2,7 +2,8 @@
 tessera's package.
 
 The command starts `python -c "..."` (cmd/core/tracer.c), which reads the request and the archive from a pipe and runs this file with both as
-`REQUEST` and `ARCHIVE`, and with the descriptor for the answer as `RESULTS`. Modules of the archive are imported as parts of a package tessera_tracer, whose files have names that no real
+`REQUEST` and `ARCHIVE`, and with the descriptor for the answer as `RESULTS`. A request's `entry` is the module
+that answers it: _child, or one of python/doctor. Modules of the archive are imported as parts of a package tessera_tracer, whose files have names that no real
 file has.
 """
 # ruff: noqa: F821
@@ -45,5 +46,6 @@ class Archive(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: end when the command does, however that ends
 archive = Archive(ARCHIVE)
 sys.meta_path.insert(0, archive)
-importlib.import_module(f'{NAME}._core').LIBRARY = archive.files.read('cuda_functions.so')
-importlib.import_module(f'{NAME}._child').run(REQUEST, hashlib.sha256(ARCHIVE).hexdigest(), RESULTS)
+core = importlib.import_module(f'{NAME}._core')
+core.LIBRARY, core.ARCHIVE = archive.files.read('cuda_functions.so'), ARCHIVE
+importlib.import_module(f'{NAME}.{REQUEST.get("entry", "_child")}').run(REQUEST, hashlib.sha256(ARCHIVE).hexdigest(), RESULTS)

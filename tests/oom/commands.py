@@ -43,6 +43,8 @@ CHAT = "{% set ns = namespace(s='') %}{% for m in messages %}{% set ns.s = ns.s 
 KEPT = b'kept\n'
 # In place of Python, as those of tests/cli/fixtures.py; it writes no file.
 TRACES = '#!/bin/sh\ncat /dev/fd/10 > /dev/null; (echo "graph traced"; cat step.graph) > /dev/fd/11\n'
+ANSWERS = '#!/bin/sh\ncat /dev/fd/10 > /dev/null; (echo "graph 0 5"; echo well; echo the report) > /dev/fd/11\n'
+REFUSES = '#!/bin/sh\ncat /dev/fd/10 > /dev/null; echo "refused x" > /dev/fd/11\n'
 RULES_JSON = '{"attention": "attn|softmax", "rest": {"pattern": "x", "priority": 12, "description": null}}'
 RULES_YAML = 'rules:\n- name: attention\n  pattern: attn|softmax\n- {name: rest, pattern: "x", priority: 12}\n'
 # Of each library's mistakes, one that a user makes: it must not be taken for memory.
@@ -142,6 +144,8 @@ CASES = {
     'report': Case(['report', 'train.pickle', '-o', 'report.html'], ['report.html']),
     'trim': Case(['trim', 'train.pickle', '-o', 'part.pickle'], ['part.pickle']),
     'trace': Case(['trace', 'other', '--python', './traces', '--batch', '2', '-o', 'out.graph'], ['out.graph']),
+    'doctor': Case(['doctor', '--python', './answers', '-o', 'doctor.md'], ['doctor.md']),
+    'doctor alone': Case(['doctor', '--python', './refuses', '--json', '-o', 'doctor.md'], ['doctor.md']),
     'simulate what is traced': Case(['simulate', 'other', '--python', './traces', '--batch', '2', '-o', 'out.pickle'],
                                     ['out.pickle']),
     "JSON of Mosaic's": Case(['mosaic_get_json_snapshot', '--snapshot', 'train.pickle', '--output-file', 'copy.json'], ['copy.json']),
@@ -233,8 +237,9 @@ class Runner:
                                           'clip': '1'}}.items():
             (folder / name).write_text(json.dumps(value))
         shutil.copyfile(GRAPH, folder / 'step.graph')
-        (folder / 'traces').write_text(TRACES)
-        (folder / 'traces').chmod(0o755)
+        for name, text in (('traces', TRACES), ('answers', ANSWERS), ('refuses', REFUSES)):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
         (folder / 'other').mkdir()
         (folder / 'other/config.json').write_text('{"model_type": "qwen3"}')
         (folder / 'text.txt').write_text('a line to learn\n' * 20)

@@ -20,7 +20,7 @@ REQUIREMENTS = HERE / 'requirements.txt'
 OTHER = HERE / 'requirements_other.txt'
 CHECKS = ('llmc.py', 'losses.py', 'recipes.py', 'routing.py', 'rotary.py', 'tokens.py', 'generate.py', 'chats.py', 'paste.py', 'ranks.py', 'graphs.py', 'configs.py',
           'rewrites.py', 'apply.py', 'states.py', 'adapters.py', 'lora.py', 'quantised.py', 'zoo.py', 'matrix.py', 'differential.py', 'frameworks.py',
-          'places.py', 'gpu.py', 'trainers.py', 'upstream.py')
+          'places.py', 'gpu.py', 'doctor.py', 'trainers.py', 'upstream.py')
 # ... and in the second environment, too.
 TWICE = ('paste.py', 'upstream.py')
 

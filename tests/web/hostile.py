@@ -21,7 +21,7 @@ import strange  # noqa: E402
 
 HANG_S = 20
 # Not in the browser, or without an end.
-ABSENT = ('serve', 'train', 'mcp', 'sql', 'trace', 'page', 'completion')
+ABSENT = ('serve', 'train', 'mcp', 'sql', 'trace', 'doctor', 'page', 'completion')
 
 
 def cases(seed, first, count):
