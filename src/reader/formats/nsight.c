@@ -180,7 +180,7 @@ static int take_string(void *context, int64_t row, const tsr__sqlite_value *valu
   return values[0].type == TSR__SQLITE_TEXT ? read_text(l->nsight, &values[0], &l->id) : 0;
 }
 
-/* The string with a number of StringIds; that of an empty text if there is none. */
+/* The string with a number of StringIds; that of an empty text if it is absent. */
 static int find_string(nsight *n, int64_t number, uint32_t *out) {
   const uint64_t *known = tsr__map_find(&n->string_of, (uint64_t)number);
   lookup l = {n, TSR_NONE};
