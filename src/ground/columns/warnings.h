@@ -37,9 +37,8 @@
   X(SIDECAR_SCHEMA, "sidecar-unknown", "the sidecar has an unknown schema; it is not used")        \
   X(SIDECAR_MISFITS, "sidecar-misfits",                                                            \
     "tensors in the sidecar that are in no allocated block of the snapshot; they are ignored")     \
-  X(NO_SEGMENTS, "no-segments",                                                                    \
-    "the file lists allocations and frees, and no segments: what is cached, what is fragmented "   \
-    "and what was rounded is unknown")                                                             \
+  X(NO_SEGMENTS, "no-segments",                                                                  \
+    "the file lists allocations and frees, not segments: cached and fragmented memory is unknown") \
   X(NO_TOTALS, "no-totals",                                                                        \
     "allocations and frees without totals: what was there before the recording is unknown")        \
   X(NO_ADDRESSES, "no-addresses",                                                                  \
