@@ -14,7 +14,8 @@ static const tsr_parameter shared[] = {
     {.name = "device",
      .kind = TSR_PARAMETER_DEVICES,
      .argument = "N|all",
-     .help = "Only device N, 'host' for pinned CPU memory, or 'cpu' for the CPU memory of a profiler's trace. For several, separate them by commas "
+     .help = "Only device N, 'host' for pinned CPU memory, or 'cpu' for the CPU memory of a "
+             "profiler's trace. For several, separate them by commas "
              "or repeat the option (default: all that have events or segments)."},
     {.name = "top",
      .kind = TSR_PARAMETER_COUNT,

@@ -92,13 +92,13 @@ typedef struct mcp_argument {
   const char *name; /* NULL ends a list; "": the row's own, with `suffix` */
   mcp_kind kind;
   bool is_required;
-  int64_t fallback;    /* of an integer or a flag that is left out */
-  int64_t least, most; /* of an integer */
-  const char *word;    /* an integer that may also be this text; or NULL */
-  int64_t word_value;  /* which number it stands for */
+  int64_t fallback;       /* of an integer or a flag that is left out */
+  int64_t least, most;    /* of an integer */
+  const char *word;       /* an integer that may also be this text; or NULL */
+  int64_t word_value;     /* which number it stands for */
   const char *other_word; /* another of the kind */
   int64_t other_value;
-  const char *help;    /* for a language model that has to fill it in */
+  const char *help; /* for a language model that has to fill it in */
   /* Of a question's parameter: its row, by which tsr_params checks the value. */
   const tsr_parameter *row;
   char own_name[48]; /* `name` points here where it is made up */

@@ -830,6 +830,45 @@ class Command:
         return os.system, ('touch was-executed',)
 
 
+def profiled():
+    """A trace of torch.profiler: two steps of a GPU, of which the second runs out of memory, after 64 MiB that nobody recorded."""
+    base_ns, events = START_US * 1000, []
+
+    def slice(category, name, start, end):
+        events.append({'ph': 'X', 'cat': category, 'name': name, 'pid': 7, 'tid': 7, 'ts': start, 'dur': end - start, 'args': {}})
+
+    def memory(at, size, address, total, name='[memory]', device=0):
+        where = {'Device Type': 1, 'Device Id': device} if device is not None else {'Device Type': 0, 'Device Id': -1}
+        events.append({'ph': 'i', 's': 't', 'name': name, 'pid': 7, 'tid': 7, 'ts': at, 'args': {
+            **where, 'Addr': address, 'Bytes': size * MIB, 'Total Allocated': total * MIB, 'Total Reserved': 112 * MIB if device is not None else 0}})
+
+    slice('python_function', 'train.py(40): main', 0, 1000)
+    slice('python_function', '<built-in method randn of type object at 0x7f00aa>', 5, 12)
+    memory(10, 2, 1 << 20, 2, device=None)
+    for step in range(2):
+        at = 100 + 400 * step
+        slice('user_annotation', f'ProfilerStep#{step}', at, at + 300)
+        slice('python_function', 'train.py(12): step', at + 1, at + 299)
+        slice('python_function', 'torch/nn/modules/linear.py(130): forward', at + 10, at + 60)
+        slice('cpu_op', 'aten::linear', at + 20, at + 50)
+        slice('cpu_op', 'aten::addmm', at + 22, at + 48)
+        memory(at + 30, 16, 16 << 20, 80)
+        memory(at + 40, 8, 48 << 20, 88)
+        slice('cpu_op', 'autograd::engine::evaluate_function: AddmmBackward0', at + 100, at + 160)
+        slice('cpu_op', 'aten::mm', at + 110, at + 150)
+        memory(at + 120, 64 if step else 16, 80 << 20, 88 if step else 104, '[OutOfMemory]' if step else '[memory]')
+        if not step:
+            memory(at + 170, -16, 80 << 20, 88)
+        memory(at + 180, -8, 48 << 20, 80)
+        memory(at + 190, -16, 16 << 20, 64)
+    return {'schemaVersion': 1, 'baseTimeNanoseconds': base_ns, 'traceEvents': events, 'traceName': 'profiled'}
+
+
+# PyTorch's memory timeline: [ns, action, bytes, category].
+TIMELINE = [[-1, 1, 4 * MIB, 0], [START_US * 1000, 2, MIB, 4], [START_US * 1000 + 5000, 2, 2 * MIB, 3], [START_US * 1000 + 9000, 4, -2 * MIB, 3],
+            [START_US * 1000 + 12000, 3, -MIB, 4], [START_US * 1000 + 12000, 3, MIB, 5]]
+
+
 def write_all(folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -869,6 +908,8 @@ def write_all(folder):
     (folder / 'old').mkdir(exist_ok=True)
     (folder / 'old' / 'model.py').write_text('x = 1\ny = 2\n', encoding='utf-8')
     write(folder / 'large-segments.pickle', large_segments())
+    (folder / 'profiled.pt.trace.json').write_text(json.dumps(profiled(), indent=1), encoding='utf-8')
+    (folder / 'timeline.raw.json').write_text(json.dumps(TIMELINE), encoding='utf-8')
     whole = (folder / 'train.pickle').read_bytes()
     (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
     (folder / 'empty.pickle').write_bytes(b'')

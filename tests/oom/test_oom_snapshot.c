@@ -437,22 +437,25 @@ static void opening(void **state) {
 /* A profiler's trace and PyTorch's memory timeline, with every kind of row, and a total that no row explains. */
 static void opening_traces(void **state) {
   (void)state;
-#define TRACED(time, type, address, bytes, total)                                                \
-  "{\"ph\": \"i\", \"name\": \"[memory]\", \"pid\": 1, \"tid\": 2, \"ts\": " time                   \
-  ", \"args\": {\"Device Type\": " type ", \"Device Id\": 0, " address "\"Bytes\": " bytes           \
+#define TRACED(time, type, address, bytes, total)                                          \
+  "{\"ph\": \"i\", \"name\": \"[memory]\", \"pid\": 1, \"tid\": 2, \"ts\": " time          \
+  ", \"args\": {\"Device Type\": " type ", \"Device Id\": 0, " address "\"Bytes\": " bytes \
   ", \"Total Allocated\": " total ", \"Total Reserved\": " total "}}"
-#define SLICED(category, name)                                                                   \
-  "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": \"" name                                  \
+#define SLICED(category, name)                                   \
+  "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": \"" name \
   "\", \"pid\": 1, \"tid\": 2, \"ts\": 1, \"dur\": 90}, "
   static const char trace[] =
       "{\"schemaVersion\": 1, \"traceEvents\": [" SLICED("python_function", "a\\u00e9.py(3): f")
           SLICED("cpu_op", "aten::mm") SLICED("user_annotation", "ProfilerStep#1")
               SLICED("python_function", "<built-in method f of type object at 0x7f>")
-                  TRACED("2", "1", "\"Addr\": 4096, ", "64", "1064") ", "
-      TRACED("3", "1", "\"Addr\": 8192, ", "-32", "1132") ", "
-      TRACED("4", "1", "\"Addr\": 4096, ", "-64", "900") ", "
-      TRACED("5", "0", "", "16", "16") ", " TRACED("6", "0", "", "-16", "0") "]}";
-  static const char rows[] = "[[-1, 1, 64, 0], [9, 2, 32, 4], [9, 3, -32, 4], [9, 3, 32, 5], [9, 4, -8, 5]]";
+                  TRACED("2", "1", "\"Addr\": 4096, ", "64", "1064") ", " TRACED(
+                      "3", "1", "\"Addr\": 8192, ", "-32",
+                      "1132") ", " TRACED("4", "1", "\"Addr\": 4096, ", "-64",
+                                          "900") ", " TRACED("5", "0", "", "16",
+                                                             "16") ", " TRACED("6", "0", "", "-16",
+                                                                               "0") "]}";
+  static const char rows[] =
+      "[[-1, 1, 64, 0], [9, 2, 32, 4], [9, 3, -32, 4], [9, 3, 32, 5], [9, 4, -8, 5]]";
   static const char sums[] = "[[1, 2], [[0, 9, 0, 0, 0, 0, 0, 0, 0], [0, 4, 0, 0, 0, 0, 0, 0, 7]]]";
   bytes all[] = {{trace, sizeof trace - 1}, {rows, sizeof rows - 1}, {sums, sizeof sums - 1}};
   for (size_t i = 0; i < 3; i++) tsr_test_oom_sparing(open_bytes, &all[i], 20, 12);

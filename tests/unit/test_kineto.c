@@ -12,29 +12,31 @@
 #include "tessera/tessera.h"
 #include "tessera/unstable/unstable.h"
 
-#define SLICE(category, name, start, duration)                                                     \
-  "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": \"" name "\", \"pid\": 1, \"tid\": 2, "    \
+#define SLICE(category, name, start, duration)                                                  \
+  "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": \"" name "\", \"pid\": 1, \"tid\": 2, " \
   "\"ts\": " start ", \"dur\": " duration "},\n"
-#define MEMORY(time, type, address, bytes, allocated, reserved)                                    \
-  "{\"ph\": \"i\", \"s\": \"t\", \"name\": \"[memory]\", \"pid\": 1, \"tid\": 2, \"ts\": " time    \
-  ", \"args\": {\"Total Reserved\": " reserved ", \"Total Allocated\": " allocated                 \
+#define MEMORY(time, type, address, bytes, allocated, reserved)                                 \
+  "{\"ph\": \"i\", \"s\": \"t\", \"name\": \"[memory]\", \"pid\": 1, \"tid\": 2, \"ts\": " time \
+  ", \"args\": {\"Total Reserved\": " reserved ", \"Total Allocated\": " allocated              \
   ", \"Bytes\": " bytes ", \"Device Id\": 0, \"Device Type\": " type ", \"Addr\": " address "}}"
 
 static const char trace[] =
-    "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 5000,\n\"traceEvents\": [\n"
-    SLICE("user_annotation", "ProfilerStep#3", "1.000", "90.000")
-    SLICE("python_function", "train.py(7): step", "1.500", "80.000")
-    SLICE("cpu_op", "aten::mm", "2.000", "1.500")
-    MEMORY("30.000", "1", "8192", "-512", "1212", "4096") ",\n"
-    MEMORY("3.250", "1", "4096", "1024", "1724", "4096") ",\n"
-    MEMORY("4.000", "0", "77", "100", "100", "0") ",\n"
-    MEMORY("40.000", "1", "4096", "-1024", "0", "2048") "\n"
-    "], \"traceName\": \"x\"}";
+    "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 5000,\n\"traceEvents\": [\n" SLICE(
+        "user_annotation", "ProfilerStep#3", "1.000", "90.000")
+        SLICE("python_function", "train.py(7): step", "1.500", "80.000")
+            SLICE("cpu_op", "aten::mm", "2.000", "1.500")
+                MEMORY("30.000", "1", "8192", "-512", "1212", "4096") ",\n" MEMORY(
+                    "3.250", "1", "4096", "1024", "1724",
+                    "4096") ",\n" MEMORY("4.000", "0", "77", "100", "100",
+                                         "0") ",\n" MEMORY("40.000", "1", "4096", "-1024", "0",
+                                                           "2048") "\n"
+                                                                   "], \"traceName\": \"x\"}";
 
 static const char timeline[] =
     "[[-1, 1, 64, 0], [1000, 2, 32, 4], [2000, 3, -32, 4], [2000, 3, 32, 5], [3000, 4, -32, 5]]";
-static const char sums[] = "[[1, 2, 3, 4], [[0, 64, 0, 0, 0, 0, 0, 0, 0], [0, 64, 0, 0, 0, 9, 0, 0, 0], "
-                           "[0, 64, 0, 0, 0, 2, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0]]]";
+static const char sums[] =
+    "[[1, 2, 3, 4], [[0, 64, 0, 0, 0, 0, 0, 0, 0], [0, 64, 0, 0, 0, 9, 0, 0, 0], "
+    "[0, 64, 0, 0, 0, 2, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0]]]";
 
 static int read_text(const char *text, size_t size, tsr_snapshot **out, tsr_error *error) {
   *out = NULL;
@@ -117,8 +119,10 @@ static void errors(void **state) {
     const char *text, *message;
     uint64_t offset;
   } rows_of[] = {
-      {"{\"traceEvents\": []}", "a profiler's trace without allocations: record it with "
-                                "torch.profiler.profile(profile_memory=True)", TSR_OFFSET_NONE},
+      {"{\"traceEvents\": []}",
+       "a profiler's trace without allocations: record it with "
+       "torch.profiler.profile(profile_memory=True)",
+       TSR_OFFSET_NONE},
       {"{\"traceEvents\": [", "the trace is truncated before its first allocation", 17},
       {"{\"traceEvents\": [{\"ph\" 1}]}", "damaged JSON: expected ':'", 23},
       {"{\"traceEvents\": [{}{}]}", "damaged JSON: expected ',' or ']'", 19},
@@ -152,10 +156,28 @@ static uint32_t next_random(uint32_t below) {
 
 /* One change of a text of `*size` bytes, which has room for twice as many. */
 static void mutate(char *text, size_t *size, size_t room) {
-  static const char *const parts[] = {"{", "}", "[", "]", "\"", ",", ":", "\\", "\\u12", "-", "null",
-                                      "18446744073709551615", "-9223372036854775808", "1e308", "0.5",
-                                      "[memory]", "[OutOfMemory]", "\n", "\xff", "4294967293",
-                                      "{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Bytes\":9}},"};
+  static const char *const parts[] = {
+      "{",
+      "}",
+      "[",
+      "]",
+      "\"",
+      ",",
+      ":",
+      "\\",
+      "\\u12",
+      "-",
+      "null",
+      "18446744073709551615",
+      "-9223372036854775808",
+      "1e308",
+      "0.5",
+      "[memory]",
+      "[OutOfMemory]",
+      "\n",
+      "\xff",
+      "4294967293",
+      "{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Bytes\":9}},"};
   size_t at = next_random((uint32_t)*size), length = 1 + next_random(24);
   const char *part = parts[next_random(sizeof parts / sizeof *parts)];
   if (length > *size - at) length = *size - at;

@@ -239,7 +239,7 @@ static tsr__trace *trace_of(tsr__builder *b, uint32_t device) {
   tsr_snapshot *s = b->snapshot;
   bool is_gpu = device < TSR_DEVICE_CPU;
   if (is_gpu && device >= b->trace_of.count && !tsr__builder_devices(b, device + 1)) return NULL;
-  uint32_t *index = is_gpu                       ? &b->trace_of.items[device]
+  uint32_t *index = is_gpu                      ? &b->trace_of.items[device]
                     : device == TSR_DEVICE_HOST ? &s->host_trace
                                                 : &s->cpu_trace;
   if (*index == TSR_NONE) {

@@ -170,7 +170,8 @@ static const char *check_flat(const tsr_snapshot *s) {
          "marks of reserved memory do not exist");
     for (size_t k = 0; k < flat->mark_count; k++) {
       const tsr__reserved_mark *mark = &s->reserved_marks.items[flat->first_mark + k];
-      MUST(mark->event >= -1 && mark->event < (int64_t)events && (!k || mark[-1].event < mark->event),
+      MUST(mark->event >= -1 && mark->event < (int64_t)events &&
+               (!k || mark[-1].event < mark->event),
            "marks of reserved memory are not in order");
     }
   }
@@ -323,7 +324,7 @@ static const char *check_sidecar(const tsr_snapshot *s) {
 
 const char *tsr__snapshot_check(const tsr_snapshot *snapshot) {
   static const char *(*const checks[])(const tsr_snapshot *) = {
-      check_names,       check_events, check_traces, check_flat,    check_blocks,  check_segments,
+      check_names,       check_events, check_traces, check_flat,    check_blocks, check_segments,
       check_annotations, check_loose,  check_extras, check_devices, check_sidecar};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     const char *defect = checks[i](snapshot);

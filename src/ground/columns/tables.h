@@ -167,8 +167,8 @@ void tsr__sidecar_release(tsr__sidecar *sidecar);
  * stays is one allocation. */
 typedef struct tsr__flat_device {
   uint32_t device;
-  uint64_t before_address; /* of no other allocation */
-  uint64_t before_bytes;   /* 0: nothing is known to have been there */
+  uint64_t before_address;       /* of no other allocation */
+  uint64_t before_bytes;         /* 0: nothing is known to have been there */
   size_t first_mark, mark_count; /* of reserved_marks: what the file has of reserved memory */
 } tsr__flat_device;
 
@@ -211,18 +211,18 @@ struct tsr_snapshot {
   uint32_t cpu_trace;          /* the same for TSR_DEVICE_CPU */
   TSR__VECTOR(tsr__flat_device) flat;
   TSR__VECTOR(tsr__reserved_mark) reserved_marks; /* by device, and there by event */
-  uint32_t trace_count;        /* length of device_traces in the file */
-  uint32_t top_order;          /* of the keys of the snapshot itself, see key_order.h */
-  uint64_t top_keys;           /* keys of the snapshot itself; 0 for a bare list of segments */
+  uint32_t trace_count;                           /* length of device_traces in the file */
+  uint32_t top_order; /* of the keys of the snapshot itself, see key_order.h */
+  uint64_t top_keys;  /* keys of the snapshot itself; 0 for a bare list of segments */
 
   tsr__sidecar sidecar; /* from the file next to the snapshot, or from itself */
 
   uint64_t tally[TSR__WARNING_COUNT];
   tsr_warning warnings[TSR__WARNING_COUNT];
   size_t warning_count;
-  bool is_cut;         /* the input ended before the snapshot did, */
-  uint32_t cut_key;    /* under this key of the top (string id, or TSR_NONE) */
-  char truncated[256]; /* text of the warning about it */
+  bool is_cut;                             /* the input ended before the snapshot did, */
+  uint32_t cut_key;                        /* under this key of the top (string id, or TSR_NONE) */
+  char truncated[256];                     /* text of the warning about it */
   char ignored_columns[160], ignored[256]; /* names, and the text of the warning about them */
   char format[64];
   uint64_t input_bytes;

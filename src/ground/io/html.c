@@ -203,9 +203,10 @@ static bool is_picture(const tsr__input *source) {
 static int find_payload(html_stream *html, uint32_t index, tsr_error *error) {
   int status = html->source.size ? 0 : tsr__input_fill(&html->source, 0, error);
   if (!status && is_picture(&html->source))
-    return tsr__fail(error, TSR_ERROR_FORMAT, 0,
-                     "the page has a picture of PyTorch's memory timeline and no numbers: export it "
-                     "under a name that ends in .raw.json.gz");
+    return tsr__fail(
+        error, TSR_ERROR_FORMAT, 0,
+        "the page has a picture of PyTorch's memory timeline and no numbers: export it "
+        "under a name that ends in .raw.json.gz");
   if (!status) status = find(&html->source, "local_files", error);
   for (uint32_t i = 0; !status; i++) {
     status = find_value(html, error);

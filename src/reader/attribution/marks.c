@@ -121,7 +121,8 @@ static const rule native_rules[] = {
     {"", "*c10d::* *ncclComm*", TSR__MARK_COLLECTIVE},
     {"",
      "at::_ops::*softmax* at::_ops::*attention* at::_ops::tanh* at::_ops::sigmoid* at::_ops::exp* "
-     "at::_ops::relu* at::_ops::sqrt* at::_ops::rsqrt* aten::*softmax* aten::*attention* aten::tanh* "
+     "at::_ops::relu* at::_ops::sqrt* at::_ops::rsqrt* aten::*softmax* aten::*attention* "
+     "aten::tanh* "
      "aten::sigmoid* aten::exp* aten::relu* aten::sqrt* aten::rsqrt*",
      TSR__MARK_SAVES_OUTPUT},
     {"", "torch::nn::*::reset*", TSR__MARK_MODULE_SETUP},

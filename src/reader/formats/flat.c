@@ -68,10 +68,10 @@ typedef struct maker {
   TSR__VECTOR(size_t) older; /* by row that had no address: the next of its list, index + 1 */
   TSR__VECTOR(unlisted) unlisted;
   uint64_t unlisted_count, unknown_count; /* made-up addresses so far */
-  uint64_t before_bytes;  /* of the blocks that rows free and none allocates */
-  uint64_t allocated;     /* while rows become events */
-  int64_t event;          /* the last one made */
-  uint64_t reserved;      /* the last mark, or TSR__FLAT_UNKNOWN */
+  uint64_t before_bytes;                  /* of the blocks that rows free and none allocates */
+  uint64_t allocated;                     /* while rows become events */
+  int64_t event;                          /* the last one made */
+  uint64_t reserved;                      /* the last mark, or TSR__FLAT_UNKNOWN */
 } maker;
 
 /* ---- addresses ---- */
@@ -164,7 +164,7 @@ static bool find_before(maker *m) {
   return ok;
 }
 
-/* What the first total says was there, beyond the blocks that are freed later; 0 if there is none. */
+/* What the first total says was there, beyond the blocks that are freed later; 0 without a total. */
 static uint64_t rest_before(const maker *m) {
   uint64_t first = TSR__FLAT_UNKNOWN, sum = 0, dropped = 0;
   for (size_t i = 0; i < m->count && first == TSR__FLAT_UNKNOWN; i++) {
@@ -209,7 +209,8 @@ static bool grow_unlisted(maker *m, const tsr__flat_row *row, uint64_t bytes) {
 static bool shrink_unlisted(maker *m, const tsr__flat_row *row, uint64_t bytes) {
   while (bytes && m->unlisted.count) {
     unlisted last = m->unlisted.items[--m->unlisted.count];
-    if (!add_event(m, row, TSR_ACTION_FREE_COMPLETED, last.address, last.bytes, false)) return false;
+    if (!add_event(m, row, TSR_ACTION_FREE_COMPLETED, last.address, last.bytes, false))
+      return false;
     m->allocated = tsr__drop_u64(m->allocated, last.bytes);
     if (last.bytes > bytes && !grow_unlisted(m, row, last.bytes - bytes)) return false;
     bytes = tsr__drop_u64(bytes, last.bytes);
@@ -245,7 +246,8 @@ static bool add_row(maker *m, const tsr__flat_row *row) {
 /* Reserved memory at the start: what the first row says, if it did not have to reserve more. */
 static bool begin_reserved(maker *m) {
   m->reserved = m->rows[0].reserved_bytes;
-  return m->reserved == TSR__FLAT_UNKNOWN || tsr__builder_reserved_mark(m->builder, -1, m->reserved);
+  return m->reserved == TSR__FLAT_UNKNOWN ||
+         tsr__builder_reserved_mark(m->builder, -1, m->reserved);
 }
 
 static bool make_device(maker *m) {
@@ -278,7 +280,10 @@ int tsr__flat_finish(tsr__flat *flat, tsr_error *error) {
   tsr__sort(flat->rows.items, flat->rows.count, sizeof *flat->rows.items, compare_devices);
   tsr__builder_warn(flat->builder, TSR__WARN_NO_SEGMENTS);
   for (size_t i = 0; ok && i < flat->rows.count;) {
-    maker m = {.builder = flat->builder, .lists_all = flat->lists_all, .rows = flat->rows.items + i, .event = -1};
+    maker m = {.builder = flat->builder,
+               .lists_all = flat->lists_all,
+               .rows = flat->rows.items + i,
+               .event = -1};
     while (i < flat->rows.count && flat->rows.items[i].device == m.rows[0].device) i++, m.count++;
     ok = make_device(&m);
     release(&m);

@@ -39,18 +39,18 @@ typedef enum tsr__flat_kind {
 #define TSR__FLAT_UNKNOWN UINT64_MAX
 
 typedef struct tsr__flat_row {
-  int64_t time_ns;           /* since the Unix epoch, or since any other moment */
-  uint64_t address;          /* or TSR__FLAT_UNKNOWN */
-  uint64_t bytes;            /* TSR__FLAT_UNKNOWN for a free with an address: those that are live there */
-  uint64_t allocated_bytes;  /* of the device, after this row, or TSR__FLAT_UNKNOWN */
-  uint64_t reserved_bytes;   /* the same; TSR__FLAT_UNKNOWN if the file does not know it */
-  uint32_t device;           /* a number below tsr_limits.devices, TSR_DEVICE_CPU or TSR_DEVICE_HOST */
-  uint32_t stack;            /* id, or TSR_NONE; may be set until tsr__flat_finish */
-  uint32_t says;             /* string id of what the file says that the memory is, or TSR_NONE: a category
+  int64_t time_ns;  /* since the Unix epoch, or since any other moment */
+  uint64_t address; /* or TSR__FLAT_UNKNOWN */
+  uint64_t bytes;   /* TSR__FLAT_UNKNOWN for a free with an address: those that are live there */
+  uint64_t allocated_bytes; /* of the device, after this row, or TSR__FLAT_UNKNOWN */
+  uint64_t reserved_bytes;  /* the same; TSR__FLAT_UNKNOWN if the file does not know it */
+  uint32_t device; /* a number below tsr_limits.devices, TSR_DEVICE_CPU or TSR_DEVICE_HOST */
+  uint32_t stack;  /* id, or TSR_NONE; may be set until tsr__flat_finish */
+  uint32_t says;   /* string id of what the file says that the memory is, or TSR_NONE: a category
                                 (tsr_category_name), or text as in user_metadata */
-  uint64_t stream;           /* raw handle; 0 is the default stream, or unknown */
-  uint32_t thread;           /* the reader's own */
-  uint8_t kind;              /* tsr__flat_kind */
+  uint64_t stream; /* raw handle; 0 is the default stream, or unknown */
+  uint32_t thread; /* the reader's own */
+  uint8_t kind;    /* tsr__flat_kind */
 } tsr__flat_row;
 
 typedef struct tsr__flat {

@@ -169,7 +169,8 @@ static int next_member(tsr__scan *s, unsigned char close, size_t *count, bool *i
   if (!skip_space(s)) return damaged(s, "an entry ends too early");
   *is_there = *s->next != close;
   if (*is_there && *count) {
-    if (*s->next != ',') return damaged(s, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+    if (*s->next != ',')
+      return damaged(s, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
     s->next++;
     if (!skip_space(s)) return damaged(s, "an entry ends too early");
   }
@@ -337,8 +338,7 @@ bool tsr__raw_unescape(const tsr__raw *raw, tsr__buffer *out) {
   const unsigned char *p = raw->data, *end = p + raw->size;
   out->size = 0;
   while (p < end) {
-    const unsigned char *backslash =
-        raw->has_escapes ? memchr(p, '\\', (size_t)(end - p)) : NULL;
+    const unsigned char *backslash = raw->has_escapes ? memchr(p, '\\', (size_t)(end - p)) : NULL;
     if (!backslash) backslash = end;
     tsr__buffer_append(out, p, (size_t)(backslash - p));
     p = backslash < end ? append_escape(backslash, end, out) : end;

@@ -2,7 +2,7 @@
  *
  * json.c makes values of everything it reads, which is right for snapshots. A profiler's trace has
  * millions of entries that are ignored, or of which two members count. So the window is moved to hold one entry
- * as a whole, and what matters is picked from its bytes; nothing else is made of it.
+ * completely, and what matters is picked from its bytes; nothing else is made of it.
  *
  *   tsr__json j;  tsr__scan_init(&j, source, assembler, options, total_bytes, error);
  *   status = tsr__scan_value(&j, &size);              the value at the cursor is in the window: `size` bytes
@@ -31,7 +31,7 @@ int tsr__scan_value(tsr__json *j, size_t *size);
 /* Move past the value at the cursor, of any length. */
 int tsr__scan_pass(tsr__json *j);
 
-/* A value that is in the window as a whole. */
+/* A value that is completely in the window. */
 typedef struct tsr__scan {
   tsr__json *j;
   const unsigned char *next, *end;

@@ -1,8 +1,8 @@
 /* kineto.c - a profiler's trace becomes rows of allocations, their stacks, and annotations. See kineto.h.
  *
- *   top-level keys:  traceEvents        one event after the other, each as a whole in the window
+ *   top-level keys:  traceEvents        one event after the other, each completely in the window
  *                    baseTimeNanoseconds  what their times are relative to
- *                    anything else      passed over
+ *                    anything else      skipped
  *   an event:        its name and category decide; most are forgotten at once
  *   at the end:      rows by time - stacks joined - annotations - the builder
  *
@@ -96,7 +96,8 @@ typedef struct memory {
 static int read_memory_args(kineto *k, const event *e, memory *m) {
   static const char *const names[] = {"Device Type", "Device Id",       "Addr",
                                       "Bytes",       "Total Allocated", "Total Reserved"};
-  tsr__raw *const places[] = {&m->type, &m->device, &m->address, &m->bytes, &m->allocated, &m->reserved};
+  tsr__raw *const places[] = {&m->type,  &m->device,    &m->address,
+                              &m->bytes, &m->allocated, &m->reserved};
   tsr__scan s = {&k->j, e->args.data, e->args.data + e->args.size};
   size_t count = 0;
   if (!e->args.data || e->args.is_text || *e->args.data != '{') return 0;
@@ -131,11 +132,10 @@ static bool row_of_memory(const memory *m, bool is_oom, tsr__flat_row *row) {
   if (!number_or(&m->reserved, &row->reserved_bytes)) return false;
   if (type < 0 || (type > 0 && (device < 0 || device > UINT32_MAX))) return false;
   row->device = type ? (uint32_t)device : TSR_DEVICE_CPU;
-  if (!type) row->reserved_bytes = TSR__FLAT_UNKNOWN; /* the CPU's allocator keeps nothing: it writes 0 */
+  if (!type)
+    row->reserved_bytes = TSR__FLAT_UNKNOWN; /* the CPU's allocator keeps nothing: it writes 0 */
   if (row->device >= TSR_DEVICE_CPU && type) return false;
-  row->kind = is_oom      ? TSR__FLAT_OOM
-              : bytes < 0 ? TSR__FLAT_FREE
-                          : TSR__FLAT_ALLOC;
+  row->kind = is_oom ? TSR__FLAT_OOM : bytes < 0 ? TSR__FLAT_FREE : TSR__FLAT_ALLOC;
   row->bytes = bytes < 0 ? (uint64_t)-bytes : (uint64_t)bytes;
   return true;
 }
@@ -193,7 +193,8 @@ static bool add_range(kineto *k, tsr_text name, int64_t start_ns, int64_t end_ns
 
 static bool add_slice(kineto *k, const event *e, tsr_text name, int64_t start_ns, int64_t end_ns) {
   bool is_new;
-  tsr__slice slice = {.start_ns = start_ns, .end_ns = end_ns, .order = (uint32_t)k->slices.items.count};
+  tsr__slice slice = {
+      .start_ns = start_ns, .end_ns = end_ns, .order = (uint32_t)k->slices.items.count};
   if (!TSR__VECTOR_RESERVE(&k->slices.frame_of, 1)) return false;
   slice.thread = thread_of(k, e);
   slice.name = tsr__intern_put(&k->slices.names, name.data, name.size_bytes, &is_new);
@@ -408,10 +409,9 @@ int tsr__kineto_read(tsr__input *source, tsr__assembler *assembler, const tsr_op
   int status = read_top(&k);
   if (status == 1) {
     tsr__builder_cut(assembler->builder);
-    status = k.flat.rows.count
-                 ? 0
-                 : tsr__fail(error, TSR_ERROR_FORMAT, tsr__json_offset(&k.j, k.j.end),
-                             "the trace is truncated before its first allocation");
+    status = k.flat.rows.count ? 0
+                               : tsr__fail(error, TSR_ERROR_FORMAT, tsr__json_offset(&k.j, k.j.end),
+                                           "the trace is truncated before its first allocation");
   }
   if (!status) status = finish(&k);
   tsr__scan_release(&k.j);
@@ -442,7 +442,7 @@ static bool has_key(const unsigned char *p, const unsigned char *end, const char
 }
 
 bool tsr__kineto_looks_like(const unsigned char *data, size_t size) {
-  static const char *const first_keys[] = {"schemaVersion", "deviceProperties", "traceEvents",
+  static const char *const first_keys[] = {"schemaVersion",   "deviceProperties",    "traceEvents",
                                            "displayTimeUnit", "baseTimeNanoseconds", "traceName",
                                            "distributedInfo"};
   const unsigned char *end = data + size;

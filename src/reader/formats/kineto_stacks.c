@@ -86,8 +86,7 @@ static uint32_t built_in_frame(tsr__builder *b, tsr_text text) {
   tsr__buffer name = {0};
   tsr__buffer_append(&name, text.data, at);
   tsr__buffer_append(&name, text.data + end, text.size_bytes - end);
-  uint32_t frame =
-      name.failed ? TSR_NONE : plain_frame(b, (tsr_text){name.data, name.size});
+  uint32_t frame = name.failed ? TSR_NONE : plain_frame(b, (tsr_text){name.data, name.size});
   tsr__buffer_release(&name);
   return frame;
 }
@@ -120,8 +119,8 @@ typedef struct walk {
   tsr__slices *slices;
   TSR__VECTOR(uint32_t) open; /* slices, outermost first; some may have ended */
   uint32_t frames[MOST_FRAMES];
-  uint32_t stack;   /* of what is open, or TSR_NONE */
-  bool is_current;  /* nothing has begun or ended since it was made */
+  uint32_t stack;  /* of what is open, or TSR_NONE */
+  bool is_current; /* nothing has begun or ended since it was made */
 } walk;
 
 /* Slices that have ended leave; they may be anywhere if slices cross. */

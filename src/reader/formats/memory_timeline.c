@@ -23,9 +23,14 @@ enum {
 };
 
 /* In the file's order; what is behind the colon is PyTorch's word, where it is not ours. */
-static const char *const category_texts[CATEGORIES] = {
-    "parameter",  "optimizer_state", "input", "temporary",
-    "activation", "gradient",        "temporary: autograd_detail", NULL};
+static const char *const category_texts[CATEGORIES] = {"parameter",
+                                                       "optimizer_state",
+                                                       "input",
+                                                       "temporary",
+                                                       "activation",
+                                                       "gradient",
+                                                       "temporary: autograd_detail",
+                                                       NULL};
 
 /* A piece of memory that is live, in a list of its size and category, or of its category. */
 typedef struct piece {
@@ -37,12 +42,12 @@ typedef struct timeline {
   tsr__json j;
   tsr__flat flat;
   TSR__VECTOR(piece) pieces;
-  tsr__map newest[CATEGORIES];      /* bytes -> index + 1 of the newest live piece */
-  size_t newest_of[CATEGORIES];     /* of the second form: of the category */
+  tsr__map newest[CATEGORIES];  /* bytes -> index + 1 of the newest live piece */
+  size_t newest_of[CATEGORIES]; /* of the second form: of the category */
   uint64_t now_bytes[CATEGORIES];
   uint32_t says[CATEGORIES];
-  TSR__VECTOR(int64_t) first;       /* the first inner list */
-  size_t row_count;                 /* of the second form: read so far */
+  TSR__VECTOR(int64_t) first; /* the first inner list */
+  size_t row_count;           /* of the second form: read so far */
   uint64_t next_check;
 } timeline;
 
@@ -270,19 +275,24 @@ static int read_lists(timeline *t, size_t count, take_fn *take) {
   return status;
 }
 
-/* With the cursor before the second inner list: is it one of lists? */
+/* With the cursor behind the first inner list: is the second one of lists? Nothing is consumed. */
 static int is_second_form(timeline *t, bool *is_it) {
+  unsigned brackets = 0;
   *is_it = t->first.count != ROW_NUMBERS;
   if (*is_it) return 0;
   /* Four times look like a row: what follows decides. */
-  int status = tsr__json_need(&t->j, 2);
-  if (status < 0) return status;
-  const unsigned char *p = t->j.next;
-  while (p < t->j.end && (*p == '[' || *p == ',' || *p == ' ' || *p == '\n' || *p == '\r')) {
-    if (*p == '[' && p + 1 < t->j.end && (p[1] == '[' || p[1] == ']')) *is_it = true;
-    if (*p == '[') break;
-    p++;
+  for (size_t at = 0; brackets < 2; at++) {
+    int status = tsr__json_need(&t->j, at + 1);
+    if (status) return status < 0 ? status : 0;
+    unsigned char c = t->j.next[at];
+    if (c == '[')
+      brackets++;
+    else if (brackets == 1 && c == ']')
+      brackets = 2; /* of no lists */
+    else if (c != ',' && c != ' ' && c != '\n' && c != '\r' && c != '\t')
+      return 0;
   }
+  *is_it = true;
   return 0;
 }
 
@@ -336,8 +346,9 @@ int tsr__memory_timeline_read(tsr__input *source, tsr__assembler *assembler,
     status = 0;
   }
   if (!status && !t.flat.rows.count)
-    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                       "a memory timeline without any memory: export it for the device that was used");
+    status =
+        tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                  "a memory timeline without any memory: export it for the device that was used");
   if (!status) {
     place_before(&t);
     tsr__builder_record(b, "memory timeline");
@@ -358,5 +369,6 @@ bool tsr__memory_timeline_looks_like(const unsigned char *data, size_t size) {
     found++;
   }
   while (i < size && (data[i] == ' ' || data[i] == '\n')) i++;
-  return found == 2 && i < size && (data[i] == '-' || data[i] == ']' || (data[i] >= '0' && data[i] <= '9'));
+  return found == 2 && i < size &&
+         (data[i] == '-' || data[i] == ']' || (data[i] >= '0' && data[i] <= '9'));
 }

@@ -30,8 +30,8 @@ static void head_pair(tsr__bundle *p, const tsr__page_track *tracks, size_t firs
 
 static bool are_compared(const tsr__page_track *a, const tsr__page_track *b) {
   bool is_host = a->device->device >= TSR_DEVICE_CPU;
-  return a->input != b->input && (is_host ? a->device->device == b->device->device
-                                          : b->device->device < TSR_DEVICE_CPU);
+  return a->input != b->input &&
+         (is_host ? a->device->device == b->device->device : b->device->device < TSR_DEVICE_CPU);
 }
 
 void tsr__page_head_compared(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count) {

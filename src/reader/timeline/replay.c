@@ -654,7 +654,7 @@ static void note_maxima(replay *r, int64_t event) {
   }
 }
 
-/* What is reserved after an event, if the file of a flat device says so. */
+/* What is reserved after an event, if a flat device's file has it. */
 static void follow_marks(replay *r, int64_t event) {
   const tsr__flat_device *flat = r->t->flat;
   const tsr__reserved_mark *marks = r->t->snapshot->reserved_marks.items + flat->first_mark;

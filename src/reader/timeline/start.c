@@ -393,9 +393,8 @@ static bool note_before(starter *s) {
   if (!flat || !flat->before_bytes || tsr__map_find(&s->seen.mentioned, flat->before_address))
     return true;
   s->t->recorded.static_bytes = flat->before_bytes;
-  tsr__initial initial = {.address = flat->before_address,
-                          .requested_bytes = flat->before_bytes,
-                          .stack = TSR_NONE};
+  tsr__initial initial = {
+      .address = flat->before_address, .requested_bytes = flat->before_bytes, .stack = TSR_NONE};
   return TSR__VECTOR_PUSH(&s->seen.found, initial) &&
          TSR__VECTOR_PUSH(&s->seen.known_bytes, flat->before_bytes);
 }
@@ -762,8 +761,8 @@ int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loos
   tsr__ranges_init(&s.places);
   bool ok = note_recorded(&s) && scan_all(&s, pool);
   s.freed_count = s.seen.found.count;
-  ok = ok && note_blocks(&s) && note_before(&s) && add_final_segments(&s) && add_freed_segments(&s) &&
-       undo_ranges(&s) && add_ranges(&s);
+  ok = ok && note_blocks(&s) && note_before(&s) && add_final_segments(&s) &&
+       add_freed_segments(&s) && undo_ranges(&s) && add_ranges(&s);
   /* Without free_requested in the trace, waiting and live blocks cannot be distinguished. */
   for (size_t i = 0; i < s.freed_count; i++)
     if (!s.seen.has_requests && !s.seen.known_bytes.items[i])

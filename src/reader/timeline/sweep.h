@@ -33,7 +33,7 @@ typedef struct tsr__sweep {
   uint64_t waiting_bytes; /* of active blocks, those already freed */
   uint32_t next_turn;     /* the first event that is still in a list below, or TSR_NONE */
   tsr__sweep_turns spans_born, spans_gone, waits_begun, waits_ended,
-      replaced; /* by event; heads are consumed */
+      replaced;     /* by event; heads are consumed */
   size_t next_mark; /* of a flat device's reserved memory */
   size_t at_spans_born, at_spans_gone, at_waits_begun, at_waits_ended, at_replaced;
 } tsr__sweep;

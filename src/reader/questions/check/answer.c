@@ -472,8 +472,8 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
   const uint32_t *devices;
   size_t count;
   /* A budget is a GPU's; pinned host memory has one if the query or the lock names it. */
-  bool has_host = locked_device(options->lock, TSR_DEVICE_HOST) ||
-                  locked_device(options->lock, TSR_DEVICE_CPU);
+  bool has_host =
+      locked_device(options->lock, TSR_DEVICE_HOST) || locked_device(options->lock, TSR_DEVICE_CPU);
   int status =
       (has_host ? tsr__query_devices : tsr__query_gpus)(snapshot, query, &devices, &count, error);
   if (status) return status;

@@ -58,10 +58,9 @@ static void print_file(tsr__emitter *emitter, const tsr_report_input *input, con
     const tsr_info_device *device = &info->devices[i];
     char name[TSR__FORMAT_BYTES];
     bool is_first = !gpu_count && i == 0 && device->device == TSR_DEVICE_CPU;
-    tsr__buffer_printf(out, "%s%s, %s event%s", is_first ? "" : "; ",
-                       tsr__device_name(device->device, name),
-                       tsr__format_count(device->event_count, count),
-                       tsr__plural(device->event_count));
+    tsr__buffer_printf(
+        out, "%s%s, %s event%s", is_first ? "" : "; ", tsr__device_name(device->device, name),
+        tsr__format_count(device->event_count, count), tsr__plural(device->event_count));
   }
   tsr__buffer_text(out, ".");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
