@@ -14,6 +14,10 @@ import pickle
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'golden'))
+import allocations  # noqa: E402
+
 MIB = 1 << 20
 START_US = 1_700_000_000_000_000
 
@@ -869,6 +873,55 @@ TIMELINE = [[-1, 1, 4 * MIB, 0], [START_US * 1000, 2, MIB, 4], [START_US * 1000 
             [START_US * 1000 + 12000, 3, -MIB, 4], [START_US * 1000 + 12000, 3, MIB, 5]]
 
 
+def nsight():
+    """Two processes on one card: a trainer, whose NCCL takes memory of its own, and an engine; and pinned memory."""
+    row, gib = allocations.Row, 1 << 30
+    job = allocations.Job(0)
+    job.pids, job.names = [4711, 4720], {4711: '/usr/bin/python3', 4720: 'vllm'}
+    segment = (('c10::cuda::CUDACachingAllocator::malloc', 'libc10_cuda.so'), ('at::empty_cuda', 'libtorch_cuda.so'), ('main', 'python3'))
+    buffers = (('ncclCommInitRank', 'libnccl.so.2'), ('main', 'python3'))
+    parts = [(4711, 2, 8 * gib, segment), (4711, 2, 20 * MIB, segment), (4711, 2, 384 * MIB, buffers), (4711, 1, 2 * gib, segment),
+             (4720, 2, 4 * gib, segment), (4720, 4, gib, segment), (4711, 5, 8 * MIB, ())]
+    job.rows = [row(1000 * i, pid, 0, kind, 0x7f0000000000 + i * 8 * gib, size, False, 'lookup' if kind == 5 else None, i + 1, 7, stack)
+                for i, (pid, kind, size, stack) in enumerate(parts)]
+    freed = job.rows[1]
+    job.rows.append(freed._replace(time_ns=9000, is_free=True, stack=(), correlation=0))
+    return job
+
+
+def arrays():
+    """Live arrays of two GPUs and the CPU."""
+    state = allocations.State(0)
+    state.labels = ['cuda:0', 'cuda:1', 'cpu:0']
+    line = ('apply', '/work/model.py', 12)
+    state.samples = [(4, 64 * MIB, (line, ('main', '/work/train.py', 40)), 'buffer', 'cuda:0'),
+                     (1, 6 * MIB, (('init', '/work/model.py', 3), ('main', '/work/train.py', 31)), 'buffer', 'cuda:1'),
+                     (1, MIB, (('load', '/work/data.py', 8), ('main', '/work/train.py', 20)), 'buffer', 'cpu:0'),
+                     (2, 2 * MIB, (line, ('main', '/work/train.py', 40)), 'executable', None)]
+    return state
+
+
+LIST = """action,address,bytes,time_us,stack,category,thread
+alloc,0x1000,4096,10,main (train.py:31);forward (model.py:12),parameter,1
+alloc,0x2000,512,12,"main (train.py:31);loss, scaled (model.py:40)",,1
+alloc,0x3000,100,14,main (train.py:31),,2
+free,0x2000,,20,,,1
+resize,0x1000,8192,21,,,1
+oom,,1000000,30,main (train.py:31);forward (model.py:13),,1
+"""
+
+
+def write_lists(folder):
+    # Sizes and versions of SQLite differ, and reports print the size of the file.
+    allocations.Nsight(folder / 'nsight.sqlite', nsight(), 0, page_bytes=4096)
+    allocations.write_pprof(folder / 'arrays.prof', arrays(), 1)  # not compressed, because versions of zlib differ
+    (folder / 'list.csv').write_text(LIST, encoding='utf-8')
+    (folder / 'unnamed.csv').write_text('address,bytes\n1,2\n', encoding='utf-8')
+    (folder / 'other.csv').write_text('step,loss\n1,2.5\n', encoding='utf-8')
+    database = (folder / 'nsight.sqlite').read_bytes()
+    (folder / 'cut.sqlite').write_bytes(database[:6000])
+
+
 def write_all(folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -919,6 +972,7 @@ def write_all(folder):
     (folder / 'step.graph').write_text(json.dumps(STEP), encoding='utf-8')
     (folder / 'b300.graph').write_text(json.dumps({**STEP, 'gpu': 'b300'}), encoding='utf-8')
     (folder / 'layers.graph').write_bytes((GRAPHS / 'layers.graph').read_bytes())
+    write_lists(folder)
     programs(folder)
     (folder / 'folder').mkdir(exist_ok=True)
 
