@@ -569,9 +569,10 @@ static int take_epoch(void *context, int64_t row, const tsr__sqlite_value *value
   return 0;
 }
 
-/* Addresses have 57 bits at most; the rest distinguishes processes. */
+/* Addresses have 57 bits at most, and 48 in practice; the rest distinguishes processes. */
 static uint64_t own_address(const event *e) {
-  return e->address ^ (uint64_t)e->process << 57;
+  uint64_t low = e->process % 128, high = e->process / 128;
+  return e->address ^ low << 57 ^ high << 48;
 }
 
 static int add_rows(nsight *n, tsr__flat *flat) {
