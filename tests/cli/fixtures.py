@@ -14,7 +14,9 @@ import pickle
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent.parent / 'golden'))
+import allocations  # noqa: E402
 from pooled import Allocator, frames_of, snapshot_of  # noqa: E402
 from runs import CALL, MAIN, TORCH, at  # noqa: E402
 
@@ -948,6 +950,94 @@ class Command:
         return os.system, ('touch was-executed',)
 
 
+def profiled():
+    """A trace of torch.profiler: two steps of a GPU, of which the second runs out of memory, after 64 MiB that nobody recorded."""
+    base_ns, events = START_US * 1000, []
+
+    def slice(category, name, start, end):
+        events.append({'ph': 'X', 'cat': category, 'name': name, 'pid': 7, 'tid': 7, 'ts': start, 'dur': end - start, 'args': {}})
+
+    def memory(at, size, address, total, name='[memory]', device=0):
+        where = {'Device Type': 1, 'Device Id': device} if device is not None else {'Device Type': 0, 'Device Id': -1}
+        events.append({'ph': 'i', 's': 't', 'name': name, 'pid': 7, 'tid': 7, 'ts': at, 'args': {
+            **where, 'Addr': address, 'Bytes': size * MIB, 'Total Allocated': total * MIB, 'Total Reserved': 112 * MIB if device is not None else 0}})
+
+    slice('python_function', 'train.py(40): main', 0, 1000)
+    slice('python_function', '<built-in method randn of type object at 0x7f00aa>', 5, 12)
+    memory(10, 2, 1 << 20, 2, device=None)
+    for step in range(2):
+        at = 100 + 400 * step
+        slice('user_annotation', f'ProfilerStep#{step}', at, at + 300)
+        slice('python_function', 'train.py(12): step', at + 1, at + 299)
+        slice('python_function', 'torch/nn/modules/linear.py(130): forward', at + 10, at + 60)
+        slice('cpu_op', 'aten::linear', at + 20, at + 50)
+        slice('cpu_op', 'aten::addmm', at + 22, at + 48)
+        memory(at + 30, 16, 16 << 20, 80)
+        memory(at + 40, 8, 48 << 20, 88)
+        slice('cpu_op', 'autograd::engine::evaluate_function: AddmmBackward0', at + 100, at + 160)
+        slice('cpu_op', 'aten::mm', at + 110, at + 150)
+        memory(at + 120, 64 if step else 16, 80 << 20, 88 if step else 104, '[OutOfMemory]' if step else '[memory]')
+        if not step:
+            memory(at + 170, -16, 80 << 20, 88)
+        memory(at + 180, -8, 48 << 20, 80)
+        memory(at + 190, -16, 16 << 20, 64)
+    return {'schemaVersion': 1, 'baseTimeNanoseconds': base_ns, 'traceEvents': events, 'traceName': 'profiled'}
+
+
+# PyTorch's memory timeline: [ns, action, bytes, category].
+TIMELINE = [[-1, 1, 4 * MIB, 0], [START_US * 1000, 2, MIB, 4], [START_US * 1000 + 5000, 2, 2 * MIB, 3], [START_US * 1000 + 9000, 4, -2 * MIB, 3],
+            [START_US * 1000 + 12000, 3, -MIB, 4], [START_US * 1000 + 12000, 3, MIB, 5]]
+
+
+def nsight():
+    """Two processes on one card: a trainer, whose NCCL takes memory of its own, and an engine; and pinned memory."""
+    row, gib = allocations.Row, 1 << 30
+    job = allocations.Job(0)
+    job.pids, job.names = [4711, 4720], {4711: '/usr/bin/python3', 4720: 'vllm'}
+    segment = (('c10::cuda::CUDACachingAllocator::malloc', 'libc10_cuda.so'), ('at::empty_cuda', 'libtorch_cuda.so'), ('main', 'python3'))
+    buffers = (('ncclCommInitRank', 'libnccl.so.2'), ('main', 'python3'))
+    parts = [(4711, 2, 8 * gib, segment), (4711, 2, 20 * MIB, segment), (4711, 2, 384 * MIB, buffers), (4711, 1, 2 * gib, segment),
+             (4720, 2, 4 * gib, segment), (4720, 4, gib, segment), (4711, 5, 8 * MIB, ())]
+    job.rows = [row(1000 * i, pid, 0, kind, 0x7f0000000000 + i * 8 * gib, size, False, 'lookup' if kind == 5 else None, i + 1, 7, stack)
+                for i, (pid, kind, size, stack) in enumerate(parts)]
+    freed = job.rows[1]
+    job.rows.append(freed._replace(time_ns=9000, is_free=True, stack=(), correlation=0))
+    return job
+
+
+def arrays():
+    """Live arrays of two GPUs and the CPU."""
+    state = allocations.State(0)
+    state.labels = ['cuda:0', 'cuda:1', 'cpu:0']
+    line = ('apply', '/work/model.py', 12)
+    state.samples = [(4, 64 * MIB, (line, ('main', '/work/train.py', 40)), 'buffer', 'cuda:0'),
+                     (1, 6 * MIB, (('init', '/work/model.py', 3), ('main', '/work/train.py', 31)), 'buffer', 'cuda:1'),
+                     (1, MIB, (('load', '/work/data.py', 8), ('main', '/work/train.py', 20)), 'buffer', 'cpu:0'),
+                     (2, 2 * MIB, (line, ('main', '/work/train.py', 40)), 'executable', None)]
+    return state
+
+
+LIST = """action,address,bytes,time_us,stack,category,thread
+alloc,0x1000,4096,10,main (train.py:31);forward (model.py:12),parameter,1
+alloc,0x2000,512,12,"main (train.py:31);loss, scaled (model.py:40)",,1
+alloc,0x3000,100,14,main (train.py:31),,2
+free,0x2000,,20,,,1
+resize,0x1000,8192,21,,,1
+oom,,1000000,30,main (train.py:31);forward (model.py:13),,1
+"""
+
+
+def write_lists(folder):
+    # Sizes and versions of SQLite differ, and reports print the size of the file.
+    allocations.Nsight(folder / 'nsight.sqlite', nsight(), 0, page_bytes=4096)
+    allocations.write_pprof(folder / 'arrays.prof', arrays(), 1)  # not compressed, because versions of zlib differ
+    (folder / 'list.csv').write_text(LIST, encoding='utf-8')
+    (folder / 'unnamed.csv').write_text('address,bytes\n1,2\n', encoding='utf-8')
+    (folder / 'other.csv').write_text('step,loss\n1,2.5\n', encoding='utf-8')
+    database = (folder / 'nsight.sqlite').read_bytes()
+    (folder / 'cut.sqlite').write_bytes(database[:6000])
+
+
 def write_all(folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -991,6 +1081,8 @@ def write_all(folder):
     (folder / 'old' / 'model.py').write_text('x = 1\ny = 2\n', encoding='utf-8')
     write(folder / 'large-segments.pickle', large_segments())
     write(folder / 'pooled.pickle', pooled())
+    (folder / 'profiled.pt.trace.json').write_text(json.dumps(profiled(), indent=1), encoding='utf-8')
+    (folder / 'timeline.raw.json').write_text(json.dumps(TIMELINE), encoding='utf-8')
     whole = (folder / 'train.pickle').read_bytes()
     (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
     (folder / 'empty.pickle').write_bytes(b'')
@@ -1000,6 +1092,7 @@ def write_all(folder):
     (folder / 'step.graph').write_text(json.dumps(STEP), encoding='utf-8')
     (folder / 'b300.graph').write_text(json.dumps({**STEP, 'gpu': 'b300'}), encoding='utf-8')
     (folder / 'layers.graph').write_bytes((GRAPHS / 'layers.graph').read_bytes())
+    write_lists(folder)
     programs(folder)
     (folder / 'folder').mkdir(exist_ok=True)
 

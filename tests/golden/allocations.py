@@ -234,14 +234,14 @@ class Nsight:
 
     def frames(self, row):
         """The stack of an allocation, innermost first, as (name, file)."""
-        frames = [(row.name, '')] if row.name else []
+        frames = [(row.name, '??')] if row.name else []
         if row.correlation and 'CUPTI_ACTIVITY_KIND_RUNTIME' not in self.lacks:
             has_names = 'StringIds' not in self.lacks
-            frames.append(('cudaMalloc_v3020' if has_names else '', ''))
+            frames.append(('cudaMalloc_v3020' if has_names else '', '??'))
             if 'CUDA_CALLCHAINS' not in self.lacks:
                 frames += [step if has_names else ('', '') for step in row.stack]
         if self.job.shares():
-            frames.append((f'process {row.pid} ({self.job.names[row.pid].encode()[-100:].decode()})', ''))
+            frames.append((f'process {row.pid} ({self.job.names[row.pid].rpartition("/")[2][-100:]})', '??'))
         return tuple(frames)
 
 

@@ -208,7 +208,7 @@ static void test_wrong_values(void **state) {
     refused(params, "attention", *wrong, message);
   }
   refused(params, "device", "0,,1",
-          "option '--device' needs device numbers, 'host' or 'all', not '0,,1'");
+          "option '--device' needs device numbers, 'cpu', 'host' or 'all', not '0,,1'");
   assert_false(tsr_params_has(params, "count") || tsr_params_has(params, "capacity"));
   tsr_error error;
   assert_int_equal(tsr_params_set_text(params, "match", "a\0b", 3, &error), TSR_ERROR_ARGUMENT);

@@ -232,9 +232,9 @@ struct tsr_snapshot {
   uint64_t tally[TSR__WARNING_COUNT];
   tsr_warning warnings[TSR__WARNING_COUNT];
   size_t warning_count;
-  bool is_cut;         /* the input ended before the snapshot did, */
-  uint32_t cut_key;    /* under this key of the top (string id, or TSR_NONE) */
-  char truncated[256]; /* text of the warning about it */
+  bool is_cut;                             /* the input ended before the snapshot did, */
+  uint32_t cut_key;                        /* under this key of the top (string id, or TSR_NONE) */
+  char truncated[256];                     /* text of the warning about it */
   char ignored_columns[160], ignored[256]; /* names, and the text of the warning about them */
   char format[64];
   uint64_t input_bytes;

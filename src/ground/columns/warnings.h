@@ -62,8 +62,7 @@
   X(SIDECAR_CARD, "sidecar-card",                                                                  \
     "values in the sidecar's ledger of the card that cannot be right; they count as unknown")      \
   X(NO_SEGMENTS, "no-segments",                                                                    \
-    "the file lists allocations and frees, and no segments: what is cached, what is fragmented "   \
-    "and what was rounded is unknown")                                                             \
+    "the file lists allocations and frees, not segments: cached and fragmented memory is unknown") \
   X(NO_TOTALS, "no-totals",                                                                        \
     "allocations and frees without totals: what was there before the recording is unknown")        \
   X(NO_ADDRESSES, "no-addresses",                                                                  \

@@ -1,7 +1,7 @@
 /* access.h - reading an input anywhere, not only from front to back.
  *
  * A database is a file of pages that refer to each other. A plain file is read where it is, through a small
- * cache; everything else (standard input, compressed forms) is first read into memory as a whole, within a
+ * cache; everything else (standard input, compressed forms) is first copied into memory, within a
  * bound. */
 #ifndef TSR_IO_ACCESS_H
 #define TSR_IO_ACCESS_H

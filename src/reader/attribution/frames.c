@@ -345,6 +345,7 @@ static bool is_plumbing(tsr_text name) {
 static tsr__frame_rank rank_of_native(tsr_text name) {
   if (tsr__node_of(name).size_bytes) return TSR__RANK_NODE;
   if (begins_with(name, "at::_ops::") || begins_with(name, "aten::")) return TSR__RANK_OPERATOR;
+  if (begins_with(name, "process ")) return TSR__RANK_NOTHING; /* formats/nsight.c */
   return is_plumbing(name) ? TSR__RANK_NOTHING : TSR__RANK_KERNEL;
 }
 

@@ -23,6 +23,9 @@
 #include "formats/flat.h"
 #include "formats/sqlite_file.h"
 
+/* The file of a frame that has none, as PyTorch writes it: what it names is no code of the user's. */
+static const char NO_FILE[] = "??";
+
 static const char EVENTS_TABLE[] = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 
 /* Values of memKind. */
@@ -180,7 +183,7 @@ static int take_string(void *context, int64_t row, const tsr__sqlite_value *valu
   return values[0].type == TSR__SQLITE_TEXT ? read_text(l->nsight, &values[0], &l->id) : 0;
 }
 
-/* The string with a number of StringIds; that of an empty text if there is none. */
+/* The string with a number of StringIds; that of an empty text if it is absent. */
 static int find_string(nsight *n, int64_t number, uint32_t *out) {
   const uint64_t *known = tsr__map_find(&n->string_of, (uint64_t)number);
   lookup l = {n, TSR_NONE};
@@ -372,7 +375,7 @@ static int read_calls(nsight *n) {
 
 /* Append a frame to the stack being made. */
 static int push_frame(nsight *n, uint32_t name, uint32_t file) {
-  if (file == TSR_NONE) file = tsr__builder_text(n->builder, "");
+  if (file == TSR_NONE) file = tsr__builder_text(n->builder, NO_FILE);
   uint32_t frame = tsr__builder_frame(n->builder, (tsr_frame){name, file, 0});
   if (frame == TSR_NONE || !TSR__VECTOR_PUSH(&n->frames, frame)) return tsr__fail_memory(n->error);
   return 0;
@@ -446,19 +449,22 @@ enum { PROCESS_ID, PROCESS_NAME };
 
 static int take_process(void *context, int64_t row, const tsr__sqlite_value *values,
                         tsr_error *error) {
+  enum { NAME_BYTES_MAX = 100 };
   nsight *n = context;
   char text[160];
   (void)row, (void)error;
   uint32_t pid = pid_of(integer_of(&values[PROCESS_ID], 0));
   const uint64_t *index = tsr__map_find(&n->process_of, pid);
   if (!index || values[PROCESS_NAME].type != TSR__SQLITE_TEXT) return 0;
-  const tsr__sqlite_value *name = &values[PROCESS_NAME];
-  size_t size = name->size_bytes; /* the end of a long path is what matters */
-  const char *from = size > 100 ? name->text + size - 100 : name->text;
-  (void)snprintf(text, sizeof text, "process %" PRIu32 " (%.*s)", pid,
-                 (int)(size > 100 ? 100 : size), from);
+  const char *name = values[PROCESS_NAME].text, *end = name + values[PROCESS_NAME].size_bytes;
+  for (const char *at = name; at < end; at++)
+    if (*at == '/' && at + 1 < end) name = at + 1;
+  if (end - name > NAME_BYTES_MAX)
+    name = end - NAME_BYTES_MAX; /* the end of it, in whole characters */
+  while (name < end && ((unsigned char)*name & 0xc0) == 0x80) name++;
+  (void)snprintf(text, sizeof text, "process %" PRIu32 " (%.*s)", pid, (int)(end - name), name);
   tsr_frame frame = {.name = tsr__builder_text(n->builder, text),
-                     .file = tsr__builder_text(n->builder, "")};
+                     .file = tsr__builder_text(n->builder, NO_FILE)};
   n->processes.items[*index].frame = tsr__builder_frame(n->builder, frame);
   n->processes.items[*index].says = frame.name;
   return n->processes.items[*index].frame == TSR_NONE ? tsr__fail_memory(n->error) : 0;
@@ -478,7 +484,7 @@ static int name_processes(nsight *n) {
     if (p->frame != TSR_NONE) continue;
     (void)snprintf(text, sizeof text, "process %" PRIu32, p->pid);
     tsr_frame frame = {.name = tsr__builder_text(n->builder, text),
-                       .file = tsr__builder_text(n->builder, "")};
+                       .file = tsr__builder_text(n->builder, NO_FILE)};
     p->frame = tsr__builder_frame(n->builder, frame);
     p->says = frame.name;
     if (p->frame == TSR_NONE) status = tsr__fail_memory(n->error);
@@ -563,9 +569,10 @@ static int take_epoch(void *context, int64_t row, const tsr__sqlite_value *value
   return 0;
 }
 
-/* Addresses have 57 bits at most; the rest distinguishes processes. */
+/* Addresses have 57 bits at most, and 48 in practice; the rest distinguishes processes. */
 static uint64_t own_address(const event *e) {
-  return e->address ^ (uint64_t)e->process << 57;
+  uint64_t low = e->process % 128, high = e->process / 128;
+  return e->address ^ low << 57 ^ high << 48;
 }
 
 static int add_rows(nsight *n, tsr__flat *flat) {

@@ -229,6 +229,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
 
 static tsr_why_reason reason_of(const tsr_why_device *d) {
   if (!d->oom_count) return TSR_WHY_NOT_RECORDED;
+  if (d->is_flat) return TSR_WHY_UNKNOWN; /* what the driver had left is not in the file */
   if (!d->missing_bytes) return TSR_WHY_LIMIT;
   if (d->moment.totals.reserved_bytes < d->moment.totals.active_bytes) return TSR_WHY_UNKNOWN;
   uint64_t there = tsr__sum_u64(d->device_free_bytes, d->free[TSR_WHY_CACHE_OWN].bytes);
@@ -299,6 +300,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     status = describe_moment(t, question, out, error);
     if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
     if (!status) status = tsr__why_look_outside(question->study, out, error);
+    if (out->is_flat) out->missing_bytes = 0;
     out->reason = out->request_reason = reason_of(out);
     out->is_kept_whole = is_kept_whole(&t->settings, out);
   }

@@ -456,6 +456,12 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
     break;
   case TSR_WHY_OUTSIDE: append_held(out, d); break;
   case TSR_WHY_UNKNOWN:
+    if (d->is_flat) {
+      tsr__buffer_printf(out, "%s were in use, %s reserved; what the device had left is not known.",
+                         SIZE(d->moment.totals.active_bytes),
+                         SIZE(d->moment.totals.reserved_bytes));
+      break;
+    }
     tsr__buffer_printf(
         out, "What was cached is not known: %s were in use, and the file has segments of %s.",
         SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
@@ -483,6 +489,10 @@ static void append_segment(tsr__buffer *out, const tsr_why_device *d) {
 static void append_headline(tsr__buffer *out, const tsr_why_device *d) {
   tsr__buffer_text(out, "out of memory");
   append_where(out, &d->outlook);
+  if (d->is_flat) {
+    tsr__buffer_printf(out, ": %s asked for.", SIZE(d->request_bytes));
+    return;
+  }
   tsr__buffer_printf(out, ": %s asked for, ", SIZE(d->request_bytes));
   if (takes_more(d))
     tsr__buffer_printf(out, "with %s free on the device.", SIZE(d->device_free_bytes));
@@ -735,7 +745,7 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   print_not_ours(emitter, d, whole);
   memory_row(emitter, unused, whole, NULL, "never reserved");
   tsr__emit_table_end(emitter);
-  if (d->oom_count && !d->capacity_bytes)
+  if (d->oom_count && !d->capacity_bytes && !d->is_flat)
     tsr__emit_printf(
         emitter, TSR__DIM,
         "  What others held of the card is not in a snapshot: say --capacity SIZE, the "
