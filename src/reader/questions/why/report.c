@@ -546,10 +546,10 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
     tsr__buffer_text(out, ". How much was reserved is not known: ");
     append_when(out, d);
     tsr__buffer_printf(out, " %s were in use", SIZE(d->moment.totals.active_bytes));
-    if (peak)
-      tsr__buffer_printf(out, ", and the file has segments of %s.", SIZE(peak));
-    else
+    if (d->is_flat)
       tsr__buffer_text(out, ", and the file has no segments.");
+    else
+      tsr__buffer_printf(out, ", and the file has segments of %s.", SIZE(peak));
     return;
   }
   tsr__buffer_printf(out,
