@@ -82,6 +82,16 @@ def main():
 
     torch.set_num_threads(1)
 
+    processor_time, sample = [0.0], world.card.Ledger._sample
+
+    def counted(*arguments, **named):
+        began = time.thread_time()
+        try:
+            return sample(*arguments, **named)
+        finally:
+            processor_time[0] += time.thread_time() - began
+
+    world.card.Ledger._sample = counted
     folder = tempfile.TemporaryDirectory()
     library = world.build(folder.name)
     if library is None:
@@ -99,13 +109,14 @@ def main():
             if how is None:
                 times[name].append(statistics.median(timed(step, options.steps)))
                 continue
+            processor_time[0] = 0.0
             with world.capture.record(folder.name + '/out', quiet=True, signal=None, **how) as recording:
                 recording.watch(model, optimizer)
                 times[name].append(statistics.median(timed(step, options.steps)))
                 ledger = world.card.ledger
                 if ledger.users:
                     spent, elapsed = ledger._for_marks.spent + ledger._for_timer.spent, time.monotonic() - ledger._for_marks.began
-                    told.append((spent, elapsed, ledger.taken, ledger.skipped, ledger._for_marks.cost))
+                    told.append((spent, elapsed, ledger.taken, ledger.skipped, processor_time[0] / max(1, ledger.taken)))
     commit = subprocess.run(['git', '-C', str(ROOT), 'log', '-1', '--format=%h'], stdout=subprocess.PIPE, text=True, check=False)
     print(f'{datetime.date.today()}, {processor()}, PyTorch {torch.__version__}, {commit.stdout.strip()}; '
           f'{options.rounds} rounds of {options.steps} steps, each call of NVML {options.cost} µs more\n')
@@ -115,7 +126,7 @@ def main():
     print()
     for spent, elapsed, taken, skipped, cost in told:
         print(f'sampling took {1e3 * spent:.1f} ms of {elapsed:.1f} s ({100 * spent / elapsed:.3f} %), '
-              f'{taken} samples, {skipped} marks left out, {1e6 * cost:.0f} µs a sample')
+              f'{taken} samples, {skipped} marks left out, {1e6 * cost:.0f} µs of processor time a sample')
 
 
 if __name__ == '__main__':

@@ -78,7 +78,7 @@ class Job:
                 world.use_device()
                 world.advance(0.05)
                 self.model = fake_torch.Module()
-                self.optimizer = torch.optim.Optimizer([fake_torch.Tensor(0x1000, (2,))])
+                self.optimizer = torch.optim.Optimizer([self.model.weight])  # its addresses are in the first block
                 recording.watch(self.model, self.optimizer)
                 self.weights = [world.alloc(_pages(self.random, 20 * MIB, world.total // (40 if self.cause is None else 80)), line=10 + i) for i in range(6)]
                 world.advance(0.5)

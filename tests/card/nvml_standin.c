@@ -59,15 +59,21 @@ static void read_line(struct world *world, const char *line) {
   const char *rest = line + used;
   struct card *card = world->card_count ? &world->cards[world->card_count - 1] : NULL;
   unsigned pid = 0;
-  if (!strcmp(word, "init")) world->init = atoi(rest);
-  else if (!strcmp(word, "version")) sscanf(rest, "%95s", world->version);
+  if (!strcmp(word, "init"))
+    world->init = atoi(rest);
+  else if (!strcmp(word, "version"))
+    sscanf(rest, "%95s", world->version);
   else if (!strcmp(word, "processes")) {
     world->lists = atoi(rest + 1);
     world->is_wide = strstr(rest, "wide") != NULL;
-  } else if (!strcmp(word, "memory")) world->memory = atoi(rest + 1);
-  else if (!strcmp(word, "count")) world->count = atoi(rest);
-  else if (!strcmp(word, "delay")) world->delay = atoi(rest);
-  else if (!strcmp(word, "log")) sscanf(rest, "%255s", world->log);
+  } else if (!strcmp(word, "memory"))
+    world->memory = atoi(rest + 1);
+  else if (!strcmp(word, "count"))
+    world->count = atoi(rest);
+  else if (!strcmp(word, "delay"))
+    world->delay = atoi(rest);
+  else if (!strcmp(word, "log"))
+    sscanf(rest, "%255s", world->log);
   else if (!strcmp(word, "name") && world->name_count < ROWS) {
     if (sscanf(rest, "%u %95[^\n]", &pid, text) == 2) {
       world->pids[world->name_count] = pid;
@@ -76,19 +82,25 @@ static void read_line(struct world *world, const char *line) {
   } else if (!strcmp(word, "card") && world->card_count < CARDS) {
     card = &world->cards[world->card_count++];
     card->parent = -1;
-    sscanf(rest, "%95s %llu %llu %llu %95[^\n]", card->uuid, &card->total, &card->reserved, &card->free, card->name);
+    sscanf(rest, "%95s %llu %llu %llu %95[^\n]", card->uuid, &card->total, &card->reserved,
+           &card->free, card->name);
   } else if (card != NULL && sscanf(rest, "%d", &value) >= 0) {
-    if (!strcmp(word, "card.parent")) card->parent = value;
-    else if (!strcmp(word, "card.mig")) card->is_partitioned = 1;
-    else if (!strcmp(word, "card.memory")) card->memory = value;
-    else if (!strcmp(word, "card.processes")) card->processes = value;
+    if (!strcmp(word, "card.parent"))
+      card->parent = value;
+    else if (!strcmp(word, "card.mig"))
+      card->is_partitioned = 1;
+    else if (!strcmp(word, "card.memory"))
+      card->memory = value;
+    else if (!strcmp(word, "card.processes"))
+      card->processes = value;
     else if (card->row_count < ROWS && sscanf(rest, "%u %95s", &pid, text) == 2) {
       struct row *row = &card->rows[card->row_count++];
       row->pid = pid;
       row->bytes = text[0] == '-' ? ~0ULL : strtoull(text, NULL, 10);
       row->list = word[5] == 'p' ? 'c' : word[5];
     }
-  } else if (card != NULL && !strcmp(word, "card.mig")) card->is_partitioned = 1;
+  } else if (card != NULL && !strcmp(word, "card.mig"))
+    card->is_partitioned = 1;
 }
 
 /* The world now; `call` is what asks. A static buffer is enough: the tests hold the ledger's lock, or ask from one thread. */
@@ -131,13 +143,20 @@ static int copy(char *to, unsigned size, const char *text) {
   return 0;
 }
 
-int nvmlInit_v2(void) { return look(__func__)->init; }
-
-const char *nvmlErrorString(int status) {
-  return status == 9 ? "Driver Not Loaded" : status == 3 ? "Not Supported" : status == 4 ? "Insufficient Permissions" : "Unknown Error";
+int nvmlInit_v2(void) {
+  return look(__func__)->init;
 }
 
-int nvmlSystemGetNVMLVersion(char *text, unsigned size) { return copy(text, size, look(__func__)->version); }
+const char *nvmlErrorString(int status) {
+  return status == 9   ? "Driver Not Loaded"
+         : status == 3 ? "Not Supported"
+         : status == 4 ? "Insufficient Permissions"
+                       : "Unknown Error";
+}
+
+int nvmlSystemGetNVMLVersion(char *text, unsigned size) {
+  return copy(text, size, look(__func__)->version);
+}
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
   struct world *world = look(__func__);
@@ -195,7 +214,8 @@ int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *count) {
 int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **instance) {
   struct world *world = look(__func__);
   for (int i = 0; i < world->card_count; i++) {
-    if (world->cards[i].parent < 0 || (uintptr_t)world->cards[i].parent + 1 != (uintptr_t)handle) continue;
+    if (world->cards[i].parent < 0 || (uintptr_t)world->cards[i].parent + 1 != (uintptr_t)handle)
+      continue;
     if (index-- == 0) {
       *instance = (void *)(uintptr_t)(i + 1);
       return 0;
@@ -223,13 +243,15 @@ int nvmlDeviceGetMemoryInfo_v2(void *handle, void *told) {
   if (version != (40U | 2U << 24)) return 25;
   if (card == NULL) return 2;
   if (card->memory) return card->memory;
-  unsigned long long values[4] = {card->total, card->reserved, card->free, card->total - card->free - card->reserved};
+  unsigned long long values[4] = {card->total, card->reserved, card->free,
+                                  card->total - card->free - card->reserved};
   memcpy((char *)told + 8, values, sizeof values);
   return 0;
 }
 
 /* The list `list` as `version` of the call has it, in entries of 16, 24 or 32 bytes. */
-static int list_processes(const char *call, int version, char list, void *handle, unsigned *count, char *to) {
+static int list_processes(const char *call, int version, char list, void *handle, unsigned *count,
+                          char *to) {
   struct world *world = look(call);
   struct card *card = card_of(world, handle);
   if (version > world->lists) return 13;
@@ -253,10 +275,16 @@ static int list_processes(const char *call, int version, char list, void *handle
   return 0;
 }
 
-#define LISTS(NAME, LIST)                                                                                                            \
-  int NAME(void *handle, unsigned *count, char *to) { return list_processes(#NAME, 1, LIST, handle, count, to); }                    \
-  int NAME##_v2(void *handle, unsigned *count, char *to) { return list_processes(#NAME "_v2", 2, LIST, handle, count, to); }         \
-  int NAME##_v3(void *handle, unsigned *count, char *to) { return list_processes(#NAME "_v3", 3, LIST, handle, count, to); }
+#define LISTS(NAME, LIST)                                           \
+  int NAME(void *handle, unsigned *count, char *to) {               \
+    return list_processes(#NAME, 1, LIST, handle, count, to);       \
+  }                                                                 \
+  int NAME##_v2(void *handle, unsigned *count, char *to) {          \
+    return list_processes(#NAME "_v2", 2, LIST, handle, count, to); \
+  }                                                                 \
+  int NAME##_v3(void *handle, unsigned *count, char *to) {          \
+    return list_processes(#NAME "_v3", 3, LIST, handle, count, to); \
+  }
 
 LISTS(nvmlDeviceGetComputeRunningProcesses, 'c')
 LISTS(nvmlDeviceGetGraphicsRunningProcesses, 'g')

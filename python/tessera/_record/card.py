@@ -88,6 +88,8 @@ class Sample:
 
 
 class HostSample:
+    """One moment of the host's memory; sizes in bytes, None: not known."""
+
     __slots__ = ("time_us", "kind", "rss", "cgroup", "pinned")
 
     def __init__(
@@ -193,12 +195,22 @@ class Budget:
 
 
 class Clocks:
-    """The times that the ledger reads; tests have their own."""
+    """The times that the ledger reads, in seconds; tests have their own."""
 
-    wall = staticmethod(time.time)  # for the file
-    elapsed = staticmethod(time.monotonic)
-    program = staticmethod(time.perf_counter)  # what a sample takes of the program's thread
-    own = staticmethod(getattr(time, "thread_time", time.perf_counter))  # and of ours: waiting costs nobody anything
+    def wall(self) -> float:
+        """For the file."""
+        return time.time()
+
+    def elapsed(self) -> float:
+        return time.monotonic()
+
+    def program(self) -> float:
+        """Its difference is what a sample delays the program by."""
+        return time.perf_counter()
+
+    def own(self) -> float:
+        """The same in a thread of ours, which only costs the program what it computes."""
+        return time.thread_time() if hasattr(time, "thread_time") else time.perf_counter()
 
 
 class Ledger:
@@ -210,7 +222,7 @@ class Ledger:
     def reset(self) -> None:
         """As in a process that has recorded nothing; also after a fork."""
         groups.renew()
-        self.clocks: Any = Clocks
+        self.clocks: Any = Clocks()
         self.users = 0
         self._lock = threading.Lock()
         self._owner: int | None = None  # the thread that holds the lock
@@ -355,8 +367,12 @@ class Ledger:
             self._for_marks.charge(self.clocks.program() - began)
 
     def _is_wanted(self, kind: int) -> bool:
+        """Whether there is time for a sample. In steps, it was decided at the start of the step, and is over if samples
+        take longer than before."""
+        allowed = self._for_marks.allows(self.clocks.elapsed())
         if kind == PHASE or self._step_began is None:  # no step has ended yet
-            return self._for_marks.allows(self.clocks.elapsed())
+            return allowed
+        self._is_step_sampled = self._is_step_sampled and allowed
         return self._is_step_sampled
 
     def step(self, number: int) -> None:

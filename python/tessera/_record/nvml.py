@@ -27,7 +27,7 @@ VARIABLE = "TESSERA_NVML"
 _NOT_AVAILABLE = 2**64 - 1
 _INSUFFICIENT_SIZE = 7
 _WRONG_CALL = (2, 13, 25)  # invalid argument, no such function, version mismatch: an older call may work
-_MEMORY_2 = 0x02000028  # version 2 of a struct of 40 bytes
+_MEMORY_2 = 0x02000028  # version 2 of a struct of 40 bytes: version, total, reserved, free, used
 _UNWRITTEN = b"\xa5"
 _MOST_PROCESSES = 4096
 _INITIAL_NAMESPACE = "pid:[4026531836]"  # what Linux gives to its first namespace of process numbers
@@ -43,20 +43,11 @@ class Unusable(Exception):
 
 
 class Memory(NamedTuple):
+    """Of a card, in bytes."""
+
     total: int
     free: int
     reserved: int | None  # by the driver; None: it does not tell
-
-
-class _Memory1(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
-
-
-class _Memory2(ctypes.Structure):
-    _fields_ = [
-        ("version", ctypes.c_uint),
-        *((name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")),
-    ]
 
 
 def _file() -> str:
@@ -159,13 +150,13 @@ class Nvml:
 
     def memory(self, handle: ctypes.c_void_p) -> Memory:
         """Raises Unusable: cards that share the host's memory, for example, have no answer."""
-        newer = _Memory2(version=_MEMORY_2)
-        if not self._call("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(newer)):
-            return Memory(int(newer.total), int(newer.free), int(newer.reserved))
-        older = _Memory1()
-        status = self._call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(older))
-        self._check(status, "nvmlDeviceGetMemoryInfo")
-        return Memory(int(older.total), int(older.free), None)
+        told = ctypes.create_string_buffer(struct.pack("=I36x", _MEMORY_2), 40)
+        if not self._call("nvmlDeviceGetMemoryInfo_v2", handle, told):
+            total, reserved, free, _ = struct.unpack_from("=4Q", told, 8)
+            return Memory(total, free, reserved)
+        self._check(self._call("nvmlDeviceGetMemoryInfo", handle, told), "nvmlDeviceGetMemoryInfo")
+        total, free, _ = struct.unpack_from("=3Q", told)
+        return Memory(total, free, None)
 
     # ---- processes ----
 
