@@ -48,7 +48,7 @@ static int take(tsr_params *params, const char *path, tsr_error *error) {
       !getenv("TESSERA_MACHINE"))
     return 0;
   int status = cli_read_text(path, CLI_TEXTFILE_REGULAR, &text, &size_bytes, &cause);
-  if (status == 0) status = tsr_machine_check(text, size_bytes, &cause);
+  if (status == 0) status = tsr_machine_file_check(text, size_bytes, &cause);
   if (status == 0) {
     status = tsr_params_set_file(params, NAME, path, text, size_bytes, error);
   } else if (status != TSR_ERROR_MEMORY) {

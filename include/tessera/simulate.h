@@ -55,8 +55,6 @@ typedef enum tsr_optimizer_form {
   TSR_OPTIMIZER_FORM_FUSED
 } tsr_optimizer_form;
 
-struct tsr_outside;
-
 /* The default is one step of one token in fp32 with PyTorch's defaults (tessera/options.h). */
 typedef struct tsr_simulate_options {
   size_t struct_bytes;
@@ -149,9 +147,6 @@ typedef struct tsr_simulate_options {
   tsr_fp8 fp8; /* products of linear layers of blocks in FP8; simulated only, with PyTorch's ops */
   uint64_t
       offload_blocks; /* `offload` applies to tensors of the first N blocks alone; 0: to all tensors */
-  /* What the process holds of the card outside of the allocator, for notes on the card (tessera/unstable/outside.h); it does not change the
-   * run. Borrowed, or NULL: by the table. */
-  const struct tsr_outside *outside;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, its title, and its memory by its data sheet. */

@@ -336,6 +336,16 @@ def ds_configs():
     yield 'wrong', '{"train_batch_size": -1, "zero_optimization": {"stage": 4}}'
 
 
+def measured():
+    device = {'name': 'Tesla T4', 'driver': '550.54', 'cuda': '12.4', 'context_bytes': 110100480, 'libraries_bytes': 52428800,
+              'nccl_bytes_per_communicator': None, 'measured_at': '2026-11-28T08:00:00Z'}
+    every = [{**device, 'name': name, 'nccl_bytes_per_communicator': 1 << 30} for name in
+             ('NVIDIA A100-SXM4-80GB', 'NVIDIA H100 80GB HBM3', 'NVIDIA GeForce RTX 4090')]
+    for name, value in {'whole': [device], 'cards': every, 'none': [], 'huge': [{**device, 'context_bytes': 1 << 44}],
+                        'wrong': [{**device, 'context_bytes': -1}]}.items():
+        yield name, json.dumps({'schema': 'tessera/machine/1', 'devices': value}).encode()
+
+
 def rates():
     kernels = {'mm': [[0.007, 0], [0.003, 0]], 'add': [[0.1, 0.05], [0.1, 0.05]], 'new': [[0, 0], [0, 0]]}
     whole = {'copies': [12.5e9, 2e9], 'kernels': kernels, 'ranks': 1e10, 'schema': 'tessera-rates/1', 'title': 'A, 2 threads'}
@@ -557,6 +567,7 @@ def main(arguments):
     write(folder / 'llmc', llmc())
     write(folder / 'tokens', tokens())
     write(folder / 'ds_config', ds_configs())
+    write(folder / 'measured', measured())
     write(folder / 'rates', rates())
     write(folder / 'sketch', sketches())
     write(folder / 'weights', weights())

@@ -88,6 +88,7 @@ CASES = {
     'compare plans': Case(['plan', 'model', '--seq', '8', '--compare', '--gpus', '2', '--json']),
     'simulate': Case(['simulate', 'model', '--seq', '8', '--plan', 'plan.json', '--write-plan', 'again.json',
                       '-o', 'out.pickle'], ['again.json', 'out.pickle']),
+    'simulate on a whole card': Case(['simulate', 'model', '--seq', '8', '--gpu', 't4', '--capacity', '16GiB', '--json']),
     'simulate a step graph': Case(['simulate', 'step.graph', '-o', 'out.pickle'], ['out.pickle']),
     'simulate with rates': Case(['simulate', 'model', '--seq', '8', '--rates', 'rates.json', '--ds-config', 'ds.json',
                                  '--ranks', '2', '--profile']),
@@ -233,6 +234,7 @@ class Runner:
         for rank, name in enumerate(('train', 'train', 'told')):
             shutil.copyfile(folder / f'{name}.pickle', folder / 'fleet' / f'rank{rank}.pickle')
         for name, value in {'model/config.json': CONFIG, 'thin/config.json': {**CONFIG, 'n_layer': 1}, 'ds.json': DEEPSPEED,
+                            'machine.json': {'schema': 'tessera/machine/1', 'devices': [{'name': 'Tesla T4', 'context_bytes': 100}]},
                             'plan.json': {'version': 1, 'blocks': [{'first': 0, 'last': 0, 'checkpoint': 'full'}],
                                           'clip': '1'}}.items():
             (folder / name).write_text(json.dumps(value))
@@ -274,7 +276,8 @@ class Runner:
         self.flag.unlink(missing_ok=True)
         if case.asks:
             return self.serve(case, env)
-        return subprocess.run([self.given.tessera, *case.words], cwd=self.folder, env=dict(os.environ, **env),
+        measured = {'TESSERA_MACHINE': str(self.folder / 'machine.json')}
+        return subprocess.run([self.given.tessera, *case.words], cwd=self.folder, env={**os.environ, **measured, **env},
                               check=False, input=case.text.encode(), capture_output=True)
 
     def fail(self, case, number):

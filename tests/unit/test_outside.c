@@ -376,7 +376,7 @@ static void test_bad_machines(void **state) {
     if (status != TSR_ERROR_FORMAT) fail_msg("%s: %d", texts[i], status);
     assert_null(machine);
     assert_true(strlen(error.message) > 0);
-    assert_int_equal(tsr_machine_check(texts[i], strlen(texts[i]), NULL), TSR_ERROR_FORMAT);
+    assert_int_equal(tsr_machine_file_check(texts[i], strlen(texts[i]), NULL), TSR_ERROR_FORMAT);
   }
   static char large[TSR_MACHINE_MOST_BYTES + 1];
   assert_int_equal(tsr__machine_parse(large, sizeof large, &machine, &error), TSR_ERROR_LIMIT);

@@ -49,9 +49,8 @@ typedef struct tsr_outside {
   char measured_at[40]; /* as the file has it; "" if not measured, or unknown */
 } tsr_outside;
 
-/* "context", "libraries" and "nccl"; and what they are for people. Constants. */
+/* "context", "libraries" and "nccl". Constants. */
 const char *tsr_outside_part_name(tsr_outside_part part);
-const char *tsr_outside_part_title(tsr_outside_part part);
 /* "none", "table", "machine" and "option". */
 const char *tsr_outside_source_name(tsr_outside_source source);
 
@@ -63,7 +62,7 @@ const char *tsr_outside_source_name(tsr_outside_source source);
 /* Check the text of a machine.json, as `tessera doctor` writes it: {"schema": "tessera/machine/1", "devices": [{"name": ..., "context_bytes":
  * ..., "libraries_bytes": ..., "nccl_bytes_per_communicator": ..., "measured_at": ...}]}. Numbers may be null; other keys are ignored.
  * Fails with TSR_ERROR_FORMAT, TSR_ERROR_LIMIT if it is larger than TSR_MACHINE_MOST_BYTES, or TSR_ERROR_MEMORY. */
-int tsr_machine_check(const char *text, size_t size_bytes, tsr_error *error);
+int tsr_machine_file_check(const char *text, size_t size_bytes, tsr_error *error);
 
 #ifdef __cplusplus
 }

@@ -307,7 +307,7 @@ void tsr__machine_free(tsr__machine *machine) {
   tsr__free(machine);
 }
 
-int tsr_machine_check(const char *text, size_t size_bytes, tsr_error *error) {
+int tsr_machine_file_check(const char *text, size_t size_bytes, tsr_error *error) {
   tsr__machine *machine = NULL;
   int status = tsr__machine_parse(text, size_bytes, &machine, error);
   if (status == 0) tsr__machine_free(machine);
@@ -480,11 +480,6 @@ int tsr__outside_of(const tsr__outside_question *q, tsr_outside *out, tsr_error 
 const char *tsr_outside_part_name(tsr_outside_part part) {
   static const char *const names[TSR_OUTSIDE_PARTS] = {"context", "libraries", "nccl"};
   return names[part];
-}
-
-const char *tsr_outside_part_title(tsr_outside_part part) {
-  static const char *const titles[TSR_OUTSIDE_PARTS] = {"CUDA context", "libraries", "NCCL"};
-  return titles[part];
 }
 
 const char *tsr_outside_source_name(tsr_outside_source source) {

@@ -41,7 +41,7 @@ const char *tsr__nccl_source(const tsr__nccl_job *job);
 
 typedef struct tsr__machine tsr__machine;
 
-/* A file of what was measured. The caller frees it. Fails as tsr_machine_check does. */
+/* A file of what was measured. The caller frees it. Fails as tsr_machine_file_check does. */
 int tsr__machine_parse(const char *text, size_t size_bytes, tsr__machine **out, tsr_error *error);
 void tsr__machine_free(tsr__machine *machine);
 

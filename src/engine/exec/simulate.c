@@ -34,15 +34,17 @@ static_assert(TSR__CARD_NOTES == TSR_SIMULATE_CARD_NOTES &&
                   sizeof((tsr__card_notes *)0)->text == sizeof((tsr_simulation *)0)->card_notes,
               "a simulation has room for all notes on its card");
 
+static bool is_counted(const tsr_outside *outside) {
+  return outside && outside->source != TSR_OUTSIDE_NOT_COUNTED;
+}
+
 /* What cannot be on the card that was named. */
-static void note_card(const tsr__built *built, tsr_simulation *out) {
+static void note_card(const tsr__built *built, const tsr_outside *counted, tsr_simulation *out) {
   const tsr_simulate_options *how = &built->run;
   tsr__card_notes notes = {.count = 0};
-  if (how->outside) out->outside = *how->outside;
+  if (counted) out->outside = *counted;
   if (!built->gpu) return;
-  tsr_outside outside = how->outside && how->outside->source != TSR_OUTSIDE_NOT_COUNTED
-                            ? *how->outside
-                            : tsr__outside_by_table(built->gpu, how);
+  tsr_outside outside = is_counted(counted) ? *counted : tsr__outside_by_table(built->gpu, how);
   if (!built->graph) tsr__card_note_types(built->gpu, how, &notes);
   tsr__card_note_room(built->gpu,
                       &(tsr__card_room){.limit = "capacity",
@@ -58,10 +60,10 @@ static void note_card(const tsr__built *built, tsr_simulation *out) {
   for (size_t i = 0; i < notes.count; i++) note(out, out->card_notes[i]);
 }
 
-static void note_capacity(const tsr_simulate_options *options, tsr_simulation *out) {
+static void note_capacity(const tsr_simulate_options *options, const tsr_outside *counted,
+                          tsr_simulation *out) {
   if (options->settings.expandable_segments || options->capacity_bytes == 0) return;
-  bool is_counted = options->outside && options->outside->source != TSR_OUTSIDE_NOT_COUNTED;
-  if (options->gpu || is_counted) return; /* the answer has how much it takes */
+  if (options->gpu || is_counted(counted)) return; /* the answer has how much it takes */
   note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
             "0.8 GiB of the card");
 }
@@ -108,7 +110,6 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
   if (p->batch * p->sequence > 3072)
     note(out,
          "how much the embedding's backward sorts depends on the tokens: the maximum is assumed");
-  note_capacity(o, out);
 }
 
 static void add_graph_notes(const tsr__built *built, tsr_simulation *out) {
@@ -121,7 +122,6 @@ static void add_graph_notes(const tsr__built *built, tsr_simulation *out) {
                   "attention and embeddings"
                 : "contains what the backward of attention and of embeddings allocates internally, "
                   "but not what other kernels do, such as cuDNN's workspaces");
-  note_capacity(&built->run, out);
 }
 
 /* ---- from the executor's numbers to the public struct ---- */
@@ -226,7 +226,7 @@ static void estimate_time(const tsr__built *built, tsr_simulation *out) {
 }
 
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
-                    tsr_simulation *out, tsr_error *error) {
+                    const tsr_outside *counted, tsr_simulation *out, tsr_error *error) {
   tsr__built built;
   int status = tsr__build(model, options, TSR__BUILD_STACKS, &built, error);
   if (status == 0) status = execute(&built, out, error);
@@ -239,15 +239,16 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
       add_graph_notes(&built, out);
     else
       add_notes(&built.program, options, out);
-    note_card(&built, out);
+    note_capacity(&built.run, counted, out);
+    note_card(&built, counted, out);
     estimate_time(&built, out);
   }
   tsr__built_release(&built);
   return status;
 }
 
-int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
-                 tsr_error *error) {
+int tsr__simulate_beside(const tsr_model *model, const tsr_simulate_options *options,
+                         const tsr_outside *outside, tsr_simulation **out, tsr_error *error) {
   tsr_simulate_options how;
   int status = tsr__options_read(options, &how, sizeof how, error);
   if (status) return status;
@@ -256,13 +257,18 @@ int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, ts
                      "placed memory has no allocator whose events could be simulated");
   tsr_simulation *simulation = TSR__NEW(tsr_simulation);
   if (!simulation) return tsr__fail_memory(error);
-  status = simulate(model, &how, simulation, error);
+  status = simulate(model, &how, outside, simulation, error);
   if (status) {
     tsr_simulation_free(simulation);
     return status;
   }
   *out = simulation;
   return 0;
+}
+
+int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
+                 tsr_error *error) {
+  return tsr__simulate_beside(model, options, NULL, out, error);
 }
 
 const tsr_snapshot *tsr_simulation_snapshot(const tsr_simulation *simulation) {

@@ -130,7 +130,7 @@ const tsr_record tsr__fields_outside = {
              "leaves to it.",
     TSR__FIELDS(
         TSR__FIELD(TEXT, "source",
-                   "`table`, `machine` (measured by `tessera doctor`, at least in part) or "
+                   "`table`, `machine` (measured on this machine, at least in part) or "
                    "`option`"),
         TSR__FIELD(TEXT, "measured_at", "when", .is_nullable = true),
         TSR__FIELD(TEXT, "card", "the card; null with a size alone", .is_nullable = true),

@@ -17,7 +17,7 @@ const tsr__data_sheet *tsr__params_card(const tsr_params *params, const tsr_mode
 int tsr__params_outside(const tsr_params *params, const tsr_model *model, const char *limit,
                         const tsr_simulate_options *how, tsr_outside *out, tsr_error *error);
 
-/* Emit it as the object "outside", or null where nothing is counted. `reserved_bytes`: of the run or plan; 0: there is none. */
+/* Emit it as the object "outside", or null where nothing is counted. `reserved_bytes`: of the run or plan; 0: no run. */
 void tsr__emit_outside(tsr__emitter *e, const tsr_outside *outside, uint64_t reserved_bytes);
 
 enum { TSR__OUTSIDE_TEXT_BYTES = 384 };

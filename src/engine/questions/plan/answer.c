@@ -78,7 +78,7 @@ static bool names_file(const tsr_parameter *row) {
          row->kind == TSR_PARAMETER_PATH || row->kind == TSR_PARAMETER_SNAPSHOT;
 }
 
-/* What this machine's file has, as a size that has the same effect: whoever asks the question again may have another file. */
+/* What this machine's file has, as a size that has the same effect: the question may be asked again on another machine. */
 static json_t *outside_given(const tsr_outside *o) {
   uint64_t bytes = o->is_card_inferred ? o->asked_bytes - o->share_bytes : o->whole.high_bytes;
   return json_sprintf("%" PRIu64 "B", bytes);

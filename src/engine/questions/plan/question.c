@@ -34,7 +34,7 @@ static const tsr_parameter parameters[] = {
      .example = "24GiB",
      .help =
          "Find the fastest plan that reserves at most this: 24GiB; of a whole card, at most what "
-         "--outside leaves. Exits with 1 if there is none."},
+         "--outside leaves. Exits with 1 if nothing fits."},
     {.name = "host_budget",
      .option = "host-budget",
      .kind = TSR_PARAMETER_BYTES,

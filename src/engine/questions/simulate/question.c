@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "exec/card.h"
+#include "exec/simulate.h"
 #include "questions/outside.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
@@ -369,13 +370,13 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   if (status == 0) status = tsr_params_link(asked->params, &how, error);
   if (status == 0)
     status = tsr__params_outside(asked->params, model, "capacity", &how, &run->outside, error);
-  how.outside = &run->outside;
   run->capacity_bytes = how.capacity_bytes;
   how.capacity_bytes = run->outside.share_bytes;
   if (status == 0) status = tsr_params_effort(asked->params, asked->query, &effort, error);
   how.rates = rates;
   how.effort = effort;
-  if (status == 0) status = tsr_simulate(model, &how, &run->simulation, error);
+  if (status == 0)
+    status = tsr__simulate_beside(model, &how, &run->outside, &run->simulation, error);
   tsr_run_plan_free(plan);
   tsr_rates_free(rates);
   tsr_effort_free(effort);
