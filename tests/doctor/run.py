@@ -606,17 +606,34 @@ def check_this_python(tessera, work, gendocs):
     expect('checks', [row['name'] for row in answer['checks']][:1], ['command'])
     expect('the answer of the command', next(row for row in answer['checks'] if row['name'] == 'answers')['status'], 'ok')
     if gendocs:
-        listed = subprocess.run([gendocs, 'fields'], capture_output=True, text=True, check=True).stdout
-        declared = {line.split()[1] for line in listed.splitlines() if line.startswith('doctor: ')}
-        top = {path for path in declared if '.' not in path}
-        common = {'schema', 'command', 'inputs', 'warnings'}
-        expect('fields', {key + ('[]' if isinstance(value, list) else '') for key, value in answer.items() if key not in common}, top)
-        expect('fields of checks', {f'checks[].{key}' for key in answer['checks'][0]}, {path for path in declared if path.startswith('checks[].')})
-        row = doctor._row(programs.PROGRAMS[0])
-        expect('fields of programs', {f'programs[].{key}' + ('[]' if isinstance(value, list) else '') for key, value in row.items()},
-               {path for path in declared if re.fullmatch(r'programs\[\]\.\w+(\[\])?', path)})
-        device = FakeHost(Truth(1), tessera, facts_of(tessera), work).answer()['devices'][0]
-        expect('fields of devices', {f'devices[].{key}' for key in device}, {path for path in declared if path.startswith('devices[].')})
+        listed = subprocess.run([gendocs, 'contract'], capture_output=True, text=True, check=True).stdout
+        declared = {line.split()[2]: line.partition(' = ')[2].split(', ') for line in listed.splitlines() if line.startswith('field doctor ')}
+        truth = Truth(1)
+        measured = FakeHost(truth, tessera, facts_of(tessera), work).answer()
+        seen = set()
+        for one in (answer, measured, json.loads((work / 'alone.json').read_text())):
+            walk(declared, '', one, seen)
+        expect('fields that no answer has', set(declared) - seen, set())
+
+
+TYPES = {'text': str, 'flag': bool, 'bytes': int, 'count': int, 'duration': int, 'record': dict}
+
+
+def walk(declared, prefix, value, seen):
+    """Each member of an object is declared, and is what it is declared as."""
+    for key, member in value.items():
+        if not prefix and key in ('schema', 'command', 'inputs', 'warnings'):
+            continue
+        path = prefix + key + ('[]' if isinstance(member, list) else '')
+        assert path in declared, f'{path} is not declared'
+        seen.add(path)
+        for one in member if isinstance(member, list) else [member]:
+            if one is None:
+                assert 'nullable' in declared[path], f'{path} is null'
+                continue
+            assert type(one) is TYPES[declared[path][0]], f'{path} is {one!r}'
+            if isinstance(one, dict):
+                walk(declared, f'{path}.', one, seen)
 
 
 def main():
