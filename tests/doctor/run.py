@@ -465,6 +465,37 @@ def check_no_card(tessera, work):
         expect(f'{has_driver} {visible} {built_for}', found['card']['status'], status)
 
 
+def check_layer():
+    """What a Card asks of torch.cuda, with recorded counters in its place."""
+    calls = []
+
+    def note(name, result=None):
+        return lambda *args, **kwargs: (calls.append((name, *args, kwargs)), result)[1]
+    stats = {'allocated_bytes.all.current': 10, 'allocated_bytes.all.peak': 20, 'requested_bytes.all.current': 9, 'requested_bytes.all.peak': 19,
+             'reserved_bytes.all.current': 30, 'reserved_bytes.all.peak': 40}
+    memory = types.SimpleNamespace(_record_memory_history=note('record'), _dump_snapshot=note('dump'))
+    cuda = types.SimpleNamespace(
+        set_device=note('set_device'), init=note('init'), synchronize=note('synchronize'), empty_cache=note('empty_cache'), memory=memory,
+        get_device_properties=note('properties', types.SimpleNamespace(name='A card', major=9, minor=0)), mem_get_info=note('mem_get_info', (7, 8)),
+        memory_stats=note('memory_stats', stats), reset_peak_memory_stats=note('reset'))
+    one = card.Card(types.SimpleNamespace(cuda=cuda, _C=types.SimpleNamespace(_cuda_clearCublasWorkspaces=note('workspaces'))), 1)
+    one.start()
+    expect('start', [call[0] for call in calls], ['set_device', 'init', 'synchronize'])
+    expect('about', one.about(), {'name': 'A card', 'capability': [9, 0], 'total_bytes': 8})
+    expect('free', one.free_bytes(), 7)
+    expect('counters', one.counters(), {'now_requested': 9, 'peak_requested': 19, 'now_allocated': 10, 'peak_allocated': 20, 'now_reserved': 30,
+                                        'peak_reserved': 40})
+    expect('its number', {call[1] for call in calls if call[0] in ('set_device', 'properties', 'mem_get_info', 'memory_stats')}, {1})
+    del calls[:]
+    one.clear()
+    expect('clear', [call[0] for call in calls], ['synchronize', 'workspaces', 'empty_cache'])
+    del calls[:]
+    one.record()
+    one.dump('x.pickle')
+    expect('history', calls, [('record', card.HISTORY), ('dump', 'x.pickle', {}), ('record', {'enabled': None})])
+    expect('a driver that does not answer', card.count(types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: 1 // 0)))[0], 0)
+
+
 def check_cards():
     for name, capability, gib, want in (
             ('NVIDIA H100 80GB HBM3', (9, 0), 80, 'h100'), ('NVIDIA H200', (9, 0), 141, 'h200'), ('NVIDIA A100-SXM4-40GB', (8, 0), 40, 'a100-40'),
@@ -653,6 +684,7 @@ def main():
             ('predictions against the record', lambda: check_record(given.tessera, work)),
             ('a PyTorch that cannot trace', lambda: check_tracer(given.tessera, work)),
             ('a driver without a card', lambda: check_no_card(given.tessera, work)),
+            ('what a card is asked', check_layer),
             ('cards', check_cards),
             ('machine.json', lambda: check_machine_file(work)),
             ('folders', lambda: check_folders(work)),
