@@ -450,7 +450,7 @@ def examine(host: Host) -> Dict[str, Any]:
                     more, rows, device = on_card(host, torch, chosen, folder)
                     out += more
                     devices.append(device)
-                    if request['save'] and not request['quick']:  # a few programs load a part of the libraries
+                    if request['save'] and not request['quick'] and machine.place(host.environment):  # a few programs load a part of the libraries
                         saved, more = _save(host, device)
                         out += more
                 except Exception as error:
