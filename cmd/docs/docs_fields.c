@@ -309,7 +309,6 @@ void cli_field_list(FILE *stream) {
     list_answer(stream, &plain_list, "", tsr_question_at(i)->name, ": ",
                 tsr_question_fields(tsr_question_at(i)));
   list_answer(stream, &plain_list, "", "version", ": ", &cli_version_fields);
-  list_answer(stream, &plain_list, "", "doctor", ": ", &cli_doctor_fields);
 }
 
 void cli_field_facts(FILE *stream) {

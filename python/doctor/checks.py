@@ -197,6 +197,8 @@ def folders(environment: Any) -> List[Dict[str, Any]]:
             ('cache', os.path.join(cache if os.path.isabs(cache) else home, 'tessera'), 0, 'XDG_CACHE_HOME names another folder for traced models'))
     out = []
     for name, folder, room, advice in rows:
+        if not folder:
+            continue
         why = _why_not(folder, room)
         out.append(check('machine', f'{name} folder', FAILED if why else OK, why or 'can be written', advice if why else None))
     return out

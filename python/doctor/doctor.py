@@ -362,7 +362,7 @@ def _judged(rows: List[Dict[str, Any]], name: str, gpu: str) -> List[Dict[str, A
     advice = 'report it, with the file of -o; tessera diff --by allocation of a predicted and a recorded snapshot shows where it is'
     text = f'{len(right)} of {len(right) + len(wrong)} programs took what was predicted for {gpu} on this {name}'
     if wrong:
-        text += f'; {wrong[0]["name"]}: {wrong[0]["message"]}'
+        text += f'; {wrong[0]["name"]} ({wrong[0]["message"]})'
     if right or wrong:
         out.append(check('card', 'predictions', FAILED if wrong else OK, text, advice if wrong else None))
     for group, what in ((misread, 'snapshots'), (broke, 'programs')):
@@ -450,7 +450,7 @@ def examine(host: Host) -> Dict[str, Any]:
                     more, rows, device = on_card(host, torch, chosen, folder)
                     out += more
                     devices.append(device)
-                    if request['save'] and not request['quick']:  # a few programs load a part of the libraries
+                    if request['save'] and not request['quick'] and machine.place(host.environment):  # a few programs load a part of the libraries
                         saved, more = _save(host, device)
                         out += more
                 except Exception as error:

@@ -4,7 +4,8 @@
      "devices": [{"name": "NVIDIA H100 80GB HBM3", "driver": "580.65.06", "cuda": "12.8", "context_bytes": 554696704, "libraries_bytes": 167772160,
                   "nccl_bytes_per_communicator": null, "measured_at": "2026-11-28T09:30:00Z"}]}
 
-Its folder is $XDG_CONFIG_HOME/tessera or ~/.config/tessera; $TESSERA_MACHINE names another file.
+Its folder is $XDG_CONFIG_HOME/tessera or ~/.config/tessera; $TESSERA_MACHINE names another file, or none if it is
+empty. Readers take the first device of a name, so the newest one comes first.
 """
 import json
 import os
@@ -21,9 +22,10 @@ class Unreadable(Exception):
 
 
 def place(environment: Mapping[str, str]) -> str:
-    named, home = environment.get('TESSERA_MACHINE', ''), environment.get('XDG_CONFIG_HOME', '')
-    if named:
-        return os.path.abspath(named)
+    """Its path; '' if it is not wanted."""
+    named, home = environment.get('TESSERA_MACHINE'), environment.get('XDG_CONFIG_HOME', '')
+    if named is not None:
+        return os.path.abspath(named) if named else ''
     return os.path.join(home if os.path.isabs(home) else os.path.expanduser('~/.config'), 'tessera', 'machine.json')
 
 
@@ -50,7 +52,7 @@ def save(path: str, device: Dict[str, Any]) -> None:
     """Put in a device. One of the same name, driver and CUDA is replaced; an unreadable file is kept as it is, with Unreadable."""
     keys = ('name', 'driver', 'cuda')
     others = [known for known in load(path) if any(known.get(key) != device[key] for key in keys)]
-    document = {'schema': SCHEMA, 'devices': [*others, device][-MOST_DEVICES:]}
+    document = {'schema': SCHEMA, 'devices': [device, *others][:MOST_DEVICES]}
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix='.machine.', dir=folder)

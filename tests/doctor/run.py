@@ -27,7 +27,7 @@ import support  # noqa: E402
 import tap  # noqa: E402
 
 MIB = 1 << 20
-COUNT = 20
+COUNT = 300 if os.environ.get('TESSERA_WHOLE') else 20
 OUTSIDE_LIMITS = ('differs more', 'differs less', 'reserved more', 'phase more')
 
 card, checks, compare, doctor, goldens, machine, measure, predict, programs, report, talk = (
@@ -465,6 +465,37 @@ def check_no_card(tessera, work):
         expect(f'{has_driver} {visible} {built_for}', found['card']['status'], status)
 
 
+def check_layer():
+    """What a Card asks of torch.cuda, with recorded counters in its place."""
+    calls = []
+
+    def note(name, result=None):
+        return lambda *args, **kwargs: (calls.append((name, *args, kwargs)), result)[1]
+    stats = {'allocated_bytes.all.current': 10, 'allocated_bytes.all.peak': 20, 'requested_bytes.all.current': 9, 'requested_bytes.all.peak': 19,
+             'reserved_bytes.all.current': 30, 'reserved_bytes.all.peak': 40}
+    memory = types.SimpleNamespace(_record_memory_history=note('record'), _dump_snapshot=note('dump'))
+    cuda = types.SimpleNamespace(
+        set_device=note('set_device'), init=note('init'), synchronize=note('synchronize'), empty_cache=note('empty_cache'), memory=memory,
+        get_device_properties=note('properties', types.SimpleNamespace(name='A card', major=9, minor=0)), mem_get_info=note('mem_get_info', (7, 8)),
+        memory_stats=note('memory_stats', stats), reset_peak_memory_stats=note('reset'))
+    one = card.Card(types.SimpleNamespace(cuda=cuda, _C=types.SimpleNamespace(_cuda_clearCublasWorkspaces=note('workspaces'))), 1)
+    one.start()
+    expect('start', [call[0] for call in calls], ['set_device', 'init', 'synchronize'])
+    expect('about', one.about(), {'name': 'A card', 'capability': [9, 0], 'total_bytes': 8})
+    expect('free', one.free_bytes(), 7)
+    expect('counters', one.counters(), {'now_requested': 9, 'peak_requested': 19, 'now_allocated': 10, 'peak_allocated': 20, 'now_reserved': 30,
+                                        'peak_reserved': 40})
+    expect('its number', {call[1] for call in calls if call[0] in ('set_device', 'properties', 'mem_get_info', 'memory_stats')}, {1})
+    del calls[:]
+    one.clear()
+    expect('clear', [call[0] for call in calls], ['synchronize', 'workspaces', 'empty_cache'])
+    del calls[:]
+    one.record()
+    one.dump('x.pickle')
+    expect('history', calls, [('record', card.HISTORY), ('dump', 'x.pickle', {}), ('record', {'enabled': None})])
+    expect('a driver that does not answer', card.count(types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: 1 // 0)))[0], 0)
+
+
 def check_cards():
     for name, capability, gib, want in (
             ('NVIDIA H100 80GB HBM3', (9, 0), 80, 'h100'), ('NVIDIA H200', (9, 0), 141, 'h200'), ('NVIDIA A100-SXM4-40GB', (8, 0), 40, 'a100-40'),
@@ -482,7 +513,7 @@ def check_machine_file(work):
     machine.save(str(path), one)
     machine.save(str(path), {**one, 'driver': '2'})
     machine.save(str(path), {**one, 'context_bytes': 9})
-    expect('devices', [(row['driver'], row['context_bytes']) for row in machine.load(str(path))], [('2', 5), ('1', 9)])
+    expect('devices', [(row['driver'], row['context_bytes']) for row in machine.load(str(path))], [('1', 9), ('2', 5)])
     expect('only one file', os.listdir(path.parent), ['machine.json'])
     for text in (b'', b'[]', b'{"schema": "tessera/machine/2", "devices": []}', b'{"schema": "tessera/machine/1", "devices": {}}',
                  b'{"schema": "tessera/machine/1", "devices": [1]}', b'\xff\xfe', b'[' * 100000, b' ' * (2 << 20)):
@@ -495,6 +526,7 @@ def check_machine_file(work):
         raise AssertionError(f'{text[:40]} was taken')
     expect('a place', machine.place({'XDG_CONFIG_HOME': '/c'}), '/c/tessera/machine.json')
     expect('a place of its own', machine.place({'XDG_CONFIG_HOME': '/c', 'TESSERA_MACHINE': '/m.json'}), '/m.json')
+    expect('no place', machine.place({'XDG_CONFIG_HOME': '/c', 'TESSERA_MACHINE': ''}), '')
     expect('relative folders are ignored', machine.place({'XDG_CONFIG_HOME': 'c'}), os.path.expanduser('~/.config/tessera/machine.json'))
 
 
@@ -606,17 +638,34 @@ def check_this_python(tessera, work, gendocs):
     expect('checks', [row['name'] for row in answer['checks']][:1], ['command'])
     expect('the answer of the command', next(row for row in answer['checks'] if row['name'] == 'answers')['status'], 'ok')
     if gendocs:
-        listed = subprocess.run([gendocs, 'fields'], capture_output=True, text=True, check=True).stdout
-        declared = {line.split()[1] for line in listed.splitlines() if line.startswith('doctor: ')}
-        top = {path for path in declared if '.' not in path}
-        common = {'schema', 'command', 'inputs', 'warnings'}
-        expect('fields', {key + ('[]' if isinstance(value, list) else '') for key, value in answer.items() if key not in common}, top)
-        expect('fields of checks', {f'checks[].{key}' for key in answer['checks'][0]}, {path for path in declared if path.startswith('checks[].')})
-        row = doctor._row(programs.PROGRAMS[0])
-        expect('fields of programs', {f'programs[].{key}' + ('[]' if isinstance(value, list) else '') for key, value in row.items()},
-               {path for path in declared if re.fullmatch(r'programs\[\]\.\w+(\[\])?', path)})
-        device = FakeHost(Truth(1), tessera, facts_of(tessera), work).answer()['devices'][0]
-        expect('fields of devices', {f'devices[].{key}' for key in device}, {path for path in declared if path.startswith('devices[].')})
+        listed = subprocess.run([gendocs, 'contract'], capture_output=True, text=True, check=True).stdout
+        declared = {line.split()[2]: line.partition(' = ')[2].split(', ') for line in listed.splitlines() if line.startswith('field doctor ')}
+        truth = Truth(1)
+        measured = FakeHost(truth, tessera, facts_of(tessera), work).answer()
+        seen = set()
+        for one in (answer, measured, json.loads((work / 'alone.json').read_text())):
+            walk(declared, '', one, seen)
+        expect('fields that no answer has', set(declared) - seen, set())
+
+
+TYPES = {'text': str, 'flag': bool, 'bytes': int, 'count': int, 'duration': int, 'record': dict}
+
+
+def walk(declared, prefix, value, seen):
+    """Each member of an object is declared, and is what it is declared as."""
+    for key, member in value.items():
+        if not prefix and key in ('schema', 'command', 'inputs', 'warnings'):
+            continue
+        path = prefix + key + ('[]' if isinstance(member, list) else '')
+        assert path in declared, f'{path} is not declared'
+        seen.add(path)
+        for one in member if isinstance(member, list) else [member]:
+            if one is None:
+                assert 'nullable' in declared[path], f'{path} is null'
+                continue
+            assert type(one) is TYPES[declared[path][0]], f'{path} is {one!r}'
+            if isinstance(one, dict):
+                walk(declared, f'{path}.', one, seen)
 
 
 def main():
@@ -636,6 +685,7 @@ def main():
             ('predictions against the record', lambda: check_record(given.tessera, work)),
             ('a PyTorch that cannot trace', lambda: check_tracer(given.tessera, work)),
             ('a driver without a card', lambda: check_no_card(given.tessera, work)),
+            ('what a card is asked', check_layer),
             ('cards', check_cards),
             ('machine.json', lambda: check_machine_file(work)),
             ('folders', lambda: check_folders(work)),

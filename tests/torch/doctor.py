@@ -136,6 +136,18 @@ def check_processes(torch, folder):
     return wrong + report(torch.cuda.is_available() or 'CUDA' in said or 'NVIDIA' in said, f'a process without a GPU says why it fails: {said[:100]}')
 
 
+def check_names(torch):
+    """Functions that card.py calls, which nothing runs without a GPU, exist and take what they are given."""
+    import inspect
+    card, cuda = support.load('card'), torch.cuda
+    given = {cuda.set_device: ((0,), {}), cuda.init: ((), {}), cuda.synchronize: ((), {}), cuda.get_device_properties: ((0,), {}), cuda.mem_get_info: ((0,), {}),
+             cuda.memory_stats: ((0,), {}), cuda.reset_peak_memory_stats: ((0,), {}), cuda.empty_cache: ((), {}),
+             cuda.memory._record_memory_history: ((), card.HISTORY), cuda.memory._dump_snapshot: (('x',), {})}
+    for function, (args, kwargs) in given.items():
+        inspect.signature(function).bind(*args, **kwargs)
+    return report(hasattr(torch._C, '_cuda_clearCublasWorkspaces'), f'{len(given)} functions of torch.cuda are there')
+
+
 # ---- The command ----
 
 def check_command(program):
@@ -200,6 +212,7 @@ def main():
             if one.is_predicted and not one.settings and (not given.names or one.name in given.names):
                 wrong += check_program(torch, command, one, folder)
         if not given.names:
+            wrong += check_names(torch)
             wrong += check_processes(torch, folder)
             wrong += check_command(program)
     return int(wrong > 0)
