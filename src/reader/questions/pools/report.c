@@ -5,7 +5,7 @@
  *
  *   3 blocks of 6.00 MiB in all keep 60 segments, in which 1.20 GiB are free: train.py:31 log
  *
- *     pool    size   reserved     in use   free  most reserved  first allocation at
+ *     pool    size   reserved     in use   free  most reserved  made by
  *
  *     #   pinned  segments  blocks  of bytes  shared  by the blocks of
  *
@@ -205,16 +205,15 @@ static void emit_pool(tsr__stack_printer *printer, const tsr_pools_pool *pool, t
 static void emit_pools(tsr__stack_printer *printer, const tsr_pools_device *device) {
   tsr__emitter *emitter = printer->emitter;
   bool has_history = device->has_history;
-  const tsr__column columns[] = {
-      {NULL, "pool", TSR__LEFT},
-      {NULL, "size", TSR__LEFT},
-      {NULL, has_streams(device) ? "stream" : NULL, TSR__LEFT},
-      {NULL, "reserved", TSR__RIGHT},
-      {NULL, "in use", TSR__SPARE},
-      {NULL, "free", TSR__RIGHT},
-      {NULL, has_history ? "most reserved" : NULL, TSR__SPARE},
-      {NULL, has_history ? "most in use" : NULL, TSR__SPARE},
-      {NULL, has_history ? "first allocation at" : "largest block", TSR__ELASTIC}};
+  const tsr__column columns[] = {{NULL, "pool", TSR__LEFT},
+                                 {NULL, "size", TSR__LEFT},
+                                 {NULL, has_streams(device) ? "stream" : NULL, TSR__LEFT},
+                                 {NULL, "reserved", TSR__RIGHT},
+                                 {NULL, "in use", TSR__SPARE},
+                                 {NULL, "free", TSR__RIGHT},
+                                 {NULL, has_history ? "most reserved" : NULL, TSR__SPARE},
+                                 {NULL, has_history ? "most in use" : NULL, TSR__SPARE},
+                                 {NULL, has_history ? "made by" : "largest block", TSR__ELASTIC}};
   tsr__row_names names;
   size_t count = device->pool_count;
   bool is_cut = tsr__emitter_is_text(emitter) && !emitter->options.verbose && count > TEXT_POOLS;
