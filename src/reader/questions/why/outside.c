@@ -6,7 +6,7 @@
  *   groups of NCCL      a 32nd of the card, together
  *   the CUDA context    1.5 GiB
  *   nobody's            a 32nd of the card
- *   growth              64 MiB, of any of these, since the second step
+ *   growth              64 MiB, of any of these, since the second step; a library that was loaded late does not grow
  *
  * If several are, the one that holds most beyond that is first. Of what grew, growth is the cause if it is at least half of the part. */
 #include <string.h>
@@ -83,7 +83,8 @@ static tsr_why_outside_cause most_grown(const tsr_why_device *d) {
       .part = TSR_NONE, .usual_bytes = 64 * MIB, .sort = TSR_WHY_OUTSIDE_GROWTH};
   for (uint32_t i = 0; i < d->outside_count; i++) {
     const tsr_why_outside *o = &d->outside[i];
-    if (o->grew_bytes < o->bytes / 2 || o->grew_bytes <= c.bytes) continue;
+    if (o->kind == TSR_CARD_LIBRARY || o->grew_bytes < o->bytes / 2 || o->grew_bytes <= c.bytes)
+      continue;
     c.part = i;
     c.bytes = o->grew_bytes;
   }
@@ -97,7 +98,7 @@ static int compare_causes(const void *a, const void *b) {
 }
 
 /* Of a part that grew, growth is the cause, and its size is no other one. */
-static void find_causes(tsr_why_device *d) {
+void tsr__why_find_outside(tsr_why_device *d) {
   uint64_t card = d->capacity_bytes;
   const tsr_why_outside_cause candidates[] = {
       most_grown(d),
@@ -134,6 +135,6 @@ int tsr__why_look_outside(tsr_study *study, tsr_why_device *device, tsr_error *e
   tsr_card_moment_kind moment =
       how.has_time && use->moments[TSR_CARD_AT].is_there ? TSR_CARD_AT : TSR_CARD_END;
   if (!take_parts(use, moment, device)) return tsr__fail_memory(error);
-  if (device->oom_count && device->missing_bytes) find_causes(device);
+  device->asleep_bytes = use->holders[0].asleep_bytes[moment];
   return 0;
 }
