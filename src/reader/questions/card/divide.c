@@ -140,7 +140,7 @@ static size_t fill_own(divider *d, size_t row, size_t member, uint32_t index, in
   row += OWN_PARTS;
   for (size_t i = 0; l && i < l->library_count; i++, row++)
     if (index != TSR_NONE && l->libraries[i].bytes != TSR_LEDGER_UNKNOWN)
-      set(d, row, (int64_t)tsr__ledger_library(l, i, index));
+      set(d, row, (int64_t)tsr__ledger_library_at(l, i, index));
   for (size_t i = 0; l && i < l->communicator_count; i++, row++) {
     uint64_t bytes =
         index == TSR_NONE ? TSR_LEDGER_UNKNOWN : tsr_ledger_value(l->communicators[i].bytes, index);
