@@ -450,6 +450,12 @@ static void print_when(tsr__emitter *emitter, const tsr_card_use *use) {
   tsr__buffer_text(out, ".");
   tsr__emit_space(emitter);
   tsr__emit_paragraph(emitter, TSR__DIM, 0);
+  int64_t driver = sum_of(use, TSR_CARD_PEAK, TSR_CARD_DRIVER);
+  if (driver <= 0 || (uint64_t)driver > peak->used_bytes) return;
+  tsr__buffer_printf(out,
+                     "nvidia-smi shows %s then: since driver 510 it leaves out the driver's own.",
+                     SIZE(peak->used_bytes - (uint64_t)driver));
+  tsr__emit_paragraph(emitter, TSR__DIM, 0);
 }
 
 static void print_overlap(tsr__emitter *emitter, const tsr_card_use *use) {
